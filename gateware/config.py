@@ -1,0 +1,80 @@
+"""The sizes of one RNIC: every block is built from an `RnicConfig`."""
+
+from dataclasses import dataclass
+
+MAX_ULPDU_LENGTH = 64768
+"""Longest ULPDU in octets (RFC 5044, 4.5)."""
+
+MAX_FPDU_LENGTH = 64776
+"""Longest FPDU in octets without Markers: length field, ULPDU, pad, CRC (RFC 5044, 4.1)."""
+
+
+def _check(name: str, value: int, allowed: object, ok: bool) -> None:
+    if not ok:
+        raise ValueError(f"RnicConfig.{name} is {value!r}; allowed: {allowed}")
+
+
+@dataclass(frozen=True)
+class RnicConfig:
+    """All sizes of a device.
+
+    Parameters
+    ----------
+    data_width: width of the AXI and LLP data paths in bits.
+    qps: number of Queue Pairs, and of LLP connections (connection n belongs to QP n).
+    cqs: number of Completion Queues.
+    stags: number of STag table entries.
+    read_queue_depth: largest IRD and ORD of a QP (RFC 5040, 6.1).
+    send_queue_prefetch: send-queue entries of a QP held on chip.
+    receive_queue_prefetch: receive-queue entries of a QP held on chip.
+    pending_sends: work requests of a QP between transmission and completion.
+    fpdu_store_octets: size of the store that holds received FPDUs until they are verified
+        and placed. At least one longest FPDU and one beat.
+    payload_buffer_octets: transmit payload read ahead from host memory; bandwidth times latency.
+    max_burst_beats: longest AXI burst.
+    """
+
+    data_width: int = 64
+    qps: int = 64
+    cqs: int = 64
+    stags: int = 1024
+    read_queue_depth: int = 8
+    send_queue_prefetch: int = 2
+    receive_queue_prefetch: int = 4
+    pending_sends: int = 32
+    fpdu_store_octets: int = 131072
+    payload_buffer_octets: int = 4096
+    max_burst_beats: int = 32
+
+    def __post_init__(self) -> None:
+        def power_of_two(name: str, low: int, high: int) -> None:
+            value = getattr(self, name)
+            ok = isinstance(value, int) and low <= value <= high and value & (value - 1) == 0
+            _check(name, value, f"a power of two from {low} to {high}", ok)
+
+        _check("data_width", self.data_width, "64", self.data_width == 64)
+        power_of_two("qps", 2, 256)
+        power_of_two("cqs", 2, 256)
+        power_of_two("stags", 16, 65536)
+        power_of_two("read_queue_depth", 1, 64)
+        power_of_two("send_queue_prefetch", 1, 16)
+        power_of_two("receive_queue_prefetch", 1, 16)
+        power_of_two("pending_sends", 4, 256)
+        power_of_two("fpdu_store_octets", 131072, 1048576)
+        power_of_two("payload_buffer_octets", 1024, 65536)
+        power_of_two("max_burst_beats", 8, 256)
+
+    @property
+    def qp_bits(self) -> int:
+        """Width of a QP number."""
+        return (self.qps - 1).bit_length()
+
+    @property
+    def cq_bits(self) -> int:
+        """Width of a CQ number."""
+        return (self.cqs - 1).bit_length()
+
+    @property
+    def store_address_bits(self) -> int:
+        """Width of a 64-bit word address of the FPDU store."""
+        return (self.fpdu_store_octets // 8 - 1).bit_length()

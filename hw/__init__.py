@@ -1,0 +1,1 @@
+"""Hardware description shared by gateware and driver, boards, and the synthesis flow."""

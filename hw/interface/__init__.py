@@ -1,0 +1,1 @@
+"""The one description of what host and device share: registers, queue entries, error causes."""

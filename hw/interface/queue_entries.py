@@ -1,0 +1,120 @@
+"""Queue entries in host memory: the one table from which gateware, driver and docs are made.
+
+All entries are little endian and of fixed size. A field is (name, octets); its offset is the sum
+of those before it. No Amaranth here.
+"""
+
+from enum import IntEnum, IntFlag
+
+Fields = tuple[tuple[str, int], ...]
+
+SCATTER_GATHER_ELEMENT: Fields = (
+    ("tagged_offset", 8),  # in the TO space of the region: base + position
+    ("length", 4),
+    ("stag", 4),
+)
+SCATTER_GATHER_ELEMENT_OCTETS = 16
+SCATTER_GATHER_ELEMENTS = 4
+"""Scatter/gather elements of a send or receive entry; unused ones are at the end, length 0."""
+
+SEND_ENTRY: Fields = (
+    ("opcode", 1),  # SendOpcode
+    ("flags", 1),  # SendFlags
+    ("element_count", 1),  # 0..4 used elements
+    ("reserved_0", 1),
+    ("length", 4),  # octets of the message: the sum over the elements
+    ("remote_stag", 4),  # RDMA Write, RDMA Read
+    ("reserved_1", 4),
+    ("remote_tagged_offset", 8),
+    ("reserved_2", 8),
+    ("elements", SCATTER_GATHER_ELEMENTS * SCATTER_GATHER_ELEMENT_OCTETS),
+    ("reserved_3", 32),
+)
+SEND_ENTRY_OCTETS = 128
+
+RECEIVE_ENTRY: Fields = (("elements", SCATTER_GATHER_ELEMENTS * SCATTER_GATHER_ELEMENT_OCTETS),)
+RECEIVE_ENTRY_OCTETS = 64
+
+COMPLETION_ENTRY: Fields = (
+    ("qp", 2),
+    ("index", 2),  # which entry of the send or receive queue: its running number mod 2^16
+    ("length", 4),  # octets of the message
+    ("reserved_0", 16),
+    ("reserved_1", 4),
+    ("opcode", 1),  # CompletionOpcode
+    ("flags", 1),  # CompletionFlags
+    ("reserved_2", 1),
+    ("phase", 1),  # bit 0: inverted every turn of the ring, 1 in the first turn
+)
+COMPLETION_ENTRY_OCTETS = 32
+
+EVENT_ENTRY: Fields = (
+    ("qp", 2),  # QP number (CQ number for CQ_OVERFLOW)
+    ("index", 2),  # running number mod 2^16 of the work request at fault (local causes)
+    ("ulpdu_length", 2),  # of the offending segment, 0 if none
+    ("cause", 1),  # causes.Cause
+    ("reserved_0", 1),
+    ("header", 18),  # first octets of the offending ULPDU, as on the wire
+    ("reserved_1", 5),
+    ("phase", 1),
+)
+EVENT_ENTRY_OCTETS = 32
+
+
+class SendOpcode(IntEnum):
+    """Operation of a send entry; the value is the RDMAP opcode (RFC 5040, 4.3)."""
+
+    RDMA_WRITE = 0
+    RDMA_READ = 1
+    SEND = 3
+
+
+class SendFlags(IntFlag):
+    """Flags of a send entry."""
+
+    SIGNALED = 1
+
+
+class CompletionOpcode(IntEnum):
+    """What a completion entry completes."""
+
+    RDMA_WRITE = 0
+    RDMA_READ = 1
+    SEND = 3
+    RECEIVE = 0x80
+
+
+class CompletionFlags(IntFlag):
+    """Flags of a completion entry."""
+
+    SOLICITED = 1
+
+
+class Rights(IntFlag):
+    """Access rights of a memory region (RFC 5042, 5.3)."""
+
+    LOCAL_READ = 1
+    LOCAL_WRITE = 2
+    REMOTE_READ = 4
+    REMOTE_WRITE = 8
+
+
+def offset_of(fields: Fields, name: str) -> int:
+    """Offset in octets of field `name`; `KeyError` names an unknown field."""
+    position = 0
+    for field, octets in fields:
+        if field == name:
+            return position
+        position += octets
+    raise KeyError(f"no field {name!r}; allowed: {[f for f, _ in fields]}")
+
+
+def size_of(fields: Fields) -> int:
+    """Size in octets of the whole entry."""
+    return sum(octets for _, octets in fields)
+
+
+assert size_of(SEND_ENTRY) == SEND_ENTRY_OCTETS
+assert size_of(RECEIVE_ENTRY) == RECEIVE_ENTRY_OCTETS
+assert size_of(COMPLETION_ENTRY) == COMPLETION_ENTRY_OCTETS
+assert size_of(EVENT_ENTRY) == EVENT_ENTRY_OCTETS
