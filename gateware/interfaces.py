@@ -1,0 +1,487 @@
+"""What flows between the blocks: every payload layout and every shared port signature.
+
+`docs/architecture.md` says which block speaks to which and what each must guarantee. Wire formats
+are not here but in `ddp/headers.py` and `rdmap/headers.py`.
+"""
+
+from amaranth import unsigned
+from amaranth.lib import data, enum, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from gateware.config import RnicConfig
+
+ULPDU_HEADER_OCTETS = 46
+"""Longest header kept beside an FPDU: untagged DDP header and Read Request header."""
+
+EVENT_HEADER_OCTETS = 18
+"""Octets of the offending ULPDU that an error report carries: the untagged DDP header."""
+
+
+class LlpEventKind(enum.Enum, shape=unsigned(2)):
+    """What an LLP event says of its connection."""
+
+    RX_AVAILABLE = 0  # value: position up to which received octets can be requested
+    TX_WINDOW = 1  # value: position up to which octets may be sent
+    EMSS = 2  # value: new EMSS in octets
+    CLOSED = 3  # no octet follows the last RX_AVAILABLE; what is sent is discarded
+
+
+class QpCommandKind(enum.Enum, shape=unsigned(3)):
+    """A step in the life of a QP."""
+
+    CREATE = 1  # rings and PD are set, counters start anew; entries may be posted
+    CONNECT = 2  # the LLP connection is in Full Operation; segments may flow
+    STOP = 3  # the QP goes to the error state
+    DESTROY = 4  # the QP is unused again; every block forgets it
+
+
+class SegmentKind(enum.Enum, shape=unsigned(2)):
+    """What the MPA receiver says of a connection."""
+
+    FPDU = 0  # a whole FPDU with good CRC is in the store
+    CRC_ERROR = 1
+    CLOSED = 2  # the LLP closed and every whole FPDU before it was passed on
+    MARKER_ERROR = 3
+
+
+class StagStatus(enum.Enum, shape=unsigned(3)):
+    """Result of an STag check, in the order in which the checks are made."""
+
+    OK = 0
+    INVALID = 1
+    NOT_ASSOCIATED = 2
+    NOT_PERMITTED = 3
+    WRAP = 4
+    BOUNDS = 5
+
+
+class DeliveryKind(enum.Enum, shape=unsigned(1)):
+    """What is delivered when its placement is visible in host memory."""
+
+    RECEIVE = 0  # a receive entry completes
+    READ = 1  # the oldest outstanding RDMA Read of the QP completes
+
+
+BEAT = data.StructLayout({"data": 64, "octets": 4, "last": 1})
+"""Packed octets: `octets` (1 to 8) of them from lane 0; all beats but the last have 8."""
+
+WORD = data.StructLayout({"data": 64, "last": 1})
+"""A 64-bit word at its host address: the lanes outside the command's octets are meaningless."""
+
+READ_WORD = data.StructLayout({"data": 64, "last": 1, "error": 1})
+"""As `WORD`, from host memory; `error` if the AXI response of this word was not OKAY."""
+
+PAYLOAD_BEAT = data.StructLayout({"data": 64, "octets": 4, "last": 1, "error": 1})
+"""As `BEAT`; `error`, on the last beat, if any octet of it could not be read."""
+
+MEMORY_COMMAND = data.StructLayout({"address": 64, "octets": 17})
+"""A read or write of 1 to 65535 octets of host memory at any alignment."""
+
+
+class Layouts:
+    """The payload layouts that depend on the sizes of the device."""
+
+    def __init__(self, config: RnicConfig):
+        qp = config.qp_bits
+        cq = config.cq_bits
+        store = config.store_address_bits
+        depth = range(config.read_queue_depth + 1)
+
+        self.qp_number = data.StructLayout({"qp": qp})
+
+        self.qp_command = data.StructLayout(
+            {
+                "kind": QpCommandKind,
+                "qp": qp,
+                "pd": 16,  # CREATE
+                "send_cq": cq,  # CREATE
+                "receive_cq": cq,  # CREATE
+                "send_base": 64,  # CREATE: host address of the send ring
+                "send_log2": 4,  # CREATE: log2 of its entries
+                "receive_base": 64,  # CREATE
+                "receive_log2": 4,  # CREATE
+                "ord": depth,  # CONNECT: Read Requests this end may have outstanding
+                "ird": depth,  # CONNECT: Read Requests this end takes
+                "emss": 16,  # CONNECT: octets
+                "crc": 1,  # CONNECT: CRC generated and checked
+                "transmit_markers": 1,  # CONNECT
+                "receive_markers": 1,  # CONNECT
+                "initiator": 1,  # CONNECT: may send before it received (RFC 5044, 7.1.2)
+            }
+        )
+
+        self.llp_event = data.StructLayout({"connection": qp, "kind": LlpEventKind, "value": 32})
+
+        # MPA receiver to RDMAP receiver. Octet i of the ULPDU is header[8i:8i+8]; octets past
+        # ulpdu_length are meaningless. The FPDU stands in the store from its ULPDU_Length field,
+        # so octet i of the ULPDU is octet i + 2 from store_address.
+        self.segment = data.StructLayout(
+            {
+                "qp": qp,
+                "kind": SegmentKind,
+                "ulpdu_length": 16,
+                "header": 8 * ULPDU_HEADER_OCTETS,
+                "store_address": store,  # word in which the FPDU starts
+                "store_end": store,  # word behind its last one (mod store size)
+            }
+        )
+
+        # RDMAP receiver to placer. `octets` may be 0: then only the release happens.
+        self.placement = data.StructLayout(
+            {
+                "address": 64,
+                "octets": 17,
+                "store_address": store,  # word with the first payload octet
+                "store_octet": 3,  # and its lane
+                "release": 1,  # last placement of this FPDU: the store may forget it
+                "store_end": store,
+            }
+        )
+
+        self.delivery = data.StructLayout(
+            {
+                "kind": DeliveryKind,
+                "qp": qp,
+                "index": 16,  # RECEIVE: running number of the receive entry
+                "length": 32,
+                "flags": 8,  # CompletionFlags
+                "after": 16,  # placements with octets issued so far, mod 2^16
+            }
+        )
+
+        self.stag_entry = data.StructLayout(
+            {
+                "stag": 32,
+                "pd": 16,
+                "rights": 4,  # Rights
+                "scoped": 1,  # only for the stream of `qp`
+                "qp": qp,
+                "base": 64,  # TO of the first octet
+                "length": 48,
+                "address": 64,  # host address of the first octet
+            }
+        )
+        self.stag_request = data.StructLayout(
+            {
+                "stag": 32,
+                "tagged_offset": 64,
+                "octets": 32,
+                "rights": 4,  # Rights that are all needed
+                "pd": 16,
+                "qp": qp,
+            }
+        )
+        self.stag_response = data.StructLayout({"status": StagStatus, "address": 64})
+
+        self.inbound_read = data.StructLayout(
+            {
+                "sink_stag": 32,
+                "sink_tagged_offset": 64,
+                "length": 32,
+                "source_stag": 32,
+                "source_tagged_offset": 64,
+            }
+        )
+        self.outstanding_read = data.StructLayout(
+            {"sink_stag": 32, "sink_tagged_offset": 64, "length": 32}
+        )
+
+        # What the completer keeps of a work request that was transmitted.
+        self.sent_item = data.StructLayout(
+            {"qp": qp, "index": 16, "opcode": 4, "signaled": 1, "length": 32}
+        )
+
+        # Transmitter to assembler and framer: one FPDU. Octet i of the header is header[8i:8i+8].
+        self.ulpdu_job = data.StructLayout(
+            {
+                "qp": qp,
+                "ulpdu_length": 16,
+                "header_octets": 6,  # 14, 18 or 46
+                "header": 8 * ULPDU_HEADER_OCTETS,
+                "crc": 1,
+                "markers": 1,
+                "report": 1,  # the last FPDU of a work request: report `sent` when it has left
+                "sent": self.sent_item,
+            }
+        )
+
+        self.completion = data.StructLayout(
+            {
+                "qp": qp,
+                "receive": 1,  # goes to the receive CQ of the QP, else to its send CQ
+                "index": 16,
+                "opcode": 8,  # CompletionOpcode
+                "flags": 8,  # CompletionFlags
+                "length": 32,
+            }
+        )
+
+        self.qp_error = data.StructLayout(
+            {
+                "qp": qp,
+                "cause": 8,  # hw.interface.causes.Cause
+                "index": 16,
+                "ulpdu_length": 16,
+                "header": 8 * EVENT_HEADER_OCTETS,
+            }
+        )
+
+        self.gather_piece = data.StructLayout({"address": 64, "octets": 17, "last": 1})
+
+        self.doorbell = data.StructLayout({"qp": qp, "producer": 16})
+        self.cq_doorbell = data.StructLayout(
+            {
+                "cq": range(config.cqs + 1),  # number config.cqs is the event queue
+                "consumer": 16,
+                "arm": 1,  # raise the interrupt at the next entry
+            }
+        )
+        self.cq_command = data.StructLayout(
+            {"cq": range(config.cqs + 1), "enable": 1, "base": 64, "log2": 4}
+        )
+
+
+class AxiSignature(wiring.Signature):
+    """AXI4 master with 64-bit addresses and one ID, named as AMBA names them.
+
+    Flat members, so that exported names are `m_axi__awaddr` and the like.
+    """
+
+    def __init__(self, data_width: int = 64):
+        super().__init__(
+            {
+                "awaddr": Out(64),
+                "awlen": Out(8),
+                "awsize": Out(3),
+                "awburst": Out(2),
+                "awid": Out(1),
+                "awvalid": Out(1),
+                "awready": In(1),
+                "wdata": Out(data_width),
+                "wstrb": Out(data_width // 8),
+                "wlast": Out(1),
+                "wvalid": Out(1),
+                "wready": In(1),
+                "bid": In(1),
+                "bresp": In(2),
+                "bvalid": In(1),
+                "bready": Out(1),
+                "araddr": Out(64),
+                "arlen": Out(8),
+                "arsize": Out(3),
+                "arburst": Out(2),
+                "arid": Out(1),
+                "arvalid": Out(1),
+                "arready": In(1),
+                "rid": In(1),
+                "rdata": In(data_width),
+                "rresp": In(2),
+                "rlast": In(1),
+                "rvalid": In(1),
+                "rready": Out(1),
+            }
+        )
+
+
+class AxiLiteSignature(wiring.Signature):
+    """AXI4-Lite seen from the master (the host); the device is its slave."""
+
+    def __init__(self, address_width: int = 12):
+        super().__init__(
+            {
+                "awaddr": Out(address_width),
+                "awprot": Out(3),
+                "awvalid": Out(1),
+                "awready": In(1),
+                "wdata": Out(32),
+                "wstrb": Out(4),
+                "wvalid": Out(1),
+                "wready": In(1),
+                "bresp": In(2),
+                "bvalid": In(1),
+                "bready": Out(1),
+                "araddr": Out(address_width),
+                "arprot": Out(3),
+                "arvalid": Out(1),
+                "arready": In(1),
+                "rdata": In(32),
+                "rresp": In(2),
+                "rvalid": In(1),
+                "rready": Out(1),
+            }
+        )
+
+
+class LlpSignature(wiring.Signature):
+    """The LLP port, seen from the device: reliable, ordered octet streams, one per connection.
+
+    A position counts the octets of one direction of a connection since the start of Full
+    Operation, mod 2^32. See docs/architecture.md, "The LLP port".
+    """
+
+    def __init__(self, config: RnicConfig):
+        qp = config.qp_bits
+        super().__init__(
+            {
+                # One FPDU at a time: all its beats follow each other, without another connection's
+                "tx_valid": Out(1),
+                "tx_ready": In(1),
+                "tx_connection": Out(qp),
+                "tx_data": Out(64),
+                "tx_octets": Out(4),  # 8, on the last beat 4 or 8
+                "tx_first": Out(1),
+                "tx_last": Out(1),
+                # Read received octets [position, position + octets) without consuming them
+                "rx_request_valid": Out(1),
+                "rx_request_ready": In(1),
+                "rx_request_connection": Out(qp),
+                "rx_request_position": Out(32),
+                "rx_request_octets": Out(17),
+                # The answers, in the order of the requests: ceil(octets / 8) beats from lane 0
+                "rx_valid": In(1),
+                "rx_ready": Out(1),
+                "rx_data": In(64),
+                # The LLP may forget received octets before the position
+                "rx_release_valid": Out(1),
+                "rx_release_ready": In(1),
+                "rx_release_connection": Out(qp),
+                "rx_release_position": Out(32),
+                # LlpEventKind
+                "event_valid": In(1),
+                "event_ready": Out(1),
+                "event_connection": In(qp),
+                "event_kind": In(2),
+                "event_value": In(32),
+            }
+        )
+
+
+class QpStrobe(wiring.Signature):
+    """A one-cycle pulse about a QP; it cannot be refused."""
+
+    def __init__(self, config: RnicConfig):
+        super().__init__({"valid": Out(1), "qp": Out(config.qp_bits)})
+
+
+class EntryPort(wiring.Signature):
+    """Consumer's side of a prefetched ring (`queues/ring_fetcher.py`), seen from the consumer.
+
+    `level`, `posted` and `index` are those of QP `select` two cycles ago; `word` is word
+    `word_address` of that QP's oldest entry, two cycles after both were set. After a pop the
+    values are right three cycles later. A consumer never pops at level 0.
+    """
+
+    def __init__(self, config: RnicConfig, words: int):
+        super().__init__(
+            {
+                "select": Out(config.qp_bits),
+                "level": In(8),  # entries on chip
+                "posted": In(16),  # entries posted and not popped
+                "index": In(16),  # running number of the oldest entry
+                "word_address": Out(range(words)),
+                "word": In(64),
+                "pop": Out(1),
+                "pop_qp": Out(config.qp_bits),
+            }
+        )
+
+
+class QpFifoReader(wiring.Signature):
+    """Reader's side of a `queues/qp_fifo.py`, seen from the reader.
+
+    `head` and `level` are those of QP `select` two cycles ago; right three cycles after a pop or
+    push. A reader never pops at level 0.
+    """
+
+    def __init__(self, config: RnicConfig, shape: data.StructLayout, depth: int):
+        super().__init__(
+            {
+                "select": Out(config.qp_bits),
+                "head": In(shape),
+                "level": In(range(depth + 1)),
+                "pop": Out(1),
+                "pop_qp": Out(config.qp_bits),
+            }
+        )
+
+
+class QpFifoWriter(wiring.Signature):
+    """Writer's side of a `queues/qp_fifo.py`, seen from the writer.
+
+    `level` is that of QP `select` two cycles ago. A writer never pushes to a full FIFO. `push` is
+    a one-cycle strobe for QP `push_qp`.
+    """
+
+    def __init__(self, config: RnicConfig, shape: data.StructLayout, depth: int):
+        super().__init__(
+            {
+                "select": Out(config.qp_bits),
+                "level": In(range(depth + 1)),
+                "push": Out(1),
+                "push_qp": Out(config.qp_bits),
+                "item": Out(shape),
+            }
+        )
+
+
+class ReadClient(wiring.Signature):
+    """A client's side of `dma/read.py`: commands go out, words come back in command order."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            {
+                "command": Out(stream.Signature(MEMORY_COMMAND)),
+                "data": In(stream.Signature(READ_WORD)),  # last: of the command
+            }
+        )
+
+
+class WriteClient(wiring.Signature):
+    """A client's side of `dma/write.py`: a command and then its words.
+
+    `done` pulses once a command, in their order, when every write response is there; `error`
+    with it if one of them was not OKAY.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(
+            {
+                "command": Out(stream.Signature(MEMORY_COMMAND)),
+                "data": Out(stream.Signature(WORD)),  # last: of the command
+                "done": In(1),
+                "error": In(1),
+            }
+        )
+
+
+class StagClient(wiring.Signature):
+    """A client's side of `stag/table.py`: one request at a time, one response pulse for it."""
+
+    def __init__(self, layouts: Layouts) -> None:
+        super().__init__(
+            {
+                "request": Out(stream.Signature(layouts.stag_request)),
+                "response_valid": In(1),
+                "response": In(layouts.stag_response),
+            }
+        )
+
+
+class StorePort(wiring.Signature):
+    """The placer's side of the FPDU store: read words by address, release FPDUs in order.
+
+    `data` is the word at `address` two cycles ago, provided `enable` was high in both of the
+    cycles (low holds the pipeline). `release` with `release_end` frees every word before it.
+    """
+
+    def __init__(self, config: RnicConfig):
+        store = config.store_address_bits
+        super().__init__(
+            {
+                "enable": Out(1),
+                "address": Out(store),
+                "data": In(64),
+                "release": Out(1),
+                "release_end": Out(store),
+            }
+        )
