@@ -1,0 +1,1 @@
+"""The compiled device, its surroundings and the reference model."""

