@@ -1,10 +1,25 @@
-"""MPA: FPDUs, Markers, sizes (RFC 5044, 3 to 6)."""
+"""MPA: FPDUs, Markers, sizes (RFC 5044, 3 to 6). Startup frames are in ``startup``."""
 
 from collections.abc import Iterator
 
 from sim.model import errors
 from sim.model.crc32c import crc32c_octets
 from sim.model.errors import MpaError
+from sim.model.startup import EnhancedData, Negotiated, StartupFrame, negotiate
+
+__all__ = [
+    "Deframer",
+    "EnhancedData",
+    "Framer",
+    "MpaError",
+    "Negotiated",
+    "StartupFrame",
+    "fpdu_length",
+    "frame_fpdu",
+    "mulpdu",
+    "negotiate",
+    "pad_length",
+]
 
 # RFC 5044, 4.1.
 LENGTH_OCTETS = 2
