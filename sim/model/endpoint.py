@@ -289,6 +289,22 @@ class Endpoint:
                 self.error = errors.MPA_TCP_LOST
             self._flush()
 
+    def send_ready_to_receive(self, *, by_read: bool = False) -> None:
+        """Send the RTR frame of RFC 6581, 9.2: an empty RDMA Write, or an empty RDMA Read.
+
+        It is the initiator's first FPDU and has no completion.
+        """
+        if not by_read:
+            # STag and TO of an empty Write are checked by nobody (RFC 5041, 5.2).
+            self._tagged(Opcode.RDMA_WRITE, b"", 1, 0)
+            return
+        request = ReadRequest(1, 0, 0, 1, 0)
+        self._transmit(_Work(Operation.RDMA_READ, None, request=request))
+
+    def abort(self, error: ErrorCode, detail: str) -> None:
+        """End the stream for a reason found outside of it: Terminate and flush."""
+        self._fail(StreamError(error, detail), b"")
+
     # Sending
 
     @property

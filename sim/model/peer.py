@@ -1,7 +1,9 @@
 """The reference endpoint behind a TCP socket, with MPA startup as initiator or responder."""
 
+import select
 import socket
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import Self
 
@@ -46,6 +48,8 @@ class Peer:
         self.reply = reply
         self.end_of_stream = False
         self._cut = cut
+        self._outgoing: deque[memoryview] = deque()
+        connection.setblocking(False)
         if early:
             endpoint.receive(early)
 
@@ -148,35 +152,33 @@ class Peer:
         )
 
     def pump(self, timeout: float = 0.0) -> bool:
-        """Send what waits, then receive once for at most ``timeout`` seconds.
+        """Send what waits and receive, for at most ``timeout`` seconds.
 
-        Returns whether anything was received. The end of the peer's stream closes the endpoint.
+        Returns whether octets moved. Sending never keeps from receiving, so two peers that both
+        send much do not block each other. The end of the peer's stream closes the endpoint.
         """
-        self._send()
-        if self.end_of_stream:
-            return False
-        # Zero would make the socket non-blocking and raise another exception.
-        self.socket.settimeout(max(timeout, 1e-4))
-        try:
-            octets = self.socket.recv(RECEIVE_OCTETS)
-        except TimeoutError:
-            return False
-        except ConnectionError:
-            octets = b""
-        if octets:
-            self.endpoint.receive(octets)
-        else:
-            self.end_of_stream = True
-            self.endpoint.tcp_closed()
-        self._send()
-        return bool(octets)
+        self._collect()
+        readable, writable, _ = select.select(
+            [] if self.end_of_stream else [self.socket],
+            [self.socket] if self._outgoing else [],
+            [],
+            timeout,
+        )
+        if readable:
+            self._receive()
+            self._collect()
+        if writable:
+            self._send()
+        return bool(readable or writable)
 
     def run_until(
         self, condition: Callable[[], bool], timeout: float = DEFAULT_TIMEOUT
     ) -> None:
-        """Pump until ``condition`` holds; raises ``TimeoutError``, or the state if the end is dead."""
+        """Pump until ``condition`` holds.
+
+        Raises ``TimeoutError``, or ``ConnectionError`` when the peer closed before.
+        """
         deadline = time.monotonic() + timeout
-        self._send()
         while not condition():
             left = deadline - time.monotonic()
             if left <= 0:
@@ -200,10 +202,17 @@ class Peer:
         self.run_until(enough, timeout)
         return completions
 
-    def close(self) -> None:
-        """Send what waits, then close the socket."""
+    def close(self, timeout: float = DEFAULT_TIMEOUT) -> None:
+        """Send what waits, then close the socket; output that nobody takes is dropped."""
+        deadline = time.monotonic() + timeout
         try:
-            self._send()
+            self._collect()
+            while (
+                self._outgoing
+                and not self.end_of_stream
+                and time.monotonic() < deadline
+            ):
+                self.pump(0.05)
             self.socket.shutdown(socket.SHUT_WR)
         except OSError:
             # The peer was faster; there is nothing left to send to.
@@ -216,20 +225,51 @@ class Peer:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _send(self) -> None:
+    def _collect(self) -> None:
         fpdus = self.endpoint.take_output()
-        if not fpdus:
-            return
-        self.socket.settimeout(DEFAULT_TIMEOUT)
         if self._cut is None:
-            for fpdu in fpdus:
-                self.socket.sendall(fpdu)
+            self._outgoing.extend(map(memoryview, fpdus))
             return
         octets = memoryview(b"".join(fpdus))
         while octets:
             count = max(1, self._cut(len(octets)))
-            self.socket.sendall(octets[:count])
+            self._outgoing.append(octets[:count])
             octets = octets[count:]
+
+    def _send(self) -> None:
+        try:
+            while self._outgoing:
+                piece = self._outgoing[0]
+                sent = self.socket.send(piece)
+                if sent < len(piece):
+                    self._outgoing[0] = piece[sent:]
+                    return
+                self._outgoing.popleft()
+        except BlockingIOError:
+            return
+        except ConnectionError:
+            self._end()
+
+    def _receive(self) -> None:
+        try:
+            octets = self.socket.recv(RECEIVE_OCTETS)
+        except BlockingIOError:
+            return
+        except ConnectionError:
+            octets = b""
+        if octets:
+            self.endpoint.receive(octets)
+        else:
+            self._end()
+
+    def _end(self) -> None:
+        self.end_of_stream = True
+        self._outgoing.clear()
+        self.endpoint.tcp_closed()
+
+
+def _peer_to_peer(frame: StartupFrame) -> bool:
+    return frame.enhanced is not None and frame.enhanced.peer_to_peer
 
 
 def _receive_startup(
