@@ -161,6 +161,7 @@ class Layouts:
                 "address": 64,  # host address of the first octet
             }
         )
+        self.stag = data.StructLayout({"stag": 32})
         self.stag_request = data.StructLayout(
             {
                 "stag": 32,

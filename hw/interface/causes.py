@@ -67,28 +67,61 @@ CODES: dict[Cause, tuple[TerminateCode | None, str]] = {
     Cause.NONE: (None, "no error"),
     Cause.LLP_CLOSED: (TerminateCode(2, 0, 0x01), "connection closed or lost"),
     Cause.CRC_ERROR: (TerminateCode(2, 0, 0x02), "MPA CRC error"),
-    Cause.MARKER_MISMATCH: (TerminateCode(2, 0, 0x03), "Marker and ULPDU_Length disagree"),
-    Cause.ULPDU_TOO_SHORT: (TerminateCode(2, 0, 0x03), "ULPDU shorter than its DDP header"),
-    Cause.TAGGED_STAG_INVALID: (TerminateCode(1, 1, 0x00), "invalid STag in a tagged segment"),
-    Cause.TAGGED_BOUNDS: (TerminateCode(1, 1, 0x01), "tagged segment outside base and bounds"),
+    Cause.MARKER_MISMATCH: (
+        TerminateCode(2, 0, 0x03),
+        "Marker and ULPDU_Length disagree",
+    ),
+    Cause.ULPDU_TOO_SHORT: (
+        TerminateCode(2, 0, 0x03),
+        "ULPDU shorter than its DDP header",
+    ),
+    Cause.TAGGED_STAG_INVALID: (
+        TerminateCode(1, 1, 0x00),
+        "invalid STag in a tagged segment",
+    ),
+    Cause.TAGGED_BOUNDS: (
+        TerminateCode(1, 1, 0x01),
+        "tagged segment outside base and bounds",
+    ),
     Cause.TAGGED_STAG_NOT_ASSOCIATED: (
         TerminateCode(1, 1, 0x02),
         "STag of another Protection Domain or stream",
     ),
     Cause.TAGGED_TO_WRAP: (TerminateCode(1, 1, 0x03), "Tagged Offset wraps"),
-    Cause.TAGGED_DDP_VERSION: (TerminateCode(1, 1, 0x04), "invalid DDP version, tagged"),
-    Cause.WRITE_NOT_PERMITTED: (TerminateCode(1, 1, 0x00), "STag without remote write right"),
-    Cause.READ_RESPONSE_STAG: (TerminateCode(1, 1, 0x00), "Read Response to another STag"),
+    Cause.TAGGED_DDP_VERSION: (
+        TerminateCode(1, 1, 0x04),
+        "invalid DDP version, tagged",
+    ),
+    Cause.WRITE_NOT_PERMITTED: (
+        TerminateCode(1, 1, 0x00),
+        "STag without remote write right",
+    ),
+    Cause.READ_RESPONSE_STAG: (
+        TerminateCode(1, 1, 0x00),
+        "Read Response to another STag",
+    ),
     Cause.READ_RESPONSE_RANGE: (
         TerminateCode(1, 1, 0x01),
         "Read Response outside the range that was requested",
     ),
     Cause.UNTAGGED_QN: (TerminateCode(1, 2, 0x01), "invalid Queue Number"),
-    Cause.UNTAGGED_NO_BUFFER: (TerminateCode(1, 2, 0x02), "no receive buffer available"),
-    Cause.UNTAGGED_MSN: (TerminateCode(1, 2, 0x03), "Message Sequence Number not expected"),
+    Cause.UNTAGGED_NO_BUFFER: (
+        TerminateCode(1, 2, 0x02),
+        "no receive buffer available",
+    ),
+    Cause.UNTAGGED_MSN: (
+        TerminateCode(1, 2, 0x03),
+        "Message Sequence Number not expected",
+    ),
     Cause.UNTAGGED_MO: (TerminateCode(1, 2, 0x04), "invalid Message Offset"),
-    Cause.UNTAGGED_TOO_LONG: (TerminateCode(1, 2, 0x05), "message too long for its buffer"),
-    Cause.UNTAGGED_DDP_VERSION: (TerminateCode(1, 2, 0x06), "invalid DDP version, untagged"),
+    Cause.UNTAGGED_TOO_LONG: (
+        TerminateCode(1, 2, 0x05),
+        "message too long for its buffer",
+    ),
+    Cause.UNTAGGED_DDP_VERSION: (
+        TerminateCode(1, 2, 0x06),
+        "invalid DDP version, untagged",
+    ),
     Cause.RDMAP_VERSION: (TerminateCode(0, 2, 0x05), "invalid RDMAP version"),
     Cause.UNEXPECTED_OPCODE: (TerminateCode(0, 2, 0x06), "unexpected RDMAP opcode"),
     Cause.UNSOLICITED_READ_RESPONSE: (
@@ -97,15 +130,30 @@ CODES: dict[Cause, tuple[TerminateCode | None, str]] = {
     ),
     Cause.READ_REQUEST_TOO_SHORT: (TerminateCode(0, 2, 0xFF), "Read Request too short"),
     Cause.READ_REQUEST_TOO_LONG: (TerminateCode(1, 2, 0x05), "Read Request too long"),
-    Cause.TOO_MANY_READ_REQUESTS: (TerminateCode(1, 2, 0x02), "more Read Requests than IRD"),
-    Cause.READ_STAG_INVALID: (TerminateCode(0, 1, 0x00), "Read Request of an invalid STag"),
-    Cause.READ_BOUNDS: (TerminateCode(0, 1, 0x01), "Read Request outside base and bounds"),
-    Cause.READ_NOT_PERMITTED: (TerminateCode(0, 1, 0x02), "STag without remote read right"),
+    Cause.TOO_MANY_READ_REQUESTS: (
+        TerminateCode(1, 2, 0x02),
+        "more Read Requests than IRD",
+    ),
+    Cause.READ_STAG_INVALID: (
+        TerminateCode(0, 1, 0x00),
+        "Read Request of an invalid STag",
+    ),
+    Cause.READ_BOUNDS: (
+        TerminateCode(0, 1, 0x01),
+        "Read Request outside base and bounds",
+    ),
+    Cause.READ_NOT_PERMITTED: (
+        TerminateCode(0, 1, 0x02),
+        "STag without remote read right",
+    ),
     Cause.READ_STAG_NOT_ASSOCIATED: (
         TerminateCode(0, 1, 0x03),
         "Read Request to an STag of another Protection Domain or stream",
     ),
-    Cause.READ_TO_WRAP: (TerminateCode(0, 1, 0x04), "Tagged Offset of a Read Request wraps"),
+    Cause.READ_TO_WRAP: (
+        TerminateCode(0, 1, 0x04),
+        "Tagged Offset of a Read Request wraps",
+    ),
     Cause.TERMINATE_RECEIVED: (None, "the peer sent a Terminate message"),
     Cause.LOCAL_SEND_PROTECTION: (
         TerminateCode(0, 0, 0x00),
@@ -115,9 +163,18 @@ CODES: dict[Cause, tuple[TerminateCode | None, str]] = {
         TerminateCode(0, 0, 0x00),
         "local element of a receive entry fails its STag check",
     ),
-    Cause.LOCAL_BAD_ENTRY: (TerminateCode(0, 0, 0x00), "send entry with an invalid field"),
-    Cause.HOST_READ_ERROR: (TerminateCode(0, 0, 0x00), "error response to a host memory read"),
-    Cause.HOST_WRITE_ERROR: (TerminateCode(0, 0, 0x00), "error response to a host memory write"),
+    Cause.LOCAL_BAD_ENTRY: (
+        TerminateCode(0, 0, 0x00),
+        "send entry with an invalid field",
+    ),
+    Cause.HOST_READ_ERROR: (
+        TerminateCode(0, 0, 0x00),
+        "error response to a host memory read",
+    ),
+    Cause.HOST_WRITE_ERROR: (
+        TerminateCode(0, 0, 0x00),
+        "error response to a host memory write",
+    ),
     Cause.CQ_OVERFLOW: (TerminateCode(0, 0, 0x00), "completion queue overflow"),
     Cause.STOPPED_BY_DRIVER: (None, "stopped by the driver"),
 }

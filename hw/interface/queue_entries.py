@@ -32,12 +32,17 @@ SEND_ENTRY: Fields = (
 )
 SEND_ENTRY_OCTETS = 128
 
-RECEIVE_ENTRY: Fields = (("elements", SCATTER_GATHER_ELEMENTS * SCATTER_GATHER_ELEMENT_OCTETS),)
+RECEIVE_ENTRY: Fields = (
+    ("elements", SCATTER_GATHER_ELEMENTS * SCATTER_GATHER_ELEMENT_OCTETS),
+)
 RECEIVE_ENTRY_OCTETS = 64
 
 COMPLETION_ENTRY: Fields = (
     ("qp", 2),
-    ("index", 2),  # which entry of the send or receive queue: its running number mod 2^16
+    (
+        "index",
+        2,
+    ),  # which entry of the send or receive queue: its running number mod 2^16
     ("length", 4),  # octets of the message
     ("reserved_0", 16),
     ("reserved_1", 4),

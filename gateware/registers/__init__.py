@@ -1,0 +1,1 @@
+"""Host registers and the commands that they start."""

@@ -1,0 +1,177 @@
+"""The AXI4-Lite slave that holds the registers of `hw/interface/registers.rdl`."""
+
+from amaranth import Cat, Module, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from gateware.interfaces import AxiLiteSignature
+from hw.interface.registers import Register, registers
+
+ADDRESS_BITS = 12
+RESPONSE_OKAY = 0  # AMBA AXI, A3.4.4
+RESPONSE_SLVERR = 2
+
+
+def register_layout(register: Register) -> data.FlexibleLayout:
+    """The fields of a register at their places in a 32-bit word."""
+    return data.FlexibleLayout(
+        32, {field.name: data.Field(field.width, field.low) for field in register.fields}
+    )
+
+
+def _is_message(register: Register) -> bool:
+    return any(field.message for field in register.fields)
+
+
+def _is_sticky(register: Register) -> bool:
+    return any(field.clear_on_one for field in register.fields)
+
+
+def _is_driven(register: Register) -> bool:
+    return any(field.driven for field in register.fields) and not _is_sticky(register)
+
+
+def _is_stored(register: Register) -> bool:
+    writable = any(field.writable for field in register.fields)
+    return writable and not _is_message(register) and not _is_sticky(register)
+
+
+class RegisterBlock(wiring.Component):
+    """All registers, one member for each, named as in the description in lower case.
+
+    A driven register is an input; a stored one an output; a message register an output stream of
+    what is written; a write-1-to-clear register has an input `<name>_set` of pulses and an output
+    of its bits. Constants have no member.
+
+    One write and one read at a time; a read takes 4 cycles, a write 3 and as long as the receiver
+    of a message makes it wait. An address without a register, or a write that does not cover the
+    whole register, is answered SLVERR.
+
+    Members
+    -------
+    bus: the AXI4-Lite port.
+    read: pulses when a register is read, with its address in `read_address`.
+    """
+
+    def __init__(self) -> None:
+        members = {
+            "bus": In(AxiLiteSignature(ADDRESS_BITS)),
+            "read": Out(1),
+            "read_address": Out(ADDRESS_BITS),
+        }
+        for register in registers():
+            name = register.name.lower()
+            layout = register_layout(register)
+            if _is_message(register):
+                members[name] = Out(stream.Signature(layout))
+            elif _is_sticky(register):
+                members[name + "_set"] = In(layout)
+                members[name] = Out(layout)
+            elif _is_driven(register):
+                members[name] = In(layout)
+            elif _is_stored(register):
+                members[name] = Out(layout)
+        super().__init__(members)
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        self._elaborate_write(m)
+        self._elaborate_read(m)
+        return m
+
+    def _elaborate_write(self, m: Module) -> None:
+        bus = self.bus
+        address = Signal(ADDRESS_BITS)
+        word = Signal(32)
+        whole = Signal()
+        found = Signal()
+        is_message = Signal()
+        messages = [register.address for register in registers() if _is_message(register)]
+        m.d.comb += is_message.eq(Cat(address == message for message in messages).any())
+
+        with m.FSM(name="write"):
+            with m.State("WRITE"):  # waits for address and data
+                with m.If(bus.awvalid & bus.wvalid):
+                    m.d.comb += [bus.awready.eq(1), bus.wready.eq(1)]
+                    m.d.sync += [
+                        address.eq(bus.awaddr),
+                        word.eq(bus.wdata),
+                        whole.eq(bus.wstrb.all()),
+                    ]
+                    m.next = "STORE"
+            with m.State("STORE"):  # stores the word, or waits until its message is taken
+                m.d.sync += bus.bresp.eq(RESPONSE_SLVERR)
+                m.next = "RESPOND"
+                with m.If(whole):
+                    m.d.comb += found.eq(1)
+                    with m.If(is_message):
+                        m.next = "MESSAGE"
+            with m.State("MESSAGE"):  # waits until the message is taken
+                for register in registers():
+                    if _is_message(register):
+                        port = getattr(self, register.name.lower())
+                        with m.If((address == register.address) & port.ready):
+                            m.next = "RESPOND"
+            with m.State("RESPOND"):  # waits until the host took the response
+                m.d.comb += bus.bvalid.eq(1)
+                with m.If(bus.bready):
+                    m.next = "WRITE"
+
+        for register in registers():
+            name = register.name.lower()
+            hit = Signal(name=f"write_{name}")
+            m.d.comb += hit.eq(found & (address == register.address))
+            if _is_message(register):
+                port = getattr(self, name)
+                m.d.comb += port.payload.eq(word)
+                with m.If(port.ready):
+                    m.d.sync += port.valid.eq(0)
+                with m.If(hit):
+                    m.d.sync += [port.valid.eq(1), bus.bresp.eq(RESPONSE_OKAY)]
+            elif _is_sticky(register):
+                bits = getattr(self, name).as_value()
+                pulses = getattr(self, name + "_set").as_value()
+                clear = Signal(32, name=f"clear_{name}")
+                with m.If(hit):
+                    m.d.comb += clear.eq(word)
+                    m.d.sync += bus.bresp.eq(RESPONSE_OKAY)
+                m.d.sync += bits.eq((bits & ~clear) | pulses)
+            elif _is_stored(register):
+                with m.If(hit):
+                    m.d.sync += [
+                        getattr(self, name).as_value().eq(word),
+                        bus.bresp.eq(RESPONSE_OKAY),
+                    ]
+
+    def _elaborate_read(self, m: Module) -> None:
+        bus = self.bus
+        address = Signal(ADDRESS_BITS)
+        with m.FSM(name="read"):
+            with m.State("READ"):  # waits for an address
+                m.d.comb += bus.arready.eq(1)
+                with m.If(bus.arvalid):
+                    m.d.sync += address.eq(bus.araddr)
+                    m.next = "SELECT"
+            with m.State("SELECT"):  # selects the register
+                m.d.comb += [self.read.eq(1), self.read_address.eq(address)]
+                m.d.sync += [bus.rdata.eq(0), bus.rresp.eq(RESPONSE_SLVERR)]
+                with m.Switch(address):
+                    for register in registers():
+                        if not any(field.readable for field in register.fields):
+                            continue
+                        with m.Case(register.address):
+                            m.d.sync += [
+                                bus.rdata.eq(self._value(register)),
+                                bus.rresp.eq(RESPONSE_OKAY),
+                            ]
+                m.next = "RESPOND"
+            with m.State("RESPOND"):  # waits until the host took the word
+                m.d.comb += bus.rvalid.eq(1)
+                with m.If(bus.rready):
+                    m.next = "READ"
+
+    def _value(self, register: Register) -> Signal | int:
+        name = register.name.lower()
+        if _is_driven(register) or _is_stored(register) or _is_sticky(register):
+            return getattr(self, name).as_value()
+        return sum(field.reset << field.low for field in register.fields)

@@ -1,0 +1,1 @@
+"""The host driver: verbs, connection manager and transports."""

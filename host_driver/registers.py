@@ -1,0 +1,300 @@
+"""Register addresses and fields, made from hw/interface/registers.rdl by
+`python -m hw.interface.generate`. Do not edit.
+"""
+
+from typing import NamedTuple
+
+
+class Field(NamedTuple):
+    """Bits `low` to `low + width - 1` of a register."""
+
+    low: int
+    width: int
+
+
+class Register(NamedTuple):
+    """A 32-bit register at octet offset `address`."""
+
+    address: int
+    fields: dict[str, Field]
+
+    def pack(self, **values: int) -> int:
+        """The register value of the named fields; `ValueError` if one does not fit."""
+        word = 0
+        for name, value in values.items():
+            field = self.fields[name]
+            if not 0 <= value < 1 << field.width:
+                raise ValueError(
+                    f"field {name} is {value}; allowed: 0 to {(1 << field.width) - 1}"
+                )
+            word |= value << field.low
+        return word
+
+    def unpack(self, word: int) -> dict[str, int]:
+        """The fields of a register value."""
+        return {
+            name: word >> field.low & ((1 << field.width) - 1)
+            for name, field in self.fields.items()
+        }
+
+
+ID = Register(
+    0x000,
+    {
+        "magic": Field(0, 32),
+    },
+)
+VERSION = Register(
+    0x004,
+    {
+        "minor": Field(0, 16),
+        "major": Field(16, 16),
+    },
+)
+QUEUES = Register(
+    0x008,
+    {
+        "qps": Field(0, 16),
+        "cqs": Field(16, 16),
+    },
+)
+LIMITS = Register(
+    0x00C,
+    {
+        "stags_log2": Field(0, 8),
+        "read_queue_depth": Field(8, 8),
+        "pending_sends": Field(16, 16),
+    },
+)
+CYCLES_LOW = Register(
+    0x010,
+    {
+        "value": Field(0, 32),
+    },
+)
+CYCLES_HIGH = Register(
+    0x014,
+    {
+        "value": Field(0, 32),
+    },
+)
+INTERRUPT_STATUS = Register(
+    0x020,
+    {
+        "completion": Field(0, 1),
+        "event": Field(1, 1),
+    },
+)
+INTERRUPT_ENABLE = Register(
+    0x024,
+    {
+        "completion": Field(0, 1),
+        "event": Field(1, 1),
+    },
+)
+SEND_DOORBELL = Register(
+    0x030,
+    {
+        "qp": Field(0, 16),
+        "producer": Field(16, 16),
+    },
+)
+RECEIVE_DOORBELL = Register(
+    0x034,
+    {
+        "qp": Field(0, 16),
+        "producer": Field(16, 16),
+    },
+)
+CQ_DOORBELL = Register(
+    0x038,
+    {
+        "cq": Field(0, 15),
+        "arm": Field(15, 1),
+        "consumer": Field(16, 16),
+    },
+)
+COMMAND = Register(
+    0x040,
+    {
+        "opcode": Field(0, 8),
+    },
+)
+COMMAND_STATUS = Register(
+    0x044,
+    {
+        "busy": Field(0, 1),
+        "invalid": Field(1, 1),
+    },
+)
+QP_STATE = Register(
+    0x048,
+    {
+        "state": Field(0, 2),
+        "cause": Field(8, 8),
+    },
+)
+QP_NUMBER = Register(
+    0x080,
+    {
+        "qp": Field(0, 16),
+    },
+)
+QP_PD = Register(
+    0x084,
+    {
+        "pd": Field(0, 16),
+    },
+)
+QP_CQS = Register(
+    0x088,
+    {
+        "send_cq": Field(0, 16),
+        "receive_cq": Field(16, 16),
+    },
+)
+QP_SEND_BASE_LOW = Register(
+    0x08C,
+    {
+        "value": Field(0, 32),
+    },
+)
+QP_SEND_BASE_HIGH = Register(
+    0x090,
+    {
+        "value": Field(0, 32),
+    },
+)
+QP_RECEIVE_BASE_LOW = Register(
+    0x094,
+    {
+        "value": Field(0, 32),
+    },
+)
+QP_RECEIVE_BASE_HIGH = Register(
+    0x098,
+    {
+        "value": Field(0, 32),
+    },
+)
+QP_RINGS = Register(
+    0x09C,
+    {
+        "send_log2": Field(0, 4),
+        "receive_log2": Field(16, 4),
+    },
+)
+QP_READS = Register(
+    0x0A0,
+    {
+        "ord": Field(0, 16),
+        "ird": Field(16, 16),
+    },
+)
+QP_EMSS = Register(
+    0x0A4,
+    {
+        "emss": Field(0, 16),
+    },
+)
+QP_MODE = Register(
+    0x0A8,
+    {
+        "crc": Field(0, 1),
+        "transmit_markers": Field(1, 1),
+        "receive_markers": Field(2, 1),
+        "initiator": Field(3, 1),
+    },
+)
+STAG_VALUE = Register(
+    0x0C0,
+    {
+        "stag": Field(0, 32),
+    },
+)
+STAG_ACCESS = Register(
+    0x0C4,
+    {
+        "pd": Field(0, 16),
+        "rights": Field(16, 4),
+        "scoped": Field(24, 1),
+    },
+)
+STAG_QP = Register(
+    0x0C8,
+    {
+        "qp": Field(0, 16),
+    },
+)
+STAG_BASE_LOW = Register(
+    0x0CC,
+    {
+        "value": Field(0, 32),
+    },
+)
+STAG_BASE_HIGH = Register(
+    0x0D0,
+    {
+        "value": Field(0, 32),
+    },
+)
+STAG_LENGTH_LOW = Register(
+    0x0D4,
+    {
+        "value": Field(0, 32),
+    },
+)
+STAG_LENGTH_HIGH = Register(
+    0x0D8,
+    {
+        "value": Field(0, 16),
+    },
+)
+STAG_ADDRESS_LOW = Register(
+    0x0DC,
+    {
+        "value": Field(0, 32),
+    },
+)
+STAG_ADDRESS_HIGH = Register(
+    0x0E0,
+    {
+        "value": Field(0, 32),
+    },
+)
+CQ_NUMBER = Register(
+    0x0F0,
+    {
+        "cq": Field(0, 16),
+    },
+)
+CQ_BASE_LOW = Register(
+    0x0F4,
+    {
+        "value": Field(0, 32),
+    },
+)
+CQ_BASE_HIGH = Register(
+    0x0F8,
+    {
+        "value": Field(0, 32),
+    },
+)
+CQ_SIZE = Register(
+    0x0FC,
+    {
+        "log2": Field(0, 4),
+    },
+)
+FPDUS_SENT = Register(
+    0x200,
+    {
+        "value": Field(0, 32),
+    },
+)
+FPDUS_RECEIVED = Register(
+    0x204,
+    {
+        "value": Field(0, 32),
+    },
+)

@@ -1,0 +1,70 @@
+"""The register description of `registers.rdl` as plain Python: what gateware and generators read."""
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from systemrdl import RDLCompiler
+from systemrdl.node import FieldNode, RegNode
+
+SOURCE = Path(__file__).with_name("registers.rdl")
+
+
+@dataclass(frozen=True)
+class Field:
+    """A field: bits `low` to `low + width - 1` of its register.
+
+    `readable` and `writable` are the host's access; `driven` if the device supplies the value;
+    `clear_on_one` if writing 1 clears; `message` if a write is handed over (SystemRDL `swmod`).
+    """
+
+    name: str
+    low: int
+    width: int
+    reset: int
+    readable: bool
+    writable: bool
+    driven: bool
+    clear_on_one: bool
+    message: bool
+
+
+@dataclass(frozen=True)
+class Register:
+    """A 32-bit register at octet offset `address`."""
+
+    name: str
+    address: int
+    fields: tuple[Field, ...]
+
+
+def _field(node: FieldNode) -> Field:
+    return Field(
+        name=node.inst_name,
+        low=node.low,
+        width=node.width,
+        reset=int(node.get_property("reset") or 0),
+        readable=node.is_sw_readable,
+        writable=node.is_sw_writable,
+        driven=node.is_hw_writable,
+        clear_on_one=str(node.get_property("onwrite")).endswith("woclr"),
+        message=bool(node.get_property("swmod")),
+    )
+
+
+@cache
+def registers() -> tuple[Register, ...]:
+    """All registers of the device in address order."""
+    compiler = RDLCompiler()
+    compiler.compile_file(str(SOURCE))
+    top = compiler.elaborate().top
+    found = [
+        Register(
+            node.inst_name,
+            node.absolute_address,
+            tuple(_field(f) for f in node.fields()),
+        )
+        for node in top.descendants()
+        if isinstance(node, RegNode)
+    ]
+    return tuple(sorted(found, key=lambda register: register.address))
