@@ -29,6 +29,7 @@ class LlpEventKind(enum.Enum, shape=unsigned(2)):
 class QpCommandKind(enum.Enum, shape=unsigned(3)):
     """A step in the life of a QP."""
 
+    NONE = 0
     CREATE = 1  # rings and PD are set, counters start anew; entries may be posted
     CONNECT = 2  # the LLP connection is in Full Operation; segments may flow
     STOP = 3  # the QP goes to the error state
@@ -110,7 +111,9 @@ class Layouts:
             }
         )
 
-        self.llp_event = data.StructLayout({"connection": qp, "kind": LlpEventKind, "value": 32})
+        self.llp_event = data.StructLayout(
+            {"connection": qp, "kind": LlpEventKind, "value": 32}
+        )
 
         # MPA receiver to RDMAP receiver. Octet i of the ULPDU is header[8i:8i+8]; octets past
         # ulpdu_length are meaningless. The FPDU stands in the store from its ULPDU_Length field,

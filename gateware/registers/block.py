@@ -15,7 +15,8 @@ RESPONSE_SLVERR = 2
 def register_layout(register: Register) -> data.FlexibleLayout:
     """The fields of a register at their places in a 32-bit word."""
     return data.FlexibleLayout(
-        32, {field.name: data.Field(field.width, field.low) for field in register.fields}
+        32,
+        {field.name: data.Field(field.width, field.low) for field in register.fields},
     )
 
 
@@ -86,7 +87,9 @@ class RegisterBlock(wiring.Component):
         whole = Signal()
         found = Signal()
         is_message = Signal()
-        messages = [register.address for register in registers() if _is_message(register)]
+        messages = [
+            register.address for register in registers() if _is_message(register)
+        ]
         m.d.comb += is_message.eq(Cat(address == message for message in messages).any())
 
         with m.FSM(name="write"):
@@ -99,7 +102,9 @@ class RegisterBlock(wiring.Component):
                         whole.eq(bus.wstrb.all()),
                     ]
                     m.next = "STORE"
-            with m.State("STORE"):  # stores the word, or waits until its message is taken
+            with m.State(
+                "STORE"
+            ):  # stores the word, or waits until its message is taken
                 m.d.sync += bus.bresp.eq(RESPONSE_SLVERR)
                 m.next = "RESPOND"
                 with m.If(whole):
