@@ -1,0 +1,45 @@
+"""Hands each item of one stream to several receivers."""
+
+from amaranth import Cat, Module, Signal
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
+
+
+class Fork(wiring.Component):
+    """Every output gets every item of `i`; the next item comes when all have taken the last one.
+
+    Outputs take an item independently of each other, in any order. No latency.
+
+    Parameters
+    ----------
+    shape: payload of the stream.
+    outputs: number of receivers.
+
+    Members
+    -------
+    i: the items.
+    o: an array of output streams.
+    """
+
+    def __init__(self, shape: object, outputs: int):
+        if outputs < 1:
+            raise ValueError(f"outputs is {outputs}; allowed: 1 or more")
+        self._outputs = outputs
+        super().__init__(
+            {"i": In(stream.Signature(shape)), "o": Out(stream.Signature(shape)).array(outputs)}
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        taken = Signal(self._outputs)
+        done = Signal(self._outputs)
+        for index, output in enumerate(self.o):
+            m.d.comb += [
+                output.payload.eq(self.i.payload),
+                output.valid.eq(self.i.valid & ~taken[index]),
+                done[index].eq(taken[index] | output.ready),
+            ]
+        m.d.comb += self.i.ready.eq(done.all())
+        with m.If(self.i.valid):
+            m.d.sync += taken.eq(Cat(flag & ~done.all() for flag in done))
+        return m
