@@ -1,0 +1,1 @@
+"""DDP: segment headers and the checks of a segment (RFC 5041)."""

@@ -1,0 +1,1 @@
+"""RDMAP: transmission and reception of RDMA messages (RFC 5040)."""

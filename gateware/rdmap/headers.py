@@ -1,0 +1,77 @@
+"""RDMAP headers (RFC 5040, 4): control octet, opcodes, queue numbers, Read Request.
+
+Wire fields as in `gateware/ddp/headers.py`: read them with `from_wire`, write them with `to_wire`.
+"""
+
+from amaranth import unsigned
+from amaranth.lib import data, enum
+
+from gateware.ddp.headers import TAGGED_HEADER, UNTAGGED_HEADER, octets
+from gateware.interfaces import ULPDU_HEADER_OCTETS
+
+RDMAP_VERSION = 1
+"""The only RV that is sent and accepted (RFC 5040, 4.1; RFC 5044, C.2)."""
+
+
+class Opcode(enum.IntEnum, shape=unsigned(4)):
+    """RDMA Message opcodes (RFC 5040, Figure 4; RFC 7306, Figure 2)."""
+
+    RDMA_WRITE = 0x0
+    RDMA_READ_REQUEST = 0x1
+    RDMA_READ_RESPONSE = 0x2
+    SEND = 0x3
+    SEND_WITH_INVALIDATE = 0x4
+    SEND_WITH_SE = 0x5
+    SEND_WITH_SE_AND_INVALIDATE = 0x6
+    TERMINATE = 0x7
+    IMMEDIATE_DATA = 0x8
+    IMMEDIATE_DATA_WITH_SE = 0x9
+    ATOMIC_REQUEST = 0xA
+    ATOMIC_RESPONSE = 0xB
+
+
+QN_SEND = 0
+"""Queue of the Send messages (RFC 5040, Figure 5)."""
+
+QN_READ_REQUEST = 1
+"""Queue of RDMA Read Requests (RFC 5040, Figure 5) and Atomic Requests (RFC 7306, Figure 3)."""
+
+QN_TERMINATE = 2
+"""Queue of the Terminate message (RFC 5040, Figure 5)."""
+
+QN_ATOMIC_RESPONSE = 3
+"""Queue of Atomic Responses (RFC 7306, Figure 3)."""
+
+CONTROL = data.StructLayout({"opcode": 4, "reserved": 2, "version": 2})
+"""The RDMAP control octet (RFC 5040, 4.1), in RsvdULP[0:7] of DDP."""
+
+READ_REQUEST_HEADER = data.StructLayout(
+    {
+        "sink_stag": octets(4),
+        "sink_tagged_offset": octets(8),
+        "length": octets(4),  # RDMARDSZ
+        "source_stag": octets(4),
+        "source_tagged_offset": octets(8),
+    }
+)
+"""RDMA Read Request header (RFC 5040, 4.4)."""
+
+READ_REQUEST_HEADER_OCTETS = 28
+
+READ_REQUEST_ULPDU = data.StructLayout({"ddp": UNTAGGED_HEADER, "rdmap": READ_REQUEST_HEADER})
+"""A whole RDMA Read Request: untagged DDP header and Read Request header."""
+
+READ_REQUEST_ULPDU_OCTETS = 46
+
+ULPDU_HEADER = data.UnionLayout(
+    {
+        "tagged": TAGGED_HEADER,
+        "untagged": UNTAGGED_HEADER,
+        "read_request": READ_REQUEST_ULPDU,
+    }
+)
+"""The header of any ULPDU; T of the control octet, which all share, tells which it is."""
+
+assert READ_REQUEST_HEADER.size == 8 * READ_REQUEST_HEADER_OCTETS
+assert READ_REQUEST_ULPDU.size == 8 * READ_REQUEST_ULPDU_OCTETS
+assert ULPDU_HEADER.size == 8 * ULPDU_HEADER_OCTETS

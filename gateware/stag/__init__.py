@@ -1,0 +1,1 @@
+"""The STag table: which memory a peer or a work request may touch."""
