@@ -20,6 +20,9 @@ MAKE_VARIABLES = {
     "CFG_LDLIBS_THREADS": "-pthread",
 }
 
+COMPILE_RUNTIME = Path(__file__).with_name("compile_runtime.sh")
+OBJECTS = Path(__file__).resolve().parents[1] / "build" / "objects"
+
 
 @functools.cache
 def verilator_root() -> Path:
@@ -53,7 +56,12 @@ def verilator_environment() -> dict[str, str]:
     environment = dict(os.environ)
     environment["PATH"] = os.pathsep.join([str(root / "bin"), environment.get("PATH", "")])
     environment["VERILATOR_ROOT"] = str(root)
-    environment["MAKEFLAGS"] = " ".join(f"{name}={value}" for name, value in MAKE_VARIABLES.items())
+    variables = dict(MAKE_VARIABLES)
+    # make splits MAKEFLAGS at spaces, so the shortcut is only taken where the path has none.
+    if " " not in str(COMPILE_RUNTIME):
+        variables["OBJCACHE"] = str(COMPILE_RUNTIME)
+        environment["STAGECOACH_OBJECTS"] = str(OBJECTS)
+    environment["MAKEFLAGS"] = " ".join(f"{name}={value}" for name, value in variables.items())
     environment.pop("MAKELEVEL", None)
     environment.pop("MFLAGS", None)
     return environment

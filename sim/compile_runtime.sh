@@ -1,0 +1,34 @@
+#!/bin/sh
+# Compiles one file of Verilator's library, or fetches the object from an earlier build.
+#
+# Verilator's makefiles put this (OBJCACHE) in front of every compiler call. The library's own files,
+# verilated*.cpp, are most of the compile time and the same for all designs; what was generated
+# for a design is compiled directly. STAGECOACH_OBJECTS names the folder that keeps the objects.
+set -eu
+source= object= previous=
+for argument in "$@"; do
+    [ "$previous" = -o ] && object=$argument
+    previous=$argument
+    source=$argument
+done
+case $source in
+"${VERILATOR_ROOT:-/nowhere}"/include/verilated*.cpp) ;;
+*) exec "$@" ;;
+esac
+[ -n "${STAGECOACH_OBJECTS:-}" ] && [ -n "$object" ] || exec "$@"
+
+key=$({
+    printf '%s\n' "$@"
+    "$1" --version
+    cat "$VERILATOR_ROOT"/include/*.h "$source"
+} | sha256sum | cut -c1-32)
+kept=$STAGECOACH_OBJECTS/$key.o
+if [ ! -f "$kept" ]; then
+    "$@"
+    mkdir -p "$STAGECOACH_OBJECTS"
+    # Renaming is atomic: a parallel build sees the whole object or none.
+    cp "$object" "$kept.$$"
+    mv "$kept.$$" "$kept"
+else
+    cp "$kept" "$object"
+fi
