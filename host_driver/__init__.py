@@ -1,1 +1,55 @@
-"""The host driver: verbs, connection manager and transports."""
+"""The host driver: verbs, connection manager and transports, named as in pyverbs."""
+
+from host_driver.cm import ConnectionListener, ConnectionRequest, connect, listen
+from host_driver.context import AsyncEvent, Context, DeviceAttr
+from host_driver.cq import CQ
+from host_driver.enums import AccessFlags, QPState, SendFlags, WCOpcode, WCStatus, WROpcode
+from host_driver.errors import (
+    ConnectionRejected,
+    DeviceError,
+    QPError,
+    QPStateError,
+    ResourceError,
+    StagecoachError,
+    StartupError,
+    WaitTimeout,
+)
+from host_driver.mr import MR, PD
+from host_driver.qp import QP, QPCap, QPInitAttr
+from host_driver.wr import SGE, WC, RecvWR, SendWR
+from hw.interface.causes import Cause
+
+__all__ = [
+    "CQ",
+    "MR",
+    "PD",
+    "QP",
+    "SGE",
+    "WC",
+    "AccessFlags",
+    "AsyncEvent",
+    "Cause",
+    "ConnectionListener",
+    "ConnectionRejected",
+    "ConnectionRequest",
+    "Context",
+    "DeviceAttr",
+    "DeviceError",
+    "QPCap",
+    "QPError",
+    "QPInitAttr",
+    "QPState",
+    "QPStateError",
+    "RecvWR",
+    "ResourceError",
+    "SendFlags",
+    "SendWR",
+    "StagecoachError",
+    "StartupError",
+    "WCOpcode",
+    "WCStatus",
+    "WROpcode",
+    "WaitTimeout",
+    "connect",
+    "listen",
+]

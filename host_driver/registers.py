@@ -24,9 +24,7 @@ class Register(NamedTuple):
         for name, value in values.items():
             field = self.fields[name]
             if not 0 <= value < 1 << field.width:
-                raise ValueError(
-                    f"field {name} is {value}; allowed: 0 to {(1 << field.width) - 1}"
-                )
+                raise ValueError(f"field {name} is {value}; allowed: 0 to {(1 << field.width) - 1}")
             word |= value << field.low
         return word
 

@@ -1,0 +1,314 @@
+"""An open device: registers, commands, numbers to hand out, and asynchronous events."""
+
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+from host_driver import entries, registers
+from host_driver.errors import DeviceError, QPError, ResourceError
+from host_driver.registers import Register
+from host_driver.ring import Ring
+from host_driver.transport.base import Transport
+from hw.interface.causes import Cause
+
+if TYPE_CHECKING:
+    from host_driver.cq import CQ
+    from host_driver.qp import QP
+
+MAGIC = 0x50525769
+VERSION_MAJOR = 1
+COMMAND_POLLS = 100_000
+EVENT_RING_ENTRIES = 256
+
+
+class CommandOpcode:
+    """COMMAND.opcode."""
+
+    QP_CREATE = 1
+    QP_CONNECT = 2
+    QP_STOP = 3
+    QP_DESTROY = 4
+    STAG_WRITE = 5
+    STAG_INVALIDATE = 6
+    CQ_ENABLE = 7
+    CQ_DISABLE = 8
+    STAG_RESET = 9
+
+
+@dataclass(frozen=True)
+class DeviceAttr:
+    """Sizes of a device."""
+
+    max_qp: int
+    max_cq: int
+    max_mr: int
+    max_qp_rd_atom: int
+    max_sge: int
+    version: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class AsyncEvent:
+    """Why a QP stopped, as the device told it.
+
+    `header` holds the first octets of the offending ULPDU, `ulpdu_length` its length (0: none).
+    """
+
+    qp_num: int
+    cause: Cause
+    index: int
+    ulpdu_length: int
+    header: bytes
+
+
+class Context:
+    """A device opened through a transport; closing it closes all that was made from it.
+
+    The driver is the Privileged Resource Manager of RFC 5040, 8.1.2: it owns all tables of the
+    device. All calls may be made from several threads.
+
+    Parameters
+    ----------
+    transport: the way to the device, e.g. `SimulatedDevice()`. The context closes it.
+
+    Raises `DeviceError` if what answers there is not this device.
+    """
+
+    def __init__(self, transport: Transport):
+        self.transport = transport
+        self.lock = threading.RLock()
+        self._closing: list[Callable[[], None]] = []
+        self._closed = False
+        self._stags: dict[int, int] = {}  # slot of the table: STag
+        self._pds: set[int] = set()
+        self.qps: dict[int, QP] = {}
+        self.cqs: dict[int, CQ] = {}
+        self.events: list[AsyncEvent] = []
+
+        magic = self.read(registers.ID)["magic"]
+        version = self.read(registers.VERSION)
+        if magic != MAGIC or version["major"] != VERSION_MAJOR:
+            raise DeviceError(
+                f"ID 0x{magic:08X}, version {version['major']}.{version['minor']}; "
+                f"allowed: 0x{MAGIC:08X}, version {VERSION_MAJOR}.x"
+            )
+        queues = self.read(registers.QUEUES)
+        limits = self.read(registers.LIMITS)
+        self.attr = DeviceAttr(
+            max_qp=queues["qps"],
+            max_cq=queues["cqs"],
+            max_mr=1 << limits["stags_log2"],
+            max_qp_rd_atom=limits["read_queue_depth"],
+            max_sge=4,
+            version=(version["major"], version["minor"]),
+        )
+        self._event_ring = Ring(transport, EVENT_RING_ENTRIES, entries.EVENT.size)
+        self._event_number = 0
+        self.enable_ring(self.attr.max_cq, self._event_ring)
+        self.write(registers.INTERRUPT_ENABLE, completion=1, event=1)
+
+    # Registers and commands
+
+    def read(self, register: Register) -> dict[str, int]:
+        """The fields of a register."""
+        return register.unpack(self.transport.read_register(register.address))
+
+    def write(self, register: Register, **fields: int) -> None:
+        """Writes a register; fields that are not named are zero."""
+        self.transport.write_register(register.address, register.pack(**fields))
+
+    def write_wide(self, low: Register, high: Register, value: int) -> None:
+        """Writes a value of up to 64 bits to two registers."""
+        self.write(low, value=value & 0xFFFFFFFF)
+        self.write(high, value=value >> 32)
+
+    def command(self, opcode: int) -> None:
+        """Runs a command to its end; its arguments are in the staging registers.
+
+        Raises `DeviceError` if the device finds an argument invalid, or does not finish.
+        """
+        self.write(registers.COMMAND, opcode=opcode)
+        for _ in range(COMMAND_POLLS):
+            status = self.read(registers.COMMAND_STATUS)
+            if not status["busy"]:
+                break
+        else:
+            raise DeviceError(f"command {opcode} is not finished after {COMMAND_POLLS} polls")
+        if status["invalid"]:
+            raise DeviceError(f"the device refused command {opcode}: invalid argument")
+
+    def enable_ring(self, number: int, ring: Ring) -> None:
+        """Gives a completion ring, or the event ring, to the device."""
+        with self.lock:
+            self.write(registers.CQ_NUMBER, cq=number)
+            self.write_wide(registers.CQ_BASE_LOW, registers.CQ_BASE_HIGH, ring.address)
+            self.write(registers.CQ_SIZE, log2=ring.log2)
+            self.command(CommandOpcode.CQ_ENABLE)
+
+    def disable_ring(self, number: int) -> None:
+        """Takes a completion ring, or the event ring, from the device."""
+        with self.lock:
+            self.write(registers.CQ_NUMBER, cq=number)
+            self.command(CommandOpcode.CQ_DISABLE)
+
+    @property
+    def cycles(self) -> int:
+        """Core clock cycles of the device since its reset."""
+        with self.lock:
+            low = self.read(registers.CYCLES_LOW)["value"]
+            return low | self.read(registers.CYCLES_HIGH)["value"] << 32
+
+    @property
+    def fpdus_sent(self) -> int:
+        """FPDUs sent since reset, mod 2^32."""
+        return self.read(registers.FPDUS_SENT)["value"]
+
+    @property
+    def fpdus_received(self) -> int:
+        """FPDUs received with good CRC since reset, mod 2^32."""
+        return self.read(registers.FPDUS_RECEIVED)["value"]
+
+    # Numbers to hand out
+
+    def take_number(self, used: set[int] | dict, limit: int, what: str) -> int:
+        """The lowest number below `limit` that is not used; `ResourceError` if there is none."""
+        for number in range(limit):
+            if number not in used:
+                return number
+        raise ResourceError(f"all {limit} {what} of the device are in use")
+
+    def take_pd(self) -> int:
+        """A Protection Domain number that no other PD has."""
+        with self.lock:
+            number = self.take_number(self._pds, 1 << 16, "Protection Domains")
+            self._pds.add(number)
+            return number
+
+    def give_pd(self, number: int) -> None:
+        """Frees a Protection Domain number."""
+        self._pds.discard(number)
+
+    def take_stag(self) -> int:
+        """An STag drawn from the whole 32-bit space whose slot in the table is free.
+
+        STags cannot be predicted (RFC 5042, 5.1.3); the low 8 bits are the key.
+        """
+        with self.lock:
+            if len(self._stags) >= self.attr.max_mr:
+                raise ResourceError(f"all {self.attr.max_mr} STags of the device are in use")
+            while True:
+                stag = secrets.randbits(32)
+                slot = stag >> 8 & (self.attr.max_mr - 1)
+                if slot not in self._stags:
+                    self._stags[slot] = stag
+                    return stag
+
+    def claim_stag(self, stag: int) -> int:
+        """Takes a given STag; `ResourceError` if its slot in the table is in use."""
+        if not 0 <= stag < 1 << 32:
+            raise ValueError(f"STag {stag}; allowed: 0 to 2^32 - 1")
+        with self.lock:
+            slot = stag >> 8 & (self.attr.max_mr - 1)
+            if slot in self._stags:
+                raise ResourceError(f"STag 0x{stag:08X}: its slot {slot} is in use")
+            self._stags[slot] = stag
+            return stag
+
+    def give_stag(self, stag: int) -> None:
+        """Frees the slot of an STag that the device no longer knows."""
+        self._stags.pop(stag >> 8 & (self.attr.max_mr - 1), None)
+
+    # Events
+
+    def process_events(self) -> None:
+        """Takes what the device wrote to the event ring; stops the QPs that it names."""
+        with self.lock:
+            ring = self._event_ring
+            taken = False
+            while not self._closed:
+                offset = ring.offset(self._event_number)
+                if ring.memory[offset + ring.entry_octets - 1] & 1 != ring.phase(
+                    self._event_number
+                ):
+                    break
+                fields = entries.EVENT.unpack_from(ring.memory, offset)
+                self._event_number = self._event_number + 1 & 0xFFFF
+                taken = True
+                header = fields["header"]
+                assert isinstance(header, bytes)
+                event = AsyncEvent(
+                    qp_num=int(fields["qp"]),
+                    cause=Cause(int(fields["cause"])),
+                    index=int(fields["index"]),
+                    ulpdu_length=int(fields["ulpdu_length"]),
+                    header=header[: int(fields["ulpdu_length"])],
+                )
+                self.events.append(event)
+                qp = self.qps.get(event.qp_num)
+                if qp is not None:
+                    qp.stopped(event)
+            if taken:
+                self.write(
+                    registers.CQ_DOORBELL,
+                    cq=self.attr.max_cq,
+                    consumer=self._event_number,
+                    arm=0,
+                )
+
+    def wait(self, seconds: float) -> bool:
+        """Waits for an interrupt of the device, at most some time; whether there was one."""
+        return self.transport.wait_interrupt(max(0.0, seconds))
+
+    def clear_interrupts(self) -> None:
+        """Clears what raised the interrupt, so that the next cause raises it again."""
+        self.write(registers.INTERRUPT_STATUS, completion=1, event=1)
+
+    def poll_until(self, done: Callable[[], bool], timeout: float, what: str) -> None:
+        """Polls until `done()`; `WaitTimeout` names `what` was waited for."""
+        from host_driver.errors import WaitTimeout
+
+        end = time.monotonic() + timeout
+        while not done():
+            self.process_events()
+            if time.monotonic() > end:
+                raise WaitTimeout(f"{what}: nothing within {timeout} s")
+            self.wait(0.001)
+
+    # Life
+
+    def on_close(self, close: Callable[[], None]) -> None:
+        """Has `close` called when the context closes, last one first."""
+        self._closing.append(close)
+
+    def query_device(self) -> DeviceAttr:
+        """Sizes of the device."""
+        return self.attr
+
+    def close(self) -> None:
+        """Closes everything that was made from this context, and the device."""
+        with self.lock:
+            if self._closed:
+                return
+            try:
+                while self._closing:
+                    self._closing.pop()()
+                self.disable_ring(self.attr.max_cq)
+            finally:
+                self._closed = True
+                self._event_ring.close()
+                self.transport.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def raise_if_stopped(qp: "QP") -> None:
+    """Raises the error of a QP that has stopped."""
+    if qp.cause not in (Cause.NONE, Cause.STOPPED_BY_DRIVER):
+        raise QPError(qp.qp_num, qp.cause)

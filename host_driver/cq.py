@@ -1,0 +1,124 @@
+"""Completion Queues."""
+
+import time
+from collections import deque
+from typing import Self
+
+from host_driver import entries, registers
+from host_driver.context import Context
+from host_driver.errors import WaitTimeout
+from host_driver.ring import Ring
+from host_driver.wr import WC
+from hw.interface.queue_entries import CompletionOpcode
+
+
+class CQ:
+    """A Completion Queue: the device writes to it in host memory, `poll` reads it there.
+
+    Parameters
+    ----------
+    context: the open device.
+    cqe: completions that it holds at least, 1 to 32768.
+
+    Raises `ResourceError` if the device has no CQ left.
+    """
+
+    def __init__(self, context: Context, cqe: int = 256):
+        self.context = context
+        with context.lock:
+            self.number = context.take_number(context.cqs, context.attr.max_cq, "CQs")
+            self._ring = Ring(context.transport, cqe, entries.COMPLETION.size)
+            self._consumer = 0
+            self._doorbell = 0
+            self._ready: deque[WC] = deque()
+            self._closed = False
+            context.enable_ring(self.number, self._ring)
+            context.cqs[self.number] = self
+        context.on_close(self.close)
+
+    @property
+    def cqe(self) -> int:
+        """Completions that the ring holds."""
+        return self._ring.entries
+
+    def take_entries(self) -> None:
+        """Takes every entry that the device has written and turns it into a completion."""
+        ring = self._ring
+        with self.context.lock:
+            while not self._closed:
+                offset = ring.offset(self._consumer)
+                last = ring.memory[offset + ring.entry_octets - 1]
+                if last & 1 != ring.phase(self._consumer):
+                    break
+                fields = entries.COMPLETION.unpack_from(ring.memory, offset)
+                self._consumer = self._consumer + 1 & 0xFFFF
+                qp = self.context.qps.get(int(fields["qp"]))
+                if qp is not None:
+                    receive = fields["opcode"] == CompletionOpcode.RECEIVE
+                    completed = qp.completed(receive, int(fields["index"]), int(fields["length"]))
+                    self._ready.append(completed)
+            if (self._consumer - self._doorbell) & 0xFFFF >= ring.entries // 2:
+                self._ring_doorbell(arm=0)
+
+    def append(self, completion: WC) -> None:
+        """Adds a completion that the driver made (a flushed work request)."""
+        self._ready.append(completion)
+
+    def poll(self, num_entries: int = 16) -> list[WC]:
+        """Up to `num_entries` completions that are there; an empty list if there is none."""
+        if num_entries < 1:
+            raise ValueError(f"num_entries is {num_entries}; allowed: 1 or more")
+        with self.context.lock:
+            if len(self._ready) < num_entries:
+                self.take_entries()
+            if not self._ready:
+                self.context.process_events()
+            return [self._ready.popleft() for _ in range(min(num_entries, len(self._ready)))]
+
+    def wait(self, num_entries: int = 1, timeout: float = 10.0) -> list[WC]:
+        """Waits until `num_entries` completions came and returns them.
+
+        Raises `WaitTimeout` if they did not within `timeout` seconds; what came stays in the CQ.
+        """
+        end = time.monotonic() + timeout
+        found: list[WC] = []
+        while True:
+            found += self.poll(num_entries - len(found))
+            if len(found) == num_entries:
+                return found
+            self.context.clear_interrupts()
+            self._ring_doorbell(arm=1)
+            found += self.poll(num_entries - len(found))
+            if len(found) == num_entries:
+                return found
+            left = end - time.monotonic()
+            if left <= 0:
+                self._ready.extendleft(reversed(found))
+                raise WaitTimeout(
+                    f"CQ {self.number}: {len(found)} of {num_entries} completions in {timeout} s"
+                )
+            self.context.wait(min(left, 0.1))
+
+    def _ring_doorbell(self, arm: int) -> None:
+        with self.context.lock:
+            self._doorbell = self._consumer
+            self.context.write(
+                registers.CQ_DOORBELL, cq=self.number, consumer=self._consumer, arm=arm
+            )
+
+    def close(self) -> None:
+        """Frees the CQ; the QPs that use it must be closed before."""
+        with self.context.lock:
+            if self._closed:
+                return
+            self.take_entries()
+            self.context.disable_ring(self.number)
+            self._closed = True
+            del self.context.cqs[self.number]
+            self._ring.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

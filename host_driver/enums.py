@@ -1,0 +1,56 @@
+"""Names and values of the verbs, as pyverbs has them without the IBV_ prefix."""
+
+from enum import IntEnum, IntFlag
+
+from hw.interface.queue_entries import CompletionOpcode, SendOpcode
+
+
+class AccessFlags(IntFlag):
+    """What a memory region may be used for. Local reading is always allowed."""
+
+    LOCAL_WRITE = 1
+    REMOTE_WRITE = 2
+    REMOTE_READ = 4
+
+
+class WROpcode(IntEnum):
+    """Operation of a send work request."""
+
+    RDMA_WRITE = SendOpcode.RDMA_WRITE
+    RDMA_READ = SendOpcode.RDMA_READ
+    SEND = SendOpcode.SEND
+
+
+class SendFlags(IntFlag):
+    """Options of a send work request."""
+
+    SIGNALED = 1
+
+
+class WCOpcode(IntEnum):
+    """What a work completion completes."""
+
+    RDMA_WRITE = CompletionOpcode.RDMA_WRITE
+    RDMA_READ = CompletionOpcode.RDMA_READ
+    SEND = CompletionOpcode.SEND
+    RECV = CompletionOpcode.RECEIVE
+
+
+class WCStatus(IntEnum):
+    """Result of a work request."""
+
+    SUCCESS = 0
+    LOC_QP_OP_ERR = 2
+    LOC_PROT_ERR = 4
+    WR_FLUSH_ERR = 5
+    REM_ACCESS_ERR = 10
+    GENERAL_ERR = 21
+
+
+class QPState(IntEnum):
+    """State of a QP, as QP_STATE tells it."""
+
+    RESET = 0
+    INIT = 1
+    RTS = 2
+    ERR = 3

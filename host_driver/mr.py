@@ -1,0 +1,146 @@
+"""Protection Domains and memory regions."""
+
+from typing import TYPE_CHECKING, Any, Self
+
+from host_driver import registers
+from host_driver.context import CommandOpcode, Context
+from host_driver.enums import AccessFlags
+from hw.interface.queue_entries import Rights
+
+if TYPE_CHECKING:
+    from host_driver.qp import QP
+
+
+class PD:
+    """A Protection Domain: a QP reaches only the memory regions of its own PD.
+
+    Parameters
+    ----------
+    context: the open device.
+    """
+
+    def __init__(self, context: Context):
+        self.context = context
+        self.number = context.take_pd()
+        context.on_close(self.close)
+
+    def close(self) -> None:
+        """Frees the PD; its regions and QPs must be closed before."""
+        self.context.give_pd(self.number)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _rights(access: AccessFlags) -> Rights:
+    rights = Rights.LOCAL_READ
+    if access & AccessFlags.LOCAL_WRITE:
+        rights |= Rights.LOCAL_WRITE
+    if access & AccessFlags.REMOTE_WRITE:
+        rights |= Rights.REMOTE_WRITE
+    if access & AccessFlags.REMOTE_READ:
+        rights |= Rights.REMOTE_READ
+    return rights
+
+
+class MR:
+    """A registered memory region: the device reads and writes the buffer itself, without a copy.
+
+    Parameters
+    ----------
+    pd: the Protection Domain.
+    buffer: any writable, contiguous buffer of at least one octet (bytearray, numpy array, mmap).
+        It cannot be resized while it is registered.
+    access: what else than local reading is allowed.
+    qp: only this QP may use the region.
+    addr: Tagged Offset of the first octet; its host address if not given.
+    stag: the STag; drawn at random if not given.
+
+    Attributes
+    ----------
+    buf: the buffer. addr: Tagged Offset of its first octet. length: in octets.
+    lkey, rkey: the STag.
+
+    Raises `TypeError` for a read-only or scattered buffer, `ResourceError` if the STag table is
+    full.
+    """
+
+    def __init__(
+        self,
+        pd: PD,
+        buffer: Any,
+        access: AccessFlags = AccessFlags.LOCAL_WRITE,
+        *,
+        qp: "QP | None" = None,
+        addr: int | None = None,
+        stag: int | None = None,
+    ):
+        view = memoryview(buffer)
+        if view.readonly or not view.contiguous or view.nbytes == 0:
+            raise TypeError(
+                f"cannot register {type(buffer).__name__}: read-only {view.readonly}, contiguous "
+                f"{view.contiguous}, {view.nbytes} octets; allowed: a writable, contiguous buffer "
+                "of at least one octet"
+            )
+        self.length = view.nbytes
+        view.release()
+        if addr is not None and not 0 <= addr <= (1 << 64) - self.length:
+            raise ValueError(f"addr is {addr}; allowed: 0 to 2^64 - length ({self.length})")
+        self.pd = pd
+        self.buf = buffer
+        self.access = access
+        self._context = context = pd.context
+        self._closed = False
+        with context.lock:
+            self.stag = context.take_stag() if stag is None else context.claim_stag(stag)
+            try:
+                self._address = context.transport.map_memory(buffer)
+            except BaseException:
+                context.give_stag(self.stag)
+                raise
+            self.addr = self._address if addr is None else addr
+            context.write(registers.STAG_VALUE, stag=self.stag)
+            context.write(
+                registers.STAG_ACCESS,
+                pd=pd.number,
+                rights=int(_rights(access)),
+                scoped=int(qp is not None),
+            )
+            context.write(registers.STAG_QP, qp=0 if qp is None else qp.qp_num)
+            context.write_wide(registers.STAG_BASE_LOW, registers.STAG_BASE_HIGH, self.addr)
+            context.write_wide(registers.STAG_LENGTH_LOW, registers.STAG_LENGTH_HIGH, self.length)
+            context.write_wide(
+                registers.STAG_ADDRESS_LOW, registers.STAG_ADDRESS_HIGH, self._address
+            )
+            context.command(CommandOpcode.STAG_WRITE)
+        context.on_close(self.close)
+
+    @property
+    def lkey(self) -> int:
+        """The STag, for elements of local work requests."""
+        return self.stag
+
+    @property
+    def rkey(self) -> int:
+        """The STag, for the peer."""
+        return self.stag
+
+    def close(self) -> None:
+        """Revokes the STag: when this returns, the device no longer touches the buffer."""
+        with self._context.lock:
+            if self._closed:
+                return
+            self._closed = True
+            self._context.write(registers.STAG_VALUE, stag=self.stag)
+            self._context.command(CommandOpcode.STAG_INVALIDATE)
+            self._context.give_stag(self.stag)
+            self._context.transport.unmap_memory(self._address)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,336 @@
+"""Queue Pairs: work requests go in, completions come to their CQs."""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from dataclasses import field as dataclass_field
+from typing import Self
+
+from host_driver import entries, registers
+from host_driver.context import AsyncEvent, CommandOpcode
+from host_driver.cq import CQ
+from host_driver.enums import QPState, SendFlags, WCOpcode, WCStatus, WROpcode
+from host_driver.errors import QPStateError, ResourceError
+from host_driver.mr import PD
+from host_driver.registers import Register
+from host_driver.ring import Ring
+from host_driver.transport.base import ByteStream
+from host_driver.wr import SGE, WC, RecvWR, SendWR
+from hw.interface.causes import Cause
+from hw.interface.queue_entries import (
+    RECEIVE_ENTRY_OCTETS,
+    SCATTER_GATHER_ELEMENT_OCTETS,
+    SCATTER_GATHER_ELEMENTS,
+    SEND_ENTRY,
+    offset_of,
+)
+
+_ELEMENTS_OFFSET = offset_of(SEND_ENTRY, "elements")
+
+
+@dataclass(frozen=True)
+class QPCap:
+    """Sizes of the queues of a QP, in work requests."""
+
+    max_send_wr: int = 64
+    max_recv_wr: int = 64
+
+
+@dataclass(frozen=True)
+class QPInitAttr:
+    """What a QP is made of: CQ of the send queue, CQ of the receive queue, sizes."""
+
+    scq: CQ
+    rcq: CQ
+    cap: QPCap = dataclass_field(default_factory=QPCap)
+
+
+@dataclass
+class _Posted:
+    """A work request that is not completed."""
+
+    index: int
+    wr_id: int
+    opcode: WCOpcode
+
+
+class _WorkQueue:
+    """Driver's side of a send or receive queue: its ring and what is outstanding in it."""
+
+    def __init__(self, ring: Ring, doorbell: Register, limit: int, name: str):
+        self.ring = ring
+        self.doorbell = doorbell
+        self.limit = limit
+        self.name = name
+        self.producer = 0
+        self.posted: deque[_Posted] = deque()
+
+    def check_room(self, count: int) -> None:
+        if len(self.posted) + count > self.limit:
+            raise ResourceError(
+                f"{count} more work requests for a {self.name} queue that holds {self.limit} and "
+                f"has {len(self.posted)}; allowed: {self.limit - len(self.posted)}"
+            )
+
+    def append(self, wr_id: int, opcode: WCOpcode) -> None:
+        self.posted.append(_Posted(self.producer, wr_id, opcode))
+        self.producer = self.producer + 1 & 0xFFFF
+
+
+class QP:
+    """A Queue Pair, which is one RDMAP stream once it is connected (`host_driver.cm`).
+
+    Receives may be posted before the connection is made, sends only afterwards.
+
+    Parameters
+    ----------
+    pd: the Protection Domain.
+    init_attr: CQs and sizes.
+
+    Attributes
+    ----------
+    qp_num: its number on the device. state: `QPState`. cause: why it stopped, or `Cause.NONE`.
+
+    Raises `ResourceError` if the device has no QP left.
+    """
+
+    def __init__(self, pd: PD, init_attr: QPInitAttr):
+        self.pd = pd
+        self.context = context = pd.context
+        self.scq, self.rcq = init_attr.scq, init_attr.rcq
+        self.cause = Cause.NONE
+        self._attached = False
+        self._closed = False
+        cap = init_attr.cap
+        with context.lock:
+            self.qp_num = context.take_number(context.qps, context.attr.max_qp, "QPs")
+            send_ring = Ring(context.transport, cap.max_send_wr, entries.SEND.size)
+            receive_ring = Ring(context.transport, cap.max_recv_wr, RECEIVE_ENTRY_OCTETS)
+            self._send = _WorkQueue(send_ring, registers.SEND_DOORBELL, cap.max_send_wr, "send")
+            self._receive = _WorkQueue(
+                receive_ring, registers.RECEIVE_DOORBELL, cap.max_recv_wr, "receive"
+            )
+            context.write(registers.QP_NUMBER, qp=self.qp_num)
+            context.write(registers.QP_PD, pd=pd.number)
+            context.write(registers.QP_CQS, send_cq=self.scq.number, receive_cq=self.rcq.number)
+            context.write_wide(
+                registers.QP_SEND_BASE_LOW, registers.QP_SEND_BASE_HIGH, send_ring.address
+            )
+            context.write_wide(
+                registers.QP_RECEIVE_BASE_LOW, registers.QP_RECEIVE_BASE_HIGH, receive_ring.address
+            )
+            context.write(
+                registers.QP_RINGS, send_log2=send_ring.log2, receive_log2=receive_ring.log2
+            )
+            context.command(CommandOpcode.QP_CREATE)
+            context.qps[self.qp_num] = self
+            self.state = QPState.INIT
+        context.on_close(self.close)
+
+    # Connection
+
+    def connect(
+        self,
+        stream: ByteStream,
+        *,
+        initiator: bool,
+        crc: bool,
+        ord: int,
+        ird: int,
+        emss: int,
+    ) -> None:
+        """Takes the stream into Full Operation: its octets belong to the device from here on.
+
+        Called by the connection manager when MPA startup is done.
+        """
+        context = self.context
+        with context.lock:
+            self._require(QPState.INIT)
+            context.write(registers.QP_NUMBER, qp=self.qp_num)
+            context.write(registers.QP_READS, ord=ord, ird=ird)
+            context.write(registers.QP_EMSS, emss=emss)
+            context.write(
+                registers.QP_MODE,
+                crc=int(crc),
+                transmit_markers=0,
+                receive_markers=0,
+                initiator=int(initiator),
+            )
+            context.command(CommandOpcode.QP_CONNECT)
+            self.state = QPState.RTS
+            context.transport.attach(self.qp_num, stream)
+            self._attached = True
+
+    def _require(self, *allowed: QPState) -> None:
+        if self.state not in allowed:
+            names = " or ".join(state.name for state in allowed)
+            raise QPStateError(f"QP {self.qp_num} is in state {self.state.name}; allowed: {names}")
+
+    def query_state(self) -> tuple[QPState, Cause]:
+        """State and first error of the QP, as the device has them."""
+        with self.context.lock:
+            self.context.write(registers.QP_NUMBER, qp=self.qp_num)
+            fields = self.context.read(registers.QP_STATE)
+            return QPState(fields["state"]), Cause(fields["cause"])
+
+    # Posting
+
+    def _check_elements(self, elements: Sequence[SGE]) -> int:
+        if len(elements) > SCATTER_GATHER_ELEMENTS:
+            raise ValueError(
+                f"{len(elements)} scatter/gather elements; allowed: 0 to {SCATTER_GATHER_ELEMENTS}"
+            )
+        length = sum(element.length for element in elements)
+        if length >= 1 << 32:
+            raise ValueError(f"a message of {length} octets; allowed: 0 to 2^32 - 1")
+        return length
+
+    def _write_elements(self, memory: memoryview, offset: int, elements: Sequence[SGE]) -> None:
+        for element in elements:
+            entries.ELEMENT.pack_into(
+                memory,
+                offset,
+                tagged_offset=element.addr,
+                length=element.length,
+                stag=element.lkey,
+            )
+            offset += SCATTER_GATHER_ELEMENT_OCTETS
+
+    def post_send(self, *requests: SendWR) -> None:
+        """Posts send work requests, with one doorbell for all of them.
+
+        Raises `QPStateError` if the QP is not connected, `ResourceError` if the queue has no room,
+        `ValueError` for a request that no device takes; nothing is posted then.
+        """
+        with self.context.lock:
+            self._require(QPState.RTS, QPState.ERR)
+            queue = self._send
+            self.scq.take_entries()
+            queue.check_room(len(requests))
+            lengths = [self._check_elements(request.sg) for request in requests]
+            for request in requests:
+                opcode = WROpcode(request.opcode)
+                if opcode == WROpcode.RDMA_READ and len(request.sg) > 1:
+                    raise ValueError(
+                        f"RDMA Read with {len(request.sg)} elements; allowed: 0 or 1 "
+                        "(RFC 5040, 4.4: one sink buffer)"
+                    )
+            for request, length in zip(requests, lengths, strict=True):
+                offset = queue.ring.offset(queue.producer)
+                memory = queue.ring.memory
+                entries.SEND.pack_into(
+                    memory,
+                    offset,
+                    opcode=request.opcode,
+                    flags=int(request.send_flags & SendFlags.SIGNALED),
+                    element_count=len(request.sg),
+                    length=length,
+                    remote_stag=request.rkey,
+                    remote_tagged_offset=request.remote_addr,
+                    elements=b"",
+                )
+                self._write_elements(memory, offset + _ELEMENTS_OFFSET, request.sg)
+                queue.append(request.wr_id, WCOpcode(request.opcode))
+            self._ring_doorbell(queue)
+
+    def post_recv(self, *requests: RecvWR) -> None:
+        """Posts receive work requests, with one doorbell for all of them.
+
+        Raises `ResourceError` if the queue has no room, `ValueError` for too many elements.
+        """
+        with self.context.lock:
+            self._require(QPState.INIT, QPState.RTS, QPState.ERR)
+            queue = self._receive
+            queue.check_room(len(requests))
+            for request in requests:
+                self._check_elements(request.sg)
+            for request in requests:
+                offset = queue.ring.offset(queue.producer)
+                memory = queue.ring.memory
+                memory[offset : offset + RECEIVE_ENTRY_OCTETS] = bytes(RECEIVE_ENTRY_OCTETS)
+                self._write_elements(memory, offset, request.sg)
+                queue.append(request.wr_id, WCOpcode.RECV)
+            self._ring_doorbell(queue)
+
+    def _ring_doorbell(self, queue: _WorkQueue) -> None:
+        if self.state == QPState.ERR:
+            self._flush()
+            return
+        self.context.write(queue.doorbell, qp=self.qp_num, producer=queue.producer)
+
+    # Completing
+
+    def completed(self, receive: bool, index: int, length: int) -> WC:
+        """The completion for entry `index`; entries before it completed silently."""
+        queue = self._receive if receive else self._send
+        while queue.posted:
+            posted = queue.posted.popleft()
+            if posted.index == index:
+                return WC(posted.wr_id, WCStatus.SUCCESS, posted.opcode, length, self.qp_num)
+        raise AssertionError(f"QP {self.qp_num}: completion of entry {index}, which is not posted")
+
+    def stopped(self, event: AsyncEvent) -> None:
+        """The device says that the QP has an error: nothing more is sent or placed."""
+        if self.state not in (QPState.INIT, QPState.RTS):
+            return
+        self.cause = event.cause
+        self._stop(event)
+
+    def _stop(self, event: AsyncEvent | None) -> None:
+        self.state = QPState.ERR
+        self.context.write(registers.QP_NUMBER, qp=self.qp_num)
+        self.context.command(CommandOpcode.QP_STOP)
+        self._detach()
+        self.scq.take_entries()
+        self.rcq.take_entries()
+        self._flush(event)
+
+    def _flush(self, event: AsyncEvent | None = None) -> None:
+        faults = {
+            Cause.LOCAL_SEND_PROTECTION: (self._send, WCStatus.LOC_PROT_ERR),
+            Cause.LOCAL_BAD_ENTRY: (self._send, WCStatus.LOC_QP_OP_ERR),
+            Cause.LOCAL_RECEIVE_PROTECTION: (self._receive, WCStatus.LOC_PROT_ERR),
+        }
+        for queue, cq in ((self._send, self.scq), (self._receive, self.rcq)):
+            while queue.posted:
+                posted = queue.posted.popleft()
+                status = WCStatus.WR_FLUSH_ERR
+                if event is not None and event.cause in faults:
+                    faulty, fault = faults[event.cause]
+                    if faulty is queue and event.index == posted.index:
+                        status = fault
+                cq.append(WC(posted.wr_id, status, posted.opcode, 0, self.qp_num, cause=self.cause))
+
+    def _detach(self) -> None:
+        if self._attached:
+            self._attached = False
+            self.context.transport.detach(self.qp_num)
+
+    def disconnect(self) -> None:
+        """Ends the stream; what was not completed is flushed."""
+        with self.context.lock:
+            self.context.process_events()
+            if self.state == QPState.RTS:
+                self.cause = Cause.STOPPED_BY_DRIVER
+                self._stop(None)
+
+    def close(self) -> None:
+        """Ends the stream and frees the QP."""
+        with self.context.lock:
+            if self._closed:
+                return
+            self.disconnect()
+            self._closed = True
+            self._detach()
+            self.context.write(registers.QP_NUMBER, qp=self.qp_num)
+            self.context.command(CommandOpcode.QP_DESTROY)
+            del self.context.qps[self.qp_num]
+            self.state = QPState.RESET
+            self._send.ring.close()
+            self._receive.ring.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

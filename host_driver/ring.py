@@ -1,0 +1,40 @@
+"""A ring of fixed-size entries in host memory that the device reads or writes."""
+
+import mmap
+
+from host_driver.transport.base import Transport
+
+MAXIMUM_LOG2 = 15
+"""Running numbers have 16 bits; a ring of 2^15 entries keeps full and empty apart."""
+
+
+class Ring:
+    """Page-aligned memory for `2^log2` entries, at least `entries`, mapped for the device.
+
+    Raises `ValueError` if `entries` is not from 1 to 2^15.
+    """
+
+    def __init__(self, transport: Transport, entries: int, entry_octets: int):
+        if not 1 <= entries <= 1 << MAXIMUM_LOG2:
+            raise ValueError(f"a queue of {entries} entries; allowed: 1 to {1 << MAXIMUM_LOG2}")
+        self.log2 = max((entries - 1).bit_length(), 1)
+        self.entries = 1 << self.log2
+        self.entry_octets = entry_octets
+        self._transport = transport
+        self._mmap = mmap.mmap(-1, self.entries * entry_octets)
+        self.memory = memoryview(self._mmap)
+        self.address = transport.map_memory(self._mmap)
+
+    def offset(self, number: int) -> int:
+        """Offset in `memory` of the entry with a running number."""
+        return (number & (self.entries - 1)) * self.entry_octets
+
+    def phase(self, number: int) -> int:
+        """Phase bit with which the device writes the entry with a running number."""
+        return 1 ^ (number >> self.log2 & 1)
+
+    def close(self) -> None:
+        """Takes the memory back from the device."""
+        self._transport.unmap_memory(self.address)
+        self.memory.release()
+        self._mmap.close()

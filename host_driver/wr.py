@@ -1,0 +1,61 @@
+"""Work requests and work completions."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from host_driver.enums import SendFlags, WCOpcode, WCStatus, WROpcode
+from hw.interface.causes import Cause
+
+
+@dataclass(frozen=True)
+class SGE:
+    """A scatter/gather element: `length` octets at `addr` of the region with STag `lkey`."""
+
+    addr: int
+    length: int
+    lkey: int
+
+    def __post_init__(self) -> None:
+        for name, value, bits in (
+            ("addr", self.addr, 64),
+            ("length", self.length, 32),
+            ("lkey", self.lkey, 32),
+        ):
+            if not 0 <= value < 1 << bits:
+                raise ValueError(f"SGE.{name} is {value}; allowed: 0 to 2^{bits} - 1")
+
+
+@dataclass(frozen=True)
+class SendWR:
+    """A work request for the send queue.
+
+    `remote_addr` (Tagged Offset) and `rkey` (STag) name the peer's memory for RDMA Write and RDMA
+    Read. A request without `SendFlags.SIGNALED` completes silently.
+    """
+
+    wr_id: int = 0
+    opcode: WROpcode = WROpcode.SEND
+    sg: Sequence[SGE] = field(default_factory=tuple)
+    send_flags: SendFlags = SendFlags.SIGNALED
+    remote_addr: int = 0
+    rkey: int = 0
+
+
+@dataclass(frozen=True)
+class RecvWR:
+    """A work request for the receive queue: where the next untagged message goes."""
+
+    wr_id: int = 0
+    sg: Sequence[SGE] = field(default_factory=tuple)
+
+
+@dataclass(frozen=True)
+class WC:
+    """A work completion. `cause` says why a request failed; `byte_len` counts its octets."""
+
+    wr_id: int
+    status: WCStatus
+    opcode: WCOpcode
+    byte_len: int
+    qp_num: int
+    cause: Cause = Cause.NONE
