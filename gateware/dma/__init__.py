@@ -1,0 +1,1 @@
+"""Host memory access: AXI reads and writes, gathering payload, placing received payload."""

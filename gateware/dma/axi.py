@@ -1,0 +1,39 @@
+"""The read half and the write half of the AXI master port, and how they are joined."""
+
+from typing import Any
+
+from amaranth.hdl import Module
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In
+
+from gateware.interfaces import AxiSignature
+
+
+def _half(prefixes: tuple[str, ...], data_width: int) -> dict[str, wiring.Member]:
+    members = AxiSignature(data_width).members
+    return {name: member for name, member in members.items() if name.startswith(prefixes)}
+
+
+class AxiReadSignature(wiring.Signature):
+    """The AR and R channels of `AxiSignature`."""
+
+    def __init__(self, data_width: int = 64):
+        super().__init__(_half(("ar", "r"), data_width))
+
+
+class AxiWriteSignature(wiring.Signature):
+    """The AW, W and B channels of `AxiSignature`."""
+
+    def __init__(self, data_width: int = 64):
+        super().__init__(_half(("aw", "w", "b"), data_width))
+
+
+def connect_axi(m: Module, outer: Any, *halves: Any) -> None:
+    """Join engines' halves of the port to `outer`, the `AxiSignature` port of the component.
+
+    `connect_axi(m, self.m_axi, read_engine.m_axi, write_engine.m_axi)`
+    """
+    for half in halves:
+        for name, member in half.signature.members.items():
+            inner, port = getattr(half, name), getattr(outer, name)
+            m.d.comb += inner.eq(port) if member.flow == In else port.eq(inner)

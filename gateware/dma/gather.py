@@ -1,0 +1,210 @@
+"""The gatherer: reads the pieces of an FPDU's payload and packs them without gaps."""
+
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import data, fifo, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from gateware.config import RnicConfig
+from gateware.dma.buffers import StreamBuffer
+from gateware.dma.bursts import WORD_BITS, WORD_OCTETS
+from gateware.dma.lanes import choose_lanes, lanes_below, rotate_lanes
+from gateware.interfaces import PAYLOAD_BEAT, Layouts, ReadClient
+
+PIECES_AHEAD = 32
+"""Pieces whose read was commanded and whose words were not all packed."""
+
+
+class Gather(wiring.Component):
+    """Turns pieces of host memory into the packed payload of one FPDU after another.
+
+    Pieces (1 to 65535 octets each, `last` with the last one of an FPDU) go in order to the read
+    engine, up to 32 ahead of the data. The octets of the pieces of an FPDU leave `o` without gaps
+    from lane 0 on; the beat with `last` has `error` if any word of the FPDU had.
+
+    One word read per cycle, also from one piece to the next; an FPDU whose last word read fills a
+    beat and begins another costs one cycle more. Latency five cycles from a word to its beat.
+    Pieces are taken one every two cycles. Back-pressure on `o` stops the words; the read
+    engine's buffer holds what is under way.
+
+    Members
+    -------
+    piece: pieces in FPDU order.
+    read: client port of the read engine.
+    o: payload beats.
+    """
+
+    def __init__(self, config: RnicConfig):
+        self._layouts = Layouts(config)
+        super().__init__(
+            {
+                "piece": In(stream.Signature(self._layouts.gather_piece)),
+                "read": Out(ReadClient()),
+                "o": Out(stream.Signature(PAYLOAD_BEAT)),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        # What the packer must know of a piece
+        layout = data.StructLayout(
+            {
+                "lane": 3,  # of its first octet
+                "more_words": 14,  # words without the first
+                "first_octets": 4,  # octets in its first word
+                "last_octets": 4,  # octets in its last word, if that is not the first
+                "last": 1,  # of the FPDU
+            }
+        )
+        m.submodules.pieces = pieces = fifo.SyncFIFOBuffered(width=layout.size, depth=PIECES_AHEAD)
+        self._command(m, pieces, layout)
+        self._pack(m, pieces, layout)
+        return m
+
+    def _command(self, m: Module, pieces: fifo.SyncFIFOBuffered, layout: data.StructLayout) -> None:
+        """Command the read of each piece and note the piece for the packer."""
+        held = Signal(self._layouts.gather_piece)
+        held_valid = Signal()
+        noted = Signal(layout)
+        end = Signal(range(65535 + 2 * WORD_OCTETS))
+        lane = held.address[:WORD_BITS]
+        single = Signal()
+        m.d.comb += [
+            self.piece.ready.eq(~held_valid),
+            self.read.command.valid.eq(held_valid & pieces.w_rdy),
+            self.read.command.payload.address.eq(held.address),
+            self.read.command.payload.octets.eq(held.octets),
+            pieces.w_en.eq(self.read.command.valid & self.read.command.ready),
+            pieces.w_data.eq(noted),
+            end.eq(lane + held.octets - 1),
+            single.eq(end[WORD_BITS:] == 0),
+            noted.lane.eq(lane),
+            noted.more_words.eq(end[WORD_BITS:]),
+            noted.first_octets.eq(Mux(single, held.octets[:4], WORD_OCTETS - lane)),
+            noted.last_octets.eq(end[:WORD_BITS] + 1),
+            noted.last.eq(held.last),
+        ]
+        with m.If(~held_valid):
+            m.d.sync += [held.eq(self.piece.payload), held_valid.eq(self.piece.valid)]
+        with m.Elif(pieces.w_en):
+            m.d.sync += held_valid.eq(0)
+
+    def _pack(self, m: Module, pieces: fifo.SyncFIFOBuffered, layout: data.StructLayout) -> None:
+        """Rotate each word to the lanes where its octets go, and join it with what is left."""
+        m.submodules.beats = beats = StreamBuffer(PAYLOAD_BEAT)
+        step = Signal()  # the pipeline moves
+        tail = Signal()  # the FPDU's last octets are a beat of their own, in this cycle
+        m.d.comb += step.eq(beats.i.ready & ~tail)
+
+        # First stage: the word, and where its octets go
+        current = Signal(layout)  # `more_words` counts down
+        active = Signal()
+        first_word = Signal()
+        last_word = Signal()
+        fill = Signal(WORD_BITS)  # octets of an incomplete beat before this word's
+        octets = Signal(range(WORD_OCTETS + 1))  # of the piece in this word
+        begin = Signal(WORD_BITS)  # lane of the first of them
+        moved = Signal()
+        load = Signal()
+        ends = Signal()  # the FPDU ends with this word
+        head = Signal(layout)
+        m.d.comb += [
+            head.eq(pieces.r_data),
+            self.read.data.ready.eq(step & active),
+            moved.eq(self.read.data.valid & self.read.data.ready),
+            load.eq(~active | (moved & last_word)),
+            pieces.r_en.eq(load),
+            ends.eq(last_word & current.last),
+            octets.eq(WORD_OCTETS),
+        ]
+        with m.If(first_word):
+            m.d.comb += [octets.eq(current.first_octets), begin.eq(current.lane)]
+        with m.Elif(last_word):
+            m.d.comb += octets.eq(current.last_octets)
+        with m.If(load):
+            m.d.sync += [
+                current.eq(head),
+                active.eq(pieces.r_rdy),
+                first_word.eq(1),
+                last_word.eq(head.more_words == 0),
+            ]
+        with m.Elif(moved):
+            m.d.sync += [
+                current.more_words.eq(current.more_words - 1),
+                first_word.eq(0),
+                last_word.eq(current.more_words == 1),
+            ]
+        with m.If(moved):
+            m.d.sync += fill.eq(Mux(ends, 0, (fill + octets)[:WORD_BITS]))
+
+        stage = data.StructLayout(
+            {
+                "data": 64,
+                "rotation": 3,
+                "fill": 3,
+                "total": 4,  # octets in the beat together with the ones before; over 8: two beats
+                "ends": 1,
+                "error": 1,
+                "valid": 1,
+            }
+        )
+        taken = Signal(stage)
+        with m.If(step):
+            m.d.sync += [
+                taken.data.eq(self.read.data.payload.data),
+                taken.rotation.eq(fill - begin),
+                taken.fill.eq(fill),
+                taken.total.eq(fill + octets),
+                taken.ends.eq(ends),
+                taken.error.eq(self.read.data.payload.error),
+                taken.valid.eq(moved),
+            ]
+
+        # Second stage: rotated
+        rotated = Signal(stage)
+        keep = Signal(WORD_OCTETS)  # lanes that were filled before this word
+        with m.If(step):
+            m.d.sync += [
+                rotated.eq(taken),
+                rotated.data.eq(rotate_lanes(taken.data, taken.rotation)),
+                keep.eq(lanes_below(taken.fill)),
+            ]
+
+        # Third stage: joined with the octets left from the words before
+        rest = Signal(64)
+        rest_octets = Signal(WORD_BITS)
+        failed = Signal()
+        joined = Signal(64)
+        complete = Signal()
+        overflow = Signal()
+        m.d.comb += [
+            joined.eq(choose_lanes(keep, rest, rotated.data)),
+            complete.eq(rotated.total[WORD_BITS]),
+            overflow.eq(complete & (rotated.total[:WORD_BITS] != 0)),
+            beats.i.valid.eq(tail | (rotated.valid & (complete | rotated.ends))),
+            beats.i.payload.data.eq(joined),
+            beats.i.payload.octets.eq(Mux(complete, WORD_OCTETS, rotated.total)),
+            beats.i.payload.last.eq(rotated.ends & ~overflow),
+            beats.i.payload.error.eq(beats.i.payload.last & (failed | rotated.error)),
+        ]
+        with m.If(tail):
+            m.d.comb += [
+                beats.i.payload.data.eq(rest),
+                beats.i.payload.octets.eq(rest_octets),
+                beats.i.payload.last.eq(1),
+                beats.i.payload.error.eq(failed),
+            ]
+            with m.If(beats.i.ready):
+                m.d.sync += [tail.eq(0), failed.eq(0)]
+        with m.Elif(step & rotated.valid):
+            m.d.sync += [
+                rest.eq(Mux(complete, rotated.data, joined)),
+                rest_octets.eq(rotated.total[:WORD_BITS]),
+                tail.eq(rotated.ends & overflow),
+                failed.eq((failed | rotated.error) & ~beats.i.payload.last),
+            ]
+
+        m.d.comb += [
+            self.o.valid.eq(beats.o.valid),
+            self.o.payload.eq(beats.o.payload),
+            beats.o.ready.eq(self.o.ready),
+        ]

@@ -1,0 +1,160 @@
+"""The placer: moves verified payload from the FPDU store to host memory."""
+
+from amaranth.hdl import Module, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from gateware.config import RnicConfig
+from gateware.dma.buffers import StreamBuffer
+from gateware.dma.bursts import WORD_BITS, WORD_OCTETS
+from gateware.dma.lanes import choose_lanes, lanes_below, rotate_lanes
+from gateware.interfaces import WORD, Layouts, StorePort, WriteClient
+
+
+class Placer(wiring.Component):
+    """Carries out placements in order: store octets at any offset to host octets at any address.
+
+    Every placement with octets becomes one write command and its words, at the lanes of the host
+    address. The store is circular: word addresses wrap. `release` is pulsed when all words of a
+    `release` placement were read; a placement without octets does nothing else.
+
+    One word per cycle, and the next placement's words follow at once. A placement costs its host
+    words, and one cycle more if `store_octet` is above the lane of the address; one without
+    octets costs one cycle. Placements are taken one every two cycles. Latency eight cycles from
+    a placement to its first word. Back-pressure of the write engine stops the whole pipeline,
+    with the store's by `enable`.
+
+    Members
+    -------
+    placement: placements in order.
+    store: the FPDU store's read and release side.
+    write: client port of the write engine; its `done` and `error` are for others.
+    """
+
+    def __init__(self, config: RnicConfig):
+        self._config = config
+        self._layouts = Layouts(config)
+        super().__init__(
+            {
+                "placement": In(stream.Signature(self._layouts.placement)),
+                "store": Out(StorePort(config)),
+                "write": Out(WriteClient()),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        store_bits = self._config.store_address_bits
+        m.submodules.words = words = StreamBuffer(WORD)
+        step = Signal()  # the pipeline moves
+        m.d.comb += [step.eq(words.i.ready), self.store.enable.eq(step)]
+
+        # The next placement
+        held = Signal(self._layouts.placement)
+        held_valid = Signal()
+        load = Signal()
+        empty = Signal()
+        lane = held.address[:WORD_BITS]
+        m.d.comb += [
+            self.placement.ready.eq(~held_valid),
+            empty.eq(held.octets == 0),
+        ]
+        with m.If(~held_valid):
+            m.d.sync += [held.eq(self.placement.payload), held_valid.eq(self.placement.valid)]
+        with m.Elif(load):
+            m.d.sync += held_valid.eq(0)
+
+        # Its write command
+        command_valid = Signal()
+        m.d.comb += self.write.command.valid.eq(command_valid)
+        with m.If(self.write.command.ready):
+            m.d.sync += command_valid.eq(0)
+        with m.If(load):
+            m.d.sync += [
+                command_valid.eq(~empty),
+                self.write.command.payload.address.eq(held.address),
+                self.write.command.payload.octets.eq(held.octets),
+            ]
+
+        # Store reads. What a read is for travels beside it. When the octets move to higher lanes,
+        # every read completes a host word, and the last may be needless; when they move to lower
+        # lanes, the first read completes none.
+        mark = data.StructLayout(
+            {
+                "write": 1,  # completes a host word
+                "last": 1,  # of the placement
+                "release": 1,
+                "store_end": store_bits,
+                "rotation": 3,
+            }
+        )
+        reading = Signal(mark)  # `write`, `last` and `release` are of the read at store.address
+        active = Signal()
+        more_reads = Signal(range((65535 + WORD_OCTETS) // WORD_OCTETS + 2))
+        last_read = Signal()  # more_reads is 0
+        writes = Signal()  # the placement has octets
+        releases = Signal()
+        end = Signal(range(65535 + WORD_OCTETS))
+        primes = Signal()  # the first read completes no host word
+        more_reads_next = Signal.like(more_reads)
+        m.d.comb += [
+            end.eq(lane + held.octets - 1),
+            primes.eq(lane < held.store_octet),
+            more_reads_next.eq(end[WORD_BITS:] + primes),
+            load.eq(held_valid & ~command_valid & (~active | (step & last_read))),
+            reading.last.eq(last_read),
+            reading.release.eq(releases & last_read & active),
+        ]
+        with m.If(empty):
+            m.d.comb += more_reads_next.eq(0)
+        with m.If(load):
+            m.d.sync += [
+                active.eq(1),
+                writes.eq(~empty),
+                releases.eq(held.release),
+                more_reads.eq(more_reads_next),
+                last_read.eq(more_reads_next == 0),
+                self.store.address.eq(held.store_address),
+                reading.write.eq(~empty & ~primes),
+                reading.store_end.eq(held.store_end),
+                reading.rotation.eq(lane - held.store_octet),
+            ]
+        with m.Elif(step & active):
+            m.d.sync += [
+                active.eq(~last_read),
+                reading.write.eq(writes & ~last_read),
+                more_reads.eq(more_reads - 1),
+                last_read.eq(more_reads == 1),
+                self.store.address.eq(self.store.address + 1),
+            ]
+
+        # Two stages in which the store reads, one that rotates, one that joins two words
+        addressed = Signal(mark)
+        fetched = Signal(mark)
+        rotated = Signal(mark)
+        rotated_data = Signal(64)
+        previous_data = Signal(64)
+        from_previous = Signal(WORD_OCTETS)  # lanes that the word before supplies
+        with m.If(step):
+            m.d.sync += [
+                addressed.eq(reading),
+                fetched.eq(addressed),
+                rotated.eq(fetched),
+                rotated_data.eq(rotate_lanes(self.store.data, fetched.rotation)),
+                previous_data.eq(rotated_data),
+                from_previous.eq(lanes_below(fetched.rotation)),
+            ]
+        m.d.comb += [
+            words.i.valid.eq(rotated.write),
+            words.i.payload.data.eq(choose_lanes(from_previous, previous_data, rotated_data)),
+            words.i.payload.last.eq(rotated.last),
+            self.write.data.valid.eq(words.o.valid),
+            self.write.data.payload.eq(words.o.payload),
+            words.o.ready.eq(self.write.data.ready),
+        ]
+        # The data of a `fetched` read stand in the store's output register.
+        m.d.sync += [
+            self.store.release.eq(step & fetched.release),
+            self.store.release_end.eq(fetched.store_end),
+        ]
+        return m

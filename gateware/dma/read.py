@@ -1,0 +1,161 @@
+"""The read engine: clients' commands become AXI read bursts, the words go back in order."""
+
+from collections.abc import Sequence
+
+from amaranth.hdl import Array, Module, Signal
+from amaranth.lib import data, fifo, wiring
+from amaranth.lib.wiring import In, Out
+
+from gateware.config import RnicConfig
+from gateware.dma.arbitration import choose_round_robin
+from gateware.dma.axi import AxiReadSignature
+from gateware.dma.buffers import ReservedQueue
+from gateware.dma.bursts import AXI_BURST_INCR, AXI_SIZE_WORD, BurstSplitter
+from gateware.interfaces import READ_WORD, ReadClient
+
+MAX_OUTSTANDING_BURSTS = 32
+
+
+class ReadEngine(wiring.Component):
+    """Reads host memory for several clients over one AXI port.
+
+    A client sends commands of 1 to 65535 octets at any alignment and receives, for every command,
+    the words that contain the octets, in order, `last` with the final one and `error` with each
+    word whose RRESP was not OKAY. It may send commands ahead of the data; they wait in order.
+
+    Commands are cut into INCR bursts of at most `config.max_burst_beats` beats (or of the client's
+    buffer, if that is smaller), none of them across a 4 KiB boundary. A burst is issued only when
+    the client's buffer has room for all of it. So RREADY never waits for a client, and a client
+    that does not take its data holds up nobody else. Clients take turns burst by burst: a long
+    command delays another client's command by one burst for each client. All bursts have ARID 0
+    and come back in order; at most 32 are outstanding.
+
+    One burst every two cycles is issued; words arrive at one per cycle, sustained if the client's
+    buffer covers the latency (512 beats for 250 cycles). From a command to ARVALID in an idle
+    engine 6 cycles; from R to the client's data 5 cycles.
+
+    Parameters
+    ----------
+    config: sizes of the device.
+    buffer_beats: words of buffer for each client, powers of two from 2 on.
+
+    Members
+    -------
+    clients: the clients' ports, in the order of `buffer_beats`.
+    m_axi: AR and R channels of the AXI master.
+    """
+
+    def __init__(self, config: RnicConfig, buffer_beats: Sequence[int]):
+        if not buffer_beats:
+            raise ValueError("ReadEngine buffer_beats is empty; allowed: one entry per client")
+        for beats in buffer_beats:
+            if beats < 2 or beats & (beats - 1):
+                raise ValueError(
+                    f"ReadEngine buffer_beats has {beats!r}; allowed: powers of two from 2"
+                )
+        self._config = config
+        self._buffer_beats = tuple(buffer_beats)
+        super().__init__(
+            {
+                "clients": In(ReadClient()).array(len(buffer_beats)),
+                "m_axi": Out(AxiReadSignature(config.data_width)),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        axi = self.m_axi
+        count = len(self._buffer_beats)
+        client_bits = max(1, (count - 1).bit_length())
+
+        m.submodules.order = order = fifo.SyncFIFOBuffered(
+            width=client_bits + 1, depth=MAX_OUTSTANDING_BURSTS
+        )
+        order_layout = data.StructLayout({"client": client_bits, "last": 1})
+
+        # What the slave sent, one cycle later.
+        received = Signal(READ_WORD)
+        received_for = Signal(count)
+
+        take = Signal(count)  # one bit per client: its burst goes into the AR register
+        fits = Signal(count)  # its burst is there and its buffer has room for it
+        bursts = []
+        for number, (client, depth) in enumerate(
+            zip(self.clients, self._buffer_beats, strict=True)
+        ):
+            splitter = BurstSplitter(min(depth, self._config.max_burst_beats))
+            queue = ReservedQueue(READ_WORD, depth)
+            m.submodules[f"splitter{number}"] = splitter
+            m.submodules[f"queue{number}"] = queue
+            bursts.append(splitter.o.payload)
+            free = Signal(range(depth + 1), init=depth)
+            reserved = Signal(range(depth + 1))
+            m.d.comb += [
+                splitter.i.valid.eq(client.command.valid),
+                splitter.i.payload.address.eq(client.command.payload.address),
+                splitter.i.payload.octets.eq(client.command.payload.octets),
+                client.command.ready.eq(splitter.i.ready),
+                splitter.o.ready.eq(take[number]),
+                queue.push.eq(received_for[number]),
+                queue.word.eq(received),
+                client.data.valid.eq(queue.o.valid),
+                client.data.payload.eq(queue.o.payload),
+                queue.o.ready.eq(client.data.ready),
+            ]
+            with m.If(take[number]):
+                m.d.comb += reserved.eq(splitter.o.payload.beats + 1)
+            m.d.sync += [
+                free.eq(free - reserved + queue.freed),
+                # Room only grows until the burst is taken, so a look one cycle old is good.
+                fits[number].eq(
+                    splitter.o.valid & (free > splitter.o.payload.beats) & ~take[number]
+                ),
+            ]
+
+        # Choose a client in one cycle, load the AR register from it in the next.
+        latest = Signal(client_bits)
+        choice = Signal(client_bits)
+        chosen = Signal()
+        choose_round_robin(m, [fits[number] for number in range(count)], latest, choice)
+        with m.If(~chosen & fits.any() & order.w_rdy):
+            m.d.sync += [chosen.eq(1), latest.eq(choice)]
+
+        burst = Signal(bursts[0].shape())
+        pushed = Signal(order_layout)
+        m.d.comb += [
+            burst.eq(Array(bursts)[latest]),
+            pushed.client.eq(latest),
+            pushed.last.eq(burst.last),
+            order.w_data.eq(pushed),
+            axi.arsize.eq(AXI_SIZE_WORD),
+            axi.arburst.eq(AXI_BURST_INCR),
+            axi.arid.eq(0),
+        ]
+        with m.If(axi.arready):
+            m.d.sync += axi.arvalid.eq(0)
+        with m.If(chosen & ~axi.arvalid):
+            m.d.comb += [order.w_en.eq(1), take.eq(1 << latest)]
+            m.d.sync += [
+                chosen.eq(0),
+                axi.arvalid.eq(1),
+                axi.araddr.eq(burst.address),
+                axi.arlen.eq(burst.beats),
+            ]
+
+        # The oldest burst says whose words arrive.
+        head = Signal(order_layout)
+        arrival = Signal()
+        m.d.comb += [
+            head.eq(order.r_data),
+            axi.rready.eq(order.r_rdy),
+            arrival.eq(axi.rvalid & axi.rready),
+            order.r_en.eq(arrival & axi.rlast),
+        ]
+        m.d.sync += [
+            received.data.eq(axi.rdata),
+            received.last.eq(axi.rlast & head.last),
+            received.error.eq(axi.rresp != 0),
+        ]
+        for number in range(count):
+            m.d.sync += received_for[number].eq(arrival & (head.client == number))
+        return m
