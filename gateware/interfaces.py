@@ -132,6 +132,7 @@ class Layouts:
         # RDMAP receiver to placer. `octets` may be 0: then only the release happens.
         self.placement = data.StructLayout(
             {
+                "qp": qp,
                 "address": 64,
                 "octets": 17,
                 "store_address": store,  # word with the first payload octet
