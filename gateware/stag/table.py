@@ -1,0 +1,224 @@
+"""The STag table: every check of an STag and a tagged range, and the host address behind it."""
+
+from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from gateware.config import RnicConfig
+from gateware.interfaces import Layouts, StagClient, StagStatus
+
+STAG_KEY_BITS = 8
+"""Low bits of an STag that do not take part in finding its entry (the key of the verbs)."""
+
+STAG = data.StructLayout({"stag": 32})
+
+LOOKUP_CYCLES = 5
+"""Cycles from an accepted request to its response."""
+
+
+class StagTable(wiring.Component):
+    """Entries found by STag bits 8 and up; an entry is valid only for its whole 32-bit STag.
+
+    A request is answered `LOOKUP_CYCLES` cycles after it was accepted with the first failed check
+    of INVALID, NOT_ASSOCIATED, NOT_PERMITTED, WRAP, BOUNDS, or with OK and the host address of the
+    first octet. One request per cycle over all clients, round robin; responses come in request
+    order. A range may end at TO 2^64 but not go past it. The checks of `octets` are made for 0 too.
+
+    An accepted `write` or `invalidate` holds for every request accepted later. Invalidating an STag
+    that is not in the table does nothing. After reset and after `clear`, all entries are made
+    invalid; while `clearing`, nothing is accepted.
+
+    Parameters
+    ----------
+    config: sizes of the device.
+    clients: number of request ports.
+
+    Members
+    -------
+    write: In(stream), sets the entry of `stag`.
+    invalidate: In(stream), makes the entry of exactly this STag invalid.
+    clear: In(1), invalidates all entries.
+    clearing: Out(1)
+    clients: In(StagClient) each.
+    """
+
+    def __init__(self, config: RnicConfig, clients: int = 2) -> None:
+        if clients < 1:
+            raise ValueError(f"StagTable clients is {clients}; allowed: 1 or more")
+        self._index_bits = (config.stags - 1).bit_length()
+        self._stags = config.stags
+        self._layouts = Layouts(config)
+        super().__init__(
+            {
+                "write": In(stream.Signature(self._layouts.stag_entry)),
+                "invalidate": In(stream.Signature(STAG)),
+                "clear": In(1),
+                "clearing": Out(1),
+                "clients": In(StagClient(self._layouts)).array(clients),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        layouts = self._layouts
+        clients = self.clients
+        index = slice(STAG_KEY_BITS, STAG_KEY_BITS + self._index_bits)
+
+        stored = data.StructLayout({"entry": layouts.stag_entry, "valid": 1})
+        m.submodules.entries = entries = Memory(shape=stored, depth=self._stags, init=[])
+        entry_write = entries.write_port()
+        entry_read = entries.read_port()
+
+        # Clearing takes one cycle per entry.
+        clearing = Signal(init=1)
+        swept = Signal(self._index_bits)
+        m.d.comb += self.clearing.eq(clearing)
+        with m.If(clearing):
+            m.d.sync += swept.eq(swept + 1)
+            with m.If(swept == self._stags - 1):
+                m.d.sync += clearing.eq(0)
+        with m.If(self.clear):
+            m.d.sync += [clearing.eq(1), swept.eq(0)]
+
+        # One request enters the pipeline per cycle: that of an invalidation, or of a client.
+        find_invalidated = Signal()
+        internal = Signal()
+        request = Signal(layouts.stag_request)
+        client = Signal(range(max(len(clients), 2)))
+        valid = Signal()
+        last_client = Signal.like(client)
+        requests = Cat(c.request.valid for c in clients)
+        chosen = Signal.like(client)
+        with m.Switch(last_client):
+            for last in range(len(clients)):
+                with m.Case(last):
+                    for step in reversed(range(len(clients))):
+                        candidate = (last + 1 + step) % len(clients)
+                        with m.If(requests[candidate]):
+                            m.d.comb += chosen.eq(candidate)
+        accept = Signal()
+        m.d.comb += accept.eq(~clearing & ~self.clear & ~find_invalidated)
+        m.d.sync += [
+            valid.eq(find_invalidated | (accept & requests.any())),
+            internal.eq(find_invalidated),
+            client.eq(chosen),
+            request.eq(Array(c.request.payload.as_value() for c in clients)[chosen]),
+        ]
+        with m.If(accept & requests.any()):
+            m.d.sync += last_client.eq(chosen)
+        for number, port in enumerate(clients):
+            m.d.comb += port.request.ready.eq(accept & port.request.valid & (chosen == number))
+        with m.If(find_invalidated):
+            m.d.sync += request.stag.eq(self.invalidate.payload.stag)
+
+        # Read: the entry is on its way; the end of the range needs no entry.
+        m.d.comb += entry_read.addr.eq(request.stag[index])
+        read_request = Signal(layouts.stag_request)
+        range_end = Signal(65)
+        m.d.sync += [
+            read_request.eq(request),
+            range_end.eq(request.tagged_offset + request.octets),
+        ]
+
+        # Found: the entry is in registers.
+        found = Signal(stored)
+        found_request = Signal(layouts.stag_request)
+        wraps = Signal()
+        m.d.sync += [
+            found.eq(entry_read.data),
+            found_request.eq(read_request),
+            wraps.eq(range_end[64] & range_end[:64].any()),
+        ]
+
+        # Compared: everything but the upper bound, and what that needs.
+        entry = found.entry
+        failed = Signal(data.StructLayout({status.name.lower(): 1 for status in _CHECKS}))
+        position = Signal(64)  # of the first octet in the region
+        room = Signal(50)  # first position at which the range still fits; negative if none
+        address = Signal(64)
+        before_base = Signal()
+        m.d.sync += [
+            failed.invalid.eq(~found.valid | (entry.stag != found_request.stag)),
+            failed.not_associated.eq(
+                (entry.pd != found_request.pd) | (entry.scoped & (entry.qp != found_request.qp))
+            ),
+            failed.not_permitted.eq((found_request.rights & ~entry.rights).any()),
+            failed.wrap.eq(wraps),
+            Cat(position, before_base).eq(found_request.tagged_offset - entry.base),
+            room.eq(entry.length - found_request.octets),
+            address.eq(entry.address),
+        ]
+
+        # Bounded: the answer.
+        status = Signal(StagStatus)
+        outside = Signal()
+        host_address = Signal(64)
+        earlier = Const(StagStatus.OK.value, 3)
+        for check in reversed(_CHECKS):
+            earlier = Mux(failed[check.name.lower()], check.value, earlier)
+        m.d.comb += outside.eq(before_base | room[-1] | (position > room[:-1]))
+        m.d.sync += [
+            status.eq(Mux(~failed.as_value().any() & outside, StagStatus.BOUNDS.value, earlier)),
+            host_address.eq(address + position),
+        ]
+
+        # Who gets the answer travels beside.
+        stages = [(valid, internal, client)]
+        for _ in range(LOOKUP_CYCLES - 1):
+            before = stages[-1]
+            after = tuple(Signal.like(signal) for signal in before)
+            m.d.sync += [new.eq(old) for new, old in zip(after, before, strict=True)]
+            stages.append(after)
+        answered, answer_internal, answer_client = stages[-1]
+        for number, port in enumerate(clients):
+            m.d.comb += [
+                port.response_valid.eq(answered & ~answer_internal & (answer_client == number)),
+                port.response.status.eq(status),
+                port.response.address.eq(host_address),
+            ]
+
+        m.d.comb += entry_write.addr.eq(self.write.payload.stag[index])
+        m.d.comb += entry_write.data.entry.eq(self.write.payload)
+        with m.If(clearing):
+            m.d.comb += [entry_write.addr.eq(swept), entry_write.en.eq(1)]
+
+        with m.FSM():
+            # Takes a new entry, or looks for the entry of an STag to invalidate.
+            with m.State("IDLE"), m.If(~clearing & ~self.clear):
+                with m.If(self.invalidate.valid):
+                    m.d.comb += find_invalidated.eq(1)
+                    m.next = "FIND"
+                with m.Else():
+                    m.d.comb += [
+                        self.write.ready.eq(1),
+                        entry_write.data.valid.eq(1),
+                        entry_write.en.eq(self.write.valid),
+                    ]
+            # Waits until the entry was compared with the STag to invalidate.
+            with m.State("FIND"), m.If(answered & answer_internal):
+                with m.If(status == StagStatus.INVALID):
+                    m.next = "DONE"
+                with m.Else():
+                    m.next = "INVALIDATE"
+            # Clears the entry as soon as the memory is not being swept.
+            with m.State("INVALIDATE"), m.If(~clearing):
+                m.d.comb += [
+                    entry_write.addr.eq(self.invalidate.payload.stag[index]),
+                    entry_write.en.eq(1),
+                ]
+                m.next = "DONE"
+            # Tells that the STag is invalid.
+            with m.State("DONE"):
+                m.d.comb += self.invalidate.ready.eq(1)
+                m.next = "IDLE"
+        return m
+
+
+_CHECKS = (
+    StagStatus.INVALID,
+    StagStatus.NOT_ASSOCIATED,
+    StagStatus.NOT_PERMITTED,
+    StagStatus.WRAP,
+)
+"""The checks before the bounds, first one first."""
