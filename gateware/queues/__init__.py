@@ -1,0 +1,1 @@
+"""Queue Pairs and Completion Queues: rings in host memory, scheduling, completion, QP states."""

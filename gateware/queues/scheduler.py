@@ -1,0 +1,128 @@
+"""Round robin over the QPs that have something to do."""
+
+from amaranth import Array, Cat, Module, Mux, Signal
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
+
+from gateware.config import RnicConfig
+from gateware.interfaces import Layouts, QpStrobe
+
+GROUP = 16
+"""QPs that one step of the search looks at; keeps its logic shallow for 256 QPs."""
+
+
+def lowest_bit(m: Module, vector, name: str) -> Signal:
+    """Return the number of the lowest set bit of `vector` (0 if there is none)."""
+    number = Signal(range(max(2, len(vector))), name=name)
+    for i in reversed(range(len(vector))):
+        with m.If(vector[i]):
+            m.d.comb += number.eq(i)
+    return number
+
+
+class Scheduler(wiring.Component):
+    """Queues every kicked QP once and offers the queued ones in turn.
+
+    A kick of a QP that is queued changes nothing. A kick in the cycle in which its QP appears at
+    `pick`, or later, queues it again, so no kick is lost; a kick in the cycle before may queue it
+    once more too. From kick to pick: 6 to 7 cycles in an idle scheduler. One pick per cycle within
+    a group of 16 QPs, 3 cycles from group to group and for a QP that is alone. Between two
+    picks of a QP every other queued QP is picked at least once (before the second pick) and at
+    most twice. Kicks are never refused; nothing is cleared when a QP is destroyed.
+
+    Parameters
+    ----------
+    config: sizes of the device.
+    kicks: number of kick inputs; each may pulse in any cycle.
+    """
+
+    def __init__(self, config: RnicConfig, kicks: int):
+        self._config = config
+        super().__init__(
+            {
+                "kicks": In(QpStrobe(config)).array(kicks),
+                "pick": Out(stream.Signature(Layouts(config).qp_number)),
+            }
+        )
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        qps = self._config.qps
+        group_size = min(GROUP, qps)
+        groups = qps // group_size
+        member_bits = exact_log2(group_size)
+
+        queued = Signal(qps)
+        clear = Signal(qps)
+        kicked: list = [0] * qps
+        for i, kick in enumerate(self.kicks):
+            # Decoded in two halves and registered: one gate per QP and kick remains.
+            member = Signal(group_size, name=f"member_{i}")
+            group = Signal(groups, name=f"group_{i}")
+            m.d.sync += [
+                member.eq(Mux(kick.valid, 1 << kick.qp[:member_bits], 0)),
+                group.eq(1 << kick.qp[member_bits:]),
+            ]
+            for qp in range(qps):
+                kicked[qp] = kicked[qp] | (member[qp % group_size] & group[qp // group_size])
+        m.d.sync += queued.eq((queued & ~clear) | Cat(*kicked))
+
+        # Groups with queued QPs; may lag, so a group that was chosen can turn out to be empty.
+        waiting = Signal(groups)
+        members = [queued[g * group_size : (g + 1) * group_size] for g in range(groups)]
+        m.d.sync += waiting.eq(Cat(vector.any() for vector in members))
+
+        current = Signal(range(max(2, groups)))
+        later = Signal(groups)
+        m.d.comb += later.eq(Cat(waiting[g] & (g > current) for g in range(groups)))
+        next_later = lowest_bit(m, later, "next_later")
+        next_any = lowest_bit(m, waiting, "next_any")
+
+        # The members of the current group that still get their pick in this turn.
+        turn = Signal(group_size)
+        chosen = lowest_bit(m, turn, "chosen")
+        free = Signal()
+        m.d.comb += free.eq(~self.pick.valid | self.pick.ready)
+        with m.If(self.pick.ready):
+            m.d.sync += self.pick.valid.eq(0)
+
+        # One-hot of what was picked in this cycle, in two halves as the kicks.
+        picked = Signal(group_size)
+        m.d.sync += picked.eq(0)
+        picked_group = Signal(groups)
+        m.d.sync += picked_group.eq(1 << current)
+        m.d.comb += clear.eq(
+            Cat(picked[qp % group_size] & picked_group[qp // group_size] for qp in range(qps))
+        )
+
+        with m.FSM():
+            # Waits until a group has queued QPs; the group after the last one comes first.
+            with m.State("FIND"):
+                with m.If(later.any()):
+                    m.d.sync += current.eq(next_later)
+                with m.Elif(waiting.any()):
+                    m.d.sync += current.eq(next_any)
+                with m.If(waiting.any()):
+                    m.next = "COLLECT"
+            # Takes the queued QPs of the group: each gets one pick in this turn.
+            with m.State("COLLECT"):
+                m.d.sync += turn.eq(Array(members)[current])
+                m.next = "PICK"
+            # Offers one QP after the other.
+            with m.State("PICK"):
+                with m.If(~turn.any()):
+                    m.next = "FIND"
+                with m.Elif(free):
+                    m.d.sync += [
+                        self.pick.valid.eq(1),
+                        self.pick.payload.qp.eq(
+                            Cat(chosen[:member_bits], current[: exact_log2(groups)])
+                        ),
+                        picked.eq(1 << chosen),
+                        turn.eq(turn & (turn - 1)),
+                    ]
+                    with m.If(~(turn & (turn - 1)).any()):
+                        m.next = "FIND"
+
+        return m
