@@ -1,0 +1,1 @@
+"""MPA: framing of ULPDUs on the LLP stream (RFC 5044)."""

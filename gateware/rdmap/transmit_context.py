@@ -1,0 +1,85 @@
+"""What the transmitter remembers of a QP between two of its FPDUs."""
+
+from amaranth.hdl import Elaboratable, Module, Signal
+from amaranth.lib import data, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from gateware.config import RnicConfig
+from gateware.interfaces import QpStrobe
+from hw.interface.queue_entries import SCATTER_GATHER_ELEMENTS
+
+
+def sends_bits(config: RnicConfig) -> int:
+    """Width of a count of sends: modulo twice the most that can be in flight."""
+    return config.pending_sends.bit_length()
+
+
+def progress_layout(config: RnicConfig) -> data.StructLayout:
+    """Where a QP stands in its stream and in the message that it sends."""
+    return data.StructLayout(
+        {
+            "stopped": 1,  # nothing is sent any more: an error, or not connected
+            "position": 32,  # of the next FPDU in the LLP stream
+            "active": 1,  # a message has begun and not ended; the four below tell how far it is
+            "responding": 1,  # it is a Read Response, else a send entry
+            "element": range(SCATTER_GATHER_ELEMENTS + 1),
+            "offset": 32,  # in the element
+            "done": 32,  # octets of the message; 0 if not active
+            "remaining": 32,
+            "prefer_response": 1,  # whose turn it is when both kinds wait
+            "send_msn": 32,  # of the next message (RFC 5041, 4.3)
+            "read_msn": 32,
+            "response_msn": 32,  # MSN that the oldest inbound Read Request had
+            "issued": sends_bits(config),  # sends, to be compared with `RetiredSends`
+        }
+    )
+
+
+def settings_layout(config: RnicConfig) -> data.StructLayout:
+    """What CONNECT says about a QP."""
+    return data.StructLayout(
+        {"ord": range(config.read_queue_depth + 1), "crc": 1, "transmit_markers": 1}
+    )
+
+
+class RetiredSends(wiring.Component):
+    """Counts, for every QP, the work requests that left the completer.
+
+    Members
+    -------
+    retired: In(QpStrobe), one more; in any cycle.
+    select: In(qp); `count` is that of QP `select` one cycle ago.
+    """
+
+    def __init__(self, config: RnicConfig):
+        self._config = config
+        super().__init__(
+            {
+                "retired": In(QpStrobe(config)),
+                "select": In(config.qp_bits),
+                "count": Out(sends_bits(config)),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Elaboratable:
+        m = Module()
+        m.submodules.counts = counts = Memory(
+            shape=sends_bits(self._config), depth=self._config.qps, init=[]
+        )
+        write_port = counts.write_port()
+        # Transparent, so that strobes in two cycles that follow each other both count.
+        old = counts.read_port(transparent_for=[write_port])
+        selected = counts.read_port()
+        pending = Signal()
+        pending_qp = Signal(self._config.qp_bits)
+        m.d.sync += [pending.eq(self.retired.valid), pending_qp.eq(self.retired.qp)]
+        m.d.comb += [
+            old.addr.eq(self.retired.qp),
+            write_port.addr.eq(pending_qp),
+            write_port.data.eq(old.data + 1),
+            write_port.en.eq(pending),
+            selected.addr.eq(self.select),
+            self.count.eq(selected.data),
+        ]
+        return m
