@@ -1,0 +1,187 @@
+"""Completes send-queue work requests in the order in which they were posted."""
+
+from amaranth import Cat, Module, Mux, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
+
+from gateware.config import RnicConfig
+from gateware.interfaces import Layouts, QpCommandKind, QpStrobe
+from hw.interface.queue_entries import CompletionOpcode, SendOpcode
+
+
+def read_done_layout(config: RnicConfig) -> data.StructLayout:
+    """The oldest outstanding RDMA Read of a QP is complete: its QP and octets."""
+    return data.StructLayout({"qp": config.qp_bits, "length": 32})
+
+
+class SendCompleter(wiring.Component):
+    """Holds work requests from their transmission until they may complete.
+
+    `sent` brings the work requests of a QP in posting order, each when its last FPDU left. All of
+    them may complete at once but RDMA Reads, which wait for a `read_done` of their QP; whatever
+    was posted behind such a Read waits too (RFC 5040, 5.5). A `read_done` may come before the
+    `sent` of its Read. An item that leaves pulses `retired`, after its completion was taken if it
+    is signaled. QPs do not wait for each other, except for `completion` to be ready.
+
+    From `sent` to completion: 6 cycles; one item every 6 cycles, 4 of them for each further item
+    that a `read_done` lets go. `sent` and `read_done` take turns. At most `config.pending_sends`
+    items of a QP may be inside. CREATE and DESTROY forget what is held of their QP.
+    """
+
+    def __init__(self, config: RnicConfig):
+        self._config = config
+        layouts = Layouts(config)
+        self._item = layouts.sent_item
+        super().__init__(
+            {
+                "sent": In(stream.Signature(layouts.sent_item)),
+                "read_done": In(stream.Signature(read_done_layout(config))),
+                "qp_command": In(stream.Signature(layouts.qp_command)),
+                "completion": Out(stream.Signature(layouts.completion)),
+                "retired": Out(QpStrobe(config)),
+            }
+        )
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        config = self._config
+        depth = config.pending_sends
+        slot_bits = exact_log2(depth)
+        reads_most = max(depth, config.read_queue_depth)
+
+        state_layout = data.StructLayout(
+            {
+                "head": slot_bits + 1,
+                "tail": slot_bits + 1,
+                "reads": range(reads_most + 1),  # that are done and not yet completed
+            }
+        )
+        m.submodules.states = states = Memory(shape=state_layout, depth=config.qps, init=[])
+        m.submodules.items = items = Memory(shape=self._item, depth=config.qps * depth, init=[])
+        states_read, states_write = states.read_port(), states.write_port()
+        items_read, items_write = items.read_port(), items.write_port()
+
+        qp = Signal(config.qp_bits)
+        state = Signal(state_layout)
+        item = Signal(self._item)
+        item_arrived = Signal()
+        read_arrived = Signal()
+        forget = Signal()
+        read_done_last = Signal()
+        m.d.comb += [
+            states_read.addr.eq(qp),
+            states_write.addr.eq(qp),
+            states_write.data.eq(Mux(forget, 0, state)),
+            items_read.addr.eq(Cat(state.head[:slot_bits], qp)),
+            items_write.addr.eq(Cat(state.tail[:slot_bits], qp)),
+            items_write.data.eq(item),
+        ]
+
+        completion = self.completion
+        m.d.sync += self.retired.valid.eq(0)
+        m.d.comb += self.retired.qp.eq(completion.payload.qp)
+        with m.If(completion.ready):
+            m.d.sync += completion.valid.eq(0)
+
+        with m.FSM():
+            # After a reset nothing is held.
+            with m.State("FORGET_ALL"):
+                m.d.comb += [forget.eq(1), states_write.en.eq(1)]
+                m.d.sync += qp.eq(qp + 1)
+                with m.If(qp == config.qps - 1):
+                    m.next = "IDLE"
+            # Waits for something to happen to a QP.
+            with m.State("IDLE"):
+                m.d.sync += [item_arrived.eq(0), read_arrived.eq(0)]
+                m.d.sync += item.eq(self.sent.payload)
+                with m.If(self.qp_command.valid):
+                    kind = self.qp_command.payload.kind
+                    m.d.comb += self.qp_command.ready.eq(1)
+                    m.d.sync += qp.eq(self.qp_command.payload.qp)
+                    with m.If((kind == QpCommandKind.CREATE) | (kind == QpCommandKind.DESTROY)):
+                        m.next = "FORGET"
+                with m.Elif(self.read_done.valid & ~(read_done_last & self.sent.valid)):
+                    m.d.comb += self.read_done.ready.eq(1)
+                    m.d.sync += [
+                        qp.eq(self.read_done.payload.qp),
+                        read_arrived.eq(1),
+                        read_done_last.eq(1),
+                    ]
+                    m.next = "LOOK_UP"
+                with m.Elif(self.sent.valid):
+                    m.d.comb += self.sent.ready.eq(1)
+                    m.d.sync += [
+                        qp.eq(self.sent.payload.qp),
+                        item_arrived.eq(1),
+                        read_done_last.eq(0),
+                    ]
+                    m.next = "LOOK_UP"
+            # The QP is new or gone.
+            with m.State("FORGET"):
+                m.d.comb += [forget.eq(1), states_write.en.eq(1)]
+                m.next = "IDLE"
+            # The memory reads.
+            with m.State("LOOK_UP"):
+                m.next = "LOAD"
+            # The state of the QP is here.
+            with m.State("LOAD"):
+                m.d.sync += state.eq(states_read.data)
+                m.next = "ENTER"
+            # Adds what arrived; the oldest item is read if there was one.
+            with m.State("ENTER"):
+                m.d.comb += items_write.en.eq(item_arrived)
+                m.d.sync += [
+                    state.tail.eq(state.tail + item_arrived),
+                    state.reads.eq(state.reads + read_arrived),
+                ]
+                m.next = "OLDEST"
+                with m.If(item_arrived & (state.head == state.tail)):
+                    # Alone: what arrived is the oldest and stands in `item`.
+                    m.next = "DECIDE"
+                with m.Elif(state.head == state.tail):
+                    m.next = "STORE"
+            # The memory reads the oldest item; none is left when all have gone.
+            with m.State("OLDEST"):
+                m.next = "TAKE"
+                with m.If(state.head == state.tail):
+                    m.next = "STORE"
+            # The oldest item is here.
+            with m.State("TAKE"):
+                m.d.sync += item.eq(items_read.data)
+                m.next = "DECIDE"
+            # Lets the oldest item go, unless it is a Read that is not done.
+            with m.State("DECIDE"):
+                is_read = Signal()
+                m.d.comb += is_read.eq(item.opcode == SendOpcode.RDMA_READ)
+                with m.If(is_read & (state.reads == 0)):
+                    m.next = "STORE"
+                with m.Elif(~completion.valid | completion.ready):
+                    m.d.sync += [
+                        completion.valid.eq(item.signaled),
+                        completion.payload.eq(0),
+                        completion.payload.qp.eq(qp),
+                        completion.payload.index.eq(item.index),
+                        completion.payload.opcode.eq(item.opcode),
+                        completion.payload.length.eq(item.length),
+                        state.head.eq(state.head + 1),
+                        state.reads.eq(state.reads - is_read),
+                    ]
+                    m.next = "RETIRE"
+            # Waits until the completion was taken.
+            with m.State("RETIRE"):
+                with m.If(~completion.valid | completion.ready):
+                    m.d.sync += self.retired.valid.eq(1)
+                    m.next = "OLDEST"
+            # Writes the state back.
+            with m.State("STORE"):
+                m.d.comb += states_write.en.eq(1)
+                m.next = "IDLE"
+
+        return m
+
+
+assert all(
+    SendOpcode[op.name] == op for op in CompletionOpcode if op.name in SendOpcode.__members__
+)
