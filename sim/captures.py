@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 
+from sim.model.errors import MpaError
 from sim.model.startup import KEY_REQUEST, Negotiated, StartupFrame, negotiate
 
 # The file header of libpcap: magic number, versions, zone, accuracy, snapshot length, link type.
@@ -61,9 +62,7 @@ class Connection:
 
     def stream(self, direction: Direction) -> bytes:
         """All octets of Full Operation of one direction."""
-        return b"".join(
-            chunk.octets for chunk in self.chunks if chunk.direction is direction
-        )
+        return b"".join(chunk.octets for chunk in self.chunks if chunk.direction is direction)
 
 
 @dataclass(frozen=True)
@@ -96,9 +95,7 @@ class _HalfStream:
             progress = False
             for candidate in list(self.waiting):
                 # How far the segment starts behind (negative) or beyond what is expected.
-                ahead = (
-                    candidate.sequence - self.expected + 2**31
-                ) % _SEQUENCE_SPAN - 2**31
+                ahead = (candidate.sequence - self.expected + 2**31) % _SEQUENCE_SPAN - 2**31
                 if ahead > 0:
                     continue
                 self.waiting.remove(candidate)
@@ -126,7 +123,8 @@ def read_connections(path: str | Path) -> list[Connection]:
 def _connection(
     stream: list[tuple[Address, Address, bytes, float]],
 ) -> Connection | None:
-    if not stream or not stream[0][2].startswith(KEY_REQUEST):
+    # The key itself may have come in pieces.
+    if not stream or not KEY_REQUEST.startswith(stream[0][2][: len(KEY_REQUEST)]):
         return None
     initiator, responder = stream[0][:2]
     # What is left of the startup phase of each direction; None when that phase is over.
@@ -134,13 +132,14 @@ def _connection(
     frames: dict[Direction, StartupFrame] = {}
     chunks = []
     for source, _, octets, time in stream:
-        direction = (
-            Direction.TO_RESPONDER if source == initiator else Direction.TO_INITIATOR
-        )
+        direction = Direction.TO_RESPONDER if source == initiator else Direction.TO_INITIATOR
         gathered = startup[direction]
         rest = octets
         if gathered is not None:
-            parsed = StartupFrame.parse(gathered + octets)
+            try:
+                parsed = StartupFrame.parse(gathered + octets)
+            except MpaError:
+                return None
             if parsed is None:
                 startup[direction] = gathered + octets
                 continue
@@ -182,9 +181,7 @@ def _packets(path: Path) -> Iterator[tuple[float, bytes]]:
         if magic in (_MAGIC_MICROSECONDS, _MAGIC_NANOSECONDS):
             break
     else:
-        raise ValueError(
-            f"{path} starts with {data[:4].hex()}, not with a pcap magic number"
-        )
+        raise ValueError(f"{path} starts with {data[:4].hex()}, not with a pcap magic number")
     unit = 1e-9 if magic == _MAGIC_NANOSECONDS else 1e-6
     linktype = struct.unpack_from(f"{order}I", data, 20)[0]
     if linktype != _LINKTYPE_ETHERNET:
@@ -195,8 +192,6 @@ def _packets(path: Path) -> Iterator[tuple[float, bytes]]:
         seconds, fraction, captured, original = record.unpack_from(data, position)
         position += _RECORD_HEADER_OCTETS
         if captured < original:
-            raise ValueError(
-                f"{path} holds {captured} of {original} octets of a packet; need all"
-            )
+            raise ValueError(f"{path} holds {captured} of {original} octets of a packet; need all")
         yield seconds + fraction * unit, data[position : position + captured]
         position += captured

@@ -51,7 +51,7 @@ def internet_checksum(octets: bytes) -> int:
 
 
 def split_fpdus(
-    octets: bytes, *, markers: bool = False, position: int = 0
+    octets: bytes | bytearray, *, markers: bool = False, position: int = 0
 ) -> tuple[list[bytes], bytes]:
     """The whole FPDUs at the start of ``octets`` and what is left behind them.
 

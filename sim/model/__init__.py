@@ -1,1 +1,1 @@
-"""Reference model of MPA, DDP and RDMAP, written from the RFCs; shares no code with the gateware."""
+"""Reference model of MPA, DDP and RDMAP, written from the RFCs; no code of the gateware."""

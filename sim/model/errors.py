@@ -1,4 +1,4 @@
-"""Error codes of MPA, DDP and RDMAP as Terminate carries them (RFC 5040 4.8, RFC 6580, RFC 6581)."""
+"""Error codes of MPA, DDP and RDMAP in Terminate (RFC 5040, 4.8; RFC 6580; RFC 6581)."""
 
 from typing import NamedTuple
 
