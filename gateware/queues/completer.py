@@ -28,6 +28,8 @@ class SendCompleter(wiring.Component):
     From `sent` to completion: 6 cycles; one item every 6 cycles, 4 of them for each further item
     that a `read_done` lets go. `sent` and `read_done` take turns. At most `config.pending_sends`
     items of a QP may be inside. CREATE and DESTROY forget what is held of their QP.
+
+    `finished` pulses once for each `sent` and `read_done`, when all that they let go was taken.
     """
 
     def __init__(self, config: RnicConfig):
@@ -41,6 +43,7 @@ class SendCompleter(wiring.Component):
                 "qp_command": In(stream.Signature(layouts.qp_command)),
                 "completion": Out(stream.Signature(layouts.completion)),
                 "retired": Out(QpStrobe(config)),
+                "finished": Out(1),
             }
         )
 
@@ -176,7 +179,7 @@ class SendCompleter(wiring.Component):
                     m.next = "OLDEST"
             # Writes the state back.
             with m.State("STORE"):
-                m.d.comb += states_write.en.eq(1)
+                m.d.comb += [states_write.en.eq(1), self.finished.eq(1)]
                 m.next = "IDLE"
 
         return m

@@ -20,6 +20,11 @@ def register_layout(register: Register) -> data.FlexibleLayout:
     )
 
 
+def address_of(name: str) -> int:
+    """Octet offset of the register `name`; `StopIteration` if there is none."""
+    return next(register.address for register in registers() if register.name == name)
+
+
 def _is_message(register: Register) -> bool:
     return any(field.message for field in register.fields)
 
@@ -87,9 +92,7 @@ class RegisterBlock(wiring.Component):
         whole = Signal()
         found = Signal()
         is_message = Signal()
-        messages = [
-            register.address for register in registers() if _is_message(register)
-        ]
+        messages = [register.address for register in registers() if _is_message(register)]
         m.d.comb += is_message.eq(Cat(address == message for message in messages).any())
 
         with m.FSM(name="write"):
@@ -102,9 +105,7 @@ class RegisterBlock(wiring.Component):
                         whole.eq(bus.wstrb.all()),
                     ]
                     m.next = "STORE"
-            with m.State(
-                "STORE"
-            ):  # stores the word, or waits until its message is taken
+            with m.State("STORE"):  # stores the word, or waits until its message is taken
                 m.d.sync += bus.bresp.eq(RESPONSE_SLVERR)
                 m.next = "RESPOND"
                 with m.If(whole):

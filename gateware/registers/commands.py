@@ -88,9 +88,7 @@ class CommandProcessor(wiring.Component):
         after_fence_destroy = Signal()
 
         qp_valid = self.qp_number.qp < config.qps
-        cqs_valid = (self.qp_cqs.send_cq < config.cqs) & (
-            self.qp_cqs.receive_cq < config.cqs
-        )
+        cqs_valid = (self.qp_cqs.send_cq < config.cqs) & (self.qp_cqs.receive_cq < config.cqs)
         reads_valid = (self.qp_reads.ord <= config.read_queue_depth) & (
             self.qp_reads.ird <= config.read_queue_depth
         )
@@ -104,9 +102,7 @@ class CommandProcessor(wiring.Component):
             with m.Case(CommandOpcode.QP_STOP, CommandOpcode.QP_DESTROY):
                 m.d.comb += valid.eq(qp_valid)
             with m.Case(CommandOpcode.STAG_WRITE):
-                m.d.comb += valid.eq(
-                    (self.stag_qp.qp < config.qps) | ~self.stag_access.scoped
-                )
+                m.d.comb += valid.eq((self.stag_qp.qp < config.qps) | ~self.stag_access.scoped)
             with m.Case(CommandOpcode.STAG_INVALIDATE, CommandOpcode.STAG_RESET):
                 m.d.comb += valid.eq(1)
             with m.Case(CommandOpcode.CQ_ENABLE, CommandOpcode.CQ_DISABLE):
@@ -203,9 +199,7 @@ class CommandProcessor(wiring.Component):
                 port.p.pd.eq(self.qp_pd.pd),
                 port.p.send_cq.eq(self.qp_cqs.send_cq),
                 port.p.receive_cq.eq(self.qp_cqs.receive_cq),
-                port.p.send_base.eq(
-                    Cat(self.qp_send_base_low.value, self.qp_send_base_high.value)
-                ),
+                port.p.send_base.eq(Cat(self.qp_send_base_low.value, self.qp_send_base_high.value)),
                 port.p.send_log2.eq(self.qp_rings.send_log2),
                 port.p.receive_base.eq(
                     Cat(self.qp_receive_base_low.value, self.qp_receive_base_high.value)
@@ -225,9 +219,7 @@ class CommandProcessor(wiring.Component):
             self.stag_write.p.rights.eq(self.stag_access.rights),
             self.stag_write.p.scoped.eq(self.stag_access.scoped),
             self.stag_write.p.qp.eq(self.stag_qp.qp),
-            self.stag_write.p.base.eq(
-                Cat(self.stag_base_low.value, self.stag_base_high.value)
-            ),
+            self.stag_write.p.base.eq(Cat(self.stag_base_low.value, self.stag_base_high.value)),
             self.stag_write.p.length.eq(
                 Cat(self.stag_length_low.value, self.stag_length_high.value)
             ),
@@ -237,8 +229,6 @@ class CommandProcessor(wiring.Component):
             self.stag_invalidate.p.stag.eq(self.stag_value.stag),
             self.cq_command.p.cq.eq(self.cq_number.cq),
             self.cq_command.p.enable.eq(opcode == CommandOpcode.CQ_ENABLE),
-            self.cq_command.p.base.eq(
-                Cat(self.cq_base_low.value, self.cq_base_high.value)
-            ),
+            self.cq_command.p.base.eq(Cat(self.cq_base_low.value, self.cq_base_high.value)),
             self.cq_command.p.log2.eq(self.cq_size.log2),
         ]

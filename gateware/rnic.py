@@ -1,0 +1,410 @@
+"""The whole RNIC: the blocks of docs/architecture.md, joined."""
+
+from amaranth import Cat, Module, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from gateware.config import RnicConfig
+from gateware.ddp.assembler import Assembler
+from gateware.dma.axi import connect_axi
+from gateware.dma.gather import Gather
+from gateware.dma.placer import Placer
+from gateware.dma.read import ReadEngine
+from gateware.dma.write import WriteEngine
+from gateware.fork import Fork
+from gateware.interfaces import (
+    AxiLiteSignature,
+    AxiSignature,
+    DeliveryKind,
+    Layouts,
+    LlpEventKind,
+    LlpSignature,
+    QpCommandKind,
+    SegmentKind,
+)
+from gateware.mpa.framer import Framer
+from gateware.mpa.receiver import MpaReceiver
+from gateware.queues.completer import SendCompleter
+from gateware.queues.delivery_gate import DeliveryGate
+from gateware.queues.fence import Fence
+from gateware.queues.qp_fifo import QpFifo
+from gateware.queues.qp_states import QpStates
+from gateware.queues.ring_fetcher import RingFetcher
+from gateware.queues.ring_writer import RingWriter
+from gateware.queues.scheduler import Scheduler
+from gateware.rdmap.receiver import Receiver
+from gateware.rdmap.transmitter import Transmitter
+from gateware.registers.block import RegisterBlock, address_of
+from gateware.registers.commands import CommandProcessor, staging_registers
+from gateware.stag.table import StagTable
+from gateware.stream_fifo import StreamFifo
+from hw.interface.queue_entries import RECEIVE_ENTRY_OCTETS, SEND_ENTRY_OCTETS
+
+QUEUE_READ_BEATS = 32
+"""Words of queue entries that a ring fetcher may have on their way."""
+
+JOBS_AHEAD = 8
+PIECES_AHEAD = 16
+SEGMENTS_AHEAD = 4
+
+
+class Rnic(wiring.Component):
+    """An iWARP RNIC.
+
+    Parameters
+    ----------
+    config: its sizes.
+
+    Members
+    -------
+    s_axi: registers, AXI4-Lite slave.
+    m_axi: host memory, AXI4 master.
+    llp: the LLP port, see docs/architecture.md.
+    irq: level, high while an enabled bit of INTERRUPT_STATUS is set.
+    """
+
+    def __init__(self, config: RnicConfig | None = None):
+        self.config = config = config or RnicConfig()
+        super().__init__(
+            {
+                "s_axi": In(AxiLiteSignature()),
+                "m_axi": Out(AxiSignature(config.data_width)),
+                "llp": Out(LlpSignature(config)),
+                "irq": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        self._add_blocks(m)
+        self._connect_host_memory(m)
+        self._connect_receive_path(m)
+        self._connect_transmit_path(m)
+        self._connect_queues(m)
+        self._connect_commands(m)
+        self._connect_registers(m)
+        return m
+
+    def _add_blocks(self, m: Module) -> None:
+        config = self.config
+        layouts = self.layouts = Layouts(config)
+        reads = config.read_queue_depth
+        payload_beats = config.payload_buffer_octets // 8
+
+        m.submodules.registers = self.registers = RegisterBlock()
+        m.submodules.commands = self.commands = CommandProcessor(config)
+        m.submodules.qp_states = self.qp_states = QpStates(config, errors=5)
+
+        m.submodules.read_engine = self.read_engine = ReadEngine(
+            config, (payload_beats, QUEUE_READ_BEATS, QUEUE_READ_BEATS)
+        )
+        m.submodules.write_engine = self.write_engine = WriteEngine(config, clients=2)
+        m.submodules.gather = self.gather = Gather(config)
+        m.submodules.placer = self.placer = Placer(config)
+
+        m.submodules.stag_table = self.stag_table = StagTable(config, clients=2)
+        m.submodules.send_fetcher = self.send_fetcher = RingFetcher(
+            config,
+            entry_octets=SEND_ENTRY_OCTETS,
+            prefetch=config.send_queue_prefetch,
+            send=True,
+        )
+        m.submodules.receive_fetcher = self.receive_fetcher = RingFetcher(
+            config,
+            entry_octets=RECEIVE_ENTRY_OCTETS,
+            prefetch=config.receive_queue_prefetch,
+            send=False,
+        )
+        m.submodules.inbound_reads = self.inbound_reads = QpFifo(
+            config, layouts.inbound_read, reads
+        )
+        m.submodules.outstanding_reads = self.outstanding_reads = QpFifo(
+            config, layouts.outstanding_read, reads
+        )
+        m.submodules.scheduler = self.scheduler = Scheduler(config, kicks=6)
+        m.submodules.completer = self.completer = SendCompleter(config)
+        m.submodules.delivery_gate = self.delivery_gate = DeliveryGate(config)
+        m.submodules.ring_writer = self.ring_writer = RingWriter(config)
+        # What must have ended, stage by stage: visits; placements and FPDUs; deliveries; sends that
+        # complete; entries in the rings.
+        m.submodules.fence = self.fence = Fence(stages=(2, 2, 2, 1, 1))
+
+        m.submodules.mpa_receiver = self.mpa_receiver = MpaReceiver(config)
+        m.submodules.receiver = self.receiver = Receiver(config)
+        m.submodules.transmitter = self.transmitter = Transmitter(config)
+        m.submodules.assembler = self.assembler = Assembler(config)
+        m.submodules.framer = self.framer = Framer(config)
+
+    def _queue(self, m: Module, name: str, source: object, sink: object, depth: int) -> None:
+        """Joins two streams through a FIFO."""
+        queue = StreamFifo(source.payload.shape(), depth)
+        m.submodules[name] = queue
+        wiring.connect(m, source, queue.i)
+        wiring.connect(m, queue.o, sink)
+
+    def _connect_host_memory(self, m: Module) -> None:
+        connect_axi(m, wiring.flipped(self.m_axi), self.read_engine.m_axi, self.write_engine.m_axi)
+        clients = self.read_engine.clients
+        wiring.connect(m, self.gather.read, clients[0])
+        wiring.connect(m, self.send_fetcher.read, clients[1])
+        wiring.connect(m, self.receive_fetcher.read, clients[2])
+        wiring.connect(m, self.placer.write, self.write_engine.clients[0])
+        wiring.connect(m, self.ring_writer.write, self.write_engine.clients[1])
+
+    def _connect_receive_path(self, m: Module) -> None:
+        receiver, mpa_receiver, llp = self.receiver, self.mpa_receiver, self.llp
+        m.d.comb += [
+            llp.rx_request_valid.eq(mpa_receiver.rx_request.valid),
+            llp.rx_request_connection.eq(mpa_receiver.rx_request.p.connection),
+            llp.rx_request_position.eq(mpa_receiver.rx_request.p.position),
+            llp.rx_request_octets.eq(mpa_receiver.rx_request.p.octets),
+            mpa_receiver.rx_request.ready.eq(llp.rx_request_ready),
+            mpa_receiver.rx.valid.eq(llp.rx_valid),
+            mpa_receiver.rx.payload.eq(llp.rx_data),
+            llp.rx_ready.eq(mpa_receiver.rx.ready),
+            llp.rx_release_valid.eq(mpa_receiver.rx_release.valid),
+            llp.rx_release_connection.eq(mpa_receiver.rx_release.p.connection),
+            llp.rx_release_position.eq(mpa_receiver.rx_release.p.position),
+            mpa_receiver.rx_release.ready.eq(llp.rx_release_ready),
+        ]
+        self._queue(m, "segments", mpa_receiver.segment, receiver.segment, SEGMENTS_AHEAD)
+        wiring.connect(m, receiver.receive_entries, self.receive_fetcher.entries)
+        wiring.connect(m, receiver.stag, self.stag_table.clients[0])
+        wiring.connect(m, receiver.placement, self.placer.placement)
+        wiring.connect(m, self.placer.store, mpa_receiver.store)
+        wiring.connect(m, receiver.delivery, self.delivery_gate.delivery)
+        wiring.connect(m, receiver.inbound_reads, self.inbound_reads.writer)
+        wiring.connect(m, receiver.outstanding_reads, self.outstanding_reads.reader)
+        m.d.comb += [
+            receiver.running.eq(self.qp_states.running),
+            self.delivery_gate.placed.eq(self.write_engine.clients[0].done),
+        ]
+        wiring.connect(m, receiver.first_segment, self.qp_states.first_segment)
+        wiring.connect(m, self.delivery_gate.read_done, self.completer.read_done)
+        wiring.connect(m, self.delivery_gate.completion, self.ring_writer.receive_completion)
+
+    def _connect_transmit_path(self, m: Module) -> None:
+        transmitter, llp = self.transmitter, self.llp
+        wiring.connect(m, self.scheduler.pick, transmitter.work)
+        wiring.connect(m, transmitter.send_entries, self.send_fetcher.entries)
+        wiring.connect(m, transmitter.inbound_reads, self.inbound_reads.reader)
+        wiring.connect(m, transmitter.outstanding_reads, self.outstanding_reads.writer)
+        wiring.connect(m, transmitter.stag, self.stag_table.clients[1])
+        m.d.comb += [
+            transmitter.running.eq(self.qp_states.running),
+            transmitter.may_send.eq(self.qp_states.may_send),
+            transmitter.retired.valid.eq(self.completer.retired.valid),
+            transmitter.retired.qp.eq(self.completer.retired.qp),
+        ]
+        kicks = (
+            transmitter.kick,
+            self.send_fetcher.filled,
+            self.receiver.read_request_arrived,
+            self.receiver.read_space,
+            self.completer.retired,
+            self.qp_states.released,
+        )
+        for kick, port in zip(kicks, self.scheduler.kicks, strict=True):
+            m.d.comb += [port.valid.eq(kick.valid), port.qp.eq(kick.qp)]
+
+        self._queue(m, "pieces", transmitter.piece, self.gather.piece, PIECES_AHEAD)
+        self._queue(m, "jobs", transmitter.job, self.assembler.job, JOBS_AHEAD)
+        wiring.connect(m, self.gather.o, self.assembler.payload)
+        wiring.connect(m, self.assembler.o, self.framer.i)
+        wiring.connect(m, self.assembler.framer_job, self.framer.job)
+        wiring.connect(m, self.framer.sent, self.completer.sent)
+        m.d.comb += [
+            llp.tx_valid.eq(self.framer.o.valid),
+            llp.tx_connection.eq(self.framer.o.p.connection),
+            llp.tx_data.eq(self.framer.o.p.data),
+            llp.tx_octets.eq(self.framer.o.p.octets),
+            llp.tx_first.eq(self.framer.o.p.first),
+            llp.tx_last.eq(self.framer.o.p.last),
+            self.framer.o.ready.eq(llp.tx_ready),
+        ]
+        self._connect_llp_events(m)
+
+    def _connect_llp_events(self, m: Module) -> None:
+        """Every event goes to the direction it is about; CLOSED to both."""
+        llp, layouts = self.llp, self.layouts
+        m.submodules.llp_events = events = Fork(layouts.llp_event, 2)
+        kind = Signal(LlpEventKind)
+        m.d.comb += [
+            kind.eq(llp.event_kind),
+            events.i.valid.eq(llp.event_valid),
+            events.i.p.connection.eq(llp.event_connection),
+            events.i.p.kind.eq(kind),
+            events.i.p.value.eq(llp.event_value),
+            llp.event_ready.eq(events.i.ready),
+        ]
+        wanted = (
+            (self.mpa_receiver, (LlpEventKind.RX_AVAILABLE, LlpEventKind.CLOSED)),
+            (
+                self.transmitter,
+                (LlpEventKind.TX_WINDOW, LlpEventKind.EMSS, LlpEventKind.CLOSED),
+            ),
+        )
+        for output, (block, kinds) in zip(events.o, wanted, strict=True):
+            mine = Signal()
+            for one in kinds:
+                with m.If(output.p.kind == one):
+                    m.d.comb += mine.eq(1)
+            m.d.comb += [
+                block.llp_event.payload.eq(output.payload),
+                block.llp_event.valid.eq(output.valid & mine),
+                output.ready.eq(block.llp_event.ready | ~mine),
+            ]
+
+    def _connect_queues(self, m: Module) -> None:
+        wiring.connect(m, self.completer.completion, self.ring_writer.send_completion)
+        errors = (
+            self.receiver.error,
+            self.transmitter.error,
+            self.send_fetcher.error,
+            self.receive_fetcher.error,
+            self.ring_writer.overflow,
+        )
+        for error, port in zip(errors, self.qp_states.errors, strict=True):
+            wiring.connect(m, error, port)
+        wiring.connect(m, self.qp_states.event, self.ring_writer.event)
+
+        gate = self.delivery_gate
+
+        def passes(port: object) -> object:
+            return port.valid & port.ready
+
+        pairs = (
+            (
+                (self.receiver.begin, self.receiver.end),
+                (self.transmitter.begin, self.transmitter.end),
+            ),
+            (
+                (
+                    passes(self.placer.placement) & (self.placer.placement.p.octets != 0),
+                    self.write_engine.clients[0].done,
+                ),
+                (self.transmitter.job_begin, self.framer.finished.valid),
+            ),
+            (
+                (
+                    passes(gate.delivery) & (gate.delivery.p.kind == DeliveryKind.RECEIVE),
+                    passes(gate.completion),
+                ),
+                (
+                    passes(gate.delivery) & (gate.delivery.p.kind == DeliveryKind.READ),
+                    passes(gate.read_done),
+                ),
+            ),
+            (
+                (
+                    passes(self.completer.sent) | passes(self.completer.read_done),
+                    self.completer.finished,
+                ),
+            ),
+            ((self.ring_writer.accepted, self.ring_writer.finished),),
+        )
+        for stage, stage_pairs in enumerate(pairs):
+            m.d.comb += [
+                getattr(self.fence, f"begin_{stage}").eq(Cat(begin for begin, _ in stage_pairs)),
+                getattr(self.fence, f"end_{stage}").eq(Cat(end for _, end in stage_pairs)),
+            ]
+
+    def _connect_commands(self, m: Module) -> None:
+        commands = self.commands
+        listeners = (
+            self.mpa_receiver,
+            self.receiver,
+            self.transmitter,
+            self.send_fetcher,
+            self.receive_fetcher,
+            self.completer,
+            self.ring_writer,
+        )
+        m.submodules.qp_commands = fork = Fork(self.layouts.qp_command, len(listeners))
+        wiring.connect(m, commands.qp_command, fork.i)
+        for output, block in zip(fork.o, listeners, strict=True):
+            wiring.connect(m, output, block.qp_command)
+        wiring.connect(m, commands.state_command, self.qp_states.qp_command)
+        command = commands.qp_command
+        fresh = (command.p.kind == QpCommandKind.CREATE) | (command.p.kind == QpCommandKind.CONNECT)
+        for queue in (self.inbound_reads, self.outstanding_reads):
+            m.d.comb += [
+                queue.clear.valid.eq(command.valid & command.ready & fresh),
+                queue.clear.qp.eq(command.p.qp),
+            ]
+        wiring.connect(m, commands.stag_write, self.stag_table.write)
+        wiring.connect(m, commands.stag_invalidate, self.stag_table.invalidate)
+        wiring.connect(m, commands.cq_command, self.ring_writer.cq_command)
+        m.d.comb += [
+            self.stag_table.clear.eq(commands.stag_clear),
+            commands.stag_clearing.eq(self.stag_table.clearing),
+            self.fence.start.eq(commands.fence_start),
+            commands.fence_busy.eq(self.fence.busy),
+        ]
+
+    def _connect_registers(self, m: Module) -> None:
+        registers, config = self.registers, self.config
+        wiring.connect(m, wiring.flipped(self.s_axi), registers.bus)
+        for name in staging_registers():
+            m.d.comb += getattr(self.commands, name).eq(getattr(registers, name))
+        m.d.comb += [
+            self.commands.opcode.valid.eq(registers.command.valid),
+            self.commands.opcode.payload.eq(registers.command.p.opcode),
+            registers.command.ready.eq(self.commands.opcode.ready),
+            # A command is also under way while it waits to be taken
+            registers.command_status.busy.eq(self.commands.busy | registers.command.valid),
+            registers.command_status.invalid.eq(self.commands.invalid),
+            self.qp_states.query_qp.eq(registers.qp_number.qp),
+            registers.qp_state.state.eq(self.qp_states.query_state),
+            registers.qp_state.cause.eq(self.qp_states.query_cause),
+            registers.queues.qps.eq(config.qps),
+            registers.queues.cqs.eq(config.cqs),
+            registers.limits.stags_log2.eq((config.stags - 1).bit_length()),
+            registers.limits.read_queue_depth.eq(config.read_queue_depth),
+            registers.limits.pending_sends.eq(config.pending_sends),
+        ]
+        for doorbell, fetcher in (
+            (registers.send_doorbell, self.send_fetcher),
+            (registers.receive_doorbell, self.receive_fetcher),
+        ):
+            m.d.comb += [
+                fetcher.doorbell.valid.eq(doorbell.valid),
+                fetcher.doorbell.p.qp.eq(doorbell.p.qp),
+                fetcher.doorbell.p.producer.eq(doorbell.p.producer),
+                doorbell.ready.eq(fetcher.doorbell.ready),
+            ]
+        cq_doorbell = self.ring_writer.cq_doorbell
+        m.d.comb += [
+            cq_doorbell.valid.eq(registers.cq_doorbell.valid),
+            cq_doorbell.p.cq.eq(registers.cq_doorbell.p.cq),
+            cq_doorbell.p.consumer.eq(registers.cq_doorbell.p.consumer),
+            cq_doorbell.p.arm.eq(registers.cq_doorbell.p.arm),
+            registers.cq_doorbell.ready.eq(cq_doorbell.ready),
+            registers.interrupt_status_set.completion.eq(self.ring_writer.completion_interrupt),
+            registers.interrupt_status_set.event.eq(self.ring_writer.event_interrupt),
+        ]
+        raised = registers.interrupt_status.as_value() & registers.interrupt_enable.as_value()
+        m.d.sync += self.irq.eq(raised.any())
+        self._count(m)
+
+    def _count(self, m: Module) -> None:
+        registers = self.registers
+        cycles = Signal(64)
+        high = Signal(32)
+        m.d.sync += cycles.eq(cycles + 1)
+        low_register = address_of("CYCLES_LOW")
+        with m.If(registers.read & (registers.read_address == low_register)):
+            m.d.sync += high.eq(cycles[32:])
+        sent = Signal(32)
+        received = Signal(32)
+        segment = self.mpa_receiver.segment
+        with m.If(self.framer.finished.valid):
+            m.d.sync += sent.eq(sent + 1)
+        with m.If(segment.valid & segment.ready & (segment.p.kind == SegmentKind.FPDU)):
+            m.d.sync += received.eq(received + 1)
+        m.d.comb += [
+            registers.cycles_low.value.eq(cycles[:32]),
+            registers.cycles_high.value.eq(high),
+            registers.fpdus_sent.value.eq(sent),
+            registers.fpdus_received.value.eq(received),
+        ]
