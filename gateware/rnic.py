@@ -181,7 +181,7 @@ class Rnic(wiring.Component):
         ]
         wiring.connect(m, receiver.first_segment, self.qp_states.first_segment)
         wiring.connect(m, self.delivery_gate.read_done, self.completer.read_done)
-        wiring.connect(m, self.delivery_gate.completion, self.ring_writer.receive_completion)
+        wiring.connect(m, self.delivery_gate.completion, self.ring_writer.receive)
 
     def _connect_transmit_path(self, m: Module) -> None:
         transmitter, llp = self.transmitter, self.llp
@@ -214,13 +214,13 @@ class Rnic(wiring.Component):
         wiring.connect(m, self.assembler.framer_job, self.framer.job)
         wiring.connect(m, self.framer.sent, self.completer.sent)
         m.d.comb += [
-            llp.tx_valid.eq(self.framer.o.valid),
-            llp.tx_connection.eq(self.framer.o.p.connection),
-            llp.tx_data.eq(self.framer.o.p.data),
-            llp.tx_octets.eq(self.framer.o.p.octets),
-            llp.tx_first.eq(self.framer.o.p.first),
-            llp.tx_last.eq(self.framer.o.p.last),
-            self.framer.o.ready.eq(llp.tx_ready),
+            llp.tx_valid.eq(self.framer.tx.valid),
+            llp.tx_connection.eq(self.framer.tx.p.connection),
+            llp.tx_data.eq(self.framer.tx.p.data),
+            llp.tx_octets.eq(self.framer.tx.p.octets),
+            llp.tx_first.eq(self.framer.tx.p.first),
+            llp.tx_last.eq(self.framer.tx.p.last),
+            self.framer.tx.ready.eq(llp.tx_ready),
         ]
         self._connect_llp_events(m)
 
@@ -256,7 +256,7 @@ class Rnic(wiring.Component):
             ]
 
     def _connect_queues(self, m: Module) -> None:
-        wiring.connect(m, self.completer.completion, self.ring_writer.send_completion)
+        wiring.connect(m, self.completer.completion, self.ring_writer.send)
         errors = (
             self.receiver.error,
             self.transmitter.error,

@@ -69,9 +69,7 @@ def driver_registers() -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--check", action="store_true", help="fail if the file is out of date"
-    )
+    parser.add_argument("--check", action="store_true", help="fail if the file is out of date")
     arguments = parser.parse_args()
     text = driver_registers()
     if arguments.check:
