@@ -70,9 +70,7 @@ def fetch_add(original: int, add: int, mask: int) -> int:
     return result
 
 
-def cmp_swap(
-    original: int, swap: int, swap_mask: int, compare: int, compare_mask: int
-) -> int:
+def cmp_swap(original: int, swap: int, swap_mask: int, compare: int, compare_mask: int) -> int:
     """``original`` with the masked bits swapped, if the compared bits agree."""
     if (original ^ compare) & compare_mask:
         return original

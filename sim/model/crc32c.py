@@ -62,9 +62,7 @@ def crc32c(data: bytes | bytearray | memoryview) -> int:
         block = octets[start:end]
         for i in range(4):
             block[i] ^= (state >> (8 * i)) & 0xFF
-        state = int(
-            np.bitwise_xor.reduce(_ROWS[_ROW_START[BLOCK - len(block) :] + block])
-        )
+        state = int(np.bitwise_xor.reduce(_ROWS[_ROW_START[BLOCK - len(block) :] + block]))
         start, end = end, end + BLOCK
     return state ^ 0xFFFFFFFF
 

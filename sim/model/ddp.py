@@ -23,9 +23,7 @@ FIRST_MSN = 1
 
 
 def _control(tagged: bool, last: bool, version: int, reserved: int) -> int:
-    return (
-        (FLAG_TAGGED if tagged else 0) | (FLAG_LAST if last else 0) | reserved | version
-    )
+    return (FLAG_TAGGED if tagged else 0) | (FLAG_LAST if last else 0) | reserved | version
 
 
 @dataclass(frozen=True)
@@ -102,9 +100,7 @@ def decode(segment: bytes) -> tuple[Header, bytes]:
 def _pieces(length: int, largest: int) -> Iterator[tuple[int, int, bool]]:
     """Offset, end and L of every segment; an empty message is one empty segment."""
     if largest < 1:
-        raise ValueError(
-            f"no room for payload in a segment ({largest} octets); 1 or more needed"
-        )
+        raise ValueError(f"no room for payload in a segment ({largest} octets); 1 or more needed")
     offset = 0
     while True:
         end = min(offset + largest, length)

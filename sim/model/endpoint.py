@@ -181,15 +181,11 @@ class Endpoint:
 
     # Work requests
 
-    def post_receive(
-        self, buffer: bytearray | memoryview | int, work_id: object = None
-    ) -> None:
+    def post_receive(self, buffer: bytearray | memoryview | int, work_id: object = None) -> None:
         """Post an Untagged Buffer for one Send; an integer asks for a new buffer of that size."""
         octets = bytearray(buffer) if isinstance(buffer, int) else buffer
         if self._stopped:
-            self._completions.append(
-                Completion(Operation.RECEIVE, work_id, Status.FLUSHED)
-            )
+            self._completions.append(Completion(Operation.RECEIVE, work_id, Status.FLUSHED))
             return
         self._receives.append(_Receive(memoryview(octets).cast("B"), work_id))
 
@@ -208,9 +204,7 @@ class Endpoint:
             opcode = Opcode.SEND_WITH_SE_AND_INVALIDATE
         else:
             opcode = Opcode.SEND_WITH_INVALIDATE
-        self._post(
-            _Work(Operation.SEND, work_id, payload, opcode, invalidate_stag or 0)
-        )
+        self._post(_Work(Operation.SEND, work_id, payload, opcode, invalidate_stag or 0))
 
     def rdma_write(
         self,
@@ -243,9 +237,7 @@ class Endpoint:
         """Post an RDMA Read into local STag and TO; the local range is checked at once."""
         if length:
             self._check_sink(local_stag, local_offset, length)
-        request = ReadRequest(
-            local_stag, local_offset, length, remote_stag, remote_offset
-        )
+        request = ReadRequest(local_stag, local_offset, length, remote_stag, remote_offset)
         self._post(_Work(Operation.RDMA_READ, work_id, request=request))
 
     def poll(self) -> list[Completion]:
@@ -309,15 +301,11 @@ class Endpoint:
 
     @property
     def _stopped(self) -> bool:
-        return (
-            self.closed or self.error is not None or self.terminate_received is not None
-        )
+        return self.closed or self.error is not None or self.terminate_received is not None
 
     def _post(self, work: _Work) -> None:
         if self._stopped:
-            self._completions.append(
-                Completion(work.operation, work.work_id, Status.FLUSHED)
-            )
+            self._completions.append(Completion(work.operation, work.work_id, Status.FLUSHED))
             return
         self._work.append(work)
         self._unsent.append(work)
@@ -374,9 +362,7 @@ class Endpoint:
                 0,
             )
 
-    def _tagged(
-        self, opcode: Opcode, payload: Buffer, stag: int, tagged_offset: int
-    ) -> None:
+    def _tagged(self, opcode: Opcode, payload: Buffer, stag: int, tagged_offset: int) -> None:
         segments = ddp.segment_tagged(
             memoryview(payload).cast("B"),
             stag=stag,
@@ -425,16 +411,12 @@ class Endpoint:
         self._flush()
 
     def _flush(self) -> None:
-        self._report()
         for work in self._work:
             self._completions.append(
-                work.completion
-                or Completion(work.operation, work.work_id, Status.FLUSHED)
+                work.completion or Completion(work.operation, work.work_id, Status.FLUSHED)
             )
         for receive in self._receives:
-            self._completions.append(
-                Completion(Operation.RECEIVE, receive.work_id, Status.FLUSHED)
-            )
+            self._completions.append(Completion(Operation.RECEIVE, receive.work_id, Status.FLUSHED))
         for queue in (
             self._work,
             self._unsent,
@@ -452,13 +434,9 @@ class Endpoint:
         tagged = isinstance(header, TaggedHeader)
         if header.version != ddp.DDP_VERSION:
             code = (
-                errors.DDP_TAGGED_INVALID_VERSION
-                if tagged
-                else errors.DDP_UNTAGGED_INVALID_VERSION
+                errors.DDP_TAGGED_INVALID_VERSION if tagged else errors.DDP_UNTAGGED_INVALID_VERSION
             )
-            raise StreamError(
-                code, f"DV is {header.version}; {ddp.DDP_VERSION} is supported"
-            )
+            raise StreamError(code, f"DV is {header.version}; {ddp.DDP_VERSION} is supported")
         control = rdmap.decode_control(header.rsvd_ulp)
         if control.version != rdmap.RDMAP_VERSION:
             raise StreamError(
@@ -477,19 +455,13 @@ class Endpoint:
         }
         handlers.update(dict.fromkeys(rdmap.SEND_OPCODES, self._send))
         if number not in handlers:
-            raise StreamError(
-                errors.RDMAP_UNEXPECTED_OPCODE, f"opcode {number:#x} not supported"
-            )
+            raise StreamError(errors.RDMAP_UNEXPECTED_OPCODE, f"opcode {number:#x} not supported")
         opcode = Opcode(number)
         if isinstance(header, TaggedHeader) != (opcode in rdmap.TAGGED_OPCODES):
-            raise StreamError(
-                errors.RDMAP_UNEXPECTED_OPCODE, f"T bit does not fit {opcode.name}"
-            )
+            raise StreamError(errors.RDMAP_UNEXPECTED_OPCODE, f"T bit does not fit {opcode.name}")
         if isinstance(header, UntaggedHeader):
             if header.qn not in _KNOWN_QUEUES:
-                raise StreamError(
-                    errors.DDP_INVALID_QN, f"QN {header.qn}; 0 to 2 are known"
-                )
+                raise StreamError(errors.DDP_INVALID_QN, f"QN {header.qn}; 0 to 2 are known")
             if header.qn != rdmap.QUEUE_OF[opcode]:
                 raise StreamError(
                     errors.RDMAP_UNEXPECTED_OPCODE, f"{opcode.name} on QN {header.qn}"
@@ -541,9 +513,7 @@ class Endpoint:
                 f"more Read Requests than the IRD of {self.ird} allows",
             )
         if header.mo != 0:
-            raise StreamError(
-                errors.DDP_INVALID_MO, f"MO {header.mo} of a Read Request; 0 needed"
-            )
+            raise StreamError(errors.DDP_INVALID_MO, f"MO {header.mo} of a Read Request; 0 needed")
         if len(payload) > rdmap.READ_REQUEST_OCTETS:
             raise StreamError(
                 errors.DDP_MESSAGE_TOO_LONG,
@@ -570,9 +540,7 @@ class Endpoint:
 
     def _read_response(self, header: TaggedHeader, payload: bytes) -> None:
         if not self._reads:
-            raise StreamError(
-                errors.RDMAP_UNEXPECTED_OPCODE, "Read Response, no read outstanding"
-            )
+            raise StreamError(errors.RDMAP_UNEXPECTED_OPCODE, "Read Response, no read outstanding")
         read = self._reads[0]
         request = read.request
         expected = request.sink_tagged_offset + read.received
@@ -607,9 +575,7 @@ class Endpoint:
     def _send(self, header: UntaggedHeader, payload: bytes) -> None:
         self._check_msn(header)
         if not self._receives:
-            raise StreamError(
-                errors.DDP_NO_BUFFER, f"no buffer for the Send with MSN {header.msn}"
-            )
+            raise StreamError(errors.DDP_NO_BUFFER, f"no buffer for the Send with MSN {header.msn}")
         receive = self._receives[0]
         if header.mo != receive.filled:
             raise StreamError(
@@ -624,9 +590,7 @@ class Endpoint:
             )
         opcode = rdmap.decode_control(header.rsvd_ulp).opcode
         if receive.opcode not in (None, opcode):
-            raise StreamError(
-                errors.RDMAP_UNEXPECTED_OPCODE, "opcode changed within a Send"
-            )
+            raise StreamError(errors.RDMAP_UNEXPECTED_OPCODE, "opcode changed within a Send")
         region = None
         if header.last and opcode in rdmap.INVALIDATE_OPCODES:
             region = self._check_invalidate(header.rsvd_ulp_word)

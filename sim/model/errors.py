@@ -13,9 +13,7 @@ class ErrorCode(NamedTuple):
     @property
     def name(self) -> str:
         """Name of the code, or its numbers if no document defines it."""
-        return NAMES.get(
-            self, f"undefined error {self.layer}/{self.etype}/{self.code:02X}"
-        )
+        return NAMES.get(self, f"undefined error {self.layer}/{self.etype}/{self.code:02X}")
 
     def __str__(self) -> str:
         return f"{self.layer}/{self.etype}/{self.code:02X} {self.name}"

@@ -81,12 +81,8 @@ class Framer:
     def frame(self, ulpdu: bytes | bytearray | memoryview) -> bytes:
         """The next FPDU of the stream, Markers included."""
         if not 1 <= len(ulpdu) <= ULPDU_LENGTH_MAX:
-            raise ValueError(
-                f"ULPDU of {len(ulpdu)} octets; 1 to {ULPDU_LENGTH_MAX} are possible"
-            )
-        body = (
-            len(ulpdu).to_bytes(2, "big") + bytes(ulpdu) + bytes(pad_length(len(ulpdu)))
-        )
+            raise ValueError(f"ULPDU of {len(ulpdu)} octets; 1 to {ULPDU_LENGTH_MAX} are possible")
+        body = len(ulpdu).to_bytes(2, "big") + bytes(ulpdu) + bytes(pad_length(len(ulpdu)))
         covered = self._insert_markers(body) if self.markers else body
         fpdu = covered + (crc32c_octets(covered) if self.crc else bytes(CRC_OCTETS))
         self.position += len(fpdu)
@@ -150,9 +146,7 @@ class Deframer:
             if len(self._buffer) < offset + LENGTH_OCTETS:
                 self._needed = offset + LENGTH_OCTETS
                 return
-            length = int.from_bytes(
-                self._buffer[offset : offset + LENGTH_OCTETS], "big"
-            )
+            length = int.from_bytes(self._buffer[offset : offset + LENGTH_OCTETS], "big")
             total = fpdu_length(length, markers=self.markers, position=self.position)
             if len(self._buffer) < total:
                 self._needed = total

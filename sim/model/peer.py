@@ -89,9 +89,7 @@ class Peer:
             responder=False,
             **endpoint_options,  # type: ignore[arg-type]
         )
-        return cls(
-            connection, endpoint, request=request, reply=reply, early=early, cut=cut
-        )
+        return cls(connection, endpoint, request=request, reply=reply, early=early, cut=cut)
 
     @classmethod
     def accept(
@@ -147,9 +145,7 @@ class Peer:
             responder=True,
             **endpoint_options,  # type: ignore[arg-type]
         )
-        return cls(
-            connection, endpoint, request=request, reply=reply, early=early, cut=cut
-        )
+        return cls(connection, endpoint, request=request, reply=reply, early=early, cut=cut)
 
     def pump(self, timeout: float = 0.0) -> bool:
         """Send what waits and receive, for at most ``timeout`` seconds.
@@ -171,9 +167,7 @@ class Peer:
             self._send()
         return bool(readable or writable)
 
-    def run_until(
-        self, condition: Callable[[], bool], timeout: float = DEFAULT_TIMEOUT
-    ) -> None:
+    def run_until(self, condition: Callable[[], bool], timeout: float = DEFAULT_TIMEOUT) -> None:
         """Pump until ``condition`` holds.
 
         Raises ``TimeoutError``, or ``ConnectionError`` when the peer closed before.
@@ -184,14 +178,10 @@ class Peer:
             if left <= 0:
                 raise TimeoutError(f"condition not met within {timeout} s")
             if self.end_of_stream:
-                raise ConnectionError(
-                    "the peer closed the connection before the condition held"
-                )
+                raise ConnectionError("the peer closed the connection before the condition held")
             self.pump(min(left, 0.05))
 
-    def wait(
-        self, count: int = 1, timeout: float = DEFAULT_TIMEOUT
-    ) -> list[Completion]:
+    def wait(self, count: int = 1, timeout: float = DEFAULT_TIMEOUT) -> list[Completion]:
         """Pump until ``count`` completions came; returns all that are there."""
         completions: list[Completion] = []
 
@@ -207,11 +197,7 @@ class Peer:
         deadline = time.monotonic() + timeout
         try:
             self._collect()
-            while (
-                self._outgoing
-                and not self.end_of_stream
-                and time.monotonic() < deadline
-            ):
+            while self._outgoing and not self.end_of_stream and time.monotonic() < deadline:
                 self.pump(0.05)
             self.socket.shutdown(socket.SHUT_WR)
         except OSError:
@@ -283,9 +269,7 @@ def _receive_startup(
         if parsed is not None:
             frame, end = parsed
             if frame.reply != reply:
-                raise startup.invalid(
-                    f"a {'Reply' if frame.reply else 'Request'} Frame came"
-                )
+                raise startup.invalid(f"a {'Reply' if frame.reply else 'Request'} Frame came")
             return frame, octets[end:]
         connection.settimeout(max(deadline - time.monotonic(), 1e-3))
         received = connection.recv(RECEIVE_OCTETS)

@@ -57,9 +57,7 @@ SEND_OPCODES = frozenset(
         Opcode.SEND_WITH_SE_AND_INVALIDATE,
     }
 )
-INVALIDATE_OPCODES = frozenset(
-    {Opcode.SEND_WITH_INVALIDATE, Opcode.SEND_WITH_SE_AND_INVALIDATE}
-)
+INVALIDATE_OPCODES = frozenset({Opcode.SEND_WITH_INVALIDATE, Opcode.SEND_WITH_SE_AND_INVALIDATE})
 SOLICITED_OPCODES = frozenset(
     {
         Opcode.SEND_WITH_SE,
@@ -91,9 +89,7 @@ class Control:
     reserved: int
 
 
-def control_octet(
-    opcode: int, *, version: int = RDMAP_VERSION, reserved: int = 0
-) -> int:
+def control_octet(opcode: int, *, version: int = RDMAP_VERSION, reserved: int = 0) -> int:
     """The RDMAP control octet, 8 bits."""
     return version << VERSION_SHIFT | reserved | opcode
 
@@ -185,9 +181,7 @@ class Terminate:
         ddp_end = needed
         needed += READ_REQUEST_OCTETS if flags & FLAG_RDMAP_HEADER else 0
         if len(payload) < needed:
-            raise ValueError(
-                f"Terminate header of {len(payload)} octets; {needed} are required"
-            )
+            raise ValueError(f"Terminate header of {len(payload)} octets; {needed} are required")
         error = ErrorCode(payload[0] >> 4, payload[0] & 0x0F, payload[1])
         length = None
         if length_present:

@@ -44,9 +44,7 @@ class EnhancedData:
     def encode(self) -> bytes:
         for name, depth in (("IRD", self.ird), ("ORD", self.ord)):
             if not 0 <= depth <= DEPTH_NOT_NEGOTIATED:
-                raise ValueError(
-                    f"{name} is {depth}; 0 to {DEPTH_NOT_NEGOTIATED} are possible"
-                )
+                raise ValueError(f"{name} is {depth}; 0 to {DEPTH_NOT_NEGOTIATED} are possible")
         first = self.ird | _FLAG_HIGH * self.peer_to_peer | _FLAG_LOW * self.rtr_send
         second = self.ord | _FLAG_HIGH * self.rtr_write | _FLAG_LOW * self.rtr_read
         return first.to_bytes(2, "big") + second.to_bytes(2, "big")
@@ -94,12 +92,7 @@ class StartupFrame:
             | FLAG_ENHANCED * (self.enhanced is not None)
         )
         key = KEY_REPLY if self.reply else KEY_REQUEST
-        return (
-            key
-            + bytes([flags, self.revision])
-            + len(private).to_bytes(2, "big")
-            + private
-        )
+        return key + bytes([flags, self.revision]) + len(private).to_bytes(2, "big") + private
 
     @classmethod
     def parse(cls, octets: bytes) -> "tuple[StartupFrame, int] | None":
@@ -109,9 +102,7 @@ class StartupFrame:
         """
         key = bytes(octets[:KEY_OCTETS])
         if not (KEY_REQUEST.startswith(key) or KEY_REPLY.startswith(key)):
-            raise invalid(
-                f"key {key!r} is neither that of a Request nor that of a Reply Frame"
-            )
+            raise invalid(f"key {key!r} is neither that of a Request nor that of a Reply Frame")
         if len(octets) < HEADER_OCTETS:
             return None
         flags, revision = octets[16], octets[17]
@@ -123,9 +114,7 @@ class StartupFrame:
         # In revision 1 this bit is reserved and not checked (RFC 5044, 7.1.1).
         is_enhanced = bool(flags & FLAG_ENHANCED) and revision >= REVISION_ENHANCED
         if is_enhanced and length < ENHANCED_OCTETS:
-            raise invalid(
-                f"S bit set with PD_Length {length}; {ENHANCED_OCTETS} are needed"
-            )
+            raise invalid(f"S bit set with PD_Length {length}; {ENHANCED_OCTETS} are needed")
         end = HEADER_OCTETS + length
         if len(octets) < end:
             return None

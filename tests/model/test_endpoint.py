@@ -262,6 +262,34 @@ def test_failed_check_places_nothing_and_terminates(name):
     assert end.take_output() == []
 
 
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ({"mo": 0}, errors.DDP_INVALID_MO),
+        ({"mo": 5}, errors.DDP_INVALID_MO),
+        ({"msn": 2}, errors.DDP_INVALID_MSN),
+        ({"rsvd_ulp": 0x45}, errors.RDMAP_UNEXPECTED_OPCODE),
+    ],
+)
+def test_second_segment_that_does_not_continue_its_send(change, error):
+    end, memory = victim()
+    end.receive(mpa.frame_fpdu(replace(SEND, last=False).encode() + b"good"))
+    end.receive(mpa.frame_fpdu(replace(SEND, **{"mo": 4, **change}).encode() + b"bad"))
+    assert end.error == error
+    assert memory[5] == b"good" + bytes(60)
+
+
+def test_msn_wraps_from_its_largest_value_to_zero():
+    left, right = Endpoint(), Endpoint(responder=True)
+    left._send_msn[0] = right._receive_msn[0] = 2**32 - 1
+    for number in range(3):
+        right.post_receive(1, number)
+        left.post_send(bytes([number]))
+    exchange(left, right)
+    assert right.error is None
+    assert [c.work_id for c in right.poll()] == [0, 1, 2]
+
+
 def test_send_without_buffer():
     end = Endpoint(responder=True)
     end.receive(mpa.frame_fpdu(SEND.encode()))
@@ -342,6 +370,40 @@ def test_received_terminate_flushes_and_is_not_answered():
     )
     left.post_send(b"late", "late")
     assert [c.status for c in left.poll()] == [Status.FLUSHED]
+
+
+HEADERS = st.one_of(
+    st.builds(
+        TaggedHeader,
+        st.sampled_from([STAG, READ_ONLY, WRITE_ONLY, OTHER_PD, OTHER_STREAM, 7, 5]),
+        st.sampled_from([0, BASE, BASE + MEMORY - 4, BASE - 1, 2**64 - 4]),
+        st.booleans(),
+        st.integers(0x40, 0x4F),
+    ),
+    st.builds(
+        UntaggedHeader,
+        st.integers(0, 4),
+        st.integers(0, 4),
+        st.integers(0, 8),
+        st.booleans(),
+        st.integers(0x40, 0x4F),
+        st.sampled_from([0, STAG, OTHER_PD, 5]),
+    ),
+)
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(HEADERS, st.binary(max_size=30)), min_size=1, max_size=8))
+def test_any_well_framed_segments_leave_protected_memory_alone(segments):
+    end, memory = victim()
+    for header, payload in segments:
+        end.receive(mpa.frame_fpdu(header.encode() + payload))
+    # Without write rights, of another PD, of another stream.
+    for protected in (1, 3, 6):
+        assert not any(memory[protected])
+    assert len(end.take_output()) <= len(segments) + 1
+    if end.error is not None:
+        assert end.error in errors.NAMES
 
 
 @settings(deadline=None)
