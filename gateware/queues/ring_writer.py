@@ -38,9 +38,10 @@ class RingWriter(wiring.Component):
     for its QP, with the index of the work request, at `overflow`; events are counted in
     `dropped_events`. A completion entry whose write failed raises HOST_WRITE_ERROR.
 
-    Arming is one-shot. `completion_interrupt` or `event_interrupt` pulses when an entry that the
-    host has not consumed is visible in an armed ring: at once if there is one when the ring is
-    armed, else when the write response of the next one is there.
+    Arming is one-shot; a doorbell that does not arm leaves it as it is. `completion_interrupt` or
+    `event_interrupt` pulses when an entry that the host has not consumed is visible in an armed
+    ring: at once if there is one when the ring is armed, else when the write response of the next
+    one is there.
 
     `accepted` pulses for each completion or event taken, `finished` for each that was dropped or
     whose write responses are there. An event is always taken in the end, even when nobody takes
@@ -355,7 +356,7 @@ class RingWriter(wiring.Component):
                     m.next = "IDLE"
             # Takes the number that the host consumed.
             with m.State("DOORBELL"):
-                m.d.comb += [consumed_write.en.eq(1), arm.eq(arming), disarm.eq(~arming)]
+                m.d.comb += [consumed_write.en.eq(1), arm.eq(arming)]
                 m.next = "IDLE"
                 with m.If(arming):
                     m.next = "ARMED"

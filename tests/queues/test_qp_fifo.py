@@ -1,0 +1,75 @@
+"""One FIFO per QP: order, levels and clears, with pushes and pops of any QPs in every cycle."""
+
+# amaranth: UnusedElaboratable=no
+
+from collections import deque
+
+import cocotb
+import pytest
+from amaranth.lib import data
+from cocotb.triggers import RisingEdge
+
+from gateware.config import RnicConfig
+from gateware.queues.qp_fifo import QpFifo
+from tests.support.runner import parameter, run_cocotb
+from tests.support.streams import seeded_random, start_clock_and_reset
+
+CONFIG = RnicConfig(qps=4)
+ITEM = data.StructLayout({"number": 32})
+
+
+@pytest.mark.parametrize("depth", [1, 2, 8])
+def test_fifo(depth):
+    run_cocotb(QpFifo(CONFIG, ITEM, depth), __name__, parameters={"DEPTH": str(depth)})
+
+
+def test_depth_that_is_no_power_of_two_is_refused():
+    with pytest.raises(ValueError, match="depth is 3"):
+        QpFifo(CONFIG, ITEM, 3)
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def check_items_leave_in_order_and_levels_are_right(dut):
+    rng, depth = seeded_random(), int(parameter("DEPTH"))
+    dut.clear__valid.value = 0
+    dut.reader__pop.value = 0
+    dut.writer__push.value = 0
+    await start_clock_and_reset(dut)
+    model = [deque() for _ in range(CONFIG.qps)]
+    # What the outputs must show: (level at the writer, level and head at the reader)
+    expected: deque = deque()
+    number = compared = 0
+    for cycle in range(6000):
+        queues = [list(queue) for queue in model]
+        writer, reader = rng.randrange(CONFIG.qps), rng.randrange(CONFIG.qps)
+        dut.writer__select.value, dut.reader__select.value = writer, reader
+        expected.append((len(queues[writer]), queues[reader]))
+        if len(expected) > 3:
+            level, queue = expected[-4]
+            # Driven after edge 0, taken at edge 1, in the output registers at 2, sampled at 3.
+            assert int(dut.writer__level.value) == level
+            assert int(dut.reader__level.value) == len(queue)
+            if queue:
+                compared += 1
+                assert int(dut.reader__head.value) == queue[0]
+
+        clear, clear_qp = rng.random() < 0.03, rng.randrange(CONFIG.qps)
+        # In turns mostly filling and mostly emptying.
+        filling = cycle // 200 % 2
+        pop_qp, push_qp = rng.randrange(CONFIG.qps), rng.randrange(CONFIG.qps)
+        pop = bool(model[pop_qp]) and rng.random() < (0.3 if filling else 0.9)
+        room = len(model[push_qp]) < depth
+        push = room and rng.random() < (0.9 if filling else 0.3)
+        if pop:
+            model[pop_qp].popleft()
+        if clear:
+            model[clear_qp].clear()
+        if push:
+            number += 1
+            model[push_qp].append(number)
+        dut.reader__pop.value, dut.reader__pop_qp.value = int(pop), pop_qp
+        dut.clear__valid.value, dut.clear__qp.value = int(clear), clear_qp
+        dut.writer__push.value, dut.writer__push_qp.value = int(push), push_qp
+        dut.writer__item.value = number
+        await RisingEdge(dut.clk)
+    assert compared > 1000
