@@ -1,0 +1,116 @@
+"""The checks of an RDMA Message (RFC 5040, 7.2), as lists for `ddp.checks.first_cause`."""
+
+from collections.abc import Iterable
+
+from amaranth.hdl import Cat, Value, ValueLike
+from amaranth.lib import data
+
+from gateware.ddp.checks import Check
+from gateware.ddp.headers import from_wire
+from gateware.interfaces import StagStatus
+from gateware.rdmap.headers import (
+    CONTROL,
+    QN_READ_REQUEST,
+    QN_SEND,
+    QN_TERMINATE,
+    RDMAP_VERSION,
+    READ_REQUEST_HEADER_OCTETS,
+    Opcode,
+)
+from hw.interface.causes import Cause
+
+TAGGED_OPCODES = (Opcode.RDMA_WRITE, Opcode.RDMA_READ_RESPONSE)
+"""The tagged messages that are received (RFC 5040, Figure 5)."""
+
+QUEUES = {
+    Opcode.RDMA_READ_REQUEST: QN_READ_REQUEST,
+    Opcode.SEND: QN_SEND,
+    Opcode.TERMINATE: QN_TERMINATE,
+}
+"""The untagged messages that are received, with their queue (RFC 5040, Figure 5)."""
+
+LAST_QN = max(QUEUES.values())
+
+
+def rdmap_control(header: data.View) -> data.View:
+    """The RDMAP control octet of a DDP header."""
+    return data.View(CONTROL, header.rsvd_ulp)
+
+
+def version_checks(header: data.View) -> list[Check]:
+    """The RDMAP version."""
+    return [(rdmap_control(header).version != RDMAP_VERSION, Cause.RDMAP_VERSION)]
+
+
+def opcode_checks(header: data.View) -> list[Check]:
+    """The opcode is one that is received, and comes in the buffer model that it needs."""
+    opcode = rdmap_control(header).opcode
+    return [
+        (
+            header.control.tagged & ~_is_any(opcode, TAGGED_OPCODES),
+            Cause.UNEXPECTED_OPCODE,
+        ),
+        (~header.control.tagged & ~_is_any(opcode, QUEUES), Cause.UNEXPECTED_OPCODE),
+    ]
+
+
+def queue_opcode_checks(header: data.View) -> list[Check]:
+    """The opcode of an untagged header comes on its queue; a Terminate ends the stream."""
+    opcode = rdmap_control(header).opcode
+    qn = from_wire(header.qn)
+    untagged = ~header.control.tagged
+    return [
+        *(
+            (untagged & (opcode == expected) & (qn != queue), Cause.UNEXPECTED_OPCODE)
+            for expected, queue in QUEUES.items()
+        ),
+        (untagged & (opcode == Opcode.TERMINATE), Cause.TERMINATE_RECEIVED),
+    ]
+
+
+def read_request_length_checks(header_octets: Value, last: Value) -> list[Check]:
+    """A Read Request is exactly its header, in one segment."""
+    return [
+        (header_octets > READ_REQUEST_HEADER_OCTETS, Cause.READ_REQUEST_TOO_LONG),
+        ((header_octets < READ_REQUEST_HEADER_OCTETS) | ~last, Cause.READ_REQUEST_TOO_SHORT),
+    ]
+
+
+def read_status_checks(status: ValueLike) -> list[Check]:
+    """What a failed STag check means for the Data Source of a Read Request."""
+    causes = {
+        StagStatus.INVALID: Cause.READ_STAG_INVALID,
+        StagStatus.NOT_ASSOCIATED: Cause.READ_STAG_NOT_ASSOCIATED,
+        StagStatus.NOT_PERMITTED: Cause.READ_NOT_PERMITTED,
+        StagStatus.WRAP: Cause.READ_TO_WRAP,
+        StagStatus.BOUNDS: Cause.READ_BOUNDS,
+    }
+    return [(status == value, cause) for value, cause in causes.items()]
+
+
+def read_response_checks(
+    *,
+    none_outstanding: ValueLike,
+    other_stag: ValueLike,
+    other_offset: ValueLike,
+    payload: Value,
+    remaining: Value,
+    last: Value,
+) -> list[Check]:
+    """A Read Response segment is the next part of what the oldest RDMA Read asked for.
+
+    STag and TO of an empty segment mean nothing (RFC 5041, 5.2). L comes exactly with the last
+    of the `remaining` octets.
+    """
+    filled = payload != 0
+    return [
+        (none_outstanding, Cause.UNSOLICITED_READ_RESPONSE),
+        (filled & other_stag, Cause.READ_RESPONSE_STAG),
+        (filled & other_offset, Cause.READ_RESPONSE_RANGE),
+        (payload > remaining, Cause.READ_RESPONSE_RANGE),
+        (last != (payload == remaining), Cause.READ_RESPONSE_RANGE),
+    ]
+
+
+def _is_any(value: Value, members: Iterable[int]) -> Value:
+    return Cat(value == member for member in members).any()

@@ -1,0 +1,573 @@
+"""Checks received segments, places them and delivers their messages (RFC 5041, 7; RFC 5040, 7)."""
+
+from collections.abc import Sequence
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, ValueLike
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from gateware.config import RnicConfig
+from gateware.ddp.checks import (
+    CAUSE_BITS,
+    Check,
+    first_cause,
+    header_checks,
+    queue_checks,
+    tagged_status_checks,
+    untagged_checks,
+)
+from gateware.ddp.headers import (
+    FIRST_MSN,
+    TAGGED_HEADER_OCTETS,
+    UNTAGGED_HEADER_OCTETS,
+    from_wire,
+)
+from gateware.interfaces import (
+    EVENT_HEADER_OCTETS,
+    DeliveryKind,
+    EntryPort,
+    Layouts,
+    QpCommandKind,
+    QpFifoReader,
+    QpFifoWriter,
+    QpStrobe,
+    SegmentKind,
+    StagClient,
+    StagStatus,
+)
+from gateware.rdmap.checks import (
+    LAST_QN,
+    opcode_checks,
+    queue_opcode_checks,
+    rdmap_control,
+    read_request_length_checks,
+    read_response_checks,
+    read_status_checks,
+    version_checks,
+)
+from gateware.rdmap.headers import ULPDU_HEADER, Opcode
+from gateware.rdmap.receive_scan import ENTRY_WORDS, PIECE, ReceiveScan
+from hw.interface.causes import Cause
+from hw.interface.queue_entries import SCATTER_GATHER_ELEMENTS, Rights
+
+ULPDU_LENGTH_OCTETS = 2
+"""Octets of the FPDU before its ULPDU (RFC 5044, 4.1)."""
+
+CONTEXT = data.StructLayout(
+    {
+        "started": 1,  # the first FPDU of the connection arrived
+        "stopped": 1,  # a check failed
+        "send_msn": 32,  # MSN of the Send in progress or next
+        "send_mo": 32,  # MO of its next segment
+        "request_msn": 32,  # MSN of the next Read Request
+        "response_octets": 32,  # received of the oldest outstanding RDMA Read
+    }
+)
+"""What is known of the receive direction of a connection."""
+
+
+class Receiver(wiring.Component):
+    """Takes segments in order and ends each FPDU of the store with one releasing placement.
+
+    Every check of a segment is made before its first placement. The first failure stops the QP:
+    `error` tells the cause once, nothing of the segment is placed, and later segments of the QP
+    are only released until it is connected anew. So are segments of QPs that are not `running`.
+    A delivery leaves after the last placement of its message and counts in `after` all placements
+    with octets so far, which `queues/delivery_gate.py` waits for.
+
+    One segment at a time; an RDMA Write takes 11 cycles if the STag table answers at once.
+
+    Members
+    -------
+    qp_command: In(stream): CREATE sets the PD, CONNECT the IRD and starts MSN and MO anew.
+    segment: In(stream) from the MPA receiver.
+    running: In(config.qps), bit n for QP n.
+    receive_entries: consumer's side of the receive rings.
+    stag: client of the STag table.
+    placement, delivery, error: Out(stream).
+    inbound_reads: Read Requests for the transmitter; `read_request_arrived` pulses with each.
+    outstanding_reads: RDMA Reads that the transmitter asked for, oldest first; `read_space` pulses
+        when one is done.
+    first_segment: pulses at the first FPDU of a connection.
+    begin, end: Out(1), a pulse when a segment is taken, and when all about it has been issued.
+    """
+
+    def __init__(self, config: RnicConfig) -> None:
+        self._config = config
+        self._layouts = layouts = Layouts(config)
+        depth = config.read_queue_depth
+        super().__init__(
+            {
+                "qp_command": In(stream.Signature(layouts.qp_command)),
+                "segment": In(stream.Signature(layouts.segment)),
+                "running": In(config.qps),
+                "receive_entries": Out(EntryPort(config, ENTRY_WORDS)),
+                "stag": Out(StagClient(layouts)),
+                "placement": Out(stream.Signature(layouts.placement)),
+                "delivery": Out(stream.Signature(layouts.delivery)),
+                "inbound_reads": Out(QpFifoWriter(config, layouts.inbound_read, depth)),
+                "outstanding_reads": Out(QpFifoReader(config, layouts.outstanding_read, depth)),
+                "first_segment": Out(QpStrobe(config)),
+                "read_request_arrived": Out(QpStrobe(config)),
+                "read_space": Out(QpStrobe(config)),
+                "error": Out(stream.Signature(layouts.qp_error)),
+                "begin": Out(1),
+                "end": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        config, layouts = self._config, self._layouts
+
+        # The segment at work
+        segment = Signal(layouts.segment)
+        header = data.View(ULPDU_HEADER, segment.header)
+        tagged, untagged = header.tagged, header.untagged
+        request = header.read_request.rdmap
+        is_tagged = tagged.control.tagged
+        last = tagged.control.last
+        opcode = rdmap_control(tagged).opcode
+        is_send = opcode == Opcode.SEND
+        mo = from_wire(untagged.mo)
+        msn = from_wire(untagged.msn)
+
+        # Valid one cycle after the segment was taken.
+        payload = Signal(16)
+        header_octets = Mux(is_tagged, TAGGED_HEADER_OCTETS, UNTAGGED_HEADER_OCTETS)
+        first_octet = Mux(
+            is_tagged,
+            TAGGED_HEADER_OCTETS + ULPDU_LENGTH_OCTETS,
+            UNTAGGED_HEADER_OCTETS + ULPDU_LENGTH_OCTETS,
+        )
+        first_position = Signal(config.store_address_bits + 3)
+        qp_running = Signal()
+        m.d.sync += [
+            payload.eq(segment.ulpdu_length - header_octets),
+            first_position.eq(Cat(Const(0, 3), segment.store_address) + first_octet),
+            qp_running.eq(self.running.bit_select(segment.qp, 1)),
+        ]
+        header_failures = _registered(
+            m,
+            [
+                *header_checks(tagged.control, segment.ulpdu_length),
+                *version_checks(tagged),
+                *opcode_checks(tagged),
+                *queue_checks(untagged, LAST_QN),
+                *queue_opcode_checks(untagged),
+            ],
+        )
+
+        # What is known of the QP: read with the segment, written when the segment was checked
+        m.submodules.contexts = contexts = Memory(shape=CONTEXT, depth=config.qps, init=[])
+        m.submodules.pds = pds = Memory(shape=16, depth=config.qps, init=[])
+        ird_shape = range(config.read_queue_depth + 1)
+        m.submodules.irds = irds = Memory(shape=ird_shape, depth=config.qps, init=[])
+        context_read, context_write = contexts.read_port(), contexts.write_port()
+        pd_read, pd_write = pds.read_port(), pds.write_port()
+        ird_read, ird_write = irds.read_port(), irds.write_port()
+        context = Signal(CONTEXT)
+        pd = Signal(16)
+        ird = Signal(ird_shape)
+        m.d.comb += [
+            context_read.addr.eq(segment.qp),
+            pd_read.addr.eq(segment.qp),
+            ird_read.addr.eq(segment.qp),
+            context_write.addr.eq(segment.qp),
+            context_write.data.eq(context),
+        ]
+        m.d.sync += [pd.eq(pd_read.data), ird.eq(ird_read.data)]
+        command = self.qp_command.payload
+        m.d.comb += [
+            pd_write.addr.eq(command.qp),
+            pd_write.data.eq(command.pd),
+            ird_write.addr.eq(command.qp),
+            ird_write.data.eq(command.ird),
+        ]
+
+        # The neighbours' state of the QP, valid two cycles after the segment was taken
+        entries, inbound, outstanding = (
+            self.receive_entries,
+            self.inbound_reads,
+            self.outstanding_reads,
+        )
+        m.d.comb += [
+            entries.select.eq(segment.qp),
+            inbound.select.eq(segment.qp),
+            outstanding.select.eq(segment.qp),
+        ]
+
+        # Checks of the three kinds of messages that need it, each a cycle or two behind
+        message_end = Signal(33)
+        entry_on_chip = Signal()
+        m.d.sync += entry_on_chip.eq(entries.level != 0)
+        send_failures = _registered(
+            m,
+            untagged_checks(
+                wrong_msn=msn != context.send_msn,
+                no_buffer=entries.posted == 0,
+                no_buffer_cause=Cause.UNTAGGED_NO_BUFFER,
+                wrong_mo=mo != context.send_mo,
+            ),
+        )
+        request_failures = _registered(
+            m,
+            [
+                *untagged_checks(
+                    wrong_msn=msn != context.request_msn,
+                    no_buffer=inbound.level >= ird,
+                    no_buffer_cause=Cause.TOO_MANY_READ_REQUESTS,
+                    wrong_mo=mo != 0,
+                ),
+                *read_request_length_checks(payload, last),
+            ],
+        )
+        expected_offset = Signal(64)
+        remaining = Signal(32)
+        response_octets = Signal(32)
+        other_stag = Signal()
+        none_outstanding = Signal()
+        m.d.sync += [
+            expected_offset.eq(outstanding.head.sink_tagged_offset + context.response_octets),
+            remaining.eq(outstanding.head.length - context.response_octets),
+            response_octets.eq(context.response_octets + payload),
+            other_stag.eq(from_wire(tagged.stag) != outstanding.head.sink_stag),
+            none_outstanding.eq(outstanding.level == 0),
+        ]
+        response_failures = _registered(
+            m,
+            read_response_checks(
+                none_outstanding=none_outstanding,
+                other_stag=other_stag,
+                other_offset=from_wire(tagged.tagged_offset) != expected_offset,
+                payload=payload,
+                remaining=remaining,
+                last=last,
+            ),
+        )
+
+        # Pieces: ranges to check at the STag table, and then to place if they are payload
+        m.submodules.scan = scan = ReceiveScan()
+        m.submodules.pieces = pieces = Memory(shape=PIECE, depth=SCATTER_GATHER_ELEMENTS, init=[])
+        m.submodules.addresses = addresses = Memory(
+            shape=64, depth=SCATTER_GATHER_ELEMENTS, init=[]
+        )
+        piece_write, piece_read = pieces.write_port(), pieces.read_port(domain="comb")
+        address_write, address_read = addresses.write_port(), addresses.read_port(domain="comb")
+        piece_number = Signal(range(SCATTER_GATHER_ELEMENTS))
+        piece_count = Signal(range(SCATTER_GATHER_ELEMENTS + 1))
+        piece = piece_read.data
+        is_last_piece = Signal()
+        m.d.comb += [
+            scan.mo.eq(mo),
+            scan.payload.eq(payload),
+            scan.word.eq(entries.word),
+            entries.word_address.eq(scan.word_address),
+            piece_write.addr.eq(scan.count),
+            piece_write.data.eq(scan.piece),
+            piece_write.en.eq(scan.piece_valid & is_send),
+            piece_read.addr.eq(piece_number),
+            address_read.addr.eq(piece_number),
+            address_write.addr.eq(piece_number),
+            address_write.data.eq(self.stag.response.address),
+            is_last_piece.eq(piece_number + 1 >= piece_count),
+        ]
+        rights = Signal(4)
+        m.d.comb += [
+            self.stag.request.payload.stag.eq(piece.stag),
+            self.stag.request.payload.tagged_offset.eq(piece.tagged_offset),
+            self.stag.request.payload.octets.eq(piece.octets),
+            self.stag.request.payload.rights.eq(rights),
+            self.stag.request.payload.pd.eq(pd),
+            self.stag.request.payload.qp.eq(segment.qp),
+        ]
+        status = self.stag.response.status
+        status_cause = Signal(CAUSE_BITS)
+        with m.Switch(opcode):
+            with m.Case(Opcode.RDMA_WRITE):
+                m.d.comb += [
+                    rights.eq(Rights.REMOTE_WRITE),
+                    status_cause.eq(
+                        first_cause(tagged_status_checks(status, Cause.WRITE_NOT_PERMITTED))
+                    ),
+                ]
+            with m.Case(Opcode.RDMA_READ_RESPONSE):
+                m.d.comb += [
+                    rights.eq(Rights.LOCAL_WRITE),
+                    status_cause.eq(
+                        first_cause(tagged_status_checks(status, Cause.TAGGED_STAG_INVALID))
+                    ),
+                ]
+            with m.Case(Opcode.RDMA_READ_REQUEST):
+                m.d.comb += [
+                    rights.eq(Rights.REMOTE_READ),
+                    status_cause.eq(first_cause(read_status_checks(status))),
+                ]
+            with m.Default():
+                m.d.comb += [
+                    rights.eq(Rights.LOCAL_WRITE),
+                    status_cause.eq(Cause.LOCAL_RECEIVE_PROTECTION),
+                ]
+
+        # Outputs, held in registers while their states wait
+        position = Signal.like(first_position)
+        placements = Signal(16)
+        cause = Signal(CAUSE_BITS)
+        placement = self.placement.payload
+        placed_octets = Mux(piece_count == 0, 0, piece.octets[: len(placement.octets)])
+        m.d.comb += [
+            placement.address.eq(address_read.data),
+            placement.octets.eq(placed_octets),
+            placement.store_octet.eq(position[:3]),
+            placement.store_address.eq(position[3:]),
+            placement.release.eq(is_last_piece),
+            placement.store_end.eq(segment.store_end),
+        ]
+        delivery = self.delivery.payload
+        m.d.comb += [
+            delivery.kind.eq(Mux(is_send, DeliveryKind.RECEIVE, DeliveryKind.READ)),
+            delivery.qp.eq(segment.qp),
+            delivery.index.eq(Mux(is_send, entries.index, 0)),
+            delivery.length.eq(Mux(is_send, message_end[:32], outstanding.head.length)),
+            delivery.after.eq(placements),
+        ]
+        error = self.error.payload
+        is_fpdu = segment.kind == SegmentKind.FPDU
+        m.d.comb += [
+            error.qp.eq(segment.qp),
+            error.cause.eq(cause),
+            error.index.eq(Mux(cause == Cause.LOCAL_RECEIVE_PROTECTION, entries.index, 0)),
+        ]
+        with m.If(is_fpdu):
+            m.d.comb += [
+                error.ulpdu_length.eq(segment.ulpdu_length),
+                error.header.eq(segment.header[: 8 * EVENT_HEADER_OCTETS]),
+            ]
+        item = inbound.item
+        m.d.comb += [
+            item.sink_stag.eq(from_wire(request.sink_stag)),
+            item.sink_tagged_offset.eq(from_wire(request.sink_tagged_offset)),
+            item.length.eq(from_wire(request.length)),
+            item.source_stag.eq(from_wire(request.source_stag)),
+            item.source_tagged_offset.eq(from_wire(request.source_tagged_offset)),
+            inbound.push_qp.eq(segment.qp),
+            entries.pop_qp.eq(segment.qp),
+            outstanding.pop_qp.eq(segment.qp),
+            self.first_segment.qp.eq(segment.qp),
+            self.read_request_arrived.qp.eq(segment.qp),
+            self.read_space.qp.eq(segment.qp),
+        ]
+        has_delivery = Signal()
+
+        def stop(reason: ValueLike) -> None:
+            m.d.sync += [cause.eq(reason), context.stopped.eq(1)]
+            m.d.sync += [piece_count.eq(0), has_delivery.eq(0)]
+            m.next = "ERROR"
+
+        def finish() -> None:
+            m.d.comb += self.end.eq(1)
+            m.next = "IDLE"
+
+        with m.FSM():
+            # Takes a command, or else a segment.
+            with m.State("IDLE"):
+                m.d.comb += [
+                    self.qp_command.ready.eq(1),
+                    self.segment.ready.eq(~self.qp_command.valid),
+                ]
+                m.d.comb += context_write.addr.eq(command.qp)
+                m.d.comb += context_write.data.eq(_NEW_CONTEXT)
+                with m.If(self.qp_command.valid):
+                    with m.If(command.kind == QpCommandKind.CREATE):
+                        m.d.comb += pd_write.en.eq(1)
+                    with m.If(command.kind == QpCommandKind.CONNECT):
+                        m.d.comb += [ird_write.en.eq(1), context_write.en.eq(1)]
+                with m.Elif(self.segment.valid):
+                    m.d.comb += self.begin.eq(1)
+                    m.next = "DECODE"
+                m.d.sync += segment.eq(self.segment.payload)
+                m.d.sync += [piece_number.eq(0), piece_count.eq(0), has_delivery.eq(0)]
+                m.d.comb += scan.restart.eq(1)
+            # Waits for the checks of the header.
+            with m.State("DECODE"):
+                m.next = "CONTEXT"
+            # Waits for what is known of the QP.
+            with m.State("CONTEXT"):
+                m.d.sync += [
+                    context.eq(context_read.data),
+                    cause.eq(first_cause(header_failures)),
+                    position.eq(first_position),
+                ]
+                m.next = "SELECT"
+            # Goes the way of the segment's opcode, if it has one.
+            with m.State("SELECT"):
+                m.d.comb += piece_write.addr.eq(0)
+                with m.If(is_tagged):
+                    m.d.comb += [
+                        piece_write.data.stag.eq(from_wire(tagged.stag)),
+                        piece_write.data.tagged_offset.eq(from_wire(tagged.tagged_offset)),
+                        piece_write.data.octets.eq(payload),
+                    ]
+                with m.Else():
+                    m.d.comb += [
+                        piece_write.data.stag.eq(item.source_stag),
+                        piece_write.data.tagged_offset.eq(item.source_tagged_offset),
+                        piece_write.data.octets.eq(item.length),
+                    ]
+                m.d.comb += piece_write.en.eq(1)
+                m.d.sync += message_end.eq(context.send_mo + payload)
+                with m.If(~qp_running | context.stopped):
+                    with m.If(is_fpdu):
+                        m.next = "PLACE"
+                    with m.Else():
+                        finish()
+                with m.Elif(~is_fpdu):
+                    stop(first_cause([(segment.kind == kind, c) for kind, c in _KINDS.items()]))
+                with m.Else():
+                    m.d.comb += self.first_segment.valid.eq(~context.started)
+                    m.d.sync += context.started.eq(1)
+                    with m.If(cause != Cause.NONE):
+                        stop(cause)
+                    with m.Else():
+                        with m.Switch(opcode):
+                            with m.Case(Opcode.RDMA_WRITE):
+                                # An empty Write says nothing of a buffer (RFC 5041, 5.2).
+                                with m.If(payload == 0):
+                                    m.next = "PLACE"
+                                with m.Else():
+                                    m.d.sync += piece_count.eq(1)
+                                    m.next = "LOOKUP"
+                            with m.Case(Opcode.RDMA_READ_REQUEST):
+                                m.next = "REQUEST_CHECK"
+                            with m.Case(Opcode.RDMA_READ_RESPONSE):
+                                m.next = "RESPONSE_EXPECT"
+                            with m.Default():
+                                m.next = "SEND_CHECK"
+            # Judges a Send segment without its payload.
+            with m.State("SEND_CHECK"):
+                failure = first_cause(send_failures)
+                with m.If(failure != Cause.NONE):
+                    stop(failure)
+                with m.Elif(~entry_on_chip):
+                    m.next = "ENTRY"
+                with m.Else():
+                    m.next = "SCAN"
+            # Waits for the receive entry, which is being fetched, unless the QP fails meanwhile.
+            with m.State("ENTRY"):
+                m.d.comb += scan.restart.eq(1)
+                with m.If(~qp_running):
+                    m.next = "PLACE"
+                with m.Elif(entries.level != 0):
+                    m.next = "SCAN"
+            # Waits until the payload was cut over the elements of the receive entry.
+            with m.State("SCAN"):
+                m.d.sync += piece_count.eq(scan.count)
+                with m.If(scan.complete & ~message_end[32]):
+                    m.d.sync += has_delivery.eq(last)
+                    m.d.sync += context.send_mo.eq(Mux(last, 0, message_end))
+                    m.d.sync += context.send_msn.eq(context.send_msn + last)
+                    with m.If(scan.count == 0):
+                        m.next = "PLACE"
+                    with m.Else():
+                        m.next = "LOOKUP"
+                with m.Elif(scan.complete | scan.exhausted):
+                    stop(Cause.UNTAGGED_TOO_LONG)
+            # Judges a Read Request but for its source.
+            with m.State("REQUEST_CHECK"):
+                failure = first_cause(request_failures)
+                with m.If(failure != Cause.NONE):
+                    stop(failure)
+                with m.Elif(item.length == 0):
+                    m.next = "PUSH"
+                with m.Else():
+                    m.d.sync += piece_count.eq(1)
+                    m.next = "LOOKUP"
+            # Hands a Read Request to the transmitter.
+            with m.State("PUSH"):
+                m.d.comb += [inbound.push.eq(1), self.read_request_arrived.valid.eq(1)]
+                m.d.sync += context.request_msn.eq(context.request_msn + 1)
+                m.d.sync += piece_count.eq(0)
+                m.next = "PLACE"
+            # Waits for the comparison with the RDMA Read that is answered.
+            with m.State("RESPONSE_EXPECT"):
+                m.next = "RESPONSE_CHECK"
+            # Judges a Read Response but for the rights of its STag.
+            with m.State("RESPONSE_CHECK"):
+                failure = first_cause(response_failures)
+                m.d.sync += has_delivery.eq(last)
+                m.d.sync += context.response_octets.eq(Mux(last, 0, response_octets))
+                with m.If(failure != Cause.NONE):
+                    stop(failure)
+                with m.Elif(payload == 0):
+                    m.next = "PLACE"
+                with m.Else():
+                    m.d.sync += piece_count.eq(1)
+                    m.next = "LOOKUP"
+            # Asks the STag table about a piece.
+            with m.State("LOOKUP"):
+                m.d.comb += self.stag.request.valid.eq(1)
+                with m.If(self.stag.request.ready):
+                    m.next = "ANSWER"
+            # Waits for the answer; nothing is placed before all pieces are good.
+            with m.State("ANSWER"), m.If(self.stag.response_valid):
+                m.d.comb += address_write.en.eq(1)
+                with m.If(status != StagStatus.OK):
+                    stop(status_cause)
+                with m.Elif(~is_last_piece):
+                    m.d.sync += piece_number.eq(piece_number + 1)
+                    m.next = "LOOKUP"
+                with m.Else():
+                    m.d.sync += piece_number.eq(0)
+                    with m.If(opcode == Opcode.RDMA_READ_REQUEST):
+                        m.next = "PUSH"
+                    with m.Else():
+                        m.next = "PLACE"
+            # Tells why the QP stops.
+            with m.State("ERROR"):
+                m.d.comb += [self.error.valid.eq(1), context_write.en.eq(1)]
+                m.d.sync += piece_number.eq(0)
+                with m.If(self.error.ready):
+                    with m.If(is_fpdu):
+                        m.next = "PLACE"
+                    with m.Else():
+                        finish()
+            # Issues the placements; the last one, which may be empty, releases the FPDU.
+            with m.State("PLACE"):
+                m.d.comb += [self.placement.valid.eq(1), context_write.en.eq(1)]
+                with m.If(self.placement.ready):
+                    m.d.sync += piece_number.eq(piece_number + 1)
+                    m.d.sync += position.eq(position + placed_octets)
+                    m.d.sync += placements.eq(placements + (placed_octets != 0))
+                    with m.If(is_last_piece):
+                        with m.If(has_delivery):
+                            m.next = "DELIVER"
+                        with m.Else():
+                            finish()
+            # Delivers the message that the segment ended.
+            with m.State("DELIVER"):
+                m.d.comb += self.delivery.valid.eq(1)
+                with m.If(self.delivery.ready):
+                    with m.If(is_send):
+                        m.d.comb += entries.pop.eq(1)
+                    with m.Else():
+                        m.d.comb += [outstanding.pop.eq(1), self.read_space.valid.eq(1)]
+                    finish()
+        return m
+
+
+_NEW_CONTEXT = CONTEXT.const({"send_msn": FIRST_MSN, "request_msn": FIRST_MSN})
+
+_KINDS = {
+    SegmentKind.CRC_ERROR: Cause.CRC_ERROR,
+    SegmentKind.CLOSED: Cause.LLP_CLOSED,
+    SegmentKind.MARKER_ERROR: Cause.MARKER_MISMATCH,
+}
+"""What the MPA receiver reports instead of an FPDU."""
+
+
+def _registered(m: Module, checks: Sequence[Check]) -> list[Check]:
+    """The same checks one cycle later."""
+    failed = Signal(len(checks))
+    m.d.sync += failed.eq(Cat(Value.cast(condition).any() for condition, _ in checks))
+    return [(failed[number], cause) for number, (_, cause) in enumerate(checks)]
