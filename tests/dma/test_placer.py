@@ -1,0 +1,182 @@
+"""The placer moves exactly the placement's octets and releases the store only after reading."""
+
+import cocotb
+import pytest
+from cocotb.triggers import RisingEdge
+
+from gateware.config import RnicConfig
+from gateware.dma.placer import Placer
+from gateware.interfaces import MEMORY_COMMAND, WORD, Layouts
+from tests.dma.axi_slaves import words_of
+from tests.support.runner import parameter, run_cocotb
+from tests.support.streams import (
+    StreamMonitor,
+    StreamSink,
+    StreamSource,
+    seeded_random,
+    start_clock_and_reset,
+)
+
+CONFIG = RnicConfig()
+PLACEMENT = Layouts(CONFIG).placement
+STORE_WORDS = CONFIG.fpdu_store_octets // 8
+
+
+@pytest.mark.parametrize("pattern", ["always", "random", "bursty"])
+def test_placements_are_written(pattern):
+    run_cocotb(
+        Placer(CONFIG), __name__, test_filter="check_random", parameters={"PATTERN": pattern}
+    )
+
+
+def test_every_pair_of_lanes():
+    run_cocotb(Placer(CONFIG), __name__, test_filter="check_lanes")
+
+
+def test_one_word_per_cycle():
+    run_cocotb(Placer(CONFIG), __name__, test_filter="check_throughput")
+
+
+class Store:
+    """The FPDU store. Words that were released are overwritten in the same cycle."""
+
+    def __init__(self, dut, rng):
+        self._dut, self._rng = dut, rng
+        self.words = [rng.getrandbits(64) for _ in range(STORE_WORDS)]
+        self.content = b"".join(word.to_bytes(8, "little") for word in self.words)
+        self.releases = []
+        self.freed = 0
+        dut.store__data.value = 0
+        cocotb.start_soon(self._run())
+
+    def octets(self, place, octets):
+        return (self.content + self.content)[place : place + octets]
+
+    async def _run(self):
+        dut = self._dut
+        first = 0
+        while True:
+            await RisingEdge(dut.clk)
+            if dut.rst.value:
+                continue
+            if dut.store__release.value:
+                end = int(dut.store__release_end.value)
+                self.releases.append(end)
+                while self.freed != end:
+                    self.words[self.freed] = self._rng.getrandbits(64)
+                    self.freed = (self.freed + 1) % STORE_WORDS
+            if dut.store__enable.value:
+                dut.store__data.value = first
+                first = self.words[int(dut.store__address.value)]
+
+
+class Bench:
+    def __init__(self, dut, rng, pattern):
+        self.rng = rng
+        self.store = Store(dut, rng)
+        self.placements = StreamSource(dut, "placement", PLACEMENT, rng=rng, pattern=pattern)
+        self.commands = StreamSink(dut, "write__command", MEMORY_COMMAND, rng=rng, pattern=pattern)
+        self.words = StreamSink(dut, "write__data", WORD, rng=rng, pattern=pattern)
+        StreamMonitor(dut, "write__command", keep=False)
+        self.monitor = StreamMonitor(dut, "write__data", keep=False)
+        self.expected = []
+        self.releases = []
+        self._place = 0  # next free octet of the store
+
+    def put_fpdu(self, cuts, lead=2, trail=6):
+        """Store an FPDU whose payload goes out in placements of (address, octets)."""
+        start = self._place
+        octet = start + lead
+        end = -(-(octet + sum(octets for _, octets in cuts) + trail) // 8) * 8
+        self._place = end
+        for number, (address, octets) in enumerate(cuts):
+            last = number == len(cuts) - 1
+            self.placements.put(
+                {
+                    "address": address,
+                    "octets": octets,
+                    "store_address": octet // 8 % STORE_WORDS,
+                    "store_octet": octet % 8,
+                    "release": last,
+                    "store_end": end // 8 % STORE_WORDS if last else self.rng.getrandbits(14),
+                }
+            )
+            if octets:
+                place = octet % (8 * STORE_WORDS)
+                self.expected.append((address, octets, self.store.octets(place, octets)))
+            octet += octets
+        self.releases.append(end // 8 % STORE_WORDS)
+
+    async def check_all(self):
+        for address, octets, content in self.expected:
+            assert await self.commands.get() == {"address": address, "octets": octets}
+            words = await self.words.get_until("last")
+            assert len(words) == words_of(address, octets)
+            got = b"".join(word["data"].to_bytes(8, "little") for word in words)
+            assert got[address % 8 :][:octets] == content, (hex(address), octets)
+        self.expected.clear()
+
+
+@cocotb.test(timeout_time=3, timeout_unit="ms")
+async def check_random(dut):
+    rng = seeded_random()
+    bench = Bench(dut, rng, parameter("PATTERN"))
+    await start_clock_and_reset(dut)
+    room = 8 * STORE_WORDS
+    for _ in range(4):
+        # What was released is spoiled, so every turn of the store is checked before the next.
+        used = 0
+        bench.store.words = [rng.getrandbits(64) for _ in range(STORE_WORDS)]
+        bench.store.content = b"".join(word.to_bytes(8, "little") for word in bench.store.words)
+        while used < room // 5:
+            top = rng.choice([4, 40, 700, 3000])
+            cuts = [
+                (rng.getrandbits(63), rng.choice([0, rng.randint(1, top)]))
+                for _ in range(rng.choice([1, 1, 2, 4]))
+            ]
+            bench.put_fpdu(cuts, lead=rng.choice([2, 16, 20]), trail=rng.randrange(4, 8))
+            used += sum(octets for _, octets in cuts) + 40
+        if rng.random() < 0.5:
+            bench.put_fpdu([(rng.getrandbits(63), 64000)])
+        await bench.check_all()
+        while len(bench.store.releases) < len(bench.releases):
+            await RisingEdge(dut.clk)
+    assert bench.store.releases == bench.releases
+
+
+@cocotb.test(timeout_time=2, timeout_unit="ms")
+async def check_lanes(dut):
+    rng = seeded_random()
+    bench = Bench(dut, rng, "always")
+    await start_clock_and_reset(dut)
+    for lead in range(8):
+        for lane in range(8):
+            for octets in (1, 2, 6, 7, 8, 9, 10, 15, 16, 17, 25):
+                bench.put_fpdu([(0x5000 + lane, octets)], lead=lead)
+    await bench.check_all()
+    while len(bench.store.releases) < len(bench.releases):
+        await RisingEdge(dut.clk)
+    assert bench.store.releases == bench.releases
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def check_throughput(dut):
+    rng = seeded_random()
+    bench = Bench(dut, rng, "always")
+    await start_clock_and_reset(dut)
+    for octets, count in ((1460, 20), (64, 60)):
+        words = 0
+        for _ in range(count):
+            address = rng.getrandbits(60)
+            words += words_of(address, octets)
+            bench.put_fpdu([(address, octets)], lead=16)
+        check = cocotb.start_soon(bench.check_all())
+        cycles = begin = end = 0
+        while not check.done():
+            await RisingEdge(dut.clk)
+            cycles += 1
+            if dut.write__data__valid.value:
+                begin = begin or cycles
+                end = cycles
+        print(f"placer, {count} of {octets} octets: {words} words in {end - begin + 1} cycles")
+        assert end - begin + 1 <= words + 3 * count
