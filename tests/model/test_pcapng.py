@@ -11,7 +11,7 @@ from sim.captures import Direction
 from sim.model.endpoint import Endpoint
 from sim.model.mpa import Framer, StartupFrame
 from sim.pcapng import PcapngWriter, TcpConversation, internet_checksum, split_fpdus
-from tests.model.tshark import verdict
+from tests.model.tshark import tcp_fields, verdict
 
 Log = list[tuple[Direction, bytes]]
 
@@ -73,6 +73,19 @@ def test_tshark_decodes_every_fpdu(tmp_path, mulpdu, conversations):
         "Read Request": conversations,
         "Send": 2 * conversations,
     }
+
+
+def test_sequence_and_acknowledgment_numbers_follow_the_octets(tmp_path):
+    path = tmp_path / "session.pcapng"
+    write(path, traffic(5000))
+    fin_syn, ack = 0x03, 0x10
+    following: dict[int, int] = {}
+    ports = {port for port, *_ in tcp_fields(path)}
+    for port, sequence, acknowledgment, length, flags in tcp_fields(path):
+        (other,) = ports - {port}
+        assert sequence == following.get(port, sequence)
+        following[port] = sequence + length + bool(flags & fin_syn)
+        assert acknowledgment == (following[other] if flags & ack else 0)
 
 
 def test_tshark_decodes_markers(tmp_path):

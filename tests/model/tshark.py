@@ -36,21 +36,11 @@ def verdict(path: Path) -> Verdict:
     The RPC-over-RDMA dissector is off: it takes any Send for its own and calls those of fewer than
     16 octets malformed.
     """
-    program = shutil.which("tshark")
-    assert program, "tshark is not installed (Debian package tshark); this test needs it"
-    result = subprocess.run(
-        [
-            program,
-            *("-r", str(path), "-V", "-n"),
-            *("--disable-protocol", "rpcordma"),
-            *("-o", "tcp.check_checksum:TRUE", "-o", "ip.check_checksum:TRUE"),
-        ],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=120,
+    text = _run(
+        path,
+        *("-V", "--disable-protocol", "rpcordma"),
+        *("-o", "tcp.check_checksum:TRUE", "-o", "ip.check_checksum:TRUE"),
     )
-    text = result.stdout
     return Verdict(
         packets=len(re.findall(r"^Frame \d+:", text, re.MULTILINE)),
         malformed=text.count("Malformed Packet"),
@@ -62,3 +52,19 @@ def verdict(path: Path) -> Verdict:
         replies=text.count("ID Rep frame: "),
         opcodes=Counter(_OPCODE.findall(text)),
     )
+
+
+def tcp_fields(path: Path) -> list[tuple[int, int, int, int, int]]:
+    """Source port, sequence number, acknowledgment number, payload length, flags of each packet."""
+    names = ("tcp.srcport", "tcp.seq_raw", "tcp.ack_raw", "tcp.len", "tcp.flags")
+    options = [option for name in names for option in ("-e", name)]
+    rows = _run(path, "-T", "fields", *options).splitlines()
+    return [tuple(int(value, 0) for value in row.split()) for row in rows]
+
+
+def _run(path: Path, *options: str) -> str:
+    program = shutil.which("tshark")
+    assert program, "tshark is not installed (Debian package tshark); this test needs it"
+    command = [program, "-n", "-r", str(path), *options]
+    result = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    return result.stdout
