@@ -1,6 +1,6 @@
 """Headers of the ULPDUs that the transmitter sends (RFC 5041, 4; RFC 5040, 4)."""
 
-from amaranth.hdl import Elaboratable, Module, Signal
+from amaranth.hdl import Cat, Const, Elaboratable, Module, Shape, Signal, Value, ValueLike
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -24,6 +24,42 @@ HEADER_FIELDS = data.StructLayout(
     }
 )
 """What the headers are made of; those of other kinds of message do not matter."""
+
+
+def packed(layout: data.StructLayout, **values: ValueLike) -> Value:
+    """The bits of a structure with these fields, all others zero; every field has its own width.
+
+    One expression instead of an assignment for each field: exported Verilog has an `always @*` for
+    each part of a signal that is driven alone, and one that only sets a constant never runs.
+    """
+    unknown = values.keys() - {name for name, _ in layout}
+    if unknown:
+        raise ValueError(f"no fields {sorted(unknown)}; allowed: {[name for name, _ in layout]}")
+    parts = []
+    for name, field in layout:
+        width = Shape.cast(field.shape).width
+        parts.append(Cat(values.get(name, 0), Const(0, width))[:width])
+    return Cat(*parts)
+
+
+def control_octets(*, tagged: ValueLike, last: ValueLike, opcode: ValueLike) -> Value:
+    """The DDP and the RDMAP control octet (RFC 5041, 4.1; RFC 5040, 4.1)."""
+    return Cat(
+        packed(ddp.CONTROL, version=ddp.DDP_VERSION, last=last, tagged=tagged),
+        packed(rdmap.CONTROL, version=rdmap.RDMAP_VERSION, opcode=opcode),
+    )
+
+
+def read_request_ddp_header(msn: ValueLike) -> Value:
+    """The DDP header of a Read Request with this MSN, which is always one segment."""
+    control = control_octets(tagged=0, last=1, opcode=rdmap.Opcode.RDMA_READ_REQUEST)
+    return packed(
+        ddp.UNTAGGED_HEADER,
+        control=control[:8],
+        rsvd_ulp=control[8:],
+        qn=ddp.to_wire(Const(rdmap.QN_READ_REQUEST, 32), 4),
+        msn=ddp.to_wire(msn, 4),
+    )
 
 
 class TransmitHeader(wiring.Component):
@@ -61,14 +97,8 @@ class TransmitHeader(wiring.Component):
             request.source_tagged_offset.eq(ddp.to_wire(f.source_tagged_offset, 8)),
         ]
         # The control octets stand in the same place in all headers.
-        control = data.View(rdmap.CONTROL, header.untagged.rsvd_ulp)
-        m.d.comb += [
-            header.untagged.control.version.eq(ddp.DDP_VERSION),
-            header.untagged.control.last.eq(f.last),
-            header.untagged.control.tagged.eq(tagged),
-            control.version.eq(rdmap.RDMAP_VERSION),
-            control.opcode.eq(f.opcode),
-        ]
+        control = control_octets(tagged=tagged, last=f.last, opcode=f.opcode)
+        m.d.comb += Value.cast(header)[: len(control)].eq(control)
         with m.If(tagged):
             m.d.comb += [
                 header.tagged.stag.eq(ddp.to_wire(f.stag, 4)),

@@ -7,12 +7,9 @@ from amaranth.lib.wiring import In, Out
 
 from gateware.config import RnicConfig
 from gateware.ddp.headers import (
-    DDP_VERSION,
     FIRST_MSN,
     TAGGED_HEADER_OCTETS,
-    UNTAGGED_HEADER,
     UNTAGGED_HEADER_OCTETS,
-    to_wire,
 )
 from gateware.interfaces import (
     EntryPort,
@@ -25,14 +22,11 @@ from gateware.interfaces import (
     StagStatus,
 )
 from gateware.rdmap.headers import (
-    CONTROL,
-    QN_READ_REQUEST,
-    RDMAP_VERSION,
     READ_REQUEST_ULPDU_OCTETS,
     Opcode,
 )
 from gateware.rdmap.transmit_context import RetiredSends, progress_layout, settings_layout
-from gateware.rdmap.transmit_header import TransmitHeader
+from gateware.rdmap.transmit_header import TransmitHeader, read_request_ddp_header
 from gateware.rdmap.transmit_limits import TransmitLimits
 from gateware.rdmap.transmit_pieces import TransmitPieces
 from hw.interface.causes import Cause
@@ -350,23 +344,12 @@ class Transmitter(wiring.Component):
 
         cause = Signal(8)
         error = self.error.payload
-        # The Read Request that cannot be answered, as it came (its Rsv bits apart).
-        offending = Signal(UNTAGGED_HEADER)
-        offending_control = data.View(CONTROL, offending.rsvd_ulp)
-        m.d.comb += [
-            offending.control.version.eq(DDP_VERSION),
-            offending.control.last.eq(1),
-            offending_control.version.eq(RDMAP_VERSION),
-            offending_control.opcode.eq(Opcode.RDMA_READ_REQUEST),
-            offending.qn.eq(to_wire(Const(QN_READ_REQUEST, 32), 4)),
-            offending.msn.eq(to_wire(progress.response_msn, 4)),
-            error.qp.eq(qp),
-            error.cause.eq(cause),
-        ]
+        m.d.comb += [error.qp.eq(qp), error.cause.eq(cause)]
         with m.If(responding):
             m.d.comb += [
                 error.ulpdu_length.eq(READ_REQUEST_ULPDU_OCTETS),
-                error.header.eq(offending),
+                # The Read Request that cannot be answered, as it came (its Rsv bits apart).
+                error.header.eq(read_request_ddp_header(progress.response_msn)),
             ]
         with m.Else():
             m.d.comb += error.index.eq(index)

@@ -1,0 +1,425 @@
+"""The transmitter sends what the model of RFC 5041 and RFC 5040 says, within all limits."""
+
+import cocotb
+import pytest
+from cocotb.triggers import ClockCycles, RisingEdge
+
+from gateware.config import RnicConfig
+from gateware.interfaces import QpCommandKind
+from gateware.rdmap.transmitter import Transmitter
+from hw.interface.causes import Cause
+from hw.interface.queue_entries import Rights, SendOpcode
+from sim.model import ddp
+from tests.rdmap.transmit_bench import LOCAL, Bench, Element, Entry
+from tests.support.runner import parameter, run_cocotb
+from tests.support.streams import seeded_random, start_clock_and_reset
+
+CONFIG = RnicConfig(qps=4, pending_sends=4, read_queue_depth=4)
+LARGE_WINDOW = 2**30
+TABLE_LATENCY = 5
+"""Cycles that stag/table.py takes."""
+
+
+@pytest.mark.parametrize("pattern", ["always", "random", "bursty"])
+def test_random_messages(pattern):
+    run_cocotb(
+        Transmitter(CONFIG),
+        __name__,
+        test_filter="check_random",
+        parameters={"PATTERN": pattern},
+        name=pattern,
+    )
+
+
+def test_rules():
+    run_cocotb(
+        Transmitter(CONFIG),
+        __name__,
+        test_filter="check_(?!random)",
+        parameters={"PATTERN": "always"},
+    )
+
+
+async def _bench(dut, *salt, latency=None):
+    rng = seeded_random(parameter("PATTERN"), *salt)
+    bench = Bench(dut, CONFIG, rng, parameter("PATTERN"), latency)
+    await start_clock_and_reset(dut)
+    bench.start()
+    return bench, rng
+
+
+def _write(bench, number, length, *, flags=0, stag=None):
+    qp = bench.qps[number]
+    if stag is None:
+        stag, base = bench.add_region(qp.pd, LOCAL, max(length, 1))
+    else:
+        base = bench.regions[stag].base
+    return Entry(
+        SendOpcode.RDMA_WRITE,
+        [Element(base, length, stag)] if length else [],
+        remote_stag=bench.rng.getrandbits(32),
+        remote_tagged_offset=bench.rng.getrandbits(64),
+        flags=flags,
+    )
+
+
+def _inbound(bench, number, length, rights=Rights.REMOTE_READ):
+    stag, base = bench.add_region(bench.qps[number].pd, rights, max(length, 1))
+    bench.push_inbound(
+        number,
+        sink_stag=bench.rng.getrandbits(32),
+        sink_tagged_offset=bench.rng.getrandbits(64),
+        length=length,
+        source_stag=stag,
+        source_tagged_offset=base,
+    )
+    return stag
+
+
+def _random_entry(bench, number):
+    rng = bench.rng
+    pd = bench.qps[number].pd
+    length = rng.choice(
+        [0, 1, rng.randrange(64), rng.randrange(3000), rng.randrange(8000), rng.randrange(20000)]
+    )
+    if rng.random() < 0.01:
+        length = rng.randrange(200001)
+    opcode = rng.choice(list(SendOpcode))
+    count = rng.randint(0 if length == 0 else 1, 1 if opcode == SendOpcode.RDMA_READ else 4)
+    cuts = sorted(rng.randint(0, length) for _ in range(max(count - 1, 0)))
+    elements = []
+    for first, end in zip([0, *cuts], [*cuts, length], strict=True):
+        if len(elements) == count:
+            break
+        room = rng.randrange(100)
+        stag, base = bench.add_region(
+            pd,
+            Rights.LOCAL_WRITE if opcode == SendOpcode.RDMA_READ else Rights.LOCAL_READ,
+            end - first + room + 1,
+        )
+        elements.append(Element((base + rng.randint(0, room)) % 2**64, end - first, stag))
+    return Entry(
+        opcode,
+        elements,
+        remote_stag=rng.getrandbits(32),
+        remote_tagged_offset=rng.choice([rng.getrandbits(64), 2**64 - 100]),
+        flags=rng.getrandbits(1),
+    )
+
+
+@cocotb.test(timeout_time=20, timeout_unit="ms")
+async def check_random_messages_are_segmented(dut):
+    bench, rng = await _bench(dut)
+    numbers = range(CONFIG.qps)
+    for number in numbers:
+        await bench.connect(
+            number,
+            pd=rng.getrandbits(16),
+            ord=rng.randint(1, 4),
+            emss=rng.choice([140, 536, 1460, 8960, 65535]),
+            crc=rng.getrandbits(1),
+        )
+    todo = dict.fromkeys(numbers, 40)
+    to_answer = dict.fromkeys(numbers, 15)
+
+    def unfinished():
+        return (
+            any(todo.values())
+            or any(to_answer.values())
+            or not bench.idle()
+            or any(qp.entries or qp.inbound or qp.outstanding for qp in bench.qps)
+        )
+
+    while unfinished():
+        await ClockCycles(dut.clk, rng.randrange(1, 60))
+        for number in numbers:
+            qp = bench.qps[number]
+            if todo[number] and len(qp.entries) < 6 and rng.random() < 0.5:
+                todo[number] -= 1
+                bench.post(number, _random_entry(bench, number))
+            if to_answer[number] and len(qp.inbound) < 4 and rng.random() < 0.2:
+                to_answer[number] -= 1
+                _inbound(bench, number, rng.choice([0, 1, rng.randrange(6000)]))
+            if qp.outstanding and rng.random() < 0.3:
+                bench.pop_outstanding(number)
+            if bench.events.pending < 3 and rng.random() < 0.6:
+                ahead = rng.choice([200, 2000, 70000])
+                if qp.position + ahead > qp.window:
+                    bench.grant(number, qp.position + ahead)
+            if bench.events.pending < 3 and rng.random() < 0.03:
+                bench.set_emss(number, rng.choice([140, 200, 536, 1001, 1460, 1462, 9000]))
+    await bench.settle()
+    assert not len(bench.error_sink)
+    assert bench.sends_done == 40 * CONFIG.qps
+
+
+@cocotb.test(timeout_time=5, timeout_unit="ms")
+async def check_long_messages_of_many_elements(dut):
+    bench, rng = await _bench(dut)
+    qp = await bench.connect(1, pd=7, ord=1, emss=1460, markers=1)
+    bench.grant(1, LARGE_WINDOW)
+    for opcode in (SendOpcode.SEND, SendOpcode.RDMA_WRITE):
+        elements = []
+        for length in (199_000, 1, 0, 999):
+            stag, base = bench.add_region(7, LOCAL, length + 1)
+            elements.append(Element(base, length, stag))
+        bench.post(1, Entry(opcode, elements, remote_stag=rng.getrandbits(32)))
+        await bench.settle()
+    assert bench.sends_done == 2 and not qp.entries
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def check_nothing_is_sent_before_and_past_the_window(dut):
+    bench, _ = await _bench(dut)
+    qp = await bench.connect(0, pd=1, ord=1, emss=1460)
+    bench.post(0, _write(bench, 0, 100))
+    await bench.settle()
+    assert bench.jobs == 0
+    length = 2 + 14 + 100 + 4
+    bench.grant(0, length - 4)
+    await bench.settle()
+    assert bench.jobs == 0
+    bench.grant(0, length)
+    await bench.settle()
+    assert bench.jobs == 1 and qp.position == length
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def check_not_running_or_not_allowed_sends_nothing(dut):
+    bench, _ = await _bench(dut)
+    qp = await bench.connect(2, pd=1, ord=1, emss=1460)
+    bench.grant(2, LARGE_WINDOW)
+    for running, may_send in ((False, True), (True, False), (True, True)):
+        qp.running, qp.may_send = running, may_send
+        bench.drive_states()
+        if not qp.entries:
+            bench.post(2, _write(bench, 2, 10))
+        bench.kick(2)
+        await bench.settle()
+        assert bench.jobs == int(running and may_send)
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def check_sends_in_flight_are_limited(dut):
+    bench, _ = await _bench(dut)
+    await bench.connect(0, pd=1, ord=1, emss=1460)
+    bench.grant(0, LARGE_WINDOW)
+    bench.auto_retire = False
+    for _ in range(7):
+        bench.post(0, _write(bench, 0, 8))
+    await bench.settle()
+    assert bench.jobs == CONFIG.pending_sends
+    # Two at once: the counter takes strobes in cycles that follow each other.
+    bench._retire += [(0, 0), (0, 0)]
+    await bench.settle()
+    assert bench.jobs == CONFIG.pending_sends + 2
+    # A new connection starts at zero in flight, whatever is left of the old one.
+    qp = await bench.connect(0, pd=1, ord=1, emss=1460)
+    bench.grant(0, LARGE_WINDOW)
+    for _ in range(7):
+        bench.post(0, _write(bench, 0, 8))
+    await bench.settle()
+    assert qp.in_flight == CONFIG.pending_sends
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def check_outstanding_reads_are_limited_and_block_no_response(dut):
+    bench, _ = await _bench(dut)
+    qp = await bench.connect(3, pd=1, ord=2, emss=1460)
+    bench.grant(3, LARGE_WINDOW)
+    for _ in range(4):
+        stag, base = bench.add_region(1, Rights.LOCAL_WRITE, 10)
+        bench.post(3, Entry(SendOpcode.RDMA_READ, [Element(base, 10, stag)]))
+    await bench.settle()
+    assert bench.jobs == 2 and len(qp.outstanding) == 2
+    _inbound(bench, 3, 5000)
+    await bench.settle()
+    assert not qp.inbound and bench.jobs == 2 + 4
+    bench.pop_outstanding(3)
+    await bench.settle()
+    assert bench.jobs == 7
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def check_responses_and_sends_alternate(dut):
+    bench, _ = await _bench(dut)
+    qp = await bench.connect(0, pd=1, ord=1, emss=1460)
+    for _ in range(4):
+        bench.post(0, _write(bench, 0, 3000))
+        _inbound(bench, 0, 3000)
+    bench.grant(0, LARGE_WINDOW)
+    await bench.settle()
+    assert bench.jobs == 24
+    assert qp.started in (["send", "response"] * 4, ["response", "send"] * 4)
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def check_empty_messages_need_no_stag(dut):
+    bench, rng = await _bench(dut)
+    qp = await bench.connect(0, pd=1, ord=4, emss=1460)
+    bench.grant(0, LARGE_WINDOW)
+    for opcode in SendOpcode:
+        for elements in ([], [Element(5, 0, rng.getrandbits(32))]):
+            bench.post(0, Entry(opcode, elements, remote_stag=rng.getrandbits(32)))
+    stag = _inbound(bench, 0, 0)
+    del bench.regions[stag]
+    await bench.settle()
+    assert bench.jobs == 7 and not qp.inbound
+    assert bench.stag_request is None and not len(bench.error_sink)
+
+
+LOCAL_ERRORS = {
+    "unknown opcode": (Cause.LOCAL_BAD_ENTRY, lambda e: setattr(e, "opcode", 2)),
+    "opcode past 4 bits": (Cause.LOCAL_BAD_ENTRY, lambda e: setattr(e, "opcode", 0x10)),
+    "five elements": (Cause.LOCAL_BAD_ENTRY, lambda e: setattr(e, "count", 5)),
+    "no element": (Cause.LOCAL_BAD_ENTRY, lambda e: setattr(e, "count", 0)),
+    "sum too short": (Cause.LOCAL_BAD_ENTRY, lambda e: setattr(e, "length", 101)),
+    "sum too long": (Cause.LOCAL_BAD_ENTRY, lambda e: setattr(e, "length", 99)),
+    "length 0": (Cause.LOCAL_BAD_ENTRY, lambda e: setattr(e, "length", 0)),
+    "sum past 2^32": (
+        Cause.LOCAL_BAD_ENTRY,
+        lambda e: e.__dict__.update(
+            elements=[Element(0, 2**31 + 50, 1), Element(0, 2**31 + 50, 1)], count=2
+        ),
+    ),
+    "bad second element": (
+        Cause.LOCAL_SEND_PROTECTION,
+        lambda e: e.__dict__.update(
+            elements=[e.elements[0], Element(0, 1, 1)], count=2, length=101
+        ),
+    ),
+    "unknown stag": (
+        Cause.LOCAL_SEND_PROTECTION,
+        lambda e: e.__dict__.update(elements=[Element(0, 100, 1)]),
+    ),
+    "read into two elements": (
+        Cause.LOCAL_BAD_ENTRY,
+        lambda e: e.__dict__.update(
+            opcode=SendOpcode.RDMA_READ, elements=e.elements * 2, count=2, length=200
+        ),
+    ),
+    "read of another length": (
+        Cause.LOCAL_BAD_ENTRY,
+        lambda e: e.__dict__.update(opcode=SendOpcode.RDMA_READ, length=50),
+    ),
+    "read into an unknown stag": (
+        Cause.LOCAL_SEND_PROTECTION,
+        lambda e: e.__dict__.update(opcode=SendOpcode.RDMA_READ, elements=[Element(0, 100, 1)]),
+    ),
+}
+
+
+@cocotb.test(timeout_time=3, timeout_unit="ms")
+async def check_local_errors_stop_the_qp(dut):
+    bench, _ = await _bench(dut)
+    bench.regions.pop(1, None)
+    for name, (cause, spoil) in LOCAL_ERRORS.items():
+        await bench.connect(0, pd=1, ord=2, emss=1460)
+        bench.grant(0, LARGE_WINDOW)
+        good, bad, never = (_write(bench, 0, 100) for _ in range(3))
+        spoil(bad)
+        for entry in (good, bad, never):
+            bench.post(0, entry)
+        before = bench.jobs
+        await bench.settle()
+        bench.kick(0)
+        await bench.settle()
+        assert bench.jobs == before + 1, name
+        (error,) = bench.error_sink.take_all()
+        assert error == {
+            "qp": 0, "cause": cause, "index": 1, "ulpdu_length": 0, "header": 0,
+        }, name  # fmt: skip
+
+
+@cocotb.test(timeout_time=3, timeout_unit="ms")
+async def check_local_rights_are_needed(dut):
+    bench, _ = await _bench(dut)
+    for opcode, rights in (
+        (SendOpcode.SEND, 15 - Rights.LOCAL_READ),
+        (SendOpcode.RDMA_WRITE, 15 - Rights.LOCAL_READ),
+        (SendOpcode.RDMA_READ, 15 - Rights.LOCAL_WRITE),
+    ):
+        await bench.connect(0, pd=1, ord=2, emss=1460)
+        bench.grant(0, LARGE_WINDOW)
+        stag, base = bench.add_region(1, rights, 100)
+        bench.post(0, Entry(opcode, [Element(base, 100, stag)]))
+        await bench.settle()
+        (error,) = bench.error_sink.take_all()
+        assert error["cause"] == Cause.LOCAL_SEND_PROTECTION
+    assert bench.jobs == 0
+
+
+@cocotb.test(timeout_time=3, timeout_unit="ms")
+async def check_response_is_checked_at_each_segment(dut):
+    bench, _ = await _bench(dut)
+    cases = {
+        Cause.READ_STAG_INVALID: {},
+        Cause.READ_STAG_NOT_ASSOCIATED: {"pd": 2},
+        Cause.READ_NOT_PERMITTED: {"rights": 15 - Rights.REMOTE_READ},
+        Cause.READ_BOUNDS: {"length": 2000},
+    }
+    for msn, (cause, changes) in enumerate(cases.items(), start=1):
+        qp = await bench.connect(0, pd=1, ord=2, emss=1460)
+        bench.grant(0, 1600)
+        before = bench.jobs
+        for _ in range(msn - 1):
+            _inbound(bench, 0, 0)
+        stag = _inbound(bench, 0, 4000)
+        await bench.settle()
+        assert bench.jobs == before + msn and qp.inbound
+        region = bench.regions.pop(stag)
+        if changes:
+            bench.regions[stag] = type(region)(**{**region.__dict__, **changes})
+        bench.grant(0, LARGE_WINDOW)
+        await bench.settle()
+        (error,) = bench.error_sink.take_all()
+        assert error["cause"] == cause and error["ulpdu_length"] == 46
+        request = ddp.UntaggedHeader(1, msn, rsvd_ulp=0x41).encode()
+        assert error["header"] == int.from_bytes(request, "little")
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def check_stop_and_destroy_stop(dut):
+    bench, _ = await _bench(dut)
+    for kind in (QpCommandKind.STOP, QpCommandKind.DESTROY):
+        await bench.connect(0, pd=1, ord=2, emss=1460)
+        bench.grant(0, LARGE_WINDOW)
+        await bench.command(kind, 0)
+        bench.post(0, _write(bench, 0, 10))
+        await bench.settle()
+        assert bench.jobs == 0
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def check_a_visit_of_one_element_is_short(dut):
+    bench, _ = await _bench(dut, latency=TABLE_LATENCY)
+    await bench.connect(0, pd=1, ord=2, emss=1460)
+    bench.grant(0, LARGE_WINDOW)
+    for _ in range(3):
+        bench.post(0, _write(bench, 0, 1440))
+    await bench.settle()
+    longest = max(bench.visit_cycles)
+    print(f"a visit takes {longest} cycles with a table of {TABLE_LATENCY}")
+    assert longest <= 11 + TABLE_LATENCY
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def check_commands_and_events_pass_while_a_job_waits(dut):
+    bench, _ = await _bench(dut)
+    await bench.connect(0, pd=1, ord=2, emss=1460)
+    bench.grant(0, LARGE_WINDOW)
+    bench.job_sink.paused = True
+    await RisingEdge(dut.clk)
+    bench.post(0, _write(bench, 0, 10))
+    while not dut.job__valid.value:
+        await RisingEdge(dut.clk)
+    for number in range(CONFIG.qps):
+        bench.grant(number, 4000)
+        await ClockCycles(dut.clk, 1)
+    # The events of other QPs are taken; the first kick waits for nobody.
+    await ClockCycles(dut.clk, 100)
+    assert not bench.events.pending
+    bench.qps[0].window = LARGE_WINDOW
+    bench.job_sink.paused = False
+    await bench.settle()
+    assert bench.jobs == 1

@@ -1,0 +1,519 @@
+"""Stand-ins for the neighbours of the transmitter, and a scoreboard that knows every FPDU."""
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+import cocotb
+from cocotb.triggers import RisingEdge
+
+from gateware.config import RnicConfig
+from gateware.interfaces import Layouts, LlpEventKind, QpCommandKind, StagStatus
+from hw.interface.queue_entries import SEND_ENTRY, Rights, SendOpcode, offset_of
+from sim.model import ddp, mpa, rdmap
+from tests.support.streams import StreamMonitor, StreamSink, StreamSource, pack, unpack
+
+
+@dataclass(frozen=True)
+class Element:
+    tagged_offset: int
+    length: int
+    stag: int
+
+
+@dataclass
+class Entry:
+    """A send entry; `count` and `length` can be wrong on purpose."""
+
+    opcode: int
+    elements: list[Element]
+    remote_stag: int = 0
+    remote_tagged_offset: int = 0
+    flags: int = 0
+    length: int | None = None
+    count: int | None = None
+    index: int = 0
+
+    def __post_init__(self) -> None:
+        if self.length is None:
+            self.length = sum(element.length for element in self.elements)
+        if self.count is None:
+            self.count = len(self.elements)
+
+    def words(self) -> list[int]:
+        octets = bytearray(128)
+
+        def store(name: str, value: int, size: int, extra: int = 0) -> None:
+            start = offset_of(SEND_ENTRY, name) + extra
+            octets[start : start + size] = value.to_bytes(size, "little")
+
+        store("opcode", self.opcode, 1)
+        store("flags", self.flags, 1)
+        store("element_count", self.count, 1)
+        store("reserved_0", 0xA5, 1)
+        store("length", self.length, 4)
+        store("remote_stag", self.remote_stag, 4)
+        store("remote_tagged_offset", self.remote_tagged_offset, 8)
+        for number, element in enumerate(self.elements):
+            store("elements", element.tagged_offset, 8, 16 * number)
+            store("elements", element.length, 4, 16 * number + 8)
+            store("elements", element.stag, 4, 16 * number + 12)
+        return [int.from_bytes(octets[i : i + 8], "little") for i in range(0, 128, 8)]
+
+
+@dataclass(frozen=True)
+class Region:
+    """What the STag table knows of one STag."""
+
+    pd: int
+    rights: int
+    base: int
+    length: int
+    address: int
+
+    def check(self, request: dict[str, int]) -> tuple[StagStatus, int]:
+        first = request["tagged_offset"]
+        end = first + request["octets"]
+        if request["pd"] != self.pd:
+            return StagStatus.NOT_ASSOCIATED, 0
+        if request["rights"] & ~self.rights:
+            return StagStatus.NOT_PERMITTED, 0
+        if end > 2**64:
+            return StagStatus.WRAP, 0
+        if first < self.base or end > self.base + self.length:
+            return StagStatus.BOUNDS, 0
+        return StagStatus.OK, (self.address + first - self.base) % 2**64
+
+
+@dataclass
+class Qp:
+    """One QP as the test knows it."""
+
+    pd: int = 0
+    ord: int = 0
+    crc: int = 0
+    markers: int = 0
+    emss: int = 1460
+    mulpdus: list[int] = field(default_factory=list)  # that may be in force
+    may_send: bool = True
+    running: bool = False
+    entries: deque[Entry] = field(default_factory=deque)
+    inbound: deque[dict[str, int]] = field(default_factory=deque)
+    outstanding: deque[dict[str, int]] = field(default_factory=deque)
+    next_index: int = 0
+    in_flight: int = 0
+    position: int = 0
+    window: int = 0
+    send_msn: int = 1
+    read_msn: int = 1
+    message: Any = None
+    done: int = 0
+    segments: list[tuple[bytes, int]] = field(default_factory=list)
+    emss_changed: bool = False
+    expected_push: deque[dict[str, int]] = field(default_factory=deque)
+    started: list[str] = field(default_factory=list)  # kinds of the messages, in order
+
+
+class Bench:
+    """Everything around a transmitter `dut`; create it before the reset, then `start` it."""
+
+    def __init__(
+        self,
+        dut: Any,
+        config: RnicConfig,
+        rng: Any,
+        pattern: str,
+        stag_latency: int | None = None,
+    ) -> None:
+        self.dut, self.config, self.rng = dut, config, rng
+        self.stag_latency = stag_latency
+        layouts = Layouts(config)
+        self.layouts = layouts
+        self.qps = [Qp() for _ in range(config.qps)]
+        self.regions: dict[int, Region] = {}
+        self.commands = StreamSource(dut, "qp_command", layouts.qp_command, rng=rng)
+        self.events = StreamSource(dut, "llp_event", layouts.llp_event, rng=rng, pattern=pattern)
+        self.work = StreamSource(dut, "work", layouts.qp_number)
+        self.job_sink = StreamSink(dut, "job", layouts.ulpdu_job, rng=rng, pattern=pattern)
+        self.piece_sink = StreamSink(dut, "piece", layouts.gather_piece, rng=rng, pattern=pattern)
+        self.error_sink = StreamSink(dut, "error", layouts.qp_error, rng=rng, pattern=pattern)
+        for name in ("job", "piece", "error", "stag__request"):
+            StreamMonitor(dut, name, keep=False)
+        self.queued: deque[int] = deque()
+        self.expected_pieces: deque[dict[str, int]] = deque()
+        self.jobs = 0
+        self.visits = 0
+        self.visiting = False
+        self.visit_cycles: list[int] = []
+        self.sends_done = 0
+        self._retire: list[tuple[int, int]] = []
+        self.auto_retire = True
+        self.cycle = 0
+        self._effects: deque[tuple[int, Any]] = deque()
+        self.stag_request = None
+        dut.running.value = 0
+        dut.may_send.value = 0
+        dut.retired__valid.value = 0
+        dut.stag__response_valid.value = 0
+        dut.stag__request__ready.value = 0
+
+    def start(self) -> None:
+        cocotb.start_soon(self._neighbours())
+        cocotb.start_soon(self._scoreboard())
+        cocotb.start_soon(self._piece_scoreboard())
+
+    # What a test does
+
+    async def command(self, kind: QpCommandKind, qp: int, **fields: int) -> None:
+        await self.commands.send({"kind": kind.value, "qp": qp, **fields})
+
+    async def connect(
+        self, number: int, *, pd: int, ord: int, emss: int, crc: int = 1, markers: int = 0
+    ) -> Qp:
+        """CREATE and CONNECT the QP; it forgets everything."""
+        await self.command(QpCommandKind.CREATE, number, pd=pd)
+        self.qps[number] = qp = Qp(pd=pd, ord=ord, emss=emss, crc=crc, markers=markers)
+        qp.mulpdus = [mpa.mulpdu(emss, bool(markers))]
+        await self.command(
+            QpCommandKind.CONNECT,
+            number,
+            ord=ord,
+            emss=emss,
+            crc=crc,
+            transmit_markers=markers,
+        )
+        qp.running = True
+        self.drive_states()
+        return qp
+
+    def drive_states(self) -> None:
+        self.dut.running.value = sum(qp.running << i for i, qp in enumerate(self.qps))
+        self.dut.may_send.value = sum(qp.may_send << i for i, qp in enumerate(self.qps))
+
+    def grant(self, number: int, window: int) -> None:
+        self.qps[number].window = window
+        self._event(number, LlpEventKind.TX_WINDOW, window % 2**32)
+
+    def set_emss(self, number: int, emss: int) -> None:
+        qp = self.qps[number]
+        qp.emss_changed = True
+        qp.mulpdus.append(mpa.mulpdu(emss, bool(qp.markers)))
+        self._event(number, LlpEventKind.EMSS, emss)
+
+    def _event(self, number: int, kind: LlpEventKind, value: int) -> None:
+        self.events.put({"connection": number, "kind": kind.value, "value": value})
+
+    def post(self, number: int, entry: Entry) -> None:
+        qp = self.qps[number]
+        entry.index = qp.next_index
+        qp.next_index = (qp.next_index + 1) % 2**16
+        qp.entries.append(entry)
+        self.kick(number)
+
+    def push_inbound(self, number: int, **fields: int) -> None:
+        assert len(self.qps[number].inbound) < self.config.read_queue_depth
+        self.qps[number].inbound.append(fields)
+        self.kick(number)
+
+    def pop_outstanding(self, number: int) -> None:
+        self.qps[number].outstanding.popleft()
+        self.kick(number)
+
+    def kick(self, number: int) -> None:
+        if number not in self.queued:
+            self.queued.append(number)
+
+    def idle(self) -> bool:
+        return (
+            not self.queued
+            and not self.work.pending
+            and not self.visiting
+            and not self.events.pending
+            and not len(self.piece_sink)
+            and not len(self.job_sink)
+            and not self.expected_pieces
+        )
+
+    async def settle(self, cycles: int = 200) -> None:
+        """Wait until nothing happened for some cycles."""
+        quiet = 0
+        while quiet < cycles:
+            await RisingEdge(self.dut.clk)
+            quiet = quiet + 1 if self.idle() and not self._retire else 0
+
+    # The neighbours, one loop for all
+
+    async def _neighbours(self) -> None:
+        dut, rng = self.dut, self.rng
+        edge = RisingEdge(dut.clk)
+        send = inbound = outstanding = 0
+        address = 0
+        stag_wait = -1
+        response = (0, 0)
+        begun = 0
+        while True:
+            await edge
+            self.cycle += 1
+            # Inputs as they were in the cycle that ends here.
+            if dut.kick__valid.value:
+                self.kick(int(dut.kick__qp.value))
+            if dut.begin.value:
+                assert not self.visiting, "visits overlap"
+                self.visiting, begun = True, self.cycle
+                self.visits += 1
+            if dut.job_begin.value:
+                assert self.visiting, "a job outside of a visit"
+            if dut.end.value:
+                assert self.visiting, "a visit ends twice"
+                self.visiting = False
+                self.visit_cycles.append(self.cycle - begun + 1)
+            if dut.send_entries__pop.value:
+                number = int(dut.send_entries__pop_qp.value)
+                self._later(self._pop_entry, number)
+            if dut.inbound_reads__pop.value:
+                self._later(self._pop_inbound, int(dut.inbound_reads__pop_qp.value))
+            if dut.outstanding_reads__push.value:
+                item = int(dut.outstanding_reads__item.value)
+                self._later(self._push, int(dut.outstanding_reads__push_qp.value), item)
+            while self._effects and self._effects[0][0] <= self.cycle:
+                self._effects.popleft()[1]()
+
+            # The queues: two cycles from select to answer.
+            qp = self.qps[send]
+            dut.send_entries__level.value = min(len(qp.entries), 4)
+            dut.send_entries__posted.value = len(qp.entries)
+            if qp.entries:
+                dut.send_entries__index.value = qp.entries[0].index
+                dut.send_entries__word.value = qp.entries[0].words()[address]
+            else:
+                dut.send_entries__index.value = rng.getrandbits(16)
+                dut.send_entries__word.value = rng.getrandbits(64)
+            qp = self.qps[inbound]
+            dut.inbound_reads__level.value = len(qp.inbound)
+            dut.inbound_reads__head.value = (
+                pack(self.layouts.inbound_read, qp.inbound[0])
+                if qp.inbound
+                else rng.getrandbits(self.layouts.inbound_read.size)
+            )
+            dut.outstanding_reads__level.value = len(self.qps[outstanding].outstanding)
+            send = int(dut.send_entries__select.value)
+            address = int(dut.send_entries__word_address.value)
+            inbound = int(dut.inbound_reads__select.value)
+            outstanding = int(dut.outstanding_reads__select.value)
+
+            # The STag table.
+            dut.stag__response_valid.value = 0
+            dut.stag__response.value = rng.getrandbits(67)
+            if dut.stag__request__valid.value and dut.stag__request__ready.value:
+                assert stag_wait < 0, "a second request before the response"
+                bits = int(dut.stag__request__payload.value)
+                response = self._look_up(bits)
+                stag_wait = self.stag_latency or rng.randint(1, 8)
+            if stag_wait >= 0:
+                stag_wait -= 1
+                if stag_wait == 0:
+                    dut.stag__response_valid.value = 1
+                    dut.stag__response.value = pack(
+                        self.layouts.stag_response,
+                        {"status": response[0].value, "address": response[1]},
+                    )
+                    stag_wait = -1
+            dut.stag__request__ready.value = int(
+                self.stag_latency is not None or rng.random() < 0.7
+            )
+
+            # The completer.
+            dut.retired__valid.value = 0
+            dut.retired__qp.value = rng.randrange(self.config.qps)
+            if self._retire and self._retire[0][0] <= self.cycle:
+                number = self._retire.pop(0)[1]
+                self.qps[number].in_flight -= 1
+                dut.retired__valid.value = 1
+                dut.retired__qp.value = number
+                self.kick(number)
+
+            # The scheduler.
+            if not self.work.pending and self.queued:
+                self.work.put({"qp": self.queued.popleft()})
+
+    def _later(self, call: Any, *arguments: Any) -> None:
+        self._effects.append((self.cycle + 1, lambda: call(*arguments)))
+
+    def _pop_entry(self, number: int) -> None:
+        self.qps[number].entries.popleft()
+
+    def _pop_inbound(self, number: int) -> None:
+        self.qps[number].inbound.popleft()
+
+    def _push(self, number: int, item: int) -> None:
+        qp = self.qps[number]
+        layout = self.layouts.outstanding_read
+        assert unpack(layout, item) == qp.expected_push.popleft()
+        assert len(qp.outstanding) < qp.ord, "more RDMA Reads than ORD"
+        qp.outstanding.append(item)
+
+    def _look_up(self, bits: int) -> tuple[StagStatus, int]:
+        request = unpack(self.layouts.stag_request, bits)
+        region = self.regions.get(request["stag"])
+        self.stag_request = request
+        return region.check(request) if region else (StagStatus.INVALID, 0)
+
+    # The scoreboard
+
+    async def _scoreboard(self) -> None:
+        """Compares every job with the model; jobs come before what pops their entries."""
+        while True:
+            job = await self.job_sink.get()
+            self.jobs += 1
+            self._check_job(job)
+
+    async def _piece_scoreboard(self) -> None:
+        while True:
+            piece = await self.piece_sink.get()
+            assert self.expected_pieces, f"a piece without a job: {piece}"
+            assert piece == self.expected_pieces.popleft()
+
+    def _check_job(self, job: dict[str, Any]) -> None:
+        number = job["qp"]
+        qp = self.qps[number]
+        size = job["header_octets"]
+        header = job["header"].to_bytes(46, "little")[:size]
+        opcode = header[1] & 0xF
+        if qp.message is None:
+            # The queues drop their heads only after the cycle of the job.
+            qp.message = dict(qp.inbound[0]) if opcode == 2 else qp.entries[0]
+            qp.done = 0
+            qp.segments = []
+            qp.emss_changed = len(qp.mulpdus) > 1
+            qp.started.append("response" if opcode == 2 else "send")
+        message = qp.message
+        responding = isinstance(message, dict)
+        length = message["length"] if responding else message.length
+        if not responding:
+            assert opcode == message.opcode
+        if opcode == SendOpcode.RDMA_READ:
+            chunk, last = 0, True
+            expected = ddp.UntaggedHeader(1, qp.read_msn, rsvd_ulp=0x41).encode()
+            element = message.elements[0] if message.elements else Element(0, 0, 0)
+            expected += rdmap.ReadRequest(
+                element.stag,
+                element.tagged_offset,
+                length,
+                message.remote_stag,
+                message.remote_tagged_offset,
+            ).encode()
+            qp.expected_push.append(
+                {
+                    "sink_stag": element.stag,
+                    "sink_tagged_offset": element.tagged_offset,
+                    "length": length,
+                }
+            )
+            qp.read_msn += 1
+        else:
+            tagged = opcode in (0, 2)
+            fixed = 14 if tagged else 18
+            chunk = job["ulpdu_length"] - fixed
+            allowed = [min(length - qp.done, mulpdu - fixed) for mulpdu in qp.mulpdus]
+            assert chunk in allowed, (chunk, allowed, length, qp.done)
+            # Older values cannot come back.
+            del qp.mulpdus[: allowed.index(chunk)]
+            last = qp.done + chunk == length
+            if responding:
+                expected = ddp.TaggedHeader(
+                    message["sink_stag"],
+                    (message["sink_tagged_offset"] + qp.done) % 2**64,
+                    last,
+                    0x42,
+                ).encode()
+                elements = [
+                    Element(message["source_tagged_offset"], length, message["source_stag"])
+                ]
+            elif tagged:
+                expected = ddp.TaggedHeader(
+                    message.remote_stag,
+                    (message.remote_tagged_offset + qp.done) % 2**64,
+                    last,
+                    0x40,
+                ).encode()
+                elements = message.elements
+            else:
+                expected = ddp.UntaggedHeader(0, qp.send_msn, qp.done, last, 0x43).encode()
+                elements = message.elements
+            self._expect_pieces(elements, qp.done, chunk)
+        assert size == len(expected)
+        assert header == expected, (header.hex(), expected.hex())
+        assert job["ulpdu_length"] == size + chunk
+        assert (job["crc"], job["markers"]) == (qp.crc, qp.markers)
+        qp.position += mpa.fpdu_length(job["ulpdu_length"])
+        assert qp.position <= qp.window, "past the window"
+        qp.done += chunk
+        qp.segments.append((header, job["ulpdu_length"]))
+        assert job["report"] == int(last and not responding)
+        if not last:
+            return
+        if not responding:
+            assert job["sent"] == {
+                "qp": number,
+                "index": message.index,
+                "opcode": message.opcode,
+                "signaled": message.flags & 1,
+                "length": length,
+            }
+            qp.in_flight += 1
+            self.sends_done += 1
+            assert qp.in_flight <= self.config.pending_sends, "too many sends in flight"
+            if self.auto_retire:
+                self._retire.append((self.cycle + self.rng.randrange(300), number))
+            if opcode != SendOpcode.RDMA_READ:
+                self._check_segments(qp, message)
+            qp.send_msn += opcode == SendOpcode.SEND
+        qp.message = None
+
+    def _check_segments(self, qp: Qp, message: Entry) -> None:
+        """A message under one EMSS is segmented as the model does it (RFC 5041, 5.2)."""
+        if qp.emss_changed or len(qp.mulpdus) > 1:
+            return
+        payload = bytes(message.length)
+        if message.opcode == SendOpcode.SEND:
+            segments = ddp.segment_untagged(
+                payload, qn=0, msn=qp.send_msn, mulpdu=qp.mulpdus[0], rsvd_ulp=0x43
+            )
+        else:
+            segments = ddp.segment_tagged(
+                payload,
+                stag=message.remote_stag,
+                tagged_offset=message.remote_tagged_offset,
+                mulpdu=qp.mulpdus[0],
+                rsvd_ulp=0x40,
+            )
+        assert [(s[: len(h)], len(s)) for s, (h, _) in zip(segments, qp.segments, strict=True)] == (
+            qp.segments
+        )
+
+    def _expect_pieces(self, elements: list[Element], start: int, octets: int) -> None:
+        end = start + octets
+        position = 0
+        pieces = []
+        for element in elements:
+            first, stop = max(start, position), min(end, position + element.length)
+            if first < stop:
+                region = self.regions[element.stag]
+                tagged_offset = element.tagged_offset + first - position
+                address = (region.address + tagged_offset - region.base) % 2**64
+                pieces.append({"address": address, "octets": stop - first, "last": 0})
+            position += element.length
+        if pieces:
+            pieces[-1]["last"] = 1
+        self.expected_pieces.extend(pieces)
+
+    def add_region(self, pd: int, rights: int, length: int) -> tuple[int, int]:
+        """Register memory; returns STag and the TO of its first octet."""
+        rng = self.rng
+        stag = rng.getrandbits(32)
+        base = rng.choice([0, rng.getrandbits(48), 2**64 - length])
+        self.regions[stag] = Region(pd, rights, base, length, rng.getrandbits(56))
+        return stag, base
+
+
+LOCAL = Rights.LOCAL_READ | Rights.LOCAL_WRITE
