@@ -1,0 +1,1 @@
+"""Ways to reach a device: the interface that the driver uses, and its implementations."""

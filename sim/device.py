@@ -1,0 +1,328 @@
+"""The compiled device as a Python object: ctypes around `sim/runtime/api.cpp`.
+
+The device runs in a thread of its own. Every call blocks until the device has done it, and may be
+made from any thread; ctypes releases the GIL meanwhile.
+"""
+
+import ctypes
+import enum
+import json
+import math
+import struct
+import weakref
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+DEFAULT_READ_LATENCY = 250
+"""Cycles from an AXI read address to its first data: that of a PCIe host."""
+
+DEFAULT_WRITE_LATENCY = 50
+"""Cycles from the last write data to the write response."""
+
+DEFAULT_RECORD_LIMIT = 1 << 30
+"""Octets that a recording may take before it stops."""
+
+REGISTER_SPACE = 1 << 12
+"""Octets of register addresses (`gateware.interfaces.AxiLiteSignature`)."""
+
+_ERROR_SIZE = 1024
+_RECORD_HEADER = struct.Struct("<IIIIQQQ")
+
+
+class Status(enum.IntEnum):
+    """How a call ended, with the numbers of `sim/runtime/device.h`."""
+
+    OKAY = 0
+    FAILED = 1  # the simulation thread ended with an exception
+    CLOSED = 2  # the device is closed
+    BUS_ERROR = 3  # the device answered a register access with an error response
+    TIMEOUT = 4  # the device did not answer a register access
+    INVALID = 5  # an argument does not fit the state of the device
+    NOT_FLUSHED = 6  # detached, but not everything was sent in time
+
+
+class DeviceError(RuntimeError):
+    """A call of the simulated device failed; `status` says how."""
+
+    def __init__(self, message: str, status: Status):
+        super().__init__(message)
+        self.status = status
+
+
+class RecordKind(enum.IntEnum):
+    """What a `Record` says."""
+
+    ATTACH = 0  # a stream begins on a connection
+    TRANSMIT = 1  # one FPDU that the device sent
+    RECEIVE = 2  # octets as the socket gave them
+    CLOSED = 3  # the peer sent its last octet
+    DETACH = 4  # the stream left the device
+
+
+@dataclass(frozen=True)
+class Record:
+    """One entry of the recording, in the order in which they happened.
+
+    `stream` numbers the attachments of the device from 1. `position` counts the octets of one
+    direction since the attachment.
+    """
+
+    kind: RecordKind
+    connection: int
+    stream: int
+    cycle: int
+    time_ns: int
+    position: int
+    data: bytes
+
+
+def parse_records(raw: bytes) -> list[Record]:
+    """Return the entries of a recording as `sim/runtime/recorder.h` lays them out."""
+    records = []
+    at = 0
+    while at < len(raw):
+        kind, connection, stream, octets, cycle, time_ns, position = _RECORD_HEADER.unpack_from(
+            raw, at
+        )
+        at += _RECORD_HEADER.size
+        data = raw[at : at + octets]
+        at += octets
+        records.append(
+            Record(RecordKind(kind), connection, stream, cycle, time_ns, position, data)
+        )
+    return records
+
+
+def _load(path: Path) -> ctypes.CDLL:
+    library = ctypes.CDLL(str(path))
+    device = ctypes.c_void_p
+    u32, u64, double = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_double
+    text, size = ctypes.c_char_p, ctypes.c_size_t
+    functions: dict[str, tuple[Any, list[Any]]] = {
+        "create": (
+            device,
+            [ctypes.c_uint, ctypes.c_uint, ctypes.c_uint, ctypes.c_int, u64, text, text, size],
+        ),
+        "close": (None, [device, double]),
+        "destroy": (None, [device]),
+        "error": (None, [device, text, size]),
+        "read_register": (ctypes.c_int, [device, u32, ctypes.POINTER(u32)]),
+        "write_register": (ctypes.c_int, [device, u32, u32]),
+        "map": (ctypes.c_int, [device, u64, u64]),
+        "unmap": (ctypes.c_int, [device, u64, u64]),
+        "attach": (ctypes.c_int, [device, ctypes.c_uint, ctypes.c_int, ctypes.c_uint]),
+        "detach": (
+            ctypes.c_int,
+            [device, ctypes.c_uint, double, ctypes.c_int, ctypes.POINTER(ctypes.c_int)],
+        ),
+        "run_cycles": (ctypes.c_int, [device, u64]),
+        "wait_irq": (ctypes.c_int, [device, double]),
+        "cycles": (u64, [device]),
+        "statistics": (device, [device]),
+        "take_record": (device, [device, ctypes.POINTER(u64)]),
+        "free": (None, [device]),
+    }
+    for name, (result, arguments) in functions.items():
+        function = getattr(library, f"stagecoach_{name}")
+        function.restype = result
+        function.argtypes = arguments
+    return library
+
+
+def _end(library: ctypes.CDLL, handle: int) -> None:
+    library.stagecoach_close(handle, 1.0)
+    library.stagecoach_destroy(handle)
+
+
+class Device:
+    """A running simulated device.
+
+    Parameters
+    ----------
+    library: what `sim.build.build_device` returned.
+    connections: LLP connections of the device, `RnicConfig.qps`.
+    read_latency, write_latency: of the host memory, in cycles.
+    record: keep every octet that crosses the LLP port for `take_records`.
+    trace_path: FST waveform to write; the library must be built with `trace=True`.
+    """
+
+    def __init__(
+        self,
+        library: Path,
+        connections: int,
+        *,
+        read_latency: int = DEFAULT_READ_LATENCY,
+        write_latency: int = DEFAULT_WRITE_LATENCY,
+        record: bool = False,
+        record_limit: int = DEFAULT_RECORD_LIMIT,
+        trace_path: Path | str | None = None,
+    ):
+        for name, value in (("read_latency", read_latency), ("write_latency", write_latency)):
+            if not 1 <= value <= 100000:
+                raise ValueError(f"{name} is {value!r}; allowed: 1 to 100000 cycles")
+        self._library = _load(library)
+        error = ctypes.create_string_buffer(_ERROR_SIZE)
+        path = None if trace_path is None else str(trace_path).encode()
+        handle = self._library.stagecoach_create(
+            connections,
+            read_latency,
+            write_latency,
+            int(record),
+            record_limit,
+            path,
+            error,
+            _ERROR_SIZE,
+        )
+        if not handle:
+            raise DeviceError(
+                f"the device does not start: {error.value.decode(errors='replace')}", Status.FAILED
+            )
+        self._handle = handle
+        self._device = ctypes.c_void_p(handle)
+        # Also at interpreter exit: the thread must not outlive the memory that it writes to.
+        self._finalizer = weakref.finalize(self, _end, self._library, handle)
+
+    def _check(self, status: int, what: str) -> None:
+        if status == Status.OKAY:
+            return
+        reason = {
+            Status.BUS_ERROR: "the device answers with an error response",
+            Status.TIMEOUT: "the device does not answer",
+            Status.NOT_FLUSHED: "not everything could be sent in time",
+        }.get(Status(status))
+        if reason is None:
+            buffer = ctypes.create_string_buffer(_ERROR_SIZE)
+            self._library.stagecoach_error(self._device, buffer, _ERROR_SIZE)
+            reason = buffer.value.decode(errors="replace")
+        raise DeviceError(f"{what}: {reason}", Status(status))
+
+    def _check_register(self, address: int) -> None:
+        if not 0 <= address < REGISTER_SPACE or address % 4:
+            raise ValueError(
+                f"register address is {address:#x}; allowed: multiples of 4 below"
+                f" {REGISTER_SPACE:#x}"
+            )
+
+    def read_register(self, address: int) -> int:
+        """Return a 32-bit register."""
+        self._check_register(address)
+        value = ctypes.c_uint32()
+        status = self._library.stagecoach_read_register(
+            self._device, address, ctypes.byref(value)
+        )
+        self._check(status, f"read of register {address:#05x}")
+        return value.value
+
+    def write_register(self, address: int, value: int) -> None:
+        """Write a 32-bit register; returns when the device has answered."""
+        self._check_register(address)
+        if not 0 <= value < 1 << 32:
+            raise ValueError(f"register value is {value:#x}; allowed: 0 to 0xffffffff")
+        status = self._library.stagecoach_write_register(self._device, address, value)
+        self._check(status, f"write of register {address:#05x}")
+
+    def map(self, address: int, octets: int) -> None:
+        """Let the device reach `octets` octets of this process's memory from `address` on.
+
+        AXI reads are words: the octets beside the region in its first and last word read as 0.
+        Other accesses outside get a decode error.
+        """
+        if octets <= 0 or address <= 0 or address + octets >= 1 << 64:
+            raise ValueError(f"region is {octets} octets at {address:#x}; allowed: at least 1")
+        status = self._library.stagecoach_map(self._device, address, octets)
+        self._check(status, f"map of {octets} octets at {address:#x}")
+
+    def unmap(self, address: int, octets: int) -> None:
+        """Take a region back; when this returns, the device does not touch it any more."""
+        status = self._library.stagecoach_unmap(self._device, address, octets)
+        self._check(status, f"unmap of {octets} octets at {address:#x}")
+
+    def attach(self, connection: int, descriptor: int, emss: int = 0) -> None:
+        """Give a connected stream socket to the LLP; its descriptor belongs to the device now.
+
+        `emss`: octets, announced to the device; 0 announces nothing.
+        """
+        if not 0 <= emss < 1 << 16:
+            raise ValueError(f"emss is {emss}; allowed: 0 to 65535")
+        if connection < 0:
+            raise ValueError(f"connection is {connection}; allowed: 0 or more")
+        status = self._library.stagecoach_attach(self._device, connection, descriptor, emss)
+        self._check(status, f"attach of connection {connection}")
+
+    def detach(
+        self, connection: int, *, timeout: float = 2.0, give_back: bool = False
+    ) -> int | None:
+        """End a connection: what the device sent is flushed for at most `timeout` seconds.
+
+        Then the socket is closed after a FIN, or its descriptor returned if `give_back`. Raises
+        DeviceError with NOT_FLUSHED if the time was too short or the connection was lost; it is
+        detached even so.
+        """
+        if connection < 0:
+            raise ValueError(f"connection is {connection}; allowed: 0 or more")
+        descriptor = ctypes.c_int(-1)
+        status = self._library.stagecoach_detach(
+            self._device, connection, timeout, int(give_back), ctypes.byref(descriptor)
+        )
+        if status == Status.NOT_FLUSHED and give_back:
+            return descriptor.value
+        self._check(status, f"detach of connection {connection}")
+        return descriptor.value if give_back else None
+
+    def run_cycles(self, cycles: int) -> None:
+        """Run at least this many cycles even if the device is idle."""
+        self._check(self._library.stagecoach_run_cycles(self._device, cycles), "run_cycles")
+
+    def wait_irq(self, timeout: float | None = None) -> bool:
+        """Wait until irq is high, or rose since the last call; False if it is not in time."""
+        seconds = -1.0 if timeout is None else float(timeout)
+        if math.isnan(seconds) or (timeout is not None and seconds < 0):
+            raise ValueError(f"timeout is {timeout!r}; allowed: None or seconds from 0 on")
+        result = self._library.stagecoach_wait_irq(self._device, seconds)
+        if result < 0:
+            # Any call says why there is no device.
+            self._check(self._library.stagecoach_run_cycles(self._device, 0), "wait_irq")
+        return bool(result > 0)
+
+    @property
+    def cycles(self) -> int:
+        """Cycles simulated so far, to within some dozens while the device runs."""
+        return int(self._library.stagecoach_cycles(self._device))
+
+    def statistics(self) -> dict[str, Any]:
+        """Return counters of the ports, also of a closed device.
+
+        `faults` are breaches of a port's contract by the device; `connections` lists those that
+        were ever attached, each with the counts of its last attachment. `rx_fpdus` is right
+        without Markers only.
+        """
+        memory = self._library.stagecoach_statistics(self._device)
+        try:
+            text = ctypes.string_at(memory).decode(errors="replace")
+        finally:
+            self._library.stagecoach_free(memory)
+        result: dict[str, Any] = json.loads(text)
+        running = result["running_seconds"]
+        result["cycles_per_second"] = result["cycles"] / running if running else 0.0
+        return result
+
+    def take_records(self) -> list[Record]:
+        """Return what was recorded since the last call; also of a closed device."""
+        size = ctypes.c_uint64()
+        memory = self._library.stagecoach_take_record(self._device, ctypes.byref(size))
+        try:
+            raw = ctypes.string_at(memory, size.value)
+        finally:
+            self._library.stagecoach_free(memory)
+        return parse_records(raw)
+
+    def close(self, timeout: float = 1.0) -> None:
+        """Flush the connections for at most `timeout` seconds and stop; may be called again."""
+        self._library.stagecoach_close(self._device, timeout)
+
+    def __enter__(self) -> "Device":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

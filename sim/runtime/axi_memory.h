@@ -1,0 +1,145 @@
+// AXI4 slave in front of the host memory: in order, full bandwidth, fixed latencies.
+#pragma once
+
+#include <deque>
+
+#include "common.h"
+#include "host_memory.h"
+
+namespace stagecoach {
+
+class AxiMemory {
+  public:
+    struct Counters {
+        std::uint64_t read_bursts = 0, read_beats = 0, read_errors = 0;
+        std::uint64_t write_bursts = 0, write_beats = 0, write_errors = 0;
+    };
+
+    AxiMemory(HostMemory& memory, Faults& faults, unsigned read_latency, unsigned write_latency)
+        : memory_(memory),
+          faults_(faults),
+          read_latency_(read_latency),
+          write_latency_(write_latency) {}
+
+    // Puts the slave's outputs of this cycle on the model's inputs.
+    void drive(Vrnic& model, Cycle cycle) {
+        model.PORT(m_axi, arready) = reads_.size() < kOutstanding;
+        model.PORT(m_axi, awready) = writes_.size() + responses_.size() < kOutstanding;
+        model.PORT(m_axi, wready) = beats_.size() < kBufferedBeats;
+        if (!read_valid_ && !reads_.empty() && reads_.front().ready <= cycle) load_read();
+        model.PORT(m_axi, rvalid) = read_valid_;
+        if (read_valid_) {
+            model.PORT(m_axi, rdata) = read_data_;
+            model.PORT(m_axi, rresp) = read_response_;
+            model.PORT(m_axi, rid) = reads_.front().id;
+            model.PORT(m_axi, rlast) = reads_.front().beats == 1;
+        }
+        write_valid_ = !responses_.empty() && responses_.front().ready <= cycle;
+        model.PORT(m_axi, bvalid) = write_valid_;
+        if (write_valid_) {
+            model.PORT(m_axi, bid) = responses_.front().id;
+            model.PORT(m_axi, bresp) = responses_.front().response;
+        }
+    }
+
+    // Takes what the handshakes of this cycle moved, after the model has settled.
+    void sample(const Vrnic& model, Cycle cycle) {
+        if (read_valid_ && model.PORT(m_axi, rready)) {
+            ++counters.read_beats;
+            counters.read_errors += read_response_ != kOkay;
+            read_valid_ = false;
+            Burst& burst = reads_.front();
+            burst.address += 8;
+            if (--burst.beats == 0) reads_.pop_front();
+        }
+        if (model.PORT(m_axi, arvalid) && model.PORT(m_axi, arready)) {
+            ++counters.read_bursts;
+            check(cycle, "read", model.PORT(m_axi, araddr), model.PORT(m_axi, arlen),
+                  model.PORT(m_axi, arsize), model.PORT(m_axi, arburst));
+            reads_.push_back({model.PORT(m_axi, araddr) & ~7ull, model.PORT(m_axi, arlen) + 1u,
+                              static_cast<std::uint8_t>(model.PORT(m_axi, arid)),
+                              cycle + read_latency_, kOkay});
+        }
+        if (write_valid_ && model.PORT(m_axi, bready)) responses_.pop_front();
+        if (model.PORT(m_axi, awvalid) && model.PORT(m_axi, awready)) {
+            ++counters.write_bursts;
+            check(cycle, "write", model.PORT(m_axi, awaddr), model.PORT(m_axi, awlen),
+                  model.PORT(m_axi, awsize), model.PORT(m_axi, awburst));
+            writes_.push_back({model.PORT(m_axi, awaddr) & ~7ull, model.PORT(m_axi, awlen) + 1u,
+                               static_cast<std::uint8_t>(model.PORT(m_axi, awid)), 0, kOkay});
+        }
+        if (model.PORT(m_axi, wvalid) && model.PORT(m_axi, wready)) {
+            ++counters.write_beats;
+            beats_.push_back({model.PORT(m_axi, wdata),
+                              static_cast<std::uint8_t>(model.PORT(m_axi, wstrb)),
+                              static_cast<bool>(model.PORT(m_axi, wlast))});
+        }
+        while (!beats_.empty() && !writes_.empty()) write_beat(cycle);
+    }
+
+    bool busy() const { return !reads_.empty() || !writes_.empty() || !responses_.empty(); }
+
+    Counters counters;
+
+  private:
+    static constexpr std::size_t kOutstanding = 64;
+    static constexpr std::size_t kBufferedBeats = 64;
+    static constexpr std::uint8_t kOkay = 0, kDecodeError = 3;
+
+    struct Burst {
+        std::uint64_t address;
+        unsigned beats;
+        std::uint8_t id;
+        Cycle ready;
+        std::uint8_t response;
+    };
+    struct Beat {
+        std::uint64_t data;
+        std::uint8_t strobes;
+        bool last;
+    };
+
+    void load_read() {
+        read_response_ = memory_.read_word(reads_.front().address, read_data_) ? kOkay : kDecodeError;
+        read_valid_ = true;
+    }
+
+    void write_beat(Cycle cycle) {
+        Burst& burst = writes_.front();
+        const Beat beat = beats_.front();
+        beats_.pop_front();
+        if (beat.strobes && !memory_.write_word(burst.address, beat.data, beat.strobes)) {
+            burst.response = kDecodeError;
+        }
+        if (beat.last != (burst.beats == 1)) faults_.add(cycle, "AXI write: WLAST not on the last beat");
+        burst.address += 8;
+        if (--burst.beats == 0) {
+            counters.write_errors += burst.response != kOkay;
+            burst.ready = cycle + write_latency_;
+            responses_.push_back(burst);
+            writes_.pop_front();
+        }
+    }
+
+    void check(Cycle cycle, const char* what, std::uint64_t address, unsigned length, unsigned size,
+               unsigned burst) {
+        if (size != 3 || burst != 1) {
+            faults_.add(cycle, std::string("AXI ") + what + ": size " + std::to_string(size) +
+                                   ", burst " + std::to_string(burst) + "; allowed: 3 and 1 (INCR)");
+        }
+        if ((address & 0xff8) + 8 * (length + 1u) > 0x1000) {
+            faults_.add(cycle, std::string("AXI ") + what + " burst crosses 4 KiB");
+        }
+    }
+
+    HostMemory& memory_;
+    Faults& faults_;
+    unsigned read_latency_, write_latency_;
+    std::deque<Burst> reads_, writes_, responses_;
+    std::deque<Beat> beats_;
+    bool read_valid_ = false, write_valid_ = false;
+    std::uint64_t read_data_ = 0;
+    std::uint8_t read_response_ = kOkay;
+};
+
+}  // namespace stagecoach

@@ -1,0 +1,462 @@
+// The simulation thread: cycles while something happens, sleep while nothing does.
+#include "device.h"
+
+#include <errno.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <stdexcept>
+#include <system_error>
+
+#include "verilated.h"
+
+namespace stagecoach {
+
+namespace {
+// 156.25 MHz, for the waveform only.
+constexpr std::uint64_t kHalfPeriodPicoseconds = 3200;
+
+int make_wake_descriptor() {
+    const int descriptor = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (descriptor < 0) throw std::system_error(errno, std::generic_category(), "eventfd");
+    return descriptor;
+}
+
+std::string quoted(const std::string& text) {
+    std::string result = "\"";
+    for (const char c : text) {
+        if (c == '"' || c == '\\') result += '\\';
+        result += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
+    }
+    return result + "\"";
+}
+
+// Why the last call of this thread failed.
+thread_local std::string call_message;
+}  // namespace
+
+Device::Device(const Settings& settings)
+    : settings_(settings),
+      wake_(make_wake_descriptor()),
+      recorder_(settings.record, settings.record_limit),
+      context_(std::make_unique<VerilatedContext>()),
+      axi_(memory_, faults_, settings.read_latency, settings.write_latency),
+      llp_(std::make_unique<SocketLlp>(settings.connections, wake_, recorder_, faults_)) {
+    context_->traceEverOn(!settings_.trace_path.empty());
+    context_->randReset(0);
+    model_ = std::make_unique<Vrnic>(context_.get(), "rnic");
+    if (!settings_.trace_path.empty()) {
+#ifdef STAGECOACH_TRACE
+        trace_ = std::make_unique<VerilatedFstC>();
+        trace_->set_time_unit("ps");
+        trace_->set_time_resolution("ps");
+        model_->trace(trace_.get(), 99);
+        trace_->open(settings_.trace_path.c_str());
+        if (!trace_->isOpen()) {
+            throw std::runtime_error("the waveform file " + settings_.trace_path +
+                                     " cannot be written");
+        }
+#else
+        throw std::runtime_error("this device was built without waveforms");
+#endif
+    }
+    thread_ = std::thread(&Device::thread_main, this);
+}
+
+Device::~Device() {
+    close(0);
+    ::close(wake_);
+}
+
+Status Device::submit(const TaskPointer& task) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    if (ended_) {
+        call_message = message_;
+        return ended_status_;
+    }
+    tasks_.push_back(task);
+    tasks_pending_.store(true);
+    if (sleeping_.load()) {
+        const std::uint64_t one = 1;
+        if (write(wake_, &one, sizeof one) < 0 && errno != EAGAIN) return Status::kFailed;
+    }
+    changed_.wait(lock, [&] { return task->done; });
+    call_message = task->message.empty() ? message_ : task->message;
+    return task->status;
+}
+
+Status Device::call(std::function<void(Task&)> action) {
+    auto task = std::make_shared<Task>();
+    task->action = std::move(action);
+    return submit(task);
+}
+
+void Device::finish(const TaskPointer& task, Status status) {
+    {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        task->status = status;
+        task->done = true;
+    }
+    changed_.notify_all();
+}
+
+Status Device::read_register(std::uint32_t address, std::uint32_t& value) {
+    auto task = std::make_shared<Task>();
+    task->address = address;
+    const Status status = submit(task);
+    value = task->value;
+    return status;
+}
+
+Status Device::write_register(std::uint32_t address, std::uint32_t value) {
+    auto task = std::make_shared<Task>();
+    task->write = true;
+    task->address = address;
+    task->value = value;
+    return submit(task);
+}
+
+Status Device::map(std::uint64_t address, std::uint64_t octets) {
+    return call([=, this](Task&) { memory_.map(address, octets); });
+}
+
+Status Device::unmap(std::uint64_t address, std::uint64_t octets) {
+    return call([=, this](Task&) {
+        if (!memory_.unmap(address, octets)) throw std::invalid_argument("the region is not mapped");
+    });
+}
+
+Status Device::attach(unsigned connection, int descriptor, unsigned emss) {
+    return call([=, this](Task&) { llp_->attach(connection, descriptor, emss, cycle_); });
+}
+
+Status Device::detach(unsigned connection, double seconds, bool give_back, int& descriptor) {
+    auto task = std::make_shared<Task>();
+    // The result outlives this call if the thread ends first, hence not a reference to the caller.
+    auto returned = std::make_shared<int>(-1);
+    std::weak_ptr<Task> weak = task;
+    task->action = [=, this](Task& self) {
+        self.deferred = true;
+        try {
+            llp_->detach(connection, seconds, give_back, cycle_, [=, this](bool flushed, int given) {
+                *returned = given;
+                if (const auto waiting = weak.lock()) {
+                    std::erase(deferred_, waiting);
+                    finish(waiting, flushed ? Status::kOkay : Status::kNotFlushed);
+                }
+            });
+        } catch (...) {
+            self.deferred = false;
+            throw;
+        }
+    };
+    const Status status = submit(task);
+    descriptor = *returned;
+    return status;
+}
+
+Status Device::run_cycles(std::uint64_t cycles) {
+    auto task = std::make_shared<Task>();
+    std::weak_ptr<Task> weak = task;
+    task->action = [=, this](Task& self) {
+        self.deferred = true;
+        running_.emplace_back(cycle_ + cycles, weak);
+        active_until_ = std::max(active_until_, cycle_ + cycles);
+    };
+    return submit(task);
+}
+
+int Device::wait_irq(double seconds) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    const auto ready = [&] { return ended_ || stop_.load() || irq_level_ || irq_rose_; };
+    if (seconds < 0) {
+        changed_.wait(lock, ready);
+    } else {
+        changed_.wait_for(lock, std::chrono::duration<double>(seconds), ready);
+    }
+    if (irq_level_ || irq_rose_) {
+        irq_rose_ = false;
+        return 1;
+    }
+    return ended_ || stop_.load() ? -1 : 0;
+}
+
+Status Device::take_record(std::vector<std::uint8_t>& record) {
+    auto taken = std::make_shared<std::vector<std::uint8_t>>();
+    Status status = call([=, this](Task&) { *taken = recorder_.take(); });
+    if (status == Status::kClosed || status == Status::kFailed) {
+        // The thread has ended, so nobody else touches the record.
+        *taken = recorder_.take();
+        status = Status::kOkay;
+    }
+    record.swap(*taken);
+    return status;
+}
+
+std::string Device::statistics() {
+    auto text = std::make_shared<std::string>();
+    const Status status = call([=, this](Task&) { *text = describe(); });
+    if (status == Status::kOkay) return *text;
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return last_statistics_;
+}
+
+std::string Device::error() const { return call_message; }
+
+void Device::close(double seconds) {
+    const std::lock_guard<std::mutex> closing(close_mutex_);
+    if (!thread_.joinable()) return;
+    {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        close_seconds_ = seconds;
+        stop_.store(true);
+        tasks_pending_.store(true);
+        const std::uint64_t one = 1;
+        if (write(wake_, &one, sizeof one) < 0) message_ = "the device could not be woken";
+    }
+    changed_.notify_all();
+    thread_.join();
+}
+
+void Device::thread_main() {
+    Status status = Status::kClosed;
+    std::string message = "the device is closed";
+    try {
+        simulate();
+        llp_->close_all(close_seconds_, cycle_);
+    } catch (const std::exception& error) {
+        status = Status::kFailed;
+        message = error.what();
+    } catch (...) {
+        status = Status::kFailed;
+        message = "unknown exception in the simulation thread";
+    }
+    end_thread(status, message);
+}
+
+void Device::end_thread(Status status, const std::string& message) {
+    std::string statistics = describe();
+    try {
+        model_->final();
+#ifdef STAGECOACH_TRACE
+        if (trace_) trace_->close();
+        trace_.reset();
+#endif
+    } catch (...) {
+        // The first error is the one to report.
+    }
+    model_.reset();
+    llp_.reset();
+    {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        ended_ = true;
+        ended_status_ = status;
+        message_ = message;
+        last_statistics_ = std::move(statistics);
+        for (const TaskPointer& task : accesses_) tasks_.push_back(task);
+        for (const TaskPointer& task : deferred_) tasks_.push_back(task);
+        if (access_) tasks_.push_back(access_);
+        for (const TaskPointer& task : tasks_) {
+            task->status = status;
+            task->done = true;
+        }
+        tasks_.clear();
+    }
+    accesses_.clear();
+    deferred_.clear();
+    access_.reset();
+    changed_.notify_all();
+}
+
+void Device::take_tasks() {
+    std::deque<TaskPointer> taken;
+    {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        tasks_pending_.store(false);
+        taken.swap(tasks_);
+    }
+    for (const TaskPointer& task : taken) {
+        if (!task->action) {
+            accesses_.push_back(task);
+            continue;
+        }
+        Status status = Status::kOkay;
+        deferred_.push_back(task);
+        try {
+            task->action(*task);
+        } catch (const std::invalid_argument& error) {
+            task->message = error.what();
+            status = Status::kInvalid;
+        }
+        if (!task->deferred) {
+            std::erase(deferred_, task);
+            finish(task, status);
+        }
+    }
+    active_until_ = std::max(active_until_, cycle_ + kSettle);
+}
+
+void Device::finish_runs() {
+    std::erase_if(running_, [this](const auto& run) {
+        if (run.first > cycle_) return false;
+        if (const auto task = run.second.lock()) {
+            std::erase(deferred_, task);
+            finish(task, Status::kOkay);
+        }
+        return true;
+    });
+}
+
+void Device::simulate() {
+    running_since_ = std::chrono::steady_clock::now();
+    model_->clk = 0;
+    model_->rst = 1;
+    registers_.drive(*model_);
+    axi_.drive(*model_, 0);
+    llp_->drive(*model_, 0);
+    Cycle next_poll = 0;
+    active_until_ = kResetCycles + kSettle;
+    while (true) {
+        if (tasks_pending_.load(std::memory_order_acquire)) {
+            if (stop_.load()) return;
+            take_tasks();
+        }
+        if (cycle_ >= next_poll) {
+            next_poll = cycle_ + kPollPeriod;
+            cycles_.store(cycle_, std::memory_order_relaxed);
+            if (!running_.empty()) finish_runs();
+            if (llp_->any_socket() && llp_->poll(0, cycle_)) active_until_ = cycle_ + kSettle;
+        }
+        if (!access_ && !accesses_.empty() && cycle_ > kResetCycles) {
+            access_ = accesses_.front();
+            accesses_.pop_front();
+            registers_.start(access_->write, access_->address, access_->value, cycle_);
+        }
+        model_->rst = cycle_ < kResetCycles;
+        step();
+        if (cycle_ >= active_until_) {
+            if (access_ || !running_.empty() || axi_.busy() || llp_->busy()) {
+                active_until_ = cycle_ + kSettle;
+            } else {
+                sleep();
+                next_poll = cycle_;
+            }
+        }
+    }
+}
+
+// One clock period. Inputs change while the clock is low; outputs are sampled before it rises.
+void Device::step() {
+    Vrnic& model = *model_;
+    model.clk = 0;
+    registers_.drive(model);
+    axi_.drive(model, cycle_);
+    llp_->drive(model, cycle_);
+    model.eval();
+#ifdef STAGECOACH_TRACE
+    if (trace_) trace_->dump(2 * cycle_ * kHalfPeriodPicoseconds);
+#endif
+    if (cycle_ >= kResetCycles) {
+        const bool active = model.PORT(m_axi, arvalid) | model.PORT(m_axi, awvalid) |
+                            model.PORT(m_axi, wvalid) | model.PORT(llp, tx_valid) |
+                            model.PORT(llp, rx_request_valid) | model.PORT(llp, rx_release_valid);
+        if (active) active_until_ = std::max(active_until_, cycle_ + kSettle);
+        axi_.sample(model, cycle_);
+        llp_->sample(model, cycle_);
+        // Before the access ends: who has acknowledged the interrupt must not see its old level.
+        const bool irq = model.irq;
+        if (irq != irq_) {
+            irq_ = irq;
+            irq_edges_ += irq;
+            {
+                const std::lock_guard<std::mutex> lock(mutex_);
+                irq_level_ = irq;
+                irq_rose_ |= irq;
+            }
+            if (irq) changed_.notify_all();
+        }
+        std::uint32_t value = 0;
+        const auto result = registers_.sample(model, cycle_, value);
+        if (result != RegisterMaster::Result::kNone) {
+            active_until_ = std::max(active_until_, cycle_ + kSettle);
+            access_->value = value;
+            finish(access_, result == RegisterMaster::Result::kOkay    ? Status::kOkay
+                            : result == RegisterMaster::Result::kError ? Status::kBusError
+                                                                       : Status::kTimeout);
+            access_.reset();
+        }
+    }
+    model.clk = 1;
+    model.eval();
+#ifdef STAGECOACH_TRACE
+    if (trace_) trace_->dump((2 * cycle_ + 1) * kHalfPeriodPicoseconds);
+#endif
+    ++cycle_;
+}
+
+void Device::sleep() {
+    ++sleeps_;
+    cycles_.store(cycle_, std::memory_order_relaxed);
+    running_seconds_ +=
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - running_since_).count();
+    while (true) {
+        // Whoever adds a task looks at `sleeping_` afterwards: one of the two sees the other.
+        sleeping_.store(true);
+        if (tasks_pending_.load()) break;
+        if (llp_->poll(llp_->next_deadline(), cycle_)) break;
+    }
+    sleeping_.store(false);
+    running_since_ = std::chrono::steady_clock::now();
+    active_until_ = cycle_ + kSettle;
+}
+
+std::string Device::describe() const {
+    timespec cpu{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &cpu);
+    double running = running_seconds_;
+    if (!sleeping_.load()) {
+        running += std::chrono::duration<double>(std::chrono::steady_clock::now() - running_since_)
+                       .count();
+    }
+    const auto& c = axi_.counters;
+    std::string text = "{\"cycles\":" + std::to_string(cycle_) +
+                       ",\"running_seconds\":" + std::to_string(running) +
+                       ",\"cpu_seconds\":" +
+                       std::to_string(static_cast<double>(cpu.tv_sec) + 1e-9 * cpu.tv_nsec) +
+                       ",\"sleeps\":" + std::to_string(sleeps_) +
+                       ",\"irq_edges\":" + std::to_string(irq_edges_) +
+                       ",\"regions\":" + std::to_string(memory_.regions()) +
+                       ",\"read_bursts\":" + std::to_string(c.read_bursts) +
+                       ",\"read_beats\":" + std::to_string(c.read_beats) +
+                       ",\"read_errors\":" + std::to_string(c.read_errors) +
+                       ",\"write_bursts\":" + std::to_string(c.write_bursts) +
+                       ",\"write_beats\":" + std::to_string(c.write_beats) +
+                       ",\"write_errors\":" + std::to_string(c.write_errors) +
+                       ",\"record_truncated\":" + (recorder_.truncated() ? "true" : "false") +
+                       ",\"fault_count\":" + std::to_string(faults_.count()) + ",\"faults\":[";
+    for (std::size_t i = 0; i < faults_.kept().size(); ++i) {
+        text += (i ? "," : "") + quoted(faults_.kept()[i]);
+    }
+    text += "],\"connections\":[";
+    bool first = true;
+    for (unsigned number = 0; llp_ && number < llp_->connections(); ++number) {
+        if (!llp_->ever_attached(number)) continue;
+        text += (first ? "" : ",") + llp_->statistics(number);
+        first = false;
+    }
+    return text + "]}";
+}
+
+}  // namespace stagecoach
+
+// Verilator's runtime ends the process on errors; here they end the simulation thread only.
+void vl_finish(const char* file, int line, const char*) VL_MT_UNSAFE {
+    throw std::runtime_error(std::string("$finish at ") + file + ":" + std::to_string(line));
+}
+void vl_stop(const char* file, int line, const char*) VL_MT_UNSAFE {
+    throw std::runtime_error(std::string("$stop at ") + file + ":" + std::to_string(line));
+}
+void vl_fatal(const char* file, int line, const char*, const char* message) VL_MT_UNSAFE {
+    throw std::runtime_error(std::string(message) + " (" + file + ":" + std::to_string(line) + ")");
+}

@@ -1,0 +1,140 @@
+// The simulated device: the model, its surroundings, and the thread in which they run.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "axi_memory.h"
+#include "common.h"
+#include "host_memory.h"
+#include "llp.h"
+#include "recorder.h"
+#include "register_master.h"
+
+#ifdef STAGECOACH_TRACE
+#include "verilated_fst_c.h"
+#endif
+
+namespace stagecoach {
+
+// Results of a call; sim/device.py has the same numbers.
+enum class Status : int {
+    kOkay = 0,
+    kFailed = 1,       // the simulation thread ended with an exception
+    kClosed = 2,       // the device was closed
+    kBusError = 3,     // the device answered a register access with an error response
+    kTimeout = 4,      // the device did not answer a register access
+    kInvalid = 5,      // an argument does not fit the state of the device
+    kNotFlushed = 6,   // detached, but not everything could be sent in time
+};
+
+struct Settings {
+    unsigned connections;
+    unsigned read_latency;
+    unsigned write_latency;
+    bool record;
+    std::uint64_t record_limit;
+    std::string trace_path;  // empty: no waveform
+};
+
+class Device {
+  public:
+    explicit Device(const Settings& settings);
+    ~Device();
+
+    // All of these may be called from any thread, and return when the device has done it.
+    Status read_register(std::uint32_t address, std::uint32_t& value);
+    Status write_register(std::uint32_t address, std::uint32_t value);
+    Status map(std::uint64_t address, std::uint64_t octets);
+    Status unmap(std::uint64_t address, std::uint64_t octets);
+    Status attach(unsigned connection, int descriptor, unsigned emss);
+    Status detach(unsigned connection, double seconds, bool give_back, int& descriptor);
+    Status run_cycles(std::uint64_t cycles);
+    // Returns 1 if irq is high or rose since the last call, 0 after the time, -1 if there is no device.
+    int wait_irq(double seconds);
+    Status take_record(std::vector<std::uint8_t>& record);
+    std::string statistics();
+    void close(double seconds);
+    std::string error() const;  // of the last call in this thread
+    Cycle cycles() const { return cycles_.load(std::memory_order_relaxed); }
+
+  private:
+    static constexpr Cycle kSettle = 512;      // cycles after an access or any activity
+    static constexpr Cycle kPollPeriod = 64;   // cycles between looks at the sockets
+    static constexpr Cycle kResetCycles = 8;
+
+    // A call that waits to be carried out by the simulation thread.
+    struct Task {
+        std::function<void(Task&)> action;  // empty: a register access
+        bool write = false;
+        std::uint32_t address = 0, value = 0;
+        Status status = Status::kOkay;
+        std::string message;
+        bool deferred = false;  // the action will be finished later
+        bool done = false;
+    };
+    using TaskPointer = std::shared_ptr<Task>;
+
+    Status submit(const TaskPointer& task);
+    Status call(std::function<void(Task&)> action);
+    void finish(const TaskPointer& task, Status status);
+    void end_thread(Status status, const std::string& message);
+
+    void thread_main();
+    void simulate();
+    void take_tasks();
+    void finish_runs();
+    void step();
+    void sleep();
+    std::string describe() const;
+
+    const Settings settings_;
+    int wake_;
+    Faults faults_;
+    Recorder recorder_;
+    HostMemory memory_;
+    std::unique_ptr<VerilatedContext> context_;
+    std::unique_ptr<Vrnic> model_;
+    AxiMemory axi_;
+    RegisterMaster registers_;
+    std::unique_ptr<SocketLlp> llp_;
+#ifdef STAGECOACH_TRACE
+    std::unique_ptr<VerilatedFstC> trace_;
+#endif
+
+    // Of the simulation thread
+    Cycle cycle_ = 0;
+    Cycle active_until_ = 0;
+    std::vector<std::pair<Cycle, std::weak_ptr<Task>>> running_;  // run_cycles: until when
+    std::deque<TaskPointer> accesses_;
+    TaskPointer access_;
+    bool irq_ = false;
+    std::uint64_t irq_edges_ = 0;
+    double running_seconds_ = 0;
+    std::chrono::steady_clock::time_point running_since_;
+    std::uint64_t sleeps_ = 0;
+    std::vector<TaskPointer> deferred_;
+
+    // Shared
+    std::atomic<Cycle> cycles_{0};
+    std::atomic<bool> tasks_pending_{false};
+    std::atomic<bool> sleeping_{false};
+    std::atomic<bool> stop_{false};
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    std::deque<TaskPointer> tasks_;
+    bool ended_ = false;
+    Status ended_status_ = Status::kClosed;
+    std::string message_;
+    std::string last_statistics_;
+    bool irq_level_ = false, irq_rose_ = false;
+    double close_seconds_ = 1.0;
+    std::mutex close_mutex_;
+    std::thread thread_;
+};
+
+}  // namespace stagecoach

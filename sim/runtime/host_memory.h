@@ -1,0 +1,119 @@
+// The part of the process's own memory that the device may touch: an IOMMU with octet granularity.
+#pragma once
+
+#include <algorithm>
+#include <utility>
+
+#include "common.h"
+
+namespace stagecoach {
+
+class HostMemory {
+  public:
+    void map(std::uint64_t address, std::uint64_t octets) {
+        regions_.emplace_back(address, address + octets);
+        merge();
+    }
+
+    // Returns false if this very region is not mapped.
+    bool unmap(std::uint64_t address, std::uint64_t octets) {
+        const auto found = std::find(regions_.begin(), regions_.end(),
+                                     std::make_pair(address, address + octets));
+        if (found == regions_.end()) return false;
+        regions_.erase(found);
+        merge();
+        return true;
+    }
+
+    // Reads the aligned word. Octets outside every region read as 0: AXI reads have no strobes, so
+    // the device always reads whole words. False if no octet of it is mapped.
+    bool read_word(std::uint64_t address, std::uint64_t& value) {
+        if (contains(address, 8, read_hint_)) {
+            value = __atomic_load_n(reinterpret_cast<const std::uint64_t*>(address),
+                                    __ATOMIC_ACQUIRE);
+            return true;
+        }
+        bool any = false;
+        value = 0;
+        for (unsigned octet = 0; octet < 8; ++octet) {
+            if (!contains(address + octet, 1, read_hint_)) continue;
+            any = true;
+            value |= static_cast<std::uint64_t>(
+                         *reinterpret_cast<const volatile std::uint8_t*>(address + octet))
+                     << (8 * octet);
+        }
+        return any;
+    }
+
+    // Writes the strobed octets of the aligned word. False, and nothing is written, if one of them
+    // is not mapped.
+    bool write_word(std::uint64_t address, std::uint64_t value, std::uint8_t strobes) {
+        if (strobes == 0xff && contains(address, 8, write_hint_)) {
+            __atomic_store_n(reinterpret_cast<std::uint64_t*>(address), value, __ATOMIC_RELEASE);
+            return true;
+        }
+        for (unsigned octet = 0; octet < 8; ++octet) {
+            if ((strobes >> octet & 1) && !contains(address + octet, 1, write_hint_)) return false;
+        }
+        for (unsigned half = 0; half < 2; ++half) {
+            const unsigned enabled = strobes >> (4 * half) & 0xf;
+            const std::uint64_t at = address + 4 * half;
+            const auto word = static_cast<std::uint32_t>(value >> (32 * half));
+            if (enabled == 0xf) {
+                __atomic_store_n(reinterpret_cast<std::uint32_t*>(at), word, __ATOMIC_RELEASE);
+                continue;
+            }
+            for (unsigned octet = 0; octet < 4; ++octet) {
+                if (enabled >> octet & 1) {
+                    __atomic_store_n(reinterpret_cast<std::uint8_t*>(at + octet),
+                                     static_cast<std::uint8_t>(word >> (8 * octet)),
+                                     __ATOMIC_RELEASE);
+                }
+            }
+        }
+        return true;
+    }
+
+    std::size_t regions() const { return regions_.size(); }
+
+  private:
+    using Interval = std::pair<std::uint64_t, std::uint64_t>;  // first octet, octet behind the last
+
+    bool contains(std::uint64_t address, std::uint64_t octets, std::size_t& hint) const {
+        if (hint < merged_.size() && address >= merged_[hint].first &&
+            address < merged_[hint].second) {
+            return octets <= merged_[hint].second - address;
+        }
+        auto above = std::upper_bound(
+            merged_.begin(), merged_.end(), address,
+            [](std::uint64_t value, const Interval& interval) { return value < interval.first; });
+        if (above == merged_.begin()) return false;
+        --above;
+        if (address >= above->second) return false;
+        hint = static_cast<std::size_t>(above - merged_.begin());
+        return octets <= above->second - address;
+    }
+
+    // Regions may overlap (the same buffer registered twice): what counts is their union.
+    void merge() {
+        merged_ = regions_;
+        std::sort(merged_.begin(), merged_.end());
+        std::size_t kept = 0;
+        for (std::size_t i = 0; i < merged_.size(); ++i) {
+            if (kept > 0 && merged_[i].first <= merged_[kept - 1].second) {
+                merged_[kept - 1].second = std::max(merged_[kept - 1].second, merged_[i].second);
+            } else {
+                merged_[kept++] = merged_[i];
+            }
+        }
+        merged_.resize(kept);
+        read_hint_ = write_hint_ = 0;
+    }
+
+    std::vector<Interval> regions_;
+    std::vector<Interval> merged_;
+    std::size_t read_hint_ = 0;
+    std::size_t write_hint_ = 0;
+};
+
+}  // namespace stagecoach

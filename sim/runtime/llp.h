@@ -1,0 +1,152 @@
+// The device's LLP port on top of sockets: one connected stream socket per connection.
+#pragma once
+
+#include <chrono>
+#include <deque>
+#include <functional>
+#include <memory>
+
+#include "common.h"
+#include "recorder.h"
+
+namespace stagecoach {
+
+// Positions are kept as 64-bit counts; the port carries their low 32 bits.
+class SocketLlp {
+  public:
+    using Clock = std::chrono::steady_clock;
+    // Called when a detachment has ended: true if everything sent before it was given to the
+    // kernel. The descriptor is -1 unless it was asked back.
+    using Detached = std::function<void(bool flushed, int descriptor)>;
+
+    SocketLlp(unsigned connections, int wake_descriptor, Recorder& recorder, Faults& faults);
+    ~SocketLlp();
+    SocketLlp(const SocketLlp&) = delete;
+    SocketLlp& operator=(const SocketLlp&) = delete;
+
+    // Between cycles; these two throw std::invalid_argument.
+    void attach(unsigned connection, int descriptor, unsigned emss, Cycle cycle);
+    void detach(unsigned connection, double seconds, bool give_back, Cycle cycle, Detached done);
+
+    // Serves the sockets; waits for them at most `milliseconds` (-1: for ever).
+    // Returns whether anything happened.
+    bool poll(int milliseconds, Cycle cycle);
+    // Milliseconds until a deadline needs service, -1 if there is none.
+    int next_deadline() const;
+    bool any_socket() const { return sockets_ != 0; }
+    // Flushes and closes everything in bounded time; the model runs no more.
+    void close_all(double seconds, Cycle cycle);
+
+    // Per cycle: put the LLP's outputs on the model's inputs, then take the handshakes.
+    void drive(Vrnic& model, Cycle cycle);
+    void sample(const Vrnic& model, Cycle cycle);
+    bool busy() const {
+        return event_valid_ || !event_queue_.empty() || !requests_.empty() || in_fpdu_;
+    }
+
+    std::string statistics(unsigned connection) const;
+    bool ever_attached(unsigned connection) const { return connections_.at(connection).stream != 0; }
+    unsigned connections() const { return static_cast<unsigned>(connections_.size()); }
+
+  private:
+    static constexpr std::uint64_t kReceiveBuffer = 1u << 20;  // power of two
+    static constexpr std::uint64_t kTransmitBuffer = 256u << 10;
+    static constexpr std::uint64_t kWindowStep = kTransmitBuffer / 8;
+    static constexpr std::size_t kRequests = 16;
+    static constexpr Cycle kAnswerLatency = 4;
+    static constexpr std::size_t kLongestFpdu = 1u << 17;
+    static constexpr std::uint32_t kNobody = ~0u;
+
+    enum class Phase { kDetached, kAttached, kDetaching };
+    enum EventKind : unsigned { kRxAvailable = 0, kTxWindow = 1, kEmss = 2, kClosed = 3 };
+
+    struct Counters {
+        std::uint64_t tx_fpdus = 0, tx_octets = 0, tx_beats = 0;
+        Cycle tx_first_cycle = 0, tx_last_cycle = 0;
+        std::uint64_t rx_fpdus = 0, rx_octets = 0, rx_beats = 0, rx_requests = 0;
+        Cycle rx_first_cycle = 0, rx_last_cycle = 0;
+    };
+
+    struct Connection {
+        Phase phase = Phase::kDetached;
+        int descriptor = -1;
+        std::uint32_t stream = 0;
+        std::uint32_t interest = 0;  // what epoll watches; 0: not registered
+
+        std::unique_ptr<std::uint8_t[]> ring;
+        std::uint64_t received = 0, announced = 0, released = 0;
+        std::uint64_t next_fpdu = 0;  // where the FPDU starts that is to be counted next
+        bool ended = false;           // the peer sent its last octet, or the connection is lost
+        bool closed_announced = false;
+
+        std::uint64_t transmitted = 0;  // taken from the device
+        std::uint64_t sent = 0;         // of these, taken by the kernel, or dropped
+        std::uint64_t granted = 0;      // announced window
+        bool window_announced = false;
+        bool broken = false;  // sending failed
+        std::deque<std::vector<std::uint8_t>> backlog;
+        std::size_t backlog_offset = 0;
+        unsigned emss = 0;
+        bool emss_pending = false;
+        bool event_queued = false;
+
+        Clock::time_point deadline;
+        bool give_back = false;
+        Detached done;
+        Counters counters;
+    };
+
+    // A socket that was detached: what the peer still sends is read and dropped, because closing
+    // with unread octets would reset the connection and might cost the peer what it has not read.
+    struct Lingering {
+        int descriptor;
+        Clock::time_point deadline;
+    };
+
+    struct Request {
+        unsigned connection;
+        std::uint32_t stream;
+        std::uint64_t position;
+        unsigned octets;
+        Cycle ready;
+    };
+
+    void watch(unsigned number);
+    void receive(unsigned number, Cycle cycle);
+    void count_fpdus(Connection& connection);
+    void finish_fpdu(Cycle cycle);
+    void flush(unsigned number);
+    void discard_backlog(Connection& connection);
+    bool event_due(const Connection& connection) const;
+    void queue_event(unsigned number);
+    void next_event();
+    void serve_detachments(Cycle cycle);
+    void finish_detachment(unsigned number, bool flushed, Cycle cycle);
+    void serve_lingering(bool draining);
+    std::uint64_t read_octets(const Request& request) const;
+
+    std::vector<Connection> connections_;
+    Recorder& recorder_;
+    Faults& faults_;
+    int epoll_;
+    int wake_;
+    unsigned sockets_ = 0;
+    unsigned detaching_ = 0;
+    std::uint32_t streams_ = 0;
+    std::vector<Lingering> lingering_;
+
+    std::deque<unsigned> event_queue_;
+    bool event_valid_ = false;
+    unsigned event_connection_ = 0, event_kind_ = 0;
+    std::uint32_t event_value_ = 0;
+
+    std::deque<Request> requests_;
+    bool answer_valid_ = false;
+    std::uint64_t answer_data_ = 0;
+
+    bool in_fpdu_ = false;
+    unsigned fpdu_connection_ = 0;
+    std::vector<std::uint8_t> fpdu_;
+};
+
+}  // namespace stagecoach
