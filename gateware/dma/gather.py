@@ -64,29 +64,38 @@ class Gather(wiring.Component):
         """Command the read of each piece and note the piece for the packer."""
         held = Signal(self._layouts.gather_piece)
         held_valid = Signal()
-        noted = Signal(layout)
         end = Signal(range(65535 + 2 * WORD_OCTETS))
         lane = held.address[:WORD_BITS]
         single = Signal()
+        measured = Signal(layout)
+        measured_valid = Signal()
+        measure = Signal()
         m.d.comb += [
             self.piece.ready.eq(~held_valid),
-            self.read.command.valid.eq(held_valid & pieces.w_rdy),
-            self.read.command.payload.address.eq(held.address),
-            self.read.command.payload.octets.eq(held.octets),
-            pieces.w_en.eq(self.read.command.valid & self.read.command.ready),
-            pieces.w_data.eq(noted),
             end.eq(lane + held.octets - 1),
             single.eq(end[WORD_BITS:] == 0),
-            noted.lane.eq(lane),
-            noted.more_words.eq(end[WORD_BITS:]),
-            noted.first_octets.eq(Mux(single, held.octets[:4], WORD_OCTETS - lane)),
-            noted.last_octets.eq(end[:WORD_BITS] + 1),
-            noted.last.eq(held.last),
+            measure.eq(held_valid & ~measured_valid),
+            self.read.command.valid.eq(measured_valid & pieces.w_rdy),
+            pieces.w_en.eq(self.read.command.valid & self.read.command.ready),
+            pieces.w_data.eq(measured),
         ]
         with m.If(~held_valid):
             m.d.sync += [held.eq(self.piece.payload), held_valid.eq(self.piece.valid)]
-        with m.Elif(pieces.w_en):
+        with m.Elif(measure):
             m.d.sync += held_valid.eq(0)
+        with m.If(measure):
+            m.d.sync += [
+                measured_valid.eq(1),
+                self.read.command.payload.address.eq(held.address),
+                self.read.command.payload.octets.eq(held.octets),
+                measured.lane.eq(lane),
+                measured.more_words.eq(end[WORD_BITS:]),
+                measured.first_octets.eq(Mux(single, held.octets[:4], WORD_OCTETS - lane)),
+                measured.last_octets.eq(end[:WORD_BITS] + 1),
+                measured.last.eq(held.last),
+            ]
+        with m.Elif(pieces.w_en):
+            m.d.sync += measured_valid.eq(0)
 
     def _pack(self, m: Module, pieces: fifo.SyncFIFOBuffered, layout: data.StructLayout) -> None:
         """Rotate each word to the lanes where its octets go, and join it with what is left."""

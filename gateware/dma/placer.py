@@ -1,6 +1,6 @@
 """The placer: moves verified payload from the FPDU store to host memory."""
 
-from amaranth.hdl import Module, Signal
+from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -20,7 +20,7 @@ class Placer(wiring.Component):
 
     One word per cycle, and the next placement's words follow at once. A placement costs its host
     words, and one cycle more if `store_octet` is above the lane of the address; one without
-    octets costs one cycle. Placements are taken one every two cycles. Latency eight cycles from
+    octets costs one cycle. Placements are taken one every two cycles. Latency nine cycles from
     a placement to its first word. Back-pressure of the write engine stops the whole pipeline,
     with the store's by `enable`.
 
@@ -52,7 +52,7 @@ class Placer(wiring.Component):
         # The next placement
         held = Signal(self._layouts.placement)
         held_valid = Signal()
-        load = Signal()
+        plan = Signal()
         empty = Signal()
         lane = held.address[:WORD_BITS]
         m.d.comb += [
@@ -61,7 +61,7 @@ class Placer(wiring.Component):
         ]
         with m.If(~held_valid):
             m.d.sync += [held.eq(self.placement.payload), held_valid.eq(self.placement.valid)]
-        with m.Elif(load):
+        with m.Elif(plan):
             m.d.sync += held_valid.eq(0)
 
         # Its write command
@@ -69,55 +69,84 @@ class Placer(wiring.Component):
         m.d.comb += self.write.command.valid.eq(command_valid)
         with m.If(self.write.command.ready):
             m.d.sync += command_valid.eq(0)
-        with m.If(load):
+        with m.If(plan):
             m.d.sync += [
                 command_valid.eq(~empty),
                 self.write.command.payload.address.eq(held.address),
                 self.write.command.payload.octets.eq(held.octets),
             ]
 
-        # Store reads. What a read is for travels beside it. When the octets move to higher lanes,
+        # Its store reads: how many, and what they are for. When the octets move to higher lanes,
         # every read completes a host word, and the last may be needless; when they move to lower
         # lanes, the first read completes none.
+        planned = Signal(
+            data.StructLayout(
+                {
+                    "more_reads": 14,  # reads without the first
+                    "primes": 1,  # the first read completes no host word
+                    "writes": 1,  # the placement has octets
+                    "release": 1,
+                    "store_address": store_bits,
+                    "store_end": store_bits,
+                    "rotation": WORD_BITS,
+                }
+            )
+        )
+        planned_valid = Signal()
+        load = Signal()
+        end = Signal(range(65535 + WORD_OCTETS))
+        primes = Signal()
+        m.d.comb += [
+            plan.eq(held_valid & ~planned_valid & ~command_valid),
+            end.eq(lane + held.octets - 1),
+            primes.eq(lane < held.store_octet),
+        ]
+        with m.If(plan):
+            m.d.sync += [
+                planned_valid.eq(1),
+                planned.more_reads.eq(Mux(empty, 0, end[WORD_BITS:] + primes)),
+                planned.primes.eq(primes),
+                planned.writes.eq(~empty),
+                planned.release.eq(held.release),
+                planned.store_address.eq(held.store_address),
+                planned.store_end.eq(held.store_end),
+                planned.rotation.eq(lane - held.store_octet),
+            ]
+        with m.Elif(load):
+            m.d.sync += planned_valid.eq(0)
+
+        # The read at store.address. What it is for travels beside it.
         mark = data.StructLayout(
             {
                 "write": 1,  # completes a host word
                 "last": 1,  # of the placement
                 "release": 1,
                 "store_end": store_bits,
-                "rotation": 3,
+                "rotation": WORD_BITS,
             }
         )
-        reading = Signal(mark)  # `write`, `last` and `release` are of the read at store.address
+        reading = Signal(mark)
         active = Signal()
-        more_reads = Signal(range((65535 + WORD_OCTETS) // WORD_OCTETS + 2))
+        more_reads = Signal(14)
         last_read = Signal()  # more_reads is 0
-        writes = Signal()  # the placement has octets
+        writes = Signal()
         releases = Signal()
-        end = Signal(range(65535 + WORD_OCTETS))
-        primes = Signal()  # the first read completes no host word
-        more_reads_next = Signal.like(more_reads)
         m.d.comb += [
-            end.eq(lane + held.octets - 1),
-            primes.eq(lane < held.store_octet),
-            more_reads_next.eq(end[WORD_BITS:] + primes),
-            load.eq(held_valid & ~command_valid & (~active | (step & last_read))),
+            load.eq(planned_valid & (~active | (step & last_read))),
             reading.last.eq(last_read),
             reading.release.eq(releases & last_read & active),
         ]
-        with m.If(empty):
-            m.d.comb += more_reads_next.eq(0)
         with m.If(load):
             m.d.sync += [
                 active.eq(1),
-                writes.eq(~empty),
-                releases.eq(held.release),
-                more_reads.eq(more_reads_next),
-                last_read.eq(more_reads_next == 0),
-                self.store.address.eq(held.store_address),
-                reading.write.eq(~empty & ~primes),
-                reading.store_end.eq(held.store_end),
-                reading.rotation.eq(lane - held.store_octet),
+                writes.eq(planned.writes),
+                releases.eq(planned.release),
+                more_reads.eq(planned.more_reads),
+                last_read.eq(planned.more_reads == 0),
+                self.store.address.eq(planned.store_address),
+                reading.write.eq(planned.writes & ~planned.primes),
+                reading.store_end.eq(planned.store_end),
+                reading.rotation.eq(planned.rotation),
             ]
         with m.Elif(step & active):
             m.d.sync += [

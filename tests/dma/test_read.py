@@ -212,7 +212,6 @@ async def check_fairness(dut):
     await ClockCycles(dut.clk, 20)
     for _ in range(5):
         cocotb.start_soon(run_client(clients[1], [{"address": 0x9010, "octets": 64}]))
-    await run_client(clients[1], [])
     while clients[1][0].sent < 5 or clients[1][0].pending:
         await ClockCycles(dut.clk, 1)
     taken = len(clients[0][1])

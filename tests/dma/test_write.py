@@ -35,8 +35,12 @@ def test_every_alignment_and_page_edge():
     run_cocotb(engine(), __name__, test_filter="check_every_alignment")
 
 
-def test_done_is_after_all_responses_and_reports_errors():
+def test_error_is_reported_with_its_command_only():
     run_cocotb(engine(), __name__, test_filter="check_errors")
+
+
+def test_done_waits_for_every_response():
+    run_cocotb(engine(), __name__, test_filter="check_done_waits")
 
 
 @pytest.mark.parametrize("order", ["any", "aw_first", "w_first"])
@@ -161,10 +165,30 @@ async def check_errors(dut):
         if spoiled:
             slave.target.bad.add(address + rng.randrange(octets) & ~7)
         expected[owner].append(int(spoiled))
-    # A report may not come before the command's octets were all written.
     for client in clients:
         await client.finish()
     assert (clients[0].reports, clients[1].reports) == expected
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def check_done_waits(dut):
+    rng = seeded_random()
+    clients = [Client(dut, number, rng, "always") for number in range(CLIENTS)]
+    OrderedWriteSlave(dut, "any", 200)
+    await start_clock_and_reset(dut)
+    needed = []  # responses that must be there before each report
+    for number in range(8):
+        address, octets = 0x10000 * number + rng.randrange(4096), rng.randint(1, 1500)
+        clients[0].write(address, octets)
+        bursts = (address + octets - 1) // 256 - address // 256 + 1
+        needed.append(bursts + (needed[-1] if needed else 0))
+    responses = 0
+    while len(clients[0].reports) < clients[0].sent:
+        await RisingEdge(dut.clk)
+        reports = len(clients[0].reports)
+        assert not reports or responses >= needed[reports - 1]
+        responses += int(dut.m_axi__bvalid.value and dut.m_axi__bready.value)
+    assert responses == needed[-1]
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
@@ -176,8 +200,6 @@ async def check_order(dut):
     await start_clock_and_reset(dut)
     for number in range(40):
         clients[number % 2].write(0x10000 * number + rng.randrange(4096), rng.randint(1, 900))
-    early = cocotb.start_soon(clients[0].finish())
-    await early
     await finish(dut, clients, slave.memory)
 
 
