@@ -24,7 +24,8 @@ _READ_FAILURES = AccessErrors(
     rights=errors.RDMAP_ACCESS_RIGHTS,
     bounds=errors.RDMAP_BASE_OR_BOUNDS,
     wrap=errors.RDMAP_TO_WRAP,
-)  # Queues of the untagged model that exist without RFC 7306.
+)
+# Queues of the untagged model that exist without RFC 7306.
 _KNOWN_QUEUES = (rdmap.QN_SEND, rdmap.QN_READ_REQUEST, rdmap.QN_TERMINATE)
 # MSNs are 32 bits wide and wrap (RFC 5041, 4.3).
 MSN_SPAN = 2**32
