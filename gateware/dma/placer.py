@@ -20,7 +20,7 @@ class Placer(wiring.Component):
 
     One word per cycle, and the next placement's words follow at once. A placement costs its host
     words, and one cycle more if `store_octet` is above the lane of the address; one without
-    octets costs one cycle. Placements are taken one every two cycles. Latency nine cycles from
+    octets costs one cycle. Placements are taken one every two cycles. Latency seven cycles from
     a placement to its first word. Back-pressure of the write engine stops the whole pipeline,
     with the store's by `enable`.
 

@@ -32,7 +32,7 @@ class ReadEngine(wiring.Component):
 
     One burst every two cycles is issued; words arrive at one per cycle, sustained if the client's
     buffer covers the latency (512 beats for 250 cycles). From a command to ARVALID in an idle
-    engine 6 cycles; from R to the client's data 5 cycles.
+    engine 5 cycles; from R to the client's data 4 cycles.
 
     Parameters
     ----------

@@ -43,7 +43,8 @@ class WriteEngine(wiring.Component):
     whenever a response can be due.
 
     One word per cycle, without a gap between bursts, and between commands that are there in time
-    (commands of at least 8 words; each costs the command path at most 4 cycles).
+    (commands of at least 8 words; each costs the command path at most 4 cycles). From a command in
+    an idle engine to AWVALID 4 cycles, to WVALID 7.
 
     Members
     -------
