@@ -1,7 +1,5 @@
 """One FIFO per QP: order, levels and clears, with pushes and pops of any QPs in every cycle."""
 
-# amaranth: UnusedElaboratable=no
-
 from collections import deque
 
 import cocotb

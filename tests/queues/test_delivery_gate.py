@@ -1,0 +1,127 @@
+"""A delivery leaves when its placements are visible, in order, and not before."""
+
+import cocotb
+import pytest
+from cocotb.triggers import RisingEdge
+
+from gateware.config import RnicConfig
+from gateware.interfaces import DeliveryKind, Layouts
+from gateware.queues.completer import read_done_layout
+from gateware.queues.delivery_gate import DeliveryGate
+from hw.interface.queue_entries import CompletionOpcode
+from tests.queues.ports import cycles
+from tests.support.runner import parameter, run_cocotb
+from tests.support.streams import (
+    StreamMonitor,
+    StreamSink,
+    StreamSource,
+    seeded_random,
+    start_clock_and_reset,
+)
+
+CONFIG = RnicConfig(qps=4)
+LAYOUTS = Layouts(CONFIG)
+
+
+@pytest.mark.parametrize("pattern", ["always", "random", "slow"])
+def test_gate(pattern):
+    run_cocotb(DeliveryGate(CONFIG), __name__, parameters={"PATTERN": pattern})
+
+
+class Bench:
+    def __init__(self, dut, rng):
+        pattern = parameter("PATTERN")
+        self.dut = dut
+        self.deliveries = StreamSource(dut, "delivery", LAYOUTS.delivery, rng=rng, pattern=pattern)
+        self.completions = StreamSink(
+            dut, "completion", LAYOUTS.completion, rng=rng, pattern=pattern
+        )
+        self.read_done = StreamSink(
+            dut, "read_done", read_done_layout(CONFIG), rng=rng, pattern=pattern
+        )
+        StreamMonitor(dut, "completion")
+        StreamMonitor(dut, "read_done")
+        dut.placed.value = 0
+
+    async def place(self, count=1):
+        self.dut.placed.value = 1
+        await cycles(self.dut, count)
+        self.dut.placed.value = 0
+
+
+@cocotb.test(timeout_time=3, timeout_unit="ms")
+async def check_deliveries_wait_for_their_placements(dut):
+    rng = seeded_random()
+    bench = Bench(dut, rng)
+    await start_clock_and_reset(dut)
+    # Past 2^16: the counts wrap in the middle of the test.
+    await bench.place(65536 - 150)
+    placed = after = 65536 - 150
+    expected = []
+    seen = {DeliveryKind.RECEIVE: 0, DeliveryKind.READ: 0}
+
+    def look():
+        for kind, sink in (
+            (DeliveryKind.RECEIVE, bench.completions),
+            (DeliveryKind.READ, bench.read_done),
+        ):
+            of_kind = [item for item in expected if item["kind"] == kind.value]
+            for item in sink.take_all():
+                want = of_kind[seen[kind]]
+                seen[kind] += 1
+                assert placed >= want["total"], "left before its placements were visible"
+                assert (item["qp"], item["length"]) == (want["qp"], want["length"])
+                if kind is DeliveryKind.RECEIVE:
+                    assert item["receive"] == 1 and item["opcode"] == CompletionOpcode.RECEIVE
+                    assert (item["index"], item["flags"]) == (want["index"], want["flags"])
+
+    for _ in range(300):
+        after += rng.choice([0, 0, 1, 1, 2, 5])
+        item = {
+            "kind": rng.choice(list(DeliveryKind)).value,
+            "qp": rng.randrange(4),
+            "index": rng.getrandbits(16),
+            "length": rng.getrandbits(32),
+            "flags": rng.getrandbits(8),
+        }
+        expected.append(item | {"total": after})
+        bench.deliveries.put(item | {"after": after % 65536})
+        while after - placed > rng.randint(0, 12):
+            placed += 1
+            await bench.place()
+            await cycles(dut, rng.choice([0, 0, 3, 10]))
+            look()
+    await bench.place(after - placed)
+    placed = after
+    await cycles(dut, 3000)
+    look()
+    assert sum(seen.values()) == len(expected)
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def check_delivery_leaves_at_most_4_cycles_after_the_last_pulse(dut):
+    bench = Bench(dut, seeded_random())
+    await start_clock_and_reset(dut)
+    await bench.deliveries.send({"kind": DeliveryKind.RECEIVE.value, "after": 3})
+    await cycles(dut, 20)
+    await bench.place(2)
+    await cycles(dut, 20)
+    assert not dut.completion__valid.value
+    await bench.place(1)
+    waited = 0
+    while not dut.completion__valid.value:
+        await RisingEdge(dut.clk)
+        waited += 1
+    assert waited <= 4
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def check_64_deliveries_wait_without_back_pressure(dut):
+    bench = Bench(dut, seeded_random())
+    await start_clock_and_reset(dut)
+    bench.deliveries.put_all([{"after": 1, "length": i} for i in range(64)])
+    await cycles(dut, 1200)
+    assert bench.deliveries.pending == 0
+    await bench.place()
+    got = await bench.completions.get_many(64)
+    assert [item["length"] for item in got] == list(range(64))

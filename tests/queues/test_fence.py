@@ -1,0 +1,117 @@
+"""The fence is busy until what had begun has ended, stage by stage, and no longer."""
+
+import cocotb
+import pytest
+from cocotb.triggers import RisingEdge
+
+from gateware.queues.fence import SETTLE, Fence
+from tests.queues.ports import cycles
+from tests.support.runner import run_cocotb
+from tests.support.streams import seeded_random, start_clock_and_reset
+
+STAGES = (2, 1, 3)
+
+
+def test_fence():
+    run_cocotb(Fence(STAGES), __name__)
+
+
+@pytest.mark.parametrize("stages", [[], [1, 0]])
+def test_fence_without_pairs_is_refused(stages):
+    with pytest.raises(ValueError, match="stages is"):
+        Fence(stages)
+
+
+class Bench:
+    def __init__(self, dut):
+        self.dut = dut
+        dut.start.value = 0
+        for stage in range(len(STAGES)):
+            for side in ("begin", "end"):
+                getattr(dut, f"{side}_{stage}").value = 0
+
+    async def pulse(self, side, stage, pair, count=1):
+        signal = getattr(self.dut, f"{side}_{stage}")
+        signal.value = 1 << pair
+        await cycles(self.dut, count)
+        signal.value = 0
+
+    async def start(self):
+        self.dut.start.value = 1
+        await RisingEdge(self.dut.clk)
+        self.dut.start.value = 0
+        await RisingEdge(self.dut.clk)
+        assert self.dut.busy.value
+
+    async def is_busy(self, after=20 * SETTLE):
+        await cycles(self.dut, after)
+        return bool(self.dut.busy.value)
+
+
+@cocotb.test(timeout_time=3, timeout_unit="ms")
+async def check_each_pair_holds_the_fence(dut):
+    bench = Bench(dut)
+    await start_clock_and_reset(dut)
+    await bench.start()
+    assert not await bench.is_busy()
+    for stage, pairs in enumerate(STAGES):
+        for pair in range(pairs):
+            await bench.pulse("begin", stage, pair, 3)
+            await bench.start()
+            assert await bench.is_busy()
+            # What begins later does not count.
+            if stage == 0:
+                await bench.pulse("begin", stage, pair, 2)
+            await bench.pulse("end", stage, pair, 2)
+            assert await bench.is_busy()
+            await bench.pulse("end", stage, pair)
+            assert not await bench.is_busy()
+            if stage == 0:
+                await bench.pulse("end", stage, pair, 2)
+
+
+@cocotb.test(timeout_time=3, timeout_unit="ms")
+async def check_what_a_stage_hands_on_is_waited_for(dut):
+    bench = Bench(dut)
+    await start_clock_and_reset(dut)
+    await bench.pulse("begin", 0, 1)
+    await bench.start()
+    assert await bench.is_busy()
+    await bench.pulse("end", 0, 1)
+    await cycles(dut, SETTLE - 2)
+    await bench.pulse("begin", 1, 0)
+    assert await bench.is_busy()
+    await bench.pulse("end", 1, 0)
+    await bench.pulse("begin", 2, 2)
+    assert await bench.is_busy()
+    await bench.pulse("end", 2, 2)
+    assert not await bench.is_busy()
+
+
+@cocotb.test(timeout_time=3, timeout_unit="ms")
+async def check_begin_in_the_cycle_of_start_counts(dut):
+    bench = Bench(dut)
+    await start_clock_and_reset(dut)
+    dut.start.value = 1
+    dut.begin_0.value = 1
+    await RisingEdge(dut.clk)
+    dut.start.value = 0
+    dut.begin_0.value = 0
+    assert await bench.is_busy()
+    await bench.pulse("end", 0, 0)
+    assert not await bench.is_busy()
+
+
+@cocotb.test(timeout_time=3, timeout_unit="ms")
+async def check_counts_wrap(dut):
+    rng = seeded_random()
+    bench = Bench(dut)
+    await start_clock_and_reset(dut)
+    for _ in range(6):
+        count = 15000 + rng.randrange(1000)
+        await bench.pulse("begin", 1, 0, count)
+        await bench.start()
+        await bench.pulse("end", 1, 0, count - 1)
+        assert await bench.is_busy()
+        await bench.pulse("end", 1, 0)
+        assert not await bench.is_busy()

@@ -1,0 +1,248 @@
+"""Entries arrive in ring order, never more than prefetched, and never for the wrong QP."""
+
+import cocotb
+import pytest
+from cocotb.triggers import RisingEdge
+
+from gateware.config import RnicConfig
+from gateware.interfaces import Layouts, QpCommandKind
+from gateware.queues.ring_fetcher import RingFetcher
+from hw.interface.causes import Cause
+from tests.queues.ports import Pulses, ReadMemory, cycles
+from tests.support.runner import parameter, run_cocotb
+from tests.support.streams import (
+    StreamMonitor,
+    StreamSink,
+    StreamSource,
+    seeded_random,
+    start_clock_and_reset,
+)
+
+CONFIG = RnicConfig(qps=4)
+LAYOUTS = Layouts(CONFIG)
+
+
+@pytest.mark.parametrize(("entry_octets", "prefetch", "send"), [(128, 2, True), (64, 4, False)])
+def test_fetcher(entry_octets, prefetch, send):
+    run_cocotb(
+        RingFetcher(CONFIG, entry_octets=entry_octets, prefetch=prefetch, send=send),
+        __name__,
+        parameters={
+            "ENTRY": str(entry_octets),
+            "PREFETCH": str(prefetch),
+            "SIDE": "send" if send else "receive",
+        },
+    )
+
+
+class Bench:
+    """Rings in host memory, and a consumer that checks every word of what it pops."""
+
+    def __init__(self, dut, rng):
+        self.dut, self.rng = dut, rng
+        self.entry, self.prefetch = int(parameter("ENTRY")), int(parameter("PREFETCH"))
+        self.words = self.entry // 8
+        self.memory = {}
+        self.reads = ReadMemory(dut, "read", self.memory, rng)
+        self.commands = StreamSource(dut, "qp_command", LAYOUTS.qp_command, rng=rng)
+        self.doorbells = StreamSource(dut, "doorbell", LAYOUTS.doorbell, rng=rng)
+        self.errors = StreamSink(dut, "error", LAYOUTS.qp_error, rng=rng, pattern="slow")
+        StreamMonitor(dut, "error")
+        StreamMonitor(dut, "read__command")
+        self.filled = Pulses(dut, dut.filled__valid, dut.filled__qp)
+        self.base, self.log2, self.posted, self.popped = {}, {}, {}, {}
+        dut.entries__pop.value = 0
+        dut.entries__select.value = 0
+        dut.entries__word_address.value = 0
+
+    async def create(self, qp, log2):
+        self.base[qp] = (self.rng.getrandbits(48) << 16) + self.rng.randrange(512) * 8
+        self.log2[qp], self.posted[qp], self.popped[qp] = log2, 0, 0
+        side = parameter("SIDE")
+        other = "receive" if side == "send" else "send"
+        await self.command(
+            "CREATE",
+            qp,
+            **{f"{side}_base": self.base[qp], f"{side}_log2": log2, f"{other}_base": 8},
+        )
+
+    async def command(self, kind, qp, **fields):
+        await self.commands.send({"kind": QpCommandKind[kind].value, "qp": qp, **fields})
+
+    def post(self, qp, count):
+        """Write entries into the ring and return the producer number for the doorbell."""
+        for number in range(self.posted[qp], self.posted[qp] + count):
+            at = self.base[qp] + number % (1 << self.log2[qp]) * self.entry
+            for word in range(self.words):
+                self.memory[at + 8 * word] = self.content(qp, number, word)
+        self.posted[qp] += count
+        return self.posted[qp] % 65536
+
+    def content(self, qp, number, word):
+        """Octets of a word that tell ring, QP, entry and word."""
+        ring = (self.base[qp] >> 16 & 0xFFFFFF).to_bytes(3, "little")
+        return ring + bytes([qp, *(number & 0xFFFF).to_bytes(2, "little"), word, 7])
+
+    async def look(self, qp):
+        """Return level, posted and index as the consumer sees them."""
+        self.dut.entries__select.value = qp
+        await cycles(self.dut, 3)
+        entries = self.dut
+        return (
+            int(entries.entries__level.value),
+            int(entries.entries__posted.value),
+            int(entries.entries__index.value),
+        )
+
+    async def pop(self, qp):
+        """Check every word of the oldest entry, one per cycle, and pop it."""
+        words = []
+        self.dut.entries__select.value = qp
+        for word in range(self.words + 3):
+            self.dut.entries__word_address.value = min(word, self.words - 1)
+            if word >= 3:
+                words.append(int(self.dut.entries__word.value))
+            await RisingEdge(self.dut.clk)
+        # One more edge than the loop's: the first sample belongs to word 0.
+        number = self.popped[qp]
+        assert words == [
+            int.from_bytes(self.content(qp, number, word), "little") for word in range(self.words)
+        ]
+        self.popped[qp] += 1
+        self.dut.entries__pop_qp.value = qp
+        self.dut.entries__pop.value = 1
+        await RisingEdge(self.dut.clk)
+        self.dut.entries__pop.value = 0
+        self.dut.entries__pop_qp.value = self.rng.randrange(CONFIG.qps)
+
+
+@cocotb.test(timeout_time=4, timeout_unit="ms")
+async def check_entries_come_in_ring_order(dut):
+    rng = seeded_random()
+    bench = Bench(dut, rng)
+    await start_clock_and_reset(dut)
+    for qp in range(CONFIG.qps):
+        await bench.create(qp, rng.randint(0, 4))
+    total = 0
+    while total < 400:
+        qp = rng.randrange(CONFIG.qps)
+        room = (1 << bench.log2[qp]) - (bench.posted[qp] - bench.popped[qp])
+        if room and rng.random() < 0.4:
+            await bench.doorbells.send({"qp": qp, "producer": bench.post(qp, rng.randint(1, room))})
+        level, posted, index = await bench.look(qp)
+        assert level <= bench.prefetch and index == bench.popped[qp] % 65536
+        assert level <= posted <= bench.posted[qp] - bench.popped[qp]
+        if level:
+            await bench.pop(qp)
+            total += 1
+    await cycles(dut, 300)
+    for qp in range(CONFIG.qps):
+        left = bench.posted[qp] - bench.popped[qp]
+        assert (await bench.look(qp))[:2] == (min(left, bench.prefetch), left)
+        assert bench.filled.qps.count(qp) == bench.popped[qp] + min(left, bench.prefetch)
+    assert not len(bench.errors)
+
+
+@cocotb.test(timeout_time=4, timeout_unit="ms")
+async def check_small_ring_turns_many_times(dut):
+    rng = seeded_random()
+    bench = Bench(dut, rng)
+    bench.reads.latency = (2, 4)
+    await start_clock_and_reset(dut)
+    await bench.create(1, 2)
+    while bench.popped[1] < 60:
+        if bench.posted[1] - bench.popped[1] < 2:
+            await bench.doorbells.send({"qp": 1, "producer": bench.post(1, 2)})
+        if (await bench.look(1))[0]:
+            await bench.pop(1)
+
+
+@cocotb.test(timeout_time=4, timeout_unit="ms")
+async def check_reads_of_a_destroyed_qp_are_not_taken_for_the_new_one(dut):
+    rng = seeded_random()
+    bench = Bench(dut, rng)
+    bench.reads.latency = (100, 200)
+    await start_clock_and_reset(dut)
+    for _ in range(8):
+        await bench.create(2, 3)
+        await bench.doorbells.send({"qp": 2, "producer": bench.post(2, 5)})
+        await cycles(dut, rng.randint(1, 150))
+        if rng.random() < 0.5:
+            await bench.command("DESTROY", 2)
+            assert (await bench.look(2))[:2] == (0, 0)
+            # A QP that does not exist hears no doorbell.
+            await bench.doorbells.send({"qp": 2, "producer": 7})
+            await cycles(dut, 30)
+            assert (await bench.look(2))[:2] == (0, 0)
+        await bench.create(2, 2)
+        count = len(bench.reads.commands)
+        assert (await bench.look(2)) == (0, 0, 0)
+        await bench.doorbells.send({"qp": 2, "producer": bench.post(2, 2)})
+        while (await bench.look(2))[0] < 2:
+            pass
+        await bench.pop(2)
+        await bench.pop(2)
+        assert len(bench.reads.commands) == count + 2
+    assert not len(bench.errors)
+
+
+@cocotb.test(timeout_time=4, timeout_unit="ms")
+async def check_bad_doorbells_raise_an_error_and_change_nothing(dut):
+    rng = seeded_random()
+    bench = Bench(dut, rng)
+    await start_clock_and_reset(dut)
+    await bench.create(3, 2)
+    await bench.command("CONNECT", 3)
+    for producer in (5, 65535, 32768):
+        await bench.doorbells.send({"qp": 3, "producer": producer})
+        error = await bench.errors.get()
+        assert (error["qp"], error["cause"], error["index"]) == (
+            3,
+            Cause.LOCAL_BAD_ENTRY,
+            producer,
+        )
+    assert not bench.reads.commands
+    await bench.doorbells.send({"qp": 3, "producer": bench.post(3, 4)})
+    while not (await bench.look(3))[0]:
+        pass
+    await bench.pop(3)
+    # Entries cannot be taken back: 4 were posted.
+    await bench.doorbells.send({"qp": 3, "producer": 3})
+    assert (await bench.errors.get())["index"] == 3
+    # One was popped, so 5 fit.
+    await bench.doorbells.send({"qp": 3, "producer": bench.post(3, 1)})
+    for _ in range(4):
+        while not (await bench.look(3))[0]:
+            pass
+        await bench.pop(3)
+    assert not len(bench.errors)
+
+
+@cocotb.test(timeout_time=4, timeout_unit="ms")
+async def check_failed_read_stops_its_qp_alone(dut):
+    rng = seeded_random()
+    bench = Bench(dut, rng)
+    await start_clock_and_reset(dut)
+    for qp in (0, 1):
+        await bench.create(qp, 3)
+        bench.post(qp, 6)
+    bench.reads.failing.add(bench.base[0] + bench.entry + 8)
+    for qp in (0, 1):
+        await bench.doorbells.send({"qp": qp, "producer": 6})
+    for _ in range(6):
+        while not (await bench.look(1))[0]:
+            pass
+        await bench.pop(1)
+    error = await bench.errors.get()
+    assert (error["qp"], error["cause"], error["index"]) == (0, Cause.HOST_READ_ERROR, 1)
+    assert (await bench.look(0)) == (1, 6, 0)
+    await bench.pop(0)
+    await cycles(dut, 200)
+    assert (await bench.look(0)) == (0, 5, 1)
+    assert not len(bench.errors)
+    await bench.create(0, 3)
+    bench.reads.failing.clear()
+    await bench.doorbells.send({"qp": 0, "producer": bench.post(0, 1)})
+    while not (await bench.look(0))[0]:
+        pass
+    await bench.pop(0)
