@@ -22,9 +22,9 @@ class Gather(wiring.Component):
     from lane 0 on; the beat with `last` has `error` if any word of the FPDU had.
 
     One word read per cycle, also from one piece to the next; an FPDU whose last word read fills a
-    beat and begins another costs one cycle more. Latency three cycles from a word to its
-    beat, two from a piece to its read command. Pieces are taken one every two cycles. Back-pressure on `o` stops the words; the read
-    engine's buffer holds what is under way.
+    beat and begins another costs one cycle more. Latency three cycles from a word to its beat,
+    two from a piece to its read command. Pieces are taken one every two cycles. Back-pressure on
+    `o` stops the words; the read engine's buffer holds what is under way.
 
     Members
     -------
