@@ -1,0 +1,43 @@
+"""What flows between the MPA blocks, the assembler and the LLP port."""
+
+from amaranth.lib import data
+
+from gateware.config import RnicConfig
+from gateware.interfaces import Layouts
+
+ULPDU_BEAT = data.StructLayout({"data": 64, "last": 1, "error": 1})
+"""A ULPDU from lane 2 of its first word on: lanes 0 and 1 there, and all behind its end, are
+meaningless. `error`, on the last beat: its payload is not what it should be."""
+
+CHUNK_OCTETS = 2048
+"""Most octets that the receiver requests at once from the LLP."""
+
+ANSWER = data.StructLayout({"last_beat": range(CHUNK_OCTETS // 8), "half": 1})
+"""One request as the deframer sees it: number of the last beat of its answer, from 0; `half` if
+only 4 octets of that beat were requested."""
+
+
+class MpaLayouts:
+    """The layouts that depend on the sizes of the device."""
+
+    def __init__(self, config: RnicConfig):
+        qp = config.qp_bits
+
+        # Assembler to framer: one FPDU. The meaning is that of `Layouts.ulpdu_job`.
+        self.framer_job = data.StructLayout(
+            {
+                "qp": qp,
+                "ulpdu_length": 16,
+                "crc": 1,
+                "markers": 1,
+                "report": 1,
+                "sent": Layouts(config).sent_item,
+            }
+        )
+
+        # The streams of the LLP port, with the names of `LlpSignature`.
+        self.tx = data.StructLayout(
+            {"connection": qp, "data": 64, "octets": 4, "first": 1, "last": 1}
+        )
+        self.rx_request = data.StructLayout({"connection": qp, "position": 32, "octets": 17})
+        self.rx_release = data.StructLayout({"connection": qp, "position": 32})

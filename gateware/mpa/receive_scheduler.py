@@ -1,0 +1,380 @@
+"""Knows what every connection has received and decides what to request from the LLP."""
+
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import data, enum, fifo, memory, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from gateware.config import RnicConfig
+from gateware.interfaces import Layouts, LlpEventKind, QpCommandKind
+from gateware.mpa.layouts import ANSWER, CHUNK_OCTETS, MpaLayouts
+
+SMALLEST_FPDU_OCTETS = 8
+"""ULPDU_Length, pad and CRC: an FPDU cannot be shorter, and its length is then known."""
+
+VISIT_OCTETS = 16384
+"""Octets requested in a visit before the next connection gets its turn at the end of an FPDU."""
+
+ANSWERS_AHEAD = 8
+"""Requests that may be unanswered."""
+
+BEATS_AHEAD = CHUNK_OCTETS // 8
+"""A further request is made while no more beats than this are to come: two chunks are on the way,
+twice what an LLP latency of a hundred cycles needs."""
+
+
+class _Operation(enum.Enum):
+    COMMAND = 0
+    EVENT = 1
+    VISIT = 2
+    VISIT_END = 3
+
+
+class ReceiveScheduler(wiring.Component):
+    """Keeps the receive side of every connection and conducts the deframer's visits.
+
+    A connection with enough octets for the FPDU at its head waits in a queue, once. A visit
+    requests octets ahead of the deframer for as long as more is available, at most `VISIT_OCTETS`
+    and the rest of an FPDU if others wait. It ends where the next FPDU is not there completely;
+    the connection comes back when it is.
+
+    CREATE and DESTROY forget what the LLP announced, CONNECT starts at position 0 with what it
+    announced since. RX_AVAILABLE that does not go forward is ignored.
+
+    Members
+    -------
+    command, event: see `gateware.interfaces`. One takes eight cycles.
+    request: to the LLP. answer: the same to the deframer, before the answer can be there.
+    The rest: to and from the deframer, see there.
+    """
+
+    def __init__(self, config: RnicConfig):
+        self._config = config
+        layouts = Layouts(config)
+        mpa = MpaLayouts(config)
+        super().__init__(
+            {
+                "command": In(stream.Signature(layouts.qp_command)),
+                "event": In(stream.Signature(layouts.llp_event)),
+                "request": Out(stream.Signature(mpa.rx_request)),
+                "answer": Out(stream.Signature(ANSWER)),
+                "took": In(1),
+                "start": Out(1),
+                "position": Out(32),
+                "qp": Out(config.qp_bits),
+                "crc": Out(1),
+                "kill": Out(1),
+                "failed": In(1),
+                "inside": In(1),
+                "fpdu_octets": In(17),
+                "fpdu_end": In(32),
+                "consumed": In(32),
+                "idle": In(1),
+                "closed": Out(1),
+                "closed_qp": Out(config.qp_bits),
+                "closed_taken": In(1),
+            }
+        )
+        self._connection = data.StructLayout(
+            {
+                "enabled": 1,
+                "crc": 1,
+                "markers": 1,  # reserved: Markers are not removed
+                "closed": 1,
+                "queued": 1,
+                "consumed": 32,
+                "available": 32,
+                "needed": 17,
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        # A visit in progress.
+        visiting = Signal()
+        over = Signal()
+        available = Signal(32)  # what the LLP announced, in whole units of 4 octets
+        dead = Signal()  # nothing more of this visit counts
+        replaced = Signal()  # nor may its end be written back: a command came
+        others = Signal()  # a connection waits
+
+        self._elaborate_context(m, visiting, over, available, dead, replaced, others)
+        self._elaborate_requests(m, visiting, over, available, dead, others)
+        m.d.comb += self.kill.eq(dead)
+        return m
+
+    def _elaborate_context(
+        self,
+        m: Module,
+        visiting: Signal,
+        over: Signal,
+        available: Signal,
+        dead: Signal,
+        replaced: Signal,
+        others: Signal,
+    ) -> None:
+        """One operation on one connection at a time: read, change, write back."""
+        qps = self._config.qps
+        m.submodules.connections = connections = memory.Memory(
+            shape=self._connection, depth=qps, init=[]
+        )
+        read, write = connections.read_port(), connections.write_port()
+        m.submodules.waiting = waiting = fifo.SyncFIFOBuffered(
+            width=self._config.qp_bits, depth=qps
+        )
+        m.d.comb += others.eq(waiting.r_rdy)
+
+        operation = Signal(_Operation)
+        number = Signal(self._config.qp_bits)
+        kind = Signal(QpCommandKind)
+        command_crc = Signal()
+        command_markers = Signal()
+        event_kind = Signal(LlpEventKind)
+        value = Signal(32)
+        old = Signal(self._connection)
+        new = Signal(self._connection)
+        forward = Signal()  # RX_AVAILABLE is beyond what was known
+        backlog = Signal(32)
+        enough = Signal()
+        enlist = Signal()
+        here = Signal()  # the operation is about the connection that is visited
+
+        m.d.comb += [
+            read.addr.eq(number),
+            write.addr.eq(number),
+            write.data.eq(new),
+            waiting.w_data.eq(number),
+            here.eq(visiting & (self.qp == number)),
+            self.position.eq(new.consumed),
+        ]
+        with m.If(self.closed_taken):
+            m.d.sync += self.closed.eq(0)
+        with m.If(self.failed):
+            m.d.sync += dead.eq(1)
+
+        with m.FSM():
+            # After a reset: forget every connection.
+            with m.State("CLEAR"):
+                m.d.comb += [write.en.eq(1), write.data.eq(0)]
+                m.d.sync += number.eq(number + 1)
+                with m.If(number == qps - 1):
+                    m.next = "SELECT"
+            # Wait for something to do.
+            with m.State("SELECT"):
+                m.d.comb += [
+                    self.command.ready.eq(1),
+                    self.event.ready.eq(~self.command.valid),
+                ]
+                m.d.sync += [
+                    kind.eq(self.command.payload.kind),
+                    command_crc.eq(self.command.payload.crc),
+                    command_markers.eq(self.command.payload.receive_markers),
+                    event_kind.eq(self.event.payload.kind),
+                    value.eq(self.event.payload.value),
+                ]
+                with m.If(self.command.valid):
+                    m.d.sync += [
+                        operation.eq(_Operation.COMMAND),
+                        number.eq(self.command.payload.qp),
+                    ]
+                    m.next = "READ"
+                with m.Elif(self.event.valid):
+                    m.d.sync += [
+                        operation.eq(_Operation.EVENT),
+                        number.eq(self.event.payload.connection),
+                    ]
+                    m.next = "READ"
+                with m.Elif(over):
+                    m.d.sync += [operation.eq(_Operation.VISIT_END), number.eq(self.qp)]
+                    m.next = "READ"
+                with m.Elif(waiting.r_rdy & ~visiting & ~self.closed):
+                    m.d.comb += waiting.r_en.eq(1)
+                    m.d.sync += [operation.eq(_Operation.VISIT), number.eq(waiting.r_data)]
+                    m.next = "READ"
+            # The memory reads.
+            with m.State("READ"):
+                m.next = "FETCH"
+            # Its word goes to a register.
+            with m.State("FETCH"):
+                m.d.sync += old.eq(read.data)
+                m.next = "RELATE"
+            # How an announced position relates to the known one.
+            with m.State("RELATE"):
+                m.d.sync += forward.eq(~(value - old.available)[31])
+                m.next = "CHANGE"
+            # What the operation says.
+            with m.State("CHANGE"):
+                m.d.sync += new.eq(old)
+                with m.Switch(operation):
+                    with m.Case(_Operation.COMMAND):
+                        self._elaborate_command(m, kind, command_crc, command_markers, new)
+                        with m.If(here):
+                            m.d.sync += [dead.eq(1), replaced.eq(1)]
+                        with m.If(self.closed_qp == number):
+                            m.d.sync += self.closed.eq(0)
+                    with m.Case(_Operation.EVENT):
+                        with m.If(event_kind == LlpEventKind.CLOSED):
+                            m.d.sync += new.closed.eq(1)
+                        with m.Elif((event_kind == LlpEventKind.RX_AVAILABLE) & forward):
+                            m.d.sync += new.available.eq(value)
+                            with m.If(here):
+                                m.d.sync += available.eq(value & ~3)
+                    with m.Case(_Operation.VISIT):
+                        m.d.sync += new.queued.eq(0)
+                    with m.Case(_Operation.VISIT_END):
+                        m.d.sync += visiting.eq(0)
+                        with m.If(~replaced):
+                            m.d.sync += [
+                                new.enabled.eq(~dead),
+                                new.consumed.eq(self.consumed),
+                                new.needed.eq(
+                                    Mux(self.inside, self.fpdu_octets, SMALLEST_FPDU_OCTETS)
+                                ),
+                            ]
+                m.next = "MEASURE"
+            # How much the connection has that was not consumed.
+            with m.State("MEASURE"):
+                m.d.sync += backlog.eq(new.available - new.consumed)
+                m.next = "COMPARE"
+            # Is it worth a visit?
+            with m.State("COMPARE"):
+                m.d.sync += enough.eq(backlog >= new.needed)
+                m.next = "WRITE"
+            # Write back, and begin what follows from it.
+            with m.State("WRITE"):
+                m.d.comb += write.en.eq(1)
+                m.next = "SELECT"
+                with m.If(operation != _Operation.VISIT):
+                    m.d.comb += enlist.eq(
+                        new.enabled & (enough | new.closed) & ~new.queued & (~here | replaced)
+                    )
+                    with m.If(enlist):
+                        m.d.comb += [write.data.queued.eq(1), waiting.w_en.eq(1)]
+                with m.Elif(new.enabled & enough):
+                    m.d.comb += self.start.eq(1)
+                    m.d.sync += [
+                        visiting.eq(1),
+                        self.qp.eq(number),
+                        self.crc.eq(new.crc),
+                        available.eq(new.available & ~3),
+                        dead.eq(0),
+                        replaced.eq(0),
+                    ]
+                with m.Elif(new.enabled & new.closed):
+                    # The LLP closed and no whole FPDU is left: it is said once.
+                    m.d.comb += write.data.enabled.eq(0)
+                    m.d.sync += [self.closed.eq(1), self.closed_qp.eq(number)]
+
+    def _elaborate_command(
+        self, m: Module, kind: Signal, crc: Signal, markers: Signal, new: data.View
+    ) -> None:
+        with m.Switch(kind):
+            with m.Case(QpCommandKind.CREATE, QpCommandKind.DESTROY):
+                m.d.sync += [new.enabled.eq(0), new.closed.eq(0)]
+                m.d.sync += [new.consumed.eq(0), new.available.eq(0)]
+            with m.Case(QpCommandKind.CONNECT):
+                m.d.sync += [
+                    new.enabled.eq(1),
+                    new.crc.eq(crc),
+                    new.markers.eq(markers),
+                    new.consumed.eq(0),
+                    new.needed.eq(SMALLEST_FPDU_OCTETS),
+                ]
+            with m.Case(QpCommandKind.STOP):
+                m.d.sync += new.enabled.eq(0)
+
+    def _elaborate_requests(
+        self,
+        m: Module,
+        visiting: Signal,
+        over: Signal,
+        available: Signal,
+        dead: Signal,
+        others: Signal,
+    ) -> None:
+        """What to request next, computed over a few cycles, again and again."""
+        m.submodules.answers = answers = fifo.SyncFIFOBuffered(
+            width=self.answer.payload.shape().size, depth=ANSWERS_AHEAD
+        )
+        m.d.comb += [
+            self.answer.valid.eq(answers.r_rdy),
+            self.answer.payload.eq(answers.r_data),
+            answers.r_en.eq(self.answer.ready),
+        ]
+
+        requested = Signal(32)  # position behind the last request
+        budget = Signal(range(-CHUNK_OCTETS, VISIT_OCTETS + 1))
+        outstanding = Signal(range(4 * BEATS_AHEAD))
+        answered = Signal()  # everything requested was answered and has left the deframer
+        beyond = Signal(32)  # from the end of the FPDU to what is available; negative: incomplete
+        unrequested = Signal(32)  # that is available
+        rest = Signal(32)  # of the FPDU, not yet requested
+        inside = Signal()
+        stop = Signal()
+        amount = Signal(32)
+        octets = Signal(range(CHUNK_OCTETS + 1))
+        beats = Signal(range(CHUNK_OCTETS // 8 + 1))
+        added = Signal()
+        answer = Signal(ANSWER)
+
+        m.d.comb += [
+            beats.eq((octets + 4) >> 3),  # octets is a multiple of 4
+            answer.last_beat.eq(beats - 1),
+            answer.half.eq(octets[2]),
+            answers.w_data.eq(answer),
+            answers.w_en.eq(added),
+            self.request.payload.connection.eq(self.qp),
+            self.request.payload.position.eq(requested),
+            self.request.payload.octets.eq(octets),
+        ]
+        m.d.sync += outstanding.eq(outstanding + Mux(added, beats, 0) - self.took)
+
+        with m.FSM():
+            # Wait for a visit.
+            with m.State("IDLE"):
+                with m.If(self.start):
+                    m.d.sync += [requested.eq(self.position), budget.eq(VISIT_OCTETS)]
+                    m.next = "MEASURE"
+            # Take the distances as they are now.
+            with m.State("MEASURE"):
+                m.d.sync += [
+                    answered.eq((outstanding == 0) & self.idle),
+                    inside.eq(self.inside),
+                    beyond.eq(available - self.fpdu_end),
+                    unrequested.eq(available - requested),
+                    rest.eq(self.fpdu_end - requested),
+                    stop.eq(others & (budget <= 0)),
+                ]
+                m.next = "CHOOSE"
+            # How far to go: not into an FPDU that is incomplete or that another visit will take.
+            with m.State("CHOOSE"):
+                m.d.sync += amount.eq(unrequested)
+                with m.If(stop):
+                    m.d.sync += amount.eq(Mux(inside & ~rest[31], rest, 0))
+                with m.If(dead | (inside & beyond[31])):
+                    m.d.sync += amount.eq(0)
+                m.next = "LIMIT"
+            # One chunk at most, and only if the deframer will soon need it.
+            with m.State("LIMIT"):
+                m.d.sync += octets.eq(
+                    Mux(amount[11:].any(), CHUNK_OCTETS, amount[:11]),
+                )
+                m.next = "MEASURE"
+                with m.If((amount == 0) & answered):
+                    m.next = "OVER"
+                with m.Elif((amount != 0) & (outstanding <= BEATS_AHEAD) & answers.w_rdy & ~dead):
+                    m.next = "REQUEST"
+            # The LLP takes the request.
+            with m.State("REQUEST"):
+                m.d.comb += self.request.valid.eq(1)
+                with m.If(self.request.ready):
+                    m.d.comb += added.eq(1)
+                    m.d.sync += [
+                        requested.eq(requested + octets),
+                        budget.eq(Mux(budget[-1], budget, budget - octets)),
+                    ]
+                    m.next = "MEASURE"
+            # Nothing is left to do or to wait for: the end is written back.
+            with m.State("OVER"):
+                m.d.comb += over.eq(1)
+                with m.If(~visiting):
+                    m.next = "IDLE"

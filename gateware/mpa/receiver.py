@@ -1,0 +1,80 @@
+"""The MPA receiver: from the LLP's octets to verified FPDUs in the store."""
+
+from amaranth.hdl import Module
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from gateware.config import RnicConfig
+from gateware.interfaces import Layouts, StorePort
+from gateware.mpa.deframer import Deframer
+from gateware.mpa.fpdu_store import FpduStore
+from gateware.mpa.layouts import MpaLayouts
+from gateware.mpa.receive_scheduler import ReceiveScheduler
+
+
+class MpaReceiver(wiring.Component):
+    """Requests received octets, finds FPDUs in them, checks CRCs, and keeps them in the store.
+
+    Members
+    -------
+    qp_command: CREATE, CONNECT, STOP and DESTROY; always taken within a few cycles.
+    llp_event: RX_AVAILABLE and CLOSED; others are ignored.
+    rx_request, rx, rx_release: the receive side of the LLP port.
+    segment: whole FPDUs with a good CRC, and what went wrong, in the order of each connection.
+    store: the placer's side of the store.
+    """
+
+    def __init__(self, config: RnicConfig):
+        self._config = config
+        layouts = Layouts(config)
+        mpa = MpaLayouts(config)
+        super().__init__(
+            {
+                "qp_command": In(stream.Signature(layouts.qp_command)),
+                "llp_event": In(stream.Signature(layouts.llp_event)),
+                "rx_request": Out(stream.Signature(mpa.rx_request)),
+                "rx": In(stream.Signature(64)),
+                "rx_release": Out(stream.Signature(mpa.rx_release)),
+                "segment": Out(stream.Signature(layouts.segment)),
+                "store": In(StorePort(config)),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.scheduler = scheduler = ReceiveScheduler(self._config)
+        m.submodules.deframer = deframer = Deframer(self._config)
+        m.submodules.store = store = FpduStore(self._config)
+
+        wiring.connect(m, wiring.flipped(self.qp_command), scheduler.command)
+        wiring.connect(m, wiring.flipped(self.llp_event), scheduler.event)
+        wiring.connect(m, scheduler.request, wiring.flipped(self.rx_request))
+        wiring.connect(m, scheduler.answer, deframer.answer)
+        wiring.connect(m, wiring.flipped(self.rx), deframer.rx)
+        wiring.connect(m, deframer.release, wiring.flipped(self.rx_release))
+        wiring.connect(m, deframer.segment, wiring.flipped(self.segment))
+        wiring.connect(m, wiring.flipped(self.store), store.placer)
+
+        for name in ("start", "position", "qp", "crc", "kill", "closed", "closed_qp"):
+            m.d.comb += getattr(deframer, name).eq(getattr(scheduler, name))
+        for name in (
+            "took",
+            "failed",
+            "inside",
+            "fpdu_octets",
+            "fpdu_end",
+            "consumed",
+            "idle",
+            "closed_taken",
+        ):
+            m.d.comb += getattr(scheduler, name).eq(getattr(deframer, name))
+        m.d.comb += [
+            store.write.eq(deframer.store_write),
+            store.word.eq(deframer.store_word),
+            store.commit.eq(deframer.store_commit),
+            store.commit_end.eq(deframer.store_commit_end),
+            store.rewind.eq(deframer.store_rewind),
+            deframer.store_address.eq(store.address),
+            deframer.store_full.eq(store.full),
+        ]
+        return m
