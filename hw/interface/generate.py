@@ -41,9 +41,8 @@ def driver_registers() -> str:
         "        for name, value in values.items():",
         "            field = self.fields[name]",
         "            if not 0 <= value < 1 << field.width:",
-        "                raise ValueError(",
-        '                    f"field {name} is {value}; allowed: 0 to {(1 << field.width) - 1}"',
-        "                )",
+        '                raise ValueError(f"field {name} is {value}; '
+        'allowed: 0 to {(1 << field.width) - 1}")',
         "            word |= value << field.low",
         "        return word",
         "",
@@ -68,6 +67,7 @@ def driver_registers() -> str:
 
 
 def main() -> int:
+    """Runs the command and returns its exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="fail if the file is out of date")
     arguments = parser.parse_args()

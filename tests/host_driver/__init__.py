@@ -1,0 +1,1 @@
+"""Tests of the host driver without a device, of the command line and of the README."""

@@ -1,0 +1,54 @@
+"""The register description, and what is made from it."""
+
+import subprocess
+import sys
+
+from host_driver import registers as driver
+from hw.interface.generate import TARGET, driver_registers
+from hw.interface.registers import registers
+
+
+def test_generated_file_is_fresh():
+    assert TARGET.read_text() == driver_registers()
+
+
+def test_generated_file_is_formatted():
+    check = subprocess.run(
+        [sys.executable, "-m", "ruff", "format", "--check", "--stdin-filename", TARGET.name, "-"],
+        input=driver_registers(),
+        text=True,
+        capture_output=True,
+        check=False,
+    )
+    assert check.returncode == 0, check.stderr + check.stdout
+
+
+def test_driver_knows_every_register_and_field():
+    for register in registers():
+        made = getattr(driver, register.name)
+        assert made.address == register.address
+        assert {name: tuple(field) for name, field in made.fields.items()} == {
+            field.name: (field.low, field.width) for field in register.fields
+        }
+
+
+def test_fields_of_a_register_do_not_overlap_and_addresses_are_aligned():
+    addresses = [register.address for register in registers()]
+    assert len(set(addresses)) == len(addresses)
+    for register in registers():
+        assert register.address % 4 == 0
+        used = 0
+        for field in register.fields:
+            mask = ((1 << field.width) - 1) << field.low
+            assert not used & mask, f"{register.name}.{field.name}"
+            assert mask < 1 << 32
+            used |= mask
+
+
+def test_pack_refuses_a_value_that_does_not_fit():
+    try:
+        driver.QP_NUMBER.pack(qp=1 << 16)
+    except ValueError as error:
+        assert str(error) == "field qp is 65536; allowed: 0 to 65535"
+    else:
+        raise AssertionError("a value of 17 bits went into a field of 16")
