@@ -317,6 +317,7 @@ class Receiver(wiring.Component):
         placement = self.placement.payload
         placed_octets = Mux(piece_count == 0, 0, piece.octets[: len(placement.octets)])
         m.d.comb += [
+            placement.qp.eq(segment.qp),
             placement.address.eq(address_read.data),
             placement.octets.eq(placed_octets),
             placement.store_octet.eq(position[:3]),

@@ -1,0 +1,329 @@
+"""The RDMAP receiver places and delivers what is right, and nothing of what is wrong."""
+
+from collections.abc import Callable
+from typing import Any
+
+import cocotb
+import pytest
+from cocotb.triggers import ClockCycles
+
+from gateware.interfaces import SegmentKind, StagStatus
+from gateware.rdmap.receiver import Receiver
+from hw.interface.causes import Cause
+from sim.model.ddp import TaggedHeader, UntaggedHeader
+from sim.model.rdmap import Opcode, ReadRequest, control_octet
+from tests.rdmap.receiver_bench import CONFIG, Bench, Element, stag_with
+from tests.support.runner import parameter, run_cocotb
+from tests.support.streams import seeded_random, start_clock_and_reset
+
+LONGEST_PAYLOAD = 64768 - 18
+
+
+@pytest.mark.parametrize("pattern", ["always", "random", "bursty"])
+def test_receiver(pattern: str) -> None:
+    run_cocotb(Receiver(CONFIG), __name__, parameters={"PATTERN": pattern})
+
+
+def write(rng: Any, octets: int, status: StagStatus = StagStatus.OK, **fields: Any) -> bytes:
+    header = {
+        "stag": stag_with(rng, status),
+        "tagged_offset": rng.getrandbits(64),
+        "last": rng.random() < 0.5,
+        "rsvd_ulp": control_octet(Opcode.RDMA_WRITE, reserved=rng.choice([0, 0x30])),
+        "reserved": rng.choice([0, 0x3C]),
+    }
+    return TaggedHeader(**(header | fields)).encode() + bytes(octets)
+
+
+def response(stag: int, to: int, octets: int, last: bool, **fields: Any) -> bytes:
+    header = {"last": last, "rsvd_ulp": control_octet(Opcode.RDMA_READ_RESPONSE)}
+    return TaggedHeader(stag, to % 2**64, **(header | fields)).encode() + bytes(octets)
+
+
+def send(msn: int, mo: int, octets: int, last: bool = True, **fields: Any) -> bytes:
+    header = {"qn": 0, "rsvd_ulp": control_octet(Opcode.SEND)}
+    header |= {"msn": msn, "mo": mo, "last": last}
+    return UntaggedHeader(**(header | fields)).encode() + bytes(octets)
+
+
+def read_request(
+    rng: Any, msn: int, size: int | None = None, status: StagStatus = StagStatus.OK, **fields: Any
+) -> bytes:
+    header = {"qn": 1, "rsvd_ulp": control_octet(Opcode.RDMA_READ_REQUEST), "msn": msn}
+    request = ReadRequest(
+        rng.getrandbits(32),
+        rng.getrandbits(64),
+        rng.getrandbits(32) | 1 if size is None else size,
+        stag_with(rng, status),
+        rng.getrandbits(64),
+    )
+    return UntaggedHeader(**(header | fields)).encode() + request.encode()
+
+
+def elements(rng: Any, *lengths: int, bad: int | None = None) -> list[Element]:
+    """Elements of these lengths; the STag of element `bad` fails its check."""
+    return [
+        Element(
+            rng.getrandbits(64),
+            length,
+            stag_with(rng, StagStatus.BOUNDS if number == bad else StagStatus.OK),
+        )
+        for number, length in enumerate(lengths)
+    ]
+
+
+async def start(dut: Any) -> Bench:
+    pattern = parameter("PATTERN")
+    bench = Bench(dut, seeded_random(pattern), pattern)
+    await start_clock_and_reset(dut)
+    return bench
+
+
+Wrong = Callable[[Bench, Any], bytes | SegmentKind]
+STAG = 0x1000
+TO = 2**64 - 100
+
+
+def expecting(length: int, wrong: Callable[[], bytes]) -> Wrong:
+    def segment(bench: Bench, rng: Any) -> bytes:
+        bench.expect_read(1, STAG, TO, length)
+        return wrong()
+
+    return segment
+
+
+def posted(*lengths: int, wrong: Callable[[], bytes], bad: int | None = None) -> Wrong:
+    def segment(bench: Bench, rng: Any) -> bytes:
+        bench.post(1, elements(rng, *lengths, bad=bad))
+        return wrong()
+
+    return segment
+
+
+def opcode(number: int, **fields: int) -> dict[str, int]:
+    return {"rsvd_ulp": control_octet(number)} | fields
+
+
+WRONG: list[tuple[Cause, Wrong]] = [
+    (Cause.CRC_ERROR, lambda bench, rng: SegmentKind.CRC_ERROR),
+    (Cause.LLP_CLOSED, lambda bench, rng: SegmentKind.CLOSED),
+    (Cause.MARKER_MISMATCH, lambda bench, rng: SegmentKind.MARKER_ERROR),
+    (Cause.ULPDU_TOO_SHORT, lambda bench, rng: b""),
+    (Cause.ULPDU_TOO_SHORT, lambda bench, rng: write(rng, 0)[:13]),
+    (Cause.ULPDU_TOO_SHORT, lambda bench, rng: send(1, 0, 0)[:17]),
+    (Cause.TAGGED_DDP_VERSION, lambda bench, rng: write(rng, 0, version=0)),
+    (Cause.UNTAGGED_DDP_VERSION, lambda bench, rng: send(1, 0, 9, version=3)),
+    (Cause.RDMAP_VERSION, lambda bench, rng: write(rng, 9, rsvd_ulp=0)),
+    (Cause.RDMAP_VERSION, lambda bench, rng: send(1, 0, 9, rsvd_ulp=0x83)),
+    *(
+        (Cause.UNEXPECTED_OPCODE, lambda bench, rng, n=n: send(1, 0, 9, **opcode(n)))
+        for n in (0, 2, 4, 5, 6, 8, 9, 10, 11, 12, 15)
+    ),
+    *(
+        (Cause.UNEXPECTED_OPCODE, lambda bench, rng, n=n: write(rng, 9, **opcode(n)))
+        for n in (1, 3, 7, 8, 15)
+    ),
+    (Cause.UNEXPECTED_OPCODE, lambda bench, rng: send(1, 0, 9, qn=1)),
+    (Cause.UNEXPECTED_OPCODE, lambda bench, rng: send(1, 0, 9, qn=2)),
+    (Cause.UNEXPECTED_OPCODE, lambda bench, rng: read_request(rng, 1, qn=0)),
+    (Cause.UNTAGGED_QN, lambda bench, rng: send(1, 0, 9, qn=3)),
+    (Cause.UNTAGGED_QN, lambda bench, rng: send(1, 0, 9, qn=2**31)),
+    (Cause.TERMINATE_RECEIVED, lambda bench, rng: send(1, 0, 4, **opcode(7, qn=2))),
+    (Cause.TAGGED_STAG_INVALID, lambda bench, rng: write(rng, 9, StagStatus.INVALID)),
+    (Cause.TAGGED_STAG_NOT_ASSOCIATED, lambda bench, rng: write(rng, 1, StagStatus.NOT_ASSOCIATED)),
+    (Cause.WRITE_NOT_PERMITTED, lambda bench, rng: write(rng, 9, StagStatus.NOT_PERMITTED)),
+    (Cause.TAGGED_TO_WRAP, lambda bench, rng: write(rng, 9, StagStatus.WRAP)),
+    (Cause.TAGGED_BOUNDS, lambda bench, rng: write(rng, 9, StagStatus.BOUNDS)),
+    (Cause.UNTAGGED_NO_BUFFER, lambda bench, rng: send(1, 0, 9)),
+    (Cause.UNTAGGED_NO_BUFFER, lambda bench, rng: send(1, 0, 0)),
+    (Cause.UNTAGGED_MSN, posted(64, wrong=lambda: send(2, 0, 9))),
+    (Cause.UNTAGGED_MSN, posted(64, wrong=lambda: send(0, 0, 0))),
+    (Cause.UNTAGGED_MO, posted(64, wrong=lambda: send(1, 1, 9))),
+    (Cause.UNTAGGED_MO, posted(64, wrong=lambda: send(1, 2**31, 0))),
+    (Cause.UNTAGGED_TOO_LONG, posted(5, 0, 7, wrong=lambda: send(1, 0, 13))),
+    (Cause.UNTAGGED_TOO_LONG, posted(wrong=lambda: send(1, 0, 1))),
+    (Cause.LOCAL_RECEIVE_PROTECTION, posted(5, 7, wrong=lambda: send(1, 0, 12), bad=0)),
+    (Cause.LOCAL_RECEIVE_PROTECTION, posted(5, 7, wrong=lambda: send(1, 0, 6), bad=1)),
+    (Cause.UNTAGGED_MSN, lambda bench, rng: read_request(rng, 2)),
+    (Cause.UNTAGGED_MO, lambda bench, rng: read_request(rng, 1, mo=28)),
+    (Cause.READ_REQUEST_TOO_LONG, lambda bench, rng: read_request(rng, 1) + b"\0"),
+    (Cause.READ_REQUEST_TOO_SHORT, lambda bench, rng: read_request(rng, 1)[:-1]),
+    (Cause.READ_REQUEST_TOO_SHORT, lambda bench, rng: read_request(rng, 1, last=False)),
+    (Cause.READ_STAG_INVALID, lambda bench, rng: read_request(rng, 1, 9, StagStatus.INVALID)),
+    (
+        Cause.READ_STAG_NOT_ASSOCIATED,
+        lambda bench, rng: read_request(rng, 1, 9, StagStatus.NOT_ASSOCIATED),
+    ),
+    (
+        Cause.READ_NOT_PERMITTED,
+        lambda bench, rng: read_request(rng, 1, 9, StagStatus.NOT_PERMITTED),
+    ),
+    (Cause.READ_TO_WRAP, lambda bench, rng: read_request(rng, 1, 9, StagStatus.WRAP)),
+    (Cause.READ_BOUNDS, lambda bench, rng: read_request(rng, 1, 9, StagStatus.BOUNDS)),
+    (Cause.UNSOLICITED_READ_RESPONSE, lambda bench, rng: response(STAG, TO, 9, True)),
+    (Cause.UNSOLICITED_READ_RESPONSE, lambda bench, rng: response(STAG, TO, 0, True)),
+    (Cause.READ_RESPONSE_STAG, expecting(9, lambda: response(STAG + 8, TO, 9, True))),
+    (Cause.READ_RESPONSE_RANGE, expecting(9, lambda: response(STAG, TO + 1, 8, True))),
+    (Cause.READ_RESPONSE_RANGE, expecting(9, lambda: response(STAG, TO - 2**63, 9, True))),
+    (Cause.READ_RESPONSE_RANGE, expecting(9, lambda: response(STAG, TO, 10, True))),
+    (Cause.READ_RESPONSE_RANGE, expecting(9, lambda: response(STAG, TO, 10, False))),
+    (Cause.READ_RESPONSE_RANGE, expecting(9, lambda: response(STAG, TO, 8, True))),
+    (Cause.READ_RESPONSE_RANGE, expecting(9, lambda: response(STAG, TO, 9, False))),
+    (Cause.READ_RESPONSE_RANGE, expecting(9, lambda: response(STAG, TO, 0, True))),
+]
+
+
+@cocotb.test(timeout_time=5, timeout_unit="ms")
+async def check_every_wrong_segment_stops_its_qp_only(dut: Any) -> None:
+    bench = await start(dut)
+    rng = bench.rng
+    await bench.connect(2)
+    for cause, wrong in WRONG:
+        await bench.connect(1)
+        bench.model.causes.clear()
+        result = wrong(bench, rng)
+        if isinstance(result, SegmentKind):
+            bench.send(1, rng.randbytes(20), result)
+        else:
+            bench.send(1, result)
+        assert bench.model.causes == {cause}, cause.name
+        # All of this is good, and only the other QP's is placed.
+        for number in (1, 2):
+            bench.send(number, write(rng, 100))
+            bench.send(number, write(rng, 0))
+        bench.send(1, b"", SegmentKind.CLOSED)
+        bench.send(2, write(rng, 100))
+        await bench.settle()
+        if bench.model.qps[1].entries:
+            bench.model.qps[1].entries.clear()
+            bench.rings[1].entries.clear()
+            bench.rings[1].fetched = 0
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def check_too_many_read_requests(dut: Any) -> None:
+    bench = await start(dut)
+    for ird in (0, 1, 3, CONFIG.read_queue_depth):
+        await bench.connect(1, ird=ird)
+        for number in range(ird + 1):
+            assert not bench.model.qps[1].stopped
+            bench.send(1, read_request(bench.rng, number + 1, 0))
+        await bench.settle()
+        assert bench.model.causes == {Cause.TOO_MANY_READ_REQUESTS}
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def check_segments_of_a_qp_that_does_not_run_are_released(dut: Any) -> None:
+    bench = await start(dut)
+    for kind in SegmentKind:
+        bench.send(3, write(bench.rng, 50), kind)
+    await bench.settle()
+    await bench.connect(3)
+    bench.send(3, write(bench.rng, 50))
+    await bench.settle()
+    bench.set_running(3, False)
+    await ClockCycles(dut.clk, 2)
+    for kind in SegmentKind:
+        bench.send(3, write(bench.rng, 50), kind)
+    await bench.settle()
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def check_a_qp_that_fails_while_its_entry_is_fetched_does_not_block(dut: Any) -> None:
+    bench = await start(dut)
+    await bench.connect(1)
+    await bench.connect(2)
+    bench.fetch = False
+    bench.post(1, elements(bench.rng, 100))
+    await ClockCycles(dut.clk, 5)
+    bench.model.qps[1].running = False
+    bench.model.events.append(("first", 1))
+    bench.send(1, send(1, 0, 10))
+    bench.send(2, write(bench.rng, 10))
+    await ClockCycles(dut.clk, 300)
+    assert bench.log == [("first", 1)]
+    bench.set_running(1, False)
+    await bench.settle()
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def check_a_write_takes_eleven_cycles(dut: Any) -> None:
+    bench = await start(dut)
+    await bench.connect(1)
+    if parameter("PATTERN") != "always":
+        return
+    bench.send(1, write(bench.rng, 10))
+    await bench.settle()
+    for _ in range(20):
+        bench.send(1, write(bench.rng, 10))
+    done = bench.ended
+    await ClockCycles(dut.clk, 1 + 11 * 10)
+    assert bench.ended - done >= 9
+    await bench.settle()
+
+
+def random_segment(bench: Bench, number: int) -> bytes:
+    """A segment that fits the state of its QP, unless a rare dice says otherwise."""
+    rng, qp = bench.rng, bench.model.qps[number]
+    octets = rng.choice([0, 1, 7, 8, rng.randrange(200), rng.randrange(LONGEST_PAYLOAD)])
+    wrong = rng.random() < 0.03
+    status = rng.choice(list(StagStatus)) if wrong else StagStatus.OK
+    kind = rng.choice(["write", "send", "send", "request", "response"])
+    if kind == "request" and (qp.inbound < qp.ird or wrong):
+        size = rng.choice([0, None, None])
+        return read_request(rng, qp.request_msn, size, status)
+    if kind == "response" and (qp.reads or wrong):
+        read = qp.reads[0] if qp.reads else {"length": 9, "sink_stag": 8, "sink_tagged_offset": 0}
+        left = read["length"] - qp.response_octets
+        octets = min(octets, left)
+        to = read["sink_tagged_offset"] + qp.response_octets
+        if wrong:
+            to += rng.randrange(2)
+            octets += rng.randrange(2)
+        stag = read["sink_stag"] if octets else rng.getrandbits(32)
+        return response(stag, to, octets, octets == left)
+    if kind == "send" and (qp.entries or wrong):
+        room = sum(e.length for e in qp.entries[0]) - qp.send_mo if qp.entries else 0
+        if not wrong or rng.random() < 0.5:
+            octets = rng.choice([min(octets, room), min(room, LONGEST_PAYLOAD)])
+        msn, mo = qp.send_msn, qp.send_mo
+        if wrong and rng.random() < 0.3:
+            msn ^= 1 << rng.randrange(32)
+        if wrong and rng.random() < 0.3:
+            mo ^= 1 << rng.randrange(32)
+        return send(msn, mo, octets, rng.random() < 0.6)
+    return write(rng, octets, status)
+
+
+@cocotb.test(timeout_time=20, timeout_unit="ms")
+async def check_random_traffic_of_many_qps(dut: Any) -> None:
+    bench = await start(dut)
+    rng = bench.rng
+    for _ in range(60):
+        for number, qp in enumerate(bench.model.qps):
+            if qp.stopped and rng.random() < 0.5:
+                bench.set_running(number, False)
+            if (not qp.running or qp.stopped) and rng.random() < 0.6:
+                await bench.connect(number, ird=rng.randrange(CONFIG.read_queue_depth + 1))
+            if rng.random() < 0.5:
+                bench.answer_reads(number)
+            while len(bench.model.qps[number].entries) < 6 and rng.random() < 0.7:
+                lengths = [
+                    rng.choice([0, 1, 9, rng.randrange(2**12), rng.randrange(2**17), 2**32 - 1])
+                    for _ in range(rng.randrange(5))
+                ]
+                bad = rng.randrange(4) if rng.random() < 0.03 else None
+                bench.post(number, elements(rng, *lengths, bad=bad))
+            while len(bench.model.qps[number].reads) < 4 and rng.random() < 0.7:
+                length = rng.choice([0, 1, rng.randrange(300), rng.randrange(2**18)])
+                status = StagStatus.BOUNDS if rng.random() < 0.03 else StagStatus.OK
+                bench.expect_read(number, stag_with(rng, status), rng.getrandbits(64), length)
+        await ClockCycles(dut.clk, 4)
+        for _ in range(rng.randrange(25)):
+            number = rng.randrange(CONFIG.qps)
+            if rng.random() < 0.01:
+                kind = rng.choice(list(SegmentKind))
+                bench.send(number, rng.randbytes(rng.randrange(60)), kind)
+            else:
+                bench.send(number, random_segment(bench, number))
+        await bench.settle()
