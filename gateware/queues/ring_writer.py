@@ -30,7 +30,7 @@ class RingWriter(wiring.Component):
     A completion of a QP goes to its send or receive CQ as CREATE named them (other kinds of
     `qp_command` are ignored). Ring number `config.cqs` is the event queue. Entries of a ring are
     written in the order in which they were taken; `send`, `receive` and `event` take turns. One
-    entry every 7 cycles, 10 cycles from taking it to the first word.
+    entry every 6 cycles, 7 cycles from taking it to the first word.
 
     `cq_command` enables (from entry 0, phase 1, unarmed) or disables a ring; it is taken when no
     write is outstanding. `cq_doorbell` gives the number behind the last entry that the host has

@@ -1,0 +1,346 @@
+"""Entries stand in the right ring in order, interrupts are not lost, overflow is reported."""
+
+import cocotb
+import pytest
+from cocotb.triggers import RisingEdge
+
+from gateware.config import RnicConfig
+from gateware.interfaces import Layouts, QpCommandKind
+from gateware.queues.ring_writer import RingWriter
+from hw.interface.causes import Cause
+from hw.interface.queue_entries import COMPLETION_ENTRY, EVENT_ENTRY, Fields
+from tests.queues.ports import Pulses, WriteMemory, cycles
+from tests.support.runner import parameter, run_cocotb
+from tests.support.streams import (
+    StreamMonitor,
+    StreamSink,
+    StreamSource,
+    seeded_random,
+    start_clock_and_reset,
+)
+
+CONFIG = RnicConfig(qps=4, cqs=4)
+LAYOUTS = Layouts(CONFIG)
+EVENTS = CONFIG.cqs
+ENTRY = 32
+
+
+@pytest.mark.parametrize("pattern", ["always", "random"])
+def test_writer(pattern):
+    run_cocotb(RingWriter(CONFIG), __name__, parameters={"PATTERN": pattern})
+
+
+def parse(fields: Fields, octets: bytes) -> dict[str, int]:
+    """Return the fields of an entry without the reserved ones."""
+    values, at = {}, 0
+    for name, size in fields:
+        values[name] = int.from_bytes(octets[at : at + size], "little")
+        at += size
+    return {name: value for name, value in values.items() if not name.startswith("reserved")}
+
+
+class Bench:
+    """A host that owns rings, polls the phase bit and rings doorbells."""
+
+    def __init__(self, dut, rng):
+        pattern = parameter("PATTERN")
+        self.dut, self.rng = dut, rng
+        self.memory = WriteMemory(dut, "write", rng)
+        completion = LAYOUTS.completion
+        self.send = StreamSource(dut, "send", completion, rng=rng, pattern=pattern)
+        self.receive = StreamSource(dut, "receive", completion, rng=rng, pattern=pattern)
+        self.event = StreamSource(dut, "event", LAYOUTS.qp_error, rng=rng, pattern=pattern)
+        self.qp_commands = StreamSource(dut, "qp_command", LAYOUTS.qp_command)
+        self.cq_commands = StreamSource(dut, "cq_command", LAYOUTS.cq_command)
+        self.doorbells = StreamSource(dut, "cq_doorbell", LAYOUTS.cq_doorbell)
+        self.overflow = StreamSink(dut, "overflow", LAYOUTS.qp_error, rng=rng, pattern=pattern)
+        for name in ("write__command", "write__data", "overflow"):
+            StreamMonitor(dut, name)
+        self.completion_interrupts = Pulses(dut, dut.completion_interrupt)
+        self.event_interrupts = Pulses(dut, dut.event_interrupt)
+        self.accepted = Pulses(dut, dut.accepted)
+        self.finished = Pulses(dut, dut.finished)
+        self.base, self.log2, self.consumer = {}, {}, {}
+
+    async def create_ring(self, ring, log2):
+        self.base[ring] = 0x1000_0000_0000 * (ring + 1) + self.rng.randrange(1024) * 32
+        self.log2[ring], self.consumer[ring] = log2, 0
+        for at in range(self.base[ring], self.base[ring] + (ENTRY << log2), 8):
+            self.memory.words.pop(at, None)
+        await self.cq_commands.send(
+            {"cq": ring, "enable": 1, "base": self.base[ring], "log2": log2}
+        )
+
+    async def create_qp(self, qp, send_cq, receive_cq):
+        await self.qp_commands.send(
+            {
+                "kind": QpCommandKind.CREATE.value,
+                "qp": qp,
+                "send_cq": send_cq,
+                "receive_cq": receive_cq,
+            }
+        )
+
+    def poll(self, ring):
+        """Return the next entry, or None: as a driver does, by the phase bit alone."""
+        number, log2 = self.consumer[ring], self.log2[ring]
+        at = self.base[ring] + number % (1 << log2) * ENTRY
+        octets = self.memory.octets(at, ENTRY)
+        phase = 1 - (number >> log2 & 1)
+        if octets[-1] & 1 != phase:
+            return None
+        self.consumer[ring] += 1
+        return parse(EVENT_ENTRY if ring == EVENTS else COMPLETION_ENTRY, octets)
+
+    async def ring_doorbell(self, ring, arm=0):
+        await self.doorbells.send({"cq": ring, "consumer": self.consumer[ring] % 65536, "arm": arm})
+
+    def completion(self, qp, receive, index):
+        return {
+            "qp": qp,
+            "receive": receive,
+            "index": index,
+            "opcode": self.rng.getrandbits(8),
+            "flags": self.rng.getrandbits(8),
+            "length": self.rng.getrandbits(32),
+        }
+
+    def error(self, qp):
+        return {
+            "qp": qp,
+            "cause": self.rng.randint(1, 46),
+            "index": self.rng.getrandbits(16),
+            "ulpdu_length": self.rng.getrandbits(16),
+            "header": self.rng.getrandbits(144),
+        }
+
+
+def same(entry, item):
+    return all(entry[name] == item[name] for name in entry if name != "phase")
+
+
+@cocotb.test(timeout_time=6, timeout_unit="ms")
+async def check_entries_come_in_order_in_the_right_ring(dut):
+    rng = seeded_random()
+    bench = Bench(dut, rng)
+    await start_clock_and_reset(dut)
+    # QPs 0 and 1 share CQ 1 for receives; the CQ of the sends of QP 0 is also theirs.
+    cqs = {0: (1, 1), 1: (0, 1), 2: (2, 3), 3: (3, 0)}
+    for ring in range(CONFIG.cqs + 1):
+        await bench.create_ring(ring, rng.randint(3, 6))
+    for qp, pair in cqs.items():
+        await bench.create_qp(qp, *pair)
+    expected = {(qp, receive): [] for qp in cqs for receive in (0, 1)}
+    events, got_events, given, read = [], [], 0, 0
+    inside = [0] * (CONFIG.cqs + 1)
+    index = 0
+    while read < 400:
+        qp, receive = rng.randrange(4), rng.getrandbits(1)
+        ring = cqs[qp][receive]
+        if rng.random() < 0.2:
+            ring = EVENTS
+        if inside[ring] < 1 << bench.log2[ring]:
+            inside[ring] += 1
+            given += 1
+            if ring == EVENTS:
+                events.append(bench.error(qp))
+                bench.event.put(events[-1])
+            else:
+                item = bench.completion(qp, receive, index & 0xFFFF)
+                index += 1
+                expected[qp, receive].append(item)
+                (bench.receive if receive else bench.send).put(item)
+        await cycles(dut, rng.choice([0, 2, 10, 20]))
+        ring = rng.randrange(CONFIG.cqs + 1)
+        taken = 0
+        while entry := bench.poll(ring):
+            taken += 1
+            if ring == EVENTS:
+                got_events.append(entry)
+                assert same(entry, events[len(got_events) - 1])
+                continue
+            # Which queue it belongs to is in the opcode for a driver; here in the index.
+            queues = [
+                queue
+                for queue in expected.values()
+                if queue and queue[0]["index"] == entry["index"]
+            ]
+            assert queues, f"entry {entry} is not the next of any queue"
+            item = queues[0].pop(0)
+            assert same(entry, item) and cqs[item["qp"]][item["receive"]] == ring
+        read += taken
+        if taken:
+            await bench.ring_doorbell(ring)
+            # The doorbell has an effect a little later than `send` returns.
+            await cycles(dut, 4)
+            inside[ring] -= taken
+    await cycles(dut, 1500)
+    assert bench.accepted.count == bench.finished.count == given == bench.memory.writes
+    assert not len(bench.overflow)
+    assert bench.completion_interrupts.count == bench.event_interrupts.count == 0
+
+
+@cocotb.test(timeout_time=2, timeout_unit="ms")
+async def check_full_ring_drops_and_reports(dut):
+    rng = seeded_random()
+    bench = Bench(dut, rng)
+    await start_clock_and_reset(dut)
+    await bench.create_ring(0, 2)
+    await bench.create_ring(1, 1)
+    await bench.create_ring(EVENTS, 1)
+    await bench.create_qp(2, 0, 1)
+    sent = [bench.completion(2, 0, i) for i in range(6)]
+    received = [bench.completion(2, 1, i) for i in range(100, 105)]
+    bench.send.put_all(sent)
+    bench.receive.put_all(received)
+    bench.event.put_all([bench.error(2) for _ in range(5)])
+    errors = await bench.overflow.get_many(5)
+    assert sorted(error["index"] for error in errors) == [4, 5, 102, 103, 104]
+    assert all(e["qp"] == 2 and e["cause"] == Cause.CQ_OVERFLOW for e in errors)
+    await cycles(dut, 600)
+    assert int(dut.dropped_events.value) == 3
+    assert bench.accepted.count == bench.finished.count == 16
+    for item in sent[:4]:
+        assert same(bench.poll(0), item)
+    await bench.ring_doorbell(0)
+    # Room again: what comes now is written behind.
+    bench.send.put(sent[5])
+    await cycles(dut, 200)
+    assert same(bench.poll(0), sent[5])
+    # A ring that was disabled takes nothing.
+    await bench.cq_commands.send({"cq": 0, "enable": 0})
+    bench.send.put(sent[0])
+    assert (await bench.overflow.get())["index"] == 0
+    # Enabled again, it starts anew.
+    await bench.create_ring(0, 2)
+    bench.send.put(sent[1])
+    await cycles(dut, 200)
+    assert same(bench.poll(0), sent[1])
+
+
+@cocotb.test(timeout_time=2, timeout_unit="ms")
+async def check_events_pass_while_nobody_takes_overflow(dut):
+    rng = seeded_random()
+    bench = Bench(dut, rng)
+    await start_clock_and_reset(dut)
+    bench.overflow.paused = True
+    await bench.create_ring(0, 0)
+    await bench.create_ring(EVENTS, 4)
+    await bench.create_qp(1, 0, 0)
+    bench.send.put_all([bench.completion(1, 0, i) for i in range(60)])
+    await cycles(dut, 1500)
+    assert bench.send.pending > 20
+    events = [bench.error(1) for _ in range(10)]
+    bench.event.put_all(events)
+    await cycles(dut, 1000)
+    for item in events:
+        assert same(bench.poll(EVENTS), item)
+    bench.overflow.paused = False
+    assert [e["index"] for e in await bench.overflow.get_many(59)] == list(range(1, 60))
+
+
+@cocotb.test(timeout_time=2, timeout_unit="ms")
+async def check_failed_write_is_reported(dut):
+    rng = seeded_random()
+    bench = Bench(dut, rng)
+    await start_clock_and_reset(dut)
+    await bench.create_ring(0, 3)
+    await bench.create_qp(1, 0, 0)
+    await bench.create_qp(2, 0, 0)
+    bench.memory.failing.add(bench.base[0] + 2 * ENTRY)
+    bench.send.put_all([bench.completion(2 if i == 2 else 1, 0, 50 + i) for i in range(5)])
+    error = await bench.overflow.get()
+    assert (error["qp"], error["index"], error["cause"]) == (2, 52, Cause.HOST_WRITE_ERROR)
+    await cycles(dut, 300)
+    assert not len(bench.overflow)
+    assert bench.accepted.count == bench.finished.count == 5
+
+
+@cocotb.test(timeout_time=2, timeout_unit="ms")
+async def check_interrupt_is_one_shot_and_comes_after_the_entry(dut):
+    rng = seeded_random()
+    bench = Bench(dut, rng)
+    await start_clock_and_reset(dut)
+    for ring in (0, EVENTS):
+        await bench.create_ring(ring, 3)
+    await bench.create_qp(1, 0, 0)
+    for ring, interrupts, give in (
+        (0, bench.completion_interrupts, lambda: bench.send.put(bench.completion(1, 0, 0))),
+        (EVENTS, bench.event_interrupts, lambda: bench.event.put(bench.error(1))),
+    ):
+        await bench.ring_doorbell(ring, arm=1)
+        await bench.ring_doorbell(ring)  # without arm: nothing changes
+        await cycles(dut, 50)
+        assert interrupts.count == 0
+        bench.memory.held = True
+        give()
+        await cycles(dut, 100)
+        assert interrupts.count == 0
+        bench.memory.held = False
+        give()
+        await cycles(dut, 200)
+        assert interrupts.count == 1, "one-shot"
+        assert bench.poll(ring)
+        # One entry was consumed, the other one not: armed, it wakes at once.
+        await bench.ring_doorbell(ring, arm=1)
+        await cycles(dut, 10)
+        assert interrupts.count == 2
+        assert bench.poll(ring)
+        await bench.ring_doorbell(ring, arm=1)
+        await cycles(dut, 100)
+        assert interrupts.count == 2
+        give()
+        await cycles(dut, 200)
+        assert interrupts.count == 3
+    assert bench.completion_interrupts.count == 3
+
+
+@cocotb.test(timeout_time=4, timeout_unit="ms")
+async def check_no_wake_up_is_lost(dut):
+    """Arm and sleep as a driver does, against completions at every distance."""
+    rng = seeded_random()
+    bench = Bench(dut, rng)
+    await start_clock_and_reset(dut)
+    bench.memory.latency = (1, 12)
+    await bench.create_ring(0, 4)
+    await bench.create_qp(0, 0, 0)
+    total = 300
+    consumed = given = 0
+    while consumed < total:
+        # The driver polls until nothing is there, then arms, then sleeps.
+        while bench.poll(0):
+            consumed += 1
+        before = bench.completion_interrupts.count
+        for _ in range(rng.randint(0, 3)):
+            if given < total and given - consumed < 6:
+                bench.send.put(bench.completion(0, 0, given & 0xFFFF))
+                given += 1
+        await cycles(dut, rng.randint(0, 40))
+        await bench.ring_doorbell(0, arm=1)
+        if given == consumed:
+            continue
+        for _ in range(400):
+            if bench.completion_interrupts.count != before:
+                break
+            await RisingEdge(dut.clk)
+        else:
+            raise AssertionError(f"slept for ever with {given - consumed} entries to come")
+    assert not len(bench.overflow)
+
+
+@cocotb.test(timeout_time=2, timeout_unit="ms")
+async def check_throughput(dut):
+    if parameter("PATTERN") != "always":
+        return
+    rng = seeded_random()
+    bench = Bench(dut, rng)
+    await start_clock_and_reset(dut)
+    await bench.create_ring(0, 7)
+    await bench.create_qp(0, 0, 0)
+    bench.send.put_all([bench.completion(0, 0, i) for i in range(100)])
+    start = cocotb.utils.get_sim_time("ns")
+    while bench.accepted.count < 100:
+        await RisingEdge(dut.clk)
+    each = (cocotb.utils.get_sim_time("ns") - start) / 10 / 100
+    dut._log.info(f"{each} cycles per entry")
+    assert each < 12
