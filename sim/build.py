@@ -151,7 +151,8 @@ def compile_verilog(
             # Objects of a build that was interrupted may be half written.
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir(parents=True)
-            _build(folder, verilog, arguments, [compiler, *flags], trace, progress)
+            command = [compiler, *flags]
+            _build(folder, verilog, arguments, command, version.stdout, trace, progress)
     return library
 
 
@@ -160,6 +161,7 @@ def _build(
     verilog: str,
     arguments: list[str],
     compiler: list[str],
+    version: str,
     trace: bool,
     progress: Progress | None,
 ) -> None:
@@ -176,19 +178,29 @@ def _build(
         compiler = [*compiler, "-DSTAGECOACH_TRACE", "-DVM_TRACE=1", "-DVM_TRACE_FST=1"]
     else:
         compiler = [*compiler, "-DVM_TRACE=0", "-DVM_TRACE_FST=0"]
+    compiler_flags = " ".join(compiler)
     compiler += [f"-I{model}", f"-I{include}", f"-I{include / 'vltstd'}", f"-I{RUNTIME}"]
-    sources = [
-        *sorted(model.glob("*.cpp")),
-        *sorted(RUNTIME.glob("*.cpp")),
-        *(include / name for name in names),
-    ]
+    sources = [*sorted(model.glob("*.cpp")), *sorted(RUNTIME.glob("*.cpp"))]
     # The longest first, so that the last one does not run alone.
     sources.sort(key=lambda path: path.stat().st_size, reverse=True)
     objects = [folder / f"{path.stem}.o" for path in sources]
 
     def compile_one(path: Path, target: Path) -> None:
         level = SLOW if "__Slow" in path.name or "Trace" in path.name else FAST
-        _run([*compiler, level, "-c", str(path), "-o", str(target)])
+        if target.parent == folder:
+            _run([*compiler, level, "-c", str(path), "-o", str(target)])
+            return
+        with _locked(target):
+            if not target.exists():
+                unfinished = target.with_suffix(".unfinished")
+                _run([*compiler, level, "-c", str(path), "-o", str(unfinished)])
+                unfinished.rename(target)
+
+    # Verilator's own library is the same for every device.
+    digest = hashlib.sha256(f"{verilator_version()} {version} {compiler_flags} {FAST}".encode())
+    shared = CACHE / "verilated" / digest.hexdigest()[:20]
+    sources += [include / name for name in names]
+    objects += [shared / f"{Path(name).stem}.o" for name in names]
 
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         jobs = [pool.submit(compile_one, *pair) for pair in zip(sources, objects, strict=True)]
@@ -214,7 +226,8 @@ def _build(
         ]
     )
     for path in objects:
-        path.unlink()
+        if path.parent == folder:
+            path.unlink()
     unfinished.rename(folder / LIBRARY)
 
 

@@ -88,9 +88,7 @@ def parse_records(raw: bytes) -> list[Record]:
         at += _RECORD_HEADER.size
         data = raw[at : at + octets]
         at += octets
-        records.append(
-            Record(RecordKind(kind), connection, stream, cycle, time_ns, position, data)
-        )
+        records.append(Record(RecordKind(kind), connection, stream, cycle, time_ns, position, data))
     return records
 
 
@@ -208,9 +206,7 @@ class Device:
         """Return a 32-bit register."""
         self._check_register(address)
         value = ctypes.c_uint32()
-        status = self._library.stagecoach_read_register(
-            self._device, address, ctypes.byref(value)
-        )
+        status = self._library.stagecoach_read_register(self._device, address, ctypes.byref(value))
         self._check(status, f"read of register {address:#05x}")
         return value.value
 

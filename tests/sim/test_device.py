@@ -2,6 +2,8 @@
 
 import mmap
 import random
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -17,6 +19,7 @@ from host_driver.transport.base import (
     TransportTimeout,
 )
 from host_driver.transport.simulation import SimulatedDevice
+from sim.build import BuildError, compile_verilog
 from tests.sim.conftest import STUB_CONFIG
 
 IDENTITY, SCRATCH, SOURCE, DESTINATION, OCTETS, COPY = 0x0, 0x4, 0x8, 0x10, 0x18, 0x1C
@@ -232,3 +235,36 @@ def test_many_threads_share_a_device(device: SimulatedDevice) -> None:
     for thread in threads:
         thread.join(60)
         assert not thread.is_alive()
+
+
+def test_waveform_needs_the_variant_that_writes_one(stub_library: Path, tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="without waveforms"):
+        SimulatedDevice(STUB_CONFIG, trace_path=tmp_path / "x.fst", library=stub_library)
+
+
+def test_missing_compiler_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    with pytest.raises(BuildError, match=r"no-such-compiler.*install g\+\+"):
+        compile_verilog("module rnic; endmodule")
+
+
+def test_interpreter_that_exits_without_closing_ends_cleanly(stub_library: Path) -> None:
+    script = f"""
+import socket
+from pathlib import Path
+from gateware.config import RnicConfig
+from host_driver.transport.simulation import SimulatedDevice
+from host_driver.transport.sockets import SocketStream
+device = SimulatedDevice(RnicConfig(qps=4), library=Path({str(stub_library)!r}))
+buffer = bytearray(1000)
+device.map_memory(buffer)
+ours, theirs = socket.socketpair()
+device.attach(0, SocketStream(theirs))
+ours.sendall(bytes(1000))
+print(device.read_register(0))
+"""
+    result = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60
+    )
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout == f"{0x57A6EC0A}\n"
