@@ -167,17 +167,23 @@ class Receiver(wiring.Component):
         context_read, context_write = contexts.read_port(), contexts.write_port()
         pd_read, pd_write = pds.read_port(), pds.write_port()
         ird_read, ird_write = irds.read_port(), irds.write_port()
+        context_found = Signal(CONTEXT)
         context = Signal(CONTEXT)
         pd = Signal(16)
         ird = Signal(ird_shape)
         m.d.comb += [
-            context_read.addr.eq(segment.qp),
+            # Asked for a cycle earlier than the rest, because it is wanted from a register.
+            context_read.addr.eq(self.segment.payload.qp),
             pd_read.addr.eq(segment.qp),
             ird_read.addr.eq(segment.qp),
             context_write.addr.eq(segment.qp),
             context_write.data.eq(context),
         ]
-        m.d.sync += [pd.eq(pd_read.data), ird.eq(ird_read.data)]
+        m.d.sync += [
+            context_found.eq(context_read.data),
+            pd.eq(pd_read.data),
+            ird.eq(ird_read.data),
+        ]
         command = self.qp_command.payload
         m.d.comb += [
             pd_write.addr.eq(command.qp),
@@ -396,7 +402,7 @@ class Receiver(wiring.Component):
             # Waits for what is known of the QP.
             with m.State("CONTEXT"):
                 m.d.sync += [
-                    context.eq(context_read.data),
+                    context.eq(context_found),
                     cause.eq(first_cause(header_failures)),
                     position.eq(first_position),
                 ]

@@ -11,8 +11,6 @@ from gateware.interfaces import Layouts, StagClient, StagStatus
 STAG_KEY_BITS = 8
 """Low bits of an STag that do not take part in finding its entry (the key of the verbs)."""
 
-STAG = data.StructLayout({"stag": 32})
-
 LOOKUP_CYCLES = 5
 """Cycles from an accepted request to its response."""
 
@@ -52,7 +50,7 @@ class StagTable(wiring.Component):
         super().__init__(
             {
                 "write": In(stream.Signature(self._layouts.stag_entry)),
-                "invalidate": In(stream.Signature(STAG)),
+                "invalidate": In(stream.Signature(self._layouts.stag)),
                 "clear": In(1),
                 "clearing": Out(1),
                 "clients": In(StagClient(self._layouts)).array(clients),

@@ -9,7 +9,7 @@ from cocotb.triggers import ClockCycles, RisingEdge
 
 from gateware.config import RnicConfig
 from gateware.interfaces import Layouts, StagStatus
-from gateware.stag.table import LOOKUP_CYCLES, STAG, STAG_KEY_BITS, StagTable
+from gateware.stag.table import LOOKUP_CYCLES, STAG_KEY_BITS, StagTable
 from hw.interface.queue_entries import Rights
 from tests.support.runner import parameter, run_cocotb
 from tests.support.streams import (
@@ -147,7 +147,7 @@ class Bench:
         self.dut, self.rng, self.model = dut, rng, Model({})
         dut.clear.value = 0
         self._write = StreamSource(dut, "write", LAYOUTS.stag_entry)
-        self._invalidate = StreamSource(dut, "invalidate", STAG)
+        self._invalidate = StreamSource(dut, "invalidate", LAYOUTS.stag)
         self.clients = [Client(dut, number, rng, pattern) for number in range(CLIENTS)]
         self.seen: set[StagStatus] = set()
 
