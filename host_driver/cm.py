@@ -199,7 +199,7 @@ class ConnectionListener:
     def __init__(self, context: Context, host: str = "127.0.0.1", port: int = 0):
         self._context = context
         self._listener: Listener = context.transport.listen(host, port)
-        self.port = self._listener.port
+        self.port = self._listener.address[1]
 
     def get_request(self, timeout: float = DEFAULT_TIMEOUT) -> ConnectionRequest:
         """The next peer that wants to connect.

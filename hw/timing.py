@@ -171,6 +171,7 @@ def measure(config: RnicConfig, seeds: list[int], jobs: int, options: str) -> di
 
 
 def main() -> int:
+    """Runs the command and returns its exit status."""
     parser = argparse.ArgumentParser(prog="python -m hw.timing", description=__doc__)
     parser.add_argument("--seeds", type=int, default=3, help="place-and-route seeds (default 3)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="seeds at a time")

@@ -1,4 +1,4 @@
-"""The register description of `registers.rdl` as plain Python: what gateware and generators read."""
+"""The register description of `registers.rdl` as plain Python, for gateware and generators."""
 
 from dataclasses import dataclass
 from functools import cache

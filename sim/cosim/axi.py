@@ -1,0 +1,120 @@
+"""AXI4 slave of the device's master port: host memory with a latency and full bandwidth."""
+
+import random
+from collections import deque
+from typing import Any
+
+from cocotb.triggers import RisingEdge
+
+from sim.cosim.host_memory import HostMemory
+
+OKAY = 0
+SLVERR = 2
+
+
+class AxiMemory:
+    """Answers the bursts of `<prefix>__ar...` and so on from `memory`, in order.
+
+    Parameters
+    ----------
+    dut: the simulated design. prefix: of the port, e.g. `m_axi`. clock: its clock.
+    memory: what is read and written.
+    read_latency, write_latency: cycles from the address (the last data word) to the answer.
+    rng: if given, every channel pauses at random.
+    """
+
+    def __init__(
+        self,
+        dut: Any,
+        prefix: str,
+        clock: Any,
+        memory: HostMemory,
+        *,
+        read_latency: int = 250,
+        write_latency: int = 50,
+        rng: random.Random | None = None,
+    ):
+        self._clock = clock
+        self._memory = memory
+        self._read_latency = read_latency
+        self._write_latency = write_latency
+        self._rng = rng
+        self.cycle = 0
+        self.words_read = 0
+        self.words_written = 0
+        self.first_write_cycle: int | None = None
+        self.last_write_cycle: int | None = None
+
+        names = (
+            "araddr arlen arvalid arready rdata rresp rlast rvalid rready rid "
+            "awaddr awlen awvalid awready wdata wstrb wlast wvalid wready bresp bvalid bready bid"
+        )
+        self._p = {name: getattr(dut, f"{prefix}__{name}") for name in names.split()}
+        for name in ("arready", "rvalid", "rlast", "rid", "awready", "wready", "bvalid", "bid"):
+            self._p[name].value = 0
+
+    def _open(self) -> bool:
+        return self._rng is None or self._rng.random() < 0.7
+
+    async def run(self) -> None:
+        """Serves the port for ever; start it as a task."""
+        p = self._p
+        edge = RisingEdge(self._clock)
+        reads: deque[tuple[int, int, int]] = deque()  # due, address, words left
+        writes: deque[list[int]] = deque()  # address, words left
+        words: deque[tuple[int, int, int]] = deque()
+        answers: deque[tuple[int, int]] = deque()  # due, response
+        good = True
+        arready = awready = wready = rvalid = bvalid = 0
+        while True:
+            await edge
+            self.cycle += 1
+            cycle = self.cycle
+            if arready and p["arvalid"].value == 1:
+                address = int(p["araddr"].value)
+                reads.append((cycle + self._read_latency, address, int(p["arlen"].value) + 1))
+            if awready and p["awvalid"].value == 1:
+                writes.append([int(p["awaddr"].value), int(p["awlen"].value) + 1])
+            if wready and p["wvalid"].value == 1:
+                words.append((int(p["wdata"].value), int(p["wstrb"].value), int(p["wlast"].value)))
+                if self.first_write_cycle is None:
+                    self.first_write_cycle = cycle
+                self.last_write_cycle = cycle
+                self.words_written += 1
+            if rvalid and p["rready"].value == 1:
+                rvalid = 0
+            if bvalid and p["bready"].value == 1:
+                bvalid = 0
+
+            while words and writes:
+                word, strobe, last = words.popleft()
+                burst = writes[0]
+                good &= self._memory.write_word(burst[0], word, strobe)
+                burst[0] += 8
+                burst[1] -= 1
+                assert last == (burst[1] == 0), "WLAST does not fit AWLEN"
+                if last:
+                    writes.popleft()
+                    answers.append((cycle + self._write_latency, OKAY if good else SLVERR))
+                    good = True
+            if not rvalid and reads and reads[0][0] <= cycle and self._open():
+                due, address, left = reads.popleft()
+                found = self._memory.read_word(address)
+                p["rdata"].value = 0 if found is None else found
+                p["rresp"].value = SLVERR if found is None else OKAY
+                p["rlast"].value = int(left == 1)
+                rvalid = 1
+                self.words_read += 1
+                if left > 1:
+                    reads.appendleft((due, address + 8, left - 1))
+            if not bvalid and answers and answers[0][0] <= cycle and self._open():
+                p["bresp"].value = answers.popleft()[1]
+                bvalid = 1
+            p["rvalid"].value = rvalid
+            p["bvalid"].value = bvalid
+            arready = awready = wready = 1
+            if self._rng is not None:
+                arready, awready, wready = self._open(), self._open(), self._open()
+            p["arready"].value = int(arready)
+            p["awready"].value = int(awready)
+            p["wready"].value = int(wready)

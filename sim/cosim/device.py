@@ -1,0 +1,337 @@
+"""A device inside a cocotb simulation as a transport of the driver.
+
+The driver is ordinary blocking code: it runs in a thread that `cocotb.task.bridge` starts, and
+every call here lets the simulation run until it is done (`cocotb.task.resume`). Simulated time
+stands still while driver code computes, so a test is deterministic.
+"""
+
+import random
+from collections import deque
+from types import TracebackType
+from typing import Any, Self
+
+import cocotb
+from cocotb.clock import Clock
+from cocotb.task import resume
+from cocotb.triggers import ClockCycles, RisingEdge
+
+from host_driver.transport.base import StreamClosed, TransportError, TransportTimeout
+from sim.cosim.axi import AxiMemory
+from sim.cosim.host_memory import HostMemory
+from sim.cosim.llp import LlpPort
+
+CLOCK_NS = 6.4
+"""Period of 156.25 MHz."""
+
+POLL_CYCLES = 16
+CYCLES_PER_SECOND = 20_000
+"""How many cycles of waiting a second of the driver's timeouts is."""
+
+
+class Link:
+    """One end of a stream between two devices of a simulation."""
+
+    def __init__(self, device: "CocotbDevice", emss: int):
+        self._device = device
+        self._emss = emss
+        self._received = bytearray()
+        self._closed = False
+        self._attached: int | None = None
+        self.other: Link | None = None
+        self.local_address = ("simulation", 0)
+        self.peer_address = ("simulation", 0)
+
+    @property
+    def maximum_segment_size(self) -> int:
+        """EMSS in octets."""
+        return self._emss
+
+    def arrive(self, octets: bytes) -> None:
+        """Takes octets from the other end, for the driver or for the device."""
+        if self._attached is None:
+            self._received += octets
+        else:
+            self._device.llp.receive(self._attached, octets)
+
+    def arrive_close(self) -> None:
+        """Takes the end of the stream from the other end."""
+        self._closed = True
+        if self._attached is not None:
+            self._device.llp.close(self._attached)
+
+    def give(self, octets: bytes) -> None:
+        """Sends octets to the other end."""
+        if self.other is not None:
+            self.other.arrive(octets)
+
+    def sendall(self, octets: bytes, timeout: float | None = None) -> None:
+        """Sends octets during startup."""
+        if self._closed:
+            raise StreamClosed("the peer has closed the stream")
+        self.give(octets)
+
+    def receive_exactly(self, count: int, timeout: float | None = None) -> bytes:
+        """The next `count` octets during startup."""
+        self._device.wait_for(
+            lambda: len(self._received) >= count or self._closed, timeout, f"{count} octets"
+        )
+        if len(self._received) < count:
+            raise StreamClosed(f"the stream ended {count - len(self._received)} octets early")
+        octets = bytes(self._received[:count])
+        del self._received[:count]
+        return octets
+
+    def attach(self, connection: int) -> None:
+        """The stream belongs to the device from here on."""
+        self._attached = connection
+        self._device.llp.attach(connection, self.give, self._emss)
+        self._device.llp.receive(connection, bytes(self._received))
+        self._received.clear()
+        if self._closed:
+            self._device.llp.close(connection)
+
+    def close(self) -> None:
+        """Ends the stream."""
+        if self._attached is not None:
+            self._device.llp.detach(self._attached)
+            self._attached = None
+        if self.other is not None:
+            other, self.other = self.other, None
+            other.arrive_close()
+
+
+class LinkListener:
+    """Waits for the other device to open a stream."""
+
+    def __init__(self, device: "CocotbDevice", port: int):
+        self._device = device
+        self.waiting: deque[Link] = deque()
+        self.address = ("simulation", port)
+
+    def accept(self, timeout: float | None = None) -> Link:
+        """The next stream."""
+        self._device.wait_for(lambda: bool(self.waiting), timeout, "a connection")
+        return self.waiting.popleft()
+
+    def close(self) -> None:
+        """Stops listening."""
+        self._device.listeners.pop(self.address[1], None)
+
+
+class CocotbDevice:
+    """The device at `<prefix>s_axi__...`, `<prefix>m_axi__...` and so on of a simulated design.
+
+    Parameters
+    ----------
+    dut: the design. prefix: of its ports, for a design that holds several devices.
+    emss: EMSS of the links in octets.
+    read_latency, write_latency: of host memory, in cycles.
+    rng: if given, all ports of the device pause at random.
+
+    Call `start` in the test before the driver is used, `join` to let two devices connect.
+    """
+
+    def __init__(
+        self,
+        dut: Any,
+        prefix: str = "",
+        *,
+        emss: int = 1460,
+        read_latency: int = 250,
+        write_latency: int = 50,
+        rng: random.Random | None = None,
+    ):
+        self._dut = dut
+        self._clock = dut.clk
+        self.emss = emss
+        self.memory = HostMemory()
+        self.axi = AxiMemory(
+            dut,
+            f"{prefix}m_axi",
+            dut.clk,
+            self.memory,
+            read_latency=read_latency,
+            write_latency=write_latency,
+            rng=rng,
+        )
+        self.llp = LlpPort(dut, f"{prefix}llp", dut.clk, rng=rng)
+        self._irq = getattr(dut, f"{prefix}irq")
+        self._s = {
+            name: getattr(dut, f"{prefix}s_axi__{name}")
+            for name in (
+                *("awaddr", "awprot", "awvalid", "awready", "wdata", "wstrb", "wvalid", "wready"),
+                *("bresp", "bvalid", "bready", "araddr", "arprot", "arvalid", "arready"),
+                *("rdata", "rresp", "rvalid", "rready"),
+            )
+        }
+        for name in ("awvalid", "wvalid", "arvalid", "bready", "rready", "awprot", "arprot"):
+            self._s[name].value = 0
+        self.listeners: dict[int, LinkListener] = {}
+        self.peers: list[CocotbDevice] = []
+        self._links: dict[int, Link] = {}
+        self._busy = False
+        self.info = {"kind": "cocotb"}
+
+    def start(self) -> None:
+        """Starts the models of the ports."""
+        cocotb.start_soon(self.axi.run())
+        cocotb.start_soon(self.llp.run())
+
+    def join(self, other: "CocotbDevice") -> None:
+        """Lets two devices connect to each other's listeners."""
+        self.peers.append(other)
+        other.peers.append(self)
+
+    # Registers
+
+    async def _write(self, address: int, value: int) -> int:
+        s, edge = self._s, RisingEdge(self._clock)
+        while self._busy:
+            await edge
+        self._busy = True
+        s["awaddr"].value, s["wdata"].value, s["wstrb"].value = address, value, 0xF
+        s["awvalid"].value = s["wvalid"].value = s["bready"].value = 1
+        waiting = {"aw", "w"}
+        while waiting:
+            await edge
+            for channel in tuple(waiting):
+                if s[f"{channel}ready"].value == 1:
+                    s[f"{channel}valid"].value = 0
+                    waiting.remove(channel)
+        while True:
+            await edge
+            if s["bvalid"].value == 1:
+                break
+        response = int(s["bresp"].value)
+        s["bready"].value = 0
+        self._busy = False
+        return response
+
+    async def _read(self, address: int) -> tuple[int, int]:
+        s, edge = self._s, RisingEdge(self._clock)
+        while self._busy:
+            await edge
+        self._busy = True
+        s["araddr"].value = address
+        s["arvalid"].value = s["rready"].value = 1
+        while True:
+            await edge
+            if s["arready"].value == 1:
+                break
+        s["arvalid"].value = 0
+        while True:
+            await edge
+            if s["rvalid"].value == 1:
+                break
+        result = int(s["rdata"].value), int(s["rresp"].value)
+        s["rready"].value = 0
+        self._busy = False
+        return result
+
+    def read_register(self, address: int) -> int:
+        """The 32-bit register at an octet address."""
+        value, response = resume(self._read)(address)
+        if response:
+            raise TransportError(f"read of register 0x{address:03X}: response {response}")
+        return value
+
+    def write_register(self, address: int, value: int) -> None:
+        """Writes a 32-bit register."""
+        response = resume(self._write)(address, value)
+        if response:
+            raise TransportError(f"write of register 0x{address:03X}: response {response}")
+
+    # Memory
+
+    def map_memory(self, buffer: Any) -> int:
+        """Lets the device reach a writable buffer."""
+        return self.memory.map(buffer)
+
+    def unmap_memory(self, address: int) -> None:
+        """Takes a buffer back."""
+        self.memory.unmap(address)
+
+    # Streams
+
+    def listen(self, host: str, port: int) -> LinkListener:
+        """Waits for the other device; `port` 0 takes any free one."""
+        if port == 0:
+            port = max(self.listeners, default=0) + 1
+        self.listeners[port] = listener = LinkListener(self, port)
+        return listener
+
+    def connect(self, host: str, port: int, timeout: float | None = None) -> Link:
+        """Opens a stream to a joined device that listens."""
+        self.wait_for(
+            lambda: any(port in peer.listeners for peer in self.peers), timeout, f"port {port}"
+        )
+        peer = next(peer for peer in self.peers if port in peer.listeners)
+        mine, its = Link(self, self.emss), Link(peer, peer.emss)
+        mine.other, its.other = its, mine
+        peer.listeners[port].waiting.append(its)
+        return mine
+
+    def attach(self, connection: int, stream: Any) -> None:
+        """Hands a stream to the device."""
+        self._links[connection] = stream
+        stream.attach(connection)
+
+    def detach(self, connection: int, timeout: float = 2.0) -> None:
+        """Ends the stream of a connection."""
+        self._links.pop(connection).close()
+
+    # Waiting
+
+    def wait_for(self, done: Any, timeout: float | None, what: str) -> None:
+        """Lets the simulation run until `done()`; `TransportTimeout` names `what`."""
+        left = None if timeout is None else int(timeout * CYCLES_PER_SECOND)
+        while not done():
+            if left is not None and left <= 0:
+                raise TransportTimeout(f"{what}: nothing within {timeout} s")
+            self.run_cycles(POLL_CYCLES)
+            if left is not None:
+                left -= POLL_CYCLES
+
+    def run_cycles(self, cycles: int) -> None:
+        """Lets the simulation run."""
+
+        async def run() -> None:
+            await ClockCycles(self._clock, cycles)
+
+        resume(run)()
+
+    def wait_interrupt(self, timeout: float | None = None) -> bool:
+        """Lets the simulation run until the interrupt, at most the time."""
+        left = None if timeout is None else max(POLL_CYCLES, int(timeout * CYCLES_PER_SECOND))
+        while left is None or left > 0:
+            if self._irq.value == 1:
+                return True
+            self.run_cycles(POLL_CYCLES)
+            if left is not None:
+                left -= POLL_CYCLES
+        return False
+
+    def close(self) -> None:
+        """Ends all streams."""
+        while self._links:
+            self._links.popitem()[1].close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+async def start_clock(dut: Any) -> None:
+    """Starts the clock and resets the design."""
+    Clock(dut.clk, CLOCK_NS, "ns").start()
+    dut.rst.value = 1
+    await ClockCycles(dut.clk, 4)
+    dut.rst.value = 0
+    await RisingEdge(dut.clk)

@@ -1,0 +1,80 @@
+"""Host memory as the device sees it: the buffers that were mapped, at their addresses."""
+
+import ctypes
+from typing import Any
+
+
+class HostMemory:
+    """Mapped buffers at made-up, page-aligned addresses; anything else is an access error."""
+
+    PAGE = 4096
+    FIRST = 0x1000_0000
+
+    def __init__(self) -> None:
+        self._next = self.FIRST
+        self._regions: dict[int, tuple[int, memoryview]] = {}
+
+    def map(self, buffer: Any, offset_in_page: int | None = None) -> int:
+        """Maps a writable buffer; returns the address of its first octet.
+
+        The address has the offset in its page that the buffer has in this process, so that
+        alignment is as it would be on hardware.
+        """
+        view = memoryview(buffer).cast("B")
+        if offset_in_page is None:
+            held = (ctypes.c_char * view.nbytes).from_buffer(buffer)
+            offset_in_page = ctypes.addressof(held) % self.PAGE
+            del held
+        address = self._next + offset_in_page
+        pages = (offset_in_page + view.nbytes) // self.PAGE + 2
+        self._next += pages * self.PAGE
+        self._regions[address] = (view.nbytes, view)
+        return address
+
+    def unmap(self, address: int) -> None:
+        """Forgets the buffer at `address`; `KeyError` if there is none."""
+        _, view = self._regions.pop(address)
+        view.release()
+
+    def find(self, address: int, octets: int) -> tuple[memoryview, int] | None:
+        """The buffer that holds a whole range, and the range's offset in it."""
+        for start, (length, view) in self._regions.items():
+            if start <= address and address + octets <= start + length:
+                return view, address - start
+        return None
+
+    def read_word(self, address: int) -> int | None:
+        """The aligned 64-bit word at `address`; octets outside a buffer are zero.
+
+        `None` if no octet of the word is mapped.
+        """
+        found = self.find(address, 8)
+        if found is not None:
+            view, offset = found
+            return int.from_bytes(view[offset : offset + 8], "little")
+        word = 0
+        mapped = False
+        for lane in range(8):
+            one = self.find(address + lane, 1)
+            if one is not None:
+                mapped = True
+                word |= one[0][one[1]] << 8 * lane
+        return word if mapped else None
+
+    def write_word(self, address: int, word: int, strobe: int) -> bool:
+        """Writes the lanes of `strobe`; whether all of them are mapped."""
+        if strobe == 0xFF:
+            found = self.find(address, 8)
+            if found is not None:
+                view, offset = found
+                view[offset : offset + 8] = word.to_bytes(8, "little")
+                return True
+        good = True
+        for lane in range(8):
+            if strobe >> lane & 1:
+                one = self.find(address + lane, 1)
+                if one is None:
+                    good = False
+                else:
+                    one[0][one[1]] = word >> 8 * lane & 0xFF
+        return good

@@ -1,0 +1,193 @@
+"""The LLP side of the device in cocotb: octet streams that links carry elsewhere."""
+
+import random
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from cocotb.triggers import RisingEdge
+
+MASK = 0xFFFFFFFF
+RX_AVAILABLE, TX_WINDOW, EMSS, CLOSED = range(4)
+WINDOW_OCTETS = 1 << 20
+ANNOUNCE_EVERY = 4096
+
+
+class _Connection:
+    """One attached connection: what was received and is not released, and who gets what is sent."""
+
+    def __init__(self, send: Callable[[bytes], None]):
+        self.send = send
+        self.received = bytearray()  # from position `released` on
+        self.released = 0
+        self.announced = 0
+        self.sent = 0
+        self.window = 0
+        self.closed = False
+
+
+class LlpPort:
+    """Serves the LLP port `<prefix>__tx_valid` and so on of a device.
+
+    Parameters
+    ----------
+    dut, prefix, clock: the port.
+    latency: cycles from a request for received octets to their first beat.
+    rng: if given, `tx_ready`, requests and answers pause at random.
+
+    Attributes
+    ----------
+    fpdus: number of FPDUs sent. cycle: cycles run.
+    """
+
+    def __init__(
+        self,
+        dut: Any,
+        prefix: str,
+        clock: Any,
+        *,
+        latency: int = 4,
+        rng: random.Random | None = None,
+    ):
+        self._clock = clock
+        self._latency = latency
+        self._rng = rng
+        self._connections: dict[int, _Connection] = {}
+        self._events: deque[tuple[int, int, int]] = deque()
+        self.fpdus = 0
+        self.cycle = 0
+        self.on_fpdu: Callable[[int, bytes], None] | None = None
+        names = (
+            "tx_valid tx_ready tx_connection tx_data tx_octets tx_first tx_last "
+            "rx_request_valid rx_request_ready rx_request_connection rx_request_position "
+            "rx_request_octets rx_valid rx_ready rx_data rx_release_valid rx_release_ready "
+            "rx_release_connection rx_release_position event_valid event_ready event_connection "
+            "event_kind event_value"
+        )
+        self._p = {name: getattr(dut, f"{prefix}__{name}") for name in names.split()}
+        for name in ("tx_ready", "rx_request_ready", "rx_valid", "rx_release_ready", "event_valid"):
+            self._p[name].value = 0
+
+    def attach(self, connection: int, send: Callable[[bytes], None], emss: int = 0) -> None:
+        """Starts a connection in Full Operation; what the device sends goes to `send`."""
+        if connection in self._connections:
+            raise ValueError(f"connection {connection} is attached already")
+        self._connections[connection] = state = _Connection(send)
+        state.window = WINDOW_OCTETS
+        self._events.append((connection, TX_WINDOW, state.window))
+        if emss:
+            self._events.append((connection, EMSS, emss))
+
+    def detach(self, connection: int) -> None:
+        """Ends a connection; what the device still sends on it is discarded."""
+        self._connections.pop(connection, None)
+
+    def receive(self, connection: int, octets: bytes) -> None:
+        """Octets arrive on a connection; they are dropped if it is not attached."""
+        state = self._connections.get(connection)
+        if state is None or state.closed or not octets:
+            return
+        state.received += octets
+        state.announced = (state.released + len(state.received)) & MASK
+        self._events.append((connection, RX_AVAILABLE, state.announced))
+
+    def close(self, connection: int) -> None:
+        """The peer closes the connection."""
+        state = self._connections.get(connection)
+        if state is not None and not state.closed:
+            state.closed = True
+            self._events.append((connection, CLOSED, 0))
+
+    def _open(self) -> bool:
+        return self._rng is None or self._rng.random() < 0.7
+
+    def _answer(self, connection: int, position: int, octets: int) -> list[int]:
+        """The beats of a request; zeros if the connection is gone."""
+        state = self._connections.get(connection)
+        data = bytes(octets)
+        if state is not None:
+            offset = (position - state.released) & MASK
+            assert offset + octets <= len(state.received), (
+                f"request for {octets} octets at {position} of connection {connection}: "
+                f"available are {state.released} to {state.announced}"
+            )
+            data = bytes(state.received[offset : offset + octets])
+        data += bytes(-len(data) % 8)
+        return [int.from_bytes(data[i : i + 8], "little") for i in range(0, len(data), 8)]
+
+    def _take_fpdu(self, connection: int, octets: bytes) -> None:
+        self.fpdus += 1
+        if self.on_fpdu is not None:
+            self.on_fpdu(connection, octets)
+        state = self._connections.get(connection)
+        if state is None:
+            return
+        state.sent = (state.sent + len(octets)) & MASK
+        assert (state.window - state.sent) & MASK <= WINDOW_OCTETS, "sent past the window"
+        target = (state.sent + WINDOW_OCTETS) & MASK
+        if (target - state.window) & MASK >= ANNOUNCE_EVERY:
+            state.window = target
+            self._events.append((connection, TX_WINDOW, target))
+        if not state.closed:
+            state.send(octets)
+
+    async def run(self) -> None:
+        """Serves the port for ever; start it as a task."""
+        p = self._p
+        edge = RisingEdge(self._clock)
+        fpdu = bytearray()
+        owner: int | None = None
+        beats: deque[tuple[int, int]] = deque()  # due, data
+        tx_ready = request_ready = release_ready = rx_valid = event_valid = 0
+        while True:
+            await edge
+            self.cycle += 1
+            cycle = self.cycle
+            if tx_ready and p["tx_valid"].value == 1:
+                connection = int(p["tx_connection"].value)
+                first = p["tx_first"].value == 1
+                assert first == (owner is None), "tx_first and tx_last do not alternate"
+                assert first or owner == connection, "two FPDUs interleave"
+                owner = connection
+                count = int(p["tx_octets"].value)
+                fpdu += int(p["tx_data"].value).to_bytes(8, "little")[:count]
+                if p["tx_last"].value == 1:
+                    self._take_fpdu(connection, bytes(fpdu))
+                    fpdu.clear()
+                    owner = None
+            if request_ready and p["rx_request_valid"].value == 1:
+                connection = int(p["rx_request_connection"].value)
+                position = int(p["rx_request_position"].value)
+                octets = int(p["rx_request_octets"].value)
+                due = cycle + self._latency
+                beats.extend((due, word) for word in self._answer(connection, position, octets))
+            if release_ready and p["rx_release_valid"].value == 1:
+                state = self._connections.get(int(p["rx_release_connection"].value))
+                if state is not None:
+                    position = int(p["rx_release_position"].value)
+                    freed = (position - state.released) & MASK
+                    assert freed <= len(state.received), "released what was not received"
+                    del state.received[:freed]
+                    state.released = position
+            if rx_valid and p["rx_ready"].value == 1:
+                rx_valid = 0
+            if event_valid and p["event_ready"].value == 1:
+                event_valid = 0
+
+            if not rx_valid and beats and beats[0][0] <= cycle and self._open():
+                p["rx_data"].value = beats.popleft()[1]
+                rx_valid = 1
+            if not event_valid and self._events:
+                connection, kind, value = self._events.popleft()
+                p["event_connection"].value = connection
+                p["event_kind"].value = kind
+                p["event_value"].value = value
+                event_valid = 1
+            p["rx_valid"].value = rx_valid
+            p["event_valid"].value = event_valid
+            tx_ready, request_ready, release_ready = 1, 1, 1
+            if self._rng is not None:
+                tx_ready, request_ready = int(self._open()), int(self._open())
+            p["tx_ready"].value = tx_ready
+            p["rx_request_ready"].value = request_ready
+            p["rx_release_ready"].value = release_ready
