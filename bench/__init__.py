@@ -1,0 +1,1 @@
+"""Cycle-exact benchmarks of the device at its edges."""

@@ -1,0 +1,169 @@
+"""The benchmark cases, as cocotb tests of one device.
+
+Host memory answers reads after 250 cycles and writes after 50, at full bandwidth; the LLP is
+always ready and has what is received at hand. Each case writes its figures to the file that the
+parameter RESULT names.
+"""
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import cocotb
+from cocotb.task import bridge
+from cocotb.triggers import ClockCycles
+
+from host_driver import (
+    CQ,
+    MR,
+    PD,
+    QP,
+    SGE,
+    AccessFlags,
+    Context,
+    QPInitAttr,
+    SendWR,
+    WROpcode,
+)
+from sim.cosim.device import CocotbDevice, start_clock
+from sim.model.ddp import segment_tagged
+from sim.model.mpa import frame_fpdu, mulpdu
+from sim.model.rdmap import Opcode, control_octet
+
+WARM_UP_FPDUS = 20
+"""FPDUs before the steady state: the latency of host memory is behind them."""
+
+REMOTE_STAG = 0x12345678
+IDLE_CYCLES = 3000
+
+
+def _parameter(name: str) -> int:
+    return int(os.environ[name])
+
+
+def _report(figures: dict[str, Any]) -> None:
+    Path(os.environ["RESULT"]).write_text(json.dumps(figures))
+
+
+class _Null:
+    """A stream whose other end is the benchmark."""
+
+    maximum_segment_size = 1460
+
+    def __init__(self, device: CocotbDevice, emss: int):
+        self._device = device
+        self._emss = emss
+
+    def attach(self, connection: int) -> None:
+        self._device.llp.attach(connection, lambda octets: None, self._emss)
+
+    def close(self) -> None:
+        pass
+
+
+class _Bench:
+    """A device with one connected QP and a registered buffer."""
+
+    def __init__(self, device: CocotbDevice, octets: int, emss: int):
+        self.context = Context(device)  # type: ignore[arg-type]
+        self.pd = PD(self.context)
+        self.cq = CQ(self.context)
+        self.qp = QP(self.pd, QPInitAttr(self.cq, self.cq))
+        self.buffer = bytearray(octets)
+        access = AccessFlags.LOCAL_WRITE | AccessFlags.REMOTE_WRITE | AccessFlags.REMOTE_READ
+        self.mr = MR(self.pd, self.buffer, access)
+        self.qp.connect(
+            _Null(device, emss),  # type: ignore[arg-type]
+            initiator=True,
+            crc=True,
+            ord=8,
+            ird=8,
+            emss=emss,
+        )
+
+
+async def _device(dut: Any) -> CocotbDevice:
+    await start_clock(dut)
+    device = CocotbDevice(dut)
+    device.start()
+    return device
+
+
+@cocotb.test()
+async def check_write_tx(dut: Any) -> None:
+    """One RDMA Write; payload octets per cycle of the FPDUs that leave."""
+    octets, emss = _parameter("OCTETS"), _parameter("EMSS")
+    device = await _device(dut)
+    stamps: list[tuple[int, int]] = []  # cycle of the last beat, payload octets
+
+    def sent(connection: int, fpdu: bytes) -> None:
+        stamps.append((device.llp.cycle, int.from_bytes(fpdu[:2], "big") - 14))
+
+    device.llp.on_fpdu = sent
+    started = time.perf_counter(), device.llp.cycle
+
+    def run() -> None:
+        bench = _Bench(device, octets, emss)
+        source = SGE(bench.mr.addr, octets, bench.mr.lkey)
+        bench.qp.post_send(
+            SendWR(1, WROpcode.RDMA_WRITE, [source], remote_addr=0, rkey=REMOTE_STAG)
+        )
+        bench.cq.wait(1, timeout=octets / 1000 + 5)
+
+    await bridge(run)()
+    assert sum(count for _, count in stamps) == octets
+    steady = stamps[min(WARM_UP_FPDUS, len(stamps) // 2) :]
+    payload = sum(count for _, count in steady[1:])
+    cycles = steady[-1][0] - steady[0][0]
+    _report(
+        {
+            "payload_octets": payload,
+            "cycles": cycles,
+            "cycles_simulated": device.llp.cycle - started[1],
+            "seconds": time.perf_counter() - started[0],
+        }
+    )
+
+
+@cocotb.test()
+async def check_write_rx(dut: Any) -> None:
+    """A backlog of one RDMA Write; payload octets per cycle of what goes to host memory."""
+    octets, emss = _parameter("OCTETS"), _parameter("EMSS")
+    device = await _device(dut)
+    found: dict[str, _Bench] = {}
+
+    def open_device() -> None:
+        found["bench"] = _Bench(device, octets, emss)
+
+    await bridge(open_device)()
+    bench = found["bench"]
+    payload = bytes(index * 7 & 0xFF for index in range(octets))
+    ulpdus = segment_tagged(
+        payload,
+        stag=bench.mr.stag,
+        tagged_offset=bench.mr.addr,
+        mulpdu=mulpdu(emss, False),
+        rsvd_ulp=control_octet(Opcode.RDMA_WRITE),
+    )
+    stream = b"".join(frame_fpdu(ulpdu) for ulpdu in ulpdus)
+    axi = device.axi
+    axi.first_write_cycle = None
+    before = axi.words_written
+    device.llp.receive(bench.qp.qp_num, stream)
+    idle = 0
+    last = axi.last_write_cycle
+    while idle < IDLE_CYCLES:
+        await ClockCycles(dut.clk, 100)
+        idle = 0 if axi.last_write_cycle != last else idle + 100
+        last = axi.last_write_cycle
+    assert bench.buffer == payload
+    assert axi.first_write_cycle is not None and axi.last_write_cycle is not None
+    _report(
+        {
+            "payload_octets": octets,
+            "cycles": axi.last_write_cycle - axi.first_write_cycle + 1,
+            "words": axi.words_written - before,
+        }
+    )
