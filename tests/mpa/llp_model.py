@@ -1,4 +1,4 @@
-"""The receive side of an LLP for tests: announces, answers requests, checks the device's promises."""
+"""The receive side of an LLP for tests: answers requests and checks what the device promises."""
 
 import random
 from collections import deque
