@@ -225,6 +225,18 @@ class RingFetcher(wiring.Component):
             scheduler.kicks[1].qp.eq(ports.pop_qp),
         ]
 
+        # The outputs of block RAMs are slow: nothing is computed before these registers.
+        context = Signal(context_layout)
+        produced_now = Signal(16)
+        fetched_now = Signal(16)
+        popped_now = Signal(16)
+        m.d.sync += [
+            context.eq(context_read.data),
+            produced_now.eq(produced_read.data),
+            fetched_now.eq(fetched_read.data),
+            popped_now.eq(popped_read.data),
+        ]
+
         outstanding = Signal(range(OUTSTANDING + 1))
         request = Signal()
         m.d.sync += outstanding.eq(outstanding + request - entry_ends)
@@ -308,31 +320,33 @@ class RingFetcher(wiring.Component):
                     m.next = "IDLE"
             # The memories read.
             with m.State("LOOK_UP"):
+                m.next = "LATCH"
+            # The outputs of the memories are registered.
+            with m.State("LATCH"):
                 m.next = "COMPARE"
             # Everything of the QP is here.
             with m.State("COMPARE"):
                 ahead = Signal(16)
-                m.d.comb += ahead.eq(produced_read.data - fetched_read.data)
+                m.d.comb += ahead.eq(produced_now - fetched_now)
                 m.d.sync += [
-                    ring.eq(context_read.data),
-                    slot.eq(fetched_read.data & context_read.data.mask),
-                    next_fetch.eq(fetched_read.data),
+                    ring.eq(context),
+                    slot.eq(fetched_now & context.mask),
+                    next_fetch.eq(fetched_now),
                     some.eq(ahead != 0),
                     more.eq(ahead[1:] != 0),
-                    room.eq((fetched_read.data - popped_read.data)[:16] < self._prefetch),
-                    claim.eq(claimed - popped_read.data),
-                    known.eq(produced_read.data - popped_read.data),
+                    room.eq((fetched_now - popped_now)[:16] < self._prefetch),
+                    claim.eq(claimed - popped_now),
+                    known.eq(produced_now - popped_now),
                 ]
                 m.next = "CHECK"
             # Requests the entry, or checks the doorbell.
             with m.State("CHECK"):
-                m.d.sync += [
-                    fits.eq((claim <= ring.mask + 1) & (claim >= known)),
-                    command.payload.address.eq(ring.base + (slot << entry_shift)),
-                ]
+                m.d.sync += fits.eq((claim <= ring.mask + 1) & (claim >= known))
                 with m.If(is_doorbell):
                     m.next = "DOORBELL"
                 with m.Else():
+                    # IDLE made sure that no command waits.
+                    m.d.sync += command.payload.address.eq(ring.base + (slot << entry_shift))
                     m.next = "IDLE"
                     with m.If(ring.exists & some & room):
                         m.d.comb += [request.eq(1), fetched_write.en.eq(1), again.eq(more)]

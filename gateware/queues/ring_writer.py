@@ -1,6 +1,6 @@
 """Writes completion and event entries into their rings in host memory."""
 
-from amaranth import Cat, Const, Module, Mux, Signal
+from amaranth import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.memory import Memory
@@ -30,7 +30,7 @@ class RingWriter(wiring.Component):
     A completion of a QP goes to its send or receive CQ as CREATE named them (other kinds of
     `qp_command` are ignored). Ring number `config.cqs` is the event queue. Entries of a ring are
     written in the order in which they were taken; `send`, `receive` and `event` take turns. One
-    entry every 6 cycles, 7 cycles from taking it to the first word.
+    entry every 7 cycles, 8 cycles from taking it to the first word.
 
     `cq_command` enables (from entry 0, phase 1, unarmed) or disables a ring; it is taken when no
     write is outstanding. `cq_doorbell` gives the number behind the last entry that the host has
@@ -275,9 +275,18 @@ class RingWriter(wiring.Component):
             event.header.eq(self.event.payload.header),
         ]
 
+        # The outputs of the block RAMs are slow: nothing is computed before this register.
+        context = Signal(context_layout)
+        number = Signal(16)
+        room_taken = Signal(16)
+        m.d.sync += [
+            context.eq(contexts_read.data),
+            number.eq(produced_read.data),
+            room_taken.eq(produced_read.data - consumed_read.data),
+        ]
+
         full = Signal()
         offset = Signal(15)
-        number = Signal(16)
         phase = Signal()
         base = Signal(64)
         mask = Signal(15)
@@ -389,21 +398,20 @@ class RingWriter(wiring.Component):
             # The memories read the ring.
             with m.State("LOOK_UP_RING"):
                 m.d.sync += item.ring.eq(ring)
+                m.next = "LATCH"
+            # The outputs of the memories are registered.
+            with m.State("LATCH"):
                 m.next = "COMPARE"
             # The ring is here.
             with m.State("COMPARE"):
-                room_taken = Signal(16)
-                turns = Signal(16)
-                m.d.comb += [
-                    room_taken.eq(produced_read.data - consumed_read.data),
-                    turns.eq(produced_read.data & (contexts_read.data.mask + Const(1, 1))),
-                ]
+                # The bit above the mask counts the turns of the ring.
+                turn_bit = Signal(16)
+                m.d.comb += turn_bit.eq(Cat(1, context.mask) & ~context.mask)
                 m.d.sync += [
-                    number.eq(produced_read.data),
-                    offset.eq(produced_read.data & contexts_read.data.mask),
-                    phase.eq(turns == 0),
-                    full.eq((room_taken > contexts_read.data.mask) | ~contexts_read.data.enabled),
-                    base.eq(contexts_read.data.base),
+                    offset.eq(number & context.mask),
+                    phase.eq((number & turn_bit) == 0),
+                    full.eq((room_taken > context.mask) | ~context.enabled),
+                    base.eq(context.base),
                 ]
                 m.next = "ISSUE"
             # Hands the entry on, or drops it.
