@@ -6,12 +6,14 @@ from typing import Any
 import cocotb
 import pytest
 from cocotb.triggers import RisingEdge, Timer
+from cocotb.utils import get_sim_time
 
 from gateware.config import RnicConfig
 from gateware.interfaces import Layouts, QpCommandKind, SegmentKind
 from gateware.mpa.receiver import MpaReceiver
 from sim.model.mpa import frame_fpdu
 from tests.mpa.llp_model import LlpReceiveModel
+from tests.mpa.vectors import all_vectors
 from tests.support.runner import parameter, run_cocotb
 from tests.support.streams import (
     CLOCK_PERIOD_NS,
@@ -32,7 +34,6 @@ def test_receiver(pattern: str) -> None:
     run_cocotb(
         MpaReceiver(CONFIG),
         __name__,
-        test_filter="check_",
         parameters={"PATTERN": pattern},
         name=pattern,
     )
@@ -59,7 +60,6 @@ class Bench:
         self.ulpdus: dict[int, list[bytes]] = {qp: [] for qp in range(CONFIG.qps)}
         self.errors: list[tuple[int, SegmentKind]] = []
         self.log: list[tuple[int, Any]] = []
-        self.cycles_of_segments: list[int] = []
         dut.store__enable.value = 0
         dut.store__address.value = 0
         dut.store__release.value = 0
@@ -91,6 +91,10 @@ class Bench:
         if count:
             await Timer(count * CLOCK_PERIOD_NS, unit="ns")
             await RisingEdge(self.dut.clk)
+
+    def now(self) -> int:
+        """The time in cycles."""
+        return round(get_sim_time("ns") / CLOCK_PERIOD_NS)
 
     async def wait_for(self, qp: int, count: int) -> list[bytes]:
         """Wait for `count` ULPDUs of a connection."""
@@ -179,3 +183,200 @@ async def check_random_fpdus_of_several_connections_arrive_in_order(dut: Any) ->
     assert not bench.errors
     for qp in range(CONFIG.qps):
         assert bench.llp.released[qp] == len(bench.llp.octets[qp])
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def check_known_fpdus_without_markers(dut: Any) -> None:
+    rng = seeded_random(parameter("PATTERN"))
+    bench = Bench(dut, rng, parameter("PATTERN"))
+    await bench.start()
+    known = [v for v in all_vectors("fpdu") if not v["markers"] and v["ulpdus_hex"]]
+    for qp, crc in enumerate((True, False)):
+        await bench.connect(qp, crc)
+        expected = []
+        for vector in known:
+            if bool(vector["crc_on"]) == crc:
+                bench.deliver(qp, bytes.fromhex(vector["stream_hex"]))
+                expected += [bytes.fromhex(text) for text in vector["ulpdus_hex"]]
+        assert expected
+        bench.llp.announce(qp, 1 << 20)
+        assert await bench.wait_for(qp, len(expected)) == expected
+
+
+@cocotb.test(timeout_time=2, timeout_unit="ms")
+async def check_bad_crc_ends_its_connection_only(dut: Any) -> None:
+    rng = seeded_random(parameter("PATTERN"))
+    bench = Bench(dut, rng, parameter("PATTERN"))
+    await bench.start()
+    for qp in range(3):
+        await bench.connect(qp)
+    good = [rng.randbytes(random_length(rng) + 1) for _ in range(20)]
+    for qp in range(3):
+        for index, ulpdu in enumerate(good):
+            fpdu = bytearray(frame_fpdu(ulpdu))
+            if (qp, index) == (1, 7):
+                fpdu[rng.randrange(2, len(fpdu))] ^= 1 << rng.randrange(8)
+            bench.deliver(qp, bytes(fpdu))
+        bench.llp.announce(qp, 1 << 20)
+    assert await bench.wait_for(0, len(good)) == good
+    assert await bench.wait_for(2, len(good)) == good
+    assert await bench.wait_for_error() == (1, SegmentKind.CRC_ERROR)
+    requests = len(bench.llp.requests)
+    bench.llp.close(1)
+    await bench.cycles(1000)
+    assert bench.ulpdus[1] == good[:7]
+    assert not bench.errors
+    assert len(bench.llp.requests) == requests
+    assert bench.llp.released[1] <= sum(len(frame_fpdu(ulpdu)) for ulpdu in good[:7])
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def check_too_long_ulpdu_length_is_an_error_at_once(dut: Any) -> None:
+    rng = seeded_random(parameter("PATTERN"))
+    bench = Bench(dut, rng, parameter("PATTERN"))
+    await bench.start()
+    for qp, length in enumerate((64769, 65535)):
+        await bench.connect(qp, crc=bool(qp))
+        bench.deliver(qp, frame_fpdu(b"good", crc=bool(qp)))
+        bench.deliver(qp, length.to_bytes(2, "big") + bytes(100))
+        bench.llp.announce(qp, 1 << 20)
+        assert await bench.wait_for_error() == (qp, SegmentKind.CRC_ERROR)
+        assert bench.ulpdus[qp] == [b"good"]
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def check_crc_is_not_checked_when_off(dut: Any) -> None:
+    rng = seeded_random(parameter("PATTERN"))
+    bench = Bench(dut, rng, parameter("PATTERN"))
+    await bench.start()
+    await bench.connect(3, crc=False)
+    sent = [rng.randbytes(random_length(rng) + 1) for _ in range(20)]
+    for ulpdu in sent:
+        bench.deliver(3, frame_fpdu(ulpdu, crc=False)[:-4] + rng.randbytes(4))
+    bench.llp.announce(3, 1 << 20)
+    assert await bench.wait_for(3, len(sent)) == sent
+
+
+@cocotb.test(timeout_time=2, timeout_unit="ms")
+async def check_closed_comes_after_all_whole_fpdus(dut: Any) -> None:
+    rng = seeded_random(parameter("PATTERN"))
+    bench = Bench(dut, rng, parameter("PATTERN"))
+    await bench.start()
+    sent = [rng.randbytes(random_length(rng) + 1) for _ in range(10)]
+    stream = b"".join(frame_fpdu(ulpdu) for ulpdu in sent)
+    for qp, rest in enumerate((b"", frame_fpdu(bytes(500))[:300], b"\0\x20A")):
+        await bench.connect(qp)
+        bench.deliver(qp, stream + rest)
+        bench.llp.announce(qp, 1 << 20)
+        bench.llp.close(qp)
+    await bench.connect(3)
+    bench.llp.close(3)
+    closed = sorted([await bench.wait_for_error() for _ in range(4)])
+    assert closed == [(qp, SegmentKind.CLOSED) for qp in range(4)]
+    for qp in range(3):
+        assert [item for number, item in bench.log if number == qp] == [*sent, SegmentKind.CLOSED]
+
+
+@cocotb.test(timeout_time=2, timeout_unit="ms")
+async def check_partial_fpdu_does_not_block_others(dut: Any) -> None:
+    rng = seeded_random(parameter("PATTERN"))
+    bench = Bench(dut, rng, parameter("PATTERN"))
+    await bench.start()
+    whole = rng.randbytes(5000)
+    for qp in range(2):
+        await bench.connect(qp)
+    bench.deliver(0, frame_fpdu(whole))
+    bench.llp.announce(0, 4000)
+    await bench.cycles(100)
+    sent = [rng.randbytes(200) for _ in range(20)]
+    bench.deliver(1, b"".join(frame_fpdu(ulpdu) for ulpdu in sent))
+    bench.llp.announce(1, 1 << 20)
+    assert await bench.wait_for(1, 20) == sent
+    assert not bench.ulpdus[0]
+    before = bench.llp.requested_octets
+    bench.llp.announce(0, 500)  # still not enough: not worth a request
+    await bench.cycles(200)
+    assert bench.llp.requested_octets == before
+    bench.llp.announce(0, 1000)
+    assert await bench.wait_for(0, 1) == [whole]
+
+
+@cocotb.test(timeout_time=5, timeout_unit="ms")
+async def check_stop_discards_and_connect_begins_anew(dut: Any) -> None:
+    rng = seeded_random(parameter("PATTERN"))
+    bench = Bench(dut, rng, parameter("PATTERN"))
+    await bench.start()
+    ends = (QpCommandKind.STOP, QpCommandKind.DESTROY)
+    for round_number in range(12):
+        await bench.connect(1)
+        await bench.connect(2)
+        for qp in (1, 2):
+            sent = [rng.randbytes(rng.randint(14, 4000)) for _ in range(10)]
+            bench.deliver(qp, b"".join(frame_fpdu(ulpdu) for ulpdu in sent))
+            bench.llp.announce(qp, 1 << 20)
+        await bench.cycles(rng.randint(0, 1500))
+        for qp in (1, 2):
+            await bench.command(qp, ends[round_number % 2])
+            await bench.command(qp, QpCommandKind.DESTROY)
+        await bench.cycles(60)
+        while len(bench.segments):  # a segment may have been under way
+            await bench.cycles(10)
+        await bench.cycles(2500)
+        counts = [len(bench.ulpdus[qp]) for qp in (1, 2)]
+        requests = len(bench.llp.requests)
+        await bench.cycles(500)
+        assert [len(bench.ulpdus[qp]) for qp in (1, 2)] == counts
+        assert len(bench.llp.requests) == requests
+        for qp in (1, 2):
+            bench.ulpdus[qp].clear()
+        last = [rng.randbytes(random_length(rng) + 1) for _ in range(5)]
+        await bench.connect(1)
+        bench.deliver(1, b"".join(frame_fpdu(ulpdu) for ulpdu in last))
+        bench.llp.announce(1, 1 << 20)
+        assert await bench.wait_for(1, 5) == last
+        bench.ulpdus[1].clear()
+        await bench.command(1, QpCommandKind.DESTROY)
+    assert not bench.errors
+
+
+@cocotb.test(timeout_time=5, timeout_unit="ms")
+async def check_longest_fpdus_fill_the_store_and_pass(dut: Any) -> None:
+    if parameter("PATTERN") != "always":
+        return
+    rng = seeded_random(parameter("PATTERN"))
+    bench = Bench(dut, rng, parameter("PATTERN"))
+    await bench.start()
+    await bench.connect(0)
+    sent = [rng.randbytes(length) for length in (64768, 64767, 64766, 100, 64768)]
+    bench.deliver(0, b"".join(frame_fpdu(ulpdu) for ulpdu in sent))
+    bench.segments.paused = True
+    bench.llp.announce(0, 1 << 20)
+    await bench.cycles(20000)
+    bench.segments.paused = False
+    assert await bench.wait_for(0, len(sent)) == sent
+
+
+@cocotb.test(timeout_time=5, timeout_unit="ms")
+async def check_backlog_streams_at_full_rate(dut: Any) -> None:
+    if parameter("PATTERN") != "always":
+        return
+    rng = seeded_random(parameter("PATTERN"))
+    bench = Bench(dut, rng, "always", latency=(20, 20), place=False)
+    await bench.start()
+    cases: list[tuple[str, list[int], int]] = [
+        ("FPDUs of 1460 octets", [1454] * 40, 4),
+        ("FPDUs of 1464 octets", [1458] * 40, 4),
+        ("FPDUs of 20 to 100 octets", [rng.randint(14, 94) for _ in range(200)], 4),
+    ]
+    for qp, (name, lengths, bubbles) in enumerate(cases):
+        await bench.connect(qp)
+        bench.deliver(qp, b"".join(frame_fpdu(rng.randbytes(n)) for n in lengths))
+        octets = len(bench.llp.octets[qp])
+        bench.llp.announce(qp, 1 << 20)
+        start = bench.now()
+        while len(bench.ulpdus[qp]) < len(lengths):
+            await RisingEdge(dut.clk)
+        cycles = bench.now() - start
+        beats = -(-octets // 8)
+        dut._log.info(f"{name}: {len(lengths)} FPDUs, {beats} beats, {cycles} cycles")
+        assert cycles <= beats + bubbles * len(lengths) + 80
