@@ -19,6 +19,7 @@ ROOT = Path(__file__).resolve().parents[1]
 CACHE = ROOT / "build" / "device"
 RUNTIME = Path(__file__).resolve().parent / "runtime"
 TOP = "rnic"
+HARNESS = RUNTIME / "harness.v"
 LIBRARY = "librnic.so"
 
 # Folders whose files decide what the exported Verilog is.
@@ -30,7 +31,7 @@ VERILATOR_ARGUMENTS = (
     "--prefix",
     "Vrnic",
     "--top-module",
-    TOP,
+    "rnic_harness",
     "-O3",
     "--x-assign",
     "fast",
@@ -66,8 +67,8 @@ COMPILER_ARGUMENTS = (
     "-w",
 )
 FAST = "-O3"
-# Constructors and the like: run once, and long to optimise.
-SLOW = "-O1"
+# Constructors and first settling: run once, and long to optimise.
+SLOW = "-O0"
 
 Progress = Callable[[str], None]
 
@@ -88,7 +89,8 @@ def build_device(
     progress: called with a few words before each step that takes long.
     """
     config = RnicConfig() if config is None else config
-    return compile_verilog(export_verilog(config, progress), trace=trace, progress=progress)
+    verilog = export_verilog(config, progress)
+    return compile_verilog(verilog, config.qps, trace=trace, progress=progress)
 
 
 def export_verilog(config: RnicConfig, progress: Progress | None = None) -> str:
@@ -120,6 +122,7 @@ def export_verilog(config: RnicConfig, progress: Progress | None = None) -> str:
 
 def compile_verilog(
     verilog: str,
+    connections: int,
     *,
     trace: bool = False,
     progress: Progress | None = None,
@@ -127,7 +130,7 @@ def compile_verilog(
 ) -> Path:
     """Return the shared library of a module `rnic` with the ports of the device.
 
-    `options` are added to those of the C++ compiler.
+    `connections` are those of its LLP port. `options` are added to those of the C++ compiler.
     """
     compiler = os.environ.get("CXX", "g++")
     if shutil.which(compiler) is None:
@@ -136,13 +139,15 @@ def compile_verilog(
             " or name another one in CXX"
         )
     version = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=True)
-    arguments = [*VERILATOR_ARGUMENTS, *(["--trace-fst"] if trace else [])]
+    arguments = [*VERILATOR_ARGUMENTS, f"-GCONNECTION_BITS={(connections - 1).bit_length()}"]
+    if trace:
+        arguments.append("--trace-fst")
     flags = [*COMPILER_ARGUMENTS, *options]
     digest = hashlib.sha256()
     for part in (verilog, verilator_version(), version.stdout, *arguments, *flags, FAST, SLOW):
         digest.update(hashlib.sha256(part.encode()).digest())
     for path in sorted(RUNTIME.iterdir()):
-        if path.suffix in (".cpp", ".h"):
+        if path.suffix in (".cpp", ".h", ".v"):
             digest.update(hashlib.sha256(path.read_bytes()).digest())
     folder = CACHE / digest.hexdigest()[:20]
     library = folder / LIBRARY
@@ -169,7 +174,7 @@ def _build(
     source.write_text(verilog)
     model = folder / "model"
     _tell(progress, "translate Verilog to C++")
-    _run(["verilator", *arguments, "--Mdir", str(model), str(source)])
+    _run(["verilator", *arguments, "--Mdir", str(model), str(HARNESS), str(source)])
 
     include = verilator_root() / "include"
     names = ["verilated.cpp", "verilated_threads.cpp"]

@@ -315,6 +315,7 @@ void Device::simulate() {
     registers_.drive(*model_);
     axi_.drive(*model_, 0);
     llp_->drive(*model_, 0);
+    model_->eval();
     Cycle next_poll = 0;
     active_until_ = kResetCycles + kSettle;
     while (true) {
@@ -328,12 +329,6 @@ void Device::simulate() {
             if (!running_.empty()) finish_runs();
             if (llp_->any_socket() && llp_->poll(0, cycle_)) active_until_ = cycle_ + kSettle;
         }
-        if (!access_ && !accesses_.empty() && cycle_ > kResetCycles) {
-            access_ = accesses_.front();
-            accesses_.pop_front();
-            registers_.start(access_->write, access_->address, access_->value, cycle_);
-        }
-        model_->rst = cycle_ < kResetCycles;
         step();
         if (cycle_ >= active_until_) {
             if (access_ || !running_.empty() || axi_.busy() || llp_->busy()) {
@@ -346,18 +341,11 @@ void Device::simulate() {
     }
 }
 
-// One clock period. Inputs change while the clock is low; outputs are sampled before it rises.
+// One clock period: takes the outputs of this cycle, sets the inputs of the next one, which
+// runtime/harness.v passes on with the edge, and evaluates once. The falling edge moves nothing.
 void Device::step() {
     Vrnic& model = *model_;
-    model.clk = 0;
-    registers_.drive(model);
-    axi_.drive(model, cycle_);
-    llp_->drive(model, cycle_);
-    model.eval();
-#ifdef STAGECOACH_TRACE
-    if (trace_) trace_->dump(2 * cycle_ * kHalfPeriodPicoseconds);
-#endif
-    if (cycle_ >= kResetCycles) {
+    if (cycle_ > kResetCycles) {
         const bool active = model.PORT(m_axi, arvalid) | model.PORT(m_axi, awvalid) |
                             model.PORT(m_axi, wvalid) | model.PORT(llp, tx_valid) |
                             model.PORT(llp, rx_request_valid) | model.PORT(llp, rx_release_valid);
@@ -387,12 +375,26 @@ void Device::step() {
             access_.reset();
         }
     }
+    if (!access_ && !accesses_.empty() && cycle_ > kResetCycles) {
+        access_ = accesses_.front();
+        accesses_.pop_front();
+        registers_.start(access_->write, access_->address, access_->value, cycle_);
+    }
+    ++cycle_;
+    model.rst = cycle_ <= kResetCycles;
+    registers_.drive(model);
+    axi_.drive(model, cycle_);
+    llp_->drive(model, cycle_);
     model.clk = 1;
+    model.eval();
+#ifdef STAGECOACH_TRACE
+    if (trace_) trace_->dump(2 * cycle_ * kHalfPeriodPicoseconds);
+#endif
+    model.clk = 0;
     model.eval();
 #ifdef STAGECOACH_TRACE
     if (trace_) trace_->dump((2 * cycle_ + 1) * kHalfPeriodPicoseconds);
 #endif
-    ++cycle_;
 }
 
 void Device::sleep() {

@@ -14,4 +14,4 @@ STUB_CONFIG = RnicConfig(qps=4)
 @pytest.fixture(scope="session")
 def stub_library() -> Path:
     """The stub as a shared library."""
-    return compile_verilog(STUB.read_text())
+    return compile_verilog(STUB.read_text(), STUB_CONFIG.qps)

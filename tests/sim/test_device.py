@@ -245,7 +245,7 @@ def test_waveform_needs_the_variant_that_writes_one(stub_library: Path, tmp_path
 def test_missing_compiler_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXX", "no-such-compiler")
     with pytest.raises(BuildError, match=r"no-such-compiler.*install g\+\+"):
-        compile_verilog("module rnic; endmodule")
+        compile_verilog("module rnic; endmodule", 4)
 
 
 def test_interpreter_that_exits_without_closing_ends_cleanly(stub_library: Path) -> None:
