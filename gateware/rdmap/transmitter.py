@@ -97,8 +97,8 @@ class Transmitter(wiring.Component):
 
     Members
     -------
-    qp_command: In(stream qp_command). CREATE stores the PD; CREATE and CONNECT start counters
-        anew; STOP and DESTROY stop the QP. `ready` says that it is done.
+    qp_command: In(stream qp_command). CREATE stores the PD; CONNECT starts the QP with counters
+        anew; all others stop it. `ready` says that it is done.
     llp_event: In(stream llp_event), taken at any time.
     work: In(stream qp_number), QP to visit.
     kick: Out(QpStrobe), visit this QP (again).
@@ -228,6 +228,14 @@ class Transmitter(wiring.Component):
             self.send_entries.pop_qp.eq(qp),
             self.inbound_reads.pop_qp.eq(qp),
             self.outstanding_reads.push_qp.eq(qp),
+        ]
+        # What no visit changes needs no enable between memory and register.
+        m.d.sync += [
+            settings.eq(settings_read.data),
+            pd.eq(protection_read.data),
+            window.eq(limits.window),
+            mulpdu.eq(limits.mulpdu),
+            retired_count.eq(retired_sends.count),
         ]
         wiring.connect(m, wiring.flipped(self.llp_event), limits.llp_event)
         wiring.connect(m, pieces.piece, wiring.flipped(self.piece))
@@ -415,11 +423,6 @@ class Transmitter(wiring.Component):
                     progress.eq(progress_read.data),
                     element.eq(progress_read.data.element),
                     offset.eq(progress_read.data.offset),
-                    settings.eq(settings_read.data),
-                    pd.eq(protection_read.data),
-                    window.eq(limits.window),
-                    mulpdu.eq(limits.mulpdu),
-                    retired_count.eq(retired_sends.count),
                 ]
                 with m.If(allowed):
                     m.next = "QUEUES"
@@ -676,10 +679,7 @@ class Transmitter(wiring.Component):
 
             # Read how many sends of the QP were retired ever.
             with m.State("COMMAND"):
-                m.d.sync += [
-                    command_wait.eq(command_wait + 1),
-                    retired_count.eq(retired_sends.count),
-                ]
+                m.d.sync += command_wait.eq(command_wait + 1)
                 with m.If(command_wait == 2):
                     m.next = "COMMAND_CONTEXT"
 
@@ -687,10 +687,7 @@ class Transmitter(wiring.Component):
             with m.State("COMMAND_CONTEXT"):
                 m.d.sync += [
                     followed.eq(0),
-                    followed.stopped.eq(
-                        (command.kind != QpCommandKind.CREATE)
-                        & (command.kind != QpCommandKind.CONNECT)
-                    ),
+                    followed.stopped.eq(command.kind != QpCommandKind.CONNECT),
                     followed.send_msn.eq(FIRST_MSN),
                     followed.read_msn.eq(FIRST_MSN),
                     followed.response_msn.eq(FIRST_MSN),
