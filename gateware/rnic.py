@@ -8,6 +8,7 @@ from gateware.config import RnicConfig
 from gateware.ddp.assembler import Assembler
 from gateware.dma.axi import connect_axi
 from gateware.dma.gather import Gather
+from gateware.dma.host_errors import HostErrors
 from gateware.dma.placer import Placer
 from gateware.dma.read import ReadEngine
 from gateware.dma.write import WriteEngine
@@ -93,12 +94,13 @@ class Rnic(wiring.Component):
 
         m.submodules.registers = self.registers = RegisterBlock()
         m.submodules.commands = self.commands = CommandProcessor(config)
-        m.submodules.qp_states = self.qp_states = QpStates(config, errors=5)
+        m.submodules.qp_states = self.qp_states = QpStates(config, errors=7)
 
         m.submodules.read_engine = self.read_engine = ReadEngine(
             config, (payload_beats, QUEUE_READ_BEATS, QUEUE_READ_BEATS)
         )
         m.submodules.write_engine = self.write_engine = WriteEngine(config, clients=2)
+        m.submodules.host_errors = self.host_errors = HostErrors(config)
         m.submodules.gather = self.gather = Gather(config)
         m.submodules.placer = self.placer = Placer(config)
 
@@ -170,7 +172,7 @@ class Rnic(wiring.Component):
         self._queue(m, "segments", mpa_receiver.segment, receiver.segment, SEGMENTS_AHEAD)
         wiring.connect(m, receiver.receive_entries, self.receive_fetcher.entries)
         wiring.connect(m, receiver.stag, self.stag_table.clients[0])
-        wiring.connect(m, receiver.placement, self.placer.placement)
+        self._connect_placements(m)
         wiring.connect(m, self.placer.store, mpa_receiver.store)
         wiring.connect(m, receiver.delivery, self.delivery_gate.delivery)
         wiring.connect(m, receiver.inbound_reads, self.inbound_reads.writer)
@@ -182,6 +184,28 @@ class Rnic(wiring.Component):
         wiring.connect(m, receiver.first_segment, self.qp_states.first_segment)
         wiring.connect(m, self.delivery_gate.read_done, self.completer.read_done)
         wiring.connect(m, self.delivery_gate.completion, self.ring_writer.receive)
+
+    def _connect_placements(self, m: Module) -> None:
+        """Receiver to placer, with the QP of each placement kept until its write responses."""
+        errors, written = self.host_errors, self.write_engine.clients[0]
+        source, sink = self.receiver.placement, self.placer.placement
+        m.d.comb += [
+            sink.payload.eq(source.payload),
+            sink.valid.eq(source.valid & errors.room),
+            source.ready.eq(sink.ready & errors.room),
+            errors.placement_begun.valid.eq(sink.valid & sink.ready & (sink.p.octets != 0)),
+            errors.placement_begun.qp.eq(sink.p.qp),
+            errors.placement_done.eq(written.done),
+            errors.placement_error.eq(written.error),
+            self.delivery_gate.failed.eq(errors.write_failures),
+            errors.read_failed.valid.eq(self.framer.spoiled.valid),
+            errors.read_failed.qp.eq(self.framer.spoiled.qp),
+            self.completer.failed.eq(errors.read_failures),
+            errors.command_taken.eq(
+                self.commands.qp_command.valid & self.commands.qp_command.ready
+            ),
+            errors.command.eq(self.commands.qp_command.payload),
+        ]
 
     def _connect_transmit_path(self, m: Module) -> None:
         transmitter, llp = self.transmitter, self.llp
@@ -263,6 +287,8 @@ class Rnic(wiring.Component):
             self.send_fetcher.error,
             self.receive_fetcher.error,
             self.ring_writer.overflow,
+            self.host_errors.read_error,
+            self.host_errors.write_error,
         )
         for error, port in zip(errors, self.qp_states.errors, strict=True):
             wiring.connect(m, error, port)
@@ -288,11 +314,11 @@ class Rnic(wiring.Component):
             (
                 (
                     passes(gate.delivery) & (gate.delivery.p.kind == DeliveryKind.RECEIVE),
-                    passes(gate.completion),
+                    passes(gate.completion) | gate.dropped_receive,
                 ),
                 (
                     passes(gate.delivery) & (gate.delivery.p.kind == DeliveryKind.READ),
-                    passes(gate.read_done),
+                    passes(gate.read_done) | gate.dropped_read,
                 ),
             ),
             (

@@ -31,6 +31,7 @@ class Framer(wiring.Component):
     tx: the FPDU as beats for the LLP port.
     sent: the `sent` of each job with `report`, once the LLP has taken its last beat.
     finished: one cycle for every FPDU whose last beat the LLP has taken.
+    spoiled: one cycle for every FPDU with `error`, before its `sent`.
 
     Markers are not inserted: `markers` of the job is reserved for them.
     """
@@ -45,6 +46,7 @@ class Framer(wiring.Component):
                 "tx": Out(stream.Signature(self._layouts.tx)),
                 "sent": Out(stream.Signature(self._sent_item)),
                 "finished": Out(QpStrobe(config)),
+                "spoiled": Out(QpStrobe(config)),
             }
         )
         qp_bits = config.qp_bits
@@ -166,6 +168,10 @@ class Framer(wiring.Component):
         with m.If(checked_valid & outgoing.i.ready):
             m.d.sync += crc_follows.eq(alone & ~crc_follows)
 
+        m.d.sync += [
+            self.spoiled.valid.eq(padded_done & padded.last & padded.error),
+            self.spoiled.qp.eq(padded.qp),
+        ]
         left = Signal()
         m.d.comb += [
             self.tx.payload.eq(outgoing.o.payload.tx),

@@ -29,7 +29,9 @@ class SendCompleter(wiring.Component):
     that a `read_done` lets go. `sent` and `read_done` take turns. At most `config.pending_sends`
     items of a QP may be inside. CREATE and DESTROY forget what is held of their QP.
 
-    `finished` pulses once for each `sent` and `read_done`, when all that they let go was taken.
+    While the bit of a QP in `failed` is set, nothing of it completes: what it sent was not what it
+    should be. `finished` pulses once for each `sent` and `read_done`, when all that they let go was
+    taken.
     """
 
     def __init__(self, config: RnicConfig):
@@ -44,6 +46,7 @@ class SendCompleter(wiring.Component):
                 "completion": Out(stream.Signature(layouts.completion)),
                 "retired": Out(QpStrobe(config)),
                 "finished": Out(1),
+                "failed": In(config.qps),
             }
         )
 
@@ -87,6 +90,9 @@ class SendCompleter(wiring.Component):
         m.d.comb += self.retired.qp.eq(completion.payload.qp)
         with m.If(completion.ready):
             m.d.sync += completion.valid.eq(0)
+
+        qp_failed = Signal()
+        m.d.sync += qp_failed.eq(self.failed.bit_select(qp, 1))
 
         with m.FSM():
             # After a reset nothing is held.
@@ -158,7 +164,7 @@ class SendCompleter(wiring.Component):
             with m.State("DECIDE"):
                 is_read = Signal()
                 m.d.comb += is_read.eq(item.opcode == SendOpcode.RDMA_READ)
-                with m.If(is_read & (state.reads == 0)):
+                with m.If(qp_failed | (is_read & (state.reads == 0))):
                     m.next = "STORE"
                 with m.Elif(~completion.valid | completion.ready):
                     m.d.sync += [

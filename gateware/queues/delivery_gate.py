@@ -20,6 +20,9 @@ class DeliveryGate(wiring.Component):
     mod 2^16, and at most 2^15 placements may be under way. Deliveries leave in order: RECEIVE as
     receive completions, READ as `read_done`. 4 cycles from the last pulse to the output, one
     delivery every 3 cycles. Up to 64 deliveries wait here before `delivery` is held up.
+
+    A delivery of a QP whose bit in `failed` is set is dropped, with a pulse of `dropped_receive`
+    or `dropped_read`: a placement of its QP failed.
     """
 
     def __init__(self, config: RnicConfig):
@@ -30,6 +33,9 @@ class DeliveryGate(wiring.Component):
                 "placed": In(1),
                 "completion": Out(stream.Signature(layouts.completion)),
                 "read_done": Out(stream.Signature(read_done_layout(config))),
+                "failed": In(config.qps),
+                "dropped_receive": Out(1),
+                "dropped_read": Out(1),
             }
         )
 
@@ -67,7 +73,15 @@ class DeliveryGate(wiring.Component):
                 m.next = "PLACED"
             # Waits until all its placements are visible and the output is free.
             with m.State("PLACED"):
-                with m.If(~beyond[-1]):
+                with m.If(~beyond[-1] & self.failed.bit_select(head.qp, 1)):
+                    # Not in the cycle in which an earlier one leaves: each is counted alone
+                    with m.If(~self.completion.valid & ~self.read_done.valid):
+                        m.d.comb += [
+                            self.dropped_receive.eq(head.kind == DeliveryKind.RECEIVE),
+                            self.dropped_read.eq(head.kind == DeliveryKind.READ),
+                        ]
+                        m.next = "IDLE"
+                with m.Elif(~beyond[-1]):
                     with m.If(head.kind == DeliveryKind.RECEIVE):
                         with m.If(~self.completion.valid | self.completion.ready):
                             m.d.sync += [

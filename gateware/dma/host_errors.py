@@ -1,0 +1,136 @@
+"""Remembers which QPs had a failed access to host memory, and stops them."""
+
+from amaranth import Cat, Module, Signal
+from amaranth.lib import stream, wiring
+from amaranth.lib.fifo import SyncFIFOBuffered
+from amaranth.lib.wiring import In, Out
+
+from gateware.config import RnicConfig
+from gateware.interfaces import Layouts, QpCommandKind, QpStrobe
+from gateware.queues.scheduler import Scheduler
+from hw.interface.causes import Cause
+
+PLACEMENTS_AHEAD = 64
+"""Placements that may wait for their write responses."""
+
+
+class FailedQps(wiring.Component):
+    """One bit for each QP: set by `fail`, cleared by `forget`; each new failure is an error.
+
+    `failed` follows `fail` by one cycle, so it is there before anything that the failed access
+    lets go. `error` names the QP as soon as `error` is free; failures of one QP become one.
+
+    Parameters
+    ----------
+    config: sizes of the device. cause: cause of the errors.
+    """
+
+    def __init__(self, config: RnicConfig, cause: Cause):
+        self._config = config
+        self._cause = cause
+        super().__init__(
+            {
+                "fail": In(QpStrobe(config)),
+                "forget": In(QpStrobe(config)),
+                "failed": Out(config.qps),
+                "error": Out(stream.Signature(Layouts(config).qp_error)),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        with m.If(self.forget.valid):
+            m.d.sync += self.failed.bit_select(self.forget.qp, 1).eq(0)
+        with m.If(self.fail.valid):
+            m.d.sync += self.failed.bit_select(self.fail.qp, 1).eq(1)
+        m.submodules.waiting = waiting = Scheduler(self._config, kicks=1)
+        m.d.comb += [
+            waiting.kicks[0].valid.eq(self.fail.valid),
+            waiting.kicks[0].qp.eq(self.fail.qp),
+            self.error.valid.eq(waiting.pick.valid),
+            self.error.p.qp.eq(waiting.pick.p.qp),
+            self.error.p.cause.eq(self._cause),
+            waiting.pick.ready.eq(self.error.ready),
+        ]
+        return m
+
+
+class HostErrors(wiring.Component):
+    """Turns failed host memory accesses of payload into errors of their QPs.
+
+    A failed read is known when the FPDU leaves (`read_failed`). A failed write is known by the
+    response to a placement: `placement_begun` brings the QP of each placement with octets in
+    order, `placement_done` with `placement_error` its response. `room` is low while too many
+    placements wait for their responses: no placement may begin then.
+
+    Members
+    -------
+    read_failures, write_failures: a bit for each QP, from the failure until CREATE or CONNECT.
+    read_error, write_error: for `queues/qp_states.py`.
+    """
+
+    def __init__(self, config: RnicConfig):
+        self._config = config
+        layouts = Layouts(config)
+        super().__init__(
+            {
+                "read_failed": In(QpStrobe(config)),
+                "placement_begun": In(QpStrobe(config)),
+                "placement_done": In(1),
+                "placement_error": In(1),
+                "room": Out(1),
+                "command_taken": In(1),
+                "command": In(layouts.qp_command),
+                "read_failures": Out(config.qps),
+                "write_failures": Out(config.qps),
+                "read_error": Out(stream.Signature(layouts.qp_error)),
+                "write_error": Out(stream.Signature(layouts.qp_error)),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        config = self._config
+        m.submodules.reads = reads = FailedQps(config, Cause.HOST_READ_ERROR)
+        m.submodules.writes = writes = FailedQps(config, Cause.HOST_WRITE_ERROR)
+        m.submodules.owners = owners = SyncFIFOBuffered(
+            width=config.qp_bits, depth=PLACEMENTS_AHEAD
+        )
+        m.d.comb += [
+            owners.w_data.eq(self.placement_begun.qp),
+            owners.w_en.eq(self.placement_begun.valid),
+            owners.r_en.eq(self.placement_done),
+            self.room.eq(owners.w_rdy),
+        ]
+        fresh = Signal()
+        m.d.comb += fresh.eq(
+            self.command_taken
+            & Cat(
+                self.command.kind == kind for kind in (QpCommandKind.CREATE, QpCommandKind.CONNECT)
+            ).any()
+        )
+        for block, valid, qp, failures, error in (
+            (
+                reads,
+                self.read_failed.valid,
+                self.read_failed.qp,
+                self.read_failures,
+                self.read_error,
+            ),
+            (
+                writes,
+                self.placement_done & self.placement_error,
+                owners.r_data,
+                self.write_failures,
+                self.write_error,
+            ),
+        ):
+            m.d.comb += [
+                block.fail.valid.eq(valid),
+                block.fail.qp.eq(qp),
+                block.forget.valid.eq(fresh),
+                block.forget.qp.eq(self.command.qp),
+                failures.eq(block.failed),
+            ]
+            wiring.connect(m, block.error, wiring.flipped(error))
+        return m
