@@ -148,18 +148,23 @@ class StagTable(wiring.Component):
             address.eq(entry.address),
         ]
 
-        # Bounded: the answer.
+        # Bounded: the answer. The bounds join the other checks behind their registers, because
+        # the comparison takes most of its cycle.
         status = Signal(StagStatus)
+        earlier_status = Signal(StagStatus)
         outside = Signal()
         host_address = Signal(64)
         earlier = Const(StagStatus.OK.value, 3)
         for check in reversed(_CHECKS):
             earlier = Mux(failed[check.name.lower()], check.value, earlier)
-        m.d.comb += outside.eq(before_base | room[-1] | (position > room[:-1]))
         m.d.sync += [
-            status.eq(Mux(~failed.as_value().any() & outside, StagStatus.BOUNDS.value, earlier)),
+            earlier_status.eq(earlier),
+            outside.eq(before_base | room[-1] | (position > room[:-1])),
             host_address.eq(address + position),
         ]
+        m.d.comb += status.eq(earlier_status)
+        with m.If((earlier_status == StagStatus.OK) & outside):
+            m.d.comb += status.eq(StagStatus.BOUNDS)
 
         # Who gets the answer travels beside.
         stages = [(valid, internal, client)]
