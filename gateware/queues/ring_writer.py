@@ -30,7 +30,7 @@ class RingWriter(wiring.Component):
     A completion of a QP goes to its send or receive CQ as CREATE named them (other kinds of
     `qp_command` are ignored). Ring number `config.cqs` is the event queue. Entries of a ring are
     written in the order in which they were taken; `send`, `receive` and `event` take turns. One
-    entry every 7 cycles, 8 cycles from taking it to the first word.
+    entry every 8 cycles, 8 cycles from taking it to the first word.
 
     `cq_command` enables (from entry 0, phase 1, unarmed) or disables a ring; it is taken when no
     write is outstanding. `cq_doorbell` gives the number behind the last entry that the host has
@@ -262,7 +262,7 @@ class RingWriter(wiring.Component):
 
         taken = Signal(self._layouts.completion)
         m.d.comb += [
-            taken.eq(Mux(chosen == 0, self.send.payload, self.receive.payload)),
+            taken.eq(Mux(source == 0, self.send.payload, self.receive.payload)),
             completion.qp.eq(taken.qp),
             completion.index.eq(taken.index),
             completion.length.eq(taken.length),
@@ -339,20 +339,23 @@ class RingWriter(wiring.Component):
                     ]
                     m.next = "DOORBELL"
                 with m.Elif(chosen != 3):
-                    for i, entry_source in enumerate(sources):
-                        m.d.comb += entry_source.ready.eq(chosen == i)
-                    m.d.comb += self.accepted.eq(1)
-                    m.d.sync += [
-                        source.eq(chosen),
-                        is_event.eq(chosen == 2),
-                        is_receive.eq(taken.receive),
-                        qp.eq(taken.qp),
-                        item.qp.eq(taken.qp),
-                        item.index.eq(taken.index),
-                        item.entry.eq(Mux(chosen == 2, event, completion)),
-                        ring.eq(event_ring),
-                    ]
-                    m.next = "FIND_CQ"
+                    m.d.sync += source.eq(chosen)
+                    m.next = "TAKE"
+            # Takes the entry that was chosen.
+            with m.State("TAKE"):
+                for number_of, entry_source in enumerate(sources):
+                    m.d.comb += entry_source.ready.eq(source == number_of)
+                m.d.comb += self.accepted.eq(1)
+                m.d.sync += [
+                    is_event.eq(source == 2),
+                    is_receive.eq(taken.receive),
+                    qp.eq(taken.qp),
+                    item.qp.eq(taken.qp),
+                    item.index.eq(taken.index),
+                    item.entry.eq(Mux(source == 2, event, completion)),
+                    ring.eq(event_ring),
+                ]
+                m.next = "FIND_CQ"
             # Waits until no write is outstanding, then starts the ring anew.
             with m.State("DRAIN"):
                 with m.If((outstanding == 0) & ~done & ~shown):
