@@ -40,6 +40,8 @@ class Bench:
             dut, "completion", LAYOUTS.completion, rng=rng, pattern=pattern
         )
         StreamMonitor(dut, "completion")
+        dut.failed.value = 0
+        dut.failed.value = 0
         self.retired = Pulses(dut, dut.retired__valid, dut.retired__qp)
 
     async def command(self, kind, qp):
@@ -123,6 +125,21 @@ async def check_items_behind_a_read_wait_and_other_qps_do_not(dut):
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
+async def check_a_failed_qp_completes_nothing_and_others_do(dut):
+    rng = seeded_random()
+    bench = Bench(dut, rng)
+    await start_clock_and_reset(dut)
+    dut.failed.value = 1 << 1
+    for index in range(5):
+        bench.sent.put(item_of(rng, 1, index, SendOpcode.SEND, 1))
+        other = item_of(rng, 2, index, SendOpcode.RDMA_WRITE, 1)
+        bench.sent.put(other)
+        assert await bench.completions.get() == completion_of(other)
+    await cycles(dut, 200)
+    assert not len(bench.completions)
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
 async def check_create_and_destroy_forget(dut):
     rng = seeded_random()
     bench = Bench(dut, rng)
@@ -162,3 +179,17 @@ async def check_throughput(dut):
     cycles_per_item = (cocotb.utils.get_sim_time("ns") - start) / 10 / 50
     dut._log.info(f"{cycles_per_item} cycles per item")
     assert cycles_per_item <= 9
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def check_failed_qp_completes_nothing_and_others_go_on(dut):
+    rng = seeded_random()
+    bench = Bench(dut, rng)
+    await start_clock_and_reset(dut)
+    dut.failed.value = 1 << 2
+    items = [item_of(rng, 2 + i % 2, i, SendOpcode.SEND, 1) for i in range(10)]
+    bench.sent.put_all(items)
+    others = [completion_of(item) for item in items if item["qp"] == 3]
+    assert await bench.completions.get_many(5) == others
+    await cycles(dut, 200)
+    assert not len(bench.completions) and 2 not in bench.retired.qps

@@ -9,7 +9,7 @@ from gateware.interfaces import DeliveryKind, Layouts
 from gateware.queues.completer import read_done_layout
 from gateware.queues.delivery_gate import DeliveryGate
 from hw.interface.queue_entries import CompletionOpcode
-from tests.queues.ports import cycles
+from tests.queues.ports import Pulses, cycles
 from tests.support.runner import parameter, run_cocotb
 from tests.support.streams import (
     StreamMonitor,
@@ -42,6 +42,7 @@ class Bench:
         StreamMonitor(dut, "completion")
         StreamMonitor(dut, "read_done")
         dut.placed.value = 0
+        dut.failed.value = 0
 
     async def place(self, count=1):
         self.dut.placed.value = 1
@@ -125,3 +126,49 @@ async def check_64_deliveries_wait_without_back_pressure(dut):
     await bench.place()
     got = await bench.completions.get_many(64)
     assert [item["length"] for item in got] == list(range(64))
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def check_deliveries_of_a_failed_qp_are_dropped_and_counted(dut):
+    bench = Bench(dut, seeded_random())
+    receives = Pulses(dut, dut.dropped_receive)
+    reads = Pulses(dut, dut.dropped_read)
+    await start_clock_and_reset(dut)
+    dut.failed.value = 1 << 1
+    kinds = [DeliveryKind.RECEIVE, DeliveryKind.READ, DeliveryKind.RECEIVE]
+    for qp in (1, 2):
+        bench.deliveries.put_all([{"qp": qp, "kind": kind.value} for kind in kinds])
+    got = await bench.completions.get_many(2) + [await bench.read_done.get()]
+    await cycles(dut, 100)
+    assert [item["qp"] for item in got] == [2, 2, 2]
+    assert (receives.count, reads.count) == (2, 1)
+    assert not len(bench.completions) and not len(bench.read_done)
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def check_deliveries_of_a_failed_qp_are_dropped_and_counted(dut):
+    rng = seeded_random()
+    bench = Bench(dut, rng)
+    await start_clock_and_reset(dut)
+    dut.failed.value = 1 << 3
+    dropped = {DeliveryKind.RECEIVE: 0, DeliveryKind.READ: 0}
+    ports = {DeliveryKind.RECEIVE: dut.dropped_receive, DeliveryKind.READ: dut.dropped_read}
+
+    async def count():
+        while True:
+            await RisingEdge(dut.clk)
+            for kind, port in ports.items():
+                dropped[kind] += int(port.value)
+
+    cocotb.start_soon(count())
+    for number in range(40):
+        kind = DeliveryKind(number // 2 % 2)
+        fields = {"kind": kind.value, "qp": 3 - number % 2, "length": number, "after": 0}
+        fields |= {"index": number, "flags": 0}
+        bench.deliveries.put(fields)
+    found = [await bench.completions.get() for _ in range(10)]
+    found += [await bench.read_done.get() for _ in range(10)]
+    await cycles(dut, 300)
+    assert all(item["qp"] == 2 for item in found)
+    assert list(dropped.values()) == [10, 10]
+    assert not len(bench.completions) and not len(bench.read_done)
