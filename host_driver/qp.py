@@ -14,7 +14,7 @@ from host_driver.errors import QPStateError, ResourceError
 from host_driver.mr import PD
 from host_driver.registers import Register
 from host_driver.ring import Ring
-from host_driver.transport.base import ByteStream
+from host_driver.transport.base import ByteStream, DeviceClosed, TransportError
 from host_driver.wr import SGE, WC, RecvWR, SendWR
 from hw.interface.causes import Cause
 from hw.interface.queue_entries import (
@@ -304,7 +304,14 @@ class QP:
     def _detach(self) -> None:
         if self._attached:
             self._attached = False
-            self.context.transport.detach(self.qp_num)
+            try:
+                self.context.transport.detach(self.qp_num)
+            except DeviceClosed:
+                raise
+            except TransportError:
+                # The peer has gone or takes nothing more. What it missed it cannot be told; the
+                # connection is free again.
+                pass
 
     def disconnect(self) -> None:
         """Ends the stream; what was not completed is flushed."""

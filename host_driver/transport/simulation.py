@@ -163,10 +163,10 @@ class SimulatedDevice:
             raise TransportError(
                 f"stream is a {type(stream).__name__}; allowed: SocketStream, as connect returns"
             )
-        emss = stream.maximum_segment_size
         with self._lock:
             try:
-                stream.give_away(lambda fd: self._device.attach(connection, fd, emss))
+                # No EMSS is announced: QP CONNECT gave the device the one that holds.
+                stream.give_away(lambda fd: self._device.attach(connection, fd))
             except self._sim.DeviceError as error:
                 raise self._translate(error) from error
             self._attached += 1
