@@ -5,7 +5,7 @@
 //    0x02c cycle counter, 0x030 write: ends the simulation, 0xffc answers with an error,
 //    0xff8 never answers;
 //  * copies memory word by word over AXI;
-//  * sends what a connection receives back to it, in "FPDUs" of at most 1024 octets.
+//  * sends what a connection receives back to it, in "FPDUs" of at most 8192 octets.
 module rnic (
     input clk, input rst, output reg irq,
     input [11:0] s_axi__awaddr, input [2:0] s_axi__awprot, input s_axi__awvalid, output s_axi__awready,
@@ -142,8 +142,8 @@ module rnic (
         endcase
         if (llp__tx_ready) llp__tx_valid <= 0;
         case (echo)
-            0: if (waiting != 0 && room >= 1024) begin
-                amount <= waiting > 1024 ? 1024 : waiting; llp__rx_request_valid <= 1; echo <= 1;
+            0: if (waiting != 0 && room >= 8192) begin
+                amount <= waiting > 8192 ? 8192 : waiting; llp__rx_request_valid <= 1; echo <= 1;
             end else connection <= connection + 1;
             1: if (llp__rx_request_ready) begin
                 llp__rx_request_valid <= 0; left <= amount; echo <= 2;

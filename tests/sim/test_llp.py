@@ -14,7 +14,7 @@ import pytest
 from host_driver.transport.base import StreamClosed, TransportError, TransportTimeout
 from host_driver.transport.simulation import SimulatedDevice
 from host_driver.transport.sockets import SocketStream
-from sim.device import RecordKind
+from sim.device import Device, RecordKind
 from tests.sim.conftest import STUB_CONFIG
 
 SCRATCH, ANEW, SEEN = 0x4, 0x24, 0x28
@@ -112,7 +112,6 @@ def test_closed_peer_is_announced_after_its_octets(device: SimulatedDevice) -> N
             break
         time.sleep(0.02)
     assert device.read_register(SEEN) >> 16 == 1 << 3
-    assert device.read_register(SEEN) & 0xFFFF == 65535
     device.detach(3)
     assert peer.recv(100) == b""
     peer.close()
@@ -124,6 +123,16 @@ def test_closed_peer_is_announced_after_its_octets(device: SimulatedDevice) -> N
         RecordKind.CLOSED,
         RecordKind.DETACH,
     ]
+
+
+def test_emss_is_announced_if_it_is_given(stub_library: Path) -> None:
+    with Device(stub_library, STUB_CONFIG.qps) as device:
+        for connection, emss in ((1, 0), (2, 1460)):
+            ours, theirs = socket.socketpair()
+            device.attach(connection, theirs.detach(), emss)
+            device.run_cycles(1000)
+            assert device.read_register(SEEN) & 0xFFFF == emss
+            ours.close()
 
 
 def test_detached_connection_is_flushed_and_free_again(device: SimulatedDevice) -> None:
@@ -263,3 +272,14 @@ def test_closing_the_device_flushes_its_streams(stub_library: Path) -> None:
     device.close()
     assert time.monotonic() - begin < 5
     assert peer.recv(1) == b""
+
+
+def test_fpdu_that_the_kernel_takes_in_parts_stays_whole(device: SimulatedDevice) -> None:
+    content = random.Random(3).randbytes(1 << 20)
+    peer, theirs = socket.socketpair()
+    # Less than an FPDU of the stub
+    theirs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2048)
+    device.write_register(ANEW, 0)
+    device.attach(0, SocketStream(theirs))
+    with peer:
+        assert exchange(peer, content, random.Random(4), 30000) == content
