@@ -23,7 +23,7 @@ class RingFetcher(wiring.Component):
     fetcher reads posted entries, one read command each, while fewer than `prefetch` of the QP are
     on chip or on their way; QPs take turns entry by entry. `filled` pulses when an entry became
     available; by the next cycle `entries` can be asked for it. Up to 16 reads are outstanding over
-    all QPs; one entry is requested every 7 cycles.
+    all QPs; one entry is requested every 6 cycles.
 
     CREATE takes base and size of the ring and starts all numbers at 0; DESTROY makes the QP deaf
     to doorbells. Both wait until no read is outstanding, so nothing that was read for the old QP
