@@ -143,32 +143,3 @@ async def check_deliveries_of_a_failed_qp_are_dropped_and_counted(dut):
     assert [item["qp"] for item in got] == [2, 2, 2]
     assert (receives.count, reads.count) == (2, 1)
     assert not len(bench.completions) and not len(bench.read_done)
-
-
-@cocotb.test(timeout_time=1, timeout_unit="ms")
-async def check_deliveries_of_a_failed_qp_are_dropped_and_counted(dut):
-    rng = seeded_random()
-    bench = Bench(dut, rng)
-    await start_clock_and_reset(dut)
-    dut.failed.value = 1 << 3
-    dropped = {DeliveryKind.RECEIVE: 0, DeliveryKind.READ: 0}
-    ports = {DeliveryKind.RECEIVE: dut.dropped_receive, DeliveryKind.READ: dut.dropped_read}
-
-    async def count():
-        while True:
-            await RisingEdge(dut.clk)
-            for kind, port in ports.items():
-                dropped[kind] += int(port.value)
-
-    cocotb.start_soon(count())
-    for number in range(40):
-        kind = DeliveryKind(number // 2 % 2)
-        fields = {"kind": kind.value, "qp": 3 - number % 2, "length": number, "after": 0}
-        fields |= {"index": number, "flags": 0}
-        bench.deliveries.put(fields)
-    found = [await bench.completions.get() for _ in range(10)]
-    found += [await bench.read_done.get() for _ in range(10)]
-    await cycles(dut, 300)
-    assert all(item["qp"] == 2 for item in found)
-    assert list(dropped.values()) == [10, 10]
-    assert not len(bench.completions) and not len(bench.read_done)
