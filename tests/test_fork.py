@@ -1,0 +1,45 @@
+"""Every output of a fork gets every item once, in order, whatever the others do."""
+
+import cocotb
+import pytest
+
+from gateware.fork import Fork
+from tests.support.runner import parameter, run_cocotb
+from tests.support.streams import (
+    StreamMonitor,
+    StreamSink,
+    StreamSource,
+    seeded_random,
+    start_clock_and_reset,
+)
+
+OUTPUTS = 3
+
+
+def test_fork_needs_an_output():
+    with pytest.raises(ValueError, match="outputs is 0"):
+        Fork(8, 0)
+
+
+@pytest.mark.parametrize("pattern", ["always", "random", "bursty"])
+def test_fork(pattern):
+    run_cocotb(Fork(8, OUTPUTS), __name__, parameters={"PATTERN": pattern})
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def check_every_output_gets_every_item_once(dut):
+    rng = seeded_random()
+    pattern = parameter("PATTERN")
+    source = StreamSource(dut, "i", 8, rng=rng, pattern=pattern)
+    sinks = [
+        StreamSink(dut, f"o__{number}", 8, rng=rng, pattern=pattern) for number in range(OUTPUTS)
+    ]
+    for number in range(OUTPUTS):
+        StreamMonitor(dut, f"o__{number}")
+    await start_clock_and_reset(dut)
+    items = [rng.randrange(256) for _ in range(200)]
+    source.put_all(items)
+    for sink in sinks:
+        assert await sink.get_many(len(items)) == items
+    await source.wait_idle()
+    assert all(len(sink) == 0 for sink in sinks)
