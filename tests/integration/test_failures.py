@@ -1,0 +1,609 @@
+"""Lost connections, garbage and failed checks: named errors, nothing placed, nothing hangs."""
+
+import contextlib
+import random
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from host_driver import (
+    MR,
+    PD,
+    SGE,
+    AccessFlags,
+    Cause,
+    ConnectionRejected,
+    Context,
+    QPError,
+    QPState,
+    RecvWR,
+    SendWR,
+    StartupError,
+    WaitTimeout,
+    WCStatus,
+    WROpcode,
+    connect,
+    listen,
+)
+from host_driver.context import raise_if_stopped
+from host_driver.transport.sockets import SocketStream
+from sim.model import ddp, rdmap
+from sim.model.ddp import TaggedHeader, UntaggedHeader
+from sim.model.errors import RDMAP_INVALID_STAG, MpaError
+from sim.model.rdmap import Opcode, ReadRequest, Terminate, control_octet
+from sim.model.startup import StartupFrame
+from tests.integration.rig import ALL, READS, End, RawPeer, open_device
+
+pytestmark = pytest.mark.timeout(150)  # the first test may have to build the device
+
+ROOT = Path(__file__).resolve().parents[2]
+SECONDS = 10.0
+FILL = 0xA5
+PATTERN = bytes(range(1, 201))
+TO_END = 2**64
+
+
+# Segments
+
+
+def write(stag: int, to: int, payload: bytes = PATTERN, **header: int) -> bytes:
+    """The one segment of an RDMA Write."""
+    fields = {"rsvd_ulp": control_octet(Opcode.RDMA_WRITE)} | header
+    return TaggedHeader(stag, to, **fields).encode() + payload
+
+
+def response(stag: int, to: int, payload: bytes = PATTERN, last: bool = True) -> bytes:
+    """A segment of a Read Response."""
+    control = control_octet(Opcode.RDMA_READ_RESPONSE)
+    return TaggedHeader(stag, to, last=last, rsvd_ulp=control).encode() + payload
+
+
+def send(payload: bytes = PATTERN, msn: int = 1, **header: int) -> bytes:
+    """A segment of a Send."""
+    fields = {"qn": rdmap.QN_SEND, "rsvd_ulp": control_octet(Opcode.SEND)} | header
+    return UntaggedHeader(msn=msn, **fields).encode() + payload
+
+
+def read(stag: int, to: int, size: int = 200, msn: int = 1, cut: int = 28, more: int = 0) -> bytes:
+    """A Read Request; `cut` and `more` spoil its length."""
+    header = UntaggedHeader(
+        qn=rdmap.QN_READ_REQUEST, msn=msn, rsvd_ulp=control_octet(Opcode.RDMA_READ_REQUEST)
+    )
+    return header.encode() + ReadRequest(1, 0, size, stag, to).encode()[:cut] + bytes(more)
+
+
+def terminate() -> bytes:
+    """A Terminate message."""
+    control = control_octet(Opcode.TERMINATE)
+    header = UntaggedHeader(qn=rdmap.QN_TERMINATE, msn=1, rsvd_ulp=control)
+    return header.encode() + Terminate(RDMAP_INVALID_STAG).encode()
+
+
+# Devices
+
+
+class Bystander:
+    """A QP of the same device that has nothing to do with the failure."""
+
+    def __init__(self, context: Context):
+        self.end = End(context)
+        self.end.buffer[:] = bytes(len(self.end.buffer))
+        self.peer = RawPeer(self.end.qp)
+
+    def check(self) -> None:
+        """A Write, a Read and a Send to the QP, and a Write from it."""
+        end, peer = self.end, self.peer
+        end.qp.post_recv(RecvWR(1, [end.element(1000, 200)]))
+        peer.send(
+            write(end.mr.rkey, end.mr.addr + 5),
+            read(end.mr.rkey, end.mr.addr + 5),
+            send(PATTERN[::-1]),
+        )
+        (completion,) = end.cq.wait(1, SECONDS)
+        assert (completion.wr_id, completion.status) == (1, WCStatus.SUCCESS)
+        assert end.buffer[5:205] == PATTERN
+        assert end.buffer[1000:1200] == PATTERN[::-1]
+        end.qp.post_send(SendWR(2, WROpcode.RDMA_WRITE, [end.element(1000, 200)]))
+        (completion,) = end.cq.wait(1, SECONDS)
+        assert (completion.wr_id, completion.status) == (2, WCStatus.SUCCESS)
+        peer.pump_until(lambda: len(peer.ulpdus) == 2, SECONDS)
+        assert [ddp.decode(ulpdu)[1] for ulpdu in peer.ulpdus] == [PATTERN, PATTERN[::-1]]
+        assert end.qp.query_state() == (QPState.RTS, Cause.NONE)
+        peer.close()
+
+
+@pytest.fixture
+def context() -> Iterator[Context]:
+    with open_device() as context:
+        yield context
+
+
+@pytest.fixture
+def bystander(context: Context) -> Iterator[Bystander]:
+    bystander = Bystander(context)
+    yield bystander
+    bystander.check()
+
+
+class Victim(End):
+    """A QP to which something happens, and regions that it may not reach in all ways."""
+
+    def __init__(self, context: Context):
+        super().__init__(context)
+        self.buffer[:] = bytes([FILL]) * len(self.buffer)
+        self.others: list[bytearray] = []
+        self.other_pd = self._region(PD(context), ALL)
+        self.no_right = self._region(self.pd, AccessFlags.LOCAL_WRITE)
+        stranger = End(context)
+        self.other_qp = self._region(self.pd, ALL, qp=stranger.qp)
+        # A region at the end of the Tagged Offsets.
+        self.high = self._region(self.pd, ALL, addr=TO_END - 4096)
+
+    def _region(self, pd: PD, access: AccessFlags, **options: object) -> MR:
+        buffer = bytearray([FILL]) * 4096
+        self.others.append(buffer)
+        return MR(pd, buffer, access, **options)  # type: ignore[arg-type]
+
+    def check_untouched(self) -> None:
+        """No octet of any region has changed."""
+        for buffer in (self.buffer, *self.others):
+            assert buffer == bytes([FILL]) * len(buffer)
+
+    def check_stopped(self, cause: Cause) -> None:
+        """The QP, the device and the event agree on why it stopped."""
+        self.context.poll_until(lambda: self.qp.state == QPState.ERR, SECONDS, "the error")
+        assert self.qp.cause == cause
+        assert self.qp.query_state() == (QPState.ERR, cause)
+        (event,) = self.context.events
+        assert (event.qp_num, event.cause) == (self.qp.qp_num, cause)
+        with pytest.raises(QPError) as raised:
+            raise_if_stopped(self.qp)
+        assert raised.value.cause == cause
+
+    def flushed(self, *wr_ids: int) -> None:
+        """Exactly these work requests come out as flushed, in this order."""
+        completions = self.cq.wait(len(wr_ids), SECONDS) if wr_ids else []
+        assert [(wc.wr_id, wc.status, wc.cause) for wc in completions] == [
+            (wr_id, WCStatus.WR_FLUSH_ERR, self.qp.cause) for wr_id in wr_ids
+        ]
+        assert self.cq.poll() == []
+
+
+@pytest.fixture
+def victim(context: Context) -> Victim:
+    return Victim(context)
+
+
+# What a peer can do wrong
+
+
+@dataclass(frozen=True)
+class Offence:
+    """What the peer sends, after which set-up, and the cause that the QP stops with."""
+
+    cause: Cause
+    ulpdus: Callable[[Victim], list[bytes]]
+    receives: list[int] = field(default_factory=list)  # octets of the receives that are posted
+
+
+def _read_requests(victim: Victim) -> list[bytes]:
+    """More and longer Reads than the QP can answer at once."""
+    return [
+        read(victim.mr.rkey, victim.mr.addr, len(victim.buffer), msn)
+        for msn in range(1, 40 * READS)
+    ]
+
+
+OFFENCES = {
+    "write to a wrong key": Offence(
+        Cause.TAGGED_STAG_INVALID, lambda v: [write(v.mr.rkey ^ 1, v.mr.addr)]
+    ),
+    "write to an unused index": Offence(
+        Cause.TAGGED_STAG_INVALID, lambda v: [write(v.mr.rkey ^ 0xFFFFFF00, v.mr.addr)]
+    ),
+    "write to another PD": Offence(
+        Cause.TAGGED_STAG_NOT_ASSOCIATED, lambda v: [write(v.other_pd.rkey, v.other_pd.addr)]
+    ),
+    "write to a region of another QP": Offence(
+        Cause.TAGGED_STAG_NOT_ASSOCIATED, lambda v: [write(v.other_qp.rkey, v.other_qp.addr)]
+    ),
+    "write without the right": Offence(
+        Cause.WRITE_NOT_PERMITTED, lambda v: [write(v.no_right.rkey, v.no_right.addr)]
+    ),
+    "write past the end": Offence(
+        Cause.TAGGED_BOUNDS, lambda v: [write(v.mr.rkey, v.mr.addr + 4096 - 199)]
+    ),
+    "write before the start": Offence(
+        Cause.TAGGED_BOUNDS, lambda v: [write(v.mr.rkey, v.mr.addr - 1)]
+    ),
+    "write that wraps": Offence(Cause.TAGGED_TO_WRAP, lambda v: [write(v.high.rkey, TO_END - 100)]),
+    "tagged DDP version": Offence(
+        Cause.TAGGED_DDP_VERSION, lambda v: [write(v.mr.rkey, v.mr.addr, version=2)]
+    ),
+    "untagged DDP version": Offence(
+        Cause.UNTAGGED_DDP_VERSION, lambda v: [send(version=0)], [4096]
+    ),
+    "RDMAP version": Offence(
+        Cause.RDMAP_VERSION,
+        lambda v: [write(v.mr.rkey, v.mr.addr, rsvd_ulp=control_octet(0, version=2))],
+    ),
+    "unassigned opcode": Offence(
+        Cause.UNEXPECTED_OPCODE, lambda v: [send(rsvd_ulp=control_octet(0xC))], [4096]
+    ),
+    "tagged Send": Offence(
+        Cause.UNEXPECTED_OPCODE,
+        lambda v: [write(v.mr.rkey, v.mr.addr, rsvd_ulp=control_octet(Opcode.SEND))],
+        [4096],
+    ),
+    "queue number": Offence(Cause.UNTAGGED_QN, lambda v: [send(qn=7)], [4096]),
+    "Send without a receive": Offence(Cause.UNTAGGED_NO_BUFFER, lambda v: [send()]),
+    "Send longer than its receive": Offence(
+        Cause.UNTAGGED_TOO_LONG, lambda v: [send()], [199, 4096]
+    ),
+    "second segment too long": Offence(
+        Cause.UNTAGGED_TOO_LONG, lambda v: [send(b"", last=False), send(mo=0)], [100]
+    ),
+    "message sequence number": Offence(Cause.UNTAGGED_MSN, lambda v: [send(msn=2)], [4096, 4096]),
+    "message offset": Offence(Cause.UNTAGGED_MO, lambda v: [send(mo=4)], [4096]),
+    "read of a wrong key": Offence(
+        Cause.READ_STAG_INVALID, lambda v: [read(v.mr.rkey ^ 0x80, v.mr.addr)]
+    ),
+    "read of another PD": Offence(
+        Cause.READ_STAG_NOT_ASSOCIATED, lambda v: [read(v.other_pd.rkey, v.other_pd.addr)]
+    ),
+    "read without the right": Offence(
+        Cause.READ_NOT_PERMITTED, lambda v: [read(v.no_right.rkey, v.no_right.addr)]
+    ),
+    "read past the end": Offence(Cause.READ_BOUNDS, lambda v: [read(v.mr.rkey, v.mr.addr, 4097)]),
+    "read that wraps": Offence(Cause.READ_TO_WRAP, lambda v: [read(v.high.rkey, TO_END - 100)]),
+    "short Read Request": Offence(
+        Cause.READ_REQUEST_TOO_SHORT, lambda v: [read(v.mr.rkey, v.mr.addr, cut=27)]
+    ),
+    "long Read Request": Offence(
+        Cause.READ_REQUEST_TOO_LONG, lambda v: [read(v.mr.rkey, v.mr.addr, more=1)]
+    ),
+    "more reads than IRD": Offence(Cause.TOO_MANY_READ_REQUESTS, _read_requests),
+    "unasked Read Response": Offence(
+        Cause.UNSOLICITED_READ_RESPONSE, lambda v: [response(v.mr.rkey, v.mr.addr)]
+    ),
+    "ULPDU without a header": Offence(Cause.ULPDU_TOO_SHORT, lambda v: [b"\xc1\x40\0"]),
+    "Terminate": Offence(Cause.TERMINATE_RECEIVED, lambda v: [terminate()]),
+}
+
+
+@pytest.mark.parametrize("name", OFFENCES)
+def test_offence_stops_this_qp_only_and_places_nothing(
+    name: str, victim: Victim, bystander: Bystander
+):
+    offence = OFFENCES[name]
+    for number, length in enumerate(offence.receives):
+        victim.qp.post_recv(RecvWR(number, [victim.element(0, length)]))
+    peer = RawPeer(victim.qp)
+    # What follows the offence is good, and too late.
+    peer.send(*offence.ulpdus(victim), write(victim.mr.rkey, victim.mr.addr))
+    victim.check_stopped(offence.cause)
+    victim.flushed(*range(len(offence.receives)))
+    victim.check_untouched()
+    peer.pump_until(lambda: peer.ended, SECONDS)
+    victim.qp.post_send(SendWR(50, WROpcode.SEND, [victim.element()]))
+    victim.qp.post_recv(RecvWR(51, [victim.element()]))
+    victim.flushed(50, 51)
+    peer.close()
+
+
+def test_bad_crc(victim: Victim, bystander: Bystander):
+    peer = RawPeer(victim.qp)
+    fpdu = bytearray(peer.framer.frame(write(victim.mr.rkey, victim.mr.addr)))
+    fpdu[100] ^= 0x10
+    peer.send_octets(bytes(fpdu) + peer.framer.frame(write(victim.mr.rkey, victim.mr.addr)))
+    victim.check_stopped(Cause.CRC_ERROR)
+    victim.check_untouched()
+    peer.close()
+
+
+@pytest.mark.parametrize("crc", [True, False])
+def test_garbage_instead_of_fpdus(crc: bool, victim: Victim, bystander: Bystander):
+    peer = RawPeer(victim.qp, crc=crc)
+    garbage = bytearray(random.Random(5).randbytes(200_000))
+    garbage[:2] = b"\0\x40"  # a first FPDU that ends
+    peer.send_octets(bytes(garbage))
+    victim.context.poll_until(lambda: victim.qp.state == QPState.ERR, SECONDS, "the error")
+    assert victim.qp.cause != Cause.NONE
+    if crc:
+        victim.check_stopped(Cause.CRC_ERROR)
+    victim.check_untouched()
+    peer.pump_until(lambda: peer.ended, SECONDS)
+    peer.close()
+
+
+@pytest.mark.parametrize("what", ["other STag", "other offset", "too much", "early end", "no end"])
+def test_wrong_read_response(what: str, victim: Victim, bystander: Bystander):
+    victim.qp.post_recv(RecvWR(9, [victim.element()]))
+    peer = RawPeer(victim.qp)
+    stag, to = victim.mr.rkey, victim.mr.addr
+    wanted = SGE(to, len(PATTERN), stag)
+    victim.qp.post_send(
+        SendWR(1, WROpcode.RDMA_READ, [wanted]), SendWR(2, WROpcode.SEND, [victim.element(0, 10)])
+    )
+    peer.pump_until(lambda: len(peer.ulpdus) >= 1)
+    cause = Cause.READ_RESPONSE_RANGE
+    match what:
+        case "other STag":
+            answer, cause = response(victim.high.rkey, to), Cause.READ_RESPONSE_STAG
+        case "other offset":
+            answer = response(stag, to + 1)
+        case "too much":
+            answer = response(stag, to, PATTERN + b"x")
+        case "early end":
+            answer = response(stag, to, PATTERN[:-1])
+        case _:
+            answer = response(stag, to, PATTERN, last=False)
+    peer.send(answer)
+    victim.check_stopped(cause)
+    victim.flushed(1, 2, 9)
+    victim.check_untouched()
+    peer.close()
+
+
+# Connections that end
+
+
+@pytest.mark.parametrize("reset", [False, True])
+def test_peer_closes_at_once(reset: bool, victim: Victim, bystander: Bystander):
+    victim.qp.post_recv(RecvWR(1, [victim.element()]))
+    peer = RawPeer(victim.qp, tcp=True)
+    if reset:
+        peer.reset()
+    else:
+        peer.close()
+    victim.check_stopped(Cause.LLP_CLOSED)
+    victim.flushed(1)
+    victim.check_untouched()
+
+
+@pytest.mark.parametrize("reset", [False, True])
+def test_connection_lost_while_writing(reset: bool, context: Context, bystander: Bystander):
+    end = End(context, 1 << 20)
+    end.buffer[:] = random.Random(1).randbytes(len(end.buffer))
+    peer = RawPeer(end.qp, tcp=True)
+    end.qp.post_send(*(SendWR(n, WROpcode.RDMA_WRITE, [end.element()]) for n in range(12)))
+    peer.pump_until(lambda: len(peer.ulpdus) > 100)
+    if reset:
+        peer.reset()
+    else:
+        peer.close()
+    context.poll_until(lambda: end.qp.state == QPState.ERR, SECONDS, "the error")
+    assert end.qp.query_state() == (QPState.ERR, Cause.LLP_CLOSED)
+    completions = end.cq.wait(12, SECONDS)
+    assert [wc.wr_id for wc in completions] == list(range(12))
+    statuses = [wc.status for wc in completions]
+    done = statuses.count(WCStatus.SUCCESS)
+    assert statuses == [WCStatus.SUCCESS] * done + [WCStatus.WR_FLUSH_ERR] * (12 - done)
+    assert done < 12
+
+
+@pytest.mark.parametrize("reset", [False, True])
+def test_connection_lost_while_reading(reset: bool, victim: Victim, bystander: Bystander):
+    peer = RawPeer(victim.qp, tcp=True)
+    victim.qp.post_send(
+        SendWR(1, WROpcode.RDMA_READ, [victim.element(0, 400)]),
+        SendWR(2, WROpcode.RDMA_WRITE, [victim.element()]),
+        SendWR(3, WROpcode.RDMA_READ, [victim.element(400, 400)]),
+    )
+    peer.pump_until(lambda: len(peer.ulpdus) >= 3)
+    # Half of the first answer, and half of an FPDU.
+    half = response(victim.mr.rkey, victim.mr.addr, PATTERN, last=False)
+    rest = response(victim.mr.rkey, victim.mr.addr + 200, PATTERN)
+    peer.send_octets(peer.framer.frame(half))
+    victim.context.poll_until(lambda: victim.buffer[199] == PATTERN[-1], SECONDS, "placement")
+    peer.send_octets(peer.framer.frame(rest)[:-1])
+    if reset:
+        peer.reset()
+    else:
+        peer.close()
+    victim.check_stopped(Cause.LLP_CLOSED)
+    # The Write was sent, but may not complete before the Read in front of it.
+    victim.flushed(1, 2, 3)
+    assert victim.buffer[200:] == bytes([FILL]) * (len(victim.buffer) - 200)
+
+
+def test_connection_lost_inside_an_incoming_write(victim: Victim, bystander: Bystander):
+    peer = RawPeer(victim.qp, tcp=True)
+    octets = peer.framer.frame(write(victim.mr.rkey, victim.mr.addr))
+    peer.send_octets(octets[: len(octets) // 2])
+    peer.close()
+    victim.check_stopped(Cause.LLP_CLOSED)
+    victim.check_untouched()
+
+
+def test_read_of_a_bad_stag_of_another_qp_of_the_same_device(
+    context: Context, bystander: Bystander
+):
+    source, sink = End(context), End(context)
+    ours, theirs = socket.socketpair()
+    options = {"crc": True, "ord": READS, "ird": READS, "emss": 1460}
+    source.qp.connect(SocketStream(ours), initiator=False, **options)
+    sink.qp.connect(SocketStream(theirs), initiator=True, **options)
+    bad = {"remote_addr": source.mr.addr, "rkey": source.mr.rkey ^ 1}
+    sink.qp.post_send(SendWR(1, WROpcode.RDMA_READ, [sink.element()], **bad))
+    (completion,) = sink.cq.wait(1, SECONDS)
+    assert (completion.wr_id, completion.status) == (1, WCStatus.WR_FLUSH_ERR)
+    assert source.qp.query_state() == (QPState.ERR, Cause.READ_STAG_INVALID)
+    # Without a Terminate the other end sees no more than the end of the connection.
+    assert sink.qp.query_state() == (QPState.ERR, Cause.LLP_CLOSED)
+
+
+# Local errors
+
+
+@pytest.mark.parametrize("opcode", WROpcode)
+def test_bad_local_key(opcode: WROpcode, victim: Victim, bystander: Bystander):
+    victim.qp.post_recv(RecvWR(9, [victim.element()]))
+    peer = RawPeer(victim.qp)
+    good, bad = victim.element(0, 64), SGE(victim.mr.addr, 64, victim.mr.lkey ^ 1)
+    elements = [bad] if opcode == WROpcode.RDMA_READ else [good, good, bad, good]
+    victim.qp.post_send(
+        SendWR(1, WROpcode.RDMA_WRITE, [good]),
+        SendWR(2, opcode, elements),
+        SendWR(3, WROpcode.SEND, [good]),
+        SendWR(4, WROpcode.RDMA_READ, [good]),
+    )
+    completions = victim.cq.wait(5, SECONDS)
+    victim.check_stopped(Cause.LOCAL_SEND_PROTECTION)
+    assert [(wc.wr_id, wc.status) for wc in completions] == [
+        (1, WCStatus.SUCCESS),
+        (2, WCStatus.LOC_PROT_ERR),
+        (3, WCStatus.WR_FLUSH_ERR),
+        (4, WCStatus.WR_FLUSH_ERR),
+        (9, WCStatus.WR_FLUSH_ERR),
+    ]
+    # The device may spoil an FPDU on purpose.
+    with contextlib.suppress(MpaError):
+        peer.pump_until(lambda: peer.ended, SECONDS)
+    assert len(peer.ulpdus) == 1
+    victim.check_untouched()
+    peer.close()
+
+
+def test_local_read_sink_without_write_right(victim: Victim, bystander: Bystander):
+    buffer = bytearray([FILL]) * 64
+    region = MR(victim.pd, buffer, AccessFlags(0))
+    peer = RawPeer(victim.qp)
+    victim.qp.post_send(SendWR(1, WROpcode.RDMA_READ, [SGE(region.addr, 64, region.lkey)]))
+    (completion,) = victim.cq.wait(1, SECONDS)
+    assert completion.status == WCStatus.LOC_PROT_ERR
+    victim.check_stopped(Cause.LOCAL_SEND_PROTECTION)
+    peer.close()
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_bad_local_key_of_a_receive(number: int, victim: Victim, bystander: Bystander):
+    elements = [victim.element(64 * n, 50) for n in range(4)]
+    elements[number] = SGE(elements[number].addr, 50, victim.mr.lkey ^ 1)
+    victim.qp.post_recv(RecvWR(1, elements), RecvWR(2, [victim.element()]))
+    peer = RawPeer(victim.qp)
+    victim.qp.post_send(SendWR(3, WROpcode.RDMA_READ, [victim.element(0, 1)]))
+    peer.send(send())
+    completions = victim.cq.wait(3, SECONDS)
+    victim.check_stopped(Cause.LOCAL_RECEIVE_PROTECTION)
+    assert [(wc.wr_id, wc.status) for wc in completions] == [
+        (3, WCStatus.WR_FLUSH_ERR),
+        (1, WCStatus.LOC_PROT_ERR),
+        (2, WCStatus.WR_FLUSH_ERR),
+    ]
+    victim.check_untouched()
+    peer.close()
+
+
+def test_wait_ends_in_time_and_keeps_what_came(context: Context):
+    end = End(context)
+    peer = RawPeer(end.qp)
+    with pytest.raises(WaitTimeout):
+        end.cq.wait(1, timeout=0.2)
+    end.qp.post_send(SendWR(1, WROpcode.RDMA_WRITE, [end.element(0, 8)]))
+    with pytest.raises(WaitTimeout, match="1 of 2"):
+        end.cq.wait(2, timeout=0.5)
+    assert [wc.wr_id for wc in end.cq.wait(1, SECONDS)] == [1]
+    peer.close()
+
+
+# MPA startup
+
+
+REQUEST = StartupFrame(reply=False, crc=True, revision=1).encode()
+REPLY = StartupFrame(reply=True, crc=True, revision=1).encode()
+BAD_STARTS = {
+    "nothing": b"",
+    "garbage": b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "half a frame": REQUEST[:12],
+    "revision": REQUEST[:17] + b"\x07" + REQUEST[18:],
+    "private data too long": REQUEST[:18] + b"\xff\xff" + bytes(600),
+    "private data missing": REQUEST[:18] + b"\x00\x10",
+}
+
+
+@pytest.mark.parametrize("name", [*BAD_STARTS, "a Reply"])
+def test_bad_mpa_request(name: str, context: Context, bystander: Bystander):
+    octets = BAD_STARTS.get(name, REPLY)
+    with listen(context) as listener:
+        with socket.create_connection(("127.0.0.1", listener.port)) as peer:
+            peer.sendall(octets)
+            peer.shutdown(socket.SHUT_WR)
+            with pytest.raises(StartupError):
+                listener.get_request(timeout=SECONDS)
+            peer.settimeout(SECONDS)
+            # A reset says that octets of the garbage were left.
+            with contextlib.suppress(ConnectionResetError):
+                assert peer.recv(100) == b""
+
+
+def test_silent_peers(context: Context):
+    with listen(context) as listener:
+        with socket.create_connection(("127.0.0.1", listener.port)):
+            with pytest.raises(StartupError):
+                listener.get_request(timeout=0.3)
+        with pytest.raises(StartupError):
+            listener.get_request(timeout=0.3)
+    end = End(context)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        with pytest.raises(StartupError):
+            connect(end.qp, *server.getsockname(), timeout=0.3)
+        port = server.getsockname()[1]
+    with pytest.raises(StartupError):
+        connect(end.qp, "127.0.0.1", port, timeout=SECONDS)
+    # The QP is as it was.
+    assert end.qp.query_state() == (QPState.INIT, Cause.NONE)
+    RawPeer(end.qp).close()
+
+
+@pytest.mark.parametrize("name", [*BAD_STARTS, "a Request", "a rejection"])
+def test_bad_mpa_reply(name: str, context: Context, bystander: Bystander):
+    octets = BAD_STARTS.get(name, REQUEST).replace(b"Req", b"Rep" if name in BAD_STARTS else b"Req")
+    error: type[StartupError] = StartupError
+    if name == "a rejection":
+        frame = StartupFrame(reply=True, crc=True, revision=2, reject=True, private_data=b"no")
+        octets, error = frame.encode(), ConnectionRejected
+    end = End(context)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            peer, _ = server.accept()
+            with peer:
+                peer.recv(1000)
+                peer.sendall(octets)
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        with pytest.raises(error) as raised:
+            connect(end.qp, *server.getsockname(), timeout=SECONDS)
+        thread.join(SECONDS)
+    if isinstance(raised.value, ConnectionRejected):
+        assert raised.value.private_data == b"no"
+    assert end.qp.query_state() == (QPState.INIT, Cause.NONE)
+
+
+# The process
+
+
+FORGETFUL = """
+from host_driver import SendWR, WROpcode
+from tests.integration.rig import End, RawPeer, open_device
+end = End(open_device(), 1 << 20)
+peer = RawPeer(end.qp, tcp=True)
+end.qp.post_send(*(SendWR(n, WROpcode.RDMA_WRITE, [end.element()]) for n in range(12)))
+peer.pump_until(lambda: len(peer.ulpdus) > 10)
+print("under way")
+"""
+
+
+def test_process_that_closes_nothing_ends_cleanly():
+    result = subprocess.run(
+        [sys.executable, "-c", FORGETFUL], cwd=ROOT, capture_output=True, text=True, timeout=120
+    )
+    assert (result.returncode, result.stdout) == (0, "under way\n"), result.stderr
