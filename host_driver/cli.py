@@ -1,0 +1,126 @@
+"""The `stagecoach` command."""
+
+import argparse
+import os
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from host_driver import commands
+
+EXIT_FAILED = 1
+EXIT_BAD_INPUT = 2
+EXIT_INTERRUPTED = 130
+
+_SIZE = re.compile(r"(\d+)\s*(|B|KiB|MiB|GiB)")
+_UNITS = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+
+
+class _Parser(argparse.ArgumentParser):
+    """Tells of bad input in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(EXIT_BAD_INPUT, f"{self.prog}: {message}\n")
+
+
+def parse_size(text: str) -> int:
+    """Octets of a size such as 4MiB, 64KiB or 1000."""
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no size; allowed: a number of octets, or of KiB, MiB, GiB"
+        )
+    return int(match[1]) * _UNITS[match[2]]
+
+
+def _parse_emss(text: str) -> int:
+    from host_driver.cm import MAXIMUM_EMSS, MINIMUM_EMSS
+
+    if not text.isdecimal() or not MINIMUM_EMSS <= int(text) <= MAXIMUM_EMSS:
+        raise argparse.ArgumentTypeError(
+            f"EMSS is {text}; allowed: {MINIMUM_EMSS} to {MAXIMUM_EMSS}"
+        )
+    return int(text)
+
+
+def _parse_file(text: str) -> Path:
+    path = Path(text)
+    try:
+        with path.open("rb"):
+            return path
+    except OSError as error:
+        raise argparse.ArgumentTypeError(f"cannot read {text}: {error.strerror}") from None
+
+
+def _build_parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="stagecoach", description="An open iWARP RNIC, in simulation.")
+    subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    demo = subparsers.add_parser(
+        "demo",
+        help="move a file between two simulated devices",
+        description="Moves a file between two simulated devices in two processes, joined by a TCP "
+        "connection: RDMA Writes there, RDMA Reads back, Sends with its SHA-256. Leaves "
+        "build/demo.pcapng.",
+    )
+    demo.add_argument("file", nargs="?", type=_parse_file, metavar="FILE", help="what to move")
+    demo.add_argument("--waves", action="store_true", help="leave build/demo.fst, the waveform")
+    demo.add_argument(
+        "--size",
+        type=parse_size,
+        metavar="SIZE",
+        help="of generated data, if no FILE is given (4MiB; with --waves 64KiB)",
+    )
+    demo.add_argument(
+        "--emss",
+        type=_parse_emss,
+        default=commands.DEFAULT_EMSS,
+        metavar="OCTETS",
+        help="largest TCP payload, from which the size of an FPDU follows (%(default)s)",
+    )
+    demo.add_argument("--json", action="store_true", help="print JSON instead of a table")
+
+    info = subparsers.add_parser(
+        "info",
+        help="show a simulated device",
+        description="Opens a simulated device and shows its sizes, versions and capabilities.",
+    )
+    info.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command and returns its exit status."""
+    from host_driver.errors import StagecoachError
+    from host_driver.transport.base import TransportError
+    from sim.build import BuildError
+
+    parser = _build_parser()
+    options = parser.parse_args(arguments)
+    if options.command == "demo" and options.file is not None and options.size is not None:
+        parser.error("--size is for generated data; allowed: FILE or --size")
+    try:
+        if options.command == "demo":
+            return commands.demo(
+                options.file, options.size, options.emss, options.waves, options.json
+            )
+        return commands.info(options.json)
+    except (StagecoachError, TransportError, BuildError) as error:
+        first, *rest = str(error).splitlines() or [""]
+        print(f"stagecoach {options.command}: {type(error).__name__}: {first}", file=sys.stderr)
+        for line in rest:
+            print(line, file=sys.stderr)
+        return EXIT_FAILED
+    except BrokenPipeError:
+        # Nobody reads what is printed; the interpreter must not fail to flush it at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_FAILED
+    except KeyboardInterrupt:
+        print(f"stagecoach {options.command}: interrupted", file=sys.stderr)
+        return EXIT_INTERRUPTED
+
+
+if __name__ == "__main__":
+    sys.exit(main())

