@@ -49,11 +49,7 @@ class RnicConfig:
     def __post_init__(self) -> None:
         def power_of_two(name: str, low: int, high: int) -> None:
             value = getattr(self, name)
-            ok = (
-                isinstance(value, int)
-                and low <= value <= high
-                and value & (value - 1) == 0
-            )
+            ok = isinstance(value, int) and low <= value <= high and value & (value - 1) == 0
             _check(name, value, f"a power of two from {low} to {high}", ok)
 
         _check("data_width", self.data_width, "64", self.data_width == 64)

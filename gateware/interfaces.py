@@ -111,9 +111,7 @@ class Layouts:
             }
         )
 
-        self.llp_event = data.StructLayout(
-            {"connection": qp, "kind": LlpEventKind, "value": 32}
-        )
+        self.llp_event = data.StructLayout({"connection": qp, "kind": LlpEventKind, "value": 32})
 
         # MPA receiver to RDMAP receiver. Octet i of the ULPDU is header[8i:8i+8]; octets past
         # ulpdu_length are meaningless. The FPDU stands in the store from its ULPDU_Length field,

@@ -60,8 +60,8 @@ class HostErrors(wiring.Component):
 
     A failed read is known when the FPDU leaves (`read_failed`). A failed write is known by the
     response to a placement: `placement_begun` brings the QP of each placement with octets in
-    order, `placement_done` with `placement_error` its response, 3 cycles later at the earliest. `room` is low while too many
-    placements wait for their responses: no placement may begin then.
+    order, `placement_done` with `placement_error` its response, 3 cycles later at the earliest.
+    `room` is low while too many placements wait for their responses: no placement may begin then.
 
     Members
     -------
