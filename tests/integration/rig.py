@@ -7,6 +7,7 @@ import struct
 import termios
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from host_driver import CQ, MR, PD, QP, SGE, AccessFlags, Context, QPCap, QPInitAttr
 from host_driver.transport.simulation import SimulatedDevice
@@ -19,9 +20,9 @@ READS = 8
 """IRD and ORD of the default device."""
 
 
-def open_device() -> Context:
-    """A compiled device of the default sizes, opened."""
-    return Context(SimulatedDevice())
+def open_device(library: Path | None = None) -> Context:
+    """A compiled device of the default sizes, opened; it is built if `library` is not given."""
+    return Context(SimulatedDevice(library=library))
 
 
 def tcp_pair() -> tuple[socket.socket, socket.socket]:

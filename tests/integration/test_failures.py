@@ -33,6 +33,7 @@ from host_driver import (
 )
 from host_driver.context import raise_if_stopped
 from host_driver.transport.sockets import SocketStream
+from sim import build
 from sim.model import ddp, rdmap
 from sim.model.ddp import TaggedHeader, UntaggedHeader
 from sim.model.errors import RDMAP_INVALID_STAG, MpaError
@@ -592,9 +593,11 @@ def test_bad_mpa_reply(name: str, context: Context, bystander: Bystander):
 
 
 FORGETFUL = """
+import sys
+from pathlib import Path
 from host_driver import SendWR, WROpcode
 from tests.integration.rig import End, RawPeer, open_device
-end = End(open_device(), 1 << 20)
+end = End(open_device(Path(sys.argv[1])), 1 << 20)
 peer = RawPeer(end.qp, tcp=True)
 end.qp.post_send(*(SendWR(n, WROpcode.RDMA_WRITE, [end.element()]) for n in range(12)))
 peer.pump_until(lambda: len(peer.ulpdus) > 10)
@@ -603,7 +606,6 @@ print("under way")
 
 
 def test_process_that_closes_nothing_ends_cleanly():
-    result = subprocess.run(
-        [sys.executable, "-c", FORGETFUL], cwd=ROOT, capture_output=True, text=True, timeout=120
-    )
+    command = [sys.executable, "-c", FORGETFUL, str(build.build_device())]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert (result.returncode, result.stdout) == (0, "under way\n"), result.stderr

@@ -1,0 +1,475 @@
+"""Random mixed traffic on many QPs: device and reference peer, and two devices, octet by octet."""
+
+import random
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import pytest
+
+from host_driver import (
+    CQ,
+    MR,
+    PD,
+    QP,
+    SGE,
+    WC,
+    AccessFlags,
+    Cause,
+    Context,
+    QPCap,
+    QPInitAttr,
+    RecvWR,
+    SendFlags,
+    SendWR,
+    WCOpcode,
+    WCStatus,
+    WROpcode,
+    connect,
+    listen,
+)
+from sim.model import endpoint, mpa
+from sim.model.endpoint import Operation
+from sim.model.peer import Peer
+from tests.integration.rig import ALL, READS, open_device
+from tests.support.streams import seeded_random
+
+QPS = 8
+CQS = 3
+EMSS = (536, 1460, 8960, 65483)
+MAXIMUM_LOG2 = 20
+TIMEOUT = 120.0
+STARTUP = 20.0
+Piece = tuple[int, int]
+"""Offset in the arena of an end, and octets."""
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """One operation of an end: the local pieces, and where its octets are at the other end."""
+
+    number: int
+    opcode: WROpcode
+    length: int
+    local: list[Piece]
+    remote: list[Piece]  # one for Write and Read; for a Send the elements of its receive
+    signaled: bool
+
+
+@dataclass
+class Part:
+    """What one end has to do on one connection, and the memory it does it with.
+
+    Everything uses octets of the arena that nothing else uses; the gaps between must not change.
+    """
+
+    transfers: list[Transfer] = field(default_factory=list)
+    receives: list[Transfer] = field(default_factory=list)  # Sends of the other end
+    size: int = 1
+    arena: bytearray = field(default_factory=bytearray)
+    expected: bytearray = field(default_factory=bytearray)
+
+    def take(self, length: int, rng: random.Random) -> Piece:
+        """A piece of the arena at any alignment."""
+        offset = self.size + rng.randrange(16)
+        self.size = offset + length + rng.randrange(9)
+        return offset, length
+
+
+def log_length(rng: random.Random, maximum_log2: int) -> int:
+    """0 to 2^maximum_log2 octets, in equal shares of the orders of magnitude."""
+    if rng.random() < 0.05:
+        return 0
+    return min(int(2 ** rng.uniform(0, maximum_log2 + 0.02)), 1 << maximum_log2)
+
+
+def split(length: int, rng: random.Random) -> list[int]:
+    """One to four parts of a length, empty ones among them."""
+    cuts = sorted(rng.randint(0, length) for _ in range(rng.randrange(4)))
+    return [end - start for start, end in zip([0, *cuts], [*cuts, length], strict=True)]
+
+
+def add_transfers(mine: Part, other: Part, count: int, rng: random.Random, budget: int) -> None:
+    """Gives an end up to `count` operations of together about `budget` octets."""
+    for number in range(count):
+        length = log_length(rng, MAXIMUM_LOG2)
+        if length > budget:
+            length = log_length(rng, 10)
+        budget -= length
+        opcode = rng.choice(list(WROpcode))
+        if opcode == WROpcode.RDMA_READ:
+            local = [mine.take(length, rng)]
+        else:
+            local = [mine.take(part, rng) for part in split(length, rng)]
+        if opcode == WROpcode.SEND:
+            # The receive may have more room than the message needs.
+            parts = split(length + rng.choice([0, 0, 1, rng.randrange(500)]), rng)
+            remote = [other.take(part, rng) for part in parts]
+        else:
+            remote = [other.take(length, rng)]
+        # The last one is signaled, so that its completion says that all is done.
+        signaled = rng.random() < 0.6 or number == count - 1
+        transfer = Transfer(number, opcode, length, local, remote, signaled)
+        mine.transfers.append(transfer)
+        if opcode == WROpcode.SEND:
+            other.receives.append(transfer)
+
+
+def gather(memory: bytearray, pieces: Sequence[Piece]) -> bytes:
+    return b"".join(memory[offset : offset + length] for offset, length in pieces)
+
+
+def scatter(memory: bytearray, pieces: Sequence[Piece], octets: bytes) -> None:
+    for offset, length in pieces:
+        part, octets = octets[:length], octets[length:]
+        memory[offset : offset + len(part)] = part
+
+
+def fill(one: Part, other: Part, rng: random.Random) -> None:
+    """Fills both arenas, and computes what they hold in the end."""
+    for part in (one, other):
+        part.arena = bytearray(rng.randbytes(part.size + 16))
+        part.expected = bytearray(part.arena)
+    for mine, its in ((one, other), (other, one)):
+        for transfer in mine.transfers:
+            if transfer.opcode == WROpcode.RDMA_READ:
+                scatter(mine.expected, transfer.local, gather(its.arena, transfer.remote))
+            else:
+                scatter(its.expected, transfer.remote, gather(mine.arena, transfer.local))
+
+
+class DeviceSide:
+    """An end that is a QP of a device.
+
+    The arena is registered twice, with different Tagged Offsets and rights; elements use either.
+    """
+
+    def __init__(self, context: Context, pd: PD, cqs: list[CQ], part: Part, rng: random.Random):
+        self.part = part
+        self._rng = rng
+        self._cap = QPCap(rng.choice([3, 16, 64]), rng.choice([2, 16, 64]))
+        self.qp = QP(pd, QPInitAttr(rng.choice(cqs), rng.choice(cqs), self._cap))
+        self.ord, self.ird = rng.randint(1, READS), rng.randint(1, READS)
+        self._remote = MR(pd, part.arena, ALL, qp=rng.choice([None, self.qp]))
+        base = rng.randrange(1 << 63)
+        self._local = MR(pd, part.arena, AccessFlags.LOCAL_WRITE, addr=base)
+        self._posted = self.receives_posted = self._sends_posted = self._silent = 0
+        # What is to complete, in this order, with whether it was posted signaled.
+        self._sends: deque[tuple[Transfer, bool]] = deque()
+        self._receives: deque[Transfer] = deque()
+
+    @property
+    def stag(self) -> int:
+        return self._remote.rkey
+
+    def tagged_offset(self, offset: int) -> int:
+        return self._remote.addr + offset
+
+    @property
+    def done(self) -> bool:
+        return (
+            self._posted == len(self.part.transfers)
+            and self.receives_posted == len(self.part.receives)
+            and not self._sends
+            and not self._receives
+        )
+
+    def _elements(self, pieces: Sequence[Piece]) -> list[SGE]:
+        regions = [self._rng.choice([self._local, self._remote]) for _ in pieces]
+        return [
+            SGE(region.addr + offset, length, region.lkey)
+            for region, (offset, length) in zip(regions, pieces, strict=True)
+        ]
+
+    def post(self, other: "Side") -> None:
+        """Posts a few of the next receives and operations, as far as there is room."""
+        room = self._cap.max_recv_wr - len(self._receives)
+        start = self.receives_posted
+        batch = self.part.receives[start : start + min(room, self._rng.randint(1, 4))]
+        if batch:
+            self.qp.post_recv(*(RecvWR(t.number, self._elements(t.remote)) for t in batch))
+            self._receives += batch
+            self.receives_posted += len(batch)
+        requests = []
+        for transfer in self.part.transfers[self._posted : self._posted + 3]:
+            is_send = transfer.opcode == WROpcode.SEND
+            if len(self._sends) == self._cap.max_send_wr:
+                break
+            if is_send and self._sends_posted == other.receives_posted:
+                break
+            # A queue full of silent requests would never get room again.
+            signaled = transfer.signaled or self._silent + 1 >= self._cap.max_send_wr
+            self._silent = 0 if signaled else self._silent + 1
+            self._posted += 1
+            self._sends_posted += is_send
+            self._sends.append((transfer, signaled))
+            requests.append(
+                SendWR(
+                    transfer.number,
+                    transfer.opcode,
+                    self._elements(transfer.local),
+                    SendFlags.SIGNALED if signaled else SendFlags(0),
+                    0 if is_send else other.tagged_offset(transfer.remote[0][0]),
+                    0 if is_send else other.stag,
+                )
+            )
+        if requests:
+            self.qp.post_send(*requests)
+
+    def completed(self, wc: WC) -> None:
+        """Takes a completion, which must be the next one of its queue."""
+        assert wc.status == WCStatus.SUCCESS, wc
+        if wc.opcode == WCOpcode.RECV:
+            transfer = self._receives.popleft()
+            assert wc.byte_len == transfer.length, (wc, transfer)
+        else:
+            transfer, signaled = self._sends.popleft()
+            while not signaled:
+                transfer, signaled = self._sends.popleft()
+            assert wc.opcode == WCOpcode(transfer.opcode), (wc, transfer)
+        assert wc.wr_id == transfer.number, (wc, transfer)
+        if wc.opcode == WCOpcode.RDMA_READ:
+            octets = gather(self.part.arena, transfer.local)
+            assert octets == gather(self.part.expected, transfer.local), transfer
+        if wc.opcode == WCOpcode.RECV:
+            octets = gather(self.part.arena, transfer.remote)[: transfer.length]
+            assert octets == gather(self.part.expected, transfer.remote)[: transfer.length], (
+                transfer
+            )
+
+    def pump(self) -> bool:
+        return False
+
+    def close_regions(self) -> None:
+        """Revokes the regions: everything that was received is in memory then."""
+        self._remote.close()
+        self._local.close()
+
+
+class PeerSide:
+    """An end that is the reference endpoint behind a socket."""
+
+    def __init__(self, part: Part, rng: random.Random):
+        self.part = part
+        self._rng = rng
+        self.ord, self.ird = rng.randint(1, READS), rng.randint(1, READS)
+        self.peer: Peer | None = None
+        self._base = rng.randrange(1 << 63)
+        self.stag = 0
+        self._posted = self.receives_posted = self._sends_posted = 0
+        self._sends: deque[Transfer] = deque()
+        self._receives: deque[Transfer] = deque()
+        self._buffers: deque[bytearray] = deque()
+
+    def connected(self, peer: Peer) -> None:
+        self.peer = peer
+        self.stag = peer.endpoint.register(self.part.arena, base=self._base).stag
+
+    def tagged_offset(self, offset: int) -> int:
+        return self._base + offset
+
+    done = DeviceSide.done
+
+    def cut(self, available: int) -> int:
+        """Where TCP segments end: anywhere, sometimes after one octet."""
+        rng = self._rng
+        return rng.choice([rng.randint(1, 40), rng.randint(1, 4000), rng.randint(1, 200_000)])
+
+    def post(self, other: "Side") -> None:
+        assert self.peer is not None
+        end = self.peer.endpoint
+        for transfer in self.part.receives[self.receives_posted : self.receives_posted + 3]:
+            buffer = bytearray(sum(length for _, length in transfer.remote))
+            end.post_receive(buffer, transfer.number)
+            self._receives.append(transfer)
+            self.receives_posted += 1
+        for transfer in self.part.transfers[self._posted : self._posted + 3]:
+            to = transfer.remote[0][0]
+            number = transfer.number
+            if transfer.opcode == WROpcode.SEND:
+                if self._sends_posted == other.receives_posted:
+                    break
+                self._sends_posted += 1
+                end.post_send(gather(self.part.arena, transfer.local), number)
+            elif transfer.opcode == WROpcode.RDMA_WRITE:
+                octets = gather(self.part.arena, transfer.local)
+                end.rdma_write(octets, other.stag, other.tagged_offset(to), number)
+            else:
+                ((offset, length),) = transfer.local
+                sink = (self.stag, self.tagged_offset(offset), length)
+                end.rdma_read(*sink, other.stag, other.tagged_offset(to), number)
+            self._posted += 1
+            self._sends.append(transfer)
+
+    def pump(self) -> bool:
+        assert self.peer is not None
+        moved = self.peer.pump(0)
+        end = self.peer.endpoint
+        assert end.error is None and end.terminate_received is None, (end.error, end.error_detail)
+        for completion in end.poll():
+            assert completion.status is endpoint.Status.SUCCESS, completion
+            if completion.operation is Operation.RECEIVE:
+                transfer = self._receives.popleft()
+                assert completion.length == transfer.length, (completion, transfer)
+                scatter(self.part.arena, transfer.remote, completion.payload)
+            else:
+                transfer = self._sends.popleft()
+            assert completion.work_id == transfer.number, (completion, transfer)
+        return moved
+
+
+Side = DeviceSide | PeerSide
+
+
+def run(contexts: list[Context], cqs: list[CQ], links: list[tuple[Side, Side]]) -> None:
+    """Does all the work of all links, then compares all memory."""
+    by_number = {
+        (side.qp.context, side.qp.qp_num): side
+        for link in links
+        for side in link
+        if isinstance(side, DeviceSide)
+    }
+    end = time.monotonic() + TIMEOUT
+    while not all(side.done for link in links for side in link):
+        assert time.monotonic() < end, f"not finished in {TIMEOUT} s"
+        moved = False
+        for link in links:
+            for side, other in (link, link[::-1]):
+                side.post(other)
+                moved |= side.pump()
+        for cq in cqs:
+            for wc in cq.poll(64):
+                by_number[cq.context, wc.qp_num].completed(wc)
+                moved = True
+        for context in contexts:
+            assert context.events == []
+        if not moved:
+            time.sleep(0.0005)
+    for number, link in enumerate(links):
+        for side in link:
+            if isinstance(side, DeviceSide):
+                assert side.qp.query_state()[1] == Cause.NONE
+                # Fences: nothing is on its way to the arena any more.
+                side.close_regions()
+            arena, expected = side.part.arena, side.part.expected
+            if arena != expected:
+                first = next(i for i, octet in enumerate(arena) if octet != expected[i])
+                raise AssertionError(f"link {number}, {type(side).__name__}: octet {first} differs")
+
+
+def parts(rng: random.Random, count: int, budget: int) -> tuple[Part, Part]:
+    """The parts of the two ends of one link; the first one is the initiator's."""
+    one, other = Part(), Part()
+    add_transfers(one, other, rng.randint(1, count), rng, budget)
+    add_transfers(other, one, rng.randint(0, count), rng, budget)
+    fill(one, other, rng)
+    return one, other
+
+
+@pytest.fixture
+def context() -> Iterator[Context]:
+    with open_device() as context:
+        yield context
+
+
+@pytest.mark.parametrize("role", ["initiator", "responder"])
+def test_device_and_reference_peer(role: str, context: Context):
+    rng = seeded_random(role)
+    cqs = [CQ(context, 1024) for _ in range(CQS)]
+    # Not always QPs 0 to 7.
+    idle = PD(context)
+    for _ in range(rng.randrange(56)):
+        QP(idle, QPInitAttr(cqs[0], cqs[0], QPCap(1, 1)))
+    links: list[tuple[Side, Side]] = []
+    sides = []
+    for _ in range(QPS):
+        initiator, responder = parts(rng, 16, 1 << 20)
+        mine, its = (initiator, responder) if role == "initiator" else (responder, initiator)
+        pd = PD(context) if rng.random() < 0.5 else idle
+        device, peer = DeviceSide(context, pd, cqs, mine, rng), PeerSide(its, rng)
+        crc = (rng.random() < 0.7, rng.random() < 0.7)
+        emss = rng.choice(EMSS)
+        join = connect_device if role == "initiator" else accept_device
+        peer.connected(join(device, peer, crc, emss))
+        sides.append(peer)
+        links.append((device, peer) if role == "initiator" else (peer, device))
+    run([context], cqs, links)
+    for side in sides:
+        assert side.peer is not None
+        side.peer.close()
+
+
+def endpoint_options(device: DeviceSide, peer: PeerSide, crc: bool, emss: int) -> dict:
+    return {
+        "crc": crc,
+        "mulpdu": mpa.mulpdu(emss),
+        "ord": device.ird,
+        "ird": device.ord,
+        "cut": peer.cut,
+    }
+
+
+def connect_device(device: DeviceSide, peer: PeerSide, crc: tuple[bool, bool], emss: int) -> Peer:
+    """The device connects to the peer."""
+    accepted = []
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def accept() -> None:
+            connection, _ = server.accept()
+            options = endpoint_options(device, peer, crc[0], emss)
+            accepted.append(Peer.accept(connection, timeout=STARTUP, **options))
+
+        thread = threading.Thread(target=accept)
+        thread.start()
+        options = {"ord": device.ord, "ird": device.ird, "crc": crc[1], "emss": emss}
+        connect(device.qp, *server.getsockname(), timeout=STARTUP, **options)
+        thread.join(STARTUP)
+    return accepted[0]
+
+
+def accept_device(device: DeviceSide, peer: PeerSide, crc: tuple[bool, bool], emss: int) -> Peer:
+    """The peer connects to the device."""
+    connected = []
+    with listen(device.qp.context) as listener:
+
+        def start() -> None:
+            connection = socket.create_connection(("127.0.0.1", listener.port))
+            options = endpoint_options(device, peer, crc[0], emss)
+            connected.append(Peer.connect(connection, timeout=STARTUP, **options))
+
+        thread = threading.Thread(target=start)
+        thread.start()
+        request = listener.get_request(STARTUP)
+        request.accept(device.qp, crc=crc[1], emss=emss, ord=device.ord, ird=device.ird)
+        thread.join(STARTUP)
+    return connected[0]
+
+
+def test_two_devices(context: Context):
+    rng = seeded_random()
+    with open_device() as second:
+        cqs = [[CQ(device, 1024) for _ in range(CQS)] for device in (context, second)]
+        links: list[tuple[Side, Side]] = []
+        for _ in range(QPS):
+            one_part, other_part = parts(rng, 16, 1 << 20)
+            one = DeviceSide(context, PD(context), cqs[0], one_part, rng)
+            other = DeviceSide(second, PD(second), cqs[1], other_part, rng)
+            crc = (rng.random() < 0.7, rng.random() < 0.7)
+            emss = (rng.choice(EMSS), rng.choice(EMSS))
+            with listen(second) as listener:
+
+                def accept(listener=listener, other=other, crc=crc, emss=emss) -> None:
+                    request = listener.get_request(STARTUP)
+                    options = {"ord": other.ord, "ird": other.ird}
+                    request.accept(other.qp, crc=crc[1], emss=emss[1], **options)
+
+                thread = threading.Thread(target=accept)
+                thread.start()
+                options = {"ord": one.ord, "ird": one.ird, "timeout": STARTUP}
+                connect(one.qp, "127.0.0.1", listener.port, crc=crc[0], emss=emss[0], **options)
+                thread.join(STARTUP)
+            links.append((one, other))
+        run([context, second], [*cqs[0], *cqs[1]], links)
