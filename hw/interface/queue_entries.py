@@ -52,7 +52,7 @@ COMPLETION_ENTRY: Fields = (
 COMPLETION_ENTRY_OCTETS = 32
 
 EVENT_ENTRY: Fields = (
-    ("qp", 2),  # QP number (CQ number for CQ_OVERFLOW)
+    ("qp", 2),  # QP number
     ("index", 2),  # running number mod 2^16 of the work request at fault (local causes)
     ("ulpdu_length", 2),  # of the offending segment, 0 if none
     ("cause", 1),  # causes.Cause
