@@ -17,8 +17,10 @@ from cocotb.triggers import ClockCycles, RisingEdge
 
 from host_driver.transport.base import StreamClosed, TransportError, TransportTimeout
 from sim.cosim.axi import AxiMemory
+from sim.cosim.foreign import ForeignMemory, ForeignRegisters
 from sim.cosim.host_memory import HostMemory
 from sim.cosim.llp import LlpPort
+from sim.cosim.registers import RegisterMaster
 
 CLOCK_NS = 6.4
 """Period of 156.25 MHz."""
@@ -127,6 +129,8 @@ class CocotbDevice:
     emss: EMSS of the links in octets.
     read_latency, write_latency: of host memory, in cycles.
     rng: if given, all ports of the device pause at random.
+    foreign: serve the AXI ports with the models of cocotbext-axi, which nobody here wrote; their
+        latencies are their own.
 
     Call `start` in the test before the driver is used, `join` to let two devices connect.
     """
@@ -140,36 +144,32 @@ class CocotbDevice:
         read_latency: int = 250,
         write_latency: int = 50,
         rng: random.Random | None = None,
+        foreign: bool = False,
     ):
-        self._dut = dut
         self._clock = dut.clk
         self.emss = emss
         self.memory = HostMemory()
-        self.axi = AxiMemory(
-            dut,
-            f"{prefix}m_axi",
-            dut.clk,
-            self.memory,
-            read_latency=read_latency,
-            write_latency=write_latency,
-            rng=rng,
-        )
+        self.axi: Any  # AxiMemory or ForeignMemory
+        self.registers: RegisterMaster | ForeignRegisters
+        if foreign:
+            self.axi = ForeignMemory(dut, f"{prefix}m_axi", dut.clk, self.memory, rng=rng)
+            self.registers = ForeignRegisters(dut, f"{prefix}s_axi", dut.clk, rng=rng)
+        else:
+            self.axi = AxiMemory(
+                dut,
+                f"{prefix}m_axi",
+                dut.clk,
+                self.memory,
+                read_latency=read_latency,
+                write_latency=write_latency,
+                rng=rng,
+            )
+            self.registers = RegisterMaster(dut, f"{prefix}s_axi", dut.clk, rng=rng)
         self.llp = LlpPort(dut, f"{prefix}llp", dut.clk, rng=rng)
         self._irq = getattr(dut, f"{prefix}irq")
-        self._s = {
-            name: getattr(dut, f"{prefix}s_axi__{name}")
-            for name in (
-                *("awaddr", "awprot", "awvalid", "awready", "wdata", "wstrb", "wvalid", "wready"),
-                *("bresp", "bvalid", "bready", "araddr", "arprot", "arvalid", "arready"),
-                *("rdata", "rresp", "rvalid", "rready"),
-            )
-        }
-        for name in ("awvalid", "wvalid", "arvalid", "bready", "rready", "awprot", "arprot"):
-            self._s[name].value = 0
         self.listeners: dict[int, LinkListener] = {}
         self.peers: list[CocotbDevice] = []
         self._links: dict[int, Link] = {}
-        self._busy = False
         self.info = {"kind": "cocotb"}
 
     def start(self) -> None:
@@ -184,60 +184,16 @@ class CocotbDevice:
 
     # Registers
 
-    async def _write(self, address: int, value: int) -> int:
-        s, edge = self._s, RisingEdge(self._clock)
-        while self._busy:
-            await edge
-        self._busy = True
-        s["awaddr"].value, s["wdata"].value, s["wstrb"].value = address, value, 0xF
-        s["awvalid"].value = s["wvalid"].value = s["bready"].value = 1
-        waiting = {"aw", "w"}
-        while waiting:
-            await edge
-            for channel in tuple(waiting):
-                if s[f"{channel}ready"].value == 1:
-                    s[f"{channel}valid"].value = 0
-                    waiting.remove(channel)
-        while True:
-            await edge
-            if s["bvalid"].value == 1:
-                break
-        response = int(s["bresp"].value)
-        s["bready"].value = 0
-        self._busy = False
-        return response
-
-    async def _read(self, address: int) -> tuple[int, int]:
-        s, edge = self._s, RisingEdge(self._clock)
-        while self._busy:
-            await edge
-        self._busy = True
-        s["araddr"].value = address
-        s["arvalid"].value = s["rready"].value = 1
-        while True:
-            await edge
-            if s["arready"].value == 1:
-                break
-        s["arvalid"].value = 0
-        while True:
-            await edge
-            if s["rvalid"].value == 1:
-                break
-        result = int(s["rdata"].value), int(s["rresp"].value)
-        s["rready"].value = 0
-        self._busy = False
-        return result
-
     def read_register(self, address: int) -> int:
         """The 32-bit register at an octet address."""
-        value, response = resume(self._read)(address)
+        value, response = resume(self.registers.read)(address)
         if response:
             raise TransportError(f"read of register 0x{address:03X}: response {response}")
         return value
 
     def write_register(self, address: int, value: int) -> None:
         """Writes a 32-bit register."""
-        response = resume(self._write)(address, value)
+        response = resume(self.registers.write)(address, value)
         if response:
             raise TransportError(f"write of register 0x{address:03X}: response {response}")
 
@@ -335,3 +291,16 @@ async def start_clock(dut: Any) -> None:
     await ClockCycles(dut.clk, 4)
     dut.rst.value = 0
     await RisingEdge(dut.clk)
+
+
+async def start_pair(dut: Any, **options: Any) -> tuple[CocotbDevice, CocotbDevice]:
+    """Starts clock and models of a `RnicPair`; the two devices can connect to each other.
+
+    `options` are those of `CocotbDevice`.
+    """
+    a, b = CocotbDevice(dut, "a_", **options), CocotbDevice(dut, "b_", **options)
+    await start_clock(dut)
+    a.start()
+    b.start()
+    a.join(b)
+    return a, b

@@ -33,7 +33,7 @@ class LlpPort:
     ----------
     dut, prefix, clock: the port.
     latency: cycles from a request for received octets to their first beat.
-    rng: if given, `tx_ready`, requests and answers pause at random.
+    rng: if given, every channel pauses at random.
 
     Attributes
     ----------
@@ -177,7 +177,7 @@ class LlpPort:
             if not rx_valid and beats and beats[0][0] <= cycle and self._open():
                 p["rx_data"].value = beats.popleft()[1]
                 rx_valid = 1
-            if not event_valid and self._events:
+            if not event_valid and self._events and self._open():
                 connection, kind, value = self._events.popleft()
                 p["event_connection"].value = connection
                 p["event_kind"].value = kind
@@ -188,6 +188,7 @@ class LlpPort:
             tx_ready, request_ready, release_ready = 1, 1, 1
             if self._rng is not None:
                 tx_ready, request_ready = int(self._open()), int(self._open())
+                release_ready = int(self._open())
             p["tx_ready"].value = tx_ready
             p["rx_request_ready"].value = request_ready
             p["rx_release_ready"].value = release_ready

@@ -1,36 +1,43 @@
 """Two devices in one design, for tests that join them back to back."""
 
-from amaranth import Module
+from amaranth import ClockSignal, Instance, Module, ResetSignal
 from amaranth.lib import wiring
-from amaranth.lib.wiring import In, Out
 
 from gateware.config import RnicConfig
-from gateware.interfaces import AxiLiteSignature, AxiSignature, LlpSignature
 from gateware.rnic import Rnic
+
+PREFIXES = ("a_", "b_")
+DEVICE = "rnic"
 
 
 class RnicPair(wiring.Component):
-    """Two RNICs whose ports have the prefixes `a_` and `b_`."""
+    """Two RNICs whose ports have the prefixes `a_` and `b_`.
+
+    Both are instances of one module, which `sim.cosim.runner` finds in `parts`: whatever is done
+    with the design on its way to a simulator is done once for the two.
+    """
 
     def __init__(self, config: RnicConfig | None = None):
-        self._config = config or RnicConfig()
-        members: dict[str, wiring.Member] = {}
-        for prefix in ("a_", "b_"):
-            members |= {
-                prefix + "s_axi": In(AxiLiteSignature()),
-                prefix + "m_axi": Out(AxiSignature()),
-                prefix + "llp": Out(LlpSignature(self._config)),
-                prefix + "irq": Out(1),
+        device = Rnic(config)
+        self.parts = {DEVICE: device}
+        super().__init__(
+            {
+                prefix + name: member
+                for prefix in PREFIXES
+                for name, member in device.signature.members.items()
             }
-        super().__init__(members)
+        )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        for prefix in ("a_", "b_"):
-            m.submodules[prefix[0]] = device = Rnic(self._config)
-            for name in ("s_axi", "m_axi", "llp"):
-                wiring.connect(
-                    m, getattr(device, name), wiring.flipped(getattr(self, prefix + name))
-                )
-            m.d.comb += getattr(self, prefix + "irq").eq(device.irq)
+        device = self.parts[DEVICE]
+        for prefix in PREFIXES:
+            ports: dict[str, object] = {"i_clk": ClockSignal(), "i_rst": ResetSignal()}
+            for (first, *rest), member, _ in device.signature.flatten(device):
+                signal = getattr(self, f"{prefix}{first}")
+                for name in rest:
+                    signal = getattr(signal, str(name))
+                direction = "i" if member.flow is wiring.In else "o"
+                ports[f"{direction}_{'__'.join([first, *map(str, rest)])}"] = signal
+            m.submodules[prefix[0]] = Instance(DEVICE, **ports)
         return m

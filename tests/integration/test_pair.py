@@ -1,107 +1,107 @@
-"""Two devices joined back to back in one deterministic simulation, driven through the verbs."""
+"""Two devices back to back in one deterministic simulation, driven through the verbs."""
 
-import os
+import json
 import random
+from pathlib import Path
 
 import cocotb
+import pytest
 from cocotb.task import bridge
 
 from gateware.config import RnicConfig
-from host_driver import (
-    CQ,
-    MR,
-    PD,
-    QP,
-    SGE,
-    AccessFlags,
-    Context,
-    QPInitAttr,
-    RecvWR,
-    SendWR,
-    WCStatus,
-    WROpcode,
-    connect,
-    listen,
-)
 from sim.cosim.device import CocotbDevice, start_clock
 from sim.cosim.pair import RnicPair
-from tests.support.runner import run_cocotb
+from sim.cosim.runner import parameter, run_cocotb
+from tests.integration.pair_traffic import End, draw_operations
+from tests.support.streams import seeded_random
 
-ALL = AccessFlags.LOCAL_WRITE | AccessFlags.REMOTE_WRITE | AccessFlags.REMOTE_READ
+# The two devices are built once for all tests, which takes minutes on a small machine.
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
-
-class End:
-    """One end: an open device with a PD, a CQ, a QP and a registered buffer."""
-
-    def __init__(self, device, octets):
-        self.context = Context(device)
-        self.pd = PD(self.context)
-        self.cq = CQ(self.context)
-        self.qp = QP(self.pd, QPInitAttr(self.cq, self.cq))
-        self.buffer = bytearray(octets)
-        self.mr = MR(self.pd, self.buffer, ALL)
+CONFIG = RnicConfig(qps=4, cqs=4, stags=16)
+QPS = 3
+OPERATIONS = 8
 
 
-def move(device_a, device_b, octets, seed):
-    rng = random.Random(seed)
-    a = End(device_a, octets)
-    b = End(device_b, octets)
-    a.buffer[:] = rng.randbytes(octets)
-    b.qp.post_recv(RecvWR(7, [SGE(b.mr.addr, 64, b.mr.lkey)]))
-    return a, b
+def run_pair(mode: str, tmp_path: Path, name: str | None = None) -> dict:
+    result = tmp_path / f"{name}.json"
+    run_cocotb(
+        RnicPair(CONFIG),
+        __name__,
+        parameters={"MODE": mode, "RESULT": str(result)},
+        name=name,
+        ports_only=True,
+    )
+    return json.loads(result.read_text())
 
 
-async def open_pair(dut):
+@pytest.mark.parametrize("mode", ["steady", "paused", "foreign"])
+def test_random_operations_between_two_devices(mode, tmp_path):
+    run_pair(mode, tmp_path)
+
+
+def test_a_second_run_takes_the_same_cycles(tmp_path):
+    first, second = (run_pair("paused", tmp_path, name) for name in ("first", "second"))
+    assert first["cycles"] > 1000
+    assert first == second
+
+
+def make_devices(dut, mode: str, rng: random.Random) -> tuple[CocotbDevice, CocotbDevice]:
+    """steady: fixed latencies, no pauses; paused: every port pauses at random; foreign: device
+    a has pausing AXI models of others, device b ours.
+    """
+    options: dict = {}
+    if mode != "steady":
+        options = {"read_latency": rng.randint(1, 300), "write_latency": rng.randint(1, 100)}
+    emss = rng.choice((512, 1460, 8960))
+    return tuple(
+        CocotbDevice(
+            dut,
+            prefix,
+            emss=emss,
+            rng=None if mode == "steady" else random.Random(rng.getrandbits(64)),
+            foreign=mode == "foreign" and prefix == "a_",
+            **options,
+        )
+        for prefix in ("a_", "b_")
+    )
+
+
+@cocotb.test(timeout_time=20, timeout_unit="ms")
+async def check_random_operations(dut):
+    mode = parameter("MODE")
+    rng = seeded_random(mode)
+    devices = make_devices(dut, mode, rng)
+    doing = [[draw_operations(rng, OPERATIONS) for _ in range(QPS)] for _ in devices]
+    fpdus: list[tuple[int, int, int, int]] = []
+    for number, device in enumerate(devices):
+        device.llp.on_fpdu = lambda connection, octets, device=device, number=number: fpdus.append(
+            (device.llp.cycle, number, connection, len(octets))
+        )
     await start_clock(dut)
-    a, b = CocotbDevice(dut, "a_"), CocotbDevice(dut, "b_")
-    a.start()
-    b.start()
-    a.join(b)
-    return a, b
+    for device in devices:
+        device.start()
+    devices[0].join(devices[1])
+    seeds = [rng.getrandbits(64) for _ in devices]
 
-
-@cocotb.test(timeout_time=2, timeout_unit="ms")
-async def check_write_read_send(dut):
-    device_a, device_b = await open_pair(dut)
-    octets = int(os.environ.get("OCTETS", "20000"))
-
-    def passive():
-        end = End(device_b, octets)
-        end.qp.post_recv(RecvWR(7, [SGE(end.mr.addr, 64, end.mr.lkey)]))
-        with listen(end.context, port=1) as listener:
-            request = listener.get_request()
-            request.accept(end.qp, private_data=end.mr.addr.to_bytes(8) + end.mr.rkey.to_bytes(4))
-        (completion,) = end.cq.wait(1)
-        assert completion.status == WCStatus.SUCCESS, completion
-        assert completion.byte_len == 64
+    def active() -> End:
+        end = End(devices[0], random.Random(seeds[0]), doing[0], doing[1])
+        end.connect()
+        end.wait()
         return end
 
-    def active():
-        end = End(device_a, octets)
-        end.buffer[:] = random.Random(1).randbytes(octets)
-        sink = bytearray(octets)
-        sink_mr = MR(end.pd, sink, ALL)
-        private = connect(end.qp, "", 1)
-        addr, rkey = int.from_bytes(private[:8]), int.from_bytes(private[8:12])
-        source = SGE(end.mr.addr, octets, end.mr.lkey)
-        end.qp.post_send(SendWR(1, WROpcode.RDMA_WRITE, [source], remote_addr=addr, rkey=rkey))
-        (completion,) = end.cq.wait(1)
-        assert completion.status == WCStatus.SUCCESS, completion
-        target = SGE(sink_mr.addr, octets, sink_mr.lkey)
-        end.qp.post_send(SendWR(2, WROpcode.RDMA_READ, [target], remote_addr=addr, rkey=rkey))
-        (completion,) = end.cq.wait(1)
-        assert completion.status == WCStatus.SUCCESS, completion
-        assert sink == end.buffer
-        end.qp.post_send(SendWR(3, WROpcode.SEND, [SGE(end.mr.addr, 64, end.mr.lkey)]))
-        (completion,) = end.cq.wait(1)
-        assert completion.wr_id == 3
+    def passive() -> End:
+        end = End(devices[1], random.Random(seeds[1]), doing[1], doing[0])
+        end.accept()
+        end.wait()
         return end
 
     task = cocotb.start_soon(bridge(passive)())
-    end_a = await bridge(active)()
-    end_b = await task
-    assert bytes(end_b.buffer) == bytes(end_a.buffer)
-
-
-def test_write_read_send():
-    run_cocotb(RnicPair(RnicConfig(qps=4, cqs=4, stags=16)), __name__)
+    a = await bridge(active)()
+    b = await task
+    a.check(b)
+    b.check(a)
+    await bridge(a.context.close)()
+    await bridge(b.context.close)()
+    result = {"cycles": devices[0].llp.cycle, "fpdus": fpdus}
+    Path(parameter("RESULT")).write_text(json.dumps(result))

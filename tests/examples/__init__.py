@@ -1,0 +1,1 @@
+"""Tests that the examples work as they are."""
