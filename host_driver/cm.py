@@ -4,6 +4,7 @@ import time
 from typing import Self
 
 from host_driver.context import Context
+from host_driver.enums import QPState
 from host_driver.errors import ConnectionRejected, StartupError
 from host_driver.mpa_startup import (
     HEADER_OCTETS,
@@ -76,6 +77,7 @@ def connect(
     Raises `ConnectionRejected` if the peer refuses, `StartupError` for everything else that
     goes wrong in startup.
     """
+    qp.require(QPState.INIT)
     context = qp.context
     ord, ird = _reads(context, ord, "ORD"), _reads(context, ird, "IRD")
     request = StartupFrame(reply=False, crc=crc, ird=ird, ord=ord, private_data=private_data)
@@ -140,6 +142,7 @@ class ConnectionRequest:
         The QP sends nothing before the first FPDU has arrived (RFC 5044, 7.1.2 item 4).
         Parameters as in `connect`.
         """
+        qp.require(QPState.INIT)
         ord, ird = _reads(self._context, ord, "ORD"), _reads(self._context, ird, "IRD")
         request = self._request
         segment = _emss(self._stream, emss)
@@ -163,6 +166,9 @@ class ConnectionRequest:
         except TransportError as error:
             self._stream.close()
             raise StartupError(f"MPA startup: {error}") from error
+        except BaseException:
+            self._stream.close()
+            raise
 
     def reject(self, private_data: bytes = b"") -> None:
         """Refuses: sends a Reply that rejects, and closes."""

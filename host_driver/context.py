@@ -80,7 +80,7 @@ class Context:
     def __init__(self, transport: Transport):
         self.transport = transport
         self.lock = threading.RLock()
-        self._closing: list[Callable[[], None]] = []
+        self._closing: dict[Callable[[], None], None] = {}  # in order of creation
         self._closed = False
         self._stags: dict[int, int] = {}  # slot of the table: STag
         self._pds: set[int] = set()
@@ -281,25 +281,41 @@ class Context:
 
     def on_close(self, close: Callable[[], None]) -> None:
         """Has `close` called when the context closes, last one first."""
-        self._closing.append(close)
+        self._closing[close] = None
+
+    def forget_close(self, close: Callable[[], None]) -> None:
+        """Takes back `on_close`, for what was closed before the context."""
+        self._closing.pop(close, None)
 
     def query_device(self) -> DeviceAttr:
         """Sizes of the device."""
         return self.attr
 
     def close(self) -> None:
-        """Closes everything that was made from this context, and the device."""
+        """Closes everything that was made from this context, and the device.
+
+        What cannot be closed does not keep the others open; its error is raised at the end.
+        """
         with self.lock:
             if self._closed:
                 return
-            try:
-                while self._closing:
-                    self._closing.pop()()
-                self.disable_ring(self.attr.max_cq)
-            finally:
-                self._closed = True
-                self._event_ring.close()
-                self.transport.close()
+            errors: list[Exception] = []
+            while self._closing:
+                close, _ = self._closing.popitem()
+                self._try(close, errors)
+            self._try(lambda: self.disable_ring(self.attr.max_cq), errors)
+            self._closed = True
+            self._try(self._event_ring.close, errors)
+            self.transport.close()
+            if errors:
+                raise errors[0]
+
+    @staticmethod
+    def _try(close: Callable[[], None], errors: list[Exception]) -> None:
+        try:
+            close()
+        except Exception as error:
+            errors.append(error)
 
     def __enter__(self) -> Self:
         return self

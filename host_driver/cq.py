@@ -6,7 +6,7 @@ from typing import Self
 
 from host_driver import entries, registers
 from host_driver.context import Context
-from host_driver.errors import WaitTimeout
+from host_driver.errors import ResourceError, WaitTimeout
 from host_driver.ring import Ring
 from host_driver.wr import WC
 from hw.interface.queue_entries import CompletionOpcode
@@ -107,10 +107,16 @@ class CQ:
             )
 
     def close(self) -> None:
-        """Frees the CQ; the QPs that use it must be closed before."""
+        """Frees the CQ; the QPs that use it must be closed before, else `ResourceError`."""
         with self.context.lock:
             if self._closed:
                 return
+            users = [qp.qp_num for qp in self.context.qps.values() if self in (qp.scq, qp.rcq)]
+            if users:
+                raise ResourceError(
+                    f"CQ {self.number} is in use by QPs {users}; allowed: a CQ without QPs"
+                )
+            self.context.forget_close(self.close)
             self.take_entries()
             self.context.disable_ring(self.number)
             self._closed = True

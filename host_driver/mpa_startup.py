@@ -11,6 +11,7 @@ REQUEST_KEY = b"MPA ID Req Frame"  # RFC 5044, 7.1.1
 REPLY_KEY = b"MPA ID Rep Frame"
 HEADER_OCTETS = 20
 MAXIMUM_PRIVATE_DATA = 512
+ENHANCED_REVISION = 2  # RFC 6581, 6
 ENHANCED_OCTETS = 4  # RFC 6581, 9
 NOT_NEGOTIATED = 0x3FFF  # RFC 6581, 9.1
 
@@ -98,7 +99,8 @@ def decode(header: bytes, data: bytes, *, reply: bool) -> StartupFrame:
     flags = header[16]
     ird = ord_ = None
     control = 0
-    if flags & FLAG_ENHANCED:
+    # In revision 1 this bit is reserved and not checked (RFC 5044, 7.1.1).
+    if flags & FLAG_ENHANCED and header[17] >= ENHANCED_REVISION:
         if len(data) < ENHANCED_OCTETS:
             raise StartupError(
                 f"enhanced frame with {len(data)} octets; allowed: {ENHANCED_OCTETS} or more"

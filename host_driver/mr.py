@@ -1,5 +1,6 @@
 """Protection Domains and memory regions."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self
 
 from host_driver import registers
@@ -22,11 +23,21 @@ class PD:
     def __init__(self, context: Context):
         self.context = context
         self.number = context.take_pd()
+        self._closed = False
+        # Regions and QPs that are open; the number is free only when none is left.
+        self.children: dict[Callable[[], None], None] = {}
         context.on_close(self.close)
 
     def close(self) -> None:
-        """Frees the PD; its regions and QPs must be closed before."""
-        self.context.give_pd(self.number)
+        """Frees the PD; closes its QPs and regions before, last one first."""
+        with self.context.lock:
+            if self._closed:
+                return
+            while self.children:
+                next(reversed(self.children))()
+            self._closed = True
+            self.context.give_pd(self.number)
+            self.context.forget_close(self.close)
 
     def __enter__(self) -> Self:
         return self
@@ -79,11 +90,11 @@ class MR:
         stag: int | None = None,
     ):
         view = memoryview(buffer)
-        if view.readonly or not view.contiguous or view.nbytes == 0:
+        if view.readonly or not view.c_contiguous or view.nbytes == 0:
             raise TypeError(
-                f"cannot register {type(buffer).__name__}: read-only {view.readonly}, contiguous "
-                f"{view.contiguous}, {view.nbytes} octets; allowed: a writable, contiguous buffer "
-                "of at least one octet"
+                f"cannot register {type(buffer).__name__}: read-only {view.readonly}, C-contiguous "
+                f"{view.c_contiguous}, {view.nbytes} octets; allowed: a writable, C-contiguous "
+                "buffer of at least one octet"
             )
         self.length = view.nbytes
         view.release()
@@ -102,21 +113,25 @@ class MR:
                 context.give_stag(self.stag)
                 raise
             self.addr = self._address if addr is None else addr
-            context.write(registers.STAG_VALUE, stag=self.stag)
-            context.write(
-                registers.STAG_ACCESS,
-                pd=pd.number,
-                rights=int(_rights(access)),
-                scoped=int(qp is not None),
-            )
-            context.write(registers.STAG_QP, qp=0 if qp is None else qp.qp_num)
-            context.write_wide(registers.STAG_BASE_LOW, registers.STAG_BASE_HIGH, self.addr)
-            context.write_wide(registers.STAG_LENGTH_LOW, registers.STAG_LENGTH_HIGH, self.length)
-            context.write_wide(
-                registers.STAG_ADDRESS_LOW, registers.STAG_ADDRESS_HIGH, self._address
-            )
-            context.command(CommandOpcode.STAG_WRITE)
-        context.on_close(self.close)
+            self._write(qp)
+            context.on_close(self.close)
+            pd.children[self.close] = None
+
+    def _write(self, qp: "QP | None") -> None:
+        """Writes the table entry."""
+        context = self._context
+        context.write(registers.STAG_VALUE, stag=self.stag)
+        context.write(
+            registers.STAG_ACCESS,
+            pd=self.pd.number,
+            rights=int(_rights(self.access)),
+            scoped=int(qp is not None),
+        )
+        context.write(registers.STAG_QP, qp=0 if qp is None else qp.qp_num)
+        context.write_wide(registers.STAG_BASE_LOW, registers.STAG_BASE_HIGH, self.addr)
+        context.write_wide(registers.STAG_LENGTH_LOW, registers.STAG_LENGTH_HIGH, self.length)
+        context.write_wide(registers.STAG_ADDRESS_LOW, registers.STAG_ADDRESS_HIGH, self._address)
+        context.command(CommandOpcode.STAG_WRITE)
 
     @property
     def lkey(self) -> int:
@@ -134,6 +149,8 @@ class MR:
             if self._closed:
                 return
             self._closed = True
+            self._context.forget_close(self.close)
+            self.pd.children.pop(self.close, None)
             self._context.write(registers.STAG_VALUE, stag=self.stag)
             self._context.command(CommandOpcode.STAG_INVALIDATE)
             self._context.give_stag(self.stag)

@@ -125,7 +125,8 @@ class QP:
             context.command(CommandOpcode.QP_CREATE)
             context.qps[self.qp_num] = self
             self.state = QPState.INIT
-        context.on_close(self.close)
+            context.on_close(self.close)
+            pd.children[self.close] = None
 
     # Connection
 
@@ -145,7 +146,7 @@ class QP:
         """
         context = self.context
         with context.lock:
-            self._require(QPState.INIT)
+            self.require(QPState.INIT)
             context.write(registers.QP_NUMBER, qp=self.qp_num)
             context.write(registers.QP_READS, ord=ord, ird=ird)
             context.write(registers.QP_EMSS, emss=emss)
@@ -158,10 +159,17 @@ class QP:
             )
             context.command(CommandOpcode.QP_CONNECT)
             self.state = QPState.RTS
-            context.transport.attach(self.qp_num, stream)
+            try:
+                context.transport.attach(self.qp_num, stream)
+            except BaseException:
+                # Without a stream nothing would ever come, nor end.
+                self.cause = Cause.LLP_CLOSED
+                self._stop(None)
+                raise
             self._attached = True
 
-    def _require(self, *allowed: QPState) -> None:
+    def require(self, *allowed: QPState) -> None:
+        """Raises `QPStateError` unless the QP is in one of the states."""
         if self.state not in allowed:
             names = " or ".join(state.name for state in allowed)
             raise QPStateError(f"QP {self.qp_num} is in state {self.state.name}; allowed: {names}")
@@ -203,7 +211,7 @@ class QP:
         `ValueError` for a request that no device takes; nothing is posted then.
         """
         with self.context.lock:
-            self._require(QPState.RTS, QPState.ERR)
+            self.require(QPState.RTS, QPState.ERR)
             queue = self._send
             self.scq.take_entries()
             queue.check_room(len(requests))
@@ -239,8 +247,9 @@ class QP:
         Raises `ResourceError` if the queue has no room, `ValueError` for too many elements.
         """
         with self.context.lock:
-            self._require(QPState.INIT, QPState.RTS, QPState.ERR)
+            self.require(QPState.INIT, QPState.RTS, QPState.ERR)
             queue = self._receive
+            self.rcq.take_entries()
             queue.check_room(len(requests))
             for request in requests:
                 self._check_elements(request.sg)
@@ -326,15 +335,19 @@ class QP:
         with self.context.lock:
             if self._closed:
                 return
-            self.disconnect()
             self._closed = True
-            self._detach()
-            self.context.write(registers.QP_NUMBER, qp=self.qp_num)
-            self.context.command(CommandOpcode.QP_DESTROY)
-            del self.context.qps[self.qp_num]
-            self.state = QPState.RESET
-            self._send.ring.close()
-            self._receive.ring.close()
+            self.context.forget_close(self.close)
+            self.pd.children.pop(self.close, None)
+            try:
+                self.disconnect()
+            finally:
+                # A stream that cannot be flushed is no reason to keep the QP.
+                self.context.write(registers.QP_NUMBER, qp=self.qp_num)
+                self.context.command(CommandOpcode.QP_DESTROY)
+                del self.context.qps[self.qp_num]
+                self.state = QPState.RESET
+                self._send.ring.close()
+                self._receive.ring.close()
 
     def __enter__(self) -> Self:
         return self

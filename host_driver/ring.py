@@ -35,6 +35,9 @@ class Ring:
 
     def close(self) -> None:
         """Takes the memory back from the device."""
-        self._transport.unmap_memory(self.address)
-        self.memory.release()
+        try:
+            self._transport.unmap_memory(self.address)
+        finally:
+            self.memory.release()
+        # After a failed unmapping the device may still have it: then it is not closed.
         self._mmap.close()

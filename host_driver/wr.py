@@ -7,6 +7,11 @@ from host_driver.enums import SendFlags, WCOpcode, WCStatus, WROpcode
 from hw.interface.causes import Cause
 
 
+def _check_range(name: str, value: int, bits: int) -> None:
+    if not 0 <= value < 1 << bits:
+        raise ValueError(f"{name} is {value}; allowed: 0 to 2^{bits} - 1")
+
+
 @dataclass(frozen=True)
 class SGE:
     """A scatter/gather element: `length` octets at `addr` of the region with STag `lkey`."""
@@ -16,13 +21,9 @@ class SGE:
     lkey: int
 
     def __post_init__(self) -> None:
-        for name, value, bits in (
-            ("addr", self.addr, 64),
-            ("length", self.length, 32),
-            ("lkey", self.lkey, 32),
-        ):
-            if not 0 <= value < 1 << bits:
-                raise ValueError(f"SGE.{name} is {value}; allowed: 0 to 2^{bits} - 1")
+        _check_range("SGE.addr", self.addr, 64)
+        _check_range("SGE.length", self.length, 32)
+        _check_range("SGE.lkey", self.lkey, 32)
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,10 @@ class SendWR:
     send_flags: SendFlags = SendFlags.SIGNALED
     remote_addr: int = 0
     rkey: int = 0
+
+    def __post_init__(self) -> None:
+        _check_range("SendWR.remote_addr", self.remote_addr, 64)
+        _check_range("SendWR.rkey", self.rkey, 32)
 
 
 @dataclass(frozen=True)

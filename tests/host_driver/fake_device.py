@@ -1,0 +1,183 @@
+"""A transport to a device of a few lines: registers, commands and rings, but no datapath."""
+
+import ctypes
+from typing import Any
+
+from host_driver import entries, registers
+from host_driver.context import MAGIC, CommandOpcode
+from host_driver.transport import sockets
+from host_driver.transport.base import ByteStream, TransportError
+from hw.interface.causes import Cause
+from hw.interface.registers import registers as described
+
+QPS, CQS, STAGS_LOG2, READS = 4, 4, 4, 8
+RESET, INIT, RTS, ERR = range(4)
+
+
+class _DeviceRing:
+    """A completion or event ring as the device sees it."""
+
+    def __init__(self, memory: memoryview, log2: int, octets: int):
+        self.memory = memory
+        self.log2 = log2
+        self.octets = octets
+        self.producer = 0
+        self.consumer = 0
+
+    def write(self, layout: entries.EntryLayout, **values: int | bytes) -> None:
+        assert (self.producer - self.consumer) & 0xFFFF < 1 << self.log2, "the ring is full"
+        slot = self.producer & (1 << self.log2) - 1
+        phase = 1 ^ self.producer >> self.log2 & 1
+        layout.pack_into(self.memory, slot * self.octets, phase=phase, **values)
+        self.producer = self.producer + 1 & 0xFFFF
+
+
+class FakeDevice:
+    """A `Transport`.
+
+    Attributes
+    ----------
+    words: registers. commands: opcodes in order. stags: STag to its length.
+    doorbells: name of the doorbell and its fields, in order.
+    attached: connection to stream. refuse: opcodes that the device calls invalid.
+    """
+
+    def __init__(self) -> None:
+        self.words = {register.address: 0 for register in described()}
+        self.words[registers.ID.address] = MAGIC
+        self.words[registers.VERSION.address] = registers.VERSION.pack(major=1, minor=0)
+        self.words[registers.QUEUES.address] = registers.QUEUES.pack(qps=QPS, cqs=CQS)
+        self.words[registers.LIMITS.address] = registers.LIMITS.pack(
+            stags_log2=STAGS_LOG2, read_queue_depth=READS, pending_sends=8
+        )
+        self.commands: list[int] = []
+        self.doorbells: list[tuple[str, dict[str, int]]] = []
+        self.stags: dict[int, int] = {}
+        self.states = dict.fromkeys(range(QPS), RESET)
+        self.causes = dict.fromkeys(range(QPS), 0)
+        self.rings: dict[int, _DeviceRing] = {}
+        self.attached: dict[int, ByteStream] = {}
+        self.mapped: dict[int, memoryview] = {}
+        self.refuse: set[int] = set()
+        self.invalid = False
+        self.stuck = False
+        self.closed = False
+
+    @property
+    def info(self) -> dict[str, Any]:
+        return {"kind": "fake"}
+
+    # Registers and commands
+
+    def field(self, register: registers.Register, name: str) -> int:
+        return register.unpack(self.words[register.address])[name]
+
+    def wide(self, low: registers.Register, high: registers.Register) -> int:
+        return self.field(low, "value") | self.field(high, "value") << 32
+
+    def read_register(self, address: int) -> int:
+        if address == registers.COMMAND_STATUS.address:
+            return registers.COMMAND_STATUS.pack(busy=int(self.stuck), invalid=int(self.invalid))
+        if address == registers.QP_STATE.address:
+            qp = self.field(registers.QP_NUMBER, "qp")
+            return registers.QP_STATE.pack(state=self.states[qp], cause=self.causes[qp])
+        return self.words[address]
+
+    def write_register(self, address: int, value: int) -> None:
+        if address not in self.words:
+            raise TransportError(f"no register at {address:#x}")
+        if address == registers.COMMAND.address:
+            self._command(value)
+        for name in ("SEND_DOORBELL", "RECEIVE_DOORBELL", "CQ_DOORBELL"):
+            register = getattr(registers, name)
+            if address == register.address:
+                fields = register.unpack(value)
+                self.doorbells.append((name, fields))
+                if name == "CQ_DOORBELL":
+                    self.rings[fields["cq"]].consumer = fields["consumer"]
+        self.words[address] = value
+
+    def _command(self, opcode: int) -> None:
+        self.commands.append(opcode)
+        self.invalid = opcode in self.refuse
+        if self.invalid:
+            return
+        qp = self.field(registers.QP_NUMBER, "qp")
+        cq = self.field(registers.CQ_NUMBER, "cq")
+        stag = self.field(registers.STAG_VALUE, "stag")
+        match opcode:
+            case CommandOpcode.QP_CREATE:
+                self.states[qp], self.causes[qp] = INIT, 0
+            case CommandOpcode.QP_CONNECT:
+                self.states[qp] = RTS
+            case CommandOpcode.QP_STOP:
+                self.states[qp] = ERR
+            case CommandOpcode.QP_DESTROY:
+                self.states[qp] = RESET
+            case CommandOpcode.STAG_WRITE:
+                self.stags[stag] = self.wide(registers.STAG_LENGTH_LOW, registers.STAG_LENGTH_HIGH)
+            case CommandOpcode.STAG_INVALIDATE:
+                del self.stags[stag]
+            case CommandOpcode.CQ_ENABLE:
+                base = self.wide(registers.CQ_BASE_LOW, registers.CQ_BASE_HIGH)
+                log2 = self.field(registers.CQ_SIZE, "log2")
+                self.rings[cq] = _DeviceRing(self.mapped[base], log2, entries.COMPLETION.size)
+            case CommandOpcode.CQ_DISABLE:
+                self.rings.pop(cq)
+
+    # What the device writes
+
+    def complete(self, cq: int, qp: int, index: int, opcode: int, length: int = 0) -> None:
+        """Writes a completion entry."""
+        self.rings[cq].write(
+            entries.COMPLETION, qp=qp, index=index, opcode=opcode, length=length, flags=0
+        )
+
+    def event(self, qp: int, cause: Cause, index: int = 0, header: bytes = b"") -> None:
+        """Stops a QP and writes an event entry."""
+        self.states[qp], self.causes[qp] = ERR, cause
+        self.rings[CQS].write(
+            entries.EVENT,
+            qp=qp,
+            cause=cause,
+            index=index,
+            ulpdu_length=len(header),
+            header=header.ljust(18, b"\0"),
+        )
+
+    # The rest of a transport
+
+    def map_memory(self, buffer: Any) -> int:
+        view = memoryview(buffer).cast("B")
+        address = ctypes.addressof(ctypes.c_char.from_buffer(buffer))
+        self.mapped[address] = view
+        return address
+
+    def unmap_memory(self, address: int) -> None:
+        self.mapped.pop(address).release()
+
+    def listen(self, host: str, port: int) -> sockets.SocketListener:
+        return sockets.SocketListener(host, port)
+
+    def connect(self, host: str, port: int, timeout: float | None = None) -> sockets.SocketStream:
+        return sockets.connect(host, port, timeout)
+
+    def attach(self, connection: int, stream: ByteStream) -> None:
+        self.attached[connection] = stream
+
+    def detach(self, connection: int, timeout: float = 2.0) -> None:
+        self.attached.pop(connection).close()
+
+    def wait_interrupt(self, timeout: float | None = None) -> bool:
+        return True
+
+    def close(self) -> None:
+        for stream in self.attached.values():
+            stream.close()
+        self.closed = True
+
+    def __enter__(self) -> "FakeDevice":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,234 @@
+"""Devices, Protection Domains, memory regions and CQs: what is handed out, and what is refused."""
+
+import mmap
+import re
+
+import numpy
+import pytest
+
+from host_driver import (
+    CQ,
+    MR,
+    PD,
+    QP,
+    SGE,
+    AccessFlags,
+    Context,
+    DeviceError,
+    QPInitAttr,
+    ResourceError,
+    SendWR,
+    registers,
+)
+from host_driver.context import CommandOpcode
+from host_driver.transport.base import TransportError
+from tests.host_driver.fake_device import CQS, QPS, STAGS_LOG2
+
+SLOTS = 1 << STAGS_LOG2
+
+
+def slot_of(stag: int) -> int:
+    return stag >> 8 & (SLOTS - 1)
+
+
+def test_another_device_is_refused(device):
+    device.words[registers.ID.address] = 0xDEADBEEF
+    with pytest.raises(DeviceError, match=r"0xDEADBEEF.*allowed: 0x50525769, version 1\.x"):
+        Context(device)
+
+
+def test_another_major_version_is_refused(device):
+    device.words[registers.VERSION.address] = registers.VERSION.pack(major=2, minor=7)
+    with pytest.raises(DeviceError, match=r"version 2\.7"):
+        Context(device)
+
+
+def test_sizes_come_from_the_registers(context):
+    attr = context.query_device()
+    assert (attr.max_qp, attr.max_cq, attr.max_mr, attr.max_qp_rd_atom) == (QPS, CQS, SLOTS, 8)
+    assert attr.version == (1, 0)
+
+
+def test_a_refused_command_is_an_error(context, device):
+    device.refuse.add(CommandOpcode.STAG_WRITE)
+    with pytest.raises(DeviceError, match="5"):
+        MR(PD(context), bytearray(8))
+
+
+def test_a_command_that_never_ends_is_an_error(context, device, monkeypatch):
+    monkeypatch.setattr("host_driver.context.COMMAND_POLLS", 10)
+    device.stuck = True
+    with pytest.raises(DeviceError, match="not finished after 10 polls"):
+        context.command(CommandOpcode.QP_STOP)
+    device.stuck = False
+
+
+def test_stags_are_drawn_over_the_whole_space_and_in_free_slots(context):
+    pd = PD(context)
+    seen = []
+    for _ in range(40):
+        regions = [MR(pd, bytearray(8)) for _ in range(SLOTS)]
+        assert {slot_of(region.rkey) for region in regions} == set(range(SLOTS))
+        seen += [region.rkey for region in regions]
+        for region in regions:
+            region.close()
+    # Of 640 draws every bit is set in about half; 200 is more than nine deviations away.
+    for bit in range(32):
+        assert 200 < sum(stag >> bit & 1 for stag in seen) < 440, f"bit {bit}"
+
+
+def test_a_full_stag_table_is_a_resource_error(context):
+    pd = PD(context)
+    regions = [MR(pd, bytearray(8)) for _ in range(SLOTS)]
+    with pytest.raises(ResourceError, match=f"all {SLOTS} STags"):
+        MR(pd, bytearray(8))
+    freed = slot_of(regions[3].rkey)
+    regions[3].close()
+    assert slot_of(MR(pd, bytearray(8)).rkey) == freed
+
+
+def test_a_given_stag_is_used_and_its_slot_is_taken(context, device):
+    pd = PD(context)
+    MR(pd, bytearray(8), stag=0x12345678)
+    assert 0x12345678 in device.stags
+    with pytest.raises(ResourceError, match="its slot 6 is in use"):
+        MR(pd, bytearray(8), stag=0x00000601)
+    with pytest.raises(ValueError, match="allowed: 0 to 2"):
+        MR(pd, bytearray(8), stag=1 << 32)
+
+
+@pytest.mark.parametrize(
+    "buffer",
+    [b"read-only", bytearray(), numpy.zeros((4, 4), numpy.uint8)[:, ::2], numpy.zeros((2, 3)).T],
+    ids=["read-only", "empty", "scattered", "fortran"],
+)
+def test_a_buffer_that_cannot_be_registered_is_a_type_error(context, device, buffer):
+    with pytest.raises(TypeError, match="allowed: a writable, C-contiguous buffer"):
+        MR(PD(context), buffer)
+    assert not device.stags
+
+
+def test_any_writable_buffer_is_registered_without_a_copy(context, device):
+    pd = PD(context)
+    array = numpy.zeros(100, numpy.uint32)
+    anonymous = mmap.mmap(-1, 5000)
+    for buffer, octets in ((bytearray(7), 7), (array, 400), (anonymous, 5000)):
+        region = MR(pd, buffer, AccessFlags.REMOTE_WRITE)
+        assert region.length == octets == device.stags[region.rkey]
+        device.mapped[region.addr][:3] = b"abc"
+        assert bytes(memoryview(buffer).cast("B")[:3]) == b"abc"
+
+
+def test_a_chosen_tagged_offset_is_written_and_checked(context, device):
+    pd = PD(context)
+    region = MR(pd, bytearray(16), addr=(1 << 64) - 16)
+    assert region.addr == (1 << 64) - 16
+    assert device.wide(registers.STAG_BASE_LOW, registers.STAG_BASE_HIGH) == region.addr
+    with pytest.raises(ValueError, match=f"addr is {(1 << 64) - 15}"):
+        MR(pd, bytearray(16), addr=(1 << 64) - 15)
+
+
+def test_a_closed_region_is_unknown_to_the_device_and_its_buffer_is_free(context, device):
+    buffer = bytearray(8)
+    region = MR(PD(context), buffer)
+    assert region.rkey in device.stags
+    region.close()
+    region.close()
+    assert not device.stags
+    assert region.addr not in device.mapped
+    assert device.commands.count(CommandOpcode.STAG_INVALIDATE) == 1
+
+
+def test_a_context_does_not_remember_closed_regions(context):
+    pd = PD(context)
+    before = len(context._closing)
+    for _ in range(100):
+        MR(pd, bytearray(8)).close()
+    assert len(context._closing) == before
+
+
+def test_closing_a_pd_closes_what_is_in_it(verbs):
+    MR(verbs.pd, bytearray(8))
+    verbs.pd.close()
+    assert not verbs.device.stags
+    assert verbs.qp.qp_num not in verbs.context.qps
+
+
+def test_a_pd_closed_twice_does_not_free_the_number_of_another(context):
+    first = PD(context)
+    first.close()
+    second = PD(context)
+    first.close()
+    assert PD(context).number != second.number
+
+
+def test_a_cq_in_use_is_not_closed(verbs):
+    with pytest.raises(ResourceError, match=r"in use by QPs \[0\]"):
+        verbs.cq.close()
+    verbs.qp.close()
+    verbs.cq.close()
+    assert verbs.cq.number not in verbs.device.rings
+
+
+def test_all_queues_of_the_device_can_be_used_and_no_more(context):
+    pd = PD(context)
+    cqs = [CQ(context, 4) for _ in range(CQS)]
+    with pytest.raises(ResourceError, match=f"all {CQS} CQs"):
+        CQ(context, 4)
+    qps = [QP(pd, QPInitAttr(cqs[0], cqs[0])) for _ in range(QPS)]
+    with pytest.raises(ResourceError, match=f"all {QPS} QPs"):
+        QP(pd, QPInitAttr(cqs[0], cqs[0]))
+    qps[2].close()
+    assert QP(pd, QPInitAttr(cqs[0], cqs[0])).qp_num == 2
+
+
+@pytest.mark.parametrize("entries", [0, -1, (1 << 15) + 1])
+def test_a_queue_size_that_is_not_possible_is_named(context, entries):
+    with pytest.raises(ValueError, match=re.escape(f"{entries} entries; allowed: 1 to 32768")):
+        CQ(context, entries)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: SGE(-1, 1, 1), "SGE.addr is -1; allowed: 0 to 2^64 - 1"),
+        (lambda: SGE(0, 1 << 32, 1), "SGE.length is 4294967296; allowed: 0 to 2^32 - 1"),
+        (lambda: SGE(0, 1, 1 << 32), "SGE.lkey is 4294967296; allowed: 0 to 2^32 - 1"),
+        (lambda: SendWR(rkey=1 << 32), "SendWR.rkey is 4294967296; allowed: 0 to 2^32 - 1"),
+        (lambda: SendWR(remote_addr=-5), "SendWR.remote_addr is -5; allowed: 0 to 2^64 - 1"),
+    ],
+)
+def test_values_that_do_not_fit_are_named(make, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        make()
+
+
+def test_closing_goes_on_after_an_error_and_tells_it(device, monkeypatch):
+    context = Context(device)
+    pd = PD(context)
+    MR(pd, bytearray(8))
+    region = MR(pd, bytearray(8))
+
+    def fail(address: int) -> None:
+        raise TransportError("cannot unmap")
+
+    monkeypatch.setattr(device, "unmap_memory", fail)
+    with pytest.raises(TransportError, match="cannot unmap"):
+        context.close()
+    assert region.rkey not in device.stags
+    assert not device.stags
+    assert device.closed
+    context.close()
+
+
+def test_everything_of_a_context_ends_with_it(device):
+    with Context(device) as context:
+        pd = PD(context)
+        cq = CQ(context, 8)
+        QP(pd, QPInitAttr(cq, cq))
+        MR(pd, bytearray(100))
+    assert device.closed
+    assert not device.stags
+    assert not device.rings
+    assert not device.mapped
+    assert set(device.states.values()) == {0}
