@@ -58,6 +58,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 from xml.etree import ElementTree
 
 from amaranth.back import rtlil, verilog
@@ -244,13 +245,19 @@ def export_verilog(component: Any) -> str:
     return _to_verilog(_to_rtlil(component))
 
 
+# Not every component can be elaborated twice, and a whole device takes seconds.
+_exported: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
+
+
 def _to_rtlil(component: Any) -> str:
     # The RTLIL text is the cache key: it takes no Yosys to make, and without source positions it
     # changes only when the design does.
-    texts = [rtlil.convert(component, name=TOP, emit_src=False)]
-    for name, part in getattr(component, "parts", {}).items():
-        texts.append(rtlil.convert(part, name=name, emit_src=False))
-    return "\n".join(texts)
+    if component not in _exported:
+        texts = [rtlil.convert(component, name=TOP, emit_src=False)]
+        for name, part in getattr(component, "parts", {}).items():
+            texts.append(rtlil.convert(part, name=name, emit_src=False))
+        _exported[component] = "\n".join(texts)
+    return _exported[component]
 
 
 def _to_verilog(rtlil_text: str) -> str:

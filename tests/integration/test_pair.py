@@ -18,7 +18,7 @@ from tests.support.streams import seeded_random
 # The two devices are built once for all tests, which takes minutes on a small machine.
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
-CONFIG = RnicConfig(qps=4, cqs=4, stags=16)
+PAIR = RnicPair(RnicConfig(qps=4, cqs=4, stags=16))
 QPS = 3
 OPERATIONS = 8
 
@@ -26,7 +26,7 @@ OPERATIONS = 8
 def run_pair(mode: str, tmp_path: Path, name: str | None = None) -> dict:
     result = tmp_path / f"{name}.json"
     run_cocotb(
-        RnicPair(CONFIG),
+        PAIR,
         __name__,
         parameters={"MODE": mode, "RESULT": str(result)},
         name=name,
