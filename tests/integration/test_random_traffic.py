@@ -41,6 +41,9 @@ QPS = 8
 CQS = 3
 EMSS = (536, 1460, 8960, 65483)
 MAXIMUM_LOG2 = 20
+OPERATIONS = 60
+BUDGET = 1 << 20
+"""Octets of one end of a link in about; what comes then is short."""
 TIMEOUT = 120.0
 STARTUP = 20.0
 Piece = tuple[int, int]
@@ -194,7 +197,7 @@ class DeviceSide:
             self._receives += batch
             self.receives_posted += len(batch)
         requests = []
-        for transfer in self.part.transfers[self._posted : self._posted + 3]:
+        for transfer in self.part.transfers[self._posted : self._posted + self._rng.randint(1, 8)]:
             is_send = transfer.opcode == WROpcode.SEND
             if len(self._sends) == self._cap.max_send_wr:
                 break
@@ -386,7 +389,7 @@ def test_device_and_reference_peer(role: str, context: Context):
     links: list[tuple[Side, Side]] = []
     sides = []
     for _ in range(QPS):
-        initiator, responder = parts(rng, 16, 1 << 20)
+        initiator, responder = parts(rng, OPERATIONS, BUDGET)
         mine, its = (initiator, responder) if role == "initiator" else (responder, initiator)
         pd = PD(context) if rng.random() < 0.5 else idle
         device, peer = DeviceSide(context, pd, cqs, mine, rng), PeerSide(its, rng)
@@ -454,7 +457,7 @@ def test_two_devices(context: Context):
         cqs = [[CQ(device, 1024) for _ in range(CQS)] for device in (context, second)]
         links: list[tuple[Side, Side]] = []
         for _ in range(QPS):
-            one_part, other_part = parts(rng, 16, 1 << 20)
+            one_part, other_part = parts(rng, OPERATIONS, BUDGET)
             one = DeviceSide(context, PD(context), cqs[0], one_part, rng)
             other = DeviceSide(second, PD(second), cqs[1], other_part, rng)
             crc = (rng.random() < 0.7, rng.random() < 0.7)

@@ -1,0 +1,152 @@
+"""Closing a memory region under traffic: after close() the device leaves the buffer alone."""
+
+import random
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from host_driver import MR, SGE, Cause, Context, QPState, RecvWR, SendWR, WCStatus, WROpcode
+from host_driver.transport.simulation import SimulatedDevice
+from host_driver.transport.sockets import SocketStream
+from tests.integration.rig import ALL, READS, End, open_device
+from tests.support.streams import seeded_random
+
+OCTETS = 1 << 18
+REQUESTS = 8
+ROUNDS = 10
+SECONDS = 20.0
+LONGEST_WAIT = 30_000
+AFTERWARDS = 3_000
+"""Cycles in which a late access would come: some times the latency of the host memory."""
+OLD, NEW = 0x11, 0xEE
+
+
+@pytest.fixture(scope="module")
+def context() -> Iterator[Context]:
+    with open_device() as context:
+        yield context
+
+
+class Link:
+    """Two connected QPs of one device, each with a buffer that is mapped for another reason too.
+
+    Without that the host memory would refuse a late access, and nothing would be seen of it.
+    """
+
+    def __init__(self, context: Context, rng: random.Random):
+        self.context = context
+        self.active, self.passive = End(context, OCTETS), End(context, OCTETS)
+        self.ends = (self.active, self.passive)
+        self._mapped = [MR(end.pd, end.buffer) for end in self.ends]
+        ours, theirs = socket.socketpair()
+        options = {"crc": True, "ord": READS, "ird": READS, "emss": rng.choice([536, 1460, 65483])}
+        self.passive.qp.connect(SocketStream(ours), initiator=False, **options)
+        self.active.qp.connect(SocketStream(theirs), initiator=True, **options)
+
+    def post(self, opcode: WROpcode) -> None:
+        """Keeps the active QP busy for longer than the test waits."""
+        if opcode == WROpcode.SEND:
+            self.passive.qp.post_recv(
+                *(RecvWR(n, [self.passive.element()]) for n in range(REQUESTS))
+            )
+        target = {"remote_addr": self.passive.mr.addr, "rkey": self.passive.mr.rkey}
+        element = SGE(self.active.mr.addr, OCTETS, self.active.mr.lkey)
+        self.active.qp.post_send(*(SendWR(n, opcode, [element], **target) for n in range(REQUESTS)))
+
+    def run(self, cycles: int) -> None:
+        transport = self.context.transport
+        assert isinstance(transport, SimulatedDevice)
+        transport.run_cycles(cycles)
+
+    def wait_stopped(self, end: End) -> None:
+        self.context.poll_until(lambda: end.qp.state == QPState.ERR, SECONDS, "the error")
+
+    def close(self) -> None:
+        for end in self.ends:
+            end.qp.close()
+            end.mr.close()
+            end.cq.close()
+        for region in self._mapped:
+            region.close()
+
+
+@pytest.mark.parametrize("opcode", WROpcode)
+def test_no_octet_changes_after_close(opcode: WROpcode, context: Context):
+    """The region of the Data Sink is closed."""
+    rng = seeded_random(opcode.name)
+    causes = {
+        WROpcode.RDMA_WRITE: {Cause.TAGGED_STAG_INVALID},
+        # Either the next request or the next answer finds the STag gone.
+        WROpcode.RDMA_READ: {Cause.TAGGED_STAG_INVALID, Cause.LOCAL_SEND_PROTECTION},
+        WROpcode.SEND: {Cause.LOCAL_RECEIVE_PROTECTION},
+    }[opcode]
+    cut = 0
+    for number in range(ROUNDS):
+        link = Link(context, rng)
+        sink, source = link.passive, link.active
+        if opcode == WROpcode.RDMA_READ:
+            sink, source = source, sink
+        source.buffer[:] = bytes([NEW]) * OCTETS
+        link.post(opcode)
+        link.run(rng.randrange(LONGEST_WAIT))
+        sink.mr.close()
+        after = bytes(sink.buffer)
+        link.run(AFTERWARDS)
+        assert sink.buffer == after, f"round {number}"
+        link.wait_stopped(sink)
+        link.wait_stopped(source)
+        assert sink.buffer == after, f"round {number}"
+        assert sink.qp.query_state() == (QPState.ERR, sink.qp.cause)
+        assert sink.qp.cause in causes, f"round {number}"
+        assert source.qp.cause == Cause.LLP_CLOSED
+        cut += NEW in after and 0 in after
+        statuses = [wc.status for wc in link.active.cq.wait(REQUESTS, SECONDS)]
+        assert statuses[-1] == WCStatus.WR_FLUSH_ERR
+        link.close()
+    assert cut, "no region was closed in the midst of a message"
+
+
+@pytest.mark.parametrize("opcode", WROpcode)
+def test_no_octet_is_read_after_close(opcode: WROpcode, context: Context):
+    """The region of the Data Source is closed; what is written to the buffer then is not sent."""
+    rng = seeded_random(opcode.name)
+    causes = {Cause.LOCAL_SEND_PROTECTION}
+    if opcode == WROpcode.RDMA_READ:
+        causes = {Cause.READ_STAG_INVALID}
+    for number in range(ROUNDS):
+        link = Link(context, rng)
+        sink, source = link.passive, link.active
+        if opcode == WROpcode.RDMA_READ:
+            sink, source = source, sink
+        source.buffer[:] = bytes([OLD]) * OCTETS
+        link.post(opcode)
+        link.run(rng.randrange(LONGEST_WAIT))
+        source.mr.close()
+        source.buffer[:] = bytes([NEW]) * OCTETS
+        link.wait_stopped(source)
+        link.wait_stopped(sink)
+        link.run(AFTERWARDS)
+        assert NEW not in sink.buffer, f"round {number}"
+        assert source.qp.cause in causes, f"round {number}"
+        # The FPDU that was under way may have been spoilt.
+        assert sink.qp.cause in (Cause.LLP_CLOSED, Cause.CRC_ERROR), f"round {number}"
+        link.close()
+
+
+def test_close_beside_traffic_of_others(context: Context):
+    """Regions come and go while a QP of the same device is busy; nothing happens to it."""
+    rng = seeded_random()
+    link = Link(context, rng)
+    link.active.buffer[:] = rng.randbytes(OCTETS)
+    link.post(WROpcode.RDMA_WRITE)
+    for _ in range(40):
+        region = MR(link.passive.pd, bytearray(100), ALL)
+        link.run(rng.randrange(1000))
+        region.close()
+    completions = link.active.cq.wait(REQUESTS, SECONDS)
+    assert [wc.status for wc in completions] == [WCStatus.SUCCESS] * REQUESTS
+    link.context.poll_until(
+        lambda: link.passive.buffer == link.active.buffer, SECONDS, "the last octets"
+    )
+    link.close()
