@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -128,17 +129,18 @@ def _demo_as_json(
 
 
 def _print_demo(name: str, octets: int, emss: int, result: Result, files: list[Path]) -> None:
-    table = Table(title=f"{name}: {octets:,} octets there and back, EMSS {emss}")
-    table.add_column("operation")
+    title = f"{name}: {octets:,} octets there and back, EMSS {emss}"
+    table = Table(title=title, box=box.SIMPLE)
+    table.add_column("operation", no_wrap=True)
     for heading in (
         "octets",
         "FPDUs",
-        "device cycles",
-        "octets per cycle",
-        "Gbit/s at 156.25 MHz",
-        "simulated cycles/s",
+        "device\ncycles",
+        "octets\nper cycle",
+        "Gbit/s at\n156.25 MHz",
+        "simulated\ncycles/s",
     ):
-        table.add_column(heading, justify="right")
+        table.add_column(heading, justify="right", no_wrap=True)
     for row in result.measurements:
         rates = _rates(row)
         table.add_row(
@@ -153,11 +155,12 @@ def _print_demo(name: str, octets: int, emss: int, result: Result, files: list[P
     console = Console()
     console.print(table)
     console.print(
-        "Cycles of the source's device, with its waiting for the other process; "
+        "Cycles of the source's device, with its waiting for the other process:\n"
         "`make bench` measures the device alone.",
         style="dim",
     )
-    console.print(f"SHA-256 {result.digest}, the same at both ends; every octet compared.")
+    console.print(f"SHA-256 {result.digest}", soft_wrap=True, highlight=False)
+    console.print("The same at both ends, and every octet that was read back is right.")
     if not result.capture_complete:
         console.print("The recording was full: the capture ends early.")
     for path in files:

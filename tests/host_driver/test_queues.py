@@ -1,0 +1,344 @@
+"""Work requests, completions, phase bits, flushing: the driver's side of the rings."""
+
+import re
+
+import pytest
+
+from host_driver import (
+    CQ,
+    MR,
+    QP,
+    SGE,
+    Cause,
+    QPCap,
+    QPError,
+    QPInitAttr,
+    QPState,
+    QPStateError,
+    RecvWR,
+    ResourceError,
+    SendFlags,
+    SendWR,
+    WaitTimeout,
+    WCOpcode,
+    WCStatus,
+    WROpcode,
+    entries,
+    registers,
+)
+from host_driver.context import CommandOpcode, raise_if_stopped
+from hw.interface.queue_entries import RECEIVE_ENTRY_OCTETS, CompletionOpcode
+from tests.host_driver.fake_device import CQS, RTS
+
+
+class NoStream:
+    """Stands for the stream of a connection."""
+
+    closed = False
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def connect(qp: QP, stream: NoStream | None = None) -> NoStream:
+    stream = stream or NoStream()
+    qp.connect(stream, initiator=True, crc=True, ord=3, ird=2, emss=1460)
+    return stream
+
+
+def send_entry(verbs, index: int) -> dict:
+    return entries.SEND.unpack_from(send_ring(verbs.device), index * entries.SEND.size)
+
+
+def send_ring(device) -> memoryview:
+    return device.mapped[device.wide(registers.QP_SEND_BASE_LOW, registers.QP_SEND_BASE_HIGH)]
+
+
+def statuses(completions) -> list[tuple[int, WCStatus]]:
+    return [(one.wr_id, one.status) for one in completions]
+
+
+def test_connect_tells_the_device_what_startup_agreed(verbs):
+    connect(verbs.qp)
+    device = verbs.device
+    assert device.states[0] == RTS
+    assert device.field(registers.QP_READS, "ord") == 3
+    assert device.field(registers.QP_READS, "ird") == 2
+    assert device.field(registers.QP_EMSS, "emss") == 1460
+    assert device.field(registers.QP_MODE, "crc") == 1
+    assert device.field(registers.QP_MODE, "initiator") == 1
+
+
+def test_a_qp_is_connected_once_and_sends_only_then(verbs):
+    with pytest.raises(QPStateError, match="QP 0 is in state INIT; allowed: RTS or ERR"):
+        verbs.qp.post_send(SendWR())
+    connect(verbs.qp)
+    with pytest.raises(QPStateError, match="is in state RTS; allowed: INIT"):
+        connect(verbs.qp)
+
+
+def test_a_qp_without_stream_stops(verbs, monkeypatch):
+    def fail(connection, stream):
+        raise OSError("no stream")
+
+    monkeypatch.setattr(verbs.device, "attach", fail)
+    verbs.qp.post_recv(RecvWR(1))
+    with pytest.raises(OSError, match="no stream"):
+        connect(verbs.qp)
+    assert verbs.qp.state == QPState.ERR
+    assert statuses(verbs.cq.poll()) == [(1, WCStatus.WR_FLUSH_ERR)]
+
+
+def test_send_entry_is_what_was_asked_for(verbs):
+    connect(verbs.qp)
+    elements = [SGE(0x1111, 10, 0xA1), SGE(0x2222, 20, 0xA2)]
+    verbs.qp.post_send(
+        SendWR(1, WROpcode.RDMA_WRITE, elements, remote_addr=1 << 63, rkey=0xFFFFFFFF)
+    )
+    entry = send_entry(verbs, 0)
+    assert entry["opcode"] == WROpcode.RDMA_WRITE
+    assert entry["flags"] == 1
+    assert entry["element_count"] == 2
+    assert entry["length"] == 30
+    assert entry["remote_stag"] == 0xFFFFFFFF
+    assert entry["remote_tagged_offset"] == 1 << 63
+    raw = entry["elements"]
+    first = entries.ELEMENT.unpack_from(memoryview(raw), 0)
+    assert first == {"tagged_offset": 0x1111, "length": 10, "stag": 0xA1}
+    second = entries.ELEMENT.unpack_from(memoryview(raw), 16)
+    assert second == {"tagged_offset": 0x2222, "length": 20, "stag": 0xA2}
+    assert not any(raw[32:])
+
+
+def test_an_entry_keeps_nothing_of_the_one_before_in_its_place(verbs):
+    connect(verbs.qp)
+    four = [SGE(0xFFFFFFFF, 1, 1)] * 4
+    for index in range(4):
+        verbs.qp.post_send(SendWR(index, sg=four))
+        verbs.device.complete(0, 0, index, CompletionOpcode.SEND)
+    verbs.cq.wait(4)
+    verbs.qp.post_send(SendWR(4))
+    entry = send_entry(verbs, 0)
+    assert entry["element_count"] == 0
+    assert not any(entry["elements"])
+
+
+def test_one_doorbell_for_all_requests_of_a_call(verbs):
+    connect(verbs.qp)
+    verbs.qp.post_send(SendWR(1), SendWR(2), SendWR(3))
+    verbs.qp.post_recv(RecvWR(4), RecvWR(5))
+    assert verbs.device.doorbells == [
+        ("SEND_DOORBELL", {"qp": 0, "producer": 3}),
+        ("RECEIVE_DOORBELL", {"qp": 0, "producer": 2}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("requests", "message"),
+    [
+        ([SendWR(), SendWR(sg=[SGE(0, 1, 1)] * 5)], "5 scatter/gather elements; allowed: 0 to 4"),
+        (
+            [SendWR(), SendWR(sg=[SGE(0, 1 << 31, 1)] * 2)],
+            "a message of 4294967296 octets; allowed: 0 to 2^32 - 1",
+        ),
+        (
+            [SendWR(), SendWR(opcode=WROpcode.RDMA_READ, sg=[SGE(0, 1, 1)] * 2)],
+            "RDMA Read with 2 elements; allowed: 0 or 1",
+        ),
+        ([SendWR(), SendWR(opcode=7)], "7 is not a valid WROpcode"),
+    ],
+)
+def test_nothing_is_posted_if_one_request_is_wrong(verbs, requests, message):
+    connect(verbs.qp)
+    with pytest.raises(ValueError, match=re.escape(message)):
+        verbs.qp.post_send(*requests)
+    assert verbs.device.doorbells == []
+    verbs.qp.post_send(*[SendWR(number) for number in range(4)])
+
+
+def test_a_full_queue_is_a_resource_error_and_has_room_again_after_completions(verbs):
+    connect(verbs.qp)
+    qp, device = verbs.qp, verbs.device
+    qp.post_send(*[SendWR(number) for number in range(4)])
+    with pytest.raises(ResourceError, match="send queue that holds 4 and has 4; allowed: 0"):
+        qp.post_send(SendWR(9))
+    qp.post_recv(*[RecvWR(number) for number in range(4)])
+    with pytest.raises(ResourceError, match="receive queue that holds 4 and has 4; allowed: 0"):
+        qp.post_recv(RecvWR(9))
+    # Nobody polls: posting itself sees what was completed.
+    device.complete(0, 0, 1, CompletionOpcode.SEND)
+    device.complete(0, 0, 0, CompletionOpcode.RECEIVE)
+    qp.post_send(SendWR(10), SendWR(11))
+    qp.post_recv(RecvWR(12))
+    with pytest.raises(ResourceError):
+        qp.post_send(SendWR(13))
+
+
+def test_silent_requests_complete_with_the_next_signaled_one(verbs):
+    connect(verbs.qp)
+    verbs.qp.post_send(
+        SendWR(1, send_flags=SendFlags(0)), SendWR(2, send_flags=SendFlags(0)), SendWR(3)
+    )
+    assert send_entry(verbs, 0)["flags"] == 0
+    verbs.device.complete(0, 0, 2, CompletionOpcode.SEND, 5)
+    (completion,) = verbs.cq.wait()
+    assert (completion.wr_id, completion.byte_len, completion.qp_num) == (3, 5, 0)
+    verbs.qp.post_send(*[SendWR(number) for number in range(4)])
+
+
+def test_rings_go_round_with_the_phase_bit(verbs):
+    connect(verbs.qp)
+    qp, device, cq = verbs.qp, verbs.device, verbs.cq
+    for number in range(70_000 // 50):
+        # More turns than the running number has values.
+        for step in range(50):
+            index = (number * 50 + step) & 0xFFFF
+            qp.post_recv(RecvWR(index))
+            device.complete(0, 0, index, CompletionOpcode.RECEIVE, index)
+            if step % 3 == 0:
+                continue
+            while found := cq.poll(2):
+                for one in found:
+                    assert (one.wr_id, one.opcode) == (one.byte_len, WCOpcode.RECV)
+        assert cq.poll() == [] or step
+        device.doorbells.clear()
+    assert cq.poll(16) == []
+
+
+def test_poll_wants_a_number(verbs):
+    with pytest.raises(ValueError, match="num_entries is 0; allowed: 1 or more"):
+        verbs.cq.poll(0)
+
+
+def test_consumed_completions_are_told_to_the_device(verbs):
+    connect(verbs.qp)
+    for index in range(4):
+        verbs.qp.post_recv(RecvWR(index))
+        verbs.device.complete(0, 0, index, CompletionOpcode.RECEIVE)
+    verbs.cq.poll(16)
+    assert ("CQ_DOORBELL", {"cq": 0, "consumer": 4, "arm": 0}) in verbs.device.doorbells
+
+
+def test_waiting_arms_the_cq_and_ends_in_time(verbs):
+    with pytest.raises(WaitTimeout, match=r"CQ 0: 0 of 1 completions in 0\.05 s"):
+        verbs.cq.wait(timeout=0.05)
+    assert verbs.device.doorbells[0] == ("CQ_DOORBELL", {"cq": 0, "consumer": 0, "arm": 1})
+    assert isinstance(WaitTimeout(), TimeoutError)
+
+
+def test_completions_that_came_before_a_timeout_are_not_lost(verbs):
+    connect(verbs.qp)
+    verbs.qp.post_recv(RecvWR(1), RecvWR(2))
+    verbs.device.complete(0, 0, 0, CompletionOpcode.RECEIVE)
+    verbs.device.complete(0, 0, 1, CompletionOpcode.RECEIVE)
+    with pytest.raises(WaitTimeout, match="2 of 3"):
+        verbs.cq.wait(3, timeout=0.01)
+    assert [one.wr_id for one in verbs.cq.wait(2)] == [1, 2]
+
+
+def test_an_error_flushes_what_is_left_in_order_behind_what_was_completed(verbs):
+    stream = connect(verbs.qp)
+    verbs.qp.post_send(*[SendWR(number) for number in range(10, 13)])
+    verbs.qp.post_recv(*[RecvWR(number) for number in range(20, 23)])
+    verbs.device.complete(0, 0, 0, CompletionOpcode.SEND)
+    verbs.device.complete(0, 0, 0, CompletionOpcode.RECEIVE)
+    verbs.device.event(0, Cause.TAGGED_BOUNDS, header=b"\xc1\x40")
+    assert statuses(verbs.cq.wait(6)) == [
+        (10, WCStatus.SUCCESS),
+        (20, WCStatus.SUCCESS),
+        (11, WCStatus.WR_FLUSH_ERR),
+        (12, WCStatus.WR_FLUSH_ERR),
+        (21, WCStatus.WR_FLUSH_ERR),
+        (22, WCStatus.WR_FLUSH_ERR),
+    ]
+    assert verbs.device.commands[-1] == CommandOpcode.QP_STOP
+    assert stream.closed
+    assert verbs.qp.query_state() == (QPState.ERR, Cause.TAGGED_BOUNDS)
+    (event,) = verbs.context.events
+    assert (event.qp_num, event.cause, event.header) == (0, Cause.TAGGED_BOUNDS, b"\xc1\x40")
+    with pytest.raises(QPError, match="QP 0 stopped: tagged segment outside base and bounds"):
+        raise_if_stopped(verbs.qp)
+
+
+def test_the_request_at_fault_has_its_own_status(verbs):
+    connect(verbs.qp)
+    verbs.qp.post_send(SendWR(1), SendWR(2), SendWR(3))
+    verbs.device.complete(0, 0, 0, CompletionOpcode.SEND)
+    verbs.device.event(0, Cause.LOCAL_SEND_PROTECTION, index=1)
+    completions = verbs.cq.wait(3)
+    assert statuses(completions) == [
+        (1, WCStatus.SUCCESS),
+        (2, WCStatus.LOC_PROT_ERR),
+        (3, WCStatus.WR_FLUSH_ERR),
+    ]
+    assert completions[1].cause == Cause.LOCAL_SEND_PROTECTION
+
+
+def test_requests_after_the_error_are_flushed_at_once(verbs):
+    connect(verbs.qp)
+    verbs.device.event(0, Cause.CRC_ERROR)
+    verbs.context.process_events()
+    doorbells = len(verbs.device.doorbells)
+    verbs.qp.post_send(SendWR(1))
+    verbs.qp.post_recv(RecvWR(2))
+    assert len(verbs.device.doorbells) == doorbells
+    assert statuses(verbs.cq.poll()) == [(1, WCStatus.WR_FLUSH_ERR), (2, WCStatus.WR_FLUSH_ERR)]
+
+
+def test_one_qp_stops_alone(verbs):
+    other = QP(verbs.pd, QPInitAttr(verbs.cq, verbs.cq, QPCap(4, 4)))
+    connect(verbs.qp)
+    connect(other)
+    other.post_recv(RecvWR(5))
+    verbs.device.event(0, Cause.UNTAGGED_MSN)
+    verbs.context.process_events()
+    assert (verbs.qp.state, other.state) == (QPState.ERR, QPState.RTS)
+    verbs.device.complete(0, 1, 0, CompletionOpcode.RECEIVE, 9)
+    (completion,) = verbs.cq.wait()
+    assert (completion.wr_id, completion.qp_num, completion.byte_len) == (5, 1, 9)
+
+
+def test_disconnecting_flushes(verbs):
+    stream = connect(verbs.qp)
+    verbs.qp.post_recv(RecvWR(1))
+    verbs.qp.disconnect()
+    verbs.qp.disconnect()
+    assert stream.closed
+    (completion,) = verbs.cq.poll()
+    assert completion.status == WCStatus.WR_FLUSH_ERR
+    assert completion.cause == Cause.STOPPED_BY_DRIVER
+    raise_if_stopped(verbs.qp)
+
+
+def test_events_are_consumed_and_told(verbs):
+    connect(verbs.qp)
+    verbs.device.event(0, Cause.LLP_CLOSED)
+    verbs.context.process_events()
+    assert ("CQ_DOORBELL", {"cq": CQS, "consumer": 1, "arm": 0}) in verbs.device.doorbells
+
+
+def test_two_cqs_get_their_own_completions(verbs):
+    receive_cq = CQ(verbs.context, 4)
+    qp = QP(verbs.pd, QPInitAttr(verbs.cq, receive_cq))
+    connect(qp)
+    qp.post_send(SendWR(1))
+    qp.post_recv(RecvWR(2))
+    verbs.device.complete(receive_cq.number, qp.qp_num, 0, CompletionOpcode.RECEIVE)
+    verbs.device.complete(verbs.cq.number, qp.qp_num, 0, CompletionOpcode.SEND)
+    assert [one.wr_id for one in verbs.cq.wait()] == [1]
+    assert [one.wr_id for one in receive_cq.wait()] == [2]
+
+
+def test_receive_entry_is_what_was_asked_for(verbs):
+    region = MR(verbs.pd, bytearray(64))
+    verbs.qp.post_recv(RecvWR(1, [SGE(region.addr, 64, region.lkey)]))
+    device = verbs.device
+    base = device.wide(registers.QP_RECEIVE_BASE_LOW, registers.QP_RECEIVE_BASE_HIGH)
+    raw = bytes(device.mapped[base][:RECEIVE_ENTRY_OCTETS])
+    expected = entries.ELEMENT.pack(tagged_offset=region.addr, length=64, stag=region.lkey)
+    assert raw == expected.ljust(RECEIVE_ENTRY_OCTETS, b"\0")
+
+
+def test_an_entry_has_no_other_fields():
+    with pytest.raises(ValueError, match=r"no field \['colour'\]; allowed: \['tagged_offset'"):
+        entries.ELEMENT.pack(colour=1)
