@@ -1,0 +1,145 @@
+"""The `stagecoach` command: bad input without a device, the demonstration with two."""
+
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from host_driver.cli import main, parse_size
+
+ROOT = Path(__file__).parents[2]
+BUILDS_A_DEVICE = [pytest.mark.slow, pytest.mark.timeout(1800)]
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "host_driver.cli", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(
+    ("text", "octets"),
+    [("0", 0), ("1000", 1000), ("4MiB", 4 << 20), ("64 KiB", 64 << 10), ("1GiB", 1 << 30)],
+)
+def test_sizes(text, octets):
+    assert parse_size(text) == octets
+
+
+@pytest.mark.parametrize("text", ["", "-1", "4MB", "1.5MiB", "many"])
+def test_other_sizes_are_refused(text):
+    with pytest.raises(argparse.ArgumentTypeError, match="allowed: a number of octets"):
+        parse_size(text)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "the following arguments are required: COMMAND"),
+        (["fly"], "invalid choice: 'fly'"),
+        (["demo", "/no/such/file"], "cannot read /no/such/file: No such file or directory"),
+        (["demo", "/"], "cannot read /: Is a directory"),
+        (["demo", "--size", "big"], "'big' is no size; allowed: a number of octets"),
+        (["demo", "--emss", "100"], "EMSS is 100; allowed: 128 to 65535"),
+        (["demo", "--emss", "x"], "EMSS is x; allowed: 128 to 65535"),
+        (["demo", "--size", "1", __file__], "allowed: FILE or --size"),
+        (["info", "--colour"], "unrecognized arguments: --colour"),
+    ],
+)
+def test_bad_input_is_one_line_and_status_2(arguments, message, capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    assert caught.value.code == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1 and err.endswith("\n")
+    assert message in err
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["demo", "--help"], ["info", "--help"]])
+def test_help_is_everywhere(arguments, capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    assert caught.value.code == 0
+    out, err = capsys.readouterr()
+    assert out.startswith("usage: stagecoach")
+    assert err == ""
+
+
+def test_a_failed_build_is_a_named_error(monkeypatch, capsys):
+    from sim import build
+
+    def fail(*_: object, **__: object) -> Path:
+        raise build.BuildError("the C++ compiler 'g++' is not installed")
+
+    monkeypatch.setattr(build, "build_device", fail)
+    assert main(["demo"]) == 1
+    _, err = capsys.readouterr()
+    assert err.splitlines()[-1] == (
+        "stagecoach demo: BuildError: the C++ compiler 'g++' is not installed"
+    )
+
+
+class TestDevice:
+    """What needs a built device."""
+
+    pytestmark = BUILDS_A_DEVICE
+
+    def test_info_tells_sizes_and_versions(self):
+        ran = run("info", "--json")
+        assert ran.returncode == 0, ran.stderr
+        found = json.loads(ran.stdout)
+        assert found["device"]["max_qp"] == found["configuration"]["qps"] == 64
+        assert found["versions"]["register description"] == "1.0"
+        assert "RDMA_READ" in found["capabilities"]["operations"]
+        table = run("info")
+        assert table.returncode == 0
+        assert "max_qp_rd_atom" in table.stdout
+
+    @pytest.mark.parametrize("octets", [0, 1, 300_001])
+    def test_a_file_crosses(self, octets, tmp_path):
+        from tests.model.tshark import verdict
+
+        path = tmp_path / "file"
+        path.write_bytes(bytes(number * number >> 3 & 255 for number in range(octets)))
+        capture = ROOT / "build" / "demo.pcapng"
+        capture.unlink(missing_ok=True)
+        ran = run("demo", str(path), "--emss", "1460", "--json")
+        assert ran.returncode == 0, ran.stderr
+        found = json.loads(ran.stdout)
+        assert found["octets"] == octets
+        rows = {row["operation"]: row for row in found["operations"]}
+        assert list(rows) == ["RDMA Write", "Send", "RDMA Read"]
+        # 1460 octets of TCP payload are 1440 of a tagged segment (RFC 5044, 4.5).
+        segments = max(1, -(-octets // 1440))
+        assert rows["RDMA Write"]["fpdus"] == segments
+        assert rows["RDMA Read"]["fpdus"] == segments + 1
+        assert str(capture) in found["files"]
+
+        seen = verdict(capture)
+        assert (seen.malformed, seen.bad_crc, seen.bad_checksums, seen.sequence_trouble) == (
+            0,
+            0,
+            0,
+            0,
+        )
+        assert (seen.requests, seen.replies) == (1, 1)
+        assert seen.good_crc == 2 * segments + 1 + 3
+
+    def test_a_process_that_dies_ends_both(self):
+        from host_driver.demo.end import DemoError
+        from host_driver.demo.ends import Job
+        from host_driver.demo.run import Demo
+        from sim.build import build_device
+
+        library = build_device()
+        job = Job(None, 8 << 20, 1460, library, library, ROOT / "build" / "unfinished.pcapng")
+
+        def kill(operation: str, octets: int) -> None:
+            demo.processes[0].kill()
+
+        demo = Demo(job, kill)
+        with pytest.raises(DemoError, match=r"sink: the process ended with exit status -9"):
+            demo.run()
+        assert not any(process.is_alive() for process in demo.processes)
