@@ -26,7 +26,7 @@ PORT = 4791
 SECONDS = 600
 """Patience of the driver; real time, while the simulation takes as long as it takes."""
 
-REGION_OCTETS = 8192
+REGION_OCTETS = 16384
 SIZES = (0, 1, 3, 4, 8, 63, 1400, 1446, 1447, 2048, 3000)
 GAP_OCTETS = 9
 """Largest gap between the targets of two operations; octets there must stay as they are."""

@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 PAIR = RnicPair(RnicConfig(qps=4, cqs=4, stags=16))
 QPS = 3
-OPERATIONS = 8
+OPERATIONS = 20
 
 
 def run_pair(mode: str, tmp_path: Path, name: str | None = None) -> dict:
