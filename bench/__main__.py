@@ -29,7 +29,7 @@ from host_driver import (
     listen,
 )
 from host_driver.transport.simulation import SimulatedDevice
-from tests.support.runner import run_cocotb
+from sim.cosim.runner import run_cocotb
 
 RESULT = Path("build/bench.json")
 EMSS = 1460
@@ -58,6 +58,7 @@ def run_case(check: str, octets: int, simulator: str = "verilator") -> dict:
             test_filter=check,
             parameters={"OCTETS": str(octets), "EMSS": str(EMSS), "RESULT": str(result)},
             simulator=simulator,
+            ports_only=True,
             name="bench",
         )
         return json.loads(result.read_text())

@@ -1,5 +1,7 @@
 """The whole RNIC: the blocks of docs/architecture.md, joined."""
 
+from typing import Any
+
 from amaranth import Cat, Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
@@ -127,9 +129,9 @@ class Rnic(wiring.Component):
         m.submodules.completer = self.completer = SendCompleter(config)
         m.submodules.delivery_gate = self.delivery_gate = DeliveryGate(config)
         m.submodules.ring_writer = self.ring_writer = RingWriter(config)
-        # What must have ended, stage by stage: visits; placements and FPDUs; deliveries; sends that
-        # complete; entries in the rings.
-        m.submodules.fence = self.fence = Fence(stages=(2, 2, 2, 1, 1))
+        # What must have ended, stage by stage: visits; placements and FPDUs; deliveries and
+        # reports; sends that complete; entries in the rings.
+        m.submodules.fence = self.fence = Fence(stages=(2, 2, 3, 1, 1))
 
         m.submodules.mpa_receiver = self.mpa_receiver = MpaReceiver(config)
         m.submodules.receiver = self.receiver = Receiver(config)
@@ -296,7 +298,7 @@ class Rnic(wiring.Component):
 
         gate = self.delivery_gate
 
-        def passes(port: object) -> object:
+        def passes(port: Any) -> Any:
             return port.valid & port.ready
 
         pairs = (
@@ -320,6 +322,7 @@ class Rnic(wiring.Component):
                     passes(gate.delivery) & (gate.delivery.p.kind == DeliveryKind.READ),
                     passes(gate.read_done) | gate.dropped_read,
                 ),
+                (self.framer.reported, passes(self.framer.sent)),
             ),
             (
                 (

@@ -126,7 +126,7 @@ def critical_path(placed: Placed) -> str:
     logic = sum(step["delay"] for step in path if step["type"] != "routing")
     routing = sum(step["delay"] for step in path if step["type"] == "routing")
     levels = sum(step["type"] == "logic" for step in path)
-    nets = []
+    nets: list[str] = []
     for step in path:
         if step["type"] == "routing":
             name = step["net"].split("_LUT4")[0].split("_TRELLIS")[0].split("_PFUMX")[0]

@@ -31,6 +31,7 @@ class Framer(wiring.Component):
     tx: the FPDU as beats for the LLP port.
     sent: the `sent` of each job with `report`, once the LLP has taken its last beat.
     finished: one cycle for every FPDU whose last beat the LLP has taken.
+    reported: one cycle for every `sent` that is going to come, with or before its `finished`.
     spoiled: one cycle for every FPDU with `error`, before its `sent`.
 
     Markers are not inserted: `markers` of the job is reserved for them.
@@ -47,6 +48,7 @@ class Framer(wiring.Component):
                 "sent": Out(stream.Signature(self._sent_item)),
                 "finished": Out(QpStrobe(config)),
                 "spoiled": Out(QpStrobe(config)),
+                "reported": Out(1),
             }
         )
         qp_bits = config.qp_bits
@@ -179,6 +181,7 @@ class Framer(wiring.Component):
             outgoing.o.ready.eq(self.tx.ready),
             left.eq(self.tx.valid & self.tx.ready & self.tx.payload.last),
             reports.release.eq(left & outgoing.o.payload.report),
+            self.reported.eq(reports.release),
         ]
         m.d.sync += [
             self.finished.valid.eq(left),

@@ -191,6 +191,5 @@ class SendCompleter(wiring.Component):
         return m
 
 
-assert all(
-    SendOpcode[op.name] == op for op in CompletionOpcode if op.name in SendOpcode.__members__
-)
+for _opcode in SendOpcode:
+    assert int(CompletionOpcode[_opcode.name]) == int(_opcode), _opcode

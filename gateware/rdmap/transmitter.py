@@ -1,6 +1,6 @@
 """The transmitter: cuts the messages of a QP into ULPDUs, one at each visit (RFC 5041, 5.2)."""
 
-from amaranth.hdl import Cat, Const, Elaboratable, Module, Mux, Signal
+from amaranth.hdl import Cat, Const, Elaboratable, Module, Mux, Signal, Value, ValueLike
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
@@ -367,7 +367,7 @@ class Transmitter(wiring.Component):
         element_word = data.View(ELEMENT_WORD, word)
         m.d.comb += word_address.eq(REMOTE_OFFSET_WORD)
 
-        def element_address(number: object, word: int) -> object:
+        def element_address(number: ValueLike, word: int) -> Value:
             return ELEMENTS_WORD + ELEMENT_WORDS * number + word
 
         # Sum over the elements of an entry.
