@@ -346,9 +346,12 @@ void Device::simulate() {
 void Device::step() {
     Vrnic& model = *model_;
     if (cycle_ > kResetCycles) {
+        // What the device gets counts as well: it may do nothing until the last word is there.
         const bool active = model.PORT(m_axi, arvalid) | model.PORT(m_axi, awvalid) |
-                            model.PORT(m_axi, wvalid) | model.PORT(llp, tx_valid) |
-                            model.PORT(llp, rx_request_valid) | model.PORT(llp, rx_release_valid);
+                            model.PORT(m_axi, wvalid) | model.PORT(m_axi, rvalid) |
+                            model.PORT(m_axi, bvalid) | model.PORT(llp, tx_valid) |
+                            model.PORT(llp, rx_request_valid) | model.PORT(llp, rx_release_valid) |
+                            model.PORT(llp, rx_valid) | model.PORT(llp, event_valid);
         if (active) active_until_ = std::max(active_until_, cycle_ + kSettle);
         axi_.sample(model, cycle_);
         llp_->sample(model, cycle_);

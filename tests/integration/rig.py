@@ -20,9 +20,9 @@ READS = 8
 """IRD and ORD of the default device."""
 
 
-def open_device(library: Path | None = None) -> Context:
+def open_device(library: Path | None = None, **latencies: int) -> Context:
     """A compiled device of the default sizes, opened; it is built if `library` is not given."""
-    return Context(SimulatedDevice(library=library))
+    return Context(SimulatedDevice(library=library, **latencies))
 
 
 def tcp_pair() -> tuple[socket.socket, socket.socket]:
@@ -135,3 +135,10 @@ class End:
         """An element of the buffer."""
         length = len(self.buffer) - offset if length is None else length
         return SGE(self.mr.addr + offset, length, self.mr.lkey)
+
+    def close(self) -> None:
+        """Closes all of it, in the order that is needed."""
+        self.qp.close()
+        self.mr.close()
+        self.cq.close()
+        self.pd.close()

@@ -5,7 +5,7 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 
 import pytest
@@ -22,6 +22,7 @@ from host_driver import (
     Context,
     QPCap,
     QPInitAttr,
+    QPState,
     RecvWR,
     SendFlags,
     SendWR,
@@ -34,7 +35,7 @@ from host_driver import (
 from sim.model import endpoint, mpa
 from sim.model.endpoint import Operation
 from sim.model.peer import Peer
-from tests.integration.rig import ALL, READS, open_device
+from tests.integration.rig import ALL, READS, End, RawPeer, open_device
 from tests.support.streams import seeded_random
 
 QPS = 8
@@ -44,7 +45,7 @@ MAXIMUM_LOG2 = 20
 OPERATIONS = 60
 BUDGET = 1 << 20
 """Octets of one end of a link in about; what comes then is short."""
-TIMEOUT = 120.0
+TIMEOUT = 60.0
 STARTUP = 20.0
 Piece = tuple[int, int]
 """Offset in the arena of an end, and octets."""
@@ -243,6 +244,15 @@ class DeviceSide:
                 transfer
             )
 
+    def __str__(self) -> str:
+        state, cause = self.qp.query_state()
+        sends = [(t.number, t.opcode.name, t.length, signaled) for t, signaled in self._sends]
+        receives = [(t.number, t.length) for t in self._receives]
+        return (
+            f"QP {self.qp.qp_num} {state.name} {cause.name}, posted {self._posted} of "
+            f"{len(self.part.transfers)}, not completed: sends {sends}, receives {receives}"
+        )
+
     def pump(self) -> bool:
         return False
 
@@ -307,6 +317,14 @@ class PeerSide:
             self._posted += 1
             self._sends.append(transfer)
 
+    def __str__(self) -> str:
+        sends = [(t.number, t.opcode.name, t.length) for t in self._sends]
+        receives = [(t.number, t.length) for t in self._receives]
+        return (
+            f"peer, posted {self._posted} of {len(self.part.transfers)}, "
+            f"not completed: sends {sends}, receives {receives}"
+        )
+
     def pump(self) -> bool:
         assert self.peer is not None
         moved = self.peer.pump(0)
@@ -327,7 +345,62 @@ class PeerSide:
 Side = DeviceSide | PeerSide
 
 
-def run(contexts: list[Context], cqs: list[CQ], links: list[tuple[Side, Side]]) -> None:
+Disturbance = Generator[int, None, None]
+"""Does a little more harm with every step; gives the number of QPs that were harmed."""
+
+
+def disturb(context: Context, rng: random.Random) -> Disturbance:
+    """One QP after the other that comes, is busy, and goes in a bad way."""
+    harmed = 0
+    while True:
+        end = End(context, 1 << 16)
+        peer = RawPeer(end.qp, tcp=True, emss=rng.choice(EMSS))
+        end.qp.post_recv(*(RecvWR(n, [end.element()]) for n in range(rng.randrange(5))))
+        opcodes = rng.choices(list(WROpcode), k=rng.randrange(6))
+        end.qp.post_send(*(SendWR(n, opcode, [end.element()]) for n, opcode in enumerate(opcodes)))
+        try:
+            for _ in range(rng.randrange(10)):
+                peer.pump(0)
+                yield harmed
+            match rng.randrange(6):
+                case 0:
+                    peer.reset()
+                case 1:
+                    peer.close()
+                case 2:
+                    peer.send_octets(rng.randbytes(100_000))
+                case 3:
+                    fpdu = bytearray(peer.framer.frame(bytes(1000)))
+                    fpdu[-1] ^= 1
+                    peer.send_octets(bytes(fpdu))
+                case 4:
+                    end.qp.disconnect()
+                case _:
+                    end.qp.close()
+            while end.qp.state == QPState.RTS:
+                yield harmed
+        finally:
+            end.close()
+            peer.close()
+        harmed += 1
+
+
+def describe(links: list[tuple[Side, Side]]) -> str:
+    """What is left to do."""
+    return "\n".join(
+        f"link {number}: {side}"
+        for number, link in enumerate(links)
+        if not all(side.done for side in link)
+        for side in link
+    )
+
+
+def run(
+    contexts: list[Context],
+    cqs: list[CQ],
+    links: list[tuple[Side, Side]],
+    disturbance: Disturbance | None = None,
+) -> None:
     """Does all the work of all links, then compares all memory."""
     by_number = {
         (side.qp.context, side.qp.qp_num): side
@@ -336,8 +409,10 @@ def run(contexts: list[Context], cqs: list[CQ], links: list[tuple[Side, Side]]) 
         if isinstance(side, DeviceSide)
     }
     end = time.monotonic() + TIMEOUT
+    harmed = 0
     while not all(side.done for link in links for side in link):
-        assert time.monotonic() < end, f"not finished in {TIMEOUT} s"
+        if time.monotonic() > end:
+            raise AssertionError(f"not finished in {TIMEOUT} s:\n{describe(links)}")
         moved = False
         for link in links:
             for side, other in (link, link[::-1]):
@@ -348,9 +423,14 @@ def run(contexts: list[Context], cqs: list[CQ], links: list[tuple[Side, Side]]) 
                 by_number[cq.context, wc.qp_num].completed(wc)
                 moved = True
         for context in contexts:
-            assert context.events == []
+            assert [event for event in context.events if (context, event.qp_num) in by_number] == []
+        if disturbance is not None:
+            harmed = next(disturbance)
         if not moved:
             time.sleep(0.0005)
+    if disturbance is not None:
+        disturbance.close()
+        print(f"{harmed} other QPs failed meanwhile")
     for number, link in enumerate(links):
         for side in link:
             if isinstance(side, DeviceSide):
@@ -372,15 +452,20 @@ def parts(rng: random.Random, count: int, budget: int) -> tuple[Part, Part]:
     return one, other
 
 
-@pytest.fixture
-def context() -> Iterator[Context]:
-    with open_device() as context:
-        yield context
+def open_with_latencies(rng: random.Random) -> Context:
+    return open_device(
+        read_latency=rng.choice([1, 30, 250, 600]), write_latency=rng.choice([1, 50, 400])
+    )
 
 
 @pytest.mark.parametrize("role", ["initiator", "responder"])
-def test_device_and_reference_peer(role: str, context: Context):
+def test_device_and_reference_peer(role: str):
     rng = seeded_random(role)
+    with open_with_latencies(rng) as context:
+        drive_reference_peer(context, role, rng)
+
+
+def drive_reference_peer(context: Context, role: str, rng: random.Random) -> None:
     cqs = [CQ(context, 1024) for _ in range(CQS)]
     # Not always QPs 0 to 7.
     idle = PD(context)
@@ -399,7 +484,7 @@ def test_device_and_reference_peer(role: str, context: Context):
         peer.connected(join(device, peer, crc, emss))
         sides.append(peer)
         links.append((device, peer) if role == "initiator" else (peer, device))
-    run([context], cqs, links)
+    run([context], cqs, links, disturb(context, rng))
     for side in sides:
         assert side.peer is not None
         side.peer.close()
@@ -451,9 +536,9 @@ def accept_device(device: DeviceSide, peer: PeerSide, crc: tuple[bool, bool], em
     return connected[0]
 
 
-def test_two_devices(context: Context):
+def test_two_devices():
     rng = seeded_random()
-    with open_device() as second:
+    with open_with_latencies(rng) as context, open_with_latencies(rng) as second:
         cqs = [[CQ(device, 1024) for _ in range(CQS)] for device in (context, second)]
         links: list[tuple[Side, Side]] = []
         for _ in range(QPS):
