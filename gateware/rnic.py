@@ -396,19 +396,21 @@ class Rnic(wiring.Component):
             (registers.send_doorbell, self.send_fetcher),
             (registers.receive_doorbell, self.receive_fetcher),
         ):
+            exists = doorbell.p.qp < config.qps  # a doorbell of another QP is taken and ignored
             m.d.comb += [
-                fetcher.doorbell.valid.eq(doorbell.valid),
+                fetcher.doorbell.valid.eq(doorbell.valid & exists),
                 fetcher.doorbell.p.qp.eq(doorbell.p.qp),
                 fetcher.doorbell.p.producer.eq(doorbell.p.producer),
-                doorbell.ready.eq(fetcher.doorbell.ready),
+                doorbell.ready.eq(fetcher.doorbell.ready | ~exists),
             ]
         cq_doorbell = self.ring_writer.cq_doorbell
+        exists = registers.cq_doorbell.p.cq <= config.cqs
         m.d.comb += [
-            cq_doorbell.valid.eq(registers.cq_doorbell.valid),
+            cq_doorbell.valid.eq(registers.cq_doorbell.valid & exists),
             cq_doorbell.p.cq.eq(registers.cq_doorbell.p.cq),
             cq_doorbell.p.consumer.eq(registers.cq_doorbell.p.consumer),
             cq_doorbell.p.arm.eq(registers.cq_doorbell.p.arm),
-            registers.cq_doorbell.ready.eq(cq_doorbell.ready),
+            registers.cq_doorbell.ready.eq(cq_doorbell.ready | ~exists),
             registers.interrupt_status_set.completion.eq(self.ring_writer.completion_interrupt),
             registers.interrupt_status_set.event.eq(self.ring_writer.event_interrupt),
         ]
