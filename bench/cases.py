@@ -128,6 +128,30 @@ async def check_write_tx(dut: Any) -> None:
 
 
 @cocotb.test()
+async def check_speed(dut: Any) -> None:
+    """The beginning of `check_write_tx`, up to a number of cycles: how fast the simulator is."""
+    octets, emss, cycles = _parameter("OCTETS"), _parameter("EMSS"), _parameter("CYCLES")
+    device = await _device(dut)
+
+    def run() -> None:
+        bench = _Bench(device, octets, emss)
+        source = SGE(bench.mr.addr, octets, bench.mr.lkey)
+        bench.qp.post_send(
+            SendWR(1, WROpcode.RDMA_WRITE, [source], remote_addr=0, rkey=REMOTE_STAG)
+        )
+
+    started = time.perf_counter(), device.llp.cycle
+    cocotb.start_soon(bridge(run)())
+    await ClockCycles(dut.clk, cycles)
+    _report(
+        {
+            "cycles_simulated": device.llp.cycle - started[1],
+            "seconds": time.perf_counter() - started[0],
+        }
+    )
+
+
+@cocotb.test()
 async def check_write_rx(dut: Any) -> None:
     """A backlog of one RDMA Write; payload octets per cycle of what goes to host memory."""
     octets, emss = _parameter("OCTETS"), _parameter("EMSS")
