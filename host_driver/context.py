@@ -84,6 +84,7 @@ class Context:
         self._closed = False
         self._stags: dict[int, int] = {}  # slot of the table: STag
         self._pds: set[int] = set()
+        self._next_numbers: dict[str, int] = {}
         self.qps: dict[int, QP] = {}
         self.cqs: dict[int, CQ] = {}
         self.events: list[AsyncEvent] = []
@@ -174,9 +175,16 @@ class Context:
     # Numbers to hand out
 
     def take_number(self, used: set[int] | dict, limit: int, what: str) -> int:
-        """The lowest number below `limit` that is not used; `ResourceError` if there is none."""
-        for number in range(limit):
+        """A number below `limit` that is not used; `ResourceError` if there is none.
+
+        Numbers go round, so that one is used again as late as possible: what still names the
+        object that had it before shall not meet another one.
+        """
+        first = self._next_numbers.get(what, 0)
+        for step in range(limit):
+            number = (first + step) % limit
             if number not in used:
+                self._next_numbers[what] = number + 1
                 return number
         raise ResourceError(f"all {limit} {what} of the device are in use")
 

@@ -344,8 +344,10 @@ class QP:
                 # A stream that cannot be flushed is no reason to keep the QP.
                 self.context.write(registers.QP_NUMBER, qp=self.qp_num)
                 self.context.command(CommandOpcode.QP_DESTROY)
-                del self.context.qps[self.qp_num]
                 self.state = QPState.RESET
+                # An event of this QP may be in the ring: it is not for the next QP of this number.
+                self.context.process_events()
+                del self.context.qps[self.qp_num]
                 self._send.ring.close()
                 self._receive.ring.close()
 

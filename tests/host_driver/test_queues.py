@@ -317,6 +317,40 @@ def test_events_are_consumed_and_told(verbs):
     assert ("CQ_DOORBELL", {"cq": CQS, "consumer": 1, "arm": 0}) in verbs.device.doorbells
 
 
+def test_an_event_of_a_closed_qp_is_not_for_the_next_one_of_its_number(verbs, monkeypatch):
+    connect(verbs.qp)
+    device, command = verbs.device, verbs.device._command
+
+    def closed_by_the_peer(opcode):
+        if opcode == CommandOpcode.QP_STOP:
+            device.event(verbs.qp.qp_num, Cause.LLP_CLOSED)
+        command(opcode)
+
+    monkeypatch.setattr(device, "_command", closed_by_the_peer)
+    verbs.qp.close()
+    assert [event.cause for event in verbs.context.events] == [Cause.LLP_CLOSED]
+    # The same number at once, as if it were the only one left.
+    verbs.context._next_numbers.clear()
+    after = QP(verbs.pd, QPInitAttr(verbs.cq, verbs.cq))
+    assert after.qp_num == verbs.qp.qp_num
+    verbs.cq.poll()
+    assert (after.state, after.cause) == (QPState.INIT, Cause.NONE)
+
+
+def test_a_closed_qp_is_not_stopped_by_its_last_event(verbs, monkeypatch):
+    device, command = verbs.device, verbs.device._command
+
+    def failed_at_the_end(opcode):
+        if opcode == CommandOpcode.QP_DESTROY:
+            device.event(verbs.qp.qp_num, Cause.LOCAL_BAD_ENTRY)
+        command(opcode)
+
+    monkeypatch.setattr(device, "_command", failed_at_the_end)
+    verbs.qp.close()
+    assert verbs.qp.state == QPState.RESET
+    assert device.commands[-1] == CommandOpcode.QP_DESTROY
+
+
 def test_two_cqs_get_their_own_completions(verbs):
     receive_cq = CQ(verbs.context, 4)
     qp = QP(verbs.pd, QPInitAttr(verbs.cq, receive_cq))

@@ -182,6 +182,16 @@ def test_all_queues_of_the_device_can_be_used_and_no_more(context):
     assert QP(pd, QPInitAttr(cqs[0], cqs[0])).qp_num == 2
 
 
+def test_numbers_are_used_again_as_late_as_possible(context):
+    pd = PD(context)
+    cq = CQ(context, 4)
+    numbers = []
+    for _ in range(2 * QPS):
+        with QP(pd, QPInitAttr(cq, cq)) as qp:
+            numbers.append(qp.qp_num)
+    assert numbers == 2 * list(range(QPS))
+
+
 @pytest.mark.parametrize("entries", [0, -1, (1 << 15) + 1])
 def test_a_queue_size_that_is_not_possible_is_named(context, entries):
     with pytest.raises(ValueError, match=re.escape(f"{entries} entries; allowed: 1 to 32768")):
