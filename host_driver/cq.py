@@ -7,7 +7,7 @@ from typing import Self
 from host_driver import entries, registers
 from host_driver.context import Context
 from host_driver.errors import ResourceError, WaitTimeout
-from host_driver.ring import Ring
+from host_driver.ring import MAXIMUM_LOG2, Ring, check_entries
 from host_driver.wr import WC
 from hw.interface.queue_entries import CompletionOpcode
 
@@ -24,10 +24,16 @@ class CQ:
     """
 
     def __init__(self, context: Context, cqe: int = 256):
+        check_entries(cqe)
         self.context = context
         with context.lock:
             self.number = context.take_number(context.cqs, context.attr.max_cq, "CQs")
-            self._ring = Ring(context.transport, cqe, entries.COMPLETION.size)
+            # Twice the size where possible: what was consumed is told to the device only now and
+            # then, and until then the device counts it as there.
+            self._ring = Ring(
+                context.transport, min(2 * cqe, 1 << MAXIMUM_LOG2), entries.COMPLETION.size
+            )
+            self._cqe = max(cqe, self._ring.entries // 2)
             self._consumer = 0
             self._doorbell = 0
             self._ready: deque[WC] = deque()
@@ -38,8 +44,8 @@ class CQ:
 
     @property
     def cqe(self) -> int:
-        """Completions that the ring holds."""
-        return self._ring.entries
+        """Completions that it holds: so many may be outstanding or not polled."""
+        return self._cqe
 
     def take_entries(self) -> None:
         """Takes every entry that the device has written and turns it into a completion."""
@@ -57,7 +63,8 @@ class CQ:
                     receive = fields["opcode"] == CompletionOpcode.RECEIVE
                     completed = qp.completed(receive, int(fields["index"]), int(fields["length"]))
                     self._ready.append(completed)
-            if (self._consumer - self._doorbell) & 0xFFFF >= ring.entries // 2:
+            untold = (self._consumer - self._doorbell) & 0xFFFF
+            if untold >= max(1, ring.entries - self._cqe):
                 self._ring_doorbell(arm=0)
 
     def append(self, completion: WC) -> None:

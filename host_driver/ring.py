@@ -8,6 +8,12 @@ MAXIMUM_LOG2 = 15
 """Running numbers have 16 bits; a ring of 2^15 entries keeps full and empty apart."""
 
 
+def check_entries(entries: int) -> None:
+    """Raises `ValueError` if no ring has so many entries."""
+    if not 1 <= entries <= 1 << MAXIMUM_LOG2:
+        raise ValueError(f"a queue of {entries} entries; allowed: 1 to {1 << MAXIMUM_LOG2}")
+
+
 class Ring:
     """Page-aligned memory for `2^log2` entries, at least `entries`, mapped for the device.
 
@@ -15,8 +21,7 @@ class Ring:
     """
 
     def __init__(self, transport: Transport, entries: int, entry_octets: int):
-        if not 1 <= entries <= 1 << MAXIMUM_LOG2:
-            raise ValueError(f"a queue of {entries} entries; allowed: 1 to {1 << MAXIMUM_LOG2}")
+        check_entries(entries)
         self.log2 = max((entries - 1).bit_length(), 1)
         self.entries = 1 << self.log2
         self.entry_octets = entry_octets

@@ -7,6 +7,7 @@ import pytest
 from host_driver import (
     CQ,
     MR,
+    PD,
     QP,
     SGE,
     Cause,
@@ -212,11 +213,34 @@ def test_poll_wants_a_number(verbs):
 
 def test_consumed_completions_are_told_to_the_device(verbs):
     connect(verbs.qp)
-    for index in range(4):
+    for index in range(8):
         verbs.qp.post_recv(RecvWR(index))
         verbs.device.complete(0, 0, index, CompletionOpcode.RECEIVE)
-    verbs.cq.poll(16)
-    assert ("CQ_DOORBELL", {"cq": 0, "consumer": 4, "arm": 0}) in verbs.device.doorbells
+        verbs.cq.poll(16)
+    assert ("CQ_DOORBELL", {"cq": 0, "consumer": 8, "arm": 0}) in verbs.device.doorbells
+
+
+@pytest.mark.parametrize("cqe", [1, 2, 5, 64, 20_000, 1 << 15])
+def test_a_cq_holds_what_it_says(context, device, cqe):
+    cq = CQ(context, cqe)
+    assert cq.cqe >= cqe
+    outstanding = min(cq.cqe, 1 << 15)
+    qp = QP(PD(context), QPInitAttr(cq, cq, QPCap(outstanding, 1)))
+    connect(qp)
+    send = SendWR()
+    qp.post_send(*[send] * outstanding)
+    posted, completed = outstanding, 0
+    # The worst moment to fill the CQ is when the device knows least of what was consumed.
+    for consumed in (outstanding // 2 - 1, 1, 1, outstanding // 2, outstanding - 1):
+        consumed = max(consumed, 1)
+        for index in range(completed, completed + consumed):
+            device.complete(cq.number, qp.qp_num, index & 0xFFFF, CompletionOpcode.SEND)
+        completed += consumed
+        assert len(cq.poll(consumed)) == consumed
+        qp.post_send(*[send] * consumed)
+        posted += consumed
+        used = device.rings[cq.number].producer - device.rings[cq.number].consumer & 0xFFFF
+        assert used + posted - completed <= 1 << device.rings[cq.number].log2
 
 
 def test_waiting_arms_the_cq_and_ends_in_time(verbs):
