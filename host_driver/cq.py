@@ -47,6 +47,11 @@ class CQ:
         """Completions that it holds: so many may be outstanding or not polled."""
         return self._cqe
 
+    def require_open(self) -> None:
+        """Raises `ValueError` if the CQ is closed: its number may be that of another one."""
+        if self._closed:
+            raise ValueError(f"CQ {self.number} is closed; allowed: an open CQ")
+
     def take_entries(self) -> None:
         """Takes every entry that the device has written and turns it into a completion."""
         ring = self._ring
@@ -85,29 +90,33 @@ class CQ:
     def wait(self, num_entries: int = 1, timeout: float = 10.0) -> list[WC]:
         """Waits until `num_entries` completions came and returns them.
 
-        Raises `WaitTimeout` if they did not within `timeout` seconds; what came stays in the CQ.
+        Raises `WaitTimeout` if they did not within `timeout` seconds, `ValueError` if the CQ is
+        closed and has fewer; what came stays in the CQ.
         """
         end = time.monotonic() + timeout
         found: list[WC] = []
-        while True:
-            found += self.poll(num_entries - len(found))
-            if len(found) == num_entries:
-                return found
-            self.context.clear_interrupts()
-            self._ring_doorbell(arm=1)
-            found += self.poll(num_entries - len(found))
-            if len(found) == num_entries:
-                return found
-            left = end - time.monotonic()
-            if left <= 0:
-                self._ready.extendleft(reversed(found))
-                raise WaitTimeout(
-                    f"CQ {self.number}: {len(found)} of {num_entries} completions in {timeout} s"
-                )
-            self.context.wait(min(left, 0.1))
+        try:
+            while True:
+                found += self.poll(num_entries - len(found))
+                if len(found) == num_entries:
+                    return found
+                self.context.clear_interrupts()
+                self._ring_doorbell(arm=1)
+                found += self.poll(num_entries - len(found))
+                if len(found) == num_entries:
+                    return found
+                left = end - time.monotonic()
+                if left <= 0:
+                    count = f"{len(found)} of {num_entries} completions in {timeout} s"
+                    raise WaitTimeout(f"CQ {self.number}: {count}")
+                self.context.wait(min(left, 0.1))
+        except BaseException:
+            self._ready.extendleft(reversed(found))
+            raise
 
     def _ring_doorbell(self, arm: int) -> None:
         with self.context.lock:
+            self.require_open()
             self._doorbell = self._consumer
             self.context.write(
                 registers.CQ_DOORBELL, cq=self.number, consumer=self._consumer, arm=arm

@@ -28,6 +28,11 @@ class PD:
         self.children: dict[Callable[[], None], None] = {}
         context.on_close(self.close)
 
+    def require_open(self) -> None:
+        """Raises `ValueError` if the PD is closed: its number may be that of another one."""
+        if self._closed:
+            raise ValueError(f"PD {self.number} is closed; allowed: an open PD")
+
     def close(self) -> None:
         """Frees the PD; closes its QPs and regions before, last one first."""
         with self.context.lock:
@@ -66,7 +71,7 @@ class MR:
     buffer: any writable, contiguous buffer of at least one octet (bytearray, numpy array, mmap).
         It cannot be resized while it is registered.
     access: what else than local reading is allowed.
-    qp: only this QP may use the region.
+    qp: only this QP may use the region, which is closed with it.
     addr: Tagged Offset of the first octet; its host address if not given.
     stag: the STag; drawn at random if not given.
 
@@ -75,8 +80,8 @@ class MR:
     buf: the buffer. addr: Tagged Offset of its first octet. length: in octets.
     lkey, rkey: the STag.
 
-    Raises `TypeError` for a read-only or scattered buffer, `ResourceError` if the STag table is
-    full.
+    Raises `TypeError` for a read-only or scattered buffer, `ValueError` if the PD is closed,
+    `QPStateError` if the QP is closed, `ResourceError` if the STag table is full.
     """
 
     def __init__(
@@ -105,7 +110,12 @@ class MR:
         self.access = access
         self._context = context = pd.context
         self._closed = False
+        # Whose end is also that of the region.
+        self._parents = [pd.children] if qp is None else [pd.children, qp.children]
         with context.lock:
+            pd.require_open()
+            if qp is not None:
+                qp.require_open()
             self.stag = context.take_stag() if stag is None else context.claim_stag(stag)
             try:
                 self._address = context.transport.map_memory(buffer)
@@ -115,7 +125,8 @@ class MR:
             self.addr = self._address if addr is None else addr
             self._write(qp)
             context.on_close(self.close)
-            pd.children[self.close] = None
+            for children in self._parents:
+                children[self.close] = None
 
     def _write(self, qp: "QP | None") -> None:
         """Writes the table entry."""
@@ -150,7 +161,8 @@ class MR:
                 return
             self._closed = True
             self._context.forget_close(self.close)
-            self.pd.children.pop(self.close, None)
+            for children in self._parents:
+                children.pop(self.close, None)
             self._context.write(registers.STAG_VALUE, stag=self.stag)
             self._context.command(CommandOpcode.STAG_INVALIDATE)
             self._context.give_stag(self.stag)

@@ -1,7 +1,8 @@
 """Queue Pairs: work requests go in, completions come to their CQs."""
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 from typing import Self
@@ -91,7 +92,7 @@ class QP:
     ----------
     qp_num: its number on the device. state: `QPState`. cause: why it stopped, or `Cause.NONE`.
 
-    Raises `ResourceError` if the device has no QP left.
+    Raises `ResourceError` if the device has no QP left, `ValueError` if the PD or a CQ is closed.
     """
 
     def __init__(self, pd: PD, init_attr: QPInitAttr):
@@ -101,8 +102,13 @@ class QP:
         self.cause = Cause.NONE
         self._attached = False
         self._closed = False
+        # Regions that only this QP may use.
+        self.children: dict[Callable[[], None], None] = {}
         cap = init_attr.cap
         with context.lock:
+            pd.require_open()
+            self.scq.require_open()
+            self.rcq.require_open()
             self.qp_num = context.take_number(context.qps, context.attr.max_qp, "QPs")
             send_ring = Ring(context.transport, cap.max_send_wr, entries.SEND.size)
             receive_ring = Ring(context.transport, cap.max_recv_wr, RECEIVE_ENTRY_OCTETS)
@@ -174,9 +180,14 @@ class QP:
             names = " or ".join(state.name for state in allowed)
             raise QPStateError(f"QP {self.qp_num} is in state {self.state.name}; allowed: {names}")
 
+    def require_open(self) -> None:
+        """Raises `QPStateError` if the QP is closed: its number may be that of another one."""
+        self.require(QPState.INIT, QPState.RTS, QPState.ERR)
+
     def query_state(self) -> tuple[QPState, Cause]:
         """State and first error of the QP, as the device has them."""
         with self.context.lock:
+            self.require_open()
             self.context.write(registers.QP_NUMBER, qp=self.qp_num)
             fields = self.context.read(registers.QP_STATE)
             return QPState(fields["state"]), Cause(fields["cause"])
@@ -247,7 +258,7 @@ class QP:
         Raises `ResourceError` if the queue has no room, `ValueError` for too many elements.
         """
         with self.context.lock:
-            self.require(QPState.INIT, QPState.RTS, QPState.ERR)
+            self.require_open()
             queue = self._receive
             self.rcq.take_entries()
             queue.check_room(len(requests))
@@ -331,25 +342,30 @@ class QP:
                 self._stop(None)
 
     def close(self) -> None:
-        """Ends the stream and frees the QP."""
+        """Ends the stream, closes the regions that only this QP may use, and frees the QP."""
         with self.context.lock:
             if self._closed:
                 return
             self._closed = True
             self.context.forget_close(self.close)
             self.pd.children.pop(self.close, None)
-            try:
-                self.disconnect()
-            finally:
-                # A stream that cannot be flushed is no reason to keep the QP.
-                self.context.write(registers.QP_NUMBER, qp=self.qp_num)
-                self.context.command(CommandOpcode.QP_DESTROY)
-                self.state = QPState.RESET
-                # An event of this QP may be in the ring: it is not for the next QP of this number.
-                self.context.process_events()
-                del self.context.qps[self.qp_num]
-                self._send.ring.close()
-                self._receive.ring.close()
+            # Last one first; an error in one step is no reason to leave out the others.
+            with ExitStack() as steps:
+                steps.callback(self._destroy)
+                for close in self.children:
+                    steps.callback(close)
+                steps.callback(self.disconnect)
+
+    def _destroy(self) -> None:
+        context = self.context
+        context.write(registers.QP_NUMBER, qp=self.qp_num)
+        context.command(CommandOpcode.QP_DESTROY)
+        self.state = QPState.RESET
+        # An event of this QP may be in the ring: it is not for the next QP of this number.
+        context.process_events()
+        del context.qps[self.qp_num]
+        self._send.ring.close()
+        self._receive.ring.close()
 
     def __enter__(self) -> Self:
         return self

@@ -16,6 +16,8 @@ from host_driver import (
     Context,
     DeviceError,
     QPInitAttr,
+    QPStateError,
+    RecvWR,
     ResourceError,
     SendWR,
     registers,
@@ -160,6 +162,70 @@ def test_a_pd_closed_twice_does_not_free_the_number_of_another(context):
     second = PD(context)
     first.close()
     assert PD(context).number != second.number
+
+
+def test_a_closed_pd_takes_nothing_more(verbs):
+    closed = PD(verbs.context)
+    closed.close()
+    message = f"PD {closed.number} is closed; allowed: an open PD"
+    with pytest.raises(ValueError, match=message):
+        MR(closed, bytearray(8))
+    with pytest.raises(ValueError, match=message):
+        QP(closed, QPInitAttr(verbs.cq, verbs.cq))
+    assert not verbs.device.stags
+
+
+def test_a_closed_cq_takes_nothing_more(verbs):
+    closed = CQ(verbs.context, 4)
+    closed.close()
+    message = f"CQ {closed.number} is closed; allowed: an open CQ"
+    for queues in (QPInitAttr(closed, verbs.cq), QPInitAttr(verbs.cq, closed)):
+        with pytest.raises(ValueError, match=message):
+            QP(verbs.pd, queues)
+    doorbells = len(verbs.device.doorbells)
+    assert closed.poll() == []
+    with pytest.raises(ValueError, match=message):
+        closed.wait()
+    assert len(verbs.device.doorbells) == doorbells
+
+
+def test_a_closed_qp_takes_nothing_more(verbs):
+    verbs.qp.close()
+    message = "QP 0 is in state RESET; allowed: INIT or RTS or ERR"
+    with pytest.raises(QPStateError, match=message):
+        MR(verbs.pd, bytearray(8), qp=verbs.qp)
+    with pytest.raises(QPStateError, match=message):
+        verbs.qp.post_recv(RecvWR())
+    with pytest.raises(QPStateError, match=message):
+        verbs.qp.query_state()
+    with pytest.raises(QPStateError, match="QP 0 is in state RESET; allowed: RTS or ERR"):
+        verbs.qp.post_send(SendWR())
+    assert not verbs.device.stags
+
+
+def test_a_region_of_a_qp_ends_with_it(verbs):
+    mine = MR(verbs.pd, bytearray(8), qp=verbs.qp)
+    closed = MR(verbs.pd, bytearray(8), qp=verbs.qp)
+    other = MR(verbs.pd, bytearray(8))
+    closed.close()
+    verbs.qp.close()
+    assert list(verbs.device.stags) == [other.rkey]
+    assert mine.addr not in verbs.device.mapped
+    # Nobody may use the number before the region is gone.
+    last = [CommandOpcode.STAG_INVALIDATE, CommandOpcode.QP_DESTROY]
+    assert verbs.device.commands[-2:] == last
+    mine.close()
+    verbs.pd.close()
+    assert verbs.device.commands.count(CommandOpcode.STAG_INVALIDATE) == 3
+
+
+def test_a_qp_is_freed_even_if_a_region_of_it_is_not(verbs):
+    MR(verbs.pd, bytearray(8), qp=verbs.qp)
+    verbs.device.refuse.add(CommandOpcode.STAG_INVALIDATE)
+    with pytest.raises(DeviceError):
+        verbs.qp.close()
+    assert verbs.device.commands[-1] == CommandOpcode.QP_DESTROY
+    assert not verbs.context.qps
 
 
 def test_a_cq_in_use_is_not_closed(verbs):
