@@ -4,6 +4,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
@@ -13,6 +14,7 @@ from host_driver.registers import Register
 from host_driver.ring import Ring
 from host_driver.transport.base import Transport
 from hw.interface.causes import Cause
+from hw.interface.queue_entries import SCATTER_GATHER_ELEMENTS
 
 if TYPE_CHECKING:
     from host_driver.cq import CQ
@@ -72,7 +74,8 @@ class Context:
 
     Parameters
     ----------
-    transport: the way to the device, e.g. `SimulatedDevice()`. The context closes it.
+    transport: the way to the device, e.g. `SimulatedDevice()`. The context closes it, also if it
+        cannot be opened.
 
     Raises `DeviceError` if what answers there is not this device.
     """
@@ -89,6 +92,17 @@ class Context:
         self.cqs: dict[int, CQ] = {}
         self.events: list[AsyncEvent] = []
 
+        with ExitStack() as undo:
+            undo.callback(transport.close)
+            self.attr = self._read_attr()
+            self._event_number = 0
+            self._event_ring = Ring(transport, EVENT_RING_ENTRIES, entries.EVENT.size)
+            undo.callback(self._event_ring.close)
+            self.enable_ring(self.attr.max_cq, self._event_ring)
+            self.write(registers.INTERRUPT_ENABLE, completion=1, event=1)
+            undo.pop_all()
+
+    def _read_attr(self) -> DeviceAttr:
         magic = self.read(registers.ID)["magic"]
         version = self.read(registers.VERSION)
         if magic != MAGIC or version["major"] != VERSION_MAJOR:
@@ -98,18 +112,14 @@ class Context:
             )
         queues = self.read(registers.QUEUES)
         limits = self.read(registers.LIMITS)
-        self.attr = DeviceAttr(
+        return DeviceAttr(
             max_qp=queues["qps"],
             max_cq=queues["cqs"],
             max_mr=1 << limits["stags_log2"],
             max_qp_rd_atom=limits["read_queue_depth"],
-            max_sge=4,
+            max_sge=SCATTER_GATHER_ELEMENTS,
             version=(version["major"], version["minor"]),
         )
-        self._event_ring = Ring(transport, EVENT_RING_ENTRIES, entries.EVENT.size)
-        self._event_number = 0
-        self.enable_ring(self.attr.max_cq, self._event_ring)
-        self.write(registers.INTERRUPT_ENABLE, completion=1, event=1)
 
     # Registers and commands
 

@@ -2,6 +2,7 @@
 
 import time
 from collections import deque
+from contextlib import ExitStack
 from typing import Self
 
 from host_driver import entries, registers
@@ -38,7 +39,10 @@ class CQ:
             self._doorbell = 0
             self._ready: deque[WC] = deque()
             self._closed = False
-            context.enable_ring(self.number, self._ring)
+            with ExitStack() as undo:
+                undo.callback(self._ring.close)
+                context.enable_ring(self.number, self._ring)
+                undo.pop_all()
             context.cqs[self.number] = self
         context.on_close(self.close)
 

@@ -1,6 +1,7 @@
 """Protection Domains and memory regions."""
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Self
 
 from host_driver import registers
@@ -116,14 +117,14 @@ class MR:
             pd.require_open()
             if qp is not None:
                 qp.require_open()
-            self.stag = context.take_stag() if stag is None else context.claim_stag(stag)
-            try:
+            with ExitStack() as undo:
+                self.stag = context.take_stag() if stag is None else context.claim_stag(stag)
+                undo.callback(context.give_stag, self.stag)
                 self._address = context.transport.map_memory(buffer)
-            except BaseException:
-                context.give_stag(self.stag)
-                raise
-            self.addr = self._address if addr is None else addr
-            self._write(qp)
+                undo.callback(context.transport.unmap_memory, self._address)
+                self.addr = self._address if addr is None else addr
+                self._write(qp)
+                undo.pop_all()
             context.on_close(self.close)
             for children in self._parents:
                 children[self.close] = None

@@ -110,29 +110,36 @@ class QP:
             self.scq.require_open()
             self.rcq.require_open()
             self.qp_num = context.take_number(context.qps, context.attr.max_qp, "QPs")
-            send_ring = Ring(context.transport, cap.max_send_wr, entries.SEND.size)
-            receive_ring = Ring(context.transport, cap.max_recv_wr, RECEIVE_ENTRY_OCTETS)
+            with ExitStack() as undo:
+                send_ring = Ring(context.transport, cap.max_send_wr, entries.SEND.size)
+                undo.callback(send_ring.close)
+                receive_ring = Ring(context.transport, cap.max_recv_wr, RECEIVE_ENTRY_OCTETS)
+                undo.callback(receive_ring.close)
+                self._create(send_ring, receive_ring)
+                undo.pop_all()
             self._send = _WorkQueue(send_ring, registers.SEND_DOORBELL, cap.max_send_wr, "send")
             self._receive = _WorkQueue(
                 receive_ring, registers.RECEIVE_DOORBELL, cap.max_recv_wr, "receive"
             )
-            context.write(registers.QP_NUMBER, qp=self.qp_num)
-            context.write(registers.QP_PD, pd=pd.number)
-            context.write(registers.QP_CQS, send_cq=self.scq.number, receive_cq=self.rcq.number)
-            context.write_wide(
-                registers.QP_SEND_BASE_LOW, registers.QP_SEND_BASE_HIGH, send_ring.address
-            )
-            context.write_wide(
-                registers.QP_RECEIVE_BASE_LOW, registers.QP_RECEIVE_BASE_HIGH, receive_ring.address
-            )
-            context.write(
-                registers.QP_RINGS, send_log2=send_ring.log2, receive_log2=receive_ring.log2
-            )
-            context.command(CommandOpcode.QP_CREATE)
             context.qps[self.qp_num] = self
             self.state = QPState.INIT
             context.on_close(self.close)
             pd.children[self.close] = None
+
+    def _create(self, send_ring: Ring, receive_ring: Ring) -> None:
+        """Gives the rings to the device."""
+        context = self.context
+        context.write(registers.QP_NUMBER, qp=self.qp_num)
+        context.write(registers.QP_PD, pd=self.pd.number)
+        context.write(registers.QP_CQS, send_cq=self.scq.number, receive_cq=self.rcq.number)
+        context.write_wide(
+            registers.QP_SEND_BASE_LOW, registers.QP_SEND_BASE_HIGH, send_ring.address
+        )
+        context.write_wide(
+            registers.QP_RECEIVE_BASE_LOW, registers.QP_RECEIVE_BASE_HIGH, receive_ring.address
+        )
+        context.write(registers.QP_RINGS, send_log2=send_ring.log2, receive_log2=receive_ring.log2)
+        context.command(CommandOpcode.QP_CREATE)
 
     # Connection
 

@@ -28,7 +28,12 @@ class Ring:
         self._transport = transport
         self._mmap = mmap.mmap(-1, self.entries * entry_octets)
         self.memory = memoryview(self._mmap)
-        self.address = transport.map_memory(self._mmap)
+        try:
+            self.address = transport.map_memory(self._mmap)
+        except BaseException:
+            self.memory.release()
+            self._mmap.close()
+            raise
 
     def offset(self, number: int) -> int:
         """Offset in `memory` of the entry with a running number."""

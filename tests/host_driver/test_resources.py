@@ -15,6 +15,7 @@ from host_driver import (
     AccessFlags,
     Context,
     DeviceError,
+    QPCap,
     QPInitAttr,
     QPStateError,
     RecvWR,
@@ -43,6 +44,64 @@ def test_another_major_version_is_refused(device):
     device.words[registers.VERSION.address] = registers.VERSION.pack(major=2, minor=7)
     with pytest.raises(DeviceError, match=r"version 2\.7"):
         Context(device)
+
+
+@pytest.mark.parametrize("wrong", ["identity", "refused"])
+def test_a_context_that_is_not_opened_keeps_nothing(device, wrong):
+    if wrong == "identity":
+        device.words[registers.ID.address] = 0xDEADBEEF
+    else:
+        device.refuse.add(CommandOpcode.CQ_ENABLE)
+    with pytest.raises(DeviceError):
+        Context(device)
+    assert device.closed
+    assert not device.mapped
+
+
+@pytest.mark.parametrize(
+    ("command", "make"),
+    [
+        (CommandOpcode.CQ_ENABLE, lambda verbs: CQ(verbs.context, 4)),
+        (CommandOpcode.QP_CREATE, lambda verbs: QP(verbs.pd, QPInitAttr(verbs.cq, verbs.cq))),
+        (CommandOpcode.STAG_WRITE, lambda verbs: MR(verbs.pd, bytearray(8), stag=0x100)),
+        (None, lambda verbs: QP(verbs.pd, QPInitAttr(verbs.cq, verbs.cq, QPCap(4, 0)))),
+    ],
+    ids=["CQ", "QP", "MR", "QP rings"],
+)
+def test_what_is_refused_keeps_nothing(verbs, command, make):
+    device = verbs.device
+    mapped, closing = set(device.mapped), len(verbs.context._closing)
+    children = list(verbs.pd.children)
+    if command is not None:
+        device.refuse.add(command)
+    with pytest.raises((DeviceError, ValueError)):
+        make(verbs)
+    assert set(device.mapped) == mapped
+    assert len(verbs.context._closing) == closing
+    assert list(verbs.pd.children) == children
+    device.refuse.clear()
+    # Its number and its STag are free.
+    if command is not None:
+        make(verbs)
+    for _ in range(QPS - len(verbs.context.qps)):
+        QP(verbs.pd, QPInitAttr(verbs.cq, verbs.cq))
+
+
+def test_a_ring_that_cannot_be_mapped_keeps_nothing(verbs, monkeypatch):
+    mapped = set(verbs.device.mapped)
+    map_memory, rings = verbs.device.map_memory, []
+
+    def fail(buffer):
+        if rings:
+            raise TransportError("no more mappings")
+        rings.append(buffer)
+        return map_memory(buffer)
+
+    monkeypatch.setattr(verbs.device, "map_memory", fail)
+    with pytest.raises(TransportError, match="no more mappings"):
+        QP(verbs.pd, QPInitAttr(verbs.cq, verbs.cq))
+    assert set(verbs.device.mapped) == mapped
+    assert rings[0].closed
 
 
 def test_sizes_come_from_the_registers(context):
