@@ -102,6 +102,7 @@ class QP:
         self.cause = Cause.NONE
         self._attached = False
         self._closed = False
+        self._ord: int | None = None  # RDMA Reads that may be under way, once connected
         # Regions that only this QP may use.
         self.children: dict[Callable[[], None], None] = {}
         cap = init_attr.cap
@@ -172,6 +173,7 @@ class QP:
             )
             context.command(CommandOpcode.QP_CONNECT)
             self.state = QPState.RTS
+            self._ord = ord
             try:
                 context.transport.attach(self.qp_num, stream)
             except BaseException:
@@ -226,7 +228,8 @@ class QP:
         """Posts send work requests, with one doorbell for all of them.
 
         Raises `QPStateError` if the QP is not connected, `ResourceError` if the queue has no room,
-        `ValueError` for a request that no device takes; nothing is posted then.
+        `ValueError` for a request that no device takes, or for an RDMA Read if the connection
+        allows none (ORD 0); nothing is posted then.
         """
         with self.context.lock:
             self.require(QPState.RTS, QPState.ERR)
@@ -240,6 +243,12 @@ class QP:
                     raise ValueError(
                         f"RDMA Read with {len(request.sg)} elements; allowed: 0 or 1 "
                         "(RFC 5040, 4.4: one sink buffer)"
+                    )
+                if opcode == WROpcode.RDMA_READ and self._ord == 0:
+                    # It would wait for ever, and everything behind it.
+                    raise ValueError(
+                        f"RDMA Read on QP {self.qp_num}, which is connected with ORD 0; allowed: "
+                        f"on a QP with ORD 1 to {self.context.attr.max_qp_rd_atom}"
                     )
             for request, length in zip(requests, lengths, strict=True):
                 offset = queue.ring.offset(queue.producer)
