@@ -100,6 +100,7 @@ class Context:
             undo.callback(self._event_ring.close)
             self.enable_ring(self.attr.max_cq, self._event_ring)
             self.write(registers.INTERRUPT_ENABLE, completion=1, event=1)
+            self._arm_events()
             undo.pop_all()
 
     def _read_attr(self) -> DeviceAttr:
@@ -269,12 +270,12 @@ class Context:
                 if qp is not None:
                     qp.stopped(event)
             if taken:
-                self.write(
-                    registers.CQ_DOORBELL,
-                    cq=self.attr.max_cq,
-                    consumer=self._event_number,
-                    arm=0,
-                )
+                self.write(registers.INTERRUPT_STATUS, event=1)
+                self._arm_events()
+
+    def _arm_events(self) -> None:
+        """Has the next event raise the interrupt, at once if it is there."""
+        self.write(registers.CQ_DOORBELL, cq=self.attr.max_cq, consumer=self._event_number, arm=1)
 
     def wait(self, seconds: float) -> bool:
         """Waits for an interrupt of the device, at most some time; whether there was one."""
@@ -290,7 +291,11 @@ class Context:
 
         end = time.monotonic() + timeout
         while not done():
+            # What came before is looked at after this, what comes later raises it again.
+            self.clear_interrupts()
             self.process_events()
+            if done():
+                return
             if time.monotonic() > end:
                 raise WaitTimeout(f"{what}: nothing within {timeout} s")
             self.wait(0.001)

@@ -106,6 +106,7 @@ class CQ:
                     return found
                 self.context.clear_interrupts()
                 self._ring_doorbell(arm=1)
+                self.context.process_events()
                 found += self.poll(num_entries - len(found))
                 if len(found) == num_entries:
                     return found

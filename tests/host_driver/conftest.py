@@ -17,6 +17,7 @@ def device() -> FakeDevice:
 @pytest.fixture
 def context(device: FakeDevice) -> Iterator[Context]:
     with Context(device) as opened:
+        device.doorbells.clear()  # that of the event ring
         yield opened
 
 

@@ -23,6 +23,13 @@ class _DeviceRing:
         self.octets = octets
         self.producer = 0
         self.consumer = 0
+        self.armed = False
+
+    def interrupts(self) -> bool:
+        """Whether it raises the interrupt now; it does so once."""
+        raised = self.armed and self.producer != self.consumer
+        self.armed = self.armed and not raised
+        return raised
 
     def write(self, layout: entries.EntryLayout, **values: int | bytes) -> None:
         assert (self.producer - self.consumer) & 0xFFFF < 1 << self.log2, "the ring is full"
@@ -94,8 +101,20 @@ class FakeDevice:
                 fields = register.unpack(value)
                 self.doorbells.append((name, fields))
                 if name == "CQ_DOORBELL":
-                    self.rings[fields["cq"]].consumer = fields["consumer"]
+                    ring = self.rings[fields["cq"]]
+                    ring.consumer = fields["consumer"]
+                    ring.armed = ring.armed or bool(fields["arm"])
+                    self._interrupt(fields["cq"])
+        if address == registers.INTERRUPT_STATUS.address:
+            value = self.words[address] & ~value
         self.words[address] = value
+
+    def _interrupt(self, ring: int) -> None:
+        if self.rings[ring].interrupts():
+            name = "event" if ring == CQS else "completion"
+            self.words[registers.INTERRUPT_STATUS.address] |= registers.INTERRUPT_STATUS.pack(
+                **{name: 1}
+            )
 
     def _command(self, opcode: int) -> None:
         self.commands.append(opcode)
@@ -132,6 +151,7 @@ class FakeDevice:
         self.rings[cq].write(
             entries.COMPLETION, qp=qp, index=index, opcode=opcode, length=length, flags=0
         )
+        self._interrupt(cq)
 
     def event(self, qp: int, cause: Cause, index: int = 0, header: bytes = b"") -> None:
         """Stops a QP and writes an event entry."""
@@ -144,6 +164,7 @@ class FakeDevice:
             ulpdu_length=len(header),
             header=header.ljust(18, b"\0"),
         )
+        self._interrupt(CQS)
 
     # The rest of a transport
 

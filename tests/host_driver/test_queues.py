@@ -347,7 +347,47 @@ def test_events_are_consumed_and_told(verbs):
     connect(verbs.qp)
     verbs.device.event(0, Cause.LLP_CLOSED)
     verbs.context.process_events()
-    assert ("CQ_DOORBELL", {"cq": CQS, "consumer": 1, "arm": 0}) in verbs.device.doorbells
+    assert ("CQ_DOORBELL", {"cq": CQS, "consumer": 1, "arm": 1}) in verbs.device.doorbells
+
+
+def test_every_event_raises_the_interrupt(verbs):
+    device = verbs.device
+    for number in range(3):
+        assert device.field(registers.INTERRUPT_STATUS, "event") == 0
+        device.event(0, Cause.LLP_CLOSED)
+        assert device.field(registers.INTERRUPT_STATUS, "event") == 1, f"event {number}"
+        verbs.context.process_events()
+
+
+def test_waiting_sees_an_error_in_its_first_turn(verbs, monkeypatch):
+    connect(verbs.qp)
+    verbs.qp.post_recv(RecvWR(1), RecvWR(2))
+    device, clear = verbs.device, verbs.context.clear_interrupts
+
+    def comes_now():
+        # The interrupt of both is cleared unseen, and the completion is found first.
+        device.complete(0, 0, 0, CompletionOpcode.RECEIVE)
+        device.event(0, Cause.LLP_CLOSED)
+        clear()
+
+    def must_not_wait(seconds):
+        raise AssertionError("waits although all is there")
+
+    monkeypatch.setattr(verbs.context, "clear_interrupts", comes_now)
+    monkeypatch.setattr(verbs.context, "wait", must_not_wait)
+    assert [one.wr_id for one in verbs.cq.wait(2)] == [1, 2]
+
+
+def test_polling_for_something_lowers_the_interrupt(verbs):
+    device = verbs.device
+
+    def lowered() -> bool:
+        return device.field(registers.INTERRUPT_STATUS, "event") == 0
+
+    device.event(0, Cause.LLP_CLOSED)
+    verbs.context.process_events()
+    device.words[registers.INTERRUPT_STATUS.address] |= 3  # of an entry that was taken early
+    verbs.context.poll_until(lowered, 0.1, "the interrupt")
 
 
 def test_an_event_of_a_closed_qp_is_not_for_the_next_one_of_its_number(verbs, monkeypatch):
