@@ -36,14 +36,18 @@ class PD:
 
     def close(self) -> None:
         """Frees the PD; closes its QPs and regions before, last one first."""
-        with self.context.lock:
-            if self._closed:
-                return
-            while self.children:
-                next(reversed(self.children))()
-            self._closed = True
-            self.context.give_pd(self.number)
-            self.context.forget_close(self.close)
+        while True:
+            with self.context.lock:
+                if self._closed:
+                    return
+                if not self.children:
+                    self._closed = True
+                    self.context.give_pd(self.number)
+                    self.context.forget_close(self.close)
+                    return
+                close_last = next(reversed(self.children))
+            # A QP may wait for its peer: not with the lock.
+            close_last()
 
     def __enter__(self) -> Self:
         return self

@@ -1,5 +1,6 @@
 """Queue Pairs: work requests go in, completions come to their CQs."""
 
+import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -25,6 +26,12 @@ from hw.interface.queue_entries import (
     SEND_ENTRY,
     offset_of,
 )
+
+FLUSH_SECONDS = 2.0
+"""How long the end of a connection waits for a peer that does not read."""
+
+ERROR_FLUSH_SECONDS = 0.05
+"""The same after an error: the other QPs wait with it, so it is short."""
 
 _ELEMENTS_OFFSET = offset_of(SEND_ENTRY, "elements")
 
@@ -101,6 +108,7 @@ class QP:
         self.scq, self.rcq = init_attr.scq, init_attr.rcq
         self.cause = Cause.NONE
         self._attached = False
+        self._detaching = threading.Lock()  # inside it `context.lock` is not taken
         self._closed = False
         self._ord: int | None = None  # RDMA Reads that may be under way, once connected
         # Regions that only this QP may use.
@@ -310,13 +318,15 @@ class QP:
         if self.state not in (QPState.INIT, QPState.RTS):
             return
         self.cause = event.cause
-        self._stop(event)
+        try:
+            self._stop(event)
+        finally:
+            self._detach(ERROR_FLUSH_SECONDS)
 
     def _stop(self, event: AsyncEvent | None) -> None:
         self.state = QPState.ERR
         self.context.write(registers.QP_NUMBER, qp=self.qp_num)
         self.context.command(CommandOpcode.QP_STOP)
-        self._detach()
         self.scq.take_entries()
         self.rcq.take_entries()
         self._flush(event)
@@ -337,11 +347,14 @@ class QP:
                         status = fault
                 cq.append(WC(posted.wr_id, status, posted.opcode, 0, self.qp_num, cause=self.cause))
 
-    def _detach(self) -> None:
-        if self._attached:
+    def _detach(self, seconds: float) -> None:
+        # Whoever comes second waits: only then is the connection free for another stream.
+        with self._detaching:
+            if not self._attached:
+                return
             self._attached = False
             try:
-                self.context.transport.detach(self.qp_num)
+                self.context.transport.detach(self.qp_num, seconds)
             except DeviceClosed:
                 raise
             except TransportError:
@@ -350,15 +363,31 @@ class QP:
                 pass
 
     def disconnect(self) -> None:
-        """Ends the stream; what was not completed is flushed."""
-        with self.context.lock:
-            self.context.process_events()
-            if self.state == QPState.RTS:
-                self.cause = Cause.STOPPED_BY_DRIVER
-                self._stop(None)
+        """Ends the stream; what was not completed is flushed.
+
+        Waits up to two seconds for a peer that does not read; the other QPs go on meanwhile.
+        """
+        try:
+            with self.context.lock:
+                self.context.process_events()
+                if self.state == QPState.RTS:
+                    self.cause = Cause.STOPPED_BY_DRIVER
+                    self._stop(None)
+        finally:
+            if self.state == QPState.ERR:
+                self._detach(FLUSH_SECONDS)
 
     def close(self) -> None:
-        """Ends the stream, closes the regions that only this QP may use, and frees the QP."""
+        """Ends the stream, closes the regions that only this QP may use, and frees the QP.
+
+        Waits as `disconnect` does.
+        """
+        with ExitStack() as steps:
+            steps.callback(self._free)
+            if not self._closed:
+                self.disconnect()
+
+    def _free(self) -> None:
         with self.context.lock:
             if self._closed:
                 return
@@ -368,8 +397,10 @@ class QP:
             # Last one first; an error in one step is no reason to leave out the others.
             with ExitStack() as steps:
                 steps.callback(self._destroy)
+                steps.callback(self._detach, ERROR_FLUSH_SECONDS)
                 for close in self.children:
                     steps.callback(close)
+                # Done, unless it failed or another thread has connected the QP since.
                 steps.callback(self.disconnect)
 
     def _destroy(self) -> None:
@@ -377,11 +408,12 @@ class QP:
         context.write(registers.QP_NUMBER, qp=self.qp_num)
         context.command(CommandOpcode.QP_DESTROY)
         self.state = QPState.RESET
-        # An event of this QP may be in the ring: it is not for the next QP of this number.
-        context.process_events()
-        del context.qps[self.qp_num]
-        self._send.ring.close()
-        self._receive.ring.close()
+        with ExitStack() as steps:
+            steps.callback(self._receive.ring.close)
+            steps.callback(self._send.ring.close)
+            steps.callback(context.qps.pop, self.qp_num)
+            # An event of this QP may be in the ring: it is not for the next QP of this number.
+            context.process_events()
 
     def __enter__(self) -> Self:
         return self

@@ -64,6 +64,7 @@ class FakeDevice:
         self.causes = dict.fromkeys(range(QPS), 0)
         self.rings: dict[int, _DeviceRing] = {}
         self.attached: dict[int, ByteStream] = {}
+        self.detach_timeouts: list[float] = []
         self.mapped: dict[int, memoryview] = {}
         self.refuse: set[int] = set()
         self.invalid = False
@@ -187,6 +188,7 @@ class FakeDevice:
         self.attached[connection] = stream
 
     def detach(self, connection: int, timeout: float = 2.0) -> None:
+        self.detach_timeouts.append(timeout)
         self.attached.pop(connection).close()
 
     def wait_interrupt(self, timeout: float | None = None) -> bool:

@@ -1,6 +1,7 @@
 """Work requests, completions, phase bits, flushing: the driver's side of the rings."""
 
 import re
+import threading
 
 import pytest
 
@@ -28,6 +29,7 @@ from host_driver import (
     registers,
 )
 from host_driver.context import CommandOpcode, raise_if_stopped
+from host_driver.qp import ERROR_FLUSH_SECONDS, FLUSH_SECONDS
 from hw.interface.queue_entries import RECEIVE_ENTRY_OCTETS, CompletionOpcode
 from tests.host_driver.fake_device import CQS, RTS
 
@@ -341,6 +343,75 @@ def test_disconnecting_flushes(verbs):
     assert completion.status == WCStatus.WR_FLUSH_ERR
     assert completion.cause == Cause.STOPPED_BY_DRIVER
     raise_if_stopped(verbs.qp)
+
+
+@pytest.mark.parametrize("end", ["disconnect", "close", "close of the PD"])
+def test_others_go_on_while_a_peer_that_does_not_read_is_waited_for(verbs, monkeypatch, end):
+    connect(verbs.qp)
+    verbs.qp.post_recv(RecvWR(1))
+    detach, waiting, read = verbs.device.detach, threading.Event(), threading.Event()
+
+    def wait_for_the_peer(connection, timeout):
+        waiting.set()
+        assert read.wait(5)
+        detach(connection, timeout)
+
+    monkeypatch.setattr(verbs.device, "detach", wait_for_the_peer)
+    ends = {
+        "disconnect": verbs.qp.disconnect,
+        "close": verbs.qp.close,
+        "close of the PD": verbs.pd.close,
+    }
+    threads = [threading.Thread(target=ends[end])]
+    threads[0].start()
+    try:
+        assert waiting.wait(5)
+        free = verbs.context.lock.acquire(timeout=1)
+        assert free
+        verbs.context.lock.release()
+        # It is flushed, and takes requests only to flush them.
+        verbs.qp.post_recv(RecvWR(2))
+        flushed = [(1, WCStatus.WR_FLUSH_ERR), (2, WCStatus.WR_FLUSH_ERR)]
+        assert statuses(verbs.cq.poll()) == flushed
+        # Its number is not free before its connection is.
+        threads.append(threading.Thread(target=verbs.qp.close))
+        threads[1].start()
+        threads[1].join(0.1)
+        assert threads[1].is_alive()
+        assert verbs.qp.qp_num in verbs.context.qps
+    finally:
+        read.set()
+        for thread in threads:
+            thread.join(5)
+    assert not any(thread.is_alive() for thread in threads)
+    assert not verbs.context.qps
+    assert verbs.device.commands.count(CommandOpcode.QP_DESTROY) == 1
+
+
+def test_a_connection_is_free_even_if_the_qp_cannot_be_stopped(verbs, monkeypatch):
+    connect(verbs.qp)
+
+    def fail():
+        raise OSError("the event ring is broken")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(verbs.context, "process_events", fail)
+        with pytest.raises(OSError, match="the event ring is broken"):
+            verbs.qp.close()
+    assert not verbs.device.attached
+    assert verbs.device.commands[-1] == CommandOpcode.QP_DESTROY
+    assert not verbs.context.qps
+
+
+def test_after_an_error_nobody_waits_for_the_peer(verbs):
+    connect(verbs.qp)
+    verbs.device.event(0, Cause.CRC_ERROR)
+    verbs.cq.poll()
+    other = QP(verbs.pd, QPInitAttr(verbs.cq, verbs.cq))
+    connect(other)
+    other.disconnect()
+    assert verbs.device.detach_timeouts == [ERROR_FLUSH_SECONDS, FLUSH_SECONDS]
+    assert ERROR_FLUSH_SECONDS < 0.1
 
 
 def test_events_are_consumed_and_told(verbs):
