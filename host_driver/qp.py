@@ -12,7 +12,7 @@ from host_driver import entries, registers
 from host_driver.context import AsyncEvent, CommandOpcode
 from host_driver.cq import CQ
 from host_driver.enums import QPState, SendFlags, WCOpcode, WCStatus, WROpcode
-from host_driver.errors import QPStateError, ResourceError
+from host_driver.errors import DeviceError, QPStateError, ResourceError
 from host_driver.mr import PD
 from host_driver.registers import Register
 from host_driver.ring import Ring
@@ -305,13 +305,20 @@ class QP:
     # Completing
 
     def completed(self, receive: bool, index: int, length: int) -> WC:
-        """The completion for entry `index`; entries before it completed silently."""
+        """The completion for entry `index`; entries before it completed silently.
+
+        Raises `DeviceError`, and completes nothing, if that entry is not posted.
+        """
         queue = self._receive if receive else self._send
-        while queue.posted:
-            posted = queue.posted.popleft()
-            if posted.index == index:
-                return WC(posted.wr_id, WCStatus.SUCCESS, posted.opcode, length, self.qp_num)
-        raise AssertionError(f"QP {self.qp_num}: completion of entry {index}, which is not posted")
+        first = queue.posted[0].index if queue.posted else queue.producer
+        if (index - first) & 0xFFFF >= len(queue.posted):
+            raise DeviceError(
+                f"QP {self.qp_num}: completion of entry {index} of the {queue.name} queue; "
+                f"allowed: one of {len(queue.posted)} from {first}"
+            )
+        while (posted := queue.posted.popleft()).index != index:
+            pass
+        return WC(posted.wr_id, WCStatus.SUCCESS, posted.opcode, length, self.qp_num)
 
     def stopped(self, event: AsyncEvent) -> None:
         """The device says that the QP has an error: nothing more is sent or placed."""

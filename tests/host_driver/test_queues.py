@@ -12,6 +12,7 @@ from host_driver import (
     QP,
     SGE,
     Cause,
+    DeviceError,
     QPCap,
     QPError,
     QPInitAttr,
@@ -196,6 +197,18 @@ def test_silent_requests_complete_with_the_next_signaled_one(verbs):
     (completion,) = verbs.cq.wait()
     assert (completion.wr_id, completion.byte_len, completion.qp_num) == (3, 5, 0)
     verbs.qp.post_send(*[SendWR(number) for number in range(4)])
+
+
+def test_a_completion_of_nothing_posted_is_an_error_of_the_device(verbs):
+    connect(verbs.qp)
+    verbs.qp.post_send(SendWR(1), SendWR(2))
+    verbs.device.complete(0, 0, 2, CompletionOpcode.SEND)
+    message = "QP 0: completion of entry 2 of the send queue; allowed: one of 2 from 0"
+    with pytest.raises(DeviceError, match=message):
+        verbs.cq.poll()
+    verbs.device.complete(0, 0, 0, CompletionOpcode.SEND)
+    verbs.device.complete(0, 0, 1, CompletionOpcode.SEND)
+    assert [one.wr_id for one in verbs.cq.wait(2)] == [1, 2]
 
 
 def test_rings_go_round_with_the_phase_bit(verbs):
