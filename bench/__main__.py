@@ -34,7 +34,7 @@ from sim.cosim.runner import run_cocotb
 RESULT = Path("build/bench.json")
 EMSS = 1460
 WRITE_OCTETS = 1 << 20
-ICARUS_CYCLES = 3000
+ICARUS_CYCLES = 2000
 """Enough for the first octets to leave; Icarus is slow."""
 
 CLOCK_MHZ = 156.25

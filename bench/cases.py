@@ -129,7 +129,7 @@ async def check_write_tx(dut: Any) -> None:
 
 @cocotb.test()
 async def check_speed(dut: Any) -> None:
-    """The beginning of `check_write_tx`, up to a number of cycles: how fast the simulator is."""
+    """The beginning of `check_write_tx`, some cycles of it: how fast the simulator is."""
     octets, emss, cycles = _parameter("OCTETS"), _parameter("EMSS"), _parameter("CYCLES")
     device = await _device(dut)
 
@@ -141,7 +141,7 @@ async def check_speed(dut: Any) -> None:
         )
 
     started = time.perf_counter(), device.llp.cycle
-    cocotb.start_soon(bridge(run)())
+    await bridge(run)()
     await ClockCycles(dut.clk, cycles)
     _report(
         {

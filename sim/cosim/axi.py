@@ -12,6 +12,13 @@ OKAY = 0
 SLVERR = 2
 
 
+INPUTS = (
+    *("arready", "rvalid", "rlast", "rid", "rdata", "rresp"),
+    *("awready", "wready", "bvalid", "bid", "bresp"),
+)
+"""Of the device; all have a value from the start, for simulators that know unknown ones."""
+
+
 class AxiMemory:
     """Answers the bursts of `<prefix>__ar...` and so on from `memory`, in order.
 
@@ -50,7 +57,7 @@ class AxiMemory:
             "awaddr awlen awvalid awready wdata wstrb wlast wvalid wready bresp bvalid bready bid"
         )
         self._p = {name: getattr(dut, f"{prefix}__{name}") for name in names.split()}
-        for name in ("arready", "rvalid", "rlast", "rid", "awready", "wready", "bvalid", "bid"):
+        for name in INPUTS:
             self._p[name].value = 0
 
     def _open(self) -> bool:

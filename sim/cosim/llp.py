@@ -13,6 +13,13 @@ WINDOW_OCTETS = 1 << 20
 ANNOUNCE_EVERY = 4096
 
 
+INPUTS = (
+    *("tx_ready", "rx_request_ready", "rx_valid", "rx_data", "rx_release_ready"),
+    *("event_valid", "event_connection", "event_kind", "event_value"),
+)
+"""Of the device; all have a value from the start, for simulators that know unknown ones."""
+
+
 class _Connection:
     """One attached connection: what was received and is not released, and who gets what is sent."""
 
@@ -65,7 +72,7 @@ class LlpPort:
             "event_kind event_value"
         )
         self._p = {name: getattr(dut, f"{prefix}__{name}") for name in names.split()}
-        for name in ("tx_ready", "rx_request_ready", "rx_valid", "rx_release_ready", "event_valid"):
+        for name in INPUTS:
             self._p[name].value = 0
 
     def attach(self, connection: int, send: Callable[[bytes], None], emss: int = 0) -> None:

@@ -5,6 +5,12 @@ from typing import Any
 
 from cocotb.triggers import Lock, RisingEdge
 
+INPUTS = (
+    *("awvalid", "awaddr", "awprot", "wvalid", "wdata", "wstrb", "bready"),
+    *("arvalid", "araddr", "arprot", "rready"),
+)
+"""Of the device; all have a value from the start, for simulators that know unknown ones."""
+
 
 class RegisterMaster:
     """Reads and writes registers at `<prefix>__ar...` and so on, one access at a time.
@@ -23,7 +29,7 @@ class RegisterMaster:
             "araddr arprot arvalid arready rdata rresp rvalid rready"
         )
         self._p = {name: getattr(dut, f"{prefix}__{name}") for name in names.split()}
-        for name in ("awvalid", "wvalid", "arvalid", "bready", "rready", "awprot", "arprot"):
+        for name in INPUTS:
             self._p[name].value = 0
 
     async def _pause(self) -> None:

@@ -197,7 +197,12 @@ def build(
         if done.exists():
             return directory
         source = directory / f"{TOP}.v"
-        source.write_text(_hide_helpers(_to_verilog(text)) if ports_only else _to_verilog(text))
+        verilog = _hide_helpers(_to_verilog(text)) if ports_only else _to_verilog(text)
+        if simulator == "icarus":
+            # `always @*` waits for a change of its inputs, which a constant or a register that
+            # keeps its first value never has.
+            verilog = verilog.replace("always @*", "always_comb")
+        source.write_text(verilog)
         sources = [source]
         log = directory / "build.txt"
         arguments = ["-Wall", "-g2012"] if simulator == "icarus" else list(VERILATOR_ARGUMENTS)
