@@ -3,6 +3,7 @@
 import argparse
 import os
 import re
+import stat
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,6 +17,8 @@ EXIT_INTERRUPTED = 130
 
 _SIZE = re.compile(r"(\d+)\s*(|B|KiB|MiB|GiB)")
 _UNITS = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+
+_MAXIMUM_SIZE = 1 << 30  # of generated data: both ends hold all of it, the source twice
 
 
 class _Parser(argparse.ArgumentParser):
@@ -32,7 +35,10 @@ def parse_size(text: str) -> int:
         raise argparse.ArgumentTypeError(
             f"{text!r} is no size; allowed: a number of octets, or of KiB, MiB, GiB"
         )
-    return int(match[1]) * _UNITS[match[2]]
+    octets = int(match[1]) * _UNITS[match[2]]
+    if octets > _MAXIMUM_SIZE:
+        raise argparse.ArgumentTypeError(f"{text} is too large; allowed: 0 to 1GiB")
+    return octets
 
 
 def _parse_emss(text: str) -> int:
@@ -46,12 +52,21 @@ def _parse_emss(text: str) -> int:
 
 
 def _parse_file(text: str) -> Path:
-    path = Path(text)
     try:
-        with path.open("rb"):
-            return path
-    except OSError as error:
-        raise argparse.ArgumentTypeError(f"cannot read {text}: {error.strerror}") from None
+        # Without O_NONBLOCK the opening of a FIFO waits for a writer.
+        with open(os.open(text, os.O_RDONLY | os.O_NONBLOCK), "rb", buffering=0) as file:
+            status = os.fstat(file.fileno())
+            if stat.S_ISDIR(status.st_mode):
+                why = "Is a directory"
+            elif not stat.S_ISREG(status.st_mode):
+                why = "not a regular file"
+            elif status.st_size == 0 and file.read(1):
+                why = "it has content but no size"  # as files in /proc
+            else:
+                return Path(text)
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+    raise argparse.ArgumentTypeError(f"cannot read {text}: {why}; allowed: a regular file")
 
 
 def _build_parser() -> argparse.ArgumentParser:
@@ -91,10 +106,16 @@ def _build_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _drop_output() -> None:
+    """Has the interpreter not fail at its end on what could not be printed."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 1)
+    os.close(null)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command and returns its exit status."""
     from host_driver.errors import StagecoachError
-    from host_driver.transport.base import TransportError
     from sim.build import BuildError
 
     parser = _build_parser()
@@ -103,19 +124,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error("--size is for generated data; allowed: FILE or --size")
     try:
         if options.command == "demo":
-            return commands.demo(
+            status = commands.demo(
                 options.file, options.size, options.emss, options.waves, options.json
             )
-        return commands.info(options.json)
-    except (StagecoachError, TransportError, BuildError) as error:
+        else:
+            status = commands.info(options.json)
+        sys.stdout.flush()  # a full disk shall be told here, not at the interpreter's end
+        return status
+    except BrokenPipeError:
+        _drop_output()  # nobody reads what is printed
+        return EXIT_FAILED
+    except (StagecoachError, OSError, BuildError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            _drop_output()
         first, *rest = str(error).splitlines() or [""]
         print(f"stagecoach {options.command}: {type(error).__name__}: {first}", file=sys.stderr)
         for line in rest:
             print(line, file=sys.stderr)
-        return EXIT_FAILED
-    except BrokenPipeError:
-        # Nobody reads what is printed; the interpreter must not fail to flush it at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_FAILED
     except KeyboardInterrupt:
         print(f"stagecoach {options.command}: interrupted", file=sys.stderr)

@@ -130,15 +130,15 @@ def _demo_as_json(
 
 def _print_demo(name: str, octets: int, emss: int, result: Result, files: list[Path]) -> None:
     title = f"{name}: {octets:,} octets there and back, EMSS {emss}"
-    table = Table(title=title, box=box.SIMPLE)
+    table = Table(title=title, box=box.SIMPLE, padding=(0, 1, 0, 0))  # 80 columns
     table.add_column("operation", no_wrap=True)
     for heading in (
         "octets",
         "FPDUs",
         "device\ncycles",
-        "octets\nper cycle",
-        "Gbit/s at\n156.25 MHz",
-        "simulated\ncycles/s",
+        "octets/\ncycle",
+        "Gbit/s at\n156 MHz",
+        "sim.\ncycles/s",
     ):
         table.add_column(heading, justify="right", no_wrap=True)
     for row in result.measurements:

@@ -2,13 +2,17 @@
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from host_driver import commands
 from host_driver.cli import main, parse_size
+from host_driver.demo.ends import Measurement
+from host_driver.demo.run import Result
 
 ROOT = Path(__file__).parents[2]
 BUILDS_A_DEVICE = [pytest.mark.slow, pytest.mark.timeout(1800)]
@@ -40,6 +44,9 @@ def test_other_sizes_are_refused(text):
         (["fly"], "invalid choice: 'fly'"),
         (["demo", "/no/such/file"], "cannot read /no/such/file: No such file or directory"),
         (["demo", "/"], "cannot read /: Is a directory"),
+        (["demo", "/dev/zero"], "cannot read /dev/zero: not a regular file"),
+        (["demo", "/proc/cpuinfo"], "cannot read /proc/cpuinfo: it has content but no size"),
+        (["demo", "--size", "9000GiB"], "9000GiB is too large; allowed: 0 to 1GiB"),
         (["demo", "--size", "big"], "'big' is no size; allowed: a number of octets"),
         (["demo", "--emss", "100"], "EMSS is 100; allowed: 128 to 65535"),
         (["demo", "--emss", "x"], "EMSS is x; allowed: 128 to 65535"),
@@ -55,6 +62,43 @@ def test_bad_input_is_one_line_and_status_2(arguments, message, capsys):
     assert out == ""
     assert err.count("\n") == 1 and err.endswith("\n")
     assert message in err
+
+
+def test_a_fifo_is_refused_at_once(tmp_path, capsys):
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    with pytest.raises(SystemExit) as caught:
+        main(["demo", str(fifo)])
+    assert caught.value.code == 2
+    assert "not a regular file" in capsys.readouterr().err
+
+
+def test_an_error_of_the_system_is_one_line_and_status_1():
+    program = (
+        "import sys; from host_driver import cli, commands; "
+        "commands.info = lambda as_json: print('sizes') or 0; sys.exit(cli.main(['info']))"
+    )
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            cwd=ROOT,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 1
+    assert done.stderr == "stagecoach info: OSError: [Errno 28] No space left on device\n"
+
+
+def test_the_table_fits_80_columns(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "80")
+    gib = 1 << 30
+    rows = [Measurement("RDMA Write", gib, 743_000, 136_000_000, 400.0)]
+    commands._print_demo("data", gib, 1460, Result(rows, "0" * 64, True), [])
+    out = capsys.readouterr().out
+    assert "…" not in out
+    assert "sim." in out and "1,073,741,824" in out and "136,000,000" in out
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["demo", "--help"], ["info", "--help"]])
