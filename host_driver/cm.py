@@ -5,7 +5,7 @@ from typing import Self
 
 from host_driver.context import Context
 from host_driver.enums import QPState
-from host_driver.errors import ConnectionRejected, StartupError
+from host_driver.errors import ConnectionRejected, StartupError, require_type
 from host_driver.mpa_startup import (
     HEADER_OCTETS,
     StartupFrame,
@@ -142,6 +142,9 @@ class ConnectionRequest:
         The QP sends nothing before the first FPDU has arrived (RFC 5044, 7.1.2 item 4).
         Parameters as in `connect`.
         """
+        require_type("qp", qp, QP)
+        if qp.context is not self._context:
+            raise ValueError("the QP is of another device; allowed: a QP of the listener's device")
         qp.require(QPState.INIT)
         ord, ird = _reads(self._context, ord, "ORD"), _reads(self._context, ird, "IRD")
         request = self._request

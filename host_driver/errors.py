@@ -55,6 +55,12 @@ class WaitTimeout(StagecoachError, TimeoutError):
     """Nothing came within the time that the caller allowed."""
 
 
+def require_type(name: str, value: object, allowed: type) -> None:
+    """Raises `TypeError` unless `value` is an instance of `allowed`."""
+    if not isinstance(value, allowed):
+        raise TypeError(f"{name} is a {type(value).__name__}; allowed: {allowed.__name__}")
+
+
 def describe(cause: Cause) -> str:
     """The cause in words, with its Terminate code if it has one."""
     code, words = CODES[cause]

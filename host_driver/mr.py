@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 from host_driver import registers
 from host_driver.context import CommandOpcode, Context
 from host_driver.enums import AccessFlags
+from host_driver.errors import require_type
 from hw.interface.queue_entries import Rights
 
 if TYPE_CHECKING:
@@ -56,6 +57,9 @@ class PD:
         self.close()
 
 
+_ALL_RIGHTS = int(AccessFlags.LOCAL_WRITE | AccessFlags.REMOTE_WRITE | AccessFlags.REMOTE_READ)
+
+
 def _rights(access: AccessFlags) -> Rights:
     rights = Rights.LOCAL_READ
     if access & AccessFlags.LOCAL_WRITE:
@@ -99,7 +103,13 @@ class MR:
         addr: int | None = None,
         stag: int | None = None,
     ):
+        require_type("pd", pd, PD)
+        require_type("access", access, int)
+        if not 0 <= access <= _ALL_RIGHTS:
+            raise ValueError(f"access is {access}; allowed: AccessFlags, 0 to {_ALL_RIGHTS}")
         view = memoryview(buffer)
+        if "O" in view.format:
+            raise TypeError("cannot register Python objects; allowed: a buffer of plain octets")
         if view.readonly or not view.c_contiguous or view.nbytes == 0:
             raise TypeError(
                 f"cannot register {type(buffer).__name__}: read-only {view.readonly}, C-contiguous "

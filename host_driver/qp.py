@@ -12,7 +12,7 @@ from host_driver import entries, registers
 from host_driver.context import AsyncEvent, CommandOpcode
 from host_driver.cq import CQ
 from host_driver.enums import QPState, SendFlags, WCOpcode, WCStatus, WROpcode
-from host_driver.errors import DeviceError, QPStateError, ResourceError
+from host_driver.errors import DeviceError, QPStateError, ResourceError, require_type
 from host_driver.mr import PD
 from host_driver.registers import Register
 from host_driver.ring import Ring
@@ -103,9 +103,15 @@ class QP:
     """
 
     def __init__(self, pd: PD, init_attr: QPInitAttr):
+        require_type("pd", pd, PD)
+        require_type("init_attr", init_attr, QPInitAttr)
         self.pd = pd
         self.context = context = pd.context
         self.scq, self.rcq = init_attr.scq, init_attr.rcq
+        for name, cq in (("scq", self.scq), ("rcq", self.rcq)):
+            require_type(name, cq, CQ)
+            if cq.context is not context:
+                raise ValueError(f"{name} is of another device; allowed: a CQ of the PD's device")
         self.cause = Cause.NONE
         self._attached = False
         self._detaching = threading.Lock()  # inside it `context.lock` is not taken
@@ -239,6 +245,9 @@ class QP:
         `ValueError` for a request that no device takes, or for an RDMA Read if the connection
         allows none (ORD 0); nothing is posted then.
         """
+        for request in requests:
+            require_type("request", request, SendWR)
+            require_type("SendWR.send_flags", request.send_flags, int)
         with self.context.lock:
             self.require(QPState.RTS, QPState.ERR)
             queue = self._send
@@ -281,6 +290,8 @@ class QP:
 
         Raises `ResourceError` if the queue has no room, `ValueError` for too many elements.
         """
+        for request in requests:
+            require_type("request", request, RecvWR)
         with self.context.lock:
             self.require_open()
             queue = self._receive

@@ -8,8 +8,15 @@ from hw.interface.causes import Cause
 
 
 def _check_range(name: str, value: int, bits: int) -> None:
+    if not hasattr(value, "__index__"):  # also the integers of numpy
+        raise TypeError(f"{name} is {value!r}; allowed: an integer")
     if not 0 <= value < 1 << bits:
         raise ValueError(f"{name} is {value}; allowed: 0 to 2^{bits} - 1")
+
+
+def _check_elements(name: str, elements: Sequence["SGE"]) -> None:
+    if not isinstance(elements, Sequence) or not all(isinstance(each, SGE) for each in elements):
+        raise TypeError(f"{name} is {elements!r}; allowed: a sequence of SGE")
 
 
 @dataclass(frozen=True)
@@ -44,6 +51,7 @@ class SendWR:
     def __post_init__(self) -> None:
         _check_range("SendWR.remote_addr", self.remote_addr, 64)
         _check_range("SendWR.rkey", self.rkey, 32)
+        _check_elements("SendWR.sg", self.sg)
 
 
 @dataclass(frozen=True)
@@ -52,6 +60,9 @@ class RecvWR:
 
     wr_id: int = 0
     sg: Sequence[SGE] = field(default_factory=tuple)
+
+    def __post_init__(self) -> None:
+        _check_elements("RecvWR.sg", self.sg)
 
 
 @dataclass(frozen=True)

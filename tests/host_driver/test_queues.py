@@ -3,6 +3,7 @@
 import re
 import threading
 
+import numpy as np
 import pytest
 
 from host_driver import (
@@ -12,6 +13,8 @@ from host_driver import (
     QP,
     SGE,
     Cause,
+    ConnectionRequest,
+    Context,
     DeviceError,
     QPCap,
     QPError,
@@ -30,9 +33,10 @@ from host_driver import (
     registers,
 )
 from host_driver.context import CommandOpcode, raise_if_stopped
+from host_driver.mpa_startup import StartupFrame
 from host_driver.qp import ERROR_FLUSH_SECONDS, FLUSH_SECONDS
 from hw.interface.queue_entries import RECEIVE_ENTRY_OCTETS, CompletionOpcode
-from tests.host_driver.fake_device import CQS, RTS
+from tests.host_driver.fake_device import CQS, RTS, FakeDevice
 
 
 class NoStream:
@@ -533,3 +537,47 @@ def test_receive_entry_is_what_was_asked_for(verbs):
 def test_an_entry_has_no_other_fields():
     with pytest.raises(ValueError, match=r"no field \['colour'\]; allowed: \['tagged_offset'"):
         entries.ELEMENT.pack(colour=1)
+
+
+def test_wrong_types_are_named_and_nothing_is_posted(verbs):
+    connect(verbs.qp)
+    good = SendWR(1)
+    with pytest.raises(TypeError, match=r"SGE.addr is 1.5; allowed: an integer"):
+        verbs.qp.post_send(good, SendWR(12, sg=[SGE(1.5, 1, 1)]))
+    with pytest.raises(TypeError, match="request is a list; allowed: SendWR"):
+        verbs.qp.post_send(good, [SendWR()])
+    with pytest.raises(TypeError, match="request is a RecvWR; allowed: SendWR"):
+        verbs.qp.post_send(good, RecvWR())
+    with pytest.raises(TypeError, match="request is a SendWR; allowed: RecvWR"):
+        verbs.qp.post_recv(RecvWR(), SendWR())
+    with pytest.raises(TypeError, match=r"RecvWR.sg is 'x'; allowed: a sequence of SGE"):
+        RecvWR(sg="x")
+    assert not verbs.qp._send.posted and not verbs.qp._receive.posted
+
+
+def test_a_cq_of_another_device_is_refused(verbs):
+    with Context(FakeDevice()) as other:
+        foreign = CQ(other)
+        for attr in (QPInitAttr(foreign, verbs.cq), QPInitAttr(verbs.cq, foreign)):
+            with pytest.raises(ValueError, match="of another device"):
+                QP(verbs.pd, attr)
+
+
+def test_a_connection_accepts_only_a_qp_of_its_device(verbs):
+    with Context(FakeDevice()) as other:
+        request = ConnectionRequest(other, NoStream(), StartupFrame(reply=False))
+        with pytest.raises(ValueError, match="of another device"):
+            request.accept(verbs.qp)
+
+
+@pytest.mark.parametrize("access", [-1, 8, 99])
+def test_unknown_access_is_refused(verbs, access):
+    with pytest.raises(ValueError, match=f"access is {access}; allowed: AccessFlags"):
+        MR(verbs.pd, bytearray(8), access)
+
+
+def test_memory_of_objects_is_refused(verbs):
+    with pytest.raises(TypeError, match="Python objects"):
+        MR(verbs.pd, np.array([None, "text"], dtype=object))
+    with pytest.raises(TypeError, match="pd is a Context; allowed: PD"):
+        MR(verbs.context, bytearray(8))
