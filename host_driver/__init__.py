@@ -16,6 +16,7 @@ from host_driver.errors import (
 )
 from host_driver.mr import MR, PD
 from host_driver.qp import QP, QPCap, QPInitAttr
+from host_driver.transport.base import DeviceClosed, TransportError
 from host_driver.wr import SGE, WC, RecvWR, SendWR
 from hw.interface.causes import Cause
 
@@ -34,6 +35,7 @@ __all__ = [
     "ConnectionRequest",
     "Context",
     "DeviceAttr",
+    "DeviceClosed",
     "DeviceError",
     "QPCap",
     "QPError",
@@ -46,6 +48,7 @@ __all__ = [
     "SendWR",
     "StagecoachError",
     "StartupError",
+    "TransportError",
     "WCOpcode",
     "WCStatus",
     "WROpcode",

@@ -206,6 +206,8 @@ class ConnectionListener:
     """
 
     def __init__(self, context: Context, host: str = "127.0.0.1", port: int = 0):
+        require_type("context", context, Context)
+        context.require_open()
         self._context = context
         self._listener: Listener = context.transport.listen(host, port)
         self.port = self._listener.address[1]

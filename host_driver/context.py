@@ -12,7 +12,7 @@ from host_driver import entries, registers
 from host_driver.errors import DeviceError, QPError, ResourceError
 from host_driver.registers import Register
 from host_driver.ring import Ring
-from host_driver.transport.base import Transport
+from host_driver.transport.base import DeviceClosed, Transport
 from hw.interface.causes import Cause
 from hw.interface.queue_entries import SCATTER_GATHER_ELEMENTS
 
@@ -81,6 +81,8 @@ class Context:
     """
 
     def __init__(self, transport: Transport):
+        if not hasattr(transport, "read_register"):
+            raise TypeError(f"transport is a {type(transport).__name__}; allowed: a Transport")
         self.transport = transport
         self.lock = threading.RLock()
         self._closing: dict[Callable[[], None], None] = {}  # in order of creation
@@ -202,6 +204,7 @@ class Context:
     def take_pd(self) -> int:
         """A Protection Domain number that no other PD has."""
         with self.lock:
+            self.require_open()
             number = self.take_number(self._pds, 1 << 16, "Protection Domains")
             self._pds.add(number)
             return number
@@ -310,6 +313,11 @@ class Context:
         """Takes back `on_close`, for what was closed before the context."""
         self._closing.pop(close, None)
 
+    def require_open(self) -> None:
+        """Raises `DeviceClosed` if the context is closed."""
+        if self._closed:
+            raise DeviceClosed("the context is closed; allowed: an open Context")
+
     def query_device(self) -> DeviceAttr:
         """Sizes of the device."""
         return self.attr
@@ -341,6 +349,7 @@ class Context:
             errors.append(error)
 
     def __enter__(self) -> Self:
+        self.require_open()
         return self
 
     def __exit__(self, *_: object) -> None:

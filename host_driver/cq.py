@@ -7,7 +7,7 @@ from typing import Self
 
 from host_driver import entries, registers
 from host_driver.context import Context
-from host_driver.errors import ResourceError, WaitTimeout
+from host_driver.errors import ResourceError, WaitTimeout, require_type
 from host_driver.ring import MAXIMUM_LOG2, Ring, check_entries
 from host_driver.wr import WC
 from hw.interface.queue_entries import CompletionOpcode
@@ -25,9 +25,11 @@ class CQ:
     """
 
     def __init__(self, context: Context, cqe: int = 256):
+        require_type("context", context, Context)
         check_entries(cqe)
         self.context = context
         with context.lock:
+            context.require_open()
             self.number = context.take_number(context.cqs, context.attr.max_cq, "CQs")
             # Twice the size where possible: what was consumed is told to the device only now and
             # then, and until then the device counts it as there.

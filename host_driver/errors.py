@@ -4,7 +4,7 @@ from hw.interface.causes import CODES, Cause
 
 
 class StagecoachError(Exception):
-    """Base of every error of the driver."""
+    """Base of every error of the driver, `TransportError` of the transports among them."""
 
 
 class DeviceError(StagecoachError):

@@ -23,6 +23,7 @@ class PD:
     """
 
     def __init__(self, context: Context):
+        require_type("context", context, Context)
         self.context = context
         self.number = context.take_pd()
         self._closed = False

@@ -3,8 +3,10 @@
 from types import TracebackType
 from typing import Any, Protocol, runtime_checkable
 
+from host_driver.errors import StagecoachError
 
-class TransportError(OSError):
+
+class TransportError(StagecoachError, OSError):
     """The device or a stream cannot do what was asked."""
 
 

@@ -14,6 +14,7 @@ from host_driver import (
     SGE,
     AccessFlags,
     Context,
+    DeviceClosed,
     DeviceError,
     QPCap,
     QPInitAttr,
@@ -21,6 +22,8 @@ from host_driver import (
     RecvWR,
     ResourceError,
     SendWR,
+    StagecoachError,
+    listen,
     registers,
 )
 from host_driver.context import CommandOpcode
@@ -367,3 +370,18 @@ def test_everything_of_a_context_ends_with_it(device):
     assert not device.rings
     assert not device.mapped
     assert set(device.states.values()) == {0}
+
+
+def test_a_closed_context_refuses_all_that_is_new(device):
+    context = Context(device)
+    context.close()
+    for make in (PD, CQ, listen, Context.__enter__):
+        with pytest.raises(DeviceClosed, match="the context is closed"):
+            make(context)
+    assert issubclass(DeviceClosed, StagecoachError)
+
+
+@pytest.mark.parametrize("make", [Context, PD, CQ, listen])
+def test_what_is_no_device_is_refused(make):
+    with pytest.raises(TypeError, match="is a NoneType; allowed:"):
+        make(None)
