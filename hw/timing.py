@@ -28,9 +28,6 @@ DEVICE = "LFE5U-85F"
 SPEED_GRADE = 8
 PACKAGE = "CABGA756"
 TARGET_MHZ = 156.25
-ROUTER = "router2"
-"""The default router needs several times as long for this design."""
-
 SYNTHESIS_OPTIONS = "-noabc9"
 """abc9 is reported to make wrong ECP5 logic (yosys issue 5777)."""
 
@@ -93,8 +90,6 @@ def place(folder: Path, seed: int) -> Placed:
         PACKAGE,
         "--out-of-context",
         "--timing-allow-fail",
-        "--router",
-        ROUTER,
         "--freq",
         str(TARGET_MHZ),
         "--seed",
