@@ -105,6 +105,12 @@ def compiled_cycles_per_second() -> float:
         return (sender.cycles - start[0]) / (time.perf_counter() - start[1])
 
 
+def write(figures: dict[str, float]) -> None:
+    """Writes what is measured so far: the comparison with Icarus takes minutes."""
+    RESULT.parent.mkdir(exist_ok=True)
+    RESULT.write_text(json.dumps(figures, indent=2) + "\n")
+
+
 def measure(progress: Progress) -> dict[str, float]:
     """All figures, by their keys in `build/bench.json`."""
     task = progress.add_task("", total=None)
@@ -114,8 +120,10 @@ def measure(progress: Progress) -> dict[str, float]:
         result = run_case(check)
         figures[key] = round(result["payload_octets"] / result["cycles"], 3)
         figures[key.replace("payload_octets_per_cycle", "cycles")] = result["cycles"]
+        write(figures)
     progress.update(task, description="speed of the compiled device")
     figures["sim_cycles_per_second"] = round(compiled_cycles_per_second())
+    write(figures)
     progress.update(task, description="speed of the same device under Icarus")
     icarus = run_case("check_speed", "icarus")
     figures["sim_icarus_cycles_per_second"] = round(
@@ -134,8 +142,7 @@ def main() -> int:
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True)) as progress:
         figures = measure(progress)
-    RESULT.parent.mkdir(exist_ok=True)
-    RESULT.write_text(json.dumps(figures, indent=2) + "\n")
+    write(figures)
 
     table = Table(title=f"One device, EMSS {EMSS}, {WRITE_OCTETS} octets per RDMA Write")
     table.add_column("figure")
