@@ -37,8 +37,6 @@ WRITE_OCTETS = 1 << 20
 ICARUS_CYCLES = 2000
 """Enough for the first octets to leave; Icarus is slow."""
 
-CLOCK_MHZ = 156.25
-
 CASES = {
     "write_tx_1460_payload_octets_per_cycle": "check_write_tx",
     "write_rx_1460_payload_octets_per_cycle": "check_write_rx",

@@ -80,6 +80,9 @@ public_flat_rw -module "{TOP}" -var "*"
 
 # Warnings about Verilog that nobody wrote by hand: Yosys writes unsized, unused and undriven
 # helper nets, and case statements without a default.
+ICARUS_PROCESS = "always_comb"
+"""What stands for `always @*` under Icarus: it runs once even if no input ever changes."""
+
 VERILATOR_ARGUMENTS = [
     "-Wno-fatal",
     "-Wno-WIDTH",
@@ -187,6 +190,8 @@ def build(
     text = _to_rtlil(component)
     versions = [f"{package} {importlib.metadata.version(package)}" for package in TOOL_PACKAGES]
     recipe = [simulator, f"waves={waves}", *VERILATOR_ARGUMENTS, *versions, sys.prefix]
+    if simulator == "icarus":
+        recipe.append(ICARUS_PROCESS)
     if ports_only:
         recipe += [PORTS_ONLY_ARGUMENT, PORTS_ONLY_CONTROL, inspect.getsource(_hide_helpers)]
     digest = hashlib.sha256("\n".join([*recipe, text]).encode()).hexdigest()[:20]
@@ -201,7 +206,7 @@ def build(
         if simulator == "icarus":
             # `always @*` waits for a change of its inputs, which a constant or a register that
             # keeps its first value never has.
-            verilog = verilog.replace("always @*", "always_comb")
+            verilog = verilog.replace("always @*", ICARUS_PROCESS)
         source.write_text(verilog)
         sources = [source]
         log = directory / "build.txt"
