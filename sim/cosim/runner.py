@@ -80,9 +80,6 @@ public_flat_rw -module "{TOP}" -var "*"
 
 # Warnings about Verilog that nobody wrote by hand: Yosys writes unsized, unused and undriven
 # helper nets, and case statements without a default.
-ICARUS_PROCESS = "always_comb"
-"""What stands for `always @*` under Icarus: it runs once even if no input ever changes."""
-
 VERILATOR_ARGUMENTS = [
     "-Wno-fatal",
     "-Wno-WIDTH",
@@ -191,7 +188,7 @@ def build(
     versions = [f"{package} {importlib.metadata.version(package)}" for package in TOOL_PACKAGES]
     recipe = [simulator, f"waves={waves}", *VERILATOR_ARGUMENTS, *versions, sys.prefix]
     if simulator == "icarus":
-        recipe.append(ICARUS_PROCESS)
+        recipe.append(inspect.getsource(_start_processes))
     if ports_only:
         recipe += [PORTS_ONLY_ARGUMENT, PORTS_ONLY_CONTROL, inspect.getsource(_hide_helpers)]
     digest = hashlib.sha256("\n".join([*recipe, text]).encode()).hexdigest()[:20]
@@ -204,9 +201,7 @@ def build(
         source = directory / f"{TOP}.v"
         verilog = _hide_helpers(_to_verilog(text)) if ports_only else _to_verilog(text)
         if simulator == "icarus":
-            # `always @*` waits for a change of its inputs, which a constant or a register that
-            # keeps its first value never has.
-            verilog = verilog.replace("always @*", ICARUS_PROCESS)
+            verilog = _start_processes(verilog)
         source.write_text(verilog)
         sources = [source]
         log = directory / "build.txt"
@@ -248,6 +243,25 @@ def _hide_helpers(verilog_text: str) -> str:
     be optimised away.
     """
     return re.sub(r"\\\$(\d+) ", r"_helper_\1 ", verilog_text)
+
+
+def _start_processes(verilog_text: str) -> str:
+    """Make every `always @*` run at time 0, also if none of its inputs ever changes.
+
+    Yosys lets each of them read a variable with an initial value. In Verilog-2005 that is an
+    assignment at time 0; in SystemVerilog, which cocotb's runner and its waveforms need, the
+    variable has its value before any process waits for it. `always_comb` is no way out: Icarus
+    11.0 may run such processes for ever (https://github.com/steveicarus/iverilog/issues/508).
+    """
+    text, variables = re.subn(
+        r"^  reg (\\\$auto\$verilog_backend\S+)  = 0;$",
+        r"  reg \1 ; initial \1 <= 0;",
+        verilog_text,
+        flags=re.MULTILINE,
+    )
+    if "always @*" in text and not variables:
+        raise RuntimeError("Yosys has written processes without a variable that starts them")
+    return text
 
 
 def export_verilog(component: Any) -> str:
