@@ -4,8 +4,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from sim.model import errors
-from sim.model.errors import StreamError
+from sim.model import checks
 
 # RFC 5041, 4.1: the control octet.
 FLAG_TAGGED = 0x80
@@ -80,9 +79,8 @@ def decode(segment: bytes) -> tuple[Header, bytes]:
     A segment too short for its header is a length that MPA cannot have meant: 2/0/03.
     """
     if not segment or len(segment) < header_octets(segment[0]):
-        raise StreamError(
-            errors.MPA_MARKER_MISMATCH,
-            f"ULPDU of {len(segment)} octets is shorter than its DDP header",
+        raise checks.ULPDU_HAS_HEADER.failed(
+            f"ULPDU of {len(segment)} octets is shorter than its DDP header"
         )
     control = segment[0]
     last = bool(control & FLAG_LAST)

@@ -2,13 +2,17 @@
 
 import random
 from collections import deque
+from collections.abc import Iterator
 
-from sim.model import ddp, errors, mpa, rdmap
+from sim.model import effects, errors, mpa
+from sim.model.effects import Recorder
 from sim.model.errors import ErrorCode, StreamError
-from sim.model.memory import STAG_MAX, MemoryRegion, MemoryTable, Rights
+from sim.model.memory import STAG_MAX, Accessor, MemoryRegion, MemoryTable, Rights
 from sim.model.rdmap import Opcode, ReadRequest, Terminate
-from sim.model.sink import MSN_SPAN, DataSink
-from sim.model.work import Buffer, Completion, Operation, OutstandingRead, Receive, Status, Work
+from sim.model.sink import DataSink, is_terminate
+from sim.model.terminate import terminate_for
+from sim.model.transmit import ReadCut, Transmitter
+from sim.model.work import Buffer, Completion, Operation, Receive, Status, Work
 
 __all__ = ["Completion", "Endpoint", "Operation", "Status"]
 
@@ -17,14 +21,17 @@ class Endpoint:
     """A full RDMAP Stream end.
 
     ``receive`` takes octets of the peer in any chunks, ``take_output`` gives the FPDUs to send,
-    ``poll`` the completions. The first failed check is kept in ``error``: from then on input is
-    dropped, one Terminate is output and everything outstanding is completed as flushed. Requests
-    of the peer that arrived before the failure are still answered.
+    ``poll`` the completions. The first failed check (their order is in ``checks``) is kept in
+    ``error``: from then on input is dropped, one Terminate is output and everything outstanding
+    is completed as flushed. Requests of the peer that arrived before the failure are still
+    answered. An error in a Terminate, and one before a responder may send, is answered with
+    nothing but the end of the connection: then ``closed`` is set.
 
-    Parameters: ``mulpdu`` limits what is sent; ``markers_out``/``markers_in``/``crc`` are what
-    the startup settled; ``ird`` limits Read Requests waiting for their answer (which happens in
-    ``take_output``), ``ord`` those sent; a ``responder`` sends nothing before the first FPDU of
-    the peer (RFC 5044, 7.1.2); endpoints of one device share a ``memory``.
+    Parameters: ``mulpdu`` limits what is sent, and may be changed at any time;
+    ``markers_out``/``markers_in``/``crc`` are what the startup settled; ``ird`` limits Read
+    Requests waiting for their answer (which happens in ``take_output``), ``ord`` those sent; a
+    ``responder`` sends nothing before the first FPDU of the peer (RFC 5044, 7.1.2); endpoints of
+    one device share a ``memory``; ``record`` is told of every effect, in order.
     """
 
     def __init__(
@@ -40,29 +47,41 @@ class Endpoint:
         responder: bool = False,
         memory: MemoryTable | None = None,
         seed: int | None = None,
+        record: Recorder = effects.ignore,
     ) -> None:
-        self.mulpdu = mulpdu
-        self.ord = ord
         self.pd = pd
         self.memory = memory if memory is not None else MemoryTable()
         self.error: ErrorCode | None = None
         self.error_detail = ""
+        self.terminate_sent: Terminate | None = None
         self.terminate_received: Terminate | None = None
         self.closed = False
-        self._sink = DataSink(self.memory, pd=pd, stream=self, ird=ird)
-        self._framer = mpa.Framer(markers_out, crc)
+        self._record = record
+        self._sink = DataSink(self.memory, Accessor(pd, self), ird=ird, record=record)
+        self._transmitter = Transmitter(
+            mpa.Framer(markers_out, crc),
+            self._sink.read_requests,
+            self._sink.tagged.reads,
+            mulpdu=mulpdu,
+            ord=ord,
+            record=record,
+        )
         self._deframer = mpa.Deframer(markers_in, crc)
         self._random = random.Random(seed)
+        self._responder = responder
         self._may_send = not responder
-        self._output: list[bytes] = []
         self._completions: list[Completion] = []
-        # Work requests in posting order until reported; those not yet sent are also in _unsent.
+        # Work requests in posting order until reported.
         self._work: deque[Work] = deque()
-        self._unsent: deque[Work] = deque()
-        self._send_msn = {
-            rdmap.QN_SEND: ddp.FIRST_MSN,
-            rdmap.QN_READ_REQUEST: ddp.FIRST_MSN,
-        }
+
+    @property
+    def mulpdu(self) -> int:
+        """Octets of the largest ULPDU sent; ``mpa.mulpdu`` has the formulas."""
+        return self._transmitter.mulpdu
+
+    @mulpdu.setter
+    def mulpdu(self, octets: int) -> None:
+        self._transmitter.mulpdu = octets
 
     # Memory
 
@@ -75,6 +94,7 @@ class Endpoint:
         rights: Rights = Rights.ALL,
         pd: int | None = None,
         this_stream_only: bool = False,
+        shared: bool = False,
     ) -> MemoryRegion:
         """Register a buffer; without ``stag`` a random unused one is drawn."""
         while stag is None:
@@ -87,6 +107,7 @@ class Endpoint:
             rights=rights,
             pd=self.pd if pd is None else pd,
             stream=self if this_stream_only else None,
+            shared=shared,
         )
         self.memory.add(region)
         return region
@@ -97,9 +118,9 @@ class Endpoint:
         """Post an Untagged Buffer for one Send; an integer asks for a new buffer of that size."""
         octets = bytearray(buffer) if isinstance(buffer, int) else buffer
         if self._stopped:
-            self._completions.append(Completion(Operation.RECEIVE, work_id, Status.FLUSHED))
+            self._complete(Completion(Operation.RECEIVE, work_id, Status.FLUSHED))
             return
-        self._sink.receives.append(Receive(memoryview(octets).cast("B"), work_id))
+        self._sink.sends.receives.append(Receive(memoryview(octets).cast("B"), work_id))
 
     def post_send(
         self,
@@ -148,7 +169,7 @@ class Endpoint:
     ) -> None:
         """Post an RDMA Read into local STag and TO; the local range is checked at once."""
         if length:
-            self._sink.check_sink(local_stag, local_offset, length)
+            self._sink.tagged.check_sink(local_stag, local_offset, length)
         request = ReadRequest(local_stag, local_offset, length, remote_stag, remote_offset)
         self._post(Work(Operation.RDMA_READ, work_id, request=request))
 
@@ -160,12 +181,18 @@ class Endpoint:
     @property
     def idle(self) -> bool:
         """True when nothing posted to the send queue is unfinished and no output waits."""
-        return not (self._work or self._output or self._sink.inbound_reads)
+        waiting = self._sink.read_requests.waiting
+        return not self._work and not waiting and self._transmitter.idle
 
     # The stream
 
     def receive(self, octets: Buffer) -> None:
         """Octets of the peer's stream of Full Operation, cut anywhere."""
+        for _ in self.process(octets):
+            pass
+
+    def process(self, octets: Buffer) -> Iterator[None]:
+        """Like ``receive``, but in steps: one FPDU for every item taken."""
         ulpdus = self._deframer.feed(octets)
         while not self._stopped:
             segment = b""
@@ -175,15 +202,34 @@ class Endpoint:
                     return
                 segment = received
                 self._may_send = True
-                self._sink.segment(segment)
+                self._sink.segment(segment, from_initiator=self._responder)
                 self._delivered()
             except StreamError as failure:
                 self._fail(failure, segment)
+            yield
 
-    def take_output(self) -> list[bytes]:
-        """FPDUs to send now, in order; answers the peer's Read Requests first."""
-        self._generate()
-        output, self._output = self._output, []
+    @property
+    def pending(self) -> int:
+        """Octets received of an FPDU that is not complete."""
+        return self._deframer.pending
+
+    def take_output(self, limit: int | None = None) -> list[bytes]:
+        """FPDUs to send now, in order, at most ``limit``; the peer's Read Requests come first."""
+        output: list[bytes] = []
+        while self._may_send and (limit is None or len(output) < limit):
+            try:
+                made = self._transmitter.next_fpdu()
+            except ReadCut as cut:
+                self._fail(cut, b"", cut.terminate)
+                continue
+            if made is None:
+                break
+            fpdu, work = made
+            output.append(fpdu)
+            if work is not None:
+                length = len(memoryview(work.payload).cast("B"))
+                work.completion = Completion(work.operation, work.work_id, length=length)
+                self._report()
         return output
 
     def tcp_closed(self) -> None:
@@ -192,25 +238,16 @@ class Endpoint:
             self.closed = True
             if self.error is None and self.terminate_received is None:
                 self.error = errors.MPA_TCP_LOST
+            self._transmitter.stop()
             self._flush()
 
     def send_ready_to_receive(self, *, by_read: bool = False) -> None:
-        """Send the RTR frame of RFC 6581, 9.2: an empty RDMA Write, or an empty RDMA Read.
-
-        It is the initiator's first FPDU and has no completion.
-        """
-        if not by_read:
-            # STag and TO of an empty Write are checked by nobody (RFC 5041, 5.2).
-            self._tagged(Opcode.RDMA_WRITE, b"", 1, 0)
-            return
-        request = ReadRequest(1, 0, 0, 1, 0)
-        self._transmit(Work(Operation.RDMA_READ, None, request=request))
+        """Send the RTR frame of RFC 6581, 9.2; it has no completion."""
+        self._transmitter.ready_to_receive(by_read=by_read)
 
     def abort(self, error: ErrorCode, detail: str) -> None:
         """End the stream for a reason found outside of it: Terminate and flush."""
         self._fail(StreamError(error, detail), b"")
-
-    # Sending
 
     @property
     def _stopped(self) -> bool:
@@ -218,154 +255,61 @@ class Endpoint:
 
     def _post(self, work: Work) -> None:
         if self._stopped:
-            self._completions.append(Completion(work.operation, work.work_id, Status.FLUSHED))
+            self._complete(Completion(work.operation, work.work_id, Status.FLUSHED))
             return
         self._work.append(work)
-        self._unsent.append(work)
+        self._transmitter.unsent.append(work)
 
-    def _generate(self) -> None:
-        if self._stopped or not self._may_send:
-            return
-        self._answer_reads()
-        while self._unsent:
-            work = self._unsent[0]
-            if work.request is not None and len(self._sink.reads) >= self.ord:
-                break
-            self._unsent.popleft()
-            self._transmit(work)
-        self._report()
-
-    def _answer_reads(self) -> None:
-        while self._sink.inbound_reads:
-            request = self._sink.inbound_reads.popleft()
-            payload = b""
-            if request.size:
-                region = self.memory.get(request.source_stag)
-                if region is None:
-                    # Invalidated between the request and its answer.
-                    failure = StreamError(
-                        errors.RDMAP_LOCAL_CATASTROPHIC,
-                        f"STag {request.source_stag:#010x} vanished before its Read Response",
-                    )
-                    self._fail(failure, b"")
-                    return
-                payload = region.read(request.source_tagged_offset, request.size)
-            self._tagged(
-                Opcode.RDMA_READ_RESPONSE,
-                payload,
-                request.sink_stag,
-                request.sink_tagged_offset,
-            )
-
-    def _transmit(self, work: Work) -> None:
-        length = len(memoryview(work.payload).cast("B"))
-        done = Completion(work.operation, work.work_id, length=length)
-        if work.operation is Operation.RDMA_WRITE:
-            self._tagged(work.opcode, work.payload, work.stag, work.tagged_offset)
-            work.completion = done
-        elif work.operation is Operation.SEND:
-            self._untagged(work.opcode, work.payload, rdmap.QN_SEND, work.stag)
-            work.completion = done
-        elif work.request is not None:
-            self._sink.reads.append(OutstandingRead(work.request, work))
-            self._untagged(
-                Opcode.RDMA_READ_REQUEST,
-                work.request.encode(),
-                rdmap.QN_READ_REQUEST,
-                0,
-            )
-
-    def _tagged(self, opcode: Opcode, payload: Buffer, stag: int, tagged_offset: int) -> None:
-        segments = ddp.segment_tagged(
-            memoryview(payload).cast("B"),
-            stag=stag,
-            tagged_offset=tagged_offset,
-            mulpdu=self.mulpdu,
-            rsvd_ulp=rdmap.control_octet(opcode),
-        )
-        self._output += map(self._framer.frame, segments)
-
-    def _untagged(self, opcode: Opcode, payload: Buffer, qn: int, word: int) -> None:
-        msn = self._send_msn.get(qn, ddp.FIRST_MSN)
-        self._send_msn[qn] = (msn + 1) % MSN_SPAN
-        segments = ddp.segment_untagged(
-            memoryview(payload).cast("B"),
-            qn=qn,
-            msn=msn,
-            mulpdu=self.mulpdu,
-            rsvd_ulp=rdmap.control_octet(opcode),
-            rsvd_ulp_word=word,
-        )
-        self._output += map(self._framer.frame, segments)
+    def _complete(self, completion: Completion) -> None:
+        self._completions.append(completion)
+        self._record(effects.Delivery(completion))
 
     def _report(self) -> None:
         """Report finished work up to the first unfinished one (RFC 5040, 5.5, rule 15)."""
         while self._work and self._work[0].completion is not None:
             completion = self._work.popleft().completion
             assert completion is not None
-            self._completions.append(completion)
+            self._complete(completion)
 
     def _delivered(self) -> None:
         """Take over what the last segment brought."""
-        self._completions += self._sink.completions
+        for completion in self._sink.completions:
+            self._complete(completion)
         self._sink.completions.clear()
         self._report()
-        self.terminate_received = self._sink.terminate
-        if self._sink.malformed_terminate is not None:
-            # It is not answered, the connection just ends.
-            self.error_detail = self._sink.malformed_terminate
-            self.closed = True
-        if self._stopped:
+        if self._sink.terminate is not None:
+            self.terminate_received = self._sink.terminate
+            self._record(effects.TerminateReceived(self._sink.terminate))
+            # RFC 5040, 5.4: sending may stop.
+            self._transmitter.stop()
             self._flush()
 
-    # Failing
-
-    def _fail(self, failure: StreamError, segment: bytes) -> None:
-        if self._may_send:
-            # What arrived in good order before the failure is answered.
-            self._answer_reads()
+    def _fail(
+        self, failure: StreamError, segment: bytes, terminate: Terminate | None = None
+    ) -> None:
         if self._stopped:
             return
         self.error = failure.error
         self.error_detail = failure.detail
-        if self._may_send:
-            terminate = _terminate_for(failure.error, segment)
-            self._untagged(Opcode.TERMINATE, terminate.encode(), rdmap.QN_TERMINATE, 0)
+        if self._may_send and not is_terminate(segment):
+            terminate = terminate or terminate_for(failure.error, segment)
+            self.terminate_sent = terminate
+            self._transmitter.terminate(terminate)
         else:
-            # A responder may not send an FPDU yet, not even a Terminate (RFC 5044, 7.1.2).
+            # A responder may not send an FPDU yet, not even a Terminate (RFC 5044, 7.1.2); and a
+            # Terminate in error is not answered with one.
             self.closed = True
+            self._transmitter.stop()
+        self._record(
+            effects.Failure(failure.error, failure.detail, failure.source, self.terminate_sent)
+        )
         self._flush()
 
     def _flush(self) -> None:
         for work in self._work:
-            self._completions.append(
-                work.completion or Completion(work.operation, work.work_id, Status.FLUSHED)
-            )
-        for receive in self._sink.receives:
-            self._completions.append(Completion(Operation.RECEIVE, receive.work_id, Status.FLUSHED))
-        for queue in (
-            self._work,
-            self._unsent,
-            self._sink.receives,
-            self._sink.reads,
-            self._sink.inbound_reads,
-        ):
+            flushed = Completion(work.operation, work.work_id, Status.FLUSHED)
+            self._complete(work.completion or flushed)
+        for receive in self._sink.sends.receives:
+            self._complete(Completion(Operation.RECEIVE, receive.work_id, Status.FLUSHED))
+        for queue in (self._work, self._sink.sends.receives, self._sink.tagged.reads):
             queue.clear()
-
-
-def _terminate_for(error: ErrorCode, segment: bytes) -> Terminate:
-    """Terminate with the header copies of RFC 5040, Figure 10."""
-    header_copied = segment and (error.layer, error.etype) in (
-        (0, 1),
-        (0, 2),
-        (1, 1),
-        (1, 2),
-    )
-    if not header_copied:
-        return Terminate(error)
-    octets = ddp.header_octets(segment[0])
-    rdmap_header = b""
-    opcode = rdmap.decode_control(segment[1]).opcode
-    if (error.layer, error.etype) == (0, 1) and opcode == Opcode.RDMA_READ_REQUEST:
-        rdmap_header = segment[octets : octets + rdmap.READ_REQUEST_OCTETS]
-    return Terminate(error, len(segment), segment[:octets], rdmap_header)

@@ -94,12 +94,17 @@ NAMES: dict[ErrorCode, str] = {
 
 
 class StreamError(Exception):
-    """A receive check failed; ``error`` is the code that a Terminate would carry."""
+    """A receive check failed.
 
-    def __init__(self, error: ErrorCode, detail: str) -> None:
+    ``error`` is the code that a Terminate would carry, ``source`` the text which demands the
+    check, ``detail`` what was found and what is allowed.
+    """
+
+    def __init__(self, error: ErrorCode, detail: str, source: str = "") -> None:
         super().__init__(f"{error}: {detail}")
         self.error = error
         self.detail = detail
+        self.source = source
 
 
 class MpaError(StreamError):

@@ -3,7 +3,12 @@
 from dataclasses import dataclass
 from enum import Flag, auto
 
-from sim.model.errors import ErrorCode, StreamError
+from sim.model.checks import (
+    INVALIDATE_ASSOCIATED,
+    INVALIDATE_UNSHARED,
+    INVALIDATE_VALID,
+    AccessChecks,
+)
 
 STAG_MAX = 2**32 - 1
 TAGGED_OFFSET_SPAN = 2**64
@@ -24,6 +29,8 @@ class MemoryRegion:
     """A buffer whose octet 0 has the Tagged Offset ``base``.
 
     ``stream`` limits the STag to the endpoint of that name; ``None`` means any stream of the PD.
+    ``shared`` says that several streams use it, so that none of their peers may invalidate it
+    (RFC 5040, 8.1.1 (7)).
     """
 
     stag: int
@@ -32,6 +39,7 @@ class MemoryRegion:
     rights: Rights = Rights.ALL
     pd: int = 0
     stream: object | None = None
+    shared: bool = False
     valid: bool = True
 
     def read(self, tagged_offset: int, length: int) -> bytes:
@@ -44,14 +52,15 @@ class MemoryRegion:
 
 
 @dataclass(frozen=True)
-class AccessErrors:
-    """The codes by which one kind of access reports its failures."""
+class Accessor:
+    """Who accesses memory: a stream and its Protection Domain."""
 
-    invalid: ErrorCode
-    not_associated: ErrorCode
-    rights: ErrorCode
-    bounds: ErrorCode
-    wrap: ErrorCode
+    pd: int
+    stream: object
+
+    def owns(self, region: MemoryRegion) -> bool:
+        """Whether the STag is associated with the stream (RFC 5040, 8.1.1 (1), (2))."""
+        return region.pd == self.pd and region.stream in (None, self.stream)
 
 
 class MemoryTable:
@@ -63,10 +72,8 @@ class MemoryTable:
     def add(self, region: MemoryRegion) -> None:
         if not 0 <= region.stag <= STAG_MAX:
             raise ValueError(f"STag {region.stag:#x}; 32 bits are possible")
-        if region.base < 0 or region.base + len(region.buffer) >= TAGGED_OFFSET_SPAN:
-            raise ValueError(
-                f"base {region.base:#x} and {len(region.buffer)} octets end past 2^64 - 1"
-            )
+        if region.base < 0 or region.base + len(region.buffer) > TAGGED_OFFSET_SPAN:
+            raise ValueError(f"base {region.base:#x} and {len(region.buffer)} octets end past 2^64")
         self._regions[region.stag] = region
 
     def remove(self, stag: int) -> None:
@@ -84,40 +91,41 @@ class MemoryTable:
         length: int,
         *,
         right: Rights,
-        pd: int,
-        stream: object,
-        failures: AccessErrors,
+        accessor: Accessor,
+        checks: AccessChecks,
     ) -> MemoryRegion:
         """The region if the access is allowed (RFC 5041, 7.1; RFC 5040, 7.2 and 8.1.1).
 
-        In the order: validity, association, rights, wrap, bounds. A wrapping range is also out of
-        bounds, so wrap is tested first to be reported at all.
+        Raises what the first failing one of ``checks`` says.
         """
         region = self.get(stag)
         if region is None:
-            raise StreamError(failures.invalid, f"STag {stag:#010x} is not registered")
-        if region.pd != pd or region.stream not in (None, stream):
-            raise StreamError(
-                failures.not_associated,
+            raise checks.valid.failed(f"STag {stag:#010x} is not registered")
+        if not accessor.owns(region):
+            raise checks.associated.failed(
                 f"STag {stag:#010x} belongs to PD {region.pd}, stream {region.stream}; "
-                f"used in PD {pd} by stream {stream}",
+                f"used in PD {accessor.pd} by stream {accessor.stream}"
             )
         if right not in region.rights:
-            raise StreamError(
-                failures.rights,
-                f"STag {stag:#010x} allows {region.rights}, needed: {right}",
-            )
+            raise checks.rights.failed(f"STag {stag:#010x} allows {region.rights}, needed: {right}")
         end = tagged_offset + length
         if end >= TAGGED_OFFSET_SPAN:
-            raise StreamError(
-                failures.wrap,
-                f"TO {tagged_offset:#x} plus {length} octets wraps 64 bits",
-            )
+            raise checks.wrap.failed(f"TO {tagged_offset:#x} plus {length} octets wraps 64 bits")
         limit = region.base + len(region.buffer)
         if tagged_offset < region.base or end > limit:
-            raise StreamError(
-                failures.bounds,
+            raise checks.bounds.failed(
                 f"TO {tagged_offset:#x} to {end:#x} of STag {stag:#010x}; "
-                f"{region.base:#x} to {limit:#x} is registered",
+                f"{region.base:#x} to {limit:#x} is registered"
             )
+        return region
+
+    def check_invalidate(self, stag: int, accessor: Accessor) -> MemoryRegion:
+        """The region if the Remote Peer may invalidate its STag (RFC 5040, 5.3 and 7.2)."""
+        region = self.get(stag)
+        if region is None:
+            raise INVALIDATE_VALID.failed(f"STag {stag:#010x} is not registered")
+        if not accessor.owns(region):
+            raise INVALIDATE_ASSOCIATED.failed(f"STag {stag:#010x} belongs to another PD or stream")
+        if region.shared:
+            raise INVALIDATE_UNSHARED.failed(f"STag {stag:#010x} is shared by several streams")
         return region

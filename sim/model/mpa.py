@@ -1,36 +1,50 @@
-"""MPA: FPDUs, Markers, sizes (RFC 5044, 3 to 6). Startup frames are in ``startup``."""
+"""MPA: FPDUs and their sizes (RFC 5044, 3 to 6). Markers and startup frames have own modules."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
 
-from sim.model import errors
+from sim.model import checks
 from sim.model.crc32c import crc32c_octets
-from sim.model.errors import MpaError
+from sim.model.errors import MpaError, StreamError
+from sim.model.markers import (
+    MARKER_INTERVAL,
+    MARKER_OCTETS,
+    Marker,
+    due,
+    insert_markers,
+    marked_length,
+    remove_markers,
+)
 from sim.model.startup import EnhancedData, Negotiated, StartupFrame, negotiate
 
 __all__ = [
+    "MARKER_INTERVAL",
+    "MARKER_OCTETS",
     "Deframer",
     "EnhancedData",
+    "Fpdu",
     "Framer",
+    "Marker",
     "MpaError",
     "Negotiated",
     "StartupFrame",
     "fpdu_length",
     "frame_fpdu",
     "mulpdu",
+    "needed_octets",
     "negotiate",
     "pad_length",
+    "parse_fpdu",
 ]
 
 # RFC 5044, 4.1.
 LENGTH_OCTETS = 2
 CRC_OCTETS = 4
-# RFC 5044, 4.3.
-MARKER_OCTETS = 4
-MARKER_INTERVAL = 512
 # RFC 5044, 3 and 4.5.
 MULPDU_FLOOR = 128
 MULPDU_CEILING = 64768
-# What the 16-bit ULPDU_Length field can hold.
+# What the 16-bit ULPDU_Length field can hold; above the ceiling only to provoke a receiver.
 ULPDU_LENGTH_MAX = 0xFFFF
 
 
@@ -52,76 +66,112 @@ def fpdu_length(ulpdu_length: int, *, markers: bool = False, position: int = 0) 
 
     With Markers this includes a Marker directly before the FPDU and one between PAD and CRC.
     """
-    body = LENGTH_OCTETS + ulpdu_length + pad_length(ulpdu_length)
-    if not markers:
-        return body + CRC_OCTETS
-    # A Marker stands in front of every word whose position is a multiple of the interval, the
-    # CRC included: so count what fits before the last octet of the CRC is reached.
-    to_first = -position % MARKER_INTERVAL
-    octets = body + CRC_OCTETS
-    if to_first >= octets:
-        return octets
-    count = 1 + (octets - to_first - 1) // (MARKER_INTERVAL - MARKER_OCTETS)
-    return octets + count * MARKER_OCTETS
+    octets = LENGTH_OCTETS + ulpdu_length + pad_length(ulpdu_length) + CRC_OCTETS
+    return marked_length(octets, position) if markers else octets
 
 
-def frame_fpdu(ulpdu: bytes, *, crc: bool = True) -> bytes:
-    """The FPDU of one ULPDU without Markers; with ``crc`` off the CRC field is zero."""
-    return Framer(markers=False, crc=crc).frame(ulpdu)
+def frame_fpdu(
+    ulpdu: bytes, *, crc: bool = True, markers: bool = False, position: int = 0
+) -> bytes:
+    """The FPDU of one ULPDU at stream ``position``; with ``crc`` off the CRC field is zero."""
+    return Framer(markers, crc, position).frame(ulpdu)
 
 
 class Framer:
     """Sender of one direction of Full Operation; remembers the stream position for Markers."""
 
-    def __init__(self, markers: bool = False, crc: bool = True) -> None:
+    def __init__(self, markers: bool = False, crc: bool = True, position: int = 0) -> None:
         self.markers = markers
         self.crc = crc
-        self.position = 0
+        self.position = position
 
     def frame(self, ulpdu: bytes | bytearray | memoryview) -> bytes:
         """The next FPDU of the stream, Markers included."""
         if not 1 <= len(ulpdu) <= ULPDU_LENGTH_MAX:
             raise ValueError(f"ULPDU of {len(ulpdu)} octets; 1 to {ULPDU_LENGTH_MAX} are possible")
         body = len(ulpdu).to_bytes(2, "big") + bytes(ulpdu) + bytes(pad_length(len(ulpdu)))
-        covered = self._insert_markers(body) if self.markers else body
+        covered = insert_markers(body, self.position) if self.markers else body
         fpdu = covered + (crc32c_octets(covered) if self.crc else bytes(CRC_OCTETS))
         self.position += len(fpdu)
         return fpdu
 
-    def _insert_markers(self, body: bytes) -> bytes:
-        """What the CRC covers: ``body`` with a Marker at every multiple of the interval."""
-        out = bytearray()
-        position = self.position
-        start: int | None = None
-        taken = 0
-        while True:
-            if position % MARKER_INTERVAL == 0:
-                distance = 0 if start is None else position - start
-                out += b"\0\0" + distance.to_bytes(2, "big")
-                position += MARKER_OCTETS
-            if start is None:
-                start = position
-            if taken == len(body):
-                # Reached also when a Marker was due between PAD and CRC (RFC 5044, 4.4).
-                return bytes(out)
-            count = min(len(body) - taken, MARKER_INTERVAL - position % MARKER_INTERVAL)
-            out += body[taken : taken + count]
-            taken += count
-            position += count
+
+@dataclass(frozen=True)
+class Fpdu:
+    """One whole FPDU as it came, nothing of it checked but its length."""
+
+    position: int
+    octets: bytes
+    ulpdu: bytes
+    pad: bytes
+    markers: tuple[Marker, ...]
+
+    @property
+    def crc(self) -> bytes:
+        """The CRC field."""
+        return self.octets[-CRC_OCTETS:]
+
+    @cached_property
+    def computed_crc(self) -> bytes:
+        """What the CRC field has to be (RFC 5044, 4.4)."""
+        return crc32c_octets(self.octets[:-CRC_OCTETS])
+
+    def failures(self, crc: bool) -> Iterator[StreamError]:
+        """The checks that it fails, in their order; ``crc`` says whether CRCs are in use."""
+        if crc and self.crc != self.computed_crc:
+            yield checks.CRC.failed(
+                f"FPDU at stream octet {self.position} carries CRC {self.crc.hex()}, "
+                f"computed {self.computed_crc.hex()}"
+            )
+        for marker in self.markers:
+            if not marker.matches:
+                yield checks.MARKER.failed(
+                    f"Marker at stream octet {self.position + marker.offset} has FPDUPTR "
+                    f"{marker.fpduptr}, the FPDU started {marker.distance} octets before it"
+                )
+
+
+def needed_octets(
+    octets: bytes | bytearray | memoryview, *, markers: bool = False, position: int = 0
+) -> int:
+    """How many octets there must be for the FPDU at the start of ``octets``.
+
+    As long as its ULPDU_Length is missing, the octets up to its end. Raises :class:`MpaError` for
+    one above 64768 as soon as it is seen.
+    """
+    offset = MARKER_OCTETS if markers and due(position) else 0
+    if len(octets) < offset + LENGTH_OCTETS:
+        return offset + LENGTH_OCTETS
+    length = int.from_bytes(octets[offset : offset + LENGTH_OCTETS], "big")
+    if length > MULPDU_CEILING:
+        raise checks.ULPDU_LENGTH.failed(
+            f"FPDU at stream octet {position} has ULPDU_Length {length}; "
+            f"{MULPDU_CEILING} is the most"
+        )
+    return fpdu_length(length, markers=markers, position=position)
+
+
+def parse_fpdu(fpdu: bytes, *, markers: bool = False, position: int = 0) -> Fpdu:
+    """The parts of an FPDU of which :func:`needed_octets` are there."""
+    covered = fpdu[:-CRC_OCTETS]
+    body, found = remove_markers(covered, position) if markers else (covered, ())
+    end = LENGTH_OCTETS + int.from_bytes(body[:LENGTH_OCTETS], "big")
+    return Fpdu(position, fpdu, body[LENGTH_OCTETS:end], body[end:], found)
 
 
 class Deframer:
     """Receiver of one direction of Full Operation.
 
     ``feed`` takes the stream in any chunks. Nothing of an FPDU comes out before its CRC was found
-    good (RFC 5044, 6). After an error the stream is dead: later octets are swallowed.
+    good (RFC 5044, 6), and its Markers, every one of which is checked although 8 makes most of
+    that optional. After an error the stream is dead: later octets are swallowed.
     """
 
-    def __init__(self, markers: bool = False, crc: bool = True) -> None:
+    def __init__(self, markers: bool = False, crc: bool = True, position: int = 0) -> None:
         self.markers = markers
         self.crc = crc
-        self.position = 0
-        self.error: MpaError | None = None
+        self.position = position
+        self.error: StreamError | None = None
         self._buffer = bytearray()
         self._needed = LENGTH_OCTETS
 
@@ -142,63 +192,21 @@ class Deframer:
 
     def _ulpdus(self) -> Iterator[bytes]:
         while self.error is None and len(self._buffer) >= self._needed:
-            offset = MARKER_OCTETS if self._marker_at(self.position) else 0
-            if len(self._buffer) < offset + LENGTH_OCTETS:
-                self._needed = offset + LENGTH_OCTETS
-                return
-            length = int.from_bytes(self._buffer[offset : offset + LENGTH_OCTETS], "big")
-            total = fpdu_length(length, markers=self.markers, position=self.position)
-            if len(self._buffer) < total:
-                self._needed = total
-                return
-            fpdu = bytes(memoryview(self._buffer)[:total])
             try:
-                ulpdu = self._ulpdu_of(fpdu, length)
-            except MpaError as error:
+                self._needed = needed_octets(
+                    self._buffer, markers=self.markers, position=self.position
+                )
+                if len(self._buffer) < self._needed:
+                    return
+                octets = bytes(memoryview(self._buffer)[: self._needed])
+                fpdu = parse_fpdu(octets, markers=self.markers, position=self.position)
+                for failure in fpdu.failures(self.crc):
+                    raise failure
+            except StreamError as error:
                 self.error = error
                 self._buffer.clear()
                 raise
-            del self._buffer[:total]
-            self.position += total
+            del self._buffer[: len(octets)]
+            self.position += len(octets)
             self._needed = LENGTH_OCTETS
-            yield ulpdu
-
-    def _marker_at(self, position: int) -> bool:
-        return self.markers and position % MARKER_INTERVAL == 0
-
-    def _ulpdu_of(self, fpdu: bytes, length: int) -> bytes:
-        covered = fpdu[:-CRC_OCTETS]
-        if self.crc:
-            field, computed = fpdu[-CRC_OCTETS:], crc32c_octets(covered)
-            if field != computed:
-                raise MpaError(
-                    errors.MPA_CRC,
-                    f"FPDU at stream octet {self.position} carries CRC {field.hex()}, "
-                    f"computed {computed.hex()}",
-                )
-        if not self.markers:
-            return covered[LENGTH_OCTETS : LENGTH_OCTETS + length]
-        return self._remove_markers(covered)[LENGTH_OCTETS : LENGTH_OCTETS + length]
-
-    def _remove_markers(self, covered: bytes) -> bytes:
-        body = bytearray()
-        start: int | None = None
-        offset = 0
-        while offset < len(covered):
-            if self._marker_at(self.position + offset):
-                # The low two bits count as zero (RFC 5044, 4.2, erratum 1427).
-                pointer = int.from_bytes(covered[offset + 2 : offset + 4], "big") & ~3
-                distance = 0 if start is None else offset - start
-                if pointer != distance:
-                    raise MpaError(
-                        errors.MPA_MARKER_MISMATCH,
-                        f"Marker at stream octet {self.position + offset} has FPDUPTR {pointer}, "
-                        f"the FPDU started {distance} octets before it",
-                    )
-                offset += MARKER_OCTETS
-            if start is None:
-                start = offset
-            to_marker = MARKER_INTERVAL - (self.position + offset) % MARKER_INTERVAL
-            body += covered[offset : offset + to_marker]
-            offset += to_marker
-        return bytes(body)
+            yield fpdu.ulpdu

@@ -1,8 +1,8 @@
 """RDMAP: opcodes, control octet, Read Request and Terminate headers (RFC 5040, 4)."""
 
 import struct
-from dataclasses import dataclass
-from enum import IntEnum
+from dataclasses import dataclass, replace
+from enum import Enum, IntEnum
 
 from sim.model import ddp
 from sim.model.errors import NAMES, ErrorCode
@@ -11,6 +11,7 @@ __all__ = [
     "NAMES",
     "Control",
     "ErrorCode",
+    "Form",
     "Opcode",
     "ReadRequest",
     "Terminate",
@@ -131,12 +132,35 @@ class ReadRequest:
             )
         return cls(*_READ_REQUEST.unpack(payload))
 
+    def advanced(self, octets: int) -> "ReadRequest":
+        """What is left of it after ``octets`` of its Read Response (RFC 5040, 4.8)."""
+        return replace(
+            self,
+            sink_tagged_offset=(self.sink_tagged_offset + octets) % 2**64,
+            size=self.size - octets,
+            source_tagged_offset=(self.source_tagged_offset + octets) % 2**64,
+        )
+
 
 # RFC 5040, 4.8: Terminate header.
 TERMINATE_CONTROL_OCTETS = 4
 FLAG_SEGMENT_LENGTH = 0x80
 FLAG_DDP_HEADER = 0x40
 FLAG_RDMAP_HEADER = 0x20
+_LENGTH_OCTETS = 2
+
+
+class Form(Enum):
+    """How the Terminate control field is laid out."""
+
+    RFC = "RFC 5040, 4.8"
+    # Measured: on little-endian hosts the fields of each octet stand in the reverse order.
+    SIW = "Linux siw"
+
+
+def _reversed_flags(flags: int) -> int:
+    """M, D, R at 0x80, 0x40, 0x20 for those at 0x01, 0x02, 0x04, and the other way round."""
+    return int(f"{flags:08b}"[::-1], 2)
 
 
 @dataclass(frozen=True)
@@ -151,6 +175,7 @@ class Terminate:
     segment_length: int | None = None
     ddp_header: bytes = b""
     rdmap_header: bytes = b""
+    form: Form = Form.RFC
 
     def encode(self) -> bytes:
         flags = 0
@@ -162,29 +187,39 @@ class Terminate:
         if self.rdmap_header:
             flags |= FLAG_RDMAP_HEADER
         if self.segment_length is not None or self.ddp_header:
-            tail = (self.segment_length or 0).to_bytes(2, "big")
-        error = self.error
-        control = bytes([error.layer << 4 | error.etype, error.code, flags, 0])
+            tail = (self.segment_length or 0).to_bytes(_LENGTH_OCTETS, "big")
+        high, low = self.error.layer, self.error.etype
+        if self.form is Form.SIW:
+            high, low, flags = low, high, _reversed_flags(flags)
+        control = bytes([high << 4 | low, self.error.code, flags, 0])
         return control + tail + self.ddp_header + self.rdmap_header
 
     @classmethod
-    def decode(cls, payload: bytes) -> "Terminate":
-        """Raises ``ValueError`` when the header is shorter than its HdrCt bits say."""
-        flags = payload[2] if len(payload) >= TERMINATE_CONTROL_OCTETS else 0
-        position = TERMINATE_CONTROL_OCTETS
-        length_present = bool(flags & (FLAG_SEGMENT_LENGTH | FLAG_DDP_HEADER))
-        needed = position + (2 if length_present else 0)
-        if flags & FLAG_DDP_HEADER and len(payload) > needed:
-            needed += ddp.header_octets(payload[needed])
-        elif flags & FLAG_DDP_HEADER:
-            needed += ddp.TAGGED_HEADER_OCTETS
-        ddp_end = needed
-        needed += READ_REQUEST_OCTETS if flags & FLAG_RDMAP_HEADER else 0
-        if len(payload) < needed:
-            raise ValueError(f"Terminate header of {len(payload)} octets; {needed} are required")
-        error = ErrorCode(payload[0] >> 4, payload[0] & 0x0F, payload[1])
+    def decode(cls, payload: bytes, form: Form = Form.RFC) -> "Terminate":
+        """The header as ``form`` has it; ``terminate.readings`` finds out which form it is.
+
+        Raises ``ValueError`` when its length is not what its HdrCt bits say. Linux siw may leave
+        the Read Request header out although R says it is there.
+        """
+        if len(payload) < TERMINATE_CONTROL_OCTETS:
+            raise ValueError(
+                f"Terminate header of {len(payload)} octets; {TERMINATE_CONTROL_OCTETS} or more "
+                "are required"
+            )
+        layer, etype, flags = payload[0] >> 4, payload[0] & 0x0F, payload[2]
+        if form is Form.SIW:
+            layer, etype, flags = etype, layer, _reversed_flags(flags)
         length = None
-        if length_present:
-            length = int.from_bytes(payload[position : position + 2], "big")
-            position += 2
-        return cls(error, length, payload[position:ddp_end], payload[ddp_end:needed])
+        start = end = TERMINATE_CONTROL_OCTETS
+        if flags & (FLAG_SEGMENT_LENGTH | FLAG_DDP_HEADER):
+            start = end = end + _LENGTH_OCTETS
+            length = int.from_bytes(payload[TERMINATE_CONTROL_OCTETS:start], "big")
+        if flags & FLAG_DDP_HEADER:
+            # Without its first octet the copy could be a tagged header at least.
+            first = payload[start] if len(payload) > start else ddp.FLAG_TAGGED
+            end += ddp.header_octets(first)
+        needed = end + (READ_REQUEST_OCTETS if flags & FLAG_RDMAP_HEADER else 0)
+        if len(payload) != needed and not (form is Form.SIW and len(payload) == end):
+            raise ValueError(f"Terminate header of {len(payload)} octets; {needed} are required")
+        error = ErrorCode(layer, etype, payload[1])
+        return cls(error, length, payload[start:end], payload[end:needed], form)

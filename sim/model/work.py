@@ -60,6 +60,20 @@ class Receive:
     filled: int = 0
     opcode: int | None = None
 
+    @property
+    def room(self) -> int:
+        """Octets that a Send may have."""
+        return len(self.buffer)
+
+    def place(self, octets: bytes) -> None:
+        """The next octets of the Send, for which there is room."""
+        self.buffer[self.filled : self.filled + len(octets)] = octets
+        self.filled += len(octets)
+
+    def content(self) -> bytes:
+        """The Send so far."""
+        return bytes(self.buffer[: self.filled])
+
 
 @dataclass
 class OutstandingRead:

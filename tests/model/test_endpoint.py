@@ -281,7 +281,7 @@ def test_second_segment_that_does_not_continue_its_send(change, error):
 
 def test_msn_wraps_from_its_largest_value_to_zero():
     left, right = Endpoint(), Endpoint(responder=True)
-    left._send_msn[0] = right._sink.receive_msn[0] = 2**32 - 1
+    left._transmitter.msn[0] = right._sink.sends.msn = 2**32 - 1
     for number in range(3):
         right.post_receive(1, number)
         left.post_send(bytes([number]))

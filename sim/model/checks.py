@@ -1,0 +1,195 @@
+"""Every check of a receiver, in the order in which it is made; the first that fails wins.
+
+The order follows the way of an FPDU upwards: MPA hands only good FPDUs to DDP (RFC 5044, 6), DDP
+validates a segment before its Placement (RFC 5041, 7.1), RDMAP the message (RFC 5040, 7.2). Two
+things bend it. First, RDMAP's version and opcode are looked at directly behind DDP's version:
+DDP has no opcodes, but which buffer a segment has to have (a posted receive, the Read Request
+queue, an outstanding RDMA Read) is known from the opcode alone, and nothing may be placed for a
+message which is invalid. Second, all checks come before the first octet of their segment is
+placed, those included which RDMAP could make after Delivery.
+
+Inside one segment the RFCs leave the order open: RFC 5040, 7.1 (4) asks for the first *message*
+in error. Chosen here, too, where they are silent:
+
+* An MSN other than the next is reported before a missing buffer (RFC 5041, 7.1, check 5 before
+  check 2), because a wrong MSN has no buffer in any case.
+* TO wrap is reported before bounds, of which it is a part; otherwise it would never be seen.
+  A range which ends at 2^64 wraps: its 64-bit sum is 0.
+* More Read Requests than the IRD find no buffer on queue 1.
+* A ULPDU_Length above 64768, which no sender may use, makes an FPDU invalid before its CRC came.
+* A ULPDU shorter than its DDP header is a length that MPA cannot have meant.
+* RFC 5041 has no code for a Write without remote write right: the STag is invalid for it.
+* The opcode of a Send must not change between its segments.
+* A Read Response ends exactly with the last octet asked for.
+* What a Send with Invalidate names may not be invalidated by a Remote Peer if it is shared.
+"""
+
+from dataclasses import dataclass
+
+from sim.model import errors
+from sim.model.errors import ErrorCode, MpaError, StreamError
+
+_LAYER_LLP = 2
+
+
+@dataclass(frozen=True)
+class Check:
+    """What must hold, the code if it does not, and the text that says so."""
+
+    demand: str
+    error: ErrorCode
+    source: str
+
+    def failed(self, detail: str) -> StreamError:
+        """The exception to raise; ``detail`` says what was found."""
+        kind = MpaError if self.error.layer == _LAYER_LLP else StreamError
+        return kind(self.error, detail, self.source)
+
+
+@dataclass(frozen=True)
+class AccessChecks:
+    """The checks of one kind of access to an STag."""
+
+    valid: Check
+    associated: Check
+    rights: Check
+    wrap: Check
+    bounds: Check
+
+    @property
+    def order(self) -> tuple[Check, ...]:
+        """In the order in which they are made."""
+        return (self.valid, self.associated, self.rights, self.wrap, self.bounds)
+
+
+# MPA
+ULPDU_LENGTH = Check("ULPDU_Length is at most 64768", errors.MPA_CRC, "RFC 5044, 3")
+CRC = Check("the CRC is that of the FPDU", errors.MPA_CRC, "RFC 5044, 4.4")
+MARKER = Check(
+    "FPDUPTR leads to the ULPDU_Length field", errors.MPA_MARKER_MISMATCH, "RFC 5044, 8 (3)"
+)
+ULPDU_HAS_HEADER = Check(
+    "the ULPDU holds a DDP header", errors.MPA_MARKER_MISMATCH, "RFC 5041, 4.2 and 4.3"
+)
+# DDP and RDMAP headers
+TAGGED_VERSION = Check("DV is 1", errors.DDP_TAGGED_INVALID_VERSION, "RFC 5041, 4.1")
+UNTAGGED_VERSION = Check("DV is 1", errors.DDP_UNTAGGED_INVALID_VERSION, "RFC 5041, 4.1")
+RDMAP_VERSION = Check("RV is 1", errors.RDMAP_INVALID_VERSION, "RFC 5040, 7.2")
+OPCODE = Check("the opcode is known", errors.RDMAP_UNEXPECTED_OPCODE, "RFC 5040, 7.2")
+BUFFER_MODEL = Check("T fits the opcode", errors.RDMAP_UNEXPECTED_OPCODE, "RFC 5040, 4.1, Figure 4")
+QUEUE = Check("the QN is known", errors.DDP_INVALID_QN, "RFC 5041, 7.1 (1)")
+QUEUE_OF_OPCODE = Check(
+    "the QN is that of the opcode", errors.RDMAP_UNEXPECTED_OPCODE, "RFC 5040, 4.1, Figure 4"
+)
+# Untagged Buffers
+MSN = Check("the MSN is the next one", errors.DDP_INVALID_MSN, "RFC 5041, 7.1 (5)")
+RECEIVE_BUFFER = Check("a receive is posted", errors.DDP_NO_BUFFER, "RFC 5041, 7.1 (2)")
+READ_REQUEST_BUFFER = Check(
+    "no more Read Requests than the IRD", errors.DDP_NO_BUFFER, "RFC 5040, 6.1"
+)
+MO = Check("the MO is the next octet", errors.DDP_INVALID_MO, "RFC 5041, 7.1 (3)")
+MESSAGE_LENGTH = Check(
+    "the message fits its buffer", errors.DDP_MESSAGE_TOO_LONG, "RFC 5041, 7.1 (4)"
+)
+SEND_OPCODE = Check("one Send has one opcode", errors.RDMAP_UNEXPECTED_OPCODE, "RFC 5040, 4.1")
+INVALIDATE_VALID = Check(
+    "the Invalidate STag is valid", errors.RDMAP_OPERATION_CANNOT_INVALIDATE, "RFC 5040, 7.2 (4)"
+)
+INVALIDATE_ASSOCIATED = Check(
+    "the Invalidate STag is associated with the stream",
+    errors.RDMAP_PROTECTION_CANNOT_INVALIDATE,
+    "RFC 5040, 7.2 (5)",
+)
+INVALIDATE_UNSHARED = Check(
+    "the Invalidate STag is not shared",
+    errors.RDMAP_OPERATION_CANNOT_INVALIDATE,
+    "RFC 5040, 8.1.1 (7)",
+)
+READ_REQUEST_WHOLE = Check(
+    "the Read Request is whole", errors.RDMAP_OPERATION_UNSPECIFIED, "RFC 5040, 4.4"
+)
+SOURCE = AccessChecks(
+    Check("the Data Source STag is valid", errors.RDMAP_INVALID_STAG, "RFC 5040, 7.2 (4a)"),
+    Check(
+        "the Data Source STag is associated with the stream",
+        errors.RDMAP_STAG_NOT_ASSOCIATED,
+        "RFC 5040, 7.2 (4b)",
+    ),
+    Check(
+        "the Data Source STag has remote read right",
+        errors.RDMAP_ACCESS_RIGHTS,
+        "RFC 5040, 8.1.1 (5)",
+    ),
+    Check("the Data Source range does not wrap", errors.RDMAP_TO_WRAP, "RFC 5040, 7.2 (4e)"),
+    Check("the Data Source range is registered", errors.RDMAP_BASE_OR_BOUNDS, "RFC 5040, 7.2 (4d)"),
+)
+TERMINATE_WHOLE = Check(
+    "the Terminate has the length that its header control bits give",
+    errors.RDMAP_OPERATION_UNSPECIFIED,
+    "RFC 5040, 4.8",
+)
+# Tagged Buffers
+TARGET = AccessChecks(
+    Check("the STag is valid", errors.DDP_INVALID_STAG, "RFC 5041, 7.1 (1)"),
+    Check(
+        "the STag is associated with the stream",
+        errors.DDP_STAG_NOT_ASSOCIATED,
+        "RFC 5041, 7.1 (1)",
+    ),
+    Check("the STag has write right", errors.DDP_INVALID_STAG, "RFC 5041, 7.1 (2)"),
+    Check("the range does not wrap", errors.DDP_TO_WRAP, "RFC 5041, 7.1 (5)"),
+    Check("the range is registered", errors.DDP_BASE_OR_BOUNDS, "RFC 5041, 7.1 (4)"),
+)
+READ_OUTSTANDING = Check(
+    "an RDMA Read is outstanding", errors.RDMAP_UNEXPECTED_OPCODE, "RFC 5040, 5.2.2"
+)
+RESPONSE_STAG = Check(
+    "the STag is that of the Read Request", errors.DDP_INVALID_STAG, "RFC 5040, 5.2.2"
+)
+RESPONSE_OFFSET = Check(
+    "the TO is the next of the Read Request", errors.DDP_BASE_OR_BOUNDS, "RFC 5040, 5.2.2"
+)
+RESPONSE_LENGTH = Check(
+    "the Read Response has the length of the Read Request",
+    errors.DDP_BASE_OR_BOUNDS,
+    "RFC 5040, 5.2.2",
+)
+
+MPA_ORDER = (ULPDU_LENGTH, CRC, MARKER)
+HEADER_ORDER = (
+    ULPDU_HAS_HEADER,
+    TAGGED_VERSION,
+    UNTAGGED_VERSION,
+    RDMAP_VERSION,
+    OPCODE,
+    BUFFER_MODEL,
+    QUEUE,
+    QUEUE_OF_OPCODE,
+)
+SEND_ORDER = (
+    MSN,
+    RECEIVE_BUFFER,
+    MO,
+    MESSAGE_LENGTH,
+    SEND_OPCODE,
+    INVALIDATE_VALID,
+    INVALIDATE_ASSOCIATED,
+    INVALIDATE_UNSHARED,
+)
+READ_REQUEST_ORDER = (
+    MSN,
+    READ_REQUEST_BUFFER,
+    MO,
+    MESSAGE_LENGTH,
+    READ_REQUEST_WHOLE,
+    *SOURCE.order,
+)
+TERMINATE_ORDER = (MSN, MO, TERMINATE_WHOLE)
+WRITE_ORDER = TARGET.order
+READ_RESPONSE_ORDER = (
+    READ_OUTSTANDING,
+    RESPONSE_STAG,
+    RESPONSE_OFFSET,
+    RESPONSE_LENGTH,
+    *TARGET.order,
+)

@@ -1,0 +1,96 @@
+"""Tagged Buffers at the Data Sink: Writes and Read Responses (RFC 5041, 5.2; RFC 5040, 5)."""
+
+from collections import deque
+
+from sim.model import checks, effects
+from sim.model.ddp import TaggedHeader
+from sim.model.effects import Recorder
+from sim.model.memory import TAGGED_OFFSET_SPAN, Accessor, MemoryRegion, MemoryTable, Rights
+from sim.model.work import Completion, Operation, OutstandingRead
+
+
+class TaggedBuffers:
+    """Places Writes where the peer says, Read Responses where this end asked for them.
+
+    STag and TO of an empty segment are checked by nobody (RFC 5041, 5.2). The segments of a Write
+    may have Sends and Read Responses between them: each is placed on its own.
+    """
+
+    def __init__(self, memory: MemoryTable, accessor: Accessor, record: Recorder) -> None:
+        # Read Requests sent and not yet answered, the oldest first.
+        self.reads: deque[OutstandingRead] = deque()
+        self._memory = memory
+        self._accessor = accessor
+        self._record = record
+
+    def write(self, header: TaggedHeader, payload: bytes) -> None:
+        """A segment of an RDMA Write."""
+        if payload:
+            region = self._check(header, payload, Rights.REMOTE_WRITE)
+            self._place(region, header, payload)
+
+    def read_response(self, header: TaggedHeader, payload: bytes) -> None:
+        """A segment of a Read Response, which has to continue the oldest outstanding read.
+
+        The Data Sink needs no remote write right, only the local one: the peer got no right to
+        write there but for this response.
+        """
+        if not self.reads:
+            raise checks.READ_OUTSTANDING.failed("Read Response, and no RDMA Read is outstanding")
+        read = self.reads[0]
+        self._check_continues(read, header, len(payload))
+        if payload:
+            region = self._check(header, payload, Rights.LOCAL_WRITE)
+            self._place(region, header, payload)
+        read.received += len(payload)
+        if header.last:
+            self.reads.popleft()
+            read.work.completion = Completion(
+                Operation.RDMA_READ, read.work.work_id, length=read.request.size
+            )
+
+    def check_sink(self, stag: int, tagged_offset: int, length: int) -> MemoryRegion:
+        """The region into which this end may read."""
+        return self._memory.check(
+            stag,
+            tagged_offset,
+            length,
+            right=Rights.LOCAL_WRITE,
+            accessor=self._accessor,
+            checks=checks.TARGET,
+        )
+
+    def _check(self, header: TaggedHeader, payload: bytes, right: Rights) -> MemoryRegion:
+        return self._memory.check(
+            header.stag,
+            header.tagged_offset,
+            len(payload),
+            right=right,
+            accessor=self._accessor,
+            checks=checks.TARGET,
+        )
+
+    def _place(self, region: MemoryRegion, header: TaggedHeader, payload: bytes) -> None:
+        self._record(effects.TaggedPlacement(header.stag, header.tagged_offset, payload))
+        region.write(header.tagged_offset, payload)
+
+    @staticmethod
+    def _check_continues(read: OutstandingRead, header: TaggedHeader, length: int) -> None:
+        request = read.request
+        if length:
+            if header.stag != request.sink_stag:
+                raise checks.RESPONSE_STAG.failed(
+                    f"Read Response for STag {header.stag:#010x}; {request.sink_stag:#010x} "
+                    "was asked for"
+                )
+            expected = (request.sink_tagged_offset + read.received) % TAGGED_OFFSET_SPAN
+            if header.tagged_offset != expected:
+                raise checks.RESPONSE_OFFSET.failed(
+                    f"Read Response at TO {header.tagged_offset:#x}; {expected:#x} is next"
+                )
+        total = read.received + length
+        if total > request.size or header.last != (total == request.size):
+            raise checks.RESPONSE_LENGTH.failed(
+                f"Read Response of {total} octets, L {int(header.last)}; {request.size} were "
+                "asked for"
+            )

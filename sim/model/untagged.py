@@ -1,0 +1,159 @@
+"""Untagged Buffers at the Data Sink: Sends, Read Requests and Terminates (RFC 5040, 5)."""
+
+from collections import deque
+from dataclasses import dataclass
+
+from sim.model import checks, ddp, effects, rdmap
+from sim.model.checks import Check
+from sim.model.ddp import UntaggedHeader
+from sim.model.effects import Recorder
+from sim.model.memory import Accessor, MemoryRegion, MemoryTable, Rights
+from sim.model.rdmap import ReadRequest, Terminate
+from sim.model.terminate import read_terminate
+from sim.model.work import Completion, Operation, Receive
+
+# MSNs are 32 bits wide and wrap (RFC 5041, 4.3).
+MSN_SPAN = 2**32
+
+
+def _check_msn(header: UntaggedHeader, expected: int) -> None:
+    if header.msn != expected:
+        raise checks.MSN.failed(f"MSN {header.msn} on QN {header.qn}; {expected} is next")
+
+
+def _check_mo(header: UntaggedHeader, expected: int) -> None:
+    if header.mo != expected:
+        raise checks.MO.failed(f"MO {header.mo} on QN {header.qn}; {expected} is next")
+
+
+def _check_whole(header: UntaggedHeader, found: int, needed: int, check: Check) -> None:
+    if found < needed or not header.last:
+        raise check.failed(
+            f"{found} octets with L {int(header.last)}; {needed} in one segment are required"
+        )
+
+
+class SendQueue:
+    """Queue 0: each Send takes the oldest posted receive, also an empty one (RFC 5040, 5.3)."""
+
+    def __init__(self, memory: MemoryTable, accessor: Accessor, record: Recorder) -> None:
+        self.receives: deque[Receive] = deque()
+        self.msn = ddp.FIRST_MSN
+        self._memory = memory
+        self._accessor = accessor
+        self._record = record
+
+    def segment(self, header: UntaggedHeader, payload: bytes) -> Completion | None:
+        """Check, place, and at the end of the Send deliver.
+
+        The Invalidate STag of the last segment counts; it is checked with that segment.
+        """
+        receive = self._check(header, len(payload))
+        opcode = rdmap.decode_control(header.rsvd_ulp).opcode
+        region: MemoryRegion | None = None
+        if header.last and opcode in rdmap.INVALIDATE_OPCODES:
+            region = self._memory.check_invalidate(header.rsvd_ulp_word, self._accessor)
+        if payload:
+            self._record(effects.UntaggedPlacement(receive.work_id, receive.filled, payload))
+        receive.opcode = opcode
+        receive.place(payload)
+        if not header.last:
+            return None
+        if region is not None:
+            self._record(effects.Invalidation(region.stag))
+            region.valid = False
+        self.receives.popleft()
+        self.msn = (self.msn + 1) % MSN_SPAN
+        return Completion(
+            Operation.RECEIVE,
+            receive.work_id,
+            length=receive.filled,
+            payload=receive.content(),
+            solicited=opcode in rdmap.SOLICITED_OPCODES,
+            invalidated_stag=region.stag if region is not None else None,
+        )
+
+    def _check(self, header: UntaggedHeader, length: int) -> Receive:
+        _check_msn(header, self.msn)
+        if not self.receives:
+            raise checks.RECEIVE_BUFFER.failed(f"no receive for the Send with MSN {header.msn}")
+        receive = self.receives[0]
+        _check_mo(header, receive.filled)
+        end = receive.filled + length
+        if end > receive.room:
+            raise checks.MESSAGE_LENGTH.failed(
+                f"Send of {end} octets or more; the receive has {receive.room}"
+            )
+        opcode = rdmap.decode_control(header.rsvd_ulp).opcode
+        if receive.opcode not in (None, opcode):
+            raise checks.SEND_OPCODE.failed(
+                f"a segment with opcode {opcode:#x} in a Send with opcode {receive.opcode:#x}"
+            )
+        return receive
+
+
+@dataclass
+class InboundRead:
+    """A Read Request of the peer; ``segment`` is its ULPDU, ``sent`` how much was answered."""
+
+    request: ReadRequest
+    segment: bytes
+    sent: int = 0
+
+
+class ReadRequestQueue:
+    """Queue 1: as many buffers as the IRD; one is free again when its answer was sent."""
+
+    def __init__(self, memory: MemoryTable, accessor: Accessor, record: Recorder, ird: int) -> None:
+        self.waiting: deque[InboundRead] = deque()
+        self.msn = ddp.FIRST_MSN
+        self._memory = memory
+        self._accessor = accessor
+        self._record = record
+        self._ird = ird
+
+    def segment(self, header: UntaggedHeader, payload: bytes, segment: bytes) -> None:
+        """Check the request and keep it."""
+        _check_msn(header, self.msn)
+        if len(self.waiting) >= self._ird:
+            raise checks.READ_REQUEST_BUFFER.failed(
+                f"Read Request with {len(self.waiting)} waiting; the IRD is {self._ird}"
+            )
+        _check_mo(header, 0)
+        needed = rdmap.READ_REQUEST_OCTETS
+        if len(payload) > needed:
+            raise checks.MESSAGE_LENGTH.failed(
+                f"Read Request header of {len(payload)} octets; {needed} are required"
+            )
+        _check_whole(header, len(payload), needed, checks.READ_REQUEST_WHOLE)
+        request = ReadRequest.decode(payload)
+        self.check_source(request)
+        self.msn = (self.msn + 1) % MSN_SPAN
+        self.waiting.append(InboundRead(request, segment))
+        self._record(effects.ReadAccepted(request))
+
+    def check_source(self, request: ReadRequest) -> MemoryRegion | None:
+        """The region to read; of a request for no octets nothing is checked (RFC 5040, 5.2.1)."""
+        if not request.size:
+            return None
+        return self._memory.check(
+            request.source_stag,
+            request.source_tagged_offset,
+            request.size,
+            right=Rights.REMOTE_READ,
+            accessor=self._accessor,
+            checks=checks.SOURCE,
+        )
+
+
+def receive_terminate(
+    header: UntaggedHeader, payload: bytes, *, first_fpdu: bool = False
+) -> Terminate:
+    """Queue 2, which has one buffer (RFC 5040, 5.4)."""
+    _check_msn(header, ddp.FIRST_MSN)
+    _check_mo(header, 0)
+    _check_whole(header, len(payload), rdmap.TERMINATE_CONTROL_OCTETS, checks.TERMINATE_WHOLE)
+    try:
+        return read_terminate(payload, first_fpdu=first_fpdu)
+    except ValueError as problem:
+        raise checks.TERMINATE_WHOLE.failed(str(problem)) from None
