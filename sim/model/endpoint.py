@@ -12,7 +12,7 @@ from sim.model.rdmap import Opcode, ReadRequest, Terminate
 from sim.model.sink import DataSink, is_terminate
 from sim.model.terminate import terminate_for
 from sim.model.transmit import ReadCut, Transmitter
-from sim.model.work import Buffer, Completion, Operation, Receive, Status, Work
+from sim.model.work import Buffer, Completion, Operation, OutstandingRead, Receive, Status, Work
 
 __all__ = ["Completion", "Endpoint", "Operation", "Status"]
 
@@ -173,6 +173,12 @@ class Endpoint:
         request = ReadRequest(local_stag, local_offset, length, remote_stag, remote_offset)
         self._post(Work(Operation.RDMA_READ, work_id, request=request))
 
+    def expect_read(self, request: ReadRequest, work_id: object = None) -> None:
+        """Await the Read Response to a Read Request that was sent by other means."""
+        work = Work(Operation.RDMA_READ, work_id, request=request)
+        self._work.append(work)
+        self._sink.tagged.reads.append(OutstandingRead(request, work))
+
     def poll(self) -> list[Completion]:
         """Completions since the last call; those of the send queue in posting order."""
         completions, self._completions = self._completions, []
@@ -212,6 +218,14 @@ class Endpoint:
     def pending(self) -> int:
         """Octets received of an FPDU that is not complete."""
         return self._deframer.pending
+
+    def resume(self, *, position: int, send_msn: int, read_request_msn: int) -> None:
+        """Go on in the middle of a stream of which ``position`` octets were received before."""
+        self._may_send = True
+        self._sink.started = True
+        self._deframer.position = position
+        self._sink.sends.msn = send_msn
+        self._sink.read_requests.msn = read_request_msn
 
     def take_output(self, limit: int | None = None) -> list[bytes]:
         """FPDUs to send now, in order, at most ``limit``; the peer's Read Requests come first."""

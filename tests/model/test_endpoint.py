@@ -129,6 +129,44 @@ def test_the_four_kinds_of_send():
     assert right.memory.get(11) is None
 
 
+def test_a_shared_stag_cannot_be_invalidated_by_the_peer():
+    left, right = Endpoint(), Endpoint(responder=True)
+    memory = region_of(right, shared=True)
+    right.post_receive(8)
+    left.post_send(b"x", invalidate_stag=STAG)
+    exchange(left, right)
+    assert right.error == errors.RDMAP_OPERATION_CANNOT_INVALIDATE
+    assert right.memory.get(STAG) is not None
+    assert not any(memory)
+
+
+def test_a_new_mulpdu_holds_for_the_next_segment_of_a_message():
+    end = Endpoint(mulpdu=1014)
+    end.rdma_write(bytes(range(256)) * 12, STAG, BASE)
+    output = end.take_output(limit=1)
+    # RFC 5044, 4.5: the EMSS changed.
+    end.mulpdu = mpa.mulpdu(536)
+    output += end.take_output(limit=2)
+    end.mulpdu = 2014
+    output += end.take_output()
+    segments = [ddp.decode(ulpdu) for ulpdu in mpa.Deframer().feed(b"".join(output))]
+    assert [len(payload) for _, payload in segments] == [1000, 516, 516, 1040]
+    assert [header.tagged_offset - BASE for header, _ in segments] == [0, 1000, 1516, 2032]
+    assert [header.last for header, _ in segments] == [False, False, False, True]
+
+
+def test_a_read_request_keeps_its_place_until_its_answer_is_out():
+    requests = [replace(REQUEST, msn=msn).encode() + READ.encode() for msn in (1, 2)]
+    long = REQUEST.encode() + replace(READ, size=200).encode()
+    for first, error in ((requests[0], None), (long, errors.DDP_NO_BUFFER)):
+        end = Endpoint(responder=True, ird=1, mulpdu=114)
+        region_of(end)
+        end.receive(mpa.frame_fpdu(first))
+        assert len(end.take_output(limit=1)) == 1
+        end.receive(mpa.frame_fpdu(requests[1]))
+        assert end.error == error
+
+
 def test_responder_is_silent_before_the_first_fpdu():
     left, right = Endpoint(), Endpoint(responder=True)
     left.post_receive(4)

@@ -13,6 +13,16 @@ from sim.model.mpa import EnhancedData, MpaError, StartupFrame, frame_fpdu
 from sim.model.peer import Peer, Rejected
 
 TIMEOUT = 5.0
+Ends = tuple[socket.socket, socket.socket]
+
+
+@pytest.fixture
+def ends() -> Iterator[Ends]:
+    """Two connected sockets."""
+    pair = socket.socketpair()
+    yield pair
+    for end in pair:
+        end.close()
 
 
 @contextmanager
@@ -37,8 +47,7 @@ def other_thread(work: Callable[[], None]) -> Iterator[None]:
 
 @pytest.mark.parametrize("markers", [False, True])
 @pytest.mark.parametrize("cut_anywhere", [False, True])
-def test_startup_and_large_traffic_both_ways(markers, cut_anywhere):
-    ends = socket.socketpair()
+def test_startup_and_large_traffic_both_ways(ends, markers, cut_anywhere):
     octets = 1 << 18
     cut = (lambda left: random.Random(left).randint(1, 3000)) if cut_anywhere else None
     memories = [bytearray(octets), bytearray(octets)]
@@ -72,8 +81,7 @@ def test_startup_and_large_traffic_both_ways(markers, cut_anywhere):
         run(initiator, 0)
 
 
-def test_rejecting_reply_is_raised_with_its_private_data():
-    ends = socket.socketpair()
+def test_rejecting_reply_is_raised_with_its_private_data(ends):
 
     def reject() -> None:
         with pytest.raises(Rejected):
@@ -84,35 +92,30 @@ def test_rejecting_reply_is_raised_with_its_private_data():
     assert caught.value.reply.private_data == b"no"
 
 
-def test_garbage_instead_of_a_request():
-    ends = socket.socketpair()
+def test_garbage_instead_of_a_request(ends):
     ends[0].sendall(b"GET / HTTP/1.1\r\n\r\n")
     with pytest.raises(MpaError, match="neither that of a Request"):
         Peer.accept(ends[1], timeout=TIMEOUT)
 
 
-def test_request_as_answer_to_a_request():
-    ends = socket.socketpair()
+def test_request_as_answer_to_a_request(ends):
     ends[1].sendall(StartupFrame(reply=False).encode())
     with pytest.raises(MpaError, match="Request Frame came"):
         Peer.connect(ends[0], timeout=TIMEOUT)
 
 
-def test_silent_peer_times_out():
-    ends = socket.socketpair()
+def test_silent_peer_times_out(ends):
     with pytest.raises(TimeoutError):
         Peer.connect(ends[0], timeout=0.05)
 
 
-def test_peer_that_closes_early():
-    ends = socket.socketpair()
+def test_peer_that_closes_early(ends):
     ends[1].close()
     with pytest.raises(ConnectionError):
         Peer.connect(ends[0], timeout=TIMEOUT)
 
 
-def test_connection_lost_half_way_flushes():
-    ends = socket.socketpair()
+def test_connection_lost_half_way_flushes(ends):
     ends[0].sendall(StartupFrame(reply=False).encode() + frame_fpdu(bytes(50))[:20])
     peer = Peer.accept(ends[1], timeout=TIMEOUT)
     peer.endpoint.post_receive(8, "receive")
