@@ -1,6 +1,6 @@
 """Hands each item of one stream to several receivers."""
 
-from amaranth import Cat, Module, Signal
+from amaranth import Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -8,7 +8,9 @@ from amaranth.lib.wiring import In, Out
 class Fork(wiring.Component):
     """Every output gets every item of `i`; the next item comes when all have taken the last one.
 
-    Outputs take an item independently of each other, in any order. No latency.
+    Outputs take an item independently of each other, in any order, from the cycle in which it
+    arrives. `i.ready` comes from registers, a cycle after the last output took the item, so no
+    output's `ready` reaches another one's neighbours; one item every two cycles.
 
     Parameters
     ----------
@@ -32,14 +34,14 @@ class Fork(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         taken = Signal(self._outputs)
-        done = Signal(self._outputs)
         for index, output in enumerate(self.o):
             m.d.comb += [
                 output.payload.eq(self.i.payload),
                 output.valid.eq(self.i.valid & ~taken[index]),
-                done[index].eq(taken[index] | output.ready),
             ]
-        m.d.comb += self.i.ready.eq(done.all())
-        with m.If(self.i.valid):
-            m.d.sync += taken.eq(Cat(flag & ~done.all() for flag in done))
+            with m.If(output.valid & output.ready):
+                m.d.sync += taken[index].eq(1)
+        m.d.comb += self.i.ready.eq(taken.all())
+        with m.If(self.i.ready):
+            m.d.sync += taken.eq(0)
         return m

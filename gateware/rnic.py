@@ -40,6 +40,7 @@ from gateware.rdmap.transmitter import Transmitter
 from gateware.registers.block import RegisterBlock, address_of
 from gateware.registers.commands import CommandProcessor, staging_registers
 from gateware.stag.table import StagTable
+from gateware.stream_buffer import StreamBuffer
 from gateware.stream_fifo import StreamFifo
 from hw.interface.queue_entries import RECEIVE_ENTRY_OCTETS, SEND_ENTRY_OCTETS
 
@@ -48,7 +49,6 @@ QUEUE_READ_BEATS = 32
 
 JOBS_AHEAD = 8
 PIECES_AHEAD = 16
-SEGMENTS_AHEAD = 4
 
 
 class Rnic(wiring.Component):
@@ -171,7 +171,7 @@ class Rnic(wiring.Component):
             llp.rx_release_position.eq(mpa_receiver.rx_release.p.position),
             mpa_receiver.rx_release.ready.eq(llp.rx_release_ready),
         ]
-        self._queue(m, "segments", mpa_receiver.segment, receiver.segment, SEGMENTS_AHEAD)
+        wiring.connect(m, mpa_receiver.segment, receiver.segment)
         wiring.connect(m, receiver.receive_entries, self.receive_fetcher.entries)
         wiring.connect(m, receiver.stag, self.stag_table.clients[0])
         self._connect_placements(m)
@@ -190,7 +190,9 @@ class Rnic(wiring.Component):
     def _connect_placements(self, m: Module) -> None:
         """Receiver to placer, with the QP of each placement kept until its write responses."""
         errors, written = self.host_errors, self.write_engine.clients[0]
-        source, sink = self.receiver.placement, self.placer.placement
+        m.submodules.placements = buffer = StreamBuffer(self.layouts.placement)
+        wiring.connect(m, self.receiver.placement, buffer.i)
+        source, sink = buffer.o, self.placer.placement
         m.d.comb += [
             sink.payload.eq(source.payload),
             sink.valid.eq(source.valid & errors.room),
@@ -308,7 +310,7 @@ class Rnic(wiring.Component):
             ),
             (
                 (
-                    passes(self.placer.placement) & (self.placer.placement.p.octets != 0),
+                    passes(self.receiver.placement) & (self.receiver.placement.p.octets != 0),
                     self.write_engine.clients[0].done,
                 ),
                 (self.transmitter.job_begin, self.framer.finished.valid),

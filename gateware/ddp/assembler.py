@@ -1,19 +1,22 @@
 """Joins the header and the payload of a DDP segment to one ULPDU."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal
-from amaranth.lib import stream, wiring
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from gateware.config import RnicConfig
 from gateware.ddp.headers import TAGGED_HEADER_OCTETS, UNTAGGED_HEADER_OCTETS
-from gateware.dma.buffers import StreamBuffer
 from gateware.interfaces import PAYLOAD_BEAT, ULPDU_HEADER_OCTETS, Layouts
 from gateware.mpa.layouts import ULPDU_BEAT, MpaLayouts
+from gateware.stream_buffer import StreamBuffer
 
 FIRST_LANE = 2
 """Lane of the first word in which the ULPDU starts: the FPDU has ULPDU_Length before it."""
 
 HEADER_WORDS = (FIRST_LANE + ULPDU_HEADER_OCTETS) // 8
+
+SHORT_HEADER_WORDS = 2
+"""Whole words of a DDP header, the FPDU's length before it."""
 
 
 class Assembler(wiring.Component):
@@ -48,8 +51,10 @@ class Assembler(wiring.Component):
         wiring.connect(m, output.o, wiring.flipped(self.o))
 
         active = Signal()
-        header = Signal(64 * HEADER_WORDS)  # the next word is the lowest one
-        header_words = Signal(range(HEADER_WORDS + 1))  # whole ones that are left
+        header = Signal(data.ArrayLayout(64, HEADER_WORDS))
+        header_word = Signal(range(HEADER_WORDS))  # the next one
+        header_left = Signal(range(HEADER_WORDS + 1))  # whole words that are left
+        in_header = Signal()  # header_left is not 0
         moved = Signal()  # payload moves by four lanes
         carry = Signal(32)  # lower half of the next word, if moved
         words = Signal(14)  # that are left
@@ -71,7 +76,10 @@ class Assembler(wiring.Component):
             m.d.sync += [
                 active.eq(1),
                 header.eq(Cat(Const(0, 8 * FIRST_LANE), job.header)),
-                header_words.eq(Mux(short, 2, HEADER_WORDS)),
+                header_word.eq(0),
+                header_left.eq(Mux(short, SHORT_HEADER_WORDS, HEADER_WORDS)),
+                in_header.eq(1),
+                carry.eq(job.header[64 * SHORT_HEADER_WORDS - 8 * FIRST_LANE :]),
                 moved.eq(untagged),
                 words.eq((job.ulpdu_length + FIRST_LANE + 7) >> 3),
                 drained.eq(job.ulpdu_length == job.header_octets),
@@ -85,12 +93,10 @@ class Assembler(wiring.Component):
                 self.framer_job.payload.sent.eq(job.sent),
             ]
 
-        in_header = Signal()
         emit = Signal()
         beat = output.i.payload
         payload = self.payload.payload
         m.d.comb += [
-            in_header.eq(header_words != 0),
             output.i.valid.eq(active & (in_header | drained | self.payload.valid)),
             emit.eq(output.i.valid & output.i.ready),
             self.payload.ready.eq(active & ~in_header & ~drained & output.i.ready),
@@ -98,7 +104,7 @@ class Assembler(wiring.Component):
             beat.error.eq(error | (~in_header & ~drained & payload.error)),
         ]
         with m.If(in_header):
-            m.d.comb += beat.data.eq(header[:64])
+            m.d.comb += beat.data.eq(header[header_word])
         with m.Elif(moved):
             m.d.comb += beat.data.eq(Cat(carry, payload.data[:32]))
         with m.Else():
@@ -108,9 +114,9 @@ class Assembler(wiring.Component):
             m.d.sync += [words.eq(words - 1), active.eq(~beat.last), error.eq(beat.error)]
             with m.If(in_header):
                 m.d.sync += [
-                    header.eq(header >> 64),
-                    header_words.eq(header_words - 1),
-                    carry.eq(header[64:96]),  # right when this was the last whole word
+                    header_word.eq(header_word + 1),
+                    header_left.eq(header_left - 1),
+                    in_header.eq(header_left != 1),
                 ]
             with m.Else():
                 m.d.sync += [

@@ -1,48 +1,18 @@
-"""Small stream buffers of the DMA blocks: a register stage and a block-RAM queue."""
+"""A block-RAM queue of the read engine."""
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-
-class StreamBuffer(wiring.Component):
-    """Two-entry buffer that cuts every combinational path of a stream.
-
-    `i.ready` and all of `o` come from registers. Items pass in order; one item per cycle; latency
-    one cycle.
-    """
-
-    def __init__(self, shape: object):
-        self._shape = shape
-        super().__init__(
-            {"i": In(stream.Signature(shape)), "o": Out(stream.Signature(shape))}  # type: ignore[arg-type]
-        )
-
-    def elaborate(self, platform: object) -> Module:
-        m = Module()
-        spare = Signal(self._shape)  # type: ignore[arg-type]
-        spare_full = Signal()
-        m.d.comb += self.i.ready.eq(~spare_full)
-        with m.If(self.o.ready | ~self.o.valid):
-            m.d.sync += [self.o.valid.eq(spare_full | self.i.valid), spare_full.eq(0)]
-            with m.If(spare_full):
-                m.d.sync += self.o.payload.eq(spare)
-            with m.Else():
-                m.d.sync += self.o.payload.eq(self.i.payload)
-        with m.Elif(self.i.valid & ~spare_full):
-            m.d.sync += spare_full.eq(1)
-        # Loaded whenever it is empty, so that its enable does not wait for o.ready.
-        with m.If(~spare_full):
-            m.d.sync += spare.eq(self.i.payload)
-        return m
+from gateware.stream_buffer import StreamBuffer
 
 
 class ReservedQueue(wiring.Component):
     """Queue of `depth` words in block RAM whose writer has reserved room beforehand.
 
     `push` with `word` cannot be refused. `freed` pulses for every word that left the memory, so
-    that its place may be reserved again. Two registers stand between the memory and the user of
-    `o`; latency three cycles, one word per cycle.
+    that its place may be reserved again. A register and a `StreamBuffer` stand between the
+    memory and the user of `o`; latency four cycles, one word per cycle.
     """
 
     def __init__(self, shape: object, depth: int):
@@ -71,7 +41,6 @@ class ReservedQueue(wiring.Component):
         m.d.comb += [
             write.en.eq(self.push),
             write.data.eq(self.word),
-            advance.eq(~self.o.valid | self.o.ready),
             fetch.eq((level != 0) & (~fetched | advance)),
             read.en.eq(fetch),
         ]
@@ -85,6 +54,15 @@ class ReservedQueue(wiring.Component):
             m.d.sync += [read.addr.eq(read.addr + 1), fetched.eq(1)]
         with m.Elif(advance):
             m.d.sync += fetched.eq(0)
+        m.submodules.output = output = StreamBuffer(self._shape)
+        read_out = Signal(self._shape)  # type: ignore[arg-type]
+        read_out_valid = Signal()
+        m.d.comb += [
+            advance.eq(~read_out_valid | output.i.ready),
+            output.i.valid.eq(read_out_valid),
+            output.i.payload.eq(read_out),
+        ]
+        wiring.connect(m, output.o, wiring.flipped(self.o))
         with m.If(advance):
-            m.d.sync += [self.o.valid.eq(fetched), self.o.payload.eq(read.data)]
+            m.d.sync += [read_out_valid.eq(fetched), read_out.eq(read.data)]
         return m

@@ -1,17 +1,24 @@
 """The gatherer: reads the pieces of an FPDU's payload and packs them without gaps."""
 
+from typing import Any
+
 from amaranth.hdl import Module, Mux, Signal
-from amaranth.lib import data, fifo, stream, wiring
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
 from gateware.config import RnicConfig
-from gateware.dma.buffers import StreamBuffer
 from gateware.dma.bursts import WORD_BITS, WORD_OCTETS
 from gateware.dma.lanes import choose_lanes, lanes_below, rotate_lanes
 from gateware.interfaces import PAYLOAD_BEAT, Layouts, ReadClient
+from gateware.stream_buffer import StreamBuffer
+from gateware.stream_fifo import StreamFifo
 
 PIECES_AHEAD = 32
 """Pieces whose read was commanded and whose words were not all packed."""
+
+BEATS_AHEAD = 8
+"""Packed beats that wait to be taken; enough for one per cycle."""
 
 
 class Gather(wiring.Component):
@@ -55,12 +62,14 @@ class Gather(wiring.Component):
                 "last": 1,  # of the FPDU
             }
         )
-        m.submodules.pieces = pieces = fifo.SyncFIFOBuffered(width=layout.size, depth=PIECES_AHEAD)
-        self._command(m, pieces, layout)
-        self._pack(m, pieces, layout)
+        m.submodules.pieces = pieces = StreamFifo(layout, PIECES_AHEAD)
+        m.submodules.next_piece = next_piece = StreamBuffer(layout)
+        wiring.connect(m, pieces.o, next_piece.i)
+        self._command(m, pieces.i, layout)
+        self._pack(m, next_piece.o, layout)
         return m
 
-    def _command(self, m: Module, pieces: fifo.SyncFIFOBuffered, layout: data.StructLayout) -> None:
+    def _command(self, m: Module, pieces: Any, layout: data.StructLayout) -> None:
         """Command the read of each piece and note the piece for the packer."""
         held = Signal(self._layouts.gather_piece)
         held_valid = Signal()
@@ -75,9 +84,9 @@ class Gather(wiring.Component):
             end.eq(lane + held.octets - 1),
             single.eq(end[WORD_BITS:] == 0),
             measure.eq(held_valid & ~measured_valid),
-            self.read.command.valid.eq(measured_valid & pieces.w_rdy),
-            pieces.w_en.eq(self.read.command.valid & self.read.command.ready),
-            pieces.w_data.eq(measured),
+            self.read.command.valid.eq(measured_valid & pieces.ready),
+            pieces.valid.eq(measured_valid & self.read.command.ready),
+            pieces.payload.eq(measured),
         ]
         with m.If(~held_valid):
             m.d.sync += [held.eq(self.piece.payload), held_valid.eq(self.piece.valid)]
@@ -94,15 +103,18 @@ class Gather(wiring.Component):
                 measured.last_octets.eq(end[:WORD_BITS] + 1),
                 measured.last.eq(held.last),
             ]
-        with m.Elif(pieces.w_en):
+        with m.Elif(pieces.valid & pieces.ready):
             m.d.sync += measured_valid.eq(0)
 
-    def _pack(self, m: Module, pieces: fifo.SyncFIFOBuffered, layout: data.StructLayout) -> None:
+    def _pack(self, m: Module, pieces: Any, layout: data.StructLayout) -> None:
         """Rotate each word to the lanes where its octets go, and join it with what is left."""
-        m.submodules.beats = beats = StreamBuffer(PAYLOAD_BEAT)
+        m.submodules.beats = beats = SyncFIFOBuffered(width=PAYLOAD_BEAT.size, depth=BEATS_AHEAD)
+        # Known a cycle ahead, so that it comes from a register: there is room for a beat in this
+        # cycle and the last one, and the beat to come is not a tail.
         step = Signal()  # the pipeline moves
         tail = Signal()  # the FPDU's last octets are a beat of their own, in this cycle
-        m.d.comb += step.eq(beats.i.ready & ~tail)
+        tail_next = Signal()
+        m.d.sync += step.eq((beats.level <= BEATS_AHEAD - 3) & ~tail_next)
 
         # First stage: the word, and where its octets go
         current = Signal(layout)  # `more_words` counts down
@@ -117,11 +129,11 @@ class Gather(wiring.Component):
         ends = Signal()  # the FPDU ends with this word
         head = Signal(layout)
         m.d.comb += [
-            head.eq(pieces.r_data),
+            head.eq(pieces.payload),
             self.read.data.ready.eq(step & active),
             moved.eq(self.read.data.valid & self.read.data.ready),
             load.eq(~active | (moved & last_word)),
-            pieces.r_en.eq(load),
+            pieces.ready.eq(load),
             ends.eq(last_word & current.last),
             octets.eq(WORD_OCTETS),
         ]
@@ -132,7 +144,7 @@ class Gather(wiring.Component):
         with m.If(load):
             m.d.sync += [
                 current.eq(head),
-                active.eq(pieces.r_rdy),
+                active.eq(pieces.valid),
                 first_word.eq(1),
                 last_word.eq(head.more_words == 0),
             ]
@@ -156,6 +168,7 @@ class Gather(wiring.Component):
                 "valid": 1,
             }
         )
+        beat = Signal(PAYLOAD_BEAT)
         taken = Signal(stage)
         with m.If(step):
             m.d.sync += [
@@ -189,31 +202,32 @@ class Gather(wiring.Component):
             joined.eq(choose_lanes(keep, rest, rotated.data)),
             complete.eq(rotated.total[WORD_BITS]),
             overflow.eq(complete & (rotated.total[:WORD_BITS] != 0)),
-            beats.i.valid.eq(tail | (rotated.valid & (complete | rotated.ends))),
-            beats.i.payload.data.eq(joined),
-            beats.i.payload.octets.eq(Mux(complete, WORD_OCTETS, rotated.total)),
-            beats.i.payload.last.eq(rotated.ends & ~overflow),
-            beats.i.payload.error.eq(beats.i.payload.last & (failed | rotated.error)),
+            beats.w_en.eq(tail | (step & rotated.valid & (complete | rotated.ends))),
+            beats.w_data.eq(beat),
+            beat.data.eq(joined),
+            beat.octets.eq(Mux(complete, WORD_OCTETS, rotated.total)),
+            beat.last.eq(rotated.ends & ~overflow),
+            beat.error.eq(beat.last & (failed | rotated.error)),
+            tail_next.eq(step & rotated.valid & rotated.ends & overflow),
         ]
+        m.d.sync += tail.eq(tail_next)
         with m.If(tail):
             m.d.comb += [
-                beats.i.payload.data.eq(rest),
-                beats.i.payload.octets.eq(rest_octets),
-                beats.i.payload.last.eq(1),
-                beats.i.payload.error.eq(failed),
+                beat.data.eq(rest),
+                beat.octets.eq(rest_octets),
+                beat.last.eq(1),
+                beat.error.eq(failed),
             ]
-            with m.If(beats.i.ready):
-                m.d.sync += [tail.eq(0), failed.eq(0)]
+            m.d.sync += failed.eq(0)
         with m.Elif(step & rotated.valid):
             m.d.sync += [
                 rest.eq(Mux(complete, rotated.data, joined)),
                 rest_octets.eq(rotated.total[:WORD_BITS]),
-                tail.eq(rotated.ends & overflow),
-                failed.eq((failed | rotated.error) & ~beats.i.payload.last),
+                failed.eq((failed | rotated.error) & ~beat.last),
             ]
 
         m.d.comb += [
-            self.o.valid.eq(beats.o.valid),
-            self.o.payload.eq(beats.o.payload),
-            beats.o.ready.eq(self.o.ready),
+            self.o.valid.eq(beats.r_rdy),
+            self.o.payload.eq(beats.r_data),
+            beats.r_en.eq(self.o.ready),
         ]

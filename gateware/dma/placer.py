@@ -5,10 +5,10 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from gateware.config import RnicConfig
-from gateware.dma.buffers import StreamBuffer
 from gateware.dma.bursts import WORD_BITS, WORD_OCTETS
 from gateware.dma.lanes import choose_lanes, lanes_below, rotate_lanes
 from gateware.interfaces import WORD, Layouts, StorePort, WriteClient
+from gateware.stream_buffer import StreamBuffer
 
 
 class Placer(wiring.Component):

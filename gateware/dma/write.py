@@ -1,5 +1,7 @@
 """The write engine: clients' commands and words become AXI write bursts."""
 
+from typing import Any
+
 from amaranth.hdl import Array, Cat, Module, Signal
 from amaranth.lib import data, fifo, wiring
 from amaranth.lib.wiring import In, Out
@@ -7,7 +9,6 @@ from amaranth.lib.wiring import In, Out
 from gateware.config import RnicConfig
 from gateware.dma.arbitration import choose_round_robin
 from gateware.dma.axi import AxiWriteSignature
-from gateware.dma.buffers import StreamBuffer
 from gateware.dma.bursts import (
     AXI_BURST_INCR,
     AXI_SIZE_WORD,
@@ -16,6 +17,8 @@ from gateware.dma.bursts import (
     tagged_command,
 )
 from gateware.interfaces import WriteClient
+from gateware.stream_buffer import StreamBuffer
+from gateware.stream_fifo import StreamFifo
 
 MAX_OUTSTANDING_BURSTS = 16
 
@@ -112,9 +115,9 @@ class WriteEngine(wiring.Component):
         )
         response_layout = data.StructLayout({"client": client_bits, "last": 1})
         m.submodules.addresses = addresses = StreamBuffer(address_layout)
-        m.submodules.words = words = fifo.SyncFIFOBuffered(
-            width=words_layout.size, depth=BURSTS_AHEAD
-        )
+        m.submodules.words = words = StreamFifo(words_layout, BURSTS_AHEAD)
+        m.submodules.next_words = next_words = StreamBuffer(words_layout)
+        wiring.connect(m, words.o, next_words.i)
         m.submodules.responses = responses = fifo.SyncFIFOBuffered(
             width=response_layout.size, depth=MAX_OUTSTANDING_BURSTS
         )
@@ -122,19 +125,19 @@ class WriteEngine(wiring.Component):
         words_in = Signal(words_layout)
         response_in = Signal(response_layout)
         m.d.comb += [
-            issue.eq(splitter.o.valid & addresses.i.ready & words.w_rdy & responses.w_rdy),
-            splitter.o.ready.eq(addresses.i.ready & words.w_rdy & responses.w_rdy),
+            issue.eq(splitter.o.valid & addresses.i.ready & words.i.ready & responses.w_rdy),
+            splitter.o.ready.eq(addresses.i.ready & words.i.ready & responses.w_rdy),
             addresses.i.valid.eq(issue),
             addresses.i.payload.address.eq(burst.address),
             addresses.i.payload.beats.eq(burst.beats),
-            words.w_en.eq(issue),
+            words.i.valid.eq(issue),
             words_in.beats.eq(burst.beats),
             words_in.first.eq(burst.first),
             words_in.last.eq(burst.last),
             words_in.start_lane.eq(burst.start_lane),
             words_in.end_lane.eq(burst.end_lane),
             words_in.client.eq(burst.tag),
-            words.w_data.eq(words_in),
+            words.i.payload.eq(words_in),
             responses.w_en.eq(issue),
             response_in.client.eq(burst.tag),
             response_in.last.eq(burst.last),
@@ -148,13 +151,11 @@ class WriteEngine(wiring.Component):
             axi.awid.eq(0),
         ]
 
-        self._write_words(m, words, words_layout)
+        self._write_words(m, next_words.o, words_layout)
         self._collect_responses(m, responses, response_layout)
         return m
 
-    def _write_words(
-        self, m: Module, words: fifo.SyncFIFOBuffered, layout: data.StructLayout
-    ) -> None:
+    def _write_words(self, m: Module, words: Any, layout: data.StructLayout) -> None:
         """Move the words of the bursts from their clients to the W channel."""
         axi = self.m_axi
         w_layout = data.StructLayout({"data": 64, "strobe": WORD_OCTETS, "last": 1})
@@ -171,13 +172,13 @@ class WriteEngine(wiring.Component):
         load = Signal()
 
         m.d.comb += [
-            head.eq(words.r_data),
+            head.eq(words.payload),
             available.eq((Cat(client.data.valid for client in self.clients) & selected).any()),
             moved.eq(available & w_buffer.i.ready),
             w_buffer.i.valid.eq(available),
             w_buffer.i.payload.last.eq(last_beat),
             load.eq(~active | (moved & last_beat)),
-            words.r_en.eq(load),
+            words.ready.eq(load),
         ]
         for number, client in enumerate(self.clients):
             m.d.comb += client.data.ready.eq(selected[number] & w_buffer.i.ready)
@@ -191,13 +192,13 @@ class WriteEngine(wiring.Component):
 
         with m.If(load):
             m.d.sync += [
-                active.eq(words.r_rdy),
+                active.eq(words.valid),
                 current.eq(head),
                 last_beat.eq(head.beats == 0),
                 first_beat.eq(head.first),
                 selected.eq(0),
             ]
-            with m.If(words.r_rdy):
+            with m.If(words.valid):
                 m.d.sync += selected.eq(1 << head.client)
         with m.Elif(moved):
             m.d.sync += [

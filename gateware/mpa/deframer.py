@@ -2,17 +2,24 @@
 
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
+from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
 from gateware.config import MAX_ULPDU_LENGTH, RnicConfig
-from gateware.dma.buffers import StreamBuffer
 from gateware.interfaces import ULPDU_HEADER_OCTETS, Layouts, SegmentKind
 from gateware.mpa.crc32c import INITIAL_STATE, RESIDUE, next_state
 from gateware.mpa.layouts import ANSWER, MpaLayouts
+from gateware.stream_buffer import StreamBuffer
 
 LENGTH_OCTETS = 2  # RFC 5044, 4.1
 CRC_OCTETS = 4
 HEADER_WORDS = (LENGTH_OCTETS + ULPDU_HEADER_OCTETS) // 8
+
+SEGMENTS_AHEAD = 16
+"""Segments that may wait to be taken."""
+
+SEGMENT_MARGIN = 8
+"""No FPDU goes on with fewer places free: the pipeline, which never stops, may end as many."""
 
 
 class Deframer(wiring.Component):
@@ -110,17 +117,19 @@ class Deframer(wiring.Component):
         hold = Signal(32)
         holding = Signal()
         left = Signal(15)  # of the FPDU, in units of 4 octets
+        left_is_one = Signal()
+        left_is_word = Signal()  # or less
         need_half = Signal()
         beat = beats.o.payload
         window = Signal(64)
-        advance = Signal()  # the pipeline moves
+        segments_room = Signal()
         may_emit = Signal()
         emit = Signal()
         take = Signal()
         m.d.comb += [
             window.eq(Mux(holding, Cat(hold, beat.data[:32]), beat.data)),
-            need_half.eq(self.inside & (left == 1)),
-            may_emit.eq(advance & ~self.store_full & ~self.kill),
+            need_half.eq(self.inside & left_is_one),
+            may_emit.eq(segments_room & ~self.store_full & ~self.kill),
             beats.o.ready.eq(take),
             self.took.eq(beats.o.valid & take),
         ]
@@ -145,7 +154,7 @@ class Deframer(wiring.Component):
         oversize = Signal()
         m.d.comb += [
             oversize.eq(~self.inside & (ulpdu_length > MAX_ULPDU_LENGTH)),
-            final.eq(Mux(self.inside, left <= 2, oversize | (ulpdu_length <= 2))),
+            final.eq(Mux(self.inside, left_is_word, oversize | (ulpdu_length <= 2))),
             self.fpdu_octets.eq(Cat(0, fpdu_quarters).shift_left(1)),
         ]
         with m.If(self.kill):
@@ -153,11 +162,17 @@ class Deframer(wiring.Component):
         with m.Elif(emit):
             m.d.sync += self.inside.eq(~final)
             with m.If(self.inside):
-                m.d.sync += left.eq(left - 2)
+                m.d.sync += [
+                    left.eq(left - 2),
+                    left_is_one.eq(left == 3),
+                    left_is_word.eq(left <= 4),
+                ]
             with m.Else():
-                # ceil((2 + n) / 4) quarters of length, ULPDU and pad, one of CRC.
+                # ceil((2 + n) / 4) quarters of length, ULPDU and pad, one of CRC; two are out.
                 m.d.sync += [
                     left.eq((ulpdu_length + 1) >> 2),
+                    left_is_one.eq((ulpdu_length >= 3) & (ulpdu_length <= 6)),
+                    left_is_word.eq(ulpdu_length <= 10),
                     fpdu_quarters.eq((ulpdu_length + LENGTH_OCTETS + CRC_OCTETS + 3) >> 2),
                 ]
 
@@ -171,41 +186,38 @@ class Deframer(wiring.Component):
         good3, good4 = Signal(), Signal()
         crc = Signal(32, init=INITIAL_STATE)
         result = Signal(32)
-        segment_valid = Signal()
 
-        m.d.comb += advance.eq(~(valid4 & word4.final & segment_valid))
         after = Mux(
             word1.final & word1.half, next_state(crc, word1.data[:32]), next_state(crc, word1.data)
         )
-        with m.If(advance):
-            m.d.sync += [
-                valid1.eq(emit),
-                word1.data.eq(window),
-                word1.first.eq(~self.inside),
-                word1.final.eq(final),
-                word1.half.eq(need_half),
-                word1.oversize.eq(oversize),
-                valid2.eq(valid1),
-                word2.eq(word1),
-                address2.eq(self.store_address),
-                valid3.eq(valid2),
-                word3.eq(word2),
-                address3.eq(address2),
-                good3.eq(~word2.oversize & (~self.crc | (result == RESIDUE))),
-                valid4.eq(valid3),
-                word4.eq(word3),
-                address4.eq(address3),
-                good4.eq(good3),
-            ]
-            with m.If(valid1):
-                m.d.sync += [crc.eq(Mux(word1.final, INITIAL_STATE, after)), result.eq(after)]
-                with m.If(word1.first):
-                    m.d.sync += self.fpdu_end.eq(self.fpdu_end + self.fpdu_octets)
-            with m.If(valid2 & word2.final):
-                m.d.sync += end3.eq(self.fpdu_end)
-            m.d.sync += end4.eq(end3)
+        m.d.sync += [
+            valid1.eq(emit),
+            word1.data.eq(window),
+            word1.first.eq(~self.inside),
+            word1.final.eq(final),
+            word1.half.eq(need_half),
+            word1.oversize.eq(oversize),
+            valid2.eq(valid1),
+            word2.eq(word1),
+            address2.eq(self.store_address),
+            valid3.eq(valid2),
+            word3.eq(word2),
+            address3.eq(address2),
+            good3.eq(~word2.oversize & (~self.crc | (result == RESIDUE))),
+            valid4.eq(valid3),
+            word4.eq(word3),
+            address4.eq(address3),
+            good4.eq(good3),
+            end4.eq(end3),
+        ]
+        with m.If(valid1):
+            m.d.sync += [crc.eq(Mux(word1.final, INITIAL_STATE, after)), result.eq(after)]
+            with m.If(word1.first):
+                m.d.sync += self.fpdu_end.eq(self.fpdu_end + self.fpdu_octets)
+        with m.If(valid2 & word2.final):
+            m.d.sync += end3.eq(self.fpdu_end)
         m.d.comb += [
-            self.store_write.eq(valid1 & advance & ~self.kill),
+            self.store_write.eq(valid1 & ~self.kill),
             self.store_word.eq(word1.data),
         ]
 
@@ -214,7 +226,7 @@ class Deframer(wiring.Component):
         index = Signal(range(HEADER_WORDS + 1))  # of word 3, if not the first one
         index3 = Mux(word3.first, 0, index)
         first_address = Signal(self._address_bits)
-        with m.If(advance & valid3):
+        with m.If(valid3):
             for number in range(HEADER_WORDS):
                 with m.If(index3 == number):
                     m.d.sync += header[number].eq(word3.data)
@@ -225,25 +237,33 @@ class Deframer(wiring.Component):
         done = Signal()
         commit = Signal()
         m.d.comb += [
-            done.eq(advance & valid4 & word4.final & ~self.kill),
+            done.eq(valid4 & word4.final & ~self.kill),
             commit.eq(done & good4),
             self.failed.eq(done & ~good4),
             self.store_commit.eq(commit),
             self.store_commit_end.eq(address4 + 1),
             self.store_rewind.eq(self.kill | self.start),
-            self.closed_taken.eq(self.closed & ~segment_valid & ~done),
+            self.closed_taken.eq(self.closed & segments_room & ~done),
         ]
         with m.If(commit):
             m.d.sync += self.consumed.eq(end4)
 
-        out = self.segment.payload
+        layout = self._layouts.segment
+        m.submodules.segments = segments = SyncFIFOBuffered(width=layout.size, depth=SEGMENTS_AHEAD)
+        out = Signal(layout)
+        m.d.comb += [
+            segments.w_data.eq(out),
+            self.segment.valid.eq(segments.r_rdy),
+            self.segment.payload.eq(segments.r_data),
+            segments.r_en.eq(self.segment.ready),
+        ]
+        m.d.sync += [
+            segments.w_en.eq(done | self.closed_taken),
+            segments_room.eq(segments.level <= SEGMENTS_AHEAD - SEGMENT_MARGIN),
+        ]
         ulpdu_octets = Cat(header[0][8:16], header[0][:8])
-        m.d.comb += self.segment.valid.eq(segment_valid)
-        with m.If(self.segment.ready):
-            m.d.sync += segment_valid.eq(0)
         with m.If(done):
             m.d.sync += [
-                segment_valid.eq(1),
                 out.qp.eq(self.qp),
                 out.kind.eq(Mux(good4, SegmentKind.FPDU, SegmentKind.CRC_ERROR)),
                 out.ulpdu_length.eq(ulpdu_octets),
@@ -253,7 +273,6 @@ class Deframer(wiring.Component):
             ]
         with m.Elif(self.closed_taken):
             m.d.sync += [
-                segment_valid.eq(1),
                 out.qp.eq(self.closed_qp),
                 out.kind.eq(SegmentKind.CLOSED),
             ]

@@ -5,10 +5,10 @@ from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from gateware.config import RnicConfig
-from gateware.dma.buffers import StreamBuffer
 from gateware.interfaces import Layouts, QpStrobe
 from gateware.mpa.crc32c import INITIAL_STATE, next_state
 from gateware.mpa.layouts import ULPDU_BEAT, MpaLayouts
+from gateware.stream_buffer import StreamBuffer
 
 LENGTH_OCTETS = 2  # RFC 5044, 4.1
 
@@ -75,6 +75,8 @@ class Framer(wiring.Component):
         # Stage 1: length and pad are put in.
         job = Signal(self._layouts.framer_job)
         busy = Signal()
+        next_job = Signal(self._layouts.framer_job)
+        next_valid = Signal()
         tail = Signal(3)  # octets of length and ULPDU in the last word, 0 for all 8
         first = Signal(init=1)
         padded = Signal(self._beat)
@@ -96,20 +98,23 @@ class Framer(wiring.Component):
             padded_done.eq(padded_valid & (~checked_valid | checked_done)),
             self.i.ready.eq(busy & (~padded_valid | padded_done)),
             accept.eq(self.i.valid & self.i.ready),
-            self.job.ready.eq((~busy | (accept & self.i.payload.last)) & reports.room),
+            self.job.ready.eq(~next_valid & reports.room),
             job_loaded.eq(self.job.valid & self.job.ready),
             reports.add.eq(job_loaded & self.job.payload.report),
             reports.item.eq(self.job.payload.sent),
         ]
 
-        with m.If(job_loaded):
+        # The next job waits beside the one at work, so that no cycle is lost between them.
+        with m.If(~next_valid):
+            m.d.sync += [next_job.eq(self.job.payload), next_valid.eq(job_loaded)]
+        with m.If(~busy | (accept & self.i.payload.last)):
             m.d.sync += [
-                job.eq(self.job.payload),
-                busy.eq(1),
-                tail.eq(self.job.payload.ulpdu_length[:3] + LENGTH_OCTETS),
+                job.eq(next_job),
+                busy.eq(next_valid),
+                tail.eq(next_job.ulpdu_length[:3] + LENGTH_OCTETS),
             ]
-        with m.Elif(accept & self.i.payload.last):
-            m.d.sync += busy.eq(0)
+            with m.If(next_valid):
+                m.d.sync += next_valid.eq(0)
 
         lanes = []
         length = Cat(job.ulpdu_length[8:], job.ulpdu_length[:8])  # big endian

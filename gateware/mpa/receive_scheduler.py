@@ -187,11 +187,11 @@ class ReceiveScheduler(wiring.Component):
                     m.d.sync += [operation.eq(_Operation.VISIT_END), number.eq(self.qp)]
                     m.next = "READ"
                 with m.Elif(waiting.r_rdy & ~visiting & ~self.closed):
-                    m.d.comb += waiting.r_en.eq(1)
                     m.d.sync += [operation.eq(_Operation.VISIT), number.eq(waiting.r_data)]
                     m.next = "READ"
             # The memory reads.
             with m.State("READ"):
+                m.d.comb += waiting.r_en.eq(operation == _Operation.VISIT)
                 m.next = "FETCH"
             # Its word goes to a register.
             with m.State("FETCH"):

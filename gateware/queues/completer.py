@@ -112,7 +112,6 @@ class SendCompleter(wiring.Component):
                     with m.If((kind == QpCommandKind.CREATE) | (kind == QpCommandKind.DESTROY)):
                         m.next = "FORGET"
                 with m.Elif(self.read_done.valid & ~(read_done_last & self.sent.valid)):
-                    m.d.comb += self.read_done.ready.eq(1)
                     m.d.sync += [
                         qp.eq(self.read_done.payload.qp),
                         read_arrived.eq(1),
@@ -120,7 +119,6 @@ class SendCompleter(wiring.Component):
                     ]
                     m.next = "LOOK_UP"
                 with m.Elif(self.sent.valid):
-                    m.d.comb += self.sent.ready.eq(1)
                     m.d.sync += [
                         qp.eq(self.sent.payload.qp),
                         item_arrived.eq(1),
@@ -131,8 +129,12 @@ class SendCompleter(wiring.Component):
             with m.State("FORGET"):
                 m.d.comb += [forget.eq(1), states_write.en.eq(1)]
                 m.next = "IDLE"
-            # The memory reads.
+            # The memory reads; what was seen in IDLE is taken.
             with m.State("LOOK_UP"):
+                m.d.comb += [
+                    self.read_done.ready.eq(read_arrived),
+                    self.sent.ready.eq(item_arrived),
+                ]
                 m.next = "LOAD"
             # The state of the QP is here.
             with m.State("LOAD"):

@@ -54,6 +54,8 @@ class DeliveryGate(wiring.Component):
 
         head = Signal(layout)
         beyond = Signal(16)
+        failed = Signal()  # the QP of `head` is in `self.failed`
+        m.d.sync += failed.eq(self.failed.bit_select(head.qp, 1))
         # A negative difference: placements are missing.
         m.d.sync += beyond.eq(placements - head.after)
 
@@ -73,7 +75,7 @@ class DeliveryGate(wiring.Component):
                 m.next = "PLACED"
             # Waits until all its placements are visible and the output is free.
             with m.State("PLACED"):
-                with m.If(~beyond[-1] & self.failed.bit_select(head.qp, 1)):
+                with m.If(~beyond[-1] & failed):
                     # Not in the cycle in which an earlier one leaves: each is counted alone
                     with m.If(~self.completion.valid & ~self.read_done.valid):
                         m.d.comb += [

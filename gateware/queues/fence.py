@@ -6,7 +6,7 @@ from amaranth import Cat, Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-SETTLE = 8
+SETTLE = 9
 """Cycles that an item may be on its way from the end of one stage to the begin of the next."""
 
 
@@ -17,7 +17,8 @@ class Fence(wiring.Component):
     `end_<s>` pulse for pair p of stage s. `start` goes through the stages in order: it takes the
     numbers of begun items (those that begin in this very cycle count), waits until as many have
     ended, and `SETTLE` cycles later goes on to the next stage, so what stage 0 hands to stage 1 is
-    waited for there. Counts run mod 2^16; at most 2^15 - 1 items may be between begin and end.
+    waited for there. The pulses are registered first. Counts run mod 2^16; at most 2^15 - 1 items
+    may be between begin and end.
     `busy` is high from the cycle after `start` until the last stage is done; `start` while busy
     is ignored.
 
@@ -43,8 +44,12 @@ class Fence(wiring.Component):
         reached = Signal(len(self._stages))
 
         for number, pairs in enumerate(self._stages):
-            begin = getattr(self, f"begin_{number}")
-            end = getattr(self, f"end_{number}")
+            begin = Signal(pairs, name=f"begin_now_{number}")
+            end = Signal(pairs, name=f"end_now_{number}")
+            m.d.sync += [
+                begin.eq(getattr(self, f"begin_{number}")),
+                end.eq(getattr(self, f"end_{number}")),
+            ]
             ahead = []
             for pair in range(pairs):
                 begun = Signal(16, name=f"begun_{number}_{pair}")
@@ -70,7 +75,10 @@ class Fence(wiring.Component):
             with m.State("IDLE"):
                 m.d.sync += stage.eq(0)
                 with m.If(self.start):
-                    m.next = "TAKE"
+                    m.next = "COUNT"
+            # What began in the cycle of `start` is being counted.
+            with m.State("COUNT"):
+                m.next = "TAKE"
             # Takes the numbers of the stage.
             with m.State("TAKE"):
                 m.d.comb += take.eq(1)

@@ -1,6 +1,6 @@
 """Knows the state and the first error of every QP."""
 
-from amaranth import Array, Module, Signal
+from amaranth import Array, Module, Mux, Signal
 from amaranth.hdl import unsigned
 from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.memory import Memory
@@ -27,13 +27,13 @@ class QpStates(wiring.Component):
     STOPPED_BY_DRIVER and without an event; DESTROY -> RESET. A command out of place changes
     nothing. The first error of a QP in INIT or RTS -> ERROR, and the error is handed on at
     `event`; errors of QPs in RESET or ERROR are swallowed. Commands, and the error inputs in
-    turn, are taken one every 4 cycles; only an `event` that is not ready holds them up.
+    turn, are taken one every 5 cycles; only an `event` that is not ready holds them up.
 
     A QP of which `running` is set is in RTS. It may send (`may_send`) from CONNECT on if it is the
     initiator, else from its first received segment on (RFC 5044, 7.1.2): `first_segment` may pulse
     for this one and for any later segment. `released` pulses when `may_send` rises, in either way.
-    A command is taken (`ready`) in the cycle before the vectors show its effect. They follow an
-    error 4 cycles after it was taken, and `first_segment` after 2.
+    A command is taken (`ready`) two cycles before the vectors show its effect. They follow an
+    error 5 cycles after it was taken, and `first_segment` after 4.
 
     `query_state` and `query_cause` are those of `query_qp` two cycles ago.
 
@@ -71,35 +71,56 @@ class QpStates(wiring.Component):
         m.d.comb += query.addr.eq(self.query_qp)
         m.d.sync += [self.query_state.eq(query.data.state), self.query_cause.eq(query.data.cause)]
 
-        # The responder's first segment, decoded and compared in one cycle, set in the next.
-        segment = Signal(QpStrobe(config).members["qp"].shape)
+        # The responder's first segment: registered, compared in one cycle, set in the next.
+        first = Signal(QpStrobe(config).members["qp"].shape)
+        first_valid = Signal()
+        segment = Signal.like(first)
         segment_new = Signal()
         held_back = self.running & ~self.may_send
         m.d.sync += [
-            segment.eq(self.first_segment.qp),
-            segment_new.eq(
-                self.first_segment.valid & held_back.bit_select(self.first_segment.qp, 1)
-            ),
+            first.eq(self.first_segment.qp),
+            first_valid.eq(self.first_segment.valid),
+            segment.eq(first),
+            segment_new.eq(first_valid & held_back.bit_select(first, 1)),
         ]
         release = Signal()
         release_qp = Signal(config.qp_bits)
         stop = Signal()
 
+        start = Signal()
         qp = Signal(config.qp_bits)
-        with m.If(stop):
-            m.d.sync += [
-                self.running.bit_select(qp, 1).eq(0),
-                self.may_send.bit_select(qp, 1).eq(0),
-            ]
-        with m.If(release):
-            m.d.sync += self.may_send.bit_select(release_qp, 1).eq(1)
-        m.d.sync += [self.released.valid.eq(release), self.released.qp.eq(release_qp)]
-        # A QP that stops in this cycle, or stopped in the last one, is not released.
+        # The vectors change a cycle after the decision, so that its logic and theirs do not add up.
+        started = Signal()
         stopped = Signal()
-        stopped_qp = Signal(config.qp_bits)
-        m.d.sync += [stopped.eq(stop), stopped_qp.eq(qp)]
+        stopped_before = Signal()
+        last_qp = Signal(config.qp_bits)
+        qp_before = Signal(config.qp_bits)
+        m.d.sync += [
+            started.eq(start),
+            stopped.eq(stop),
+            stopped_before.eq(stopped),
+            last_qp.eq(qp),
+            qp_before.eq(last_qp),
+            self.released.valid.eq(release),
+            self.released.qp.eq(release_qp),
+        ]
+        with m.If(started):
+            m.d.sync += self.running.bit_select(last_qp, 1).eq(1)
+        with m.If(stopped):
+            m.d.sync += [
+                self.running.bit_select(last_qp, 1).eq(0),
+                self.may_send.bit_select(last_qp, 1).eq(0),
+            ]
+        with m.If(self.released.valid):
+            m.d.sync += self.may_send.bit_select(self.released.qp, 1).eq(1)
+        # A QP that stops in this cycle, or in the two before, is not released.
         m.d.comb += release_qp.eq(segment)
-        with m.If(segment_new & ~(stop & (qp == segment)) & ~(stopped & (stopped_qp == segment))):
+        with m.If(
+            segment_new
+            & ~(stop & (qp == segment))
+            & ~(stopped & (last_qp == segment))
+            & ~(stopped_before & (qp_before == segment))
+        ):
             m.d.comb += release.eq(1)
 
         is_command = Signal()
@@ -122,23 +143,25 @@ class QpStates(wiring.Component):
             with m.State("IDLE"):
                 valids = Array(stream.valid for stream in self.errors)
                 payloads = Array(stream.payload.as_value() for stream in self.errors)
-                m.d.sync += [
-                    is_command.eq(self.qp_command.valid),
-                    error.eq(payloads[turn]),
-                ]
+                m.d.sync += is_command.eq(self.qp_command.valid)
                 # A flood of commands is not possible: each takes several register writes.
                 with m.If(self.qp_command.valid):
                     m.d.sync += qp.eq(self.qp_command.payload.qp)
                     m.next = "LOOK_UP"
+                with m.Elif(valids[turn]):
+                    m.next = "TAKE"
                 with m.Else():
-                    m.d.sync += turn.eq(turn + 1)
-                    with m.If(turn == len(self.errors) - 1):
-                        m.d.sync += turn.eq(0)
-                    for number, source in enumerate(self.errors):
-                        m.d.comb += source.ready.eq(turn == number)
-                    with m.If(valids[turn]):
-                        m.d.sync += qp.eq(data.View(self._error, payloads[turn]).qp)
-                        m.next = "LOOK_UP"
+                    m.d.sync += turn.eq(Mux(turn == len(self.errors) - 1, 0, turn + 1))
+            # Takes the error.
+            with m.State("TAKE"):
+                for number, source in enumerate(self.errors):
+                    m.d.comb += source.ready.eq(turn == number)
+                m.d.sync += [
+                    error.eq(payloads[turn]),
+                    qp.eq(data.View(self._error, payloads[turn]).qp),
+                    turn.eq(Mux(turn == len(self.errors) - 1, 0, turn + 1)),
+                ]
+                m.next = "LOOK_UP"
             # The memory reads.
             with m.State("LOOK_UP"):
                 m.next = "LOAD"
@@ -175,7 +198,7 @@ class QpStates(wiring.Component):
                                         write.en.eq(1),
                                         write.data.state.eq(QpState.RTS),
                                     ]
-                                    m.d.sync += self.running.bit_select(qp, 1).eq(1)
+                                    m.d.comb += start.eq(1)
                                     with m.If(initiator):
                                         m.d.comb += [release.eq(1), release_qp.eq(qp)]
                         with m.Case(QpCommandKind.STOP):
@@ -194,7 +217,7 @@ class QpStates(wiring.Component):
                                 write.data.cause.eq(Cause.NONE),
                             ]
                 with m.Elif(alive):
-                    with m.If(self.event.valid & ~self.event.ready):
+                    with m.If(self.event.valid):
                         m.next = "MOVE"
                     with m.Else():
                         m.d.comb += [

@@ -156,7 +156,7 @@ class RingFetcher(wiring.Component):
         entry_ends = Signal()
         failed = Signal()
         m.d.comb += [
-            self.read.data.ready.eq(tag_valid & ~wipe & ~report),
+            self.read.data.ready.eq(tag_valid & ~report),
             transfer.eq(self.read.data.valid & self.read.data.ready),
             entry_ends.eq(transfer & word.last),
             failed.eq(entry_failed | word.error | arrived_now.data.failed),
@@ -290,7 +290,6 @@ class RingFetcher(wiring.Component):
                     ]
                     m.next = "DRAIN"
                 with m.Elif(self.doorbell.valid & ~(doorbell_last & pick.valid)):
-                    m.d.comb += self.doorbell.ready.eq(1)
                     m.d.sync += [
                         qp.eq(self.doorbell.payload.qp),
                         claimed.eq(self.doorbell.payload.producer),
@@ -301,7 +300,6 @@ class RingFetcher(wiring.Component):
                 with m.Elif(pick.valid):
                     m.d.sync += doorbell_last.eq(0)
                     with m.If(~command.valid & (outstanding != OUTSTANDING) & tags.w_rdy):
-                        m.d.comb += pick.ready.eq(1)
                         m.d.sync += [qp.eq(pick.payload.qp), is_doorbell.eq(0)]
                         m.next = "LOOK_UP"
             # Waits until no read is outstanding if the command changes a ring.
@@ -310,16 +308,20 @@ class RingFetcher(wiring.Component):
                 with m.If((kind != QpCommandKind.CREATE) & (kind != QpCommandKind.DESTROY)):
                     m.d.comb += self.qp_command.ready.eq(1)
                     m.next = "IDLE"
-                with m.Elif((outstanding == 0) & ~ports.pop):
-                    m.d.comb += [
-                        wipe.eq(1),
-                        produced_write.en.eq(1),
-                        fetched_write.en.eq(1),
-                        self.qp_command.ready.eq(1),
-                    ]
+                with m.Elif(outstanding == 0):
+                    m.next = "FORGET"
+            # Starts all numbers at 0; the memory of the popped ones may be in use for a pop.
+            with m.State("FORGET"):
+                m.d.comb += [wipe.eq(1), produced_write.en.eq(1), fetched_write.en.eq(1)]
+                with m.If(~ports.pop):
+                    m.d.comb += self.qp_command.ready.eq(1)
                     m.next = "IDLE"
-            # The memories read.
+            # The memories read; what was seen in IDLE is taken.
             with m.State("LOOK_UP"):
+                m.d.comb += [
+                    self.doorbell.ready.eq(is_doorbell),
+                    scheduler.pick.ready.eq(~is_doorbell),
+                ]
                 m.next = "LATCH"
             # The outputs of the memories are registered.
             with m.State("LATCH"):

@@ -7,8 +7,9 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from gateware.config import RnicConfig
-from gateware.interfaces import Layouts, QpCommandKind, WriteClient
+from gateware.interfaces import WORD, Layouts, QpCommandKind, WriteClient
 from gateware.queues.entries import COMPLETION_LAYOUT, EVENT_LAYOUT
+from gateware.stream_buffer import StreamBuffer
 from hw.interface.causes import Cause
 from hw.interface.queue_entries import COMPLETION_ENTRY_OCTETS, EVENT_ENTRY_OCTETS
 
@@ -214,7 +215,9 @@ class RingWriter(wiring.Component):
 
         # Hands an entry to the write engine: the command, then its words.
 
-        command, word = self.write.command, self.write.data
+        m.submodules.words = words = StreamBuffer(WORD)
+        wiring.connect(m, words.o, wiring.flipped(self.write.data))
+        command, word = self.write.command, words.i
         entry_left = Signal(8 * ENTRY_OCTETS)
         words_left = Signal(range(ENTRY_WORDS + 1))
         writer_free = Signal()
@@ -243,14 +246,18 @@ class RingWriter(wiring.Component):
         chosen = Signal(range(4))
         room = Signal()  # for a completion that may fail
         tags_room = Signal()
+        # One entry may have been issued since the levels were looked at.
+        usable = Signal(3)
         m.d.sync += [
-            room.eq(reports.level < ERRORS - OUTSTANDING - 1),
-            tags_room.eq(outstanding < OUTSTANDING),
-        ]
-        usable = [
-            self.send.valid & room & tags_room,
-            self.receive.valid & room & tags_room,
-            self.event.valid & tags_room,
+            room.eq(reports.level < ERRORS - OUTSTANDING - 2),
+            tags_room.eq(outstanding < OUTSTANDING - 1),
+            usable.eq(
+                Cat(
+                    self.send.valid & room & tags_room,
+                    self.receive.valid & room & tags_room,
+                    self.event.valid & tags_room,
+                )
+            ),
         ]
         m.d.comb += chosen.eq(3)
         with m.Switch(source):
@@ -330,7 +337,6 @@ class RingWriter(wiring.Component):
                     ]
                     m.next = "DRAIN"
                 with m.Elif(self.cq_doorbell.valid & (ports_turn | (chosen == 3))):
-                    m.d.comb += self.cq_doorbell.ready.eq(1)
                     m.d.sync += [
                         ring.eq(self.cq_doorbell.payload.cq),
                         consumer.eq(self.cq_doorbell.payload.consumer),
@@ -359,16 +365,23 @@ class RingWriter(wiring.Component):
             # Waits until no write is outstanding, then starts the ring anew.
             with m.State("DRAIN"):
                 with m.If((outstanding == 0) & ~done & ~shown):
-                    m.d.comb += [
-                        wipe.eq(1),
-                        consumed_write.en.eq(1),
-                        disarm.eq(1),
-                        self.cq_command.ready.eq(1),
-                    ]
-                    m.next = "IDLE"
+                    m.next = "FORGET"
+            # The ring begins anew.
+            with m.State("FORGET"):
+                m.d.comb += [
+                    wipe.eq(1),
+                    consumed_write.en.eq(1),
+                    disarm.eq(1),
+                    self.cq_command.ready.eq(1),
+                ]
+                m.next = "IDLE"
             # Takes the number that the host consumed.
             with m.State("DOORBELL"):
-                m.d.comb += [consumed_write.en.eq(1), arm.eq(arming)]
+                m.d.comb += [
+                    self.cq_doorbell.ready.eq(1),
+                    consumed_write.en.eq(1),
+                    arm.eq(arming),
+                ]
                 m.next = "IDLE"
                 with m.If(arming):
                     m.next = "ARMED"

@@ -82,6 +82,8 @@ class Scheduler(wiring.Component):
         # The members of the current group that still get their pick in this turn.
         turn = Signal(group_size)
         chosen = lowest_bit(m, turn, "chosen")
+        lowest = Signal(group_size)  # the same one-hot
+        m.d.comb += lowest.eq(Cat(turn[i] & ~turn[:i].any() for i in range(group_size)))
         free = Signal()
         m.d.comb += free.eq(~self.pick.valid | self.pick.ready)
         with m.If(self.pick.ready):
@@ -119,10 +121,10 @@ class Scheduler(wiring.Component):
                         self.pick.payload.qp.eq(
                             Cat(chosen[:member_bits], current[: exact_log2(groups)])
                         ),
-                        picked.eq(1 << chosen),
-                        turn.eq(turn & (turn - 1)),
+                        picked.eq(lowest),
+                        turn.eq(turn & ~lowest),
                     ]
-                    with m.If(~(turn & (turn - 1)).any()):
+                    with m.If(~(turn & ~lowest).any()):
                         m.next = "FIND"
 
         return m

@@ -359,13 +359,20 @@ class Receiver(wiring.Component):
             item.source_stag.eq(from_wire(request.source_stag)),
             item.source_tagged_offset.eq(from_wire(request.source_tagged_offset)),
             inbound.push_qp.eq(segment.qp),
-            entries.pop_qp.eq(segment.qp),
-            outstanding.pop_qp.eq(segment.qp),
             self.first_segment.qp.eq(segment.qp),
             self.read_request_arrived.qp.eq(segment.qp),
-            self.read_space.qp.eq(segment.qp),
         ]
         has_delivery = Signal()
+        delivered = Signal()
+        # The queues hear of it a cycle later; the next segment looks at them after that.
+        m.d.sync += [
+            entries.pop.eq(delivered & is_send),
+            entries.pop_qp.eq(segment.qp),
+            outstanding.pop.eq(delivered & ~is_send),
+            outstanding.pop_qp.eq(segment.qp),
+            self.read_space.valid.eq(delivered & ~is_send),
+            self.read_space.qp.eq(segment.qp),
+        ]
 
         def stop(reason: ValueLike) -> None:
             m.d.sync += [cause.eq(reason), context.stopped.eq(1)]
@@ -555,10 +562,7 @@ class Receiver(wiring.Component):
             with m.State("DELIVER"):
                 m.d.comb += self.delivery.valid.eq(1)
                 with m.If(self.delivery.ready):
-                    with m.If(is_send):
-                        m.d.comb += entries.pop.eq(1)
-                    with m.Else():
-                        m.d.comb += [outstanding.pop.eq(1), self.read_space.valid.eq(1)]
+                    m.d.comb += delivered.eq(1)
                     finish()
         return m
 

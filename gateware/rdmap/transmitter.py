@@ -225,9 +225,6 @@ class Transmitter(wiring.Component):
             progress_write.addr.eq(qp),
             settings_write.addr.eq(qp),
             protection_write.addr.eq(qp),
-            self.send_entries.pop_qp.eq(qp),
-            self.inbound_reads.pop_qp.eq(qp),
-            self.outstanding_reads.push_qp.eq(qp),
         ]
         # What no visit changes needs no enable between memory and register.
         m.d.sync += [
@@ -253,7 +250,7 @@ class Transmitter(wiring.Component):
         message_tagged_offset = Signal(64)
         opcode = Signal(Opcode)
         msn = Signal(32)
-        followed = Signal(progress_shape)
+        followed = Signal(progress_shape, reset_less=True)
         m.d.sync += [
             last.eq(fits | is_read),
             ulpdu_length.eq(
@@ -324,7 +321,14 @@ class Transmitter(wiring.Component):
             job.sent.length.eq(entry.length),
         ]
         push = self.outstanding_reads.item
-        m.d.comb += [
+        # The queues hear of it a cycle later; the next visit looks at them after that.
+        m.d.sync += [
+            self.send_entries.pop.eq(self.job_begin & last & ~responding),
+            self.send_entries.pop_qp.eq(qp),
+            self.inbound_reads.pop.eq(self.job_begin & last & responding),
+            self.inbound_reads.pop_qp.eq(qp),
+            self.outstanding_reads.push.eq(self.job_begin & is_read),
+            self.outstanding_reads.push_qp.eq(qp),
             push.sink_stag.eq(element_stag),
             push.sink_tagged_offset.eq(element_offset),
             push.length.eq(entry.length),
@@ -403,15 +407,13 @@ class Transmitter(wiring.Component):
                     m.d.sync += qp.eq(command.qp)
                     m.next = "COMMAND"
                 with m.Else():
-                    m.d.comb += self.work.ready.eq(1)
                     m.d.sync += qp.eq(self.work.payload.qp)
                     with m.If(self.work.valid):
-                        m.d.comb += self.begin.eq(1)
                         m.next = "ADDRESS"
 
-            # The memories and queues see the QP number.
+            # The memories and queues see the QP number; it is taken from the scheduler.
             with m.State("ADDRESS"):
-                m.d.comb += word_address.eq(0)
+                m.d.comb += [self.work.ready.eq(1), self.begin.eq(1), word_address.eq(0)]
                 m.d.sync += allowed.eq(
                     self.running.bit_select(qp, 1) & self.may_send.bit_select(qp, 1)
                 )
@@ -652,9 +654,6 @@ class Transmitter(wiring.Component):
                     m.d.comb += [
                         pieces.commit.eq(1),
                         progress_write.en.eq(1),
-                        self.send_entries.pop.eq(last & ~responding),
-                        self.inbound_reads.pop.eq(last & responding),
-                        self.outstanding_reads.push.eq(is_read),
                         self.job_begin.eq(1),
                         self.end.eq(1),
                         kick.eq(~kicked),

@@ -11,6 +11,9 @@ ADDRESS_BITS = 12
 RESPONSE_OKAY = 0  # AMBA AXI, A3.4.4
 RESPONSE_SLVERR = 2
 
+READ_GROUP = 8
+"""Registers among which one cycle selects."""
+
 
 def register_layout(register: Register) -> data.FlexibleLayout:
     """The fields of a register at their places in a 32-bit word."""
@@ -93,7 +96,7 @@ class RegisterBlock(wiring.Component):
         found = Signal()
         is_message = Signal()
         messages = [register.address for register in registers() if _is_message(register)]
-        m.d.comb += is_message.eq(Cat(address == message for message in messages).any())
+        m.d.sync += is_message.eq(Cat(address == message for message in messages).any())
 
         with m.FSM(name="write"):
             with m.State("WRITE"):  # waits for address and data
@@ -104,7 +107,9 @@ class RegisterBlock(wiring.Component):
                         word.eq(bus.wdata),
                         whole.eq(bus.wstrb.all()),
                     ]
-                    m.next = "STORE"
+                    m.next = "DECODE"
+            with m.State("DECODE"):  # compares the address
+                m.next = "STORE"
             with m.State("STORE"):  # stores the word, or waits until its message is taken
                 m.d.sync += bus.bresp.eq(RESPONSE_SLVERR)
                 m.next = "RESPOND"
@@ -126,7 +131,9 @@ class RegisterBlock(wiring.Component):
         for register in registers():
             name = register.name.lower()
             hit = Signal(name=f"write_{name}")
-            m.d.comb += hit.eq(found & (address == register.address))
+            addressed = Signal(name=f"address_is_{name}")
+            m.d.sync += addressed.eq(address == register.address)
+            m.d.comb += hit.eq(found & addressed)
             if _is_message(register):
                 port = getattr(self, name)
                 m.d.comb += port.payload.eq(word)
@@ -152,6 +159,20 @@ class RegisterBlock(wiring.Component):
     def _elaborate_read(self, m: Module) -> None:
         bus = self.bus
         address = Signal(ADDRESS_BITS)
+        readable = [
+            register for register in registers() if any(field.readable for field in register.fields)
+        ]
+        # The word is selected in two cycles: within a group, then among the groups.
+        groups = []
+        for first in range(0, len(readable), READ_GROUP):
+            found = Signal(name=f"found_{first}")
+            word = Signal(32, name=f"word_{first}")
+            m.d.sync += [found.eq(0), word.eq(0)]
+            with m.Switch(address):
+                for register in readable[first : first + READ_GROUP]:
+                    with m.Case(register.address):
+                        m.d.sync += [found.eq(1), word.eq(self._value(register))]
+            groups.append((found, word))
         with m.FSM(name="read"):
             with m.State("READ"):  # waits for an address
                 m.d.comb += bus.arready.eq(1)
@@ -160,16 +181,12 @@ class RegisterBlock(wiring.Component):
                     m.next = "SELECT"
             with m.State("SELECT"):  # selects the register
                 m.d.comb += [self.read.eq(1), self.read_address.eq(address)]
+                m.next = "COLLECT"
+            with m.State("COLLECT"):  # joins the groups
                 m.d.sync += [bus.rdata.eq(0), bus.rresp.eq(RESPONSE_SLVERR)]
-                with m.Switch(address):
-                    for register in registers():
-                        if not any(field.readable for field in register.fields):
-                            continue
-                        with m.Case(register.address):
-                            m.d.sync += [
-                                bus.rdata.eq(self._value(register)),
-                                bus.rresp.eq(RESPONSE_OKAY),
-                            ]
+                for found, word in groups:
+                    with m.If(found):
+                        m.d.sync += [bus.rdata.eq(word), bus.rresp.eq(RESPONSE_OKAY)]
                 m.next = "RESPOND"
             with m.State("RESPOND"):  # waits until the host took the word
                 m.d.comb += bus.rvalid.eq(1)

@@ -145,7 +145,6 @@ class CommandProcessor(wiring.Component):
                         with m.Case(CommandOpcode.CQ_ENABLE, CommandOpcode.CQ_DISABLE):
                             m.next = "CQ"
                         with m.Case(CommandOpcode.STAG_RESET):
-                            m.d.comb += self.stag_clear.eq(1)
                             m.next = "STAG_RESET"
             with m.State("BLOCKS_FIRST"):  # waits until every block knows the QP
                 m.d.comb += self.qp_command.valid.eq(1)
@@ -171,7 +170,10 @@ class CommandProcessor(wiring.Component):
                 m.d.comb += self.stag_invalidate.valid.eq(1)
                 with m.If(self.stag_invalidate.ready):
                     m.next = "FENCE"
-            with m.State("STAG_RESET"):  # waits until the sweep has begun
+            with m.State("STAG_RESET"):  # starts the sweep
+                m.d.comb += self.stag_clear.eq(1)
+                m.next = "STAG_SWEEP_BEGINS"
+            with m.State("STAG_SWEEP_BEGINS"):  # waits until the sweep has begun
                 m.next = "STAG_SWEEP"
             with m.State("STAG_SWEEP"):  # waits until the table is empty
                 with m.If(~self.stag_clearing):

@@ -96,7 +96,7 @@ class StagTable(wiring.Component):
                         with m.If(requests[candidate]):
                             m.d.comb += chosen.eq(candidate)
         accept = Signal()
-        m.d.comb += accept.eq(~clearing & ~self.clear & ~find_invalidated)
+        m.d.comb += accept.eq(~clearing & ~find_invalidated)
         m.d.sync += [
             valid.eq(find_invalidated | (accept & requests.any())),
             internal.eq(find_invalidated),
@@ -188,16 +188,19 @@ class StagTable(wiring.Component):
 
         with m.FSM():
             # Takes a new entry, or looks for the entry of an STag to invalidate.
-            with m.State("IDLE"), m.If(~clearing & ~self.clear):
+            with m.State("IDLE"), m.If(~clearing):
                 with m.If(self.invalidate.valid):
-                    m.d.comb += find_invalidated.eq(1)
-                    m.next = "FIND"
+                    m.next = "ASK"
                 with m.Else():
                     m.d.comb += [
                         self.write.ready.eq(1),
                         entry_write.data.valid.eq(1),
                         entry_write.en.eq(self.write.valid),
                     ]
+            # The STag to invalidate enters the pipeline.
+            with m.State("ASK"):
+                m.d.comb += find_invalidated.eq(1)
+                m.next = "FIND"
             # Waits until the entry was compared with the STag to invalidate.
             with m.State("FIND"), m.If(answered & answer_internal):
                 with m.If(status == StagStatus.INVALID):
