@@ -1,56 +1,64 @@
-"""The connection manager: MPA startup over a byte stream, then the stream belongs to the QP."""
+"""The connection manager: MPA startup over a byte stream, then the stream belongs to the QP.
 
+This end as Initiator; the Responder is in `cm_listener` and `cm_responder`. RFC 5044 7.1, RFC 6581.
+"""
+
+import contextlib
 import time
-from typing import Self
 
+from host_driver.cm_listener import ConnectionListener
+from host_driver.cm_responder import ConnectionRequest
 from host_driver.context import Context
 from host_driver.enums import QPState
-from host_driver.errors import ConnectionRejected, StartupError, require_type
-from host_driver.mpa_startup import (
-    HEADER_OCTETS,
-    StartupFrame,
-    decode,
-    limit_reads,
-    private_data_length,
+from host_driver.errors import (
+    ConnectionRejected,
+    InsufficientIRD,
+    NoMatchingRTR,
+    StartupError,
+    StartupStep,
+    require_type,
 )
+from host_driver.full_operation import (
+    MAXIMUM_EMSS,
+    MINIMUM_EMSS,
+    await_rtr,
+    check_emss,
+    choose_emss,
+    enter_full_operation,
+)
+from host_driver.mpa_exchange import (
+    DEFAULT_TIMEOUT,
+    Deadline,
+    FrameReader,
+    open_stream,
+    send_octets,
+)
+from host_driver.mpa_negotiation import (
+    check_reply,
+    request_frame,
+    settle,
+    told_reads,
+)
+from host_driver.mpa_startup import ENHANCED_REVISION, RTR, StartupFrame
+from host_driver.mpa_terminate import SetupError, terminate_fpdu
+from host_driver.mpa_terms import DEFAULT_RTR, Connection, Terms
 from host_driver.qp import QP
-from host_driver.transport.base import ByteStream, Listener, TransportError
+from host_driver.transport.base import ByteStream, TransportError
 
-DEFAULT_TIMEOUT = 10.0
-"""Seconds for the whole of MPA startup (RFC 5044, 7.1.2 item 10)."""
+__all__ = [
+    "DEFAULT_TIMEOUT",
+    "FIRST_FPDU_DELAY",
+    "MAXIMUM_EMSS",
+    "MINIMUM_EMSS",
+    "ConnectionListener",
+    "ConnectionRequest",
+    "connect",
+    "listen",
+]
 
-MINIMUM_EMSS = 128
-MAXIMUM_EMSS = 65535
-
-
-def _receive_frame(stream: ByteStream, *, reply: bool, timeout: float) -> StartupFrame:
-    end = time.monotonic() + timeout
-    name = "Reply" if reply else "Request"
-    try:
-        header = stream.receive_exactly(HEADER_OCTETS, timeout)
-        length = private_data_length(header, reply=reply)
-        left = max(0.0, end - time.monotonic())
-        data = stream.receive_exactly(length, left) if length else b""
-    except TransportError as error:
-        raise StartupError(f"no MPA {name} frame from the peer: {error}") from error
-    return decode(header, data, reply=reply)
-
-
-def _emss(stream: ByteStream, emss: int | None) -> int:
-    if emss is None:
-        emss = min(stream.maximum_segment_size, MAXIMUM_EMSS)
-    if not MINIMUM_EMSS <= emss <= MAXIMUM_EMSS:
-        raise ValueError(f"EMSS {emss}; allowed: {MINIMUM_EMSS} to {MAXIMUM_EMSS}")
-    return emss
-
-
-def _reads(context: Context, value: int | None, name: str) -> int:
-    limit = context.attr.max_qp_rd_atom
-    if value is None:
-        return limit
-    if not 0 <= value <= limit:
-        raise ValueError(f"{name} {value}; allowed: 0 to {limit}")
-    return value
+FIRST_FPDU_DELAY = 0.02
+"""Seconds from the Reply to the first FPDU: Linux siw sends the one before it can take the other,
+and does not look at an FPDU that comes at once until more octets follow."""
 
 
 def connect(
@@ -59,51 +67,78 @@ def connect(
     port: int,
     *,
     private_data: bytes = b"",
-    crc: bool = True,
-    emss: int | None = None,
     ord: int | None = None,
     ird: int | None = None,
+    negotiate_reads: bool = True,
+    crc: bool = True,
+    markers: bool = False,
+    peer_to_peer: bool = False,
+    rtr: RTR = DEFAULT_RTR,
+    revision: int = ENHANCED_REVISION,
+    emss: int | None = None,
     timeout: float = DEFAULT_TIMEOUT,
+    first_fpdu_delay: float = FIRST_FPDU_DELAY,
+    keep_rejected: bool = False,
 ) -> bytes:
     """Connects a QP as MPA Initiator and returns the private data of the Reply.
 
+    What was agreed is in `qp.connection`.
+
     Parameters
     ----------
-    crc: whether this end wants CRCs; they are off only if neither end wants them.
-    emss: largest TCP payload in octets; the connection's own if not given.
+    private_data: for the peer, at most 508 octets, 512 in revision 1.
     ord, ird: RDMA Reads under way from this end, and towards it; the device's limit if not given.
+        The ORD comes down to the peer's IRD, and the IRD goes up to its ORD (RFC 6581, 9.1).
+    negotiate_reads: False leaves ORD and IRD to the ULPs, which then must give fitting ones.
+    crc: whether this end wants CRCs; they are off only if neither end wants them.
+    markers: whether this end wants Markers in what it receives.
+    peer_to_peer: the peer may send first; the driver begins with an RTR frame of its own, of
+        which no CQ tells (RFC 6581, 9.2). `rtr`: which ones are possible here.
+    revision: of MPA. 1 is RFC 5044 alone: ORD and IRD are not negotiated.
+    emss: largest TCP payload in octets; the connection's own if not given.
     timeout: seconds for the connection and MPA startup together.
+    first_fpdu_delay: seconds between the Reply and the first FPDU; see `FIRST_FPDU_DELAY`.
+    keep_rejected: a connection that the peer refused stays open, and is in the exception.
 
-    Raises `ConnectionRejected` if the peer refuses, `StartupError` for everything else that
-    goes wrong in startup.
+    Raises `ConnectionRejected` if the peer refuses, another `StartupError` for everything else
+    that goes wrong in startup; the QP can be connected again then, unless it was stopped after
+    its RTR frame.
     """
-    qp.require(QPState.INIT)
+    require_type("qp", qp, QP)
     context = qp.context
-    ord, ird = _reads(context, ord, "ORD"), _reads(context, ird, "IRD")
-    request = StartupFrame(reply=False, crc=crc, ird=ird, ord=ord, private_data=private_data)
+    context.require_open()
+    qp.require(QPState.INIT)
+    terms = Terms.check(
+        context.attr.max_qp_rd_atom,
+        ord=ord,
+        ird=ird,
+        crc=crc,
+        markers=markers,
+        rtr=rtr,
+        private_data=private_data,
+    )
+    check_emss(emss)
+    request = request_frame(
+        terms, revision=revision, negotiate_reads=negotiate_reads, peer_to_peer=peer_to_peer
+    )
     octets = request.encode()
-    end = time.monotonic() + timeout
+    deadline = Deadline(timeout)
+    delay = Deadline(first_fpdu_delay).seconds
+    stream = open_stream(context.transport, host, port, deadline)
     try:
-        stream = context.transport.connect(host, port, timeout)
-    except TransportError as error:
-        raise StartupError(f"no connection to {host}:{port}: {error}") from error
-    try:
-        segment = _emss(stream, emss)
-        stream.sendall(octets)
-        left = max(0.0, end - time.monotonic())
-        reply = _receive_frame(stream, reply=True, timeout=left)
+        segment = choose_emss(stream, emss)
+        send_octets(stream, octets, StartupStep.REQUEST, deadline)
+        reply = FrameReader(stream, reply=True).read(deadline)
         if reply.reject:
-            raise ConnectionRejected(reply.private_data)
-        if reply.markers:
-            raise StartupError("the peer wants Markers, which this version does not send")
-        qp.connect(
-            stream,
-            initiator=True,
-            crc=crc or reply.crc,
-            ord=limit_reads(ord, reply.ird),
-            ird=ird,
-            emss=segment,
-        )
+            raise _rejection(reply, stream if keep_rejected else None)
+        check_reply(request, reply)
+        time.sleep(delay)
+        connection = _operate(qp, stream, terms, request, reply, segment)
+        await_rtr(qp, connection, deadline)
+    except ConnectionRejected as rejection:
+        if rejection.stream is None:
+            stream.close()
+        raise
     except TransportError as error:
         stream.close()
         raise StartupError(f"MPA startup with {host}:{port}: {error}") from error
@@ -113,135 +148,59 @@ def connect(
     return reply.private_data
 
 
-class ConnectionRequest:
-    """A peer that sent a good MPA Request and waits for the Reply.
-
-    Attributes
-    ----------
-    private_data: what the peer sent with its request.
-    """
-
-    def __init__(self, context: Context, stream: ByteStream, request: StartupFrame):
-        self._context = context
-        self._stream = stream
-        self._request = request
-        self.private_data = request.private_data
-
-    def accept(
-        self,
-        qp: QP,
-        *,
-        private_data: bytes = b"",
-        crc: bool = True,
-        emss: int | None = None,
-        ord: int | None = None,
-        ird: int | None = None,
-    ) -> None:
-        """Accepts: sends the Reply and connects the QP as MPA Responder.
-
-        The QP sends nothing before the first FPDU has arrived (RFC 5044, 7.1.2 item 4).
-        Parameters as in `connect`.
-        """
-        require_type("qp", qp, QP)
-        if qp.context is not self._context:
-            raise ValueError("the QP is of another device; allowed: a QP of the listener's device")
-        qp.require(QPState.INIT)
-        ord, ird = _reads(self._context, ord, "ORD"), _reads(self._context, ird, "IRD")
-        request = self._request
-        segment = _emss(self._stream, emss)
-        if request.markers:
-            self.reject()
-            raise StartupError("the peer wants Markers, which this version does not send")
-        ord = limit_reads(ord, request.ird)
-        crc = crc or request.crc
-        reply = StartupFrame(
-            reply=True,
-            crc=crc,
-            revision=request.revision,
-            ird=ird if request.enhanced else None,
-            ord=ord if request.enhanced else None,
-            private_data=private_data,
-        )
-        octets = reply.encode()
-        try:
-            self._stream.sendall(octets)
-            qp.connect(self._stream, initiator=False, crc=crc, ord=ord, ird=ird, emss=segment)
-        except TransportError as error:
-            self._stream.close()
-            raise StartupError(f"MPA startup: {error}") from error
-        except BaseException:
-            self._stream.close()
-            raise
-
-    def reject(self, private_data: bytes = b"") -> None:
-        """Refuses: sends a Reply that rejects, and closes."""
-        request = self._request
-        reply = StartupFrame(
-            reply=True,
-            reject=True,
-            crc=request.crc,
-            revision=request.revision,
-            ird=0 if request.enhanced else None,
-            ord=0 if request.enhanced else None,
-            private_data=private_data,
-        )
-        try:
-            self._stream.sendall(reply.encode())
-        except TransportError:
-            pass  # the peer has gone: nobody is left to be told
-        finally:
-            self._stream.close()
+def _rejection(reply: StartupFrame, stream: ByteStream | None) -> ConnectionRejected:
+    return ConnectionRejected(
+        reply.private_data,
+        revision=reply.revision,
+        ird=told_reads(reply.ird),
+        ord=told_reads(reply.ord),
+        stream=stream,
+    )
 
 
-class ConnectionListener:
-    """Waits for peers on a port.
-
-    Parameters
-    ----------
-    context: the open device. host, port: where to listen; port 0 takes any free one.
-
-    Attributes
-    ----------
-    port: the port in use.
-    """
-
-    def __init__(self, context: Context, host: str = "127.0.0.1", port: int = 0):
-        require_type("context", context, Context)
-        context.require_open()
-        self._context = context
-        self._listener: Listener = context.transport.listen(host, port)
-        self.port = self._listener.address[1]
-
-    def get_request(self, timeout: float = DEFAULT_TIMEOUT) -> ConnectionRequest:
-        """The next peer that wants to connect.
-
-        Raises `StartupError` if none comes within `timeout` seconds, or if the peer sends
-        anything but an MPA Request; its connection is closed then.
-        """
-        end = time.monotonic() + timeout
-        try:
-            stream = self._listener.accept(timeout)
-        except TransportError as error:
-            raise StartupError(f"no connection on port {self.port}: {error}") from error
-        try:
-            left = max(0.0, end - time.monotonic())
-            request = _receive_frame(stream, reply=False, timeout=left)
-        except BaseException:
-            stream.close()
-            raise
-        return ConnectionRequest(self._context, stream, request)
-
-    def close(self) -> None:
-        """Stops listening."""
-        self._listener.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+def _operate(
+    qp: QP,
+    stream: ByteStream,
+    terms: Terms,
+    request: StartupFrame,
+    reply: StartupFrame,
+    emss: int,
+) -> Connection:
+    """From an accepting Reply to Full Operation; the Responder is told if that fails."""
+    try:
+        connection = settle(terms, request, reply)
+        enter_full_operation(qp, stream, connection, emss)
+        return connection
+    except BaseException as error:
+        _terminate(stream, reply, _setup_error(error))
+        raise
 
 
-def listen(context: Context, host: str = "127.0.0.1", port: int = 0) -> ConnectionListener:
+def _setup_error(error: BaseException) -> SetupError:
+    match error:
+        case InsufficientIRD():
+            return SetupError.INSUFFICIENT_IRD
+        case NoMatchingRTR():
+            return SetupError.NO_MATCHING_RTR
+        case _:
+            return SetupError.LOCAL_CATASTROPHIC
+
+
+def _terminate(stream: ByteStream, reply: StartupFrame, code: SetupError) -> None:
+    """Sends a Terminate as the first FPDU, if the Responder knows RFC 6581 (9.3)."""
+    if not reply.enhanced:
+        return
+    with contextlib.suppress(TransportError):  # nobody is left to be told
+        stream.sendall(terminate_fpdu(code, markers=reply.markers), 0.0)
+
+
+def listen(
+    context: Context,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    *,
+    backlog: int = 64,
+    request_timeout: float = DEFAULT_TIMEOUT,
+) -> ConnectionListener:
     """Listens for peers; see `ConnectionListener`."""
-    return ConnectionListener(context, host, port)
+    return ConnectionListener(context, host, port, backlog=backlog, request_timeout=request_timeout)

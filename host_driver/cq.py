@@ -73,7 +73,8 @@ class CQ:
                 if qp is not None:
                     receive = fields["opcode"] == CompletionOpcode.RECEIVE
                     completed = qp.completed(receive, int(fields["index"]), int(fields["length"]))
-                    self._ready.append(completed)
+                    if completed is not None:
+                        self._ready.append(completed)
             untold = (self._consumer - self._doorbell) & 0xFFFF
             if untold >= max(1, ring.entries - self._cqe):
                 self._ring_doorbell(arm=0)

@@ -1,6 +1,12 @@
 """The exceptions of the driver. A wrong argument is a `ValueError` or `TypeError` as usual."""
 
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
 from hw.interface.causes import CODES, Cause
+
+if TYPE_CHECKING:
+    from host_driver.transport.base import ByteStream
 
 
 class StagecoachError(Exception):
@@ -35,7 +41,39 @@ class QPError(StagecoachError):
 
 
 class StartupError(StagecoachError):
-    """MPA startup failed: a malformed frame, a closed connection, or no answer in time."""
+    """MPA startup failed; the TCP connection is closed. Its subclasses say why, most often."""
+
+
+class StartupStep(StrEnum):
+    """A step of MPA startup that has a timer (RFC 5044, 7.1.2 item 10)."""
+
+    TCP_CONNECTION = "TCP connection"
+    PEER = "peer that connects"
+    REQUEST = "MPA Request frame"
+    REPLY = "MPA Reply frame"
+    FIRST_FPDU = "RTR frame"
+
+
+class StartupTimeout(StartupError, TimeoutError):
+    """A step of MPA startup took too long.
+
+    Attributes
+    ----------
+    step: the `StartupStep`. seconds: what was allowed.
+    """
+
+    def __init__(self, step: StartupStep, seconds: float, detail: str):
+        self.step = step
+        self.seconds = seconds
+        super().__init__(f"{step}: not within {seconds:g} s: {detail}")
+
+
+class MalformedFrame(StartupError):
+    """The peer sent what is no legal startup frame: MPA error 4 (RFC 5044, 7.1.1 and 8)."""
+
+
+class InitiatorInitiatorError(MalformedFrame):
+    """A Request came where a Reply is due: both ends are Initiators (RFC 5044, 7.1.2 item 8)."""
 
 
 class ConnectionRejected(StartupError):
@@ -43,12 +81,51 @@ class ConnectionRejected(StartupError):
 
     Attributes
     ----------
-    private_data: what the peer sent with its refusal.
+    private_data: what the peer sent with its refusal. revision: that of its Reply.
+    ird, ord: its IRD, and the ORD that it needs (RFC 6581, 9.1); `None` if it did not say.
+    stream: the open TCP connection, if `connect` was asked to keep it, else `None`.
     """
 
-    def __init__(self, private_data: bytes):
+    def __init__(
+        self,
+        private_data: bytes,
+        *,
+        revision: int = 2,
+        ird: int | None = None,
+        ord: int | None = None,
+        stream: "ByteStream | None" = None,
+    ):
         self.private_data = private_data
+        self.revision = revision
+        self.ird, self.ord = ird, ord
+        self.stream = stream
         super().__init__(f"the peer rejected the connection, private data {private_data!r}")
+
+
+class MarkersNotSupported(StartupError):
+    """The peer wants Markers in what it receives, and this device cannot send them."""
+
+
+class InsufficientIRD(StartupError):
+    """One end needs more inbound Reads than the other has: MPA error 6 (RFC 6581, 8 and 9.1).
+
+    Attributes
+    ----------
+    required: the ORD of the end that sends the Reads. available: the IRD of the other one.
+    """
+
+    def __init__(self, required: int, available: int, what: str):
+        self.required = required
+        self.available = available
+        super().__init__(f"{what}; allowed: ORD 0 to {available}")
+
+
+class NoMatchingRTR(StartupError):
+    """The ends have no RTR frame in common: MPA error 7 (RFC 6581, 8 and 9.2)."""
+
+
+class ListenerClosed(StartupError):
+    """The listener was closed, also while `get_request` waited."""
 
 
 class WaitTimeout(StagecoachError, TimeoutError):

@@ -13,6 +13,7 @@ from host_driver.context import AsyncEvent, CommandOpcode
 from host_driver.cq import CQ
 from host_driver.enums import QPState, SendFlags, WCOpcode, WCStatus, WROpcode
 from host_driver.errors import DeviceError, QPStateError, ResourceError, require_type
+from host_driver.mpa_terms import Connection
 from host_driver.mr import PD
 from host_driver.registers import Register
 from host_driver.ring import Ring
@@ -55,11 +56,12 @@ class QPInitAttr:
 
 @dataclass
 class _Posted:
-    """A work request that is not completed."""
+    """A work request that is not completed. The user sees nothing of a hidden one."""
 
     index: int
     wr_id: int
     opcode: WCOpcode
+    hidden: bool = False
 
 
 class _WorkQueue:
@@ -80,8 +82,8 @@ class _WorkQueue:
                 f"has {len(self.posted)}; allowed: {self.limit - len(self.posted)}"
             )
 
-    def append(self, wr_id: int, opcode: WCOpcode) -> None:
-        self.posted.append(_Posted(self.producer, wr_id, opcode))
+    def append(self, wr_id: int, opcode: WCOpcode, hidden: bool) -> None:
+        self.posted.append(_Posted(self.producer, wr_id, opcode, hidden))
         self.producer = self.producer + 1 & 0xFFFF
 
 
@@ -98,6 +100,7 @@ class QP:
     Attributes
     ----------
     qp_num: its number on the device. state: `QPState`. cause: why it stopped, or `Cause.NONE`.
+    connection: what MPA startup agreed on; `None` before.
 
     Raises `ResourceError` if the device has no QP left, `ValueError` if the PD or a CQ is closed.
     """
@@ -113,6 +116,7 @@ class QP:
             if cq.context is not context:
                 raise ValueError(f"{name} is of another device; allowed: a CQ of the PD's device")
         self.cause = Cause.NONE
+        self.connection: Connection | None = None
         self._attached = False
         self._detaching = threading.Lock()  # inside it `context.lock` is not taken
         self._closed = False
@@ -167,10 +171,13 @@ class QP:
         ord: int,
         ird: int,
         emss: int,
+        markers_tx: bool = False,
+        markers_rx: bool = False,
     ) -> None:
         """Takes the stream into Full Operation: its octets belong to the device from here on.
 
-        Called by the connection manager when MPA startup is done.
+        Called by the connection manager when MPA startup is done. `markers_tx`, `markers_rx`:
+        whether Markers are sent, and received.
         """
         context = self.context
         with context.lock:
@@ -181,8 +188,8 @@ class QP:
             context.write(
                 registers.QP_MODE,
                 crc=int(crc),
-                transmit_markers=0,
-                receive_markers=0,
+                transmit_markers=int(markers_tx),
+                receive_markers=int(markers_rx),
                 initiator=int(initiator),
             )
             context.command(CommandOpcode.QP_CONNECT)
@@ -245,6 +252,9 @@ class QP:
         `ValueError` for a request that no device takes, or for an RDMA Read if the connection
         allows none (ORD 0); nothing is posted then.
         """
+        self._post_send(requests)
+
+    def _post_send(self, requests: Sequence[SendWR], hidden: bool = False) -> None:
         for request in requests:
             require_type("request", request, SendWR)
             require_type("SendWR.send_flags", request.send_flags, int)
@@ -282,7 +292,7 @@ class QP:
                     elements=b"",
                 )
                 self._write_elements(memory, offset + _ELEMENTS_OFFSET, request.sg)
-                queue.append(request.wr_id, WCOpcode(request.opcode))
+                queue.append(request.wr_id, WCOpcode(request.opcode), hidden)
             self._ring_doorbell(queue)
 
     def post_recv(self, *requests: RecvWR) -> None:
@@ -290,6 +300,9 @@ class QP:
 
         Raises `ResourceError` if the queue has no room, `ValueError` for too many elements.
         """
+        self._post_recv(requests)
+
+    def _post_recv(self, requests: Sequence[RecvWR], hidden: bool = False) -> None:
         for request in requests:
             require_type("request", request, RecvWR)
         with self.context.lock:
@@ -304,8 +317,33 @@ class QP:
                 memory = queue.ring.memory
                 memory[offset : offset + RECEIVE_ENTRY_OCTETS] = bytes(RECEIVE_ENTRY_OCTETS)
                 self._write_elements(memory, offset, request.sg)
-                queue.append(request.wr_id, WCOpcode.RECV)
+                queue.append(request.wr_id, WCOpcode.RECV, hidden)
             self._ring_doorbell(queue)
+
+    # The driver's own work requests
+
+    @property
+    def receives_posted(self) -> int:
+        """Receive work requests that are not completed."""
+        with self.context.lock:
+            self.rcq.take_entries()
+            return len(self._receive.posted)
+
+    def post_hidden_send(self, request: SendWR) -> None:
+        """Posts a signaled request whose completion nobody sees, as `post_send`."""
+        self._post_send([request], hidden=True)
+
+    def post_hidden_recv(self, request: RecvWR) -> None:
+        """Posts a request whose completion nobody sees, as `post_recv`."""
+        self._post_recv([request], hidden=True)
+
+    def hidden_done(self) -> bool:
+        """Whether no hidden work request is outstanding; so it is also after an error."""
+        with self.context.lock:
+            self.scq.take_entries()
+            self.rcq.take_entries()
+            queues = (self._send, self._receive)
+            return not any(posted.hidden for queue in queues for posted in queue.posted)
 
     def _ring_doorbell(self, queue: _WorkQueue) -> None:
         if self.state == QPState.ERR:
@@ -315,8 +353,10 @@ class QP:
 
     # Completing
 
-    def completed(self, receive: bool, index: int, length: int) -> WC:
-        """The completion for entry `index`; entries before it completed silently.
+    def completed(self, receive: bool, index: int, length: int) -> WC | None:
+        """The completion for entry `index`, `None` if it is hidden.
+
+        Entries before it completed silently.
 
         Raises `DeviceError`, and completes nothing, if that entry is not posted.
         """
@@ -329,6 +369,8 @@ class QP:
             )
         while (posted := queue.posted.popleft()).index != index:
             pass
+        if posted.hidden:
+            return None
         return WC(posted.wr_id, WCStatus.SUCCESS, posted.opcode, length, self.qp_num)
 
     def stopped(self, event: AsyncEvent) -> None:
@@ -358,6 +400,8 @@ class QP:
         for queue, cq in ((self._send, self.scq), (self._receive, self.rcq)):
             while queue.posted:
                 posted = queue.posted.popleft()
+                if posted.hidden:
+                    continue
                 status = WCStatus.WR_FLUSH_ERR
                 if event is not None and event.cause in faults:
                     faulty, fault = faults[event.cause]

@@ -42,11 +42,19 @@ class ByteStream(Protocol):
         ...
 
     def sendall(self, octets: bytes, timeout: float | None = None) -> None:
-        """Send all octets."""
+        """Send all octets; raises TransportTimeout, or StreamClosed."""
         ...
 
     def receive_exactly(self, count: int, timeout: float | None = None) -> bytes:
         """Return the next `count` octets; takes nothing beyond them from the stream.
+
+        Raises TransportTimeout, or StreamClosed if the stream ends before; the octets that came
+        are there for the next call. With a timeout of 0 it does not wait.
+        """
+        ...
+
+    def wait_readable(self, timeout: float | None = None) -> None:
+        """Wait for an octet and leave it in the stream.
 
         Raises TransportTimeout, or StreamClosed if the stream ends before.
         """
@@ -105,7 +113,10 @@ class Transport(Protocol):
         ...
 
     def listen(self, host: str, port: int) -> Listener:
-        """Open a listener at a local address; port 0 lets the system choose."""
+        """Open a listener at a local address.
+
+        Port 0 lets the system choose; an empty host stands for all addresses.
+        """
         ...
 
     def connect(self, host: str, port: int, timeout: float | None = None) -> ByteStream:

@@ -1,5 +1,6 @@
 """Streams and listeners over the kernel's TCP."""
 
+import contextlib
 import socket
 import threading
 import time
@@ -11,7 +12,16 @@ from host_driver.transport.base import StreamClosed, TransportError, TransportTi
 STREAM_SOCKET_MSS = 65535
 """Stands for the segment size of a socket that is not TCP: an EMSS has 16 bits."""
 
-# How often `accept` looks whether its listener was closed by another thread.
+BACKLOG = 64
+"""Connections that the kernel accepts before `accept` is called."""
+
+MAXIMUM_PORT = 65535
+
+MINIMUM_WAIT = 1e-3
+"""Seconds; a timeout of 0 would make a socket non-blocking."""
+
+# How often `accept` looks whether its listener was closed by another thread, where the system
+# does not wake it up.
 _ACCEPT_SLICE = 0.2
 
 
@@ -40,6 +50,7 @@ class SocketStream:
         self.peer_address = _address(connected.getpeername())
         self.startup: list[StartupOctets] = []
         self._record = record
+        self._received = bytearray()
         self.maximum_segment_size = STREAM_SOCKET_MSS
         if connected.family in (socket.AF_INET, socket.AF_INET6):
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -56,58 +67,88 @@ class SocketStream:
         host, port = self.peer_address
         return StreamClosed(f"the stream to {host}:{port} is lost: {error}")
 
+    def _record_octets(self, sent: bool, octets: bytes) -> None:
+        if not self._record:
+            return
+        last = self.startup[-1] if self.startup else None
+        if last is not None and last.sent == sent:
+            self.startup[-1] = StartupOctets(sent, last.time_ns, last.data + octets)
+        else:
+            self.startup.append(StartupOctets(sent, time.time_ns(), octets))
+
     def sendall(self, octets: bytes, timeout: float | None = None) -> None:
         """Send all octets."""
         connected = self._open()
         connected.settimeout(timeout)
         try:
             connected.sendall(octets)
-        except TimeoutError:
+        except (TimeoutError, BlockingIOError):
             raise TransportTimeout(f"{len(octets)} octets not sent in {timeout} s") from None
         except OSError as error:
             raise self._lost(error) from error
-        if self._record:
-            self.startup.append(StartupOctets(True, time.time_ns(), bytes(octets)))
+        self._record_octets(True, bytes(octets))
 
-    def receive_exactly(self, count: int, timeout: float | None = None) -> bytes:
-        """Return the next `count` octets and take nothing beyond them."""
-        if count < 0:
-            raise ValueError(f"count is {count}; allowed: 0 or more")
+    def _receive(self, count: int, left: float | None, flags: int = 0) -> bytes:
         connected = self._open()
-        deadline = None if timeout is None else time.monotonic() + timeout
-        received = bytearray()
+        connected.settimeout(left)
         try:
-            while len(received) < count:
-                left = None if deadline is None else deadline - time.monotonic()
-                if left is not None and left <= 0:
-                    raise TimeoutError
-                connected.settimeout(left)
-                part = connected.recv(count - len(received))
-                if not part:
-                    raise StreamClosed(
-                        f"the peer closed the stream after {len(received)} of {count} octets"
-                    )
-                received += part
-        except StreamClosed:
-            raise
-        except TimeoutError:
-            raise TransportTimeout(
-                f"{len(received)} of {count} octets came in {timeout} s"
-            ) from None
+            return connected.recv(count, flags)
+        except (TimeoutError, BlockingIOError):
+            raise TransportTimeout from None
         except OSError as error:
             raise self._lost(error) from error
-        finally:
-            if self._record and received:
-                self.startup.append(StartupOctets(False, time.time_ns(), bytes(received)))
-        return bytes(received)
+
+    def receive_exactly(self, count: int, timeout: float | None = None) -> bytes:
+        """Return the next `count` octets and take nothing beyond them.
+
+        What came before a timeout or the end of the stream is there for the next call.
+        """
+        if count < 0:
+            raise ValueError(f"count is {count}; allowed: 0 or more")
+        self._open()
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while (missing := count - len(self._received)) > 0:
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            try:
+                part = self._receive(missing, left)
+            except TransportTimeout:
+                raise TransportTimeout(
+                    f"{len(self._received)} of {count} octets came in {timeout} s"
+                ) from None
+            if not part:
+                raise StreamClosed(
+                    f"the peer closed the stream after {len(self._received)} of {count} octets"
+                )
+            self._record_octets(False, part)
+            self._received += part
+        octets = bytes(self._received[:count])
+        del self._received[:count]
+        return octets
+
+    def wait_readable(self, timeout: float | None = None) -> None:
+        """Wait for an octet, and leave it in the stream."""
+        if self._received:
+            return
+        try:
+            if not self._receive(1, timeout, socket.MSG_PEEK):
+                raise StreamClosed("the peer closed the stream")
+        except TransportTimeout:
+            raise TransportTimeout(f"nothing came in {timeout} s") from None
 
     def fileno(self) -> int:
         """Return the descriptor, -1 if the stream was closed or given away."""
         return -1 if self._socket is None else self._socket.fileno()
 
     def give_away(self, take: Callable[[int], None]) -> None:
-        """Call `take(descriptor)`; if it returns, the descriptor belongs to whoever took it."""
+        """Call `take(descriptor)`; if it returns, the descriptor belongs to whoever took it.
+
+        Raises TransportError if octets that came were not taken: they would be lost.
+        """
         connected = self._open()
+        if self._received:
+            raise TransportError(
+                f"{len(self._received)} octets of the stream are not taken; allowed: none"
+            )
         connected.setblocking(False)
         take(connected.fileno())
         self._socket = None
@@ -130,12 +171,12 @@ class SocketListener:
     """A `Listener` on a TCP port."""
 
     def __init__(self, host: str, port: int, record: bool = False):
+        _check_port(port)
         self._record = record
         self._closed = threading.Event()
         try:
-            family = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM)[0][0]
-            self._socket = socket.create_server((host, port), family=family, backlog=64)
-        except (OSError, OverflowError) as error:
+            self._socket = _listening_socket(host, port)
+        except (OSError, UnicodeError) as error:
             raise TransportError(f"cannot listen at {host}:{port}: {error}") from error
         self.address = _address(self._socket.getsockname())
 
@@ -147,10 +188,12 @@ class SocketListener:
             if deadline is not None:
                 left = min(left, max(0.0, deadline - time.monotonic()))
             try:
-                # 0 would make the socket non-blocking.
-                self._socket.settimeout(max(left, 1e-3))
+                self._socket.settimeout(max(left, MINIMUM_WAIT))
                 connected, _ = self._socket.accept()
-                return SocketStream(connected, self._record)
+                with contextlib.suppress(OSError):
+                    return SocketStream(connected, self._record)
+                # The peer has reset the connection meanwhile.
+                connected.close()
             except TimeoutError:
                 if self._closed.is_set():
                     raise StreamClosed("the listener was closed") from None
@@ -165,8 +208,10 @@ class SocketListener:
                 raise TransportError(f"cannot accept: {error}") from error
 
     def close(self) -> None:
-        """Stop listening."""
+        """Stop listening; another thread in `accept` notices at once."""
         self._closed.set()
+        with contextlib.suppress(OSError):  # not connected, or closed before
+            self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
 
     def __enter__(self) -> "SocketListener":
@@ -176,14 +221,50 @@ class SocketListener:
         self.close()
 
 
+def _check_port(port: int) -> None:
+    # The system takes a number that is too large modulo 2^16.
+    if not 0 <= port <= MAXIMUM_PORT:
+        raise ValueError(f"port {port}; allowed: 0 to {MAXIMUM_PORT}")
+
+
+def _listening_socket(host: str, port: int) -> socket.socket:
+    if not host and socket.has_dualstack_ipv6():
+        address, family = ("::", port), socket.AF_INET6
+        return socket.create_server(address, family=family, backlog=BACKLOG, dualstack_ipv6=True)
+    flags = 0 if host else socket.AI_PASSIVE
+    found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=flags)
+    family, _, _, _, resolved = found[0]
+    return socket.create_server(resolved, family=family, backlog=BACKLOG)
+
+
 def connect(
     host: str, port: int, timeout: float | None = None, record: bool = False
 ) -> SocketStream:
-    """Open a TCP stream; raises TransportTimeout or TransportError."""
+    """Open a TCP stream, at the first address of the host that answers.
+
+    Raises TransportTimeout if that is not done in time, whatever the number of addresses, and
+    TransportError.
+    """
+    _check_port(port)
+    deadline = None if timeout is None else time.monotonic() + timeout
+    failure: OSError | None = None
     try:
-        connected = socket.create_connection((host, port), timeout)
-    except TimeoutError:
-        raise TransportTimeout(f"{host}:{port} does not answer in {timeout} s") from None
-    except (OSError, OverflowError) as error:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        for family, kind, protocol, _, address in found:
+            left = None if deadline is None else max(MINIMUM_WAIT, deadline - time.monotonic())
+            connected = socket.socket(family, kind, protocol)
+            try:
+                connected.settimeout(left)
+                connected.connect(address)
+                return SocketStream(connected, record)
+            except OSError as error:
+                connected.close()
+                failure = error
+            except BaseException:
+                connected.close()
+                raise
+    except (OSError, UnicodeError) as error:
         raise TransportError(f"cannot connect to {host}:{port}: {error}") from error
-    return SocketStream(connected, record)
+    if isinstance(failure, TimeoutError):
+        raise TransportTimeout(f"{host}:{port} does not answer in {timeout} s") from None
+    raise TransportError(f"cannot connect to {host}:{port}: {failure}") from failure

@@ -155,3 +155,45 @@ class Negotiated:
 def negotiate(request: StartupFrame, reply: StartupFrame) -> Negotiated:
     """CRC if either side wants it; Markers towards a side that asked for them."""
     return Negotiated(request.crc or reply.crc, reply.markers, request.markers)
+
+
+def reply_faults(request: StartupFrame, reply: StartupFrame) -> list[str]:
+    """What the RFCs forbid in this Reply to this Request, each with its section; best empty."""
+    faults = []
+    if reply.revision != request.revision:
+        faults.append("RFC 5044, 7.1.1: Rev of the Request is not that of the Reply")
+    if (reply.enhanced is None) != (request.enhanced is None):
+        faults.append("RFC 6581, 10: S of the Request is not that of the Reply")
+    asked, answered = request.enhanced, reply.enhanced
+    if asked is None or answered is None:
+        return faults
+    options = (answered.rtr_send, answered.rtr_write, answered.rtr_read)
+    if answered.peer_to_peer != asked.peer_to_peer:
+        faults.append("RFC 6581, 9.2: A of the Request is not that of the Reply")
+    if not answered.peer_to_peer and any(options):
+        faults.append("RFC 6581, 9.2: an RTR option without A")
+    if answered.peer_to_peer and not any(options):
+        faults.append("RFC 6581, 9.2: A without an RTR option")
+    if asked.ord == DEPTH_NOT_NEGOTIATED != answered.ird:
+        faults.append("RFC 6581, 9.1: ORD is not to be negotiated, but IRD is answered")
+    if asked.ird == DEPTH_NOT_NEGOTIATED:
+        if answered.ord != DEPTH_NOT_NEGOTIATED:
+            faults.append("RFC 6581, 9.1: IRD is not to be negotiated, but ORD is answered")
+    elif not reply.reject and answered.ord > asked.ird:
+        faults.append("RFC 6581, 9.1: ORD of the responder above IRD of the initiator")
+    if answered.peer_to_peer and answered.rtr_read and answered.ird == 0:
+        faults.append("RFC 6581, 9.1: a Read as RTR, but no IRD for it")
+    return faults
+
+
+def initiator_faults(reply: StartupFrame, *, ird: int, ord: int) -> list[str]:
+    """What RFC 6581, 9.1 forbids in the initiator's depths after an accepting Reply."""
+    faults: list[str] = []
+    answered = reply.enhanced
+    if answered is None:
+        return faults
+    if DEPTH_NOT_NEGOTIATED != answered.ird < ord:
+        faults.append(f"ORD {ord} of the initiator above IRD {answered.ird} of the responder")
+    if DEPTH_NOT_NEGOTIATED != answered.ord > ird:
+        faults.append(f"IRD {ird} of the initiator below ORD {answered.ord} of the responder")
+    return faults

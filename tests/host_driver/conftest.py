@@ -1,4 +1,4 @@
-"""A fake device, opened, with a PD, a CQ and a QP."""
+"""A fake device, opened, with a PD, a CQ and a QP; and two ends of a connection."""
 
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -7,6 +7,7 @@ import pytest
 
 from host_driver import CQ, PD, QP, Context, QPCap, QPInitAttr
 from tests.host_driver.fake_device import FakeDevice
+from tests.host_driver.startup_rig import Side
 
 
 @pytest.fixture
@@ -28,3 +29,24 @@ def verbs(context: Context, device: FakeDevice) -> SimpleNamespace:
     cq = CQ(context, 8)
     qp = QP(pd, QPInitAttr(cq, cq, QPCap(max_send_wr=4, max_recv_wr=4)))
     return SimpleNamespace(context=context, device=device, pd=pd, cq=cq, qp=qp)
+
+
+@pytest.fixture
+def sides() -> Iterator[tuple[Side, Side]]:
+    """Two open devices, the first to be Initiator."""
+    active, passive = Side(), Side()
+    yield active, passive
+    active.context.close()
+    passive.context.close()
+
+
+@pytest.fixture
+def active(sides: tuple[Side, Side]) -> Side:
+    """An end that is Initiator."""
+    return sides[0]
+
+
+@pytest.fixture
+def passive(sides: tuple[Side, Side]) -> Side:
+    """An end that is Responder."""
+    return sides[1]

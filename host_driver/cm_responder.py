@@ -1,0 +1,218 @@
+"""The connection manager as MPA Responder: answering a Request (RFC 5044 7.1, RFC 6581)."""
+
+import threading
+from typing import Self
+
+from host_driver.context import Context
+from host_driver.enums import QPState
+from host_driver.errors import (
+    InsufficientIRD,
+    MarkersNotSupported,
+    StartupError,
+    StartupStep,
+    require_type,
+)
+from host_driver.full_operation import (
+    await_rtr,
+    check_emss,
+    choose_emss,
+    enter_full_operation,
+)
+from host_driver.mpa_exchange import (
+    DEFAULT_TIMEOUT,
+    Deadline,
+    await_first_fpdu,
+    require_quiet,
+    send_octets,
+)
+from host_driver.mpa_negotiation import (
+    accepting_reply,
+    check_request,
+    limit_reads,
+    rejecting_reply,
+    told_reads,
+)
+from host_driver.mpa_startup import RTR, StartupFrame
+from host_driver.mpa_terms import DEFAULT_RTR, Terms, octets_of
+from host_driver.qp import QP
+from host_driver.transport.base import ByteStream, TransportError
+
+
+class ConnectionRequest:
+    """A peer that sent a good MPA Request and waits for the Reply: `accept` it, or `reject` it.
+
+    Attributes
+    ----------
+    private_data: what the peer sent with its request.
+    revision: of MPA, 1 or 2; the Reply has the same.
+    ird, ord: the peer's, `None` if it leaves them to the ULP (RFC 6581, 9.1).
+    peer_to_peer, rtr: whether the peer begins with an RTR frame, and which it can send.
+    crc, markers: whether the peer wants CRCs, and Markers in what it receives.
+    peer_address, local_address: host and port of both ends.
+    """
+
+    def __init__(self, context: Context, stream: ByteStream, request: StartupFrame):
+        self._context = context
+        self._stream: ByteStream | None = stream
+        self._lock = threading.Lock()
+        self._request = request
+        self.private_data = request.private_data
+        self.revision = request.revision
+        self.ird, self.ord = told_reads(request.ird), told_reads(request.ord)
+        self.peer_to_peer, self.rtr = request.peer_to_peer, request.agreed_rtr
+        self.crc, self.markers = request.crc, request.markers
+        context.on_close(self.close)
+
+    @property
+    def peer_address(self) -> tuple[str, int]:
+        """Host and port of the Initiator."""
+        return self._require_stream().peer_address
+
+    @property
+    def local_address(self) -> tuple[str, int]:
+        """Host and port of this end."""
+        return self._require_stream().local_address
+
+    def _require_stream(self) -> ByteStream:
+        if self._stream is None:
+            raise StartupError("the request was answered or closed; allowed: one answer")
+        return self._stream
+
+    def _take_stream(self) -> ByteStream:
+        with self._lock:
+            stream = self._require_stream()
+            self._stream = None
+        self._context.forget_close(self.close)
+        return stream
+
+    def accept(
+        self,
+        qp: QP,
+        *,
+        private_data: bytes = b"",
+        ord: int | None = None,
+        ird: int | None = None,
+        minimum_ord: int = 0,
+        crc: bool = True,
+        markers: bool = False,
+        rtr: RTR = DEFAULT_RTR,
+        emss: int | None = None,
+        timeout: float = DEFAULT_TIMEOUT,
+    ) -> None:
+        """Accepts: sends the Reply and connects the QP as MPA Responder.
+
+        The QP sends nothing before the first FPDU has arrived (RFC 5044, 7.1.2 item 4). With a
+        `peer_to_peer` request that is the RTR frame, and this returns when it comes: the QP may
+        send at once then. What was agreed is in `qp.connection`.
+
+        Parameters
+        ----------
+        minimum_ord: refuse a peer whose IRD is smaller, telling it (RFC 6581, 9.1).
+        rtr: RTR frames that this end takes. A Send takes a receive of the driver, so it is
+            possible only if none is posted before this returns.
+        timeout: seconds for the Reply and the RTR frame.
+        Others as in `connect`. Private data has at most 508 octets, 512 if the Request has no
+        IRD and ORD.
+
+        Raises `ValueError` for arguments that do not fit, and the request can still be answered;
+        `StartupError` for what goes wrong in startup, and the connection is closed.
+        """
+        require_type("qp", qp, QP)
+        if qp.context is not self._context:
+            raise ValueError("the QP is of another device; allowed: a QP of the listener's device")
+        qp.require(QPState.INIT)
+        request = self._request
+        terms = Terms.check(
+            self._context.attr.max_qp_rd_atom,
+            ord=ord,
+            ird=ird,
+            crc=crc,
+            markers=markers,
+            rtr=rtr,
+            private_data=private_data,
+        )
+        if not 0 <= minimum_ord <= terms.ord:
+            raise ValueError(f"minimum_ord {minimum_ord}; allowed: 0 to the ORD, {terms.ord}")
+        check_emss(emss)
+        reply, connection = accepting_reply(terms, request, receives_posted=qp.receives_posted > 0)
+        octets = reply.encode()
+        deadline = Deadline(timeout)
+        self._refuse_unfit(minimum_ord)
+        stream = self._take_stream()
+        try:
+            segment = choose_emss(stream, emss)
+            require_quiet(stream)
+            send_octets(stream, octets, StartupStep.REPLY, deadline)
+            if connection.peer_to_peer:
+                await_first_fpdu(stream, deadline)
+            enter_full_operation(qp, stream, connection, segment)
+            await_rtr(qp, connection, deadline)
+        except TransportError as error:
+            stream.close()
+            raise StartupError(f"MPA startup: {error}") from error
+        except BaseException:
+            # No Terminate: nothing may be sent before the first FPDU (RFC 5044, 7.1.2 item 4).
+            stream.close()
+            raise
+
+    def _refuse_unfit(self, minimum_ord: int) -> None:
+        """Rejects a peer with which no QP can be connected, and raises why."""
+        try:
+            check_request(self._request, minimum_ord=minimum_ord)
+        except MarkersNotSupported:
+            self.reject()
+            raise
+        except InsufficientIRD as error:
+            self.reject(ord=error.required)
+            raise
+
+    def reject(
+        self,
+        private_data: bytes = b"",
+        *,
+        ord: int | None = None,
+        keep_open: bool = False,
+        timeout: float = DEFAULT_TIMEOUT,
+    ) -> ByteStream | None:
+        """Refuses: sends a Reply that rejects, and closes the connection.
+
+        Parameters
+        ----------
+        ord: the ORD that this end needs, told to the peer (RFC 6581, 9.1).
+        keep_open: return the TCP connection, open, for other purposes (RFC 5044, 7.1.2 item 2).
+
+        Raises `ValueError` for arguments that do not fit, and the request can still be answered.
+        A peer that has gone is no error.
+        """
+        limit = self._context.attr.max_qp_rd_atom
+        needed = limit_reads(limit, self.ird) if ord is None else ord
+        octets = rejecting_reply(
+            self._request, octets_of(private_data), ird=limit, ord=needed
+        ).encode()
+        deadline = Deadline(timeout)
+        stream = self._take_stream()
+        try:
+            stream.sendall(octets, deadline.left)
+        except TransportError:
+            pass  # the peer has gone: nobody is left to be told
+        except BaseException:
+            keep_open = False
+            raise
+        finally:
+            if not keep_open:
+                stream.close()
+        return stream if keep_open else None
+
+    def close(self) -> None:
+        """Closes the connection without a Reply, unless the request has been answered."""
+        with self._lock:
+            stream, self._stream = self._stream, None
+        if stream is not None:
+            self._context.forget_close(self.close)
+            stream.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,97 @@
+"""Brings a QP and its stream from MPA startup into Full Operation, the RTR frame included."""
+
+from host_driver.enums import QPState, WROpcode
+from host_driver.errors import StartupError, StartupStep, StartupTimeout, WaitTimeout, describe
+from host_driver.mpa_exchange import Deadline
+from host_driver.mpa_startup import RTR
+from host_driver.mpa_terms import Connection
+from host_driver.qp import QP
+from host_driver.transport.base import ByteStream
+from host_driver.wr import RecvWR, SendWR
+
+MINIMUM_EMSS = 128
+MAXIMUM_EMSS = 65535
+
+# Nobody checks the STag and the Tagged Offset of a zero-length message (RFC 5041, 5.2). Some
+# devices take STag 0 for something special.
+_RTR_FRAMES = {
+    RTR.WRITE: SendWR(opcode=WROpcode.RDMA_WRITE, rkey=1),
+    RTR.READ: SendWR(opcode=WROpcode.RDMA_READ, rkey=1),
+    RTR.SEND: SendWR(opcode=WROpcode.SEND),
+}
+
+
+def check_emss(emss: int | None) -> None:
+    """Raises `ValueError` if no device takes this EMSS."""
+    if emss is not None and not MINIMUM_EMSS <= emss <= MAXIMUM_EMSS:
+        raise ValueError(f"EMSS {emss}; allowed: {MINIMUM_EMSS} to {MAXIMUM_EMSS}")
+
+
+def choose_emss(stream: ByteStream, emss: int | None) -> int:
+    """The EMSS that was asked for, else that of the connection (RFC 5044, 4.5)."""
+    if emss is not None:
+        return emss
+    found = min(stream.maximum_segment_size, MAXIMUM_EMSS)
+    if found < MINIMUM_EMSS:
+        raise StartupError(
+            f"EMSS {found} of the connection; allowed: {MINIMUM_EMSS} to {MAXIMUM_EMSS}"
+        )
+    return found
+
+
+def _takes_send(connection: Connection) -> bool:
+    return not connection.initiator and connection.rtr == RTR.SEND
+
+
+def enter_full_operation(qp: QP, stream: ByteStream, connection: Connection, emss: int) -> None:
+    """Connects the QP, and posts what the RTR frame needs.
+
+    The Initiator's RTR frame is the first work request of its send queue, so nothing precedes it
+    (RFC 6581, 5). At the Responder a Send takes a receive work request. Both are the driver's
+    own, and no CQ tells of them.
+    """
+    with qp.context.lock:
+        qp.require(QPState.INIT)
+        if _takes_send(connection):
+            if qp.receives_posted:
+                raise StartupError(
+                    f"{qp.receives_posted} receives were posted while the RTR frame, a Send, was "
+                    "waited for; allowed: none before accept returns"
+                )
+            qp.post_hidden_recv(RecvWR())
+        qp.connect(
+            stream,
+            initiator=connection.initiator,
+            crc=connection.crc,
+            ord=connection.ord,
+            ird=connection.ird,
+            emss=emss,
+            markers_tx=connection.markers_tx,
+            markers_rx=connection.markers_rx,
+        )
+        qp.connection = connection
+        if connection.initiator and connection.rtr:
+            qp.post_hidden_send(_RTR_FRAMES[connection.rtr])
+
+
+def await_rtr(qp: QP, connection: Connection, deadline: Deadline) -> None:
+    """Returns when the work request of the RTR frame is completed, at once if there is none.
+
+    Raises `StartupError` if it is not in time, or the QP stops meanwhile; the QP is in ERR then.
+    """
+    if not (_takes_send(connection) or (connection.initiator and connection.rtr)):
+        return
+    try:
+        qp.context.poll_until(qp.hidden_done, deadline.left, StartupStep.FIRST_FPDU)
+    except WaitTimeout as error:
+        qp.disconnect()
+        raise StartupTimeout(
+            StartupStep.FIRST_FPDU, deadline.seconds, f"QP {qp.qp_num} has not done it"
+        ) from error
+    except BaseException:
+        qp.disconnect()
+        raise
+    if qp.state != QPState.RTS:
+        raise StartupError(
+            f"QP {qp.qp_num} stopped at the {StartupStep.FIRST_FPDU}: {describe(qp.cause)}"
+        )

@@ -1,0 +1,150 @@
+"""MPA startup frames over a byte stream, every step with its timer (RFC 5044, 7.1.2)."""
+
+import time
+
+from host_driver.errors import MalformedFrame, StartupError, StartupStep, StartupTimeout
+from host_driver.mpa_startup import StartupFrame, missing_octets
+from host_driver.transport.base import (
+    ByteStream,
+    StreamClosed,
+    Transport,
+    TransportError,
+    TransportTimeout,
+)
+
+DEFAULT_TIMEOUT = 10.0
+"""Seconds for the whole of MPA startup, and for a Request alone (RFC 5044, 7.1.2 item 10)."""
+
+MAXIMUM_TIMEOUT = 1_000_000.0
+
+
+class Deadline:
+    """The end of a time that began when this was made.
+
+    Raises `ValueError` unless `seconds` is from 0 to 1,000,000.
+    """
+
+    def __init__(self, seconds: float):
+        if not 0 <= seconds <= MAXIMUM_TIMEOUT:
+            raise ValueError(f"timeout is {seconds} s; allowed: 0 to {MAXIMUM_TIMEOUT:.0f}")
+        self.seconds = seconds
+        self._end = time.monotonic() + seconds
+
+    @property
+    def left(self) -> float:
+        """Seconds that are left, at least 0."""
+        return max(0.0, self._end - time.monotonic())
+
+
+class FrameReader:
+    """Takes one startup frame out of a stream, and not an octet more.
+
+    Octets are judged as they come: a peer that speaks another protocol is found out by its first
+    ones, however many there are and however slowly they come.
+    """
+
+    def __init__(self, stream: ByteStream, *, reply: bool):
+        self._stream = stream
+        self._reply = reply
+        self._octets = b""
+
+    def read(self, deadline: Deadline) -> StartupFrame:
+        """Waits for the frame.
+
+        Raises `MalformedFrame`, `StartupTimeout`, or `StartupError` if the peer has gone.
+        """
+        frame = self._advance(deadline)
+        if frame is None:
+            raise self.timeout(deadline.seconds)
+        return frame
+
+    def poll(self) -> StartupFrame | None:
+        """The frame if it is complete by now; raises as `read`, but for `StartupTimeout`."""
+        return self._advance(None)
+
+    def _advance(self, deadline: Deadline | None) -> StartupFrame | None:
+        while missing := missing_octets(self._octets, reply=self._reply):
+            try:
+                self._octets += self._receive(missing, deadline.left if deadline else 0.0)
+            except TransportTimeout:
+                return None
+            except StreamClosed as error:
+                raise self._ended(error) from error
+            except TransportError as error:
+                raise StartupError(f"{self._step}: {error}") from error
+        return StartupFrame.decode(self._octets, reply=self._reply)
+
+    def _receive(self, count: int, seconds: float) -> bytes:
+        """Up to `count` octets: as many as are there, or the next one."""
+        try:
+            return self._stream.receive_exactly(count, 0.0)
+        except (TransportTimeout, StreamClosed):
+            first = self._stream.receive_exactly(1, seconds)
+        try:
+            return first + self._stream.receive_exactly(count - 1, 0.0)
+        except (TransportTimeout, StreamClosed):
+            # Fewer came: each is looked at before the next is waited for.
+            return first
+
+    @property
+    def _step(self) -> StartupStep:
+        return StartupStep.REPLY if self._reply else StartupStep.REQUEST
+
+    @property
+    def progress(self) -> str:
+        """How far the frame has come, in words."""
+        missing = missing_octets(self._octets, reply=self._reply)
+        return f"{len(self._octets)} octets came, {missing} or more are missing"
+
+    def timeout(self, seconds: float) -> StartupTimeout:
+        """The error for a frame that took longer."""
+        return StartupTimeout(self._step, seconds, self.progress)
+
+    def _ended(self, error: StreamClosed) -> StartupError:
+        text = f"{self._step}: the stream ended: {self.progress}: {error}"
+        # A frame that is cut off is malformed; before its first octet there is none.
+        return MalformedFrame(text) if self._octets else StartupError(text)
+
+
+def open_stream(transport: Transport, host: str, port: int, deadline: Deadline) -> ByteStream:
+    """A TCP connection to a peer."""
+    try:
+        return transport.connect(host, port, deadline.left)
+    except TransportTimeout as error:
+        raise StartupTimeout(StartupStep.TCP_CONNECTION, deadline.seconds, str(error)) from error
+    except TransportError as error:
+        raise StartupError(f"{StartupStep.TCP_CONNECTION}: {error}") from error
+
+
+def send_octets(stream: ByteStream, octets: bytes, step: StartupStep, deadline: Deadline) -> None:
+    """Sends an encoded frame."""
+    try:
+        stream.sendall(octets, deadline.left)
+    except TransportTimeout as error:
+        raise StartupTimeout(step, deadline.seconds, str(error)) from error
+    except TransportError as error:
+        raise StartupError(f"{step}: {error}") from error
+
+
+def require_quiet(stream: ByteStream) -> None:
+    """Raises if the Initiator did anything after its Request but wait for the Reply."""
+    try:
+        octet = stream.receive_exactly(1, 0.0)
+    except TransportTimeout:
+        return
+    except TransportError as error:
+        raise StartupError(f"{StartupStep.REPLY}: the peer has gone: {error}") from error
+    raise MalformedFrame(
+        f"the peer sent {octet!r} and maybe more between its Request and the Reply; "
+        "allowed: nothing (RFC 5044, 7.1.1)"
+    )
+
+
+def await_first_fpdu(stream: ByteStream, deadline: Deadline) -> None:
+    """Waits for the first octets of the Initiator's first FPDU, which stay in the stream."""
+    try:
+        stream.wait_readable(deadline.left)
+    except TransportTimeout as error:
+        raise StartupTimeout(StartupStep.FIRST_FPDU, deadline.seconds, str(error)) from error
+    except TransportError as error:
+        raise StartupError(f"{StartupStep.FIRST_FPDU}: {error}") from error
