@@ -123,7 +123,7 @@ def connect(
     )
     octets = request.encode()
     deadline = Deadline(timeout)
-    delay = Deadline(first_fpdu_delay).seconds
+    delay = Deadline(first_fpdu_delay, "first_fpdu_delay").seconds
     stream = open_stream(context.transport, host, port, deadline)
     try:
         segment = choose_emss(stream, emss)

@@ -73,7 +73,7 @@ class ConnectionListener:
         require_type("context", context, Context)
         if backlog < 1:
             raise ValueError(f"backlog is {backlog}; allowed: 1 or more")
-        self._request_seconds = Deadline(request_timeout).seconds
+        self._request_seconds = Deadline(request_timeout, "request_timeout").seconds
         context.require_open()
         self._context = context
         self._backlog = backlog

@@ -198,9 +198,11 @@ def test_a_full_backlog_has_room_again_when_a_peer_is_done(passive):
 
 
 @pytest.mark.parametrize("backlog", [0, -1])
-def test_a_backlog_of_nothing_is_refused(passive, backlog):
+def test_a_backlog_of_nothing_and_a_negative_time_are_refused(passive, backlog):
     with pytest.raises(ValueError, match=f"backlog is {backlog}; allowed: 1 or more"):
         listen(passive.context, backlog=backlog)
+    with pytest.raises(ValueError, match="request_timeout is -1 s; allowed: 0 to 1000000"):
+        listen(passive.context, request_timeout=-1)
 
 
 def test_two_qps_on_one_listener(passive):

@@ -235,6 +235,21 @@ def test_a_responder_does_not_wait_for_ever_for_the_rtr_frame(sides):
     assert passive.qp.state == QPState.INIT
 
 
+def test_a_send_that_does_not_come_is_an_error_in_time():
+    passive = Side()  # its device receives nothing
+    frame = StartupFrame(reply=False, ird=8, ord=8, peer_to_peer=True, rtr=RTR.SEND)
+    with listen(passive.context) as listener, raw_initiator(listener.port, frame.encode()) as peer:
+        request = listener.get_request()
+        with pytest.raises(StartupTimeout, match="RTR frame: not within .* QP 0 has not done it"):
+            with Background(lambda: request.accept(passive.qp, rtr=EVERY, timeout=3 * SHORT)):
+                receive_frame(peer, reply=True)
+                peer.sendall(b"\0")
+    assert passive.qp.state == QPState.ERR
+    # The flushed receive is hidden, too.
+    assert passive.cq.poll() == []
+    passive.context.close()
+
+
 def test_a_responder_whose_initiator_goes_after_the_reply_is_free_again(sides):
     _, passive = sides
     with listen(passive.context) as listener:

@@ -218,6 +218,7 @@ def test_the_first_fpdu_does_not_follow_the_reply_at_once(sides):
         ),
         ({"rtr": RTR(0)}, "allowed: one or more of <RTR.READ|WRITE|SEND: 7>"),
         ({"timeout": -1}, "timeout is -1 s; allowed: 0 to 1000000"),
+        ({"first_fpdu_delay": -1}, "first_fpdu_delay is -1 s; allowed: 0 to 1000000"),
         ({"timeout": float("inf")}, "timeout is inf s; allowed: 0 to 1000000"),
         ({"timeout": float("nan")}, "timeout is nan s; allowed: 0 to 1000000"),
     ],
