@@ -103,6 +103,21 @@ def _build_parser() -> argparse.ArgumentParser:
         description="Opens a simulated device and shows its sizes, versions and capabilities.",
     )
     info.add_argument("--json", action="store_true", help="print JSON instead of a table")
+
+    decode = subparsers.add_parser(
+        "decode",
+        help="show the FPDUs of a packet capture",
+        description="Shows every MPA startup frame and every FPDU of a pcap or pcapng file in one "
+        "line of words: connection, message, where it goes, length, CRC, and what is wrong by "
+        "which section of which RFC.",
+    )
+    decode.add_argument("file", type=_parse_file, metavar="FILE", help="the capture")
+    decode.add_argument("--json", action="store_true", help="print one JSON object per line")
+    decode.add_argument(
+        "--pager",
+        action=argparse.BooleanOptionalAction,
+        help="use the pager of STAGECOACH_PAGER or PAGER, else less (if the output is a terminal)",
+    )
     return parser
 
 
@@ -115,8 +130,10 @@ def _drop_output() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command and returns its exit status."""
+    from host_driver.decode import decode
     from host_driver.errors import StagecoachError
     from sim.build import BuildError
+    from sim.capture_file import CaptureError
 
     parser = _build_parser()
     options = parser.parse_args(arguments)
@@ -127,6 +144,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             status = commands.demo(
                 options.file, options.size, options.emss, options.waves, options.json
             )
+        elif options.command == "decode":
+            status = decode(options.file, options.json, options.pager)
         else:
             status = commands.info(options.json)
         sys.stdout.flush()  # a full disk shall be told here, not at the interpreter's end
@@ -134,7 +153,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         _drop_output()  # nobody reads what is printed
         return EXIT_FAILED
-    except (StagecoachError, OSError, BuildError) as error:
+    except (StagecoachError, OSError, BuildError, CaptureError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             _drop_output()
         first, *rest = str(error).splitlines() or [""]

@@ -136,5 +136,5 @@ def test_retransmission_disorder_and_overlap_give_each_octet_once(tmp_path):
 def test_other_files_are_refused(tmp_path):
     path = tmp_path / "other"
     path.write_bytes(bytes(100))
-    with pytest.raises(ValueError, match="not with a pcap magic number"):
+    with pytest.raises(ValueError, match="is neither pcap nor pcapng"):
         read_connections(path)

@@ -6,6 +6,7 @@ import subprocess
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
+from xml.etree import ElementTree
 
 # The dissector prints one of these per FPDU when the startup settled on CRC.
 _GOOD_CRC = re.compile(r"\[Good CRC32\]|Good CRC32")
@@ -60,6 +61,49 @@ def tcp_fields(path: Path) -> list[tuple[int, int, int, int, int]]:
     options = [option for name in names for option in ("-e", name)]
     rows = _run(path, "-T", "fields", *options).splitlines()
     return [tuple(int(value, 0) for value in row.split()) for row in rows]
+
+
+@dataclass(frozen=True)
+class Dissection:
+    """A startup frame or an FPDU as tshark shows it: values and texts of its fields by name."""
+
+    packet: int
+    fields: dict[str, list[str]]
+    names: dict[str, str]
+
+    def all(self, name: str) -> list[str]:
+        """All fields of a name."""
+        return self.fields.get(name, [])
+
+    def number(self, name: str) -> int | None:
+        """The first field of a name as a number, ``None`` if there is none."""
+        texts = self.all(name)
+        return int(texts[0], 0) if texts else None
+
+    def octets(self, name: str) -> bytes | None:
+        """The first field of a name, which is shown as octets."""
+        texts = self.all(name)
+        return bytes.fromhex(texts[0].replace(":", "")) if texts else None
+
+
+def dissections(path: Path) -> list[Dissection]:
+    """All frames of MPA, with the DDP and RDMAP headers in them."""
+    # Port 20049 and its like must not call another dissector.
+    text = _run(path, "-T", "pdml", "--disable-protocol", "rpcordma")
+    found = []
+    for packet in ElementTree.fromstring(text).iter("packet"):
+        number = 0
+        for proto in packet.iter("proto"):
+            if proto.get("name") == "geninfo":
+                number = int(proto.find("field[@name='num']").get("show"))
+            elif proto.get("name") == "iwarp_mpa":
+                found.append(Dissection(number, {}, {}))
+            if proto.get("name") in ("iwarp_mpa", "iwarp_ddp_rdmap"):
+                for field in proto.iter("field"):
+                    name = field.get("name")
+                    found[-1].fields.setdefault(name, []).append(field.get("show"))
+                    found[-1].names.setdefault(name, field.get("showname"))
+    return found
 
 
 def _run(path: Path, *options: str) -> str:
