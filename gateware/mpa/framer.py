@@ -1,40 +1,48 @@
-"""Makes FPDUs of ULPDUs: length, pad, CRC (RFC 5044, 4.1 and 4.4)."""
+"""Makes FPDUs of ULPDUs: length, pad, Markers, CRC (RFC 5044, 4.1 to 4.4)."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, memory, stream, wiring
+from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
 from gateware.config import RnicConfig
 from gateware.interfaces import Layouts, QpStrobe
 from gateware.mpa.crc32c import INITIAL_STATE, next_state
 from gateware.mpa.layouts import ULPDU_BEAT, MpaLayouts
-from gateware.stream_buffer import StreamBuffer
+from gateware.mpa.marker_insert import MarkerInserter
 
 LENGTH_OCTETS = 2  # RFC 5044, 4.1
 
 SENT_DEPTH = 8
 """Reports that may wait for their reader before the datapath waits for them."""
 
+BEATS_AHEAD = 16
+"""Beats of FPDUs that may wait for the LLP."""
+
+BEATS_MARGIN = 8
+"""No beat is taken with fewer places free: what is under way goes there without being stopped."""
+
 
 class Framer(wiring.Component):
     """Turns each job and the beats of its ULPDU into one FPDU on the LLP, in order.
 
-    One word per cycle: an FPDU of n octets takes ceil(n / 8) cycles and none between FPDUs; the
-    first word leaves four cycles after the first beat. With `crc` off the CRC field is zero. If
-    the last beat has `error`, the CRC field is sent complemented, so that the peer rejects the
-    FPDU (a peer that does not check CRCs cannot).
+    One word per cycle: an FPDU of n octets, Markers included, takes ceil(n / 8) cycles and none
+    between FPDUs. The first word leaves six cycles after its beat came. Back-pressure on
+    `tx` fills a queue, and the beats stop in time for what is under way to fit there. With `crc`
+    off the CRC field is zero. If the last beat has `error`, the CRC field is sent complemented, so
+    that the peer rejects the FPDU (a peer that does not check CRCs cannot). An `empty` job takes no
+    beats and makes one of no octets.
 
     Members
     -------
-    job: one FPDU.
+    job: one FPDU, or none; its fields are described with `Layouts.ulpdu_job`. Jobs are taken one
+        every two cycles.
     i: its ULPDU from lane 2 of the first word, ceil((2 + ulpdu_length) / 8) beats.
-    tx: the FPDU as beats for the LLP port.
+    tx: the FPDU as beats for the LLP port, its `close` with the last one.
     sent: the `sent` of each job with `report`, once the LLP has taken its last beat.
     finished: one cycle for every FPDU whose last beat the LLP has taken.
     reported: one cycle for every `sent` that is going to come, with or before its `finished`.
     spoiled: one cycle for every FPDU with `error`, before its `sent`.
-
-    Markers are not inserted: `markers` of the job is reserved for them.
     """
 
     def __init__(self, config: RnicConfig):
@@ -51,148 +59,168 @@ class Framer(wiring.Component):
                 "reported": Out(1),
             }
         )
-        qp_bits = config.qp_bits
-        self._beat = data.StructLayout(
+        self._tag = data.StructLayout(
+            {"qp": config.qp_bits, "crc": 1, "empty": 1, "close": 1, "error": 1, "report": 1},
+        )
+        self._outgoing = data.StructLayout(
             {
+                "qp": config.qp_bits,
                 "data": 64,
+                "octets": 4,
                 "first": 1,
-                "last": 1,  # last one of the ULPDU
-                "half": 1,  # of the last one: it ends in the lower 4 octets, pad included
-                "error": 1,
-                "qp": qp_bits,
-                "crc": 1,
+                "last": 1,
+                "close": 1,
                 "report": 1,
             }
         )
-        self._outgoing = data.StructLayout({"tx": self._layouts.tx, "report": 1})
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         m.submodules.reports = reports = _Reports(self._sent_item)
-        m.submodules.outgoing = outgoing = StreamBuffer(self._outgoing)
+        m.submodules.inserter = inserter = MarkerInserter(self._tag)
+        m.submodules.outgoing = outgoing = SyncFIFOBuffered(
+            width=self._outgoing.size, depth=BEATS_AHEAD
+        )
         wiring.connect(m, reports.o, wiring.flipped(self.sent))
+        room = Signal()
+        m.d.sync += room.eq(outgoing.level <= BEATS_AHEAD - BEATS_MARGIN)
 
-        # Stage 1: length and pad are put in.
+        self._take(m, inserter, reports, room)
+        self._put_crc(m, inserter, outgoing)
+        self._send(m, outgoing, reports)
+        return m
+
+    def _take(self, m: Module, inserter: MarkerInserter, reports: "_Reports", room: Signal) -> None:
+        """Take jobs and beats; put length and pad in."""
         job = Signal(self._layouts.framer_job)
         busy = Signal()
+        takes_beats = Signal()  # busy, and the job is not empty
         next_job = Signal(self._layouts.framer_job)
         next_valid = Signal()
-        tail = Signal(3)  # octets of length and ULPDU in the last word, 0 for all 8
         first = Signal(init=1)
-        padded = Signal(self._beat)
-        padded_valid = Signal()
-        # Stage 2: the CRC over this beat, and over all before it, is known.
-        checked = Signal(self._beat)
-        checked_valid = Signal()
-        crc = Signal(32, init=INITIAL_STATE)
-        result = Signal(32)
-        crc_follows = Signal()  # the CRC is in a beat of its own, and the ULPDU's last one is out
-
-        alone = checked.last & ~checked.half
-        checked_done = Signal()
-        padded_done = Signal()
+        half = Signal()  # the ULPDU ends in the lower 4 octets of its last word, pad included
+        octets = Signal(8)  # of the last word: one bit for each that is not pad
+        last = Signal()
         accept = Signal()
-        job_loaded = Signal()
+        error = Signal()
+        load = Signal()
+        job_taken = Signal()
         m.d.comb += [
-            checked_done.eq(checked_valid & outgoing.i.ready & (~alone | crc_follows)),
-            padded_done.eq(padded_valid & (~checked_valid | checked_done)),
-            self.i.ready.eq(busy & (~padded_valid | padded_done)),
-            accept.eq(self.i.valid & self.i.ready),
+            self.i.ready.eq(takes_beats & room & inserter.ready),
+            # An empty job makes a word of its own.
+            last.eq(self.i.payload.last | ~takes_beats),
+            accept.eq((self.i.valid | ~takes_beats) & busy & room & inserter.ready),
+            load.eq(~busy | (accept & last)),
             self.job.ready.eq(~next_valid & reports.room),
-            job_loaded.eq(self.job.valid & self.job.ready),
-            reports.add.eq(job_loaded & self.job.payload.report),
+            job_taken.eq(self.job.valid & self.job.ready),
+            reports.add.eq(job_taken & self.job.payload.report),
             reports.item.eq(self.job.payload.sent),
         ]
 
         # The next job waits beside the one at work, so that no cycle is lost between them.
         with m.If(~next_valid):
-            m.d.sync += [next_job.eq(self.job.payload), next_valid.eq(job_loaded)]
-        with m.If(~busy | (accept & self.i.payload.last)):
+            m.d.sync += [next_job.eq(self.job.payload), next_valid.eq(job_taken)]
+        with m.If(load):
+            tail = (next_job.ulpdu_length + LENGTH_OCTETS)[:3]  # 0: all 8
             m.d.sync += [
                 job.eq(next_job),
                 busy.eq(next_valid),
-                tail.eq(next_job.ulpdu_length[:3] + LENGTH_OCTETS),
+                takes_beats.eq(next_valid & ~next_job.empty),
+                half.eq(next_job.empty | ((tail != 0) & (tail <= 4))),
+                octets.eq(Cat((tail == 0) | (tail > lane) for lane in range(8))),
             ]
             with m.If(next_valid):
                 m.d.sync += next_valid.eq(0)
+        with m.If(accept):
+            m.d.sync += first.eq(last)
 
         lanes = []
         length = Cat(job.ulpdu_length[8:], job.ulpdu_length[:8])  # big endian
         for lane in range(8):
             octet = self.i.payload.data.word_select(lane, 8)
+            octet = Mux(~self.i.payload.last | octets[lane], octet, 0)
             if lane < LENGTH_OCTETS:
                 octet = Mux(first, length.word_select(lane, 8), octet)
-            keep = ~self.i.payload.last | (tail == 0) | (tail > lane)
-            lanes.append(Mux(keep, octet, 0))
-        with m.If(accept):
-            m.d.sync += [
-                first.eq(self.i.payload.last),
-                padded.data.eq(Cat(lanes)),
-                padded.first.eq(first),
-                padded.last.eq(self.i.payload.last),
-                padded.half.eq((tail != 0) & (tail <= 4)),
-                padded.error.eq(self.i.payload.error),
-                padded.qp.eq(job.qp),
-                padded.crc.eq(job.crc),
-                padded.report.eq(job.report),
-            ]
-        with m.If(accept):
-            m.d.sync += padded_valid.eq(1)
-        with m.Elif(padded_done):
-            m.d.sync += padded_valid.eq(0)
+            lanes.append(octet)
+        m.d.comb += [
+            inserter.load.eq(load),
+            inserter.markers.eq(next_job.markers & ~next_job.empty),
+            inserter.until_marker.eq(next_job.until_marker),
+            inserter.valid.eq(accept),
+            inserter.word.data.eq(Cat(lanes)),
+            inserter.word.last.eq(last),
+            inserter.word.half.eq(half),
+            inserter.word.tag.qp.eq(job.qp),
+            inserter.word.tag.crc.eq(job.crc),
+            inserter.word.tag.empty.eq(job.empty),
+            inserter.word.tag.close.eq(job.close),
+            inserter.word.tag.error.eq(error),
+            inserter.word.tag.report.eq(job.report),
+        ]
+        m.d.comb += error.eq(takes_beats & self.i.payload.last & self.i.payload.error)
+        m.d.sync += [
+            self.spoiled.valid.eq(accept & error),
+            self.spoiled.qp.eq(job.qp),
+        ]
 
+    def _put_crc(self, m: Module, inserter: MarkerInserter, outgoing: SyncFIFOBuffered) -> None:
+        """Compute the CRC and put it in its place; two cycles."""
+        beat = inserter.o
+        checked = Signal.like(beat)
+        checked_valid = Signal()
+        crc = Signal(32, init=INITIAL_STATE)
+        result = Signal(32)  # over all that the CRC covers, in the cycle of the beat for it
         after = Mux(
-            padded.last & padded.half,
-            next_state(crc, padded.data[:32]),
-            next_state(crc, padded.data),
+            beat.flags.upper_crc, next_state(crc, beat.data[:32]), next_state(crc, beat.data)
         )
-        with m.If(padded_done):
+        m.d.sync += [checked.eq(beat), checked_valid.eq(inserter.o_valid)]
+        with m.If(inserter.o_valid & ~beat.flags.lower_crc):
             m.d.sync += [
-                checked.eq(padded),
-                checked_valid.eq(1),
-                crc.eq(Mux(padded.last, INITIAL_STATE, after)),
+                crc.eq(Mux(beat.flags.covered_end, INITIAL_STATE, after)),
                 result.eq(after),
             ]
-        with m.Elif(checked_done):
-            m.d.sync += checked_valid.eq(0)
 
         field = Signal(32)
-        m.d.comb += field.eq((Mux(checked.crc, ~result, 0)) ^ checked.error.replicate(32))
-        beat = outgoing.i.payload.tx
+        item = Signal(self._outgoing)
+        item_valid = Signal()
+        flags, tag = checked.flags, checked.tag
         m.d.comb += [
-            outgoing.i.valid.eq(checked_valid),
-            outgoing.i.payload.report.eq(checked.report),
-            beat.connection.eq(checked.qp),
-            beat.data.eq(checked.data),
-            beat.octets.eq(8),
-            beat.first.eq(checked.first & ~crc_follows),
-            beat.last.eq(checked.last & (checked.half | crc_follows)),
+            field.eq(Mux(tag.crc, ~result, 0) ^ tag.error.replicate(32)),
+            outgoing.w_en.eq(item_valid),
+            outgoing.w_data.eq(item),
         ]
-        with m.If(crc_follows):
-            m.d.comb += [beat.data.eq(field), beat.octets.eq(4)]
-        with m.Elif(checked.last & checked.half):
-            m.d.comb += beat.data[32:].eq(field)
-        with m.If(checked_valid & outgoing.i.ready):
-            m.d.sync += crc_follows.eq(alone & ~crc_follows)
-
         m.d.sync += [
-            self.spoiled.valid.eq(padded_done & padded.last & padded.error),
-            self.spoiled.qp.eq(padded.qp),
+            item_valid.eq(checked_valid),
+            item.qp.eq(tag.qp),
+            item.data[:32].eq(Mux(flags.lower_crc, field, checked.data[:32])),
+            item.data[32:].eq(Mux(flags.upper_crc, field, checked.data[32:])),
+            item.octets.eq(Mux(tag.empty, 0, Mux(flags.lower_crc, 4, 8))),
+            item.first.eq(flags.first),
+            item.last.eq(flags.last),
+            item.close.eq(flags.last & tag.close),
+            item.report.eq(tag.report),
         ]
+
+    def _send(self, m: Module, outgoing: SyncFIFOBuffered, reports: "_Reports") -> None:
+        """Send beats and say what has left."""
+        item = Signal(self._outgoing)
+        tx = self.tx.payload
         left = Signal()
         m.d.comb += [
-            self.tx.payload.eq(outgoing.o.payload.tx),
-            self.tx.valid.eq(outgoing.o.valid),
-            outgoing.o.ready.eq(self.tx.ready),
-            left.eq(self.tx.valid & self.tx.ready & self.tx.payload.last),
-            reports.release.eq(left & outgoing.o.payload.report),
+            item.eq(outgoing.r_data),
+            self.tx.valid.eq(outgoing.r_rdy),
+            outgoing.r_en.eq(self.tx.ready),
+            tx.connection.eq(item.qp),
+            tx.data.eq(item.data),
+            tx.octets.eq(item.octets),
+            tx.first.eq(item.first),
+            tx.last.eq(item.last),
+            tx.close.eq(item.close),
+            left.eq(self.tx.valid & self.tx.ready & item.last),
+            reports.release.eq(left & item.report),
             self.reported.eq(reports.release),
         ]
-        m.d.sync += [
-            self.finished.valid.eq(left),
-            self.finished.qp.eq(self.tx.payload.connection),
-        ]
-        return m
+        m.d.sync += [self.finished.valid.eq(left), self.finished.qp.eq(item.qp)]
 
 
 class _Reports(wiring.Component):

@@ -16,6 +16,9 @@ ANSWER = data.StructLayout({"last_beat": range(CHUNK_OCTETS // 8), "half": 1})
 """One request as the deframer sees it: number of the last beat of its answer, from 0; `half` if
 only 4 octets of that beat were requested."""
 
+MARKER = data.StructLayout({"reserved": 16, "fpduptr_high": 8, "fpduptr_low": 8})
+"""RFC 5044, 4.2; octet 0 is the lowest one, so the two octets of FPDUPTR are apart."""
+
 
 class MpaLayouts:
     """The layouts that depend on the sizes of the device."""
@@ -23,13 +26,17 @@ class MpaLayouts:
     def __init__(self, config: RnicConfig):
         qp = config.qp_bits
 
-        # Assembler to framer: one FPDU. The meaning is that of `Layouts.ulpdu_job`.
+        # Assembler to framer: one FPDU. The meaning is that of `Layouts.ulpdu_job`. If a Marker
+        # stands directly before the FPDU, it starts with that: then `until_marker` is 0.
         self.framer_job = data.StructLayout(
             {
                 "qp": qp,
                 "ulpdu_length": 16,
                 "crc": 1,
                 "markers": 1,
+                "until_marker": 7,
+                "empty": 1,
+                "close": 1,
                 "report": 1,
                 "sent": Layouts(config).sent_item,
             }
@@ -37,7 +44,7 @@ class MpaLayouts:
 
         # The streams of the LLP port, with the names of `LlpSignature`.
         self.tx = data.StructLayout(
-            {"connection": qp, "data": 64, "octets": 4, "first": 1, "last": 1}
+            {"connection": qp, "data": 64, "octets": 4, "first": 1, "last": 1, "close": 1}
         )
         self.rx_request = data.StructLayout({"connection": qp, "position": 32, "octets": 17})
         self.rx_release = data.StructLayout({"connection": qp, "position": 32})

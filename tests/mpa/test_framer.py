@@ -1,19 +1,23 @@
-"""The framer sends FPDUs as RFC 5044, 4.1 and 4.4 lay them out, at full rate."""
+"""The framer sends FPDUs as RFC 5044, 4.1 to 4.4 lay them out, at full rate."""
 
 from typing import Any
 
 import cocotb
 import pytest
 from cocotb.triggers import RisingEdge
+from cocotb.utils import get_sim_time
 
 from gateware.config import MAX_ULPDU_LENGTH, RnicConfig
 from gateware.interfaces import Layouts
 from gateware.mpa.framer import Framer
 from gateware.mpa.layouts import ULPDU_BEAT, MpaLayouts
+from sim.model.markers import MARKER_INTERVAL, MARKER_OCTETS
+from sim.model.mpa import Framer as ModelFramer
 from sim.model.mpa import frame_fpdu
 from tests.mpa.vectors import all_vectors
 from tests.support.runner import parameter, run_cocotb
 from tests.support.streams import (
+    CLOCK_PERIOD_NS,
     StreamMonitor,
     StreamSink,
     StreamSource,
@@ -29,6 +33,14 @@ SENT = Layouts(CONFIG).sent_item
 @pytest.mark.parametrize("pattern", ["always", "random", "bursty"])
 def test_framer(pattern: str) -> None:
     run_cocotb(Framer(CONFIG), __name__, parameters={"PATTERN": pattern}, name=pattern)
+
+
+POSITIONS = MARKER_INTERVAL // MARKER_OCTETS
+
+
+def until_marker(position: int) -> int:
+    """What the job of an FPDU at a stream position says."""
+    return -position % MARKER_INTERVAL // MARKER_OCTETS
 
 
 class Bench:
@@ -54,7 +66,9 @@ class Bench:
 
     def put(self, ulpdu: bytes, qp: int = 0, *, error: bool = False, **fields: Any) -> None:
         """Queue a ULPDU with noise in all lanes that mean nothing."""
-        job = {"qp": qp, "ulpdu_length": len(ulpdu), "crc": 1, "markers": 0, "report": 0}
+        job = {"qp": qp, "ulpdu_length": len(ulpdu), "crc": 1}
+        # Without Markers their position means nothing.
+        job["until_marker"] = self.rng.randrange(POSITIONS)
         self.jobs.put({**job, **fields})
         octets = self.rng.randbytes(2) + ulpdu
         octets += self.rng.randbytes(-len(octets) % 8)
@@ -62,6 +76,17 @@ class Bench:
             last = start + 8 >= len(octets)
             word = int.from_bytes(octets[start : start + 8], "little")
             self.beats.put({"data": word, "last": last, "error": last and error})
+
+    def put_next(self, framer: ModelFramer, ulpdu: bytes, qp: int = 0) -> bytes:
+        """Queue the next ULPDU of a connection; return the FPDU that must come."""
+        self.put(
+            ulpdu,
+            qp,
+            crc=framer.crc,
+            markers=framer.markers,
+            until_marker=until_marker(framer.position),
+        )
+        return framer.frame(ulpdu)
 
     async def fpdu(self) -> tuple[int, bytes]:
         """Return the connection and the octets of the next FPDU."""
@@ -108,6 +133,83 @@ async def check_known_fpdus_without_markers(dut: Any) -> None:
         assert stream.hex() == vector["stream_hex"], vector["name"]
 
 
+@cocotb.test(timeout_time=5, timeout_unit="ms")
+async def check_markers_stand_every_512_octets_of_their_connection(dut: Any) -> None:
+    bench = Bench(dut, parameter("PATTERN"))
+    rng = bench.rng
+    await start_clock_and_reset(dut)
+    framers = [
+        ModelFramer(markers=qp % 3 != 0, crc=rng.random() < 0.8, position=4 * rng.getrandbits(30))
+        for qp in range(CONFIG.qps)
+    ]
+    framers[1].position = 0
+    lengths = [rng.choice([rng.randint(1, 60), rng.randint(1, 3000)]) for _ in range(150)]
+    expected = []
+    for length in [*lengths, MAX_ULPDU_LENGTH]:
+        qp = rng.randrange(CONFIG.qps) if length != MAX_ULPDU_LENGTH else 1
+        expected.append((qp, bench.put_next(framers[qp], rng.randbytes(length), qp)))
+    for fpdu in expected:
+        assert await bench.fpdu() == fpdu
+
+
+@cocotb.test(timeout_time=10, timeout_unit="ms")
+async def check_every_position_of_the_first_marker(dut: Any) -> None:
+    bench = Bench(dut, parameter("PATTERN"))
+    rng = bench.rng
+    await start_clock_and_reset(dut)
+    # All ends of the ULPDU in a word; with the last ones, Markers before the FPDU and at its end.
+    for length in (*range(1, 9), *range(14, 30), *range(502, 506)):
+        expected = []
+        units = length // 4
+        for until in range(POSITIONS):
+            # At or near an end of the FPDU, and some others
+            near = until <= min(units, 8) + 3 or abs(until - units) <= 3 or until >= POSITIONS - 2
+            if not near and rng.random() < 0.95:
+                continue
+            framer = ModelFramer(markers=True, position=-until * MARKER_OCTETS % MARKER_INTERVAL)
+            expected.append(bench.put_next(framer, rng.randbytes(length)))
+        for fpdu in expected:
+            assert (await bench.fpdu())[1] == fpdu
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def check_known_fpdus_with_markers(dut: Any) -> None:
+    bench = Bench(dut, parameter("PATTERN"))
+    await start_clock_and_reset(dut)
+    known = [v for v in all_vectors("fpdu") if v["markers"] and v["ulpdus_hex"]]
+    assert "RFC 5044 Figure 5" in {v["name"] for v in known}
+    figure_6 = [v for v in all_vectors("fpdu") if v["name"] == "RFC 5044 Figure 6"]
+    ulpdu = "41430000000000000000000000020000000000000000" + 20 * "00"
+    known += [{**v, "ulpdus_hex": [ulpdu], "start": 0x1EC} for v in figure_6]
+    for vector in known:
+        position = vector.get("start", 0)
+        stream = b""
+        for text in vector["ulpdus_hex"]:
+            ulpdu = bytes.fromhex(text)
+            bench.put(
+                ulpdu,
+                crc=int(vector["crc_on"]),
+                markers=1,
+                until_marker=until_marker(position + len(stream)),
+            )
+            stream += (await bench.fpdu())[1]
+        assert stream.hex() == vector["stream_hex"], vector["name"]
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def check_spoiled_crc_of_an_fpdu_with_markers(dut: Any) -> None:
+    bench = Bench(dut, parameter("PATTERN"))
+    await start_clock_and_reset(dut)
+    for until in range(14):
+        position = -until * MARKER_OCTETS % MARKER_INTERVAL
+        ulpdu = bench.rng.randbytes(bench.rng.randint(33, 42))
+        for error in (True, False):
+            bench.put(ulpdu, error=error, markers=1, until_marker=until)
+            good = frame_fpdu(ulpdu, markers=True, position=position)
+            spoiled = good[:-4] + bytes(octet ^ 0xFF for octet in good[-4:])
+            assert (await bench.fpdu())[1] == (spoiled if error else good)
+
+
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def check_unreadable_payload_spoils_the_crc_of_its_fpdu_only(dut: Any) -> None:
     bench = Bench(dut, parameter("PATTERN"))
@@ -148,19 +250,70 @@ async def check_sent_is_reported_when_the_last_beat_left(dut: Any) -> None:
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
+async def check_close_comes_with_the_last_beat_or_alone(dut: Any) -> None:
+    bench = Bench(dut, parameter("PATTERN"))
+    rng = bench.rng
+    await start_clock_and_reset(dut)
+    expected: list[tuple[int, bytes | None, int]] = []
+    for _ in range(100):
+        qp, report = rng.randrange(CONFIG.qps), rng.getrandbits(1)
+        sent = {"qp": qp, "index": len(expected)}
+        if rng.random() < 0.5:
+            noise = {"ulpdu_length": rng.getrandbits(16), "until_marker": rng.randrange(3)}
+            noise |= {"crc": rng.getrandbits(1), "markers": rng.getrandbits(1)}
+            job = {"qp": qp, "empty": 1, "close": 1, "report": report, "sent": sent}
+            bench.jobs.put(job | noise)
+            expected.append((qp, None, report))
+        else:
+            ulpdu, close = rng.randbytes(rng.randint(14, 60)), rng.getrandbits(1)
+            bench.put(ulpdu, qp, close=close, report=report, sent=sent)
+            expected.append((qp, frame_fpdu(ulpdu) + bytes([close]), report))
+    for index, (qp, fpdu, report) in enumerate(expected):
+        beats = await bench.tx.get_until("last")
+        assert {beat["connection"] for beat in beats} == {qp}
+        assert not any(beat["close"] for beat in beats[:-1])
+        assert [beat["first"] for beat in beats] == [1] + [0] * (len(beats) - 1)
+        octets = b"".join(b["data"].to_bytes(8, "little")[: b["octets"]] for b in beats)
+        if fpdu is None:
+            assert [(beat["octets"], beat["close"]) for beat in beats] == [(0, 1)]
+        else:
+            assert octets + bytes([beats[-1]["close"]]) == fpdu
+        if report:
+            assert (await bench.sent.get())["index"] == index
+    for _ in range(4):
+        await RisingEdge(dut.clk)
+    assert bench.finished == [qp for qp, _, _ in expected]
+
+
+@cocotb.test(timeout_time=2, timeout_unit="ms")
 async def check_no_cycle_is_lost_between_fpdus(dut: Any) -> None:
     if parameter("PATTERN") != "always":
         return
     bench = Bench(dut, "always")
     await start_clock_and_reset(dut)
-    for length in (1454, 20, 1450, 18):
-        for _ in range(20):
-            bench.put(bench.rng.randbytes(length))
-        for _ in range(20):
-            beats = await bench.fpdu()
-        assert beats
-    transfers = bench.monitor.transfers
-    # Counted from the first beat on: the source needs a few cycles to begin each group.
-    idle = bench.monitor.cycles - transfers
-    dut._log.info(f"{transfers} beats, {idle} other cycles in 80 FPDUs")
-    assert idle <= 40
+    for markers in (False, True):
+        for length in (1454, 20, 1450, 18):
+            framer = ModelFramer(markers=markers)
+            ulpdus = [bench.rng.randbytes(length) for _ in range(40)]
+            beats = sum(-(-len(bench.put_next(framer, ulpdu)) // 8) for ulpdu in ulpdus)
+            await RisingEdge(dut.tx__valid)
+            start = get_sim_time("ns")
+            for _ in ulpdus:
+                await bench.fpdu()
+            # Back-to-back from the first beat to the last.
+            assert (get_sim_time("ns") - start) / CLOCK_PERIOD_NS - beats <= 1, (markers, length)
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def check_first_word_leaves_six_cycles_after_it_came(dut: Any) -> None:
+    if parameter("PATTERN") != "always":
+        return
+    bench = Bench(dut, "always")
+    await start_clock_and_reset(dut)
+    bench.put(bytes(100), markers=1, until_marker=0)
+    while not (dut.i__valid.value and dut.i__ready.value):
+        await RisingEdge(dut.clk)
+    for _ in range(6):
+        assert not dut.tx__valid.value
+        await RisingEdge(dut.clk)
+    assert dut.tx__valid.value
