@@ -10,7 +10,7 @@ from sim.model.errors import ErrorCode, StreamError
 from sim.model.memory import STAG_MAX, Accessor, MemoryRegion, MemoryTable, Rights
 from sim.model.rdmap import Opcode, ReadRequest, Terminate
 from sim.model.sink import DataSink, is_terminate
-from sim.model.terminate import terminate_for
+from sim.model.terminate import NEVER_SENT, terminate_for
 from sim.model.transmit import ReadCut, Transmitter
 from sim.model.work import Buffer, Completion, Operation, OutstandingRead, Receive, Status, Work
 
@@ -305,7 +305,8 @@ class Endpoint:
             return
         self.error = failure.error
         self.error_detail = failure.detail
-        if self._may_send and not is_terminate(segment):
+        may_answer = not is_terminate(segment) and failure.error not in NEVER_SENT
+        if self._may_send and may_answer:
             terminate = terminate or terminate_for(failure.error, segment)
             self.terminate_sent = terminate
             self._transmitter.terminate(terminate)

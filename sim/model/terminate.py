@@ -1,7 +1,7 @@
 """Terminates: which headers are sent back, and which form a received one has (RFC 5040, 4.8)."""
 
 from sim.model import ddp, rdmap
-from sim.model.errors import NAMES, ErrorCode
+from sim.model.errors import MPA_INVALID_STARTUP, MPA_TCP_LOST, NAMES, ErrorCode
 from sim.model.rdmap import Form, Opcode, ReadRequest, Terminate
 
 # RFC 5040, Figure 10: layer and error type of which the DDP header is sent back.
@@ -13,6 +13,8 @@ _STARTUP_CODES = {0x05, 0x06, 0x07}
 # RFC 5044, 8 gives no error type: RFC 6580 says 0, some hardware sends the 3 that RFC 5041 keeps
 # free for the LLP.
 _LLP_TYPES = {0, 3}
+# RFC 5044, 8: without a connection, or before Full Operation, there is nothing to send it on.
+NEVER_SENT = {MPA_TCP_LOST, MPA_INVALID_STARTUP}
 
 
 def terminate_for(error: ErrorCode, segment: bytes = b"") -> Terminate:

@@ -251,6 +251,19 @@ def test_a_terminate_of_siw_ends_the_stream_with_its_meaning():
     assert end.take_output() == []
 
 
+@pytest.mark.parametrize("error", errors.NAMES, ids=str)
+def test_an_abort_sends_its_code_unless_there_is_nothing_to_send_it_on(error):
+    end = Endpoint()
+    end.post_receive(1, "receive")
+    end.abort(error, "for a test")
+    assert [completion.work_id for completion in end.poll()] == ["receive"]
+    sent = [ddp.decode(ulpdu)[1] for ulpdu in mpa.Deframer().feed(b"".join(end.take_output()))]
+    local = error in (errors.MPA_TCP_LOST, errors.MPA_INVALID_STARTUP)
+    # RFC 5040, 7.1 (1): what no incoming message caused has no headers.
+    assert sent == ([] if local else [Terminate(error).encode()])
+    assert end.closed == local
+
+
 @pytest.mark.parametrize("responder", [False, True])
 def test_startup_codes_are_those_of_the_first_fpdu_of_an_initiator(responder):
     end = Endpoint(responder=responder)
