@@ -13,8 +13,12 @@ from gateware.config import RnicConfig
 ULPDU_HEADER_OCTETS = 46
 """Longest header kept beside an FPDU: untagged DDP header and Read Request header."""
 
+DDP_HEADER_OCTETS = 18
+"""Longest DDP header (RFC 5041, 4.3)."""
+
 EVENT_HEADER_OCTETS = 18
-"""Octets of the offending ULPDU that an error report carries: the untagged DDP header."""
+"""Octets of the offending ULPDU that an event carries: its DDP header. Of a received Terminate
+the first octets behind its DDP header."""
 
 
 class LlpEventKind(enum.Enum, shape=unsigned(2)):
@@ -147,6 +151,7 @@ class Layouts:
                 "index": 16,  # RECEIVE: running number of the receive entry
                 "length": 32,
                 "flags": 8,  # CompletionFlags
+                "invalidated_stag": 32,
                 "after": 16,  # placements with octets issued so far, mod 2^16
             }
         )
@@ -170,6 +175,7 @@ class Layouts:
                 "tagged_offset": 64,
                 "octets": 32,
                 "rights": 4,  # Rights that are all needed
+                "exclusive": 1,  # the STag must be one of a single stream
                 "pd": 16,
                 "qp": qp,
             }
@@ -194,17 +200,32 @@ class Layouts:
             {"qp": qp, "index": 16, "opcode": 4, "signaled": 1, "length": 32}
         )
 
-        # Transmitter to assembler and framer: one FPDU. Octet i of the header is header[8i:8i+8].
+        # Transmitter to assembler and framer: one FPDU. Octet i of the DDP header is
+        # header[8i:8i+8]; all behind it comes as payload.
         self.ulpdu_job = data.StructLayout(
             {
                 "qp": qp,
                 "ulpdu_length": 16,
-                "header_octets": 6,  # 14, 18 or 46
-                "header": 8 * ULPDU_HEADER_OCTETS,
+                "tagged": 1,  # the DDP header has 14 octets, else 18
+                "header": 8 * DDP_HEADER_OCTETS,
                 "crc": 1,
                 "markers": 1,
+                "until_marker": 7,  # units of 4 octets from the FPDU's start to the next Marker
+                "empty": 1,  # there is no FPDU: only `close` and `report` count
+                "close": 1,  # nothing follows on this connection: the LLP is to close it
                 "report": 1,  # the last FPDU of a work request: report `sent` when it has left
                 "sent": self.sent_item,
+            }
+        )
+
+        # QP states to transmitter: the QP stopped; what to tell the peer.
+        self.termination = data.StructLayout(
+            {
+                "qp": qp,
+                "may_send": 1,  # the QP was allowed to send (RFC 5044, 7.1.2)
+                "cause": 8,
+                "ulpdu_length": 16,
+                "header": 8 * ULPDU_HEADER_OCTETS,
             }
         )
 
@@ -215,6 +236,7 @@ class Layouts:
                 "index": 16,
                 "opcode": 8,  # CompletionOpcode
                 "flags": 8,  # CompletionFlags
+                "invalidated_stag": 32,
                 "length": 32,
             }
         )
@@ -225,11 +247,13 @@ class Layouts:
                 "cause": 8,  # hw.interface.causes.Cause
                 "index": 16,
                 "ulpdu_length": 16,
-                "header": 8 * EVENT_HEADER_OCTETS,
+                "header": 8 * ULPDU_HEADER_OCTETS,  # the offending ULPDU as it came
             }
         )
 
-        self.gather_piece = data.StructLayout({"address": 64, "octets": 17, "last": 1})
+        # An inline piece is not in host memory but in the next ceil(octets / 8) inline words; the
+        # lane of its `address` is 0.
+        self.gather_piece = data.StructLayout({"address": 64, "octets": 17, "last": 1, "inline": 1})
 
         self.doorbell = data.StructLayout({"qp": qp, "producer": 16})
         self.cq_doorbell = data.StructLayout(
@@ -334,6 +358,9 @@ class LlpSignature(wiring.Signature):
                 "tx_octets": Out(4),  # 8, on the last beat 4 or 8
                 "tx_first": Out(1),
                 "tx_last": Out(1),
+                # With tx_last: this connection sends nothing more, the LLP closes it gracefully.
+                # `tx_octets` is 0 if it is said without an FPDU.
+                "tx_close": Out(1),
                 # Read received octets [position, position + octets) without consuming them
                 "rx_request_valid": Out(1),
                 "rx_request_ready": In(1),
@@ -392,8 +419,8 @@ class EntryPort(wiring.Signature):
 class QpFifoReader(wiring.Signature):
     """Reader's side of a `queues/qp_fifo.py`, seen from the reader.
 
-    `head` and `level` are those of QP `select` two cycles ago; right three cycles after a pop or
-    push. A reader never pops at level 0.
+    `level` is that of QP `select` two cycles ago, right three cycles after a pop or push; `head`
+    takes one cycle more. A reader never pops at level 0.
     """
 
     def __init__(self, config: RnicConfig, shape: data.StructLayout, depth: int):
@@ -473,15 +500,16 @@ class StagClient(wiring.Signature):
 class StorePort(wiring.Signature):
     """The placer's side of the FPDU store: read words by address, release FPDUs in order.
 
-    `data` is the word at `address` two cycles ago, provided `enable` was high in both of the
-    cycles (low holds the pipeline). `release` with `release_end` frees every word before it.
+    `data` is the word at `address` three cycles ago: registers stand on both sides of the memory,
+    which is spread over the whole chip. `release` with `release_end` frees every word before it.
     """
+
+    LATENCY = 3
 
     def __init__(self, config: RnicConfig):
         store = config.store_address_bits
         super().__init__(
             {
-                "enable": Out(1),
                 "address": Out(store),
                 "data": In(64),
                 "release": Out(1),

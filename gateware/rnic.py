@@ -106,7 +106,7 @@ class Rnic(wiring.Component):
         m.submodules.gather = self.gather = Gather(config)
         m.submodules.placer = self.placer = Placer(config)
 
-        m.submodules.stag_table = self.stag_table = StagTable(config, clients=2)
+        m.submodules.stag_table = self.stag_table = StagTable(config, clients=2, invalidators=2)
         m.submodules.send_fetcher = self.send_fetcher = RingFetcher(
             config,
             entry_octets=SEND_ENTRY_OCTETS,
@@ -237,6 +237,7 @@ class Rnic(wiring.Component):
 
         self._queue(m, "pieces", transmitter.piece, self.gather.piece, PIECES_AHEAD)
         self._queue(m, "jobs", transmitter.job, self.assembler.job, JOBS_AHEAD)
+        wiring.connect(m, transmitter.inline, self.gather.inline)
         wiring.connect(m, self.gather.o, self.assembler.payload)
         wiring.connect(m, self.assembler.o, self.framer.i)
         wiring.connect(m, self.assembler.framer_job, self.framer.job)
@@ -248,6 +249,7 @@ class Rnic(wiring.Component):
             llp.tx_octets.eq(self.framer.tx.p.octets),
             llp.tx_first.eq(self.framer.tx.p.first),
             llp.tx_last.eq(self.framer.tx.p.last),
+            llp.tx_close.eq(self.framer.tx.p.close),
             self.framer.tx.ready.eq(llp.tx_ready),
         ]
         self._connect_llp_events(m)
@@ -295,8 +297,14 @@ class Rnic(wiring.Component):
             self.host_errors.write_error,
         )
         for error, port in zip(errors, self.qp_states.errors, strict=True):
+            if error is self.transmitter.error:
+                # The transmitter takes a termination only when its own error is out of the way.
+                m.submodules.transmit_errors = buffer = StreamBuffer(self.layouts.qp_error)
+                wiring.connect(m, error, buffer.i)
+                error = buffer.o
             wiring.connect(m, error, port)
         wiring.connect(m, self.qp_states.event, self.ring_writer.event)
+        wiring.connect(m, self.qp_states.termination, self.transmitter.termination)
 
         gate = self.delivery_gate
 
@@ -364,7 +372,8 @@ class Rnic(wiring.Component):
                 queue.clear.qp.eq(command.p.qp),
             ]
         wiring.connect(m, commands.stag_write, self.stag_table.write)
-        wiring.connect(m, commands.stag_invalidate, self.stag_table.invalidate)
+        wiring.connect(m, commands.stag_invalidate, self.stag_table.invalidate[0])
+        wiring.connect(m, self.receiver.invalidate, self.stag_table.invalidate[1])
         wiring.connect(m, commands.cq_command, self.ring_writer.cq_command)
         m.d.comb += [
             self.stag_table.clear.eq(commands.stag_clear),

@@ -36,6 +36,7 @@ class Gather(wiring.Component):
     Members
     -------
     piece: pieces in FPDU order.
+    inline: the words of the inline pieces, in their order.
     read: client port of the read engine.
     o: payload beats.
     """
@@ -45,6 +46,7 @@ class Gather(wiring.Component):
         super().__init__(
             {
                 "piece": In(stream.Signature(self._layouts.gather_piece)),
+                "inline": In(stream.Signature(64)),
                 "read": Out(ReadClient()),
                 "o": Out(stream.Signature(PAYLOAD_BEAT)),
             }
@@ -60,6 +62,7 @@ class Gather(wiring.Component):
                 "first_octets": 4,  # octets in its first word
                 "last_octets": 4,  # octets in its last word, if that is not the first
                 "last": 1,  # of the FPDU
+                "inline": 1,
             }
         )
         m.submodules.pieces = pieces = StreamFifo(layout, PIECES_AHEAD)
@@ -84,8 +87,8 @@ class Gather(wiring.Component):
             end.eq(lane + held.octets - 1),
             single.eq(end[WORD_BITS:] == 0),
             measure.eq(held_valid & ~measured_valid),
-            self.read.command.valid.eq(measured_valid & pieces.ready),
-            pieces.valid.eq(measured_valid & self.read.command.ready),
+            self.read.command.valid.eq(measured_valid & pieces.ready & ~measured.inline),
+            pieces.valid.eq(measured_valid & (self.read.command.ready | measured.inline)),
             pieces.payload.eq(measured),
         ]
         with m.If(~held_valid):
@@ -102,6 +105,7 @@ class Gather(wiring.Component):
                 measured.first_octets.eq(Mux(single, held.octets[:4], WORD_OCTETS - lane)),
                 measured.last_octets.eq(end[:WORD_BITS] + 1),
                 measured.last.eq(held.last),
+                measured.inline.eq(held.inline),
             ]
         with m.Elif(pieces.valid & pieces.ready):
             m.d.sync += measured_valid.eq(0)
@@ -124,14 +128,17 @@ class Gather(wiring.Component):
         fill = Signal(WORD_BITS)  # octets of an incomplete beat before this word's
         octets = Signal(range(WORD_OCTETS + 1))  # of the piece in this word
         begin = Signal(WORD_BITS)  # lane of the first of them
+        source_valid = Signal()
         moved = Signal()
         load = Signal()
         ends = Signal()  # the FPDU ends with this word
         head = Signal(layout)
         m.d.comb += [
             head.eq(pieces.payload),
-            self.read.data.ready.eq(step & active),
-            moved.eq(self.read.data.valid & self.read.data.ready),
+            source_valid.eq(Mux(current.inline, self.inline.valid, self.read.data.valid)),
+            self.read.data.ready.eq(step & active & ~current.inline),
+            self.inline.ready.eq(step & active & current.inline),
+            moved.eq(step & active & source_valid),
             load.eq(~active | (moved & last_word)),
             pieces.ready.eq(load),
             ends.eq(last_word & current.last),
@@ -172,12 +179,14 @@ class Gather(wiring.Component):
         taken = Signal(stage)
         with m.If(step):
             m.d.sync += [
-                taken.data.eq(self.read.data.payload.data),
+                taken.data.eq(
+                    Mux(current.inline, self.inline.payload, self.read.data.payload.data)
+                ),
                 taken.rotation.eq(fill - begin),
                 taken.fill.eq(fill),
                 taken.total.eq(fill + octets),
                 taken.ends.eq(ends),
-                taken.error.eq(self.read.data.payload.error),
+                taken.error.eq(self.read.data.payload.error & ~current.inline),
                 taken.valid.eq(moved),
             ]
 

@@ -2,13 +2,19 @@
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
+from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
 from gateware.config import RnicConfig
 from gateware.dma.bursts import WORD_BITS, WORD_OCTETS
 from gateware.dma.lanes import choose_lanes, lanes_below, rotate_lanes
 from gateware.interfaces import WORD, Layouts, StorePort, WriteClient
-from gateware.stream_buffer import StreamBuffer
+
+READS_AHEAD = StorePort.LATENCY + 5
+"""Words on their way from the store, and those that the FIFO's level does not show yet."""
+
+WORDS_AHEAD = 16
+"""Words that wait for the write engine; enough for one per cycle."""
 
 
 class Placer(wiring.Component):
@@ -20,9 +26,9 @@ class Placer(wiring.Component):
 
     One word per cycle, and the next placement's words follow at once. A placement costs its host
     words, and one cycle more if `store_octet` is above the lane of the address; one without
-    octets costs one cycle. Placements are taken one every two cycles. Latency seven cycles from
-    a placement to its first word. Back-pressure of the write engine stops the whole pipeline,
-    with the store's by `enable`.
+    octets costs one cycle. Placements are taken one every two cycles. Latency nine cycles from
+    a placement to its first word. Under back-pressure of the write engine no read begins; the
+    words of those on their way wait in a FIFO.
 
     Members
     -------
@@ -45,9 +51,10 @@ class Placer(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         store_bits = self._config.store_address_bits
-        m.submodules.words = words = StreamBuffer(WORD)
-        step = Signal()  # the pipeline moves
-        m.d.comb += [step.eq(words.i.ready), self.store.enable.eq(step)]
+        m.submodules.words = words = SyncFIFOBuffered(width=WORD.size, depth=WORDS_AHEAD)
+        # Reads are begun only while there is room for all that are on their way.
+        step = Signal()
+        m.d.sync += step.eq(words.level <= WORDS_AHEAD - READS_AHEAD)
 
         # The next placement
         held = Signal(self._layouts.placement)
@@ -118,6 +125,7 @@ class Placer(wiring.Component):
         # The read at store.address. What it is for travels beside it.
         mark = data.StructLayout(
             {
+                "valid": 1,  # there is a read
                 "write": 1,  # completes a host word
                 "last": 1,  # of the placement
                 "release": 1,
@@ -133,8 +141,9 @@ class Placer(wiring.Component):
         releases = Signal()
         m.d.comb += [
             load.eq(planned_valid & (~active | (step & last_read))),
+            reading.valid.eq(step & active),
             reading.last.eq(last_read),
-            reading.release.eq(releases & last_read & active),
+            reading.release.eq(releases & last_read),
         ]
         with m.If(load):
             m.d.sync += [
@@ -157,33 +166,36 @@ class Placer(wiring.Component):
                 self.store.address.eq(self.store.address + 1),
             ]
 
-        # Two stages in which the store reads, one that rotates, one that joins two words
-        addressed = Signal(mark)
-        fetched = Signal(mark)
+        # The stages in which the store reads, one that rotates, one that joins two words
+        fetched = reading
+        for number in range(StorePort.LATENCY):
+            stage = Signal(mark, name=f"fetched_{number}")
+            m.d.sync += stage.eq(fetched)
+            fetched = stage
         rotated = Signal(mark)
         rotated_data = Signal(64)
         previous_data = Signal(64)
         from_previous = Signal(WORD_OCTETS)  # lanes that the word before supplies
-        with m.If(step):
+        with m.If(fetched.valid):
             m.d.sync += [
-                addressed.eq(reading),
-                fetched.eq(addressed),
-                rotated.eq(fetched),
                 rotated_data.eq(rotate_lanes(self.store.data, fetched.rotation)),
                 previous_data.eq(rotated_data),
                 from_previous.eq(lanes_below(fetched.rotation)),
             ]
+        word = Signal(WORD)
+        m.d.sync += rotated.eq(fetched)
         m.d.comb += [
-            words.i.valid.eq(rotated.write),
-            words.i.payload.data.eq(choose_lanes(from_previous, previous_data, rotated_data)),
-            words.i.payload.last.eq(rotated.last),
-            self.write.data.valid.eq(words.o.valid),
-            self.write.data.payload.eq(words.o.payload),
-            words.o.ready.eq(self.write.data.ready),
+            word.data.eq(choose_lanes(from_previous, previous_data, rotated_data)),
+            word.last.eq(rotated.last),
+            words.w_data.eq(word),
+            words.w_en.eq(rotated.valid & rotated.write),
+            self.write.data.valid.eq(words.r_rdy),
+            self.write.data.payload.eq(words.r_data),
+            words.r_en.eq(self.write.data.ready),
         ]
         # The data of a `fetched` read stand in the store's output register.
         m.d.sync += [
-            self.store.release.eq(step & fetched.release),
+            self.store.release.eq(fetched.valid & fetched.release),
             self.store.release_end.eq(fetched.store_end),
         ]
         return m

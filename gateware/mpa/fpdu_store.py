@@ -54,9 +54,7 @@ class FpduStore(wiring.Component):
             write.addr.eq(self.address),
             write.data.eq(self.word),
         ]
-        m.d.comb += [read.en.eq(self.placer.enable), read.addr.eq(self.placer.address)]
-        with m.If(self.placer.enable):
-            m.d.sync += self.placer.data.eq(read.data)
+        m.d.sync += [read.addr.eq(self.placer.address), self.placer.data.eq(read.data)]
 
         verified = Signal.like(self.address)
         with m.If(self.commit):

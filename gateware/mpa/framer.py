@@ -118,19 +118,20 @@ class Framer(wiring.Component):
         ]
 
         # The next job waits beside the one at work, so that no cycle is lost between them.
+        coming = Signal.like(job)
+        m.d.comb += coming.eq(Mux(next_valid, next_job, self.job.payload))
         with m.If(~next_valid):
-            m.d.sync += [next_job.eq(self.job.payload), next_valid.eq(job_taken)]
+            m.d.sync += [next_job.eq(self.job.payload), next_valid.eq(job_taken & ~load)]
         with m.If(load):
-            tail = (next_job.ulpdu_length + LENGTH_OCTETS)[:3]  # 0: all 8
+            tail = (coming.ulpdu_length + LENGTH_OCTETS)[:3]  # 0: all 8
             m.d.sync += [
-                job.eq(next_job),
-                busy.eq(next_valid),
-                takes_beats.eq(next_valid & ~next_job.empty),
-                half.eq(next_job.empty | ((tail != 0) & (tail <= 4))),
+                job.eq(coming),
+                busy.eq(next_valid | job_taken),
+                takes_beats.eq((next_valid | job_taken) & ~coming.empty),
+                half.eq(coming.empty | ((tail != 0) & (tail <= 4))),
                 octets.eq(Cat((tail == 0) | (tail > lane) for lane in range(8))),
+                next_valid.eq(0),
             ]
-            with m.If(next_valid):
-                m.d.sync += next_valid.eq(0)
         with m.If(accept):
             m.d.sync += first.eq(last)
 
@@ -144,8 +145,8 @@ class Framer(wiring.Component):
             lanes.append(octet)
         m.d.comb += [
             inserter.load.eq(load),
-            inserter.markers.eq(next_job.markers & ~next_job.empty),
-            inserter.until_marker.eq(next_job.until_marker),
+            inserter.markers.eq(coming.markers & ~coming.empty),
+            inserter.until_marker.eq(coming.until_marker),
             inserter.valid.eq(accept),
             inserter.word.data.eq(Cat(lanes)),
             inserter.word.last.eq(last),

@@ -14,9 +14,9 @@ class QpFifo(wiring.Component):
     """`config.qps` FIFOs of `depth` items; items of one QP leave in the order of their pushes.
 
     One push, one pop and one clear are possible in every cycle, of any QPs. `level` and `head`
-    come from registers, two cycles after `select`; the effect of a push, pop or clear is in them
-    three cycles after it. Nothing is refused: the writer watches `level`, the reader never pops
-    at level 0.
+    come from registers, two and three cycles after `select`; the effect of a push, pop or clear is
+    in `level` three cycles after it, in `head` four. Nothing is refused: the writer watches
+    `level`, the reader never pops at level 0.
 
     A clear empties the FIFO of its QP. A push in the same cycle comes after it, a pop in the same
     cycle is ignored. After a reset of the device a FIFO must be cleared before it is used.
@@ -96,12 +96,15 @@ class QpFifo(wiring.Component):
             m.d.comb += difference.eq(counts[0] - counts[1] - counts[2])
             m.d.sync += side.level.eq(difference)
             if side is self.reader:
+                # The address of the block RAM comes from a register: the way there is long.
                 head = Signal(count_bits)
+                selected = Signal.like(side.select)
                 items_read = items.read_port()
-                m.d.comb += [
+                m.d.comb += items_read.addr.eq(Cat(head[:slot_bits], selected))
+                m.d.sync += [
                     head.eq(reads[1] + reads[2]),
-                    items_read.addr.eq(Cat(head[:slot_bits], side.select)),
+                    selected.eq(side.select),
+                    side.head.eq(items_read.data),
                 ]
-                m.d.sync += side.head.eq(items_read.data)
 
         return m

@@ -26,8 +26,10 @@ class QpStates(wiring.Component):
     CREATE -> INIT; CONNECT in INIT -> RTS; STOP in INIT or RTS -> ERROR with cause
     STOPPED_BY_DRIVER and without an event; DESTROY -> RESET. A command out of place changes
     nothing. The first error of a QP in INIT or RTS -> ERROR, and the error is handed on at
-    `event`; errors of QPs in RESET or ERROR are swallowed. Commands, and the error inputs in
-    turn, are taken one every 5 cycles; only an `event` that is not ready holds them up.
+    `event`, and at `termination` for what the peer is told; errors of QPs in RESET or ERROR are
+    swallowed. Commands, and the error inputs in
+    turn, are taken one every 5 cycles; only an `event` or a
+    `termination` that is not ready holds them up.
 
     A QP of which `running` is set is in RTS. It may send (`may_send`) from CONNECT on if it is the
     initiator, else from its first received segment on (RFC 5044, 7.1.2): `first_segment` may pulse
@@ -56,6 +58,7 @@ class QpStates(wiring.Component):
                 "may_send": Out(config.qps),
                 "released": Out(QpStrobe(config)),
                 "event": Out(stream.Signature(layouts.qp_error)),
+                "termination": Out(stream.Signature(layouts.termination)),
                 "query_qp": In(config.qp_bits),
                 "query_state": Out(QpState),
                 "query_cause": Out(8),
@@ -129,8 +132,18 @@ class QpStates(wiring.Component):
         state = Signal(layout)
         turn = Signal(range(max(2, len(self.errors))))
         m.d.comb += [read.addr.eq(qp), write.addr.eq(qp)]
-        with m.If(self.event.ready):
-            m.d.sync += self.event.valid.eq(0)
+        for output in (self.event, self.termination):
+            with m.If(output.ready):
+                m.d.sync += output.valid.eq(0)
+        may_send = Signal()
+        m.d.comb += [
+            self.event.payload.eq(error),
+            self.termination.payload.qp.eq(error.qp),
+            self.termination.payload.may_send.eq(may_send),
+            self.termination.payload.cause.eq(error.cause),
+            self.termination.payload.ulpdu_length.eq(error.ulpdu_length),
+            self.termination.payload.header.eq(error.header),
+        ]
 
         with m.FSM():
             # After a reset no QP exists.
@@ -169,8 +182,7 @@ class QpStates(wiring.Component):
             with m.State("LOAD"):
                 m.d.sync += state.eq(read.data)
                 m.next = "MOVE"
-            # Moves on; waits if an event has to be handed on and the last one is still there, or
-            # for a cycle if a segment releases a QP just now.
+            # Moves on; waits for a cycle if a segment releases a QP just now.
             with m.State("MOVE"):
                 alive = Signal()
                 m.d.comb += [
@@ -217,15 +229,21 @@ class QpStates(wiring.Component):
                                 write.data.cause.eq(Cause.NONE),
                             ]
                 with m.Elif(alive):
-                    with m.If(self.event.valid):
-                        m.next = "MOVE"
-                    with m.Else():
-                        m.d.comb += [
-                            stop.eq(1),
-                            write.en.eq(1),
-                            write.data.state.eq(QpState.ERROR),
-                            write.data.cause.eq(error.cause),
-                        ]
-                        m.d.sync += [self.event.valid.eq(1), self.event.payload.eq(error)]
+                    m.d.comb += [
+                        stop.eq(1),
+                        write.en.eq(1),
+                        write.data.state.eq(QpState.ERROR),
+                        write.data.cause.eq(error.cause),
+                    ]
+                    m.d.sync += [
+                        self.event.valid.eq(1),
+                        self.termination.valid.eq(1),
+                        may_send.eq(self.may_send.bit_select(qp, 1)),
+                    ]
+                    m.next = "TELL"
+            # Waits until host and transmitter have been told: no command comes in between.
+            with m.State("TELL"):
+                with m.If(~self.event.valid & ~self.termination.valid):
+                    m.next = "IDLE"
 
         return m

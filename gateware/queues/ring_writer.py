@@ -275,6 +275,7 @@ class RingWriter(wiring.Component):
             completion.length.eq(taken.length),
             completion.opcode.eq(taken.opcode),
             completion.flags.eq(taken.flags),
+            completion.invalidated_stag.eq(taken.invalidated_stag),
             event.qp.eq(self.event.payload.qp),
             event.index.eq(self.event.payload.index),
             event.ulpdu_length.eq(self.event.payload.ulpdu_length),

@@ -113,11 +113,9 @@ class Scheduler(wiring.Component):
                 m.next = "PICK"
             # Offers one QP after the other.
             with m.State("PICK"):
-                with m.If(~turn.any()):
-                    m.next = "FIND"
-                with m.Elif(free):
+                with m.If(free):
                     m.d.sync += [
-                        self.pick.valid.eq(1),
+                        self.pick.valid.eq(turn.any()),  # the group may have been empty
                         self.pick.payload.qp.eq(
                             Cat(chosen[:member_bits], current[: exact_log2(groups)])
                         ),

@@ -22,9 +22,19 @@ from hw.interface.causes import Cause
 TAGGED_OPCODES = (Opcode.RDMA_WRITE, Opcode.RDMA_READ_RESPONSE)
 """The tagged messages that are received (RFC 5040, Figure 5)."""
 
+SEND_OPCODES = (
+    Opcode.SEND,
+    Opcode.SEND_WITH_INVALIDATE,
+    Opcode.SEND_WITH_SE,
+    Opcode.SEND_WITH_SE_AND_INVALIDATE,
+)
+SOLICITING_OPCODES = (Opcode.SEND_WITH_SE, Opcode.SEND_WITH_SE_AND_INVALIDATE)
+INVALIDATING_OPCODES = (Opcode.SEND_WITH_INVALIDATE, Opcode.SEND_WITH_SE_AND_INVALIDATE)
+"""The Send messages (RFC 5040, 4.3)."""
+
 QUEUES = {
     Opcode.RDMA_READ_REQUEST: QN_READ_REQUEST,
-    Opcode.SEND: QN_SEND,
+    **dict.fromkeys(SEND_OPCODES, QN_SEND),
     Opcode.TERMINATE: QN_TERMINATE,
 }
 """The untagged messages that are received, with their queue (RFC 5040, Figure 5)."""
@@ -47,10 +57,10 @@ def opcode_checks(header: data.View) -> list[Check]:
     opcode = rdmap_control(header).opcode
     return [
         (
-            header.control.tagged & ~_is_any(opcode, TAGGED_OPCODES),
+            header.control.tagged & ~is_any(opcode, TAGGED_OPCODES),
             Cause.UNEXPECTED_OPCODE,
         ),
-        (~header.control.tagged & ~_is_any(opcode, QUEUES), Cause.UNEXPECTED_OPCODE),
+        (~header.control.tagged & ~is_any(opcode, QUEUES), Cause.UNEXPECTED_OPCODE),
     ]
 
 
@@ -88,6 +98,19 @@ def read_status_checks(status: ValueLike) -> list[Check]:
     return [(status == value, cause) for value, cause in causes.items()]
 
 
+def invalidate_status_checks(status: ValueLike) -> list[Check]:
+    """What a failed STag check means for the STag that a Send invalidates (RFC 5040, 5.3).
+
+    Only an STag of one stream may be invalidated from afar; its range does not matter.
+    """
+    causes = {
+        StagStatus.INVALID: Cause.INVALIDATE_REFUSED,
+        StagStatus.NOT_ASSOCIATED: Cause.INVALIDATE_NOT_ASSOCIATED,
+        StagStatus.NOT_PERMITTED: Cause.INVALIDATE_REFUSED,
+    }
+    return [(status == value, cause) for value, cause in causes.items()]
+
+
 def read_response_checks(
     *,
     none_outstanding: ValueLike,
@@ -112,5 +135,6 @@ def read_response_checks(
     ]
 
 
-def _is_any(value: Value, members: Iterable[int]) -> Value:
+def is_any(value: Value, members: Iterable[int]) -> Value:
+    """Whether `value` is one of `members`."""
     return Cat(value == member for member in members).any()

@@ -58,6 +58,27 @@ READ_REQUEST_HEADER = data.StructLayout(
 
 READ_REQUEST_HEADER_OCTETS = 28
 
+TERMINATE_CONTROL = data.StructLayout(
+    {
+        "error_type": 4,
+        "layer": 4,
+        "error_code": 8,
+        "reserved_0": 5,
+        "read_request_header": 1,  # R: the terminated RDMA Read Request header is there
+        "ddp_header": 1,  # D: the terminated DDP header is there
+        "length": 1,  # M: the DDP Segment Length is there
+        "reserved_1": 8,
+    }
+)
+"""Terminate Control Field (RFC 5040, 4.8)."""
+
+TERMINATE_CONTROL_OCTETS = 4
+TERMINATE_LENGTH_OCTETS = 2
+"""DDP Segment Length (RFC 5040, 4.8)."""
+
+TERMINATE_HEADER_OCTETS = 52
+"""Longest Terminate header: with DDP Segment Length, untagged DDP and Read Request header."""
+
 READ_REQUEST_ULPDU = data.StructLayout({"ddp": UNTAGGED_HEADER, "rdmap": READ_REQUEST_HEADER})
 """A whole RDMA Read Request: untagged DDP header and Read Request header."""
 
@@ -72,6 +93,7 @@ ULPDU_HEADER = data.UnionLayout(
 )
 """The header of any ULPDU; T of the control octet, which all share, tells which it is."""
 
+assert TERMINATE_CONTROL.size == 8 * TERMINATE_CONTROL_OCTETS
 assert READ_REQUEST_HEADER.size == 8 * READ_REQUEST_HEADER_OCTETS
 assert READ_REQUEST_ULPDU.size == 8 * READ_REQUEST_ULPDU_OCTETS
 assert ULPDU_HEADER.size == 8 * ULPDU_HEADER_OCTETS

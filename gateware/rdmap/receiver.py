@@ -24,7 +24,6 @@ from gateware.ddp.headers import (
     from_wire,
 )
 from gateware.interfaces import (
-    EVENT_HEADER_OCTETS,
     DeliveryKind,
     EntryPort,
     Layouts,
@@ -37,7 +36,12 @@ from gateware.interfaces import (
     StagStatus,
 )
 from gateware.rdmap.checks import (
+    INVALIDATING_OPCODES,
     LAST_QN,
+    SEND_OPCODES,
+    SOLICITING_OPCODES,
+    invalidate_status_checks,
+    is_any,
     opcode_checks,
     queue_opcode_checks,
     rdmap_control,
@@ -49,7 +53,7 @@ from gateware.rdmap.checks import (
 from gateware.rdmap.headers import ULPDU_HEADER, Opcode
 from gateware.rdmap.receive_scan import ENTRY_WORDS, PIECE, ReceiveScan
 from hw.interface.causes import Cause
-from hw.interface.queue_entries import SCATTER_GATHER_ELEMENTS, Rights
+from hw.interface.queue_entries import SCATTER_GATHER_ELEMENTS, CompletionFlags, Rights
 
 ULPDU_LENGTH_OCTETS = 2
 """Octets of the FPDU before its ULPDU (RFC 5044, 4.1)."""
@@ -84,7 +88,7 @@ class Receiver(wiring.Component):
     segment: In(stream) from the MPA receiver.
     running: In(config.qps), bit n for QP n.
     receive_entries: consumer's side of the receive rings.
-    stag: client of the STag table.
+    stag: client of the STag table. invalidate: STags that the peer invalidates.
     placement, delivery, error: Out(stream).
     inbound_reads: Read Requests for the transmitter; `read_request_arrived` pulses with each.
     outstanding_reads: RDMA Reads that the transmitter asked for, oldest first; `read_space` pulses
@@ -104,6 +108,7 @@ class Receiver(wiring.Component):
                 "running": In(config.qps),
                 "receive_entries": Out(EntryPort(config, ENTRY_WORDS)),
                 "stag": Out(StagClient(layouts)),
+                "invalidate": Out(stream.Signature(layouts.stag)),
                 "placement": Out(stream.Signature(layouts.placement)),
                 "delivery": Out(stream.Signature(layouts.delivery)),
                 "inbound_reads": Out(QpFifoWriter(config, layouts.inbound_read, depth)),
@@ -129,7 +134,9 @@ class Receiver(wiring.Component):
         is_tagged = tagged.control.tagged
         last = tagged.control.last
         opcode = rdmap_control(tagged).opcode
-        is_send = opcode == Opcode.SEND
+        is_send = is_any(opcode, SEND_OPCODES)
+        invalidates = last & is_any(opcode, INVALIDATING_OPCODES)
+        invalidate_stag = from_wire(untagged.rsvd_ulp_word)
         mo = from_wire(untagged.mo)
         msn = from_wire(untagged.msn)
 
@@ -280,11 +287,14 @@ class Receiver(wiring.Component):
             is_last_piece.eq(piece_number + 1 >= piece_count),
         ]
         rights = Signal(4)
+        invalidating = Signal()
         m.d.comb += [
-            self.stag.request.payload.stag.eq(piece.stag),
+            self.stag.request.payload.stag.eq(Mux(invalidating, invalidate_stag, piece.stag)),
             self.stag.request.payload.tagged_offset.eq(piece.tagged_offset),
             self.stag.request.payload.octets.eq(piece.octets),
-            self.stag.request.payload.rights.eq(rights),
+            self.stag.request.payload.rights.eq(Mux(invalidating, 0, rights)),
+            self.stag.request.payload.exclusive.eq(invalidating),
+            self.invalidate.payload.stag.eq(invalidate_stag),
             self.stag.request.payload.pd.eq(pd),
             self.stag.request.payload.qp.eq(segment.qp),
         ]
@@ -337,6 +347,11 @@ class Receiver(wiring.Component):
             delivery.qp.eq(segment.qp),
             delivery.index.eq(Mux(is_send, entries.index, 0)),
             delivery.length.eq(Mux(is_send, message_end[:32], outstanding.head.length)),
+            delivery.flags.eq(
+                Mux(is_any(opcode, SOLICITING_OPCODES), CompletionFlags.SOLICITED, 0)
+                | Mux(is_any(opcode, INVALIDATING_OPCODES), CompletionFlags.INVALIDATED, 0)
+            ),
+            delivery.invalidated_stag.eq(invalidate_stag),
             delivery.after.eq(placements),
         ]
         error = self.error.payload
@@ -349,8 +364,11 @@ class Receiver(wiring.Component):
         with m.If(is_fpdu):
             m.d.comb += [
                 error.ulpdu_length.eq(segment.ulpdu_length),
-                error.header.eq(segment.header[: 8 * EVENT_HEADER_OCTETS]),
+                error.header.eq(segment.header),
             ]
+            # Of a Terminate, what it says.
+            with m.If(cause == Cause.TERMINATE_RECEIVED):
+                m.d.comb += error.header.eq(segment.header[8 * UNTAGGED_HEADER_OCTETS :])
         item = inbound.item
         m.d.comb += [
             item.sink_stag.eq(from_wire(request.sink_stag)),
@@ -402,6 +420,7 @@ class Receiver(wiring.Component):
                     m.next = "DECODE"
                 m.d.sync += segment.eq(self.segment.payload)
                 m.d.sync += [piece_number.eq(0), piece_count.eq(0), has_delivery.eq(0)]
+                m.d.sync += invalidating.eq(0)
                 m.d.comb += scan.restart.eq(1)
             # Waits for the checks of the header.
             with m.State("DECODE"):
@@ -481,10 +500,12 @@ class Receiver(wiring.Component):
                     m.d.sync += has_delivery.eq(last)
                     m.d.sync += context.send_mo.eq(Mux(last, 0, message_end))
                     m.d.sync += context.send_msn.eq(context.send_msn + last)
-                    with m.If(scan.count == 0):
-                        m.next = "PLACE"
-                    with m.Else():
+                    with m.If(scan.count != 0):
                         m.next = "LOOKUP"
+                    with m.Elif(invalidates):
+                        m.next = "INVALIDATE_CHECK"
+                    with m.Else():
+                        m.next = "PLACE"
                 with m.Elif(scan.complete | scan.exhausted):
                     stop(Cause.UNTAGGED_TOO_LONG)
             # Judges a Read Request but for its source.
@@ -503,8 +524,11 @@ class Receiver(wiring.Component):
                 m.d.sync += context.request_msn.eq(context.request_msn + 1)
                 m.d.sync += piece_count.eq(0)
                 m.next = "PLACE"
-            # Waits for the comparison with the RDMA Read that is answered.
+            # Waits for the RDMA Read that is answered.
             with m.State("RESPONSE_EXPECT"):
+                m.next = "RESPONSE_COMPARE"
+            # Waits for the comparison with it.
+            with m.State("RESPONSE_COMPARE"):
                 m.next = "RESPONSE_CHECK"
             # Judges a Read Response but for the rights of its STag.
             with m.State("RESPONSE_CHECK"):
@@ -535,8 +559,31 @@ class Receiver(wiring.Component):
                     m.d.sync += piece_number.eq(0)
                     with m.If(opcode == Opcode.RDMA_READ_REQUEST):
                         m.next = "PUSH"
+                    with m.Elif(invalidates):
+                        m.next = "INVALIDATE_CHECK"
                     with m.Else():
                         m.next = "PLACE"
+            # The request to the STag table is about the STag to invalidate from here on.
+            with m.State("INVALIDATE_CHECK"):
+                m.d.sync += invalidating.eq(1)
+                m.next = "INVALIDATE_LOOKUP"
+            # Asks the STag table whether the peer may invalidate the STag.
+            with m.State("INVALIDATE_LOOKUP"):
+                m.d.comb += self.stag.request.valid.eq(1)
+                with m.If(self.stag.request.ready):
+                    m.next = "INVALIDATE_ANSWER"
+            # Waits for the answer.
+            with m.State("INVALIDATE_ANSWER"), m.If(self.stag.response_valid):
+                failure = first_cause(invalidate_status_checks(status))
+                with m.If(failure != Cause.NONE):
+                    stop(failure)
+                with m.Else():
+                    m.next = "INVALIDATE"
+            # Waits until the STag is invalid: nothing that comes later may use it.
+            with m.State("INVALIDATE"):
+                m.d.comb += self.invalidate.valid.eq(1)
+                with m.If(self.invalidate.ready):
+                    m.next = "PLACE"
             # Tells why the QP stops.
             with m.State("ERROR"):
                 m.d.comb += [self.error.valid.eq(1), context_write.en.eq(1)]

@@ -5,25 +5,19 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from gateware.ddp import headers as ddp
-from gateware.interfaces import ULPDU_HEADER_OCTETS
 from gateware.rdmap import headers as rdmap
 
 HEADER_FIELDS = data.StructLayout(
     {
         "opcode": rdmap.Opcode,
         "last": 1,
-        "stag": 32,  # tagged
+        "stag": 32,  # tagged; the Invalidate STag of a Send
         "tagged_offset": 64,  # tagged
         "msn": 32,  # untagged
         "mo": 32,  # untagged
-        "sink_stag": 32,  # Read Request
-        "sink_tagged_offset": 64,  # Read Request
-        "length": 32,  # Read Request
-        "source_stag": 32,  # Read Request
-        "source_tagged_offset": 64,  # Read Request
     }
 )
-"""What the headers are made of; those of other kinds of message do not matter."""
+"""What a DDP header is made of; fields of the other kind do not matter."""
 
 
 def packed(layout: data.StructLayout, **values: ValueLike) -> Value:
@@ -50,6 +44,25 @@ def control_octets(*, tagged: ValueLike, last: ValueLike, opcode: ValueLike) -> 
     )
 
 
+def read_request_header(
+    *,
+    sink_stag: ValueLike,
+    sink_tagged_offset: ValueLike,
+    length: ValueLike,
+    source_stag: ValueLike,
+    source_tagged_offset: ValueLike,
+) -> Value:
+    """The RDMA Read Request header (RFC 5040, 4.4)."""
+    return packed(
+        rdmap.READ_REQUEST_HEADER,
+        sink_stag=ddp.to_wire(sink_stag, 4),
+        sink_tagged_offset=ddp.to_wire(sink_tagged_offset, 8),
+        length=ddp.to_wire(length, 4),
+        source_stag=ddp.to_wire(source_stag, 4),
+        source_tagged_offset=ddp.to_wire(source_tagged_offset, 8),
+    )
+
+
 def read_request_ddp_header(msn: ValueLike) -> Value:
     """The DDP header of a Read Request with this MSN, which is always one segment."""
     control = control_octets(tagged=0, last=1, opcode=rdmap.Opcode.RDMA_READ_REQUEST)
@@ -62,8 +75,17 @@ def read_request_ddp_header(msn: ValueLike) -> Value:
     )
 
 
+QUEUES = {
+    rdmap.Opcode.RDMA_READ_REQUEST: rdmap.QN_READ_REQUEST,
+    rdmap.Opcode.TERMINATE: rdmap.QN_TERMINATE,
+}
+"""Queue of the untagged messages that are not Sends (RFC 5040, Figure 5)."""
+
+INVALIDATING = (rdmap.Opcode.SEND_WITH_INVALIDATE, rdmap.Opcode.SEND_WITH_SE_AND_INVALIDATE)
+
+
 class TransmitHeader(wiring.Component):
-    """Lays `fields` out as on the wire, without a register.
+    """Lays `fields` out as a DDP header on the wire, without a register.
 
     Members
     -------
@@ -72,44 +94,44 @@ class TransmitHeader(wiring.Component):
     """
 
     fields: In(HEADER_FIELDS)
-    header: Out(8 * ULPDU_HEADER_OCTETS)
+    header: Out(8 * ddp.UNTAGGED_HEADER_OCTETS)
 
     def elaborate(self, platform: object) -> Elaboratable:
         m = Module()
-        header = Signal(rdmap.ULPDU_HEADER)
         f = self.fields
         tagged = Signal()
-        m.d.comb += [
-            tagged.eq(
-                (f.opcode == rdmap.Opcode.RDMA_WRITE)
-                | (f.opcode == rdmap.Opcode.RDMA_READ_RESPONSE)
-            ),
-            self.header.eq(header),
-        ]
-
-        # The Read Request header first: it stands behind all others.
-        request = header.read_request.rdmap
-        m.d.comb += [
-            request.sink_stag.eq(ddp.to_wire(f.sink_stag, 4)),
-            request.sink_tagged_offset.eq(ddp.to_wire(f.sink_tagged_offset, 8)),
-            request.length.eq(ddp.to_wire(f.length, 4)),
-            request.source_stag.eq(ddp.to_wire(f.source_stag, 4)),
-            request.source_tagged_offset.eq(ddp.to_wire(f.source_tagged_offset, 8)),
-        ]
-        # The control octets stand in the same place in all headers.
+        m.d.comb += tagged.eq(
+            (f.opcode == rdmap.Opcode.RDMA_WRITE) | (f.opcode == rdmap.Opcode.RDMA_READ_RESPONSE)
+        )
         control = control_octets(tagged=tagged, last=f.last, opcode=f.opcode)
-        m.d.comb += Value.cast(header)[: len(control)].eq(control)
+        qn = Signal(range(max(QUEUES.values()) + 1))
+        with m.Switch(f.opcode):
+            for opcode, queue in QUEUES.items():
+                with m.Case(opcode):
+                    m.d.comb += qn.eq(queue)
+        invalidate_stag = Signal(32)
+        with m.If(Cat(f.opcode == opcode for opcode in INVALIDATING).any()):
+            m.d.comb += invalidate_stag.eq(f.stag)
         with m.If(tagged):
-            m.d.comb += [
-                header.tagged.stag.eq(ddp.to_wire(f.stag, 4)),
-                header.tagged.tagged_offset.eq(ddp.to_wire(f.tagged_offset, 8)),
-            ]
+            m.d.comb += self.header.eq(
+                packed(
+                    ddp.TAGGED_HEADER,
+                    control=control[:8],
+                    rsvd_ulp=control[8:],
+                    stag=ddp.to_wire(f.stag, 4),
+                    tagged_offset=ddp.to_wire(f.tagged_offset, 8),
+                )
+            )
         with m.Else():
-            qn = Signal(range(rdmap.QN_READ_REQUEST + 1))
-            m.d.comb += qn.eq(f.opcode == rdmap.Opcode.RDMA_READ_REQUEST)
-            m.d.comb += [
-                header.untagged.qn.eq(ddp.to_wire(qn, 4)),
-                header.untagged.msn.eq(ddp.to_wire(f.msn, 4)),
-                header.untagged.mo.eq(ddp.to_wire(f.mo, 4)),
-            ]
+            m.d.comb += self.header.eq(
+                packed(
+                    ddp.UNTAGGED_HEADER,
+                    control=control[:8],
+                    rsvd_ulp=control[8:],
+                    rsvd_ulp_word=ddp.to_wire(invalidate_stag, 4),
+                    qn=ddp.to_wire(qn, 4),
+                    msn=ddp.to_wire(f.msn, 4),
+                    mo=ddp.to_wire(f.mo, 4),
+                )
+            )
         return m

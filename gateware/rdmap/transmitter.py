@@ -21,14 +21,23 @@ from gateware.interfaces import (
     StagClient,
     StagStatus,
 )
+from gateware.mpa.marker_count import MarkerCount
 from gateware.rdmap.headers import (
+    READ_REQUEST_HEADER_OCTETS,
     READ_REQUEST_ULPDU_OCTETS,
+    TERMINATE_HEADER_OCTETS,
     Opcode,
 )
 from gateware.rdmap.transmit_context import RetiredSends, progress_layout, settings_layout
-from gateware.rdmap.transmit_header import TransmitHeader, read_request_ddp_header
+from gateware.rdmap.transmit_header import (
+    TransmitHeader,
+    read_request_ddp_header,
+    read_request_header,
+)
+from gateware.rdmap.transmit_inline import TransmitInline
 from gateware.rdmap.transmit_limits import TransmitLimits
 from gateware.rdmap.transmit_pieces import TransmitPieces
+from gateware.rdmap.transmit_terminate import TransmitTerminate
 from hw.interface.causes import Cause
 from hw.interface.queue_entries import (
     SCATTER_GATHER_ELEMENT_OCTETS,
@@ -49,6 +58,12 @@ REMOTE_STAG_WORD = offset_of(SEND_ENTRY, "remote_stag") // WORD_OCTETS
 REMOTE_OFFSET_WORD = offset_of(SEND_ENTRY, "remote_tagged_offset") // WORD_OCTETS
 ELEMENTS_WORD = offset_of(SEND_ENTRY, "elements") // WORD_OCTETS
 ELEMENT_WORDS = SCATTER_GATHER_ELEMENT_OCTETS // WORD_OCTETS
+
+HEADER_SETTLE = 2
+"""Cycles from the number of payload octets to the job's header and ULPDU_Length."""
+
+WINDOW_SETTLE = 4
+"""Cycles from the number of payload octets to the comparison with the window, without Markers."""
 
 LENGTH_OCTETS = 2
 CRC_OCTETS = 4
@@ -71,6 +86,13 @@ ENTRY_WORD = _word_layout(SEND_ENTRY, 0)
 
 ELEMENT_WORD = data.StructLayout({"length": 32, "stag": 32})
 """Second word of an element; the first is its Tagged Offset."""
+
+SEND_OPCODES = (
+    SendOpcode.SEND,
+    SendOpcode.SEND_WITH_INVALIDATE,
+    SendOpcode.SEND_WITH_SE,
+    SendOpcode.SEND_WITH_SE_AND_INVALIDATE,
+)
 
 READ_CAUSES = {
     StagStatus.INVALID: Cause.READ_STAG_INVALID,
@@ -109,6 +131,9 @@ class Transmitter(wiring.Component):
     outstanding_reads: Out(QpFifoWriter), RDMA Reads that were sent.
     stag: Out(StagClient).
     piece, job: Out(stream), for gather and assembler; pieces in the order of their jobs.
+    inline: Out(stream), the words of the inline pieces, some cycles behind them.
+    termination: In(stream termination), a QP that stopped: after all that it sent before go a
+        Terminate, whatever the window, and the request to close, or only that.
     error: Out(stream qp_error), the first error of a QP; it is stopped here already.
     begin, end: Out(1), pulses around each visit.
     job_begin: Out(1), pulse when a job is given away, not after the `end` of its visit.
@@ -134,6 +159,8 @@ class Transmitter(wiring.Component):
                 "stag": Out(StagClient(layouts)),
                 "piece": Out(stream.Signature(layouts.gather_piece)),
                 "job": Out(stream.Signature(layouts.ulpdu_job)),
+                "termination": In(stream.Signature(layouts.termination)),
+                "inline": Out(stream.Signature(64)),
                 "error": Out(stream.Signature(layouts.qp_error)),
                 "begin": Out(1),
                 "end": Out(1),
@@ -151,6 +178,9 @@ class Transmitter(wiring.Component):
         m.submodules.retired_sends = retired_sends = RetiredSends(config)
         m.submodules.pieces = pieces = TransmitPieces(config)
         m.submodules.header = header = TransmitHeader()
+        m.submodules.inline = inline = TransmitInline()
+        m.submodules.terminate = terminate = TransmitTerminate(config)
+        m.submodules.marker_count = marker_count = MarkerCount()
         m.submodules.progress = progress_memory = Memory(shape=progress_shape, depth=qps, init=[])
         m.submodules.settings = settings_memory = Memory(
             shape=settings_layout(config), depth=qps, init=[]
@@ -183,6 +213,8 @@ class Transmitter(wiring.Component):
         entry = Signal(ENTRY_WORD)
         index = Signal(16)
         has_entry = Signal()
+        is_inline = Signal()  # the RDMAP header is the payload
+        inline_octets = Signal(range(TERMINATE_HEADER_OCTETS + 1))
         in_flight = Signal.like(retired_sends.count)
         read_allowed = Signal()
         inbound = Signal(layouts.inbound_read)
@@ -193,6 +225,7 @@ class Transmitter(wiring.Component):
         responding = Signal()
         tagged = Signal()
         is_read = Signal()
+        terminating = Signal()
         remaining = Signal(32)
         capacity = Signal(16)
         first_piece = Signal()
@@ -236,6 +269,7 @@ class Transmitter(wiring.Component):
         ]
         wiring.connect(m, wiring.flipped(self.llp_event), limits.llp_event)
         wiring.connect(m, pieces.piece, wiring.flipped(self.piece))
+        wiring.connect(m, inline.o, wiring.flipped(self.inline))
         m.d.comb += [
             retired_sends.retired.valid.eq(self.retired.valid),
             retired_sends.retired.qp.eq(self.retired.qp),
@@ -245,14 +279,20 @@ class Transmitter(wiring.Component):
         # visit gives them the time to settle.
         ulpdu_length = Signal(16)
         fpdu_length = Signal(17)
+        sent_length = Signal(17)  # with Markers
+        until_marker = Signal(7)
         window_open = Signal()
+        settling = Signal(range(WINDOW_SETTLE + MarkerCount.LATENCY + 1))
+        with m.If(settling != 0):
+            m.d.sync += settling.eq(settling - 1)
+        roomy = Signal()  # any FPDU fits the window
         last = Signal()
         message_tagged_offset = Signal(64)
         opcode = Signal(Opcode)
         msn = Signal(32)
         followed = Signal(progress_shape, reset_less=True)
         m.d.sync += [
-            last.eq(fits | is_read),
+            last.eq(fits | is_read | terminating),
             ulpdu_length.eq(
                 Mux(
                     is_read,
@@ -262,15 +302,22 @@ class Transmitter(wiring.Component):
             ),
             # ULPDU_Length, ULPDU and PAD are a multiple of 4 (RFC 5044, 4.1).
             fpdu_length.eq(Cat(Const(0, 2), (ulpdu_length + LENGTH_OCTETS + 3)[2:]) + CRC_OCTETS),
-            window_open.eq(fpdu_length <= room),
+            sent_length.eq(fpdu_length + Mux(settings.transmit_markers, marker_count.octets, 0)),
+            window_open.eq(sent_length <= room),
             message_tagged_offset.eq(remote_offset + progress.done),
             opcode.eq(Mux(responding, Opcode.RDMA_READ_RESPONSE, entry.opcode[: len(opcode)])),
             msn.eq(Mux(is_read, progress.read_msn, progress.send_msn)),
         ]
-        is_send = ~responding & (opcode == Opcode.SEND)
+        with m.If(terminating):
+            m.d.sync += [opcode.eq(Opcode.TERMINATE), msn.eq(FIRST_MSN)]
+        m.d.comb += [
+            marker_count.fpdu_length.eq(fpdu_length),
+            marker_count.until_marker.eq(until_marker),
+        ]
+        is_send = ~responding & ~tagged & ~is_read
         m.d.sync += [
             followed.eq(progress),
-            followed.position.eq(progress.position + fpdu_length),
+            followed.position.eq(progress.position + sent_length),
             followed.active.eq(~last),
             followed.responding.eq(responding),
             followed.element.eq(Mux(last | responding, 0, element + exhausted)),
@@ -293,27 +340,36 @@ class Transmitter(wiring.Component):
             header.fields.tagged_offset.eq(message_tagged_offset),
             header.fields.msn.eq(msn),
             header.fields.mo.eq(progress.done),
-            header.fields.sink_stag.eq(element_stag),
-            header.fields.sink_tagged_offset.eq(element_offset),
-            header.fields.length.eq(entry.length),
-            header.fields.source_stag.eq(remote_stag),
-            header.fields.source_tagged_offset.eq(remote_offset),
+            # The distance from the position to the next multiple of 512, in units of 4 octets
+            until_marker.eq((-progress.position[2:9])[:7]),
+        ]
+        read_request = read_request_header(
+            sink_stag=element_stag,
+            sink_tagged_offset=element_offset,
+            length=entry.length,
+            source_stag=remote_stag,
+            source_tagged_offset=remote_offset,
+        )
+        m.d.comb += [
+            inline.octets.eq(Mux(terminating, terminate.header, read_request)),
+            inline.words.eq((inline_octets + WORD_OCTETS - 1) >> 3),
+            inline_octets.eq(
+                Mux(terminating, terminate.octets, READ_REQUEST_HEADER_OCTETS),
+            ),
+            terminate.termination.eq(self.termination.payload),
         ]
         job = self.job.payload
         m.d.comb += [
             job.qp.eq(qp),
             job.ulpdu_length.eq(ulpdu_length),
-            job.header_octets.eq(
-                Mux(
-                    is_read,
-                    READ_REQUEST_ULPDU_OCTETS,
-                    Mux(tagged, TAGGED_HEADER_OCTETS, UNTAGGED_HEADER_OCTETS),
-                )
-            ),
+            job.tagged.eq(tagged),
             job.header.eq(header.header),
             job.crc.eq(settings.crc),
             job.markers.eq(settings.transmit_markers),
-            job.report.eq(last & ~responding),
+            job.until_marker.eq(until_marker),
+            job.empty.eq(terminating & ~terminate.speak),
+            job.close.eq(terminating),
+            job.report.eq(last & ~responding & ~terminating),
             job.sent.qp.eq(qp),
             job.sent.index.eq(index),
             job.sent.opcode.eq(entry.opcode),
@@ -323,9 +379,9 @@ class Transmitter(wiring.Component):
         push = self.outstanding_reads.item
         # The queues hear of it a cycle later; the next visit looks at them after that.
         m.d.sync += [
-            self.send_entries.pop.eq(self.job_begin & last & ~responding),
+            self.send_entries.pop.eq(progress_write.en & self.job_begin & last & ~responding),
             self.send_entries.pop_qp.eq(qp),
-            self.inbound_reads.pop.eq(self.job_begin & last & responding),
+            self.inbound_reads.pop.eq(progress_write.en & self.job_begin & last & responding),
             self.inbound_reads.pop_qp.eq(qp),
             self.outstanding_reads.push.eq(self.job_begin & is_read),
             self.outstanding_reads.push_qp.eq(qp),
@@ -352,7 +408,15 @@ class Transmitter(wiring.Component):
             pieces.item.address.eq(self.stag.response.address),
             pieces.item.octets.eq(piece_octets),
             pieces.item.last.eq(covers),
+            is_inline.eq(is_read | terminating),
         ]
+        with m.If(is_inline):
+            m.d.comb += [
+                pieces.item.address.eq(0),
+                pieces.item.octets.eq(inline_octets),
+                pieces.item.last.eq(1),
+                pieces.item.inline.eq(1),
+            ]
 
         cause = Signal(8)
         error = self.error.payload
@@ -360,8 +424,20 @@ class Transmitter(wiring.Component):
         with m.If(responding):
             m.d.comb += [
                 error.ulpdu_length.eq(READ_REQUEST_ULPDU_OCTETS),
-                # The Read Request that cannot be answered, as it came (its Rsv bits apart).
-                error.header.eq(read_request_ddp_header(progress.response_msn)),
+                # The Read Request that cannot be answered, as it came (its Rsv bits apart), but
+                # for what was answered already (RFC 5040, 4.8).
+                error.header.eq(
+                    Cat(
+                        read_request_ddp_header(progress.response_msn),
+                        read_request_header(
+                            sink_stag=remote_stag,
+                            sink_tagged_offset=message_tagged_offset,
+                            length=remaining,
+                            source_stag=element_stag,
+                            source_tagged_offset=address,
+                        ),
+                    )
+                ),
             ]
         with m.Else():
             m.d.comb += error.index.eq(index)
@@ -402,10 +478,20 @@ class Transmitter(wiring.Component):
         with m.FSM():
             # Wait for a command or a QP to visit.
             with m.State("IDLE"):
-                m.d.sync += command_wait.eq(0)
+                m.d.sync += [command_wait.eq(0), terminating.eq(0)]
                 with m.If(self.qp_command.valid):
                     m.d.sync += qp.eq(command.qp)
                     m.next = "COMMAND"
+                with m.Elif(self.termination.valid):
+                    m.d.sync += [
+                        qp.eq(self.termination.payload.qp),
+                        terminating.eq(1),
+                        responding.eq(0),
+                        is_read.eq(0),
+                        tagged.eq(0),
+                        kicked.eq(1),
+                    ]
+                    m.next = "TERMINATE_CONTEXT"
                 with m.Else():
                     m.d.sync += qp.eq(self.work.payload.qp)
                     with m.If(self.work.valid):
@@ -439,7 +525,6 @@ class Transmitter(wiring.Component):
                     entry.eq(word),
                     index.eq(self.send_entries.index),
                     has_entry.eq(self.send_entries.level != 0),
-                    inbound.eq(self.inbound_reads.head),
                     has_inbound.eq(self.inbound_reads.level != 0),
                     read_allowed.eq(self.outstanding_reads.level < settings.ord),
                     in_flight.eq(progress.issued - retired_count),
@@ -483,10 +568,11 @@ class Transmitter(wiring.Component):
                 with m.If(respond):
                     # The source is one element, of which `done` octets were sent.
                     m.d.sync += offset.eq(progress.done)
+                m.d.sync += inbound.eq(self.inbound_reads.head)
                 with m.If(progress.active):
                     m.d.sync += remaining.eq(progress.remaining)
                 with m.Elif(respond):
-                    m.d.sync += remaining.eq(inbound.length)
+                    m.d.sync += remaining.eq(self.inbound_reads.head.length)
                 with m.Else():
                     m.d.sync += remaining.eq(entry.length)
                 with m.If(respond | (entry.opcode == SendOpcode.RDMA_WRITE)):
@@ -496,6 +582,7 @@ class Transmitter(wiring.Component):
                 # A window that was taken back is closed.
                 with m.If(room[-1]):
                     m.d.sync += room.eq(0)
+                m.d.sync += roomy.eq(~room[-1] & room[17:].any())
                 with m.If(progress.active | has_inbound | can_send):
                     m.next = "ELEMENT_LENGTH"
                 with m.Else():
@@ -529,7 +616,7 @@ class Transmitter(wiring.Component):
                 m.d.comb += known.eq(
                     (entry.opcode == SendOpcode.RDMA_WRITE)
                     | (entry.opcode == SendOpcode.RDMA_READ)
-                    | (entry.opcode == SendOpcode.SEND)
+                    | Cat(entry.opcode == opcode for opcode in SEND_OPCODES).any()
                 )
                 with m.If(~responding):
                     m.d.sync += bad_entry.eq(
@@ -575,6 +662,9 @@ class Transmitter(wiring.Component):
                     m.d.sync += [
                         left.eq(Mux(fits | is_read, remaining, capacity)),
                         payload.eq(Mux(is_read, 0, Mux(fits, remaining, capacity))),
+                        settling.eq(
+                            WINDOW_SETTLE + Mux(settings.transmit_markers, MarkerCount.LATENCY, 0)
+                        ),
                     ]
                 m.next = "REMOTE_STAG"
 
@@ -601,7 +691,7 @@ class Transmitter(wiring.Component):
                     summed.eq(1),
                 ]
                 with m.If(left == 0):
-                    m.next = "SETTLE"
+                    m.next = "EMPTY"
                 with m.Elif(element_remaining == 0):
                     m.d.sync += [element.eq(element + 1), offset.eq(0)]
                     m.next = "NEXT_ELEMENT"
@@ -614,11 +704,56 @@ class Transmitter(wiring.Component):
                 with m.If(pieces.room & self.stag.request.ready):
                     m.next = "CHECK"
 
-            # Wait for the result of the check. The next visit is asked for as soon as this one
-            # can succeed: the scheduler takes its time.
+            # The context comes out of the memories.
+            with m.State("TERMINATE_CONTEXT"):
+                m.d.comb += self.begin.eq(1)
+                m.next = "TERMINATE_LOAD"
+
+            with m.State("TERMINATE_LOAD"):
+                m.d.sync += [
+                    progress.eq(progress_read.data),
+                    progress.done.eq(0),
+                    payload.eq(terminate.octets),
+                    settling.eq(HEADER_SETTLE),
+                ]
+                m.next = "TERMINATE_SETTLE"
+
+            # Lengths and header settle; wait for room for the inline piece.
+            with m.State("TERMINATE_SETTLE"):
+                with m.If((settling == 0) & ~terminate.speak):
+                    m.next = "TERMINATE_ISSUE"
+                with m.Elif((settling == 0) & pieces.room & inline.room):
+                    m.d.comb += pieces.write.eq(1)
+                    m.next = "TERMINATE_ISSUE"
+
+            # Give the Terminate away, or only the request to close.
+            with m.State("TERMINATE_ISSUE"):
+                m.d.comb += self.job.valid.eq(1)
+                with m.If(self.job.ready):
+                    m.d.comb += [
+                        pieces.commit.eq(1),
+                        self.job_begin.eq(1),
+                        self.end.eq(1),
+                    ]
+                    with m.If(terminate.speak):
+                        m.d.comb += inline.start.eq(1)
+                        m.next = "INLINE"
+                    with m.Else():
+                        m.d.comb += self.termination.ready.eq(1)
+                        m.next = "IDLE"
+
+            # The RDMAP header follows its piece.
+            with m.State("INLINE"):
+                with m.If(inline.done):
+                    m.d.comb += self.termination.ready.eq(terminating)
+                    m.next = "IDLE"
+
+            # Wait for the result of the check. The next visit is asked for already if this one is
+            # not going to wait for the window: the scheduler takes its time.
             with m.State("CHECK"):
-                m.d.comb += kick.eq(window_open & ~kicked)
-                m.d.sync += kicked.eq(1)
+                with m.If(roomy & ~kicked):
+                    m.d.comb += kick.eq(1)
+                    m.d.sync += kicked.eq(1)
                 m.d.sync += cause.eq(Cause.LOCAL_SEND_PROTECTION)
                 with m.If(responding):
                     with m.Switch(self.stag.response.status):
@@ -629,7 +764,7 @@ class Transmitter(wiring.Component):
                     with m.If(self.stag.response.status != StagStatus.OK):
                         m.next = "STOP"
                     with m.Else():
-                        m.d.comb += pieces.write.eq(~is_read)
+                        m.d.comb += pieces.write.eq(1)
                         with m.If(covers):
                             m.next = "ISSUE"
                         with m.Else():
@@ -640,25 +775,31 @@ class Transmitter(wiring.Component):
                             ]
                             m.next = "NEXT_ELEMENT"
 
-            # A message without octets: let its lengths settle.
-            with m.State("SETTLE"):
-                m.next = "ISSUE"
+            # A Read without octets has its header to send, if there is room for the piece.
+            with m.State("EMPTY"):
+                m.d.comb += pieces.write.eq(pieces.room & is_read)
+                with m.If(pieces.room | ~is_read):
+                    m.next = "ISSUE"
 
-            # Give the FPDU away, if the window takes it.
+            # Give the FPDU away as soon as its lengths are right, if the window takes it.
             with m.State("ISSUE"):
-                m.d.comb += self.job.valid.eq(window_open)
-                with m.If(~window_open):
+                settled = settling == 0
+                m.d.comb += self.job.valid.eq(settled & window_open & (inline.room | ~is_read))
+                with m.If(settled & ~window_open):
                     m.d.comb += [pieces.discard.eq(1), self.end.eq(1)]
                     m.next = "IDLE"
-                with m.Elif(self.job.ready):
+                with m.Elif(self.job.valid & self.job.ready):
                     m.d.comb += [
                         pieces.commit.eq(1),
                         progress_write.en.eq(1),
                         self.job_begin.eq(1),
                         self.end.eq(1),
                         kick.eq(~kicked),
+                        inline.start.eq(is_read),
                     ]
                     m.next = "IDLE"
+                    with m.If(is_read):
+                        m.next = "INLINE"
 
             # An error: the QP sends nothing any more.
             with m.State("STOP"):

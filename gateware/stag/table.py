@@ -20,8 +20,9 @@ class StagTable(wiring.Component):
 
     A request is answered `LOOKUP_CYCLES` cycles after it was accepted with the first failed check
     of INVALID, NOT_ASSOCIATED, NOT_PERMITTED, WRAP, BOUNDS, or with OK and the host address of the
-    first octet. One request per cycle over all clients, round robin; responses come in request
-    order. A range may end at TO 2^64 but not go past it. The checks of `octets` are made for 0 too.
+    first octet. An `exclusive` request is NOT_PERMITTED for an STag of several streams. One request
+    per cycle over all clients, round robin; responses come in request order. A range may end at TO
+    2^64 but not go past it. The checks of `octets` are made for 0 too.
 
     An accepted `write` or `invalidate` holds for every request accepted later. Invalidating an STag
     that is not in the table does nothing. After reset and after `clear`, all entries are made
@@ -31,26 +32,29 @@ class StagTable(wiring.Component):
     ----------
     config: sizes of the device.
     clients: number of request ports.
+    invalidators: number of ports that invalidate; the first one goes first.
 
     Members
     -------
     write: In(stream), sets the entry of `stag`.
-    invalidate: In(stream), makes the entry of exactly this STag invalid.
+    invalidate: In(stream) each, makes the entry of exactly this STag invalid.
     clear: In(1), invalidates all entries.
     clearing: Out(1)
     clients: In(StagClient) each.
     """
 
-    def __init__(self, config: RnicConfig, clients: int = 2) -> None:
+    def __init__(self, config: RnicConfig, clients: int = 2, invalidators: int = 1) -> None:
         if clients < 1:
             raise ValueError(f"StagTable clients is {clients}; allowed: 1 or more")
+        if invalidators < 1:
+            raise ValueError(f"StagTable invalidators is {invalidators}; allowed: 1 or more")
         self._index_bits = (config.stags - 1).bit_length()
         self._stags = config.stags
         self._layouts = Layouts(config)
         super().__init__(
             {
                 "write": In(stream.Signature(self._layouts.stag_entry)),
-                "invalidate": In(stream.Signature(self._layouts.stag)),
+                "invalidate": In(stream.Signature(self._layouts.stag)).array(invalidators),
                 "clear": In(1),
                 "clearing": Out(1),
                 "clients": In(StagClient(self._layouts)).array(clients),
@@ -81,6 +85,8 @@ class StagTable(wiring.Component):
 
         # One request enters the pipeline per cycle: that of an invalidation, or of a client.
         find_invalidated = Signal()
+        invalidator = Signal(range(max(len(self.invalidate), 2)))
+        invalidated = Signal(32)
         internal = Signal()
         request = Signal(layouts.stag_request)
         client = Signal(range(max(len(clients), 2)))
@@ -108,7 +114,7 @@ class StagTable(wiring.Component):
         for number, port in enumerate(clients):
             m.d.comb += port.request.ready.eq(accept & port.request.valid & (chosen == number))
         with m.If(find_invalidated):
-            m.d.sync += request.stag.eq(self.invalidate.payload.stag)
+            m.d.sync += request.stag.eq(invalidated)
 
         # Read: the entry is on its way; the end of the range needs no entry.
         m.d.comb += entry_read.addr.eq(request.stag[index])
@@ -141,7 +147,10 @@ class StagTable(wiring.Component):
             failed.not_associated.eq(
                 (entry.pd != found_request.pd) | (entry.scoped & (entry.qp != found_request.qp))
             ),
-            failed.not_permitted.eq((found_request.rights & ~entry.rights).any()),
+            failed.not_permitted.eq(
+                (found_request.rights & ~entry.rights).any()
+                | (found_request.exclusive & ~entry.scoped)
+            ),
             failed.wrap.eq(wraps),
             Cat(position, before_base).eq(found_request.tagged_offset - entry.base),
             room.eq(entry.length - found_request.octets),
@@ -189,7 +198,10 @@ class StagTable(wiring.Component):
         with m.FSM():
             # Takes a new entry, or looks for the entry of an STag to invalidate.
             with m.State("IDLE"), m.If(~clearing):
-                with m.If(self.invalidate.valid):
+                with m.If(Cat(port.valid for port in self.invalidate).any()):
+                    for number, port in reversed(list(enumerate(self.invalidate))):
+                        with m.If(port.valid):
+                            m.d.sync += [invalidator.eq(number), invalidated.eq(port.p.stag)]
                     m.next = "ASK"
                 with m.Else():
                     m.d.comb += [
@@ -210,13 +222,14 @@ class StagTable(wiring.Component):
             # Clears the entry as soon as the memory is not being swept.
             with m.State("INVALIDATE"), m.If(~clearing):
                 m.d.comb += [
-                    entry_write.addr.eq(self.invalidate.payload.stag[index]),
+                    entry_write.addr.eq(invalidated[index]),
                     entry_write.en.eq(1),
                 ]
                 m.next = "DONE"
             # Tells that the STag is invalid.
             with m.State("DONE"):
-                m.d.comb += self.invalidate.ready.eq(1)
+                for number, port in enumerate(self.invalidate):
+                    m.d.comb += port.ready.eq(invalidator == number)
                 m.next = "IDLE"
         return m
 

@@ -3,7 +3,7 @@
 The codes are those of RFC 5040 4.8, RFC 5041 7.2, RFC 5044 8. No Amaranth here.
 """
 
-from enum import IntEnum
+from enum import Enum, IntEnum
 from typing import NamedTuple
 
 
@@ -13,6 +13,22 @@ class TerminateCode(NamedTuple):
     layer: int
     error_type: int
     error_code: int
+
+    @property
+    def can_be_sent(self) -> bool:
+        """Not so if the connection is gone (RFC 5044, 8)."""
+        return self != LLP_LOST
+
+
+LLP_LOST = TerminateCode(2, 0, 0x01)
+
+
+class HeaderCopy(Enum):
+    """Which headers of the offending segment a Terminate copies (RFC 5040, 4.8)."""
+
+    NONE = 0
+    DDP = 1  # with the DDP Segment Length
+    READ_REQUEST = 2  # and the RDMA Read Request header
 
 
 class Cause(IntEnum):
@@ -53,6 +69,8 @@ class Cause(IntEnum):
     READ_STAG_NOT_ASSOCIATED = 33
     READ_TO_WRAP = 34
     TERMINATE_RECEIVED = 35
+    INVALIDATE_NOT_ASSOCIATED = 36
+    INVALIDATE_REFUSED = 37
     # local
     LOCAL_SEND_PROTECTION = 40
     LOCAL_RECEIVE_PROTECTION = 41
@@ -63,9 +81,18 @@ class Cause(IntEnum):
     STOPPED_BY_DRIVER = 46
 
 
+READ_CAUSES = (
+    Cause.READ_STAG_INVALID,
+    Cause.READ_BOUNDS,
+    Cause.READ_NOT_PERMITTED,
+    Cause.READ_STAG_NOT_ASSOCIATED,
+    Cause.READ_TO_WRAP,
+)
+"""Failed checks of what a Read Request reads."""
+
 CODES: dict[Cause, tuple[TerminateCode | None, str]] = {
     Cause.NONE: (None, "no error"),
-    Cause.LLP_CLOSED: (TerminateCode(2, 0, 0x01), "connection closed or lost"),
+    Cause.LLP_CLOSED: (LLP_LOST, "connection closed or lost"),
     Cause.CRC_ERROR: (TerminateCode(2, 0, 0x02), "MPA CRC error"),
     Cause.MARKER_MISMATCH: (
         TerminateCode(2, 0, 0x03),
@@ -154,6 +181,14 @@ CODES: dict[Cause, tuple[TerminateCode | None, str]] = {
         TerminateCode(0, 1, 0x04),
         "Tagged Offset of a Read Request wraps",
     ),
+    Cause.INVALIDATE_NOT_ASSOCIATED: (
+        TerminateCode(0, 1, 0x09),
+        "STag to invalidate belongs to another Protection Domain or stream",
+    ),
+    Cause.INVALIDATE_REFUSED: (
+        TerminateCode(0, 2, 0x09),
+        "STag to invalidate is unknown or shared by several streams",
+    ),
     Cause.TERMINATE_RECEIVED: (None, "the peer sent a Terminate message"),
     Cause.LOCAL_SEND_PROTECTION: (
         TerminateCode(0, 0, 0x00),
@@ -178,3 +213,18 @@ CODES: dict[Cause, tuple[TerminateCode | None, str]] = {
     Cause.CQ_OVERFLOW: (TerminateCode(0, 0, 0x00), "completion queue overflow"),
     Cause.STOPPED_BY_DRIVER: (None, "stopped by the driver"),
 }
+
+
+_REMOTE_PROTECTION = (0, 1)
+_COPYING = (_REMOTE_PROTECTION, (0, 2), (1, 1), (1, 2))
+"""Layer and type of the errors that name a segment (RFC 5040, Figure 10)."""
+
+
+def header_copy(cause: Cause) -> HeaderCopy:
+    """What the Terminate for `cause` copies; the Read Request header only if that is refused."""
+    code, _ = CODES[cause]
+    if code is None or (code.layer, code.error_type) not in _COPYING:
+        return HeaderCopy.NONE
+    if (code.layer, code.error_type) == _REMOTE_PROTECTION and cause in READ_CAUSES:
+        return HeaderCopy.READ_REQUEST
+    return HeaderCopy.DDP

@@ -23,7 +23,7 @@ SEND_ENTRY: Fields = (
     ("element_count", 1),  # 0..4 used elements
     ("reserved_0", 1),
     ("length", 4),  # octets of the message: the sum over the elements
-    ("remote_stag", 4),  # RDMA Write, RDMA Read
+    ("remote_stag", 4),  # RDMA Write, RDMA Read; the STag that a Send invalidates
     ("reserved_1", 4),
     ("remote_tagged_offset", 8),
     ("reserved_2", 8),
@@ -43,7 +43,7 @@ COMPLETION_ENTRY: Fields = (
     ),  # which entry of the send or receive queue: its running number mod 2^16
     ("length", 4),  # octets of the message
     ("reserved_0", 16),
-    ("reserved_1", 4),
+    ("invalidated_stag", 4),  # with CompletionFlags.INVALIDATED
     ("opcode", 1),  # CompletionOpcode
     ("flags", 1),  # CompletionFlags
     ("reserved_2", 1),
@@ -70,6 +70,9 @@ class SendOpcode(IntEnum):
     RDMA_WRITE = 0
     RDMA_READ = 1
     SEND = 3
+    SEND_WITH_INVALIDATE = 4
+    SEND_WITH_SE = 5
+    SEND_WITH_SE_AND_INVALIDATE = 6
 
 
 class SendFlags(IntFlag):
@@ -84,13 +87,17 @@ class CompletionOpcode(IntEnum):
     RDMA_WRITE = 0
     RDMA_READ = 1
     SEND = 3
+    SEND_WITH_INVALIDATE = 4
+    SEND_WITH_SE = 5
+    SEND_WITH_SE_AND_INVALIDATE = 6
     RECEIVE = 0x80
 
 
 class CompletionFlags(IntFlag):
     """Flags of a completion entry."""
 
-    SOLICITED = 1
+    SOLICITED = 1  # the peer asked for an event
+    INVALIDATED = 2  # the peer invalidated an STag
 
 
 class Rights(IntFlag):

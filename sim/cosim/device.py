@@ -66,6 +66,11 @@ class Link:
         if self.other is not None:
             self.other.arrive(octets)
 
+    def end(self) -> None:
+        """Sends the end of the stream: the device asked for the close."""
+        if self.other is not None:
+            self.other.arrive_close()
+
     def sendall(self, octets: bytes, timeout: float | None = None) -> None:
         """Sends octets during startup."""
         if self._closed:
@@ -86,7 +91,7 @@ class Link:
     def attach(self, connection: int) -> None:
         """The stream belongs to the device from here on."""
         self._attached = connection
-        self._device.llp.attach(connection, self.give, self._emss)
+        self._device.llp.attach(connection, self.give, self._emss, self.end)
         self._device.llp.receive(connection, bytes(self._received))
         self._received.clear()
         if self._closed:

@@ -23,8 +23,9 @@ INPUTS = (
 class _Connection:
     """One attached connection: what was received and is not released, and who gets what is sent."""
 
-    def __init__(self, send: Callable[[bytes], None]):
+    def __init__(self, send: Callable[[bytes], None], end: Callable[[], None] | None):
         self.send = send
+        self.end = end
         self.received = bytearray()  # from position `released` on
         self.released = 0
         self.announced = 0
@@ -65,7 +66,7 @@ class LlpPort:
         self.cycle = 0
         self.on_fpdu: Callable[[int, bytes], None] | None = None
         names = (
-            "tx_valid tx_ready tx_connection tx_data tx_octets tx_first tx_last "
+            "tx_valid tx_ready tx_connection tx_data tx_octets tx_first tx_last tx_close "
             "rx_request_valid rx_request_ready rx_request_connection rx_request_position "
             "rx_request_octets rx_valid rx_ready rx_data rx_release_valid rx_release_ready "
             "rx_release_connection rx_release_position event_valid event_ready event_connection "
@@ -75,11 +76,20 @@ class LlpPort:
         for name in INPUTS:
             self._p[name].value = 0
 
-    def attach(self, connection: int, send: Callable[[bytes], None], emss: int = 0) -> None:
-        """Starts a connection in Full Operation; what the device sends goes to `send`."""
+    def attach(
+        self,
+        connection: int,
+        send: Callable[[bytes], None],
+        emss: int = 0,
+        end: Callable[[], None] | None = None,
+    ) -> None:
+        """Starts a connection in Full Operation; what the device sends goes to `send`.
+
+        `end` is called when the device has asked for the close.
+        """
         if connection in self._connections:
             raise ValueError(f"connection {connection} is attached already")
-        self._connections[connection] = state = _Connection(send)
+        self._connections[connection] = state = _Connection(send, end)
         state.window = WINDOW_OCTETS
         self._events.append((connection, TX_WINDOW, state.window))
         if emss:
@@ -138,6 +148,11 @@ class LlpPort:
         if not state.closed:
             state.send(octets)
 
+    def _take_close(self, connection: int) -> None:
+        state = self._connections.get(connection)
+        if state is not None and state.end is not None and not state.closed:
+            state.end()
+
     async def run(self) -> None:
         """Serves the port for ever; start it as a task."""
         p = self._p
@@ -159,7 +174,10 @@ class LlpPort:
                 count = int(p["tx_octets"].value)
                 fpdu += int(p["tx_data"].value).to_bytes(8, "little")[:count]
                 if p["tx_last"].value == 1:
-                    self._take_fpdu(connection, bytes(fpdu))
+                    if fpdu:
+                        self._take_fpdu(connection, bytes(fpdu))
+                    if p["tx_close"].value == 1:
+                        self._take_close(connection)
                     fpdu.clear()
                     owner = None
             if request_ready and p["rx_request_valid"].value == 1:

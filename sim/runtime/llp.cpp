@@ -233,19 +233,31 @@ void SocketLlp::flush(unsigned number) {
             connection.backlog_offset = 0;
         }
     }
+    if (connection.closing && connection.backlog.empty() && !connection.broken) {
+        ::shutdown(connection.descriptor, SHUT_WR);
+    }
     watch(number);
     queue_event(number);
 }
 
-void SocketLlp::finish_fpdu(Cycle cycle) {
+void SocketLlp::finish_fpdu(bool close, Cycle cycle) {
     Connection& connection = connections_[fpdu_connection_];
     if (connection.phase == Phase::kDetached) return;
+    if (connection.closing) {
+        faults_.add(cycle, "LLP tx: connection " + std::to_string(fpdu_connection_) +
+                               " sends behind its request to close");
+    }
+    connection.closing |= close;
+    if (fpdu_.empty()) {
+        if (connection.backlog.empty()) flush(fpdu_connection_);
+        return;
+    }
     recorder_.add(RecordKind::kTransmit, fpdu_connection_, connection.stream, cycle,
                   connection.transmitted, fpdu_.data(), fpdu_.size());
     connection.transmitted += fpdu_.size();
     ++connection.counters.tx_fpdus;
     connection.counters.tx_octets += fpdu_.size();
-    if (connection.transmitted > connection.granted) {
+    if (connection.transmitted > connection.granted + (close ? kTerminateReserve : 0)) {
         faults_.add(cycle, "LLP tx: connection " + std::to_string(fpdu_connection_) +
                                " sent up to position " + std::to_string(connection.transmitted) +
                                "; the window ends at " + std::to_string(connection.granted));
@@ -486,14 +498,17 @@ void SocketLlp::sample(const Vrnic& model, Cycle cycle) {
         const unsigned number = model.PORT(llp, tx_connection);
         const unsigned octets = model.PORT(llp, tx_octets);
         const bool first = model.PORT(llp, tx_first), last = model.PORT(llp, tx_last);
+        const bool close = model.PORT(llp, tx_close);
         if (first == in_fpdu_ || (in_fpdu_ && number != fpdu_connection_)) {
             faults_.add(cycle, "LLP tx: FPDUs of connections " + std::to_string(fpdu_connection_) +
                                    " and " + std::to_string(number) + " are not whole");
         }
-        if (octets != 8 && !(last && octets == 4)) {
+        if (octets != 8 && !(last && octets == 4) && !(first && last && close && octets == 0)) {
             faults_.add(cycle, "LLP tx: beat of " + std::to_string(octets) +
-                                   " octets; allowed: 8, on the last beat 4 or 8");
+                                   " octets; allowed: 8, on the last beat 4 or 8, or 0 for a "
+                                   "close alone");
         }
+        if (close && !last) faults_.add(cycle, "LLP tx: close before the last beat");
         Connection& connection = connections_.at(number);
         if (first) {
             fpdu_.clear();
@@ -510,7 +525,7 @@ void SocketLlp::sample(const Vrnic& model, Cycle cycle) {
         }
         if (last) {
             in_fpdu_ = false;
-            finish_fpdu(cycle);
+            finish_fpdu(close, cycle);
         }
     }
 }

@@ -55,6 +55,8 @@ class SocketLlp {
     static constexpr std::size_t kRequests = 16;
     static constexpr Cycle kAnswerLatency = 4;
     static constexpr std::size_t kLongestFpdu = 1u << 17;
+    // What the device may send beyond the window with its request to close: a Terminate.
+    static constexpr std::uint64_t kTerminateReserve = 92;
     static constexpr std::uint32_t kNobody = ~0u;
 
     enum class Phase { kDetached, kAttached, kDetaching };
@@ -83,7 +85,8 @@ class SocketLlp {
         std::uint64_t sent = 0;         // of these, taken by the kernel, or dropped
         std::uint64_t granted = 0;      // announced window
         bool window_announced = false;
-        bool broken = false;  // sending failed
+        bool broken = false;   // sending failed
+        bool closing = false;  // the device asked for the close
         std::deque<std::vector<std::uint8_t>> backlog;
         std::size_t backlog_offset = 0;
         unsigned emss = 0;
@@ -114,7 +117,7 @@ class SocketLlp {
     void watch(unsigned number);
     void receive(unsigned number, Cycle cycle);
     void count_fpdus(Connection& connection);
-    void finish_fpdu(Cycle cycle);
+    void finish_fpdu(bool close, Cycle cycle);
     void flush(unsigned number);
     void discard_backlog(Connection& connection);
     bool event_due(const Connection& connection) const;

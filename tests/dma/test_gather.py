@@ -71,7 +71,9 @@ class Reader:
 class Bench:
     def __init__(self, dut, rng, pattern):
         self.dut = dut
+        self.rng = rng
         self.pieces = StreamSource(dut, "piece", PIECE, rng=rng, pattern=pattern)
+        self.inline = StreamSource(dut, "inline", 64, rng=rng, pattern=pattern)
         self.reader = Reader(dut, rng, pattern)
         self.sink = StreamSink(dut, "o", PAYLOAD_BEAT, rng=rng, pattern=pattern)
         StreamMonitor(dut, "o", keep=False)
@@ -79,30 +81,44 @@ class Bench:
         self._expected = deque()
 
     def put(self, pieces):
-        """Send the pieces (address, octets) of one FPDU."""
+        """Send the pieces (address, octets) of one FPDU; with address None an inline piece."""
+        content, words = b"", set()
         for number, (address, octets) in enumerate(pieces):
             last = number == len(pieces) - 1
-            self.pieces.put({"address": address, "octets": octets, "last": last})
-        self._expected.append(pieces)
+            inline = address is None
+            if inline:
+                given = self.rng.randbytes(octets)
+                padded = given + self.rng.randbytes(-octets % 8)
+                for start in range(0, octets, 8):
+                    self.inline.put(int.from_bytes(padded[start : start + 8], "little"))
+            else:
+                given = host_octets(address, octets)
+                words |= {word & ~7 for word in range(address & ~7, address + octets, 8)}
+            content += given
+            self.pieces.put(
+                {"address": address or 0, "octets": octets, "last": last, "inline": inline}
+            )
+        self._expected.append((content, words))
 
     async def check_all(self):
         while self._expected:
-            pieces = self._expected.popleft()
-            content = b"".join(host_octets(*piece) for piece in pieces)
-            words = {word & ~7 for a, n in pieces for word in range(a & ~7, a + n, 8)}
+            content, words = self._expected.popleft()
             beats = await self.sink.get_until("last")
             assert all(beat["octets"] == 8 for beat in beats[:-1])
             assert not any(beat["error"] for beat in beats[:-1])
-            assert beats[-1]["error"] == bool(words & self.reader.bad), pieces
+            assert beats[-1]["error"] == bool(words & self.reader.bad)
             got = b"".join(b["data"].to_bytes(8, "little")[: b["octets"]] for b in beats)
-            assert got == content, pieces
+            assert got == content
             assert 1 <= beats[-1]["octets"] <= 8
 
 
 def random_pieces(rng):
     top = rng.choice([3, 20, 200, 1460])
     count = rng.choice([1, 1, 2, 3, 6])
-    return [(rng.getrandbits(62), rng.randint(1, top)) for _ in range(count)]
+    pieces = [(rng.getrandbits(62), rng.randint(1, top)) for _ in range(count)]
+    if rng.random() < 0.3:
+        pieces.insert(rng.randint(0, count), (None, rng.randint(1, 60)))
+    return pieces
 
 
 @cocotb.test(timeout_time=2, timeout_unit="ms")

@@ -6,7 +6,7 @@ from cocotb.triggers import RisingEdge
 
 from gateware.config import RnicConfig
 from gateware.dma.placer import Placer
-from gateware.interfaces import MEMORY_COMMAND, WORD, Layouts
+from gateware.interfaces import MEMORY_COMMAND, WORD, Layouts, StorePort
 from tests.dma.axi_slaves import words_of
 from tests.support.runner import parameter, run_cocotb
 from tests.support.streams import (
@@ -54,7 +54,7 @@ class Store:
 
     async def _run(self):
         dut = self._dut
-        first = 0
+        pipeline = [0] * StorePort.LATENCY
         while True:
             await RisingEdge(dut.clk)
             if dut.rst.value:
@@ -65,9 +65,9 @@ class Store:
                 while self.freed != end:
                     self.words[self.freed] = self._rng.getrandbits(64)
                     self.freed = (self.freed + 1) % STORE_WORDS
-            if dut.store__enable.value:
-                dut.store__data.value = first
-                first = self.words[int(dut.store__address.value)]
+            pipeline.append(self.words[int(dut.store__address.value)])
+            del pipeline[0]
+            dut.store__data.value = pipeline[0]
 
 
 class Bench:

@@ -74,7 +74,9 @@ async def check_deliveries_wait_for_their_placements(dut):
                 assert (item["qp"], item["length"]) == (want["qp"], want["length"])
                 if kind is DeliveryKind.RECEIVE:
                     assert item["receive"] == 1 and item["opcode"] == CompletionOpcode.RECEIVE
-                    assert (item["index"], item["flags"]) == (want["index"], want["flags"])
+                    assert all(
+                        item[name] == want[name] for name in ("index", "flags", "invalidated_stag")
+                    )
 
     for _ in range(300):
         after += rng.choice([0, 0, 1, 1, 2, 5])
@@ -84,6 +86,7 @@ async def check_deliveries_wait_for_their_placements(dut):
             "index": rng.getrandbits(16),
             "length": rng.getrandbits(32),
             "flags": rng.getrandbits(8),
+            "invalidated_stag": rng.getrandbits(32),
         }
         expected.append(item | {"total": after})
         bench.deliveries.put(item | {"after": after % 65536})

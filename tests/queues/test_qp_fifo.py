@@ -42,11 +42,13 @@ async def check_items_leave_in_order_and_levels_are_right(dut):
         writer, reader = rng.randrange(CONFIG.qps), rng.randrange(CONFIG.qps)
         dut.writer__select.value, dut.reader__select.value = writer, reader
         expected.append((len(queues[writer]), queues[reader]))
-        if len(expected) > 3:
+        if len(expected) > 4:
             level, queue = expected[-4]
-            # Driven after edge 0, taken at edge 1, in the output registers at 2, sampled at 3.
+            # Driven after edge 0, taken at edge 1, in the output registers at 2, sampled at 3;
+            # the head a cycle later.
             assert int(dut.writer__level.value) == level
             assert int(dut.reader__level.value) == len(queue)
+            _, queue = expected[-5]
             if queue:
                 compared += 1
                 assert int(dut.reader__head.value) == queue[0]

@@ -66,7 +66,11 @@ class Bench:
         ]
         self.commands = StreamSource(dut, "qp_command", LAYOUTS.qp_command)
         self.events = StreamSink(dut, "event", LAYOUTS.qp_error, rng=rng, pattern=pattern)
+        self.terminations = StreamSink(
+            dut, "termination", LAYOUTS.termination, rng=rng, pattern=pattern
+        )
         StreamMonitor(dut, "event")
+        StreamMonitor(dut, "termination")
         self.released = Pulses(dut, dut.released__valid, dut.released__qp)
         dut.first_segment__valid.value = 0
         dut.query_qp.value = 0
@@ -93,7 +97,7 @@ async def check_random_life_follows_the_diagram(dut):
     bench = Bench(dut, rng)
     await start_clock_and_reset(dut)
     models = [Model() for _ in range(CONFIG.qps)]
-    events, released = [], []
+    events, released, terminations = [], [], []
     for _ in range(1200):
         qp = rng.randrange(CONFIG.qps)
         model = models[qp]
@@ -106,28 +110,31 @@ async def check_random_life_follows_the_diagram(dut):
             if model.may_send and not was:
                 released.append(qp)
             await bench.command(kind, qp, initiator=initiator)
-            # Taken in the cycle before the vectors show it.
-            await RisingEdge(dut.clk)
+            # Taken two cycles before the vectors show it.
+            await cycles(dut, 2)
             assert (int(dut.running.value) >> qp & 1) == (model.state == "RTS")
             assert (int(dut.may_send.value) >> qp & 1) == model.may_send
         elif choice < 0.75:
             if model.segment():
                 released.append(qp)
             await bench.segment(qp)
-            await cycles(dut, 3)
+            await cycles(dut, 4)
         else:
             error = {
                 "qp": qp,
                 "cause": rng.randint(1, 40),
                 "index": rng.getrandbits(16),
                 "ulpdu_length": rng.getrandbits(16),
-                "header": rng.getrandbits(144),
+                "header": rng.getrandbits(368),
             }
+            may_send = model.may_send
             if model.error(error["cause"]):
                 events.append(error)
+                fields = ("qp", "cause", "ulpdu_length", "header")
+                terminations.append({"may_send": may_send} | {name: error[name] for name in fields})
             await rng.choice(bench.errors).send(error)
-            await cycles(dut, 5)
-            while dut.event__valid.value:
+            await cycles(dut, 6)
+            while dut.event__valid.value or dut.termination__valid.value:
                 await RisingEdge(dut.clk)
         assert int(dut.running.value) == sum(
             (it.state == "RTS") << i for i, it in enumerate(models)
@@ -137,6 +144,7 @@ async def check_random_life_follows_the_diagram(dut):
         assert await bench.query(other) == (models[other].state, models[other].cause)
     await cycles(dut, 20)
     assert bench.events.take_all() == events
+    assert bench.terminations.take_all() == terminations
     assert bench.released.qps == released
     assert len(events) > 20 and len(released) > 20
 

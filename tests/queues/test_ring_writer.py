@@ -102,6 +102,7 @@ class Bench:
             "index": index,
             "opcode": self.rng.getrandbits(8),
             "flags": self.rng.getrandbits(8),
+            "invalidated_stag": self.rng.getrandbits(32),
             "length": self.rng.getrandbits(32),
         }
 

@@ -7,9 +7,11 @@ from cocotb.triggers import ClockCycles, RisingEdge
 from gateware.config import RnicConfig
 from gateware.interfaces import QpCommandKind
 from gateware.rdmap.transmitter import Transmitter
-from hw.interface.causes import Cause
+from hw.interface.causes import CODES, Cause
 from hw.interface.queue_entries import Rights, SendOpcode
-from sim.model import ddp
+from sim.model import ddp, rdmap
+from sim.model.errors import ErrorCode
+from sim.model.terminate import terminate_for
 from tests.rdmap.transmit_bench import LOCAL, Bench, Element, Entry
 from tests.support.runner import parameter, run_cocotb
 from tests.support.streams import seeded_random, start_clock_and_reset
@@ -264,7 +266,7 @@ async def check_empty_messages_need_no_stag(dut):
     stag = _inbound(bench, 0, 0)
     del bench.regions[stag]
     await bench.settle()
-    assert bench.jobs == 7 and not qp.inbound
+    assert bench.jobs == 2 * len(SendOpcode) + 1 and not qp.inbound
     assert bench.stag_request is None and not len(bench.error_sink)
 
 
@@ -367,6 +369,7 @@ async def check_response_is_checked_at_each_segment(dut):
         stag = _inbound(bench, 0, 4000)
         await bench.settle()
         assert bench.jobs == before + msn and qp.inbound
+        read, remaining = qp.inbound[0], 4000 - qp.done
         region = bench.regions.pop(stag)
         if changes:
             bench.regions[stag] = type(region)(**{**region.__dict__, **changes})
@@ -374,7 +377,16 @@ async def check_response_is_checked_at_each_segment(dut):
         await bench.settle()
         (error,) = bench.error_sink.take_all()
         assert error["cause"] == cause and error["ulpdu_length"] == 46
+        # The Read Request as if it asked for the rest (RFC 5040, 4.8).
         request = ddp.UntaggedHeader(1, msn, rsvd_ulp=0x41).encode()
+        sent = 4000 - remaining
+        request += rdmap.ReadRequest(
+            read["sink_stag"],
+            (read["sink_tagged_offset"] + sent) % 2**64,
+            remaining,
+            read["source_stag"],
+            (read["source_tagged_offset"] + sent) % 2**64,
+        ).encode()
         assert error["header"] == int.from_bytes(request, "little")
 
 
@@ -401,6 +413,49 @@ async def check_a_visit_of_one_element_is_short(dut):
     longest = max(bench.visit_cycles)
     print(f"a visit takes {longest} cycles with a table of {TABLE_LATENCY}")
     assert longest <= 11 + TABLE_LATENCY
+
+
+@cocotb.test(timeout_time=3, timeout_unit="ms")
+async def check_a_termination_becomes_a_terminate_and_a_close(dut):
+    """Every cause, with the headers that it copies (tables 6.2 and 6.3), or no FPDU at all."""
+    bench, rng = await _bench(dut)
+    segments = {
+        1: (ddp.TaggedHeader(rng.getrandbits(32), rng.getrandbits(64), True, 0x40).encode(), 60),
+        0: (ddp.UntaggedHeader(0, 7, 100, True, 0x43).encode(), 60),
+    }
+    request = ddp.UntaggedHeader(1, 3, rsvd_ulp=0x41).encode()
+    request += rdmap.ReadRequest(*(rng.getrandbits(32) for _ in range(5))).encode()
+    for number, (cause, (code, _)) in enumerate(CODES.items()):
+        qp = number % CONFIG.qps
+        await bench.connect(qp, pd=1, ord=2, emss=1460, markers=rng.randrange(2))
+        bench.grant(qp, 600)
+        bench.post(qp, _write(bench, qp, rng.randrange(100)))
+        await bench.settle()
+        if code is not None and code[:2] in ((0, 1), (0, 2)) and code[2] != 9:
+            octets, length = request, 46
+        else:
+            header, length = segments[code is not None and code[:2] == (1, 1)]
+            octets = header + bytes(46 - len(header))
+        may_send = rng.random() < 0.8
+        expected = b""
+        if code is not None and cause is not Cause.LLP_CLOSED and may_send:
+            error = ErrorCode(*code)
+            terminate = terminate_for(error, octets[:length] + bytes(length - len(octets)))
+            expected = ddp.UntaggedHeader(2, 1, rsvd_ulp=0x47).encode() + terminate.encode()
+        bench.expect_terminate(qp, expected)
+        bench.qps[qp].running = False
+        bench.drive_states()
+        bench.terminations.put(
+            {
+                "qp": qp,
+                "may_send": may_send,
+                "cause": cause,
+                "ulpdu_length": length,
+                "header": int.from_bytes(octets, "little"),
+            }
+        )
+        await bench.settle()
+        assert not bench.terminates and not bench.terminations.pending, cause.name
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")

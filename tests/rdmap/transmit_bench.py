@@ -136,11 +136,15 @@ class Bench:
         self.work = StreamSource(dut, "work", layouts.qp_number)
         self.job_sink = StreamSink(dut, "job", layouts.ulpdu_job, rng=rng, pattern=pattern)
         self.piece_sink = StreamSink(dut, "piece", layouts.gather_piece, rng=rng, pattern=pattern)
+        self.inline_sink = StreamSink(dut, "inline", 64, rng=rng, pattern=pattern)
+        self.terminations = StreamSource(dut, "termination", layouts.termination, rng=rng)
         self.error_sink = StreamSink(dut, "error", layouts.qp_error, rng=rng, pattern=pattern)
-        for name in ("job", "piece", "error", "stag__request"):
+        for name in ("job", "piece", "inline", "error", "stag__request"):
             StreamMonitor(dut, name, keep=False)
         self.queued: deque[int] = deque()
         self.expected_pieces: deque[dict[str, int]] = deque()
+        self.expected_words: deque[bytes] = deque()
+        self.terminates: list[tuple[int, bytes]] = []  # QP and ULPDU, empty if only the close
         self.jobs = 0
         self.visits = 0
         self.visiting = False
@@ -161,6 +165,7 @@ class Bench:
         cocotb.start_soon(self._neighbours())
         cocotb.start_soon(self._scoreboard())
         cocotb.start_soon(self._piece_scoreboard())
+        cocotb.start_soon(self._inline_scoreboard())
 
     # What a test does
 
@@ -232,6 +237,7 @@ class Bench:
             and not len(self.piece_sink)
             and not len(self.job_sink)
             and not self.expected_pieces
+            and not self.expected_words
         )
 
     async def settle(self, cycles: int = 200) -> None:
@@ -373,11 +379,44 @@ class Bench:
             assert self.expected_pieces, f"a piece without a job: {piece}"
             assert piece == self.expected_pieces.popleft()
 
+    async def _inline_scoreboard(self) -> None:
+        while True:
+            word = await self.inline_sink.get()
+            assert self.expected_words, f"an inline word without a job: {word:016x}"
+            octets = self.expected_words.popleft()
+            # Behind the end of the header a word is meaningless.
+            assert word.to_bytes(8, "little")[: len(octets)] == octets
+
+    def _expect_inline(self, octets: bytes) -> None:
+        self.expected_pieces.append({"address": 0, "octets": len(octets), "last": 1, "inline": 1})
+        self.expected_words.extend(octets[i : i + 8] for i in range(0, len(octets), 8))
+
+    def expect_terminate(self, number: int, ulpdu: bytes) -> None:
+        """The next request to close comes with this Terminate, or alone if it is empty."""
+        self.terminates.append((number, ulpdu))
+
+    def _check_close(self, job: dict[str, Any]) -> None:
+        number, ulpdu = self.terminates.pop(0)
+        qp = self.qps[number]
+        assert (job["qp"], job["empty"], job["report"]) == (number, int(not ulpdu), 0)
+        if not ulpdu:
+            return
+        assert job["tagged"] == 0
+        assert job["ulpdu_length"] == len(ulpdu)
+        assert job["header"].to_bytes(18, "little") == ulpdu[:18]
+        assert (job["crc"], job["markers"]) == (qp.crc, qp.markers)
+        assert job["until_marker"] == -qp.position // 4 % 128
+        self._expect_inline(ulpdu[18:])
+
     def _check_job(self, job: dict[str, Any]) -> None:
+        if job["close"]:
+            self._check_close(job)
+            return
         number = job["qp"]
         qp = self.qps[number]
-        size = job["header_octets"]
-        header = job["header"].to_bytes(46, "little")[:size]
+        size = 14 if job["tagged"] else 18
+        header = job["header"].to_bytes(18, "little")[:size]
+        assert not job["empty"]
         opcode = header[1] & 0xF
         if qp.message is None:
             # The queues drop their heads only after the cycle of the job.
@@ -392,16 +431,17 @@ class Bench:
         if not responding:
             assert opcode == message.opcode
         if opcode == SendOpcode.RDMA_READ:
-            chunk, last = 0, True
+            chunk, last = rdmap.READ_REQUEST_OCTETS, True
             expected = ddp.UntaggedHeader(1, qp.read_msn, rsvd_ulp=0x41).encode()
             element = message.elements[0] if message.elements else Element(0, 0, 0)
-            expected += rdmap.ReadRequest(
+            request = rdmap.ReadRequest(
                 element.stag,
                 element.tagged_offset,
                 length,
                 message.remote_stag,
                 message.remote_tagged_offset,
-            ).encode()
+            )
+            self._expect_inline(request.encode())
             qp.expected_push.append(
                 {
                     "sink_stag": element.stag,
@@ -438,14 +478,20 @@ class Bench:
                 ).encode()
                 elements = message.elements
             else:
-                expected = ddp.UntaggedHeader(0, qp.send_msn, qp.done, last, 0x43).encode()
+                invalidates = opcode in (4, 6)
+                rsvd_ulp = (0x40 | opcode) << 32 | (message.remote_stag if invalidates else 0)
+                expected = ddp.UntaggedHeader(0, qp.send_msn, qp.done, last, 0x40 | opcode).encode()
+                expected = expected[:2] + rsvd_ulp.to_bytes(5, "big")[1:] + expected[6:]
                 elements = message.elements
             self._expect_pieces(elements, qp.done, chunk)
         assert size == len(expected)
         assert header == expected, (header.hex(), expected.hex())
         assert job["ulpdu_length"] == size + chunk
         assert (job["crc"], job["markers"]) == (qp.crc, qp.markers)
-        qp.position += mpa.fpdu_length(job["ulpdu_length"])
+        assert job["until_marker"] == -qp.position // 4 % 128
+        qp.position += mpa.fpdu_length(
+            job["ulpdu_length"], markers=bool(qp.markers), position=qp.position
+        )
         assert qp.position <= qp.window, "past the window"
         qp.done += chunk
         qp.segments.append((header, job["ulpdu_length"]))
@@ -467,7 +513,7 @@ class Bench:
                 self._retire.append((self.cycle + self.rng.randrange(300), number))
             if opcode != SendOpcode.RDMA_READ:
                 self._check_segments(qp, message)
-            qp.send_msn += opcode == SendOpcode.SEND
+            qp.send_msn += opcode in SENDS
         qp.message = None
 
     def _check_segments(self, qp: Qp, message: Entry) -> None:
@@ -475,6 +521,8 @@ class Bench:
         if qp.emss_changed or len(qp.mulpdus) > 1:
             return
         payload = bytes(message.length)
+        if message.opcode in SENDS[1:]:
+            return
         if message.opcode == SendOpcode.SEND:
             segments = ddp.segment_untagged(
                 payload, qn=0, msn=qp.send_msn, mulpdu=qp.mulpdus[0], rsvd_ulp=0x43
@@ -501,7 +549,7 @@ class Bench:
                 region = self.regions[element.stag]
                 tagged_offset = element.tagged_offset + first - position
                 address = (region.address + tagged_offset - region.base) % 2**64
-                pieces.append({"address": address, "octets": stop - first, "last": 0})
+                pieces.append({"address": address, "octets": stop - first, "last": 0, "inline": 0})
             position += element.length
         if pieces:
             pieces[-1]["last"] = 1
@@ -515,5 +563,12 @@ class Bench:
         self.regions[stag] = Region(pd, rights, base, length, rng.getrandbits(56))
         return stag, base
 
+
+SENDS = (
+    SendOpcode.SEND,
+    SendOpcode.SEND_WITH_INVALIDATE,
+    SendOpcode.SEND_WITH_SE,
+    SendOpcode.SEND_WITH_SE_AND_INVALIDATE,
+)
 
 LOCAL = Rights.LOCAL_READ | Rights.LOCAL_WRITE

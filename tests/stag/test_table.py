@@ -23,12 +23,17 @@ from tests.support.streams import (
 CONFIG = RnicConfig(qps=4, cqs=4, stags=16)
 LAYOUTS = Layouts(CONFIG)
 CLIENTS = 2
+INVALIDATORS = 2
 TO_LIMIT = 2**64
 
 
 @pytest.mark.parametrize("pattern", ["always", "random", "bursty"])
 def test_table(pattern: str) -> None:
-    run_cocotb(StagTable(CONFIG, clients=CLIENTS), __name__, parameters={"PATTERN": pattern})
+    run_cocotb(
+        StagTable(CONFIG, clients=CLIENTS, invalidators=INVALIDATORS),
+        __name__,
+        parameters={"PATTERN": pattern},
+    )
 
 
 @pytest.mark.filterwarnings("ignore::amaranth.hdl.UnusedElaboratable")
@@ -64,7 +69,7 @@ class Model:
             return StagStatus.INVALID, 0
         if entry["pd"] != request["pd"] or (entry["scoped"] and entry["qp"] != request["qp"]):
             return StagStatus.NOT_ASSOCIATED, 0
-        if request["rights"] & ~entry["rights"]:
+        if request["rights"] & ~entry["rights"] or (request.get("exclusive") and not entry["scoped"]):
             return StagStatus.NOT_PERMITTED, 0
         end = request["tagged_offset"] + request["octets"]
         if end > TO_LIMIT:
@@ -114,6 +119,7 @@ def random_request(rng: Any, model: Model) -> dict[str, int]:
         "tagged_offset": start % TO_LIMIT,
         "octets": octets,
         "rights": entry["rights"] & rng.randrange(16) if usual else rng.randrange(16),
+        "exclusive": int(rng.random() < 0.2),
         "pd": entry["pd"] if usual else rng.randrange(2),
         "qp": entry["qp"] if usual else rng.randrange(CONFIG.qps),
     }
@@ -147,7 +153,10 @@ class Bench:
         self.dut, self.rng, self.model = dut, rng, Model({})
         dut.clear.value = 0
         self._write = StreamSource(dut, "write", LAYOUTS.stag_entry)
-        self._invalidate = StreamSource(dut, "invalidate", LAYOUTS.stag)
+        self._invalidate = [
+            StreamSource(dut, f"invalidate__{number}", LAYOUTS.stag)
+            for number in range(INVALIDATORS)
+        ]
         self.clients = [Client(dut, number, rng, pattern) for number in range(CLIENTS)]
         self.seen: set[StagStatus] = set()
 
@@ -156,7 +165,7 @@ class Bench:
         self.model.write(entry)
 
     async def invalidate(self, stag: int) -> None:
-        await self._invalidate.send({"stag": stag})
+        await self.rng.choice(self._invalidate).send({"stag": stag})
         self.model.invalidate(stag)
 
     async def ask(self, requests: list[dict[str, int]]) -> None:
@@ -241,7 +250,9 @@ async def check_reset_forgets_everything(dut: Any) -> None:
 async def check_an_answer_takes_lookup_cycles(dut: Any) -> None:
     rng = seeded_random(parameter("PATTERN"))
     dut.clear.value = 0
-    dut.write__valid.value = dut.invalidate__valid.value = 0
+    dut.write__valid.value = 0
+    for number in range(INVALIDATORS):
+        getattr(dut, f"invalidate__{number}__valid").value = 0
     for number in range(CLIENTS):
         getattr(dut, f"clients__{number}__request__valid").value = 0
     await start_clock_and_reset(dut)

@@ -1,0 +1,91 @@
+"""The Terminate message for a QP that stopped (RFC 5040, 4.8 and 7.1)."""
+
+from amaranth.hdl import Cat, Const, Elaboratable, Module, Signal
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from gateware.config import RnicConfig
+from gateware.ddp.headers import (
+    CONTROL,
+    TAGGED_HEADER_OCTETS,
+    UNTAGGED_HEADER_OCTETS,
+    to_wire,
+)
+from gateware.interfaces import Layouts
+from gateware.rdmap.headers import (
+    READ_REQUEST_HEADER_OCTETS,
+    TERMINATE_CONTROL,
+    TERMINATE_CONTROL_OCTETS,
+    TERMINATE_HEADER_OCTETS,
+    TERMINATE_LENGTH_OCTETS,
+)
+from hw.interface.causes import CODES, HeaderCopy, header_copy
+
+
+class TransmitTerminate(wiring.Component):
+    """Makes the Terminate header of a termination, or none, one cycle behind it.
+
+    A QP that was not allowed to send yet says nothing (tables C-39), nor does one that stopped for
+    a reason without a code, as a received Terminate is.
+
+    Members
+    -------
+    termination: In, from the QP states.
+    speak: Out(1), there is a Terminate to send.
+    octets: Out(6), of its header: 4, 20, 24 or 52.
+    header: Out, octet i in bits [8i+7:8i].
+    """
+
+    def __init__(self, config: RnicConfig):
+        super().__init__(
+            {
+                "termination": In(Layouts(config).termination),
+                "speak": Out(1),
+                "octets": Out(range(TERMINATE_HEADER_OCTETS + 1)),
+                "header": Out(8 * TERMINATE_HEADER_OCTETS),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Elaboratable:
+        m = Module()
+        termination = self.termination
+        control = Signal(TERMINATE_CONTROL)
+        has_code = Signal()
+        with m.Switch(termination.cause):
+            for cause, (code, _) in CODES.items():
+                if code is None or not code.can_be_sent:
+                    continue
+                copy = header_copy(cause)
+                with m.Case(cause):
+                    m.d.sync += [
+                        has_code.eq(1),
+                        control.eq(
+                            Cat(
+                                Const(code.error_type, 4),
+                                Const(code.layer, 4),
+                                Const(code.error_code, 8),
+                                Const(0, 5),
+                                Const(copy is HeaderCopy.READ_REQUEST, 1),
+                                Const(copy is not HeaderCopy.NONE, 1),
+                                Const(copy is not HeaderCopy.NONE, 1),
+                                Const(0, 8),
+                            )
+                        ),
+                    ]
+            with m.Default():
+                m.d.sync += [has_code.eq(0), control.eq(0)]
+
+        m.d.comb += [
+            self.speak.eq(has_code & termination.may_send),
+            self.header.eq(Cat(control, to_wire(termination.ulpdu_length, 2), termination.header)),
+        ]
+        first_octet = data.View(CONTROL, termination.header[: CONTROL.size])
+        copied = TERMINATE_CONTROL_OCTETS + TERMINATE_LENGTH_OCTETS
+        m.d.comb += self.octets.eq(TERMINATE_CONTROL_OCTETS)
+        with m.If(control.read_request_header):
+            m.d.comb += self.octets.eq(copied + UNTAGGED_HEADER_OCTETS + READ_REQUEST_HEADER_OCTETS)
+        with m.Elif(control.ddp_header & first_octet.tagged):
+            m.d.comb += self.octets.eq(copied + TAGGED_HEADER_OCTETS)
+        with m.Elif(control.ddp_header):
+            m.d.comb += self.octets.eq(copied + UNTAGGED_HEADER_OCTETS)
+        return m
