@@ -138,6 +138,10 @@ def test_any_reply_is_agreed_to_or_refused_by_name(mine, reply):
         connection = settle(own, request, reply)
     except (MalformedFrame, InsufficientIRD, NoMatchingRTR):
         return
+    settled = model.negotiate(to_model(request), to_model(reply))
+    assert connection.crc == settled.crc
+    assert connection.markers_tx == settled.initiator_sends_markers
+    assert connection.markers_rx == settled.responder_sends_markers
     assert connection.ord <= own.limit and connection.ird <= own.limit
     if request.ird != NOT_NEGOTIATED:
         asked = to_model(reply)
@@ -145,6 +149,14 @@ def test_any_reply_is_agreed_to_or_refused_by_name(mine, reply):
 
 
 # IRD and ORD
+
+
+def test_no_number_of_reads_means_that_they_are_not_negotiated():
+    options = {"crc": True, "markers": False, "rtr": DEFAULT_RTR, "private_data": b""}
+    own = Terms.check(1 << 15, ord=None, ird=None, **options)
+    assert (own.ord, own.ird) == (NOT_NEGOTIATED - 1, NOT_NEGOTIATED - 1)
+    with pytest.raises(ValueError, match="IRD 16383; allowed: 0 to 16382"):
+        Terms.check(1 << 15, ord=None, ird=NOT_NEGOTIATED, **options)
 
 
 def test_reads_are_limited_by_both_sides():

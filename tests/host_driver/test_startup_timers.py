@@ -1,4 +1,4 @@
-"""MPA startup as Initiator: every step has a timer, and a peer that is not there is an error."""
+"""MPA startup: every step has a timer, and a peer that is not there is an error."""
 
 import contextlib
 import socket
@@ -7,13 +7,16 @@ import time
 import pytest
 
 from host_driver import (
+    ConnectionRequest,
     InitiatorInitiatorError,
+    QPState,
     StartupError,
     StartupStep,
     StartupTimeout,
     connect,
 )
 from host_driver.mpa_startup import StartupFrame
+from host_driver.transport.base import TransportTimeout
 from tests.host_driver.fake_device import RESET
 from tests.host_driver.startup_rig import (
     GOOD_REPLY,
@@ -67,6 +70,45 @@ def test_a_peer_that_falls_silent_is_an_error_in_time(active, octets):
     assert caught.value.step == StartupStep.REPLY
     assert isinstance(caught.value, TimeoutError)
     assert responder.result[1] == b""
+
+
+class FullStream:
+    """A stream whose peer takes nothing: it is sent nothing, in any time."""
+
+    maximum_segment_size = 1460
+
+    def __init__(self) -> None:
+        self.closed = False
+
+    def sendall(self, octets: bytes, timeout: float | None = None) -> None:
+        assert timeout is not None and timeout <= SHORT, "it would wait for ever"
+        raise TransportTimeout(f"{len(octets)} octets not sent in {timeout} s")
+
+    def receive_exactly(self, count: int, timeout: float | None = None) -> bytes:
+        raise TransportTimeout("nothing comes")
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_a_peer_that_does_not_take_the_frame_is_an_error_in_time(active):
+    stream = FullStream()
+    active.device.connect = lambda *arguments: stream
+    with pytest.raises(
+        StartupTimeout, match=r"MPA Request frame: not within 0\.1 s: 24 octets not"
+    ):
+        connect(active.qp, "127.0.0.1", 1, timeout=SHORT)
+    assert stream.closed
+    for answer in ("accept", "reject"):
+        stream = FullStream()
+        request = ConnectionRequest(active.context, stream, StartupFrame(reply=False))
+        if answer == "accept":
+            with pytest.raises(StartupTimeout, match=r"MPA Reply frame: not within 0\.1 s"):
+                request.accept(active.qp, timeout=SHORT)
+        else:
+            request.reject(timeout=SHORT)
+        assert stream.closed
+    assert active.qp.state == QPState.INIT
 
 
 def test_a_peer_that_dribbles_has_one_timer_for_the_whole_frame(active):
