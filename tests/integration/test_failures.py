@@ -33,12 +33,14 @@ from host_driver import (
 )
 from host_driver.context import raise_if_stopped
 from host_driver.transport.sockets import SocketStream
+from hw.interface.causes import CODES
 from sim import build
 from sim.model import ddp, rdmap
 from sim.model.ddp import TaggedHeader, UntaggedHeader
-from sim.model.errors import RDMAP_INVALID_STAG, MpaError
+from sim.model.errors import RDMAP_INVALID_STAG, ErrorCode, MpaError
 from sim.model.rdmap import Opcode, ReadRequest, Terminate, control_octet
 from sim.model.startup import StartupFrame
+from sim.model.terminate import terminate_for
 from tests.integration.rig import ALL, READS, End, RawPeer, open_device
 
 pytestmark = pytest.mark.timeout(150)  # the first test may have to build the device
@@ -287,24 +289,58 @@ def test_offence_stops_this_qp_only_and_places_nothing(
         victim.qp.post_recv(RecvWR(number, [victim.element(0, length)]))
     peer = RawPeer(victim.qp)
     # What follows the offence is good, and too late.
-    peer.send(*offence.ulpdus(victim), write(victim.mr.rkey, victim.mr.addr))
+    ulpdus = offence.ulpdus(victim)
+    peer.send(*ulpdus, write(victim.mr.rkey, victim.mr.addr))
     victim.check_stopped(offence.cause)
     victim.flushed(*range(len(offence.receives)))
     victim.check_untouched()
     peer.pump_until(lambda: peer.ended, SECONDS)
+    # Which Read Request is one too many depends on how fast the others are answered.
+    check_terminate(peer, offence.cause, *(ulpdus if len(ulpdus) > READS else ulpdus[-1:]))
     victim.qp.post_send(SendWR(50, WROpcode.SEND, [victim.element()]))
     victim.qp.post_recv(RecvWR(51, [victim.element()]))
     victim.flushed(50, 51)
     peer.close()
 
 
+def check_terminate(peer: RawPeer, cause: Cause, *offending: bytes) -> None:
+    """The last that the peer got is the Terminate for this cause and one of these segments.
+
+    No Terminate answers a Terminate.
+    """
+    code, _ = CODES[cause]
+    if code is None:
+        assert peer.ulpdus == []
+        return
+    header = UntaggedHeader(2, 1, rsvd_ulp=control_octet(Opcode.TERMINATE)).encode()
+    terminates = [terminate_for(ErrorCode(*code), segment) for segment in offending or (b"",)]
+    assert peer.ulpdus[-1] in [header + terminate.encode() for terminate in terminates]
+
+
 def test_bad_crc(victim: Victim, bystander: Bystander):
     peer = RawPeer(victim.qp)
     fpdu = bytearray(peer.framer.frame(write(victim.mr.rkey, victim.mr.addr)))
     fpdu[100] ^= 0x10
+    peer.send(write(victim.mr.rkey, victim.mr.addr)[:14])  # it may send now
     peer.send_octets(bytes(fpdu) + peer.framer.frame(write(victim.mr.rkey, victim.mr.addr)))
     victim.check_stopped(Cause.CRC_ERROR)
     victim.check_untouched()
+    peer.pump_until(lambda: peer.ended, SECONDS)
+    check_terminate(peer, Cause.CRC_ERROR)
+    peer.close()
+
+
+def test_bad_crc_of_the_first_fpdu_is_answered_by_the_close_alone(
+    victim: Victim, bystander: Bystander
+):
+    """A responder sends nothing before a valid FPDU came (RFC 5044, 7.1.2)."""
+    peer = RawPeer(victim.qp, initiator=False)
+    fpdu = bytearray(peer.framer.frame(write(victim.mr.rkey, victim.mr.addr)))
+    fpdu[100] ^= 0x10
+    peer.send_octets(bytes(fpdu))
+    victim.check_stopped(Cause.CRC_ERROR)
+    peer.pump_until(lambda: peer.ended, SECONDS)
+    assert peer.ulpdus == []
     peer.close()
 
 
@@ -436,8 +472,7 @@ def test_read_of_a_bad_stag_of_another_qp_of_the_same_device(
     (completion,) = sink.cq.wait(1, SECONDS)
     assert (completion.wr_id, completion.status) == (1, WCStatus.WR_FLUSH_ERR)
     assert source.qp.query_state() == (QPState.ERR, Cause.READ_STAG_INVALID)
-    # Without a Terminate the other end sees no more than the end of the connection.
-    assert sink.qp.query_state() == (QPState.ERR, Cause.LLP_CLOSED)
+    assert sink.qp.query_state() == (QPState.ERR, Cause.TERMINATE_RECEIVED)
 
 
 # Local errors
@@ -467,7 +502,8 @@ def test_bad_local_key(opcode: WROpcode, victim: Victim, bystander: Bystander):
     # The device may spoil an FPDU on purpose.
     with contextlib.suppress(MpaError):
         peer.pump_until(lambda: peer.ended, SECONDS)
-    assert len(peer.ulpdus) == 1
+        check_terminate(peer, Cause.LOCAL_SEND_PROTECTION)
+        assert len(peer.ulpdus) == 2
     victim.check_untouched()
     peer.close()
 

@@ -99,7 +99,7 @@ def test_no_octet_changes_after_close(opcode: WROpcode, context: Context):
         assert sink.buffer == after, f"round {number}"
         assert sink.qp.query_state() == (QPState.ERR, sink.qp.cause)
         assert sink.qp.cause in causes, f"round {number}"
-        assert source.qp.cause == Cause.LLP_CLOSED
+        assert source.qp.cause == Cause.TERMINATE_RECEIVED
         cut += NEW in after and 0 in after
         statuses = [wc.status for wc in link.active.cq.wait(REQUESTS, SECONDS)]
         assert statuses[-1] == WCStatus.WR_FLUSH_ERR
@@ -130,7 +130,7 @@ def test_no_octet_is_read_after_close(opcode: WROpcode, context: Context):
         assert NEW not in sink.buffer, f"round {number}"
         assert source.qp.cause in causes, f"round {number}"
         # The FPDU that was under way may have been spoilt.
-        assert sink.qp.cause in (Cause.LLP_CLOSED, Cause.CRC_ERROR), f"round {number}"
+        assert sink.qp.cause in (Cause.TERMINATE_RECEIVED, Cause.CRC_ERROR), f"round {number}"
         link.close()
 
 
