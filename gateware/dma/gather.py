@@ -116,9 +116,11 @@ class Gather(wiring.Component):
         # Known a cycle ahead, so that it comes from a register: there is room for a beat in this
         # cycle and the last one, and the beat to come is not a tail.
         step = Signal()  # the pipeline moves
+        step_data = Signal(reset_less=True)  # a copy for the wide registers
         tail = Signal()  # the FPDU's last octets are a beat of their own, in this cycle
         tail_next = Signal()
-        m.d.sync += step.eq((beats.level <= BEATS_AHEAD - 3) & ~tail_next)
+        step_next = (beats.level <= BEATS_AHEAD - 3) & ~tail_next
+        m.d.sync += [step.eq(step_next), step_data.eq(step_next)]
 
         # First stage: the word, and where its octets go
         current = Signal(layout)  # `more_words` counts down
@@ -177,7 +179,7 @@ class Gather(wiring.Component):
         )
         beat = Signal(PAYLOAD_BEAT)
         taken = Signal(stage)
-        with m.If(step):
+        with m.If(step_data):
             m.d.sync += [
                 taken.data.eq(
                     Mux(current.inline, self.inline.payload, self.read.data.payload.data)
@@ -193,7 +195,7 @@ class Gather(wiring.Component):
         # Second stage: rotated
         rotated = Signal(stage)
         keep = Signal(WORD_OCTETS)  # lanes that were filled before this word
-        with m.If(step):
+        with m.If(step_data):
             m.d.sync += [
                 rotated.eq(taken),
                 rotated.data.eq(rotate_lanes(taken.data, taken.rotation)),

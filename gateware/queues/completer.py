@@ -25,7 +25,7 @@ class SendCompleter(wiring.Component):
     `sent` of its Read. An item that leaves pulses `retired`, after its completion was taken if it
     is signaled. QPs do not wait for each other, except for `completion` to be ready.
 
-    From `sent` to completion: 6 cycles; one item every 6 cycles, 4 of them for each further item
+    From `sent` to completion: 6 cycles; one item every 7 cycles, 5 of them for each further item
     that a `read_done` lets go. `sent` and `read_done` take turns. At most `config.pending_sends`
     items of a QP may be inside. CREATE and DESTROY forget what is held of their QP.
 
@@ -168,7 +168,7 @@ class SendCompleter(wiring.Component):
                 m.d.comb += is_read.eq(item.opcode == SendOpcode.RDMA_READ)
                 with m.If(qp_failed | (is_read & (state.reads == 0))):
                     m.next = "STORE"
-                with m.Elif(~completion.valid | completion.ready):
+                with m.Elif(~completion.valid):
                     m.d.sync += [
                         completion.valid.eq(item.signaled),
                         completion.payload.eq(0),
@@ -182,7 +182,7 @@ class SendCompleter(wiring.Component):
                     m.next = "RETIRE"
             # Waits until the completion was taken.
             with m.State("RETIRE"):
-                with m.If(~completion.valid | completion.ready):
+                with m.If(~completion.valid):
                     m.d.sync += self.retired.valid.eq(1)
                     m.next = "OLDEST"
             # Writes the state back.

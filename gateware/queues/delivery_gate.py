@@ -85,7 +85,7 @@ class DeliveryGate(wiring.Component):
                         m.next = "IDLE"
                 with m.Elif(~beyond[-1]):
                     with m.If(head.kind == DeliveryKind.RECEIVE):
-                        with m.If(~self.completion.valid | self.completion.ready):
+                        with m.If(~self.completion.valid):
                             m.d.sync += [
                                 self.completion.valid.eq(1),
                                 self.completion.payload.qp.eq(head.qp),
@@ -97,7 +97,7 @@ class DeliveryGate(wiring.Component):
                                 self.completion.payload.length.eq(head.length),
                             ]
                             m.next = "IDLE"
-                    with m.Elif(~self.read_done.valid | self.read_done.ready):
+                    with m.Elif(~self.read_done.valid):
                         m.d.sync += [
                             self.read_done.valid.eq(1),
                             self.read_done.payload.qp.eq(head.qp),

@@ -130,6 +130,7 @@ class QpStates(wiring.Component):
         initiator = self.qp_command.payload.initiator
         error = Signal(self._error)
         state = Signal(layout)
+        alive = Signal()  # it is INIT or RTS
         turn = Signal(range(max(2, len(self.errors))))
         m.d.comb += [read.addr.eq(qp), write.addr.eq(qp)]
         for output in (self.event, self.termination):
@@ -180,15 +181,14 @@ class QpStates(wiring.Component):
                 m.next = "LOAD"
             # The state of the QP is here.
             with m.State("LOAD"):
-                m.d.sync += state.eq(read.data)
+                m.d.sync += [
+                    state.eq(read.data),
+                    alive.eq((read.data.state == QpState.INIT) | (read.data.state == QpState.RTS)),
+                ]
                 m.next = "MOVE"
             # Moves on; waits for a cycle if a segment releases a QP just now.
             with m.State("MOVE"):
-                alive = Signal()
-                m.d.comb += [
-                    alive.eq((state.state == QpState.INIT) | (state.state == QpState.RTS)),
-                    write.data.eq(state),
-                ]
+                m.d.comb += write.data.eq(state)
                 m.next = "IDLE"
                 with m.If(is_command):
                     m.d.comb += self.qp_command.ready.eq(1)

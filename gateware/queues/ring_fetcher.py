@@ -2,7 +2,6 @@
 
 from amaranth import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
@@ -10,6 +9,8 @@ from amaranth.utils import exact_log2
 from gateware.config import RnicConfig
 from gateware.interfaces import EntryPort, Layouts, QpCommandKind, QpStrobe, ReadClient
 from gateware.queues.scheduler import Scheduler
+from gateware.stream_buffer import StreamBuffer
+from gateware.stream_fifo import StreamFifo
 from hw.interface.causes import Cause
 
 OUTSTANDING = 16
@@ -90,7 +91,9 @@ class RingFetcher(wiring.Component):
         popped = memory("popped", 16)  # entries taken by the consumer
         arrived = memory("arrived", arrived_layout)
         m.submodules.buffer = buffer = Memory(shape=64, depth=qps * self._prefetch * words, init=[])
-        m.submodules.tags = tags = SyncFIFOBuffered(width=tag_layout.size, depth=OUTSTANDING)
+        m.submodules.tags = tags = StreamFifo(tag_layout, OUTSTANDING)
+        m.submodules.next_tag = next_tag = StreamBuffer(tag_layout)
+        wiring.connect(m, tags.o, next_tag.i)
 
         contexts_write = contexts.write_port()
         produced_write = produced.write_port()
@@ -166,8 +169,8 @@ class RingFetcher(wiring.Component):
             arrived_now.addr.eq(tag.qp),
             arrived_write.addr.eq(Mux(wipe, qp, tag.qp)),
             arrived_write.en.eq(wipe | entry_ends),
-            take_tag.eq(tags.r_rdy & (~tag_valid | entry_ends)),
-            tags.r_en.eq(take_tag),
+            next_tag.o.ready.eq(~tag_valid | entry_ends),
+            take_tag.eq(next_tag.o.valid & next_tag.o.ready),
         ]
         with m.If(~wipe):
             m.d.comb += [
@@ -184,7 +187,7 @@ class RingFetcher(wiring.Component):
             with m.If((entry_failed | word.error) & ~arrived_now.data.failed):
                 m.d.sync += [report.eq(1), report_tag.eq(tag)]
         with m.If(take_tag):
-            m.d.sync += [tag.eq(tags.r_data), tag_valid.eq(1)]
+            m.d.sync += [tag.eq(next_tag.o.payload), tag_valid.eq(1)]
         m.d.sync += [
             self.filled.valid.eq(entry_ends & ~failed),
             self.filled.qp.eq(tag.qp),
@@ -299,7 +302,7 @@ class RingFetcher(wiring.Component):
                     m.next = "LOOK_UP"
                 with m.Elif(pick.valid):
                     m.d.sync += doorbell_last.eq(0)
-                    with m.If(~command.valid & (outstanding != OUTSTANDING) & tags.w_rdy):
+                    with m.If(~command.valid & (outstanding != OUTSTANDING) & tags.i.ready):
                         m.d.sync += [qp.eq(pick.payload.qp), is_doorbell.eq(0)]
                         m.next = "LOOK_UP"
             # Waits until no read is outstanding if the command changes a ring.
@@ -366,7 +369,8 @@ class RingFetcher(wiring.Component):
                         m.next = "IDLE"
 
         m.d.comb += [
-            tags.w_en.eq(request),
-            tags.w_data.eq(Cat(qp, next_fetch)),
+            tags.i.valid.eq(request),
+            tags.i.payload.qp.eq(qp),
+            tags.i.payload.index.eq(next_fetch),
         ]
         return m

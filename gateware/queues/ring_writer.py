@@ -122,12 +122,14 @@ class RingWriter(wiring.Component):
         m.d.comb += tags.r_en.eq(self.write.done)
 
         done = Signal()
-        done_failed = Signal()
+        done_failed = Signal()  # and it was a completion
         done_tag = Signal(tag_layout)
+        first_tag = Signal(tag_layout)
+        m.d.comb += first_tag.eq(tags.r_data)
         m.d.sync += [
             done.eq(self.write.done),
-            done_failed.eq(self.write.error),
-            done_tag.eq(tags.r_data),
+            done_failed.eq(self.write.done & self.write.error & (first_tag.ring != event_ring)),
+            done_tag.eq(first_tag),
         ]
         visible_now = visible.read_port(domain="comb")
         consumed_now = consumed.read_port(domain="comb")
@@ -184,7 +186,7 @@ class RingWriter(wiring.Component):
         report = Signal(report_layout)
         failure = Signal()
         m.d.comb += [
-            failure.eq(done & done_failed & (done_tag.ring != event_ring)),
+            failure.eq(done_failed),
             drop_taken.eq(~failure),
             reports.w_en.eq(failure | drop),
             reports.w_data.eq(report),

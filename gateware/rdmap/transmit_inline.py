@@ -51,7 +51,9 @@ class TransmitInline(wiring.Component):
             level.eq(level + writing - (self.o.valid & self.o.ready)),
             self.room.eq(level <= self.DEPTH - INLINE_WORDS),
         ]
-        with m.If(self.start):
+        started = Signal()
+        m.d.sync += started.eq(self.start)
+        with m.If(started):
             m.d.sync += [writing.eq(1), number.eq(0)]
         with m.Elif(writing):
             m.d.sync += [number.eq(number + 1), writing.eq(~self.done)]

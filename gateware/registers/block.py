@@ -1,6 +1,9 @@
 """The AXI4-Lite slave that holds the registers of `hw/interface/registers.rdl`."""
 
-from amaranth import Cat, Module, Signal
+from functools import reduce
+from operator import or_
+
+from amaranth import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -162,23 +165,27 @@ class RegisterBlock(wiring.Component):
         readable = [
             register for register in registers() if any(field.readable for field in register.fields)
         ]
-        # The word is selected in two cycles: within a group, then among the groups.
+        # The word is selected in three cycles: registers, within a group, among the groups.
         groups = []
         for first in range(0, len(readable), READ_GROUP):
             found = Signal(name=f"found_{first}")
             word = Signal(32, name=f"word_{first}")
-            m.d.sync += [found.eq(0), word.eq(0)]
-            with m.Switch(address):
-                for register in readable[first : first + READ_GROUP]:
-                    with m.Case(register.address):
-                        m.d.sync += [found.eq(1), word.eq(self._value(register))]
+            hits, words = [], []
+            for register in readable[first : first + READ_GROUP]:
+                hit = Signal(name=f"read_{register.name.lower()}")
+                m.d.sync += hit.eq(address == register.address)
+                hits.append(hit)
+                words.append(Mux(hit, self._value(register), 0))
+            m.d.sync += [found.eq(Cat(hits).any()), word.eq(reduce(or_, words))]
             groups.append((found, word))
         with m.FSM(name="read"):
             with m.State("READ"):  # waits for an address
                 m.d.comb += bus.arready.eq(1)
                 with m.If(bus.arvalid):
                     m.d.sync += address.eq(bus.araddr)
-                    m.next = "SELECT"
+                    m.next = "DECODE"
+            with m.State("DECODE"):  # compares the address
+                m.next = "SELECT"
             with m.State("SELECT"):  # selects the register
                 m.d.comb += [self.read.eq(1), self.read_address.eq(address)]
                 m.next = "COLLECT"

@@ -88,6 +88,12 @@ class Link:
         del self._received[:count]
         return octets
 
+    def wait_readable(self, timeout: float | None = None) -> None:
+        """Waits for an octet during startup, and leaves it in the stream."""
+        self._device.wait_for(lambda: self._received or self._closed, timeout, "an octet")
+        if not self._received:
+            raise StreamClosed("the peer has closed the stream")
+
     def attach(self, connection: int) -> None:
         """The stream belongs to the device from here on."""
         self._attached = connection
