@@ -213,6 +213,7 @@ class Transmitter(wiring.Component):
         entry = Signal(ENTRY_WORD)
         index = Signal(16)
         has_entry = Signal()
+        fenced = Signal()
         is_inline = Signal()  # the RDMAP header is the payload
         inline_octets = Signal(range(TERMINATE_HEADER_OCTETS + 1))
         in_flight = Signal.like(retired_sends.count)
@@ -456,8 +457,8 @@ class Transmitter(wiring.Component):
 
         kick = Signal()
         kicked = Signal()
-        m.d.comb += [
-            limits.kick_taken.eq(~kick),
+        m.d.comb += limits.kick_taken.eq(~kick)
+        m.d.sync += [
             self.kick.valid.eq(kick | limits.kick),
             self.kick.qp.eq(Mux(kick, qp, limits.kick_qp)),
         ]
@@ -523,6 +524,7 @@ class Transmitter(wiring.Component):
                 m.d.comb += word_address.eq(element_address(element, 1))
                 m.d.sync += [
                     entry.eq(word),
+                    fenced.eq((data.View(ENTRY_WORD, word).flags & SendFlags.FENCE).any()),
                     index.eq(self.send_entries.index),
                     has_entry.eq(self.send_entries.level != 0),
                     has_inbound.eq(self.inbound_reads.level != 0),
@@ -551,7 +553,12 @@ class Transmitter(wiring.Component):
                     word_address.eq(element_address(element, 0)),
                     entry_is_read.eq(entry.opcode == SendOpcode.RDMA_READ),
                     # Fewer than config.pending_sends, which is the top bit, are in flight.
-                    can_send.eq(has_entry & ~in_flight[-1] & (~entry_is_read | read_allowed)),
+                    can_send.eq(
+                        has_entry
+                        & ~in_flight[-1]
+                        & (~entry_is_read | read_allowed)
+                        & ~(fenced & (in_flight != 0))
+                    ),
                     respond.eq(
                         Mux(
                             progress.active,

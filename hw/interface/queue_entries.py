@@ -79,6 +79,7 @@ class SendFlags(IntFlag):
     """Flags of a send entry."""
 
     SIGNALED = 1
+    FENCE = 2  # begins when all before it in the queue have completed
 
 
 class CompletionOpcode(IntEnum):

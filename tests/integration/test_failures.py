@@ -645,3 +645,19 @@ def test_process_that_closes_nothing_ends_cleanly():
     command = [sys.executable, "-c", FORGETFUL, str(build.build_device())]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert (result.returncode, result.stdout) == (0, "under way\n"), result.stderr
+
+
+def test_responder_that_never_polls_tells_its_peer(context: Context) -> None:
+    """The Terminate and the close are the device's: no software of the responder is needed."""
+    with open_device() as other:
+        source, sink = End(context), End(other)
+        ours, theirs = socket.socketpair()
+        options = {"crc": True, "ord": READS, "ird": READS, "emss": 1460}
+        source.qp.connect(SocketStream(ours), initiator=False, **options)
+        sink.qp.connect(SocketStream(theirs), initiator=True, **options)
+        bad = {"remote_addr": source.mr.addr, "rkey": source.mr.rkey ^ 1}
+        sink.qp.post_send(SendWR(1, WROpcode.RDMA_WRITE, [sink.element()], **bad))
+        sink.qp.post_send(SendWR(2, WROpcode.RDMA_READ, [sink.element()], **bad))
+        other.poll_until(lambda: sink.qp.state == QPState.ERR, SECONDS, "the Terminate")
+        assert sink.qp.cause == Cause.TERMINATE_RECEIVED
+        assert source.qp.state == QPState.RTS  # as far as its driver knows

@@ -8,7 +8,7 @@ from gateware.config import RnicConfig
 from gateware.interfaces import QpCommandKind
 from gateware.rdmap.transmitter import Transmitter
 from hw.interface.causes import CODES, Cause
-from hw.interface.queue_entries import Rights, SendOpcode
+from hw.interface.queue_entries import Rights, SendFlags, SendOpcode
 from sim.model import ddp, rdmap
 from sim.model.errors import ErrorCode
 from sim.model.terminate import terminate_for
@@ -105,7 +105,7 @@ def _random_entry(bench, number):
         elements,
         remote_stag=rng.getrandbits(32),
         remote_tagged_offset=rng.choice([rng.getrandbits(64), 2**64 - 100]),
-        flags=rng.getrandbits(1),
+        flags=rng.getrandbits(1) | (SendFlags.FENCE if rng.random() < 0.15 else 0),
     )
 
 
@@ -120,6 +120,7 @@ async def check_random_messages_are_segmented(dut):
             ord=rng.randint(1, 4),
             emss=rng.choice([140, 536, 1460, 8960, 65535]),
             crc=rng.getrandbits(1),
+            markers=rng.getrandbits(1),
         )
     todo = dict.fromkeys(numbers, 40)
     to_answer = dict.fromkeys(numbers, 15)

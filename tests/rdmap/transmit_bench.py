@@ -9,7 +9,7 @@ from cocotb.triggers import RisingEdge
 
 from gateware.config import RnicConfig
 from gateware.interfaces import Layouts, LlpEventKind, QpCommandKind, StagStatus
-from hw.interface.queue_entries import SEND_ENTRY, Rights, SendOpcode, offset_of
+from hw.interface.queue_entries import SEND_ENTRY, Rights, SendFlags, SendOpcode, offset_of
 from sim.model import ddp, mpa, rdmap
 from tests.support.streams import StreamMonitor, StreamSink, StreamSource, pack, unpack
 
@@ -430,6 +430,8 @@ class Bench:
         length = message["length"] if responding else message.length
         if not responding:
             assert opcode == message.opcode
+            if message.flags & SendFlags.FENCE and qp.done == 0:
+                assert qp.in_flight == 0, "a fenced entry begins before all others completed"
         if opcode == SendOpcode.RDMA_READ:
             chunk, last = rdmap.READ_REQUEST_OCTETS, True
             expected = ddp.UntaggedHeader(1, qp.read_msn, rsvd_ulp=0x41).encode()
