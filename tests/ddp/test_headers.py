@@ -125,6 +125,7 @@ def read_request(rng: random.Random) -> tuple[dict[str, int], bytes]:
     return header | values, octets + ReadRequest(**model).encode()
 
 
+@pytest.mark.requirement("RDMAP-3.1-06", "RDMAP-4.1-01", "RDMAP-4.4-01", "DDP-4.2-01", "DDP-4.3-01")
 @pytest.mark.parametrize(
     ("layout", "make"),
     [
@@ -143,6 +144,7 @@ def test_layout_agrees_with_the_reference_model(layout: data.Layout, make: Any) 
         assert encode(layout, values) == octets
 
 
+@pytest.mark.requirement("RDMAP-4.1-02", "RDMAP-4.1-05")
 def test_rdmap_control_octet_and_opcodes() -> None:
     for opcode in Opcode:
         octet = control_octet(opcode, reserved=0x30)
@@ -153,6 +155,7 @@ def test_rdmap_control_octet_and_opcodes() -> None:
         }
 
 
+@pytest.mark.requirement("DDP-4.2-01", "DDP-4.3-01")
 def test_known_octets() -> None:
     """RFC 6581, 9.2: an empty RDMA Write starts with C1 40, an empty Read Request with 41 41."""
     write = decode(ddp.TAGGED_HEADER, bytes.fromhex("c140 00000001 0000000000000002"))

@@ -48,6 +48,9 @@ def asked(
             yield peer, listener.get_request()
 
 
+@pytest.mark.requirement("MPA-1.2-02", "MPA-4.4-03", "MPA-7.1-04", "MPA-7.1.1-13", "MPA-7.1.2-08")
+@pytest.mark.requirement("MPA2-6-05", "MPA2-9.1-02", "MPA2-9.1-04", "MPA2-9.1-09", "MPA2-10-01")
+@pytest.mark.requirement("MPA2-10-02")
 @pytest.mark.parametrize(
     ("frame", "options", "expected"),
     [
@@ -89,6 +92,7 @@ def test_the_reply_is_that_of_the_reference_model(passive, frame, options, expec
     assert passive.qp.connection.revision == frame.revision
 
 
+@pytest.mark.requirement("MPA-7.1.1-03", "MPA-7.1.2-08", "MPA2-10-01")
 @pytest.mark.parametrize("capture", CAPTURES, ids=lambda path: path.stem)
 def test_the_replies_of_captures_are_made_again(capture):
     for connection in read_connections(capture):
@@ -123,6 +127,7 @@ def test_a_request_says_what_the_peer_wants(passive):
         assert request.private_data == b"x"
 
 
+@pytest.mark.requirement("MPA-7.1-04")
 def test_nothing_is_sent_after_the_reply_before_the_first_fpdu(passive):
     with asked(passive) as (peer, request):
         request.accept(passive.qp)
@@ -136,6 +141,7 @@ def test_nothing_is_sent_after_the_reply_before_the_first_fpdu(passive):
 # Refusing
 
 
+@pytest.mark.requirement("MPA-7.1.1-11", "MPA-7.1.2-05", "MPA-7.1.2-17")
 @pytest.mark.parametrize("revision", [1, 2])
 def test_a_rejection_is_that_of_the_reference_model(passive, revision):
     depths = {"ird": 4, "ord": 4} if revision == 2 else {}
@@ -151,6 +157,7 @@ def test_a_rejection_is_that_of_the_reference_model(passive, revision):
         assert receive_all(peer) == b""
 
 
+@pytest.mark.requirement("MPA-7.1.1-18", "MPA2-7-02")
 @pytest.mark.parametrize(("revision", "longest"), [(1, 512), (2, 508)])
 def test_private_data_of_a_rejection_has_its_limits(passive, revision, longest):
     depths = {"ird": 4, "ord": 4} if revision == 2 else {}
@@ -163,6 +170,7 @@ def test_private_data_of_a_rejection_has_its_limits(passive, revision, longest):
         assert receive_frame(peer, reply=True).private_data == bytes(longest)
 
 
+@pytest.mark.requirement("MPA-7.1.2-07")
 def test_a_rejected_connection_can_be_kept_for_other_purposes(passive):
     with asked(passive) as (peer, request):
         with request.reject(keep_open=True) as stream:
@@ -195,6 +203,7 @@ def test_a_peer_that_wants_markers_is_rejected_while_the_device_has_none(passive
     assert passive.qp.state == QPState.INIT
 
 
+@pytest.mark.requirement("MPA-7.1.1-05")
 def test_a_peer_that_wants_markers_gets_them_from_a_device_that_has_them(passive, monkeypatch):
     monkeypatch.setattr(mpa_terms, "MARKERS_SUPPORTED", True)
     with asked(passive, StartupFrame(reply=False, markers=True)) as (peer, request):
@@ -207,6 +216,7 @@ def test_a_peer_that_wants_markers_gets_them_from_a_device_that_has_them(passive
 # What goes wrong between Request and Reply
 
 
+@pytest.mark.requirement("MPA-7.1.1-17", "MPA-7.1.5-01")
 def test_octets_between_request_and_reply_are_malformed(passive):
     with asked(passive) as (peer, request):
         peer.sendall(b"\0")

@@ -38,6 +38,8 @@ OCTETS = REQUEST.encode()
 # Requests that are wrong
 
 
+@pytest.mark.requirement("MPA-7.1.1-02", "MPA-7.1.1-14", "MPA-7.1.1-17", "MPA-7.1.2-03")
+@pytest.mark.requirement("MPA-7.1.2-04", "MPA-7.1.2-15", "MPA-7.1.2-23", "MPA-8-06")
 @pytest.mark.parametrize(
     ("octets", "message"),
     [
@@ -76,6 +78,7 @@ def test_a_wrong_request_is_found_by_its_first_wrong_octet(passive, octets):
         assert time.monotonic() - begun < PATIENCE / 2
 
 
+@pytest.mark.requirement("MPA-7.1.1-17", "MPA-7.1.2-03", "MPA-7.1.2-04", "MPA-7.1.2-21")
 @pytest.mark.parametrize("count", [0, 1, 19, 20, 26])
 def test_a_request_that_is_cut_off_is_an_error(passive, count):
     error = MalformedFrame if count else StartupError
@@ -87,6 +90,7 @@ def test_a_request_that_is_cut_off_is_an_error(passive, count):
             assert receive_all(peer) == b""
 
 
+@pytest.mark.requirement("MPA-7.1.1-11", "MPA-7.1.1-12", "MPA2-6-02")
 def test_bits_that_mean_nothing_in_a_request_are_not_checked(passive):
     octets = bytearray(OCTETS)
     octets[16] |= 0x2F  # R and the reserved bits
@@ -132,6 +136,7 @@ def test_nobody_connects(passive):
     assert caught.value.step == StartupStep.PEER
 
 
+@pytest.mark.requirement("MPA-7.1.2-03", "MPA-7.1.2-20", "MPA-7.1.2-24")
 @pytest.mark.parametrize("count", [0, 3, 26])
 def test_two_responders_wait_for_each_other_only_for_a_time(passive, count):
     with listen(passive.context, request_timeout=SHORT) as listener:

@@ -67,6 +67,7 @@ FRAMES = {
 }
 
 
+@pytest.mark.requirement("MPA2-5-01", "MPA2-9.2-08")
 @pytest.mark.parametrize("option", list(RTR))
 def test_the_first_fpdu_is_the_rtr_frame_and_no_cq_tells_of_it(sides, option):
     active, passive = sides
@@ -83,6 +84,7 @@ def test_the_first_fpdu_is_the_rtr_frame_and_no_cq_tells_of_it(sides, option):
     passive.qp.post_recv(*(RecvWR(number) for number in range(64)))
 
 
+@pytest.mark.requirement("MPA2-9.2-01", "MPA2-9.2-04")
 def test_a_write_is_preferred_and_a_send_is_not_offered(sides):
     active, passive = sides
     with listen(passive.context) as listener:
@@ -100,6 +102,7 @@ def test_a_write_is_preferred_and_a_send_is_not_offered(sides):
     assert passive.qp.connection.rtr == RTR.WRITE | RTR.READ
 
 
+@pytest.mark.requirement("MPA2-5-01", "MPA2-9.2-01", "MPA2-9.2-08")
 def test_the_frames_are_those_of_the_capture(sides):
     active, _ = sides
     (captured,) = read_connections(CAPTURE)

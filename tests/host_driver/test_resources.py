@@ -127,6 +127,7 @@ def test_a_command_that_never_ends_is_an_error(context, device, monkeypatch):
     device.stuck = False
 
 
+@pytest.mark.requirement("RDMAP-8.1.1-09")
 def test_stags_are_drawn_over_the_whole_space_and_in_free_slots(context):
     pd = PD(context)
     seen = []
@@ -141,6 +142,7 @@ def test_stags_are_drawn_over_the_whole_space_and_in_free_slots(context):
         assert 200 < sum(stag >> bit & 1 for stag in seen) < 440, f"bit {bit}"
 
 
+@pytest.mark.requirement("RDMAP-8.1.2-02", "DDP-8.3.2-02", "SEC-3-02", "SEC-6.4.1-01")
 def test_a_full_stag_table_is_a_resource_error(context):
     pd = PD(context)
     regions = [MR(pd, bytearray(8)) for _ in range(SLOTS)]
@@ -161,6 +163,7 @@ def test_a_given_stag_is_used_and_its_slot_is_taken(context, device):
         MR(pd, bytearray(8), stag=1 << 32)
 
 
+@pytest.mark.requirement("RDMAP-8.1.2-04", "DDP-8.3.2-04", "SEC-7.3-01")
 @pytest.mark.parametrize(
     "buffer",
     [b"read-only", bytearray(), numpy.zeros((4, 4), numpy.uint8)[:, ::2], numpy.zeros((2, 3)).T],
@@ -183,6 +186,7 @@ def test_any_writable_buffer_is_registered_without_a_copy(context, device):
         assert bytes(memoryview(buffer).cast("B")[:3]) == b"abc"
 
 
+@pytest.mark.requirement("DDP-8.3-01", "RPCRDMA-2-01")
 def test_a_chosen_tagged_offset_is_written_and_checked(context, device):
     pd = PD(context)
     region = MR(pd, bytearray(16), addr=(1 << 64) - 16)
@@ -192,6 +196,7 @@ def test_a_chosen_tagged_offset_is_written_and_checked(context, device):
         MR(pd, bytearray(16), addr=(1 << 64) - 15)
 
 
+@pytest.mark.requirement("RDMAP-3.2-04", "RDMAP-8.1.1-04", "DDP-8.3-02", "DDP-8.3.1-05")
 def test_a_closed_region_is_unknown_to_the_device_and_its_buffer_is_free(context, device):
     buffer = bytearray(8)
     region = MR(PD(context), buffer)
@@ -226,6 +231,7 @@ def test_a_pd_closed_twice_does_not_free_the_number_of_another(context):
     assert PD(context).number != second.number
 
 
+@pytest.mark.requirement("DDP-8.2-03")
 def test_a_closed_pd_takes_nothing_more(verbs):
     closed = PD(verbs.context)
     closed.close()
@@ -298,6 +304,8 @@ def test_a_cq_in_use_is_not_closed(verbs):
     assert verbs.cq.number not in verbs.device.rings
 
 
+@pytest.mark.requirement("RDMAP-8.1.2-02", "RDMAP-8.1.2-05", "DDP-8.3.2-02", "SEC-3-02")
+@pytest.mark.requirement("SEC-6.4.1-01", "SEC-6.4.3.2-01")
 def test_all_queues_of_the_device_can_be_used_and_no_more(context):
     pd = PD(context)
     cqs = [CQ(context, 4) for _ in range(CQS)]
@@ -320,12 +328,14 @@ def test_numbers_are_used_again_as_late_as_possible(context):
     assert numbers == 2 * list(range(QPS))
 
 
+@pytest.mark.requirement("RDMAP-8.1.2-05", "SEC-6.4.3.2-01")
 @pytest.mark.parametrize("entries", [0, -1, (1 << 15) + 1])
 def test_a_queue_size_that_is_not_possible_is_named(context, entries):
     with pytest.raises(ValueError, match=re.escape(f"{entries} entries; allowed: 1 to 32768")):
         CQ(context, entries)
 
 
+@pytest.mark.requirement("DDP-5.2-02")
 @pytest.mark.parametrize(
     ("make", "message"),
     [

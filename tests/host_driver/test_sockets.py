@@ -76,6 +76,7 @@ def test_waiting_also_sees_octets_that_an_earlier_call_kept(pair):
     stream.wait_readable(0)
 
 
+@pytest.mark.requirement("MPA-7.1-01")
 def test_a_stream_is_not_given_away_with_octets_that_nobody_took(pair):
     stream, peer = pair
     peer.sendall(b"x")

@@ -32,6 +32,9 @@ from tests.host_driver.test_startup_frames import CAPTURES
 # Agreeing
 
 
+@pytest.mark.requirement("RDMAP-6.1-02", "RDMAP-6.1-03", "RDMAP-6.1-04", "MPA-7.1.1-09")
+@pytest.mark.requirement("MPA-7.1.1-10", "MPA-7.1.1-15", "MPA-7.1.2-13", "MPA2-9.1-01")
+@pytest.mark.requirement("MPA2-9.1-02", "MPA2-9.1-04", "MPA2-9.1-07", "MPA2-9.1-08")
 def test_two_ends_agree(sides):
     active, passive = sides
 
@@ -64,6 +67,7 @@ def test_two_ends_agree(sides):
     assert (one.initiator, other.initiator, one.peer_to_peer) == (True, False, False)
 
 
+@pytest.mark.requirement("MPA-4.4-02", "MPA-4.4-04", "MPA-4.4-08", "MPA-7.1.1-08")
 def test_crc_is_off_if_nobody_wants_it(sides):
     active, passive = sides
     with listen(passive.context) as listener:
@@ -72,6 +76,8 @@ def test_crc_is_off_if_nobody_wants_it(sides):
     assert (active.told()["crc"], passive.told()["crc"]) == (0, 0)
 
 
+@pytest.mark.requirement("MPA-7.1.1-15", "MPA-7.1.1-16", "MPA-7.1.1-18", "MPA-7.1.2-22")
+@pytest.mark.requirement("MPA2-6-05", "MPA2-7-02")
 @pytest.mark.parametrize(("revision", "longest"), [(1, 512), (2, 508)])
 def test_the_longest_private_data_arrives(sides, revision, longest):
     active, passive = sides
@@ -101,6 +107,7 @@ def test_reads_that_the_ulps_negotiate_are_those_they_gave(sides):
     assert (active.qp.connection.peer_ird, passive.qp.connection.peer_ird) == (None, None)
 
 
+@pytest.mark.requirement("RDMAP-6.1-04", "MPA2-9.1-07")
 def test_more_inbound_reads_than_offered_are_taken_over_if_the_device_has_them(active):
     reply = changed(GOOD_REPLY, ird=1, ord=7)
     with RawResponder(answer_with(reply)) as responder:
@@ -109,6 +116,7 @@ def test_more_inbound_reads_than_offered_are_taken_over_if_the_device_has_them(a
     assert (active.told()["ird"], active.told()["ord"]) == (7, 1)
 
 
+@pytest.mark.requirement("MPA-7.1.1-05")
 def test_markers_reach_the_device_if_it_has_them(sides, monkeypatch):
     monkeypatch.setattr(mpa_terms, "MARKERS_SUPPORTED", True)
     active, passive = sides
@@ -120,6 +128,9 @@ def test_markers_reach_the_device_if_it_has_them(sides, monkeypatch):
     assert (its["transmit_markers"], its["receive_markers"]) == (1, 0)
 
 
+@pytest.mark.requirement("MPA-1.2-02", "MPA-4.4-02", "MPA-4.4-03", "MPA-4.4-05", "MPA-7.1-04")
+@pytest.mark.requirement("MPA-7.1.1-11", "MPA-7.1.1-13", "MPA-7.1.2-01", "MPA2-6-01", "MPA2-6-02")
+@pytest.mark.requirement("MPA2-6-03", "MPA2-9.2-01", "MPA2-9.2-10", "MPA2-9.2-12")
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
@@ -165,6 +176,7 @@ def test_the_request_is_that_of_the_reference_model(active, arguments, expected)
     assert responder.result == (expected, b"")
 
 
+@pytest.mark.requirement("MPA-7.1.1-01", "MPA-7.1.2-01", "MPA-7.1.2-13")
 @pytest.mark.parametrize("capture", CAPTURES, ids=lambda path: path.stem)
 def test_the_requests_of_captures_are_sent_and_their_replies_understood(capture):
     for connection in read_connections(capture):
@@ -198,6 +210,7 @@ def test_the_first_fpdu_does_not_follow_the_reply_at_once(sides):
 # Arguments
 
 
+@pytest.mark.requirement("MPA-7.1.1-18", "MPA2-7-02", "MPA2-9.2-02")
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

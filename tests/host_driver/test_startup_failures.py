@@ -52,6 +52,7 @@ def terminate(error: errors.ErrorCode, *, markers: bool = False) -> bytes:
 # Rejection
 
 
+@pytest.mark.requirement("MPA-7.1.1-11", "MPA2-9.1-08")
 def test_rejection_carries_private_data_and_reads(sides):
     active, passive = sides
     with listen(passive.context) as listener:
@@ -79,6 +80,7 @@ def test_a_rejection_needs_no_enhanced_data(active, revision):
     assert caught.value.revision == revision
 
 
+@pytest.mark.requirement("MPA-7.1.2-07", "MPA-7.1.2-12")
 def test_a_rejected_connection_can_be_kept_for_other_purposes(sides):
     active, passive = sides
     with listen(passive.context) as listener:
@@ -93,6 +95,8 @@ def test_a_rejected_connection_can_be_kept_for_other_purposes(sides):
 # Replies that are wrong
 
 
+@pytest.mark.requirement("MPA-7.1.1-04", "MPA-7.1.1-14", "MPA-7.1.1-17", "MPA-7.1.2-10")
+@pytest.mark.requirement("MPA-7.1.2-11", "MPA-7.1.2-15", "MPA-7.1.2-19", "MPA-7.1.2-23", "MPA-8-06")
 @pytest.mark.parametrize(
     ("octets", "error", "message"),
     [
@@ -168,6 +172,7 @@ def test_a_wrong_reply_is_found_by_its_first_wrong_octet(active, octets):
     assert time.monotonic() - begun < PATIENCE / 2
 
 
+@pytest.mark.requirement("MPA-7.1.1-17", "MPA-7.1.2-10", "MPA-7.1.2-11", "MPA-7.1.2-21")
 @pytest.mark.parametrize("count", [0, 1, 19, 20, 23])
 def test_a_reply_that_is_cut_off_is_an_error(active, count):
     def handle(peer: socket.socket) -> bytes:
@@ -187,6 +192,7 @@ def test_a_reply_that_is_cut_off_is_an_error(active, count):
 # Good replies that do not help: the Responder is told why
 
 
+@pytest.mark.requirement("MPA2-8-01", "MPA2-9.1-06", "MPA2-9.2-09")
 @pytest.mark.parametrize(
     ("reply", "options", "error", "code"),
     [
@@ -223,6 +229,7 @@ def test_markers_that_the_device_does_not_have_are_refused(active, monkeypatch, 
     assert responder.result[1] == expected
 
 
+@pytest.mark.requirement("MPA2-8-01", "MPA2-9.3-01")
 def test_a_device_that_refuses_is_told_to_the_responder(active):
     active.device.refuse.add(CommandOpcode.QP_CONNECT)
     with RawResponder(answer_with(GOOD_REPLY.encode())) as responder:

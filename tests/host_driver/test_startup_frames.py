@@ -68,6 +68,9 @@ def of_model(octets: bytes, *, reply: bool) -> model.StartupFrame | None:
     return frame if frame.reply == reply else None
 
 
+@pytest.mark.requirement("MPA-7.1-04", "MPA-7.1.1-01", "MPA-7.1.1-03", "MPA-7.1.1-12")
+@pytest.mark.requirement("MPA-7.1.1-13", "MPA-7.1.1-16", "MPA2-6-01", "MPA2-6-02", "MPA2-6-03")
+@pytest.mark.requirement("MPA2-6-06", "MPA2-9-01")
 @given(frames())
 def test_frames_are_those_of_the_reference_model(frame):
     octets = frame.encode()
@@ -76,6 +79,7 @@ def test_frames_are_those_of_the_reference_model(frame):
     assert to_driver(to_model(frame)) == frame
 
 
+@pytest.mark.requirement("MPA-7.1.1-01", "MPA-7.1.1-03", "MPA2-9-01")
 @pytest.mark.parametrize("capture", CAPTURES, ids=lambda path: path.stem)
 def test_frames_of_captures_are_understood_and_made_again(capture):
     connections = read_connections(capture)
@@ -88,6 +92,7 @@ def test_frames_of_captures_are_understood_and_made_again(capture):
             assert frame.encode() == octets
 
 
+@pytest.mark.requirement("MPA-7.1.2-21", "MPA-7.1.2-23", "MPA2-6-01")
 @given(st.binary(max_size=600) | damaged(), st.booleans())
 def test_garbage_is_judged_as_the_reference_model_does(octets, reply):
     try:
@@ -97,6 +102,7 @@ def test_garbage_is_judged_as_the_reference_model_does(octets, reply):
     assert found == of_model(octets, reply=reply)
 
 
+@pytest.mark.requirement("MPA-7.1.2-21", "MPA-7.1.2-22")
 @given(damaged(), st.booleans())
 def test_a_frame_is_asked_for_octet_by_octet_and_refused_as_soon_as_it_is_wrong(octets, reply):
     for end in range(len(octets) + 1):
@@ -114,6 +120,7 @@ def test_a_frame_is_asked_for_octet_by_octet_and_refused_as_soon_as_it_is_wrong(
         assert end + missing <= HEADER_OCTETS + MAXIMUM_PRIVATE_DATA
 
 
+@pytest.mark.requirement("MPA-7.1.1-02", "MPA-7.1.1-04", "MPA-7.1.2-15")
 @pytest.mark.parametrize("reply", [False, True], ids=["request", "reply"])
 def test_every_octet_of_the_key_counts(reply):
     octets = StartupFrame(reply=reply).encode()
@@ -126,6 +133,7 @@ def test_every_octet_of_the_key_counts(reply):
                 missing_octets(bytes(changed[: position + 1]), reply=reply)
 
 
+@pytest.mark.requirement("MPA-7.1.1-02", "MPA-7.1.2-19")
 def test_the_same_side_twice_is_told_from_garbage():
     for end in range(10, 16):  # "MPA ID Re" is common to both
         with pytest.raises(InitiatorInitiatorError, match="Initiator/Initiator error"):
@@ -137,6 +145,7 @@ def test_the_same_side_twice_is_told_from_garbage():
         assert type(caught.value) is MalformedFrame
 
 
+@pytest.mark.requirement("MPA-7.1.1-14")
 @pytest.mark.parametrize("revision", [0, 3, 9, 255])
 def test_revisions_but_1_and_2_are_refused(revision):
     octets = REQUEST_KEY + bytes([0x40, revision])
@@ -144,6 +153,7 @@ def test_revisions_but_1_and_2_are_refused(revision):
         missing_octets(octets, reply=False)
 
 
+@pytest.mark.requirement("MPA-7.1.1-16", "MPA-7.1.1-17", "MPA-7.1.1-18", "MPA-7.1.2-21")
 @pytest.mark.parametrize("length", [0, 1, 511, 512, 513, 65535])
 def test_private_data_has_at_most_512_octets(length):
     header = REPLY_KEY + b"\x40\x01" + length.to_bytes(2, "big")
@@ -155,6 +165,7 @@ def test_private_data_has_at_most_512_octets(length):
         missing_octets(header, reply=True)
 
 
+@pytest.mark.requirement("MPA2-6-01", "MPA2-6-06")
 @pytest.mark.parametrize("length", range(4))
 def test_enhanced_data_has_room_in_the_private_data(length):
     header = REPLY_KEY + bytes([0x50, 2, 0, length])
@@ -164,6 +175,7 @@ def test_enhanced_data_has_room_in_the_private_data(length):
     assert missing_octets(REPLY_KEY + bytes([0x50, 1, 0, length]), reply=True) == length
 
 
+@pytest.mark.requirement("MPA-7.1.1-12", "MPA2-6-02")
 @pytest.mark.parametrize("reserved", range(16))
 def test_reserved_bits_are_not_checked(reserved):
     octets = bytearray(StartupFrame(reply=True, ird=1, ord=2, private_data=b"x").encode())
@@ -173,6 +185,7 @@ def test_reserved_bits_are_not_checked(reserved):
     )
 
 
+@pytest.mark.requirement("MPA2-6-06", "MPA2-9-01")
 def test_enhanced_data_is_in_network_byte_order():
     frame = StartupFrame(
         reply=False, ird=16, ord=8, peer_to_peer=True, rtr=RTR.WRITE | RTR.READ, private_data=b"!"
@@ -180,11 +193,13 @@ def test_enhanced_data_is_in_network_byte_order():
     assert frame.encode() == REQUEST_KEY + bytes.fromhex("50020005 8010c008 21")
 
 
+@pytest.mark.requirement("MPA2-9.2-13")
 def test_options_count_only_in_the_peer_to_peer_model():
     frame = StartupFrame(reply=True, ird=1, ord=1, rtr=RTR.WRITE)
     assert (frame.rtr, frame.agreed_rtr) == (RTR.WRITE, RTR(0))
 
 
+@pytest.mark.requirement("MPA-7.1.1-18", "MPA2-6-03", "MPA2-7-02")
 @pytest.mark.parametrize(
     ("frame", "message"),
     [

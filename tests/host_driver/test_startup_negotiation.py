@@ -78,6 +78,8 @@ def markers(monkeypatch):
 # Any two ends
 
 
+@pytest.mark.requirement("MPA2-9.1-04", "MPA2-9.1-09", "MPA2-9.2-03", "MPA2-9.2-11", "MPA2-9.2-12")
+@pytest.mark.requirement("MPA2-10-01", "MPA2-10-02")
 @given(any_terms(), frames(), st.booleans())
 def test_no_reply_breaks_a_rule(own, request, posted):
     request = StartupFrame(**{**vars(request), "reply": False})
@@ -97,6 +99,7 @@ def test_no_reply_breaks_a_rule(own, request, posted):
     assert model.reply_faults(asked, to_model(rejection)) == []
 
 
+@pytest.mark.requirement("MPA2-9.1-02", "MPA2-9.1-07", "MPA2-9.2-08")
 @given(requests(), any_terms(), st.booleans())
 def test_two_ends_agree(mine, other, posted):
     own, request = mine
@@ -129,6 +132,7 @@ def test_two_ends_agree(mine, other, posted):
         assert active.ord >= 1 and passive.ird >= 1
 
 
+@pytest.mark.requirement("MPA2-9.1-07")
 @given(requests(), frames())
 def test_any_reply_is_agreed_to_or_refused_by_name(mine, reply):
     own, request = mine
@@ -159,6 +163,7 @@ def test_no_number_of_reads_means_that_they_are_not_negotiated():
         Terms.check(1 << 15, ord=None, ird=NOT_NEGOTIATED, **options)
 
 
+@pytest.mark.requirement("MPA2-9.1-07")
 def test_reads_are_limited_by_both_sides():
     assert limit_reads(8, None) == 8
     assert limit_reads(8, 3) == 3
@@ -166,6 +171,7 @@ def test_reads_are_limited_by_both_sides():
     assert limit_reads(8, NOT_NEGOTIATED) == 8
 
 
+@pytest.mark.requirement("MPA2-9.1-09")
 @pytest.mark.parametrize(
     ("ird", "ord"),
     [(NOT_NEGOTIATED, 2), (2, NOT_NEGOTIATED), (NOT_NEGOTIATED, NOT_NEGOTIATED)],
@@ -180,6 +186,7 @@ def test_the_responder_leaves_alone_what_is_not_to_be_negotiated(ird, ord):
     assert connection.peer_ord == (None if ord == NOT_NEGOTIATED else 2)
 
 
+@pytest.mark.requirement("MPA2-9.1-07", "MPA2-9.1-10")
 @pytest.mark.parametrize(
     ("ird", "ord", "expected"),
     [
@@ -207,6 +214,7 @@ def test_an_initiator_that_negotiates_nothing_keeps_its_own():
     assert (connection.ord, connection.ird) == (5, 4)
 
 
+@pytest.mark.requirement("MPA2-9.1-06")
 def test_more_reads_than_the_device_has_are_refused():
     own = terms(ird=2)
     request = request_frame(own, revision=2, negotiate_reads=True, peer_to_peer=False)
@@ -228,6 +236,7 @@ def test_a_responder_may_need_reads(ird, fits):
 # Revisions, CRC and Markers
 
 
+@pytest.mark.requirement("MPA-7.1.1-13", "MPA2-6-02", "MPA2-6-05", "MPA2-10-01", "MPA2-10-02")
 @pytest.mark.parametrize("enhanced", [False, True])
 @pytest.mark.parametrize("revision", [1, 2])
 def test_revision_and_enhanced_data_are_those_of_the_request(revision, enhanced):
@@ -253,6 +262,8 @@ def test_a_reply_that_does_not_fit_its_request_is_refused(changes, message):
         check_reply(StartupFrame(reply=False, revision=1), StartupFrame(reply=True, ird=1, ord=1))
 
 
+@pytest.mark.requirement("MPA-4.4-02", "MPA-4.4-04", "MPA-7.1.1-05", "MPA-7.1.1-06", "MPA-7.1.1-07")
+@pytest.mark.requirement("MPA-7.1.1-08", "MPA-7.1.1-09", "MPA-7.1.1-10")
 @pytest.mark.parametrize("wanted", list(itertools.product([False, True], repeat=4)))
 def test_crc_and_markers(wanted):
     own = terms(crc=wanted[0], markers=wanted[1])

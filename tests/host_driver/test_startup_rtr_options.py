@@ -16,6 +16,7 @@ from host_driver.mpa_terms import DEFAULT_RTR
 from tests.host_driver.test_startup_negotiation import OPTIONS, answer, of, terms
 
 
+@pytest.mark.requirement("MPA2-9.2-02", "MPA2-9.2-03", "MPA2-9.2-04", "MPA2-9.2-05", "MPA2-9.2-07")
 @pytest.mark.parametrize(("asked", "able"), list(itertools.product(OPTIONS, OPTIONS[1:])))
 def test_every_pair_of_rtr_options(asked, able):
     reply = answer(of(asked), terms(rtr=able))
@@ -30,6 +31,7 @@ def test_every_pair_of_rtr_options(asked, able):
         assert reply.rtr in able and not reply.rtr & asked
 
 
+@pytest.mark.requirement("MPA2-9.2-05", "MPA2-9.2-07")
 @pytest.mark.parametrize(("asked", "able"), list(itertools.product(OPTIONS, OPTIONS[1:])))
 def test_every_pair_of_rtr_options_of_a_responder_that_wants_no_reads(asked, able):
     reply = answer(of(asked), terms(rtr=able, ird=0))
@@ -40,6 +42,7 @@ def test_every_pair_of_rtr_options_of_a_responder_that_wants_no_reads(asked, abl
     assert RTR.READ not in reply.rtr or RTR.WRITE not in asked & able
 
 
+@pytest.mark.requirement("MPA2-9.2-08", "MPA2-9.2-09")
 @pytest.mark.parametrize(("mine", "told"), list(itertools.product(OPTIONS[1:], OPTIONS)))
 def test_the_initiator_sends_one_of_the_options_that_both_have(mine, told):
     own, request = terms(rtr=mine), of(mine)
@@ -76,6 +79,7 @@ def test_a_send_is_accepted_only_without_posted_receives_and_if_nothing_else_is_
     assert answer(of(RTR.SEND)).rtr == DEFAULT_RTR
 
 
+@pytest.mark.requirement("MPA2-9.2-03", "MPA2-9.2-10", "MPA2-9.2-11", "MPA2-9.2-12", "MPA2-9.2-13")
 def test_flag_a_is_that_of_the_request():
     own = terms()
     plain = request_frame(own, revision=2, negotiate_reads=True, peer_to_peer=False)

@@ -59,6 +59,7 @@ def test_a_host_that_does_not_answer_is_an_error_in_time(active):
         each.close()
 
 
+@pytest.mark.requirement("MPA-7.1.2-10", "MPA-7.1.2-21", "MPA-7.1.2-24")
 @pytest.mark.parametrize("octets", [b"", b"MPA", GOOD_REPLY.encode()[:-1]])
 def test_a_peer_that_falls_silent_is_an_error_in_time(active, octets):
     with RawResponder(answer_with(octets)) as responder:
@@ -111,6 +112,7 @@ def test_a_peer_that_does_not_take_the_frame_is_an_error_in_time(active):
     assert active.qp.state == QPState.INIT
 
 
+@pytest.mark.requirement("MPA-7.1.2-24")
 def test_a_peer_that_dribbles_has_one_timer_for_the_whole_frame(active):
     def handle(peer: socket.socket) -> None:
         receive_frame(peer, reply=False)
@@ -137,6 +139,7 @@ def test_a_reply_in_single_octets_is_understood(active):
         active.context.close()
 
 
+@pytest.mark.requirement("MPA-7.1.2-19")
 def test_two_initiators_find_each_other_out(sides):
     one, other = sides
     raw = socket.create_server(("127.0.0.1", 0))

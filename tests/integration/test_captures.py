@@ -137,6 +137,10 @@ class Player:
         self.peer.close()
 
 
+@pytest.mark.requirement("RDMAP-4.4-02", "RDMAP-5.1-02", "RDMAP-5.2-01", "RDMAP-5.2.1-03")
+@pytest.mark.requirement("RDMAP-5.2.1-04", "RDMAP-5.2.1-08", "RDMAP-5.2.1-11", "RDMAP-5.2.2-03")
+@pytest.mark.requirement("RDMAP-5.2.2-06", "RDMAP-5.3-02", "RDMAP-5.3-05", "DDP-3-05", "DDP-5.2-04")
+@pytest.mark.requirement("DDP-5.4-02", "MPA-3-07", "MPA-4.4-06")
 @pytest.mark.parametrize("inbound", Direction)
 @pytest.mark.parametrize("connection", CONNECTIONS)
 def test_captured_connection_is_accepted_placed_and_answered(

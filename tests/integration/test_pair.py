@@ -35,6 +35,8 @@ def run_pair(mode: str, tmp_path: Path, name: str | None = None) -> dict:
     return json.loads(result.read_text())
 
 
+@pytest.mark.requirement("RDMAP-5.3-11", "RDMAP-5.5-12", "DDP-5.2-03", "DDP-5.2-04", "DDP-5.2-09")
+@pytest.mark.requirement("RPCRDMA-2-02")
 @pytest.mark.parametrize("mode", ["steady", "paused", "foreign"])
 def test_random_operations_between_two_devices(mode, tmp_path):
     run_pair(mode, tmp_path)

@@ -102,6 +102,7 @@ EMPTY_WRITE = mpa.frame_fpdu(bytes.fromhex("c140 00000001 0000000000000000"))
 # The Responder
 
 
+@pytest.mark.requirement("DDP-5.2-11", "MPA-7.1.2-14")
 def test_a_responder_sends_nothing_before_the_first_valid_fpdu(context: Context):
     end = End(context)
     peer, request = responder(end)
@@ -118,6 +119,7 @@ def test_a_responder_sends_nothing_before_the_first_valid_fpdu(context: Context)
     end.close()
 
 
+@pytest.mark.requirement("MPA-7.1.2-14")
 def test_an_fpdu_with_a_wrong_crc_does_not_let_the_responder_send(context: Context):
     end = End(context)
     peer, request = responder(end)
@@ -136,6 +138,8 @@ def test_an_fpdu_with_a_wrong_crc_does_not_let_the_responder_send(context: Conte
 # Peer to peer
 
 
+@pytest.mark.requirement("RDMAP-5.2.1-14", "RDMAP-5.2.1-15", "DDP-5.2-09", "DDP-5.2-11")
+@pytest.mark.requirement("DDP-6.1-01", "MPA-7.1.2-08", "MPA2-9.2-08", "SEC-6.3.5-01")
 @pytest.mark.parametrize("option", list(RTR))
 def test_the_responder_may_send_first(context: Context, other_context: Context, option: RTR):
     active, passive = End(context), End(other_context)
@@ -172,6 +176,7 @@ def test_the_responder_may_send_first(context: Context, other_context: Context, 
     passive.close()
 
 
+@pytest.mark.requirement("MPA-3-09", "MPA2-5-01", "MPA2-9.2-08")
 def test_the_rtr_frame_is_the_captured_one_and_the_reference_model_takes_it(context: Context):
     (captured,) = read_connections(CAPTURE)
     end = End(context)
@@ -202,6 +207,8 @@ def test_the_rtr_frame_is_the_captured_one_and_the_reference_model_takes_it(cont
     end.close()
 
 
+@pytest.mark.requirement("RDMAP-5.2.1-14", "RDMAP-5.2.1-15", "DDP-5.2-09", "DDP-5.2-11")
+@pytest.mark.requirement("DDP-6.1-01", "MPA-7.1.2-08")
 @pytest.mark.parametrize("by_read", [False, True])
 def test_the_rtr_frames_of_the_reference_model_let_the_device_send(context: Context, by_read: bool):
     end = End(context)
@@ -225,6 +232,7 @@ def test_the_rtr_frames_of_the_reference_model_let_the_device_send(context: Cont
     end.close()
 
 
+@pytest.mark.requirement("MPA2-9.2-09")
 def test_a_responder_learns_why_the_initiator_gives_up(context: Context, other_context: Context):
     active, passive = End(context), End(other_context)
     with listen(passive.context) as listener:

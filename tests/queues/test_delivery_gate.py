@@ -23,6 +23,8 @@ CONFIG = RnicConfig(qps=4)
 LAYOUTS = Layouts(CONFIG)
 
 
+@pytest.mark.requirement("RDMAP-5.5-06", "RDMAP-5.5-13", "RDMAP-5.5-16", "DDP-4.1-06", "DDP-5.4-01")
+@pytest.mark.requirement("DDP-5.4-03", "RPCRDMA-2-02")
 @pytest.mark.parametrize("pattern", ["always", "random", "slow"])
 def test_gate(pattern):
     run_cocotb(DeliveryGate(CONFIG), __name__, parameters={"PATTERN": pattern})

@@ -12,6 +12,7 @@ from tests.support.streams import seeded_random, start_clock_and_reset
 STAGES = (2, 1, 3)
 
 
+@pytest.mark.requirement("RDMAP-8.1.1-06", "DDP-8.3.1-07", "SEC-6.2.2-01")
 def test_fence():
     run_cocotb(Fence(STAGES), __name__)
 

@@ -16,6 +16,7 @@ CONFIG = RnicConfig(qps=4)
 ITEM = data.StructLayout({"number": 32})
 
 
+@pytest.mark.requirement("RDMAP-8.1.2-07", "SEC-6.4.3.3-01", "SEC-A-03")
 @pytest.mark.parametrize("depth", [1, 2, 8])
 def test_fifo(depth):
     run_cocotb(QpFifo(CONFIG, ITEM, depth), __name__, parameters={"DEPTH": str(depth)})

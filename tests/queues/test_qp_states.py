@@ -23,6 +23,7 @@ LAYOUTS = Layouts(CONFIG)
 ERRORS = 3
 
 
+@pytest.mark.requirement("RDMAP-7.1-05", "DDP-6.2.2-01", "MPA-7.1.2-14")
 @pytest.mark.parametrize("pattern", ["always", "random", "slow"])
 def test_states(pattern):
     run_cocotb(QpStates(CONFIG, ERRORS), __name__, parameters={"PATTERN": pattern})

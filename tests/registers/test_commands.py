@@ -32,6 +32,8 @@ STREAMS = {
 }
 
 
+@pytest.mark.requirement("RDMAP-3.2-04", "RDMAP-8.1.1-06", "DDP-8.3-03", "DDP-8.3.1-07")
+@pytest.mark.requirement("SEC-6.2.2-01")
 @pytest.mark.parametrize("pattern", ["always", "random"])
 def test_command_processor(pattern):
     run_cocotb(CommandProcessor(CONFIG), __name__, parameters={"PATTERN": pattern})

@@ -53,6 +53,7 @@ def exchange(peer: socket.socket, content: bytes, rng: random.Random, largest: i
     return bytes(echoed)
 
 
+@pytest.mark.requirement("DDP-3-04", "DDP-3-13")
 @pytest.mark.parametrize("largest", [7, 1000, 100000])
 def test_octets_cross_in_both_directions(device: SimulatedDevice, largest: int) -> None:
     rng = random.Random(largest)
@@ -82,6 +83,7 @@ def test_connections_do_not_mix(device: SimulatedDevice) -> None:
         peer.close()
 
 
+@pytest.mark.requirement("DDP-3-04")
 def test_peer_that_does_not_read_gets_everything_later(device: SimulatedDevice) -> None:
     content = random.Random(5).randbytes(3 << 20)
     with attach(device, 0) as peer, attach(device, 2) as other:
@@ -102,6 +104,7 @@ def test_peer_that_does_not_read_gets_everything_later(device: SimulatedDevice) 
         assert bytes(echoed) == content
 
 
+@pytest.mark.requirement("DDP-3-11", "MPA-7.2-02")
 def test_closed_peer_is_announced_after_its_octets(device: SimulatedDevice) -> None:
     peer = attach(device, 3)
     peer.sendall(b"the last octets.")
@@ -135,6 +138,7 @@ def test_emss_is_announced_if_it_is_given(stub_library: Path) -> None:
             ours.close()
 
 
+@pytest.mark.requirement("MPA-7.2-01")
 def test_detached_connection_is_flushed_and_free_again(device: SimulatedDevice) -> None:
     rng = random.Random(9)
     for _ in range(3):
@@ -206,6 +210,7 @@ def test_peer_that_resets_ends_in_closed(device: SimulatedDevice) -> None:
         device.detach(2)
 
 
+@pytest.mark.requirement("MPA-7.1-01", "MPA-7.1.2-08", "MPA-7.1.5-03")
 def test_octets_behind_the_startup_go_to_the_device(stub_library: Path) -> None:
     with SimulatedDevice(STUB_CONFIG, library=stub_library, record=True) as device:
         with device.listen("127.0.0.1", 0) as listener:
@@ -274,6 +279,7 @@ def test_closing_the_device_flushes_its_streams(stub_library: Path) -> None:
     assert peer.recv(1) == b""
 
 
+@pytest.mark.requirement("DDP-3-04")
 def test_fpdu_that_the_kernel_takes_in_parts_stays_whole(device: SimulatedDevice) -> None:
     content = random.Random(3).randbytes(1 << 20)
     peer, theirs = socket.socketpair()

@@ -1,0 +1,1 @@
+"""The conformance list: which test shows which normative statement."""

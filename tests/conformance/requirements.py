@@ -1,0 +1,108 @@
+"""The requirement list: a row per normative statement, with what was corrected or reviewed."""
+
+import csv
+import tomllib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+FOLDER = Path(__file__).resolve().parent
+
+OUTSIDE = {
+    "not-applicable": "nothing that this device or its driver does",
+    "atomic": "Atomic Operations are not built yet",
+    "rpcrdma": "RPC-over-RDMA is not built yet",
+}
+"""Components that are not counted, and why."""
+
+COUNTED_LEVELS = ("MUST", "SHOULD")
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """A row. `correction` says why `text` is not the one of the CSV file, empty if it is."""
+
+    id: str
+    spec: str
+    section: str
+    level: str
+    component: str
+    text: str
+    correction: str = ""
+
+    @property
+    def counted(self) -> bool:
+        """Whether it has to be shown by a test or a review."""
+        return self.component not in OUTSIDE and self.level in COUNTED_LEVELS
+
+
+@dataclass(frozen=True)
+class Review:
+    """Why no test can show a row, and where it can be read."""
+
+    reason: str
+    where: tuple[str, ...]
+
+
+class Requirements:
+    """All rows in the order of the documents.
+
+    Parameters
+    ----------
+    folder: has `requirements.csv`, `corrections.toml` and `reviewed.toml`.
+
+    Raises `ValueError` for an id that occurs twice, for a correction or a review of an id that
+    does not exist, and for a review of a row that is not counted.
+    """
+
+    def __init__(self, folder: Path = FOLDER):
+        corrections = _tables(folder / "corrections.toml", {"text", "reason"})
+        reviews = _tables(folder / "reviewed.toml", {"reason", "where"})
+        self.rows: dict[str, Requirement] = {}
+        with (folder / "requirements.csv").open(newline="") as file:
+            for row in csv.DictReader(file):
+                if row["id"] in self.rows:
+                    raise ValueError(f"requirements.csv: {row['id']} occurs twice")
+                correction = corrections.get(row["id"], {})
+                self.rows[row["id"]] = Requirement(
+                    row["id"],
+                    row["spec"],
+                    row["section"],
+                    row["level"],
+                    row["component"],
+                    correction.get("text", row["requirement"]),
+                    correction.get("reason", ""),
+                )
+        for name, found in (("corrections.toml", corrections), ("reviewed.toml", reviews)):
+            if unknown := sorted(found.keys() - self.rows.keys()):
+                raise ValueError(f"{name}: {unknown}; allowed: ids of requirements.csv")
+        if outside := sorted(id for id in reviews if not self.rows[id].counted):
+            raise ValueError(f"reviewed.toml: {outside}; allowed: rows that are counted")
+        self.reviews = {
+            id: Review(review["reason"], tuple(review["where"])) for id, review in reviews.items()
+        }
+
+    @cached_property
+    def counted(self) -> list[Requirement]:
+        """The rows that a test or a review has to show."""
+        return [row for row in self.rows.values() if row.counted]
+
+    def faults(self, named: Iterable[str]) -> list[str]:
+        """What is wrong with ids that a test names."""
+        found = []
+        for id in named:
+            if id not in self.rows:
+                found.append(f"{id!r} is no id of requirements.csv")
+            elif id in self.reviews:
+                found.append(f"{id!r} has a test now: it must not be in reviewed.toml")
+        return found
+
+
+def _tables(path: Path, keys: set[str]) -> dict[str, dict[str, Any]]:
+    tables = tomllib.loads(path.read_text())
+    for id, table in tables.items():
+        if not isinstance(table, dict) or table.keys() != keys:
+            raise ValueError(f"{path.name}: {id} is {table!r}; allowed: a table of {sorted(keys)}")
+    return tables
