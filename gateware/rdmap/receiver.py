@@ -1,28 +1,13 @@
 """Checks received segments, places them and delivers their messages (RFC 5041, 7; RFC 5040, 7)."""
 
-from collections.abc import Sequence
-
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, ValueLike
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, ValueLike
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from gateware.config import RnicConfig
-from gateware.ddp.checks import (
-    CAUSE_BITS,
-    Check,
-    first_cause,
-    header_checks,
-    queue_checks,
-    tagged_status_checks,
-    untagged_checks,
-)
-from gateware.ddp.headers import (
-    FIRST_MSN,
-    TAGGED_HEADER_OCTETS,
-    UNTAGGED_HEADER_OCTETS,
-    from_wire,
-)
+from gateware.ddp.checks import CAUSE_BITS, first_cause, tagged_status_checks
+from gateware.ddp.headers import TAGGED_HEADER_OCTETS, UNTAGGED_HEADER_OCTETS, from_wire
 from gateware.interfaces import (
     DeliveryKind,
     EntryPort,
@@ -37,38 +22,22 @@ from gateware.interfaces import (
 )
 from gateware.rdmap.checks import (
     INVALIDATING_OPCODES,
-    LAST_QN,
     SEND_OPCODES,
     SOLICITING_OPCODES,
     invalidate_status_checks,
     is_any,
-    opcode_checks,
-    queue_opcode_checks,
     rdmap_control,
-    read_request_length_checks,
-    read_response_checks,
     read_status_checks,
-    version_checks,
 )
 from gateware.rdmap.headers import ULPDU_HEADER, Opcode
+from gateware.rdmap.receive_checks import ReceiveChecks
+from gateware.rdmap.receive_context import CONTEXT, NEW_CONTEXT, ReceiveContexts
 from gateware.rdmap.receive_scan import ENTRY_WORDS, PIECE, ReceiveScan
 from hw.interface.causes import Cause
 from hw.interface.queue_entries import SCATTER_GATHER_ELEMENTS, CompletionFlags, Rights
 
 ULPDU_LENGTH_OCTETS = 2
 """Octets of the FPDU before its ULPDU (RFC 5044, 4.1)."""
-
-CONTEXT = data.StructLayout(
-    {
-        "started": 1,  # the first FPDU of the connection arrived
-        "stopped": 1,  # a check failed
-        "send_msn": 32,  # MSN of the Send in progress or next
-        "send_mo": 32,  # MO of its next segment
-        "request_msn": 32,  # MSN of the next Read Request
-        "response_octets": 32,  # received of the oldest outstanding RDMA Read
-    }
-)
-"""What is known of the receive direction of a connection."""
 
 
 class Receiver(wiring.Component):
@@ -79,6 +48,8 @@ class Receiver(wiring.Component):
     are only released until it is connected anew. So are segments of QPs that are not `running`.
     A delivery leaves after the last placement of its message and counts in `after` all placements
     with octets so far, which `queues/delivery_gate.py` waits for.
+    The STag that a Send invalidates is checked last, and is invalid before the last segment of the
+    Send is placed.
 
     One segment at a time; an RDMA Write takes 11 cycles if the STag table answers at once.
 
@@ -138,11 +109,8 @@ class Receiver(wiring.Component):
         invalidates = last & is_any(opcode, INVALIDATING_OPCODES)
         invalidate_stag = from_wire(untagged.rsvd_ulp_word)
         mo = from_wire(untagged.mo)
-        msn = from_wire(untagged.msn)
 
         # Valid one cycle after the segment was taken.
-        payload = Signal(16)
-        header_octets = Mux(is_tagged, TAGGED_HEADER_OCTETS, UNTAGGED_HEADER_OCTETS)
         first_octet = Mux(
             is_tagged,
             TAGGED_HEADER_OCTETS + ULPDU_LENGTH_OCTETS,
@@ -151,52 +119,21 @@ class Receiver(wiring.Component):
         first_position = Signal(config.store_address_bits + 3)
         qp_running = Signal()
         m.d.sync += [
-            payload.eq(segment.ulpdu_length - header_octets),
             first_position.eq(Cat(Const(0, 3), segment.store_address) + first_octet),
             qp_running.eq(self.running.bit_select(segment.qp, 1)),
         ]
-        header_failures = _registered(
-            m,
-            [
-                *header_checks(tagged.control, segment.ulpdu_length),
-                *version_checks(tagged),
-                *opcode_checks(tagged),
-                *queue_checks(untagged, LAST_QN),
-                *queue_opcode_checks(untagged),
-            ],
-        )
 
         # What is known of the QP: read with the segment, written when the segment was checked
-        m.submodules.contexts = contexts = Memory(shape=CONTEXT, depth=config.qps, init=[])
-        m.submodules.pds = pds = Memory(shape=16, depth=config.qps, init=[])
-        ird_shape = range(config.read_queue_depth + 1)
-        m.submodules.irds = irds = Memory(shape=ird_shape, depth=config.qps, init=[])
-        context_read, context_write = contexts.read_port(), contexts.write_port()
-        pd_read, pd_write = pds.read_port(), pds.write_port()
-        ird_read, ird_write = irds.read_port(), irds.write_port()
-        context_found = Signal(CONTEXT)
+        m.submodules.contexts = contexts = ReceiveContexts(config)
         context = Signal(CONTEXT)
-        pd = Signal(16)
-        ird = Signal(ird_shape)
-        m.d.comb += [
-            # Asked for a cycle earlier than the rest, because it is wanted from a register.
-            context_read.addr.eq(self.segment.payload.qp),
-            pd_read.addr.eq(segment.qp),
-            ird_read.addr.eq(segment.qp),
-            context_write.addr.eq(segment.qp),
-            context_write.data.eq(context),
-        ]
-        m.d.sync += [
-            context_found.eq(context_read.data),
-            pd.eq(pd_read.data),
-            ird.eq(ird_read.data),
-        ]
         command = self.qp_command.payload
         m.d.comb += [
-            pd_write.addr.eq(command.qp),
-            pd_write.data.eq(command.pd),
-            ird_write.addr.eq(command.qp),
-            ird_write.data.eq(command.ird),
+            # Asked for a cycle earlier than the rest, because it is wanted from a register.
+            contexts.next_qp.eq(self.segment.payload.qp),
+            contexts.qp.eq(segment.qp),
+            contexts.write_qp.eq(segment.qp),
+            contexts.context.eq(context),
+            contexts.command.eq(command),
         ]
 
         # The neighbours' state of the QP, valid two cycles after the segment was taken
@@ -211,54 +148,21 @@ class Receiver(wiring.Component):
             outstanding.select.eq(segment.qp),
         ]
 
-        # Checks of the three kinds of messages that need it, each a cycle or two behind
+        # What needs no STag to be judged
+        m.submodules.checks = checks = ReceiveChecks(config)
+        payload = checks.payload
         message_end = Signal(33)
         entry_on_chip = Signal()
         m.d.sync += entry_on_chip.eq(entries.level != 0)
-        send_failures = _registered(
-            m,
-            untagged_checks(
-                wrong_msn=msn != context.send_msn,
-                no_buffer=entries.posted == 0,
-                no_buffer_cause=Cause.UNTAGGED_NO_BUFFER,
-                wrong_mo=mo != context.send_mo,
-            ),
-        )
-        request_failures = _registered(
-            m,
-            [
-                *untagged_checks(
-                    wrong_msn=msn != context.request_msn,
-                    no_buffer=inbound.level >= ird,
-                    no_buffer_cause=Cause.TOO_MANY_READ_REQUESTS,
-                    wrong_mo=mo != 0,
-                ),
-                *read_request_length_checks(payload, last),
-            ],
-        )
-        expected_offset = Signal(64)
-        remaining = Signal(32)
-        response_octets = Signal(32)
-        other_stag = Signal()
-        none_outstanding = Signal()
-        m.d.sync += [
-            expected_offset.eq(outstanding.head.sink_tagged_offset + context.response_octets),
-            remaining.eq(outstanding.head.length - context.response_octets),
-            response_octets.eq(context.response_octets + payload),
-            other_stag.eq(from_wire(tagged.stag) != outstanding.head.sink_stag),
-            none_outstanding.eq(outstanding.level == 0),
+        m.d.comb += [
+            checks.segment.eq(segment),
+            checks.context.eq(context),
+            checks.ird.eq(contexts.ird),
+            checks.posted.eq(entries.posted),
+            checks.inbound_level.eq(inbound.level),
+            checks.outstanding_level.eq(outstanding.level),
+            checks.outstanding_head.eq(outstanding.head),
         ]
-        response_failures = _registered(
-            m,
-            read_response_checks(
-                none_outstanding=none_outstanding,
-                other_stag=other_stag,
-                other_offset=from_wire(tagged.tagged_offset) != expected_offset,
-                payload=payload,
-                remaining=remaining,
-                last=last,
-            ),
-        )
 
         # Pieces: ranges to check at the STag table, and then to place if they are payload
         m.submodules.scan = scan = ReceiveScan()
@@ -295,7 +199,7 @@ class Receiver(wiring.Component):
             self.stag.request.payload.rights.eq(Mux(invalidating, 0, rights)),
             self.stag.request.payload.exclusive.eq(invalidating),
             self.invalidate.payload.stag.eq(invalidate_stag),
-            self.stag.request.payload.pd.eq(pd),
+            self.stag.request.payload.pd.eq(contexts.pd),
             self.stag.request.payload.qp.eq(segment.qp),
         ]
         status = self.stag.response.status
@@ -408,13 +312,13 @@ class Receiver(wiring.Component):
                     self.qp_command.ready.eq(1),
                     self.segment.ready.eq(~self.qp_command.valid),
                 ]
-                m.d.comb += context_write.addr.eq(command.qp)
-                m.d.comb += context_write.data.eq(_NEW_CONTEXT)
+                m.d.comb += contexts.write_qp.eq(command.qp)
+                m.d.comb += contexts.context.eq(NEW_CONTEXT)
                 with m.If(self.qp_command.valid):
                     with m.If(command.kind == QpCommandKind.CREATE):
-                        m.d.comb += pd_write.en.eq(1)
+                        m.d.comb += contexts.set_pd.eq(1)
                     with m.If(command.kind == QpCommandKind.CONNECT):
-                        m.d.comb += [ird_write.en.eq(1), context_write.en.eq(1)]
+                        m.d.comb += [contexts.set_ird.eq(1), contexts.write.eq(1)]
                 with m.Elif(self.segment.valid):
                     m.d.comb += self.begin.eq(1)
                     m.next = "DECODE"
@@ -428,8 +332,8 @@ class Receiver(wiring.Component):
             # Waits for what is known of the QP.
             with m.State("CONTEXT"):
                 m.d.sync += [
-                    context.eq(context_found),
-                    cause.eq(first_cause(header_failures)),
+                    context.eq(contexts.found),
+                    cause.eq(checks.header_cause),
                     position.eq(first_position),
                 ]
                 m.next = "SELECT"
@@ -479,9 +383,8 @@ class Receiver(wiring.Component):
                                 m.next = "SEND_CHECK"
             # Judges a Send segment without its payload.
             with m.State("SEND_CHECK"):
-                failure = first_cause(send_failures)
-                with m.If(failure != Cause.NONE):
-                    stop(failure)
+                with m.If(checks.send_cause != Cause.NONE):
+                    stop(checks.send_cause)
                 with m.Elif(~entry_on_chip):
                     m.next = "ENTRY"
                 with m.Else():
@@ -497,10 +400,16 @@ class Receiver(wiring.Component):
             with m.State("SCAN"):
                 m.d.sync += piece_count.eq(scan.count)
                 with m.If(scan.complete & ~message_end[32]):
-                    m.d.sync += has_delivery.eq(last)
-                    m.d.sync += context.send_mo.eq(Mux(last, 0, message_end))
-                    m.d.sync += context.send_msn.eq(context.send_msn + last)
-                    with m.If(scan.count != 0):
+                    m.d.sync += [
+                        has_delivery.eq(last),
+                        context.send_mo.eq(Mux(last, 0, message_end)),
+                        context.send_msn.eq(context.send_msn + last),
+                        context.send_begun.eq(~last),
+                        context.send_opcode.eq(opcode),
+                    ]
+                    with m.If(checks.other_opcode):
+                        stop(Cause.UNEXPECTED_OPCODE)
+                    with m.Elif(scan.count != 0):
                         m.next = "LOOKUP"
                     with m.Elif(invalidates):
                         m.next = "INVALIDATE_CHECK"
@@ -510,9 +419,8 @@ class Receiver(wiring.Component):
                     stop(Cause.UNTAGGED_TOO_LONG)
             # Judges a Read Request but for its source.
             with m.State("REQUEST_CHECK"):
-                failure = first_cause(request_failures)
-                with m.If(failure != Cause.NONE):
-                    stop(failure)
+                with m.If(checks.request_cause != Cause.NONE):
+                    stop(checks.request_cause)
                 with m.Elif(item.length == 0):
                     m.next = "PUSH"
                 with m.Else():
@@ -532,11 +440,10 @@ class Receiver(wiring.Component):
                 m.next = "RESPONSE_CHECK"
             # Judges a Read Response but for the rights of its STag.
             with m.State("RESPONSE_CHECK"):
-                failure = first_cause(response_failures)
                 m.d.sync += has_delivery.eq(last)
-                m.d.sync += context.response_octets.eq(Mux(last, 0, response_octets))
-                with m.If(failure != Cause.NONE):
-                    stop(failure)
+                m.d.sync += context.response_octets.eq(Mux(last, 0, checks.response_octets))
+                with m.If(checks.response_cause != Cause.NONE):
+                    stop(checks.response_cause)
                 with m.Elif(payload == 0):
                     m.next = "PLACE"
                 with m.Else():
@@ -586,7 +493,7 @@ class Receiver(wiring.Component):
                     m.next = "PLACE"
             # Tells why the QP stops.
             with m.State("ERROR"):
-                m.d.comb += [self.error.valid.eq(1), context_write.en.eq(1)]
+                m.d.comb += [self.error.valid.eq(1), contexts.write.eq(1)]
                 m.d.sync += piece_number.eq(0)
                 with m.If(self.error.ready):
                     with m.If(is_fpdu):
@@ -595,7 +502,7 @@ class Receiver(wiring.Component):
                         finish()
             # Issues the placements; the last one, which may be empty, releases the FPDU.
             with m.State("PLACE"):
-                m.d.comb += [self.placement.valid.eq(1), context_write.en.eq(1)]
+                m.d.comb += [self.placement.valid.eq(1), contexts.write.eq(1)]
                 with m.If(self.placement.ready):
                     m.d.sync += piece_number.eq(piece_number + 1)
                     m.d.sync += position.eq(position + placed_octets)
@@ -614,18 +521,9 @@ class Receiver(wiring.Component):
         return m
 
 
-_NEW_CONTEXT = CONTEXT.const({"send_msn": FIRST_MSN, "request_msn": FIRST_MSN})
-
 _KINDS = {
     SegmentKind.CRC_ERROR: Cause.CRC_ERROR,
     SegmentKind.CLOSED: Cause.LLP_CLOSED,
     SegmentKind.MARKER_ERROR: Cause.MARKER_MISMATCH,
 }
 """What the MPA receiver reports instead of an FPDU."""
-
-
-def _registered(m: Module, checks: Sequence[Check]) -> list[Check]:
-    """The same checks one cycle later."""
-    failed = Signal(len(checks))
-    m.d.sync += failed.eq(Cat(Value.cast(condition).any() for condition, _ in checks))
-    return [(failed[number], cause) for number, (_, cause) in enumerate(checks)]

@@ -1,4 +1,4 @@
-"""The neighbours of the RDMAP receiver, and what they must see, in plain Python."""
+"""The neighbours of the RDMAP receiver; `receiver_model` says what they must see."""
 
 from collections import deque
 from dataclasses import dataclass, field
@@ -7,50 +7,19 @@ from typing import Any
 import cocotb
 from cocotb.triggers import ClockCycles, RisingEdge
 
-from gateware.config import RnicConfig
-from gateware.interfaces import (
-    ULPDU_HEADER_OCTETS,
-    DeliveryKind,
-    Layouts,
-    QpCommandKind,
-    SegmentKind,
-    StagStatus,
+from gateware.interfaces import ULPDU_HEADER_OCTETS, Layouts, QpCommandKind, SegmentKind
+from hw.interface.queue_entries import RECEIVE_ENTRY_OCTETS, CompletionFlags
+from tests.rdmap.receiver_model import (
+    ADDRESS_MASK,
+    CONFIG,
+    STORE_WORDS,
+    Element,
+    Model,
+    stag_status,
 )
-from hw.interface.causes import Cause
-from hw.interface.queue_entries import RECEIVE_ENTRY_OCTETS, Rights
-from sim.model import ddp, rdmap
-from sim.model.errors import StreamError
 from tests.support.streams import StreamMonitor, StreamSink, StreamSource, pack, unpack
 
-CONFIG = RnicConfig(qps=4, cqs=4, read_queue_depth=4)
 LAYOUTS = Layouts(CONFIG)
-STORE_WORDS = 1 << CONFIG.store_address_bits
-FIRST_PAYLOAD_OCTET = {True: 16, False: 20}
-"""Offset of the payload in an FPDU, by T."""
-
-# The stand-in for the STag table answers by the low bits of the STag.
-STATUS_BITS = 7
-ADDRESS_MASK = 0x1234_5678_9ABC_DEF0
-
-
-def stag_status(stag: int) -> StagStatus:
-    """What the stand-in for the STag table says of an STag."""
-    low = stag & STATUS_BITS
-    return StagStatus(low) if low <= StagStatus.BOUNDS.value else StagStatus.OK
-
-
-def stag_with(rng: Any, status: StagStatus = StagStatus.OK) -> int:
-    """A random STag of which the stand-in says `status`."""
-    return rng.getrandbits(29) << 3 | status.value
-
-
-@dataclass
-class Element:
-    """An element of a receive entry."""
-
-    tagged_offset: int
-    length: int
-    stag: int
 
 
 def entry_words(elements: list[Element]) -> list[int]:
@@ -63,277 +32,6 @@ def entry_words(elements: list[Element]) -> list[int]:
     )
     octets = octets.ljust(RECEIVE_ENTRY_OCTETS, b"\0")
     return [int.from_bytes(octets[n : n + 8], "little") for n in range(0, len(octets), 8)]
-
-
-@dataclass
-class Qp:
-    """What the model knows of a QP, and the queues beside the receiver."""
-
-    running: bool = False
-    pd: int = 0
-    ird: int = 0
-    started: bool = False
-    stopped: bool = False
-    send_msn: int = 1
-    send_mo: int = 0
-    request_msn: int = 1
-    response_octets: int = 0
-    entries: deque[list[Element]] = field(default_factory=deque)
-    index: int = 0
-    inbound: int = 0
-    reads: deque[dict[str, int]] = field(default_factory=deque)
-
-
-class _Failure(Exception):
-    def __init__(self, cause: Cause, index: int = 0) -> None:
-        self.cause, self.index = cause, index
-
-
-class Model:
-    """Turns segments into the events that the receiver must cause, in their order."""
-
-    def __init__(self) -> None:
-        self.qps = [Qp() for _ in range(CONFIG.qps)]
-        self.placements = 0
-        self.events: list[tuple[Any, ...]] = []
-        self.causes: set[Cause] = set()
-
-    def segment(self, segment: dict[str, Any], ulpdu: bytes) -> None:
-        qp = self.qps[segment["qp"]]
-        kind = SegmentKind(segment["kind"])
-        if not qp.running or qp.stopped:
-            if kind is SegmentKind.FPDU:
-                self._place(segment, [])
-            return
-        try:
-            if kind is not SegmentKind.FPDU:
-                raise _Failure(
-                    {
-                        SegmentKind.CRC_ERROR: Cause.CRC_ERROR,
-                        SegmentKind.CLOSED: Cause.LLP_CLOSED,
-                        SegmentKind.MARKER_ERROR: Cause.MARKER_MISMATCH,
-                    }[kind]
-                )
-            if not qp.started:
-                qp.started = True
-                self.events.append(("first", segment["qp"]))
-            self._checked(qp, segment, ulpdu)
-        except _Failure as failure:
-            qp.stopped = True
-            self.causes.add(failure.cause)
-            is_fpdu = kind is SegmentKind.FPDU
-            self.events.append(
-                (
-                    "error",
-                    {
-                        "qp": segment["qp"],
-                        "cause": int(failure.cause),
-                        "index": failure.index,
-                        "ulpdu_length": len(ulpdu) if is_fpdu else 0,
-                        "header": segment["header"] & ((1 << 144) - 1) if is_fpdu else 0,
-                    },
-                )
-            )
-            if is_fpdu:
-                self._place(segment, [])
-
-    def _checked(self, qp: Qp, segment: dict[str, Any], ulpdu: bytes) -> None:
-        try:
-            header, payload = ddp.decode(ulpdu)
-        except StreamError:
-            raise _Failure(Cause.ULPDU_TOO_SHORT) from None
-        tagged = isinstance(header, ddp.TaggedHeader)
-        if header.version != 1:
-            raise _Failure(Cause.TAGGED_DDP_VERSION if tagged else Cause.UNTAGGED_DDP_VERSION)
-        control = rdmap.decode_control(header.rsvd_ulp)
-        if control.version != 1:
-            raise _Failure(Cause.RDMAP_VERSION)
-        opcode = control.opcode
-        if tagged:
-            if opcode == rdmap.Opcode.RDMA_WRITE:
-                return self._write(qp, segment, header, payload)
-            if opcode == rdmap.Opcode.RDMA_READ_RESPONSE:
-                return self._read_response(qp, segment, header, payload)
-            raise _Failure(Cause.UNEXPECTED_OPCODE)
-        queues = {1: 1, 3: 0, 7: 2}
-        if opcode not in queues:
-            raise _Failure(Cause.UNEXPECTED_OPCODE)
-        if header.qn > 2:
-            raise _Failure(Cause.UNTAGGED_QN)
-        if header.qn != queues[opcode]:
-            raise _Failure(Cause.UNEXPECTED_OPCODE)
-        if opcode == rdmap.Opcode.TERMINATE:
-            raise _Failure(Cause.TERMINATE_RECEIVED)
-        if opcode == rdmap.Opcode.SEND:
-            return self._send(qp, segment, header, payload)
-        return self._read_request(qp, segment, header, payload)
-
-    def _ask(self, segment: dict[str, Any], stag: int, to: int, octets: int, rights: Rights) -> Any:
-        request = {
-            "stag": stag,
-            "tagged_offset": to,
-            "octets": octets,
-            "rights": int(rights),
-            "pd": self.qps[segment["qp"]].pd,
-            "qp": segment["qp"],
-        }
-        self.events.append(("stag", request))
-        return stag_status(stag)
-
-    def _place(
-        self, segment: dict[str, Any], pieces: list[tuple[int, int]], first: int = 0
-    ) -> None:
-        """Pieces are (TO, octets); `first` is the place of the payload in the FPDU."""
-        position = segment["store_address"] * 8 + first
-        if not pieces:
-            self.events.append(("release", segment["store_end"]))
-        for number, (to, octets) in enumerate(pieces):
-            position %= STORE_WORDS * 8
-            self.placements += 1
-            self.events.append(
-                (
-                    "place",
-                    {
-                        "qp": segment["qp"],
-                        "address": to ^ ADDRESS_MASK,
-                        "octets": octets,
-                        "store_address": position // 8,
-                        "store_octet": position % 8,
-                        "release": int(number == len(pieces) - 1),
-                        "store_end": segment["store_end"],
-                    },
-                )
-            )
-            position += octets
-
-    def _deliver(self, segment: dict[str, Any], kind: DeliveryKind, index: int, n: int) -> None:
-        self.events.append(
-            (
-                "deliver",
-                {
-                    "kind": kind.value,
-                    "qp": segment["qp"],
-                    "index": index,
-                    "length": n,
-                    "flags": 0,
-                    "after": self.placements % 2**16,
-                },
-            )
-        )
-
-    def _tagged(self, segment: dict[str, Any], header: Any, n: int, r: Rights, p: Cause) -> None:
-        status = self._ask(segment, header.stag, header.tagged_offset, n, r)
-        if status is not StagStatus.OK:
-            raise _Failure(
-                {
-                    StagStatus.INVALID: Cause.TAGGED_STAG_INVALID,
-                    StagStatus.NOT_ASSOCIATED: Cause.TAGGED_STAG_NOT_ASSOCIATED,
-                    StagStatus.NOT_PERMITTED: p,
-                    StagStatus.WRAP: Cause.TAGGED_TO_WRAP,
-                    StagStatus.BOUNDS: Cause.TAGGED_BOUNDS,
-                }[status]
-            )
-
-    def _write(self, qp: Qp, segment: dict[str, Any], header: Any, payload: bytes) -> None:
-        if not payload:
-            return self._place(segment, [])
-        n = len(payload)
-        self._tagged(segment, header, n, Rights.REMOTE_WRITE, Cause.WRITE_NOT_PERMITTED)
-        self._place(segment, [(header.tagged_offset, n)], FIRST_PAYLOAD_OCTET[True])
-
-    def _read_response(self, qp: Qp, segment: dict[str, Any], header: Any, payload: bytes) -> None:
-        if not qp.reads:
-            raise _Failure(Cause.UNSOLICITED_READ_RESPONSE)
-        read = qp.reads[0]
-        n = len(payload)
-        if n and header.stag != read["sink_stag"]:
-            raise _Failure(Cause.READ_RESPONSE_STAG)
-        expected = (read["sink_tagged_offset"] + qp.response_octets) % 2**64
-        total = qp.response_octets + n
-        if n and header.tagged_offset != expected:
-            raise _Failure(Cause.READ_RESPONSE_RANGE)
-        if total > read["length"] or header.last != (total == read["length"]):
-            raise _Failure(Cause.READ_RESPONSE_RANGE)
-        if n:
-            self._tagged(segment, header, n, Rights.LOCAL_WRITE, Cause.TAGGED_STAG_INVALID)
-        pieces = [(header.tagged_offset, n)] if n else []
-        self._place(segment, pieces, FIRST_PAYLOAD_OCTET[True])
-        qp.response_octets = total
-        if header.last:
-            self._deliver(segment, DeliveryKind.READ, 0, read["length"])
-            self.events.append(("pop_read", segment["qp"]))
-            qp.reads.popleft()
-            qp.response_octets = 0
-
-    def _read_request(self, qp: Qp, segment: dict[str, Any], header: Any, payload: bytes) -> None:
-        if header.msn != qp.request_msn:
-            raise _Failure(Cause.UNTAGGED_MSN)
-        if qp.inbound >= qp.ird:
-            raise _Failure(Cause.TOO_MANY_READ_REQUESTS)
-        if header.mo:
-            raise _Failure(Cause.UNTAGGED_MO)
-        if len(payload) > rdmap.READ_REQUEST_OCTETS:
-            raise _Failure(Cause.READ_REQUEST_TOO_LONG)
-        if len(payload) < rdmap.READ_REQUEST_OCTETS or not header.last:
-            raise _Failure(Cause.READ_REQUEST_TOO_SHORT)
-        r = rdmap.ReadRequest.decode(payload)
-        if r.size:
-            status = self._ask(
-                segment, r.source_stag, r.source_tagged_offset, r.size, Rights.REMOTE_READ
-            )
-            if status is not StagStatus.OK:
-                raise _Failure(
-                    {
-                        StagStatus.INVALID: Cause.READ_STAG_INVALID,
-                        StagStatus.NOT_ASSOCIATED: Cause.READ_STAG_NOT_ASSOCIATED,
-                        StagStatus.NOT_PERMITTED: Cause.READ_NOT_PERMITTED,
-                        StagStatus.WRAP: Cause.READ_TO_WRAP,
-                        StagStatus.BOUNDS: Cause.READ_BOUNDS,
-                    }[status]
-                )
-        qp.request_msn = (qp.request_msn + 1) % 2**32
-        qp.inbound += 1
-        item = {
-            "sink_stag": r.sink_stag,
-            "sink_tagged_offset": r.sink_tagged_offset,
-            "length": r.size,
-            "source_stag": r.source_stag,
-            "source_tagged_offset": r.source_tagged_offset,
-        }
-        self.events.append(("push", segment["qp"], item))
-        self._place(segment, [])
-
-    def _send(self, qp: Qp, segment: dict[str, Any], header: Any, payload: bytes) -> None:
-        if header.msn != qp.send_msn:
-            raise _Failure(Cause.UNTAGGED_MSN)
-        if not qp.entries:
-            raise _Failure(Cause.UNTAGGED_NO_BUFFER)
-        if header.mo != qp.send_mo:
-            raise _Failure(Cause.UNTAGGED_MO)
-        end = qp.send_mo + len(payload)
-        elements = qp.entries[0]
-        if end > sum(e.length for e in elements):
-            raise _Failure(Cause.UNTAGGED_TOO_LONG)
-        pieces = []
-        start = 0
-        for e in elements:
-            low, high = max(start, qp.send_mo), min(start + e.length, end)
-            if low < high:
-                to = (e.tagged_offset + low - start) % 2**64
-                pieces.append((e.stag, to, high - low))
-            start += e.length
-        for stag, to, octets in pieces:
-            if self._ask(segment, stag, to, octets, Rights.LOCAL_WRITE) is not StagStatus.OK:
-                raise _Failure(Cause.LOCAL_RECEIVE_PROTECTION, qp.index)
-        self._place(segment, [(to, n) for _, to, n in pieces], FIRST_PAYLOAD_OCTET[False])
-        qp.send_mo = end
-        if header.last:
-            self._deliver(segment, DeliveryKind.RECEIVE, qp.index, end)
-            self.events.append(("pop_entry", segment["qp"]))
-            qp.entries.popleft()
-            qp.index = (qp.index + 1) % 2**16
-            qp.send_msn = (qp.send_msn + 1) % 2**32
-            qp.send_mo = 0
 
 
 @dataclass
@@ -365,6 +63,7 @@ class Bench:
             ("placement", LAYOUTS.placement),
             ("delivery", LAYOUTS.delivery),
             ("error", LAYOUTS.qp_error),
+            ("invalidate", LAYOUTS.stag),
         ):
             StreamSink(dut, name, layout, rng=rng, pattern=pattern)
             StreamMonitor(dut, name, layout)
@@ -380,10 +79,8 @@ class Bench:
 
     async def connect(self, number: int, ird: int = CONFIG.read_queue_depth) -> None:
         """Make the QP anew, with a random PD."""
-        qp = self.model.qps[number]
-        entries, index = qp.entries, qp.index
         pd = self.rng.getrandbits(16)
-        self.model.qps[number] = Qp(True, pd, ird, entries=entries, index=index)
+        self.model.connect(number, pd, ird)
         self.inbound[number] = 0
         self.reads[number].clear()
         await self._command(number, QpCommandKind.CREATE, pd=pd)
@@ -401,17 +98,23 @@ class Bench:
         self.dut.running.value = sum(bits)
 
     def post(self, number: int, elements: list[Element]) -> None:
-        self.model.qps[number].entries.append(elements)
+        self.model.post(number, elements)
         self.rings[number].entries.append(entry_words(elements))
 
+    def take_back(self, number: int) -> None:
+        """No receive entry of the QP is posted any more."""
+        self.model.qps[number].entries.clear()
+        self.rings[number].entries.clear()
+        self.rings[number].fetched = 0
+
     def expect_read(self, number: int, stag: int, to: int, length: int) -> None:
-        read = {"sink_stag": stag, "sink_tagged_offset": to, "length": length}
-        self.model.qps[number].reads.append(read)
-        self.reads[number].append(read)
+        self.model.expect_read(number, stag, to, length)
+        self.reads[number].append({"sink_stag": stag, "sink_tagged_offset": to, "length": length})
 
     def answer_reads(self, number: int) -> None:
         """The transmitter has answered every Read Request of the QP."""
-        self.model.qps[number].inbound = self.inbound[number] = 0
+        self.model.qps[number].sink.read_requests.waiting.clear()
+        self.inbound[number] = 0
 
     # Segments
 
@@ -459,7 +162,13 @@ class Bench:
                 self.log.append(("first", int(dut.first_segment__qp.value)))
             if dut.stag__request__valid.value and dut.stag__request__ready.value:
                 request = unpack(LAYOUTS.stag_request, int(dut.stag__request__payload.value))
+                if request["exclusive"]:
+                    # It is about the STag itself.
+                    request |= {"tagged_offset": 0, "octets": 0}
                 self.log.append(("stag", request))
+            if dut.invalidate__valid.value and dut.invalidate__ready.value:
+                item = unpack(LAYOUTS.stag, int(dut.invalidate__payload.value))
+                self.log.append(("invalidate", item["stag"]))
             assert dut.read_request_arrived__valid.value == dut.inbound_reads__push.value
             if dut.inbound_reads__push.value:
                 number = int(dut.inbound_reads__push_qp.value)
@@ -478,6 +187,8 @@ class Bench:
                     self.log.append(("release", item["store_end"]))
             if dut.delivery__valid.value and dut.delivery__ready.value:
                 item = unpack(LAYOUTS.delivery, int(dut.delivery__payload.value))
+                if not item["flags"] & CompletionFlags.INVALIDATED:
+                    item["invalidated_stag"] = 0
                 self.log.append(("deliver", item))
             if dut.receive_entries__pop.value:
                 self.log.append(("pop_entry", int(dut.receive_entries__pop_qp.value)))
@@ -509,9 +220,13 @@ class Bench:
             dut.stag__response.value = rng.getrandbits(len(dut.stag__response))
 
     async def _queues(self) -> None:
-        """Answers are seen two cycles after the question, pops and pushes after three."""
+        """Answers are seen two cycles after the question, pops and pushes after three.
+
+        What stands in a FIFO is seen a cycle later than that.
+        """
         dut, rng = self.dut, self.rng
         before: dict[str, int] = {}
+        heads = deque([0, 0])
         while True:
             await RisingEdge(dut.clk)
             if dut.rst.value:
@@ -521,6 +236,10 @@ class Bench:
             ring = self.rings[int(dut.receive_entries__select.value)]
             address = int(dut.receive_entries__word_address.value)
             reads = self.reads[int(dut.outstanding_reads__select.value)]
+            dut.outstanding_reads__head.value = heads.popleft()
+            heads.append(
+                pack(LAYOUTS.outstanding_read, reads[0]) if reads else rng.getrandbits(128)
+            )
             before = {
                 "receive_entries__level": ring.fetched,
                 "receive_entries__posted": len(ring.entries),
@@ -530,9 +249,6 @@ class Bench:
                 ),
                 "inbound_reads__level": self.inbound[int(dut.inbound_reads__select.value)],
                 "outstanding_reads__level": len(reads),
-                "outstanding_reads__head": (
-                    pack(LAYOUTS.outstanding_read, reads[0]) if reads else rng.getrandbits(128)
-                ),
             }
             if dut.receive_entries__pop.value:
                 ring = self.rings[int(dut.receive_entries__pop_qp.value)]

@@ -11,8 +11,19 @@ from gateware.interfaces import SegmentKind, StagStatus
 from gateware.rdmap.receiver import Receiver
 from hw.interface.causes import Cause
 from sim.model.ddp import TaggedHeader, UntaggedHeader
-from sim.model.rdmap import Opcode, ReadRequest, control_octet
-from tests.rdmap.receiver_bench import CONFIG, Bench, Element, stag_with
+from sim.model.errors import ErrorCode
+from sim.model.rdmap import (
+    INVALIDATE_OPCODES,
+    SEND_OPCODES,
+    Form,
+    Opcode,
+    ReadRequest,
+    Terminate,
+    control_octet,
+)
+from sim.model.work import Operation, OutstandingRead, Work
+from tests.rdmap.receiver_bench import Bench
+from tests.rdmap.receiver_model import CONFIG, Element, Entry, stag_with
 from tests.support.runner import parameter, run_cocotb
 from tests.support.streams import seeded_random, start_clock_and_reset
 
@@ -44,6 +55,19 @@ def send(msn: int, mo: int, octets: int, last: bool = True, **fields: Any) -> by
     header = {"qn": 0, "rsvd_ulp": control_octet(Opcode.SEND)}
     header |= {"msn": msn, "mo": mo, "last": last}
     return UntaggedHeader(**(header | fields)).encode() + bytes(octets)
+
+
+def invalidating(
+    rng: Any, status: StagStatus, octets: int, last: bool = True, mo: int = 0, **fields: Any
+) -> bytes:
+    """A segment of the first Send, which invalidates an STag of that status."""
+    header = opcode(rng.choice([4, 6]), rsvd_ulp_word=stag_with(rng, status))
+    return send(1, mo, octets, last, **(header | fields))
+
+
+def terminate(octets: bytes, **fields: Any) -> bytes:
+    header = opcode(Opcode.TERMINATE, qn=2, msn=1)
+    return UntaggedHeader(**(header | fields)).encode() + octets
 
 
 def read_request(
@@ -100,6 +124,31 @@ def posted(*lengths: int, wrong: Callable[[], bytes], bad: int | None = None) ->
     return segment
 
 
+def refused(status: StagStatus, octets: int, begun: int = 0, bad: int | None = None) -> Wrong:
+    """A Send of `octets` octets behind a first segment of `begun`, if it has one."""
+
+    def segment(bench: Bench, rng: Any) -> bytes:
+        bench.post(1, elements(rng, 30, 40, bad=bad))
+        control = opcode(rng.choice([4, 6]))
+        if begun:
+            bench.send(1, invalidating(rng, StagStatus.INVALID, begun, last=False, **control))
+        return invalidating(rng, status, octets, mo=begun, **control)
+
+    return segment
+
+
+def changing(first: int, then: int, last: bool) -> Wrong:
+    """A Send that begins with one opcode and goes on with another."""
+
+    def segment(bench: Bench, rng: Any) -> bytes:
+        bench.post(1, elements(rng, 64))
+        stag = stag_with(rng)
+        bench.send(1, send(1, 0, 0, False, rsvd_ulp_word=stag, **opcode(first)))
+        return send(1, 0, 9, last, rsvd_ulp_word=stag, **opcode(then))
+
+    return segment
+
+
 def opcode(number: int, **fields: int) -> dict[str, int]:
     return {"rsvd_ulp": control_octet(number)} | fields
 
@@ -117,18 +166,35 @@ WRONG: list[tuple[Cause, Wrong]] = [
     (Cause.RDMAP_VERSION, lambda bench, rng: send(1, 0, 9, rsvd_ulp=0x83)),
     *(
         (Cause.UNEXPECTED_OPCODE, lambda bench, rng, n=n: send(1, 0, 9, **opcode(n)))
-        for n in (0, 2, 4, 5, 6, 8, 9, 10, 11, 12, 15)
+        for n in (0, 2, 8, 9, 10, 11, 12, 15)
     ),
     *(
         (Cause.UNEXPECTED_OPCODE, lambda bench, rng, n=n: write(rng, 9, **opcode(n)))
-        for n in (1, 3, 7, 8, 15)
+        for n in (1, 3, 4, 5, 6, 7, 8, 15)
+    ),
+    *(
+        (Cause.UNEXPECTED_OPCODE, lambda bench, rng, n=n: send(1, 0, 9, **opcode(n, qn=1)))
+        for n in (4, 5, 6)
+    ),
+    *(
+        (Cause.UNEXPECTED_OPCODE, changing(first, then, last))
+        for first in SEND_OPCODES
+        for then in SEND_OPCODES - {first}
+        for last in (False, True)
     ),
     (Cause.UNEXPECTED_OPCODE, lambda bench, rng: send(1, 0, 9, qn=1)),
     (Cause.UNEXPECTED_OPCODE, lambda bench, rng: send(1, 0, 9, qn=2)),
     (Cause.UNEXPECTED_OPCODE, lambda bench, rng: read_request(rng, 1, qn=0)),
     (Cause.UNTAGGED_QN, lambda bench, rng: send(1, 0, 9, qn=3)),
     (Cause.UNTAGGED_QN, lambda bench, rng: send(1, 0, 9, qn=2**31)),
-    (Cause.TERMINATE_RECEIVED, lambda bench, rng: send(1, 0, 4, **opcode(7, qn=2))),
+    (Cause.UNEXPECTED_OPCODE, lambda bench, rng: terminate(bytes(4), qn=0)),
+    (Cause.UNTAGGED_QN, lambda bench, rng: terminate(bytes(4), qn=3)),
+    (Cause.TERMINATE_RECEIVED, lambda bench, rng: terminate(bytes(4))),
+    # In error themselves; the driver reads what they say.
+    (Cause.TERMINATE_RECEIVED, lambda bench, rng: terminate(b"")),
+    (Cause.TERMINATE_RECEIVED, lambda bench, rng: terminate(rng.randbytes(60))),
+    (Cause.TERMINATE_RECEIVED, lambda bench, rng: terminate(bytes(4), msn=2)),
+    (Cause.TERMINATE_RECEIVED, lambda bench, rng: terminate(bytes(4), mo=1, last=False)),
     (Cause.TAGGED_STAG_INVALID, lambda bench, rng: write(rng, 9, StagStatus.INVALID)),
     (Cause.TAGGED_STAG_NOT_ASSOCIATED, lambda bench, rng: write(rng, 1, StagStatus.NOT_ASSOCIATED)),
     (Cause.WRITE_NOT_PERMITTED, lambda bench, rng: write(rng, 9, StagStatus.NOT_PERMITTED)),
@@ -144,6 +210,17 @@ WRONG: list[tuple[Cause, Wrong]] = [
     (Cause.UNTAGGED_TOO_LONG, posted(wrong=lambda: send(1, 0, 1))),
     (Cause.LOCAL_RECEIVE_PROTECTION, posted(5, 7, wrong=lambda: send(1, 0, 12), bad=0)),
     (Cause.LOCAL_RECEIVE_PROTECTION, posted(5, 7, wrong=lambda: send(1, 0, 6), bad=1)),
+    *(
+        (cause, refused(status, octets, begun))
+        for status, cause in (
+            (StagStatus.INVALID, Cause.INVALIDATE_REFUSED),
+            (StagStatus.NOT_ASSOCIATED, Cause.INVALIDATE_NOT_ASSOCIATED),
+            (StagStatus.NOT_PERMITTED, Cause.INVALIDATE_REFUSED),
+        )
+        for octets, begun in ((0, 0), (33, 0), (0, 20), (50, 20))
+    ),
+    (Cause.UNTAGGED_TOO_LONG, refused(StagStatus.INVALID, 71)),
+    (Cause.LOCAL_RECEIVE_PROTECTION, refused(StagStatus.INVALID, 31, bad=1)),
     (Cause.UNTAGGED_MSN, lambda bench, rng: read_request(rng, 2)),
     (Cause.UNTAGGED_MO, lambda bench, rng: read_request(rng, 1, mo=28)),
     (Cause.READ_REQUEST_TOO_LONG, lambda bench, rng: read_request(rng, 1) + b"\0"),
@@ -194,10 +271,58 @@ async def check_every_wrong_segment_stops_its_qp_only(dut: Any) -> None:
         bench.send(1, b"", SegmentKind.CLOSED)
         bench.send(2, write(rng, 100))
         await bench.settle()
-        if bench.model.qps[1].entries:
-            bench.model.qps[1].entries.clear()
-            bench.rings[1].entries.clear()
-            bench.rings[1].fetched = 0
+        bench.take_back(1)
+
+
+@cocotb.test(timeout_time=2, timeout_unit="ms")
+async def check_every_send_completes_as_what_it_is(dut: Any) -> None:
+    bench = await start(dut)
+    rng = bench.rng
+    await bench.connect(1)
+    msn = 1
+    for kind in sorted(SEND_OPCODES):
+        for lengths in ((0,), (20,), (0, 0), (20, 30), (7, 0), (0, 5, 60)):
+            bench.post(1, elements(rng, 25, 0, 40))
+            mo = 0
+            for number, octets in enumerate(lengths):
+                last = number == len(lengths) - 1
+                # Its range, and those of the segments before, mean nothing.
+                good = [StagStatus.OK, StagStatus.WRAP, StagStatus.BOUNDS]
+                counts = last and kind in INVALIDATE_OPCODES
+                stag = stag_with(rng, rng.choice(good if counts else list(StagStatus)))
+                bench.send(1, send(msn, mo, octets, last, rsvd_ulp_word=stag, **opcode(kind)))
+                mo += octets
+            msn += 1
+            assert not bench.model.qps[1].stopped
+            invalidations = [event for event in bench.model.events if event[0] == "invalidate"]
+            await bench.settle()
+            wanted = [("invalidate", stag)] if kind in INVALIDATE_OPCODES else []
+            assert invalidations == wanted
+    assert msn == 25
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def check_a_terminate_is_told_with_what_it_says(dut: Any) -> None:
+    bench = await start(dut)
+    rng = bench.rng
+    tagged, untagged = write(rng, 0), send(5, 6, 0)
+    for form in Form:
+        for length, ddp_header, rdmap_header in (
+            (None, b"", b""),
+            (20, b"", b""),
+            (20, tagged, b""),
+            (20, untagged, b""),
+            (46, untagged, rng.randbytes(28)),
+        ):
+            error = ErrorCode(rng.randrange(3), rng.randrange(3), rng.randrange(256))
+            said = Terminate(error, length, ddp_header, rdmap_header, form).encode()
+            await bench.connect(1)
+            bench.send(1, terminate(said, rsvd_ulp_word=rng.getrandbits(32)))
+            name, told = bench.model.events[1]
+            assert (name, told["cause"]) == ("error", Cause.TERMINATE_RECEIVED)
+            header = told["header"].to_bytes(46, "little")
+            assert header[: min(len(said), 28)] == said[:28]
+            await bench.settle()
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
@@ -262,6 +387,29 @@ async def check_a_write_takes_eleven_cycles(dut: Any) -> None:
     await bench.settle()
 
 
+NO_READ = OutstandingRead(ReadRequest(8, 0, 9, 0, 0), Work(Operation.RDMA_READ, None))
+"""In the place of what a Read Response answers that answers nothing."""
+
+
+def random_send(bench: Bench, number: int, octets: int, wrong: bool) -> bytes:
+    """A segment of a Send of any kind, the next one of its QP unless it is to be wrong."""
+    rng, qp = bench.rng, bench.model.qps[number]
+    entry = qp.entries[0] if qp.entries else Entry([])
+    room = entry.room - entry.filled
+    if not wrong or rng.random() < 0.5:
+        octets = rng.choice([min(octets, room), min(room, LONGEST_PAYLOAD)])
+    msn, mo, kind = qp.sink.sends.msn, entry.filled, entry.opcode
+    if kind is None or (wrong and rng.random() < 0.3):
+        kind = rng.choice(sorted(SEND_OPCODES))
+    if wrong and rng.random() < 0.2:
+        msn ^= 1 << rng.randrange(32)
+    if wrong and rng.random() < 0.2:
+        mo ^= 1 << rng.randrange(32)
+    statuses = list(StagStatus) if wrong else [StagStatus.OK, StagStatus.WRAP, StagStatus.BOUNDS]
+    stag = stag_with(rng, rng.choice(statuses))
+    return send(msn, mo, octets, rng.random() < 0.6, rsvd_ulp_word=stag, **opcode(kind))
+
+
 def random_segment(bench: Bench, number: int) -> bytes:
     """A segment that fits the state of its QP, unless a rare dice says otherwise."""
     rng, qp = bench.rng, bench.model.qps[number]
@@ -269,29 +417,24 @@ def random_segment(bench: Bench, number: int) -> bytes:
     wrong = rng.random() < 0.03
     status = rng.choice(list(StagStatus)) if wrong else StagStatus.OK
     kind = rng.choice(["write", "send", "send", "request", "response"])
-    if kind == "request" and (qp.inbound < qp.ird or wrong):
+    requests = qp.sink.read_requests
+    if wrong and rng.random() < 0.1:
+        return terminate(rng.randbytes(rng.choice([4, 20, 24, 52])))
+    if kind == "request" and (len(requests.waiting) < qp.ird or wrong):
         size = rng.choice([0, None, None])
-        return read_request(rng, qp.request_msn, size, status)
+        return read_request(rng, requests.msn, size, status)
     if kind == "response" and (qp.reads or wrong):
-        read = qp.reads[0] if qp.reads else {"length": 9, "sink_stag": 8, "sink_tagged_offset": 0}
-        left = read["length"] - qp.response_octets
+        read = qp.reads[0] if qp.reads else NO_READ
+        left = read.request.size - read.received
         octets = min(octets, left)
-        to = read["sink_tagged_offset"] + qp.response_octets
+        to = read.request.sink_tagged_offset + read.received
         if wrong:
             to += rng.randrange(2)
             octets += rng.randrange(2)
-        stag = read["sink_stag"] if octets else rng.getrandbits(32)
+        stag = read.request.sink_stag if octets else rng.getrandbits(32)
         return response(stag, to, octets, octets == left)
     if kind == "send" and (qp.entries or wrong):
-        room = sum(e.length for e in qp.entries[0]) - qp.send_mo if qp.entries else 0
-        if not wrong or rng.random() < 0.5:
-            octets = rng.choice([min(octets, room), min(room, LONGEST_PAYLOAD)])
-        msn, mo = qp.send_msn, qp.send_mo
-        if wrong and rng.random() < 0.3:
-            msn ^= 1 << rng.randrange(32)
-        if wrong and rng.random() < 0.3:
-            mo ^= 1 << rng.randrange(32)
-        return send(msn, mo, octets, rng.random() < 0.6)
+        return random_send(bench, number, octets, wrong)
     return write(rng, octets, status)
 
 

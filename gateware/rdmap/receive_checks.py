@@ -1,0 +1,160 @@
+"""The checks of a received segment that look at nothing behind an STag."""
+
+from collections.abc import Sequence
+
+from amaranth.hdl import Cat, Elaboratable, Module, Mux, Signal, Value
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from gateware.config import RnicConfig
+from gateware.ddp.checks import (
+    CAUSE_BITS,
+    Check,
+    first_cause,
+    header_checks,
+    queue_checks,
+    untagged_checks,
+)
+from gateware.ddp.headers import TAGGED_HEADER_OCTETS, UNTAGGED_HEADER_OCTETS, from_wire
+from gateware.interfaces import Layouts
+from gateware.rdmap.checks import (
+    LAST_QN,
+    opcode_checks,
+    queue_opcode_checks,
+    rdmap_control,
+    read_request_length_checks,
+    read_response_checks,
+    version_checks,
+)
+from gateware.rdmap.headers import ULPDU_HEADER
+from gateware.rdmap.receive_context import CONTEXT
+from hw.interface.causes import Cause
+
+
+class ReceiveChecks(wiring.Component):
+    """Tells for each kind of message what is wrong first with the segment, `Cause.NONE` if nothing.
+
+    Members
+    -------
+    segment: In, the segment at work.
+    payload: Out(16), its octets behind the DDP header, a cycle later.
+    header_cause: Out, of any segment, a cycle later.
+    context: In, of its QP; `ird`: In, of its QP.
+    posted, inbound_level, outstanding_level, outstanding_head: In, of the queues of its QP.
+    send_cause: Out, of a Send but for its length, a cycle behind `context` and `posted`.
+    other_opcode: Out(1), it goes on with a Send that began with another opcode; as `send_cause`.
+    request_cause: Out, of a Read Request, a cycle behind `context`, `ird` and `inbound_level`.
+    response_cause: Out, of a Read Response, two cycles behind `context` and `outstanding_*`.
+    response_octets: Out(32), received of the RDMA Read with this segment, a cycle behind `context`.
+    """
+
+    def __init__(self, config: RnicConfig) -> None:
+        layouts = Layouts(config)
+        levels = range(config.read_queue_depth + 1)
+        super().__init__(
+            {
+                "segment": In(layouts.segment),
+                "payload": Out(16),
+                "header_cause": Out(CAUSE_BITS),
+                "context": In(CONTEXT),
+                "ird": In(levels),
+                "posted": In(16),
+                "inbound_level": In(levels),
+                "outstanding_level": In(levels),
+                "outstanding_head": In(layouts.outstanding_read),
+                "send_cause": Out(CAUSE_BITS),
+                "other_opcode": Out(1),
+                "request_cause": Out(CAUSE_BITS),
+                "response_cause": Out(CAUSE_BITS),
+                "response_octets": Out(32),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Elaboratable:
+        m = Module()
+        segment, context, payload = self.segment, self.context, self.payload
+        header = data.View(ULPDU_HEADER, segment.header)
+        tagged, untagged = header.tagged, header.untagged
+        last = tagged.control.last
+        msn, mo = from_wire(untagged.msn), from_wire(untagged.mo)
+
+        # Any segment
+        header_octets = Mux(tagged.control.tagged, TAGGED_HEADER_OCTETS, UNTAGGED_HEADER_OCTETS)
+        m.d.sync += payload.eq(segment.ulpdu_length - header_octets)
+        header_failures = _registered(
+            m,
+            [
+                *header_checks(tagged.control, segment.ulpdu_length),
+                *version_checks(tagged),
+                *opcode_checks(tagged),
+                *queue_checks(untagged, LAST_QN),
+                *queue_opcode_checks(untagged),
+            ],
+        )
+
+        # Sends
+        opcode = rdmap_control(tagged).opcode
+        m.d.sync += self.other_opcode.eq(context.send_begun & (opcode != context.send_opcode))
+        send_failures = _registered(
+            m,
+            untagged_checks(
+                wrong_msn=msn != context.send_msn,
+                no_buffer=self.posted == 0,
+                no_buffer_cause=Cause.UNTAGGED_NO_BUFFER,
+                wrong_mo=mo != context.send_mo,
+            ),
+        )
+
+        # Read Requests
+        request_failures = _registered(
+            m,
+            [
+                *untagged_checks(
+                    wrong_msn=msn != context.request_msn,
+                    no_buffer=self.inbound_level >= self.ird,
+                    no_buffer_cause=Cause.TOO_MANY_READ_REQUESTS,
+                    wrong_mo=mo != 0,
+                ),
+                *read_request_length_checks(payload, last),
+            ],
+        )
+
+        # Read Responses
+        read = self.outstanding_head
+        expected_offset = Signal(64)
+        remaining = Signal(32)
+        other_stag = Signal()
+        none_outstanding = Signal()
+        m.d.sync += [
+            expected_offset.eq(read.sink_tagged_offset + context.response_octets),
+            remaining.eq(read.length - context.response_octets),
+            self.response_octets.eq(context.response_octets + payload),
+            other_stag.eq(from_wire(tagged.stag) != read.sink_stag),
+            none_outstanding.eq(self.outstanding_level == 0),
+        ]
+        response_failures = _registered(
+            m,
+            read_response_checks(
+                none_outstanding=none_outstanding,
+                other_stag=other_stag,
+                other_offset=from_wire(tagged.tagged_offset) != expected_offset,
+                payload=payload,
+                remaining=remaining,
+                last=last,
+            ),
+        )
+
+        m.d.comb += [
+            self.header_cause.eq(first_cause(header_failures)),
+            self.send_cause.eq(first_cause(send_failures)),
+            self.request_cause.eq(first_cause(request_failures)),
+            self.response_cause.eq(first_cause(response_failures)),
+        ]
+        return m
+
+
+def _registered(m: Module, checks: Sequence[Check]) -> list[Check]:
+    """The same checks one cycle later."""
+    failed = Signal(len(checks))
+    m.d.sync += failed.eq(Cat(Value.cast(condition).any() for condition, _ in checks))
+    return [(failed[number], cause) for number, (_, cause) in enumerate(checks)]

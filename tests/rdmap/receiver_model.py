@@ -1,0 +1,424 @@
+"""What the RDMAP receiver must do: the effects of the reference model, in terms of its neighbours.
+
+The reference decides what a segment is worth and what becomes of it; here its lookups become
+requests to the STag table, its placements descriptors for the placer, its failures causes.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from gateware.config import RnicConfig
+from gateware.interfaces import DeliveryKind, SegmentKind, StagStatus
+from hw.interface.causes import CODES, Cause
+from hw.interface.queue_entries import CompletionFlags, Rights
+from sim.model import checks, ddp, effects, memory, rdmap
+from sim.model.checks import AccessChecks, Check
+from sim.model.errors import StreamError
+from sim.model.memory import Accessor
+from sim.model.rdmap import Opcode, ReadRequest
+from sim.model.sink import DataSink, check_header
+from sim.model.untagged import SendQueue
+from sim.model.work import Completion, Operation, OutstandingRead, Work
+
+CONFIG = RnicConfig(qps=4, cqs=4, read_queue_depth=4)
+STORE_WORDS = 1 << CONFIG.store_address_bits
+LENGTH_OCTETS = 2
+"""Octets of an FPDU before its ULPDU."""
+
+HEADER_BITS = 8 * 46
+TERMINATE_HEADER = 8 * ddp.UNTAGGED_HEADER_OCTETS
+"""Where in the captured header of a Terminate that of RDMAP begins."""
+
+# The stand-in for the STag table answers by the low bits of the STag.
+STATUS_BITS = 7
+ADDRESS_MASK = 0x1234_5678_9ABC_DEF0
+
+
+def stag_status(stag: int) -> StagStatus:
+    """What the stand-in for the STag table says of an STag."""
+    low = stag & STATUS_BITS
+    return StagStatus(low) if low <= StagStatus.BOUNDS.value else StagStatus.OK
+
+
+def stag_with(rng: Any, status: StagStatus = StagStatus.OK) -> int:
+    """A random STag of which the stand-in says `status`."""
+    return rng.getrandbits(29) << 3 | status.value
+
+
+@dataclass
+class Element:
+    """An element of a receive entry."""
+
+    tagged_offset: int
+    length: int
+    stag: int
+
+
+@dataclass
+class Entry:
+    """A receive entry, as the reference wants an Untagged Buffer: all but the octets."""
+
+    elements: list[Element]
+    filled: int = 0
+    opcode: int | None = None
+
+    work_id = None
+
+    @property
+    def room(self) -> int:
+        """Octets that a Send may have: its completion gives them in 32 bits."""
+        return min(sum(element.length for element in self.elements), 2**32 - 1)
+
+    def place(self, octets: bytes) -> None:
+        self.filled += len(octets)
+
+    def content(self) -> bytes:
+        return b""
+
+    def pieces(self, offset: int, octets: int) -> Iterator[tuple[int, int, int]]:
+        """STag, TO and length of each range that holds some of `octets` octets from `offset`."""
+        start = 0
+        for e in self.elements:
+            low, high = max(start, offset), min(start + e.length, offset + octets)
+            if low < high:
+                yield e.stag, (e.tagged_offset + low - start) % 2**64, high - low
+            start += e.length
+
+
+class LocalProtection(Exception):
+    """An element of a receive entry failed its STag check; the reference has no such thing."""
+
+
+class _Region:
+    valid = True
+
+    def __init__(self, stag: int) -> None:
+        self.stag = stag
+
+    def write(self, tagged_offset: int, octets: bytes) -> None:
+        pass
+
+
+class _StagTable:
+    """In the place of the reference's memory table: records the requests, answers by the STag."""
+
+    def __init__(self, qp: int, pd: int, events: list[tuple[Any, ...]]) -> None:
+        self._qp, self._pd = qp, pd
+        self._events = events
+
+    def ask(self, stag: int, rights: Rights, to: int = 0, octets: int = 0) -> StagStatus:
+        """With no rights the request is about the STag itself, and its range means nothing."""
+        request = {
+            "stag": stag,
+            "tagged_offset": to,
+            "octets": octets,
+            "rights": int(rights),
+            "exclusive": int(not rights),
+            "pd": self._pd,
+            "qp": self._qp,
+        }
+        self._events.append(("stag", request))
+        return stag_status(stag)
+
+    def check(
+        self,
+        stag: int,
+        tagged_offset: int,
+        length: int,
+        *,
+        right: memory.Rights,
+        accessor: Accessor,
+        checks: AccessChecks,
+    ) -> _Region:
+        status = self.ask(stag, _RIGHTS[right], tagged_offset, length)
+        for failed, check in zip(_STATUSES, checks.order, strict=True):
+            if status is failed:
+                raise check.failed(status.name)
+        return _Region(stag)
+
+    def check_invalidate(self, stag: int, accessor: Accessor) -> _Region:
+        failures = {
+            StagStatus.INVALID: checks.INVALIDATE_VALID,
+            StagStatus.NOT_ASSOCIATED: checks.INVALIDATE_ASSOCIATED,
+            StagStatus.NOT_PERMITTED: checks.INVALIDATE_UNSHARED,
+        }
+        status = self.ask(stag, Rights(0))
+        if status in failures:
+            raise failures[status].failed(status.name)
+        return _Region(stag)
+
+
+_RIGHTS = {
+    memory.Rights.LOCAL_WRITE: Rights.LOCAL_WRITE,
+    memory.Rights.REMOTE_READ: Rights.REMOTE_READ,
+    memory.Rights.REMOTE_WRITE: Rights.REMOTE_WRITE,
+}
+_STATUSES = (
+    StagStatus.INVALID,
+    StagStatus.NOT_ASSOCIATED,
+    StagStatus.NOT_PERMITTED,
+    StagStatus.WRAP,
+    StagStatus.BOUNDS,
+)
+"""In the order of `AccessChecks.order`."""
+
+
+class _SendQueue(SendQueue):
+    """Also looks up the elements of the entry, between the other checks and the Invalidate STag."""
+
+    table: _StagTable
+
+    def _check(self, header: ddp.UntaggedHeader, length: int) -> Any:
+        entry: Any = super()._check(header, length)
+        for stag, to, octets in entry.pieces(entry.filled, length):
+            if self.table.ask(stag, Rights.LOCAL_WRITE, to, octets) is not StagStatus.OK:
+                raise LocalProtection
+        return entry
+
+
+_CAUSES: dict[Check, Cause] = {
+    checks.ULPDU_HAS_HEADER: Cause.ULPDU_TOO_SHORT,
+    checks.TAGGED_VERSION: Cause.TAGGED_DDP_VERSION,
+    checks.UNTAGGED_VERSION: Cause.UNTAGGED_DDP_VERSION,
+    checks.RDMAP_VERSION: Cause.RDMAP_VERSION,
+    checks.OPCODE: Cause.UNEXPECTED_OPCODE,
+    checks.BUFFER_MODEL: Cause.UNEXPECTED_OPCODE,
+    checks.QUEUE: Cause.UNTAGGED_QN,
+    checks.QUEUE_OF_OPCODE: Cause.UNEXPECTED_OPCODE,
+    checks.MSN: Cause.UNTAGGED_MSN,
+    checks.RECEIVE_BUFFER: Cause.UNTAGGED_NO_BUFFER,
+    checks.READ_REQUEST_BUFFER: Cause.TOO_MANY_READ_REQUESTS,
+    checks.MO: Cause.UNTAGGED_MO,
+    checks.MESSAGE_LENGTH: Cause.UNTAGGED_TOO_LONG,
+    checks.SEND_OPCODE: Cause.UNEXPECTED_OPCODE,
+    checks.INVALIDATE_VALID: Cause.INVALIDATE_REFUSED,
+    checks.INVALIDATE_ASSOCIATED: Cause.INVALIDATE_NOT_ASSOCIATED,
+    checks.INVALIDATE_UNSHARED: Cause.INVALIDATE_REFUSED,
+    checks.READ_REQUEST_WHOLE: Cause.READ_REQUEST_TOO_SHORT,
+    checks.SOURCE.valid: Cause.READ_STAG_INVALID,
+    checks.SOURCE.associated: Cause.READ_STAG_NOT_ASSOCIATED,
+    checks.SOURCE.rights: Cause.READ_NOT_PERMITTED,
+    checks.SOURCE.wrap: Cause.READ_TO_WRAP,
+    checks.SOURCE.bounds: Cause.READ_BOUNDS,
+    checks.TARGET.valid: Cause.TAGGED_STAG_INVALID,
+    checks.TARGET.associated: Cause.TAGGED_STAG_NOT_ASSOCIATED,
+    checks.TARGET.rights: Cause.WRITE_NOT_PERMITTED,
+    checks.TARGET.wrap: Cause.TAGGED_TO_WRAP,
+    checks.TARGET.bounds: Cause.TAGGED_BOUNDS,
+    checks.READ_OUTSTANDING: Cause.UNSOLICITED_READ_RESPONSE,
+    checks.RESPONSE_STAG: Cause.READ_RESPONSE_STAG,
+    checks.RESPONSE_OFFSET: Cause.READ_RESPONSE_RANGE,
+    checks.RESPONSE_LENGTH: Cause.READ_RESPONSE_RANGE,
+}
+_NARROWER = {
+    (Opcode.RDMA_READ_REQUEST, Cause.UNTAGGED_TOO_LONG): Cause.READ_REQUEST_TOO_LONG,
+    (Opcode.RDMA_READ_RESPONSE, Cause.WRITE_NOT_PERMITTED): Cause.TAGGED_STAG_INVALID,
+}
+_BY_FAILURE = {(check.error, check.source): cause for check, cause in _CAUSES.items()}
+
+
+def _cause_of(failure: StreamError, opcode: Opcode | None) -> Cause:
+    cause = _BY_FAILURE[failure.error, failure.source]
+    code, _ = CODES[cause]
+    assert code == failure.error, f"{cause.name} is told as {code}, not {failure.error}"
+    return cause if opcode is None else _NARROWER.get((opcode, cause), cause)
+
+
+@dataclass
+class Qp:
+    """What is known of a QP."""
+
+    sink: DataSink
+    index: int = 0
+    running: bool = False
+    ird: int = 0
+    started: bool = False
+    stopped: bool = False
+
+    @property
+    def entries(self) -> deque[Any]:
+        """Receive entries that are posted, the oldest first."""
+        return self.sink.sends.receives
+
+    @property
+    def reads(self) -> deque[OutstandingRead]:
+        """RDMA Reads under way, the oldest first."""
+        return self.sink.tagged.reads
+
+
+class Model:
+    """Turns segments into the events that the receiver must cause, in their order.
+
+    Attributes
+    ----------
+    qps: `Qp` by number. events: what must happen. causes: those of the failures so far.
+    """
+
+    def __init__(self) -> None:
+        self.events: list[tuple[Any, ...]] = []
+        self.causes: set[Cause] = set()
+        self._effects: list[effects.Effect] = []
+        self._placements = 0
+        self.qps = [Qp(self._sink(number, 0, 0)) for number in range(CONFIG.qps)]
+
+    def _sink(self, number: int, pd: int, ird: int) -> DataSink:
+        table: Any = _StagTable(number, pd, self.events)
+        accessor = Accessor(pd, number)
+        sink = DataSink(table, accessor, ird=ird, record=self._effects.append)
+        sink.sends = _SendQueue(table, accessor, self._effects.append)
+        sink.sends.table = table
+        return sink
+
+    def connect(self, number: int, pd: int, ird: int) -> None:
+        """The QP is made anew; what was posted to its receive queue stays."""
+        old = self.qps[number]
+        self.qps[number] = Qp(self._sink(number, pd, ird), old.index, True, ird)
+        for entry in old.entries:
+            self.post(number, entry.elements)
+
+    def post(self, number: int, elements: list[Element]) -> None:
+        self.qps[number].entries.append(Entry(elements))
+
+    def expect_read(self, number: int, stag: int, to: int, length: int) -> None:
+        request = ReadRequest(stag, to, length, 0, 0)
+        work = Work(Operation.RDMA_READ, None, request=request)
+        self.qps[number].reads.append(OutstandingRead(request, work))
+
+    def segment(self, segment: dict[str, Any], ulpdu: bytes) -> None:
+        """What becomes of a segment; `segment` is how the MPA receiver hands over `ulpdu`."""
+        qp = self.qps[segment["qp"]]
+        kind = SegmentKind(segment["kind"])
+        is_fpdu = kind is SegmentKind.FPDU
+        if not qp.running or qp.stopped:
+            if is_fpdu:
+                self._place(segment, [])
+            return
+        cause, index, header = self._outcome(qp, segment, ulpdu)
+        if cause is Cause.NONE:
+            return
+        qp.stopped = True
+        self.causes.add(cause)
+        error = {
+            "qp": segment["qp"],
+            "cause": int(cause),
+            "index": index,
+            "ulpdu_length": len(ulpdu) if is_fpdu else 0,
+            "header": header if is_fpdu else 0,
+        }
+        self.events.append(("error", error))
+        if is_fpdu:
+            self._place(segment, [])
+
+    def _outcome(self, qp: Qp, segment: dict[str, Any], ulpdu: bytes) -> tuple[Cause, int, int]:
+        """The cause of a failure or NONE, the number of the entry at fault, the header to tell."""
+        header = segment["header"]
+        kind = SegmentKind(segment["kind"])
+        if kind is not SegmentKind.FPDU:
+            return _KINDS[kind], 0, 0
+        if not qp.started:
+            qp.started = True
+            self.events.append(("first", segment["qp"]))
+        opcode = None
+        try:
+            opcode, *_ = check_header(ulpdu)
+            self._good(qp, segment, ulpdu)
+        except LocalProtection:
+            return Cause.LOCAL_RECEIVE_PROTECTION, qp.index, header
+        except StreamError as failure:
+            # A Terminate ends the stream even if it is in error itself; the driver reads it.
+            if opcode is not Opcode.TERMINATE:
+                return _cause_of(failure, opcode), 0, header
+        if opcode is Opcode.TERMINATE:
+            return Cause.TERMINATE_RECEIVED, 0, header >> TERMINATE_HEADER
+        return Cause.NONE, 0, 0
+
+    def _good(self, qp: Qp, segment: dict[str, Any], ulpdu: bytes) -> None:
+        self._effects.clear()
+        sink = qp.sink
+        entry = qp.entries[0] if qp.entries else None
+        read = qp.reads[0] if qp.reads else None
+        sink.segment(ulpdu)
+        if sink.terminate is not None:
+            return
+        pieces: list[tuple[int, int]] = []
+        for effect in self._effects:
+            match effect:
+                case effects.Invalidation(stag):
+                    self.events.append(("invalidate", stag))
+                case effects.ReadAccepted(request):
+                    self.events.append(("push", segment["qp"], _item(request)))
+                case effects.TaggedPlacement(_, to, octets):
+                    pieces = [(to, len(octets))]
+                case effects.UntaggedPlacement(_, offset, octets):
+                    assert entry is not None
+                    pieces = [(to, n) for _, to, n in entry.pieces(offset, len(octets))]
+        self._place(segment, pieces, LENGTH_OCTETS + ddp.header_octets(ulpdu[0]))
+        for completion in sink.completions:
+            self._deliver(segment, DeliveryKind.RECEIVE, completion, qp.index)
+            self.events.append(("pop_entry", segment["qp"]))
+            qp.index = (qp.index + 1) % 2**16
+        sink.completions.clear()
+        if read is not None and read.work.completion is not None:
+            self._deliver(segment, DeliveryKind.READ, read.work.completion, 0)
+            self.events.append(("pop_read", segment["qp"]))
+
+    def _place(
+        self, segment: dict[str, Any], pieces: list[tuple[int, int]], first: int = 0
+    ) -> None:
+        """Pieces are (TO, octets); `first` is the place of the payload in the FPDU."""
+        position = segment["store_address"] * 8 + first
+        if not pieces:
+            self.events.append(("release", segment["store_end"]))
+        for number, (to, octets) in enumerate(pieces):
+            position %= STORE_WORDS * 8
+            self._placements += 1
+            placement = {
+                "qp": segment["qp"],
+                "address": to ^ ADDRESS_MASK,
+                "octets": octets,
+                "store_address": position // 8,
+                "store_octet": position % 8,
+                "release": int(number == len(pieces) - 1),
+                "store_end": segment["store_end"],
+            }
+            self.events.append(("place", placement))
+            position += octets
+
+    def _deliver(
+        self, segment: dict[str, Any], kind: DeliveryKind, completion: Completion, index: int
+    ) -> None:
+        stag = completion.invalidated_stag
+        flags = CompletionFlags.SOLICITED if completion.solicited else CompletionFlags(0)
+        flags |= CompletionFlags(0) if stag is None else CompletionFlags.INVALIDATED
+        delivery = {
+            "kind": kind.value,
+            "qp": segment["qp"],
+            "index": index,
+            "length": completion.length,
+            "flags": int(flags),
+            "invalidated_stag": stag or 0,
+            "after": self._placements % 2**16,
+        }
+        self.events.append(("deliver", delivery))
+
+
+_KINDS = {
+    SegmentKind.CRC_ERROR: Cause.CRC_ERROR,
+    SegmentKind.CLOSED: Cause.LLP_CLOSED,
+    SegmentKind.MARKER_ERROR: Cause.MARKER_MISMATCH,
+}
+
+
+def _item(request: ReadRequest) -> dict[str, int]:
+    return {
+        "sink_stag": request.sink_stag,
+        "sink_tagged_offset": request.sink_tagged_offset,
+        "length": request.size,
+        "source_stag": request.source_stag,
+        "source_tagged_offset": request.source_tagged_offset,
+    }
+
+
+assert rdmap.READ_REQUEST_OCTETS * 8 + TERMINATE_HEADER == HEADER_BITS
