@@ -1,9 +1,17 @@
 """The host driver: verbs, connection manager and transports, named as in pyverbs."""
 
 from host_driver.cm import ConnectionListener, ConnectionRequest, connect, listen
-from host_driver.context import AsyncEvent, Context, DeviceAttr
+from host_driver.context import Context, DeviceAttr
 from host_driver.cq import CQ
-from host_driver.enums import AccessFlags, QPState, SendFlags, WCOpcode, WCStatus, WROpcode
+from host_driver.enums import (
+    AccessFlags,
+    QPState,
+    SendFlags,
+    WCFlags,
+    WCOpcode,
+    WCStatus,
+    WROpcode,
+)
 from host_driver.errors import (
     ConnectionRejected,
     DeviceError,
@@ -22,10 +30,12 @@ from host_driver.errors import (
     StartupTimeout,
     WaitTimeout,
 )
+from host_driver.events import AsyncEvent
 from host_driver.mpa_startup import RTR
 from host_driver.mpa_terms import Connection
 from host_driver.mr import MR, PD
 from host_driver.qp import QP, QPCap, QPInitAttr
+from host_driver.terminate import SegmentHeader, Terminate
 from host_driver.transport.base import DeviceClosed, TransportError
 from host_driver.wr import SGE, WC, RecvWR, SendWR
 from hw.interface.causes import Cause
@@ -62,13 +72,16 @@ __all__ = [
     "QPStateError",
     "RecvWR",
     "ResourceError",
+    "SegmentHeader",
     "SendFlags",
     "SendWR",
     "StagecoachError",
     "StartupError",
     "StartupStep",
     "StartupTimeout",
+    "Terminate",
     "TransportError",
+    "WCFlags",
     "WCOpcode",
     "WCStatus",
     "WROpcode",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Self
 
 from host_driver import entries, registers
 from host_driver.errors import DeviceError, QPError, ResourceError
+from host_driver.events import AsyncEvent, read_event
 from host_driver.registers import Register
 from host_driver.ring import Ring
 from host_driver.transport.base import DeviceClosed, Transport
@@ -18,6 +19,7 @@ from hw.interface.queue_entries import SCATTER_GATHER_ELEMENTS
 
 if TYPE_CHECKING:
     from host_driver.cq import CQ
+    from host_driver.mr import MR
     from host_driver.qp import QP
 
 MAGIC = 0x50525769
@@ -52,20 +54,6 @@ class DeviceAttr:
     version: tuple[int, int]
 
 
-@dataclass(frozen=True)
-class AsyncEvent:
-    """Why a QP stopped, as the device told it.
-
-    `header` holds the first octets of the offending ULPDU, `ulpdu_length` its length (0: none).
-    """
-
-    qp_num: int
-    cause: Cause
-    index: int
-    ulpdu_length: int
-    header: bytes
-
-
 class Context:
     """A device opened through a transport; closing it closes all that was made from it.
 
@@ -92,6 +80,7 @@ class Context:
         self._next_numbers: dict[str, int] = {}
         self.qps: dict[int, QP] = {}
         self.cqs: dict[int, CQ] = {}
+        self.mrs: dict[int, MR] = {}  # by STag
         self.events: list[AsyncEvent] = []
 
         with ExitStack() as undo:
@@ -257,19 +246,11 @@ class Context:
                 ):
                     break
                 fields = entries.EVENT.unpack_from(ring.memory, offset)
+                qp = self.qps.get(int(fields["qp"]))
+                event = read_event(fields, first_fpdu=qp is not None and qp.has_heard_nothing())
                 self._event_number = self._event_number + 1 & 0xFFFF
                 taken = True
-                header = fields["header"]
-                assert isinstance(header, bytes)
-                event = AsyncEvent(
-                    qp_num=int(fields["qp"]),
-                    cause=Cause(int(fields["cause"])),
-                    index=int(fields["index"]),
-                    ulpdu_length=int(fields["ulpdu_length"]),
-                    header=header[: int(fields["ulpdu_length"])],
-                )
                 self.events.append(event)
-                qp = self.qps.get(event.qp_num)
                 if qp is not None:
                     qp.stopped(event)
             if taken:
@@ -359,4 +340,4 @@ class Context:
 def raise_if_stopped(qp: "QP") -> None:
     """Raises the error of a QP that has stopped."""
     if qp.cause not in (Cause.NONE, Cause.STOPPED_BY_DRIVER):
-        raise QPError(qp.qp_num, qp.cause)
+        raise QPError(qp.qp_num, qp.cause, qp.terminate)

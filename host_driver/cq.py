@@ -10,7 +10,7 @@ from host_driver.context import Context
 from host_driver.errors import ResourceError, WaitTimeout, require_type
 from host_driver.ring import MAXIMUM_LOG2, Ring, check_entries
 from host_driver.wr import WC
-from hw.interface.queue_entries import CompletionOpcode
+from hw.interface.queue_entries import CompletionFlags, CompletionOpcode
 
 
 class CQ:
@@ -71,8 +71,13 @@ class CQ:
                 self._consumer = self._consumer + 1 & 0xFFFF
                 qp = self.context.qps.get(int(fields["qp"]))
                 if qp is not None:
-                    receive = fields["opcode"] == CompletionOpcode.RECEIVE
-                    completed = qp.completed(receive, int(fields["index"]), int(fields["length"]))
+                    completed = qp.completed(
+                        fields["opcode"] == CompletionOpcode.RECEIVE,
+                        int(fields["index"]),
+                        int(fields["length"]),
+                        CompletionFlags(int(fields["flags"])),
+                        int(fields["invalidated_stag"]),
+                    )
                     if completed is not None:
                         self._ready.append(completed)
             untold = (self._consumer - self._doorbell) & 0xFFFF

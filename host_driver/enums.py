@@ -19,12 +19,14 @@ class WROpcode(IntEnum):
     RDMA_WRITE = SendOpcode.RDMA_WRITE
     RDMA_READ = SendOpcode.RDMA_READ
     SEND = SendOpcode.SEND
+    SEND_WITH_INV = SendOpcode.SEND_WITH_INVALIDATE
 
 
 class SendFlags(IntFlag):
     """Options of a send work request."""
 
     SIGNALED = 1
+    SOLICITED = 2  # of a Send: the peer gets an event, if it asked for such
 
 
 class WCOpcode(IntEnum):
@@ -34,6 +36,13 @@ class WCOpcode(IntEnum):
     RDMA_READ = CompletionOpcode.RDMA_READ
     SEND = CompletionOpcode.SEND
     RECV = CompletionOpcode.RECEIVE
+
+
+class WCFlags(IntFlag):
+    """What else a work completion says."""
+
+    WITH_INV = 8  # the peer invalidated the STag `invalidated_rkey`
+    SOLICITED = 1 << 16  # the peer asked for an event; libibverbs has no such flag
 
 
 class WCStatus(IntEnum):

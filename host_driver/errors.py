@@ -3,6 +3,7 @@
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from host_driver.terminate import Terminate, describe_code
 from hw.interface.causes import CODES, Cause
 
 if TYPE_CHECKING:
@@ -32,12 +33,14 @@ class QPError(StagecoachError):
     ----------
     qp_num: number of the QP.
     cause: the check that failed first.
+    terminate: what the peer complained about, if it ended the stream, else `None`.
     """
 
-    def __init__(self, qp_num: int, cause: Cause):
+    def __init__(self, qp_num: int, cause: Cause, terminate: Terminate | None = None):
         self.qp_num = qp_num
         self.cause = cause
-        super().__init__(f"QP {qp_num} stopped: {describe(cause)}")
+        self.terminate = terminate
+        super().__init__(f"QP {qp_num} stopped: {describe(cause, terminate)}")
 
 
 class StartupError(StagecoachError):
@@ -138,9 +141,9 @@ def require_type(name: str, value: object, allowed: type) -> None:
         raise TypeError(f"{name} is a {type(value).__name__}; allowed: {allowed.__name__}")
 
 
-def describe(cause: Cause) -> str:
-    """The cause in words, with its Terminate code if it has one."""
+def describe(cause: Cause, terminate: Terminate | None = None) -> str:
+    """The cause in words, with its Terminate code or with what the peer's Terminate says."""
     code, words = CODES[cause]
-    if code is None:
-        return words
-    return f"{words} (layer {code.layer}, type {code.error_type}, code 0x{code.error_code:02X})"
+    if terminate is not None:
+        return f"{words}: {terminate.describe()}"
+    return words if code is None else f"{words} ({describe_code(code)})"

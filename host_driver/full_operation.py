@@ -93,5 +93,6 @@ def await_rtr(qp: QP, connection: Connection, deadline: Deadline) -> None:
         raise
     if qp.state != QPState.RTS:
         raise StartupError(
-            f"QP {qp.qp_num} stopped at the {StartupStep.FIRST_FPDU}: {describe(qp.cause)}"
+            f"QP {qp.qp_num} stopped at the {StartupStep.FIRST_FPDU}: "
+            f"{describe(qp.cause, qp.terminate)}"
         )

@@ -81,7 +81,8 @@ class MR:
     buffer: any writable, contiguous buffer of at least one octet (bytearray, numpy array, mmap).
         It cannot be resized while it is registered.
     access: what else than local reading is allowed.
-    qp: only this QP may use the region, which is closed with it.
+    qp: only this QP may use the region, which is closed with it. The peer of this QP, and no
+        other one, may invalidate its STag by a Send with Invalidate (RFC 5040, 8.1.1).
     addr: Tagged Offset of the first octet; its host address if not given.
     stag: the STag; drawn at random if not given.
 
@@ -89,6 +90,8 @@ class MR:
     ----------
     buf: the buffer. addr: Tagged Offset of its first octet. length: in octets.
     lkey, rkey: the STag.
+    invalidated: whether the peer has invalidated the STag, as far as completions were polled: the
+        region is of no more use then, and nobody else gets its place until it is closed.
 
     Raises `TypeError` for a read-only or scattered buffer, `ValueError` if the PD is closed,
     `QPStateError` if the QP is closed, `ResourceError` if the STag table is full.
@@ -124,6 +127,8 @@ class MR:
         self.pd = pd
         self.buf = buffer
         self.access = access
+        self.invalidated = False
+        self._qp = qp
         self._context = context = pd.context
         self._closed = False
         # Whose end is also that of the region.
@@ -132,6 +137,8 @@ class MR:
             pd.require_open()
             if qp is not None:
                 qp.require_open()
+                # An invalidation that has come is that of a region which had this STag before.
+                qp.rcq.take_entries()
             with ExitStack() as undo:
                 self.stag = context.take_stag() if stag is None else context.claim_stag(stag)
                 undo.callback(context.give_stag, self.stag)
@@ -140,6 +147,7 @@ class MR:
                 self.addr = self._address if addr is None else addr
                 self._write(qp)
                 undo.pop_all()
+            context.mrs[self.stag] = self
             context.on_close(self.close)
             for children in self._parents:
                 children[self.close] = None
@@ -170,6 +178,11 @@ class MR:
         """The STag, for the peer."""
         return self.stag
 
+    def invalidated_by(self, qp: "QP") -> None:
+        """The peer of `qp` has invalidated the STag."""
+        if qp is self._qp:
+            self.invalidated = True
+
     def close(self) -> None:
         """Revokes the STag: when this returns, the device no longer touches the buffer."""
         with self._context.lock:
@@ -177,6 +190,7 @@ class MR:
                 return
             self._closed = True
             self._context.forget_close(self.close)
+            del self._context.mrs[self.stag]
             for children in self._parents:
                 children.pop(self.close, None)
             self._context.write(registers.STAG_VALUE, stag=self.stag)

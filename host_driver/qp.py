@@ -1,40 +1,33 @@
 """Queue Pairs: work requests go in, completions come to their CQs."""
 
 import threading
-from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from dataclasses import field as dataclass_field
 from typing import Self
 
 from host_driver import entries, registers
-from host_driver.context import AsyncEvent, CommandOpcode
+from host_driver.context import CommandOpcode
 from host_driver.cq import CQ
-from host_driver.enums import QPState, SendFlags, WCOpcode, WCStatus, WROpcode
-from host_driver.errors import DeviceError, QPStateError, ResourceError, require_type
+from host_driver.enums import QPState, WCFlags, WCStatus, WROpcode
+from host_driver.errors import DeviceError, QPStateError, require_type
+from host_driver.events import AsyncEvent
 from host_driver.mpa_terms import Connection
 from host_driver.mr import PD
-from host_driver.registers import Register
 from host_driver.ring import Ring
+from host_driver.terminate import Terminate
 from host_driver.transport.base import ByteStream, DeviceClosed, TransportError
-from host_driver.wr import SGE, WC, RecvWR, SendWR
+from host_driver.work_queue import WorkQueue, check_elements, check_send
+from host_driver.wr import WC, RecvWR, SendWR
 from hw.interface.causes import Cause
-from hw.interface.queue_entries import (
-    RECEIVE_ENTRY_OCTETS,
-    SCATTER_GATHER_ELEMENT_OCTETS,
-    SCATTER_GATHER_ELEMENTS,
-    SEND_ENTRY,
-    offset_of,
-)
+from hw.interface.queue_entries import RECEIVE_ENTRY_OCTETS, CompletionFlags
 
 FLUSH_SECONDS = 2.0
 """How long the end of a connection waits for a peer that does not read."""
 
 ERROR_FLUSH_SECONDS = 0.05
 """The same after an error: the other QPs wait with it, so it is short."""
-
-_ELEMENTS_OFFSET = offset_of(SEND_ENTRY, "elements")
 
 
 @dataclass(frozen=True)
@@ -54,39 +47,6 @@ class QPInitAttr:
     cap: QPCap = dataclass_field(default_factory=QPCap)
 
 
-@dataclass
-class _Posted:
-    """A work request that is not completed. The user sees nothing of a hidden one."""
-
-    index: int
-    wr_id: int
-    opcode: WCOpcode
-    hidden: bool = False
-
-
-class _WorkQueue:
-    """Driver's side of a send or receive queue: its ring and what is outstanding in it."""
-
-    def __init__(self, ring: Ring, doorbell: Register, limit: int, name: str):
-        self.ring = ring
-        self.doorbell = doorbell
-        self.limit = limit
-        self.name = name
-        self.producer = 0
-        self.posted: deque[_Posted] = deque()
-
-    def check_room(self, count: int) -> None:
-        if len(self.posted) + count > self.limit:
-            raise ResourceError(
-                f"{count} more work requests for a {self.name} queue that holds {self.limit} and "
-                f"has {len(self.posted)}; allowed: {self.limit - len(self.posted)}"
-            )
-
-    def append(self, wr_id: int, opcode: WCOpcode, hidden: bool) -> None:
-        self.posted.append(_Posted(self.producer, wr_id, opcode, hidden))
-        self.producer = self.producer + 1 & 0xFFFF
-
-
 class QP:
     """A Queue Pair, which is one RDMAP stream once it is connected (`host_driver.cm`).
 
@@ -100,6 +60,7 @@ class QP:
     Attributes
     ----------
     qp_num: its number on the device. state: `QPState`. cause: why it stopped, or `Cause.NONE`.
+    terminate: what the peer complained about, if that was why, else `None`.
     connection: what MPA startup agreed on; `None` before.
 
     Raises `ResourceError` if the device has no QP left, `ValueError` if the PD or a CQ is closed.
@@ -116,10 +77,12 @@ class QP:
             if cq.context is not context:
                 raise ValueError(f"{name} is of another device; allowed: a CQ of the PD's device")
         self.cause = Cause.NONE
+        self.terminate: Terminate | None = None
         self.connection: Connection | None = None
         self._attached = False
         self._detaching = threading.Lock()  # inside it `context.lock` is not taken
         self._closed = False
+        self._initiator: bool | None = None  # once connected
         self._ord: int | None = None  # RDMA Reads that may be under way, once connected
         # Regions that only this QP may use.
         self.children: dict[Callable[[], None], None] = {}
@@ -136,8 +99,8 @@ class QP:
                 undo.callback(receive_ring.close)
                 self._create(send_ring, receive_ring)
                 undo.pop_all()
-            self._send = _WorkQueue(send_ring, registers.SEND_DOORBELL, cap.max_send_wr, "send")
-            self._receive = _WorkQueue(
+            self._send = WorkQueue(send_ring, registers.SEND_DOORBELL, cap.max_send_wr, "send")
+            self._receive = WorkQueue(
                 receive_ring, registers.RECEIVE_DOORBELL, cap.max_recv_wr, "receive"
             )
             context.qps[self.qp_num] = self
@@ -194,7 +157,7 @@ class QP:
             )
             context.command(CommandOpcode.QP_CONNECT)
             self.state = QPState.RTS
-            self._ord = ord
+            self._initiator, self._ord = initiator, ord
             try:
                 context.transport.attach(self.qp_num, stream)
             except BaseException:
@@ -224,27 +187,6 @@ class QP:
 
     # Posting
 
-    def _check_elements(self, elements: Sequence[SGE]) -> int:
-        if len(elements) > SCATTER_GATHER_ELEMENTS:
-            raise ValueError(
-                f"{len(elements)} scatter/gather elements; allowed: 0 to {SCATTER_GATHER_ELEMENTS}"
-            )
-        length = sum(element.length for element in elements)
-        if length >= 1 << 32:
-            raise ValueError(f"a message of {length} octets; allowed: 0 to 2^32 - 1")
-        return length
-
-    def _write_elements(self, memory: memoryview, offset: int, elements: Sequence[SGE]) -> None:
-        for element in elements:
-            entries.ELEMENT.pack_into(
-                memory,
-                offset,
-                tagged_offset=element.addr,
-                length=element.length,
-                stag=element.lkey,
-            )
-            offset += SCATTER_GATHER_ELEMENT_OCTETS
-
     def post_send(self, *requests: SendWR) -> None:
         """Posts send work requests, with one doorbell for all of them.
 
@@ -263,36 +205,16 @@ class QP:
             queue = self._send
             self.scq.take_entries()
             queue.check_room(len(requests))
-            lengths = [self._check_elements(request.sg) for request in requests]
             for request in requests:
-                opcode = WROpcode(request.opcode)
-                if opcode == WROpcode.RDMA_READ and len(request.sg) > 1:
-                    raise ValueError(
-                        f"RDMA Read with {len(request.sg)} elements; allowed: 0 or 1 "
-                        "(RFC 5040, 4.4: one sink buffer)"
-                    )
-                if opcode == WROpcode.RDMA_READ and self._ord == 0:
+                check_send(request)
+                if request.opcode == WROpcode.RDMA_READ and self._ord == 0:
                     # It would wait for ever, and everything behind it.
                     raise ValueError(
                         f"RDMA Read on QP {self.qp_num}, which is connected with ORD 0; allowed: "
                         f"on a QP with ORD 1 to {self.context.attr.max_qp_rd_atom}"
                     )
-            for request, length in zip(requests, lengths, strict=True):
-                offset = queue.ring.offset(queue.producer)
-                memory = queue.ring.memory
-                entries.SEND.pack_into(
-                    memory,
-                    offset,
-                    opcode=request.opcode,
-                    flags=int(request.send_flags & SendFlags.SIGNALED),
-                    element_count=len(request.sg),
-                    length=length,
-                    remote_stag=request.rkey,
-                    remote_tagged_offset=request.remote_addr,
-                    elements=b"",
-                )
-                self._write_elements(memory, offset + _ELEMENTS_OFFSET, request.sg)
-                queue.append(request.wr_id, WCOpcode(request.opcode), hidden)
+            for request in requests:
+                queue.write_send(request, hidden)
             self._ring_doorbell(queue)
 
     def post_recv(self, *requests: RecvWR) -> None:
@@ -311,13 +233,9 @@ class QP:
             self.rcq.take_entries()
             queue.check_room(len(requests))
             for request in requests:
-                self._check_elements(request.sg)
+                check_elements(request.sg)
             for request in requests:
-                offset = queue.ring.offset(queue.producer)
-                memory = queue.ring.memory
-                memory[offset : offset + RECEIVE_ENTRY_OCTETS] = bytes(RECEIVE_ENTRY_OCTETS)
-                self._write_elements(memory, offset, request.sg)
-                queue.append(request.wr_id, WCOpcode.RECV, hidden)
+                queue.write_receive(request, hidden)
             self._ring_doorbell(queue)
 
     # The driver's own work requests
@@ -345,7 +263,7 @@ class QP:
             queues = (self._send, self._receive)
             return not any(posted.hidden for queue in queues for posted in queue.posted)
 
-    def _ring_doorbell(self, queue: _WorkQueue) -> None:
+    def _ring_doorbell(self, queue: WorkQueue) -> None:
         if self.state == QPState.ERR:
             self._flush()
             return
@@ -353,7 +271,14 @@ class QP:
 
     # Completing
 
-    def completed(self, receive: bool, index: int, length: int) -> WC | None:
+    def completed(
+        self,
+        receive: bool,
+        index: int,
+        length: int,
+        flags: CompletionFlags,
+        invalidated_stag: int,
+    ) -> WC | None:
         """The completion for entry `index`, `None` if it is hidden.
 
         Entries before it completed silently.
@@ -361,23 +286,39 @@ class QP:
         Raises `DeviceError`, and completes nothing, if that entry is not posted.
         """
         queue = self._receive if receive else self._send
-        first = queue.posted[0].index if queue.posted else queue.producer
-        if (index - first) & 0xFFFF >= len(queue.posted):
+        posted = queue.take(index)
+        if posted is None:
+            first = queue.posted[0].index if queue.posted else queue.producer
             raise DeviceError(
                 f"QP {self.qp_num}: completion of entry {index} of the {queue.name} queue; "
                 f"allowed: one of {len(queue.posted)} from {first}"
             )
-        while (posted := queue.posted.popleft()).index != index:
-            pass
-        if posted.hidden:
-            return None
-        return WC(posted.wr_id, WCStatus.SUCCESS, posted.opcode, length, self.qp_num)
+        completion = WC(posted.wr_id, WCStatus.SUCCESS, posted.opcode, length, self.qp_num)
+        if flags & CompletionFlags.SOLICITED:
+            completion = replace(completion, wc_flags=WCFlags.SOLICITED)
+        if flags & CompletionFlags.INVALIDATED:
+            region = self.context.mrs.get(invalidated_stag)
+            if region is not None:
+                region.invalidated_by(self)
+            completion = replace(
+                completion,
+                wc_flags=completion.wc_flags | WCFlags.WITH_INV,
+                invalidated_rkey=invalidated_stag,
+            )
+        return None if posted.hidden else completion
+
+    def has_heard_nothing(self) -> bool:
+        """Whether it is a Responder and nothing of its peer is known to have come."""
+        with self.context.lock:
+            self.scq.take_entries()
+            self.rcq.take_entries()
+            return self._initiator is False and not (self._send.used or self._receive.used)
 
     def stopped(self, event: AsyncEvent) -> None:
         """The device says that the QP has an error: nothing more is sent or placed."""
         if self.state not in (QPState.INIT, QPState.RTS):
             return
-        self.cause = event.cause
+        self.cause, self.terminate = event.cause, event.terminate
         try:
             self._stop(event)
         finally:
@@ -407,7 +348,16 @@ class QP:
                     faulty, fault = faults[event.cause]
                     if faulty is queue and event.index == posted.index:
                         status = fault
-                cq.append(WC(posted.wr_id, status, posted.opcode, 0, self.qp_num, cause=self.cause))
+                completion = WC(
+                    posted.wr_id,
+                    status,
+                    posted.opcode,
+                    byte_len=0,
+                    qp_num=self.qp_num,
+                    cause=self.cause,
+                    terminate=self.terminate,
+                )
+                cq.append(completion)
 
     def _detach(self, seconds: float) -> None:
         # Whoever comes second waits: only then is the connection free for another stream.

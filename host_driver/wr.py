@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from host_driver.enums import SendFlags, WCOpcode, WCStatus, WROpcode
+from host_driver.enums import SendFlags, WCFlags, WCOpcode, WCStatus, WROpcode
+from host_driver.errors import describe
+from host_driver.terminate import Terminate
 from hw.interface.causes import Cause
 
 
@@ -38,7 +40,8 @@ class SendWR:
     """A work request for the send queue.
 
     `remote_addr` (Tagged Offset) and `rkey` (STag) name the peer's memory for RDMA Write and RDMA
-    Read. A request without `SendFlags.SIGNALED` completes silently.
+    Read; `rkey` of SEND_WITH_INV is the peer's STag that is invalidated. A request without
+    `SendFlags.SIGNALED` completes silently.
     """
 
     wr_id: int = 0
@@ -67,7 +70,15 @@ class RecvWR:
 
 @dataclass(frozen=True)
 class WC:
-    """A work completion. `cause` says why a request failed; `byte_len` counts its octets."""
+    """A work completion.
+
+    Attributes
+    ----------
+    byte_len: octets of the message.
+    cause: why the request failed. terminate: what the peer complained about, if that is why.
+    wc_flags: of a receive, `WCFlags`. invalidated_rkey: the STag that the peer invalidated, with
+        WITH_INV.
+    """
 
     wr_id: int
     status: WCStatus
@@ -75,3 +86,18 @@ class WC:
     byte_len: int
     qp_num: int
     cause: Cause = Cause.NONE
+    wc_flags: WCFlags = field(default=WCFlags(0))
+    invalidated_rkey: int = 0
+    terminate: Terminate | None = None
+
+    def describe(self) -> str:
+        """What became of the request, in one line."""
+        text = f"{self.opcode.name} {self.wr_id} of QP {self.qp_num}: {self.status.name}"
+        if self.status != WCStatus.SUCCESS:
+            return f"{text}, {describe(self.cause, self.terminate)}"
+        text += f", {self.byte_len} octets"
+        if self.wc_flags & WCFlags.SOLICITED:
+            text += ", solicited"
+        if self.wc_flags & WCFlags.WITH_INV:
+            text += f", STag 0x{self.invalidated_rkey:08x} invalidated"
+        return text

@@ -8,7 +8,7 @@ from host_driver.context import Context, raise_if_stopped
 from host_driver.cq import CQ
 from host_driver.demo.messages import NOTE_OCTETS, Note, NoteKind
 from host_driver.enums import AccessFlags, WCOpcode, WCStatus, WROpcode
-from host_driver.errors import StagecoachError, WaitTimeout, describe
+from host_driver.errors import StagecoachError, WaitTimeout
 from host_driver.mr import MR, PD
 from host_driver.qp import QP, QPCap, QPInitAttr
 from host_driver.transport.base import Transport
@@ -78,9 +78,7 @@ class End:
             raise
         for one in found:
             if one.status != WCStatus.SUCCESS:
-                raise DemoError(
-                    f"{one.opcode.name} ended with {one.status.name}: {describe(one.cause)}"
-                )
+                raise DemoError(one.describe())
         return found
 
     def _keep_note(self, found: WC) -> bool:

@@ -8,6 +8,7 @@ from host_driver.context import MAGIC, CommandOpcode
 from host_driver.transport import sockets
 from host_driver.transport.base import ByteStream, TransportError
 from hw.interface.causes import Cause
+from hw.interface.queue_entries import CompletionFlags, CompletionOpcode
 from hw.interface.registers import registers as described
 
 QPS, CQS, STAGS_LOG2, READS = 4, 4, 4, 8
@@ -137,7 +138,7 @@ class FakeDevice:
             case CommandOpcode.STAG_WRITE:
                 self.stags[stag] = self.wide(registers.STAG_LENGTH_LOW, registers.STAG_LENGTH_HIGH)
             case CommandOpcode.STAG_INVALIDATE:
-                del self.stags[stag]
+                self.stags.pop(stag, None)
             case CommandOpcode.CQ_ENABLE:
                 base = self.wide(registers.CQ_BASE_LOW, registers.CQ_BASE_HIGH)
                 log2 = self.field(registers.CQ_SIZE, "log2")
@@ -147,23 +148,38 @@ class FakeDevice:
 
     # What the device writes
 
-    def complete(self, cq: int, qp: int, index: int, opcode: int, length: int = 0) -> None:
-        """Writes a completion entry."""
+    def complete(
+        self, cq: int, qp: int, index: int, opcode: int, length: int = 0, **fields: int
+    ) -> None:
+        """Writes a completion entry; `fields` are `flags` and `invalidated_stag`, or else 0."""
         self.rings[cq].write(
-            entries.COMPLETION, qp=qp, index=index, opcode=opcode, length=length, flags=0
+            entries.COMPLETION, qp=qp, index=index, opcode=opcode, length=length, **fields
         )
         self._interrupt(cq)
 
-    def event(self, qp: int, cause: Cause, index: int = 0, header: bytes = b"") -> None:
-        """Stops a QP and writes an event entry."""
+    def receive_invalidating(self, cq: int, qp: int, index: int, stag: int) -> None:
+        """A Send with Invalidate has come: the STag is invalid when its completion is there."""
+        self.stags.pop(stag)
+        flags = CompletionFlags.INVALIDATED
+        self.complete(cq, qp, index, CompletionOpcode.RECEIVE, flags=flags, invalidated_stag=stag)
+
+    def event(
+        self,
+        qp: int,
+        cause: Cause,
+        index: int = 0,
+        header: bytes = b"",
+        ulpdu_length: int | None = None,
+    ) -> None:
+        """Stops a QP and writes an event entry; the ULPDU is as long as `header` if not given."""
         self.states[qp], self.causes[qp] = ERR, cause
         self.rings[CQS].write(
             entries.EVENT,
             qp=qp,
             cause=cause,
             index=index,
-            ulpdu_length=len(header),
-            header=header.ljust(18, b"\0"),
+            ulpdu_length=len(header) if ulpdu_length is None else ulpdu_length,
+            header=header[:18].ljust(18, b"\xee"),
         )
         self._interrupt(CQS)
 

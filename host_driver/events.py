@@ -1,0 +1,84 @@
+"""Asynchronous events: what the device tells when a QP stops."""
+
+from contextlib import suppress
+from dataclasses import dataclass
+
+from host_driver.errors import describe
+from host_driver.terminate import (
+    UNTAGGED_HEADER_OCTETS,
+    SegmentHeader,
+    Terminate,
+    read_terminate,
+)
+from hw.interface.causes import Cause
+
+_WORK_REQUESTS = {
+    Cause.LOCAL_SEND_PROTECTION: "send",
+    Cause.LOCAL_BAD_ENTRY: "send",
+    Cause.LOCAL_RECEIVE_PROTECTION: "receive",
+}
+"""Causes that a work request has, with its queue."""
+
+
+@dataclass(frozen=True)
+class AsyncEvent:
+    """Why a QP stopped, as the device told it.
+
+    Attributes
+    ----------
+    qp_num: number of the QP. cause: the check that failed first.
+    index: running number mod 2^16 of the work request at fault, if one is.
+    ulpdu_length: of the offending segment; 0 if there is none.
+    header: the first octets of the offending ULPDU, its DDP header; of a Terminate that was
+        received the first ones behind its DDP header.
+    terminate: what the peer said; `None` if it did not, or in a Terminate in error itself.
+    """
+
+    qp_num: int
+    cause: Cause
+    index: int
+    ulpdu_length: int
+    header: bytes
+    terminate: Terminate | None = None
+
+    def describe(self) -> str:
+        """Why the QP stopped, in one line."""
+        text = f"QP {self.qp_num} stopped: {describe(self.cause, self.terminate)}"
+        if self.cause == Cause.TERMINATE_RECEIVED:
+            text += self._error_of_terminate()
+        elif self.cause in _WORK_REQUESTS:
+            text += f"; entry {self.index} of the {_WORK_REQUESTS[self.cause]} queue"
+        elif self.header:
+            segment = SegmentHeader(self.header).describe()
+            text += f"; segment of {self.ulpdu_length} octets: {segment}"
+        return text
+
+    def _error_of_terminate(self) -> str:
+        try:
+            read_terminate(self.header, self.ulpdu_length - UNTAGGED_HEADER_OCTETS)
+        except ValueError as error:
+            return f", in error itself: {error}"
+        return ""
+
+
+def read_event(fields: dict[str, int | bytes], *, first_fpdu: bool) -> AsyncEvent:
+    """The event in an entry of the event ring.
+
+    `first_fpdu` says whether the QP is a Responder that has received nothing before.
+    """
+    header, length = fields["header"], int(fields["ulpdu_length"])
+    assert isinstance(header, bytes)
+    cause = Cause(int(fields["cause"]))
+    known, terminate = length, None
+    if cause == Cause.TERMINATE_RECEIVED:
+        known = max(0, length - UNTAGGED_HEADER_OCTETS)
+        with suppress(ValueError):  # it may be in error itself
+            terminate = read_terminate(header[:known], known, first_fpdu=first_fpdu)
+    return AsyncEvent(
+        qp_num=int(fields["qp"]),
+        cause=cause,
+        index=int(fields["index"]),
+        ulpdu_length=length,
+        header=header[:known],
+        terminate=terminate,
+    )

@@ -1,0 +1,160 @@
+"""The driver's side of a send or receive queue: its ring, and what is outstanding in it."""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from host_driver import entries
+from host_driver.enums import SendFlags, WCOpcode, WROpcode
+from host_driver.errors import ResourceError
+from host_driver.registers import Register
+from host_driver.ring import Ring
+from host_driver.wr import SGE, RecvWR, SendWR
+from hw.interface import queue_entries
+from hw.interface.queue_entries import (
+    RECEIVE_ENTRY_OCTETS,
+    SCATTER_GATHER_ELEMENT_OCTETS,
+    SCATTER_GATHER_ELEMENTS,
+    SEND_ENTRY,
+    SendOpcode,
+    offset_of,
+)
+
+_ELEMENTS_OFFSET = offset_of(SEND_ENTRY, "elements")
+
+_SOLICITED = {
+    WROpcode.SEND: SendOpcode.SEND_WITH_SE,
+    WROpcode.SEND_WITH_INV: SendOpcode.SEND_WITH_SE_AND_INVALIDATE,
+}
+"""The operations that can be solicited (RFC 5040, 4.3)."""
+
+_COMPLETED_AS = {
+    WROpcode.RDMA_WRITE: WCOpcode.RDMA_WRITE,
+    WROpcode.RDMA_READ: WCOpcode.RDMA_READ,
+    WROpcode.SEND: WCOpcode.SEND,
+    WROpcode.SEND_WITH_INV: WCOpcode.SEND,
+}
+
+
+@dataclass
+class Posted:
+    """A work request that is not completed. The user sees nothing of a hidden one."""
+
+    index: int
+    wr_id: int
+    opcode: WCOpcode
+    hidden: bool
+
+
+class WorkQueue:
+    """A ring of send or receive entries.
+
+    Attributes
+    ----------
+    ring, doorbell, name: as given. posted: what is not completed, the oldest first.
+    producer: number behind the last entry. used: whether any entry was completed.
+    """
+
+    def __init__(self, ring: Ring, doorbell: Register, limit: int, name: str):
+        self.ring = ring
+        self.doorbell = doorbell
+        self.name = name
+        self.producer = 0
+        self.posted: deque[Posted] = deque()
+        self.used = False
+        self._limit = limit
+
+    def check_room(self, count: int) -> None:
+        """Raises `ResourceError` if so many more do not fit."""
+        if len(self.posted) + count > self._limit:
+            raise ResourceError(
+                f"{count} more work requests for a {self.name} queue that holds {self._limit} and "
+                f"has {len(self.posted)}; allowed: {self._limit - len(self.posted)}"
+            )
+
+    def write_send(self, request: SendWR, hidden: bool) -> None:
+        """Writes a send entry that `check_send` found good."""
+        opcode = WROpcode(request.opcode)
+        signaled = bool(request.send_flags & SendFlags.SIGNALED)
+        offset = self.ring.offset(self.producer)
+        entries.SEND.pack_into(
+            self.ring.memory,
+            offset,
+            opcode=send_opcode(request),
+            flags=queue_entries.SendFlags.SIGNALED if signaled else 0,
+            element_count=len(request.sg),
+            length=sum(element.length for element in request.sg),
+            remote_stag=request.rkey,
+            remote_tagged_offset=request.remote_addr,
+            elements=b"",
+        )
+        self._write_elements(offset + _ELEMENTS_OFFSET, request.sg)
+        self._append(request.wr_id, _COMPLETED_AS[opcode], hidden)
+
+    def write_receive(self, request: RecvWR, hidden: bool) -> None:
+        """Writes a receive entry that `check_elements` found good."""
+        offset = self.ring.offset(self.producer)
+        self.ring.memory[offset : offset + RECEIVE_ENTRY_OCTETS] = bytes(RECEIVE_ENTRY_OCTETS)
+        self._write_elements(offset, request.sg)
+        self._append(request.wr_id, WCOpcode.RECV, hidden)
+
+    def _write_elements(self, offset: int, elements: Sequence[SGE]) -> None:
+        for element in elements:
+            entries.ELEMENT.pack_into(
+                self.ring.memory,
+                offset,
+                tagged_offset=element.addr,
+                length=element.length,
+                stag=element.lkey,
+            )
+            offset += SCATTER_GATHER_ELEMENT_OCTETS
+
+    def _append(self, wr_id: int, opcode: WCOpcode, hidden: bool) -> None:
+        self.posted.append(Posted(self.producer, wr_id, opcode, hidden))
+        self.producer = self.producer + 1 & 0xFFFF
+
+    def take(self, index: int) -> Posted | None:
+        """The work request of entry `index`, which is completed with all before it.
+
+        `None`, and nothing is taken, if it is not posted.
+        """
+        first = self.posted[0].index if self.posted else self.producer
+        if (index - first) & 0xFFFF >= len(self.posted):
+            return None
+        self.used = True
+        while (posted := self.posted.popleft()).index != index:
+            pass
+        return posted
+
+
+def check_elements(elements: Sequence[SGE]) -> None:
+    """Raises `ValueError` if no entry holds the elements."""
+    if len(elements) > SCATTER_GATHER_ELEMENTS:
+        raise ValueError(
+            f"{len(elements)} scatter/gather elements; allowed: 0 to {SCATTER_GATHER_ELEMENTS}"
+        )
+    length = sum(element.length for element in elements)
+    if length >= 1 << 32:
+        raise ValueError(f"a message of {length} octets; allowed: 0 to 2^32 - 1")
+
+
+def check_send(request: SendWR) -> None:
+    """Raises `ValueError` for a request that no device takes."""
+    check_elements(request.sg)
+    opcode = send_opcode(request)
+    if opcode == SendOpcode.RDMA_READ and len(request.sg) > 1:
+        raise ValueError(
+            f"RDMA Read with {len(request.sg)} elements; allowed: 0 or 1 "
+            "(RFC 5040, 4.4: one sink buffer)"
+        )
+
+
+def send_opcode(request: SendWR) -> SendOpcode:
+    """Operation of the send entry for a request; `ValueError` if it cannot be solicited."""
+    opcode = WROpcode(request.opcode)
+    if not request.send_flags & SendFlags.SOLICITED:
+        return SendOpcode(opcode)
+    if opcode not in _SOLICITED:
+        names = ", ".join(each.name for each in _SOLICITED)
+        raise ValueError(f"{opcode.name} with SOLICITED; allowed: with {names}")
+    return _SOLICITED[opcode]
