@@ -6,7 +6,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from gateware.config import RnicConfig
-from gateware.interfaces import QpStrobe
+from gateware.interfaces import Layouts, QpStrobe
 from hw.interface.queue_entries import SCATTER_GATHER_ELEMENTS
 
 
@@ -41,6 +41,65 @@ def settings_layout(config: RnicConfig) -> data.StructLayout:
     return data.StructLayout(
         {"ord": range(config.read_queue_depth + 1), "crc": 1, "transmit_markers": 1}
     )
+
+
+class TransmitContexts(wiring.Component):
+    """Progress, settings and PD of every QP.
+
+    Members
+    -------
+    qp: In(qp); `progress`, `settings` and `pd` are those of QP `qp` one cycle ago.
+    followed: In, the progress that QP `qp` gets with `store`.
+    command: In(qp_command); QP `qp` gets its settings with `set_settings`, its PD with `set_pd`.
+    """
+
+    def __init__(self, config: RnicConfig):
+        self._config = config
+        self._progress = progress_layout(config)
+        self._settings = settings_layout(config)
+        super().__init__(
+            {
+                "qp": In(config.qp_bits),
+                "progress": Out(self._progress),
+                "settings": Out(self._settings),
+                "pd": Out(16),
+                "followed": In(self._progress),
+                "store": In(1),
+                "command": In(Layouts(config).qp_command),
+                "set_settings": In(1),
+                "set_pd": In(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Elaboratable:
+        m = Module()
+        qps = self._config.qps
+        m.submodules.progresses = progresses = Memory(shape=self._progress, depth=qps, init=[])
+        m.submodules.all_settings = all_settings = Memory(shape=self._settings, depth=qps, init=[])
+        m.submodules.pds = pds = Memory(shape=16, depth=qps, init=[])
+        progress_write, progress_read = progresses.write_port(), progresses.read_port()
+        settings_write, settings_read = all_settings.write_port(), all_settings.read_port()
+        pd_write, pd_read = pds.write_port(), pds.read_port()
+        m.d.comb += [
+            progress_read.addr.eq(self.qp),
+            settings_read.addr.eq(self.qp),
+            pd_read.addr.eq(self.qp),
+            self.progress.eq(progress_read.data),
+            self.settings.eq(settings_read.data),
+            self.pd.eq(pd_read.data),
+            progress_write.addr.eq(self.qp),
+            progress_write.data.eq(self.followed),
+            progress_write.en.eq(self.store),
+            settings_write.addr.eq(self.qp),
+            settings_write.data.ord.eq(self.command.ord),
+            settings_write.data.crc.eq(self.command.crc),
+            settings_write.data.transmit_markers.eq(self.command.transmit_markers),
+            settings_write.en.eq(self.set_settings),
+            pd_write.addr.eq(self.qp),
+            pd_write.data.eq(self.command.pd),
+            pd_write.en.eq(self.set_pd),
+        ]
+        return m
 
 
 class RetiredSends(wiring.Component):

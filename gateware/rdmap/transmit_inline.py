@@ -1,10 +1,13 @@
 """Hands RDMAP headers to the gatherer as payload."""
 
-from amaranth.hdl import Elaboratable, Module, Signal
+from amaranth.hdl import Elaboratable, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from gateware.rdmap.headers import TERMINATE_HEADER_OCTETS
+from gateware.rdmap.headers import READ_REQUEST_HEADER_OCTETS, TERMINATE_HEADER_OCTETS
+from gateware.rdmap.transmit_header import read_request_header
+from gateware.rdmap.transmit_terminate import TransmitTerminate
+from gateware.rdmap.transmit_visit import TransmitVisit
 from gateware.stream_fifo import StreamFifo
 
 WORD_OCTETS = 8
@@ -17,9 +20,9 @@ class TransmitInline(wiring.Component):
 
     Members
     -------
-    start: In(1), write `words` words of `octets`, which hold until `done`; only while `room`.
+    start: In(1), write `length` octets of `octets`, which hold until `done`; only while `room`.
     octets: In, octet i in bits [8i+7:8i].
-    words: In, 1 to 7.
+    length: In, 1 to 52.
     room: Out(1), there is room for the longest header.
     done: Out(1), the last word is written in this cycle.
     o: Out(stream 64), the words.
@@ -29,7 +32,7 @@ class TransmitInline(wiring.Component):
 
     start: In(1)
     octets: In(64 * INLINE_WORDS)
-    words: In(range(INLINE_WORDS + 1))
+    length: In(range(TERMINATE_HEADER_OCTETS + 1))
     room: Out(1)
     done: Out(1)
     o: Out(stream.Signature(64))
@@ -40,12 +43,14 @@ class TransmitInline(wiring.Component):
         wiring.connect(m, fifo.o, wiring.flipped(self.o))
 
         writing = Signal()
+        words = Signal(range(INLINE_WORDS + 1))
         number = Signal(range(INLINE_WORDS))
         level = Signal(range(self.DEPTH + 1))
         m.d.comb += [
             fifo.i.valid.eq(writing),
             fifo.i.payload.eq(self.octets.word_select(number, 64)),
-            self.done.eq(writing & (number == self.words - 1)),
+            words.eq((self.length + WORD_OCTETS - 1) >> 3),
+            self.done.eq(writing & (number == words - 1)),
         ]
         m.d.sync += [
             level.eq(level + writing - (self.o.valid & self.o.ready)),
@@ -58,3 +63,32 @@ class TransmitInline(wiring.Component):
         with m.Elif(writing):
             m.d.sync += [number.eq(number + 1), writing.eq(~self.done)]
         return m
+
+
+def connect_inline(
+    m: Module, visit: TransmitVisit, inline: TransmitInline, terminate: TransmitTerminate
+) -> None:
+    """The RDMAP header of the visit: of its Terminate, or of its Read Request."""
+    read_request = read_request_header(
+        sink_stag=visit.element_stag,
+        sink_tagged_offset=visit.element_offset,
+        length=visit.entry.length,
+        source_stag=visit.remote_stag,
+        source_tagged_offset=visit.remote_offset,
+    )
+    m.d.comb += [
+        inline.octets.eq(Mux(visit.terminating, terminate.header, read_request)),
+        inline.length.eq(Mux(visit.terminating, terminate.octets, READ_REQUEST_HEADER_OCTETS)),
+    ]
+
+
+def inline_states(
+    m: Module, ports: wiring.Component, visit: TransmitVisit, inline: TransmitInline
+) -> None:
+    """What is left of a visit after it gave away a job with an inline piece."""
+
+    # The RDMAP header follows its piece.
+    with m.State("INLINE"):
+        with m.If(inline.done):
+            m.d.comb += ports.termination.ready.eq(visit.terminating)
+            m.next = "IDLE"

@@ -1,0 +1,138 @@
+"""The states that read the elements of a message and cut the next piece off."""
+
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import data, wiring
+
+from gateware.rdmap.checks import is_any
+from gateware.rdmap.transmit_entry import (
+    ELEMENT_RANGE,
+    REMOTE_OFFSET_ADDRESS,
+    REMOTE_STAG_ADDRESS,
+    element_offset_address,
+    element_range_address,
+)
+from gateware.rdmap.transmit_lengths import TransmitLengths
+from gateware.rdmap.transmit_visit import TransmitVisit
+from hw.interface.causes import Cause
+from hw.interface.queue_entries import SCATTER_GATHER_ELEMENTS, SendOpcode
+
+
+def element_states(
+    m: Module, ports: wiring.Component, visit: TransmitVisit, lengths: TransmitLengths
+) -> None:
+    """From an element to `REQUEST` with its piece, to `EMPTY` if none is needed, or to `STOP`.
+
+    A word arrives in the second state after the one that asks for it. The source of a Read
+    Response is its only element, and its words are not looked at.
+    """
+    entry, inbound, responding = visit.entry, visit.inbound, visit.responding
+    word, word_address = ports.send_entries.word, ports.send_entries.word_address
+    element_range = data.View(ELEMENT_RANGE, word)
+    step = Signal(range(SCATTER_GATHER_ELEMENTS + 4))
+    total = Signal(34)
+
+    # Ask for the next element, unless there is none.
+    with m.State("NEXT_ELEMENT"):
+        m.d.comb += word_address.eq(element_range_address(visit.element))
+        m.d.sync += visit.cause.eq(Cause.LOCAL_BAD_ENTRY)
+        with m.If(visit.element == entry.element_count):
+            m.next = "STOP"
+        with m.Else():
+            m.next = "NEXT_ELEMENT_OFFSET"
+
+    # Ask for its second word.
+    with m.State("NEXT_ELEMENT_OFFSET"):
+        m.d.comb += word_address.eq(element_offset_address(visit.element))
+        m.next = "ELEMENT_RANGE"
+
+    # Length and STag of the element arrive; compare the message with the MULPDU.
+    with m.State("ELEMENT_RANGE"):
+        m.d.comb += word_address.eq(REMOTE_STAG_ADDRESS)
+        m.d.sync += [
+            visit.fits.eq(visit.remaining <= visit.capacity),
+            visit.element_length.eq(Mux(responding, inbound.length, element_range.length)),
+            visit.element_stag.eq(Mux(responding, inbound.source_stag, element_range.stag)),
+            step.eq(0),
+            total.eq(0),
+        ]
+        with m.If(~responding):
+            m.d.sync += visit.bad_entry.eq(
+                ~is_any(entry.opcode, SendOpcode)
+                | (entry.element_count > SCATTER_GATHER_ELEMENTS)
+                | (visit.is_read & (entry.element_count > 1))
+            )
+        with m.If(
+            ~responding & ~visit.progress.active & ~visit.summed & (entry.element_count != 1)
+        ):
+            m.next = "SUM"
+        with m.Else():
+            m.next = "ELEMENT_OFFSET"
+
+    # Add up the lengths of the elements: a request a cycle, two cycles for an answer.
+    with m.State("SUM"):
+        m.d.comb += word_address.eq(element_range_address(step[:2]))
+        m.d.sync += step.eq(step + 1)
+        with m.If((step >= 2) & (step - 2 < entry.element_count)):
+            m.d.sync += total.eq(total + element_range.length)
+        with m.If(step == SCATTER_GATHER_ELEMENTS + 2):
+            m.next = "SUM_CHECK"
+
+    # Is the sum the length of the message?
+    with m.State("SUM_CHECK"):
+        m.d.sync += [visit.length_matches.eq(total == entry.length), visit.summed.eq(1)]
+        m.next = "ELEMENT_AGAIN"
+
+    # Ask for the first element again.
+    with m.State("ELEMENT_AGAIN"):
+        m.d.comb += word_address.eq(element_range_address(visit.element))
+        m.next = "NEXT_ELEMENT_OFFSET"
+
+    # The Tagged Offset of the element arrives; what is left of it?
+    with m.State("ELEMENT_OFFSET"):
+        m.d.comb += word_address.eq(REMOTE_OFFSET_ADDRESS)
+        m.d.sync += [
+            visit.element_offset.eq(Mux(responding, inbound.source_tagged_offset, word)),
+            visit.element_remaining.eq(visit.element_length - visit.offset),
+        ]
+        with m.If(~visit.summed):
+            m.d.sync += visit.length_matches.eq(
+                responding | visit.progress.active | (visit.element_length == entry.length)
+            )
+        with m.If(visit.first_piece):
+            part = Mux(visit.fits, visit.remaining, visit.capacity)
+            m.d.sync += [
+                visit.left.eq(Mux(visit.fits | visit.is_read, visit.remaining, visit.capacity)),
+                visit.payload.eq(Mux(visit.is_read, 0, part)),
+            ]
+            m.d.comb += lengths.start.eq(1)
+        m.next = "REMOTE_STAG"
+
+    # The remote STag arrives; compare the element with what the FPDU needs.
+    with m.State("REMOTE_STAG"):
+        m.d.sync += [
+            visit.remote_stag.eq(Mux(responding, inbound.sink_stag, word)),
+            visit.address.eq(visit.element_offset + visit.offset),
+            visit.covers.eq(visit.left <= visit.element_remaining),
+            visit.exhausted.eq(visit.element_remaining <= visit.left),
+            visit.cause.eq(Cause.LOCAL_BAD_ENTRY),
+        ]
+        with m.If(visit.bad_entry | ~visit.length_matches):
+            m.next = "STOP"
+        with m.Else():
+            m.next = "REMOTE_OFFSET"
+
+    # The remote Tagged Offset arrives; decide on the piece.
+    with m.State("REMOTE_OFFSET"):
+        m.d.sync += [
+            visit.remote_offset.eq(Mux(responding, inbound.sink_tagged_offset, word)),
+            visit.piece_octets.eq(Mux(visit.covers, visit.left, visit.element_remaining)),
+            visit.first_piece.eq(0),
+            visit.summed.eq(1),
+        ]
+        with m.If(visit.left == 0):
+            m.next = "EMPTY"
+        with m.Elif(visit.element_remaining == 0):
+            m.d.sync += [visit.element.eq(visit.element + 1), visit.offset.eq(0)]
+            m.next = "NEXT_ELEMENT"
+        with m.Else():
+            m.next = "REQUEST"

@@ -1,0 +1,68 @@
+"""What follows from the registers of a visit, one step a cycle; all states leave it the time."""
+
+from amaranth.hdl import Module, Mux
+
+from gateware.ddp.headers import FIRST_MSN
+from gateware.rdmap.headers import Opcode
+from gateware.rdmap.transmit_header import TransmitHeader
+from gateware.rdmap.transmit_lengths import TransmitLengths
+from gateware.rdmap.transmit_visit import TransmitVisit
+
+
+def connect_lengths(m: Module, visit: TransmitVisit, lengths: TransmitLengths) -> None:
+    """Lengths of the FPDU, and whether the window takes it."""
+    m.d.comb += [
+        lengths.payload.eq(visit.payload),
+        lengths.tagged.eq(visit.tagged),
+        lengths.is_read.eq(visit.is_read),
+        lengths.position.eq(visit.progress.position),
+        lengths.room.eq(visit.room),
+        lengths.markers.eq(visit.settings.transmit_markers),
+    ]
+
+
+def connect_header(m: Module, visit: TransmitVisit, header: TransmitHeader) -> None:
+    """The fields of the DDP header."""
+    opcode = visit.opcode
+    m.d.sync += [
+        visit.last.eq(visit.fits | visit.is_read | visit.terminating),
+        visit.tagged_offset.eq(visit.remote_offset + visit.progress.done),
+        opcode.eq(
+            Mux(visit.responding, Opcode.RDMA_READ_RESPONSE, visit.entry.opcode[: len(opcode)])
+        ),
+        visit.msn.eq(Mux(visit.is_read, visit.progress.read_msn, visit.progress.send_msn)),
+    ]
+    with m.If(visit.terminating):
+        m.d.sync += [opcode.eq(Opcode.TERMINATE), visit.msn.eq(FIRST_MSN)]
+    m.d.comb += [
+        header.fields.opcode.eq(opcode),
+        header.fields.last.eq(visit.last),
+        header.fields.stag.eq(visit.remote_stag),
+        header.fields.tagged_offset.eq(visit.tagged_offset),
+        header.fields.msn.eq(visit.msn),
+        header.fields.mo.eq(visit.progress.done),
+    ]
+
+
+def follow(m: Module, visit: TransmitVisit, lengths: TransmitLengths) -> None:
+    """Where the QP stands behind the FPDU."""
+    progress, followed = visit.progress, visit.followed
+    last, responding = visit.last, visit.responding
+    is_send = ~responding & ~visit.tagged & ~visit.is_read
+    m.d.sync += [
+        followed.eq(progress),
+        followed.position.eq(progress.position + lengths.sent_length),
+        followed.active.eq(~last),
+        followed.responding.eq(responding),
+        followed.element.eq(Mux(last | responding, 0, visit.element + visit.exhausted)),
+        followed.offset.eq(
+            Mux(last | responding | visit.exhausted, 0, visit.offset + visit.piece_octets)
+        ),
+        followed.done.eq(Mux(last, 0, progress.done + visit.payload)),
+        followed.remaining.eq(visit.remaining - visit.payload),
+        followed.prefer_response.eq(Mux(last, ~responding, progress.prefer_response)),
+        followed.send_msn.eq(progress.send_msn + (is_send & last)),
+        followed.read_msn.eq(progress.read_msn + visit.is_read),
+        followed.response_msn.eq(progress.response_msn + (responding & last)),
+        followed.issued.eq(progress.issued + (~responding & last)),
+    ]

@@ -1,0 +1,94 @@
+"""The registers of a visit of the transmitter."""
+
+from amaranth.hdl import Module, Signal
+from amaranth.lib import wiring
+
+from gateware.config import RnicConfig
+from gateware.ddp.checks import CAUSE_BITS
+from gateware.interfaces import Layouts
+from gateware.rdmap.headers import Opcode
+from gateware.rdmap.transmit_context import progress_layout, sends_bits, settings_layout
+from gateware.rdmap.transmit_entry import OPERATION
+
+
+class TransmitVisit:
+    """What is known in a visit, in the order in which it becomes known."""
+
+    def __init__(self, config: RnicConfig):
+        layouts = Layouts(config)
+        progress = progress_layout(config)
+
+        # The QP
+        self.qp = Signal(config.qp_bits)
+        self.terminating = Signal()  # it stopped: the visit ends its connection
+        self.allowed = Signal()  # it is running and may send
+        self.progress = Signal(progress)  # where it stood before this visit
+        self.settings = Signal(settings_layout(config))
+        self.pd = Signal(16)
+        self.window = Signal(32)  # position up to which the LLP takes octets
+        self.mulpdu = Signal(16)
+        self.retired_count = Signal(sends_bits(config))  # sends that left the completer
+        self.room = Signal(32)  # octets from the position to the end of the window
+        self.roomy = Signal()  # any FPDU fits the window
+        self.tagged_capacity = Signal(16)  # octets of payload that a tagged FPDU can have
+        self.untagged_capacity = Signal(16)  # and an untagged one
+
+        # Its queues
+        self.has_entry = Signal()  # a send entry waits
+        self.entry = Signal(OPERATION)  # the oldest one
+        self.index = Signal(16)  # its running number
+        self.fenced = Signal()  # it waits until no send is in flight
+        self.in_flight = Signal(sends_bits(config))  # sends issued and not retired
+        self.read_allowed = Signal()  # one more RDMA Read may be outstanding
+        self.has_inbound = Signal()  # a Read Request waits for its answer
+        self.inbound = Signal(layouts.inbound_read)  # the oldest one
+
+        # The message
+        self.responding = Signal()  # it is a Read Response; if not, the send entry counts
+        self.is_read = Signal()  # it is an RDMA Read
+        self.tagged = Signal()  # it is tagged
+        self.remaining = Signal(32)  # octets of it that were not sent
+        self.capacity = Signal(16)  # octets of payload that an FPDU of it can have
+        self.fits = Signal()  # what remains fits one FPDU
+        self.remote_stag = Signal(32)  # of the peer's buffer, or to be invalidated there
+        self.remote_offset = Signal(64)  # Tagged Offset of the peer's buffer
+        self.bad_entry = Signal()  # opcode or number of elements is not allowed
+        self.length_matches = Signal()  # its length is the sum over its elements
+        self.summed = Signal()  # `length_matches` is right
+
+        # The FPDU
+        self.payload = Signal(32)  # octets behind its DDP header; 0 for a Read Request
+        self.left = Signal(32)  # octets of it, or of the sink of an RDMA Read, without a piece
+        self.first_piece = Signal()  # none has a piece so far
+
+        # The element at work
+        self.element = Signal.like(self.progress.element)  # its number
+        self.offset = Signal(32)  # octets of it that were sent
+        self.element_length = Signal(32)
+        self.element_stag = Signal(32)
+        self.element_offset = Signal(64)  # Tagged Offset
+        self.element_remaining = Signal(32)  # octets of it that were not sent
+        self.covers = Signal()  # it has all that is left
+        self.exhausted = Signal()  # all that it has is needed
+
+        # The piece at work
+        self.address = Signal(64)  # Tagged Offset
+        self.piece_octets = Signal(32)
+
+        # How the visit ends
+        self.kick = Signal()  # a pulse, not a register: ask for the next visit
+        self.kicked = Signal()  # it was asked for
+        self.cause = Signal(CAUSE_BITS)  # of the error, if one follows
+
+        # What follows from all this once the FPDU is issued (`transmit_follow.py`)
+        self.last = Signal()  # it ends its message
+        self.opcode = Signal(Opcode)
+        self.msn = Signal(32)
+        self.tagged_offset = Signal(64)  # of the peer's buffer, where the payload goes
+        self.followed = Signal(progress, reset_less=True)  # where the QP stands behind it
+
+
+def end_visit(m: Module, ports: wiring.Component) -> None:
+    """Leave the state: the visit ends here."""
+    m.d.comb += ports.end.eq(1)
+    m.next = "IDLE"
