@@ -24,14 +24,10 @@ class Harness(wiring.Component):
     capture: loads the outputs' registers into the chain instead of shifting it.
     """
 
-    clk: In(1)
-    rst: In(1)
-    scan_in: In(1)
-    capture: In(1)
-    scan_out: Out(1)
-
     def __init__(self, device: wiring.Component):
-        super().__init__()
+        super().__init__(
+            {"clk": In(1), "rst": In(1), "scan_in": In(1), "capture": In(1), "scan_out": Out(1)}
+        )
         self._device = device
         leaves = list(device.signature.flatten(device))
         self._inputs = [Value.cast(leaf) for _, port, leaf in leaves if port.flow is In]
