@@ -506,7 +506,8 @@ class Receiver(wiring.Component):
                 with m.If(self.placement.ready):
                     m.d.sync += piece_number.eq(piece_number + 1)
                     m.d.sync += position.eq(position + placed_octets)
-                    m.d.sync += placements.eq(placements + (placed_octets != 0))
+                    # Every piece has octets.
+                    m.d.sync += placements.eq(placements + (piece_count != 0))
                     with m.If(is_last_piece):
                         with m.If(has_delivery):
                             m.next = "DELIVER"
