@@ -21,6 +21,11 @@ EVENT_HEADER_OCTETS = 18
 the first octets behind its DDP header."""
 
 
+NO_COLLISION = {"no_rw_check": 1}
+"""Attributes of a memory of which no word is ever used that was read in the cycle in which it was
+written; without them yosys builds logic that keeps the old word."""
+
+
 class LlpEventKind(enum.Enum, shape=unsigned(2)):
     """What an LLP event says of its connection."""
 

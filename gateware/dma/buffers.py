@@ -5,6 +5,8 @@ from amaranth.lib import memory, stream, wiring
 from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
+from gateware.interfaces import NO_COLLISION
+
 WORDS_AHEAD = 16
 """Words between the memory and the user of a queue; enough for one per cycle."""
 
@@ -37,7 +39,10 @@ class ReservedQueue(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.memory = words = memory.Memory(shape=self._shape, depth=self._depth, init=[])
+        # A word is fetched when it counts in `level`, after it was written.
+        m.submodules.memory = words = memory.Memory(
+            shape=self._shape, depth=self._depth, init=[], attrs=NO_COLLISION
+        )
         m.submodules.output = output = SyncFIFOBuffered(
             width=Shape.cast(self._shape).width,  # type: ignore[arg-type]
             depth=WORDS_AHEAD,

@@ -5,7 +5,7 @@ from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
 
 from gateware.config import RnicConfig
-from gateware.interfaces import StorePort
+from gateware.interfaces import NO_COLLISION, StorePort
 
 MARGIN_WORDS = 16
 """Words kept free, so that `full` may be late; an empty store is not mistaken for a full one."""
@@ -45,7 +45,10 @@ class FpduStore(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.memory = words = memory.Memory(shape=64, depth=self._words, init=[])
+        # Only committed words are read.
+        m.submodules.memory = words = memory.Memory(
+            shape=64, depth=self._words, init=[], attrs=NO_COLLISION
+        )
         write, read = words.write_port(), words.read_port()
 
         # A register before the memory, which is spread over the whole chip.

@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In
 from amaranth.utils import exact_log2
 
 from gateware.config import RnicConfig
-from gateware.interfaces import QpFifoReader, QpFifoWriter, QpStrobe
+from gateware.interfaces import NO_COLLISION, QpFifoReader, QpFifoWriter, QpStrobe
 
 
 class QpFifo(wiring.Component):
@@ -50,7 +50,10 @@ class QpFifo(wiring.Component):
 
         # level = pushed - popped - skipped. Each of the three has one writer, so that pushes,
         # pops and clears never wait for each other; a clear skips everything pushed so far.
-        m.submodules.items = items = Memory(shape=self._shape, depth=qps * self._depth, init=[])
+        # At level 0 the head means nothing, so no item is read while it is written.
+        m.submodules.items = items = Memory(
+            shape=self._shape, depth=qps * self._depth, init=[], attrs=NO_COLLISION
+        )
         m.submodules.pushed = pushed = Memory(shape=count_bits, depth=qps, init=[])
         m.submodules.popped = popped = Memory(shape=count_bits, depth=qps, init=[])
         m.submodules.skipped = skipped = Memory(shape=count_bits, depth=qps, init=[])

@@ -7,7 +7,15 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from gateware.config import RnicConfig
-from gateware.interfaces import EntryPort, Layouts, QpCommandKind, QpStrobe, ReadClient
+from gateware.interfaces import (
+    NO_COLLISION,
+    READ_WORD,
+    EntryPort,
+    Layouts,
+    QpCommandKind,
+    QpStrobe,
+    ReadClient,
+)
 from gateware.queues.scheduler import Scheduler
 from gateware.stream_buffer import StreamBuffer
 from gateware.stream_fifo import StreamFifo
@@ -90,7 +98,10 @@ class RingFetcher(wiring.Component):
         fetched = memory("fetched", 16)  # entries requested
         popped = memory("popped", 16)  # entries taken by the consumer
         arrived = memory("arrived", arrived_layout)
-        m.submodules.buffer = buffer = Memory(shape=64, depth=qps * self._prefetch * words, init=[])
+        # An entry is looked at only when it has arrived, so no word is read while it is written.
+        m.submodules.buffer = buffer = Memory(
+            shape=64, depth=qps * self._prefetch * words, init=[], attrs=NO_COLLISION
+        )
         m.submodules.tags = tags = StreamFifo(tag_layout, OUTSTANDING)
         m.submodules.next_tag = next_tag = StreamBuffer(tag_layout)
         wiring.connect(m, tags.o, next_tag.i)
@@ -154,13 +165,15 @@ class RingFetcher(wiring.Component):
         arrived_now = arrived.read_port(domain="comb")
         report = Signal()  # a read error waits
         report_tag = Signal(tag_layout)
-        word = self.read.data.payload
+        m.submodules.read_data = read_data = StreamBuffer(READ_WORD)
+        wiring.connect(m, wiring.flipped(self.read.data), read_data.i)
+        word = read_data.o.payload
         transfer = Signal()
         entry_ends = Signal()
         failed = Signal()
         m.d.comb += [
-            self.read.data.ready.eq(tag_valid & ~report),
-            transfer.eq(self.read.data.valid & self.read.data.ready),
+            read_data.o.ready.eq(tag_valid & ~report),
+            transfer.eq(read_data.o.valid & read_data.o.ready),
             entry_ends.eq(transfer & word.last),
             failed.eq(entry_failed | word.error | arrived_now.data.failed),
             buffer_write.en.eq(transfer),
@@ -242,7 +255,11 @@ class RingFetcher(wiring.Component):
 
         outstanding = Signal(range(OUTSTANDING + 1))
         request = Signal()
-        m.d.sync += outstanding.eq(outstanding + request - entry_ends)
+        entry_ended = Signal()
+        m.d.sync += [
+            entry_ended.eq(entry_ends),
+            outstanding.eq(outstanding + request - entry_ended),
+        ]
 
         ring = Signal(context_layout)
         create = Signal()
