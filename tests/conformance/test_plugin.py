@@ -162,7 +162,7 @@ def test_a_run_of_other_tests_writes_nothing_and_any_run_does_if_it_is_asked_for
     assert found["MPA-3-01"]["result"] == found["MPA-3-02"]["result"] == "not run"
 
 
-def test_an_error_behind_a_test_counts(project: pytest.Pytester):
+def test_an_error_behind_a_test_and_an_expected_failure_count(project: pytest.Pytester):
     project.makepyfile(
         """
         import pytest
@@ -174,11 +174,15 @@ def test_an_error_behind_a_test_counts(project: pytest.Pytester):
         def test_one(broken): pass
         @pytest.mark.requirement("MPA-3-02")
         def test_two(no_such_fixture): pass
+        @pytest.mark.requirement("MPA-3-03")
+        @pytest.mark.xfail
+        def test_three(): assert False
         """
     )
     run(project, "--conformance")
     found = rows(project)
-    assert (found["MPA-3-01"]["result"], found["MPA-3-02"]["result"]) == ("failed", "failed")
+    for id in ("MPA-3-01", "MPA-3-02", "MPA-3-03"):
+        assert found[id]["result"] == "failed", id
 
 
 def test_the_page_has_one_line_per_row(project: pytest.Pytester):

@@ -66,6 +66,7 @@ def statuses(completions) -> list[tuple[int, WCStatus]]:
     return [(one.wr_id, one.status) for one in completions]
 
 
+@pytest.mark.requirement("RDMAP-6.1-02", "RDMAP-6.1-03", "RDMAP-8.1.1-12", "SEC-6.4.3.3-02")
 def test_connect_tells_the_device_what_startup_agreed(verbs):
     connect(verbs.qp)
     device = verbs.device
@@ -97,6 +98,7 @@ def test_a_qp_without_stream_stops(verbs, monkeypatch):
     assert statuses(verbs.cq.poll()) == [(1, WCStatus.WR_FLUSH_ERR)]
 
 
+@pytest.mark.requirement("RDMAP-5.1-08", "RDMAP-5.2.1-09", "DDP-5.2-06", "RPCRDMA-2-01")
 def test_send_entry_is_what_was_asked_for(verbs):
     connect(verbs.qp)
     elements = [SGE(0x1111, 10, 0xA1), SGE(0x2222, 20, 0xA2)]
@@ -141,6 +143,7 @@ def test_one_doorbell_for_all_requests_of_a_call(verbs):
     ]
 
 
+@pytest.mark.requirement("DDP-5.2-02")
 @pytest.mark.parametrize(
     ("requests", "message"),
     [
@@ -248,6 +251,7 @@ def test_consumed_completions_are_told_to_the_device(verbs):
     assert ("CQ_DOORBELL", {"cq": 0, "consumer": 8, "arm": 0}) in verbs.device.doorbells
 
 
+@pytest.mark.requirement("RDMAP-8.1.2-05", "SEC-6.4.3.2-01")
 @pytest.mark.parametrize("cqe", [1, 2, 5, 64, 20_000, 1 << 15])
 def test_a_cq_holds_what_it_says(context, device, cqe):
     cq = CQ(context, cqe)
@@ -271,6 +275,7 @@ def test_a_cq_holds_what_it_says(context, device, cqe):
         assert used + posted - completed <= 1 << device.rings[cq.number].log2
 
 
+@pytest.mark.requirement("MPA-7.1.2-25")
 def test_waiting_arms_the_cq_and_ends_in_time(verbs):
     with pytest.raises(WaitTimeout, match=r"CQ 0: 0 of 1 completions in 0\.05 s"):
         verbs.cq.wait(timeout=0.05)
@@ -288,6 +293,7 @@ def test_completions_that_came_before_a_timeout_are_not_lost(verbs):
     assert [one.wr_id for one in verbs.cq.wait(2)] == [1, 2]
 
 
+@pytest.mark.requirement("RDMAP-6.2.1-02", "RDMAP-7.1-01", "DDP-6.2.2-02")
 def test_an_error_flushes_what_is_left_in_order_behind_what_was_completed(verbs):
     stream = connect(verbs.qp)
     verbs.qp.post_send(*[SendWR(number) for number in range(10, 13)])
@@ -326,6 +332,7 @@ def test_the_request_at_fault_has_its_own_status(verbs):
     assert completions[1].cause == Cause.LOCAL_SEND_PROTECTION
 
 
+@pytest.mark.requirement("RDMAP-6.2.1-02")
 def test_requests_after_the_error_are_flushed_at_once(verbs):
     connect(verbs.qp)
     verbs.device.event(0, Cause.CRC_ERROR)
@@ -555,6 +562,8 @@ def test_wrong_types_are_named_and_nothing_is_posted(verbs):
     assert not verbs.qp._send.posted and not verbs.qp._receive.posted
 
 
+@pytest.mark.requirement("RDMAP-8.1.1-10", "RDMAP-8.1.2-03", "DDP-8.3.2-03", "SEC-3-03")
+@pytest.mark.requirement("SEC-7.1-01")
 def test_a_cq_of_another_device_is_refused(verbs):
     with Context(FakeDevice()) as other:
         foreign = CQ(other)
@@ -576,6 +585,7 @@ def test_unknown_access_is_refused(verbs, access):
         MR(verbs.pd, bytearray(8), access)
 
 
+@pytest.mark.requirement("DDP-8.2-03")
 def test_memory_of_objects_is_refused(verbs):
     with pytest.raises(TypeError, match="Python objects"):
         MR(verbs.pd, np.array([None, "text"], dtype=object))

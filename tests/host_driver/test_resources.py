@@ -142,6 +142,32 @@ def test_stags_are_drawn_over_the_whole_space_and_in_free_slots(context):
         assert 200 < sum(stag >> bit & 1 for stag in seen) < 440, f"bit {bit}"
 
 
+@pytest.mark.requirement("RDMAP-8.1.1-08", "RDMAP-8.1.1-09")
+def test_stags_come_from_the_random_source_of_the_system(context, monkeypatch):
+    drawn = [0xFFFFFF01, 0x00000002, 0x00000F03, 0x12345604]
+
+    def randbits(bits: int) -> int:
+        assert bits == 32
+        return drawn.pop(0)
+
+    monkeypatch.setattr("secrets.randbits", randbits)
+    pd = PD(context)
+    # The third one has the slot of the first.
+    assert [MR(pd, bytearray(8)).rkey for _ in range(3)] == [0xFFFFFF01, 0x00000002, 0x12345604]
+    assert drawn == []
+
+
+@pytest.mark.requirement("SEC-6.1.1-04")
+def test_the_stag_of_a_closed_region_does_not_come_back_soon(context):
+    pd = PD(context)
+    seen = []
+    for _ in range(200):
+        with MR(pd, bytearray(8)) as region:
+            seen.append(region.rkey)
+    # By chance two of 200 are the same in one of 200,000 runs.
+    assert len(set(seen)) == len(seen)
+
+
 @pytest.mark.requirement("RDMAP-8.1.2-02", "DDP-8.3.2-02", "SEC-3-02", "SEC-6.4.1-01")
 def test_a_full_stag_table_is_a_resource_error(context):
     pd = PD(context)

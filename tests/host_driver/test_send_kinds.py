@@ -47,6 +47,7 @@ def send_entry(verbs, index: int) -> dict:
     return entries.SEND.unpack_from(ring, index * entries.SEND.size)
 
 
+@pytest.mark.requirement("RDMAP-3.2-01")
 @pytest.mark.parametrize(
     ("opcode", "flags", "expected"),
     [
@@ -88,6 +89,7 @@ def test_only_sends_are_solicited(connected, opcode):
     assert connected.device.doorbells == []
 
 
+@pytest.mark.requirement("RDMAP-3.2-02")
 @pytest.mark.parametrize("solicited", [False, True])
 @pytest.mark.parametrize("invalidated", [None, 0, 0xABCD0123])
 def test_a_receive_says_what_kind_of_send_it_was(connected, solicited, invalidated):
@@ -113,6 +115,7 @@ def test_libibverbs_has_the_same_number_for_an_invalidation():
     assert WCFlags.WITH_INV == 1 << 3
 
 
+@pytest.mark.requirement("RDMAP-3.2-04", "DDP-8.2-04", "DDP-8.3-03", "SEC-6.1.1-01")
 def test_only_a_region_of_one_qp_is_told_to_the_device_as_such(connected):
     other = QP(connected.pd, QPInitAttr(connected.cq, connected.cq, QPCap(4, 4)))
     device = connected.device
@@ -124,6 +127,7 @@ def test_only_a_region_of_one_qp_is_told_to_the_device_as_such(connected):
     assert other.qp_num == 1
 
 
+@pytest.mark.requirement("SEC-A-01")
 def test_a_region_knows_that_the_peer_has_invalidated_it(connected):
     mine = MR(connected.pd, bytearray(8), qp=connected.qp)
     other = MR(connected.pd, bytearray(8), qp=connected.qp)

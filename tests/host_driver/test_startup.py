@@ -18,14 +18,18 @@ from host_driver.mpa_startup import NOT_NEGOTIATED, StartupFrame
 from host_driver.mpa_terms import MARKERS_SUPPORTED
 from sim.captures import read_connections
 from sim.model import startup as model
+from tests.host_driver.fake_device import RTS
 from tests.host_driver.startup_rig import (
     GOOD_REPLY,
+    PATIENCE,
     Background,
     RawResponder,
     Side,
     answer_with,
     changed,
+    raw_initiator,
     receive_all,
+    receive_frame,
 )
 from tests.host_driver.test_startup_frames import CAPTURES
 
@@ -196,6 +200,43 @@ def test_the_requests_of_captures_are_sent_and_their_replies_understood(capture)
         assert responder.result == (captured, b"")
         assert answer == reply.private_data
         assert side.told()["crc"] == connection.negotiated.crc
+
+
+@pytest.mark.requirement("DDP-6.1-01", "MPA-7.1-01")
+@pytest.mark.parametrize("length", [0, 1, 3, 4, 255, 508])
+def test_full_operation_begins_right_behind_the_startup_frames(sides, length):
+    active, passive = sides
+    data = bytes(range(1, 256)) * 2
+    reply = changed(GOOD_REPLY, private_data=data[:length])
+    with RawResponder(answer_with(reply + b"first FPDU")) as responder:
+        connect(active.qp, "127.0.0.1", responder.port, private_data=data[:length])
+        stream = active.device.attached[active.qp.qp_num]
+        assert stream.receive_exactly(10, PATIENCE) == b"first FPDU"
+        active.context.close()
+    request = changed(GOOD_REPLY, reply=False, private_data=data[:length])
+    with listen(passive.context) as listener, raw_initiator(listener.port, request) as peer:
+        listener.get_request().accept(passive.qp)
+        receive_frame(peer, reply=True)
+        peer.sendall(b"first FPDU")
+        stream = passive.device.attached[passive.qp.qp_num]
+        assert stream.receive_exactly(10, PATIENCE) == b"first FPDU"
+
+
+@pytest.mark.requirement("MPA-7.1-05")
+def test_the_device_gets_a_stream_only_for_a_qp_that_is_connected(sides):
+    states = []
+    for side in sides:
+
+        def attach(connection, stream, device=side.device, attach=side.device.attach):
+            states.append(device.states[connection])
+            attach(connection, stream)
+
+        side.device.attach = attach
+    active, passive = sides
+    with listen(passive.context) as listener:
+        with Background(lambda: listener.get_request().accept(passive.qp)):
+            connect(active.qp, "127.0.0.1", listener.port)
+    assert states == [RTS, RTS]
 
 
 def test_the_first_fpdu_does_not_follow_the_reply_at_once(sides):

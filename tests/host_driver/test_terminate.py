@@ -108,6 +108,7 @@ def random_terminate(rng: random.Random) -> rdmap.Terminate:
     return rdmap.Terminate(error, length, header, request, rng.choice(list(Form)))
 
 
+@pytest.mark.requirement("RDMAP-4.8-02", "RDMAP-4.8-09")
 @pytest.mark.parametrize("known", [EVENT_OCTETS, 100])
 def test_terminates_mean_what_they_mean_to_the_reference(known):
     rng = random.Random(known)
@@ -219,6 +220,7 @@ def test_a_segment_in_words():
     assert SegmentHeader(b"").tagged is SegmentHeader(b"").last is None
 
 
+@pytest.mark.requirement("RDMAP-4.2-02", "RDMAP-5.4-06")
 @pytest.mark.parametrize(
     ("octets", "length", "message"),
     [
@@ -250,6 +252,7 @@ def connect(qp: QP, initiator: bool = True) -> None:
     qp.connect(NoStream(), initiator=initiator, crc=True, ord=3, ird=2, emss=1460)
 
 
+@pytest.mark.requirement("RDMAP-3.2-03", "RDMAP-5.4-05", "RDMAP-5.4-07", "RDMAP-6.2.1-02")
 def test_a_received_terminate_reaches_the_user_in_words(verbs):
     connect(verbs.qp)
     verbs.qp.post_send(SendWR(1))
@@ -279,6 +282,7 @@ def test_a_received_terminate_reaches_the_user_in_words(verbs):
     assert verbs.cq.poll()[0].describe() == f"RECV 3 of QP 0: WR_FLUSH_ERR, {words}"
 
 
+@pytest.mark.requirement("RDMAP-4.2-02", "RDMAP-5.4-06")
 @pytest.mark.parametrize(
     ("header", "message"),
     [
@@ -331,6 +335,7 @@ def test_a_terminate_for_a_qp_that_is_gone_is_kept(verbs):
     assert [event.terminate.name for event in verbs.context.events] == ["CRC does not match"]
 
 
+@pytest.mark.requirement("RDMAP-7.1-01", "DDP-7.1-15", "DDP-8.3-04")
 @pytest.mark.parametrize(
     ("cause", "index", "ulpdu", "text"),
     [

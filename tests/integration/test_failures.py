@@ -73,11 +73,18 @@ def send(payload: bytes = PATTERN, msn: int = 1, **header: int) -> bytes:
     return UntaggedHeader(msn=msn, **fields).encode() + payload
 
 
-def read(stag: int, to: int, size: int = 200, msn: int = 1, cut: int = 28, more: int = 0) -> bytes:
+def read(
+    stag: int,
+    to: int,
+    size: int = 200,
+    msn: int = 1,
+    cut: int = 28,
+    more: int = 0,
+    version: int = rdmap.RDMAP_VERSION,
+) -> bytes:
     """A Read Request; `cut` and `more` spoil its length."""
-    header = UntaggedHeader(
-        qn=rdmap.QN_READ_REQUEST, msn=msn, rsvd_ulp=control_octet(Opcode.RDMA_READ_REQUEST)
-    )
+    control = control_octet(Opcode.RDMA_READ_REQUEST, version=version)
+    header = UntaggedHeader(qn=rdmap.QN_READ_REQUEST, msn=msn, rsvd_ulp=control)
     return header.encode() + ReadRequest(1, 0, size, stag, to).encode()[:cut] + bytes(more)
 
 
@@ -143,6 +150,8 @@ class Victim(End):
         self.others: list[bytearray] = []
         self.other_pd = self._region(PD(context), ALL)
         self.no_right = self._region(self.pd, AccessFlags.LOCAL_WRITE)
+        self.write_only = self._region(self.pd, AccessFlags.REMOTE_WRITE)
+        self.read_only = self._region(self.pd, AccessFlags.REMOTE_READ)
         stranger = End(context)
         self.other_qp = self._region(self.pd, ALL, qp=stranger.qp)
         # A region at the end of the Tagged Offsets.
@@ -188,11 +197,15 @@ def victim(context: Context) -> Victim:
 
 @dataclass(frozen=True)
 class Offence:
-    """What the peer sends, after which set-up, and the cause that the QP stops with."""
+    """What the peer sends, after which set-up, and the cause that the QP stops with.
+
+    `shows`: the rows of the requirement list that forbid it.
+    """
 
     cause: Cause
     ulpdus: Callable[[Victim], list[bytes]]
     receives: list[int] = field(default_factory=list)  # octets of the receives that are posted
+    shows: str = ""
 
 
 def _read_requests(victim: Victim) -> list[bytes]:
@@ -203,84 +216,222 @@ def _read_requests(victim: Victim) -> list[bytes]:
     ]
 
 
+BOUNDS = "RDMAP-8.1.1-03 DDP-8.3-01 DDP-8.3.1-04 SEC-6.2.1-01"
+OTHER_PD = "RDMAP-8.1.1-01 DDP-8.3.1-02 SEC-6.1.1-01 SEC-6.1.1-02"
+OTHER_STREAM = "RDMAP-8.1.1-02 DDP-8.3-03 DDP-8.3.1-03 SEC-6.1.1-01 SEC-6.1.1-03"
+RIGHTS = "RDMAP-8.1.1-05 DDP-8.3.1-06 SEC-6.3.5-01"
+READ_QUEUE = "RDMAP-8.1.2-07 SEC-6.4.3.3-01 SEC-6.4.3.3-03 SEC-A-03"
+
 OFFENCES = {
     "write to a wrong key": Offence(
-        Cause.TAGGED_STAG_INVALID, lambda v: [write(v.mr.rkey ^ 1, v.mr.addr)]
+        Cause.TAGGED_STAG_INVALID,
+        lambda v: [write(v.mr.rkey ^ 1, v.mr.addr)],
+        shows="DDP-4.2-05 DDP-7.1-09 DDP-8.3-04",
     ),
     "write to an unused index": Offence(
-        Cause.TAGGED_STAG_INVALID, lambda v: [write(v.mr.rkey ^ 0xFFFFFF00, v.mr.addr)]
+        Cause.TAGGED_STAG_INVALID,
+        lambda v: [write(v.mr.rkey ^ 0xFFFFFF00, v.mr.addr)],
+        shows="DDP-4.2-05 DDP-7.1-09 DDP-8.3-04",
     ),
     "write to another PD": Offence(
-        Cause.TAGGED_STAG_NOT_ASSOCIATED, lambda v: [write(v.other_pd.rkey, v.other_pd.addr)]
+        Cause.TAGGED_STAG_NOT_ASSOCIATED,
+        lambda v: [write(v.other_pd.rkey, v.other_pd.addr)],
+        shows=f"DDP-7.1-09 DDP-8.2-01 DDP-8.2-04 {OTHER_PD}",
     ),
     "write to a region of another QP": Offence(
-        Cause.TAGGED_STAG_NOT_ASSOCIATED, lambda v: [write(v.other_qp.rkey, v.other_qp.addr)]
+        Cause.TAGGED_STAG_NOT_ASSOCIATED,
+        lambda v: [write(v.other_qp.rkey, v.other_qp.addr)],
+        shows=f"DDP-7.1-09 DDP-8.2-02 DDP-8.2-04 {OTHER_STREAM}",
     ),
     "write without the right": Offence(
-        Cause.WRITE_NOT_PERMITTED, lambda v: [write(v.no_right.rkey, v.no_right.addr)]
+        Cause.WRITE_NOT_PERMITTED,
+        lambda v: [write(v.no_right.rkey, v.no_right.addr)],
+        shows=f"DDP-7.1-10 {RIGHTS}",
+    ),
+    "write to a region for reading": Offence(
+        Cause.WRITE_NOT_PERMITTED,
+        lambda v: [write(v.read_only.rkey, v.read_only.addr)],
+        shows=f"DDP-7.1-10 {RIGHTS}",
     ),
     "write past the end": Offence(
-        Cause.TAGGED_BOUNDS, lambda v: [write(v.mr.rkey, v.mr.addr + 4096 - 199)]
+        Cause.TAGGED_BOUNDS,
+        lambda v: [write(v.mr.rkey, v.mr.addr + 4096 - 199)],
+        shows=f"DDP-7.1-12 {BOUNDS}",
     ),
     "write before the start": Offence(
-        Cause.TAGGED_BOUNDS, lambda v: [write(v.mr.rkey, v.mr.addr - 1)]
+        Cause.TAGGED_BOUNDS,
+        lambda v: [write(v.mr.rkey, v.mr.addr - 1)],
+        shows=f"DDP-7.1-11 {BOUNDS}",
     ),
-    "write that wraps": Offence(Cause.TAGGED_TO_WRAP, lambda v: [write(v.high.rkey, TO_END - 100)]),
+    "write that wraps": Offence(
+        Cause.TAGGED_TO_WRAP,
+        lambda v: [write(v.high.rkey, TO_END - 100)],
+        shows="DDP-7.1-13 DDP-8.3.1-04",
+    ),
     "tagged DDP version": Offence(
-        Cause.TAGGED_DDP_VERSION, lambda v: [write(v.mr.rkey, v.mr.addr, version=2)]
+        Cause.TAGGED_DDP_VERSION,
+        lambda v: [write(v.mr.rkey, v.mr.addr, version=2)],
+        shows="DDP-4.1-10 MPA-C.1-01",
     ),
     "untagged DDP version": Offence(
-        Cause.UNTAGGED_DDP_VERSION, lambda v: [send(version=0)], [4096]
+        Cause.UNTAGGED_DDP_VERSION,
+        lambda v: [send(version=0)],
+        [4096],
+        shows="DDP-4.1-10 MPA-C.1-01",
     ),
     "RDMAP version": Offence(
         Cause.RDMAP_VERSION,
         lambda v: [write(v.mr.rkey, v.mr.addr, rsvd_ulp=control_octet(0, version=2))],
+        shows="RDMAP-5.1-03 RDMAP-7.2-03 MPA-C.1-01",
+    ),
+    "RDMAP version of a Send": Offence(
+        Cause.RDMAP_VERSION,
+        lambda v: [send(rsvd_ulp=control_octet(Opcode.SEND, version=0))],
+        [4096],
+        shows="RDMAP-5.3-07 RDMAP-7.2-03 MPA-C.1-01",
+    ),
+    "RDMAP version of a Read Request": Offence(
+        Cause.RDMAP_VERSION,
+        lambda v: [read(v.mr.rkey, v.mr.addr, version=3)],
+        shows="RDMAP-5.2.1-05 RDMAP-7.2-03 RDMAP-7.2-08",
     ),
     "unassigned opcode": Offence(
-        Cause.UNEXPECTED_OPCODE, lambda v: [send(rsvd_ulp=control_octet(0xC))], [4096]
+        Cause.UNEXPECTED_OPCODE,
+        lambda v: [send(rsvd_ulp=control_octet(0xC))],
+        [4096],
+        shows="RDMAP-5.3-07 RDMAP-7.2-02",
     ),
     "tagged Send": Offence(
         Cause.UNEXPECTED_OPCODE,
         lambda v: [write(v.mr.rkey, v.mr.addr, rsvd_ulp=control_octet(Opcode.SEND))],
         [4096],
+        shows="RDMAP-5.1-03 RDMAP-7.2-02",
     ),
-    "queue number": Offence(Cause.UNTAGGED_QN, lambda v: [send(qn=7)], [4096]),
-    "Send without a receive": Offence(Cause.UNTAGGED_NO_BUFFER, lambda v: [send()]),
+    "Send on the queue of Read Requests": Offence(
+        Cause.UNEXPECTED_OPCODE,
+        lambda v: [send(qn=rdmap.QN_READ_REQUEST)],
+        [4096],
+        shows="RDMAP-3.1-02 RDMAP-7.2-07",
+    ),
+    "queue number": Offence(
+        Cause.UNTAGGED_QN, lambda v: [send(qn=7)], [4096], shows="RDMAP-3.1-02 DDP-7.1-01"
+    ),
+    "Send without a receive": Offence(
+        Cause.UNTAGGED_NO_BUFFER, lambda v: [send()], shows="DDP-7.1-02 DDP-7.1-06"
+    ),
     "Send longer than its receive": Offence(
-        Cause.UNTAGGED_TOO_LONG, lambda v: [send()], [199, 4096]
+        Cause.UNTAGGED_TOO_LONG, lambda v: [send()], [199, 4096], shows="RDMAP-5.3-04 DDP-7.1-04"
     ),
     "second segment too long": Offence(
-        Cause.UNTAGGED_TOO_LONG, lambda v: [send(b"", last=False), send(mo=0)], [100]
+        Cause.UNTAGGED_TOO_LONG,
+        lambda v: [send(b"", last=False), send(mo=0)],
+        [100],
+        shows="RDMAP-5.3-04 DDP-7.1-04",
     ),
-    "message sequence number": Offence(Cause.UNTAGGED_MSN, lambda v: [send(msn=2)], [4096, 4096]),
-    "message offset": Offence(Cause.UNTAGGED_MO, lambda v: [send(mo=4)], [4096]),
+    "message sequence number": Offence(
+        Cause.UNTAGGED_MSN,
+        lambda v: [send(msn=2)],
+        [4096, 4096],
+        shows="DDP-4.3-09 DDP-7.1-05",
+    ),
+    "message sequence number 0": Offence(
+        Cause.UNTAGGED_MSN, lambda v: [send(msn=0)], [4096], shows="DDP-4.3-09 DDP-7.1-05"
+    ),
+    "message offset": Offence(
+        Cause.UNTAGGED_MO, lambda v: [send(mo=4)], [4096], shows="DDP-7.1-03"
+    ),
     "read of a wrong key": Offence(
-        Cause.READ_STAG_INVALID, lambda v: [read(v.mr.rkey ^ 0x80, v.mr.addr)]
+        Cause.READ_STAG_INVALID,
+        lambda v: [read(v.mr.rkey ^ 0x80, v.mr.addr)],
+        shows="RDMAP-5.2.1-05 RDMAP-5.2.1-13 RDMAP-7.2-09",
     ),
     "read of another PD": Offence(
-        Cause.READ_STAG_NOT_ASSOCIATED, lambda v: [read(v.other_pd.rkey, v.other_pd.addr)]
+        Cause.READ_STAG_NOT_ASSOCIATED,
+        lambda v: [read(v.other_pd.rkey, v.other_pd.addr)],
+        shows=f"RDMAP-5.2.1-05 RDMAP-7.2-10 {OTHER_PD}",
+    ),
+    "read of a region of another QP": Offence(
+        Cause.READ_STAG_NOT_ASSOCIATED,
+        lambda v: [read(v.other_qp.rkey, v.other_qp.addr)],
+        shows=f"RDMAP-5.2.1-05 RDMAP-7.2-10 {OTHER_STREAM}",
     ),
     "read without the right": Offence(
-        Cause.READ_NOT_PERMITTED, lambda v: [read(v.no_right.rkey, v.no_right.addr)]
+        Cause.READ_NOT_PERMITTED,
+        lambda v: [read(v.no_right.rkey, v.no_right.addr)],
+        shows=f"RDMAP-5.2.1-05 RDMAP-7.2-14 {RIGHTS}",
     ),
-    "read past the end": Offence(Cause.READ_BOUNDS, lambda v: [read(v.mr.rkey, v.mr.addr, 4097)]),
-    "read that wraps": Offence(Cause.READ_TO_WRAP, lambda v: [read(v.high.rkey, TO_END - 100)]),
+    "read of a region for writing": Offence(
+        Cause.READ_NOT_PERMITTED,
+        lambda v: [read(v.write_only.rkey, v.write_only.addr)],
+        shows=f"RDMAP-5.2.1-05 RDMAP-7.2-14 {RIGHTS}",
+    ),
+    "read before the start": Offence(
+        Cause.READ_BOUNDS,
+        lambda v: [read(v.mr.rkey, v.mr.addr - 1)],
+        shows=f"RDMAP-5.2.1-05 RDMAP-5.2.1-13 RDMAP-7.2-11 {BOUNDS}",
+    ),
+    "read past the end": Offence(
+        Cause.READ_BOUNDS,
+        lambda v: [read(v.mr.rkey, v.mr.addr, 4097)],
+        shows=f"RDMAP-5.2.1-05 RDMAP-5.2.1-13 RDMAP-7.2-12 {BOUNDS}",
+    ),
+    "read that wraps": Offence(
+        Cause.READ_TO_WRAP,
+        lambda v: [read(v.high.rkey, TO_END - 100)],
+        shows="RDMAP-5.2.1-05 RDMAP-7.2-13",
+    ),
     "short Read Request": Offence(
-        Cause.READ_REQUEST_TOO_SHORT, lambda v: [read(v.mr.rkey, v.mr.addr, cut=27)]
+        Cause.READ_REQUEST_TOO_SHORT,
+        lambda v: [read(v.mr.rkey, v.mr.addr, cut=27)],
+        shows="RDMAP-4.2-02 RDMAP-5.2.1-05",
     ),
     "long Read Request": Offence(
-        Cause.READ_REQUEST_TOO_LONG, lambda v: [read(v.mr.rkey, v.mr.addr, more=1)]
+        Cause.READ_REQUEST_TOO_LONG,
+        lambda v: [read(v.mr.rkey, v.mr.addr, more=1)],
+        shows="RDMAP-4.2-02 RDMAP-5.2.1-05",
     ),
-    "more reads than IRD": Offence(Cause.TOO_MANY_READ_REQUESTS, _read_requests),
+    "more reads than IRD": Offence(
+        Cause.TOO_MANY_READ_REQUESTS,
+        _read_requests,
+        shows=f"RDMAP-5.2.1-02 RDMAP-6.1-06 {READ_QUEUE}",
+    ),
     "unasked Read Response": Offence(
-        Cause.UNSOLICITED_READ_RESPONSE, lambda v: [response(v.mr.rkey, v.mr.addr)]
+        Cause.UNSOLICITED_READ_RESPONSE,
+        lambda v: [response(v.mr.rkey, v.mr.addr)],
+        shows="RDMAP-5.2.2-04",
     ),
-    "ULPDU without a header": Offence(Cause.ULPDU_TOO_SHORT, lambda v: [b"\xc1\x40\0"]),
-    "Terminate": Offence(Cause.TERMINATE_RECEIVED, lambda v: [terminate()]),
+    "ULPDU without a header": Offence(
+        Cause.ULPDU_TOO_SHORT, lambda v: [b"\xc1\x40\0"], shows="DDP-4.4-02"
+    ),
+    "Terminate": Offence(Cause.TERMINATE_RECEIVED, lambda v: [terminate()], shows="RDMAP-5.4-07"),
 }
+for _opcode in range(0x8, 0xC):
+    OFFENCES[f"opcode {_opcode:X} of RFC 7306"] = Offence(
+        Cause.UNEXPECTED_OPCODE,
+        lambda v, opcode=_opcode: [send(bytes(52), rsvd_ulp=control_octet(opcode))],
+        [4096],
+        shows="RDMAP-7.2-02 EXT-8.2-02 EXT7306-1.1-03",
+    )
+    OFFENCES[f"RDMAP version of opcode {_opcode:X}"] = Offence(
+        Cause.RDMAP_VERSION,
+        lambda v, opcode=_opcode: [send(bytes(52), rsvd_ulp=control_octet(opcode, version=0))],
+        [4096],
+        shows="RDMAP-7.2-03 EXT-8.2-03",
+    )
 
 
-@pytest.mark.parametrize("name", OFFENCES)
+@pytest.mark.requirement("RDMAP-4.8-01", "RDMAP-4.8-02", "RDMAP-4.8-10", "RDMAP-4.8-11")
+@pytest.mark.requirement("RDMAP-4.8-13", "RDMAP-5.4-01", "RDMAP-5.4-02", "RDMAP-5.4-07")
+@pytest.mark.requirement("RDMAP-5.4-08", "RDMAP-6.2.1-01", "RDMAP-6.2.1-02", "RDMAP-7-02")
+@pytest.mark.requirement("RDMAP-7.1-01", "RDMAP-7.1-03", "RDMAP-7.1-04", "DDP-3-12", "DDP-6.2.2-01")
+@pytest.mark.requirement("DDP-6.2.2-03", "DDP-7.1-14", "DDP-7.1-15", "DDP-7.1-16", "DDP-7.1-17")
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.requirement(*offence.shows.split()))
+        for name, offence in OFFENCES.items()
+    ],
+)
 def test_offence_stops_this_qp_only_and_places_nothing(
     name: str, victim: Victim, bystander: Bystander
 ):
@@ -317,6 +468,9 @@ def check_terminate(peer: RawPeer, cause: Cause, *offending: bytes) -> None:
     assert peer.ulpdus[-1] in [header + terminate.encode() for terminate in terminates]
 
 
+@pytest.mark.requirement("RDMAP-4.8-04", "RDMAP-4.8-12", "RDMAP-6.2.1-01", "DDP-6.2.2-01")
+@pytest.mark.requirement("DDP-7-01", "MPA-4.4-14", "MPA-6-01", "MPA-8-01", "MPA-8-02", "MPA-8-08")
+@pytest.mark.requirement("MPA-8-09")
 def test_bad_crc(victim: Victim, bystander: Bystander):
     peer = RawPeer(victim.qp)
     fpdu = bytearray(peer.framer.frame(write(victim.mr.rkey, victim.mr.addr)))
@@ -330,6 +484,7 @@ def test_bad_crc(victim: Victim, bystander: Bystander):
     peer.close()
 
 
+@pytest.mark.requirement("MPA-7.1.2-14")
 def test_bad_crc_of_the_first_fpdu_is_answered_by_the_close_alone(
     victim: Victim, bystander: Bystander
 ):
@@ -359,6 +514,7 @@ def test_garbage_instead_of_fpdus(crc: bool, victim: Victim, bystander: Bystande
     peer.close()
 
 
+@pytest.mark.requirement("RDMAP-5.2.2-04", "RDMAP-7.1-01", "DDP-4.2-07", "SEC-6.2.1-01")
 @pytest.mark.parametrize("what", ["other STag", "other offset", "too much", "early end", "no end"])
 def test_wrong_read_response(what: str, victim: Victim, bystander: Bystander):
     victim.qp.post_recv(RecvWR(9, [victim.element()]))
@@ -391,6 +547,8 @@ def test_wrong_read_response(what: str, victim: Victim, bystander: Bystander):
 # Connections that end
 
 
+@pytest.mark.requirement("DDP-3-11", "DDP-6.2.2-01", "DDP-6.2.2-02", "DDP-7-01", "MPA-7.2-02")
+@pytest.mark.requirement("MPA-8-01", "MPA-8-02")
 @pytest.mark.parametrize("reset", [False, True])
 def test_peer_closes_at_once(reset: bool, victim: Victim, bystander: Bystander):
     victim.qp.post_recv(RecvWR(1, [victim.element()]))
@@ -404,6 +562,7 @@ def test_peer_closes_at_once(reset: bool, victim: Victim, bystander: Bystander):
     victim.check_untouched()
 
 
+@pytest.mark.requirement("DDP-3-04", "DDP-6.2.2-01", "DDP-6.2.2-02", "MPA-8-01")
 @pytest.mark.parametrize("reset", [False, True])
 def test_connection_lost_while_writing(reset: bool, context: Context, bystander: Bystander):
     end = End(context, 1 << 20)
@@ -425,6 +584,7 @@ def test_connection_lost_while_writing(reset: bool, context: Context, bystander:
     assert done < 12
 
 
+@pytest.mark.requirement("RDMAP-5.5-12", "RDMAP-5.5-16", "DDP-6.2.2-02")
 @pytest.mark.parametrize("reset", [False, True])
 def test_connection_lost_while_reading(reset: bool, victim: Victim, bystander: Bystander):
     peer = RawPeer(victim.qp, tcp=True)
@@ -450,6 +610,7 @@ def test_connection_lost_while_reading(reset: bool, victim: Victim, bystander: B
     assert victim.buffer[200:] == bytes([FILL]) * (len(victim.buffer) - 200)
 
 
+@pytest.mark.requirement("MPA-6-03")
 def test_connection_lost_inside_an_incoming_write(victim: Victim, bystander: Bystander):
     peer = RawPeer(victim.qp, tcp=True)
     octets = peer.framer.frame(write(victim.mr.rkey, victim.mr.addr))
@@ -459,6 +620,7 @@ def test_connection_lost_inside_an_incoming_write(victim: Victim, bystander: Bys
     victim.check_untouched()
 
 
+@pytest.mark.requirement("RDMAP-3.2-03")
 def test_read_of_a_bad_stag_of_another_qp_of_the_same_device(
     context: Context, bystander: Bystander
 ):
@@ -478,6 +640,7 @@ def test_read_of_a_bad_stag_of_another_qp_of_the_same_device(
 # Local errors
 
 
+@pytest.mark.requirement("RDMAP-4.8-12", "RDMAP-6.2.1-02", "RDMAP-7.1-01", "RDMAP-7.1-02")
 @pytest.mark.parametrize("opcode", WROpcode)
 def test_bad_local_key(opcode: WROpcode, victim: Victim, bystander: Bystander):
     victim.qp.post_recv(RecvWR(9, [victim.element()]))
@@ -565,6 +728,7 @@ BAD_STARTS = {
 }
 
 
+@pytest.mark.requirement("MPA-7.1.2-03", "MPA-7.1.2-04", "MPA-8-01", "MPA-8-02")
 @pytest.mark.parametrize("name", [*BAD_STARTS, "a Reply"])
 def test_bad_mpa_request(name: str, context: Context, bystander: Bystander):
     octets = BAD_STARTS.get(name, REPLY)
@@ -599,6 +763,7 @@ def test_silent_peers(context: Context):
     RawPeer(end.qp).close()
 
 
+@pytest.mark.requirement("MPA-7.1.2-10", "MPA-7.1.2-11", "MPA-8-01", "MPA-8-02")
 @pytest.mark.parametrize("name", [*BAD_STARTS, "a Request", "a rejection"])
 def test_bad_mpa_reply(name: str, context: Context, bystander: Bystander):
     octets = BAD_STARTS.get(name, REQUEST).replace(b"Req", b"Rep" if name in BAD_STARTS else b"Req")
@@ -647,6 +812,7 @@ def test_process_that_closes_nothing_ends_cleanly():
     assert (result.returncode, result.stdout) == (0, "under way\n"), result.stderr
 
 
+@pytest.mark.requirement("RDMAP-5.2.1-03", "DDP-6.2.2-03")
 def test_responder_that_never_polls_tells_its_peer(context: Context) -> None:
     """The Terminate and the close are the device's: no software of the responder is needed."""
     with open_device() as other:

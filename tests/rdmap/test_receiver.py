@@ -30,6 +30,24 @@ from tests.support.streams import seeded_random, start_clock_and_reset
 LONGEST_PAYLOAD = 64768 - 18
 
 
+@pytest.mark.requirement("RDMAP-3.1-02", "RDMAP-3.1-05", "RDMAP-3.1-07", "RDMAP-3.2-02")
+@pytest.mark.requirement("RDMAP-4.1-09", "RDMAP-4.2-02", "RDMAP-4.4-05", "RDMAP-5.1-02")
+@pytest.mark.requirement("RDMAP-5.1-03", "RDMAP-5.2.1-02", "RDMAP-5.2.1-05", "RDMAP-5.2.1-13")
+@pytest.mark.requirement("RDMAP-5.2.1-14", "RDMAP-5.2.2-02", "RDMAP-5.2.2-04", "RDMAP-5.3-02")
+@pytest.mark.requirement("RDMAP-5.3-04", "RDMAP-5.3-07", "RDMAP-5.3-11", "RDMAP-5.3-13")
+@pytest.mark.requirement("RDMAP-5.3-14", "RDMAP-5.4-03", "RDMAP-5.4-04", "RDMAP-5.4-05")
+@pytest.mark.requirement("RDMAP-5.4-06", "RDMAP-6.1-06", "RDMAP-7.1-05", "RDMAP-7.2-01")
+@pytest.mark.requirement("RDMAP-7.2-02", "RDMAP-7.2-03", "RDMAP-7.2-04", "RDMAP-7.2-05")
+@pytest.mark.requirement("RDMAP-7.2-06", "RDMAP-7.2-07", "RDMAP-7.2-09", "RDMAP-7.2-10")
+@pytest.mark.requirement("RDMAP-7.2-11", "RDMAP-7.2-12", "RDMAP-7.2-13", "RDMAP-7.2-14")
+@pytest.mark.requirement("RDMAP-8.1.1-07", "DDP-4.1-01", "DDP-4.1-02", "DDP-4.1-08", "DDP-4.1-10")
+@pytest.mark.requirement("DDP-4.2-03", "DDP-4.2-07", "DDP-4.3-03", "DDP-4.3-09", "DDP-4.4-02")
+@pytest.mark.requirement("DDP-5.2-09", "DDP-5.2-10", "DDP-5.2-11", "DDP-5.3-05", "DDP-5.3-06")
+@pytest.mark.requirement("DDP-5.4-01", "DDP-5.4-02", "DDP-5.4-03", "DDP-7.1-01", "DDP-7.1-02")
+@pytest.mark.requirement("DDP-7.1-03", "DDP-7.1-04", "DDP-7.1-05", "DDP-7.1-09", "DDP-7.1-10")
+@pytest.mark.requirement("DDP-7.1-11", "DDP-7.1-12", "DDP-7.1-13", "DDP-7.1-14", "DDP-7.1-15")
+@pytest.mark.requirement("DDP-7.1-16", "DDP-7.2-01", "EXT-8.2-02", "EXT7306-1.1-03", "SEC-6.4.5-01")
+@pytest.mark.requirement("SEC-A-01")
 @pytest.mark.parametrize("pattern", ["always", "random", "bursty"])
 def test_receiver(pattern: str) -> None:
     run_cocotb(Receiver(CONFIG), __name__, parameters={"PATTERN": pattern})

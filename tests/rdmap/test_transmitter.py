@@ -22,6 +22,22 @@ TABLE_LATENCY = 5
 """Cycles that stag/table.py takes."""
 
 
+@pytest.mark.requirement("RDMAP-3.1-03", "RDMAP-3.1-04", "RDMAP-4.1-03", "RDMAP-4.1-04")
+@pytest.mark.requirement("RDMAP-4.1-05", "RDMAP-4.1-06", "RDMAP-4.1-07", "RDMAP-4.1-08")
+@pytest.mark.requirement("RDMAP-4.1-10", "RDMAP-4.2-01", "RDMAP-4.4-01", "RDMAP-4.4-02")
+@pytest.mark.requirement("RDMAP-5.1-01", "RDMAP-5.1-06", "RDMAP-5.2.1-01", "RDMAP-5.2.1-06")
+@pytest.mark.requirement("RDMAP-5.2.1-07", "RDMAP-5.2.1-09", "RDMAP-5.2.1-11", "RDMAP-5.2.2-01")
+@pytest.mark.requirement("RDMAP-5.2.2-06", "RDMAP-5.2.2-08", "RDMAP-5.3-01", "RDMAP-5.3-08")
+@pytest.mark.requirement("RDMAP-5.3-09", "RDMAP-5.3-12", "RDMAP-5.5-10", "RDMAP-5.5-17")
+@pytest.mark.requirement("RDMAP-6.1-05", "RDMAP-8.1.1-12", "DDP-3-02", "DDP-3-03", "DDP-4.1-03")
+@pytest.mark.requirement("DDP-4.1-04", "DDP-4.1-05", "DDP-4.1-07", "DDP-4.1-09", "DDP-4.2-01")
+@pytest.mark.requirement("DDP-4.2-02", "DDP-4.2-04", "DDP-4.2-06", "DDP-4.2-08", "DDP-4.3-01")
+@pytest.mark.requirement("DDP-4.3-02", "DDP-4.3-04", "DDP-4.3-06", "DDP-4.3-07", "DDP-4.3-08")
+@pytest.mark.requirement("DDP-4.3-11", "DDP-4.3-12", "DDP-4.4-01", "DDP-5.2-01", "DDP-5.2-03")
+@pytest.mark.requirement("DDP-5.2-05", "DDP-5.2-07", "DDP-5.2-08", "DDP-5.3-01", "DDP-5.3-02")
+@pytest.mark.requirement("MPA-3-02", "MPA-3-03", "MPA-3-09", "MPA-4.5-04", "MPA-7.1.1-06")
+@pytest.mark.requirement("MPA-7.1.1-07", "MPA-7.1.2-18", "MPA-C.1-01", "RPCRDMA-6.2-03")
+@pytest.mark.requirement("SEC-6.4.3.3-02")
 @pytest.mark.parametrize("pattern", ["always", "random", "bursty"])
 def test_random_messages(pattern):
     run_cocotb(
@@ -33,6 +49,14 @@ def test_random_messages(pattern):
     )
 
 
+@pytest.mark.requirement("RDMAP-4.1-10", "RDMAP-4.2-01", "RDMAP-4.8-01", "RDMAP-4.8-02")
+@pytest.mark.requirement("RDMAP-4.8-03", "RDMAP-4.8-04", "RDMAP-4.8-05", "RDMAP-4.8-06")
+@pytest.mark.requirement("RDMAP-4.8-07", "RDMAP-4.8-08", "RDMAP-4.8-10", "RDMAP-4.8-11")
+@pytest.mark.requirement("RDMAP-4.8-12", "RDMAP-4.8-13", "RDMAP-4.8-14", "RDMAP-4.8-15")
+@pytest.mark.requirement("RDMAP-5.2.1-13", "RDMAP-5.2.1-14", "RDMAP-5.2.1-15", "RDMAP-5.4-01")
+@pytest.mark.requirement("RDMAP-5.4-02", "RDMAP-6.1-05", "RDMAP-7.1-02", "RDMAP-7.1-03")
+@pytest.mark.requirement("RDMAP-7.1-04", "DDP-5.2-01", "DDP-5.2-08", "DDP-6.2-01", "DDP-6.2.2-03")
+@pytest.mark.requirement("DDP-6.2.2-04", "MPA-7.1.2-14", "MPA-7.1.2-18")
 def test_rules():
     run_cocotb(
         Transmitter(CONFIG),

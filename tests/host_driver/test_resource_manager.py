@@ -1,0 +1,50 @@
+"""The driver is the Privileged Resource Manager: nothing reaches the device but through it."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+DRIVER = Path(__file__).parents[2] / "host_driver"
+MODULES = {
+    path.relative_to(DRIVER).as_posix(): ast.parse(path.read_text())
+    for path in DRIVER.rglob("*.py")
+}
+OWNERS = {
+    "QP_": {"qp.py"},
+    "SEND_DOORBELL": {"qp.py"},
+    "RECEIVE_DOORBELL": {"qp.py"},
+    "STAG_": {"mr.py"},
+    "CQ_": {"context.py", "cq.py"},
+    "COMMAND": {"context.py"},
+    "INTERRUPT_": {"context.py"},
+}
+"""Which modules name a register; the first fitting beginning of its name counts."""
+
+
+def users_of(*names: str) -> set[str]:
+    """The modules in which something has one of these names."""
+    return {
+        module
+        for module, tree in MODULES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and node.attr in names
+    }
+
+
+@pytest.mark.requirement("RDMAP-8.1.2-01", "DDP-8.3.2-01", "SEC-3-01")
+def test_registers_are_accessed_by_the_context_and_the_transports_below_it_only():
+    users = users_of("read_register", "write_register")
+    assert {module for module in users if not module.startswith("transport/")} == {"context.py"}
+
+
+@pytest.mark.requirement("RDMAP-8.1.2-01", "DDP-8.3.2-01", "SEC-3-01", "SEC-7.2-01")
+def test_every_register_has_one_owner():
+    """The depths of the Read Request queues, QP_READS, are the QP's."""
+    from host_driver import registers
+
+    names = [name for name in vars(registers) if name.isupper()]
+    assert "QP_READS" in names
+    for name in names:
+        owners = [owner for start, owner in OWNERS.items() if name.startswith(start)]
+        assert users_of(name) <= (owners[0] if owners else {"context.py"}), name
