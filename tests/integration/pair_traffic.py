@@ -21,6 +21,7 @@ from host_driver import (
     connect,
     listen,
 )
+from tests.integration.rig import OPCODES
 
 PORT = 4791
 SECONDS = 600
@@ -47,11 +48,11 @@ def draw_operations(rng: random.Random, count: int) -> list[Operation]:
 
     The Send at the end tells the peer that the Writes before it are placed.
     """
-    position = dict.fromkeys(WROpcode, 0)
+    position = dict.fromkeys(OPCODES, 0)
     operations = []
     for number in range(count):
         last = number == count - 1
-        opcode = WROpcode.SEND if last else rng.choice(list(WROpcode))
+        opcode = WROpcode.SEND if last else rng.choice(OPCODES)
         octets = rng.choice((rng.choice(SIZES), rng.randint(0, 300)))
         target = position[opcode] + rng.randint(0, GAP_OCTETS)
         octets = min(octets, REGION_OCTETS - target)
@@ -78,7 +79,7 @@ class Endpoint:
         access = AccessFlags.LOCAL_WRITE | AccessFlags.REMOTE_WRITE | AccessFlags.REMOTE_READ
         self.qp = QP(end.pd, QPInitAttr(end.cq, end.cq))
         self.source = MR(end.pd, bytearray(rng.randbytes(REGION_OCTETS)), access)
-        self.regions = {opcode: MR(end.pd, bytearray(REGION_OCTETS), access) for opcode in WROpcode}
+        self.regions = {opcode: MR(end.pd, bytearray(REGION_OCTETS), access) for opcode in OPCODES}
         self.doing, self.peer_doing = doing, peer_doing
         self._rng = rng
         for number, operation in enumerate(peer_doing):

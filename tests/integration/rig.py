@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from host_driver import CQ, MR, PD, QP, SGE, AccessFlags, Context, QPCap, QPInitAttr
+from host_driver import CQ, MR, PD, QP, SGE, AccessFlags, Context, QPCap, QPInitAttr, WROpcode
 from host_driver.transport.simulation import SimulatedDevice
 from host_driver.transport.sockets import SocketStream
 from sim.model import mpa
@@ -18,6 +18,9 @@ ALL = AccessFlags.LOCAL_WRITE | AccessFlags.REMOTE_WRITE | AccessFlags.REMOTE_RE
 RECEIVE_OCTETS = 1 << 16
 READS = 8
 """IRD and ORD of the default device."""
+
+OPCODES = (WROpcode.RDMA_WRITE, WROpcode.RDMA_READ, WROpcode.SEND)
+"""Of random traffic: an invalidation would end what comes behind it."""
 
 
 def open_device(library: Path | None = None, **latencies: int) -> Context:

@@ -35,7 +35,7 @@ from host_driver import (
 from sim.model import endpoint, mpa
 from sim.model.endpoint import Operation
 from sim.model.peer import Peer
-from tests.integration.rig import ALL, READS, End, RawPeer, open_device
+from tests.integration.rig import ALL, OPCODES, READS, End, RawPeer, open_device
 from tests.support.streams import seeded_random
 
 QPS = 8
@@ -103,7 +103,7 @@ def add_transfers(mine: Part, other: Part, count: int, rng: random.Random, budge
         if length > budget:
             length = log_length(rng, 10)
         budget -= length
-        opcode = rng.choice(list(WROpcode))
+        opcode = rng.choice(OPCODES)
         if opcode == WROpcode.RDMA_READ:
             local = [mine.take(length, rng)]
         else:
@@ -356,7 +356,7 @@ def disturb(context: Context, rng: random.Random) -> Disturbance:
         end = End(context, 1 << 16)
         peer = RawPeer(end.qp, tcp=True, emss=rng.choice(EMSS))
         end.qp.post_recv(*(RecvWR(n, [end.element()]) for n in range(rng.randrange(5))))
-        opcodes = rng.choices(list(WROpcode), k=rng.randrange(6))
+        opcodes = rng.choices(OPCODES, k=rng.randrange(6))
         end.qp.post_send(*(SendWR(n, opcode, [end.element()]) for n, opcode in enumerate(opcodes)))
         try:
             for _ in range(rng.randrange(10)):

@@ -9,7 +9,7 @@ import pytest
 from host_driver import MR, SGE, Cause, Context, QPState, RecvWR, SendWR, WCStatus, WROpcode
 from host_driver.transport.simulation import SimulatedDevice
 from host_driver.transport.sockets import SocketStream
-from tests.integration.rig import ALL, READS, End, open_device
+from tests.integration.rig import ALL, OPCODES, READS, End, open_device
 from tests.support.streams import seeded_random
 
 OCTETS = 1 << 18
@@ -74,7 +74,7 @@ class Link:
 @pytest.mark.requirement("RDMAP-3.2-04", "RDMAP-8.1.1-04", "RDMAP-8.1.1-05", "RDMAP-8.1.1-06")
 @pytest.mark.requirement("DDP-8.3-01", "DDP-8.3-02", "DDP-8.3.1-05", "DDP-8.3.1-06", "DDP-8.3.1-07")
 @pytest.mark.requirement("SEC-6.2.2-01")
-@pytest.mark.parametrize("opcode", WROpcode)
+@pytest.mark.parametrize("opcode", OPCODES)
 def test_no_octet_changes_after_close(opcode: WROpcode, context: Context):
     """The region of the Data Sink is closed."""
     rng = seeded_random(opcode.name)
@@ -112,7 +112,7 @@ def test_no_octet_changes_after_close(opcode: WROpcode, context: Context):
 
 @pytest.mark.requirement("RDMAP-7.2-09", "RDMAP-8.1.1-04", "RDMAP-8.1.1-05", "DDP-8.3-02")
 @pytest.mark.requirement("DDP-8.3.1-05", "DDP-8.3.1-06")
-@pytest.mark.parametrize("opcode", WROpcode)
+@pytest.mark.parametrize("opcode", OPCODES)
 def test_no_octet_is_read_after_close(opcode: WROpcode, context: Context):
     """The region of the Data Source is closed; what is written to the buffer then is not sent."""
     rng = seeded_random(opcode.name)

@@ -21,7 +21,7 @@ module rnic (
     output m_axi__arid, output reg m_axi__arvalid, input m_axi__arready,
     input m_axi__rid, input [63:0] m_axi__rdata, input [1:0] m_axi__rresp, input m_axi__rlast, input m_axi__rvalid, output m_axi__rready,
     output reg llp__tx_valid, input llp__tx_ready, output [1:0] llp__tx_connection, output reg [63:0] llp__tx_data,
-    output reg [3:0] llp__tx_octets, output reg llp__tx_first, output reg llp__tx_last,
+    output reg [3:0] llp__tx_octets, output reg llp__tx_first, output reg llp__tx_last, output llp__tx_close,
     output reg llp__rx_request_valid, input llp__rx_request_ready, output [1:0] llp__rx_request_connection,
     output [31:0] llp__rx_request_position, output [16:0] llp__rx_request_octets,
     input llp__rx_valid, output llp__rx_ready, input [63:0] llp__rx_data,
@@ -129,6 +129,7 @@ module rnic (
     assign llp__event_ready = 1;
     assign llp__rx_request_connection = connection, llp__rx_release_connection = connection;
     assign llp__tx_connection = connection;
+    assign llp__tx_close = 0;
     assign llp__rx_request_position = position[connection], llp__rx_request_octets = amount;
     assign llp__rx_release_position = position[connection];
     assign llp__rx_ready = echo == 2 && (!llp__tx_valid || llp__tx_ready);
