@@ -9,7 +9,7 @@ from cocotb.triggers import RisingEdge, Timer
 from cocotb.utils import get_sim_time
 
 from gateware.config import RnicConfig
-from gateware.interfaces import Layouts, QpCommandKind, SegmentKind
+from gateware.interfaces import Layouts, QpCommandKind, SegmentKind, StorePort
 from gateware.mpa.receiver import MpaReceiver
 from sim.model.mpa import frame_fpdu
 from tests.mpa.llp_model import LlpReceiveModel
@@ -60,7 +60,6 @@ class Bench:
         self.ulpdus: dict[int, list[bytes]] = {qp: [] for qp in range(CONFIG.qps)}
         self.errors: list[tuple[int, SegmentKind]] = []
         self.log: list[tuple[int, Any]] = []
-        dut.store__enable.value = 0
         dut.store__address.value = 0
         dut.store__release.value = 0
         dut.store__release_end.value = 0
@@ -136,13 +135,11 @@ class Bench:
         dut = self.dut
         words = bytearray()
         count = (end - start) % WORDS
-        dut.store__enable.value = 1
-        for index in range(count + 2):
+        for index in range(count + StorePort.LATENCY):
             dut.store__address.value = (start + index) % WORDS
             await RisingEdge(dut.clk)
-            if index >= 2:
+            if index >= StorePort.LATENCY:
                 words += int(dut.store__data.value).to_bytes(8, "little")
-        dut.store__enable.value = 0
         return bytes(words)
 
 
