@@ -1,6 +1,6 @@
 """Makes FPDUs of ULPDUs: length, pad, Markers, CRC (RFC 5044, 4.1 to 4.4)."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
@@ -170,31 +170,35 @@ class Framer(wiring.Component):
         checked = Signal.like(beat)
         checked_valid = Signal()
         crc = Signal(32, init=INITIAL_STATE)
-        result = Signal(32)  # over all that the CRC covers, in the cycle of the beat for it
-        after = Mux(
-            beat.flags.upper_crc, next_state(crc, beat.data[:32]), next_state(crc, beat.data)
-        )
+        # Over all that it covers, in the cycle of the beat that it is for: for either half of that
+        upper_crc, lower_crc = Signal(32), Signal(32)
+        after = next_state(crc, beat.data)
         m.d.sync += [checked.eq(beat), checked_valid.eq(inserter.o_valid)]
         with m.If(inserter.o_valid & ~beat.flags.lower_crc):
             m.d.sync += [
-                crc.eq(Mux(beat.flags.covered_end, INITIAL_STATE, after)),
-                result.eq(after),
+                crc.eq(after),
+                lower_crc.eq(after),
+                upper_crc.eq(next_state(crc, beat.data[:32])),
             ]
+        with m.If(inserter.o_valid & beat.flags.covered_end):
+            m.d.sync += crc.eq(INITIAL_STATE)
 
-        field = Signal(32)
         item = Signal(self._outgoing)
         item_valid = Signal()
         flags, tag = checked.flags, checked.tag
+
+        def field(state: Signal) -> Value:
+            return Mux(tag.crc, ~state, 0) ^ tag.error.replicate(32)
+
         m.d.comb += [
-            field.eq(Mux(tag.crc, ~result, 0) ^ tag.error.replicate(32)),
             outgoing.w_en.eq(item_valid),
             outgoing.w_data.eq(item),
         ]
         m.d.sync += [
             item_valid.eq(checked_valid),
             item.qp.eq(tag.qp),
-            item.data[:32].eq(Mux(flags.lower_crc, field, checked.data[:32])),
-            item.data[32:].eq(Mux(flags.upper_crc, field, checked.data[32:])),
+            item.data[:32].eq(Mux(flags.lower_crc, field(lower_crc), checked.data[:32])),
+            item.data[32:].eq(Mux(flags.upper_crc, field(upper_crc), checked.data[32:])),
             item.octets.eq(Mux(tag.empty, 0, Mux(flags.lower_crc, 4, 8))),
             item.first.eq(flags.first),
             item.last.eq(flags.last),

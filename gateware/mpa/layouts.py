@@ -16,6 +16,18 @@ ANSWER = data.StructLayout({"last_beat": range(CHUNK_OCTETS // 8), "half": 1})
 """One request as the deframer sees it: number of the last beat of its answer, from 0; `half` if
 only 4 octets of that beat were requested."""
 
+FPDU_WORD = data.StructLayout(
+    {
+        "data": 64,
+        "first": 1,
+        "final": 1,  # last word of the FPDU
+        "half": 1,  # of the last one: the FPDU ends in the lower 4 octets
+        "oversize": 1,  # ULPDU_Length is not allowed: only the first word counts
+        "markers": 2,  # the lower, the upper 4 octets are a Marker of this FPDU
+    }
+)
+"""8 octets of a received FPDU, counted from its start, or from the Marker directly before it."""
+
 MARKER = data.StructLayout({"reserved": 16, "fpduptr_high": 8, "fpduptr_low": 8})
 """RFC 5044, 4.2; octet 0 is the lowest one, so the two octets of FPDUPTR are apart."""
 

@@ -1,4 +1,4 @@
-"""Knows what every connection has received and decides what to request from the LLP."""
+"""Knows what every connection has received and which one is worth a visit."""
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, enum, fifo, memory, stream, wiring
@@ -6,20 +6,12 @@ from amaranth.lib.wiring import In, Out
 
 from gateware.config import RnicConfig
 from gateware.interfaces import Layouts, LlpEventKind, QpCommandKind
-from gateware.mpa.layouts import ANSWER, CHUNK_OCTETS, MpaLayouts
+from gateware.mpa.layouts import ANSWER, MpaLayouts
+from gateware.mpa.receive_requests import ReceiveRequests
 
 SMALLEST_FPDU_OCTETS = 8
-"""ULPDU_Length, pad and CRC: an FPDU cannot be shorter, and its length is then known."""
-
-VISIT_OCTETS = 16384
-"""Octets requested in a visit before the next connection gets its turn at the end of an FPDU."""
-
-ANSWERS_AHEAD = 8
-"""Requests that may be unanswered."""
-
-BEATS_AHEAD = CHUNK_OCTETS // 8
-"""A further request is made while no more beats than this are to come: two chunks are on the way,
-twice what an LLP latency of a hundred cycles needs."""
+"""ULPDU_Length, pad and CRC: an FPDU cannot be shorter, and its length is then known, even if a
+Marker is among the first 8 octets."""
 
 
 class _Operation(enum.Enum):
@@ -33,9 +25,9 @@ class ReceiveScheduler(wiring.Component):
     """Keeps the receive side of every connection and conducts the deframer's visits.
 
     A connection with enough octets for the FPDU at its head waits in a queue, once. A visit
-    requests octets ahead of the deframer for as long as more is available, at most `VISIT_OCTETS`
-    and the rest of an FPDU if others wait. It ends where the next FPDU is not there completely;
-    the connection comes back when it is.
+    goes on for as long as more is available, at most `VISIT_OCTETS` and the rest of an FPDU if
+    others wait. It ends where the next FPDU is not there completely; the connection comes back
+    when it is.
 
     CREATE and DESTROY forget what the LLP announced, CONNECT starts at position 0 with what it
     announced since. RX_AVAILABLE that does not go forward is ignored.
@@ -62,6 +54,7 @@ class ReceiveScheduler(wiring.Component):
                 "position": Out(32),
                 "qp": Out(config.qp_bits),
                 "crc": Out(1),
+                "markers": Out(1),
                 "kill": Out(1),
                 "failed": In(1),
                 "inside": In(1),
@@ -78,7 +71,7 @@ class ReceiveScheduler(wiring.Component):
             {
                 "enabled": 1,
                 "crc": 1,
-                "markers": 1,  # reserved: Markers are not removed
+                "markers": 1,
                 "closed": 1,
                 "queued": 1,
                 "consumed": 32,
@@ -98,8 +91,24 @@ class ReceiveScheduler(wiring.Component):
         others = Signal()  # a connection waits
 
         self._elaborate_context(m, visiting, over, available, dead, replaced, others)
-        self._elaborate_requests(m, visiting, over, available, dead, others)
-        m.d.comb += self.kill.eq(dead)
+        m.submodules.requests = requests = ReceiveRequests(self._config)
+        wiring.connect(m, requests.request, wiring.flipped(self.request))
+        wiring.connect(m, requests.answer, wiring.flipped(self.answer))
+        m.d.comb += [
+            self.kill.eq(dead),
+            over.eq(requests.over),
+            requests.start.eq(self.start),
+            requests.position.eq(self.position),
+            requests.connection.eq(self.qp),
+            requests.visiting.eq(visiting),
+            requests.available.eq(available),
+            requests.dead.eq(dead),
+            requests.others.eq(others),
+            requests.took.eq(self.took),
+            requests.inside.eq(self.inside),
+            requests.fpdu_end.eq(self.fpdu_end),
+            requests.idle.eq(self.idle),
+        ]
         return m
 
     def _elaborate_context(
@@ -135,6 +144,7 @@ class ReceiveScheduler(wiring.Component):
         forward = Signal()  # RX_AVAILABLE is beyond what was known
         backlog = Signal(32)
         enough = Signal()
+        may_enlist = Signal()
         enlist = Signal()
         here = Signal()  # the operation is about the connection that is visited
 
@@ -150,6 +160,7 @@ class ReceiveScheduler(wiring.Component):
             m.d.sync += self.closed.eq(0)
         with m.If(self.failed):
             m.d.sync += dead.eq(1)
+        m.d.sync += self.start.eq(0)
 
         with m.FSM():
             # After a reset: forget every connection.
@@ -237,24 +248,31 @@ class ReceiveScheduler(wiring.Component):
                 m.next = "COMPARE"
             # Is it worth a visit?
             with m.State("COMPARE"):
-                m.d.sync += enough.eq(backlog >= new.needed)
+                m.d.sync += [
+                    enough.eq(backlog >= new.needed),
+                    may_enlist.eq(
+                        (operation != _Operation.VISIT)
+                        & new.enabled
+                        & ~new.queued
+                        & (~here | replaced)
+                    ),
+                ]
                 m.next = "WRITE"
             # Write back, and begin what follows from it.
             with m.State("WRITE"):
                 m.d.comb += write.en.eq(1)
                 m.next = "SELECT"
                 with m.If(operation != _Operation.VISIT):
-                    m.d.comb += enlist.eq(
-                        new.enabled & (enough | new.closed) & ~new.queued & (~here | replaced)
-                    )
+                    m.d.comb += enlist.eq(may_enlist & (enough | new.closed))
                     with m.If(enlist):
                         m.d.comb += [write.data.queued.eq(1), waiting.w_en.eq(1)]
                 with m.Elif(new.enabled & enough):
-                    m.d.comb += self.start.eq(1)
                     m.d.sync += [
+                        self.start.eq(1),
                         visiting.eq(1),
                         self.qp.eq(number),
                         self.crc.eq(new.crc),
+                        self.markers.eq(new.markers),
                         available.eq(new.available & ~3),
                         dead.eq(0),
                         replaced.eq(0),
@@ -281,100 +299,3 @@ class ReceiveScheduler(wiring.Component):
                 ]
             with m.Case(QpCommandKind.STOP):
                 m.d.sync += new.enabled.eq(0)
-
-    def _elaborate_requests(
-        self,
-        m: Module,
-        visiting: Signal,
-        over: Signal,
-        available: Signal,
-        dead: Signal,
-        others: Signal,
-    ) -> None:
-        """What to request next, computed over a few cycles, again and again."""
-        m.submodules.answers = answers = fifo.SyncFIFOBuffered(
-            width=self.answer.payload.shape().size, depth=ANSWERS_AHEAD
-        )
-        m.d.comb += [
-            self.answer.valid.eq(answers.r_rdy),
-            self.answer.payload.eq(answers.r_data),
-            answers.r_en.eq(self.answer.ready),
-        ]
-
-        requested = Signal(32)  # position behind the last request
-        budget = Signal(range(-CHUNK_OCTETS, VISIT_OCTETS + 1))
-        outstanding = Signal(range(4 * BEATS_AHEAD))
-        answered = Signal()  # everything requested was answered and has left the deframer
-        beyond = Signal(32)  # from the end of the FPDU to what is available; negative: incomplete
-        unrequested = Signal(32)  # that is available
-        rest = Signal(32)  # of the FPDU, not yet requested
-        inside = Signal()
-        stop = Signal()
-        amount = Signal(32)
-        octets = Signal(range(CHUNK_OCTETS + 1))
-        beats = Signal(range(CHUNK_OCTETS // 8 + 1))
-        added = Signal()
-        answer = Signal(ANSWER)
-
-        m.d.comb += [
-            beats.eq((octets + 4) >> 3),  # octets is a multiple of 4
-            answer.last_beat.eq(beats - 1),
-            answer.half.eq(octets[2]),
-            answers.w_data.eq(answer),
-            answers.w_en.eq(added),
-            self.request.payload.connection.eq(self.qp),
-            self.request.payload.position.eq(requested),
-            self.request.payload.octets.eq(octets),
-        ]
-        m.d.sync += outstanding.eq(outstanding + Mux(added, beats, 0) - self.took)
-
-        with m.FSM():
-            # Wait for a visit.
-            with m.State("IDLE"):
-                with m.If(self.start):
-                    m.d.sync += [requested.eq(self.position), budget.eq(VISIT_OCTETS)]
-                    m.next = "MEASURE"
-            # Take the distances as they are now.
-            with m.State("MEASURE"):
-                m.d.sync += [
-                    answered.eq((outstanding == 0) & self.idle),
-                    inside.eq(self.inside),
-                    beyond.eq(available - self.fpdu_end),
-                    unrequested.eq(available - requested),
-                    rest.eq(self.fpdu_end - requested),
-                    stop.eq(others & (budget <= 0)),
-                ]
-                m.next = "CHOOSE"
-            # How far to go: not into an FPDU that is incomplete or that another visit will take.
-            with m.State("CHOOSE"):
-                m.d.sync += amount.eq(unrequested)
-                with m.If(stop):
-                    m.d.sync += amount.eq(Mux(inside & ~rest[31], rest, 0))
-                with m.If(dead | (inside & beyond[31])):
-                    m.d.sync += amount.eq(0)
-                m.next = "LIMIT"
-            # One chunk at most, and only if the deframer will soon need it.
-            with m.State("LIMIT"):
-                m.d.sync += octets.eq(
-                    Mux(amount[11:].any(), CHUNK_OCTETS, amount[:11]),
-                )
-                m.next = "MEASURE"
-                with m.If((amount == 0) & answered):
-                    m.next = "OVER"
-                with m.Elif((amount != 0) & (outstanding <= BEATS_AHEAD) & answers.w_rdy & ~dead):
-                    m.next = "REQUEST"
-            # The LLP takes the request.
-            with m.State("REQUEST"):
-                m.d.comb += self.request.valid.eq(1)
-                with m.If(self.request.ready):
-                    m.d.comb += added.eq(1)
-                    m.d.sync += [
-                        requested.eq(requested + octets),
-                        budget.eq(Mux(budget[-1], budget, budget - octets)),
-                    ]
-                    m.next = "MEASURE"
-            # Nothing is left to do or to wait for: the end is written back.
-            with m.State("OVER"):
-                m.d.comb += over.eq(1)
-                with m.If(~visiting):
-                    m.next = "IDLE"

@@ -13,14 +13,18 @@ from gateware.mpa.receive_scheduler import ReceiveScheduler
 
 
 class MpaReceiver(wiring.Component):
-    """Requests received octets, finds FPDUs in them, checks CRCs, and keeps them in the store.
+    """Requests received octets, finds FPDUs in them, checks them, and keeps them in the store.
+
+    An FPDU of n octets, Markers included, takes ceil(n / 8) cycles and none between FPDUs; its
+    segment comes eight cycles after its last beat. In the store it stands as if without Markers.
 
     Members
     -------
     qp_command: CREATE, CONNECT, STOP and DESTROY; always taken within a few cycles.
     llp_event: RX_AVAILABLE and CLOSED; others are ignored.
     rx_request, rx, rx_release: the receive side of the LLP port.
-    segment: whole FPDUs with a good CRC, and what went wrong, in the order of each connection.
+    segment: whole FPDUs with a good CRC and good Markers, and what went wrong, in the order of each
+        connection.
     store: the placer's side of the store.
     """
 
@@ -55,7 +59,7 @@ class MpaReceiver(wiring.Component):
         wiring.connect(m, deframer.segment, wiring.flipped(self.segment))
         wiring.connect(m, wiring.flipped(self.store), store.placer)
 
-        for name in ("start", "position", "qp", "crc", "kill", "closed", "closed_qp"):
+        for name in ("start", "position", "qp", "crc", "markers", "kill", "closed", "closed_qp"):
             m.d.comb += getattr(deframer, name).eq(getattr(scheduler, name))
         for name in (
             "took",

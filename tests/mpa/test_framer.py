@@ -30,6 +30,10 @@ MPA = MpaLayouts(CONFIG)
 SENT = Layouts(CONFIG).sent_item
 
 
+@pytest.mark.requirement("MPA-3-01", "MPA-4.1-01", "MPA-4.1-02", "MPA-4.1-03", "MPA-4.1-05")
+@pytest.mark.requirement("MPA-4.2-01", "MPA-4.2-02", "MPA-4.2-04", "MPA-4.3-01", "MPA-4.3-02")
+@pytest.mark.requirement("MPA-4.3-03", "MPA-4.3-05", "MPA-4.3-07", "MPA-4.3-08", "MPA-4.3-09")
+@pytest.mark.requirement("MPA-4.4-01", "MPA-4.4-10", "MPA-4.4-11", "MPA-4.4-12", "MPA-7.1.2-18")
 @pytest.mark.parametrize("pattern", ["always", "random", "bursty"])
 def test_framer(pattern: str) -> None:
     run_cocotb(Framer(CONFIG), __name__, parameters={"PATTERN": pattern}, name=pattern)
@@ -157,8 +161,9 @@ async def check_every_position_of_the_first_marker(dut: Any) -> None:
     bench = Bench(dut, parameter("PATTERN"))
     rng = bench.rng
     await start_clock_and_reset(dut)
-    # All ends of the ULPDU in a word; with the last ones, Markers before the FPDU and at its end.
-    for length in (*range(1, 9), *range(14, 30), *range(502, 506)):
+    # All ends of the ULPDU in a word; with the last ones, a second Marker in or behind the last
+    # word, which may have been moved by the first one.
+    for length in (*range(1, 9), *range(14, 30), 503, *range(505, 512), 517):
         expected = []
         units = length // 4
         for until in range(POSITIONS):
@@ -194,6 +199,24 @@ async def check_known_fpdus_with_markers(dut: Any) -> None:
             )
             stream += (await bench.fpdu())[1]
         assert stream.hex() == vector["stream_hex"], vector["name"]
+
+
+@cocotb.test(timeout_time=2, timeout_unit="ms")
+async def check_nothing_is_lost_when_the_llp_stalls(dut: Any) -> None:
+    if parameter("PATTERN") != "always":
+        return
+    bench = Bench(dut, "always")
+    rng = bench.rng
+    # At a rate of one beat per cycle, until the LLP stops for long enough to fill the queue
+    bench.tx.set_pattern("bursty", rng)
+    await start_clock_and_reset(dut)
+    expected = []
+    for _ in range(200):
+        # Most end with three beats for the last word: a unit kept, a Marker, the CRC.
+        framer = ModelFramer(markers=True, position=-rng.choice((0, 4, 12)) % MARKER_INTERVAL)
+        expected.append(bench.put_next(framer, rng.randbytes(rng.randint(505, 518))))
+    for fpdu in expected:
+        assert (await bench.fpdu())[1] == fpdu
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")

@@ -1,0 +1,150 @@
+"""Decides what to request from the LLP in a visit to a connection."""
+
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import fifo, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from gateware.config import RnicConfig
+from gateware.mpa.layouts import ANSWER, CHUNK_OCTETS, MpaLayouts
+
+VISIT_OCTETS = 16384
+"""Octets requested in a visit before the next connection gets its turn at the end of an FPDU."""
+
+ANSWERS_AHEAD = 8
+"""Requests that may be unanswered."""
+
+BEATS_AHEAD = CHUNK_OCTETS // 8
+"""A further request is made while no more beats than this are to come: two chunks are on the way,
+twice what an LLP latency of a hundred cycles needs."""
+
+
+class ReceiveRequests(wiring.Component):
+    """Requests octets ahead of the deframer for as long as a visit has any.
+
+    At most one request every four cycles, `CHUNK_OCTETS` each. A visit is over when nothing is
+    left to request and everything requested has left the deframer.
+
+    Members
+    -------
+    start, position: a visit begins.
+    connection: that is visited.
+    available: position up to which its octets can be requested, in whole units of 4 octets.
+    dead: nothing more of it is worth a request.
+    others: other connections wait: the visit may not go on for ever.
+    over: the visit is over, until not `visiting`.
+    request: to the LLP. answer: the same to the deframer, before the answer can be there.
+    took, inside, fpdu_end, idle: from the deframer, see there.
+    """
+
+    def __init__(self, config: RnicConfig):
+        mpa = MpaLayouts(config)
+        super().__init__(
+            {
+                "start": In(1),
+                "position": In(32),
+                "connection": In(config.qp_bits),
+                "visiting": In(1),
+                "available": In(32),
+                "dead": In(1),
+                "others": In(1),
+                "over": Out(1),
+                "request": Out(stream.Signature(mpa.rx_request)),
+                "answer": Out(stream.Signature(ANSWER)),
+                "took": In(1),
+                "inside": In(1),
+                "fpdu_end": In(32),
+                "idle": In(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.answers = answers = fifo.SyncFIFOBuffered(
+            width=ANSWER.size, depth=ANSWERS_AHEAD
+        )
+        m.d.comb += [
+            self.answer.valid.eq(answers.r_rdy),
+            self.answer.payload.eq(answers.r_data),
+            answers.r_en.eq(self.answer.ready),
+        ]
+
+        requested = Signal(32)  # position behind the last request
+        budget = Signal(range(-CHUNK_OCTETS, VISIT_OCTETS + 1))
+        outstanding = Signal(range(4 * BEATS_AHEAD))
+        answered = Signal()  # everything requested was answered and has left the deframer
+        beyond = Signal(32)  # from the end of the FPDU to what is available; negative: incomplete
+        unrequested = Signal(32)  # that is available
+        rest = Signal(32)  # of the FPDU, not yet requested
+        inside = Signal()
+        stop = Signal()
+        amount = Signal(32)
+        octets = Signal(range(CHUNK_OCTETS + 1))
+        beats = Signal(range(CHUNK_OCTETS // 8 + 1))
+        added = Signal()
+        answer = Signal(ANSWER)
+
+        m.d.comb += [
+            beats.eq((octets + 4) >> 3),  # octets is a multiple of 4
+            answer.last_beat.eq(beats - 1),
+            answer.half.eq(octets[2]),
+            answers.w_data.eq(answer),
+            answers.w_en.eq(added),
+            self.request.payload.connection.eq(self.connection),
+            self.request.payload.position.eq(requested),
+            self.request.payload.octets.eq(octets),
+        ]
+        m.d.sync += outstanding.eq(outstanding + Mux(added, beats, 0) - self.took)
+
+        with m.FSM():
+            # Wait for a visit.
+            with m.State("IDLE"):
+                with m.If(self.start):
+                    m.d.sync += [requested.eq(self.position), budget.eq(VISIT_OCTETS)]
+                    m.next = "MEASURE"
+            # Take the distances as they are now.
+            with m.State("MEASURE"):
+                m.d.sync += [
+                    answered.eq((outstanding == 0) & self.idle),
+                    inside.eq(self.inside),
+                    beyond.eq(self.available - self.fpdu_end),
+                    unrequested.eq(self.available - requested),
+                    rest.eq(self.fpdu_end - requested),
+                    stop.eq(self.others & (budget <= 0)),
+                ]
+                m.next = "CHOOSE"
+            # How far to go: not into an FPDU that is incomplete or that another visit will take.
+            with m.State("CHOOSE"):
+                m.d.sync += amount.eq(unrequested)
+                with m.If(stop):
+                    m.d.sync += amount.eq(Mux(inside & ~rest[31], rest, 0))
+                with m.If(self.dead | (inside & beyond[31])):
+                    m.d.sync += amount.eq(0)
+                m.next = "LIMIT"
+            # One chunk at most, and only if the deframer will soon need it.
+            with m.State("LIMIT"):
+                m.d.sync += octets.eq(
+                    Mux(amount[11:].any(), CHUNK_OCTETS, amount[:11]),
+                )
+                m.next = "MEASURE"
+                with m.If((amount == 0) & answered):
+                    m.next = "OVER"
+                with m.Elif(
+                    (amount != 0) & (outstanding <= BEATS_AHEAD) & answers.w_rdy & ~self.dead
+                ):
+                    m.next = "REQUEST"
+            # The LLP takes the request.
+            with m.State("REQUEST"):
+                m.d.comb += self.request.valid.eq(1)
+                with m.If(self.request.ready):
+                    m.d.comb += added.eq(1)
+                    m.d.sync += [
+                        requested.eq(requested + octets),
+                        budget.eq(Mux(budget[-1], budget, budget - octets)),
+                    ]
+                    m.next = "MEASURE"
+            # Nothing is left to do or to wait for: the end is written back.
+            with m.State("OVER"):
+                m.d.comb += self.over.eq(1)
+                with m.If(~self.visiting):
+                    m.next = "IDLE"
+        return m

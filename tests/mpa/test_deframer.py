@@ -1,0 +1,120 @@
+"""The deframer at positions that wrap, and what the scheduler reads of it."""
+
+from typing import Any
+
+import cocotb
+import pytest
+from cocotb.triggers import RisingEdge
+
+from gateware.config import RnicConfig
+from gateware.interfaces import Layouts, SegmentKind
+from gateware.mpa.deframer import Deframer
+from gateware.mpa.layouts import ANSWER, MpaLayouts
+from sim.model.mpa import Framer
+from tests.support.runner import run_cocotb
+from tests.support.streams import StreamSink, StreamSource, seeded_random, start_clock_and_reset
+
+CONFIG = RnicConfig(qps=4)
+WRAP = 1 << 32
+
+
+@pytest.mark.requirement("MPA-4.3-04")
+def test_deframer() -> None:
+    run_cocotb(Deframer(CONFIG), __name__)
+
+
+class Bench:
+    """A deframer with an endless store, in one visit."""
+
+    def __init__(self, dut: Any) -> None:
+        self.dut = dut
+        self.rng = seeded_random()
+        self.answers = StreamSource(dut, "answer", ANSWER)
+        self.rx = StreamSource(dut, "rx")
+        self.segments = StreamSink(dut, "segment", Layouts(CONFIG).segment)
+        self.releases = StreamSink(dut, "release", MpaLayouts(CONFIG).rx_release)
+        for name in ("start", "kill", "closed", "store_address", "store_full"):
+            getattr(dut, name).value = 0
+        self.views: list[tuple[int, int]] = []  # `inside` and `fpdu_end`, each change of them
+
+    async def start(self, position: int, *, markers: int, crc: int = 1, qp: int = 2) -> None:
+        dut = self.dut
+        await start_clock_and_reset(dut)
+        dut.position.value, dut.markers.value = position, markers
+        dut.crc.value, dut.qp.value, dut.start.value = crc, qp, 1
+        await RisingEdge(dut.clk)
+        dut.start.value, dut.position.value = 0, self.rng.getrandbits(32)
+        await RisingEdge(dut.clk)
+        cocotb.start_soon(self._watch())
+
+    async def _watch(self) -> None:
+        while True:
+            view = int(self.dut.inside.value), int(self.dut.fpdu_end.value)
+            if self.views[-1:] != [view]:
+                self.views.append(view)
+            await RisingEdge(self.dut.clk)
+
+    def give(self, octets: bytes) -> None:
+        """Answer a request for these octets."""
+        beats = -(-len(octets) // 8)
+        self.answers.put({"last_beat": beats - 1, "half": int(len(octets) % 8 == 4)})
+        for start in range(0, len(octets), 8):
+            word = octets[start : start + 8]
+            word += self.rng.randbytes(8 - len(word))
+            self.rx.put(int.from_bytes(word, "little"))
+
+    async def settle(self) -> None:
+        """Wait until nothing moves; the values are then those of all octets given."""
+        for _ in range(4):
+            await RisingEdge(self.dut.clk)
+        await self.rx.wait_idle()
+        for _ in range(2):
+            await RisingEdge(self.dut.clk)
+        while not self.dut.idle.value:
+            await RisingEdge(self.dut.clk)
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def check_positions_and_markers_pass_the_wrap(dut: Any) -> None:
+    bench = Bench(dut)
+    rng = bench.rng
+    framer = Framer(markers=True, position=WRAP - 1536)
+    await bench.start(framer.position, markers=1)
+    for _ in range(8):
+        ulpdu = rng.randbytes(rng.randint(300, 600))
+        bench.give(framer.frame(ulpdu))
+        segment = await bench.segments.get()
+        assert SegmentKind(segment["kind"]) == SegmentKind.FPDU
+        assert segment["header"].to_bytes(46, "little") == ulpdu[:46]
+        assert (await bench.releases.get())["position"] == framer.position % WRAP
+        await bench.settle()
+        assert int(dut.consumed.value) == int(dut.fpdu_end.value) == framer.position % WRAP
+    assert framer.position > WRAP
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def check_inside_and_fpdu_end_belong_together(dut: Any) -> None:
+    bench = Bench(dut)
+    rng = bench.rng
+    for markers in (0, 1):
+        framer = Framer(markers=bool(markers), position=512 * rng.randrange(1000))
+        await bench.start(framer.position, markers=markers)
+        bench.views.clear()
+        expected = [(0, framer.position)]
+        for _ in range(40):
+            fpdu = framer.frame(rng.randbytes(rng.choice([1, 14, 500, 1500])))
+            cut = 4 * rng.randint(3, max(3, len(fpdu) // 4 - 1))
+            bench.give(fpdu[:cut])
+            if cut < len(fpdu):
+                await bench.settle()
+                assert dut.inside.value
+                assert int(dut.fpdu_octets.value) == len(fpdu)
+                expected.append((1, framer.position))
+                bench.give(fpdu[cut:])
+            await bench.settle()
+            assert not dut.inside.value
+            # An FPDU of one word begins and ends at once.
+            if len(fpdu) > 8:
+                expected += [(1, framer.position)] * (expected[-1] != (1, framer.position))
+            expected.append((0, framer.position))
+        assert bench.views == expected
