@@ -3,6 +3,7 @@
 from typing import Any
 
 import cocotb
+import pytest
 from amaranth.hdl import Module, Mux
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
@@ -37,6 +38,7 @@ class Crc32c(wiring.Component):
         return m
 
 
+@pytest.mark.requirement("DDP-3-08", "MPA-4.4-01", "MPA-4.4-10")
 def test_crc32c() -> None:
     run_cocotb(Crc32c(), __name__)
 

@@ -30,10 +30,12 @@ MPA = MpaLayouts(CONFIG)
 SENT = Layouts(CONFIG).sent_item
 
 
-@pytest.mark.requirement("MPA-3-01", "MPA-4.1-01", "MPA-4.1-02", "MPA-4.1-03", "MPA-4.1-05")
-@pytest.mark.requirement("MPA-4.2-01", "MPA-4.2-02", "MPA-4.2-04", "MPA-4.3-01", "MPA-4.3-02")
-@pytest.mark.requirement("MPA-4.3-03", "MPA-4.3-05", "MPA-4.3-07", "MPA-4.3-08", "MPA-4.3-09")
-@pytest.mark.requirement("MPA-4.4-01", "MPA-4.4-10", "MPA-4.4-11", "MPA-4.4-12", "MPA-7.1.2-18")
+@pytest.mark.requirement("RDMAP-5.5-11", "DDP-3-08", "MPA-3-01", "MPA-4.1-01", "MPA-4.1-02")
+@pytest.mark.requirement("MPA-4.1-03", "MPA-4.1-05", "MPA-4.2-01", "MPA-4.2-02", "MPA-4.2-04")
+@pytest.mark.requirement("MPA-4.3-01", "MPA-4.3-02", "MPA-4.3-03", "MPA-4.3-05", "MPA-4.3-07")
+@pytest.mark.requirement("MPA-4.3-08", "MPA-4.3-09", "MPA-4.4-01", "MPA-4.4-10", "MPA-4.4-11")
+@pytest.mark.requirement("MPA-4.4-12", "MPA-7.1.1-06", "MPA-7.1.1-07", "MPA-7.1.1-09")
+@pytest.mark.requirement("MPA-7.1.2-18", "MPA-7.2-01")
 @pytest.mark.parametrize("pattern", ["always", "random", "bursty"])
 def test_framer(pattern: str) -> None:
     run_cocotb(Framer(CONFIG), __name__, parameters={"PATTERN": pattern}, name=pattern)

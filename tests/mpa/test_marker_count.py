@@ -1,6 +1,7 @@
 """The count of Markers is that of the model for every position and many lengths."""
 
 import cocotb
+import pytest
 from cocotb.triggers import RisingEdge
 
 from gateware.config import MAX_FPDU_LENGTH
@@ -20,6 +21,7 @@ LENGTHS = sorted(
 )
 
 
+@pytest.mark.requirement("MPA-4.3-02", "MPA-4.3-07")
 def test_marker_count():
     run_cocotb(MarkerCount(), __name__)
 

@@ -1,6 +1,7 @@
 """The MULPDU is that of RFC 5044, 4.5, for every EMSS, three cycles later."""
 
 import cocotb
+import pytest
 from cocotb.triggers import RisingEdge
 
 from gateware.mpa.mulpdu import Mulpdu
@@ -12,6 +13,8 @@ EDGES = (0, 1, 127, 128, 133, 134, 135, 511, 512, 513, 1460, 64773, 64774, 64778
 RANDOM_VALUES = 3000
 
 
+@pytest.mark.requirement("MPA-3-02", "MPA-3-04", "MPA-3-05", "MPA-4.5-01", "MPA-4.5-02")
+@pytest.mark.requirement("MPA-4.5-05", "MPA-4.5-06", "MPA-5.1-01")
 def test_mulpdu():
     run_cocotb(Mulpdu(), __name__)
 

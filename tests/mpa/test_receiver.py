@@ -16,9 +16,12 @@ from tests.support.runner import parameter, run_cocotb
 from tests.support.streams import seeded_random
 
 
-@pytest.mark.requirement("MPA-3-07", "MPA-4.1-04", "MPA-4.1-06", "MPA-4.3-10", "MPA-4.3-11")
-@pytest.mark.requirement("MPA-4.4-01", "MPA-4.4-08", "MPA-4.4-13", "MPA-4.4-14", "MPA-5.1-05")
-@pytest.mark.requirement("MPA-5.2-01", "MPA-6-01", "MPA-6-02", "MPA-6-03", "MPA-8-08")
+@pytest.mark.requirement("DDP-3-05", "DDP-3-07", "DDP-3-09", "DDP-3-11", "DDP-3-13", "MPA-1.2-01")
+@pytest.mark.requirement("MPA-3-07", "MPA-3-08", "MPA-4.1-04", "MPA-4.1-06", "MPA-4.3-10")
+@pytest.mark.requirement("MPA-4.3-11", "MPA-4.4-01", "MPA-4.4-07", "MPA-4.4-08", "MPA-4.4-10")
+@pytest.mark.requirement("MPA-4.4-13", "MPA-4.4-14", "MPA-5.1-05", "MPA-5.2-01", "MPA-6-01")
+@pytest.mark.requirement("MPA-6-02", "MPA-6-03", "MPA-7.1.1-08", "MPA-7.1.1-10", "MPA-7.2-02")
+@pytest.mark.requirement("MPA-8-01", "MPA-8-08", "MPA-A.4-01")
 @pytest.mark.parametrize("pattern", ["always", "random", "bursty"])
 def test_receiver(pattern: str) -> None:
     run_cocotb(

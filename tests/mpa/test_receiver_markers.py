@@ -21,10 +21,10 @@ from tests.support.streams import seeded_random
 POSITIONS = MARKER_INTERVAL // MARKER_OCTETS
 
 
-@pytest.mark.requirement("MPA-3-07", "MPA-4.2-03", "MPA-4.2-05", "MPA-4.3-06", "MPA-4.3-10")
-@pytest.mark.requirement("MPA-4.3-11", "MPA-4.4-13", "MPA-4.4-14", "MPA-5.1-05", "MPA-5.2-02")
-@pytest.mark.requirement("MPA-6-01", "MPA-6-02", "MPA-6-03", "MPA-8-03", "MPA-8-04", "MPA-8-05")
-@pytest.mark.requirement("MPA-8-08")
+@pytest.mark.requirement("DDP-3-05", "DDP-3-09", "MPA-3-07", "MPA-4.2-03", "MPA-4.2-05")
+@pytest.mark.requirement("MPA-4.3-06", "MPA-4.3-10", "MPA-4.3-11", "MPA-4.4-13", "MPA-4.4-14")
+@pytest.mark.requirement("MPA-5.1-05", "MPA-5.2-02", "MPA-6-01", "MPA-6-02", "MPA-6-03", "MPA-8-01")
+@pytest.mark.requirement("MPA-8-03", "MPA-8-04", "MPA-8-05", "MPA-8-08", "MPA-A.4-01")
 @pytest.mark.parametrize("pattern", ["always", "random", "bursty"])
 def test_receiver_markers(pattern: str) -> None:
     run_cocotb(

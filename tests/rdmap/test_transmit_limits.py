@@ -17,6 +17,7 @@ EMSS = (128, 536, 1448, 1460, 8948, 65535)
 IGNORED = (LlpEventKind.RX_AVAILABLE, LlpEventKind.CLOSED)
 
 
+@pytest.mark.requirement("DDP-3-02", "MPA-3-02")
 @pytest.mark.parametrize("pattern", ["always", "random", "bursty"])
 def test_transmit_limits(pattern):
     run_cocotb(TransmitLimits(CONFIG), __name__, parameters={"PATTERN": pattern})

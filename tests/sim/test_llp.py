@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from gateware.config import MAX_FPDU_LENGTH
 from host_driver.transport.base import StreamClosed, TransportError, TransportTimeout
 from host_driver.transport.simulation import SimulatedDevice
 from host_driver.transport.sockets import SocketStream
@@ -187,6 +188,22 @@ def test_detach_from_a_peer_that_never_reads_ends_in_time(device: SimulatedDevic
     with pytest.raises(TransportTimeout):
         device.detach(0, timeout=0.3)
     assert time.monotonic() - begin < 5
+    peer.close()
+
+
+@pytest.mark.requirement("DDP-A-01", "MPA-A.5.2-01")
+def test_a_peer_may_be_far_ahead_of_the_device(device: SimulatedDevice) -> None:
+    """More is taken than what waits in the kernel and on the way back: some longest FPDUs."""
+    peer = attach(device, 0)
+    peer.setblocking(False)
+    way_back = 256 << 10
+    kernel = 2 * peer.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+    taken = 0
+    while select.select([], [peer], [], 1)[1]:
+        taken += peer.send(bytes(1 << 16))
+    assert taken > kernel + way_back + 4 * MAX_FPDU_LENGTH
+    with contextlib.suppress(TransportTimeout):
+        device.detach(0, timeout=0.1)
     peer.close()
 
 
