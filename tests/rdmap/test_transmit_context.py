@@ -1,15 +1,29 @@
-"""Every retired work request is counted for its QP, in whatever cycles they come."""
+"""The transmitter finds again what it kept of every QP, and counts every retired work request."""
 
 import cocotb
 import pytest
 from cocotb.triggers import RisingEdge
 
 from gateware.config import RnicConfig
-from gateware.rdmap.transmit_context import RetiredSends, sends_bits
+from gateware.interfaces import Layouts
+from gateware.rdmap.transmit_context import (
+    RetiredSends,
+    TransmitContexts,
+    progress_layout,
+    sends_bits,
+    settings_layout,
+)
 from tests.support.runner import parameter, run_cocotb
-from tests.support.streams import active_cycles, seeded_random, start_clock_and_reset
+from tests.support.streams import (
+    active_cycles,
+    pack,
+    seeded_random,
+    start_clock_and_reset,
+    width_of,
+)
 
 CONFIG = RnicConfig(qps=4, pending_sends=8)
+COMMAND = Layouts(CONFIG).qp_command
 CYCLES = 3000
 # Cycles after a strobe in which the count may still be the old one.
 LATENCY = 2
@@ -17,7 +31,16 @@ LATENCY = 2
 
 @pytest.mark.parametrize("pattern", ["always", "random", "bursty"])
 def test_retired_sends(pattern):
-    run_cocotb(RetiredSends(CONFIG), __name__, parameters={"PATTERN": pattern})
+    run_cocotb(
+        RetiredSends(CONFIG),
+        __name__,
+        test_filter="check_strobes",
+        parameters={"PATTERN": pattern},
+    )
+
+
+def test_transmit_contexts():
+    run_cocotb(TransmitContexts(CONFIG), __name__, test_filter="check_every_qp")
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
@@ -50,3 +73,38 @@ async def check_strobes_are_counted(dut):
         await RisingEdge(dut.clk)
     assert exact > CYCLES // 10
     assert min(counts) > 2 * modulus
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def check_every_qp_has_its_own(dut):
+    rng = seeded_random()
+    dut.store.value = dut.set_settings.value = dut.set_pd.value = 0
+    await start_clock_and_reset(dut)
+    contexts = [(0, 0, 0)] * CONFIG.qps
+    # What the outputs must be: driven after an edge, in them one cycle later.
+    expected = []
+    for cycle in range(CYCLES):
+        if cycle >= 2:
+            found = int(dut.progress.value), int(dut.settings.value), int(dut.pd.value)
+            assert found == expected[cycle - 2]
+        qp = rng.randrange(CONFIG.qps)
+        expected.append(contexts[qp])
+        progress = rng.getrandbits(width_of(progress_layout(CONFIG)))
+        settings = {
+            "ord": rng.randint(0, CONFIG.read_queue_depth),
+            "crc": rng.getrandbits(1),
+            "transmit_markers": rng.getrandbits(1),
+        }
+        pd = rng.getrandbits(16)
+        written = [rng.random() < 0.3 for _ in range(3)]
+        dut.qp.value, dut.followed.value = qp, progress
+        dut.command.value = pack(COMMAND, {"pd": pd, **settings})
+        strobes = (dut.store, dut.set_settings, dut.set_pd)
+        for strobe, value in zip(strobes, written, strict=True):
+            strobe.value = int(value)
+        new = (progress, pack(settings_layout(CONFIG), settings), pd)
+        contexts[qp] = tuple(
+            value if write else old
+            for write, value, old in zip(written, new, contexts[qp], strict=True)
+        )
+        await RisingEdge(dut.clk)
