@@ -1,15 +1,18 @@
 """The `stagecoach` command."""
 
 import argparse
+import dataclasses
 import os
 import re
 import stat
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from host_driver import commands
+from host_driver.rping.ends import DEFAULT_PORT, DEFAULT_SIZE, Settings
+from host_driver.rping.messages import MAXIMUM_SIZE, MINIMUM_SIZE
 
 EXIT_FAILED = 1
 EXIT_BAD_INPUT = 2
@@ -104,6 +107,8 @@ def _build_parser() -> argparse.ArgumentParser:
     )
     info.add_argument("--json", action="store_true", help="print JSON instead of a table")
 
+    _add_rping(subparsers)
+
     decode = subparsers.add_parser(
         "decode",
         help="show the FPDUs of a packet capture",
@@ -121,11 +126,90 @@ def _build_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _add_rping(subparsers: Any) -> None:
+    rping = subparsers.add_parser(
+        "rping",
+        help="RDMA ping-pong, with rping on any iWARP machine too",
+        description="Does what rping of rdmacm-utils does, with a simulated device: the server "
+        "reads every ping of the client by RDMA Read and writes it back by RDMA Write. The other "
+        "side is another `stagecoach rping`, or rping on any iWARP machine.",
+    )
+    side = rping.add_mutually_exclusive_group(required=True)
+    side.add_argument("-s", dest="server", action="store_true", help="be the server")
+    side.add_argument("-c", dest="server", action="store_false", help="be the client")
+    rping.add_argument(
+        "-a",
+        dest="address",
+        default="",
+        metavar="ADDRESS",
+        help="of the server; there it says where to listen (at all addresses)",
+    )
+    rping.add_argument(
+        "-p",
+        dest="port",
+        type=_number("port", 0, 65535),
+        default=DEFAULT_PORT,
+        help="of the server (%(default)s); 0 lets the server choose, and -d tells which",
+    )
+    rping.add_argument(
+        "-C",
+        dest="count",
+        type=_number("count", 0, (1 << 31) - 1),
+        default=0,
+        metavar="COUNT",
+        help="pings of the client; 0 for ever (%(default)s)",
+    )
+    rping.add_argument(
+        "-S",
+        dest="size",
+        type=_number("size", MINIMUM_SIZE, MAXIMUM_SIZE),
+        default=DEFAULT_SIZE,
+        metavar="SIZE",
+        help="octets of a ping (%(default)s); the server takes shorter ones too",
+    )
+    rping.add_argument("-v", dest="verbose", action="store_true", help="print the ping data")
+    rping.add_argument(
+        "-V", dest="validate", action="store_true", help="the client compares what comes back"
+    )
+    rping.add_argument("-d", dest="debug", action="store_true", help="tell of every connection")
+    rping.add_argument(
+        "-P", dest="persistent", action="store_true", help="the server serves client after client"
+    )
+
+
+def _number(name: str, least: int, most: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        if not text.isdecimal() or not least <= int(text) <= most:
+            raise argparse.ArgumentTypeError(f"{name} is {text}; allowed: {least} to {most}")
+        return int(text)
+
+    return parse
+
+
+def _rping(options: argparse.Namespace) -> int:
+    given = vars(options)
+    names = [field.name for field in dataclasses.fields(Settings)]
+    return commands.rping(options.server, Settings(**{name: given[name] for name in names}))
+
+
 def _drop_output() -> None:
     """Has the interpreter not fail at its end on what could not be printed."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 1)
     os.close(null)
+
+
+def _follows_interrupt(error: BaseException) -> bool:
+    """Whether it came while what was interrupted was closed."""
+    before = error.__context__
+    return before is not None and (
+        isinstance(before, KeyboardInterrupt) or _follows_interrupt(before)
+    )
+
+
+def _interrupted(command: str) -> int:
+    print(f"stagecoach {command}: interrupted", file=sys.stderr)
+    return EXIT_INTERRUPTED
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -139,11 +223,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.command == "demo" and options.file is not None and options.size is not None:
         parser.error("--size is for generated data; allowed: FILE or --size")
+    if options.command == "rping" and not options.server and not options.address:
+        parser.error("-c without -a; allowed: -c with -a and the address of the server")
     try:
         if options.command == "demo":
             status = commands.demo(
                 options.file, options.size, options.emss, options.waves, options.json
             )
+        elif options.command == "rping":
+            status = _rping(options)
         elif options.command == "decode":
             status = decode(options.file, options.json, options.pager)
         else:
@@ -153,7 +241,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         _drop_output()  # nobody reads what is printed
         return EXIT_FAILED
-    except (StagecoachError, OSError, BuildError, CaptureError) as error:
+    except Exception as error:
+        if _follows_interrupt(error):
+            return _interrupted(options.command)
+        if not isinstance(error, StagecoachError | OSError | BuildError | CaptureError):
+            raise
         if isinstance(error, OSError) and error.errno is not None:
             _drop_output()
         first, *rest = str(error).splitlines() or [""]
@@ -162,8 +254,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(line, file=sys.stderr)
         return EXIT_FAILED
     except KeyboardInterrupt:
-        print(f"stagecoach {options.command}: interrupted", file=sys.stderr)
-        return EXIT_INTERRUPTED
+        return _interrupted(options.command)
 
 
 if __name__ == "__main__":

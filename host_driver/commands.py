@@ -18,6 +18,8 @@ from rich.table import Table
 
 from host_driver.demo.ends import Job, Measurement
 from host_driver.demo.run import Demo, Result
+from host_driver.rping import ends
+from host_driver.rping.ends import Settings
 
 DEFAULT_EMSS = 1460
 DEFAULT_SIZE = 4 << 20
@@ -29,19 +31,22 @@ _COUNT = re.compile(r"(\d+) of (\d+)")
 
 
 @contextmanager
-def _progress() -> Iterator[Progress]:
-    """A progress bar on standard error, which goes away when it is done."""
+def progress_bar() -> Iterator[Progress]:
+    """A progress bar on standard error if that is a terminal; it goes away when it is done."""
+    console = Console(stderr=True)
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
         TextColumn("{task.percentage:>3.0f}%"),
         TimeElapsedColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    with Progress(
+        *columns, console=console, transient=True, disable=not console.is_terminal
+    ) as bar:
         yield bar
 
 
-def _build(bar: Progress, trace: bool = False) -> Path:
+def built_device(bar: Progress, trace: bool = False) -> Path:
     """The built device, from the cache or new."""
     from sim.build import build_device
 
@@ -71,14 +76,14 @@ def demo(file: Path | None, size: int | None, emss: int, waves: bool, as_json: b
     octets = size if file is None else file.stat().st_size
     output = ROOT / "build"
     output.mkdir(exist_ok=True)
-    with _progress() as bar:
-        library = _build(bar)
+    with progress_bar() as bar:
+        library = built_device(bar)
         job = Job(
             file=file,
             size=size,
             emss=emss,
             sink_library=library,
-            source_library=_build(bar, trace=True) if waves else library,
+            source_library=built_device(bar, trace=True) if waves else library,
             pcapng=output / "demo.pcapng",
             waves=output / "demo.fst" if waves else None,
         )
@@ -167,14 +172,29 @@ def _print_demo(name: str, octets: int, emss: int, result: Result, files: list[P
         console.print(f"Written: {os.path.relpath(path)}", soft_wrap=True)
 
 
+def rping(server: bool, settings: Settings) -> int:
+    """Runs one end of rping on a simulated device; returns the exit status."""
+    from host_driver.context import Context
+    from host_driver.transport.simulation import SimulatedDevice
+
+    with progress_bar() as bar:
+        library = built_device(bar)
+    with Context(SimulatedDevice(library=library)) as context:
+        if server:
+            ends.serve(context, settings)
+        else:
+            ends.ping(context, settings)
+    return 0
+
+
 def info(as_json: bool) -> int:
     """Opens a simulated device and shows what it is; returns the exit status."""
     from host_driver.context import Context
     from host_driver.enums import AccessFlags, WROpcode
     from host_driver.transport.simulation import SimulatedDevice
 
-    with _progress() as bar:
-        library = _build(bar)
+    with progress_bar() as bar:
+        library = built_device(bar)
     device = SimulatedDevice(library=library)
     with Context(device) as context:
         attr = context.query_device()

@@ -101,7 +101,9 @@ def test_the_table_fits_80_columns(monkeypatch, capsys):
     assert "sim." in out and "1,073,741,824" in out and "136,000,000" in out
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["demo", "--help"], ["info", "--help"]])
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["demo", "--help"], ["info", "--help"], ["rping", "-h"]]
+)
 def test_help_is_everywhere(arguments, capsys):
     with pytest.raises(SystemExit) as caught:
         main(arguments)
@@ -123,6 +125,18 @@ def test_a_failed_build_is_a_named_error(monkeypatch, capsys):
     assert err.splitlines()[-1] == (
         "stagecoach demo: BuildError: the C++ compiler 'g++' is not installed"
     )
+
+
+def test_an_interrupt_is_told_even_if_closing_fails(monkeypatch, capsys):
+    def fail(*_: object) -> int:
+        try:
+            raise KeyboardInterrupt
+        finally:
+            raise BufferError("half of it is closed")
+
+    monkeypatch.setattr(commands, "info", fail)
+    assert main(["info"]) == 130
+    assert capsys.readouterr().err == "stagecoach info: interrupted\n"
 
 
 class TestDevice:
