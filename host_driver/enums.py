@@ -52,8 +52,6 @@ class WCStatus(IntEnum):
     LOC_QP_OP_ERR = 2
     LOC_PROT_ERR = 4
     WR_FLUSH_ERR = 5
-    REM_ACCESS_ERR = 10
-    GENERAL_ERR = 21
 
 
 class QPState(IntEnum):

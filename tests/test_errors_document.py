@@ -1,0 +1,69 @@
+"""docs/errors.md has every exception, completion status and cause of an event, and nothing else."""
+
+import inspect
+import re
+from enum import Enum
+from pathlib import Path
+
+import pytest
+
+import host_driver
+from host_driver import Cause, WCStatus, errors
+from host_driver.transport import base
+from hw.interface.causes import CODES
+
+TEXT = (Path(__file__).parents[1] / "docs" / "errors.md").read_text()
+SECTIONS = dict(re.findall(r"^## (.*?)\n(.*?)(?=^## |\Z)", TEXT, re.MULTILINE | re.DOTALL))
+
+
+def rows(section: str) -> list[list[str]]:
+    """Cells of the table of a section, without its head."""
+    lines = [line for line in SECTIONS[section].splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
+
+
+def names(section: str) -> list[str]:
+    return [row[0].strip("`") for row in rows(section)]
+
+
+def exceptions() -> set[type[Exception]]:
+    return {
+        thing
+        for module in (errors, base)
+        for _, thing in inspect.getmembers(module, inspect.isclass)
+        if issubclass(thing, Exception) and thing.__module__ == module.__name__
+    }
+
+
+def test_every_exception_has_its_row_and_nothing_else_has():
+    assert sorted(names("Exceptions")) == sorted(each.__name__ for each in exceptions())
+
+
+def test_every_exception_can_be_imported_from_the_package():
+    for each in exceptions() - {base.StreamClosed, base.TransportTimeout}:
+        assert getattr(host_driver, each.__name__) is each
+        assert issubclass(each, host_driver.StagecoachError)
+
+
+@pytest.mark.parametrize(
+    ("section", "members"), [("Statuses of completions", WCStatus), ("Asynchronous events", Cause)]
+)
+def test_every_member_has_its_row_and_nothing_else_has(section: str, members: type[Enum]):
+    assert names(section) == [each.name for each in members]
+
+
+def test_every_cause_has_the_code_of_its_terminate():
+    for name, told, *_ in rows("Asynchronous events"):
+        code, _ = CODES[Cause[name.strip("`")]]
+        expected = ""
+        if code is not None:
+            expected = f"{code.layer}/{code.error_type}/{code.error_code:02X}"
+        assert told == expected, name
+
+
+def test_every_error_says_what_to_do():
+    no_errors = {"NONE", "STOPPED_BY_DRIVER", "SUCCESS"}
+    for section in ("Exceptions", "Statuses of completions", "Asynchronous events"):
+        for name, *meaning, advice in rows(section):
+            assert all(meaning[-1:]), name
+            assert advice or name.strip("`") in no_errors, name
