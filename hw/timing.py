@@ -15,7 +15,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from amaranth.back import rtlil
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -23,6 +22,7 @@ from rich.table import Table
 from gateware.config import RnicConfig
 from gateware.rnic import Rnic
 from hw.harness import Harness
+from hw.rtlil import export
 
 BUILD = Path("build")
 DEVICE = "LFE5U-85F"
@@ -61,11 +61,6 @@ def _run(name: str, arguments: list[str], log: Path) -> None:
         )
     if result.returncode:
         raise ToolError(f"{name} failed with status {result.returncode}; see {log}")
-
-
-def export(device: Harness) -> str:
-    """The device as RTLIL, because reading the Verilog of a large memory takes yosys very long."""
-    return rtlil.convert(device, name="rnic", emit_src=False)
 
 
 def synthesize(text: str, options: str) -> Path:
@@ -154,7 +149,7 @@ def measure(config: RnicConfig, seeds: list[int], jobs: int, options: str) -> di
     with Progress(*columns, console=Console(stderr=True)) as progress:
         task = progress.add_task("exporting RTLIL", total=None)
         harness = Harness(Rnic(config))
-        text = export(harness)
+        text = export(harness, "rnic")
         progress.update(task, description="synthesizing with yosys")
         folder = synthesize(text, options)
         progress.update(task, description=f"placing and routing seeds {seeds}")

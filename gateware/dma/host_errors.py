@@ -13,6 +13,9 @@ from hw.interface.causes import Cause
 PLACEMENTS_AHEAD = 64
 """Placements that may wait for their write responses."""
 
+ROOM_MARGIN = 3
+"""Placements that may begin between the last one for which there was room and `room` being low."""
+
 
 class FailedQps(wiring.Component):
     """One bit for each QP: set by `fail`, cleared by `forget`; each new failure is an error.
@@ -60,7 +63,7 @@ class HostErrors(wiring.Component):
 
     A failed read is known when the FPDU leaves (`read_failed`). A failed write is known by the
     response to a placement: `placement_begun` brings the QP of each placement with octets in
-    order, `placement_done` with `placement_error` its response, 3 cycles later at the earliest.
+    order, `placement_done` with `placement_error` its response, 4 cycles later at the earliest.
     `room` is low while too many placements wait for their responses: no placement may begin then.
 
     Members
@@ -78,7 +81,7 @@ class HostErrors(wiring.Component):
                 "placement_begun": In(QpStrobe(config)),
                 "placement_done": In(1),
                 "placement_error": In(1),
-                "room": Out(1),
+                "room": Out(1, init=1),
                 "command_taken": In(1),
                 "command": In(layouts.qp_command),
                 "read_failures": Out(config.qps),
@@ -96,11 +99,12 @@ class HostErrors(wiring.Component):
         m.submodules.owners = owners = SyncFIFOBuffered(
             width=config.qp_bits, depth=PLACEMENTS_AHEAD
         )
-        m.d.comb += [
+        m.d.comb += owners.r_en.eq(self.placement_done)
+        # Both are a cycle late, so that no path leads from one block through here to the next.
+        m.d.sync += [
             owners.w_data.eq(self.placement_begun.qp),
             owners.w_en.eq(self.placement_begun.valid),
-            owners.r_en.eq(self.placement_done),
-            self.room.eq(owners.w_rdy),
+            self.room.eq(owners.level <= PLACEMENTS_AHEAD - ROOM_MARGIN),
         ]
         fresh = Signal()
         m.d.comb += fresh.eq(

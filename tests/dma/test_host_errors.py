@@ -2,10 +2,10 @@
 
 import cocotb
 import pytest
-from cocotb.triggers import RisingEdge
+from cocotb.triggers import FallingEdge, RisingEdge
 
 from gateware.config import RnicConfig
-from gateware.dma.host_errors import HostErrors
+from gateware.dma.host_errors import PLACEMENTS_AHEAD, ROOM_MARGIN, HostErrors
 from gateware.interfaces import Layouts, QpCommandKind
 from hw.interface.causes import Cause
 from tests.support.runner import parameter, run_cocotb
@@ -50,7 +50,7 @@ class Bench:
         await self.pulse("placement_begun__valid", placement_begun__qp=qp)
 
     async def end(self, error):
-        await self.settle(3)  # no response is faster than this
+        await self.settle(4)  # no response is faster than this
         await self.pulse("placement_done", placement_error=int(error))
 
     async def settle(self, cycles=400):
@@ -114,13 +114,21 @@ async def check_a_failed_read_stops_its_qp_until_it_is_made_anew(dut):
 async def check_there_is_no_room_for_too_many_placements(dut):
     bench = Bench(dut, seeded_random())
     await start_clock_and_reset(dut)
-    begun = 0
-    while dut.room.value == 1:
-        await bench.begin(begun % CONFIG.qps)
-        await bench.settle(2)
-        begun += 1
-        assert begun <= 66
-    assert begun >= 64
-    await bench.end(False)
-    await bench.settle(3)
-    assert dut.room.value == 1
+    for pause in (0, 1, 3):
+        begun = 0
+        while dut.room.value == 1:
+            await bench.begin(begun % CONFIG.qps)
+            await bench.settle(pause)
+            await FallingEdge(dut.clk)  # `room` stops a placement in the same cycle
+            begun += 1
+            assert begun <= PLACEMENTS_AHEAD
+        assert begun > PLACEMENTS_AHEAD - ROOM_MARGIN
+        for qp in range(begun):
+            await bench.end(qp == begun - 1)
+        await bench.settle(3)
+        assert dut.room.value == 1
+        # The last one was the one that failed: none was lost.
+        last = (begun - 1) % CONFIG.qps
+        assert int(dut.write_failures.value) == 1 << last
+        command = pack(LAYOUTS.qp_command, kind=QpCommandKind.CREATE.value, qp=last)
+        await bench.pulse("command_taken", command=command)
