@@ -98,6 +98,7 @@ def _build_parser() -> argparse.ArgumentParser:
         metavar="OCTETS",
         help="largest TCP payload, from which the size of an FPDU follows (%(default)s)",
     )
+    demo.add_argument("--markers", action="store_true", help="with Markers in both directions")
     demo.add_argument("--json", action="store_true", help="print JSON instead of a table")
 
     info = subparsers.add_parser(
@@ -228,7 +229,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if options.command == "demo":
             status = commands.demo(
-                options.file, options.size, options.emss, options.waves, options.json
+                options.file,
+                options.size,
+                options.emss,
+                options.markers,
+                options.waves,
+                options.json,
             )
         elif options.command == "rping":
             status = _rping(options)

@@ -7,7 +7,6 @@ from host_driver.context import Context
 from host_driver.enums import QPState
 from host_driver.errors import (
     InsufficientIRD,
-    MarkersNotSupported,
     StartupError,
     StartupStep,
     require_type,
@@ -159,9 +158,6 @@ class ConnectionRequest:
         """Rejects a peer with which no QP can be connected, and raises why."""
         try:
             check_request(self._request, minimum_ord=minimum_ord)
-        except MarkersNotSupported:
-            self.reject()
-            raise
         except InsufficientIRD as error:
             self.reject(ord=error.required)
             raise

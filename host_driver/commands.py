@@ -67,7 +67,9 @@ def built_device(bar: Progress, trace: bool = False) -> Path:
     return library
 
 
-def demo(file: Path | None, size: int | None, emss: int, waves: bool, as_json: bool) -> int:
+def demo(
+    file: Path | None, size: int | None, emss: int, markers: bool, waves: bool, as_json: bool
+) -> int:
     """Runs the demonstration and prints what it took; returns the exit status."""
     from sim.build import ROOT
 
@@ -86,6 +88,7 @@ def demo(file: Path | None, size: int | None, emss: int, waves: bool, as_json: b
             source_library=built_device(bar, trace=True) if waves else library,
             pcapng=output / "demo.pcapng",
             waves=output / "demo.fst" if waves else None,
+            markers=markers,
         )
         result = Demo(job, _show_operations(bar, octets)).run()
     files = [job.pcapng] + ([job.waves] if job.waves else [])
@@ -214,7 +217,7 @@ def info(as_json: bool) -> int:
             "operations": [opcode.name for opcode in WROpcode],
             "access": [str(flag.name) for flag in AccessFlags],
             "crc": True,
-            "markers": False,
+            "markers": True,
         },
     }
     if as_json:

@@ -105,10 +105,6 @@ class ConnectionRejected(StartupError):
         super().__init__(f"the peer rejected the connection, private data {private_data!r}")
 
 
-class MarkersNotSupported(StartupError):
-    """The peer wants Markers in what it receives, and this device cannot send them."""
-
-
 class InsufficientIRD(StartupError):
     """One end needs more inbound Reads than the other has: MPA error 6 (RFC 6581, 8 and 9.1).
 

@@ -1,7 +1,6 @@
 """What the two ends of an MPA connection agree on (RFC 5044 7.1; RFC 6581 6, 9 and 10)."""
 
-from host_driver import mpa_terms
-from host_driver.errors import InsufficientIRD, MalformedFrame, MarkersNotSupported, NoMatchingRTR
+from host_driver.errors import InsufficientIRD, MalformedFrame, NoMatchingRTR
 from host_driver.mpa_startup import (
     ENHANCED_REVISION,
     NO_RTR,
@@ -76,10 +75,8 @@ def check_reply(request: StartupFrame, reply: StartupFrame) -> None:
 def settle(terms: Terms, request: StartupFrame, reply: StartupFrame) -> Connection:
     """What the Initiator does after an accepting Reply that `check_reply` has passed.
 
-    Raises `MarkersNotSupported`, `InsufficientIRD` and `NoMatchingRTR`.
+    Raises `InsufficientIRD` and `NoMatchingRTR`.
     """
-    if reply.markers and not mpa_terms.MARKERS_SUPPORTED:
-        raise MarkersNotSupported("the Reply wants Markers; allowed: M=0, as the device has none")
     ord, ird = terms.ord, terms.ird
     if request.ord != NOT_NEGOTIATED:
         ord = limit_reads(ord, reply.ird)
@@ -126,12 +123,7 @@ def _choose_rtr(terms: Terms, reply: StartupFrame) -> RTR:
 
 
 def check_request(request: StartupFrame, *, minimum_ord: int) -> None:
-    """Raises if no QP can be connected to this Initiator.
-
-    `MarkersNotSupported`, or `InsufficientIRD` for an IRD below `minimum_ord`.
-    """
-    if request.markers and not mpa_terms.MARKERS_SUPPORTED:
-        raise MarkersNotSupported("the Request wants Markers; allowed: M=0, as the device has none")
+    """Raises `InsufficientIRD` if the Initiator's IRD is below `minimum_ord`."""
     told = told_reads(request.ird)
     if told is not None and told < minimum_ord:
         raise InsufficientIRD(minimum_ord, told, f"minimum_ord {minimum_ord}")

@@ -5,9 +5,6 @@ from typing import Self
 
 from host_driver.mpa_startup import NOT_NEGOTIATED, RTR
 
-MARKERS_SUPPORTED = False
-"""Whether the device inserts and removes Markers (RFC 5044, 4.3)."""
-
 DEFAULT_RTR = RTR.WRITE | RTR.READ
 """A Send as RTR frame would take a receive buffer of the ULP, so it is not offered."""
 
@@ -42,8 +39,6 @@ class Terms:
     ) -> Self:
         """Terms out of a user's arguments; `ValueError` and `TypeError` name what does not fit."""
         private_data = octets_of(private_data)
-        if markers and not MARKERS_SUPPORTED:
-            raise ValueError("markers is True; allowed: False, as the device has no Markers")
         if not isinstance(rtr, RTR) or not rtr:
             raise ValueError(f"rtr is {rtr!r}; allowed: one or more of {RTR(7)!r}")
         return cls(

@@ -26,6 +26,7 @@ class Job:
     file: to be moved; if None, `size` octets are generated.
     sink_library, source_library: the built devices.
     pcapng, waves: files to be left; no waveform if None.
+    markers: both ends want Markers (RFC 5044, 4.3).
     """
 
     file: Path | None
@@ -35,6 +36,7 @@ class Job:
     source_library: Path
     pcapng: Path
     waves: Path | None = None
+    markers: bool = False
 
 
 @dataclass
@@ -113,7 +115,7 @@ def sink(job: Job, port: int, report: Callable[[Report], None]) -> None:
         buffer = bytearray(length)
         mr = end.register(buffer, AccessFlags.REMOTE_WRITE | AccessFlags.REMOTE_READ)
         region = Region(mr.addr, mr.rkey, length) if mr else Region(0, 0, 0)
-        request.accept(end.qp, private_data=region.pack(), emss=job.emss)
+        request.accept(end.qp, private_data=region.pack(), emss=job.emss, markers=job.markers)
         written = end.receive(NoteKind.WRITTEN).digest
         found = digest_of(buffer)
         end.send(Note(NoteKind.RECEIVED, found))
@@ -192,6 +194,7 @@ def source(job: Job, port: int, report: Callable[[Report], None]) -> None:
             port,
             private_data=pack_length(length),
             emss=job.emss,
+            markers=job.markers,
             timeout=STARTUP_SECONDS,
         )
         region = Region.unpack(answer)

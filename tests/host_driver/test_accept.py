@@ -12,12 +12,10 @@ from host_driver import (
     ConnectionRequest,
     InsufficientIRD,
     MalformedFrame,
-    MarkersNotSupported,
     QPState,
     QPStateError,
     StartupError,
     listen,
-    mpa_terms,
 )
 from host_driver.context import CommandOpcode
 from host_driver.errors import DeviceError
@@ -191,21 +189,8 @@ def test_a_peer_with_too_few_inbound_reads_is_rejected_with_what_is_needed(passi
     assert passive.qp.state == QPState.INIT
 
 
-def test_a_peer_that_wants_markers_is_rejected_while_the_device_has_none(passive, monkeypatch):
-    monkeypatch.setattr(mpa_terms, "MARKERS_SUPPORTED", False)
-    frame = StartupFrame(reply=False, markers=True, ird=1, ord=1)
-    with asked(passive, frame) as (peer, request):
-        with pytest.raises(MarkersNotSupported, match="the Request wants Markers; allowed: M=0"):
-            request.accept(passive.qp)
-        reply = receive_frame(peer, reply=True)
-        assert (reply.reject, reply.markers) == (True, False)
-        assert receive_all(peer) == b""
-    assert passive.qp.state == QPState.INIT
-
-
 @pytest.mark.requirement("MPA-7.1.1-05")
-def test_a_peer_that_wants_markers_gets_them_from_a_device_that_has_them(passive, monkeypatch):
-    monkeypatch.setattr(mpa_terms, "MARKERS_SUPPORTED", True)
+def test_a_peer_that_wants_markers_gets_them(passive):
     with asked(passive, StartupFrame(reply=False, markers=True)) as (peer, request):
         request.accept(passive.qp)
         assert not receive_frame(peer, reply=True).markers

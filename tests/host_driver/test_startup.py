@@ -12,10 +12,8 @@ from host_driver import (
     StartupError,
     connect,
     listen,
-    mpa_terms,
 )
 from host_driver.mpa_startup import NOT_NEGOTIATED, StartupFrame
-from host_driver.mpa_terms import MARKERS_SUPPORTED
 from sim.captures import read_connections
 from sim.model import startup as model
 from tests.host_driver.fake_device import RTS
@@ -121,8 +119,7 @@ def test_more_inbound_reads_than_offered_are_taken_over_if_the_device_has_them(a
 
 
 @pytest.mark.requirement("MPA-7.1.1-05")
-def test_markers_reach_the_device_if_it_has_them(sides, monkeypatch):
-    monkeypatch.setattr(mpa_terms, "MARKERS_SUPPORTED", True)
+def test_markers_are_told_to_the_device(sides):
     active, passive = sides
     with listen(passive.context) as listener:
         with Background(lambda: listener.get_request().accept(passive.qp)):
@@ -285,12 +282,6 @@ def test_arguments_that_do_not_fit_are_named_before_anything_is_opened(active, a
     assert message in str(caught.value)
     assert opened == []
     assert active.qp.state == QPState.INIT
-
-
-@pytest.mark.skipif(MARKERS_SUPPORTED, reason="the device has Markers")
-def test_markers_that_the_device_does_not_have_cannot_be_asked_for(active):
-    with pytest.raises(ValueError, match="markers is True; allowed: False, as the device has no"):
-        connect(active.qp, "127.0.0.1", 1, markers=True)
 
 
 @pytest.mark.parametrize(

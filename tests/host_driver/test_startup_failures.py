@@ -11,14 +11,12 @@ from host_driver import (
     InitiatorInitiatorError,
     InsufficientIRD,
     MalformedFrame,
-    MarkersNotSupported,
     NoMatchingRTR,
     QPState,
     StartupError,
     StartupTimeout,
     connect,
     listen,
-    mpa_terms,
 )
 from host_driver.context import CommandOpcode
 from host_driver.mpa_startup import StartupFrame
@@ -214,19 +212,6 @@ def test_an_initiator_that_gives_up_sends_a_terminate(active, reply, options, er
     assert responder.result[1] == terminate(code)
     assert active.qp.state == QPState.INIT
     assert not active.device.attached
-
-
-@pytest.mark.parametrize("revision", [1, 2])
-def test_markers_that_the_device_does_not_have_are_refused(active, monkeypatch, revision):
-    monkeypatch.setattr(mpa_terms, "MARKERS_SUPPORTED", False)
-    depths = {"ird": None, "ord": None} if revision == 1 else {}
-    reply = changed(GOOD_REPLY, markers=True, revision=revision, **depths)
-    with RawResponder(answer_with(reply)) as responder:
-        with pytest.raises(MarkersNotSupported, match="the Reply wants Markers; allowed: M=0"):
-            connect(active.qp, "127.0.0.1", responder.port, revision=revision)
-    # Revision 1 knows no Terminate for it. The one of revision 2 has the Marker that was asked for.
-    expected = terminate(errors.MPA_LOCAL_CATASTROPHIC, markers=True) if revision == 2 else b""
-    assert responder.result[1] == expected
 
 
 @pytest.mark.requirement("MPA2-8-01", "MPA2-9.3-01")

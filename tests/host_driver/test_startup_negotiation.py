@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from host_driver import RTR, InsufficientIRD, MalformedFrame, MarkersNotSupported, NoMatchingRTR
-from host_driver import mpa_terms as terms_module
+from host_driver import RTR, InsufficientIRD, MalformedFrame, NoMatchingRTR
 from host_driver.mpa_negotiation import (
     accepting_reply,
     check_reply,
@@ -67,12 +66,6 @@ def of(options: RTR, **depths: int) -> StartupFrame:
 
 def answer(request: StartupFrame, own: Terms | None = None, posted: bool = False) -> StartupFrame:
     return accepting_reply(own or terms(), request, receives_posted=posted)[0]
-
-
-@pytest.fixture(autouse=True)
-def markers(monkeypatch):
-    """The rules for Markers hold whether or not the device has them."""
-    monkeypatch.setattr(terms_module, "MARKERS_SUPPORTED", True)
 
 
 # Any two ends
@@ -275,12 +268,3 @@ def test_crc_and_markers(wanted):
     assert active.crc == passive.crc == (wanted[0] or wanted[2])
     assert active.markers_rx == passive.markers_tx == wanted[1]
     assert active.markers_tx == passive.markers_rx == wanted[3]
-
-
-def test_markers_are_refused_while_the_device_has_none(monkeypatch):
-    monkeypatch.setattr(terms_module, "MARKERS_SUPPORTED", False)
-    request = request_frame(terms(), revision=2, negotiate_reads=True, peer_to_peer=False)
-    with pytest.raises(MarkersNotSupported, match="the Reply wants Markers; allowed: M=0"):
-        settle(terms(), request, StartupFrame(reply=True, markers=True, ird=1, ord=1))
-    with pytest.raises(MarkersNotSupported, match="the Request wants Markers; allowed: M=0"):
-        check_request(StartupFrame(reply=False, markers=True), minimum_ord=0)

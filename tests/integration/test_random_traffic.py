@@ -6,7 +6,8 @@ import threading
 import time
 from collections import deque
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from typing import Self
 
 import pytest
 
@@ -487,10 +488,9 @@ def drive_reference_peer(context: Context, role: str, rng: random.Random) -> Non
         mine, its = (initiator, responder) if role == "initiator" else (responder, initiator)
         pd = PD(context) if rng.random() < 0.5 else idle
         device, peer = DeviceSide(context, pd, cqs, mine, rng), PeerSide(its, rng)
-        crc = (rng.random() < 0.7, rng.random() < 0.7)
-        emss = rng.choice(EMSS)
+        wishes = Wishes.draw(rng), Wishes.draw(rng)
         join = connect_device if role == "initiator" else accept_device
-        peer.connected(join(device, peer, crc, emss))
+        peer.connected(join(device, peer, *wishes, rng.choice(EMSS)))
         sides.append(peer)
         links.append((device, peer) if role == "initiator" else (peer, device))
     run([context], cqs, links, disturb(context, rng))
@@ -499,48 +499,69 @@ def drive_reference_peer(context: Context, role: str, rng: random.Random) -> Non
         side.peer.close()
 
 
-def endpoint_options(device: DeviceSide, peer: PeerSide, crc: bool, emss: int) -> dict:
+@dataclass(frozen=True)
+class Wishes:
+    """What one end wants of MPA: CRCs, and Markers in what it receives."""
+
+    crc: bool
+    markers: bool
+
+    @classmethod
+    def draw(cls, rng: random.Random) -> Self:
+        return cls(rng.random() < 0.7, rng.random() < 0.5)
+
+
+def peer_options(
+    device: DeviceSide, peer: PeerSide, wanted: Wishes, its: Wishes, emss: int
+) -> dict:
+    """Options of the reference peer's startup; the device wants `wanted`, the peer `its`."""
     return {
-        "crc": crc,
-        "mulpdu": mpa.mulpdu(emss),
+        **asdict(its),
+        "mulpdu": mpa.mulpdu(emss, wanted.markers),
         "ord": device.ird,
         "ird": device.ord,
         "cut": peer.cut,
+        "timeout": STARTUP,
     }
 
 
-def connect_device(device: DeviceSide, peer: PeerSide, crc: tuple[bool, bool], emss: int) -> Peer:
+def connect_device(
+    device: DeviceSide, peer: PeerSide, wanted: Wishes, its: Wishes, emss: int
+) -> Peer:
     """The device connects to the peer."""
     accepted = []
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def accept() -> None:
             connection, _ = server.accept()
-            options = endpoint_options(device, peer, crc[0], emss)
-            accepted.append(Peer.accept(connection, timeout=STARTUP, **options))
+            options = peer_options(device, peer, wanted, its, emss)
+            accepted.append(Peer.accept(connection, **options))
 
         thread = threading.Thread(target=accept)
         thread.start()
-        options = {"ord": device.ord, "ird": device.ird, "crc": crc[1], "emss": emss}
+        options = {"ord": device.ord, "ird": device.ird, "emss": emss, **asdict(wanted)}
         connect(device.qp, *server.getsockname(), timeout=STARTUP, **options)
         thread.join(STARTUP)
     return accepted[0]
 
 
-def accept_device(device: DeviceSide, peer: PeerSide, crc: tuple[bool, bool], emss: int) -> Peer:
+def accept_device(
+    device: DeviceSide, peer: PeerSide, wanted: Wishes, its: Wishes, emss: int
+) -> Peer:
     """The peer connects to the device."""
     connected = []
     with listen(device.qp.context) as listener:
 
         def start() -> None:
             connection = socket.create_connection(("127.0.0.1", listener.port))
-            options = endpoint_options(device, peer, crc[0], emss)
-            connected.append(Peer.connect(connection, timeout=STARTUP, **options))
+            options = peer_options(device, peer, wanted, its, emss)
+            connected.append(Peer.connect(connection, **options))
 
         thread = threading.Thread(target=start)
         thread.start()
         request = listener.get_request(STARTUP)
-        request.accept(device.qp, crc=crc[1], emss=emss, ord=device.ord, ird=device.ird)
+        options = {"ord": device.ord, "ird": device.ird, "emss": emss, **asdict(wanted)}
+        request.accept(device.qp, **options)
         thread.join(STARTUP)
     return connected[0]
 
@@ -556,19 +577,19 @@ def test_two_devices():
             one_part, other_part = parts(rng, OPERATIONS, BUDGET)
             one = DeviceSide(context, PD(context), cqs[0], one_part, rng)
             other = DeviceSide(second, PD(second), cqs[1], other_part, rng)
-            crc = (rng.random() < 0.7, rng.random() < 0.7)
+            wanted, its = asdict(Wishes.draw(rng)), asdict(Wishes.draw(rng))
             emss = (rng.choice(EMSS), rng.choice(EMSS))
             with listen(second) as listener:
 
-                def accept(listener=listener, other=other, crc=crc, emss=emss) -> None:
+                def accept(listener=listener, other=other, its=its, emss=emss) -> None:
                     request = listener.get_request(STARTUP)
-                    options = {"ord": other.ord, "ird": other.ird}
-                    request.accept(other.qp, crc=crc[1], emss=emss[1], **options)
+                    options = {"ord": other.ord, "ird": other.ird, **its}
+                    request.accept(other.qp, emss=emss[1], **options)
 
                 thread = threading.Thread(target=accept)
                 thread.start()
-                options = {"ord": one.ord, "ird": one.ird, "timeout": STARTUP}
-                connect(one.qp, "127.0.0.1", listener.port, crc=crc[0], emss=emss[0], **options)
+                options = {"ord": one.ord, "ird": one.ird, "timeout": STARTUP, **wanted}
+                connect(one.qp, "127.0.0.1", listener.port, emss=emss[0], **options)
                 thread.join(STARTUP)
             links.append((one, other))
         run([context, second], [*cqs[0], *cqs[1]], links)
