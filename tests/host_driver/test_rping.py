@@ -126,7 +126,7 @@ def story(decoded: Decoded) -> list[tuple]:
 def startup(decoded: Decoded) -> list[tuple]:
     frames = [item.frame for item in decoded.items if isinstance(item, Startup)]
     return [
-        (frame.revision, frame.crc, frame.markers, frame.ird, frame.ord, frame.private_data)
+        (frame.revision, frame.crc, frame.markers, frame.enhanced, frame.private_data)
         for frame in frames
         if frame is not None
     ]
