@@ -65,11 +65,12 @@ class StagStatus(enum.Enum, shape=unsigned(3)):
     BOUNDS = 5
 
 
-class DeliveryKind(enum.Enum, shape=unsigned(1)):
-    """What is delivered when its placement is visible in host memory."""
+class DeliveryKind(enum.Enum, shape=unsigned(2)):
+    """What is delivered when its placement, and all before it, is visible in host memory."""
 
     RECEIVE = 0  # a receive entry completes
     READ = 1  # the oldest outstanding RDMA Read of the QP completes
+    READ_REQUEST = 2  # the QP's oldest inbound Read Request that was not delivered may be answered
 
 
 BEAT = data.StructLayout({"data": 64, "octets": 4, "last": 1})
@@ -154,7 +155,7 @@ class Layouts:
                 "kind": DeliveryKind,
                 "qp": qp,
                 "index": 16,  # RECEIVE: running number of the receive entry
-                "length": 32,
+                "length": 32,  # RECEIVE, READ: octets of the message
                 "flags": 8,  # CompletionFlags
                 "invalidated_stag": 32,
                 "after": 16,  # placements with octets issued so far, mod 2^16

@@ -120,7 +120,7 @@ class Rnic(wiring.Component):
             send=False,
         )
         m.submodules.inbound_reads = self.inbound_reads = QpFifo(
-            config, layouts.inbound_read, reads
+            config, layouts.inbound_read, reads, held=True
         )
         m.submodules.outstanding_reads = self.outstanding_reads = QpFifo(
             config, layouts.outstanding_read, reads
@@ -131,7 +131,7 @@ class Rnic(wiring.Component):
         m.submodules.ring_writer = self.ring_writer = RingWriter(config)
         # What must have ended, stage by stage: visits; placements and FPDUs; deliveries and
         # reports; sends that complete; entries in the rings.
-        m.submodules.fence = self.fence = Fence(stages=(2, 2, 3, 1, 1))
+        m.submodules.fence = self.fence = Fence(stages=(2, 2, 4, 1, 1))
 
         m.submodules.mpa_receiver = self.mpa_receiver = MpaReceiver(config)
         m.submodules.receiver = self.receiver = Receiver(config)
@@ -184,6 +184,8 @@ class Rnic(wiring.Component):
             self.delivery_gate.placed.eq(self.write_engine.clients[0].done),
         ]
         wiring.connect(m, receiver.first_segment, self.qp_states.first_segment)
+        released, held = self.delivery_gate.request_released, self.inbound_reads.release
+        m.d.comb += [held.valid.eq(released.valid), held.qp.eq(released.qp)]
         wiring.connect(m, self.delivery_gate.read_done, self.completer.read_done)
         wiring.connect(m, self.delivery_gate.completion, self.ring_writer.receive)
 
@@ -227,7 +229,7 @@ class Rnic(wiring.Component):
         kicks = (
             transmitter.kick,
             self.send_fetcher.filled,
-            self.receiver.read_request_arrived,
+            self.delivery_gate.request_released,
             self.receiver.read_space,
             self.completer.retired,
             self.qp_states.released,
@@ -331,6 +333,10 @@ class Rnic(wiring.Component):
                 (
                     passes(gate.delivery) & (gate.delivery.p.kind == DeliveryKind.READ),
                     passes(gate.read_done) | gate.dropped_read,
+                ),
+                (
+                    passes(gate.delivery) & (gate.delivery.p.kind == DeliveryKind.READ_REQUEST),
+                    gate.request_released.valid | gate.dropped_request,
                 ),
                 (self.framer.reported, passes(self.framer.sent)),
             ),

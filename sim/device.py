@@ -100,7 +100,7 @@ def _load(path: Path) -> ctypes.CDLL:
     functions: dict[str, tuple[Any, list[Any]]] = {
         "create": (
             device,
-            [ctypes.c_uint, ctypes.c_uint, ctypes.c_uint, ctypes.c_int, u64, text, text, size],
+            [*[ctypes.c_uint] * 3, ctypes.c_int, ctypes.c_int, u64, text, text, size],
         ),
         "close": (None, [device, double]),
         "destroy": (None, [device]),
@@ -141,6 +141,8 @@ class Device:
     library: what `sim.build.build_device` returned.
     connections: LLP connections of the device, `RnicConfig.qps`.
     read_latency, write_latency: of the host memory, in cycles.
+    late_writes: what the device writes is visible, to it and to the host, only with the write
+        response; else with its last beat.
     record: keep every octet that crosses the LLP port for `take_records`.
     trace_path: FST waveform to write; the library must be built with `trace=True`.
     """
@@ -152,6 +154,7 @@ class Device:
         *,
         read_latency: int = DEFAULT_READ_LATENCY,
         write_latency: int = DEFAULT_WRITE_LATENCY,
+        late_writes: bool = False,
         record: bool = False,
         record_limit: int = DEFAULT_RECORD_LIMIT,
         trace_path: Path | str | None = None,
@@ -166,6 +169,7 @@ class Device:
             connections,
             read_latency,
             write_latency,
+            int(late_writes),
             int(record),
             record_limit,
             path,

@@ -6,7 +6,7 @@ from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
 from gateware.config import RnicConfig
-from gateware.interfaces import DeliveryKind, Layouts
+from gateware.interfaces import DeliveryKind, Layouts, QpStrobe
 from gateware.queues.completer import read_done_layout
 from hw.interface.queue_entries import CompletionOpcode
 
@@ -18,11 +18,12 @@ class DeliveryGate(wiring.Component):
 
     `placed` pulses once for each placement whose write responses are all there; both counts run
     mod 2^16, and at most 2^15 placements may be under way. Deliveries leave in order: RECEIVE as
-    receive completions, READ as `read_done`. 4 cycles from the last pulse to the output, one
-    delivery every 3 cycles. Up to 64 deliveries wait here before `delivery` is held up.
+    receive completions, READ as `read_done`, READ_REQUEST as a pulse of `request_released`. 4
+    cycles from the last pulse to the output, one delivery every 3 cycles. Up to 64 deliveries wait
+    here before `delivery` is held up.
 
-    A delivery of a QP whose bit in `failed` is set is dropped, with a pulse of `dropped_receive`
-    or `dropped_read`: a placement of its QP failed.
+    A delivery of a QP whose bit in `failed` is set is dropped, with a pulse of `dropped_receive`,
+    `dropped_read` or `dropped_request`: a placement of its QP failed.
     """
 
     def __init__(self, config: RnicConfig):
@@ -33,9 +34,11 @@ class DeliveryGate(wiring.Component):
                 "placed": In(1),
                 "completion": Out(stream.Signature(layouts.completion)),
                 "read_done": Out(stream.Signature(read_done_layout(config))),
+                "request_released": Out(QpStrobe(config)),
                 "failed": In(config.qps),
                 "dropped_receive": Out(1),
                 "dropped_read": Out(1),
+                "dropped_request": Out(1),
             }
         )
 
@@ -62,6 +65,7 @@ class DeliveryGate(wiring.Component):
         for output in (self.completion, self.read_done):
             with m.If(output.ready):
                 m.d.sync += output.valid.eq(0)
+        m.d.sync += [self.request_released.valid.eq(0), self.request_released.qp.eq(head.qp)]
 
         with m.FSM():
             # Waits for a delivery.
@@ -81,6 +85,7 @@ class DeliveryGate(wiring.Component):
                         m.d.comb += [
                             self.dropped_receive.eq(head.kind == DeliveryKind.RECEIVE),
                             self.dropped_read.eq(head.kind == DeliveryKind.READ),
+                            self.dropped_request.eq(head.kind == DeliveryKind.READ_REQUEST),
                         ]
                         m.next = "IDLE"
                 with m.Elif(~beyond[-1]):
@@ -97,6 +102,9 @@ class DeliveryGate(wiring.Component):
                                 self.completion.payload.length.eq(head.length),
                             ]
                             m.next = "IDLE"
+                    with m.Elif(head.kind == DeliveryKind.READ_REQUEST):
+                        m.d.sync += self.request_released.valid.eq(1)
+                        m.next = "IDLE"
                     with m.Elif(~self.read_done.valid):
                         m.d.sync += [
                             self.read_done.valid.eq(1),

@@ -21,26 +21,35 @@ class QpFifo(wiring.Component):
     A clear empties the FIFO of its QP. A push in the same cycle comes after it, a pop in the same
     cycle is ignored. After a reset of the device a FIFO must be cleared before it is used.
 
+    With `held` the reader sees the items of a QP only when they were released: the n-th `release`
+    of a QP is for its n-th item, and is in the reader's `level` three cycles later. The writer's
+    `level` counts all. What was not released when the FIFO is cleared never is.
+
     Parameters
     ----------
     config: sizes of the device.
     shape: an item.
     depth: items per QP, a power of two.
+    held: items wait for their `release`.
     """
 
-    def __init__(self, config: RnicConfig, shape: data.StructLayout, depth: int):
+    def __init__(
+        self, config: RnicConfig, shape: data.StructLayout, depth: int, *, held: bool = False
+    ):
         if depth < 1 or depth & (depth - 1):
             raise ValueError(f"QpFifo depth is {depth!r}; allowed: a power of two from 1")
         self._config = config
         self._shape = shape
         self._depth = depth
-        super().__init__(
-            {
-                "writer": In(QpFifoWriter(config, shape, depth)),
-                "reader": In(QpFifoReader(config, shape, depth)),
-                "clear": In(QpStrobe(config)),
-            }
-        )
+        self._held = held
+        members: dict[str, wiring.Member] = {
+            "writer": In(QpFifoWriter(config, shape, depth)),
+            "reader": In(QpFifoReader(config, shape, depth)),
+            "clear": In(QpStrobe(config)),
+        }
+        if held:
+            members["release"] = In(QpStrobe(config))
+        super().__init__(members)
 
     def elaborate(self, platform) -> Module:
         m = Module()
@@ -90,13 +99,32 @@ class QpFifo(wiring.Component):
             skipped_write.data.eq(look(pushed, self.clear.qp) - look(popped, self.clear.qp)),
         ]
 
-        for side in (self.writer, self.reader):
-            counts = [Signal(count_bits, name=f"count_{i}") for i in range(3)]
-            memories = (pushed, popped, skipped)
+        # The reader's level = released + missed - popped - skipped: a clear misses all that was
+        # pushed and not released.
+        reader_memories: tuple[Memory, ...] = (pushed, popped, skipped)
+        if self._held:
+            m.submodules.released = released = Memory(shape=count_bits, depth=qps, init=[])
+            m.submodules.missed = missed = Memory(shape=count_bits, depth=qps, init=[])
+            released_write, missed_write = released.write_port(), missed.write_port()
+            m.d.comb += [
+                released_write.en.eq(self.release.valid),
+                released_write.addr.eq(self.release.qp),
+                released_write.data.eq(look(released, self.release.qp) + 1),
+                missed_write.en.eq(self.clear.valid),
+                missed_write.addr.eq(self.clear.qp),
+                missed_write.data.eq(look(pushed, self.clear.qp) - look(released, self.clear.qp)),
+            ]
+            reader_memories = (released, popped, skipped, missed)
+
+        for side, memories in (
+            (self.writer, (pushed, popped, skipped)),
+            (self.reader, reader_memories),
+        ):
+            counts = [Signal(count_bits, name=f"count_{i}") for i in range(len(memories))]
             reads = [look(memory, side.select) for memory in memories]
             difference = Signal(count_bits)
             m.d.sync += [count.eq(read) for count, read in zip(counts, reads, strict=True)]
-            m.d.comb += difference.eq(counts[0] - counts[1] - counts[2])
+            m.d.comb += difference.eq(counts[0] - counts[1] - counts[2] + sum(counts[3:]))
             m.d.sync += side.level.eq(difference)
             if side is self.reader:
                 # The address of the block RAM comes from a register: the way there is long.

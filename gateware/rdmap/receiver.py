@@ -47,7 +47,8 @@ class Receiver(wiring.Component):
     `error` tells the cause once, nothing of the segment is placed, and later segments of the QP
     are only released until it is connected anew. So are segments of QPs that are not `running`.
     A delivery leaves after the last placement of its message and counts in `after` all placements
-    with octets so far, which `queues/delivery_gate.py` waits for.
+    with octets so far, which `queues/delivery_gate.py` waits for. A Read Request is delivered, too:
+    it may be answered when all that came before it is visible (RFC 5040, 5.5).
     The STag that a Send invalidates is checked last, and is invalid before the last segment of the
     Send is placed.
 
@@ -61,7 +62,7 @@ class Receiver(wiring.Component):
     receive_entries: consumer's side of the receive rings.
     stag: client of the STag table. invalidate: STags that the peer invalidates.
     placement, delivery, error: Out(stream).
-    inbound_reads: Read Requests for the transmitter; `read_request_arrived` pulses with each.
+    inbound_reads: Read Requests for the transmitter, each before its delivery.
     outstanding_reads: RDMA Reads that the transmitter asked for, oldest first; `read_space` pulses
         when one is done.
     first_segment: pulses at the first FPDU of a connection.
@@ -85,7 +86,6 @@ class Receiver(wiring.Component):
                 "inbound_reads": Out(QpFifoWriter(config, layouts.inbound_read, depth)),
                 "outstanding_reads": Out(QpFifoReader(config, layouts.outstanding_read, depth)),
                 "first_segment": Out(QpStrobe(config)),
-                "read_request_arrived": Out(QpStrobe(config)),
                 "read_space": Out(QpStrobe(config)),
                 "error": Out(stream.Signature(layouts.qp_error)),
                 "begin": Out(1),
@@ -106,6 +106,7 @@ class Receiver(wiring.Component):
         last = tagged.control.last
         opcode = rdmap_control(tagged).opcode
         is_send = is_any(opcode, SEND_OPCODES)
+        is_response = opcode == Opcode.RDMA_READ_RESPONSE
         invalidates = last & is_any(opcode, INVALIDATING_OPCODES)
         invalidate_stag = from_wire(untagged.rsvd_ulp_word)
         mo = from_wire(untagged.mo)
@@ -247,10 +248,16 @@ class Receiver(wiring.Component):
         ]
         delivery = self.delivery.payload
         m.d.comb += [
-            delivery.kind.eq(Mux(is_send, DeliveryKind.RECEIVE, DeliveryKind.READ)),
+            delivery.kind.eq(
+                Mux(
+                    is_send,
+                    DeliveryKind.RECEIVE,
+                    Mux(is_response, DeliveryKind.READ, DeliveryKind.READ_REQUEST),
+                )
+            ),
             delivery.qp.eq(segment.qp),
             delivery.index.eq(Mux(is_send, entries.index, 0)),
-            delivery.length.eq(Mux(is_send, message_end[:32], outstanding.head.length)),
+            delivery.length.eq(Mux(is_response, outstanding.head.length, message_end[:32])),
             delivery.flags.eq(
                 Mux(is_any(opcode, SOLICITING_OPCODES), CompletionFlags.SOLICITED, 0)
                 | Mux(is_any(opcode, INVALIDATING_OPCODES), CompletionFlags.INVALIDATED, 0)
@@ -282,7 +289,6 @@ class Receiver(wiring.Component):
             item.source_tagged_offset.eq(from_wire(request.source_tagged_offset)),
             inbound.push_qp.eq(segment.qp),
             self.first_segment.qp.eq(segment.qp),
-            self.read_request_arrived.qp.eq(segment.qp),
         ]
         has_delivery = Signal()
         delivered = Signal()
@@ -290,9 +296,9 @@ class Receiver(wiring.Component):
         m.d.sync += [
             entries.pop.eq(delivered & is_send),
             entries.pop_qp.eq(segment.qp),
-            outstanding.pop.eq(delivered & ~is_send),
+            outstanding.pop.eq(delivered & is_response),
             outstanding.pop_qp.eq(segment.qp),
-            self.read_space.valid.eq(delivered & ~is_send),
+            self.read_space.valid.eq(delivered & is_response),
             self.read_space.qp.eq(segment.qp),
         ]
 
@@ -428,9 +434,9 @@ class Receiver(wiring.Component):
                     m.next = "LOOKUP"
             # Hands a Read Request to the transmitter.
             with m.State("PUSH"):
-                m.d.comb += [inbound.push.eq(1), self.read_request_arrived.valid.eq(1)]
+                m.d.comb += inbound.push.eq(1)
                 m.d.sync += context.request_msn.eq(context.request_msn + 1)
-                m.d.sync += piece_count.eq(0)
+                m.d.sync += [piece_count.eq(0), has_delivery.eq(1)]
                 m.next = "PLACE"
             # Waits for the RDMA Read that is answered.
             with m.State("RESPONSE_EXPECT"):

@@ -43,6 +43,7 @@ class SimulatedDevice:
     record: keep the octets of all streams, for `take_records` and `recorded_streams`.
     library: a built device instead of `sim.build.build_device(config)`.
     read_latency, write_latency: of the host memory, in cycles.
+    late_writes: what the device writes is visible only with its write response.
     progress: called with a few words before each long step of a build.
     """
 
@@ -55,6 +56,7 @@ class SimulatedDevice:
         library: Path | None = None,
         read_latency: int | None = None,
         write_latency: int | None = None,
+        late_writes: bool = False,
         progress: Callable[[str], None] | None = None,
     ):
         # Only this transport needs the simulation, and only a build needs Amaranth.
@@ -71,6 +73,7 @@ class SimulatedDevice:
         self._device = sim_device.Device(
             library,
             self.config.qps,
+            late_writes=late_writes,
             record=record,
             trace_path=trace_path,
             **{name: value for name, value in latencies.items() if value is not None},

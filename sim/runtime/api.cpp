@@ -20,11 +20,12 @@ void copy_text(const std::string& text, char* buffer, std::size_t size) {
 
 // Returns a null pointer, and why in `error`, if the device cannot be made.
 EXPORT Device* stagecoach_create(unsigned connections, unsigned read_latency,
-                                 unsigned write_latency, int record, std::uint64_t record_limit,
+                                 unsigned write_latency, int late_writes, int record,
+                                 std::uint64_t record_limit,
                                  const char* trace_path, char* error, std::size_t error_size) {
     try {
-        return new Device(Settings{connections, read_latency, write_latency, record != 0,
-                                   record_limit, trace_path ? trace_path : ""});
+        return new Device(Settings{connections, read_latency, write_latency, late_writes != 0,
+                                   record != 0, record_limit, trace_path ? trace_path : ""});
     } catch (const std::exception& exception) {
         copy_text(exception.what(), error, error_size);
         return nullptr;

@@ -1,4 +1,7 @@
 // AXI4 slave in front of the host memory: in order, full bandwidth, fixed latencies.
+//
+// A written word is visible as soon as it is here, or, as AXI allows, only with the write response
+// of its burst (`late_writes`): until then reads find what was there before.
 #pragma once
 
 #include <deque>
@@ -15,11 +18,13 @@ class AxiMemory {
         std::uint64_t write_bursts = 0, write_beats = 0, write_errors = 0;
     };
 
-    AxiMemory(HostMemory& memory, Faults& faults, unsigned read_latency, unsigned write_latency)
+    AxiMemory(HostMemory& memory, Faults& faults, unsigned read_latency, unsigned write_latency,
+              bool late_writes)
         : memory_(memory),
           faults_(faults),
           read_latency_(read_latency),
-          write_latency_(write_latency) {}
+          write_latency_(write_latency),
+          late_writes_(late_writes) {}
 
     // Puts the slave's outputs of this cycle on the model's inputs.
     void drive(Vrnic& model, Cycle cycle) {
@@ -58,15 +63,20 @@ class AxiMemory {
                   model.PORT(m_axi, arsize), model.PORT(m_axi, arburst));
             reads_.push_back({model.PORT(m_axi, araddr) & ~7ull, model.PORT(m_axi, arlen) + 1u,
                               static_cast<std::uint8_t>(model.PORT(m_axi, arid)),
-                              cycle + read_latency_, kOkay});
+                              cycle + read_latency_, kOkay, {}});
         }
-        if (write_valid_ && model.PORT(m_axi, bready)) responses_.pop_front();
+        if (write_valid_ && model.PORT(m_axi, bready)) {
+            for (const Word& word : responses_.front().words) {
+                memory_.write_word(word.address, word.data, word.strobes);
+            }
+            responses_.pop_front();
+        }
         if (model.PORT(m_axi, awvalid) && model.PORT(m_axi, awready)) {
             ++counters.write_bursts;
             check(cycle, "write", model.PORT(m_axi, awaddr), model.PORT(m_axi, awlen),
                   model.PORT(m_axi, awsize), model.PORT(m_axi, awburst));
             writes_.push_back({model.PORT(m_axi, awaddr) & ~7ull, model.PORT(m_axi, awlen) + 1u,
-                               static_cast<std::uint8_t>(model.PORT(m_axi, awid)), 0, kOkay});
+                               static_cast<std::uint8_t>(model.PORT(m_axi, awid)), 0, kOkay, {}});
         }
         if (model.PORT(m_axi, wvalid) && model.PORT(m_axi, wready)) {
             ++counters.write_beats;
@@ -86,12 +96,17 @@ class AxiMemory {
     static constexpr std::size_t kBufferedBeats = 64;
     static constexpr std::uint8_t kOkay = 0, kDecodeError = 3;
 
+    struct Word {
+        std::uint64_t address, data;
+        std::uint8_t strobes;
+    };
     struct Burst {
         std::uint64_t address;
         unsigned beats;
         std::uint8_t id;
         Cycle ready;
         std::uint8_t response;
+        std::vector<Word> words;  // written and not visible yet
     };
     struct Beat {
         std::uint64_t data;
@@ -108,7 +123,13 @@ class AxiMemory {
         Burst& burst = writes_.front();
         const Beat beat = beats_.front();
         beats_.pop_front();
-        if (beat.strobes && !memory_.write_word(burst.address, beat.data, beat.strobes)) {
+        if (beat.strobes && late_writes_) {
+            if (memory_.writable(burst.address, beat.strobes)) {
+                burst.words.push_back({burst.address, beat.data, beat.strobes});
+            } else {
+                burst.response = kDecodeError;
+            }
+        } else if (beat.strobes && !memory_.write_word(burst.address, beat.data, beat.strobes)) {
             burst.response = kDecodeError;
         }
         if (beat.last != (burst.beats == 1)) faults_.add(cycle, "AXI write: WLAST not on the last beat");
@@ -116,7 +137,7 @@ class AxiMemory {
         if (--burst.beats == 0) {
             counters.write_errors += burst.response != kOkay;
             burst.ready = cycle + write_latency_;
-            responses_.push_back(burst);
+            responses_.push_back(std::move(burst));
             writes_.pop_front();
         }
     }
@@ -135,6 +156,7 @@ class AxiMemory {
     HostMemory& memory_;
     Faults& faults_;
     unsigned read_latency_, write_latency_;
+    bool late_writes_;
     std::deque<Burst> reads_, writes_, responses_;
     std::deque<Beat> beats_;
     bool read_valid_ = false, write_valid_ = false;

@@ -41,7 +41,7 @@ Device::Device(const Settings& settings)
       wake_(make_wake_descriptor()),
       recorder_(settings.record, settings.record_limit),
       context_(std::make_unique<VerilatedContext>()),
-      axi_(memory_, faults_, settings.read_latency, settings.write_latency),
+      axi_(memory_, faults_, settings.read_latency, settings.write_latency, settings.late_writes),
       llp_(std::make_unique<SocketLlp>(settings.connections, wake_, recorder_, faults_)) {
     context_->traceEverOn(!settings_.trace_path.empty());
     context_->randReset(0);

@@ -36,6 +36,7 @@ struct Settings {
     unsigned connections;
     unsigned read_latency;
     unsigned write_latency;
+    bool late_writes;
     bool record;
     std::uint64_t record_limit;
     std::string trace_path;  // empty: no waveform

@@ -45,6 +45,15 @@ class HostMemory {
         return any;
     }
 
+    // Whether all strobed octets of the aligned word are mapped.
+    bool writable(std::uint64_t address, std::uint8_t strobes) {
+        if (strobes == 0xff && contains(address, 8, write_hint_)) return true;
+        for (unsigned octet = 0; octet < 8; ++octet) {
+            if ((strobes >> octet & 1) && !contains(address + octet, 1, write_hint_)) return false;
+        }
+        return true;
+    }
+
     // Writes the strobed octets of the aligned word. False, and nothing is written, if one of them
     // is not mapped.
     bool write_word(std::uint64_t address, std::uint64_t value, std::uint8_t strobes) {
@@ -52,9 +61,7 @@ class HostMemory {
             __atomic_store_n(reinterpret_cast<std::uint64_t*>(address), value, __ATOMIC_RELEASE);
             return true;
         }
-        for (unsigned octet = 0; octet < 8; ++octet) {
-            if ((strobes >> octet & 1) && !contains(address + octet, 1, write_hint_)) return false;
-        }
+        if (!writable(address, strobes)) return false;
         for (unsigned half = 0; half < 2; ++half) {
             const unsigned enabled = strobes >> (4 * half) & 0xf;
             const std::uint64_t at = address + 4 * half;

@@ -24,7 +24,7 @@ LAYOUTS = Layouts(CONFIG)
 
 
 @pytest.mark.requirement("RDMAP-5.5-06", "RDMAP-5.5-13", "RDMAP-5.5-16", "DDP-4.1-06", "DDP-5.4-01")
-@pytest.mark.requirement("DDP-5.4-03", "RPCRDMA-2-02")
+@pytest.mark.requirement("DDP-5.4-03", "RPCRDMA-2-02", "RDMAP-5.5-08", "RDMAP-5.5-14")
 @pytest.mark.parametrize("pattern", ["always", "random", "slow"])
 def test_gate(pattern):
     run_cocotb(DeliveryGate(CONFIG), __name__, parameters={"PATTERN": pattern})
@@ -41,10 +41,18 @@ class Bench:
         self.read_done = StreamSink(
             dut, "read_done", read_done_layout(CONFIG), rng=rng, pattern=pattern
         )
+        self.requests: list[int] = []  # QPs of the pulses of `request_released`
+        cocotb.start_soon(self._watch_requests())
         StreamMonitor(dut, "completion")
         StreamMonitor(dut, "read_done")
         dut.placed.value = 0
         dut.failed.value = 0
+
+    async def _watch_requests(self):
+        while True:
+            await RisingEdge(self.dut.clk)
+            if not self.dut.rst.value and self.dut.request_released__valid.value:
+                self.requests.append(int(self.dut.request_released__qp.value))
 
     async def place(self, count=1):
         self.dut.placed.value = 1
@@ -61,7 +69,7 @@ async def check_deliveries_wait_for_their_placements(dut):
     await bench.place(65536 - 150)
     placed = after = 65536 - 150
     expected = []
-    seen = {DeliveryKind.RECEIVE: 0, DeliveryKind.READ: 0}
+    seen = dict.fromkeys(DeliveryKind, 0)
 
     def look():
         for kind, sink in (
@@ -79,6 +87,13 @@ async def check_deliveries_wait_for_their_placements(dut):
                     assert all(
                         item[name] == want[name] for name in ("index", "flags", "invalidated_stag")
                     )
+        of_kind = [item for item in expected if item["kind"] == DeliveryKind.READ_REQUEST.value]
+        for qp in bench.requests:
+            want = of_kind[seen[DeliveryKind.READ_REQUEST]]
+            seen[DeliveryKind.READ_REQUEST] += 1
+            assert placed >= want["total"], "released before its placements were visible"
+            assert qp == want["qp"]
+        bench.requests.clear()
 
     for _ in range(300):
         after += rng.choice([0, 0, 1, 1, 2, 5])
@@ -108,17 +123,23 @@ async def check_deliveries_wait_for_their_placements(dut):
 async def check_delivery_leaves_at_most_4_cycles_after_the_last_pulse(dut):
     bench = Bench(dut, seeded_random())
     await start_clock_and_reset(dut)
-    await bench.deliveries.send({"kind": DeliveryKind.RECEIVE.value, "after": 3})
-    await cycles(dut, 20)
-    await bench.place(2)
-    await cycles(dut, 20)
-    assert not dut.completion__valid.value
-    await bench.place(1)
-    waited = 0
-    while not dut.completion__valid.value:
-        await RisingEdge(dut.clk)
-        waited += 1
-    assert waited <= 4
+    outputs = {
+        DeliveryKind.RECEIVE: dut.completion__valid,
+        DeliveryKind.READ: dut.read_done__valid,
+        DeliveryKind.READ_REQUEST: dut.request_released__valid,
+    }
+    for number, (kind, output) in enumerate(outputs.items()):
+        await bench.deliveries.send({"kind": kind.value, "after": 3 * (number + 1)})
+        await cycles(dut, 20)
+        await bench.place(2)
+        await cycles(dut, 20)
+        assert not output.value
+        await bench.place(1)
+        waited = 0
+        while not output.value:
+            await RisingEdge(dut.clk)
+            waited += 1
+        assert waited <= 4, kind
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
@@ -138,13 +159,15 @@ async def check_deliveries_of_a_failed_qp_are_dropped_and_counted(dut):
     bench = Bench(dut, seeded_random())
     receives = Pulses(dut, dut.dropped_receive)
     reads = Pulses(dut, dut.dropped_read)
+    requests = Pulses(dut, dut.dropped_request)
     await start_clock_and_reset(dut)
     dut.failed.value = 1 << 1
-    kinds = [DeliveryKind.RECEIVE, DeliveryKind.READ, DeliveryKind.RECEIVE]
+    kinds = [*DeliveryKind, DeliveryKind.RECEIVE, DeliveryKind.READ_REQUEST]
     for qp in (1, 2):
         bench.deliveries.put_all([{"qp": qp, "kind": kind.value} for kind in kinds])
     got = await bench.completions.get_many(2) + [await bench.read_done.get()]
     await cycles(dut, 100)
     assert [item["qp"] for item in got] == [2, 2, 2]
-    assert (receives.count, reads.count) == (2, 1)
+    assert bench.requests == [2, 2]
+    assert (receives.count, reads.count, requests.count) == (2, 1, 2)
     assert not len(bench.completions) and not len(bench.read_done)

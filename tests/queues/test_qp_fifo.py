@@ -19,7 +19,14 @@ ITEM = data.StructLayout({"number": 32})
 @pytest.mark.requirement("RDMAP-8.1.2-07", "SEC-6.4.3.3-01", "SEC-A-03")
 @pytest.mark.parametrize("depth", [1, 2, 8])
 def test_fifo(depth):
-    run_cocotb(QpFifo(CONFIG, ITEM, depth), __name__, parameters={"DEPTH": str(depth)})
+    run_cocotb(QpFifo(CONFIG, ITEM, depth), __name__, parameters={"DEPTH": str(depth), "HELD": "0"})
+
+
+@pytest.mark.requirement("RDMAP-5.5-08", "RDMAP-5.5-14", "SEC-6.4.3.3-01")
+@pytest.mark.parametrize("depth", [1, 2, 8])
+def test_held_fifo(depth):
+    parameters = {"DEPTH": str(depth), "HELD": "1"}
+    run_cocotb(QpFifo(CONFIG, ITEM, depth, held=True), __name__, parameters=parameters)
 
 
 def test_depth_that_is_no_power_of_two_is_refused():
@@ -29,20 +36,23 @@ def test_depth_that_is_no_power_of_two_is_refused():
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def check_items_leave_in_order_and_levels_are_right(dut):
-    rng, depth = seeded_random(), int(parameter("DEPTH"))
+    rng, depth, held = seeded_random(), int(parameter("DEPTH")), parameter("HELD") == "1"
+    if held:
+        dut.release__valid.value = 0
     dut.clear__valid.value = 0
     dut.reader__pop.value = 0
     dut.writer__push.value = 0
     await start_clock_and_reset(dut)
     model = [deque() for _ in range(CONFIG.qps)]
-    # What the outputs must show: (level at the writer, level and head at the reader)
+    visible = [0] * CONFIG.qps  # items that the reader may see
+    # What the outputs must show: (level at the writer, what the reader sees)
     expected: deque = deque()
     number = compared = 0
     for cycle in range(6000):
         queues = [list(queue) for queue in model]
         writer, reader = rng.randrange(CONFIG.qps), rng.randrange(CONFIG.qps)
         dut.writer__select.value, dut.reader__select.value = writer, reader
-        expected.append((len(queues[writer]), queues[reader]))
+        expected.append((len(queues[writer]), queues[reader][: visible[reader]]))
         if len(expected) > 4:
             level, queue = expected[-4]
             # Driven after edge 0, taken at edge 1, in the output registers at 2, sampled at 3;
@@ -58,16 +68,32 @@ async def check_items_leave_in_order_and_levels_are_right(dut):
         # In turns mostly filling and mostly emptying.
         filling = cycle // 200 % 2
         pop_qp, push_qp = rng.randrange(CONFIG.qps), rng.randrange(CONFIG.qps)
-        pop = bool(model[pop_qp]) and rng.random() < (0.3 if filling else 0.9)
+        pop = bool(visible[pop_qp]) and rng.random() < (0.3 if filling else 0.9)
         room = len(model[push_qp]) < depth
         push = room and rng.random() < (0.9 if filling else 0.3)
+        release_qp = rng.randrange(CONFIG.qps)
+        # Not with a clear of the same QP: what was not released then never is.
+        release = (
+            held
+            and visible[release_qp] < len(model[release_qp])
+            and not (clear and clear_qp == release_qp)
+            and rng.random() < 0.8
+        )
         if pop:
             model[pop_qp].popleft()
+            visible[pop_qp] -= 1
+        if release:
+            visible[release_qp] += 1
         if clear:
             model[clear_qp].clear()
+            visible[clear_qp] = 0
         if push:
             number += 1
             model[push_qp].append(number)
+        if held:
+            dut.release__valid.value, dut.release__qp.value = int(release), release_qp
+        else:
+            visible = [len(queue) for queue in model]
         dut.reader__pop.value, dut.reader__pop_qp.value = int(pop), pop_qp
         dut.clear__valid.value, dut.clear__qp.value = int(clear), clear_qp
         dut.writer__push.value, dut.writer__push_qp.value = int(push), push_qp

@@ -343,18 +343,24 @@ class Model:
         if sink.terminate is not None:
             return
         pieces: list[tuple[int, int]] = []
+        request_accepted = False
         for effect in self._effects:
             match effect:
                 case effects.Invalidation(stag):
                     self.events.append(("invalidate", stag))
                 case effects.ReadAccepted(request):
                     self.events.append(("push", segment["qp"], _item(request)))
+                    request_accepted = True
                 case effects.TaggedPlacement(_, to, octets):
                     pieces = [(to, len(octets))]
                 case effects.UntaggedPlacement(_, offset, octets):
                     assert entry is not None
                     pieces = [(to, n) for _, to, n in entry.pieces(offset, len(octets))]
         self._place(segment, pieces, LENGTH_OCTETS + ddp.header_octets(ulpdu[0]))
+        if request_accepted:
+            self._deliver(
+                segment, DeliveryKind.READ_REQUEST, Completion(Operation.RDMA_READ, None), 0
+            )
         for completion in sink.completions:
             self._deliver(segment, DeliveryKind.RECEIVE, completion, qp.index)
             self.events.append(("pop_entry", segment["qp"]))
