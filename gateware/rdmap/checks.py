@@ -2,11 +2,17 @@
 
 from collections.abc import Iterable
 
-from amaranth.hdl import Cat, Value, ValueLike
+from amaranth.hdl import Cat, Mux, Value, ValueLike
 from amaranth.lib import data
 
 from gateware.ddp.checks import Check
-from gateware.ddp.headers import from_wire
+from gateware.ddp.headers import (
+    DDP_VERSION,
+    FIRST_MSN,
+    TAGGED_HEADER_OCTETS,
+    UNTAGGED_HEADER_OCTETS,
+    from_wire,
+)
 from gateware.interfaces import StagStatus
 from gateware.rdmap.headers import (
     CONTROL,
@@ -15,6 +21,9 @@ from gateware.rdmap.headers import (
     QN_TERMINATE,
     RDMAP_VERSION,
     READ_REQUEST_HEADER_OCTETS,
+    TERMINATE_CONTROL_AS_SIW,
+    TERMINATE_CONTROL_OCTETS,
+    TERMINATE_LENGTH_OCTETS,
     Opcode,
 )
 from hw.interface.causes import Cause
@@ -65,17 +74,73 @@ def opcode_checks(header: data.View) -> list[Check]:
 
 
 def queue_opcode_checks(header: data.View) -> list[Check]:
-    """The opcode of an untagged header comes on its queue; a Terminate ends the stream."""
+    """The opcode of an untagged header comes on its queue."""
     opcode = rdmap_control(header).opcode
     qn = from_wire(header.qn)
     untagged = ~header.control.tagged
     return [
-        *(
-            (untagged & (opcode == expected) & (qn != queue), Cause.UNEXPECTED_OPCODE)
-            for expected, queue in QUEUES.items()
-        ),
-        (untagged & (opcode == Opcode.TERMINATE), Cause.TERMINATE_RECEIVED),
+        (untagged & (opcode == expected) & (qn != queue), Cause.UNEXPECTED_OPCODE)
+        for expected, queue in QUEUES.items()
     ]
+
+
+def is_terminate(header: data.View) -> Value:
+    """Whether it is the header of a Terminate, perhaps on a wrong queue; versions count."""
+    control = rdmap_control(header)
+    return (
+        (header.control.version == DDP_VERSION)
+        & (control.version == RDMAP_VERSION)
+        & (control.opcode == Opcode.TERMINATE)
+    )
+
+
+def terminate_checks(ulpdu: data.View, ulpdu_length: Value) -> list[Check]:
+    """A Terminate ends the stream; queue 2 has one buffer, for one segment (RFC 5040, 5.4).
+
+    Its length is that of the headers that M, D and R of its control field announce (RFC 5040,
+    4.8), as RFC 5040 lays the field out or as Linux siw does.
+    """
+    header, terminate = ulpdu.untagged, ulpdu.terminate
+    here = ~header.control.tagged & (rdmap_control(header).opcode == Opcode.TERMINATE)
+    fitting = [
+        _terminate_length_fits(view, terminate.ddp_control.tagged, ulpdu_length, cut=cut)
+        for view, cut in (
+            (terminate.control, False),
+            (data.View(TERMINATE_CONTROL_AS_SIW, terminate.control.as_value()), True),
+        )
+    ]
+    malformed = ~header.control.last | ~Cat(fitting).any()
+    return [
+        (here & (from_wire(header.msn) != FIRST_MSN), Cause.UNTAGGED_MSN),
+        (here & (from_wire(header.mo) != 0), Cause.UNTAGGED_MO),
+        (here & malformed, Cause.TERMINATE_MALFORMED),
+        (here, Cause.TERMINATE_RECEIVED),
+    ]
+
+
+def _terminate_length_fits(
+    control: data.View, tagged: ValueLike, ulpdu_length: Value, *, cut: bool
+) -> Value:
+    """Whether the length is that of the announced headers.
+
+    `tagged`: of the terminated DDP header; `cut`: the Read Request header may be missing.
+    """
+    start = UNTAGGED_HEADER_OCTETS + TERMINATE_CONTROL_OCTETS
+    behind_length = start + TERMINATE_LENGTH_OCTETS
+    untagged = control.ddp_header & ~tagged
+    lengths = [
+        (~control.ddp_header & ~control.length, start),
+        (~control.ddp_header & control.length, behind_length),
+        (control.ddp_header & tagged, behind_length + TAGGED_HEADER_OCTETS),
+        (untagged, behind_length + UNTAGGED_HEADER_OCTETS),
+    ]
+    fits = []
+    for announced, octets in lengths:
+        with_request = ulpdu_length == octets + READ_REQUEST_HEADER_OCTETS
+        without = ulpdu_length == octets
+        request = control.read_request_header
+        fits.append(announced & Mux(request, with_request | (without if cut else 0), without))
+    return Cat(fits).any()
 
 
 def read_request_length_checks(header_octets: Value, last: Value) -> list[Check]:

@@ -6,6 +6,7 @@ Wire fields as in `gateware/ddp/headers.py`: read them with `from_wire`, write t
 from amaranth import unsigned
 from amaranth.lib import data, enum
 
+from gateware.ddp.headers import CONTROL as CONTROL_OCTET
 from gateware.ddp.headers import TAGGED_HEADER, UNTAGGED_HEADER, octets
 from gateware.interfaces import ULPDU_HEADER_OCTETS
 
@@ -73,6 +74,18 @@ TERMINATE_CONTROL = data.StructLayout(
 """Terminate Control Field (RFC 5040, 4.8)."""
 
 TERMINATE_CONTROL_OCTETS = 4
+TERMINATE_CONTROL_AS_SIW = data.StructLayout(
+    {
+        "layer": 4,
+        "error_type": 4,
+        "error_code": 8,
+        "length": 1,
+        "ddp_header": 1,
+        "read_request_header": 1,
+        "reserved": 13,
+    }
+)
+"""The same as Linux siw sends it on little-endian hosts (tables.md, 10)."""
 TERMINATE_LENGTH_OCTETS = 2
 """DDP Segment Length (RFC 5040, 4.8)."""
 
@@ -84,16 +97,27 @@ READ_REQUEST_ULPDU = data.StructLayout({"ddp": UNTAGGED_HEADER, "rdmap": READ_RE
 
 READ_REQUEST_ULPDU_OCTETS = 46
 
+TERMINATE_ULPDU = data.StructLayout(
+    {
+        "ddp": UNTAGGED_HEADER,
+        "control": TERMINATE_CONTROL,
+        "length": octets(TERMINATE_LENGTH_OCTETS),
+        "ddp_control": CONTROL_OCTET,
+    }
+)
+"""A Terminate as far as the first octet of the terminated DDP header, if that is there."""
+
 ULPDU_HEADER = data.UnionLayout(
     {
         "tagged": TAGGED_HEADER,
         "untagged": UNTAGGED_HEADER,
         "read_request": READ_REQUEST_ULPDU,
+        "terminate": TERMINATE_ULPDU,
     }
 )
 """The header of any ULPDU; T of the control octet, which all share, tells which it is."""
 
-assert TERMINATE_CONTROL.size == 8 * TERMINATE_CONTROL_OCTETS
+assert TERMINATE_CONTROL.size == TERMINATE_CONTROL_AS_SIW.size == 8 * TERMINATE_CONTROL_OCTETS
 assert READ_REQUEST_HEADER.size == 8 * READ_REQUEST_HEADER_OCTETS
 assert READ_REQUEST_ULPDU.size == 8 * READ_REQUEST_ULPDU_OCTETS
 assert ULPDU_HEADER.size == 8 * ULPDU_HEADER_OCTETS

@@ -24,6 +24,7 @@ from gateware.rdmap.checks import (
     rdmap_control,
     read_request_length_checks,
     read_response_checks,
+    terminate_checks,
     version_checks,
 )
 from gateware.rdmap.headers import ULPDU_HEADER
@@ -89,6 +90,7 @@ class ReceiveChecks(wiring.Component):
                 *opcode_checks(tagged),
                 *queue_checks(untagged, LAST_QN),
                 *queue_opcode_checks(untagged),
+                *terminate_checks(header, segment.ulpdu_length),
             ],
         )
 

@@ -8,10 +8,12 @@ from gateware.config import RnicConfig
 from gateware.ddp.headers import (
     CONTROL,
     TAGGED_HEADER_OCTETS,
+    UNTAGGED_HEADER,
     UNTAGGED_HEADER_OCTETS,
     to_wire,
 )
 from gateware.interfaces import Layouts
+from gateware.rdmap.checks import is_terminate
 from gateware.rdmap.headers import (
     READ_REQUEST_HEADER_OCTETS,
     TERMINATE_CONTROL,
@@ -26,7 +28,8 @@ class TransmitTerminate(wiring.Component):
     """Makes the Terminate header of a termination, or none, one cycle behind it.
 
     A QP that was not allowed to send yet says nothing (tables C-39), nor does one that stopped for
-    a reason without a code, as a received Terminate is.
+    a reason without a code, as a received Terminate is. No Terminate answers another one, even if
+    that is in error (RFC 5040, 5.4).
 
     Members
     -------
@@ -51,6 +54,7 @@ class TransmitTerminate(wiring.Component):
         termination = self.termination
         control = Signal(TERMINATE_CONTROL)
         has_code = Signal()
+        about = data.View(UNTAGGED_HEADER, termination.header[: UNTAGGED_HEADER.size])
         with m.Switch(termination.cause):
             for cause, (code, _) in CODES.items():
                 if code is None or not code.can_be_sent:
@@ -58,7 +62,8 @@ class TransmitTerminate(wiring.Component):
                 copy = header_copy(cause)
                 with m.Case(cause):
                     m.d.sync += [
-                        has_code.eq(1),
+                        # A header to copy is a whole one.
+                        has_code.eq(1 if copy is HeaderCopy.NONE else ~is_terminate(about)),
                         control.eq(
                             Cat(
                                 Const(code.error_type, 4),

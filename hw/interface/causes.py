@@ -71,6 +71,7 @@ class Cause(IntEnum):
     TERMINATE_RECEIVED = 35
     INVALIDATE_NOT_ASSOCIATED = 36
     INVALIDATE_REFUSED = 37
+    TERMINATE_MALFORMED = 38
     # local
     LOCAL_SEND_PROTECTION = 40
     LOCAL_RECEIVE_PROTECTION = 41
@@ -190,6 +191,10 @@ CODES: dict[Cause, tuple[TerminateCode | None, str]] = {
         "STag to invalidate is unknown or shared by several streams",
     ),
     Cause.TERMINATE_RECEIVED: (None, "the peer sent a Terminate message"),
+    Cause.TERMINATE_MALFORMED: (
+        None,
+        "Terminate of several segments, or of another length than its M, D and R say",
+    ),
     Cause.LOCAL_SEND_PROTECTION: (
         TerminateCode(0, 0, 0x00),
         "local element of a send entry fails its STag check",

@@ -39,6 +39,7 @@ from sim.model import ddp, rdmap
 from sim.model.ddp import TaggedHeader, UntaggedHeader
 from sim.model.errors import RDMAP_INVALID_STAG, ErrorCode, MpaError
 from sim.model.rdmap import Opcode, ReadRequest, Terminate, control_octet
+from sim.model.sink import is_terminate
 from sim.model.startup import StartupFrame
 from sim.model.terminate import terminate_for
 from tests.integration.rig import ALL, READS, End, RawPeer, open_device
@@ -88,11 +89,11 @@ def read(
     return header.encode() + ReadRequest(1, 0, size, stag, to).encode()[:cut] + bytes(more)
 
 
-def terminate() -> bytes:
-    """A Terminate message."""
-    control = control_octet(Opcode.TERMINATE)
-    header = UntaggedHeader(qn=rdmap.QN_TERMINATE, msn=1, rsvd_ulp=control)
-    return header.encode() + Terminate(RDMAP_INVALID_STAG).encode()
+def terminate(cut: int = 4, more: int = 0, **header: int) -> bytes:
+    """A Terminate message; `cut` and `more` spoil its length."""
+    fields = {"qn": rdmap.QN_TERMINATE, "msn": 1, "rsvd_ulp": control_octet(Opcode.TERMINATE)}
+    octets = Terminate(RDMAP_INVALID_STAG).encode()[:cut] + bytes(more)
+    return UntaggedHeader(**(fields | header)).encode() + octets
 
 
 # Devices
@@ -405,6 +406,21 @@ OFFENCES = {
     ),
     "Terminate": Offence(Cause.TERMINATE_RECEIVED, lambda v: [terminate()], shows="RDMAP-5.4-07"),
 }
+for _name, _cause, _terminate in (
+    ("on QN 0", Cause.UNEXPECTED_OPCODE, terminate(qn=0)),
+    ("on QN 1", Cause.UNEXPECTED_OPCODE, terminate(qn=1)),
+    ("on QN 3", Cause.UNTAGGED_QN, terminate(qn=3)),
+    ("with MSN 2", Cause.UNTAGGED_MSN, terminate(msn=2)),
+    ("with MO 4", Cause.UNTAGGED_MO, terminate(mo=4)),
+    ("of two segments", Cause.TERMINATE_MALFORMED, terminate(last=False)),
+    ("without content", Cause.TERMINATE_MALFORMED, terminate(cut=0)),
+    ("cut short", Cause.TERMINATE_MALFORMED, terminate(cut=3)),
+    ("too long", Cause.TERMINATE_MALFORMED, terminate(more=20)),
+    ("tagged", Cause.UNEXPECTED_OPCODE, write(1, 0, rsvd_ulp=control_octet(Opcode.TERMINATE))),
+):
+    OFFENCES[f"Terminate {_name}"] = Offence(
+        _cause, lambda v, ulpdu=_terminate: [ulpdu], shows="RDMAP-5.4-03 RDMAP-5.4-06"
+    )
 for _opcode in range(0x8, 0xC):
     OFFENCES[f"opcode {_opcode:X} of RFC 7306"] = Offence(
         Cause.UNEXPECTED_OPCODE,
@@ -460,7 +476,7 @@ def check_terminate(peer: RawPeer, cause: Cause, *offending: bytes) -> None:
     No Terminate answers a Terminate.
     """
     code, _ = CODES[cause]
-    if code is None:
+    if code is None or any(map(is_terminate, offending)):
         assert peer.ulpdus == []
         return
     header = UntaggedHeader(2, 1, rsvd_ulp=control_octet(Opcode.TERMINATE)).encode()

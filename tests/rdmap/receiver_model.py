@@ -211,6 +211,7 @@ _CAUSES: dict[Check, Cause] = {
     checks.RESPONSE_STAG: Cause.READ_RESPONSE_STAG,
     checks.RESPONSE_OFFSET: Cause.READ_RESPONSE_RANGE,
     checks.RESPONSE_LENGTH: Cause.READ_RESPONSE_RANGE,
+    checks.TERMINATE_WHOLE: Cause.TERMINATE_MALFORMED,
 }
 _NARROWER = {
     (Opcode.RDMA_READ_REQUEST, Cause.UNTAGGED_TOO_LONG): Cause.READ_REQUEST_TOO_LONG,
@@ -222,7 +223,8 @@ _BY_FAILURE = {(check.error, check.source): cause for check, cause in _CAUSES.it
 def _cause_of(failure: StreamError, opcode: Opcode | None) -> Cause:
     cause = _BY_FAILURE[failure.error, failure.source]
     code, _ = CODES[cause]
-    assert code == failure.error, f"{cause.name} is told as {code}, not {failure.error}"
+    # A Terminate is not answered with one: no code is needed.
+    assert code in (None, failure.error), f"{cause.name} is told as {code}, not {failure.error}"
     return cause if opcode is None else _NARROWER.get((opcode, cause), cause)
 
 
@@ -327,9 +329,7 @@ class Model:
         except LocalProtection:
             return Cause.LOCAL_RECEIVE_PROTECTION, qp.index, header
         except StreamError as failure:
-            # A Terminate ends the stream even if it is in error itself; the driver reads it.
-            if opcode is not Opcode.TERMINATE:
-                return _cause_of(failure, opcode), 0, header
+            return _cause_of(failure, opcode), 0, header
         if opcode is Opcode.TERMINATE:
             return Cause.TERMINATE_RECEIVED, 0, header >> TERMINATE_HEADER
         return Cause.NONE, 0, 0

@@ -14,8 +14,7 @@ from gateware.ddp.checks import (
     queue_checks,
     untagged_checks,
 )
-from gateware.ddp.headers import UNTAGGED_HEADER, UNTAGGED_HEADER_OCTETS
-from gateware.interfaces import StagStatus
+from gateware.interfaces import ULPDU_HEADER_OCTETS, StagStatus
 from gateware.rdmap.checks import (
     LAST_QN,
     invalidate_status_checks,
@@ -24,8 +23,10 @@ from gateware.rdmap.checks import (
     read_request_length_checks,
     read_response_checks,
     read_status_checks,
+    terminate_checks,
     version_checks,
 )
+from gateware.rdmap.headers import ULPDU_HEADER
 from hw.interface.causes import CODES, Cause
 from sim.model import checks, effects, rdmap
 from sim.model.ddp import FLAG_TAGGED, TaggedHeader, UntaggedHeader
@@ -34,7 +35,7 @@ from sim.model.memory import Accessor, MemoryRegion, MemoryTable
 from sim.model.rdmap import Opcode, ReadRequest
 from sim.model.sink import check_header
 from sim.model.tagged import TaggedBuffers
-from sim.model.untagged import InboundRead, ReadRequestQueue
+from sim.model.untagged import InboundRead, ReadRequestQueue, receive_terminate
 from sim.model.work import Operation, OutstandingRead, Work
 from tests.support.runner import run_cocotb
 from tests.support.streams import pack, seeded_random
@@ -47,7 +48,7 @@ RESPONSE = data.StructLayout({"none_outstanding": 1, "other_stag": 1, "other_off
 class Checks(wiring.Component):
     """Each list of `rdmap/checks.py` with its inputs and the first cause."""
 
-    header: In(8 * UNTAGGED_HEADER_OCTETS)
+    header: In(8 * ULPDU_HEADER_OCTETS)
     ulpdu_length: In(16)
     header_cause: Out(CAUSE_BITS)
     request: In(REQUEST)
@@ -62,7 +63,8 @@ class Checks(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        header = data.View(UNTAGGED_HEADER, self.header)
+        ulpdu = data.View(ULPDU_HEADER, self.header)
+        header = ulpdu.untagged
         request, response = self.request, self.response
         header_list = [
             *header_checks(header.control, self.ulpdu_length),
@@ -70,6 +72,7 @@ class Checks(wiring.Component):
             *opcode_checks(header),
             *queue_checks(header, LAST_QN),
             *queue_opcode_checks(header),
+            *terminate_checks(ulpdu, self.ulpdu_length),
         ]
         request_list = [
             *untagged_checks(
@@ -99,7 +102,7 @@ class Checks(wiring.Component):
 
 
 @pytest.mark.requirement("RDMAP-4.1-09", "RDMAP-7.2-02", "RDMAP-7.2-03", "RDMAP-7.2-07")
-@pytest.mark.requirement("RDMAP-7.2-08")
+@pytest.mark.requirement("RDMAP-7.2-08", "RDMAP-5.4-03", "RDMAP-5.4-06")
 def test_checks():
     run_cocotb(Checks(), __name__)
 
@@ -139,16 +142,63 @@ async def check_headers(dut):
         segment = bytes([FLAG_TAGGED * tagged | rng.getrandbits(5) << 2 | version, control])
         segment += rng.randbytes(4) + qn.to_bytes(4, "big") + rng.randbytes(30)
         segment = segment[: rng.choice([len(segment), rng.randint(13, 19)])]
-        whole = segment + rng.randbytes(UNTAGGED_HEADER_OCTETS)
-        dut.header.value = int.from_bytes(whole[:UNTAGGED_HEADER_OCTETS], "little")
-        dut.ulpdu_length.value = len(segment)
-        await Timer(1, "ns")
+        await show(dut, rng, segment)
         expected = error_of(check_header, segment)
-        assert code_of(dut.header_cause) == expected, segment.hex()
         is_terminate = expected is None and opcode == Opcode.TERMINATE
-        assert (cause_of(dut.header_cause) is Cause.TERMINATE_RECEIVED) == is_terminate
+        if not is_terminate:
+            assert code_of(dut.header_cause) == expected, segment.hex()
+            assert cause_of(dut.header_cause) not in OF_TERMINATES
         seen.add(expected)
     assert seen == {None, *(check.error for check in checks.HEADER_ORDER)}
+
+
+async def show(dut, rng, segment):
+    """Puts a ULPDU at the inputs, with anything behind it."""
+    whole = segment + rng.randbytes(ULPDU_HEADER_OCTETS)
+    dut.header.value = int.from_bytes(whole[:ULPDU_HEADER_OCTETS], "little")
+    dut.ulpdu_length.value = len(segment)
+    await Timer(1, "ns")
+
+
+OF_TERMINATES = {Cause.TERMINATE_RECEIVED, Cause.TERMINATE_MALFORMED}
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def check_terminates(dut):
+    """A Terminate is good, or in error, exactly if it is for the model."""
+    rng = seeded_random()
+    control = rdmap.control_octet(Opcode.TERMINATE)
+    causes = {
+        checks.MSN.source: Cause.UNTAGGED_MSN,
+        checks.MO.source: Cause.UNTAGGED_MO,
+        checks.TERMINATE_WHOLE.source: Cause.TERMINATE_MALFORMED,
+    }
+    seen = set()
+    for _ in range(3 * CASES):
+        # Headers that some M, D and R announce, in either order of octets, and any other length.
+        flags = rng.choice([rng.getrandbits(8), rng.randrange(8) << 5, rng.randrange(8)])
+        octets = rng.choice([4, 6, 20, 24, 32, 34, 48, 52, rng.randrange(60)])
+        payload = bytes([rng.getrandbits(8), rng.getrandbits(8), flags]) + rng.randbytes(60)
+        header = UntaggedHeader(
+            rdmap.QN_TERMINATE,
+            1 if rng.random() < 0.9 else rng.choice([0, 2, 1 << 31 | 1, 1 << 16]),
+            0 if rng.random() < 0.9 else 1 << rng.randrange(32),
+            rng.random() < 0.9,
+            control,
+            rng.getrandbits(32),
+        )
+        segment = header.encode() + payload[:octets]
+        await show(dut, rng, segment)
+        expected = Cause.TERMINATE_RECEIVED
+        try:
+            receive_terminate(header, payload[:octets])
+        except StreamError as failure:
+            expected = causes[failure.source]
+        assert cause_of(dut.header_cause) is expected, segment.hex()
+        seen.add((expected, octets))
+    assert {cause for cause, _ in seen} == {Cause.TERMINATE_RECEIVED, *causes.values()}
+    good = {octets for cause, octets in seen if cause is Cause.TERMINATE_RECEIVED}
+    assert good == {4, 6, 20, 24, 32, 34, 48, 52}
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")

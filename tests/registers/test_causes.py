@@ -61,7 +61,12 @@ EXPECTED = {
 }
 """Layer, error type, error code; whether the DDP header comes with it, and that of the request."""
 
-SILENT = {Cause.NONE, Cause.TERMINATE_RECEIVED, Cause.STOPPED_BY_DRIVER}
+SILENT = {
+    Cause.NONE,
+    Cause.TERMINATE_RECEIVED,
+    Cause.TERMINATE_MALFORMED,
+    Cause.STOPPED_BY_DRIVER,
+}
 """For these no Terminate is sent."""
 
 
