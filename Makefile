@@ -10,6 +10,10 @@ STAMP := $(VENV)/.setup-$(SETUP_HASH)
 # How many tests run at once.
 JOBS ?= 2
 PYTEST_ARGS ?=
+# Mutated FPDUs of `make soak`, the seed that another run had, the address of a Dask scheduler.
+FPDUS ?= 1000000
+SEED ?=
+DASK ?=
 # With 1, rows of the requirement list without a test or a review are an error.
 STRICT ?= 0
 
@@ -23,7 +27,7 @@ FILE ?=
 export FILE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test conformance bench timing lint format clean
+.PHONY: help setup demo test soak conformance bench timing lint format clean
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 20
@@ -42,6 +46,11 @@ demo: setup ## move a file between two simulated devices (FILE=path, WAVES=1)
 
 test: setup ## run all tests (JOBS=2, PYTEST_ARGS="-k mpa")
 	$(BIN)/python -m pytest -n $(JOBS) $(PYTEST_ARGS)
+
+soak: setup ## send malformed FPDUs (FPDUS=1000000, SEED=1, JOBS=2, DASK=tcp://host:port)
+	$(if $(DASK),$(BIN)/python -m pip install --disable-pip-version-check -q -e '.[soak]')
+	$(BIN)/python -m sim.malformer.soak --fpdus $(FPDUS) --jobs $(JOBS) \
+		$(if $(SEED),--seed $(SEED)) $(if $(DASK),--dask $(DASK))
 
 conformance: setup ## run the tests that name a requirement, write build/conformance.html (STRICT=1)
 	$(BIN)/python -m pytest -n $(JOBS) --conformance $(if $(filter-out 0,$(STRICT)),--conformance-strict) $(PYTEST_ARGS)

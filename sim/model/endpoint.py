@@ -219,6 +219,11 @@ class Endpoint:
         """Octets received of an FPDU that is not complete."""
         return self._deframer.pending
 
+    @property
+    def position(self) -> int:
+        """Octets received in FPDUs that MPA found good."""
+        return self._deframer.position
+
     def resume(self, *, position: int, send_msn: int, read_request_msn: int) -> None:
         """Go on in the middle of a stream of which ``position`` octets were received before."""
         self._may_send = True

@@ -72,7 +72,7 @@ class Prediction:
     ``memory`` is the content of every region and ``receives`` that of every receive afterwards;
     nothing else may have changed. ``completions`` are in order, with those that a failure
     flushed. ``ulpdus`` are what is sent. ``pending`` is the number of octets kept of an FPDU that
-    is not complete.
+    is not complete, ``accepted`` of all FPDUs that MPA found good.
 
     When the answers to the peer's Read Requests are made (before or after a later Write, Send
     with Invalidate or Read Request of the stream) is left open by the RFCs. This prediction has
@@ -91,6 +91,7 @@ class Prediction:
     terminate_received: Terminate | None
     closed: bool
     pending: int
+    accepted: int
     late: "Prediction | None" = None
 
     @property
@@ -147,6 +148,7 @@ def _run(state: State, octets: Buffer, *, answer: bool) -> Prediction:
         endpoint.terminate_received,
         endpoint.closed,
         endpoint.pending,
+        endpoint.position - state.position,
     )
 
 

@@ -1,0 +1,97 @@
+"""A chunk: so many mutated FPDUs of one seed, in one device; what soaking is divided into."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from sim.build import ROOT
+from sim.malformer.bench import Bench
+from sim.malformer.capture import write_capture
+from sim.malformer.case import Case, make_case
+from sim.malformer.compare import Observed, differences
+from sim.malformer.known import known_difference
+from sim.malformer.report import Report
+from sim.malformer.rows import observed_row
+from sim.malformer.shrink import shrink
+
+CAPTURES = ROOT / "build" / "malformer"
+NUMBERS_PER_CHUNK = 1_000_000
+BYSTANDER_PERIOD = 200
+MOST_FAILURES = 3
+"""Failures after which a chunk ends: what comes then is seldom new."""
+
+
+def chunk_cases(seed: int, chunk: int, fpdus: int) -> Iterator[Case]:
+    """Cases until so many of their mutated FPDUs are looked at."""
+    number, mutated = chunk * NUMBERS_PER_CHUNK, 0
+    while mutated < fpdus:
+        case = make_case(seed, number)
+        mutated += len(case.mutated())
+        number += 1
+        yield case
+
+
+def _unexpected(case: Case, observed: Observed) -> list[str]:
+    found = differences(case, observed)
+    return [] if not found or known_difference(case, found) else found
+
+
+def run_chunk(seed: int, chunk: int, fpdus: int, library: Path | None = None) -> Report:
+    """Runs a chunk; what is not as predicted is in the report's `failures`."""
+    report = Report()
+    failed: list[Case] = []
+    with Bench(seed, library=library) as bench:
+        for case, observed in bench.run(chunk_cases(seed, chunk, fpdus)):
+            report.cases += 1
+            mutated = case.mutated()
+            report.mutated += len(mutated)
+            for fpdu in mutated:
+                report.mutations.update(fpdu.mutations)
+            report.rows[observed_row(case, observed)] += 1
+            found = differences(case, observed)
+            known = known_difference(case, found) if found else None
+            if known is not None:
+                report.known[known] += 1
+            elif found:
+                failed.append(case)
+                report.failures.append("\n".join([describe(case), *found]))
+            if len(failed) >= MOST_FAILURES:
+                break
+            if report.cases % BYSTANDER_PERIOD == 0:
+                bench.bystander.check()
+        if not failed:
+            bench.bystander.check()
+        statistics = bench.device.statistics()
+        report.cycles = statistics["cycles"]
+        report.failures += statistics["faults"]
+    if failed:
+        report.failures.append(reproduce(failed[0], library))
+    return report
+
+
+def describe(case: Case) -> str:
+    """Which case it is."""
+    names = [name for fpdu in case.seen() for name in fpdu.mutations]
+    return f"seed {case.seed}, case {case.number}: {', '.join(names) or 'no mutation'}"
+
+
+def reproduce(case: Case, library: Path | None = None) -> str:
+    """The smallest case that fails alone, with its capture, in words."""
+
+    def run(smaller: Case) -> Observed:
+        with Bench(smaller.seed, lanes=[smaller.lane], library=library) as bench:
+            ((_, observed),) = bench.run([smaller])
+            return observed
+
+    if not _unexpected(case, run(case)):
+        return f"{describe(case)} fails only among others"
+    smallest = shrink(case, lambda smaller: bool(_unexpected(smaller, run(smaller))))
+    observed = run(smallest)
+    path = CAPTURES / f"{case.seed}-{case.number}.pcapng"
+    write_capture(path, smallest, observed)
+    return "\n".join(
+        [
+            f"The smallest that fails in the same place, {path}:",
+            repr(smallest),
+            *differences(smallest, observed),
+        ]
+    )

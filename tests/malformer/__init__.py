@@ -1,0 +1,1 @@
+"""Malformed traffic against the whole device."""

@@ -1,0 +1,76 @@
+"""The differences between device and reference model that are known, each with a fixed stream.
+
+When one of these passes, its entry in `sim.malformer.known` has to go.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+
+from sim.malformer.bench import Bench
+from sim.malformer.case import Case, layout_of
+from sim.malformer.compare import differences
+from sim.malformer.fpdu import Fpdu
+from sim.malformer.setting import Setting
+from sim.model import ddp, rdmap
+from sim.model.ddp import TaggedHeader, UntaggedHeader
+from sim.model.errors import RDMAP_INVALID_STAG
+from sim.model.rdmap import Opcode, ReadRequest, Terminate, control_octet
+
+pytestmark = pytest.mark.timeout(300)  # the first test may have to build the device
+
+SEED = 1
+PAYLOAD = bytes(range(1, 9))
+
+
+@pytest.fixture(scope="module")
+def bench() -> Iterator[Bench]:
+    with Bench(SEED, lanes=[0]) as opened:
+        yield opened
+
+
+def check(bench: Bench, *ulpdus: bytes, setting: Setting | None = None) -> None:
+    """The device does with a stream what the reference model says."""
+    fpdus = tuple(Fpdu("fixed", ulpdu) for ulpdu in ulpdus)
+    case = Case(SEED, 0, Setting(half_close=True) if setting is None else setting, fpdus)
+    ((_, observed),) = bench.run([case])
+    assert differences(case, observed) == []
+
+
+def test_a_stream_that_is_known_to_be_treated_alike(bench: Bench):
+    place = layout_of(SEED, 0)["main"]
+    header = TaggedHeader(place.stag, place.base, rsvd_ulp=control_octet(Opcode.RDMA_WRITE))
+    check(bench, header.encode() + PAYLOAD, bytes(20))
+
+
+@pytest.mark.xfail(strict=True, reason="the device answers it with another Terminate")
+@pytest.mark.parametrize("what", ["QN of Sends", "unknown QN", "tagged"])
+def test_a_terminate_with_a_header_in_error_is_not_answered(bench: Bench, what: str):
+    control = control_octet(Opcode.TERMINATE)
+    header: ddp.Header = UntaggedHeader(rdmap.QN_SEND, 1, rsvd_ulp=control)
+    if what == "unknown QN":
+        header = UntaggedHeader(7, 1, rsvd_ulp=control)
+    elif what == "tagged":
+        header = TaggedHeader(1, 0, rsvd_ulp=control)
+    check(bench, header.encode() + Terminate(RDMAP_INVALID_STAG).encode())
+
+
+@pytest.mark.xfail(strict=True, reason="the device counts a sum of exactly 2^64 as none that wraps")
+@pytest.mark.requirement("DDP-7.1-13")
+def test_a_write_that_ends_at_2_64_wraps(bench: Bench):
+    """The 64-bit unsigned sum of length and TO is 0 then (RFC 5041, 7.1 (5))."""
+    place = layout_of(SEED, 0)["high"]
+    control = control_octet(Opcode.RDMA_WRITE)
+    header = TaggedHeader(place.stag, place.end - len(PAYLOAD), rsvd_ulp=control)
+    check(bench, header.encode() + PAYLOAD)
+
+
+@pytest.mark.xfail(strict=True, reason="the device counts a sum of exactly 2^64 as none that wraps")
+@pytest.mark.requirement("RDMAP-7.2-13")
+def test_a_read_request_that_ends_at_2_64_wraps(bench: Bench):
+    """The Data Source Tagged Offset would wrap (RFC 5040, 7.2 (4e))."""
+    place = layout_of(SEED, 0)["high"]
+    control = control_octet(Opcode.RDMA_READ_REQUEST)
+    header = UntaggedHeader(rdmap.QN_READ_REQUEST, 1, rsvd_ulp=control)
+    request = ReadRequest(1, 0, 8, place.stag, place.end - 8)
+    check(bench, header.encode() + request.encode())
