@@ -329,7 +329,7 @@ class Bench:
     Parameters
     ----------
     seed: decides the STags and Tagged Offsets of the regions. lanes: which there are.
-    library: a built device; it is built if not given. record: keep the octets for a capture.
+    library: a built device; it is built if not given. late_writes: see `SimulatedDevice`.
     """
 
     def __init__(
@@ -338,10 +338,10 @@ class Bench:
         *,
         lanes: Iterable[int] = range(LANES),
         library: Path | None = None,
-        record: bool = False,
+        late_writes: bool = False,
     ):
         with ExitStack() as undo:
-            self.device = SimulatedDevice(library=library, record=record)
+            self.device = SimulatedDevice(library=library, late_writes=late_writes)
             self.context = undo.enter_context(Context(self.device))
             self.cq = CQ(self.context, 4096)
             self.other_pd = PD(self.context)

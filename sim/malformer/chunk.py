@@ -30,6 +30,11 @@ def chunk_cases(seed: int, chunk: int, fpdus: int) -> Iterator[Case]:
         yield case
 
 
+def _late_writes(chunk: int) -> bool:
+    """Every second chunk has a host memory that shows writes as late as it may."""
+    return bool(chunk % 2)
+
+
 def _unexpected(case: Case, observed: Observed) -> list[str]:
     found = differences(case, observed)
     return [] if not found or known_difference(case, found) else found
@@ -39,7 +44,7 @@ def run_chunk(seed: int, chunk: int, fpdus: int, library: Path | None = None) ->
     """Runs a chunk; what is not as predicted is in the report's `failures`."""
     report = Report()
     failed: list[Case] = []
-    with Bench(seed, library=library) as bench:
+    with Bench(seed, library=library, late_writes=_late_writes(chunk)) as bench:
         for case, observed in bench.run(chunk_cases(seed, chunk, fpdus)):
             report.cases += 1
             mutated = case.mutated()
@@ -78,7 +83,9 @@ def reproduce(case: Case, library: Path | None = None) -> str:
     """The smallest case that fails alone, with its capture, in words."""
 
     def run(smaller: Case) -> Observed:
-        with Bench(smaller.seed, lanes=[smaller.lane], library=library) as bench:
+        late = _late_writes(smaller.number // NUMBERS_PER_CHUNK)
+        lanes = [smaller.lane]
+        with Bench(smaller.seed, lanes=lanes, library=library, late_writes=late) as bench:
             ((_, observed),) = bench.run([smaller])
             return observed
 

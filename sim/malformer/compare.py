@@ -48,7 +48,7 @@ CAUSES: dict[Check, set[Cause]] = {
     checks.SOURCE.rights: {Cause.READ_NOT_PERMITTED},
     checks.SOURCE.wrap: {Cause.READ_TO_WRAP},
     checks.SOURCE.bounds: {Cause.READ_BOUNDS},
-    checks.TERMINATE_WHOLE: {Cause.TERMINATE_RECEIVED},
+    checks.TERMINATE_WHOLE: {Cause.TERMINATE_MALFORMED},
     checks.TARGET.valid: {Cause.TAGGED_STAG_INVALID},
     checks.TARGET.associated: {Cause.TAGGED_STAG_NOT_ASSOCIATED},
     checks.TARGET.rights: {Cause.WRITE_NOT_PERMITTED},
@@ -69,15 +69,10 @@ def check_of(failure: Failure) -> Check:
 
 
 def causes_of(failure: Failure) -> set[Cause]:
-    """What the driver may name for a failure.
-
-    One of a Terminate may also be told as a Terminate that came: it ends the stream in any case,
-    and no error code is defined for it.
-    """
-    found = set[Cause]().union(
+    """What the driver may name for a failure."""
+    return set[Cause]().union(
         *(c for k, c in CAUSES.items() if (k.error, k.source) == (failure.error, failure.source))
     )
-    return found if failure.terminate is not None else found | {Cause.TERMINATE_RECEIVED}
 
 
 @dataclass(frozen=True)

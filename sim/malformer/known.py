@@ -1,6 +1,6 @@
 """Differences between device and reference model that are known, and wait for the device.
 
-Each has a test in tests/malformer/test_known.py that fails as soon as it is gone.
+Each has a test in tests/malformer/test_fixed_streams.py that fails as soon as it is gone.
 """
 
 from collections.abc import Callable, Sequence
@@ -8,20 +8,8 @@ from collections.abc import Callable, Sequence
 from sim.malformer.case import Case
 from sim.model import checks, ddp
 from sim.model.ddp import TaggedHeader
-from sim.model.effects import ReadAccepted, TaggedPlacement
 from sim.model.memory import TAGGED_OFFSET_SPAN
 from sim.model.rdmap import ReadRequest
-
-
-def _answered_terminate(case: Case, found: Sequence[str]) -> bool:
-    """A Terminate with a header in error is answered with another one."""
-    failure = case.prediction.failure
-    header = (checks.BUFFER_MODEL, checks.QUEUE, checks.QUEUE_OF_OPCODE)
-    return (
-        failure is not None
-        and failure.terminate is None
-        and any((failure.error, failure.source) == (c.error, c.source) for c in header)
-    )
 
 
 def _range_to_the_end(case: Case, found: Sequence[str]) -> bool:
@@ -41,28 +29,8 @@ def _range_to_the_end(case: Case, found: Sequence[str]) -> bool:
     return False
 
 
-def _read_too_early(case: Case, found: Sequence[str]) -> bool:
-    """A Read Request is answered with octets from before a Write that came before it."""
-    if not all(" answers; " in difference for difference in found):
-        return False
-    written: list[TaggedPlacement] = []
-    for effect in case.prediction.effects:
-        if isinstance(effect, TaggedPlacement):
-            written.append(effect)
-        elif isinstance(effect, ReadAccepted) and effect.request.size:
-            request = effect.request
-            start, end = request.source_tagged_offset, request.source_tagged_offset + request.size
-            for write in written:
-                last = write.tagged_offset + len(write.octets)
-                if write.stag == request.source_stag and write.tagged_offset < end and start < last:
-                    return True
-    return False
-
-
 KNOWN: dict[str, Callable[[Case, Sequence[str]], bool]] = {
-    "a Terminate with a header in error is answered": _answered_terminate,
     "a range may end at 2^64": _range_to_the_end,
-    "a Read Request does not wait for earlier placements": _read_too_early,
 }
 
 
