@@ -44,10 +44,13 @@ ICARUS_CYCLES = 20_000
 CASES = {
     "write_tx_1460_payload_octets_per_cycle": "check_write_tx",
     "write_rx_1460_payload_octets_per_cycle": "check_write_rx",
+    "read_tx_1460_payload_octets_per_cycle": "check_read_tx",
+    "read_after_write_tx_1460_payload_octets_per_cycle": "check_read_after_write_tx",
 }
 REQUIRED = {
     "write_tx_1460_payload_octets_per_cycle": 7.0,
     "write_rx_1460_payload_octets_per_cycle": 7.0,
+    "read_tx_1460_payload_octets_per_cycle": 7.0,
     "sim_cycles_per_second_ratio": 50.0,
 }
 

@@ -28,12 +28,18 @@ from host_driver import (
     WROpcode,
 )
 from sim.cosim.device import CLOCK_NS, CocotbDevice, start_clock
-from sim.model.ddp import segment_tagged
+from sim.model.ddp import segment_tagged, segment_untagged
 from sim.model.mpa import frame_fpdu, mulpdu
-from sim.model.rdmap import Opcode, control_octet
+from sim.model.rdmap import QN_READ_REQUEST, Opcode, ReadRequest, control_octet
 
 WARM_UP_FPDUS = 20
 """FPDUs before the steady state: the latency of host memory is behind them."""
+
+READS = 8
+"""RDMA Reads that are outstanding: IRD and ORD."""
+
+READ_OCTETS = 4096
+"""Of each of the RDMA Reads that are answered."""
 
 REMOTE_STAG = 0x12345678
 IDLE_CYCLES = 3000
@@ -80,8 +86,8 @@ class _Bench:
             _Null(device, emss),  # type: ignore[arg-type]
             initiator=True,
             crc=True,
-            ord=8,
-            ird=8,
+            ord=READS,
+            ird=READS,
             emss=emss,
         )
 
@@ -213,3 +219,71 @@ async def check_write_rx(dut: Any) -> None:
             "words": axi.words_written - before,
         }
     )
+
+
+async def _answer_reads(dut: Any, *, writes: bool) -> None:
+    """Read Requests, `READS` of them outstanding; payload octets per cycle of the FPDUs that leave.
+
+    After each answer comes another Read Request; with `writes`, behind an RDMA Write of the same
+    QP of as many octets.
+    """
+    octets, emss = _parameter("OCTETS"), _parameter("EMSS")
+    device = await _device(dut)
+    found: dict[str, _Bench] = {}
+    stamps: list[tuple[int, int]] = []  # cycle of the last beat, payload octets
+    asked = 0
+
+    def open_device() -> None:
+        found["bench"] = _Bench(device, 2 * READ_OCTETS, emss)
+
+    await bridge(open_device)()
+    bench = found["bench"]
+    source = bench.mr.addr + READ_OCTETS
+
+    def ask() -> bytes:
+        nonlocal asked
+        asked += 1
+        write = segment_tagged(
+            bytes(READ_OCTETS),
+            stag=bench.mr.stag,
+            tagged_offset=bench.mr.addr,
+            mulpdu=mulpdu(emss, False),
+            rsvd_ulp=control_octet(Opcode.RDMA_WRITE),
+        )
+        request = segment_untagged(
+            ReadRequest(REMOTE_STAG, 0, READ_OCTETS, bench.mr.stag, source).encode(),
+            qn=QN_READ_REQUEST,
+            msn=asked,
+            mulpdu=mulpdu(emss, False),
+            rsvd_ulp=control_octet(Opcode.RDMA_READ_REQUEST),
+        )
+        return b"".join(map(frame_fpdu, write + request if writes else request))
+
+    def sent(connection: int, fpdu: bytes) -> None:
+        stamps.append((device.llp.cycle, int.from_bytes(fpdu[:2], "big") - 14))
+        if fpdu[2] & 0x40 and READ_OCTETS * asked < octets:  # L: the answer is complete
+            device.llp.receive(bench.qp.qp_num, ask())
+
+    device.llp.on_fpdu = sent
+    device.llp.receive(bench.qp.qp_num, b"".join(ask() for _ in range(READS)))
+    while sum(count for _, count in stamps) < octets:
+        await ClockCycles(dut.clk, 100)
+    steady = stamps[min(WARM_UP_FPDUS, len(stamps) // 2) :]
+    _report(
+        {
+            "payload_octets": sum(count for _, count in steady[1:]),
+            "cycles": steady[-1][0] - steady[0][0],
+        }
+    )
+
+
+@cocotb.test()
+async def check_read_tx(dut: Any) -> None:
+    """Answers to RDMA Reads alone."""
+    await _answer_reads(dut, writes=False)
+
+
+@cocotb.test()
+async def check_read_after_write_tx(dut: Any) -> None:
+    """Answers to RDMA Reads that come behind RDMA Writes, which must be visible before."""
+    await _answer_reads(dut, writes=True)
