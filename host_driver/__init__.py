@@ -22,6 +22,7 @@ from host_driver.errors import (
     NoMatchingRTR,
     QPError,
     QPStateError,
+    QuotaExceeded,
     ResourceError,
     StagecoachError,
     StartupError,
@@ -34,6 +35,7 @@ from host_driver.mpa_startup import RTR
 from host_driver.mpa_terms import Connection
 from host_driver.mr import MR, PD
 from host_driver.qp import QP, QPCap, QPInitAttr
+from host_driver.quota import Quota
 from host_driver.terminate import SegmentHeader, Terminate
 from host_driver.transport.base import DeviceClosed, TransportError
 from host_driver.wr import SGE, WC, RecvWR, SendWR
@@ -68,6 +70,8 @@ __all__ = [
     "QPInitAttr",
     "QPState",
     "QPStateError",
+    "Quota",
+    "QuotaExceeded",
     "RecvWR",
     "ResourceError",
     "SegmentHeader",

@@ -89,7 +89,8 @@ def connect(
     private_data: for the peer, at most 508 octets, 512 in revision 1.
     ord, ird: RDMA Reads under way from this end, and towards it; the device's limit if not given.
         The ORD comes down to the peer's IRD, and the IRD goes up to its ORD (RFC 6581, 9.1).
-    negotiate_reads: False leaves ORD and IRD to the ULPs, which then must give fitting ones.
+    negotiate_reads: False leaves ORD and IRD to the ULPs, which then must give fitting ones; the
+        Request is one of revision 1 then, unless it is `peer_to_peer` (RFC 6581, 10).
     crc: whether this end wants CRCs; they are off only if neither end wants them.
     markers: whether this end wants Markers in what it receives.
     peer_to_peer: the peer may send first; the driver begins with an RTR frame of its own, of

@@ -1,6 +1,5 @@
-"""An open device: registers, commands, numbers to hand out, and asynchronous events."""
+"""An open device: registers, commands, its beginning and end, and asynchronous events."""
 
-import secrets
 import threading
 import time
 from collections.abc import Callable
@@ -9,9 +8,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 from host_driver import entries, registers
-from host_driver.errors import DeviceError, QPError, ResourceError
+from host_driver.device_reset import reset_device
+from host_driver.errors import DeviceError, QPError, WaitTimeout, require_type
 from host_driver.events import AsyncEvent, read_event
+from host_driver.quota import Quota
 from host_driver.registers import Register
+from host_driver.resources import Resources
 from host_driver.ring import Ring
 from host_driver.transport.base import DeviceClosed, Transport
 from hw.interface.causes import Cause
@@ -26,6 +28,7 @@ MAGIC = 0x50525769
 VERSION_MAJOR = 1
 COMMAND_POLLS = 100_000
 EVENT_RING_ENTRIES = 256
+_NO_QUOTA = Quota()
 
 
 class CommandOpcode:
@@ -63,21 +66,20 @@ class Context:
     Parameters
     ----------
     transport: the way to the device, e.g. `SimulatedDevice()`. The context closes it, also if it
-        cannot be opened.
+        cannot be opened. What another process has left on the device is cleared.
+    quota: how much of the device may be in use at a time; all of it if not given.
 
     Raises `DeviceError` if what answers there is not this device.
     """
 
-    def __init__(self, transport: Transport):
+    def __init__(self, transport: Transport, quota: Quota = _NO_QUOTA):
+        require_type("quota", quota, Quota)
         if not hasattr(transport, "read_register"):
             raise TypeError(f"transport is a {type(transport).__name__}; allowed: a Transport")
         self.transport = transport
         self.lock = threading.RLock()
         self._closing: dict[Callable[[], None], None] = {}  # in order of creation
         self._closed = False
-        self._stags: dict[int, int] = {}  # slot of the table: STag
-        self._pds: set[int] = set()
-        self._next_numbers: dict[str, int] = {}
         self.qps: dict[int, QP] = {}
         self.cqs: dict[int, CQ] = {}
         self.mrs: dict[int, MR] = {}  # by STag
@@ -86,13 +88,20 @@ class Context:
         with ExitStack() as undo:
             undo.callback(transport.close)
             self.attr = self._read_attr()
-            self._event_number = 0
+            self.resources = Resources(self.attr.max_mr, quota)
             self._event_ring = Ring(transport, EVENT_RING_ENTRIES, entries.EVENT.size)
             undo.callback(self._event_ring.close)
-            self.enable_ring(self.attr.max_cq, self._event_ring)
-            self.write(registers.INTERRUPT_ENABLE, completion=1, event=1)
-            self._arm_events()
+            reset_device(self)
+            self._begin_events()
             undo.pop_all()
+
+    def _begin_events(self) -> None:
+        """Gives the event ring to the device, empty."""
+        self._event_ring.memory[:] = bytes(len(self._event_ring.memory))
+        self._event_number = 0
+        self.enable_ring(self.attr.max_cq, self._event_ring)
+        self.write(registers.INTERRUPT_ENABLE, completion=1, event=1)
+        self._arm_events()
 
     def _read_attr(self) -> DeviceAttr:
         magic = self.read(registers.ID)["magic"]
@@ -174,64 +183,6 @@ class Context:
         """FPDUs received with good CRC since reset, mod 2^32."""
         return self.read(registers.FPDUS_RECEIVED)["value"]
 
-    # Numbers to hand out
-
-    def take_number(self, used: set[int] | dict, limit: int, what: str) -> int:
-        """A number below `limit` that is not used; `ResourceError` if there is none.
-
-        Numbers go round, so that one is used again as late as possible: what still names the
-        object that had it before shall not meet another one.
-        """
-        first = self._next_numbers.get(what, 0)
-        for step in range(limit):
-            number = (first + step) % limit
-            if number not in used:
-                self._next_numbers[what] = number + 1
-                return number
-        raise ResourceError(f"all {limit} {what} of the device are in use")
-
-    def take_pd(self) -> int:
-        """A Protection Domain number that no other PD has."""
-        with self.lock:
-            self.require_open()
-            number = self.take_number(self._pds, 1 << 16, "Protection Domains")
-            self._pds.add(number)
-            return number
-
-    def give_pd(self, number: int) -> None:
-        """Frees a Protection Domain number."""
-        self._pds.discard(number)
-
-    def take_stag(self) -> int:
-        """An STag drawn from the whole 32-bit space whose slot in the table is free.
-
-        STags cannot be predicted (RFC 5042, 5.1.3); the low 8 bits are the key.
-        """
-        with self.lock:
-            if len(self._stags) >= self.attr.max_mr:
-                raise ResourceError(f"all {self.attr.max_mr} STags of the device are in use")
-            while True:
-                stag = secrets.randbits(32)
-                slot = stag >> 8 & (self.attr.max_mr - 1)
-                if slot not in self._stags:
-                    self._stags[slot] = stag
-                    return stag
-
-    def claim_stag(self, stag: int) -> int:
-        """Takes a given STag; `ResourceError` if its slot in the table is in use."""
-        if not 0 <= stag < 1 << 32:
-            raise ValueError(f"STag {stag}; allowed: 0 to 2^32 - 1")
-        with self.lock:
-            slot = stag >> 8 & (self.attr.max_mr - 1)
-            if slot in self._stags:
-                raise ResourceError(f"STag 0x{stag:08X}: its slot {slot} is in use")
-            self._stags[slot] = stag
-            return stag
-
-    def give_stag(self, stag: int) -> None:
-        """Frees the slot of an STag that the device no longer knows."""
-        self._stags.pop(stag >> 8 & (self.attr.max_mr - 1), None)
-
     # Events
 
     def process_events(self) -> None:
@@ -271,8 +222,6 @@ class Context:
 
     def poll_until(self, done: Callable[[], bool], timeout: float, what: str) -> None:
         """Polls until `done()`; `WaitTimeout` names `what` was waited for."""
-        from host_driver.errors import WaitTimeout
-
         end = time.monotonic() + timeout
         while not done():
             # What came before is looked at after this, what comes later raises it again.
@@ -303,6 +252,30 @@ class Context:
         """Sizes of the device."""
         return self.attr
 
+    def reset(self) -> None:
+        """Closes everything that was made from this context; the device is as if newly opened.
+
+        No QP, CQ nor STag is left when this returns, and the device reaches nothing of the
+        program's memory. Peers that do not read are not waited for. What cannot be closed does not
+        keep the others open; its error is raised at the end.
+        """
+        with self.lock:
+            self.require_open()
+            errors: list[Exception] = []
+            for qp in list(self.qps.values()):
+                self._try(lambda qp=qp: qp.disconnect(0.0), errors)  # type: ignore[misc]
+            self._close_all(errors)
+            self._try(lambda: reset_device(self), errors)
+            self.events.clear()
+            self._try(self._begin_events, errors)
+            if errors:
+                raise errors[0]
+
+    def _close_all(self, errors: list[Exception]) -> None:
+        while self._closing:
+            close, _ = self._closing.popitem()
+            self._try(close, errors)
+
     def close(self) -> None:
         """Closes everything that was made from this context, and the device.
 
@@ -312,9 +285,7 @@ class Context:
             if self._closed:
                 return
             errors: list[Exception] = []
-            while self._closing:
-                close, _ = self._closing.popitem()
-                self._try(close, errors)
+            self._close_all(errors)
             self._try(lambda: self.disable_ring(self.attr.max_cq), errors)
             self._closed = True
             self._try(self._event_ring.close, errors)

@@ -8,9 +8,11 @@ from typing import Self
 from host_driver import entries, registers
 from host_driver.context import Context
 from host_driver.errors import ResourceError, WaitTimeout, require_type
-from host_driver.ring import MAXIMUM_LOG2, Ring, check_entries
+from host_driver.ring import MAXIMUM_LOG2, Ring, check_entries, ring_entries
 from host_driver.wr import WC
 from hw.interface.queue_entries import CompletionFlags, CompletionOpcode
+
+DEFAULT_CQE = 8192
 
 
 class CQ:
@@ -19,29 +21,35 @@ class CQ:
     Parameters
     ----------
     context: the open device.
-    cqe: completions that it holds at least, 1 to 32768.
+    cqe: completions that it holds at least, 1 to 32768. The default is enough for all QPs of the
+        simulated device with queues of default size.
+    overcommit: may be shared by QPs that together can have more outstanding than it holds. Without
+        it a second QP is refused then, so that no stream can stop another one by a CQ that
+        overflows (RFC 5042, 6.4.3.2); with it the program itself limits what is outstanding.
 
-    Raises `ResourceError` if the device has no CQ left.
+    Raises `ResourceError` if the device has no CQ left, `QuotaExceeded`.
     """
 
-    def __init__(self, context: Context, cqe: int = 256):
+    def __init__(self, context: Context, cqe: int = DEFAULT_CQE, *, overcommit: bool = False):
         require_type("context", context, Context)
         check_entries(cqe)
         self.context = context
+        self._overcommit = overcommit
+        self._bound: list[int] = []  # of each QP: what it may have outstanding here
         with context.lock:
             context.require_open()
-            self.number = context.take_number(context.cqs, context.attr.max_cq, "CQs")
+            resources = context.resources
+            self.number = resources.take_number(context.cqs, context.attr.max_cq, "CQs")
             # Twice the size where possible: what was consumed is told to the device only now and
             # then, and until then the device counts it as there.
-            self._ring = Ring(
-                context.transport, min(2 * cqe, 1 << MAXIMUM_LOG2), entries.COMPLETION.size
-            )
-            self._cqe = max(cqe, self._ring.entries // 2)
+            size = ring_entries(min(2 * cqe, 1 << MAXIMUM_LOG2))
+            self._cqe = max(cqe, size // 2)
             self._consumer = 0
             self._doorbell = 0
             self._ready: deque[WC] = deque()
             self._closed = False
-            with ExitStack() as undo:
+            with resources.reserve(cqs=1, cq_entries=self._cqe), ExitStack() as undo:
+                self._ring = Ring(context.transport, size, entries.COMPLETION.size)
                 undo.callback(self._ring.close)
                 context.enable_ring(self.number, self._ring)
                 undo.pop_all()
@@ -52,6 +60,24 @@ class CQ:
     def cqe(self) -> int:
         """Completions that it holds: so many may be outstanding or not polled."""
         return self._cqe
+
+    def bind(self, requests: int) -> None:
+        """Counts the work requests that a new QP may have outstanding, with the lock held.
+
+        Raises `ResourceError` if it is not the only one and the CQ could overflow with it.
+        """
+        bound = sum(self._bound)
+        if self._bound and not self._overcommit and bound + requests > self._cqe:
+            raise ResourceError(
+                f"CQ {self.number} holds {self._cqe} completions, the QPs that share it may have "
+                f"{bound} work requests outstanding, one more QP {requests}; allowed: up to "
+                f"{max(0, self._cqe - bound)} more, or a CQ with overcommit"
+            )
+        self._bound.append(requests)
+
+    def unbind(self, requests: int) -> None:
+        """Takes back a `bind`, with the lock held."""
+        self._bound.remove(requests)
 
     def require_open(self) -> None:
         """Raises `ValueError` if the CQ is closed: its number may be that of another one."""
@@ -150,6 +176,7 @@ class CQ:
             self.context.disable_ring(self.number)
             self._closed = True
             del self.context.cqs[self.number]
+            self.context.resources.used.give(cqs=1, cq_entries=self._cqe)
             self._ring.close()
 
     def __enter__(self) -> Self:

@@ -22,6 +22,26 @@ class ResourceError(StagecoachError):
     """Nothing left of what was asked for: QPs, CQs, STags, or queue entries."""
 
 
+class QuotaExceeded(ResourceError):
+    """What was asked for is more than the quota of the Context allows.
+
+    Attributes
+    ----------
+    quota: its name, an attribute of `Quota`. limit: its value. used: what is open. demand: what
+        was asked for.
+    """
+
+    def __init__(self, quota: str, limit: int, used: int, demand: int):
+        self.quota = quota
+        self.limit = limit
+        self.used = used
+        self.demand = demand
+        super().__init__(
+            f"quota {quota} of the Context is {limit}: {used} in use, {demand} more asked for; "
+            f"allowed: up to {max(0, limit - used)} more"
+        )
+
+
 class QPStateError(StagecoachError):
     """The QP is not in a state that allows the call."""
 

@@ -5,6 +5,7 @@ from host_driver.mpa_startup import (
     ENHANCED_REVISION,
     NO_RTR,
     NOT_NEGOTIATED,
+    PLAIN_REVISION,
     RTR,
     StartupFrame,
 )
@@ -30,7 +31,12 @@ def limit_reads(own: int, peers: int | None) -> int:
 def request_frame(
     terms: Terms, *, revision: int, negotiate_reads: bool, peer_to_peer: bool
 ) -> StartupFrame:
-    """The Request; revision 1 is that of RFC 5044, without what RFC 6581 added."""
+    """The Request; revision 1 is that of RFC 5044, without what RFC 6581 added.
+
+    It is also the one of a Request that wants nothing of RFC 6581 (RFC 6581, 6 and 10).
+    """
+    if revision == ENHANCED_REVISION and not negotiate_reads and not peer_to_peer:
+        revision = PLAIN_REVISION
     reads: tuple[int, int] | tuple[None, None]
     if revision == ENHANCED_REVISION:
         reads = (terms.ird, terms.ord) if negotiate_reads else (NOT_NEGOTIATED, NOT_NEGOTIATED)

@@ -25,7 +25,9 @@ class PD:
     def __init__(self, context: Context):
         require_type("context", context, Context)
         self.context = context
-        self.number = context.take_pd()
+        with context.lock:
+            context.require_open()
+            self.number = context.resources.take_pd()
         self._closed = False
         # Regions and QPs that are open; the number is free only when none is left.
         self.children: dict[Callable[[], None], None] = {}
@@ -44,7 +46,7 @@ class PD:
                     return
                 if not self.children:
                     self._closed = True
-                    self.context.give_pd(self.number)
+                    self.context.resources.give_pd(self.number)
                     self.context.forget_close(self.close)
                     return
                 close_last = next(reversed(self.children))
@@ -81,8 +83,8 @@ class MR:
     buffer: any writable, contiguous buffer of at least one octet (bytearray, numpy array, mmap).
         It cannot be resized while it is registered.
     access: what else than local reading is allowed.
-    qp: only this QP may use the region, which is closed with it. The peer of this QP, and no
-        other one, may invalidate its STag by a Send with Invalidate (RFC 5040, 8.1.1).
+    qp: only this QP, one of the PD, may use the region, which is closed with it. The peer of this
+        QP, and no other one, may invalidate its STag by a Send with Invalidate (RFC 5040, 8.1.1).
     addr: Tagged Offset of the first octet; its host address if not given.
     stag: the STag; drawn at random if not given.
 
@@ -94,7 +96,7 @@ class MR:
         region is of no more use then, and nobody else gets its place until it is closed.
 
     Raises `TypeError` for a read-only or scattered buffer, `ValueError` if the PD is closed,
-    `QPStateError` if the QP is closed, `ResourceError` if the STag table is full.
+    `QPStateError` if the QP is closed, `ResourceError` if the STag table is full, `QuotaExceeded`.
     """
 
     def __init__(
@@ -109,6 +111,11 @@ class MR:
     ):
         require_type("pd", pd, PD)
         require_type("access", access, int)
+        if qp is not None:
+            # `host_driver.qp` needs this module.
+            from host_driver.qp import QP
+
+            require_type("qp", qp, QP)
         if not 0 <= access <= _ALL_RIGHTS:
             raise ValueError(f"access is {access}; allowed: AccessFlags, 0 to {_ALL_RIGHTS}")
         view = memoryview(buffer)
@@ -136,12 +143,19 @@ class MR:
         with context.lock:
             pd.require_open()
             if qp is not None:
+                if qp.pd is not pd:
+                    there = "another device" if qp.context is not context else f"PD {qp.pd.number}"
+                    raise ValueError(
+                        f"QP {qp.qp_num} is of {there}, the region of PD {pd.number}; allowed: a "
+                        "QP of the region's PD"
+                    )
                 qp.require_open()
                 # An invalidation that has come is that of a region which had this STag before.
                 qp.rcq.take_entries()
-            with ExitStack() as undo:
-                self.stag = context.take_stag() if stag is None else context.claim_stag(stag)
-                undo.callback(context.give_stag, self.stag)
+            resources = context.resources
+            with resources.reserve(mrs=1, octets=self.length), ExitStack() as undo:
+                self.stag = resources.take_stag() if stag is None else resources.claim_stag(stag)
+                undo.callback(resources.give_stag, self.stag)
                 self._address = context.transport.map_memory(buffer)
                 undo.callback(context.transport.unmap_memory, self._address)
                 self.addr = self._address if addr is None else addr
@@ -195,7 +209,8 @@ class MR:
                 children.pop(self.close, None)
             self._context.write(registers.STAG_VALUE, stag=self.stag)
             self._context.command(CommandOpcode.STAG_INVALIDATE)
-            self._context.give_stag(self.stag)
+            self._context.resources.give_stag(self.stag)
+            self._context.resources.used.give(mrs=1, octets=self.length)
             self._context.transport.unmap_memory(self._address)
 
     def __enter__(self) -> Self:

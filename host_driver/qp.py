@@ -7,35 +7,27 @@ from dataclasses import dataclass, replace
 from dataclasses import field as dataclass_field
 from typing import Self
 
-from host_driver import entries, registers
+from host_driver import registers
 from host_driver.context import CommandOpcode
 from host_driver.cq import CQ
-from host_driver.enums import QPState, WCFlags, WCStatus, WROpcode
-from host_driver.errors import DeviceError, QPStateError, require_type
+from host_driver.enums import QPState, WCFlags, WROpcode
+from host_driver.errors import QPStateError, require_type
 from host_driver.events import AsyncEvent
 from host_driver.mpa_terms import Connection
 from host_driver.mr import PD
-from host_driver.ring import Ring
+from host_driver.qp_queues import QPCap, QPQueues
 from host_driver.terminate import Terminate
 from host_driver.transport.base import ByteStream, DeviceClosed, TransportError
-from host_driver.work_queue import WorkQueue, check_elements, check_send
+from host_driver.work_queue import WorkQueue
 from host_driver.wr import WC, RecvWR, SendWR
 from hw.interface.causes import Cause
-from hw.interface.queue_entries import RECEIVE_ENTRY_OCTETS, CompletionFlags
+from hw.interface.queue_entries import CompletionFlags
 
 FLUSH_SECONDS = 2.0
 """How long the end of a connection waits for a peer that does not read."""
 
 ERROR_FLUSH_SECONDS = 0.05
 """The same after an error: the other QPs wait with it, so it is short."""
-
-
-@dataclass(frozen=True)
-class QPCap:
-    """Sizes of the queues of a QP, in work requests."""
-
-    max_send_wr: int = 64
-    max_recv_wr: int = 64
 
 
 @dataclass(frozen=True)
@@ -63,7 +55,8 @@ class QP:
     terminate: what the peer complained about, if that was why, else `None`.
     connection: what MPA startup agreed on; `None` before.
 
-    Raises `ResourceError` if the device has no QP left, `ValueError` if the PD or a CQ is closed.
+    Raises `ResourceError` if the device has no QP left, or a CQ not enough room for what may be
+    outstanding (see `CQ`), `QuotaExceeded`, and `ValueError` if the PD or a CQ is closed.
     """
 
     def __init__(self, pd: PD, init_attr: QPInitAttr):
@@ -91,26 +84,28 @@ class QP:
             pd.require_open()
             self.scq.require_open()
             self.rcq.require_open()
-            self.qp_num = context.take_number(context.qps, context.attr.max_qp, "QPs")
-            with ExitStack() as undo:
-                send_ring = Ring(context.transport, cap.max_send_wr, entries.SEND.size)
-                undo.callback(send_ring.close)
-                receive_ring = Ring(context.transport, cap.max_recv_wr, RECEIVE_ENTRY_OCTETS)
-                undo.callback(receive_ring.close)
-                self._create(send_ring, receive_ring)
+            resources = context.resources
+            self.qp_num = resources.take_number(context.qps, context.attr.max_qp, "QPs")
+            self._bound = {self.scq: 0, self.rcq: 0}
+            self._bound[self.scq] += cap.max_send_wr
+            self._bound[self.rcq] += cap.max_recv_wr
+            with resources.reserve(qps=1), ExitStack() as undo:
+                for cq, requests in self._bound.items():
+                    cq.bind(requests)
+                    undo.callback(cq.unbind, requests)
+                self._queues = QPQueues(context.transport, cap, self.scq, self.rcq)
+                undo.callback(self._queues.close)
+                self._create()
                 undo.pop_all()
-            self._send = WorkQueue(send_ring, registers.SEND_DOORBELL, cap.max_send_wr, "send")
-            self._receive = WorkQueue(
-                receive_ring, registers.RECEIVE_DOORBELL, cap.max_recv_wr, "receive"
-            )
             context.qps[self.qp_num] = self
             self.state = QPState.INIT
             context.on_close(self.close)
             pd.children[self.close] = None
 
-    def _create(self, send_ring: Ring, receive_ring: Ring) -> None:
+    def _create(self) -> None:
         """Gives the rings to the device."""
         context = self.context
+        send_ring, receive_ring = self._queues.send.ring, self._queues.receive.ring
         context.write(registers.QP_NUMBER, qp=self.qp_num)
         context.write(registers.QP_PD, pd=self.pd.number)
         context.write(registers.QP_CQS, send_cq=self.scq.number, receive_cq=self.rcq.number)
@@ -202,20 +197,14 @@ class QP:
             require_type("SendWR.send_flags", request.send_flags, int)
         with self.context.lock:
             self.require(QPState.RTS, QPState.ERR)
-            queue = self._send
-            self.scq.take_entries()
-            queue.check_room(len(requests))
-            for request in requests:
-                check_send(request)
-                if request.opcode == WROpcode.RDMA_READ and self._ord == 0:
-                    # It would wait for ever, and everything behind it.
-                    raise ValueError(
-                        f"RDMA Read on QP {self.qp_num}, which is connected with ORD 0; allowed: "
-                        f"on a QP with ORD 1 to {self.context.attr.max_qp_rd_atom}"
-                    )
-            for request in requests:
-                queue.write_send(request, hidden)
-            self._ring_doorbell(queue)
+            if self._ord == 0 and any(each.opcode == WROpcode.RDMA_READ for each in requests):
+                # It would wait for ever, and everything behind it.
+                raise ValueError(
+                    f"RDMA Read on QP {self.qp_num}, which is connected with ORD 0; allowed: "
+                    f"on a QP with ORD 1 to {self.context.attr.max_qp_rd_atom}"
+                )
+            self._queues.write_sends(requests, hidden=hidden)
+            self._ring_doorbell(self._queues.send)
 
     def post_recv(self, *requests: RecvWR) -> None:
         """Posts receive work requests, with one doorbell for all of them.
@@ -229,14 +218,8 @@ class QP:
             require_type("request", request, RecvWR)
         with self.context.lock:
             self.require_open()
-            queue = self._receive
-            self.rcq.take_entries()
-            queue.check_room(len(requests))
-            for request in requests:
-                check_elements(request.sg)
-            for request in requests:
-                queue.write_receive(request, hidden)
-            self._ring_doorbell(queue)
+            self._queues.write_receives(requests, hidden=hidden)
+            self._ring_doorbell(self._queues.receive)
 
     # The driver's own work requests
 
@@ -245,7 +228,7 @@ class QP:
         """Receive work requests that are not completed."""
         with self.context.lock:
             self.rcq.take_entries()
-            return len(self._receive.posted)
+            return len(self._queues.receive.posted)
 
     def post_hidden_send(self, request: SendWR) -> None:
         """Posts a signaled request whose completion nobody sees, as `post_send`."""
@@ -258,10 +241,8 @@ class QP:
     def hidden_done(self) -> bool:
         """Whether no hidden work request is outstanding; so it is also after an error."""
         with self.context.lock:
-            self.scq.take_entries()
-            self.rcq.take_entries()
-            queues = (self._send, self._receive)
-            return not any(posted.hidden for queue in queues for posted in queue.posted)
+            self._queues.take_entries()
+            return not self._queues.hidden_outstanding
 
     def _ring_doorbell(self, queue: WorkQueue) -> None:
         if self.state == QPState.ERR:
@@ -279,40 +260,26 @@ class QP:
         flags: CompletionFlags,
         invalidated_stag: int,
     ) -> WC | None:
-        """The completion for entry `index`, `None` if it is hidden.
-
-        Entries before it completed silently.
-
-        Raises `DeviceError`, and completes nothing, if that entry is not posted.
-        """
-        queue = self._receive if receive else self._send
-        posted = queue.take(index)
-        if posted is None:
-            first = queue.posted[0].index if queue.posted else queue.producer
-            raise DeviceError(
-                f"QP {self.qp_num}: completion of entry {index} of the {queue.name} queue; "
-                f"allowed: one of {len(queue.posted)} from {first}"
-            )
-        completion = WC(posted.wr_id, WCStatus.SUCCESS, posted.opcode, length, self.qp_num)
-        if flags & CompletionFlags.SOLICITED:
-            completion = replace(completion, wc_flags=WCFlags.SOLICITED)
-        if flags & CompletionFlags.INVALIDATED:
-            region = self.context.mrs.get(invalidated_stag)
-            if region is not None:
-                region.invalidated_by(self)
-            completion = replace(
-                completion,
-                wc_flags=completion.wc_flags | WCFlags.WITH_INV,
-                invalidated_rkey=invalidated_stag,
-            )
-        return None if posted.hidden else completion
+        """The completion for entry `index`, `None` if it is hidden; see `QPQueues.completed`."""
+        completion = self._queues.completed(self.qp_num, receive, index, length, flags)
+        if not flags & CompletionFlags.INVALIDATED:
+            return completion
+        region = self.context.mrs.get(invalidated_stag)
+        if region is not None:
+            region.invalidated_by(self)
+        if completion is None:
+            return None
+        return replace(
+            completion,
+            wc_flags=completion.wc_flags | WCFlags.WITH_INV,
+            invalidated_rkey=invalidated_stag,
+        )
 
     def has_heard_nothing(self) -> bool:
         """Whether it is a Responder and nothing of its peer is known to have come."""
         with self.context.lock:
-            self.scq.take_entries()
-            self.rcq.take_entries()
-            return self._initiator is False and not (self._send.used or self._receive.used)
+            self._queues.take_entries()
+            return self._initiator is False and not self._queues.used
 
     def stopped(self, event: AsyncEvent) -> None:
         """The device says that the QP has an error: nothing more is sent or placed."""
@@ -328,36 +295,11 @@ class QP:
         self.state = QPState.ERR
         self.context.write(registers.QP_NUMBER, qp=self.qp_num)
         self.context.command(CommandOpcode.QP_STOP)
-        self.scq.take_entries()
-        self.rcq.take_entries()
+        self._queues.take_entries()
         self._flush(event)
 
     def _flush(self, event: AsyncEvent | None = None) -> None:
-        faults = {
-            Cause.LOCAL_SEND_PROTECTION: (self._send, WCStatus.LOC_PROT_ERR),
-            Cause.LOCAL_BAD_ENTRY: (self._send, WCStatus.LOC_QP_OP_ERR),
-            Cause.LOCAL_RECEIVE_PROTECTION: (self._receive, WCStatus.LOC_PROT_ERR),
-        }
-        for queue, cq in ((self._send, self.scq), (self._receive, self.rcq)):
-            while queue.posted:
-                posted = queue.posted.popleft()
-                if posted.hidden:
-                    continue
-                status = WCStatus.WR_FLUSH_ERR
-                if event is not None and event.cause in faults:
-                    faulty, fault = faults[event.cause]
-                    if faulty is queue and event.index == posted.index:
-                        status = fault
-                completion = WC(
-                    posted.wr_id,
-                    status,
-                    posted.opcode,
-                    byte_len=0,
-                    qp_num=self.qp_num,
-                    cause=self.cause,
-                    terminate=self.terminate,
-                )
-                cq.append(completion)
+        self._queues.flush(self.qp_num, self.cause, self.terminate, event)
 
     def _detach(self, seconds: float) -> None:
         # Whoever comes second waits: only then is the connection free for another stream.
@@ -374,10 +316,10 @@ class QP:
                 # connection is free again.
                 pass
 
-    def disconnect(self) -> None:
+    def disconnect(self, timeout: float = FLUSH_SECONDS) -> None:
         """Ends the stream; what was not completed is flushed.
 
-        Waits up to two seconds for a peer that does not read; the other QPs go on meanwhile.
+        Waits up to `timeout` seconds for a peer that does not read; the other QPs go on meanwhile.
         """
         try:
             with self.context.lock:
@@ -387,7 +329,7 @@ class QP:
                     self._stop(None)
         finally:
             if self.state == QPState.ERR:
-                self._detach(FLUSH_SECONDS)
+                self._detach(timeout)
 
     def close(self) -> None:
         """Ends the stream, closes the regions that only this QP may use, and frees the QP.
@@ -421,8 +363,10 @@ class QP:
         context.command(CommandOpcode.QP_DESTROY)
         self.state = QPState.RESET
         with ExitStack() as steps:
-            steps.callback(self._receive.ring.close)
-            steps.callback(self._send.ring.close)
+            steps.callback(self._queues.close)
+            for cq, requests in self._bound.items():
+                steps.callback(cq.unbind, requests)
+            steps.callback(context.resources.used.give, qps=1)
             steps.callback(context.qps.pop, self.qp_num)
             # An event of this QP may be in the ring: it is not for the next QP of this number.
             context.process_events()

@@ -14,6 +14,11 @@ def check_entries(entries: int) -> None:
         raise ValueError(f"a queue of {entries} entries; allowed: 1 to {1 << MAXIMUM_LOG2}")
 
 
+def ring_entries(entries: int) -> int:
+    """Entries of the ring for `entries`: a power of two, at least 2."""
+    return 1 << max((entries - 1).bit_length(), 1)
+
+
 class Ring:
     """Page-aligned memory for `2^log2` entries, at least `entries`, mapped for the device.
 
@@ -22,8 +27,8 @@ class Ring:
 
     def __init__(self, transport: Transport, entries: int, entry_octets: int):
         check_entries(entries)
-        self.log2 = max((entries - 1).bit_length(), 1)
-        self.entries = 1 << self.log2
+        self.entries = ring_entries(entries)
+        self.log2 = self.entries.bit_length() - 1
         self.entry_octets = entry_octets
         self._transport = transport
         self._mmap = mmap.mmap(-1, self.entries * entry_octets)

@@ -137,6 +137,8 @@ class FakeDevice:
                 self.states[qp] = RESET
             case CommandOpcode.STAG_WRITE:
                 self.stags[stag] = self.wide(registers.STAG_LENGTH_LOW, registers.STAG_LENGTH_HIGH)
+            case CommandOpcode.STAG_RESET:
+                self.stags.clear()
             case CommandOpcode.STAG_INVALIDATE:
                 self.stags.pop(stag, None)
             case CommandOpcode.CQ_ENABLE:
@@ -144,7 +146,7 @@ class FakeDevice:
                 log2 = self.field(registers.CQ_SIZE, "log2")
                 self.rings[cq] = _DeviceRing(self.mapped[base], log2, entries.COMPLETION.size)
             case CommandOpcode.CQ_DISABLE:
-                self.rings.pop(cq)
+                self.rings.pop(cq, None)
 
     # What the device writes
 
@@ -205,6 +207,8 @@ class FakeDevice:
 
     def detach(self, connection: int, timeout: float = 2.0) -> None:
         self.detach_timeouts.append(timeout)
+        if connection not in self.attached:
+            raise TransportError(f"connection {connection} is not attached")
         self.attached.pop(connection).close()
 
     def wait_interrupt(self, timeout: float | None = None) -> bool:

@@ -498,7 +498,7 @@ def test_an_event_of_a_closed_qp_is_not_for_the_next_one_of_its_number(verbs, mo
     verbs.qp.close()
     assert [event.cause for event in verbs.context.events] == [Cause.LLP_CLOSED]
     # The same number at once, as if it were the only one left.
-    verbs.context._next_numbers.clear()
+    verbs.context.resources._next_numbers.clear()
     after = QP(verbs.pd, QPInitAttr(verbs.cq, verbs.cq))
     assert after.qp_num == verbs.qp.qp_num
     verbs.cq.poll()
@@ -559,7 +559,7 @@ def test_wrong_types_are_named_and_nothing_is_posted(verbs):
         verbs.qp.post_recv(RecvWR(), SendWR())
     with pytest.raises(TypeError, match=r"RecvWR.sg is 'x'; allowed: a sequence of SGE"):
         RecvWR(sg="x")
-    assert not verbs.qp._send.posted and not verbs.qp._receive.posted
+    assert not verbs.qp._queues.send.posted and not verbs.qp._queues.receive.posted
 
 
 @pytest.mark.requirement("RDMAP-8.1.1-10", "RDMAP-8.1.2-03", "DDP-8.3.2-03", "SEC-3-03")

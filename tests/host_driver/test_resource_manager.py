@@ -11,9 +11,9 @@ MODULES = {
     for path in DRIVER.rglob("*.py")
 }
 OWNERS = {
-    "QP_": {"qp.py"},
-    "SEND_DOORBELL": {"qp.py"},
-    "RECEIVE_DOORBELL": {"qp.py"},
+    "QP_": {"qp.py", "device_reset.py"},
+    "SEND_DOORBELL": {"qp_queues.py"},
+    "RECEIVE_DOORBELL": {"qp_queues.py"},
     "STAG_": {"mr.py"},
     "CQ_": {"context.py", "cq.py"},
     "COMMAND": {"context.py"},

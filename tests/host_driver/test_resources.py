@@ -334,7 +334,7 @@ def test_a_cq_in_use_is_not_closed(verbs):
 @pytest.mark.requirement("SEC-6.4.1-01", "SEC-6.4.3.2-01")
 def test_all_queues_of_the_device_can_be_used_and_no_more(context):
     pd = PD(context)
-    cqs = [CQ(context, 4) for _ in range(CQS)]
+    cqs = [CQ(context) for _ in range(CQS)]
     with pytest.raises(ResourceError, match=f"all {CQS} CQs"):
         CQ(context, 4)
     qps = [QP(pd, QPInitAttr(cqs[0], cqs[0])) for _ in range(QPS)]

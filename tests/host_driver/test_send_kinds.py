@@ -6,9 +6,11 @@ import pytest
 
 from host_driver import (
     MR,
+    PD,
     QP,
     SGE,
     AccessFlags,
+    Context,
     QPCap,
     QPInitAttr,
     RecvWR,
@@ -24,7 +26,7 @@ from host_driver import (
 from host_driver.context import CommandOpcode
 from hw.interface import queue_entries
 from hw.interface.queue_entries import CompletionFlags, CompletionOpcode, SendOpcode
-from tests.host_driver.fake_device import STAGS_LOG2
+from tests.host_driver.fake_device import STAGS_LOG2, FakeDevice
 
 SIGNALED, SOLICITED = SendFlags.SIGNALED, SendFlags.SOLICITED
 RECEIVE = CompletionOpcode.RECEIVE
@@ -190,3 +192,16 @@ def test_a_hidden_receive_invalidates_too(connected):
     connected.device.receive_invalidating(0, 0, 0, region.rkey)
     assert connected.cq.poll() == []
     assert region.invalidated
+
+
+@pytest.mark.requirement("RDMAP-8.1.1-02", "DDP-8.3-03")
+def test_a_region_of_one_qp_wants_a_qp_of_its_pd(verbs, device):
+    with pytest.raises(ValueError, match=r"QP 0 is of PD 0, the region of PD 1; allowed: a QP of"):
+        MR(PD(verbs.context), bytearray(8), qp=verbs.qp)
+    with Context(FakeDevice()) as other:
+        with pytest.raises(ValueError, match=r"QP 0 is of another device, the region of PD 0"):
+            MR(PD(other), bytearray(8), qp=verbs.qp)
+    with pytest.raises(TypeError, match="qp is a int; allowed: QP"):
+        MR(verbs.pd, bytearray(8), qp=0)
+    assert not device.stags
+    assert MR(verbs.pd, bytearray(8), qp=verbs.qp).rkey in device.stags

@@ -131,7 +131,9 @@ def test_markers_are_told_to_the_device(sides):
 
 @pytest.mark.requirement("MPA-1.2-02", "MPA-4.4-02", "MPA-4.4-03", "MPA-4.4-05", "MPA-7.1-04")
 @pytest.mark.requirement("MPA-7.1.1-11", "MPA-7.1.1-13", "MPA-7.1.2-01", "MPA2-6-01", "MPA2-6-02")
-@pytest.mark.requirement("MPA2-6-03", "MPA2-9.2-01", "MPA2-9.2-10", "MPA2-9.2-12")
+@pytest.mark.requirement(
+    "MPA2-6-03", "MPA2-6-04", "MPA2-10-03", "MPA2-9.2-01", "MPA2-9.2-10", "MPA2-9.2-12"
+)
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
@@ -143,9 +145,16 @@ def test_markers_are_told_to_the_device(sides):
             ),
         ),
         (
-            {"negotiate_reads": False},
+            {"negotiate_reads": False, "private_data": b"abc"},
+            model.StartupFrame(reply=False, revision=1, private_data=b"abc"),
+        ),
+        (
+            {"negotiate_reads": False, "peer_to_peer": True},
             model.StartupFrame(
-                reply=False, enhanced=model.EnhancedData(NOT_NEGOTIATED, NOT_NEGOTIATED)
+                reply=False,
+                enhanced=model.EnhancedData(
+                    NOT_NEGOTIATED, NOT_NEGOTIATED, True, rtr_write=True, rtr_read=True
+                ),
             ),
         ),
         (
@@ -167,7 +176,15 @@ def test_markers_are_told_to_the_device(sides):
             model.StartupFrame(reply=False, revision=1, private_data=bytes(512)),
         ),
     ],
-    ids=["default", "values", "not negotiated", "peer to peer", "send or read", "revision 1"],
+    ids=[
+        "default",
+        "values",
+        "nothing negotiated",
+        "peer to peer alone",
+        "peer to peer",
+        "send or read",
+        "revision 1",
+    ],
 )
 def test_the_request_is_that_of_the_reference_model(active, arguments, expected):
     rejection = StartupFrame(reply=True, reject=True).encode()

@@ -200,11 +200,22 @@ def test_the_initiator_takes_over_what_the_responder_told(ird, ord, expected):
 
 def test_an_initiator_that_negotiates_nothing_keeps_its_own():
     own = terms(ord=5, ird=4)
-    request = request_frame(own, revision=2, negotiate_reads=False, peer_to_peer=False)
+    request = request_frame(own, revision=2, negotiate_reads=False, peer_to_peer=True)
     assert (request.ird, request.ord) == (NOT_NEGOTIATED, NOT_NEGOTIATED)
     # Also if the responder does not do as it must.
-    connection = settle(own, request, StartupFrame(reply=True, ird=1, ord=8))
+    reply = StartupFrame(reply=True, peer_to_peer=True, rtr=RTR.WRITE, ird=1, ord=8)
+    connection = settle(own, request, reply)
     assert (connection.ord, connection.ird) == (5, 4)
+
+
+@pytest.mark.requirement("MPA2-6-04", "MPA2-10-03")
+def test_a_request_that_wants_nothing_of_rfc_6581_is_one_of_rfc_5044():
+    own = terms(ord=5, ird=4)
+    request = request_frame(own, revision=2, negotiate_reads=False, peer_to_peer=False)
+    assert request == request_frame(own, revision=1, negotiate_reads=True, peer_to_peer=False)
+    assert (request.revision, request.enhanced) == (1, False)
+    connection = settle(own, request, StartupFrame(reply=True, revision=1))
+    assert (connection.ord, connection.ird, connection.peer_ird) == (5, 4, None)
 
 
 @pytest.mark.requirement("MPA2-9.1-06")

@@ -1,0 +1,157 @@
+"""The two queues of a QP: what is posted to them, completed from them, and flushed."""
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+
+from host_driver import entries, registers
+from host_driver.cq import CQ
+from host_driver.enums import WCFlags, WCStatus
+from host_driver.errors import DeviceError
+from host_driver.events import AsyncEvent
+from host_driver.ring import Ring
+from host_driver.terminate import Terminate
+from host_driver.transport.base import Transport
+from host_driver.work_queue import WorkQueue, check_elements, check_send
+from host_driver.wr import WC, RecvWR, SendWR
+from hw.interface.causes import Cause
+from hw.interface.queue_entries import RECEIVE_ENTRY_OCTETS, CompletionFlags
+
+
+@dataclass(frozen=True)
+class QPCap:
+    """Sizes of the queues of a QP, in work requests."""
+
+    max_send_wr: int = 64
+    max_recv_wr: int = 64
+
+
+class QPQueues:
+    """The send and the receive queue of a QP; the caller holds the lock of the context.
+
+    Parameters
+    ----------
+    transport: where the rings are mapped. cap: their sizes. scq, rcq: where each queue completes.
+
+    Attributes
+    ----------
+    send, receive: the queues.
+    """
+
+    def __init__(self, transport: Transport, cap: QPCap, scq: CQ, rcq: CQ):
+        self._scq, self._rcq = scq, rcq
+        with ExitStack() as undo:
+            send_ring = Ring(transport, cap.max_send_wr, entries.SEND.size)
+            undo.callback(send_ring.close)
+            receive_ring = Ring(transport, cap.max_recv_wr, RECEIVE_ENTRY_OCTETS)
+            undo.pop_all()
+        self.send = WorkQueue(send_ring, registers.SEND_DOORBELL, cap.max_send_wr, "send")
+        self.receive = WorkQueue(
+            receive_ring, registers.RECEIVE_DOORBELL, cap.max_recv_wr, "receive"
+        )
+
+    # Posting
+
+    def write_sends(self, requests: Sequence[SendWR], *, hidden: bool) -> None:
+        """Writes send entries, without the doorbell.
+
+        Raises `ResourceError` if the queue has no room, `ValueError` for a request that no device
+        takes; nothing is written then.
+        """
+        self._scq.take_entries()
+        self.send.check_room(len(requests))
+        for request in requests:
+            check_send(request)
+        for request in requests:
+            self.send.write_send(request, hidden)
+
+    def write_receives(self, requests: Sequence[RecvWR], *, hidden: bool) -> None:
+        """Writes receive entries as `write_sends` does send entries."""
+        self._rcq.take_entries()
+        self.receive.check_room(len(requests))
+        for request in requests:
+            check_elements(request.sg)
+        for request in requests:
+            self.receive.write_receive(request, hidden)
+
+    # Completing
+
+    def take_entries(self) -> None:
+        """Takes what the device has written to the CQs."""
+        self._scq.take_entries()
+        self._rcq.take_entries()
+
+    @property
+    def used(self) -> bool:
+        """Whether any work request was completed."""
+        return self.send.used or self.receive.used
+
+    @property
+    def hidden_outstanding(self) -> bool:
+        """Whether a hidden work request is not completed."""
+        queues = (self.send, self.receive)
+        return any(posted.hidden for queue in queues for posted in queue.posted)
+
+    def completed(
+        self, qp_num: int, receive: bool, index: int, length: int, flags: CompletionFlags
+    ) -> WC | None:
+        """The completion for entry `index`, `None` if it is hidden.
+
+        Entries before it completed silently.
+
+        Raises `DeviceError`, and completes nothing, if that entry is not posted.
+        """
+        queue = self.receive if receive else self.send
+        posted = queue.take(index)
+        if posted is None:
+            first = queue.posted[0].index if queue.posted else queue.producer
+            raise DeviceError(
+                f"QP {qp_num}: completion of entry {index} of the {queue.name} queue; "
+                f"allowed: one of {len(queue.posted)} from {first}"
+            )
+        if posted.hidden:
+            return None
+        completion = WC(posted.wr_id, WCStatus.SUCCESS, posted.opcode, length, qp_num)
+        if flags & CompletionFlags.SOLICITED:
+            completion = replace(completion, wc_flags=WCFlags.SOLICITED)
+        return completion
+
+    def flush(
+        self,
+        qp_num: int,
+        cause: Cause,
+        terminate: Terminate | None,
+        event: AsyncEvent | None = None,
+    ) -> None:
+        """Completes what is left in error; the request that `event` names, if any, with its own."""
+        faults = {
+            Cause.LOCAL_SEND_PROTECTION: (self.send, WCStatus.LOC_PROT_ERR),
+            Cause.LOCAL_BAD_ENTRY: (self.send, WCStatus.LOC_QP_OP_ERR),
+            Cause.LOCAL_RECEIVE_PROTECTION: (self.receive, WCStatus.LOC_PROT_ERR),
+        }
+        for queue, cq in ((self.send, self._scq), (self.receive, self._rcq)):
+            while queue.posted:
+                posted = queue.posted.popleft()
+                if posted.hidden:
+                    continue
+                status = WCStatus.WR_FLUSH_ERR
+                if event is not None and event.cause in faults:
+                    faulty, fault = faults[event.cause]
+                    if faulty is queue and event.index == posted.index:
+                        status = fault
+                completion = WC(
+                    posted.wr_id,
+                    status,
+                    posted.opcode,
+                    byte_len=0,
+                    qp_num=qp_num,
+                    cause=cause,
+                    terminate=terminate,
+                )
+                cq.append(completion)
+
+    def close(self) -> None:
+        """Takes the rings back from the device."""
+        with ExitStack() as steps:
+            steps.callback(self.receive.ring.close)
+            steps.callback(self.send.ring.close)

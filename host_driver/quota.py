@@ -1,0 +1,59 @@
+"""What one Context may have at a time: the fair share that RFC 5040, 8.1.2 asks for."""
+
+from collections import Counter
+from dataclasses import dataclass, fields
+
+from host_driver.errors import QuotaExceeded
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quota:
+    """The most that may be open at a time; `None` for what the device has.
+
+    Attributes
+    ----------
+    qps, cqs, mrs: Queue Pairs, Completion Queues and memory regions. cq_entries: sum of `CQ.cqe`.
+    octets: sum of the lengths of the memory regions.
+
+    Raises `ValueError` for a negative value, `TypeError` for what is no integer.
+    """
+
+    qps: int | None = None
+    cqs: int | None = None
+    mrs: int | None = None
+    cq_entries: int | None = None
+    octets: int | None = None
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if value is None:
+                continue
+            if not isinstance(value, int):
+                raise TypeError(f"quota {each.name} is {value!r}; allowed: an integer or None")
+            if value < 0:
+                raise ValueError(f"quota {each.name} is {value}; allowed: 0 or more, or None")
+
+
+class Usage:
+    """Counts what is open against a `Quota`."""
+
+    def __init__(self, quota: Quota):
+        self._quota = quota
+        self._taken: Counter[str] = Counter()
+
+    def take(self, **demands: int) -> None:
+        """Counts what is demanded; `QuotaExceeded`, and nothing is counted, if it is too much."""
+        for name, demand in demands.items():
+            limit = getattr(self._quota, name)
+            if limit is not None and self._taken[name] + demand > limit:
+                raise QuotaExceeded(name, limit, self._taken[name], demand)
+        self._taken.update(demands)
+
+    def give(self, **demands: int) -> None:
+        """Takes back a `take`."""
+        self._taken.subtract(demands)
+
+    def __getitem__(self, name: str) -> int:
+        """What is open now, by the name of its quota."""
+        return self._taken[name]
