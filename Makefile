@@ -37,7 +37,7 @@ setup: $(STAMP) ## make .venv, install all that is needed (fast the second time)
 $(STAMP):
 	sh tools/install_system_packages.sh $(PYTHON)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --disable-pip-version-check -q -e '.[test,synthesis]'
+	$(BIN)/python -m pip install --disable-pip-version-check -q -e '.[test,synthesis,formal]'
 	rm -f $(VENV)/.setup-*
 	touch $@
 
