@@ -8,16 +8,17 @@ from sim.model import effects, errors, mpa
 from sim.model.effects import Recorder
 from sim.model.errors import ErrorCode, StreamError
 from sim.model.memory import STAG_MAX, Accessor, MemoryRegion, MemoryTable, Rights
-from sim.model.rdmap import Opcode, ReadRequest, Terminate
+from sim.model.posting import Posting
+from sim.model.rdmap import Terminate
 from sim.model.sink import DataSink, is_terminate
 from sim.model.terminate import NEVER_SENT, terminate_for
 from sim.model.transmit import ReadCut, Transmitter
-from sim.model.work import Buffer, Completion, Operation, OutstandingRead, Receive, Status, Work
+from sim.model.work import Buffer, Completion, Operation, Status, Work
 
 __all__ = ["Completion", "Endpoint", "Operation", "Status"]
 
 
-class Endpoint:
+class Endpoint(Posting):
     """A full RDMAP Stream end.
 
     ``receive`` takes octets of the peer in any chunks, ``take_output`` gives the FPDUs to send,
@@ -71,8 +72,7 @@ class Endpoint:
         self._responder = responder
         self._may_send = not responder
         self._completions: list[Completion] = []
-        # Work requests in posting order until reported.
-        self._work: deque[Work] = deque()
+        self._work = deque()
 
     @property
     def mulpdu(self) -> int:
@@ -112,72 +112,7 @@ class Endpoint:
         self.memory.add(region)
         return region
 
-    # Work requests
-
-    def post_receive(self, buffer: bytearray | memoryview | int, work_id: object = None) -> None:
-        """Post an Untagged Buffer for one Send; an integer asks for a new buffer of that size."""
-        octets = bytearray(buffer) if isinstance(buffer, int) else buffer
-        if self._stopped:
-            self._complete(Completion(Operation.RECEIVE, work_id, Status.FLUSHED))
-            return
-        self._sink.sends.receives.append(Receive(memoryview(octets).cast("B"), work_id))
-
-    def post_send(
-        self,
-        payload: Buffer,
-        work_id: object = None,
-        *,
-        invalidate_stag: int | None = None,
-        solicited: bool = False,
-    ) -> None:
-        """Post a Send of one of the four kinds (RFC 5040, 5.3)."""
-        if invalidate_stag is None:
-            opcode = Opcode.SEND_WITH_SE if solicited else Opcode.SEND
-        elif solicited:
-            opcode = Opcode.SEND_WITH_SE_AND_INVALIDATE
-        else:
-            opcode = Opcode.SEND_WITH_INVALIDATE
-        self._post(Work(Operation.SEND, work_id, payload, opcode, invalidate_stag or 0))
-
-    def rdma_write(
-        self,
-        payload: Buffer,
-        remote_stag: int,
-        remote_offset: int,
-        work_id: object = None,
-    ) -> None:
-        """Post an RDMA Write of ``payload`` to the peer's STag and TO."""
-        self._post(
-            Work(
-                Operation.RDMA_WRITE,
-                work_id,
-                payload,
-                Opcode.RDMA_WRITE,
-                remote_stag,
-                remote_offset,
-            )
-        )
-
-    def rdma_read(
-        self,
-        local_stag: int,
-        local_offset: int,
-        length: int,
-        remote_stag: int,
-        remote_offset: int,
-        work_id: object = None,
-    ) -> None:
-        """Post an RDMA Read into local STag and TO; the local range is checked at once."""
-        if length:
-            self._sink.tagged.check_sink(local_stag, local_offset, length)
-        request = ReadRequest(local_stag, local_offset, length, remote_stag, remote_offset)
-        self._post(Work(Operation.RDMA_READ, work_id, request=request))
-
-    def expect_read(self, request: ReadRequest, work_id: object = None) -> None:
-        """Await the Read Response to a Read Request that was sent by other means."""
-        work = Work(Operation.RDMA_READ, work_id, request=request)
-        self._work.append(work)
-        self._sink.tagged.reads.append(OutstandingRead(request, work))
+    # Completions
 
     def poll(self) -> list[Completion]:
         """Completions since the last call; those of the send queue in posting order."""
