@@ -42,6 +42,13 @@ class Status(enum.IntEnum):
     NOT_FLUSHED = 6  # detached, but not everything was sent in time
 
 
+class Response(enum.IntEnum):
+    """The error responses of AXI."""
+
+    SLVERR = 2
+    DECERR = 3
+
+
 class DeviceError(RuntimeError):
     """A call of the simulated device failed; `status` says how."""
 
@@ -115,6 +122,9 @@ def _load(path: Path) -> ctypes.CDLL:
             [device, ctypes.c_uint, double, ctypes.c_int, ctypes.POINTER(ctypes.c_int)],
         ),
         "run_cycles": (ctypes.c_int, [device, u64]),
+        "hold": (ctypes.c_int, [device, ctypes.c_uint, ctypes.c_int]),
+        "lose_after": (ctypes.c_int, [device, ctypes.c_uint, u64]),
+        "fail_access": (ctypes.c_int, [device, ctypes.c_int, u64, u64, u64, ctypes.c_uint]),
         "wait_irq": (ctypes.c_int, [device, double]),
         "cycles": (u64, [device]),
         "statistics": (device, [device]),
@@ -273,6 +283,39 @@ class Device:
     def run_cycles(self, cycles: int) -> None:
         """Run at least this many cycles even if the device is idle."""
         self._check(self._library.stagecoach_run_cycles(self._device, cycles), "run_cycles")
+
+    def hold(self, *, reads: bool = False, writes: bool = False, transmit: bool = False) -> None:
+        """Let host memory answer no reads or writes, or the LLP take nothing, until called again.
+
+        Without arguments everything goes on.
+        """
+        self._check(
+            self._library.stagecoach_hold(self._device, reads | writes << 1, transmit), "hold"
+        )
+
+    def lose_after(self, connection: int, octets: int) -> None:
+        """Lose an attached connection as soon as the device has sent so many octets on it."""
+        status = self._library.stagecoach_lose_after(self._device, connection, octets)
+        self._check(status, f"loss of connection {connection}")
+
+    def fail_access(
+        self,
+        address: int,
+        octets: int,
+        *,
+        write: bool,
+        skip: int = 0,
+        response: Response = Response.SLVERR,
+    ) -> None:
+        """Let one access to these octets end with an error response.
+
+        It is the one behind `skip` others: of reads, words are counted; of writes, bursts. Nothing
+        of the burst is written. What was armed before for reads, or for writes, is forgotten.
+        """
+        status = self._library.stagecoach_fail_access(
+            self._device, write, address, octets, skip, response
+        )
+        self._check(status, f"failure of an access to {octets} octets at {address:#x}")
 
     def wait_irq(self, timeout: float | None = None) -> bool:
         """Wait until irq is high, or rose since the last call; False if it is not in time."""

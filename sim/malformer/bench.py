@@ -395,7 +395,9 @@ class Bench:
                 select.select(sockets, [], [], _IDLE_SECONDS)
 
     def close(self) -> None:
-        """Ends the device."""
+        """Ends the device, and the streams that are not done."""
+        for run in self._runs.values():
+            run.socket.close()
         self._undo.close()
 
     def __enter__(self) -> Self:

@@ -73,6 +73,19 @@ EXPORT int stagecoach_run_cycles(Device* device, std::uint64_t cycles) {
     return static_cast<int>(device->run_cycles(cycles));
 }
 
+EXPORT int stagecoach_hold(Device* device, unsigned axi_channels, int transmit) {
+    return static_cast<int>(device->hold(axi_channels, transmit != 0));
+}
+
+EXPORT int stagecoach_lose_after(Device* device, unsigned connection, std::uint64_t octets) {
+    return static_cast<int>(device->lose_after(connection, octets));
+}
+
+EXPORT int stagecoach_fail_access(Device* device, int write, std::uint64_t address,
+                                  std::uint64_t octets, std::uint64_t skip, unsigned response) {
+    return static_cast<int>(device->fail_access(write != 0, address, octets, skip, response));
+}
+
 EXPORT int stagecoach_wait_irq(Device* device, double seconds) { return device->wait_irq(seconds); }
 
 EXPORT std::uint64_t stagecoach_cycles(Device* device) { return device->cycles(); }

@@ -26,12 +26,29 @@ class AxiMemory {
           write_latency_(write_latency),
           late_writes_(late_writes) {}
 
+    // What the slave does not do while it is held.
+    static constexpr unsigned kHoldReads = 1, kHoldWrites = 2;
+
+    // Answers nothing any more on the held channels, until it is called again.
+    void hold(unsigned channels) { held_ = channels; }
+
+    // Once, after `skip` of them, an access to these octets ends with an error response: a word
+    // that is read, which is zero then, or a burst that is written, of which nothing is written.
+    void fail(bool write, std::uint64_t address, std::uint64_t octets, std::uint64_t skip,
+              std::uint8_t response) {
+        (write ? write_failure_ : read_failure_) = {true, address, octets, skip, response};
+    }
+
     // Puts the slave's outputs of this cycle on the model's inputs.
     void drive(Vrnic& model, Cycle cycle) {
-        model.PORT(m_axi, arready) = reads_.size() < kOutstanding;
-        model.PORT(m_axi, awready) = writes_.size() + responses_.size() < kOutstanding;
-        model.PORT(m_axi, wready) = beats_.size() < kBufferedBeats;
-        if (!read_valid_ && !reads_.empty() && reads_.front().ready <= cycle) load_read();
+        const bool reads_held = held_ & kHoldReads, writes_held = held_ & kHoldWrites;
+        model.PORT(m_axi, arready) = !reads_held && reads_.size() < kOutstanding;
+        model.PORT(m_axi, awready) =
+            !writes_held && writes_.size() + responses_.size() < kOutstanding;
+        model.PORT(m_axi, wready) = !writes_held && beats_.size() < kBufferedBeats;
+        if (!read_valid_ && !reads_held && !reads_.empty() && reads_.front().ready <= cycle) {
+            load_read();
+        }
         model.PORT(m_axi, rvalid) = read_valid_;
         if (read_valid_) {
             model.PORT(m_axi, rdata) = read_data_;
@@ -39,7 +56,8 @@ class AxiMemory {
             model.PORT(m_axi, rid) = reads_.front().id;
             model.PORT(m_axi, rlast) = reads_.front().beats == 1;
         }
-        write_valid_ = !responses_.empty() && responses_.front().ready <= cycle;
+        write_valid_ = !responses_.empty() &&
+                       (write_valid_ || (!writes_held && responses_.front().ready <= cycle));
         model.PORT(m_axi, bvalid) = write_valid_;
         if (write_valid_) {
             model.PORT(m_axi, bid) = responses_.front().id;
@@ -70,13 +88,16 @@ class AxiMemory {
                 memory_.write_word(word.address, word.data, word.strobes);
             }
             responses_.pop_front();
+            write_valid_ = false;
         }
         if (model.PORT(m_axi, awvalid) && model.PORT(m_axi, awready)) {
             ++counters.write_bursts;
             check(cycle, "write", model.PORT(m_axi, awaddr), model.PORT(m_axi, awlen),
                   model.PORT(m_axi, awsize), model.PORT(m_axi, awburst));
-            writes_.push_back({model.PORT(m_axi, awaddr) & ~7ull, model.PORT(m_axi, awlen) + 1u,
-                               static_cast<std::uint8_t>(model.PORT(m_axi, awid)), 0, kOkay, {}});
+            const std::uint64_t address = model.PORT(m_axi, awaddr) & ~7ull;
+            const unsigned beats = model.PORT(m_axi, awlen) + 1u;
+            writes_.push_back({address, beats, static_cast<std::uint8_t>(model.PORT(m_axi, awid)),
+                               0, write_failure_.meets(address, 8ull * beats), {}});
         }
         if (model.PORT(m_axi, wvalid) && model.PORT(m_axi, wready)) {
             ++counters.write_beats;
@@ -106,7 +127,21 @@ class AxiMemory {
         std::uint8_t id;
         Cycle ready;
         std::uint8_t response;
-        std::vector<Word> words;  // written and not visible yet
+        std::vector<Word> words;         // written and not visible yet
+        bool failing = response != kOkay;  // from its start
+    };
+    struct Failure {
+        bool armed = false;
+        std::uint64_t address = 0, octets = 0, skip = 0;
+        std::uint8_t response = kOkay;
+
+        // The response to an access to these octets.
+        std::uint8_t meets(std::uint64_t first, std::uint64_t count) {
+            if (!armed || first >= address + octets || first + count <= address) return kOkay;
+            if (skip-- > 0) return kOkay;
+            armed = false;
+            return response;
+        }
     };
     struct Beat {
         std::uint64_t data;
@@ -115,7 +150,12 @@ class AxiMemory {
     };
 
     void load_read() {
-        read_response_ = memory_.read_word(reads_.front().address, read_data_) ? kOkay : kDecodeError;
+        read_response_ = read_failure_.meets(reads_.front().address, 8);
+        if (read_response_ != kOkay) {
+            read_data_ = 0;
+        } else if (!memory_.read_word(reads_.front().address, read_data_)) {
+            read_response_ = kDecodeError;
+        }
         read_valid_ = true;
     }
 
@@ -123,13 +163,15 @@ class AxiMemory {
         Burst& burst = writes_.front();
         const Beat beat = beats_.front();
         beats_.pop_front();
-        if (beat.strobes && late_writes_) {
+        if (!beat.strobes || burst.failing) {
+            // Nothing is written.
+        } else if (late_writes_) {
             if (memory_.writable(burst.address, beat.strobes)) {
                 burst.words.push_back({burst.address, beat.data, beat.strobes});
             } else {
                 burst.response = kDecodeError;
             }
-        } else if (beat.strobes && !memory_.write_word(burst.address, beat.data, beat.strobes)) {
+        } else if (!memory_.write_word(burst.address, beat.data, beat.strobes)) {
             burst.response = kDecodeError;
         }
         if (beat.last != (burst.beats == 1)) faults_.add(cycle, "AXI write: WLAST not on the last beat");
@@ -162,6 +204,8 @@ class AxiMemory {
     bool read_valid_ = false, write_valid_ = false;
     std::uint64_t read_data_ = 0;
     std::uint8_t read_response_ = kOkay;
+    unsigned held_ = 0;
+    Failure read_failure_, write_failure_;
 };
 
 }  // namespace stagecoach

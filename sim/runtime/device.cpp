@@ -167,6 +167,24 @@ Status Device::run_cycles(std::uint64_t cycles) {
     return submit(task);
 }
 
+Status Device::hold(unsigned axi_channels, bool transmit) {
+    return call([=, this](Task&) {
+        axi_.hold(axi_channels);
+        llp_->hold_transmit(transmit);
+    });
+}
+
+Status Device::lose_after(unsigned connection, std::uint64_t octets) {
+    return call([=, this](Task&) { llp_->lose_after(connection, octets); });
+}
+
+Status Device::fail_access(bool write, std::uint64_t address, std::uint64_t octets,
+                           std::uint64_t skip, unsigned response) {
+    return call([=, this](Task&) {
+        axi_.fail(write, address, octets, skip, static_cast<std::uint8_t>(response));
+    });
+}
+
 int Device::wait_irq(double seconds) {
     std::unique_lock<std::mutex> lock(mutex_);
     const auto ready = [&] { return ended_ || stop_.load() || irq_level_ || irq_rose_; };

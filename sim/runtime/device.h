@@ -55,6 +55,11 @@ class Device {
     Status attach(unsigned connection, int descriptor, unsigned emss);
     Status detach(unsigned connection, double seconds, bool give_back, int& descriptor);
     Status run_cycles(std::uint64_t cycles);
+    // What tests disturb the ports with: see AxiMemory and SocketLlp.
+    Status hold(unsigned axi_channels, bool transmit);
+    Status lose_after(unsigned connection, std::uint64_t octets);
+    Status fail_access(bool write, std::uint64_t address, std::uint64_t octets, std::uint64_t skip,
+                       unsigned response);
     // Returns 1 if irq is high or rose since the last call, 0 after the time, -1 if there is no device.
     int wait_irq(double seconds);
     Status take_record(std::vector<std::uint8_t>& record);

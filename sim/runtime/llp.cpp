@@ -271,6 +271,25 @@ void SocketLlp::finish_fpdu(bool close, Cycle cycle) {
     if (connection.backlog.size() == 1) flush(fpdu_connection_);
 }
 
+void SocketLlp::lose_after(unsigned number, std::uint64_t octets) {
+    if (number >= connections_.size() || connections_[number].phase != Phase::kAttached) {
+        throw std::invalid_argument("connection " + std::to_string(number) + " has no stream");
+    }
+    connections_[number].lost_after = octets;
+}
+
+void SocketLlp::lose(unsigned number, Cycle cycle) {
+    Connection& connection = connections_[number];
+    connection.lost_after = ~0ull;
+    connection.ended = true;
+    connection.broken = true;
+    discard_backlog(connection);
+    ::shutdown(connection.descriptor, SHUT_RDWR);
+    recorder_.add(RecordKind::kClosed, number, connection.stream, cycle, connection.received);
+    watch(number);
+    queue_event(number);
+}
+
 bool SocketLlp::event_due(const Connection& connection) const {
     if (connection.phase != Phase::kAttached) return false;
     return !connection.window_announced ||
@@ -397,7 +416,7 @@ void SocketLlp::close_all(double seconds, Cycle cycle) {
 }
 
 void SocketLlp::drive(Vrnic& model, Cycle cycle) {
-    model.PORT(llp, tx_ready) = 1;
+    model.PORT(llp, tx_ready) = !transmit_held_;
     model.PORT(llp, rx_release_ready) = 1;
     model.PORT(llp, rx_request_ready) = requests_.size() < kRequests;
     if (!event_valid_ && !event_queue_.empty()) next_event();
@@ -522,6 +541,10 @@ void SocketLlp::sample(const Vrnic& model, Cycle cycle) {
             const std::uint64_t word = model.PORT(llp, tx_data);
             const auto* raw = reinterpret_cast<const std::uint8_t*>(&word);
             fpdu_.insert(fpdu_.end(), raw, raw + std::min(8u, octets));
+        }
+        if (connection.phase == Phase::kAttached &&
+            connection.transmitted + fpdu_.size() >= connection.lost_after) {
+            lose(number, cycle);
         }
         if (last) {
             in_fpdu_ = false;

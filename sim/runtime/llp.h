@@ -44,6 +44,12 @@ class SocketLlp {
         return event_valid_ || !event_queue_.empty() || !requests_.empty() || in_fpdu_;
     }
 
+    // The connection is lost as soon as the device has sent so many octets on it, inside of an FPDU
+    // or not. Throws std::invalid_argument.
+    void lose_after(unsigned connection, std::uint64_t octets);
+    // Takes nothing any more from the device's tx, until it is called again.
+    void hold_transmit(bool hold) { transmit_held_ = hold; }
+
     std::string statistics(unsigned connection) const;
     bool ever_attached(unsigned connection) const { return connections_.at(connection).stream != 0; }
     unsigned connections() const { return static_cast<unsigned>(connections_.size()); }
@@ -84,6 +90,7 @@ class SocketLlp {
         std::uint64_t transmitted = 0;  // taken from the device
         std::uint64_t sent = 0;         // of these, taken by the kernel, or dropped
         std::uint64_t granted = 0;      // announced window
+        std::uint64_t lost_after = ~0ull;
         bool window_announced = false;
         bool broken = false;   // sending failed
         bool closing = false;  // the device asked for the close
@@ -118,6 +125,7 @@ class SocketLlp {
     void receive(unsigned number, Cycle cycle);
     void count_fpdus(Connection& connection);
     void finish_fpdu(bool close, Cycle cycle);
+    void lose(unsigned number, Cycle cycle);
     void flush(unsigned number);
     void discard_backlog(Connection& connection);
     bool event_due(const Connection& connection) const;
@@ -147,6 +155,7 @@ class SocketLlp {
     bool answer_valid_ = false;
     std::uint64_t answer_data_ = 0;
 
+    bool transmit_held_ = false;
     bool in_fpdu_ = false;
     unsigned fpdu_connection_ = 0;
     std::vector<std::uint8_t> fpdu_;

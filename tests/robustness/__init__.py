@@ -1,0 +1,1 @@
+"""What the device does when its surroundings do not do what they should."""
