@@ -238,12 +238,14 @@ class _Lane:
         self.run: _Run | None = None
         self.poll = bench.poll
         self.pd = PD(self.context)
+        # The owner of the region `other stream`.
+        stranger = QP(self.pd, QPInitAttr(self.cq, self.cq, QPCap(1, 1)))
         self.regions: dict[str, MR] = {}
         self.buffers = {name: bytearray(octets) for name, octets in layout.contents.items()}
         for name, place in layout.places.items():
             pd = self.pd if place.pd == OWN_PD else bench.other_pd
             if place.scope is not Scope.THIS:
-                self.register(name, pd, bench.stranger if place.scope is Scope.OTHER else None)
+                self.register(name, pd, stranger if place.scope is Scope.OTHER else None)
         self.arena = _Arena(self.pd, free_stag(layout.lane))
 
     def register(self, name: str, pd: PD, qp: QP | None) -> None:
@@ -346,10 +348,7 @@ class Bench:
             self.cq = CQ(self.context, 4096)
             self.other_pd = PD(self.context)
             self._runs: dict[int, _Run] = {}
-            # The owner of the regions `other stream`.
-            self.stranger = QP(PD(self.context), QPInitAttr(self.cq, self.cq, QPCap(1, 1)))
             layouts = [make_layout(seed, lane) for lane in lanes]
-            # A region of the stranger in the lane's PD.
             self._lanes = {layout.lane: _Lane(self, layout) for layout in layouts}
             self.bystander = Bystander(self.context, seed)
             undo.callback(self.bystander.close)
