@@ -95,6 +95,10 @@ class LlpPort:
         if emss:
             self._events.append((connection, EMSS, emss))
 
+    def announce_emss(self, connection: int, emss: int) -> None:
+        """The EMSS of a connection has changed."""
+        self._events.append((connection, EMSS, emss))
+
     def detach(self, connection: int) -> None:
         """Ends a connection; what the device still sends on it is discarded."""
         self._connections.pop(connection, None)

@@ -1,0 +1,80 @@
+"""The EMSS of a connection changes while FPDUs leave (RFC 5044, 4.5)."""
+
+import itertools
+import random
+
+import cocotb
+import pytest
+from cocotb.task import bridge
+
+from host_driver import WROpcode
+from sim.cosim.device import CocotbDevice, start_clock
+from sim.cosim.runner import run_cocotb
+from sim.model import mpa
+from tests.integration.pair_traffic import REGION_OCTETS, End, Operation
+from tests.integration.test_pair import PAIR
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+
+EMSS = (512, 1460, 536, 4000)
+WRITES = 60
+FPDUS_AHEAD = 12
+"""FPDUs that may be on their way to the LLP with the MULPDU that held before."""
+
+CHANGE_AFTER = 2 * FPDUS_AHEAD
+
+
+@pytest.mark.requirement("DDP-3-02", "DDP-3-03", "MPA-3-02")
+def test_the_mulpdu_follows_the_emss():
+    run_cocotb(PAIR, __name__, ports_only=True)
+
+
+@cocotb.test(timeout_time=20, timeout_unit="ms")
+async def check_emss_changes_while_fpdus_leave(dut):
+    announced = itertools.cycle([*EMSS[1:], EMSS[0]])
+    devices = [CocotbDevice(dut, prefix, emss=EMSS[0]) for prefix in ("a_", "b_")]
+    llp = devices[0].llp
+    now = [EMSS[0], 0]  # what holds, and FPDUs since
+    counts = dict.fromkeys(EMSS, 0)  # FPDUs that were as long as they might be
+
+    def see(connection: int, fpdu: bytes) -> None:
+        emss, since = now
+        ulpdu_length = int.from_bytes(fpdu[:2], "big")
+        longest = mpa.mulpdu(emss)
+        if since > FPDUS_AHEAD:
+            assert ulpdu_length <= longest, (ulpdu_length, emss)
+            counts[emss] += ulpdu_length == longest
+        now[1] += 1
+        if since == CHANGE_AFTER:
+            now[:] = next(announced), 0
+            llp.announce_emss(connection, now[0])
+
+    llp.on_fpdu = see
+    writes = [Operation(WROpcode.RDMA_WRITE, REGION_OCTETS, 0, 0)] * WRITES
+    doing = [[*writes, Operation(WROpcode.SEND, 1, 0, 0)]]
+    await start_clock(dut)
+    for device in devices:
+        device.start()
+    devices[0].join(devices[1])
+
+    def active() -> End:
+        end = End(devices[0], random.Random(1), doing, [[]])
+        end.connect()
+        end.wait()
+        return end
+
+    def passive() -> End:
+        end = End(devices[1], random.Random(2), [[]], doing)
+        end.accept()
+        end.wait()
+        return end
+
+    task = cocotb.start_soon(bridge(passive)())
+    a = await bridge(active)()
+    b = await task
+    a.check(b)
+    b.check(a)
+    await bridge(a.context.close)()
+    await bridge(b.context.close)()
+    print(f"FPDUs of MULPDU octets by EMSS: {counts}")
+    assert all(counts.values())
