@@ -58,6 +58,7 @@ class Layout:
 # Size, rights, scope, PD.
 _SHAPES: dict[str, tuple[int, Rights, Scope, int]] = {
     "main": (3000, Rights.ALL, Scope.ALL, OWN_PD),
+    "large": (70_000, REMOTE, Scope.ALL, OWN_PD),
     "source": (3000, Rights.REMOTE_READ, Scope.ALL, OWN_PD),
     "write only": (300, Rights.REMOTE_WRITE, Scope.ALL, OWN_PD),
     "local": (300, Rights.LOCAL_WRITE, Scope.ALL, OWN_PD),

@@ -168,7 +168,11 @@ def extend_ulpdu(stream: Stream) -> None:
     if number is None:
         return
     ulpdu, rng = stream.fpdus[number].ulpdu, stream.rng
+    longest = mpa.ULPDU_LENGTH_MAX - len(ulpdu)
     more = rng.choice([1, 1, 2, rng.randrange(1, 60), rng.randrange(1, 2000)])
+    if rng.random() < 0.03:
+        more = rng.choice([mpa.MULPDU_CEILING - len(ulpdu), rng.randrange(40_000)])
+    more = min(max(more, 1), longest)
     stream.change(number, "ULPDU extended", ulpdu=ulpdu + rng.randbytes(more))
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from sim.malformer.layout import Layout, Place
 from sim.malformer.setting import Setting
-from sim.model import ddp, errors, rdmap
+from sim.model import ddp, errors, mpa, rdmap
 from sim.model.ddp import TaggedHeader, UntaggedHeader
 from sim.model.errors import ErrorCode
 from sim.model.memory import TAGGED_OFFSET_SPAN
@@ -14,6 +14,8 @@ from sim.model.message import Message
 from sim.model.rdmap import Form, Opcode, ReadRequest, Terminate
 
 _MESSAGES = (1, 2, 3, 4, 5)
+_LARGE = 0.006
+"""Share of Writes whose FPDUs are as long as they can be."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +70,8 @@ class Traffic:
             segments += self._terminate()
         return segments
 
-    def _cut(self, kind: str, message: Message) -> Iterator[Segment]:
-        mulpdu = self._rng.choice([40, 128, 500, 1454, 4000])
+    def _cut(self, kind: str, message: Message, mulpdu: int = 0) -> Iterator[Segment]:
+        mulpdu = mulpdu or self._rng.choice([40, 128, 500, 1454, 4000])
         while not message.done:
             yield Segment(kind, message.segment(mulpdu))
 
@@ -79,7 +81,17 @@ class Traffic:
         self._msn[qn] += 1
         return Message(opcode, header, payload)
 
+    def _large_write(self) -> Iterator[Segment]:
+        place = self._layout["large"]
+        octets = self._rng.choice([mpa.MULPDU_CEILING - 14, self._rng.randrange(20_000, 69_000)])
+        header = TaggedHeader(place.stag, self._rng.randint(place.base, place.end - octets))
+        message = Message(Opcode.RDMA_WRITE, header, self._rng.randbytes(octets))
+        yield from self._cut("Write", message, mpa.MULPDU_CEILING)
+
     def _write(self) -> Iterator[Segment]:
+        if self._rng.random() < _LARGE:
+            yield from self._large_write()
+            return
         names = ["main", "main", "write only", "high", *(["own"] if self._own else [])]
         place = self._layout[self._rng.choice(names)]
         start, octets = _range(self._rng, place, 3000)
