@@ -15,12 +15,15 @@ import pytest
 from host_driver import (
     MR,
     PD,
+    QP,
     SGE,
     AccessFlags,
     Cause,
     ConnectionRejected,
     Context,
+    QPCap,
     QPError,
+    QPInitAttr,
     QPState,
     RecvWR,
     SendWR,
@@ -153,8 +156,8 @@ class Victim(End):
         self.no_right = self._region(self.pd, AccessFlags.LOCAL_WRITE)
         self.write_only = self._region(self.pd, AccessFlags.REMOTE_WRITE)
         self.read_only = self._region(self.pd, AccessFlags.REMOTE_READ)
-        stranger = End(context)
-        self.other_qp = self._region(self.pd, ALL, qp=stranger.qp)
+        stranger = QP(self.pd, QPInitAttr(self.cq, self.cq, QPCap(1, 1)))
+        self.other_qp = self._region(self.pd, ALL, qp=stranger)
         # A region at the end of the Tagged Offsets.
         self.high = self._region(self.pd, ALL, addr=TO_END - 4096)
 
