@@ -3,13 +3,13 @@
 from typing import Any
 
 from sim.decode import Item, SeenFpdu, Startup
-from sim.model import rdmap
+from sim.model import rdmap, words
+from sim.model.atomics import AtomicRequest
 from sim.model.ddp import Header, TaggedHeader
 from sim.model.errors import ErrorCode
 from sim.model.observation import Observation, Problem
 from sim.model.rdmap import ReadRequest, Terminate
 from sim.model.startup import StartupFrame
-from sim.model.words import complaint
 
 
 def as_json(item: Item) -> dict[str, Any]:
@@ -90,6 +90,14 @@ def _fpdu(seen: Observation) -> dict[str, Any]:
         "payload_octets": len(seen.payload),
         "read_request": None if seen.read_request is None else _read(seen.read_request),
         "terminate": None if seen.terminate is None else _terminate(seen.terminate, seen.about),
+        "atomic_request": None if seen.atomic_request is None else _atomic(seen.atomic_request),
+        "atomic_response": None
+        if seen.atomic_response is None
+        else {
+            "identifier": seen.atomic_response.identifier,
+            "original": seen.atomic_response.original,
+        },
+        "immediate_data": None if seen.immediate is None else seen.immediate.hex(),
         "ready_to_receive": seen.ready_to_receive,
         "dropped": seen.dropped,
     }
@@ -130,6 +138,21 @@ def _read(request: ReadRequest) -> dict[str, Any]:
     }
 
 
+def _atomic(request: AtomicRequest) -> dict[str, Any]:
+    return {
+        "operation": request.operation,
+        "identifier": request.identifier,
+        "stag": request.stag,
+        "tagged_offset": request.tagged_offset,
+        "add_or_swap_data": request.data,
+        "add_or_swap_mask": request.mask,
+        "compare_data": request.compare,
+        "compare_mask": request.compare_mask,
+        "reserved": request.reserved,
+        "words": words.operation_words(request),
+    }
+
+
 def _terminate(terminate: Terminate, about: int | None) -> dict[str, Any]:
     return {
         "error": _code(terminate.error),
@@ -138,6 +161,6 @@ def _terminate(terminate: Terminate, about: int | None) -> dict[str, Any]:
         "segment_length": terminate.segment_length,
         "ddp_header": terminate.ddp_header.hex(),
         "rdmap_header": terminate.rdmap_header.hex(),
-        "complaint": complaint(terminate),
+        "complaint": words.complaint(terminate),
         "about": about,
     }

@@ -17,6 +17,9 @@ _STYLES: dict[int, str] = {
     int(Opcode.RDMA_WRITE): "green",
     int(Opcode.RDMA_READ_REQUEST): "cyan",
     int(Opcode.RDMA_READ_RESPONSE): "cyan",
+    **{int(opcode): "yellow" for opcode in rdmap.IMMEDIATE_OPCODES},
+    int(Opcode.ATOMIC_REQUEST): "blue",
+    int(Opcode.ATOMIC_RESPONSE): "blue",
     int(Opcode.TERMINATE): "bold red",
 }
 # All but the longest names.
@@ -122,6 +125,12 @@ def _fpdu_words(seen: Observation) -> Iterator[str]:
             yield f"invalidates STag {seen.invalidate_stag:#010x}"
         if seen.read_request is not None:
             yield words.read_words(seen.read_request)
+        elif seen.atomic_request is not None:
+            yield words.atomic_words(seen.atomic_request)
+        elif seen.atomic_response is not None:
+            yield words.atomic_response_words(seen.atomic_response)
+        elif seen.immediate is not None:
+            yield f"data {seen.immediate.hex()}"
         elif seen.terminate is not None:
             about = "" if seen.about is None else f" (FPDU {seen.about} of the peer)"
             form = ", in the octet order of Linux siw" if seen.terminate.form is Form.SIW else ""

@@ -22,6 +22,12 @@ in error. Chosen here, too, where they are silent:
 * The opcode of a Send must not change between its segments.
 * A Read Response ends exactly with the last octet asked for.
 * What a Send with Invalidate names may not be invalidated by a Remote Peer if it is shared.
+* RFC 7306, 8.2 lists only the alignment of what an Atomic Operation is to change; its STag, rights
+  (to read and to write) and range are checked like those of a Read Request, before the alignment,
+  which is known from the address alone. More Atomic and Read Requests than the IRD find no buffer.
+* An Atomic Response without an outstanding Atomic Request finds no buffer on queue 3. One with
+  another Request Identifier than that request is invalid without a code of its own.
+* Immediate Data takes its receive whatever the size of that, and is too long for its eight octets.
 """
 
 from dataclasses import dataclass
@@ -85,7 +91,7 @@ QUEUE_OF_OPCODE = Check(
 MSN = Check("the MSN is the next one", errors.DDP_INVALID_MSN, "RFC 5041, 7.1 (5)")
 RECEIVE_BUFFER = Check("a receive is posted", errors.DDP_NO_BUFFER, "RFC 5041, 7.1 (2)")
 READ_REQUEST_BUFFER = Check(
-    "no more Read Requests than the IRD", errors.DDP_NO_BUFFER, "RFC 5040, 6.1"
+    "no more Read and Atomic Requests than the IRD", errors.DDP_NO_BUFFER, "RFC 5040, 6.1"
 )
 MO = Check("the MO is the next octet", errors.DDP_INVALID_MO, "RFC 5041, 7.1 (3)")
 MESSAGE_LENGTH = Check(
@@ -122,6 +128,47 @@ SOURCE = AccessChecks(
     ),
     Check("the Data Source range does not wrap", errors.RDMAP_TO_WRAP, "RFC 5040, 7.2 (4e)"),
     Check("the Data Source range is registered", errors.RDMAP_BASE_OR_BOUNDS, "RFC 5040, 7.2 (4d)"),
+)
+# Atomic Operations and Immediate Data
+IMMEDIATE_WHOLE = Check(
+    "Immediate Data has eight octets", errors.RDMAP_OPERATION_UNSPECIFIED, "RFC 7306, 6.3"
+)
+ATOMIC_REQUEST_WHOLE = Check(
+    "the Atomic Request is whole", errors.RDMAP_OPERATION_UNSPECIFIED, "RFC 7306, 5.2.1"
+)
+ATOMIC_OPERATION = Check(
+    "the AOpCode is supported", errors.RDMAP_UNEXPECTED_OPCODE, "RFC 7306, 5.2.1 (4)"
+)
+ATOMIC_TARGET = AccessChecks(
+    Check("the Remote STag is valid", errors.RDMAP_INVALID_STAG, "RFC 7306, 5"),
+    Check(
+        "the Remote STag is associated with the stream",
+        errors.RDMAP_STAG_NOT_ASSOCIATED,
+        "RFC 7306, 5",
+    ),
+    Check(
+        "the Remote STag has remote read and write right",
+        errors.RDMAP_ACCESS_RIGHTS,
+        "RFC 7306, 5",
+    ),
+    Check("the target does not wrap", errors.RDMAP_TO_WRAP, "RFC 7306, 5"),
+    Check("the target is registered", errors.RDMAP_BASE_OR_BOUNDS, "RFC 7306, 5"),
+)
+ATOMIC_ALIGNMENT = Check(
+    "the address of the target is 64-bit aligned",
+    errors.RDMAP_CATASTROPHIC_STREAM,
+    "RFC 7306, 8.2",
+)
+ATOMIC_OUTSTANDING = Check(
+    "an Atomic Request is outstanding", errors.DDP_NO_BUFFER, "RFC 7306, 5.2.2 (5)"
+)
+ATOMIC_RESPONSE_WHOLE = Check(
+    "the Atomic Response is whole", errors.RDMAP_OPERATION_UNSPECIFIED, "RFC 7306, 5.2.2"
+)
+ATOMIC_IDENTIFIER = Check(
+    "the Original Request Identifier is that of the Atomic Request",
+    errors.RDMAP_OPERATION_UNSPECIFIED,
+    "RFC 7306, 5.2.2 (7)",
 )
 TERMINATE_WHOLE = Check(
     "the Terminate has the length that its header control bits give",
@@ -183,6 +230,25 @@ READ_REQUEST_ORDER = (
     MESSAGE_LENGTH,
     READ_REQUEST_WHOLE,
     *SOURCE.order,
+)
+IMMEDIATE_ORDER = (MSN, RECEIVE_BUFFER, MO, MESSAGE_LENGTH, SEND_OPCODE, IMMEDIATE_WHOLE)
+ATOMIC_REQUEST_ORDER = (
+    MSN,
+    READ_REQUEST_BUFFER,
+    MO,
+    MESSAGE_LENGTH,
+    ATOMIC_REQUEST_WHOLE,
+    ATOMIC_OPERATION,
+    *ATOMIC_TARGET.order,
+    ATOMIC_ALIGNMENT,
+)
+ATOMIC_RESPONSE_ORDER = (
+    MSN,
+    ATOMIC_OUTSTANDING,
+    MO,
+    MESSAGE_LENGTH,
+    ATOMIC_RESPONSE_WHOLE,
+    ATOMIC_IDENTIFIER,
 )
 TERMINATE_ORDER = (MSN, MO, TERMINATE_WHOLE)
 WRITE_ORDER = TARGET.order

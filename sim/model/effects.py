@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from sim.model.atomics import AtomicRequest
 from sim.model.errors import ErrorCode
 from sim.model.rdmap import ReadRequest, Terminate
 from sim.model.work import Completion
@@ -35,7 +36,7 @@ class Invalidation:
 
 @dataclass(frozen=True)
 class Delivery:
-    """A completion: of a receive, or of an RDMA Read by its Read Response."""
+    """A completion: of a receive, or of an RDMA Read or Atomic Operation by its response."""
 
     completion: Completion
 
@@ -55,6 +56,22 @@ class Response:
     offset: int
     octets: bytes
     last: bool
+
+
+@dataclass(frozen=True)
+class AtomicAccepted:
+    """An Atomic Request was found good and waits for its turn."""
+
+    request: AtomicRequest
+
+
+@dataclass(frozen=True)
+class AtomicPerformed:
+    """An Atomic Operation replaces ``original`` by ``result`` in memory; its response is sent."""
+
+    request: AtomicRequest
+    original: int
+    result: int
 
 
 @dataclass(frozen=True)
@@ -86,6 +103,8 @@ Effect = (
     | Delivery
     | ReadAccepted
     | Response
+    | AtomicAccepted
+    | AtomicPerformed
     | TerminateReceived
     | Failure
 )

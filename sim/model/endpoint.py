@@ -4,15 +4,16 @@ import random
 from collections import deque
 from collections.abc import Iterator
 
-from sim.model import effects, errors, mpa
+from sim.model import ddp, effects, errors, mpa
 from sim.model.effects import Recorder
 from sim.model.errors import ErrorCode, StreamError
+from sim.model.extensions import Extensions
 from sim.model.memory import STAG_MAX, Accessor, MemoryRegion, MemoryTable, Rights
 from sim.model.posting import Posting
 from sim.model.rdmap import Terminate
 from sim.model.sink import DataSink, is_terminate
 from sim.model.terminate import NEVER_SENT, terminate_for
-from sim.model.transmit import ReadCut, Transmitter
+from sim.model.transmit import AnswerCut, Transmitter
 from sim.model.work import Buffer, Completion, Operation, Status, Work
 
 __all__ = ["Completion", "Endpoint", "Operation", "Status"]
@@ -29,10 +30,11 @@ class Endpoint(Posting):
     nothing but the end of the connection: then ``closed`` is set.
 
     Parameters: ``mulpdu`` limits what is sent, and may be changed at any time;
-    ``markers_out``/``markers_in``/``crc`` are what the startup settled; ``ird`` limits Read
-    Requests waiting for their answer (which happens in ``take_output``), ``ord`` those sent; a
-    ``responder`` sends nothing before the first FPDU of the peer (RFC 5044, 7.1.2); endpoints of
-    one device share a ``memory``; ``record`` is told of every effect, in order.
+    ``markers_out``/``markers_in``/``crc`` are what the startup settled; ``ird`` limits Read and
+    Atomic Requests waiting for their answer (which happens in ``take_output``), ``ord`` those
+    sent; a ``responder`` sends nothing before the first FPDU of the peer (RFC 5044, 7.1.2);
+    without ``extensions`` the messages of RFC 7306 are errors; endpoints of one device share a
+    ``memory``; ``record`` is told of every effect, in order.
     """
 
     def __init__(
@@ -46,6 +48,7 @@ class Endpoint(Posting):
         ord: int = 16,
         pd: int = 0,
         responder: bool = False,
+        extensions: Extensions | None = None,
         memory: MemoryTable | None = None,
         seed: int | None = None,
         record: Recorder = effects.ignore,
@@ -58,11 +61,12 @@ class Endpoint(Posting):
         self.terminate_received: Terminate | None = None
         self.closed = False
         self._record = record
-        self._sink = DataSink(self.memory, Accessor(pd, self), ird=ird, record=record)
+        self._sink = DataSink(
+            self.memory, Accessor(pd, self), ird=ird, extensions=extensions, record=record
+        )
         self._transmitter = Transmitter(
             mpa.Framer(markers_out, crc),
-            self._sink.read_requests,
-            self._sink.tagged.reads,
+            self._sink,
             mulpdu=mulpdu,
             ord=ord,
             record=record,
@@ -95,8 +99,12 @@ class Endpoint(Posting):
         pd: int | None = None,
         this_stream_only: bool = False,
         shared: bool = False,
+        address: int = 0,
     ) -> MemoryRegion:
-        """Register a buffer; without ``stag`` a random unused one is drawn."""
+        """Register a buffer; without ``stag`` a random unused one is drawn.
+
+        ``address`` is that of its first octet.
+        """
         while stag is None:
             drawn = self._random.randint(1, STAG_MAX)
             stag = drawn if self.memory.get(drawn) is None else None
@@ -108,6 +116,7 @@ class Endpoint(Posting):
             pd=self.pd if pd is None else pd,
             stream=self if this_stream_only else None,
             shared=shared,
+            address=address,
         )
         self.memory.add(region)
         return region
@@ -159,21 +168,29 @@ class Endpoint(Posting):
         """Octets received in FPDUs that MPA found good."""
         return self._deframer.position
 
-    def resume(self, *, position: int, send_msn: int, read_request_msn: int) -> None:
+    def resume(
+        self,
+        *,
+        position: int,
+        send_msn: int,
+        read_request_msn: int,
+        atomic_response_msn: int = ddp.FIRST_MSN,
+    ) -> None:
         """Go on in the middle of a stream of which ``position`` octets were received before."""
         self._may_send = True
         self._sink.started = True
         self._deframer.position = position
         self._sink.sends.msn = send_msn
         self._sink.read_requests.msn = read_request_msn
+        self._sink.atomic_responses.msn = atomic_response_msn
 
     def take_output(self, limit: int | None = None) -> list[bytes]:
-        """FPDUs to send now, in order, at most ``limit``; the peer's Read Requests come first."""
+        """FPDUs to send now, in order, at most ``limit``; answers to the peer come first."""
         output: list[bytes] = []
         while self._may_send and (limit is None or len(output) < limit):
             try:
                 made = self._transmitter.next_fpdu()
-            except ReadCut as cut:
+            except AnswerCut as cut:
                 self._fail(cut, b"", cut.terminate)
                 continue
             if made is None:
@@ -181,8 +198,7 @@ class Endpoint(Posting):
             fpdu, work = made
             output.append(fpdu)
             if work is not None:
-                length = len(memoryview(work.payload).cast("B"))
-                work.completion = Completion(work.operation, work.work_id, length=length)
+                work.completion = Completion(work.operation, work.work_id, length=work.length)
                 self._report()
         return output
 
@@ -221,9 +237,10 @@ class Endpoint(Posting):
     def _report(self) -> None:
         """Report finished work up to the first unfinished one (RFC 5040, 5.5, rule 15)."""
         while self._work and self._work[0].completion is not None:
-            completion = self._work.popleft().completion
-            assert completion is not None
-            self._complete(completion)
+            work = self._work.popleft()
+            assert work.completion is not None
+            if not work.silent:
+                self._complete(work.completion)
 
     def _delivered(self) -> None:
         """Take over what the last segment brought."""
@@ -262,9 +279,13 @@ class Endpoint(Posting):
 
     def _flush(self) -> None:
         for work in self._work:
+            if work.silent:
+                continue
             flushed = Completion(work.operation, work.work_id, Status.FLUSHED)
             self._complete(work.completion or flushed)
         for receive in self._sink.sends.receives:
             self._complete(Completion(Operation.RECEIVE, receive.work_id, Status.FLUSHED))
-        for queue in (self._work, self._sink.sends.receives, self._sink.tagged.reads):
-            queue.clear()
+        self._work.clear()
+        self._sink.sends.receives.clear()
+        self._sink.tagged.reads.clear()
+        self._sink.atomic_responses.outstanding.clear()

@@ -30,7 +30,7 @@ class MemoryRegion:
 
     ``stream`` limits the STag to the endpoint of that name; ``None`` means any stream of the PD.
     ``shared`` says that several streams use it, so that none of their peers may invalidate it
-    (RFC 5040, 8.1.1 (7)).
+    (RFC 5040, 8.1.1 (7)). ``address`` is that of octet 0, whose alignment Atomic Operations need.
     """
 
     stag: int
@@ -41,6 +41,11 @@ class MemoryRegion:
     stream: object | None = None
     shared: bool = False
     valid: bool = True
+    address: int = 0
+
+    def address_of(self, tagged_offset: int) -> int:
+        """The address of the octet with a Tagged Offset of the region."""
+        return self.address + tagged_offset - self.base
 
     def read(self, tagged_offset: int, length: int) -> bytes:
         start = tagged_offset - self.base

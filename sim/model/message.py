@@ -1,8 +1,12 @@
 """RDMA Messages on their way out: cut into segments as they are sent (RFC 5041, 5.2)."""
 
+from abc import ABC, abstractmethod
+
 from sim.model import ddp, rdmap
 from sim.model.ddp import TaggedHeader, UntaggedHeader
-from sim.model.rdmap import Opcode
+from sim.model.errors import ErrorCode
+from sim.model.rdmap import Opcode, Terminate
+from sim.model.terminate import terminate_for_cut_read
 from sim.model.untagged import InboundRead, ReadRequestQueue
 from sim.model.work import Buffer, Work
 
@@ -62,7 +66,15 @@ class Message:
         return UntaggedHeader(header.qn, header.msn, offset, last, control, header.rsvd_ulp_word)
 
 
-class ReadResponse(Message):
+class Answer(Message, ABC):
+    """The answer to a request of the peer; ``read`` raises what fails when it is made."""
+
+    @abstractmethod
+    def terminate(self, error: ErrorCode) -> Terminate:
+        """The Terminate for such a failure."""
+
+
+class ReadResponse(Answer):
     """The answer to a Read Request.
 
     Its source is checked again with every segment: an STag that is invalid now is not read any
@@ -84,3 +96,6 @@ class ReadResponse(Message):
         rest = self.inbound.request.advanced(self.sent)
         region = self._queue.check_source(rest)
         return region.read(rest.source_tagged_offset, count) if region is not None else b""
+
+    def terminate(self, error: ErrorCode) -> Terminate:
+        return terminate_for_cut_read(error, self.inbound.segment, self.sent)

@@ -1,12 +1,23 @@
 """What can be said of one FPDU that was seen on the wire."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sim.model import rdmap, words
+from sim.model.atomics import (
+    ATOMIC_REQUEST_OCTETS,
+    ATOMIC_RESPONSE_OCTETS,
+    FETCH_ADD,
+    SWAP,
+    WORD,
+    AtomicRequest,
+    AtomicResponse,
+)
 from sim.model.ddp import Header, UntaggedHeader
 from sim.model.direction import Direction
 from sim.model.errors import ErrorCode
+from sim.model.extensions import EXTENSION_OPCODES
+from sim.model.immediate import IMMEDIATE_OCTETS
 from sim.model.mpa import Fpdu
 from sim.model.rdmap import Opcode, ReadRequest, Terminate
 
@@ -41,6 +52,9 @@ class Observation:
     read_request: ReadRequest | None = None
     terminate: Terminate | None = None
     about: int | None = None
+    atomic_request: AtomicRequest | None = None
+    atomic_response: AtomicResponse | None = None
+    immediate: bytes | None = None
 
     @property
     def opcode(self) -> int | None:
@@ -65,6 +79,36 @@ def opcode_of(header: Header) -> int:
     return rdmap.decode_control(header.rsvd_ulp).opcode
 
 
+def with_extension(seen: Observation) -> Observation:
+    """With the header of RFC 7306 at the start of its payload, if that has enough octets."""
+    payload = seen.payload
+    if seen.opcode == Opcode.ATOMIC_REQUEST and len(payload) >= ATOMIC_REQUEST_OCTETS:
+        request = AtomicRequest.decode(payload[:ATOMIC_REQUEST_OCTETS])
+        return replace(seen, atomic_request=request)
+    if seen.opcode == Opcode.ATOMIC_RESPONSE and len(payload) >= ATOMIC_RESPONSE_OCTETS:
+        response = AtomicResponse.decode(payload[:ATOMIC_RESPONSE_OCTETS])
+        return replace(seen, atomic_response=response)
+    if seen.opcode in rdmap.IMMEDIATE_OPCODES and len(payload) >= IMMEDIATE_OCTETS:
+        return replace(seen, immediate=payload[:IMMEDIATE_OCTETS])
+    return seen
+
+
+def unused_field_problems(seen: Observation) -> Iterator[Problem]:
+    """What an Atomic Operation does not use has a fixed value (RFC 7306, 5.2.1)."""
+    request = seen.atomic_request
+    if request is None:
+        return
+    fixed = [("reserved bits", request.reserved, 0)]
+    if request.operation == SWAP:
+        fixed.append(("Add or Swap Mask", request.mask, WORD))
+    if request.operation in (FETCH_ADD, SWAP):
+        fixed.append(("Compare Data", request.compare, 0))
+        fixed.append(("Compare Mask", request.compare_mask, WORD))
+    for name, found, needed in fixed:
+        if found != needed:
+            yield Problem(f"{name} {found:#x}, not {needed:#x}", "RFC 7306, 5.2.1")
+
+
 def reserved_problems(fpdu: Fpdu, header: Header | None) -> Iterator[Problem]:
     """What a sender has to leave zero and every receiver ignores."""
     if any(fpdu.pad):
@@ -83,9 +127,9 @@ def reserved_problems(fpdu: Fpdu, header: Header | None) -> Iterator[Problem]:
     if control.reserved:
         yield Problem(f"reserved bits {control.reserved:#04x} of RDMAP are set", "RFC 5040, 4.1")
     if isinstance(header, UntaggedHeader) and header.rsvd_ulp_word:
-        if control.opcode in {*rdmap.SEND_OPCODES, Opcode.RDMA_READ_REQUEST, Opcode.TERMINATE}:
-            if control.opcode not in rdmap.INVALIDATE_OPCODES:
-                yield Problem(
-                    f"Invalidate STag {header.rsvd_ulp_word:#010x} in a message without one",
-                    "RFC 5040, 4.1",
-                )
+        extension = control.opcode in EXTENSION_OPCODES
+        if control.opcode in rdmap.QUEUE_OF and control.opcode not in rdmap.INVALIDATE_OPCODES:
+            yield Problem(
+                f"Invalidate STag {header.rsvd_ulp_word:#010x} in a message without one",
+                "RFC 7306, 4.1" if extension else "RFC 5040, 4.1",
+            )

@@ -10,54 +10,30 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from sim.model import ddp, rdmap
+from sim.model.anything import AnyMemory, AnyReceive
+from sim.model.atomic_responses import OutstandingAtomic
 from sim.model.ddp import Header, TaggedHeader
 from sim.model.direction import Direction
 from sim.model.errors import StreamError
-from sim.model.memory import TAGGED_OFFSET_SPAN, Accessor, MemoryRegion, MemoryTable
+from sim.model.extensions import EXTENSION_OPCODES, Extensions
+from sim.model.memory import TAGGED_OFFSET_SPAN, Accessor
 from sim.model.mpa import Fpdu
-from sim.model.observation import Observation, Problem, opcode_of, reserved_problems
+from sim.model.observation import (
+    Observation,
+    Problem,
+    opcode_of,
+    reserved_problems,
+    unused_field_problems,
+    with_extension,
+)
 from sim.model.rdmap import Opcode, ReadRequest
 from sim.model.sink import DataSink
 from sim.model.startup import DEPTH_NOT_NEGOTIATED, StartupFrame, negotiate
 from sim.model.terminate import read_terminate
-from sim.model.untagged import MSN_SPAN
-from sim.model.work import Operation, OutstandingRead, Receive, Work
+from sim.model.untagged import MSN_SPAN, InboundAtomic, InboundRead
+from sim.model.work import Operation, OutstandingRead, Work
 
 _NO_LIMIT = 2**32
-# RFC 5041, 5.2: a message has fewer octets.
-_LONGEST_MESSAGE = 2**32 - 1
-
-
-class _Anywhere(MemoryRegion):
-    """Memory of which nothing is known."""
-
-    def write(self, tagged_offset: int, octets: bytes) -> None:
-        pass
-
-
-class _AnyMemory(MemoryTable):
-    def check(self, stag: int, *_: object, **__: object) -> MemoryRegion:
-        return _Anywhere(stag, memoryview(b""))
-
-    def check_invalidate(self, stag: int, _: Accessor) -> MemoryRegion:
-        return _Anywhere(stag, memoryview(b""))
-
-
-class _AnyReceive(Receive):
-    """A posted receive of which nothing is known."""
-
-    def __init__(self, filled: int = 0, opcode: int | None = None) -> None:
-        super().__init__(memoryview(b""), None, filled, opcode)
-
-    @property
-    def room(self) -> int:
-        return _LONGEST_MESSAGE
-
-    def place(self, octets: bytes) -> None:
-        self.filled += len(octets)
-
-    def content(self) -> bytes:
-        return b""
 
 
 @dataclass
@@ -110,7 +86,9 @@ class Observer:
         found = Observation(
             direction, half.count, fpdu, self.crc, header, payload, dropped=half.failed
         )
+        unanswered: list[Problem] = []
         if header is not None:
+            unanswered += self._answer_problems(direction, header)
             if not failures:
                 failures += self._receive(direction, fpdu.ulpdu)
             if failures:
@@ -118,8 +96,10 @@ class Observer:
             found = self._with_content(found, header)
         problems = [
             *self._sequence_problems(found),
+            *unanswered,
             *(Problem(f.detail, f.source, f.error) for f in failures),
             *reserved_problems(fpdu, header),
+            *unused_field_problems(found),
         ]
         half.failed = half.failed or bool(failures)
         half.terminated = half.terminated or found.opcode == Opcode.TERMINATE
@@ -129,18 +109,19 @@ class Observer:
         """What the receiver says; Read Requests and Read Responses are known to both ends."""
         sink, other = self._halves[direction].sink, self._halves[direction.opposite].sink
         if not sink.sends.receives:
-            sink.sends.receives.append(_AnyReceive())
+            sink.sends.receives.append(AnyReceive())
         requests, reads = len(sink.read_requests.waiting), len(sink.tagged.reads)
+        atomics = len(sink.atomic_responses.outstanding)
         try:
             sink.segment(ulpdu, from_initiator=direction is Direction.TO_RESPONDER)
         except StreamError as failure:
             return [failure]
         if len(sink.read_requests.waiting) > requests:
-            request = sink.read_requests.waiting[-1].request
-            work = Work(Operation.RDMA_READ, None, request=request)
-            other.tagged.reads.append(OutstandingRead(request, work))
+            _expect_answer(other, sink.read_requests.waiting[-1])
         if len(sink.tagged.reads) < reads:
-            other.read_requests.waiting.popleft()
+            _answered(other, InboundRead)
+        if len(sink.atomic_responses.outstanding) < atomics:
+            _answered(other, InboundAtomic)
         return []
 
     def _follow(self, direction: Direction, header: Header, payload: bytes) -> None:
@@ -154,16 +135,34 @@ class Observer:
                 read.received = (end - read.request.sink_tagged_offset) % TAGGED_OFFSET_SPAN
                 if header.last:
                     sink.tagged.reads.popleft()
-                    other.read_requests.waiting.popleft()
+                    _answered(other, InboundRead)
             return
         after = (header.msn + header.last) % MSN_SPAN
         if header.qn == rdmap.QN_SEND:
             sink.sends.receives.clear()
             sink.sends.msn = after
             if not header.last:
-                sink.sends.receives.append(_AnyReceive(header.mo + len(payload), opcode))
+                sink.sends.receives.append(AnyReceive(header.mo + len(payload), opcode))
         elif header.qn == rdmap.QN_READ_REQUEST:
             sink.read_requests.msn = after
+        elif header.qn == rdmap.QN_ATOMIC_RESPONSE:
+            sink.atomic_responses.msn = after
+            if header.last and sink.atomic_responses.outstanding:
+                sink.atomic_responses.outstanding.popleft()
+                _answered(other, InboundAtomic)
+
+    def _answer_problems(self, direction: Direction, header: Header) -> Iterator[Problem]:
+        """Read and Atomic Requests are answered in their order."""
+        waiting = self._halves[direction.opposite].sink.read_requests.waiting
+        answers: dict[int, type[InboundRead] | type[InboundAtomic]] = {
+            Opcode.RDMA_READ_RESPONSE: InboundRead,
+            Opcode.ATOMIC_RESPONSE: InboundAtomic,
+        }
+        kind = answers.get(opcode_of(header))
+        if kind is None or not waiting or isinstance(waiting[0], kind):
+            return
+        if any(isinstance(inbound, kind) for inbound in waiting):
+            yield Problem("an earlier request was not answered", "RFC 7306, 7")
 
     def _sequence_problems(self, found: Observation) -> Iterator[Problem]:
         half = self._halves[found.direction]
@@ -193,6 +192,8 @@ class Observer:
             request = found.payload[: rdmap.READ_REQUEST_OCTETS]
             if len(request) == rdmap.READ_REQUEST_OCTETS:
                 found = replace(found, read_request=ReadRequest.decode(request))
+        elif found.opcode in EXTENSION_OPCODES:
+            found = with_extension(found)
         elif found.opcode == Opcode.TERMINATE:
             first = found.direction is Direction.TO_RESPONDER and found.number == 1
             try:
@@ -217,7 +218,26 @@ class Observer:
 
 def _half(markers: bool, ird: int) -> _Half:
     limit = _NO_LIMIT if ird >= DEPTH_NOT_NEGOTIATED else ird
-    return _Half(DataSink(_AnyMemory(), Accessor(0, None), ird=limit), markers)
+    sink = DataSink(AnyMemory(), Accessor(0, None), ird=limit, extensions=Extensions())
+    return _Half(sink, markers)
+
+
+def _expect_answer(sink: DataSink, inbound: InboundRead | InboundAtomic) -> None:
+    """``sink`` is the end whose request was accepted by the other one."""
+    if isinstance(inbound, InboundAtomic):
+        # Which operation it is does not matter for its answer.
+        work = Work(Operation.FETCH_ADD, None, atomic=inbound.request)
+        outstanding = OutstandingAtomic(inbound.request, work)
+        sink.atomic_responses.outstanding.append(outstanding)
+        return
+    work = Work(Operation.RDMA_READ, None, request=inbound.request)
+    sink.tagged.reads.append(OutstandingRead(inbound.request, work))
+
+
+def _answered(sink: DataSink, kind: type[InboundRead] | type[InboundAtomic]) -> None:
+    """The oldest request of a kind at ``sink`` is answered, though it may not be its turn."""
+    waiting = sink.read_requests.waiting
+    waiting.remove(next(inbound for inbound in waiting if isinstance(inbound, kind)))
 
 
 def _inbound_depths(request: StartupFrame, reply: StartupFrame) -> tuple[int, int]:

@@ -9,9 +9,11 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from sim.model import ddp, mpa
-from sim.model.effects import Effect, Failure, Invalidation, ReadAccepted, Recorder
+from sim.model.atomics import AtomicRequest
+from sim.model.effects import AtomicAccepted, Effect, Failure, Invalidation, ReadAccepted, Recorder
 from sim.model.endpoint import Endpoint
 from sim.model.errors import ErrorCode
+from sim.model.extensions import Extensions
 from sim.model.memory import MemoryRegion, Rights
 from sim.model.rdmap import ReadRequest, Terminate
 from sim.model.work import Buffer, Completion
@@ -29,7 +31,7 @@ class Scope(Enum):
 
 @dataclass(frozen=True)
 class Region:
-    """A registered buffer and its content."""
+    """A registered buffer and its content; ``address`` is that of its first octet."""
 
     stag: int
     octets: bytes
@@ -38,6 +40,7 @@ class Region:
     pd: int = 0
     scope: Scope = Scope.ALL
     shared: bool = False
+    address: int = 0
 
 
 @dataclass(frozen=True)
@@ -45,14 +48,15 @@ class State:
     """All that the receiver's checks depend on.
 
     ``receives`` are the sizes of the posted receives, whose ``work_id`` is their index;
-    ``reads`` the RDMA Reads sent and unanswered, with their index as ``work_id``. ``position``
-    is the number of octets of Full Operation received before (a multiple of four); it matters
-    with Markers. A ``responder`` that has ``started`` received a good FPDU before.
+    ``reads`` the RDMA Reads and Atomic Operations sent and unanswered, with their index as
+    ``work_id``. ``extensions`` are the supported ones of RFC 7306. ``position`` is the number of
+    octets of Full Operation received before (a multiple of four); it matters with Markers. A
+    ``responder`` that has ``started`` received a good FPDU before.
     """
 
     regions: tuple[Region, ...] = ()
     receives: tuple[int, ...] = ()
-    reads: tuple[ReadRequest, ...] = ()
+    reads: tuple[ReadRequest | AtomicRequest, ...] = ()
     pd: int = 0
     ird: int = 16
     crc: bool = True
@@ -63,6 +67,8 @@ class State:
     send_msn: int = ddp.FIRST_MSN
     read_request_msn: int = ddp.FIRST_MSN
     mulpdu: int = 1454
+    extensions: Extensions | None = None
+    atomic_response_msn: int = ddp.FIRST_MSN
 
 
 @dataclass(frozen=True)
@@ -75,10 +81,11 @@ class Prediction:
     is not complete, ``accepted`` of all FPDUs that MPA found good.
 
     When the answers to the peer's Read Requests are made (before or after a later Write, Send
-    with Invalidate or Read Request of the stream) is left open by the RFCs. This prediction has
-    each made at once; if it matters, ``late`` is the one with all of them made behind the last
-    octet, and a device may do anything in between. After a failure a device may also leave out
-    answers, from any FPDU on (RFC 5040, 7.1: the Terminate goes at the earliest opportunity).
+    with Invalidate or Read Request of the stream) is left open by the RFCs, and so is when its
+    Atomic Operations change the memory. This prediction has each made at once; if it matters,
+    ``late`` is the one with all of them made behind the last octet, and a device may do anything
+    in between. After a failure a device may also leave out answers (and Atomic Operations with
+    them), from any FPDU on (RFC 5040, 7.1: the Terminate goes at the earliest opportunity).
     """
 
     effects: list[Effect]
@@ -120,7 +127,7 @@ def effects_of(endpoint: Endpoint, octets: Buffer, *, answer: bool = True) -> It
 def predict(state: State, octets: Buffer) -> Prediction:
     """What an end in ``state`` does when the peer sends ``octets`` and then nothing."""
     prompt = _run(state, octets, answer=True)
-    if not any(isinstance(effect, ReadAccepted) for effect in prompt.effects):
+    if not any(isinstance(effect, ReadAccepted | AtomicAccepted) for effect in prompt.effects):
         return prompt
     late = _run(state, octets, answer=False)
     if replace(late, effects=[]) == replace(prompt, effects=[]):
@@ -166,6 +173,7 @@ def _endpoint(
         ord=len(state.reads),
         pd=state.pd,
         responder=state.responder,
+        extensions=state.extensions,
         record=record,
     )
     streams = {Scope.ALL: None, Scope.THIS: endpoint, Scope.OTHER: Scope.OTHER}
@@ -179,6 +187,7 @@ def _endpoint(
                 pd=region.pd,
                 stream=streams[region.scope],
                 shared=region.shared,
+                address=region.address,
             )
         )
     for number, buffer in enumerate(receives):
@@ -188,7 +197,11 @@ def _endpoint(
             position=state.position,
             send_msn=state.send_msn,
             read_request_msn=state.read_request_msn,
+            atomic_response_msn=state.atomic_response_msn,
         )
     for number, request in enumerate(state.reads):
-        endpoint.expect_read(request, number)
+        if isinstance(request, AtomicRequest):
+            endpoint.expect_atomic(request, number)
+        else:
+            endpoint.expect_read(request, number)
     return endpoint

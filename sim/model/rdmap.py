@@ -59,6 +59,7 @@ SEND_OPCODES = frozenset(
     }
 )
 INVALIDATE_OPCODES = frozenset({Opcode.SEND_WITH_INVALIDATE, Opcode.SEND_WITH_SE_AND_INVALIDATE})
+IMMEDIATE_OPCODES = frozenset({Opcode.IMMEDIATE_DATA, Opcode.IMMEDIATE_DATA_WITH_SE})
 SOLICITED_OPCODES = frozenset(
     {
         Opcode.SEND_WITH_SE,

@@ -1,8 +1,12 @@
 """The Data Sink of the reference endpoint: what a DDP Segment is, and who takes it."""
 
 from sim.model import checks, ddp, effects, rdmap
+from sim.model.atomic_requests import AtomicRequests
+from sim.model.atomic_responses import AtomicResponses
 from sim.model.ddp import Header, TaggedHeader, UntaggedHeader
 from sim.model.effects import Recorder
+from sim.model.extensions import EXTENSION_OPCODES, EXTENSION_QUEUES, Extensions
+from sim.model.immediate import receive_immediate
 from sim.model.memory import Accessor, MemoryTable
 from sim.model.rdmap import Opcode, Terminate
 from sim.model.tagged import TaggedBuffers
@@ -10,7 +14,7 @@ from sim.model.untagged import ReadRequestQueue, SendQueue, receive_terminate
 from sim.model.work import Completion
 
 # Queues of the untagged model that exist without RFC 7306.
-_KNOWN_QUEUES = (rdmap.QN_SEND, rdmap.QN_READ_REQUEST, rdmap.QN_TERMINATE)
+_KNOWN_QUEUES = frozenset({rdmap.QN_SEND, rdmap.QN_READ_REQUEST, rdmap.QN_TERMINATE})
 _KNOWN_OPCODES = rdmap.SEND_OPCODES | {
     Opcode.RDMA_WRITE,
     Opcode.RDMA_READ_REQUEST,
@@ -19,8 +23,13 @@ _KNOWN_OPCODES = rdmap.SEND_OPCODES | {
 }
 
 
-def check_header(segment: bytes) -> tuple[Opcode, Header, bytes]:
+def check_header(
+    segment: bytes, extensions: Extensions | None = None
+) -> tuple[Opcode, Header, bytes]:
     """Opcode, DDP header and payload of a segment that passes ``checks.HEADER_ORDER``."""
+    opcodes, queues = _KNOWN_OPCODES, _KNOWN_QUEUES
+    if extensions is not None:
+        opcodes, queues = opcodes | EXTENSION_OPCODES, queues | EXTENSION_QUEUES
     header, payload = ddp.decode(segment)
     tagged = isinstance(header, TaggedHeader)
     if header.version != ddp.DDP_VERSION:
@@ -31,14 +40,16 @@ def check_header(segment: bytes) -> tuple[Opcode, Header, bytes]:
         raise checks.RDMAP_VERSION.failed(
             f"RV is {control.version}; {rdmap.RDMAP_VERSION} is supported"
         )
-    if control.opcode not in _KNOWN_OPCODES:
-        raise checks.OPCODE.failed(f"opcode {control.opcode:#x}; 0 to 7 are supported")
+    if control.opcode not in opcodes:
+        raise checks.OPCODE.failed(
+            f"opcode {control.opcode:#x}; 0 to {max(opcodes):x} are supported"
+        )
     opcode = Opcode(control.opcode)
     if tagged != (opcode in rdmap.TAGGED_OPCODES):
         raise checks.BUFFER_MODEL.failed(f"{opcode.name} with T {int(tagged)}")
     if isinstance(header, UntaggedHeader):
-        if header.qn not in _KNOWN_QUEUES:
-            raise checks.QUEUE.failed(f"QN {header.qn}; 0 to 2 are known")
+        if header.qn not in queues:
+            raise checks.QUEUE.failed(f"QN {header.qn}; 0 to {max(queues)} are known")
         if header.qn != rdmap.QUEUE_OF[opcode]:
             raise checks.QUEUE_OF_OPCODE.failed(
                 f"{opcode.name} on QN {header.qn}; it uses {rdmap.QUEUE_OF[opcode]}"
@@ -65,7 +76,8 @@ class DataSink:
     """Takes whole DDP Segments, whose CRC was good, in the order of the stream.
 
     All checks of a segment, in the order of ``checks``, come before its first octet is placed; a
-    failed one raises :class:`StreamError`, after which nothing more may be given.
+    failed one raises :class:`StreamError`, after which nothing more may be given. Without
+    ``extensions`` the messages of RFC 7306 are unknown.
     """
 
     def __init__(
@@ -74,12 +86,18 @@ class DataSink:
         accessor: Accessor,
         *,
         ird: int,
+        extensions: Extensions | None = None,
         record: Recorder = effects.ignore,
     ) -> None:
+        self.extensions = extensions
         self.sends = SendQueue(memory, accessor, record)
         self.read_requests = ReadRequestQueue(memory, accessor, record, ird)
+        self.atomic_requests = AtomicRequests(
+            self.read_requests, memory, accessor, record, extensions or Extensions()
+        )
+        self.atomic_responses = AtomicResponses()
         self.tagged = TaggedBuffers(memory, accessor, record)
-        # Of receives; those of RDMA Reads are left in their work.
+        # Of receives; those of RDMA Reads and Atomic Operations are left in their work.
         self.completions: list[Completion] = []
         self.terminate: Terminate | None = None
         self.started = False
@@ -88,7 +106,7 @@ class DataSink:
         """All checks of one DDP Segment, then its placement and delivery."""
         first_fpdu = from_initiator and not self.started
         self.started = True
-        opcode, header, payload = check_header(segment)
+        opcode, header, payload = check_header(segment, self.extensions)
         if isinstance(header, TaggedHeader):
             if opcode is Opcode.RDMA_WRITE:
                 self.tagged.write(header, payload)
@@ -98,7 +116,13 @@ class DataSink:
             completion = self.sends.segment(header, payload)
             if completion is not None:
                 self.completions.append(completion)
+        elif opcode in rdmap.IMMEDIATE_OPCODES:
+            self.completions.append(receive_immediate(self.sends, header, payload))
         elif opcode is Opcode.RDMA_READ_REQUEST:
             self.read_requests.segment(header, payload, segment)
+        elif opcode is Opcode.ATOMIC_REQUEST:
+            self.atomic_requests.segment(header, payload, segment)
+        elif opcode is Opcode.ATOMIC_RESPONSE:
+            self.atomic_responses.segment(header, payload)
         else:
             self.terminate = receive_terminate(header, payload, first_fpdu=first_fpdu)

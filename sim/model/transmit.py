@@ -3,17 +3,19 @@
 from collections import deque
 
 from sim.model import ddp, effects, mpa, rdmap
+from sim.model.atomic_requests import AtomicAnswer
+from sim.model.atomic_responses import OutstandingAtomic
 from sim.model.effects import Recorder
 from sim.model.errors import StreamError
-from sim.model.message import Message, ReadResponse
+from sim.model.message import Answer, Message, ReadResponse
 from sim.model.rdmap import Opcode, ReadRequest, Terminate
-from sim.model.terminate import terminate_for_cut_read
-from sim.model.untagged import MSN_SPAN, ReadRequestQueue
+from sim.model.sink import DataSink
+from sim.model.untagged import MSN_SPAN, InboundAtomic
 from sim.model.work import Buffer, Operation, OutstandingRead, Work
 
 
-class ReadCut(StreamError):
-    """A Read Response could not go on; ``terminate`` has the Read Request as it stands now."""
+class AnswerCut(StreamError):
+    """The answer to a request could not be made, or not go on; ``terminate`` tells the peer."""
 
     def __init__(self, failure: StreamError, terminate: Terminate) -> None:
         super().__init__(failure.error, failure.detail, failure.source)
@@ -21,16 +23,16 @@ class ReadCut(StreamError):
 
 
 class Transmitter:
-    """Makes ULPDUs, one message after the other: answers to Read Requests, then own work.
+    """Makes ULPDUs, one message after the other: answers to the peer's requests, then own work.
 
-    ``mulpdu`` may change between any two of them. The segments of two messages never mix.
+    ``sink`` has the requests to answer, and is told which answers to await. ``mulpdu`` may change
+    between any two of them. The segments of two messages never mix.
     """
 
     def __init__(
         self,
         framer: mpa.Framer,
-        read_requests: ReadRequestQueue,
-        reads: deque[OutstandingRead],
+        sink: DataSink,
         *,
         mulpdu: int,
         ord: int,
@@ -43,10 +45,12 @@ class Transmitter:
             rdmap.QN_SEND: ddp.FIRST_MSN,
             rdmap.QN_READ_REQUEST: ddp.FIRST_MSN,
             rdmap.QN_TERMINATE: ddp.FIRST_MSN,
+            rdmap.QN_ATOMIC_RESPONSE: ddp.FIRST_MSN,
         }
         self._framer = framer
-        self._read_requests = read_requests
-        self._reads = reads
+        self._sink = sink
+        # Requests of the peer, in the order in which they are answered.
+        self._requests = sink.read_requests.waiting
         self._record = record
         self._message: Message | None = None
         self._terminate: Terminate | None = None
@@ -57,19 +61,19 @@ class Transmitter:
         return self._message is None and self._terminate is None
 
     def terminate(self, terminate: Terminate) -> None:
-        """Send this and then nothing more; answers to Read Requests still go before it.
+        """Send this and then nothing more; answers to requests still go before it.
 
         RFC 5040, 7.1 wants it at the earliest opportunity: a device may leave them out.
         """
         self._terminate = terminate
         self.unsent.clear()
-        if not isinstance(self._message, ReadResponse):
+        if not isinstance(self._message, Answer):
             self._message = None
 
     def stop(self) -> None:
         """Send nothing more, not even what was begun."""
         self.unsent.clear()
-        self._read_requests.waiting.clear()
+        self._requests.clear()
         self._message = None
         self._terminate = None
 
@@ -87,7 +91,7 @@ class Transmitter:
     def next_fpdu(self) -> tuple[bytes, Work | None] | None:
         """An FPDU, and the work of which it was the last; ``None`` if there is nothing to send.
 
-        Raises :class:`ReadCut`.
+        Raises :class:`AnswerCut`.
         """
         if self._message is None:
             self._message = self._next_message()
@@ -98,15 +102,13 @@ class Transmitter:
         try:
             ulpdu = message.segment(self.mulpdu)
         except StreamError as failure:
-            assert isinstance(message, ReadResponse)
+            assert isinstance(message, Answer)
             self._message = None
-            self._read_requests.waiting.clear()
+            self._requests.clear()
             if self._terminate is not None:
                 # What failed first is what the peer learns.
                 return self.next_fpdu()
-            raise ReadCut(
-                failure, terminate_for_cut_read(failure.error, message.inbound.segment, before)
-            ) from failure
+            raise AnswerCut(failure, message.terminate(failure.error)) from failure
         self._sent(message, before, ulpdu)
         return self._framer.frame(ulpdu), message.work if message.done else None
 
@@ -114,35 +116,53 @@ class Transmitter:
         if isinstance(message, ReadResponse):
             payload = ulpdu[ddp.TAGGED_HEADER_OCTETS :]
             self._record(effects.Response(message.inbound.request, before, payload, message.done))
-            if message.done:
-                self._read_requests.waiting.popleft()
         if message.done:
             self._message = None
+            if isinstance(message, Answer):
+                self._requests.popleft()
 
     def _next_message(self) -> Message | None:
-        if self._read_requests.waiting:
-            return ReadResponse(self._read_requests.waiting[0], self._read_requests)
+        if self._requests:
+            return self._answer()
         if self._terminate is not None:
             terminate, self._terminate = self._terminate, None
             return self._untagged(Opcode.TERMINATE, rdmap.QN_TERMINATE, terminate.encode())
         if not self.unsent:
             return None
         work = self.unsent[0]
-        if work.request is not None and len(self._reads) >= self.ord:
+        reads, atomics = self._sink.tagged.reads, self._sink.atomic_responses
+        outstanding = len(reads) + len(atomics.outstanding)
+        if (work.request is not None or work.atomic is not None) and outstanding >= self.ord:
             return None
         self.unsent.popleft()
         if work.request is not None:
-            self._reads.append(OutstandingRead(work.request, work))
+            reads.append(OutstandingRead(work.request, work))
             octets = work.request.encode()
             return self._untagged(Opcode.RDMA_READ_REQUEST, rdmap.QN_READ_REQUEST, octets)
+        if work.atomic is not None:
+            request = atomics.identified(work.atomic)
+            atomics.outstanding.append(OutstandingAtomic(request, work))
+            octets = request.encode()
+            return self._untagged(Opcode.ATOMIC_REQUEST, rdmap.QN_READ_REQUEST, octets)
         if work.operation is Operation.RDMA_WRITE:
             header = ddp.TaggedHeader(work.stag, work.tagged_offset)
             return Message(work.opcode, header, work.payload, work)
         return self._untagged(work.opcode, rdmap.QN_SEND, work.payload, work.stag, work)
 
+    def _answer(self) -> Answer:
+        inbound = self._requests[0]
+        if isinstance(inbound, InboundAtomic):
+            msn = self._next_msn(rdmap.QN_ATOMIC_RESPONSE)
+            return AtomicAnswer(inbound, self._sink.atomic_requests, msn)
+        return ReadResponse(inbound, self._sink.read_requests)
+
     def _untagged(
         self, opcode: Opcode, qn: int, payload: Buffer, word: int = 0, work: Work | None = None
     ) -> Message:
+        header = ddp.UntaggedHeader(qn, self._next_msn(qn), rsvd_ulp_word=word)
+        return Message(opcode, header, payload, work)
+
+    def _next_msn(self, qn: int) -> int:
         msn = self.msn[qn]
         self.msn[qn] = (msn + 1) % MSN_SPAN
-        return Message(opcode, ddp.UntaggedHeader(qn, msn, rsvd_ulp_word=word), payload, work)
+        return msn

@@ -4,29 +4,41 @@ from collections import deque
 from dataclasses import dataclass
 
 from sim.model import checks, ddp, effects, rdmap
+from sim.model.atomics import AtomicRequest
 from sim.model.checks import Check
 from sim.model.ddp import UntaggedHeader
 from sim.model.effects import Recorder
 from sim.model.memory import Accessor, MemoryRegion, MemoryTable, Rights
 from sim.model.rdmap import ReadRequest, Terminate
 from sim.model.terminate import read_terminate
+from sim.model.words import message_name
 from sim.model.work import Completion, Operation, Receive
 
 # MSNs are 32 bits wide and wrap (RFC 5041, 4.3).
 MSN_SPAN = 2**32
 
 
-def _check_msn(header: UntaggedHeader, expected: int) -> None:
+def check_msn(header: UntaggedHeader, expected: int) -> None:
+    """The MSN is the next of its queue."""
     if header.msn != expected:
         raise checks.MSN.failed(f"MSN {header.msn} on QN {header.qn}; {expected} is next")
 
 
-def _check_mo(header: UntaggedHeader, expected: int) -> None:
+def check_mo(header: UntaggedHeader, expected: int) -> None:
+    """The segment continues its message."""
     if header.mo != expected:
         raise checks.MO.failed(f"MO {header.mo} on QN {header.qn}; {expected} is next")
 
 
-def _check_whole(header: UntaggedHeader, found: int, needed: int, check: Check) -> None:
+def check_length(header: UntaggedHeader, found: int, room: int) -> None:
+    """The message so far fits its buffer."""
+    if found > room:
+        name = message_name(rdmap.decode_control(header.rsvd_ulp).opcode)
+        raise checks.MESSAGE_LENGTH.failed(f"{name} of {found} octets; there is room for {room}")
+
+
+def check_whole(header: UntaggedHeader, found: int, needed: int, check: Check) -> None:
+    """A message of one segment has all its octets."""
     if found < needed or not header.last:
         raise check.failed(
             f"{found} octets with L {int(header.last)}; {needed} in one segment are required"
@@ -62,8 +74,7 @@ class SendQueue:
         if region is not None:
             self._record(effects.Invalidation(region.stag))
             region.valid = False
-        self.receives.popleft()
-        self.msn = (self.msn + 1) % MSN_SPAN
+        self.next_message()
         return Completion(
             Operation.RECEIVE,
             receive.work_id,
@@ -73,23 +84,34 @@ class SendQueue:
             invalidated_stag=region.stag if region is not None else None,
         )
 
+    def next_message(self) -> None:
+        """The oldest receive is used up."""
+        self.receives.popleft()
+        self.msn = (self.msn + 1) % MSN_SPAN
+
     def _check(self, header: UntaggedHeader, length: int) -> Receive:
-        _check_msn(header, self.msn)
+        receive = self.check_position(header)
+        check_length(header, receive.filled + length, receive.room)
+        self.check_opcode(header, receive)
+        return receive
+
+    def check_position(self, header: UntaggedHeader) -> Receive:
+        """The oldest receive, if the segment is the next one for it."""
+        check_msn(header, self.msn)
         if not self.receives:
-            raise checks.RECEIVE_BUFFER.failed(f"no receive for the Send with MSN {header.msn}")
+            raise checks.RECEIVE_BUFFER.failed(f"no receive for the message with MSN {header.msn}")
         receive = self.receives[0]
-        _check_mo(header, receive.filled)
-        end = receive.filled + length
-        if end > receive.room:
-            raise checks.MESSAGE_LENGTH.failed(
-                f"Send of {end} octets or more; the receive has {receive.room}"
-            )
+        check_mo(header, receive.filled)
+        return receive
+
+    @staticmethod
+    def check_opcode(header: UntaggedHeader, receive: Receive) -> None:
+        """The message has the opcode with which it began."""
         opcode = rdmap.decode_control(header.rsvd_ulp).opcode
         if receive.opcode not in (None, opcode):
             raise checks.SEND_OPCODE.failed(
                 f"a segment with opcode {opcode:#x} in a Send with opcode {receive.opcode:#x}"
             )
-        return receive
 
 
 @dataclass
@@ -101,11 +123,22 @@ class InboundRead:
     sent: int = 0
 
 
+@dataclass
+class InboundAtomic:
+    """An Atomic Request of the peer; ``segment`` is its ULPDU."""
+
+    request: AtomicRequest
+    segment: bytes
+
+
 class ReadRequestQueue:
-    """Queue 1: as many buffers as the IRD; one is free again when its answer was sent."""
+    """Queue 1: as many buffers as the IRD; one is free again when its answer was sent.
+
+    Atomic Requests take their place in it, too (RFC 7306, 5.2).
+    """
 
     def __init__(self, memory: MemoryTable, accessor: Accessor, record: Recorder, ird: int) -> None:
-        self.waiting: deque[InboundRead] = deque()
+        self.waiting: deque[InboundRead | InboundAtomic] = deque()
         self.msn = ddp.FIRST_MSN
         self._memory = memory
         self._accessor = accessor
@@ -114,23 +147,28 @@ class ReadRequestQueue:
 
     def segment(self, header: UntaggedHeader, payload: bytes, segment: bytes) -> None:
         """Check the request and keep it."""
-        _check_msn(header, self.msn)
-        if len(self.waiting) >= self._ird:
-            raise checks.READ_REQUEST_BUFFER.failed(
-                f"Read Request with {len(self.waiting)} waiting; the IRD is {self._ird}"
-            )
-        _check_mo(header, 0)
+        self.check_position(header)
         needed = rdmap.READ_REQUEST_OCTETS
-        if len(payload) > needed:
-            raise checks.MESSAGE_LENGTH.failed(
-                f"Read Request header of {len(payload)} octets; {needed} are required"
-            )
-        _check_whole(header, len(payload), needed, checks.READ_REQUEST_WHOLE)
+        check_length(header, len(payload), needed)
+        check_whole(header, len(payload), needed, checks.READ_REQUEST_WHOLE)
         request = ReadRequest.decode(payload)
         self.check_source(request)
-        self.msn = (self.msn + 1) % MSN_SPAN
-        self.waiting.append(InboundRead(request, segment))
+        self.accept(InboundRead(request, segment))
         self._record(effects.ReadAccepted(request))
+
+    def check_position(self, header: UntaggedHeader) -> None:
+        """The request is the next one, and there is a buffer for it."""
+        check_msn(header, self.msn)
+        if len(self.waiting) >= self._ird:
+            raise checks.READ_REQUEST_BUFFER.failed(
+                f"one more request with {len(self.waiting)} waiting; the IRD is {self._ird}"
+            )
+        check_mo(header, 0)
+
+    def accept(self, inbound: InboundRead | InboundAtomic) -> None:
+        """Keep a good request until it is answered."""
+        self.msn = (self.msn + 1) % MSN_SPAN
+        self.waiting.append(inbound)
 
     def check_source(self, request: ReadRequest) -> MemoryRegion | None:
         """The region to read; of a request for no octets nothing is checked (RFC 5040, 5.2.1)."""
@@ -150,9 +188,9 @@ def receive_terminate(
     header: UntaggedHeader, payload: bytes, *, first_fpdu: bool = False
 ) -> Terminate:
     """Queue 2, which has one buffer (RFC 5040, 5.4)."""
-    _check_msn(header, ddp.FIRST_MSN)
-    _check_mo(header, 0)
-    _check_whole(header, len(payload), rdmap.TERMINATE_CONTROL_OCTETS, checks.TERMINATE_WHOLE)
+    check_msn(header, ddp.FIRST_MSN)
+    check_mo(header, 0)
+    check_whole(header, len(payload), rdmap.TERMINATE_CONTROL_OCTETS, checks.TERMINATE_WHOLE)
     try:
         return read_terminate(payload, first_fpdu=first_fpdu)
     except ValueError as problem:

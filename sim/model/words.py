@@ -1,6 +1,7 @@
 """Headers and Terminates in words, for people who read captures and error messages."""
 
 from sim.model import ddp, rdmap
+from sim.model.atomics import CMP_SWAP, FETCH_ADD, SWAP, WORD, AtomicRequest, AtomicResponse
 from sim.model.ddp import Header, TaggedHeader
 from sim.model.errors import ErrorCode
 from sim.model.rdmap import Opcode, ReadRequest, Terminate
@@ -71,6 +72,34 @@ def read_words(request: ReadRequest) -> str:
         f"TO {request.source_tagged_offset:#x} into STag {request.sink_stag:#010x}, "
         f"TO {request.sink_tagged_offset:#x}"
     )
+
+
+def operation_words(request: AtomicRequest) -> str:
+    """What an Atomic Request wants to do; masks only where they leave something out."""
+    new = f"{request.data:#x}"
+    if request.operation == FETCH_ADD:
+        fields = f", fields end at the bits {request.mask:#x}" if request.mask else ""
+        return f"FetchAdd of {new}{fields}"
+    if request.operation == SWAP:
+        return f"Swap with {new}"
+    if request.operation == CMP_SWAP:
+        compare_mask = f" in the bits {request.compare_mask:#x}" * (request.compare_mask != WORD)
+        swap_mask = f" in the bits {request.mask:#x}" * (request.mask != WORD)
+        return f"CmpSwap of {request.compare:#x}{compare_mask} with {new}{swap_mask}"
+    return f"AOpCode {request.operation}"
+
+
+def atomic_words(request: AtomicRequest) -> str:
+    """What an Atomic Request asks for."""
+    return (
+        f"{operation_words(request)} at STag {request.stag:#010x}, "
+        f"TO {request.tagged_offset:#x}, identifier {request.identifier:#x}"
+    )
+
+
+def atomic_response_words(response: AtomicResponse) -> str:
+    """What an Atomic Response tells."""
+    return f"original value {response.original:#x}, identifier {response.identifier:#x}"
 
 
 def complaint(terminate: Terminate) -> str:

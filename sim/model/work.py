@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from enum import Enum, auto
 
+from sim.model.atomics import ATOMIC_OCTETS, AtomicRequest
 from sim.model.rdmap import Opcode, ReadRequest
 
 Buffer = bytes | bytearray | memoryview
@@ -14,6 +15,11 @@ class Operation(Enum):
     SEND = auto()
     RDMA_WRITE = auto()
     RDMA_READ = auto()
+    FETCH_ADD = auto()
+    SWAP = auto()
+    CMP_SWAP = auto()
+    IMMEDIATE_DATA = auto()
+    RDMA_WRITE_WITH_IMMEDIATE = auto()
     RECEIVE = auto()
 
 
@@ -26,7 +32,11 @@ class Status(Enum):
 
 @dataclass(frozen=True)
 class Completion:
-    """The end of a work request. ``payload`` is what a Send brought."""
+    """The end of a work request.
+
+    ``payload`` is what a Send brought, ``immediate`` the octets of Immediate Data, which are not
+    in the receive. ``original`` is the Original Remote Data Value of an Atomic Operation.
+    """
 
     operation: Operation
     work_id: object
@@ -35,11 +45,18 @@ class Completion:
     payload: bytes = b""
     solicited: bool = False
     invalidated_stag: int | None = None
+    immediate: bytes | None = None
+    original: int | None = None
 
 
 @dataclass
 class Work:
-    """A work request of the send queue; ``completion`` is set when it may be reported."""
+    """A work request of the send queue; ``completion`` is set when it may be reported.
+
+    ``request`` or ``atomic`` is what an RDMA Read or an Atomic Operation sends. ``completes`` is
+    the RDMA Write which has no completion but that of this Immediate Data; then ``silent`` is set
+    in it.
+    """
 
     operation: Operation
     work_id: object
@@ -49,6 +66,16 @@ class Work:
     tagged_offset: int = 0
     request: ReadRequest | None = None
     completion: Completion | None = None
+    atomic: AtomicRequest | None = None
+    completes: "Work | None" = None
+    silent: bool = False
+
+    @property
+    def length(self) -> int:
+        """Octets of the ULP that are sent or, by an Atomic Operation, read."""
+        if self.atomic is not None:
+            return ATOMIC_OCTETS
+        return len(memoryview((self.completes or self).payload).cast("B"))
 
 
 @dataclass

@@ -61,7 +61,7 @@ CASES: dict[str, tuple[list[tuple[Direction, bytes]], int, tuple[str, str | None
     "RV": ([(A, send(1, rsvd_ulp=0x83))], 0, ("RFC 5040, 7.2", "0/2/05")),
     "opcode": ([(A, send(1, opcode=12))], 0, ("RFC 5040, 7.2", "0/2/06")),
     "T": ([(A, send(1, opcode=0))], 0, ("RFC 5040, 4.1, Figure 4", "0/2/06")),
-    "QN": ([(A, send(1, qn=3))], 0, ("RFC 5041, 7.1 (1)", "1/2/01")),
+    "QN": ([(A, send(1, qn=4))], 0, ("RFC 5041, 7.1 (1)", "1/2/01")),
     "QN of opcode": ([(A, send(1, qn=1))], 0, ("RFC 5040, 4.1, Figure 4", "0/2/06")),
     "short": ([(A, b"\xc1\x40" + bytes(8))], 0, ("RFC 5041, 4.2 and 4.3", "2/0/03")),
     "MSN": (

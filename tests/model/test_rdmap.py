@@ -1,20 +1,15 @@
-"""RDMAP headers of the reference model, and the Atomic Operations."""
+"""RDMAP headers of the reference model."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.model import ddp, errors, rdmap
-from sim.model.atomics import AtomicRequest, AtomicResponse, cmp_swap, fetch_add
+from sim.model import errors, rdmap
 from sim.model.errors import ErrorCode
 from sim.model.rdmap import Opcode, ReadRequest, Terminate
-from tests.model.vectors import vector, vectors
+from tests.model.vectors import payload_of
 
 U32, U64 = (st.integers(0, 2**bits - 1) for bits in (32, 64))
-
-
-def payload_of(name: str) -> bytes:
-    return ddp.decode(bytes.fromhex(vector("fpdu", name)["ulpdus_hex"][0]))[1]
 
 
 @given(st.builds(ReadRequest, U32, U64, U32, U32, U64))
@@ -68,26 +63,3 @@ def test_error_names():
 def test_control_octet():
     assert rdmap.control_octet(Opcode.SEND) == 0x43
     assert rdmap.decode_control(0xB3) == rdmap.Control(opcode=3, version=2, reserved=0x30)
-
-
-@pytest.mark.parametrize("entry", vectors("fetchadd"))
-def test_fetch_add(entry):
-    original, add, mask = (int(entry[key], 16) for key in ("orig", "add", "mask"))
-    assert fetch_add(original, add, mask) == int(entry["result"], 16)
-
-
-@pytest.mark.parametrize("entry", vectors("cmpswap"))
-def test_cmp_swap(entry):
-    keys = ("orig", "swap", "swap_mask", "compare", "compare_mask")
-    assert cmp_swap(*(int(entry[key], 16) for key in keys)) == int(entry["result"], 16)
-
-
-@pytest.mark.parametrize("name", ["Atomic Request FetchAdd", "Atomic Request CmpSwap"])
-def test_atomic_request_vectors(name):
-    payload = payload_of(name)
-    assert AtomicRequest.decode(payload).encode() == payload
-
-
-def test_atomic_response_vector():
-    payload = payload_of("Atomic Response")
-    assert AtomicResponse.decode(payload).encode() == payload

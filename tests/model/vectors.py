@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from sim.model import ddp
+
 DATA = Path(__file__).resolve().parents[1] / "data"
 _VECTORS = json.loads((DATA / "vectors.json").read_text())
 
@@ -23,3 +25,8 @@ def vectors(kind: str) -> list[Any]:
 def vector(kind: str, name: str) -> dict[str, Any]:
     """The vector of a name."""
     return next(v for v in _VECTORS[kind] if v["name"] == name)
+
+
+def payload_of(name: str) -> bytes:
+    """What stands behind the DDP header of the first ULPDU of an FPDU vector."""
+    return ddp.decode(bytes.fromhex(vector("fpdu", name)["ulpdus_hex"][0]))[1]

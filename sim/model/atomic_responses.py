@@ -1,0 +1,54 @@
+"""Atomic Responses at the Requester (RFC 7306, 5.2.2)."""
+
+from collections import deque
+from dataclasses import dataclass, replace
+
+from sim.model import checks, ddp
+from sim.model.atomics import ATOMIC_RESPONSE_OCTETS, AtomicRequest, AtomicResponse
+from sim.model.ddp import UntaggedHeader
+from sim.model.untagged import MSN_SPAN, check_length, check_mo, check_msn, check_whole
+from sim.model.work import Completion, Work
+
+
+@dataclass(frozen=True)
+class OutstandingAtomic:
+    """An Atomic Request sent and not yet answered."""
+
+    request: AtomicRequest
+    work: Work
+
+
+class AtomicResponses:
+    """Queue 3: a buffer for each Atomic Request that is outstanding, in their order."""
+
+    def __init__(self) -> None:
+        self.outstanding: deque[OutstandingAtomic] = deque()
+        self.msn = ddp.FIRST_MSN
+
+    def identified(self, request: AtomicRequest) -> AtomicRequest:
+        """The next request with its Request Identifier: the MSN which its answer will have."""
+        return replace(request, identifier=(self.msn + len(self.outstanding)) % MSN_SPAN)
+
+    def segment(self, header: UntaggedHeader, payload: bytes) -> None:
+        """Check the response and complete the oldest outstanding request with it."""
+        check_msn(header, self.msn)
+        if not self.outstanding:
+            raise checks.ATOMIC_OUTSTANDING.failed(
+                "Atomic Response, and no Atomic Request is outstanding"
+            )
+        check_mo(header, 0)
+        check_length(header, len(payload), ATOMIC_RESPONSE_OCTETS)
+        check_whole(header, len(payload), ATOMIC_RESPONSE_OCTETS, checks.ATOMIC_RESPONSE_WHOLE)
+        response = AtomicResponse.decode(payload)
+        asked = self.outstanding[0]
+        if response.identifier != asked.request.identifier:
+            raise checks.ATOMIC_IDENTIFIER.failed(
+                f"Original Request Identifier {response.identifier:#010x}; "
+                f"{asked.request.identifier:#010x} is that of the Atomic Request"
+            )
+        self.outstanding.popleft()
+        self.msn = (self.msn + 1) % MSN_SPAN
+        work = asked.work
+        work.completion = Completion(
+            work.operation, work.work_id, length=work.length, original=response.original
+        )
