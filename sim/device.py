@@ -295,6 +295,9 @@ class Device:
 
     def lose_after(self, connection: int, octets: int) -> None:
         """Lose an attached connection as soon as the device has sent so many octets on it."""
+        for name, value in (("connection", connection), ("octets", octets)):
+            if value < 0:
+                raise ValueError(f"{name} is {value}; allowed: 0 or more")
         status = self._library.stagecoach_lose_after(self._device, connection, octets)
         self._check(status, f"loss of connection {connection}")
 
@@ -312,6 +315,10 @@ class Device:
         It is the one behind `skip` others: of reads, words are counted; of writes, bursts. Nothing
         of the burst is written. What was armed before for reads, or for writes, is forgotten.
         """
+        if octets < 1 or skip < 0:
+            raise ValueError(
+                f"octets is {octets}, skip is {skip}; allowed: octets from 1, skip from 0 on"
+            )
         status = self._library.stagecoach_fail_access(
             self._device, write, address, octets, skip, response
         )

@@ -38,6 +38,16 @@ def stream(*ulpdus: bytes, **options: object) -> bytes:
     return b"".join(map(framer.frame, ulpdus))
 
 
+def test_it_is_known_how_far_fpdus_were_good():
+    good, bad = stream(write(B, 3, b"wrote")), bytearray(stream(write(B, 3, b"wrote")))
+    bad[-1] ^= 1
+    for tail in (b"", b"\0", bytes(bad)):
+        assert predict(State(REGIONS), good + tail).accepted == len(good)
+    refused = stream(write(B, 64, b"wrote"))
+    assert predict(State(REGIONS), good + refused + good).accepted == len(good + refused)
+    assert predict(State(REGIONS, position=512), good).accepted == len(good)
+
+
 def test_effects_come_in_the_order_of_the_stream():
     asked, request = read(100, 4)
     bad = write(B, 60, b"12345")

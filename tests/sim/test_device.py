@@ -1,5 +1,6 @@
 """The runtime around the device: registers, DMA, interrupts, idling, ending."""
 
+import ctypes
 import mmap
 import random
 import subprocess
@@ -20,6 +21,7 @@ from host_driver.transport.base import (
 )
 from host_driver.transport.simulation import SimulatedDevice
 from sim.build import BuildError, compile_verilog
+from sim.device import Device, DeviceError, Response
 from tests.sim.conftest import STUB_CONFIG
 
 IDENTITY, SCRATCH, SOURCE, DESTINATION, OCTETS, COPY = 0x0, 0x4, 0x8, 0x10, 0x18, 0x1C
@@ -34,7 +36,7 @@ def device(stub_library: Path) -> Iterator[SimulatedDevice]:
         yield opened
 
 
-def copy(device: SimulatedDevice, source: int, destination: int, octets: int) -> int:
+def copy(device: SimulatedDevice | Device, source: int, destination: int, octets: int) -> int:
     """Let the stub copy memory; return how many error responses it got."""
     for register, value in ((SOURCE, source), (DESTINATION, destination)):
         device.write_register(register, value & 0xFFFFFFFF)
@@ -222,6 +224,57 @@ def test_end_of_the_simulation_is_reported_as_an_exception(device: SimulatedDevi
     with pytest.raises(DeviceClosed, match="finish"):
         device.wait_interrupt(1)
     device.close()
+
+
+@pytest.fixture
+def bare(stub_library: Path) -> Iterator[Device]:
+    with Device(stub_library, STUB_CONFIG.qps) as opened:
+        yield opened
+
+
+def mapped(device: Device, buffer: bytearray) -> int:
+    address = ctypes.addressof((ctypes.c_char * len(buffer)).from_buffer(buffer))
+    device.map(address, len(buffer))
+    return address
+
+
+@pytest.mark.parametrize("write", [False, True])
+@pytest.mark.parametrize("skip", [0, 1])
+def test_one_access_can_be_made_to_fail(bare: Device, write: bool, skip: int) -> None:
+    source, target = bytearray(range(1, 65)), bytearray(64)
+    addresses = mapped(bare, source), mapped(bare, target)
+    bare.fail_access(addresses[write], 64, write=write, skip=skip, response=Response.DECERR)
+    assert copy(bare, *addresses, 64) == 1
+    assert target != source
+    assert copy(bare, *addresses, 64) == 0
+    assert target == source
+    assert bare.statistics()["write_errors" if write else "read_errors"] == 1
+
+
+@pytest.mark.parametrize("held", ["reads", "writes"])
+def test_host_memory_that_is_held_answers_nothing_until_it_goes_on(bare: Device, held: str) -> None:
+    source, target = bytearray(range(1, 65)), bytearray(64)
+    addresses = mapped(bare, source), mapped(bare, target)
+    bare.hold(**{held: True})
+    with pytest.raises(AssertionError, match="does not end"):
+        copy(bare, *addresses, 64)
+    assert target != source
+    bare.hold()
+    while bare.read_register(COPY) & 1:
+        bare.run_cycles(1000)
+    assert target == source
+
+
+def test_disturbances_that_make_no_sense_are_refused(bare: Device) -> None:
+    with pytest.raises(ValueError, match="octets is 0"):
+        bare.fail_access(0, 0, write=True)
+    with pytest.raises(ValueError, match="skip is -1"):
+        bare.fail_access(0, 8, write=True, skip=-1)
+    with pytest.raises(ValueError, match="connection is -1"):
+        bare.lose_after(-1, 0)
+    for connection in (0, 99):
+        with pytest.raises(DeviceError, match=f"connection {connection} has no stream"):
+            bare.lose_after(connection, 0)
 
 
 def test_many_threads_share_a_device(device: SimulatedDevice) -> None:
