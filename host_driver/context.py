@@ -190,23 +190,25 @@ class Context:
         with self.lock:
             ring = self._event_ring
             taken = False
-            while not self._closed:
-                offset = ring.offset(self._event_number)
-                if ring.memory[offset + ring.entry_octets - 1] & 1 != ring.phase(
-                    self._event_number
-                ):
-                    break
-                fields = entries.EVENT.unpack_from(ring.memory, offset)
-                qp = self.qps.get(int(fields["qp"]))
-                event = read_event(fields, first_fpdu=qp is not None and qp.has_heard_nothing())
-                self._event_number = self._event_number + 1 & 0xFFFF
-                taken = True
-                self.events.append(event)
-                if qp is not None:
-                    qp.stopped(event)
-            if taken:
-                self.write(registers.INTERRUPT_STATUS, event=1)
-                self._arm_events()
+            try:
+                while not self._closed:
+                    offset = ring.offset(self._event_number)
+                    if ring.memory[offset + ring.entry_octets - 1] & 1 != ring.phase(
+                        self._event_number
+                    ):
+                        break
+                    fields = entries.EVENT.unpack_from(ring.memory, offset)
+                    self._event_number = self._event_number + 1 & 0xFFFF
+                    taken = True
+                    qp = self.qps.get(int(fields["qp"]))
+                    event = read_event(fields, first_fpdu=qp is not None and qp.has_heard_nothing())
+                    self.events.append(event)
+                    if qp is not None:
+                        qp.stopped(event)
+            finally:
+                if taken:
+                    self.write(registers.INTERRUPT_STATUS, event=1)
+                    self._arm_events()
 
     def _arm_events(self) -> None:
         """Has the next event raise the interrupt, at once if it is there."""

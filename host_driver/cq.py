@@ -3,14 +3,17 @@
 import time
 from collections import deque
 from contextlib import ExitStack
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from host_driver import entries, registers
 from host_driver.context import Context
-from host_driver.errors import ResourceError, WaitTimeout, require_type
+from host_driver.errors import DeviceError, ResourceError, WaitTimeout, require_type
 from host_driver.ring import MAXIMUM_LOG2, Ring, check_entries, ring_entries
 from host_driver.wr import WC
 from hw.interface.queue_entries import CompletionFlags, CompletionOpcode
+
+if TYPE_CHECKING:
+    from host_driver.qp import QP
 
 DEFAULT_CQE = 8192
 
@@ -47,6 +50,7 @@ class CQ:
             self._consumer = 0
             self._doorbell = 0
             self._ready: deque[WC] = deque()
+            self._faults: deque[DeviceError] = deque()
             self._closed = False
             with resources.reserve(cqs=1, cq_entries=self._cqe), ExitStack() as undo:
                 self._ring = Ring(context.transport, size, entries.COMPLETION.size)
@@ -85,7 +89,11 @@ class CQ:
             raise ValueError(f"CQ {self.number} is closed; allowed: an open CQ")
 
     def take_entries(self) -> None:
-        """Takes every entry that the device has written and turns it into a completion."""
+        """Takes every entry that the device has written and turns it into a completion.
+
+        An entry that completes nothing is an error of the next `poll`: users of other CQs, whom
+        this may serve, do not see it.
+        """
         ring = self._ring
         with self.context.lock:
             while not self._closed:
@@ -97,30 +105,42 @@ class CQ:
                 self._consumer = self._consumer + 1 & 0xFFFF
                 qp = self.context.qps.get(int(fields["qp"]))
                 if qp is not None:
-                    completed = qp.completed(
-                        fields["opcode"] == CompletionOpcode.RECEIVE,
-                        int(fields["index"]),
-                        int(fields["length"]),
-                        CompletionFlags(int(fields["flags"])),
-                        int(fields["invalidated_stag"]),
-                    )
-                    if completed is not None:
-                        self._ready.append(completed)
+                    self._complete(qp, fields)
             untold = (self._consumer - self._doorbell) & 0xFFFF
             if untold >= max(1, ring.entries - self._cqe):
                 self._ring_doorbell(arm=0)
+
+    def _complete(self, qp: "QP", fields: dict[str, int | bytes]) -> None:
+        try:
+            completed = qp.completed(
+                fields["opcode"] == CompletionOpcode.RECEIVE,
+                int(fields["index"]),
+                int(fields["length"]),
+                CompletionFlags(int(fields["flags"])),
+                int(fields["invalidated_stag"]),
+            )
+        except DeviceError as error:
+            self._faults.append(error)
+            return
+        if completed is not None:
+            self._ready.append(completed)
 
     def append(self, completion: WC) -> None:
         """Adds a completion that the driver made (a flushed work request)."""
         self._ready.append(completion)
 
     def poll(self, num_entries: int = 16) -> list[WC]:
-        """Up to `num_entries` completions that are there; an empty list if there is none."""
+        """Up to `num_entries` completions that are there; an empty list if there is none.
+
+        Raises `DeviceError`, and takes none, if the device completed what was not posted.
+        """
         if num_entries < 1:
             raise ValueError(f"num_entries is {num_entries}; allowed: 1 or more")
         with self.context.lock:
             if len(self._ready) < num_entries:
                 self.take_entries()
+            if self._faults:
+                raise self._faults.popleft()
             if not self._ready:
                 self.context.process_events()
             return [self._ready.popleft() for _ in range(min(num_entries, len(self._ready)))]

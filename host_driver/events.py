@@ -3,14 +3,14 @@
 from contextlib import suppress
 from dataclasses import dataclass
 
-from host_driver.errors import describe
+from host_driver.errors import DeviceError, describe
 from host_driver.terminate import (
     UNTAGGED_HEADER_OCTETS,
     SegmentHeader,
     Terminate,
     read_terminate,
 )
-from hw.interface.causes import Cause
+from hw.interface.causes import CODES, Cause
 
 _WORK_REQUESTS = {
     Cause.LOCAL_SEND_PROTECTION: "send",
@@ -64,11 +64,15 @@ class AsyncEvent:
 def read_event(fields: dict[str, int | bytes], *, first_fpdu: bool) -> AsyncEvent:
     """The event in an entry of the event ring.
 
-    `first_fpdu` says whether the QP is a Responder that has received nothing before.
+    `first_fpdu` says whether the QP is a Responder that has received nothing before. Raises
+    `DeviceError` for a cause that there is not.
     """
     header, length = fields["header"], int(fields["ulpdu_length"])
     assert isinstance(header, bytes)
-    cause = Cause(int(fields["cause"]))
+    number = int(fields["cause"])
+    if number not in CODES:
+        raise DeviceError(f"event of QP {fields['qp']!r} with cause {number}; allowed: a Cause")
+    cause = Cause(number)
     known, terminate = length, None
     if cause == Cause.TERMINATE_RECEIVED:
         known = max(0, length - UNTAGGED_HEADER_OCTETS)

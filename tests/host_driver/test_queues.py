@@ -206,6 +206,28 @@ def test_silent_requests_complete_with_the_next_signaled_one(verbs):
     verbs.qp.post_send(*[SendWR(number) for number in range(4)])
 
 
+def test_a_completion_of_nothing_posted_is_not_told_to_the_users_of_other_cqs(verbs):
+    connect(verbs.qp)
+    verbs.qp.post_send(SendWR(1))
+    verbs.device.complete(0, 0, 7, CompletionOpcode.SEND)
+    verbs.device.event(0, Cause.CRC_ERROR)
+    assert CQ(verbs.context, 4).poll() == []
+    assert verbs.qp.state == QPState.ERR
+    with pytest.raises(DeviceError, match="completion of entry 7 of the send queue"):
+        verbs.cq.poll()
+    assert [wc.status for wc in verbs.cq.poll()] == [WCStatus.WR_FLUSH_ERR]
+
+
+def test_an_event_without_a_known_cause_is_a_named_error_and_is_told_once(verbs):
+    connect(verbs.qp)
+    verbs.device.event(0, 99)
+    verbs.device.event(0, Cause.CRC_ERROR)
+    with pytest.raises(DeviceError, match="event of QP 0 with cause 99; allowed: a Cause"):
+        verbs.cq.poll()
+    assert verbs.cq.poll() == []
+    assert verbs.qp.cause == Cause.CRC_ERROR
+
+
 def test_a_completion_of_nothing_posted_is_an_error_of_the_device(verbs):
     connect(verbs.qp)
     verbs.qp.post_send(SendWR(1), SendWR(2))
