@@ -14,7 +14,7 @@ def receive_immediate(queue: SendQueue, header: UntaggedHeader, payload: bytes) 
     The completion carries the octets, so the receive itself stays as it is, whatever its size.
     """
     receive = queue.check_position(header)
-    check_length(header, receive.filled + len(payload), IMMEDIATE_OCTETS)
+    check_length(header, len(payload), IMMEDIATE_OCTETS)
     queue.check_opcode(header, receive)
     check_whole(header, len(payload), IMMEDIATE_OCTETS, checks.IMMEDIATE_WHOLE)
     queue.next_message()
