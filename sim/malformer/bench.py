@@ -1,6 +1,7 @@
 """Runs malformed streams against one compiled device: many QPs at a time, a new one for each."""
 
 import itertools
+import random
 import select
 import socket
 import time
@@ -26,8 +27,8 @@ from host_driver import (
     WCStatus,
     WROpcode,
 )
-from host_driver.transport.simulation import SimulatedDevice
 from host_driver.transport.sockets import SocketStream
+from sim.disturbed import DisturbedDevice
 from sim.malformer.case import Case
 from sim.malformer.compare import Observed
 from sim.malformer.layout import LANES, OWN_PD, Layout, Place, free_stag, make_layout
@@ -45,6 +46,10 @@ PATIENCE = 20.0
 
 _PATIENCE_FOR_ERROR = 1.0
 """Seconds after which the peer closes its half if no error came where one is predicted."""
+
+_PAUSE_SHARE = 0.3
+_LONGEST_PAUSE_LOG2 = 10
+"""Of cycles; most are much shorter."""
 
 _ARENA_OCTETS = 16384
 _GAP_OCTETS = 5
@@ -332,6 +337,7 @@ class Bench:
     ----------
     seed: decides the STags and Tagged Offsets of the regions. lanes: which there are.
     library: a built device; it is built if not given. late_writes: see `SimulatedDevice`.
+    pauses: if given, decides when the LLP and host memory pause, and for how long.
     """
 
     def __init__(
@@ -341,9 +347,11 @@ class Bench:
         lanes: Iterable[int] = range(LANES),
         library: Path | None = None,
         late_writes: bool = False,
+        pauses: random.Random | None = None,
     ):
+        self._pauses = pauses
         with ExitStack() as undo:
-            self.device = SimulatedDevice(library=library, late_writes=late_writes)
+            self.device = DisturbedDevice(library=library, late_writes=late_writes)
             self.context = undo.enter_context(Context(self.device))
             self.cq = CQ(self.context, 4096)
             self.other_pd = PD(self.context)
@@ -360,6 +368,13 @@ class Bench:
             for wc in found:
                 if wc.qp_num in self._runs:
                     self._runs[wc.qp_num].completions.append(wc)
+
+    def _pause(self, rng: random.Random) -> None:
+        """Holds some of the ports for a while."""
+        reads, writes, transmit = (rng.random() < 0.5 for _ in range(3))
+        self.device.hold(reads=reads, writes=writes, transmit=transmit)
+        self.device.run_cycles(int(2 ** rng.uniform(0, _LONGEST_PAUSE_LOG2)))
+        self.device.hold()
 
     def run(self, cases: Iterable[Case]) -> Iterator[tuple[Case, Observed]]:
         """Runs the cases; they come back in the order in which they end."""
@@ -380,6 +395,8 @@ class Bench:
                     lane.run = _Run(lane, waiting[number].pop(0))
                     self._runs[lane.run.qp.qp_num] = lane.run
                     moved = True
+            if self._pauses is not None and self._pauses.random() < _PAUSE_SHARE:
+                self._pause(self._pauses)
             self.context.clear_interrupts()
             self.context.process_events()
             for lane in self._lanes.values():

@@ -1,6 +1,7 @@
 """A chunk: so many mutated FPDUs of one seed, in one device; what soaking is divided into."""
 
-from collections.abc import Iterator
+import random
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from sim.build import ROOT
@@ -9,6 +10,7 @@ from sim.malformer.capture import write_capture
 from sim.malformer.case import Case, make_case
 from sim.malformer.compare import Observed, differences
 from sim.malformer.known import known_difference
+from sim.malformer.layout import LANES
 from sim.malformer.report import Report
 from sim.malformer.rows import observed_row
 from sim.malformer.shrink import shrink
@@ -30,9 +32,19 @@ def chunk_cases(seed: int, chunk: int, fpdus: int) -> Iterator[Case]:
         yield case
 
 
-def _late_writes(chunk: int) -> bool:
-    """Every second chunk has a host memory that shows writes as late as it may."""
-    return bool(chunk % 2)
+def _open(seed: int, chunk: int, library: Path | None, lanes: Iterable[int]) -> Bench:
+    """The bench of a chunk.
+
+    Every second one has a host memory that shows writes as late as it may; on two of four its
+    ports pause at random.
+    """
+    return Bench(
+        seed,
+        lanes=lanes,
+        library=library,
+        late_writes=chunk % 2 == 1,
+        pauses=random.Random(f"pauses {seed} {chunk}") if chunk % 4 >= 2 else None,
+    )
 
 
 def _unexpected(case: Case, observed: Observed) -> list[str]:
@@ -44,7 +56,7 @@ def run_chunk(seed: int, chunk: int, fpdus: int, library: Path | None = None) ->
     """Runs a chunk; what is not as predicted is in the report's `failures`."""
     report = Report()
     failed: list[Case] = []
-    with Bench(seed, library=library, late_writes=_late_writes(chunk)) as bench:
+    with _open(seed, chunk, library, range(LANES)) as bench:
         for case, observed in bench.run(chunk_cases(seed, chunk, fpdus)):
             report.cases += 1
             mutated = case.mutated()
@@ -83,9 +95,8 @@ def reproduce(case: Case, library: Path | None = None) -> str:
     """The smallest case that fails alone, with its capture, in words."""
 
     def run(smaller: Case) -> Observed:
-        late = _late_writes(smaller.number // NUMBERS_PER_CHUNK)
-        lanes = [smaller.lane]
-        with Bench(smaller.seed, lanes=lanes, library=library, late_writes=late) as bench:
+        chunk = smaller.number // NUMBERS_PER_CHUNK
+        with _open(smaller.seed, chunk, library, [smaller.lane]) as bench:
             ((_, observed),) = bench.run([smaller])
             return observed
 

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from host_driver import Cause, Context, QPState, RecvWR, SendWR, WCStatus, WROpcode
-from tests.robustness.disturbed import DisturbedDevice, Pair
+from sim.disturbed import DisturbedDevice
+from tests.robustness.pair import Pair
 from tests.support.streams import seeded_random
 
 pytestmark = pytest.mark.timeout(300)  # the first test may have to build the device

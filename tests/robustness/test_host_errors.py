@@ -19,9 +19,10 @@ from host_driver import (
     WROpcode,
 )
 from sim.device import Response
+from sim.disturbed import DisturbedDevice
 from sim.model.errors import StreamError
 from tests.integration.rig import End, RawPeer
-from tests.robustness.disturbed import SECONDS, DisturbedDevice, Pair
+from tests.robustness.pair import SECONDS, Pair
 from tests.support.streams import seeded_random
 
 pytestmark = pytest.mark.timeout(300)  # the first test may have to build the device

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from host_driver import Cause, Context, QPState, WCStatus
+from sim.disturbed import DisturbedDevice
 from sim.malformer.bench import Bench
 from sim.malformer.case import Case, layout_of
 from sim.malformer.compare import differences
@@ -13,7 +14,7 @@ from sim.malformer.setting import Setting
 from sim.model import rdmap
 from sim.model.ddp import TaggedHeader, UntaggedHeader
 from sim.model.rdmap import Opcode, ReadRequest, control_octet
-from tests.robustness.disturbed import DisturbedDevice, Pair
+from tests.robustness.pair import Pair
 from tests.support.streams import seeded_random
 
 pytestmark = pytest.mark.timeout(300)  # the first test may have to build the device

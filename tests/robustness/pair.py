@@ -1,48 +1,18 @@
-"""A compiled device whose ports can be disturbed, and QPs with peers that see all they send."""
+"""QPs of a device whose ports can be disturbed, with peers that see all they send."""
 
 import socket
 import time
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 from host_driver import SGE, WC, Context, RecvWR, SendWR, WCStatus, WROpcode
-from host_driver.transport.simulation import SimulatedDevice
 from host_driver.transport.sockets import SocketStream
-from sim.device import Response
+from sim.disturbed import DisturbedDevice
 from sim.model.endpoint import Endpoint
 from sim.model.peer import Peer
 from sim.model.startup import StartupFrame
 from tests.integration.rig import READS, End
 
 SECONDS = 30.0
-
-
-class DisturbedDevice(SimulatedDevice):
-    """`mapped`: address and octets of every buffer, in the order in which they were mapped."""
-
-    def __init__(self, library: Path | None = None):
-        super().__init__(library=library)
-        self.mapped: list[tuple[int, int]] = []
-
-    def map_memory(self, buffer: Any) -> int:
-        address = super().map_memory(buffer)
-        self.mapped.append((address, memoryview(buffer).nbytes))
-        return address
-
-    def hold(self, *, reads: bool = False, writes: bool = False, transmit: bool = False) -> None:
-        """See `sim.device.Device.hold`."""
-        self._device.hold(reads=reads, writes=writes, transmit=transmit)
-
-    def lose_after(self, connection: int, octets: int) -> None:
-        """See `sim.device.Device.lose_after`."""
-        self._device.lose_after(connection, octets)
-
-    def fail_access(
-        self, place: tuple[int, int], *, write: bool, skip: int, response: Response
-    ) -> None:
-        """See `sim.device.Device.fail_access`."""
-        self._device.fail_access(*place, write=write, skip=skip, response=response)
 
 
 class Pair:
