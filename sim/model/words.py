@@ -78,7 +78,7 @@ def operation_words(request: AtomicRequest) -> str:
     """What an Atomic Request wants to do; masks only where they leave something out."""
     new = f"{request.data:#x}"
     if request.operation == FETCH_ADD:
-        fields = f", fields end at the bits {request.mask:#x}" if request.mask else ""
+        fields = f" in fields that end at the bits {request.mask:#x}" if request.mask else ""
         return f"FetchAdd of {new}{fields}"
     if request.operation == SWAP:
         return f"Swap with {new}"
