@@ -27,7 +27,7 @@ FILE ?=
 export FILE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test soak conformance bench timing lint format clean
+.PHONY: help setup demo test soak conformance bench timing formal lint format clean
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 20
@@ -60,6 +60,9 @@ bench: setup ## measure the device, write build/bench.json
 
 timing: setup ## synthesize, place and route, write build/timing.json
 	$(BIN)/python -m hw.timing
+
+formal: setup ## prove properties of blocks for all inputs, logs in build/formal
+	$(BIN)/python -m hw.formal --jobs $(JOBS)
 
 lint: setup ## check format, style and types
 	$(BIN)/ruff format --check
