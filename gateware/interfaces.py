@@ -172,6 +172,14 @@ class Layouts:
                 "base": 64,  # TO of the first octet
                 "length": 48,
                 "address": 64,  # host address of the first octet
+                "fast": 1,  # work requests may register it, now and when it was invalidated
+            }
+        )
+        # What a work request of `entry.qp` asks for; its `scoped` and `fast` do not matter.
+        self.stag_change = data.StructLayout(
+            {
+                "register": 1,  # else it is to be invalidated, and only `stag`, `pd`, `qp` count
+                "entry": self.stag_entry,
             }
         )
         self.stag = data.StructLayout({"stag": 32})

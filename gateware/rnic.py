@@ -30,6 +30,7 @@ from gateware.mpa.receiver import MpaReceiver
 from gateware.queues.completer import SendCompleter
 from gateware.queues.delivery_gate import DeliveryGate
 from gateware.queues.fence import Fence
+from gateware.queues.invalidation_gate import InvalidationGate
 from gateware.queues.qp_fifo import QpFifo
 from gateware.queues.qp_states import QpStates
 from gateware.queues.ring_fetcher import RingFetcher
@@ -128,6 +129,7 @@ class Rnic(wiring.Component):
         m.submodules.scheduler = self.scheduler = Scheduler(config, kicks=6)
         m.submodules.completer = self.completer = SendCompleter(config)
         m.submodules.delivery_gate = self.delivery_gate = DeliveryGate(config)
+        m.submodules.invalidation_gate = self.invalidation_gate = InvalidationGate(config)
         m.submodules.ring_writer = self.ring_writer = RingWriter(config)
         # What must have ended, stage by stage: visits; placements and FPDUs; deliveries and
         # reports; sends that complete; entries in the rings.
@@ -220,8 +222,10 @@ class Rnic(wiring.Component):
         wiring.connect(m, transmitter.inbound_reads, self.inbound_reads.reader)
         wiring.connect(m, transmitter.outstanding_reads, self.outstanding_reads.writer)
         wiring.connect(m, transmitter.stag, self.stag_table.clients[1])
+        wiring.connect(m, transmitter.stag_change, self.stag_table.change)
         m.d.comb += [
             transmitter.running.eq(self.qp_states.running),
+            transmitter.stag_refused.eq(self.stag_table.refused),
             transmitter.may_send.eq(self.qp_states.may_send),
             transmitter.retired.valid.eq(self.completer.retired.valid),
             transmitter.retired.qp.eq(self.completer.retired.qp),
@@ -243,7 +247,15 @@ class Rnic(wiring.Component):
         wiring.connect(m, self.gather.o, self.assembler.payload)
         wiring.connect(m, self.assembler.o, self.framer.i)
         wiring.connect(m, self.assembler.framer_job, self.framer.job)
-        wiring.connect(m, self.framer.sent, self.completer.sent)
+        gate = self.invalidation_gate
+        wiring.connect(m, self.framer.sent, gate.i)
+        wiring.connect(m, gate.o, self.completer.sent)
+        placement = self.receiver.placement
+        m.d.comb += [
+            gate.placing.eq(self.receiver.placing),
+            gate.begun.eq(placement.valid & placement.ready & (placement.p.octets != 0)),
+            gate.placed.eq(self.write_engine.clients[0].done),
+        ]
         m.d.comb += [
             llp.tx_valid.eq(self.framer.tx.valid),
             llp.tx_connection.eq(self.framer.tx.p.connection),
@@ -338,7 +350,7 @@ class Rnic(wiring.Component):
                     passes(gate.delivery) & (gate.delivery.p.kind == DeliveryKind.READ_REQUEST),
                     gate.request_released.valid | gate.dropped_request,
                 ),
-                (self.framer.reported, passes(self.framer.sent)),
+                (self.framer.reported, passes(self.completer.sent)),
             ),
             (
                 (
@@ -446,7 +458,8 @@ class Rnic(wiring.Component):
         sent = Signal(32)
         received = Signal(32)
         segment = self.mpa_receiver.segment
-        with m.If(self.framer.finished.valid):
+        sends = self.framer.tx
+        with m.If(sends.valid & sends.ready & sends.p.last & (sends.p.octets != 0)):
             m.d.sync += sent.eq(sent + 1)
         with m.If(segment.valid & segment.ready & (segment.p.kind == SegmentKind.FPDU)):
             m.d.sync += received.eq(received + 1)

@@ -33,7 +33,7 @@ from host_driver.errors import (
 from host_driver.events import AsyncEvent
 from host_driver.mpa_startup import RTR
 from host_driver.mpa_terms import Connection
-from host_driver.mr import MR, PD
+from host_driver.mr import MR, PD, FastMR, inc_rkey
 from host_driver.qp import QP, QPCap, QPInitAttr
 from host_driver.quota import Quota
 from host_driver.terminate import SegmentHeader, Terminate
@@ -60,6 +60,7 @@ __all__ = [
     "DeviceAttr",
     "DeviceClosed",
     "DeviceError",
+    "FastMR",
     "InitiatorInitiatorError",
     "InsufficientIRD",
     "ListenerClosed",
@@ -89,5 +90,6 @@ __all__ = [
     "WROpcode",
     "WaitTimeout",
     "connect",
+    "inc_rkey",
     "listen",
 ]

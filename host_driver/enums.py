@@ -20,6 +20,8 @@ class WROpcode(IntEnum):
     RDMA_READ = SendOpcode.RDMA_READ
     SEND = SendOpcode.SEND
     SEND_WITH_INV = SendOpcode.SEND_WITH_INVALIDATE
+    LOCAL_INV = SendOpcode.LOCAL_INVALIDATE
+    REG_MR = SendOpcode.FAST_REGISTER  # as the kernel's verbs name it
 
 
 class SendFlags(IntFlag):
@@ -27,6 +29,7 @@ class SendFlags(IntFlag):
 
     SIGNALED = 1
     SOLICITED = 2  # of a Send: the peer gets an event, if it asked for such
+    FENCE = 4  # it begins when all before it in the send queue have completed
 
 
 class WCOpcode(IntEnum):
@@ -35,6 +38,8 @@ class WCOpcode(IntEnum):
     RDMA_WRITE = CompletionOpcode.RDMA_WRITE
     RDMA_READ = CompletionOpcode.RDMA_READ
     SEND = CompletionOpcode.SEND
+    LOCAL_INV = CompletionOpcode.LOCAL_INVALIDATE
+    REG_MR = CompletionOpcode.FAST_REGISTER
     RECV = CompletionOpcode.RECEIVE
 
 
@@ -52,6 +57,7 @@ class WCStatus(IntEnum):
     LOC_QP_OP_ERR = 2
     LOC_PROT_ERR = 4
     WR_FLUSH_ERR = 5
+    MW_BIND_ERR = 6  # also of a LOCAL_INV or REG_MR that is refused
 
 
 class QPState(IntEnum):

@@ -15,6 +15,7 @@ from hw.interface.causes import CODES, Cause
 _WORK_REQUESTS = {
     Cause.LOCAL_SEND_PROTECTION: "send",
     Cause.LOCAL_BAD_ENTRY: "send",
+    Cause.LOCAL_STAG_OPERATION: "send",
     Cause.LOCAL_RECEIVE_PROTECTION: "receive",
 }
 """Causes that a work request has, with its queue."""

@@ -60,10 +60,28 @@ class PD:
         self.close()
 
 
+KEY_BITS = 8
+"""Low bits of an STag: the key, which a registration by work request may change."""
+
+
+def inc_rkey(rkey: int) -> int:
+    """The STag of the same region with the next key."""
+    mask = (1 << KEY_BITS) - 1
+    return rkey & ~mask | (rkey + 1) & mask
+
+
 _ALL_RIGHTS = int(AccessFlags.LOCAL_WRITE | AccessFlags.REMOTE_WRITE | AccessFlags.REMOTE_READ)
 
 
-def _rights(access: AccessFlags) -> Rights:
+def check_access(access: AccessFlags) -> None:
+    """Raises `TypeError` or `ValueError` for what are no access flags."""
+    require_type("access", access, int)
+    if not 0 <= access <= _ALL_RIGHTS:
+        raise ValueError(f"access is {access}; allowed: AccessFlags, 0 to {_ALL_RIGHTS}")
+
+
+def rights_of(access: AccessFlags) -> Rights:
+    """Rights in the STag table for access flags."""
     rights = Rights.LOCAL_READ
     if access & AccessFlags.LOCAL_WRITE:
         rights |= Rights.LOCAL_WRITE
@@ -92,12 +110,15 @@ class MR:
     ----------
     buf: the buffer. addr: Tagged Offset of its first octet. length: in octets.
     lkey, rkey: the STag.
-    invalidated: whether the peer has invalidated the STag, as far as completions were polled: the
-        region is of no more use then, and nobody else gets its place until it is closed.
+    invalidated: whether the peer has invalidated the STag, as far as completions were polled, or a
+        LOCAL_INV was posted: the region is of no more use then (but a `FastMR`), and nobody else
+        gets its place until it is closed.
 
     Raises `TypeError` for a read-only or scattered buffer, `ValueError` if the PD is closed,
     `QPStateError` if the QP is closed, `ResourceError` if the STag table is full, `QuotaExceeded`.
     """
+
+    _fast = False
 
     def __init__(
         self,
@@ -110,14 +131,12 @@ class MR:
         stag: int | None = None,
     ):
         require_type("pd", pd, PD)
-        require_type("access", access, int)
+        check_access(access)
         if qp is not None:
             # `host_driver.qp` needs this module.
             from host_driver.qp import QP
 
             require_type("qp", qp, QP)
-        if not 0 <= access <= _ALL_RIGHTS:
-            raise ValueError(f"access is {access}; allowed: AccessFlags, 0 to {_ALL_RIGHTS}")
         view = memoryview(buffer)
         if "O" in view.format:
             raise TypeError("cannot register Python objects; allowed: a buffer of plain octets")
@@ -173,14 +192,20 @@ class MR:
         context.write(
             registers.STAG_ACCESS,
             pd=self.pd.number,
-            rights=int(_rights(self.access)),
+            rights=int(rights_of(self.access)),
             scoped=int(qp is not None),
+            fast=int(self._fast),
         )
         context.write(registers.STAG_QP, qp=0 if qp is None else qp.qp_num)
         context.write_wide(registers.STAG_BASE_LOW, registers.STAG_BASE_HIGH, self.addr)
         context.write_wide(registers.STAG_LENGTH_LOW, registers.STAG_LENGTH_HIGH, self.length)
         context.write_wide(registers.STAG_ADDRESS_LOW, registers.STAG_ADDRESS_HIGH, self._address)
         context.command(CommandOpcode.STAG_WRITE)
+
+    @property
+    def host_address(self) -> int:
+        """Where the device finds the first octet."""
+        return self._address
 
     @property
     def lkey(self) -> int:
@@ -218,3 +243,55 @@ class MR:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+class FastMR(MR):
+    """A memory region that work requests make valid and invalid, with a new key each time.
+
+    It begins invalid: a REG_MR of any QP of the PD makes it valid for the access that it names, a
+    LOCAL_INV, or the peer's Send with Invalidate if it is a region of one QP, makes it invalid
+    again. It can be registered under any STag that differs from the last in the key (`inc_rkey`).
+
+    Parameters
+    ----------
+    pd, buffer, qp, addr, stag: as those of `MR`. The buffer has less than 2^32 octets.
+
+    Attributes
+    ----------
+    lkey, rkey: the STag of the last REG_MR that was posted; at first one that is not valid.
+    """
+
+    _fast = True
+
+    def __init__(
+        self,
+        pd: PD,
+        buffer: Any,
+        *,
+        qp: "QP | None" = None,
+        addr: int | None = None,
+        stag: int | None = None,
+    ):
+        with memoryview(buffer) as view:
+            if view.nbytes >= 1 << 32:
+                raise ValueError(
+                    f"a FastMR of {view.nbytes} octets; allowed: 1 to 2^32 - 1 (send entry)"
+                )
+        super().__init__(pd, buffer, AccessFlags(0), qp=qp, addr=addr, stag=stag)
+        self.invalidated = True
+
+    def check_stag(self, stag: int) -> None:
+        """Raises `ValueError` if the region is closed, or cannot be registered under the STag."""
+        if self._closed:
+            raise ValueError(f"FastMR of STag 0x{self.stag:08x} is closed; allowed: an open one")
+        if stag >> KEY_BITS != self.stag >> KEY_BITS:
+            raise ValueError(
+                f"REG_MR as STag 0x{stag:08x}; allowed: 0x{self.stag >> KEY_BITS:06x}00 to "
+                f"0x{self.stag >> KEY_BITS:06x}ff (another key of the same region)"
+            )
+
+    def registered(self, stag: int, access: AccessFlags) -> None:
+        """A REG_MR is posted."""
+        del self._context.mrs[self.stag]
+        self.stag, self.access, self.invalidated = stag, access, False
+        self._context.mrs[stag] = self

@@ -204,7 +204,19 @@ class QP:
                     f"on a QP with ORD 1 to {self.context.attr.max_qp_rd_atom}"
                 )
             self._queues.write_sends(requests, hidden=hidden)
+            for request in requests:
+                self._changes_stag(request)
             self._ring_doorbell(self._queues.send)
+
+    def _changes_stag(self, request: SendWR) -> None:
+        """What the posted request makes of a region."""
+        if request.opcode == WROpcode.REG_MR:
+            assert request.mr is not None
+            request.mr.registered(request.rkey, request.access)
+        elif request.opcode == WROpcode.LOCAL_INV:
+            region = self.context.mrs.get(request.rkey)
+            if region is not None and region.pd is self.pd:
+                region.invalidated = True
 
     def post_recv(self, *requests: RecvWR) -> None:
         """Posts receive work requests, with one doorbell for all of them.

@@ -127,6 +127,7 @@ class QPQueues:
         faults = {
             Cause.LOCAL_SEND_PROTECTION: (self.send, WCStatus.LOC_PROT_ERR),
             Cause.LOCAL_BAD_ENTRY: (self.send, WCStatus.LOC_QP_OP_ERR),
+            Cause.LOCAL_STAG_OPERATION: (self.send, WCStatus.MW_BIND_ERR),
             Cause.LOCAL_RECEIVE_PROTECTION: (self.receive, WCStatus.LOC_PROT_ERR),
         }
         for queue, cq in ((self.send, self._scq), (self.receive, self._rcq)):

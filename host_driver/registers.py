@@ -216,6 +216,7 @@ STAG_ACCESS = Register(
         "pd": Field(0, 16),
         "rights": Field(16, 4),
         "scoped": Field(24, 1),
+        "fast": Field(25, 1),
     },
 )
 STAG_QP = Register(

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from host_driver import entries
-from host_driver.enums import SendFlags, WCOpcode, WROpcode
+from host_driver.enums import AccessFlags, SendFlags, WCOpcode, WROpcode
 from host_driver.errors import ResourceError
+from host_driver.mr import FastMR, check_access, rights_of
 from host_driver.registers import Register
 from host_driver.ring import Ring
 from host_driver.wr import SGE, RecvWR, SendWR
@@ -16,6 +17,7 @@ from hw.interface.queue_entries import (
     SCATTER_GATHER_ELEMENT_OCTETS,
     SCATTER_GATHER_ELEMENTS,
     SEND_ENTRY,
+    STAG_OPERATIONS,
     SendOpcode,
     offset_of,
 )
@@ -33,7 +35,15 @@ _COMPLETED_AS = {
     WROpcode.RDMA_READ: WCOpcode.RDMA_READ,
     WROpcode.SEND: WCOpcode.SEND,
     WROpcode.SEND_WITH_INV: WCOpcode.SEND,
+    WROpcode.LOCAL_INV: WCOpcode.LOCAL_INV,
+    WROpcode.REG_MR: WCOpcode.REG_MR,
 }
+
+_FLAGS = {
+    SendFlags.SIGNALED: queue_entries.SendFlags.SIGNALED,
+    SendFlags.FENCE: queue_entries.SendFlags.FENCE,
+}
+"""The flags that a send entry has; SOLICITED is part of its opcode."""
 
 
 @dataclass
@@ -75,20 +85,23 @@ class WorkQueue:
     def write_send(self, request: SendWR, hidden: bool) -> None:
         """Writes a send entry that `check_send` found good."""
         opcode = WROpcode(request.opcode)
-        signaled = bool(request.send_flags & SendFlags.SIGNALED)
+        elements, remote_addr = request.sg, request.remote_addr
+        if opcode == WROpcode.REG_MR:
+            assert request.mr is not None
+            elements, remote_addr = [_region(request.mr, request.access)], request.mr.addr
         offset = self.ring.offset(self.producer)
         entries.SEND.pack_into(
             self.ring.memory,
             offset,
             opcode=send_opcode(request),
-            flags=queue_entries.SendFlags.SIGNALED if signaled else 0,
-            element_count=len(request.sg),
-            length=sum(element.length for element in request.sg),
+            flags=sum(flag for asked, flag in _FLAGS.items() if request.send_flags & asked),
+            element_count=len(elements),
+            length=sum(element.length for element in elements),
             remote_stag=request.rkey,
-            remote_tagged_offset=request.remote_addr,
+            remote_tagged_offset=remote_addr,
             elements=b"",
         )
-        self._write_elements(offset + _ELEMENTS_OFFSET, request.sg)
+        self._write_elements(offset + _ELEMENTS_OFFSET, elements)
         self._append(request.wr_id, _COMPLETED_AS[opcode], hidden)
 
     def write_receive(self, request: RecvWR, hidden: bool) -> None:
@@ -142,11 +155,29 @@ def check_send(request: SendWR) -> None:
     """Raises `ValueError` for a request that no device takes."""
     check_elements(request.sg)
     opcode = send_opcode(request)
+    if opcode in STAG_OPERATIONS:
+        _check_stag_operation(request)
     if opcode == SendOpcode.RDMA_READ and len(request.sg) > 1:
         raise ValueError(
             f"RDMA Read with {len(request.sg)} elements; allowed: 0 or 1 "
             "(RFC 5040, 4.4: one sink buffer)"
         )
+
+
+def _check_stag_operation(request: SendWR) -> None:
+    name = WROpcode(request.opcode).name
+    if request.sg:
+        raise ValueError(f"{name} with {len(request.sg)} elements; allowed: none")
+    if request.opcode == WROpcode.REG_MR:
+        if not isinstance(request.mr, FastMR):
+            raise TypeError(f"{name} of {request.mr!r}; allowed: a FastMR")
+        check_access(request.access)
+        request.mr.check_stag(request.rkey)
+
+
+def _region(mr: FastMR, access: AccessFlags) -> SGE:
+    """What a FAST_REGISTER has in place of an element."""
+    return SGE(mr.host_address, mr.length, int(rights_of(access)))
 
 
 def send_opcode(request: SendWR) -> SendOpcode:

@@ -2,11 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from host_driver.enums import SendFlags, WCFlags, WCOpcode, WCStatus, WROpcode
+from host_driver.enums import AccessFlags, SendFlags, WCFlags, WCOpcode, WCStatus, WROpcode
 from host_driver.errors import describe
 from host_driver.terminate import Terminate
 from hw.interface.causes import Cause
+
+if TYPE_CHECKING:
+    from host_driver.mr import FastMR
 
 
 def _check_range(name: str, value: int, bits: int) -> None:
@@ -42,6 +46,12 @@ class SendWR:
     `remote_addr` (Tagged Offset) and `rkey` (STag) name the peer's memory for RDMA Write and RDMA
     Read; `rkey` of SEND_WITH_INV is the peer's STag that is invalidated. A request without
     `SendFlags.SIGNALED` completes silently.
+
+    LOCAL_INV makes the own STag `rkey` invalid: when it completes, nobody reaches the memory by it.
+    An RDMA Read before it that is not complete then fails, unless it has `SendFlags.FENCE`.
+    REG_MR makes `mr`, an invalid `FastMR`, valid under the STag `rkey` for `access`, before the
+    requests behind it begin; `rkey` differs from that of `mr` in its key only (`inc_rkey`). A
+    request that the device refuses stops the QP.
     """
 
     wr_id: int = 0
@@ -50,6 +60,8 @@ class SendWR:
     send_flags: SendFlags = SendFlags.SIGNALED
     remote_addr: int = 0
     rkey: int = 0
+    mr: "FastMR | None" = None
+    access: AccessFlags = field(default=AccessFlags(0))
 
     def __post_init__(self) -> None:
         _check_range("SendWR.remote_addr", self.remote_addr, 64)

@@ -31,7 +31,7 @@ class Framer(wiring.Component):
     `tx` fills a queue, and the beats stop in time for what is under way to fit there. With `crc`
     off the CRC field is zero. If the last beat has `error`, the CRC field is sent complemented, so
     that the peer rejects the FPDU (a peer that does not check CRCs cannot). An `empty` job takes no
-    beats and makes one of no octets.
+    beats; with `close` it makes one of no octets, else none: only its report comes in its turn.
 
     Members
     -------
@@ -40,7 +40,7 @@ class Framer(wiring.Component):
     i: its ULPDU from lane 2 of the first word, ceil((2 + ulpdu_length) / 8) beats.
     tx: the FPDU as beats for the LLP port, its `close` with the last one.
     sent: the `sent` of each job with `report`, once the LLP has taken its last beat.
-    finished: one cycle for every FPDU whose last beat the LLP has taken.
+    finished: one cycle for every job whose last beat the LLP has taken, or which had none.
     reported: one cycle for every `sent` that is going to come, with or before its `finished`.
     spoiled: one cycle for every FPDU with `error`, before its `sent`.
     """
@@ -70,6 +70,7 @@ class Framer(wiring.Component):
                 "first": 1,
                 "last": 1,
                 "close": 1,
+                "silent": 1,  # there is nothing for the LLP
                 "report": 1,
             }
         )
@@ -203,6 +204,7 @@ class Framer(wiring.Component):
             item.first.eq(flags.first),
             item.last.eq(flags.last),
             item.close.eq(flags.last & tag.close),
+            item.silent.eq(tag.empty & ~tag.close),
             item.report.eq(tag.report),
         ]
 
@@ -213,15 +215,15 @@ class Framer(wiring.Component):
         left = Signal()
         m.d.comb += [
             item.eq(outgoing.r_data),
-            self.tx.valid.eq(outgoing.r_rdy),
-            outgoing.r_en.eq(self.tx.ready),
+            self.tx.valid.eq(outgoing.r_rdy & ~item.silent),
+            outgoing.r_en.eq(self.tx.ready | item.silent),
             tx.connection.eq(item.qp),
             tx.data.eq(item.data),
             tx.octets.eq(item.octets),
             tx.first.eq(item.first),
             tx.last.eq(item.last),
             tx.close.eq(item.close),
-            left.eq(self.tx.valid & self.tx.ready & item.last),
+            left.eq(outgoing.r_rdy & outgoing.r_en & item.last),
             reports.release.eq(left & item.report),
             self.reported.eq(reports.release),
         ]

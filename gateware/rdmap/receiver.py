@@ -66,6 +66,8 @@ class Receiver(wiring.Component):
     outstanding_reads: RDMA Reads that the transmitter asked for, oldest first; `read_space` pulses
         when one is done.
     first_segment: pulses at the first FPDU of a connection.
+    placing: Out(1), from a cycle after the first request to the STag table until a cycle after the
+        last placement of a segment: host addresses are held. Low between segments.
     begin, end: Out(1), a pulse when a segment is taken, and when all about it has been issued.
     """
 
@@ -88,6 +90,7 @@ class Receiver(wiring.Component):
                 "first_segment": Out(QpStrobe(config)),
                 "read_space": Out(QpStrobe(config)),
                 "error": Out(stream.Signature(layouts.qp_error)),
+                "placing": Out(1),
                 "begin": Out(1),
                 "end": Out(1),
             }
@@ -311,7 +314,7 @@ class Receiver(wiring.Component):
             m.d.comb += self.end.eq(1)
             m.next = "IDLE"
 
-        with m.FSM():
+        with m.FSM() as fsm:
             # Takes a command, or else a segment.
             with m.State("IDLE"):
                 m.d.comb += [
@@ -525,6 +528,8 @@ class Receiver(wiring.Component):
                 with m.If(self.delivery.ready):
                     m.d.comb += delivered.eq(1)
                     finish()
+        holding = [fsm.ongoing(name) for name in _ADDRESS_STATES]
+        m.d.sync += self.placing.eq(Cat(holding).any())
         return m
 
 
@@ -534,3 +539,15 @@ _KINDS = {
     SegmentKind.MARKER_ERROR: Cause.MARKER_MISMATCH,
 }
 """What the MPA receiver reports instead of an FPDU."""
+
+_ADDRESS_STATES = (
+    "LOOKUP",
+    "ANSWER",
+    "INVALIDATE_CHECK",
+    "INVALIDATE_LOOKUP",
+    "INVALIDATE_ANSWER",
+    "INVALIDATE",
+    "PUSH",
+    "PLACE",
+)
+"""The states in which an STag was found good, or is being looked up, and something is placed."""

@@ -4,6 +4,7 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, wiring
 
 from gateware.ddp.headers import TAGGED_HEADER_OCTETS, UNTAGGED_HEADER_OCTETS
+from gateware.rdmap.checks import is_any
 from gateware.rdmap.transmit_context import TransmitContexts
 from gateware.rdmap.transmit_entry import (
     OPERATION,
@@ -12,7 +13,7 @@ from gateware.rdmap.transmit_entry import (
     element_range_address,
 )
 from gateware.rdmap.transmit_visit import TransmitVisit, end_visit
-from hw.interface.queue_entries import SendFlags, SendOpcode
+from hw.interface.queue_entries import STAG_OPERATIONS, SendFlags, SendOpcode
 
 
 def choose_states(
@@ -33,6 +34,7 @@ def choose_states(
                 visit.terminating.eq(1),
                 visit.responding.eq(0),
                 visit.is_read.eq(0),
+                visit.is_local.eq(0),
                 visit.tagged.eq(0),
                 visit.kicked.eq(1),
             ]
@@ -119,6 +121,8 @@ def choose_states(
         m.d.sync += [
             visit.responding.eq(respond),
             visit.is_read.eq(~respond & entry_is_read),
+            visit.is_local.eq(~respond & is_any(visit.entry.opcode, STAG_OPERATIONS)),
+            visit.registers.eq(visit.entry.opcode == SendOpcode.FAST_REGISTER),
             visit.tagged.eq(tagged),
             visit.capacity.eq(Mux(tagged, visit.tagged_capacity, visit.untagged_capacity)),
             visit.inbound.eq(ports.inbound_reads.head),

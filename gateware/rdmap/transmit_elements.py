@@ -22,6 +22,8 @@ def element_states(
 ) -> None:
     """From an element to `REQUEST` with its piece, to `EMPTY` if none is needed, or to `STOP`.
 
+    The words of a local operation go the same way, to `CHANGE`.
+
     A word arrives in the second state after the one that asks for it. The source of a Read
     Response is its only element, and its words are not looked at.
     """
@@ -60,6 +62,7 @@ def element_states(
                 ~is_any(entry.opcode, SendOpcode)
                 | (entry.element_count > SCATTER_GATHER_ELEMENTS)
                 | (visit.is_read & (entry.element_count > 1))
+                | (visit.is_local & (entry.element_count != visit.registers))
             )
         with m.If(
             ~responding & ~visit.progress.active & ~visit.summed & (entry.element_count != 1)
@@ -129,7 +132,9 @@ def element_states(
             visit.first_piece.eq(0),
             visit.summed.eq(1),
         ]
-        with m.If(visit.left == 0):
+        with m.If(visit.is_local):
+            m.next = "CHANGE"
+        with m.Elif(visit.left == 0):
             m.next = "EMPTY"
         with m.Elif(visit.element_remaining == 0):
             m.d.sync += [visit.element.eq(visit.element + 1), visit.offset.eq(0)]

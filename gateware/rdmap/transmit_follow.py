@@ -25,7 +25,7 @@ def connect_header(m: Module, visit: TransmitVisit, header: TransmitHeader) -> N
     """The fields of the DDP header."""
     opcode = visit.opcode
     m.d.sync += [
-        visit.last.eq(visit.fits | visit.is_read | visit.terminating),
+        visit.last.eq(visit.fits | visit.is_read | visit.is_local | visit.terminating),
         visit.tagged_offset.eq(visit.remote_offset + visit.progress.done),
         opcode.eq(
             Mux(visit.responding, Opcode.RDMA_READ_RESPONSE, visit.entry.opcode[: len(opcode)])
@@ -48,10 +48,10 @@ def follow(m: Module, visit: TransmitVisit, lengths: TransmitLengths) -> None:
     """Where the QP stands behind the FPDU."""
     progress, followed = visit.progress, visit.followed
     last, responding = visit.last, visit.responding
-    is_send = ~responding & ~visit.tagged & ~visit.is_read
+    is_send = ~responding & ~visit.tagged & ~visit.is_read & ~visit.is_local
     m.d.sync += [
         followed.eq(progress),
-        followed.position.eq(progress.position + lengths.sent_length),
+        followed.position.eq(progress.position + Mux(visit.is_local, 0, lengths.sent_length)),
         followed.active.eq(~last),
         followed.responding.eq(responding),
         followed.element.eq(Mux(last | responding, 0, visit.element + visit.exhausted)),

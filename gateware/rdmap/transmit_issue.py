@@ -32,7 +32,7 @@ def connect_job(
         job.crc.eq(visit.settings.crc),
         job.markers.eq(visit.settings.transmit_markers),
         job.until_marker.eq(lengths.until_marker),
-        job.empty.eq(terminating & ~terminate.speak),
+        job.empty.eq(visit.is_local | (terminating & ~terminate.speak)),
         job.close.eq(terminating),
         job.report.eq(visit.last & ~visit.responding & ~terminating),
         job.sent.qp.eq(visit.qp),

@@ -46,6 +46,8 @@ class TransmitVisit:
         # The message
         self.responding = Signal()  # it is a Read Response; if not, the send entry counts
         self.is_read = Signal()  # it is an RDMA Read
+        self.is_local = Signal()  # it is an operation on a local STag: nothing is sent
+        self.registers = Signal()  # that is a FAST_REGISTER, else a LOCAL_INVALIDATE
         self.tagged = Signal()  # it is tagged
         self.remaining = Signal(32)  # octets of it that were not sent
         self.capacity = Signal(16)  # octets of payload that an FPDU of it can have

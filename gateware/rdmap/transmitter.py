@@ -2,7 +2,8 @@
 
 A visit goes through the states of `transmit_choose.py`, `transmit_elements.py`,
 `transmit_check.py` and `transmit_issue.py`, with an error to `transmit_stop.py`;
-`transmit_close.py` and `transmit_command.py` have those of terminations and commands. They are
+`transmit_local.py` has those of work requests that send nothing, `transmit_close.py` and
+`transmit_command.py` those of terminations and commands. They are
 one FSM of one module: its registers are in `transmit_visit.py`, what follows from them in
 `transmit_follow.py`. In all these files `ports` is the `Transmitter`, `*_states` adds states, and
 `connect_*` says what is so in every state.
@@ -27,6 +28,7 @@ from gateware.rdmap.transmit_inline import TransmitInline, connect_inline, inlin
 from gateware.rdmap.transmit_issue import connect_job, connect_queues, issue_states
 from gateware.rdmap.transmit_lengths import TransmitLengths
 from gateware.rdmap.transmit_limits import TransmitLimits
+from gateware.rdmap.transmit_local import connect_local, local_states
 from gateware.rdmap.transmit_pieces import TransmitPieces
 from gateware.rdmap.transmit_stop import connect_error, stop_states
 from gateware.rdmap.transmit_terminate import TransmitTerminate
@@ -42,6 +44,9 @@ class Transmitter(wiring.Component):
     seen outside unless all of its checks were good. A visit that can send nothing ends without
     a trace; `kick` asks for another one once for every FPDU given away (during its visit) and
     when the LLP widens the limits, and the queues do so when they get work or room.
+
+    A LOCAL_INVALIDATE or FAST_REGISTER is done in its visit, so before whatever is posted behind
+    it; a job without an FPDU brings its report. One takes 25 cycles and those of the STag table.
 
     A one-element FPDU takes 11 cycles and those of the STag table; each further element 7 and
     those of the table; the first FPDU of a message of another number of elements 10 more.
@@ -59,6 +64,7 @@ class Transmitter(wiring.Component):
     inbound_reads: Out(QpFifoReader), RDMA Reads to answer.
     outstanding_reads: Out(QpFifoWriter), RDMA Reads that were sent.
     stag: Out(StagClient).
+    stag_change: Out(stream stag_change), with `stag_refused` beside its `ready`.
     piece, job: Out(stream), for gather and assembler; pieces in the order of their jobs.
     inline: Out(stream), the words of the inline pieces, some cycles behind them.
     termination: In(stream termination), a QP that stopped: after all that it sent before go a
@@ -86,6 +92,8 @@ class Transmitter(wiring.Component):
                 "inbound_reads": Out(QpFifoReader(config, layouts.inbound_read, depth)),
                 "outstanding_reads": Out(QpFifoWriter(config, layouts.outstanding_read, depth)),
                 "stag": Out(StagClient(layouts)),
+                "stag_change": Out(stream.Signature(layouts.stag_change)),
+                "stag_refused": In(1),
                 "piece": Out(stream.Signature(layouts.gather_piece)),
                 "job": Out(stream.Signature(layouts.ulpdu_job)),
                 "termination": In(stream.Signature(layouts.termination)),
@@ -149,6 +157,7 @@ class Transmitter(wiring.Component):
         connect_job(m, self, visit, lengths, header, terminate)
         connect_queues(m, self, visit, contexts)
         connect_error(m, self, visit)
+        connect_local(m, self, visit)
         connect_command(m, self, contexts, limits)
 
         with m.FSM():
@@ -156,6 +165,7 @@ class Transmitter(wiring.Component):
             element_states(m, self, visit, lengths)
             check_states(m, self, visit, pieces)
             issue_states(m, self, visit, contexts, lengths, pieces, inline)
+            local_states(m, self, visit, contexts, pieces)
             stop_states(m, self, visit, contexts, pieces)
             command_states(m, self, visit, contexts, limits)
             close_states(m, self, visit, contexts, lengths, pieces, inline, terminate)

@@ -220,6 +220,7 @@ class CommandProcessor(wiring.Component):
             self.stag_write.p.pd.eq(self.stag_access.pd),
             self.stag_write.p.rights.eq(self.stag_access.rights),
             self.stag_write.p.scoped.eq(self.stag_access.scoped),
+            self.stag_write.p.fast.eq(self.stag_access.fast),
             self.stag_write.p.qp.eq(self.stag_qp.qp),
             self.stag_write.p.base.eq(Cat(self.stag_base_low.value, self.stag_base_high.value)),
             self.stag_write.p.length.eq(

@@ -24,20 +24,29 @@ class StagTable(wiring.Component):
     per cycle over all clients, round robin; responses come in request order. A range may end at TO
     2^64 but not go past it. The checks of `octets` are made for 0 too.
 
-    An accepted `write` or `invalidate` holds for every request accepted later. Invalidating an STag
-    that is not in the table does nothing. After reset and after `clear`, all entries are made
-    invalid; while `clearing`, nothing is accepted.
+    An accepted `write`, `invalidate` or `change` holds for every request accepted later.
+    Invalidating an STag that is not in the table does nothing. After reset and after `clear`, all
+    entries are made invalid; while `clearing`, nothing is accepted.
+
+    A `fast` entry is written invalid: only a `change` of its PD, and of its QP if it is `scoped`,
+    makes it valid, with another key as it likes (RFC 5040 leaves this to the verbs: allocated, fast
+    registered, invalidated, fast registered again). It stays in the table when it is invalidated,
+    but by the first invalidator, which forgets it whatever its key and state. A `change` that is
+    refused changes nothing: of another PD or QP; an invalidation of an STag that is not valid; a
+    registration of an entry that is valid or not `fast`.
 
     Parameters
     ----------
     config: sizes of the device.
     clients: number of request ports.
-    invalidators: number of ports that invalidate; the first one goes first.
+    invalidators: number of ports that invalidate; the first one goes first, before `change`, and
+        is the one that frees entries.
 
     Members
     -------
     write: In(stream), sets the entry of `stag`.
     invalidate: In(stream) each, makes the entry of exactly this STag invalid.
+    change: In(stream stag_change); `refused` with its `ready` if nothing was changed.
     clear: In(1), invalidates all entries.
     clearing: Out(1)
     clients: In(StagClient) each.
@@ -55,6 +64,8 @@ class StagTable(wiring.Component):
             {
                 "write": In(stream.Signature(self._layouts.stag_entry)),
                 "invalidate": In(stream.Signature(self._layouts.stag)).array(invalidators),
+                "change": In(stream.Signature(self._layouts.stag_change)),
+                "refused": Out(1),
                 "clear": In(1),
                 "clearing": Out(1),
                 "clients": In(StagClient(self._layouts)).array(clients),
@@ -85,7 +96,9 @@ class StagTable(wiring.Component):
 
         # One request enters the pipeline per cycle: that of an invalidation, or of a client.
         find_invalidated = Signal()
-        invalidator = Signal(range(max(len(self.invalidate), 2)))
+        # Who asks: an invalidator, or behind them `change`
+        change_number = len(self.invalidate)
+        invalidator = Signal(range(change_number + 1))
         invalidated = Signal(32)
         internal = Signal()
         request = Signal(layouts.stag_request)
@@ -114,7 +127,11 @@ class StagTable(wiring.Component):
         for number, port in enumerate(clients):
             m.d.comb += port.request.ready.eq(accept & port.request.valid & (chosen == number))
         with m.If(find_invalidated):
-            m.d.sync += request.stag.eq(invalidated)
+            m.d.sync += [
+                request.stag.eq(invalidated),
+                request.pd.eq(self.change.p.entry.pd),
+                request.qp.eq(self.change.p.entry.qp),
+            ]
 
         # Read: the entry is on its way; the end of the range needs no entry.
         m.d.comb += entry_read.addr.eq(request.stag[index])
@@ -157,6 +174,12 @@ class StagTable(wiring.Component):
             address.eq(entry.address),
         ]
 
+        # Of an entry that is to be changed: what stays of it, and what may be done.
+        entry_layout = layouts.stag_entry
+        kept = Signal(entry_layout)
+        is_freed = Signal()  # the first invalidator means this entry
+        is_registrable = Signal()
+
         # Bounded: the answer. The bounds join the other checks behind their registers, because
         # the comparison takes most of its cycle.
         status = Signal(StagStatus)
@@ -190,23 +213,41 @@ class StagTable(wiring.Component):
                 port.response.address.eq(host_address),
             ]
 
+        _, found_internal, _ = stages[2]
+        with m.If(found_internal):
+            same_index = entry.stag[STAG_KEY_BITS:] == found_request.stag[STAG_KEY_BITS:]
+            foreign = (entry.pd != found_request.pd) | (
+                entry.scoped & (entry.qp != found_request.qp)
+            )
+            m.d.sync += [
+                *(kept[name].eq(entry[name]) for name in ("stag", "pd", "scoped", "qp", "fast")),
+                is_freed.eq(
+                    (found.valid & (entry.stag == found_request.stag)) | (entry.fast & same_index)
+                ),
+                is_registrable.eq(entry.fast & ~found.valid & same_index & ~foreign),
+            ]
+
         m.d.comb += entry_write.addr.eq(self.write.payload.stag[index])
         m.d.comb += entry_write.data.entry.eq(self.write.payload)
         with m.If(clearing):
             m.d.comb += [entry_write.addr.eq(swept), entry_write.en.eq(1)]
 
+        refused = Signal()
         with m.FSM():
-            # Takes a new entry, or looks for the entry of an STag to invalidate.
+            # Takes a new entry, or looks for the entry of an STag to invalidate or to register.
             with m.State("IDLE"), m.If(~clearing):
-                with m.If(Cat(port.valid for port in self.invalidate).any()):
-                    for number, port in reversed(list(enumerate(self.invalidate))):
-                        with m.If(port.valid):
-                            m.d.sync += [invalidator.eq(number), invalidated.eq(port.p.stag)]
+                change = self.change
+                askers = [(port.valid, port.p.stag) for port in self.invalidate]
+                askers.append((change.valid, change.p.entry.stag))
+                with m.If(Cat(asks for asks, _ in askers).any()):
+                    for number, (asks, stag) in reversed(list(enumerate(askers))):
+                        with m.If(asks):
+                            m.d.sync += [invalidator.eq(number), invalidated.eq(stag)]
                     m.next = "ASK"
                 with m.Else():
                     m.d.comb += [
                         self.write.ready.eq(1),
-                        entry_write.data.valid.eq(1),
+                        entry_write.data.valid.eq(~self.write.p.fast),
                         entry_write.en.eq(self.write.valid),
                     ]
             # The STag to invalidate enters the pipeline.
@@ -215,21 +256,57 @@ class StagTable(wiring.Component):
                 m.next = "FIND"
             # Waits until the entry was compared with the STag to invalidate.
             with m.State("FIND"), m.If(answered & answer_internal):
-                with m.If(status == StagStatus.INVALID):
-                    m.next = "DONE"
-                with m.Else():
+                m.d.sync += refused.eq(0)
+                with m.If(invalidator == change_number):
+                    with m.If(self.change.p.register):
+                        m.d.sync += refused.eq(~is_registrable)
+                        m.next = "REGISTER"
+                        with m.If(~is_registrable):
+                            m.next = "DONE"
+                    with m.Elif(
+                        (status == StagStatus.INVALID) | (status == StagStatus.NOT_ASSOCIATED)
+                    ):
+                        m.d.sync += refused.eq(1)
+                        m.next = "DONE"
+                    with m.Else():
+                        m.next = "INVALIDATE"
+                with m.Elif(Mux(invalidator == 0, is_freed, status != StagStatus.INVALID)):
                     m.next = "INVALIDATE"
-            # Clears the entry as soon as the memory is not being swept.
-            with m.State("INVALIDATE"), m.If(~clearing):
-                m.d.comb += [
-                    entry_write.addr.eq(invalidated[index]),
-                    entry_write.en.eq(1),
-                ]
+                with m.Else():
+                    m.next = "DONE"
+            # Clears the entry; a `fast` one is kept. A sweep has forgotten it already.
+            with m.State("INVALIDATE"):
                 m.next = "DONE"
-            # Tells that the STag is invalid.
+                with m.If(~clearing):
+                    m.d.comb += [
+                        entry_write.addr.eq(invalidated[index]),
+                        entry_write.data.entry.eq(kept),
+                        entry_write.data.entry.fast.eq(kept.fast & (invalidator != 0)),
+                        entry_write.en.eq(1),
+                    ]
+            # Writes the entry, which a sweep may have forgotten.
+            with m.State("REGISTER"):
+                m.next = "DONE"
+                with m.If(clearing):
+                    m.d.sync += refused.eq(1)
+                with m.Else():
+                    m.d.comb += [
+                        entry_write.addr.eq(invalidated[index]),
+                        entry_write.data.entry.eq(self.change.p.entry),
+                        entry_write.data.entry.scoped.eq(kept.scoped),
+                        entry_write.data.entry.qp.eq(kept.qp),
+                        entry_write.data.entry.fast.eq(1),
+                        entry_write.data.valid.eq(1),
+                        entry_write.en.eq(1),
+                    ]
+            # Tells that it is done.
             with m.State("DONE"):
                 for number, port in enumerate(self.invalidate):
                     m.d.comb += port.ready.eq(invalidator == number)
+                m.d.comb += [
+                    self.change.ready.eq(invalidator == change_number),
+                    self.refused.eq(refused),
+                ]
                 m.next = "IDLE"
         return m
 

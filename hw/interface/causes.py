@@ -80,6 +80,7 @@ class Cause(IntEnum):
     HOST_WRITE_ERROR = 44
     CQ_OVERFLOW = 45
     STOPPED_BY_DRIVER = 46
+    LOCAL_STAG_OPERATION = 47
 
 
 READ_CAUSES = (
@@ -217,6 +218,10 @@ CODES: dict[Cause, tuple[TerminateCode | None, str]] = {
     ),
     Cause.CQ_OVERFLOW: (TerminateCode(0, 0, 0x00), "completion queue overflow"),
     Cause.STOPPED_BY_DRIVER: (None, "stopped by the driver"),
+    Cause.LOCAL_STAG_OPERATION: (
+        TerminateCode(0, 0, 0x00),
+        "STag that the work request may not invalidate or register",
+    ),
 }
 
 

@@ -23,7 +23,9 @@ SEND_ENTRY: Fields = (
     ("element_count", 1),  # 0..4 used elements
     ("reserved_0", 1),
     ("length", 4),  # octets of the message: the sum over the elements
-    ("remote_stag", 4),  # RDMA Write, RDMA Read; the STag that a Send invalidates
+    # RDMA Write, RDMA Read; the STag that a Send invalidates; that of a LOCAL_INVALIDATE; that
+    # which a FAST_REGISTER gives its region
+    ("remote_stag", 4),
     ("reserved_1", 4),
     ("remote_tagged_offset", 8),
     ("reserved_2", 8),
@@ -65,7 +67,13 @@ EVENT_ENTRY_OCTETS = 32
 
 
 class SendOpcode(IntEnum):
-    """Operation of a send entry; the value is the RDMAP opcode (RFC 5040, 4.3)."""
+    """Operation of a send entry; the value is the RDMAP opcode (RFC 5040, 4.3).
+
+    The operations on local STags have values that are no RDMAP opcodes. A LOCAL_INVALIDATE has no
+    elements. A FAST_REGISTER has one, which is not an element of a message: host address, length
+    and, in place of the STag, `Rights` of the region; `remote_tagged_offset` is the TO of its first
+    octet, `length` its length.
+    """
 
     RDMA_WRITE = 0
     RDMA_READ = 1
@@ -73,6 +81,12 @@ class SendOpcode(IntEnum):
     SEND_WITH_INVALIDATE = 4
     SEND_WITH_SE = 5
     SEND_WITH_SE_AND_INVALIDATE = 6
+    LOCAL_INVALIDATE = 0xC
+    FAST_REGISTER = 0xD
+
+
+STAG_OPERATIONS = (SendOpcode.LOCAL_INVALIDATE, SendOpcode.FAST_REGISTER)
+"""The operations that send nothing."""
 
 
 class SendFlags(IntFlag):
@@ -91,6 +105,8 @@ class CompletionOpcode(IntEnum):
     SEND_WITH_INVALIDATE = 4
     SEND_WITH_SE = 5
     SEND_WITH_SE_AND_INVALIDATE = 6
+    LOCAL_INVALIDATE = 0xC
+    FAST_REGISTER = 0xD
     RECEIVE = 0x80
 
 

@@ -37,6 +37,7 @@ from host_driver import (
 from host_driver.context import raise_if_stopped
 from host_driver.transport.sockets import SocketStream
 from hw.interface.causes import CODES
+from hw.interface.queue_entries import STAG_OPERATIONS, SendOpcode
 from sim import build
 from sim.model import ddp, rdmap
 from sim.model.ddp import TaggedHeader, UntaggedHeader
@@ -660,7 +661,9 @@ def test_read_of_a_bad_stag_of_another_qp_of_the_same_device(
 
 
 @pytest.mark.requirement("RDMAP-4.8-12", "RDMAP-6.2.1-02", "RDMAP-7.1-01", "RDMAP-7.1-02")
-@pytest.mark.parametrize("opcode", WROpcode)
+@pytest.mark.parametrize(
+    "opcode", [each for each in WROpcode if SendOpcode(each) not in STAG_OPERATIONS]
+)
 def test_bad_local_key(opcode: WROpcode, victim: Victim, bystander: Bystander):
     victim.qp.post_recv(RecvWR(9, [victim.element()]))
     peer = RawPeer(victim.qp)

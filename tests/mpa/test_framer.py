@@ -275,7 +275,7 @@ async def check_sent_is_reported_when_the_last_beat_left(dut: Any) -> None:
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
-async def check_close_comes_with_the_last_beat_or_alone(dut: Any) -> None:
+async def check_close_comes_with_the_last_beat_or_alone_and_a_report_in_its_turn(dut: Any) -> None:
     bench = Bench(dut, parameter("PATTERN"))
     rng = bench.rng
     await start_clock_and_reset(dut)
@@ -283,17 +283,23 @@ async def check_close_comes_with_the_last_beat_or_alone(dut: Any) -> None:
     for _ in range(100):
         qp, report = rng.randrange(CONFIG.qps), rng.getrandbits(1)
         sent = {"qp": qp, "index": len(expected)}
-        if rng.random() < 0.5:
+        kind = rng.random()
+        if kind < 0.6:
             noise = {"ulpdu_length": rng.getrandbits(16), "until_marker": rng.randrange(3)}
             noise |= {"crc": rng.getrandbits(1), "markers": rng.getrandbits(1)}
-            job = {"qp": qp, "empty": 1, "close": 1, "report": report, "sent": sent}
+            close = int(kind < 0.3)
+            job = {"qp": qp, "empty": 1, "close": close, "report": report, "sent": sent}
             bench.jobs.put(job | noise)
-            expected.append((qp, None, report))
+            expected.append((qp, None if close else b"", report))
         else:
             ulpdu, close = rng.randbytes(rng.randint(14, 60)), rng.getrandbits(1)
             bench.put(ulpdu, qp, close=close, report=report, sent=sent)
             expected.append((qp, frame_fpdu(ulpdu) + bytes([close]), report))
     for index, (qp, fpdu, report) in enumerate(expected):
+        if fpdu == b"":  # nothing but a report
+            if report:
+                assert (await bench.sent.get())["index"] == index
+            continue
         beats = await bench.tx.get_until("last")
         assert {beat["connection"] for beat in beats} == {qp}
         assert not any(beat["close"] for beat in beats[:-1])

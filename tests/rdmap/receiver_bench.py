@@ -158,10 +158,14 @@ class Bench:
 
     async def _watch(self) -> None:
         dut = self.dut
+        begun = False
         while True:
             await RisingEdge(dut.clk)
             if dut.rst.value:
                 continue
+            # Between two segments no host address is held.
+            assert not (begun and dut.placing.value)
+            begun = bool(dut.begin.value)
             self.taken += int(dut.begin.value)
             self.ended += int(dut.end.value)
             if dut.first_segment__valid.value:
@@ -185,6 +189,7 @@ class Bench:
             if dut.placement__valid.value and dut.placement__ready.value:
                 item = unpack(LAYOUTS.placement, int(dut.placement__payload.value))
                 if item["octets"]:
+                    assert dut.placing.value
                     self.log.append(("place", item))
                 else:
                     assert item["release"]

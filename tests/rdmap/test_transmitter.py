@@ -8,7 +8,7 @@ from gateware.config import RnicConfig
 from gateware.interfaces import QpCommandKind
 from gateware.rdmap.transmitter import Transmitter
 from hw.interface.causes import CODES, Cause
-from hw.interface.queue_entries import Rights, SendFlags, SendOpcode
+from hw.interface.queue_entries import STAG_OPERATIONS, Rights, SendFlags, SendOpcode
 from sim.model import ddp, rdmap
 from sim.model.errors import ErrorCode
 from sim.model.terminate import terminate_for
@@ -102,6 +102,21 @@ def _inbound(bench, number, length, rights=Rights.REMOTE_READ):
     return stag
 
 
+MESSAGES = [opcode for opcode in SendOpcode if opcode not in STAG_OPERATIONS]
+
+
+def _stag_operation(rng, opcode, **fields):
+    """A work request that registers or invalidates any STag."""
+    region = [Element(rng.getrandbits(64), rng.getrandbits(32), rng.randrange(16))]
+    entry = {
+        "elements": region if opcode == SendOpcode.FAST_REGISTER else [],
+        "remote_stag": rng.getrandbits(32),
+        "remote_tagged_offset": rng.getrandbits(64),
+        "flags": rng.getrandbits(2),
+    }
+    return Entry(opcode, **(entry | fields))
+
+
 def _random_entry(bench, number):
     rng = bench.rng
     pd = bench.qps[number].pd
@@ -111,6 +126,8 @@ def _random_entry(bench, number):
     if rng.random() < 0.01:
         length = rng.randrange(200001)
     opcode = rng.choice(list(SendOpcode))
+    if opcode in STAG_OPERATIONS:
+        return _stag_operation(rng, opcode)
     count = rng.randint(0 if length == 0 else 1, 1 if opcode == SendOpcode.RDMA_READ else 4)
     cuts = sorted(rng.randint(0, length) for _ in range(max(count - 1, 0)))
     elements = []
@@ -285,13 +302,13 @@ async def check_empty_messages_need_no_stag(dut):
     bench, rng = await _bench(dut)
     qp = await bench.connect(0, pd=1, ord=4, emss=1460)
     bench.grant(0, LARGE_WINDOW)
-    for opcode in SendOpcode:
+    for opcode in MESSAGES:
         for elements in ([], [Element(5, 0, rng.getrandbits(32))]):
             bench.post(0, Entry(opcode, elements, remote_stag=rng.getrandbits(32)))
     stag = _inbound(bench, 0, 0)
     del bench.regions[stag]
     await bench.settle()
-    assert bench.jobs == 2 * len(SendOpcode) + 1 and not qp.inbound
+    assert bench.jobs == 2 * len(MESSAGES) + 1 and not qp.inbound
     assert bench.stag_request is None and not len(bench.error_sink)
 
 
@@ -356,6 +373,55 @@ async def check_local_errors_stop_the_qp(dut):
         assert error == {
             "qp": 0, "cause": cause, "index": 1, "ulpdu_length": 0, "header": 0,
         }, name  # fmt: skip
+
+
+STAG_ERRORS = {
+    "no such right": (SendOpcode.FAST_REGISTER, {"elements": [Element(1, 2, 16)]}),
+    "rights past 4 bits": (SendOpcode.FAST_REGISTER, {"elements": [Element(1, 2, 1 << 31)]}),
+    "nothing to register": (SendOpcode.FAST_REGISTER, {"elements": []}),
+    "two regions": (SendOpcode.FAST_REGISTER, {"elements": [Element(1, 2, 3)] * 2}),
+    "another length": (SendOpcode.FAST_REGISTER, {"elements": [Element(1, 2, 3)], "length": 3}),
+    "an element": (SendOpcode.LOCAL_INVALIDATE, {"elements": [Element(1, 2, 3)]}),
+    "a length": (SendOpcode.LOCAL_INVALIDATE, {"length": 1}),
+}
+
+
+@cocotb.test(timeout_time=3, timeout_unit="ms")
+async def check_stag_operations_that_are_wrong_or_refused_stop_the_qp(dut):
+    bench, rng = await _bench(dut)
+    cases = [(name, Cause.LOCAL_BAD_ENTRY, *case) for name, case in STAG_ERRORS.items()]
+    cases += [(o.name, Cause.LOCAL_STAG_OPERATION, o, {}) for o in STAG_OPERATIONS]
+    for name, cause, opcode, fields in cases:
+        await bench.connect(0, pd=1, ord=2, emss=1460)
+        bench.grant(0, LARGE_WINDOW)
+        bench.refuse = cause == Cause.LOCAL_STAG_OPERATION
+        bench.post(0, _write(bench, 0, 100))
+        bench.post(0, _stag_operation(rng, opcode, **fields))
+        bench.post(0, _write(bench, 0, 100))
+        before = bench.jobs
+        await bench.settle()
+        bench.kick(0)
+        await bench.settle()
+        assert bench.jobs == before + 1, name
+        assert not bench.changes, name
+        (error,) = bench.error_sink.take_all()
+        assert error == {
+            "qp": 0, "cause": cause, "index": 1, "ulpdu_length": 0, "header": 0,
+        }, name  # fmt: skip
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def check_stag_operations_need_no_window_and_send_nothing(dut):
+    bench, rng = await _bench(dut)
+    qp = await bench.connect(0, pd=1, ord=2, emss=1460)
+    for opcode in (*STAG_OPERATIONS, *STAG_OPERATIONS):
+        bench.post(0, _stag_operation(rng, opcode, flags=0))
+    bench.post(0, _write(bench, 0, 100))
+    await bench.settle()
+    assert bench.jobs == 4 and qp.position == 0
+    bench.grant(0, LARGE_WINDOW)
+    await bench.settle()
+    assert bench.jobs == 5
 
 
 @cocotb.test(timeout_time=3, timeout_unit="ms")

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import cocotb
-from cocotb.triggers import RisingEdge
+from cocotb.triggers import ClockCycles, RisingEdge
 
 from gateware.config import RnicConfig
 from gateware.interfaces import Layouts, LlpEventKind, QpCommandKind, StagStatus
@@ -139,12 +139,14 @@ class Bench:
         self.inline_sink = StreamSink(dut, "inline", 64, rng=rng, pattern=pattern)
         self.terminations = StreamSource(dut, "termination", layouts.termination, rng=rng)
         self.error_sink = StreamSink(dut, "error", layouts.qp_error, rng=rng, pattern=pattern)
-        for name in ("job", "piece", "inline", "error", "stag__request"):
+        for name in ("job", "piece", "inline", "error", "stag__request", "stag_change"):
             StreamMonitor(dut, name, keep=False)
         self.queued: deque[int] = deque()
         self.expected_pieces: deque[dict[str, int]] = deque()
         self.expected_words: deque[bytes] = deque()
         self.terminates: list[tuple[int, bytes]] = []  # QP and ULPDU, empty if only the close
+        self.changes: deque[dict[str, Any]] = deque()  # made, without their job so far
+        self.refuse = False  # the STag table changes nothing
         self.jobs = 0
         self.visits = 0
         self.visiting = False
@@ -160,12 +162,14 @@ class Bench:
         dut.retired__valid.value = 0
         dut.stag__response_valid.value = 0
         dut.stag__request__ready.value = 0
+        dut.stag_change__ready.value = 0
 
     def start(self) -> None:
         cocotb.start_soon(self._neighbours())
         cocotb.start_soon(self._scoreboard())
         cocotb.start_soon(self._piece_scoreboard())
         cocotb.start_soon(self._inline_scoreboard())
+        cocotb.start_soon(self._change_stags())
 
     # What a test does
 
@@ -391,6 +395,66 @@ class Bench:
         self.expected_pieces.append({"address": 0, "octets": len(octets), "last": 1, "inline": 1})
         self.expected_words.extend(octets[i : i + 8] for i in range(0, len(octets), 8))
 
+    async def _change_stags(self) -> None:
+        """The STag table, for changes."""
+        dut, rng = self.dut, self.rng
+        while True:
+            await RisingEdge(dut.clk)
+            if not dut.stag_change__valid.value:
+                continue
+            await ClockCycles(dut.clk, rng.randrange(1, 12))
+            dut.stag_change__ready.value = 1
+            dut.stag_refused.value = int(self.refuse)
+            await RisingEdge(dut.clk)
+            dut.stag_change__ready.value = 0
+            dut.stag_refused.value = rng.getrandbits(1)
+            if not self.refuse:
+                bits = int(dut.stag_change__payload.value)
+                self.changes.append(unpack(self.layouts.stag_change, bits))
+            await RisingEdge(dut.clk)
+
+    def _check_local(self, job: dict[str, Any]) -> None:
+        """A job without an FPDU and without a close tells that the STag table has changed."""
+        number = job["qp"]
+        qp = self.qps[number]
+        entry = qp.entries[0]
+        assert qp.message is None, "in the middle of a message"
+        if entry.flags & SendFlags.FENCE:
+            assert qp.in_flight == 0, "a fenced entry begins before all others completed"
+        registers = entry.opcode == SendOpcode.FAST_REGISTER
+        assert registers or entry.opcode == SendOpcode.LOCAL_INVALIDATE
+        change = self.changes.popleft()
+        assert change["register"] == registers
+        found = change["entry"]
+        assert (found["stag"], found["pd"], found["qp"]) == (entry.remote_stag, qp.pd, number)
+        if registers:
+            (element,) = entry.elements
+            assert found["base"] == entry.remote_tagged_offset
+            assert (found["address"], found["length"], found["rights"]) == (
+                element.tagged_offset,
+                element.length,
+                element.stag,
+            )
+        assert job["report"] and job["sent"] == self._sent(number, entry)
+        self._count_send(number)
+
+    def _sent(self, number: int, entry: Entry) -> dict[str, Any]:
+        return {
+            "qp": number,
+            "index": entry.index,
+            "opcode": entry.opcode,
+            "signaled": entry.flags & 1,
+            "length": entry.length,
+        }
+
+    def _count_send(self, number: int) -> None:
+        qp = self.qps[number]
+        qp.in_flight += 1
+        self.sends_done += 1
+        assert qp.in_flight <= self.config.pending_sends, "too many sends in flight"
+        if self.auto_retire:
+            self._retire.append((self.cycle + self.rng.randrange(300), number))
+
     def expect_terminate(self, number: int, ulpdu: bytes) -> None:
         """The next request to close comes with this Terminate, or alone if it is empty."""
         self.terminates.append((number, ulpdu))
@@ -412,11 +476,13 @@ class Bench:
         if job["close"]:
             self._check_close(job)
             return
+        if job["empty"]:
+            self._check_local(job)
+            return
         number = job["qp"]
         qp = self.qps[number]
         size = 14 if job["tagged"] else 18
         header = job["header"].to_bytes(18, "little")[:size]
-        assert not job["empty"]
         opcode = header[1] & 0xF
         if qp.message is None:
             # The queues drop their heads only after the cycle of the job.
@@ -501,18 +567,8 @@ class Bench:
         if not last:
             return
         if not responding:
-            assert job["sent"] == {
-                "qp": number,
-                "index": message.index,
-                "opcode": message.opcode,
-                "signaled": message.flags & 1,
-                "length": length,
-            }
-            qp.in_flight += 1
-            self.sends_done += 1
-            assert qp.in_flight <= self.config.pending_sends, "too many sends in flight"
-            if self.auto_retire:
-                self._retire.append((self.cycle + self.rng.randrange(300), number))
+            assert job["sent"] == self._sent(number, message)
+            self._count_send(number)
             if opcode != SendOpcode.RDMA_READ:
                 self._check_segments(qp, message)
             qp.send_msn += opcode in SENDS

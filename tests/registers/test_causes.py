@@ -58,6 +58,7 @@ EXPECTED = {
     Cause.HOST_READ_ERROR: (0, 0, 0x00, NONE),
     Cause.HOST_WRITE_ERROR: (0, 0, 0x00, NONE),
     Cause.CQ_OVERFLOW: (0, 0, 0x00, NONE),
+    Cause.LOCAL_STAG_OPERATION: (0, 0, 0x00, NONE),
 }
 """Layer, error type, error code; whether the DDP header comes with it, and that of the request."""
 

@@ -187,9 +187,11 @@ async def check_stag_commands(dut):
             "base": rng.getrandbits(64),
             "length": rng.getrandbits(48),
             "address": rng.getrandbits(64),
+            "fast": rng.getrandbits(1),
         }
         bench.stage("stag_value", stag=entry["stag"])
-        bench.stage("stag_access", pd=entry["pd"], rights=entry["rights"], scoped=entry["scoped"])
+        access = {name: entry[name] for name in ("pd", "rights", "scoped", "fast")}
+        bench.stage("stag_access", **access)
         bench.stage("stag_qp", qp=entry["qp"])
         for name in ("base", "length", "address"):
             bench.stage(f"stag_{name}_low", value=entry[name] & 0xFFFFFFFF)

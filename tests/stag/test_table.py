@@ -62,15 +62,53 @@ class Model:
         return stag >> STAG_KEY_BITS & (CONFIG.stags - 1)
 
     def write(self, entry: dict[str, int]) -> None:
-        self.entries[self.index(entry["stag"])] = entry
+        self.entries[self.index(entry["stag"])] = entry | {"valid": not entry["fast"]}
 
-    def invalidate(self, stag: int) -> None:
-        if self.find(stag):
+    def invalidate(self, stag: int, first: bool) -> None:
+        """By the first invalidator or by another one."""
+        slot = self.region(stag)
+        if first and slot and slot["fast"]:
             del self.entries[self.index(stag)]
+        elif self.find(stag):
+            self._end(stag)
+
+    def _end(self, stag: int) -> None:
+        index = self.index(stag)
+        if self.entries[index]["fast"]:
+            self.entries[index]["valid"] = 0
+        else:
+            del self.entries[index]
+
+    def change(self, change: dict[str, Any]) -> bool:
+        """Whether the change is made."""
+        asked = change["entry"]
+        slot = self.region(asked["stag"])
+        if (
+            slot is None
+            or slot["pd"] != asked["pd"]
+            or (slot["scoped"] and slot["qp"] != asked["qp"])
+        ):
+            return False
+        if not change["register"]:
+            if not self.find(asked["stag"]):
+                return False
+            self._end(asked["stag"])
+            return True
+        if slot["valid"] or not slot["fast"]:
+            return False
+        kept = {name: slot[name] for name in ("scoped", "qp", "fast")}
+        self.entries[self.index(asked["stag"])] = asked | kept | {"valid": 1}
+        return True
+
+    def region(self, stag: int) -> dict[str, int] | None:
+        """What has the STag but for its key, valid or not."""
+        entry = self.entries.get(self.index(stag))
+        same = entry is not None and entry["stag"] >> STAG_KEY_BITS == stag >> STAG_KEY_BITS
+        return entry if same else None
 
     def find(self, stag: int) -> dict[str, int] | None:
         entry = self.entries.get(self.index(stag))
-        return entry if entry and entry["stag"] == stag else None
+        return entry if entry and entry["valid"] and entry["stag"] == stag else None
 
     def check(self, request: dict[str, int]) -> tuple[StagStatus, int]:
         entry = self.find(request["stag"])
@@ -103,7 +141,20 @@ def random_entry(rng: Any) -> dict[str, int]:
         "base": base % TO_LIMIT,
         "length": length,
         "address": rng.getrandbits(64),
+        "fast": rng.randrange(2),
     }
+
+
+def random_change(rng: Any, model: Model) -> dict[str, Any]:
+    """Mostly of an entry that exists, by one that may."""
+    entry = random_entry(rng)
+    if model.entries and rng.random() < 0.9:
+        slot = rng.choice(list(model.entries.values()))
+        entry |= {name: slot[name] for name in ("stag", "pd", "qp")}
+        entry["stag"] ^= rng.choice([0, 0, 1, 0x80, 1 << rng.randrange(32)])
+        if rng.random() < 0.2:
+            entry |= {"pd": rng.randrange(2), "qp": rng.randrange(CONFIG.qps)}
+    return {"register": rng.randrange(2), "entry": entry}
 
 
 def random_request(rng: Any, model: Model) -> dict[str, int]:
@@ -168,6 +219,8 @@ class Bench:
             StreamSource(dut, f"invalidate__{number}", LAYOUTS.stag)
             for number in range(INVALIDATORS)
         ]
+        self._change = StreamSource(dut, "change", LAYOUTS.stag_change)
+        self.changes: set[tuple[int, bool]] = set()  # kind, and whether it was made
         self.clients = [Client(dut, number, rng, pattern) for number in range(CLIENTS)]
         self.seen: set[StagStatus] = set()
 
@@ -176,8 +229,19 @@ class Bench:
         self.model.write(entry)
 
     async def invalidate(self, stag: int) -> None:
-        await self.rng.choice(self._invalidate).send({"stag": stag})
-        self.model.invalidate(stag)
+        number = self.rng.randrange(INVALIDATORS)
+        await self._invalidate[number].send({"stag": stag})
+        self.model.invalidate(stag, first=number == 0)
+
+    async def change(self, change: dict[str, Any]) -> None:
+        made = self.model.change(change)
+        self._change.put(change)
+        await RisingEdge(self.dut.clk)
+        while not (self.dut.change__valid.value and self.dut.change__ready.value):
+            await RisingEdge(self.dut.clk)
+        assert bool(self.dut.refused.value) is not made, change
+        await self._change.wait_idle()
+        self.changes.add((change["register"], made))
 
     async def ask(self, requests: list[dict[str, int]]) -> None:
         """Ask from all clients at once and compare every answer."""
@@ -210,6 +274,8 @@ async def check_random_entries_and_requests(dut: Any) -> None:
             if bench.model.entries and rng.random() < 0.7:
                 stag = rng.choice(list(bench.model.entries.values()))["stag"]
             await bench.invalidate(stag)
+        for _ in range(rng.randrange(3)):
+            await bench.change(random_change(rng, bench.model))
         if rng.random() < 0.03:
             dut.clear.value = 1
             await RisingEdge(dut.clk)
@@ -217,6 +283,7 @@ async def check_random_entries_and_requests(dut: Any) -> None:
             bench.model.entries.clear()
         await bench.ask([random_request(rng, bench.model) for _ in range(rng.randrange(12))])
     assert bench.seen == set(StagStatus)
+    assert bench.changes == {(kind, made) for kind in (0, 1) for made in (False, True)}
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
@@ -225,10 +292,12 @@ async def check_every_bit_of_the_stag_counts(dut: Any) -> None:
     bench = Bench(dut, rng, parameter("PATTERN"))
     await start_clock_and_reset(dut)
     entry = random_entry(rng) | {"stag": rng.getrandbits(32), "rights": int(Rights.LOCAL_WRITE)}
+    entry["fast"] = 0
     await bench.write(entry)
     wrong = [entry["stag"] ^ 1 << bit for bit in range(32)]
     for stag in wrong:
         await bench.invalidate(stag)
+        await bench.change({"register": rng.randrange(2), "entry": entry | {"stag": stag}})
     good = {
         "stag": entry["stag"],
         "tagged_offset": entry["base"],
@@ -239,6 +308,31 @@ async def check_every_bit_of_the_stag_counts(dut: Any) -> None:
     }
     assert bench.model.check(good)[0] is StagStatus.OK
     await bench.ask([good] + [good | {"stag": stag} for stag in wrong])
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def check_a_change_during_a_sweep_does_not_survive_it(dut: Any) -> None:
+    rng = seeded_random(parameter("PATTERN"))
+    bench = Bench(dut, rng, parameter("PATTERN"))
+    await start_clock_and_reset(dut)
+    for delay in range(12):
+        entry = random_entry(rng) | {"fast": 1, "rights": 15}
+        await bench.write(entry)
+        if delay % 2:
+            assert bench.model.change({"register": 1, "entry": entry})
+            await bench._change.send({"register": 1, "entry": entry})
+        bench._change.put({"register": 1 - delay % 2, "entry": entry})
+        await ClockCycles(dut.clk, delay)
+        dut.clear.value = 1
+        await RisingEdge(dut.clk)
+        dut.clear.value = 0
+        await bench._change.wait_idle()
+        bench.model.entries.clear()
+        # Neither valid nor to be registered; a change that comes behind the sweep is refused.
+        await bench.ask([random_request(rng, bench.model) | {"stag": entry["stag"]}])
+        await bench.change({"register": 1, "entry": entry})
+        await bench.ask([random_request(rng, bench.model) | {"stag": entry["stag"]}])
+    assert bench.seen == {StagStatus.INVALID}
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
@@ -262,6 +356,7 @@ async def check_an_answer_takes_lookup_cycles(dut: Any) -> None:
     rng = seeded_random(parameter("PATTERN"))
     dut.clear.value = 0
     dut.write__valid.value = 0
+    dut.change__valid.value = 0
     for number in range(INVALIDATORS):
         getattr(dut, f"invalidate__{number}__valid").value = 0
     for number in range(CLIENTS):
