@@ -1,7 +1,9 @@
 """Headers and arithmetic of the Atomic Operations."""
 
+from dataclasses import replace
+
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.model import ddp
@@ -38,6 +40,7 @@ def test_cmp_swap(entry):
     assert cmp_swap(*(int(entry[key], 16) for key in keys)) == int(entry["result"], 16)
 
 
+@settings(deadline=None)
 @given(SPARSE, SPARSE, SPARSE)
 def test_fetch_add_adds_each_field_without_its_neighbours(original, add, mask):
     expected = 0
@@ -54,6 +57,7 @@ def test_fetch_add_adds_each_field_without_its_neighbours(original, add, mask):
     assert expected == whole & WORD
 
 
+@settings(deadline=None)
 @given(SPARSE, SPARSE, SPARSE, SPARSE, SPARSE)
 def test_cmp_swap_changes_the_masked_bits_if_the_compared_ones_agree(
     original, swap, swap_mask, compare, compare_mask
@@ -68,9 +72,13 @@ def test_cmp_swap_changes_the_masked_bits_if_the_compared_ones_agree(
             assert result >> bit & 1 == new >> bit & 1
 
 
-@given(REQUEST, U64)
-def test_the_result_depends_on_the_fields_of_the_operation_alone(request_header, original):
-    r = request_header
+@pytest.mark.parametrize("operation", [FETCH_ADD, SWAP, CMP_SWAP, 3, 15])
+@settings(deadline=None, max_examples=30)
+@given(request_header=REQUEST, original=U64)
+def test_the_result_depends_on_the_fields_of_the_operation_alone(
+    operation, request_header, original
+):
+    r = replace(request_header, operation=operation)
     expected = {
         FETCH_ADD: fetch_add(original, r.data, r.mask),
         SWAP: r.data,
@@ -83,6 +91,7 @@ def test_the_result_depends_on_the_fields_of_the_operation_alone(request_header,
             result_of(r, original)
 
 
+@settings(deadline=None)
 @given(REQUEST)
 def test_a_request_is_decoded_as_encoded(request_header):
     octets = request_header.encode()
@@ -90,6 +99,7 @@ def test_a_request_is_decoded_as_encoded(request_header):
     assert AtomicRequest.decode(octets) == request_header
 
 
+@settings(deadline=None)
 @given(st.builds(AtomicResponse, U32, U64))
 def test_a_response_is_decoded_as_encoded(response):
     octets = response.encode()
