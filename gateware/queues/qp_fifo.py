@@ -16,7 +16,8 @@ class QpFifo(wiring.Component):
     One push, one pop and one clear are possible in every cycle, of any QPs. `level` and `head`
     come from registers, two and three cycles after `select`; the effect of a push, pop or clear is
     in `level` three cycles after it, in `head` four. Nothing is refused: the writer watches
-    `level`, the reader never pops at level 0.
+    `level`, the reader never pops at level 0. A `head` that leaves in the cycle of its `select`, by
+    a pop or a clear, is undefined.
 
     A clear empties the FIFO of its QP. A push in the same cycle comes after it, a pop in the same
     cycle is ignored. After a reset of the device a FIFO must be cleared before it is used.
