@@ -19,7 +19,7 @@ class InvalidationGate(wiring.Component):
     `begun`. Read access has ended: FPDUs leave in order. Neither depends on anything that waits
     for a report, so nothing is locked up. Behind it the reports of all QPs wait.
 
-    Two cycles for a report that does not wait, one report every two cycles; five more for a
+    Two cycles for a report that does not wait, one report every two cycles; six more for a
     LOCAL_INVALIDATE when nothing is placed. The counts run mod 2^16; at most 2^15 placements may be
     under way.
 
@@ -50,12 +50,14 @@ class InvalidationGate(wiring.Component):
         wiring.connect(m, wiring.flipped(self.i), buffer.i)
         item = buffer.o
 
+        begin = Signal()  # counted a cycle late: whether a placement has octets is known late
         begun = Signal(16)
         placed = Signal(16)
         goal = Signal(16)
         beyond = Signal(16)  # negative: placements are missing
         m.d.sync += [
-            begun.eq(begun + self.begun),
+            begin.eq(self.begun),
+            begun.eq(begun + begin),
             placed.eq(placed + self.placed),
             beyond.eq(placed - goal),
         ]
@@ -75,9 +77,12 @@ class InvalidationGate(wiring.Component):
                         m.next = "RECEIVER"
             # Waits until the receiver holds no address.
             with m.State("RECEIVER"):
-                m.d.sync += goal.eq(begun)
                 with m.If(~self.placing):
-                    m.next = "COMPARE"
+                    m.next = "COUNT"
+            # All that began is counted.
+            with m.State("COUNT"):
+                m.d.sync += goal.eq(begun)
+                m.next = "COMPARE"
             # The difference is taken.
             with m.State("COMPARE"):
                 m.next = "PLACED"
