@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 from sim.build import ROOT
@@ -80,6 +81,10 @@ def run_chunk(seed: int, chunk: int, fpdus: int, library: Path | None = None) ->
         statistics = bench.device.statistics()
         report.cycles = statistics["cycles"]
         report.failures += statistics["faults"]
+        for name in ("read_errors", "write_errors"):
+            if statistics[name]:
+                # All that the device may reach is mapped.
+                report.failures.append(f"{name}: {statistics[name]}")
     if failed:
         report.failures.append(reproduce(failed[0], library))
     return report
@@ -91,19 +96,41 @@ def describe(case: Case) -> str:
     return f"seed {case.seed}, case {case.number}: {', '.join(names) or 'no mutation'}"
 
 
+class _Again:
+    """Runs single cases of one lane.
+
+    After a case that does not end the device is another one.
+    """
+
+    def __init__(self, library: Path | None):
+        self._library = library
+        self._bench: Bench | None = None
+
+    def run(self, case: Case) -> Observed:
+        """What the device does with a case of the same lane."""
+        if self._bench is None:
+            chunk = case.number // NUMBERS_PER_CHUNK
+            self._bench = _open(case.seed, chunk, self._library, [case.lane])
+        ((_, observed),) = self._bench.run([case])
+        if observed.late:
+            self.close()
+        return observed
+
+    def close(self) -> None:
+        """Ends the device."""
+        bench, self._bench = self._bench, None
+        if bench is not None:
+            bench.close()
+
+
 def reproduce(case: Case, library: Path | None = None) -> str:
     """The smallest case that fails alone, with its capture, in words."""
-
-    def run(smaller: Case) -> Observed:
-        chunk = smaller.number // NUMBERS_PER_CHUNK
-        with _open(smaller.seed, chunk, library, [smaller.lane]) as bench:
-            ((_, observed),) = bench.run([smaller])
-            return observed
-
-    if not _unexpected(case, run(case)):
-        return f"{describe(case)} fails only among others"
-    smallest = shrink(case, lambda smaller: bool(_unexpected(smaller, run(smaller))))
-    observed = run(smallest)
+    with closing(_Again(library)) as again:
+        if not _unexpected(case, again.run(case)):
+            return f"{describe(case)} fails only among others"
+        smallest = shrink(case, lambda smaller: bool(_unexpected(smaller, again.run(smaller))))
+        again.close()
+        observed = again.run(smallest)
     path = CAPTURES / f"{case.seed}-{case.number}.pcapng"
     write_capture(path, smallest, observed)
     return "\n".join(

@@ -17,7 +17,7 @@ from sim.model.ddp import TaggedHeader, UntaggedHeader
 from sim.model.errors import RDMAP_INVALID_STAG
 from sim.model.rdmap import Opcode, ReadRequest, Terminate, control_octet
 
-pytestmark = pytest.mark.timeout(300)  # the first test may have to build the device
+pytestmark = pytest.mark.timeout(600)  # the first test may have to build the device
 
 SEED = 1
 PAYLOAD = bytes(range(1, 9))

@@ -12,7 +12,7 @@ from sim.model.peer import Peer
 from sim.model.startup import StartupFrame
 from tests.integration.rig import READS, End
 
-SECONDS = 30.0
+SECONDS = 120.0
 
 
 class Pair:

@@ -1,5 +1,6 @@
 """Ports that answer nothing for long: what does not need them goes on, and nothing is lost."""
 
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -9,7 +10,7 @@ from sim.disturbed import DisturbedDevice
 from tests.robustness.pair import Pair
 from tests.support.streams import seeded_random
 
-pytestmark = pytest.mark.timeout(300)  # the first test may have to build the device
+pytestmark = pytest.mark.timeout(600)  # the first test may have to build the device
 
 LONG = 60_000
 """Cycles for which a port is held: many times what all the work takes."""
@@ -160,6 +161,30 @@ def test_an_error_behind_a_held_llp_is_told_when_it_goes_on(context: Context):
     sender.pump_until(lambda: len(sender.completions) == 1, "the Write")
     sender.close()
     victim.close()
+
+
+@pytest.mark.parametrize("hold", HOLDS)
+def test_a_qp_that_is_closed_meanwhile_is_closed_when_the_port_goes_on(context: Context, hold: str):
+    """The stop is a fence: what was begun ends first."""
+    device, length = device_of(context), 1000
+    closed, other = Pair(context, 4 * length), Pair(context, 4 * length)
+    fill([closed, other])
+    closed.post_all(length)
+    device.hold(**HOLDS[hold])
+    for _ in range(5):
+        closed.peer.pump()
+    device.run_cycles(1000)
+    release = threading.Timer(0.5, device.hold)
+    release.start()
+    closed.close()
+    release.join()
+    assert closed.qp.state == QPState.RESET
+    before = bytes(closed.end.buffer)
+    other.post_all(length)
+    other.finish(length)
+    assert closed.end.buffer == before
+    other.close()
+    assert device.statistics()["faults"] == []
 
 
 def test_a_peer_that_reads_nothing_stops_nobody_else_and_gets_all_in_the_end(context: Context):

@@ -25,7 +25,7 @@ from tests.integration.rig import End, RawPeer
 from tests.robustness.pair import SECONDS, Pair
 from tests.support.streams import seeded_random
 
-pytestmark = pytest.mark.timeout(300)  # the first test may have to build the device
+pytestmark = pytest.mark.timeout(600)  # the first test may have to build the device
 
 LENGTH = 600
 EMSS = 256

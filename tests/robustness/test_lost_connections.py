@@ -17,7 +17,7 @@ from sim.model.rdmap import Opcode, ReadRequest, control_octet
 from tests.robustness.pair import Pair
 from tests.support.streams import seeded_random
 
-pytestmark = pytest.mark.timeout(300)  # the first test may have to build the device
+pytestmark = pytest.mark.timeout(600)  # the first test may have to build the device
 
 SEED = 3
 PAYLOAD = bytes(range(1, 22))
