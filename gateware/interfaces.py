@@ -274,7 +274,8 @@ class Layouts:
             {
                 "cq": range(config.cqs + 1),  # number config.cqs is the event queue
                 "consumer": 16,
-                "arm": 1,  # raise the interrupt at the next entry
+                "arm": 1,  # raise the interrupt at the next entry ...
+                "solicited": 1,  # ... of a solicited Send
             }
         )
         self.cq_command = data.StructLayout(

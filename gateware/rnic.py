@@ -439,6 +439,7 @@ class Rnic(wiring.Component):
             cq_doorbell.p.cq.eq(registers.cq_doorbell.p.cq),
             cq_doorbell.p.consumer.eq(registers.cq_doorbell.p.consumer),
             cq_doorbell.p.arm.eq(registers.cq_doorbell.p.arm),
+            cq_doorbell.p.solicited.eq(registers.cq_doorbell.p.solicited),
             registers.cq_doorbell.ready.eq(cq_doorbell.ready | ~exists),
             registers.interrupt_status_set.completion.eq(self.ring_writer.completion_interrupt),
             registers.interrupt_status_set.event.eq(self.ring_writer.event_interrupt),

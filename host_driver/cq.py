@@ -3,10 +3,12 @@
 import time
 from collections import deque
 from contextlib import ExitStack
+from enum import Enum
 from typing import TYPE_CHECKING, Self
 
 from host_driver import entries, registers
 from host_driver.context import Context
+from host_driver.enums import WCFlags, WCStatus
 from host_driver.errors import DeviceError, ResourceError, WaitTimeout, require_type
 from host_driver.ring import MAXIMUM_LOG2, Ring, check_entries, ring_entries
 from host_driver.wr import WC
@@ -16,6 +18,17 @@ if TYPE_CHECKING:
     from host_driver.qp import QP
 
 DEFAULT_CQE = 8192
+
+_SOLICITED_SINCE = (1, 1)
+"""Version of the register description; without it the device interrupts more than it needs to."""
+
+
+class _Notify(Enum):
+    """What `req_notify` asked for."""
+
+    NONE = 0
+    NEXT = 1
+    SOLICITED = 2
 
 
 class CQ:
@@ -38,6 +51,8 @@ class CQ:
         check_entries(cqe)
         self.context = context
         self._overcommit = overcommit
+        self._notify = _Notify.NONE
+        self._notified = False
         self._bound: list[int] = []  # of each QP: what it may have outstanding here
         with context.lock:
             context.require_open()
@@ -121,13 +136,17 @@ class CQ:
             )
         except DeviceError as error:
             self._faults.append(error)
+            self._notified = True
             return
         if completed is not None:
-            self._ready.append(completed)
+            self.append(completed)
 
     def append(self, completion: WC) -> None:
-        """Adds a completion that the driver made (a flushed work request)."""
+        """Adds a completion, of the device or one that the driver made (a flushed request)."""
         self._ready.append(completion)
+        failed = completion.status != WCStatus.SUCCESS
+        if failed or self._notify != _Notify.SOLICITED or completion.wc_flags & WCFlags.SOLICITED:
+            self._notified = True
 
     def poll(self, num_entries: int = 16) -> list[WC]:
         """Up to `num_entries` completions that are there; an empty list if there is none.
@@ -173,12 +192,53 @@ class CQ:
             self._ready.extendleft(reversed(found))
             raise
 
-    def _ring_doorbell(self, arm: int) -> None:
+    # Notification
+
+    def req_notify(self, solicited_only: bool = False) -> None:
+        """Asks for one notification, for which `wait_event` waits: when a completion comes.
+
+        With `solicited_only` only that of a Send with Solicited Event that was received, or one in
+        error (RFC 5040, 5.3), interrupts the program. Poll after this and before waiting: of a
+        completion that was there before nothing may be told.
+        """
+        with self.context.lock:
+            self._notify = _Notify.SOLICITED if solicited_only else _Notify.NEXT
+            self._notified = False
+            self._ring_doorbell(arm=1, solicited=solicited_only)
+
+    def wait_event(self, timeout: float = 10.0) -> None:
+        """Waits for the completion that `req_notify` asked for; `poll` takes it.
+
+        Raises `ValueError` if none was asked for since the last one came, `WaitTimeout` if none
+        comes within `timeout` seconds; what was asked for holds on then.
+        """
+        if self._notify is _Notify.NONE:
+            raise ValueError(f"CQ {self.number} has nothing asked for; allowed: after req_notify")
+        end = time.monotonic() + timeout
+        while True:
+            # What came before is looked at after this, what comes later interrupts.
+            self.context.clear_interrupts()
+            self._ring_doorbell(arm=1, solicited=self._notify is _Notify.SOLICITED)
+            self.take_entries()
+            self.context.process_events()
+            if self._notified:
+                self._notify = _Notify.NONE
+                return
+            left = end - time.monotonic()
+            if left <= 0:
+                raise WaitTimeout(f"CQ {self.number}: no event in {timeout} s")
+            self.context.wait(min(left, 0.1))
+
+    def _ring_doorbell(self, arm: int, solicited: bool = False) -> None:
         with self.context.lock:
             self.require_open()
             self._doorbell = self._consumer
             self.context.write(
-                registers.CQ_DOORBELL, cq=self.number, consumer=self._consumer, arm=arm
+                registers.CQ_DOORBELL,
+                cq=self.number,
+                consumer=self._consumer,
+                arm=arm,
+                solicited=int(solicited and self.context.attr.version >= _SOLICITED_SINCE),
             )
 
     def close(self) -> None:

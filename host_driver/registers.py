@@ -107,7 +107,8 @@ RECEIVE_DOORBELL = Register(
 CQ_DOORBELL = Register(
     0x038,
     {
-        "cq": Field(0, 15),
+        "cq": Field(0, 14),
+        "solicited": Field(14, 1),
         "arm": Field(15, 1),
         "consumer": Field(16, 16),
     },

@@ -11,7 +11,11 @@ from gateware.interfaces import WORD, Layouts, QpCommandKind, WriteClient
 from gateware.queues.entries import COMPLETION_LAYOUT, EVENT_LAYOUT
 from gateware.stream_buffer import StreamBuffer
 from hw.interface.causes import Cause
-from hw.interface.queue_entries import COMPLETION_ENTRY_OCTETS, EVENT_ENTRY_OCTETS
+from hw.interface.queue_entries import (
+    COMPLETION_ENTRY_OCTETS,
+    EVENT_ENTRY_OCTETS,
+    CompletionFlags,
+)
 
 ENTRY_OCTETS = 32
 ENTRY_WORDS = ENTRY_OCTETS // 8
@@ -42,7 +46,9 @@ class RingWriter(wiring.Component):
     Arming is one-shot; a doorbell that does not arm leaves it as it is. `completion_interrupt` or
     `event_interrupt` pulses when an entry that the host has not consumed is visible in an armed
     ring: at once if there is one when the ring is armed, else when the write response of the next
-    one is there.
+    one is there. In a ring armed with `solicited` only entries with `CompletionFlags.SOLICITED`
+    count, unless it is armed without too; when more than 2^15 others came after the last one, it
+    may pulse without any.
 
     `accepted` pulses for each completion or event taken, `finished` for each that was dropped or
     whose write responses are there. An event is always taken in the end, even when nobody takes
@@ -80,15 +86,20 @@ class RingWriter(wiring.Component):
 
         context_layout = data.StructLayout({"enabled": 1, "base": 64, "mask": 15})
         map_layout = data.StructLayout({"send_cq": config.cq_bits, "receive_cq": config.cq_bits})
-        tag_layout = data.StructLayout({"ring": ring_bits, "qp": config.qp_bits, "index": 16})
+        tag_layout = data.StructLayout(
+            {"ring": ring_bits, "qp": config.qp_bits, "index": 16, "solicited": 1}
+        )
         report_layout = data.StructLayout({"qp": config.qp_bits, "index": 16, "write_failed": 1})
 
         m.submodules.contexts = contexts = Memory(shape=context_layout, depth=rings, init=[])
         m.submodules.produced = produced = Memory(shape=16, depth=rings, init=[])
         m.submodules.consumed = consumed = Memory(shape=16, depth=rings, init=[])
         m.submodules.visible = visible = Memory(shape=16, depth=rings, init=[])
+        # How many were visible with the last solicited one.
+        m.submodules.visible_solicited = visible_solicited = Memory(shape=16, depth=rings, init=[])
         m.submodules.cq_map = cq_map = Memory(shape=map_layout, depth=config.qps, init=[])
         armed = Signal(rings)
+        armed_solicited = Signal(rings)
 
         ring = Signal(ring_bits)
         qp = Signal(config.qp_bits)
@@ -96,6 +107,8 @@ class RingWriter(wiring.Component):
         produced_read, produced_write = produced.read_port(), produced.write_port()
         consumed_read, consumed_write = consumed.read_port(), consumed.write_port()
         visible_read, visible_write = visible.read_port(), visible.write_port()
+        solicited_read = visible_solicited.read_port()
+        solicited_write = visible_solicited.write_port()
         map_read, map_write = cq_map.read_port(), cq_map.write_port()
         for memory_port in (
             contexts_read,
@@ -105,6 +118,7 @@ class RingWriter(wiring.Component):
             consumed_read,
             consumed_write,
             visible_read,
+            solicited_read,
         ):
             m.d.comb += memory_port.addr.eq(ring)
         m.d.comb += map_read.addr.eq(qp)
@@ -140,6 +154,9 @@ class RingWriter(wiring.Component):
             visible_write.addr.eq(Mux(wipe, ring, done_tag.ring)),
             visible_write.data.eq(Mux(wipe, 0, visible_now.data + 1)),
             visible_write.en.eq(wipe | done),
+            solicited_write.addr.eq(visible_write.addr),
+            solicited_write.data.eq(visible_write.data),
+            solicited_write.en.eq(wipe | (done & done_tag.solicited)),
         ]
         shown = Signal()
         shown_ring = Signal(ring_bits)
@@ -151,7 +168,10 @@ class RingWriter(wiring.Component):
             shown_ring.eq(done_tag.ring),
             shown_visible.eq(visible_now.data),
             shown_consumed.eq(consumed_now.data),
-            shown_armed.eq(armed.bit_select(done_tag.ring, 1)),
+            shown_armed.eq(
+                armed.bit_select(done_tag.ring, 1)
+                | (armed_solicited.bit_select(done_tag.ring, 1) & done_tag.solicited)
+            ),
         ]
         # The entry just shown has the number `shown_visible`: not consumed if that is not behind.
         shown_new = Signal()
@@ -170,17 +190,25 @@ class RingWriter(wiring.Component):
             ),
         ]
         arm = Signal()
+        arm_solicited = Signal()
         disarm = Signal()
-        with m.If(shown_new):
-            m.d.sync += armed.bit_select(shown_ring, 1).eq(0)
-        with m.If(disarm):
-            m.d.sync += armed.bit_select(ring, 1).eq(0)
-        with m.If(arm):
-            m.d.sync += armed.bit_select(ring, 1).eq(1)
+        for armed_kind, arm_kind in ((armed, arm), (armed_solicited, arm_solicited)):
+            with m.If(shown_new):
+                m.d.sync += armed_kind.bit_select(shown_ring, 1).eq(0)
+            with m.If(disarm):
+                m.d.sync += armed_kind.bit_select(ring, 1).eq(0)
+            with m.If(arm_kind):
+                m.d.sync += armed_kind.bit_select(ring, 1).eq(1)
 
         item = Signal(
             data.StructLayout(
-                {"ring": ring_bits, "qp": config.qp_bits, "index": 16, "entry": 8 * ENTRY_OCTETS}
+                {
+                    "ring": ring_bits,
+                    "qp": config.qp_bits,
+                    "index": 16,
+                    "solicited": 1,
+                    "entry": 8 * ENTRY_OCTETS,
+                }
             )
         )
         report = Signal(report_layout)
@@ -240,6 +268,7 @@ class RingWriter(wiring.Component):
         is_event = Signal()
         is_receive = Signal()
         arming = Signal()
+        solicited = Signal()
         ports_turn = Signal()
         source = Signal(range(3))
         completion = Signal(COMPLETION_LAYOUT)
@@ -301,6 +330,7 @@ class RingWriter(wiring.Component):
         base = Signal(64)
         mask = Signal(15)
         enable = Signal()
+        latest = Signal(16)
         distance = Signal(16)
         consumer = Signal(16)
         m.d.comb += [
@@ -313,7 +343,7 @@ class RingWriter(wiring.Component):
             map_write.data.send_cq.eq(self.qp_command.payload.send_cq),
             map_write.data.receive_cq.eq(self.qp_command.payload.receive_cq),
             tags.w_en.eq(issue),
-            tags.w_data.eq(Cat(item.ring, item.qp, item.index)),
+            tags.w_data.eq(Cat(item.ring, item.qp, item.index, item.solicited)),
         ]
 
         with m.FSM():
@@ -344,6 +374,7 @@ class RingWriter(wiring.Component):
                         ring.eq(self.cq_doorbell.payload.cq),
                         consumer.eq(self.cq_doorbell.payload.consumer),
                         arming.eq(self.cq_doorbell.payload.arm),
+                        solicited.eq(self.cq_doorbell.payload.solicited),
                         ports_turn.eq(0),
                     ]
                     m.next = "DOORBELL"
@@ -361,6 +392,9 @@ class RingWriter(wiring.Component):
                     qp.eq(taken.qp),
                     item.qp.eq(taken.qp),
                     item.index.eq(taken.index),
+                    item.solicited.eq(
+                        (source != 2) & (taken.flags & CompletionFlags.SOLICITED).any()
+                    ),
                     item.entry.eq(Mux(source == 2, event, completion)),
                     ring.eq(event_ring),
                 ]
@@ -383,7 +417,8 @@ class RingWriter(wiring.Component):
                 m.d.comb += [
                     self.cq_doorbell.ready.eq(1),
                     consumed_write.en.eq(1),
-                    arm.eq(arming),
+                    arm.eq(arming & ~solicited),
+                    arm_solicited.eq(arming & solicited),
                 ]
                 m.next = "IDLE"
                 with m.If(arming):
@@ -394,10 +429,14 @@ class RingWriter(wiring.Component):
                 m.next = "LOOK_UP_VISIBLE"
             # The memory reads once more, now that responses under way have been counted.
             with m.State("LOOK_UP_VISIBLE"):
+                m.next = "LATCH_VISIBLE"
+            # The outputs of the memories are registered.
+            with m.State("LATCH_VISIBLE"):
+                m.d.sync += latest.eq(Mux(solicited, solicited_read.data, visible_read.data))
                 m.next = "COMPARE_VISIBLE"
             # How far the host is behind.
             with m.State("COMPARE_VISIBLE"):
-                m.d.sync += distance.eq(visible_read.data - consumer)
+                m.d.sync += distance.eq(latest - consumer)
                 m.next = "WAKE"
             # Pulses at once if there is something to consume.
             with m.State("WAKE"):

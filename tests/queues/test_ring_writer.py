@@ -8,7 +8,7 @@ from gateware.config import RnicConfig
 from gateware.interfaces import Layouts, QpCommandKind
 from gateware.queues.ring_writer import RingWriter
 from hw.interface.causes import Cause
-from hw.interface.queue_entries import COMPLETION_ENTRY, EVENT_ENTRY, Fields
+from hw.interface.queue_entries import COMPLETION_ENTRY, EVENT_ENTRY, CompletionFlags, Fields
 from tests.queues.ports import Pulses, WriteMemory, cycles
 from tests.support.runner import parameter, run_cocotb
 from tests.support.streams import (
@@ -92,8 +92,11 @@ class Bench:
         self.consumer[ring] += 1
         return parse(EVENT_ENTRY if ring == EVENTS else COMPLETION_ENTRY, octets)
 
-    async def ring_doorbell(self, ring, arm=0):
-        await self.doorbells.send({"cq": ring, "consumer": self.consumer[ring] % 65536, "arm": arm})
+    async def ring_doorbell(self, ring, arm=0, solicited=0):
+        consumer = self.consumer[ring] % 65536
+        await self.doorbells.send(
+            {"cq": ring, "consumer": consumer, "arm": arm, "solicited": solicited}
+        )
 
     def completion(self, qp, receive, index):
         return {
@@ -296,9 +299,83 @@ async def check_interrupt_is_one_shot_and_comes_after_the_entry(dut):
     assert bench.completion_interrupts.count == 3
 
 
+@cocotb.test(timeout_time=2, timeout_unit="ms")
+async def check_a_ring_armed_for_solicited_entries_is_silent_about_others(dut):
+    rng = seeded_random()
+    bench = Bench(dut, rng)
+    await start_clock_and_reset(dut)
+    for ring in (0, 1):
+        await bench.create_ring(ring, 5)
+    await bench.create_qp(1, 0, 0)
+    await bench.create_qp(2, 1, 1)
+    interrupts = bench.completion_interrupts
+
+    async def give(solicited, qp=1):
+        flags = rng.getrandbits(8) & ~CompletionFlags.SOLICITED | solicited
+        bench.receive.put(bench.completion(qp, 1, 0) | {"flags": flags})
+        await cycles(dut, 200)
+
+    # Plain entries are there before, and come afterwards; another ring has a solicited one.
+    await give(0)
+    await bench.ring_doorbell(0, arm=1, solicited=1)
+    await give(0)
+    await give(1, qp=2)
+    assert interrupts.count == 0
+    await give(1)
+    assert interrupts.count == 1
+    await give(1)
+    assert interrupts.count == 1, "one-shot"
+    # Two solicited ones are not consumed: armed, it wakes at once. Then only plain ones are left.
+    for expected in (2, 3):
+        await bench.ring_doorbell(0, arm=1, solicited=1)
+        await cycles(dut, 20)
+        assert interrupts.count == expected
+        while bench.consumer[0] < 2 + expected - 1:
+            assert bench.poll(0)
+    await give(0)
+    await bench.ring_doorbell(0, arm=1, solicited=1)
+    await cycles(dut, 50)
+    assert interrupts.count == 3
+    # Armed for all as well, it wakes; it does not matter which came first.
+    await bench.ring_doorbell(0, arm=1)
+    await cycles(dut, 20)
+    assert interrupts.count == 4
+    assert bench.poll(0)
+    await bench.ring_doorbell(0, arm=1)
+    await bench.ring_doorbell(0, arm=1, solicited=1)
+    await give(0)
+    assert interrupts.count == 5
+    # Both were taken back by that.
+    await give(1)
+    assert interrupts.count == 5
+    # A new ring is not armed and knows of no entry.
+    while bench.poll(0):
+        pass
+    await bench.ring_doorbell(0, arm=1, solicited=1)
+    before = interrupts.count
+    await bench.cq_commands.send({"cq": 0, "enable": 0})
+    await bench.create_ring(0, 5)
+    await give(1)
+    assert interrupts.count == before
+    await bench.cq_commands.send({"cq": 0, "enable": 0})
+    await bench.create_ring(0, 5)
+    await bench.ring_doorbell(0, arm=1, solicited=1)
+    await cycles(dut, 50)
+    assert interrupts.count == before
+
+
 @cocotb.test(timeout_time=4, timeout_unit="ms")
 async def check_no_wake_up_is_lost(dut):
-    """Arm and sleep as a driver does, against completions at every distance."""
+    await arm_and_sleep(dut, solicited=0)
+
+
+@cocotb.test(timeout_time=4, timeout_unit="ms")
+async def check_no_wake_up_by_a_solicited_entry_is_lost(dut):
+    await arm_and_sleep(dut, solicited=1)
+
+
+async def arm_and_sleep(dut, solicited):
+    """As a driver does, against completions at every distance."""
     rng = seeded_random()
     bench = Bench(dut, rng)
     await start_clock_and_reset(dut)
@@ -314,10 +391,11 @@ async def check_no_wake_up_is_lost(dut):
         before = bench.completion_interrupts.count
         for _ in range(rng.randint(0, 3)):
             if given < total and given - consumed < 6:
-                bench.send.put(bench.completion(0, 0, given & 0xFFFF))
+                flags = {"flags": CompletionFlags.SOLICITED.value}
+                bench.send.put(bench.completion(0, 0, given & 0xFFFF) | flags)
                 given += 1
         await cycles(dut, rng.randint(0, 40))
-        await bench.ring_doorbell(0, arm=1)
+        await bench.ring_doorbell(0, arm=1, solicited=solicited)
         if given == consumed:
             continue
         for _ in range(400):
