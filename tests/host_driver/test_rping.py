@@ -1,6 +1,7 @@
 """`stagecoach rping`: both sides as processes, and against a peer that does not keep to it."""
 
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -253,6 +254,8 @@ class Process:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            # A shell may have told its background jobs to ignore it.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
 
     def wait_listening(self) -> int:
@@ -376,7 +379,7 @@ class TestProcesses:
 
     def test_an_interrupted_server_ends(self, server):
         server.wait_listening()
-        server.process.send_signal(2)
+        server.process.send_signal(signal.SIGINT)
         status, out, err = server.end()
         assert (status, out) == (130, ""), err
         assert err.splitlines()[-1] == "stagecoach rping: interrupted"
