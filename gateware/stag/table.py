@@ -21,8 +21,8 @@ class StagTable(wiring.Component):
     A request is answered `LOOKUP_CYCLES` cycles after it was accepted with the first failed check
     of INVALID, NOT_ASSOCIATED, NOT_PERMITTED, WRAP, BOUNDS, or with OK and the host address of the
     first octet. An `exclusive` request is NOT_PERMITTED for an STag of several streams. One request
-    per cycle over all clients, round robin; responses come in request order. A range may end at TO
-    2^64 but not go past it. The checks of `octets` are made for 0 too.
+    per cycle over all clients, round robin; responses come in request order. A range wraps if
+    TO + octets is 2^64 or more (RFC 5041, 7.1). The checks of `octets` are made for 0 too.
 
     An accepted `write`, `invalidate` or `change` holds for every request accepted later.
     Invalidating an STag that is not in the table does nothing. After reset and after `clear`, all
@@ -149,7 +149,7 @@ class StagTable(wiring.Component):
         m.d.sync += [
             found.eq(entry_read.data),
             found_request.eq(read_request),
-            wraps.eq(range_end[64] & range_end[:64].any()),
+            wraps.eq(range_end[64]),
         ]
 
         # Compared: everything but the upper bound, and what that needs.

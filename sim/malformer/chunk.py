@@ -10,7 +10,6 @@ from sim.malformer.bench import Bench
 from sim.malformer.capture import write_capture
 from sim.malformer.case import Case, make_case
 from sim.malformer.compare import Observed, differences
-from sim.malformer.known import known_difference
 from sim.malformer.layout import LANES
 from sim.malformer.report import Report
 from sim.malformer.rows import observed_row
@@ -48,11 +47,6 @@ def _open(seed: int, chunk: int, library: Path | None, lanes: Iterable[int]) -> 
     )
 
 
-def _unexpected(case: Case, observed: Observed) -> list[str]:
-    found = differences(case, observed)
-    return [] if not found or known_difference(case, found) else found
-
-
 def run_chunk(seed: int, chunk: int, fpdus: int, library: Path | None = None) -> Report:
     """Runs a chunk; what is not as predicted is in the report's `failures`."""
     report = Report()
@@ -66,10 +60,7 @@ def run_chunk(seed: int, chunk: int, fpdus: int, library: Path | None = None) ->
                 report.mutations.update(fpdu.mutations)
             report.rows[observed_row(case, observed)] += 1
             found = differences(case, observed)
-            known = known_difference(case, found) if found else None
-            if known is not None:
-                report.known[known] += 1
-            elif found:
+            if found:
                 failed.append(case)
                 report.failures.append("\n".join([describe(case), *found]))
             if len(failed) >= MOST_FAILURES:
@@ -126,9 +117,9 @@ class _Again:
 def reproduce(case: Case, library: Path | None = None) -> str:
     """The smallest case that fails alone, with its capture, in words."""
     with closing(_Again(library)) as again:
-        if not _unexpected(case, again.run(case)):
+        if not differences(case, again.run(case)):
             return f"{describe(case)} fails only among others"
-        smallest = shrink(case, lambda smaller: bool(_unexpected(smaller, again.run(smaller))))
+        smallest = shrink(case, lambda smaller: bool(differences(smaller, again.run(smaller))))
         again.close()
         observed = again.run(smallest)
     path = CAPTURES / f"{case.seed}-{case.number}.pcapng"

@@ -84,7 +84,7 @@ def make_layout(seed: int, lane: int) -> Layout:
             [0, 2**32 - size // 2, 2**63 - size // 2, rng.getrandbits(48), rng.getrandbits(63)]
         )
         if name == "high":
-            base = TAGGED_OFFSET_SPAN - size
+            base = TAGGED_OFFSET_SPAN - 1 - size  # a range up to 2^64 wraps
         places[name] = Place(name, stag, base, size, rights, scope, pd)
         contents[name] = rng.randbytes(size)
     return Layout(lane, places, contents)

@@ -16,7 +16,7 @@ class Report:
 
     Attributes
     ----------
-    mutations, rows, known: how often each occurred. failures: texts of what was not as predicted.
+    mutations, rows: how often each occurred. failures: texts of what was not as predicted.
     """
 
     cases: int = 0
@@ -24,7 +24,6 @@ class Report:
     cycles: int = 0
     mutations: Counter[str] = field(default_factory=Counter)
     rows: Counter[str] = field(default_factory=Counter)
-    known: Counter[str] = field(default_factory=Counter)
     failures: list[str] = field(default_factory=list)
 
     def add(self, other: Self) -> None:
@@ -34,18 +33,17 @@ class Report:
         self.cycles += other.cycles
         self.mutations += other.mutations
         self.rows += other.rows
-        self.known += other.known
         self.failures += other.failures
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, as JSON has them."""
         plain = {each.name: getattr(self, each.name) for each in fields(self)}
-        return plain | {name: dict(plain[name]) for name in ("mutations", "rows", "known")}
+        return plain | {name: dict(plain[name]) for name in ("mutations", "rows")}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "Report":
         """The opposite."""
-        counters = {name: Counter(values[name]) for name in ("mutations", "rows", "known")}
+        counters = {name: Counter(values[name]) for name in ("mutations", "rows")}
         return cls(**(values | counters))
 
     def tables(self) -> Group:
@@ -56,11 +54,8 @@ class Report:
         mutations = Table("mutation", "FPDUs", title="Mutations")
         for name in sorted(self.mutations):
             mutations.add_row(name, f"{self.mutations[name]:,}")
-        known = Table("known difference", "streams", title="Not as predicted, and known")
-        for name, count in self.known.items():
-            known.add_row(name, f"{count:,}")
         total = (
             f"{self.mutated:,} mutated FPDUs in {self.cases:,} streams, {self.cycles:,} cycles, "
             f"{len(self.failures)} failures"
         )
-        return Group(mutations, errors, *([known] if self.known else []), total)
+        return Group(mutations, errors, total)

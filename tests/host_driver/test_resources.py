@@ -215,11 +215,11 @@ def test_any_writable_buffer_is_registered_without_a_copy(context, device):
 @pytest.mark.requirement("DDP-8.3-01", "RPCRDMA-2-01")
 def test_a_chosen_tagged_offset_is_written_and_checked(context, device):
     pd = PD(context)
-    region = MR(pd, bytearray(16), addr=(1 << 64) - 16)
-    assert region.addr == (1 << 64) - 16
+    region = MR(pd, bytearray(16), addr=(1 << 64) - 17)
+    assert region.addr == (1 << 64) - 17
     assert device.wide(registers.STAG_BASE_LOW, registers.STAG_BASE_HIGH) == region.addr
-    with pytest.raises(ValueError, match=f"addr is {(1 << 64) - 15}"):
-        MR(pd, bytearray(16), addr=(1 << 64) - 15)
+    with pytest.raises(ValueError, match=f"addr is {(1 << 64) - 16}"):
+        MR(pd, bytearray(16), addr=(1 << 64) - 16)
 
 
 @pytest.mark.requirement("RDMAP-3.2-04", "RDMAP-8.1.1-04", "DDP-8.3-02", "DDP-8.3.1-05")

@@ -160,7 +160,7 @@ class Victim(End):
         stranger = QP(self.pd, QPInitAttr(self.cq, self.cq, QPCap(1, 1)))
         self.other_qp = self._region(self.pd, ALL, qp=stranger)
         # A region at the end of the Tagged Offsets.
-        self.high = self._region(self.pd, ALL, addr=TO_END - 4096)
+        self.high = self._region(self.pd, ALL, addr=TO_END - 4097)
 
     def _region(self, pd: PD, access: AccessFlags, **options: object) -> MR:
         buffer = bytearray([FILL]) * 4096

@@ -121,7 +121,7 @@ class Model:
         ):
             return StagStatus.NOT_PERMITTED, 0
         end = request["tagged_offset"] + request["octets"]
-        if end > TO_LIMIT:
+        if end >= TO_LIMIT:
             return StagStatus.WRAP, 0
         position = request["tagged_offset"] - entry["base"]
         if position < 0 or end > entry["base"] + entry["length"]:
