@@ -25,6 +25,10 @@ LOOKUP_CYCLES = 3
 """From a request, or a new slot, until `hit` knows it."""
 
 
+QUEUE_DEPTH = 4
+"""Least depth of a queue that takes two items in successive cycles: one is on its way through."""
+
+
 class AtomicStatus(enum.Enum, shape=unsigned(2)):
     """How an operation ended."""
 
@@ -181,7 +185,7 @@ class AtomicUnit(wiring.Component):
         """Queues with room for all operations: none of them is ever full."""
         self._to_memory: dict[str, Any] = {}
         owner = data.StructLayout({"operation": range(self._count), "slot": range(self._count)})
-        depth = self._count
+        depth = max(self._count, QUEUE_DEPTH)
         for name, port, shape in (
             ("read_commands", self.read.command, MEMORY_COMMAND),
             ("write_commands", self.write.command, MEMORY_COMMAND),

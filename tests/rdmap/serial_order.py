@@ -38,7 +38,8 @@ def serial_order(
     """Return the operations in an order that leads from `initial` to `final`, None without one.
 
     Each returns what the one before it left. One that was answered before another was asked is
-    earlier. Operations without a known value may be left out.
+    earlier. Operations without a known value may be left out, but not follow one that was asked
+    after their answer.
     """
     pending = sorted(operations, key=lambda one: one.asked)
     certain = sum(one.original is not None for one in pending)
@@ -65,7 +66,12 @@ def serial_order(
             if one.original not in (None, current):
                 continue
             following = one.result(current)
-            rest = tuple(n for n in left if n != number)
+            rest = tuple(
+                n
+                for n in left
+                if n != number
+                and (pending[n].original is not None or pending[n].answered >= one.asked)
+            )
             step = (following, rest, (*placed, number))
             if following == current and one.original is not None:
                 # It changes nothing, so now is as good as ever.

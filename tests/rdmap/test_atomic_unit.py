@@ -44,12 +44,20 @@ def test_number_of_operations_is_checked(operations):
 
 
 @pytest.mark.requirement(*ATOMICITY)
-@pytest.mark.parametrize(
-    "pattern, errors",
-    [("always", 0.0), ("random", 0.0), ("slow", 0.0), ("always", 0.1), ("random", 0.1)],
-)
+@pytest.mark.parametrize("pattern", ["always", "random", "slow"])
+@pytest.mark.parametrize("errors", [0.0, 0.1])
 def test_serial_order_explains_all_values(pattern, errors):
     run("check_serial_order", PATTERN=pattern, ERRORS=errors)
+
+
+def test_two_operations_in_flight_suffice():
+    run_cocotb(
+        AtomicUnit(CONFIG, 2),
+        __name__,
+        test_filter="check_serial_order",
+        ports_only=True,
+        parameters={"PATTERN": "random", "ERRORS": "0.1"},
+    )
 
 
 def test_value_is_not_older_than_its_request():
@@ -99,6 +107,33 @@ def test_serial_order_is_found_only_if_there_is_one():
     assert serial_order(late, 5, 7) is None  # the first was answered before the second was asked
     assert serial_order([operation_on(0, None)], 5, 5) == []
     assert serial_order([operation_on(0, None)], 5, 6) == [operation_on(0, None)]
+    failed_before = [operation_on(0, None), operation_on(20, 5)]
+    assert serial_order(failed_before, 5, 6) == failed_before[1:]
+    assert serial_order(failed_before, 5, 7) is None  # what failed did not come back
+
+
+def test_serial_order_of_many_uncertain_operations_is_found():
+    rng = seeded_random()
+    current, record = 7, []
+    for number in range(600):
+        asked = number - rng.randrange(16)
+        answered = max(number + rng.randrange(8), asked + 1)
+        uncertain = rng.random() < 0.1
+        original = None if uncertain else current
+        kind, data = rng.choice([(FETCH_ADD, 1), (SWAP, rng.randrange(3)), (CMP_SWAP, 9)])
+        one = Operation(
+            kind, data, ONES if kind == CMP_SWAP else 0, 2, ONES, asked, answered, original
+        )
+        if not uncertain or rng.random() < 0.5:
+            current = one.result(current)
+        record.append(one)
+    found = serial_order(record, 7, current)
+    assert found is not None
+    value = 7
+    for one in found:
+        assert one.original in (None, value)
+        value = one.result(value)
+    assert value == current
 
 
 def some_operation(rng, memory, address):
@@ -150,9 +185,12 @@ async def check_serial_order(dut):
 
 @cocotb.test(timeout_time=2, timeout_unit="ms")
 async def check_values_are_current(dut):
-    """CmpSwaps that never match only read, while somebody else writes."""
+    """CmpSwaps that never match only read, while somebody else writes.
+
+    Few are in flight, so that many come between the taking of a value and its arrival.
+    """
     rng = seeded_random()
-    memory = HostMemory(dut, rng, Traffic())
+    memory = HostMemory(dut, rng, Traffic(read_latency=(60, 200)))
     queues = Queues(dut, rng, memory)
     addresses = [0x40, 0x48]
     await start_clock_and_reset(dut)
@@ -166,13 +204,13 @@ async def check_values_are_current(dut):
             queues.ask(min(queues.idle), address, CMP_SWAP, 0, ONES, ONES, ONES)
         if rng.random() < 0.5:
             await ClockCycles(dut.clk, rng.randrange(1, 30))
-        while len(queues.idle) < CONFIG.qps - 20:
+        while len(queues.idle) < CONFIG.qps - 8:
             await queues.answer()
     while len(queues.idle) < CONFIG.qps:
         await queues.answer()
     assert memory.writes == 0
     # Contended words share reads.
-    assert memory.reads < 500
+    assert memory.reads < memory.cycle / 60
     for address, record in queues.record.items():
         history = memory.history[address]
         for one in record:
