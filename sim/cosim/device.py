@@ -13,7 +13,7 @@ from typing import Any, Self
 import cocotb
 from cocotb.clock import Clock
 from cocotb.task import resume
-from cocotb.triggers import ClockCycles, RisingEdge
+from cocotb.triggers import ClockCycles, RisingEdge, Timer
 
 from host_driver.transport.base import StreamClosed, TransportError, TransportTimeout
 from sim.cosim.axi import AxiMemory
@@ -182,6 +182,7 @@ class CocotbDevice:
         self.peers: list[CocotbDevice] = []
         self._links: dict[int, Link] = {}
         self.info = {"kind": "cocotb"}
+        self._second = False
 
     def start(self) -> None:
         """Starts the models of the ports."""
@@ -189,22 +190,38 @@ class CocotbDevice:
         cocotb.start_soon(self.llp.run())
 
     def join(self, other: "CocotbDevice") -> None:
-        """Lets two devices connect to each other's listeners."""
+        """Lets two devices connect to each other's listeners.
+
+        The driver of the other one goes on a nanosecond after the clock's edge, always behind that
+        of this one: threads that went on at the same time would be in no order.
+        """
         self.peers.append(other)
         other.peers.append(self)
+        other._second = True
+
+    def _run(self, function: Any, *arguments: Any) -> Any:
+        """Lets the simulation run until a coroutine function is done."""
+
+        async def run() -> Any:
+            result = await function(*arguments)
+            if self._second:
+                await Timer(1, "ns")
+            return result
+
+        return resume(run)()
 
     # Registers
 
     def read_register(self, address: int) -> int:
         """The 32-bit register at an octet address."""
-        value, response = resume(self.registers.read)(address)
+        value, response = self._run(self.registers.read, address)
         if response:
             raise TransportError(f"read of register 0x{address:03X}: response {response}")
         return value
 
     def write_register(self, address: int, value: int) -> None:
         """Writes a 32-bit register."""
-        response = resume(self.registers.write)(address, value)
+        response = self._run(self.registers.write, address, value)
         if response:
             raise TransportError(f"write of register 0x{address:03X}: response {response}")
 
@@ -265,7 +282,7 @@ class CocotbDevice:
         async def run() -> None:
             await ClockCycles(self._clock, cycles)
 
-        resume(run)()
+        self._run(run)
 
     def wait_interrupt(self, timeout: float | None = None) -> bool:
         """Lets the simulation run until the interrupt, at most the time."""
