@@ -2,7 +2,11 @@
 
 import itertools
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+import cocotb
+from cocotb.task import bridge
 
 from host_driver import (
     CQ,
@@ -179,3 +183,30 @@ class End:
             for opcode, region in endpoint.regions.items():
                 number = endpoint.qp.qp_num
                 assert region.buf == endpoint.expected(opcode, other), f"QP {number}, {opcode!r}"
+
+
+async def run_ends(
+    devices: Sequence, seeds: Sequence[int], doing: Sequence[list[list[Operation]]]
+) -> None:
+    """Joins two started devices, does what each is to do, and compares all memory."""
+    devices[0].join(devices[1])
+
+    def active() -> End:
+        end = End(devices[0], random.Random(seeds[0]), doing[0], doing[1])
+        end.connect()
+        end.wait()
+        return end
+
+    def passive() -> End:
+        end = End(devices[1], random.Random(seeds[1]), doing[1], doing[0])
+        end.accept()
+        end.wait()
+        return end
+
+    task = cocotb.start_soon(bridge(passive)())
+    a = await bridge(active)()
+    b = await task
+    a.check(b)
+    b.check(a)
+    await bridge(a.context.close)()
+    await bridge(b.context.close)()

@@ -1,17 +1,15 @@
 """The EMSS of a connection changes while FPDUs leave (RFC 5044, 4.5)."""
 
 import itertools
-import random
 
 import cocotb
 import pytest
-from cocotb.task import bridge
 
 from host_driver import WROpcode
 from sim.cosim.device import CocotbDevice, start_clock
 from sim.cosim.runner import run_cocotb
 from sim.model import mpa
-from tests.integration.pair_traffic import REGION_OCTETS, End, Operation
+from tests.integration.pair_traffic import REGION_OCTETS, Operation, run_ends
 from tests.integration.test_pair import PAIR
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
@@ -55,26 +53,6 @@ async def check_emss_changes_while_fpdus_leave(dut):
     await start_clock(dut)
     for device in devices:
         device.start()
-    devices[0].join(devices[1])
-
-    def active() -> End:
-        end = End(devices[0], random.Random(1), doing, [[]])
-        end.connect()
-        end.wait()
-        return end
-
-    def passive() -> End:
-        end = End(devices[1], random.Random(2), [[]], doing)
-        end.accept()
-        end.wait()
-        return end
-
-    task = cocotb.start_soon(bridge(passive)())
-    a = await bridge(active)()
-    b = await task
-    a.check(b)
-    b.check(a)
-    await bridge(a.context.close)()
-    await bridge(b.context.close)()
+    await run_ends(devices, (1, 2), (doing, [[]]))
     print(f"FPDUs of MULPDU octets by EMSS: {counts}")
     assert all(counts.values())

@@ -6,13 +6,12 @@ from pathlib import Path
 
 import cocotb
 import pytest
-from cocotb.task import bridge
 
 from gateware.config import RnicConfig
 from sim.cosim.device import CocotbDevice, start_clock
 from sim.cosim.pair import RnicPair
 from sim.cosim.runner import parameter, run_cocotb
-from tests.integration.pair_traffic import End, draw_operations
+from tests.integration.pair_traffic import draw_operations, run_ends
 from tests.support.streams import seeded_random
 
 # The two devices are built once for all tests, which takes minutes on a small machine.
@@ -83,27 +82,6 @@ async def check_random_operations(dut):
     await start_clock(dut)
     for device in devices:
         device.start()
-    devices[0].join(devices[1])
-    seeds = [rng.getrandbits(64) for _ in devices]
-
-    def active() -> End:
-        end = End(devices[0], random.Random(seeds[0]), doing[0], doing[1])
-        end.connect()
-        end.wait()
-        return end
-
-    def passive() -> End:
-        end = End(devices[1], random.Random(seeds[1]), doing[1], doing[0])
-        end.accept()
-        end.wait()
-        return end
-
-    task = cocotb.start_soon(bridge(passive)())
-    a = await bridge(active)()
-    b = await task
-    a.check(b)
-    b.check(a)
-    await bridge(a.context.close)()
-    await bridge(b.context.close)()
+    await run_ends(devices, [rng.getrandbits(64) for _ in devices], doing)
     result = {"cycles": devices[0].llp.cycle, "fpdus": fpdus}
     Path(parameter("RESULT")).write_text(json.dumps(result))
