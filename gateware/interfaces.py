@@ -157,7 +157,7 @@ class Layouts:
                 "index": 16,  # RECEIVE: running number of the receive entry
                 "length": 32,  # RECEIVE, READ: octets of the message
                 "flags": 8,  # CompletionFlags
-                "invalidated_stag": 32,
+                "detail": 64,  # as in a completion
                 "after": 16,  # placements with octets issued so far, mod 2^16
             }
         )
@@ -250,7 +250,9 @@ class Layouts:
                 "index": 16,
                 "opcode": 8,  # CompletionOpcode
                 "flags": 8,  # CompletionFlags
-                "invalidated_stag": 32,
+                # INVALIDATED: the STag, in the first 32 bits; IMMEDIATE: Immediate Data, octet i in
+                # bits [8i+7:8i]
+                "detail": 64,
                 "length": 32,
             }
         )

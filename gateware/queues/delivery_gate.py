@@ -98,7 +98,7 @@ class DeliveryGate(wiring.Component):
                                 self.completion.payload.index.eq(head.index),
                                 self.completion.payload.opcode.eq(CompletionOpcode.RECEIVE),
                                 self.completion.payload.flags.eq(head.flags),
-                                self.completion.payload.invalidated_stag.eq(head.invalidated_stag),
+                                self.completion.payload.detail.eq(head.detail),
                                 self.completion.payload.length.eq(head.length),
                             ]
                             m.next = "IDLE"

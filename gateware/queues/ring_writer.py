@@ -306,7 +306,9 @@ class RingWriter(wiring.Component):
             completion.length.eq(taken.length),
             completion.opcode.eq(taken.opcode),
             completion.flags.eq(taken.flags),
-            completion.invalidated_stag.eq(taken.invalidated_stag),
+            # One of them counts at most, as the flags say.
+            completion.invalidated_stag.eq(taken.detail[:32]),
+            completion.immediate_data.eq(taken.detail),
             event.qp.eq(self.event.payload.qp),
             event.index.eq(self.event.payload.index),
             event.ulpdu_length.eq(self.event.payload.ulpdu_length),

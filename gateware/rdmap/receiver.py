@@ -265,7 +265,7 @@ class Receiver(wiring.Component):
                 Mux(is_any(opcode, SOLICITING_OPCODES), CompletionFlags.SOLICITED, 0)
                 | Mux(is_any(opcode, INVALIDATING_OPCODES), CompletionFlags.INVALIDATED, 0)
             ),
-            delivery.invalidated_stag.eq(invalidate_stag),
+            delivery.detail.eq(invalidate_stag),
             delivery.after.eq(placements),
         ]
         error = self.error.payload

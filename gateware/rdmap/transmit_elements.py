@@ -14,7 +14,7 @@ from gateware.rdmap.transmit_entry import (
 from gateware.rdmap.transmit_lengths import TransmitLengths
 from gateware.rdmap.transmit_visit import TransmitVisit
 from hw.interface.causes import Cause
-from hw.interface.queue_entries import SCATTER_GATHER_ELEMENTS, SendOpcode
+from hw.interface.queue_entries import IMMEDIATE_OPERATIONS, SCATTER_GATHER_ELEMENTS, SendOpcode
 
 
 def element_states(
@@ -59,7 +59,7 @@ def element_states(
         ]
         with m.If(~responding):
             m.d.sync += visit.bad_entry.eq(
-                ~is_any(entry.opcode, SendOpcode)
+                ~is_any(entry.opcode, set(SendOpcode) - set(IMMEDIATE_OPERATIONS))
                 | (entry.element_count > SCATTER_GATHER_ELEMENTS)
                 | (visit.is_read & (entry.element_count > 1))
                 | (visit.is_local & (entry.element_count != visit.registers))

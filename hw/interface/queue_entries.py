@@ -22,13 +22,13 @@ SEND_ENTRY: Fields = (
     ("flags", 1),  # SendFlags
     ("element_count", 1),  # 0..4 used elements
     ("reserved_0", 1),
-    ("length", 4),  # octets of the message: the sum over the elements
+    ("length", 4),  # octets of the message: the sum over the elements, 8 of Immediate Data
     # RDMA Write, RDMA Read; the STag that a Send invalidates; that of a LOCAL_INVALIDATE; that
     # which a FAST_REGISTER gives its region
     ("remote_stag", 4),
     ("reserved_1", 4),
     ("remote_tagged_offset", 8),
-    ("reserved_2", 8),
+    ("immediate_data", 8),  # of an IMMEDIATE: the octets as they are sent
     ("elements", SCATTER_GATHER_ELEMENTS * SCATTER_GATHER_ELEMENT_OCTETS),
     ("reserved_3", 32),
 )
@@ -43,8 +43,9 @@ COMPLETION_ENTRY: Fields = (
         "index",
         2,
     ),  # which entry of the send or receive queue: its running number mod 2^16
-    ("length", 4),  # octets of the message
-    ("reserved_0", 16),
+    ("length", 4),  # octets of the message, 8 of Immediate Data
+    ("immediate_data", 8),  # with CompletionFlags.IMMEDIATE: the octets as they came
+    ("reserved_0", 8),
     ("invalidated_stag", 4),  # with CompletionFlags.INVALIDATED
     ("opcode", 1),  # CompletionOpcode
     ("flags", 1),  # CompletionFlags
@@ -67,12 +68,13 @@ EVENT_ENTRY_OCTETS = 32
 
 
 class SendOpcode(IntEnum):
-    """Operation of a send entry; the value is the RDMAP opcode (RFC 5040, 4.3).
+    """Operation of a send entry; the value is the RDMAP opcode (RFC 5040, 4.3; RFC 7306, 4.1).
 
-    The operations on local STags have values that are no RDMAP opcodes. A LOCAL_INVALIDATE has no
-    elements. A FAST_REGISTER has one, which is not an element of a message: host address, length
-    and, in place of the STag, `Rights` of the region; `remote_tagged_offset` is the TO of its first
-    octet, `length` its length.
+    Immediate Data has no elements: its octets stand in the entry. The operations on local STags
+    have values that are no RDMAP opcodes. A LOCAL_INVALIDATE has no elements. A FAST_REGISTER has
+    one, which is not an element of a message: host address, length and, in place of the STag,
+    `Rights` of the region; `remote_tagged_offset` is the TO of its first octet, `length` its
+    length.
     """
 
     RDMA_WRITE = 0
@@ -81,9 +83,15 @@ class SendOpcode(IntEnum):
     SEND_WITH_INVALIDATE = 4
     SEND_WITH_SE = 5
     SEND_WITH_SE_AND_INVALIDATE = 6
+    IMMEDIATE = 8
+    IMMEDIATE_WITH_SE = 9
     LOCAL_INVALIDATE = 0xC
     FAST_REGISTER = 0xD
 
+
+IMMEDIATE_OPERATIONS = (SendOpcode.IMMEDIATE, SendOpcode.IMMEDIATE_WITH_SE)
+IMMEDIATE_DATA_OCTETS = 8
+"""Immediate Data is eight octets, no more and no less (RFC 7306, 6.2)."""
 
 STAG_OPERATIONS = (SendOpcode.LOCAL_INVALIDATE, SendOpcode.FAST_REGISTER)
 """The operations that send nothing."""
@@ -105,6 +113,8 @@ class CompletionOpcode(IntEnum):
     SEND_WITH_INVALIDATE = 4
     SEND_WITH_SE = 5
     SEND_WITH_SE_AND_INVALIDATE = 6
+    IMMEDIATE = 8
+    IMMEDIATE_WITH_SE = 9
     LOCAL_INVALIDATE = 0xC
     FAST_REGISTER = 0xD
     RECEIVE = 0x80
@@ -115,6 +125,7 @@ class CompletionFlags(IntFlag):
 
     SOLICITED = 1  # the peer asked for an event
     INVALIDATED = 2  # the peer invalidated an STag
+    IMMEDIATE = 4  # a receive that Immediate Data consumed: nothing is in its elements
 
 
 class Rights(IntFlag):

@@ -61,7 +61,7 @@ def item_of(rng, qp, index, opcode=None, signaled=None):
 
 def completion_of(item):
     fields = {name: item[name] for name in ("qp", "index", "opcode", "length")}
-    return {"receive": 0, "flags": 0, "invalidated_stag": 0, **fields}
+    return {"receive": 0, "flags": 0, "detail": 0, **fields}
 
 
 @cocotb.test(timeout_time=2, timeout_unit="ms")

@@ -84,9 +84,7 @@ async def check_deliveries_wait_for_their_placements(dut):
                 assert (item["qp"], item["length"]) == (want["qp"], want["length"])
                 if kind is DeliveryKind.RECEIVE:
                     assert item["receive"] == 1 and item["opcode"] == CompletionOpcode.RECEIVE
-                    assert all(
-                        item[name] == want[name] for name in ("index", "flags", "invalidated_stag")
-                    )
+                    assert all(item[name] == want[name] for name in ("index", "flags", "detail"))
         of_kind = [item for item in expected if item["kind"] == DeliveryKind.READ_REQUEST.value]
         for qp in bench.requests:
             want = of_kind[seen[DeliveryKind.READ_REQUEST]]
@@ -103,7 +101,7 @@ async def check_deliveries_wait_for_their_placements(dut):
             "index": rng.getrandbits(16),
             "length": rng.getrandbits(32),
             "flags": rng.getrandbits(8),
-            "invalidated_stag": rng.getrandbits(32),
+            "detail": rng.getrandbits(64),
         }
         expected.append(item | {"total": after})
         bench.deliveries.put(item | {"after": after % 65536})

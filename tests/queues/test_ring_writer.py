@@ -105,7 +105,7 @@ class Bench:
             "index": index,
             "opcode": self.rng.getrandbits(8),
             "flags": self.rng.getrandbits(8),
-            "invalidated_stag": self.rng.getrandbits(32),
+            "detail": self.rng.getrandbits(64),
             "length": self.rng.getrandbits(32),
         }
 
@@ -120,6 +120,9 @@ class Bench:
 
 
 def same(entry, item):
+    if "detail" in item:
+        detail = item["detail"]
+        item = item | {"invalidated_stag": detail % 2**32, "immediate_data": detail}
     return all(entry[name] == item[name] for name in entry if name != "phase")
 
 

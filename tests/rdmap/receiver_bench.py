@@ -197,7 +197,7 @@ class Bench:
             if dut.delivery__valid.value and dut.delivery__ready.value:
                 item = unpack(LAYOUTS.delivery, int(dut.delivery__payload.value))
                 if not item["flags"] & CompletionFlags.INVALIDATED:
-                    item["invalidated_stag"] = 0
+                    item["detail"] = 0
                 if item["kind"] == DeliveryKind.READ_REQUEST.value:
                     item["length"] = 0
                 self.log.append(("deliver", item))

@@ -404,7 +404,7 @@ class Model:
             "index": index,
             "length": completion.length,
             "flags": int(flags),
-            "invalidated_stag": stag or 0,
+            "detail": stag or 0,
             "after": self._placements % 2**16,
         }
         self.events.append(("deliver", delivery))

@@ -8,7 +8,13 @@ from gateware.config import RnicConfig
 from gateware.interfaces import QpCommandKind
 from gateware.rdmap.transmitter import Transmitter
 from hw.interface.causes import CODES, Cause
-from hw.interface.queue_entries import STAG_OPERATIONS, Rights, SendFlags, SendOpcode
+from hw.interface.queue_entries import (
+    IMMEDIATE_OPERATIONS,
+    STAG_OPERATIONS,
+    Rights,
+    SendFlags,
+    SendOpcode,
+)
 from sim.model import ddp, rdmap
 from sim.model.errors import ErrorCode
 from sim.model.terminate import terminate_for
@@ -102,7 +108,9 @@ def _inbound(bench, number, length, rights=Rights.REMOTE_READ):
     return stag
 
 
-MESSAGES = [opcode for opcode in SendOpcode if opcode not in STAG_OPERATIONS]
+MESSAGES = [
+    opcode for opcode in SendOpcode if opcode not in (*STAG_OPERATIONS, *IMMEDIATE_OPERATIONS)
+]
 
 
 def _stag_operation(rng, opcode, **fields):
@@ -125,7 +133,7 @@ def _random_entry(bench, number):
     )
     if rng.random() < 0.01:
         length = rng.randrange(200001)
-    opcode = rng.choice(list(SendOpcode))
+    opcode = rng.choice([*MESSAGES, *STAG_OPERATIONS])
     if opcode in STAG_OPERATIONS:
         return _stag_operation(rng, opcode)
     count = rng.randint(0 if length == 0 else 1, 1 if opcode == SendOpcode.RDMA_READ else 4)
