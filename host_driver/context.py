@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Self
 
 from host_driver import entries, registers
 from host_driver.device_reset import reset_device
+from host_driver.enums import QPState
 from host_driver.errors import DeviceError, QPError, WaitTimeout, require_type
-from host_driver.events import AsyncEvent, read_event
+from host_driver.events import UNKNOWN_INDEX, AsyncEvent, read_event
 from host_driver.quota import Quota
 from host_driver.registers import Register
 from host_driver.resources import Resources
@@ -28,6 +29,9 @@ MAGIC = 0x50525769
 VERSION_MAJOR = 1
 COMMAND_POLLS = 100_000
 EVENT_RING_ENTRIES = 256
+EVENT_SECONDS = 0.02
+"""How long an event of a QP that has stopped may be on its way."""
+
 _NO_QUOTA = Quota()
 
 
@@ -189,14 +193,16 @@ class Context:
         """Takes what the device wrote to the event ring; stops the QPs that it names."""
         with self.lock:
             ring = self._event_ring
-            taken = False
+            taken = lost = False
             try:
                 while not self._closed:
                     offset = ring.offset(self._event_number)
-                    if ring.memory[offset + ring.entry_octets - 1] & 1 != ring.phase(
-                        self._event_number
-                    ):
-                        break
+                    if not ring.is_written(self._event_number):
+                        if not ring.skip_lost(self._event_number):
+                            break
+                        self._event_number = self._event_number + 1 & 0xFFFF
+                        taken = lost = True
+                        continue
                     fields = entries.EVENT.unpack_from(ring.memory, offset)
                     self._event_number = self._event_number + 1 & 0xFFFF
                     taken = True
@@ -205,10 +211,47 @@ class Context:
                     self.events.append(event)
                     if qp is not None:
                         qp.stopped(event)
+                if lost:
+                    self._find_stopped()
             finally:
                 if taken:
                     self.write(registers.INTERRUPT_STATUS, event=1)
                     self._arm_events()
+
+    def _stopped_silently(self) -> list[tuple["QP", Cause]]:
+        """The QPs that the device has stopped, of which no event has told so yet."""
+        found = []
+        for qp in list(self.qps.values()):
+            if qp.state in (QPState.INIT, QPState.RTS):
+                state, cause = qp.query_state()
+                if state == QPState.ERR:
+                    found.append((qp, cause))
+        return found
+
+    def _find_stopped(self) -> None:
+        """Stops the QPs whose events could not be written."""
+        with self.lock:
+            for qp, cause in self._stopped_silently():
+                event = AsyncEvent(qp.qp_num, cause, UNKNOWN_INDEX, 0, b"")
+                self.events.append(event)
+                qp.stopped(event)
+
+    def find_lost_events(self) -> bool:
+        """Asks the device for QPs that it has stopped without a word; whether there was one.
+
+        For who has waited in vain: the event may be one that could not be written.
+        """
+        with self.lock:
+            if self._closed or not self._stopped_silently():
+                return False
+        end = time.monotonic() + EVENT_SECONDS
+        while (left := end - time.monotonic()) > 0:
+            self.clear_interrupts()
+            self.process_events()
+            self.wait(left)
+        self.process_events()
+        self._find_stopped()
+        return True
 
     def _arm_events(self) -> None:
         """Has the next event raise the interrupt, at once if it is there."""
@@ -231,7 +274,7 @@ class Context:
             self.process_events()
             if done():
                 return
-            if time.monotonic() > end:
+            if time.monotonic() > end and not self.find_lost_events():
                 raise WaitTimeout(f"{what}: nothing within {timeout} s")
             self.wait(0.001)
 

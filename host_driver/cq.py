@@ -113,9 +113,12 @@ class CQ:
         with self.context.lock:
             while not self._closed:
                 offset = ring.offset(self._consumer)
-                last = ring.memory[offset + ring.entry_octets - 1]
-                if last & 1 != ring.phase(self._consumer):
-                    break
+                if not ring.is_written(self._consumer):
+                    if not ring.skip_lost(self._consumer):
+                        break
+                    # Of a QP that has stopped with HOST_WRITE_ERROR.
+                    self._consumer = self._consumer + 1 & 0xFFFF
+                    continue
                 fields = entries.COMPLETION.unpack_from(ring.memory, offset)
                 self._consumer = self._consumer + 1 & 0xFFFF
                 qp = self.context.qps.get(int(fields["qp"]))
@@ -185,6 +188,8 @@ class CQ:
                     return found
                 left = end - time.monotonic()
                 if left <= 0:
+                    if self.context.find_lost_events():
+                        continue
                     count = f"{len(found)} of {num_entries} completions in {timeout} s"
                     raise WaitTimeout(f"CQ {self.number}: {count}")
                 self.context.wait(min(left, 0.1))
@@ -226,6 +231,8 @@ class CQ:
                 return
             left = end - time.monotonic()
             if left <= 0:
+                if self.context.find_lost_events():
+                    continue
                 raise WaitTimeout(f"CQ {self.number}: no event in {timeout} s")
             self.context.wait(min(left, 0.1))
 

@@ -20,6 +20,8 @@ _WORK_REQUESTS = {
 }
 """Causes that a work request has, with its queue."""
 
+UNKNOWN_INDEX = -1
+
 
 @dataclass(frozen=True)
 class AsyncEvent:
@@ -28,7 +30,8 @@ class AsyncEvent:
     Attributes
     ----------
     qp_num: number of the QP. cause: the check that failed first.
-    index: running number mod 2^16 of the work request at fault, if one is.
+    index: running number mod 2^16 of the work request at fault, if one is; `UNKNOWN_INDEX` if the
+        device could not write the event, so that only the cause is known.
     ulpdu_length: of the offending segment; 0 if there is none.
     header: the first octets of the offending ULPDU, its DDP header; of a Terminate that was
         received the first ones behind its DDP header.
@@ -47,7 +50,7 @@ class AsyncEvent:
         text = f"QP {self.qp_num} stopped: {describe(self.cause, self.terminate)}"
         if self.cause == Cause.TERMINATE_RECEIVED:
             text += self._error_of_terminate()
-        elif self.cause in _WORK_REQUESTS:
+        elif self.cause in _WORK_REQUESTS and self.index != UNKNOWN_INDEX:
             text += f"; entry {self.index} of the {_WORK_REQUESTS[self.cause]} queue"
         elif self.header:
             segment = SegmentHeader(self.header).describe()

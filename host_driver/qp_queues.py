@@ -97,11 +97,14 @@ class QPQueues:
     ) -> WC | None:
         """The completion for entry `index`, `None` if it is hidden.
 
-        Entries before it completed silently.
+        Entries before it completed silently. If that of one is missing, which the device could not
+        write, it is `None`, and nothing is completed: the QP stops with HOST_WRITE_ERROR.
 
         Raises `DeviceError`, and completes nothing, if that entry is not posted.
         """
         queue = self.receive if receive else self.send
+        if queue.is_posted(index) and queue.has_lost_one(index):
+            return None
         posted = queue.take(index)
         if posted is None:
             first = queue.posted[0].index if queue.posted else queue.producer

@@ -48,12 +48,16 @@ _FLAGS = {
 
 @dataclass
 class Posted:
-    """A work request that is not completed. The user sees nothing of a hidden one."""
+    """A work request that is not completed. The user sees nothing of a hidden one.
+
+    Of one that is not signaled the device says nothing.
+    """
 
     index: int
     wr_id: int
     opcode: WCOpcode
     hidden: bool
+    signaled: bool
 
 
 class WorkQueue:
@@ -102,14 +106,15 @@ class WorkQueue:
             elements=b"",
         )
         self._write_elements(offset + _ELEMENTS_OFFSET, elements)
-        self._append(request.wr_id, _COMPLETED_AS[opcode], hidden)
+        signaled = bool(request.send_flags & SendFlags.SIGNALED)
+        self._append(request.wr_id, _COMPLETED_AS[opcode], hidden, signaled)
 
     def write_receive(self, request: RecvWR, hidden: bool) -> None:
         """Writes a receive entry that `check_elements` found good."""
         offset = self.ring.offset(self.producer)
         self.ring.memory[offset : offset + RECEIVE_ENTRY_OCTETS] = bytes(RECEIVE_ENTRY_OCTETS)
         self._write_elements(offset, request.sg)
-        self._append(request.wr_id, WCOpcode.RECV, hidden)
+        self._append(request.wr_id, WCOpcode.RECV, hidden, signaled=True)
 
     def _write_elements(self, offset: int, elements: Sequence[SGE]) -> None:
         for element in elements:
@@ -122,17 +127,30 @@ class WorkQueue:
             )
             offset += SCATTER_GATHER_ELEMENT_OCTETS
 
-    def _append(self, wr_id: int, opcode: WCOpcode, hidden: bool) -> None:
-        self.posted.append(Posted(self.producer, wr_id, opcode, hidden))
+    def _append(self, wr_id: int, opcode: WCOpcode, hidden: bool, signaled: bool) -> None:
+        self.posted.append(Posted(self.producer, wr_id, opcode, hidden, signaled))
         self.producer = self.producer + 1 & 0xFFFF
+
+    def is_posted(self, index: int) -> bool:
+        """Whether the work request of entry `index` is not completed."""
+        first = self.posted[0].index if self.posted else self.producer
+        return (index - first) & 0xFFFF < len(self.posted)
+
+    def has_lost_one(self, index: int) -> bool:
+        """Whether the completion of a request before entry `index`, which is posted, is missing."""
+        for posted in self.posted:
+            if posted.index == index:
+                return False
+            if posted.signaled:
+                return True
+        return False
 
     def take(self, index: int) -> Posted | None:
         """The work request of entry `index`, which is completed with all before it.
 
         `None`, and nothing is taken, if it is not posted.
         """
-        first = self.posted[0].index if self.posted else self.producer
-        if (index - first) & 0xFFFF >= len(self.posted):
+        if not self.is_posted(index):
             return None
         self.used = True
         while (posted := self.posted.popleft()).index != index:

@@ -186,6 +186,7 @@ def test_a_full_queue_is_a_resource_error_and_has_room_again_after_completions(v
     with pytest.raises(ResourceError, match="receive queue that holds 4 and has 4; allowed: 0"):
         qp.post_recv(RecvWR(9))
     # Nobody polls: posting itself sees what was completed.
+    device.complete(0, 0, 0, CompletionOpcode.SEND)
     device.complete(0, 0, 1, CompletionOpcode.SEND)
     device.complete(0, 0, 0, CompletionOpcode.RECEIVE)
     qp.post_send(SendWR(10), SendWR(11))
@@ -216,6 +217,96 @@ def test_a_completion_of_nothing_posted_is_not_told_to_the_users_of_other_cqs(ve
     with pytest.raises(DeviceError, match="completion of entry 7 of the send queue"):
         verbs.cq.poll()
     assert [wc.status for wc in verbs.cq.poll()] == [WCStatus.WR_FLUSH_ERR]
+
+
+@pytest.mark.parametrize("lost", [1, 2])
+def test_a_completion_that_could_not_be_written_holds_up_no_other(verbs, lost):
+    connect(verbs.qp)
+    cq = CQ(verbs.context, 2)  # a ring of four entries
+    qp = QP(verbs.pd, QPInitAttr(cq, cq, QPCap(1, 4)))
+    connect(qp)
+    ring = verbs.device.rings[cq.number]
+    ring.producer += lost  # of another QP, which has stopped
+    assert cq.poll() == []
+    # For some turns of the ring: its place is not taken for an entry later.
+    for index in range(12):
+        qp.post_recv(RecvWR(index))
+        assert cq.poll() == []
+        verbs.device.complete(cq.number, qp.qp_num, index, CompletionOpcode.RECEIVE)
+        assert [wc.wr_id for wc in cq.poll()] == [index]
+
+
+@pytest.mark.parametrize("lost", [1, 16, 17, 300, 1000])
+def test_any_number_of_completions_that_could_not_be_written_holds_up_no_other(verbs, lost):
+    cq = CQ(verbs.context, 1024)  # a ring of 2048 entries
+    qp = QP(verbs.pd, QPInitAttr(cq, cq))
+    connect(qp)
+    qp.post_recv(RecvWR(7))
+    verbs.device.rings[cq.number].producer += lost
+    verbs.device.complete(cq.number, qp.qp_num, 0, CompletionOpcode.RECEIVE)
+    assert [wc.wr_id for wc in cq.wait(1)] == [7]
+
+
+def test_who_waits_in_vain_learns_of_a_qp_whose_event_could_not_be_written(verbs):
+    connect(verbs.qp)
+    verbs.qp.post_recv(RecvWR(7))
+    verbs.device.states[0], verbs.device.causes[0] = QPState.ERR, Cause.CRC_ERROR
+    verbs.device.rings[CQS].producer += 1
+    (flushed,) = verbs.cq.wait(1, timeout=0)
+    assert (flushed.wr_id, flushed.status) == (7, WCStatus.WR_FLUSH_ERR)
+    assert [event.cause for event in verbs.context.events] == [Cause.CRC_ERROR]
+
+
+def test_an_event_on_its_way_is_not_taken_for_lost(verbs):
+    connect(verbs.qp)
+    verbs.qp.post_recv(RecvWR(7))
+    device, waits = verbs.device, []
+    device.states[0] = QPState.ERR
+
+    def wait_interrupt(timeout: float) -> bool:
+        if not waits:
+            device.event(0, Cause.CRC_ERROR, header=bytes(range(18)))
+        waits.append(timeout)
+        return True
+
+    device.wait_interrupt = wait_interrupt
+    assert verbs.context.find_lost_events()
+    (event,) = verbs.context.events
+    assert event.header == bytes(range(18))
+    assert not verbs.context.find_lost_events()
+
+
+def test_nothing_succeeds_behind_a_completion_that_could_not_be_written(verbs):
+    connect(verbs.qp)
+    verbs.qp.post_send(SendWR(1), SendWR(2, send_flags=SendFlags(0)), SendWR(3), SendWR(4))
+    verbs.device.complete(0, 0, 0, CompletionOpcode.SEND)
+    verbs.device.rings[0].producer += 1
+    verbs.device.complete(0, 0, 3, CompletionOpcode.SEND)
+    assert [(wc.wr_id, wc.status) for wc in verbs.cq.poll()] == [(1, WCStatus.SUCCESS)]
+    verbs.device.event(0, Cause.HOST_WRITE_ERROR)
+    flushed = [(wc.wr_id, wc.status) for wc in verbs.cq.wait(3)]
+    assert flushed == [(wr_id, WCStatus.WR_FLUSH_ERR) for wr_id in (2, 3, 4)]
+
+
+def test_an_event_that_could_not_be_written_holds_up_no_other(verbs):
+    connect(verbs.qp)
+    other = QP(verbs.pd, QPInitAttr(verbs.cq, verbs.cq))
+    connect(other)
+    verbs.qp.post_recv(RecvWR(7))
+    verbs.device.states[0], verbs.device.causes[0] = QPState.ERR, Cause.LOCAL_RECEIVE_PROTECTION
+    verbs.device.rings[CQS].producer += 1
+    verbs.context.process_events()
+    assert verbs.qp.state == QPState.RTS  # nobody can know
+    verbs.device.event(other.qp_num, Cause.CRC_ERROR)
+    verbs.context.process_events()
+    assert [event.cause for event in verbs.context.events] == [
+        Cause.CRC_ERROR,
+        Cause.LOCAL_RECEIVE_PROTECTION,
+    ]
+    assert "of the receive queue" not in verbs.context.events[1].describe()
+    assert (verbs.qp.state, other.state) == (QPState.ERR, QPState.ERR)
+    (flushed,) = verbs.cq.poll()
+    assert (flushed.wr_id, flushed.status) == (7, WCStatus.WR_FLUSH_ERR)
 
 
 def test_an_event_without_a_known_cause_is_a_named_error_and_is_told_once(verbs):
