@@ -12,7 +12,7 @@ from host_driver.enums import WCFlags, WCStatus
 from host_driver.errors import DeviceError, ResourceError, WaitTimeout, require_type
 from host_driver.ring import MAXIMUM_LOG2, Ring, check_entries, ring_entries
 from host_driver.wr import WC
-from hw.interface.queue_entries import CompletionFlags, CompletionOpcode
+from hw.interface.queue_entries import IMMEDIATE_DATA_OCTETS, CompletionFlags, CompletionOpcode
 
 if TYPE_CHECKING:
     from host_driver.qp import QP
@@ -136,6 +136,7 @@ class CQ:
                 int(fields["length"]),
                 CompletionFlags(int(fields["flags"])),
                 int(fields["invalidated_stag"]),
+                int(fields["immediate_data"]).to_bytes(IMMEDIATE_DATA_OCTETS, "little"),
             )
         except DeviceError as error:
             self._faults.append(error)

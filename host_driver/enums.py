@@ -20,15 +20,17 @@ class WROpcode(IntEnum):
     RDMA_READ = SendOpcode.RDMA_READ
     SEND = SendOpcode.SEND
     SEND_WITH_INV = SendOpcode.SEND_WITH_INVALIDATE
+    IMM_DATA = SendOpcode.IMMEDIATE
     LOCAL_INV = SendOpcode.LOCAL_INVALIDATE
     REG_MR = SendOpcode.FAST_REGISTER  # as the kernel's verbs name it
+    RDMA_WRITE_WITH_IMM = 0x40  # two send entries: an RDMA Write and Immediate Data
 
 
 class SendFlags(IntFlag):
     """Options of a send work request."""
 
     SIGNALED = 1
-    SOLICITED = 2  # of a Send: the peer gets an event, if it asked for such
+    SOLICITED = 2  # of a Send or Immediate Data: the peer gets an event, if it asked for such
     FENCE = 4  # it begins when all before it in the send queue have completed
 
 
@@ -38,14 +40,17 @@ class WCOpcode(IntEnum):
     RDMA_WRITE = CompletionOpcode.RDMA_WRITE
     RDMA_READ = CompletionOpcode.RDMA_READ
     SEND = CompletionOpcode.SEND
+    IMM_DATA = CompletionOpcode.IMMEDIATE
     LOCAL_INV = CompletionOpcode.LOCAL_INVALIDATE
     REG_MR = CompletionOpcode.FAST_REGISTER
     RECV = CompletionOpcode.RECEIVE
+    RECV_RDMA_WITH_IMM = 0x81  # of Immediate Data, whether an RDMA Write came before it or not
 
 
 class WCFlags(IntFlag):
     """What else a work completion says."""
 
+    WITH_IMM = 2  # the peer sent Immediate Data, which is in `imm_data`
     WITH_INV = 8  # the peer invalidated the STag `invalidated_rkey`
     SOLICITED = 1 << 16  # the peer asked for an event; libibverbs has no such flag
 

@@ -10,7 +10,7 @@ from typing import Self
 from host_driver import registers
 from host_driver.context import CommandOpcode
 from host_driver.cq import CQ
-from host_driver.enums import QPState, WCFlags, WROpcode
+from host_driver.enums import QPState, WCFlags, WCOpcode, WROpcode
 from host_driver.errors import QPStateError, require_type
 from host_driver.events import AsyncEvent
 from host_driver.mpa_terms import Connection
@@ -271,9 +271,17 @@ class QP:
         length: int,
         flags: CompletionFlags,
         invalidated_stag: int,
+        immediate_data: bytes,
     ) -> WC | None:
         """The completion for entry `index`, `None` if it is hidden; see `QPQueues.completed`."""
         completion = self._queues.completed(self.qp_num, receive, index, length, flags)
+        if completion is not None and flags & CompletionFlags.IMMEDIATE:
+            return replace(
+                completion,
+                opcode=WCOpcode.RECV_RDMA_WITH_IMM,
+                wc_flags=completion.wc_flags | WCFlags.WITH_IMM,
+                imm_data=immediate_data,
+            )
         if not flags & CompletionFlags.INVALIDATED:
             return completion
         region = self.context.mrs.get(invalidated_stag)

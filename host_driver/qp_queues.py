@@ -12,7 +12,7 @@ from host_driver.events import AsyncEvent
 from host_driver.ring import Ring
 from host_driver.terminate import Terminate
 from host_driver.transport.base import Transport
-from host_driver.work_queue import WorkQueue, check_elements, check_send
+from host_driver.work_queue import WorkQueue, check_elements, check_send, parts_of
 from host_driver.wr import WC, RecvWR, SendWR
 from hw.interface.causes import Cause
 from hw.interface.queue_entries import RECEIVE_ENTRY_OCTETS, CompletionFlags
@@ -59,9 +59,9 @@ class QPQueues:
         takes; nothing is written then.
         """
         self._scq.take_entries()
-        self.send.check_room(len(requests))
         for request in requests:
             check_send(request)
+        self.send.check_room(sum(len(parts_of(request)) for request in requests))
         for request in requests:
             self.send.write_send(request, hidden)
 
@@ -107,13 +107,15 @@ class QPQueues:
             return None
         posted = queue.take(index)
         if posted is None:
-            first = queue.posted[0].index if queue.posted else queue.producer
+            first = queue.posted[0].first if queue.posted else queue.producer
             raise DeviceError(
                 f"QP {qp_num}: completion of entry {index} of the {queue.name} queue; "
                 f"allowed: one of {len(queue.posted)} from {first}"
             )
         if posted.hidden:
             return None
+        if posted.length is not None:
+            length = posted.length
         completion = WC(posted.wr_id, WCStatus.SUCCESS, posted.opcode, length, qp_num)
         if flags & CompletionFlags.SOLICITED:
             completion = replace(completion, wc_flags=WCFlags.SOLICITED)
@@ -141,7 +143,7 @@ class QPQueues:
                 status = WCStatus.WR_FLUSH_ERR
                 if event is not None and event.cause in faults:
                     faulty, fault = faults[event.cause]
-                    if faulty is queue and event.index == posted.index:
+                    if faulty is queue and posted.has_entry(event.index):
                         status = fault
                 completion = WC(
                     posted.wr_id,

@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from host_driver import entries
 from host_driver.enums import AccessFlags, SendFlags, WCOpcode, WROpcode
@@ -13,6 +13,8 @@ from host_driver.ring import Ring
 from host_driver.wr import SGE, RecvWR, SendWR
 from hw.interface import queue_entries
 from hw.interface.queue_entries import (
+    IMMEDIATE_DATA_OCTETS,
+    IMMEDIATE_OPERATIONS,
     RECEIVE_ENTRY_OCTETS,
     SCATTER_GATHER_ELEMENT_OCTETS,
     SCATTER_GATHER_ELEMENTS,
@@ -27,16 +29,22 @@ _ELEMENTS_OFFSET = offset_of(SEND_ENTRY, "elements")
 _SOLICITED = {
     WROpcode.SEND: SendOpcode.SEND_WITH_SE,
     WROpcode.SEND_WITH_INV: SendOpcode.SEND_WITH_SE_AND_INVALIDATE,
+    WROpcode.IMM_DATA: SendOpcode.IMMEDIATE_WITH_SE,
 }
-"""The operations that can be solicited (RFC 5040, 4.3)."""
+"""The operations that can be solicited (RFC 5040, 4.3; RFC 7306, 6)."""
+
+_IMMEDIATE = (WROpcode.IMM_DATA, WROpcode.RDMA_WRITE_WITH_IMM)
+"""The operations that have `imm_data`."""
 
 _COMPLETED_AS = {
     WROpcode.RDMA_WRITE: WCOpcode.RDMA_WRITE,
     WROpcode.RDMA_READ: WCOpcode.RDMA_READ,
     WROpcode.SEND: WCOpcode.SEND,
     WROpcode.SEND_WITH_INV: WCOpcode.SEND,
+    WROpcode.IMM_DATA: WCOpcode.IMM_DATA,
     WROpcode.LOCAL_INV: WCOpcode.LOCAL_INV,
     WROpcode.REG_MR: WCOpcode.REG_MR,
+    WROpcode.RDMA_WRITE_WITH_IMM: WCOpcode.RDMA_WRITE,
 }
 
 _FLAGS = {
@@ -51,13 +59,24 @@ class Posted:
     """A work request that is not completed. The user sees nothing of a hidden one.
 
     Of one that is not signaled the device says nothing.
+
+    Attributes
+    ----------
+    first, index: its first and its last entry; they are the same but for RDMA_WRITE_WITH_IMM.
+    length: octets of the message, if its last entry does not have them.
     """
 
+    first: int
     index: int
     wr_id: int
     opcode: WCOpcode
     hidden: bool
     signaled: bool
+    length: int | None = None
+
+    def has_entry(self, index: int) -> bool:
+        """Whether entry `index` is of this work request."""
+        return index in (self.first, self.index)
 
 
 class WorkQueue:
@@ -78,21 +97,41 @@ class WorkQueue:
         self.used = False
         self._limit = limit
 
+    @property
+    def _outstanding(self) -> int:
+        """Entries that are not completed."""
+        return (self.producer - self.posted[0].first) & 0xFFFF if self.posted else 0
+
     def check_room(self, count: int) -> None:
-        """Raises `ResourceError` if so many more do not fit."""
-        if len(self.posted) + count > self._limit:
+        """Raises `ResourceError` if so many more entries do not fit."""
+        outstanding = self._outstanding
+        if outstanding + count > self._limit:
             raise ResourceError(
                 f"{count} more work requests for a {self.name} queue that holds {self._limit} and "
-                f"has {len(self.posted)}; allowed: {self._limit - len(self.posted)}"
+                f"has {outstanding}; allowed: {self._limit - outstanding}"
             )
 
     def write_send(self, request: SendWR, hidden: bool) -> None:
-        """Writes a send entry that `check_send` found good."""
+        """Writes the send entries of a request that `check_send` found good."""
+        first = self.producer
+        for part in parts_of(request):
+            self._write_entry(part)
+        opcode = WROpcode(request.opcode)
+        length = None
+        if opcode == WROpcode.RDMA_WRITE_WITH_IMM:
+            length = sum(element.length for element in request.sg)
+        signaled = bool(request.send_flags & SendFlags.SIGNALED)
+        self._append(first, request.wr_id, _COMPLETED_AS[opcode], hidden, signaled, length)
+
+    def _write_entry(self, request: SendWR) -> None:
         opcode = WROpcode(request.opcode)
         elements, remote_addr = request.sg, request.remote_addr
         if opcode == WROpcode.REG_MR:
             assert request.mr is not None
             elements, remote_addr = [_region(request.mr, request.access)], request.mr.addr
+        length = sum(element.length for element in elements)
+        if opcode == WROpcode.IMM_DATA:
+            length = IMMEDIATE_DATA_OCTETS
         offset = self.ring.offset(self.producer)
         entries.SEND.pack_into(
             self.ring.memory,
@@ -100,21 +139,23 @@ class WorkQueue:
             opcode=send_opcode(request),
             flags=sum(flag for asked, flag in _FLAGS.items() if request.send_flags & asked),
             element_count=len(elements),
-            length=sum(element.length for element in elements),
+            length=length,
             remote_stag=request.rkey,
             remote_tagged_offset=remote_addr,
+            immediate_data=int.from_bytes(request.imm_data or b"", "little"),
             elements=b"",
         )
         self._write_elements(offset + _ELEMENTS_OFFSET, elements)
-        signaled = bool(request.send_flags & SendFlags.SIGNALED)
-        self._append(request.wr_id, _COMPLETED_AS[opcode], hidden, signaled)
+        self._advance()
 
     def write_receive(self, request: RecvWR, hidden: bool) -> None:
         """Writes a receive entry that `check_elements` found good."""
-        offset = self.ring.offset(self.producer)
+        first = self.producer
+        offset = self.ring.offset(first)
         self.ring.memory[offset : offset + RECEIVE_ENTRY_OCTETS] = bytes(RECEIVE_ENTRY_OCTETS)
         self._write_elements(offset, request.sg)
-        self._append(request.wr_id, WCOpcode.RECV, hidden, signaled=True)
+        self._advance()
+        self._append(first, request.wr_id, WCOpcode.RECV, hidden, signaled=True)
 
     def _write_elements(self, offset: int, elements: Sequence[SGE]) -> None:
         for element in elements:
@@ -127,14 +168,24 @@ class WorkQueue:
             )
             offset += SCATTER_GATHER_ELEMENT_OCTETS
 
-    def _append(self, wr_id: int, opcode: WCOpcode, hidden: bool, signaled: bool) -> None:
-        self.posted.append(Posted(self.producer, wr_id, opcode, hidden, signaled))
+    def _advance(self) -> None:
         self.producer = self.producer + 1 & 0xFFFF
 
+    def _append(
+        self,
+        first: int,
+        wr_id: int,
+        opcode: WCOpcode,
+        hidden: bool,
+        signaled: bool,
+        length: int | None = None,
+    ) -> None:
+        last = self.producer - 1 & 0xFFFF
+        self.posted.append(Posted(first, last, wr_id, opcode, hidden, signaled, length))
+
     def is_posted(self, index: int) -> bool:
-        """Whether the work request of entry `index` is not completed."""
-        first = self.posted[0].index if self.posted else self.producer
-        return (index - first) & 0xFFFF < len(self.posted)
+        """Whether the work request whose last entry is `index` is not completed."""
+        return any(posted.index == index for posted in self.posted)
 
     def has_lost_one(self, index: int) -> bool:
         """Whether the completion of a request before entry `index`, which is posted, is missing."""
@@ -169,12 +220,46 @@ def check_elements(elements: Sequence[SGE]) -> None:
         raise ValueError(f"a message of {length} octets; allowed: 0 to 2^32 - 1")
 
 
+def parts_of(request: SendWR) -> list[SendWR]:
+    """The requests of one send entry each that a request consists of: it alone, or two.
+
+    The second one says that both are done: what is posted behind a Write completes behind it.
+    """
+    if request.opcode != WROpcode.RDMA_WRITE_WITH_IMM:
+        return [request]
+    flags = request.send_flags
+    write = replace(
+        request,
+        opcode=WROpcode.RDMA_WRITE,
+        send_flags=flags & SendFlags.FENCE,
+        imm_data=None,
+    )
+    immediate = SendWR(
+        opcode=WROpcode.IMM_DATA,
+        send_flags=flags & ~SendFlags.FENCE,
+        imm_data=request.imm_data,
+    )
+    return [write, immediate]
+
+
 def check_send(request: SendWR) -> None:
     """Raises `ValueError` for a request that no device takes."""
+    opcode = WROpcode(request.opcode)
+    if (request.imm_data is not None) != (opcode in _IMMEDIATE):
+        found = "without" if request.imm_data is None else "with"
+        names = ", ".join(each.name for each in _IMMEDIATE)
+        raise ValueError(f"{opcode.name} {found} imm_data; allowed: with it {names}, and only they")
+    for part in parts_of(request):
+        _check_part(part)
+
+
+def _check_part(request: SendWR) -> None:
     check_elements(request.sg)
     opcode = send_opcode(request)
     if opcode in STAG_OPERATIONS:
         _check_stag_operation(request)
+    if opcode in IMMEDIATE_OPERATIONS:
+        _check_no_elements(request)
     if opcode == SendOpcode.RDMA_READ and len(request.sg) > 1:
         raise ValueError(
             f"RDMA Read with {len(request.sg)} elements; allowed: 0 or 1 "
@@ -183,14 +268,18 @@ def check_send(request: SendWR) -> None:
 
 
 def _check_stag_operation(request: SendWR) -> None:
-    name = WROpcode(request.opcode).name
-    if request.sg:
-        raise ValueError(f"{name} with {len(request.sg)} elements; allowed: none")
+    _check_no_elements(request)
     if request.opcode == WROpcode.REG_MR:
         if not isinstance(request.mr, FastMR):
-            raise TypeError(f"{name} of {request.mr!r}; allowed: a FastMR")
+            raise TypeError(f"{WROpcode.REG_MR.name} of {request.mr!r}; allowed: a FastMR")
         check_access(request.access)
         request.mr.check_stag(request.rkey)
+
+
+def _check_no_elements(request: SendWR) -> None:
+    if request.sg:
+        name = WROpcode(request.opcode).name
+        raise ValueError(f"{name} with {len(request.sg)} elements; allowed: none")
 
 
 def _region(mr: FastMR, access: AccessFlags) -> SGE:
@@ -204,6 +293,6 @@ def send_opcode(request: SendWR) -> SendOpcode:
     if not request.send_flags & SendFlags.SOLICITED:
         return SendOpcode(opcode)
     if opcode not in _SOLICITED:
-        names = ", ".join(each.name for each in _SOLICITED)
+        names = ", ".join(each.name for each in (*_SOLICITED, WROpcode.RDMA_WRITE_WITH_IMM))
         raise ValueError(f"{opcode.name} with SOLICITED; allowed: with {names}")
     return _SOLICITED[opcode]

@@ -8,6 +8,7 @@ from host_driver.enums import AccessFlags, SendFlags, WCFlags, WCOpcode, WCStatu
 from host_driver.errors import describe
 from host_driver.terminate import Terminate
 from hw.interface.causes import Cause
+from hw.interface.queue_entries import IMMEDIATE_DATA_OCTETS
 
 if TYPE_CHECKING:
     from host_driver.mr import FastMR
@@ -23,6 +24,15 @@ def _check_range(name: str, value: int, bits: int) -> None:
 def _check_elements(name: str, elements: Sequence["SGE"]) -> None:
     if not isinstance(elements, Sequence) or not all(isinstance(each, SGE) for each in elements):
         raise TypeError(f"{name} is {elements!r}; allowed: a sequence of SGE")
+
+
+def _check_immediate(name: str, value: bytes | None) -> None:
+    if value is None:
+        return
+    if not isinstance(value, bytes | bytearray):
+        raise TypeError(f"{name} is {value!r}; allowed: {IMMEDIATE_DATA_OCTETS} octets")
+    if len(value) != IMMEDIATE_DATA_OCTETS:
+        raise ValueError(f"{name} has {len(value)} octets; allowed: {IMMEDIATE_DATA_OCTETS}")
 
 
 @dataclass(frozen=True)
@@ -52,6 +62,10 @@ class SendWR:
     REG_MR makes `mr`, an invalid `FastMR`, valid under the STag `rkey` for `access`, before the
     requests behind it begin; `rkey` differs from that of `mr` in its key only (`inc_rkey`). A
     request that the device refuses stops the QP.
+
+    IMM_DATA sends the 8 octets `imm_data`, and nothing else, into a completion of the peer (RFC
+    7306, 6); RDMA_WRITE_WITH_IMM is an RDMA Write and such a message behind it. It counts as two
+    requests in the send queue and has one completion, when both are done.
     """
 
     wr_id: int = 0
@@ -62,8 +76,10 @@ class SendWR:
     rkey: int = 0
     mr: "FastMR | None" = None
     access: AccessFlags = field(default=AccessFlags(0))
+    imm_data: bytes | None = None
 
     def __post_init__(self) -> None:
+        _check_immediate("SendWR.imm_data", self.imm_data)
         _check_range("SendWR.remote_addr", self.remote_addr, 64)
         _check_range("SendWR.rkey", self.rkey, 32)
         _check_elements("SendWR.sg", self.sg)
@@ -86,10 +102,14 @@ class WC:
 
     Attributes
     ----------
-    byte_len: octets of the message.
+    byte_len: octets of the message; of Immediate Data 8, without those of an RDMA Write before it.
     cause: why the request failed. terminate: what the peer complained about, if that is why.
     wc_flags: of a receive, `WCFlags`. invalidated_rkey: the STag that the peer invalidated, with
         WITH_INV.
+    imm_data: with WITH_IMM the 8 octets that the peer sent, as it sent them: what they mean is up
+        to the two programs (`int.from_bytes`). Nothing tells a receiver whether the peer posted
+        IMM_DATA or RDMA_WRITE_WITH_IMM, nor how much that wrote: on the wire they are the same.
+        What the peer wrote before is in memory when this completion is there.
     """
 
     wr_id: int
@@ -101,6 +121,7 @@ class WC:
     wc_flags: WCFlags = field(default=WCFlags(0))
     invalidated_rkey: int = 0
     terminate: Terminate | None = None
+    imm_data: bytes = b""
 
     def describe(self) -> str:
         """What became of the request, in one line."""
@@ -110,6 +131,8 @@ class WC:
         text += f", {self.byte_len} octets"
         if self.wc_flags & WCFlags.SOLICITED:
             text += ", solicited"
+        if self.wc_flags & WCFlags.WITH_IMM:
+            text += f", Immediate Data {self.imm_data.hex()}"
         if self.wc_flags & WCFlags.WITH_INV:
             text += f", STag 0x{self.invalidated_rkey:08x} invalidated"
         return text

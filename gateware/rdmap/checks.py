@@ -27,6 +27,7 @@ from gateware.rdmap.headers import (
     Opcode,
 )
 from hw.interface.causes import Cause
+from hw.interface.queue_entries import IMMEDIATE_DATA_OCTETS
 
 TAGGED_OPCODES = (Opcode.RDMA_WRITE, Opcode.RDMA_READ_RESPONSE)
 """The tagged messages that are received (RFC 5040, Figure 5)."""
@@ -37,16 +38,25 @@ SEND_OPCODES = (
     Opcode.SEND_WITH_SE,
     Opcode.SEND_WITH_SE_AND_INVALIDATE,
 )
-SOLICITING_OPCODES = (Opcode.SEND_WITH_SE, Opcode.SEND_WITH_SE_AND_INVALIDATE)
 INVALIDATING_OPCODES = (Opcode.SEND_WITH_INVALIDATE, Opcode.SEND_WITH_SE_AND_INVALIDATE)
 """The Send messages (RFC 5040, 4.3)."""
+
+IMMEDIATE_OPCODES = (Opcode.IMMEDIATE_DATA, Opcode.IMMEDIATE_DATA_WITH_SE)
+"""The messages of 8 octets that go into a completion (RFC 7306, 6)."""
+
+SOLICITING_OPCODES = (
+    Opcode.SEND_WITH_SE,
+    Opcode.SEND_WITH_SE_AND_INVALIDATE,
+    Opcode.IMMEDIATE_DATA_WITH_SE,
+)
 
 QUEUES = {
     Opcode.RDMA_READ_REQUEST: QN_READ_REQUEST,
     **dict.fromkeys(SEND_OPCODES, QN_SEND),
+    **dict.fromkeys(IMMEDIATE_OPCODES, QN_SEND),
     Opcode.TERMINATE: QN_TERMINATE,
 }
-"""The untagged messages that are received, with their queue (RFC 5040, Figure 5)."""
+"""The untagged messages that are received, with their queue (RFC 5040, Figure 5; RFC 7306, 4.1)."""
 
 LAST_QN = max(QUEUES.values())
 
@@ -148,6 +158,15 @@ def read_request_length_checks(header_octets: Value, last: Value) -> list[Check]
     return [
         (header_octets > READ_REQUEST_HEADER_OCTETS, Cause.READ_REQUEST_TOO_LONG),
         ((header_octets < READ_REQUEST_HEADER_OCTETS) | ~last, Cause.READ_REQUEST_TOO_SHORT),
+    ]
+
+
+def immediate_checks(payload: Value, last: Value, *, inside_send: ValueLike) -> list[Check]:
+    """Immediate Data is 8 octets in one segment (RFC 7306, 6.3), and no part of a Send."""
+    return [
+        (payload > IMMEDIATE_DATA_OCTETS, Cause.UNTAGGED_TOO_LONG),
+        (inside_send, Cause.UNEXPECTED_OPCODE),
+        ((payload < IMMEDIATE_DATA_OCTETS) | ~last, Cause.IMMEDIATE_TOO_SHORT),
     ]
 
 

@@ -9,6 +9,7 @@ from amaranth.lib import data, enum
 from gateware.ddp.headers import CONTROL as CONTROL_OCTET
 from gateware.ddp.headers import TAGGED_HEADER, UNTAGGED_HEADER, octets
 from gateware.interfaces import ULPDU_HEADER_OCTETS
+from hw.interface.queue_entries import IMMEDIATE_DATA_OCTETS
 
 RDMAP_VERSION = 1
 """The only RV that is sent and accepted (RFC 5040, 4.1; RFC 5044, C.2)."""
@@ -107,12 +108,18 @@ TERMINATE_ULPDU = data.StructLayout(
 )
 """A Terminate as far as the first octet of the terminated DDP header, if that is there."""
 
+IMMEDIATE_ULPDU = data.StructLayout(
+    {"ddp": UNTAGGED_HEADER, "immediate_data": 8 * IMMEDIATE_DATA_OCTETS}
+)
+"""A whole Immediate Data (RFC 7306, 6.2); its octets are opaque, octet i in bits [8i+7:8i]."""
+
 ULPDU_HEADER = data.UnionLayout(
     {
         "tagged": TAGGED_HEADER,
         "untagged": UNTAGGED_HEADER,
         "read_request": READ_REQUEST_ULPDU,
         "terminate": TERMINATE_ULPDU,
+        "immediate": IMMEDIATE_ULPDU,
     }
 )
 """The header of any ULPDU; T of the control octet, which all share, tells which it is."""

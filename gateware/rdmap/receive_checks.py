@@ -19,6 +19,7 @@ from gateware.ddp.headers import TAGGED_HEADER_OCTETS, UNTAGGED_HEADER_OCTETS, f
 from gateware.interfaces import Layouts
 from gateware.rdmap.checks import (
     LAST_QN,
+    immediate_checks,
     opcode_checks,
     queue_opcode_checks,
     rdmap_control,
@@ -42,8 +43,10 @@ class ReceiveChecks(wiring.Component):
     header_cause: Out, of any segment, a cycle later.
     context: In, of its QP; `ird`: In, of its QP.
     posted, inbound_level, outstanding_level, outstanding_head: In, of the queues of its QP.
-    send_cause: Out, of a Send but for its length, a cycle behind `context` and `posted`.
+    send_cause: Out, of a Send or Immediate Data but for its length, a cycle behind `context` and
+        `posted`.
     other_opcode: Out(1), it goes on with a Send that began with another opcode; as `send_cause`.
+    immediate_cause: Out, of Immediate Data beside `send_cause`; as that.
     request_cause: Out, of a Read Request, a cycle behind `context`, `ird` and `inbound_level`.
     response_cause: Out, of a Read Response, two cycles behind `context` and `outstanding_*`.
     response_octets: Out(32), received of the RDMA Read with this segment, a cycle behind `context`.
@@ -65,6 +68,7 @@ class ReceiveChecks(wiring.Component):
                 "outstanding_head": In(layouts.outstanding_read),
                 "send_cause": Out(CAUSE_BITS),
                 "other_opcode": Out(1),
+                "immediate_cause": Out(CAUSE_BITS),
                 "request_cause": Out(CAUSE_BITS),
                 "response_cause": Out(CAUSE_BITS),
                 "response_octets": Out(32),
@@ -94,7 +98,7 @@ class ReceiveChecks(wiring.Component):
             ],
         )
 
-        # Sends
+        # Sends and Immediate Data
         opcode = rdmap_control(tagged).opcode
         m.d.sync += self.other_opcode.eq(context.send_begun & (opcode != context.send_opcode))
         send_failures = _registered(
@@ -105,6 +109,10 @@ class ReceiveChecks(wiring.Component):
                 no_buffer_cause=Cause.UNTAGGED_NO_BUFFER,
                 wrong_mo=mo != context.send_mo,
             ),
+        )
+
+        immediate_failures = _registered(
+            m, immediate_checks(payload, last, inside_send=context.send_begun)
         )
 
         # Read Requests
@@ -149,6 +157,7 @@ class ReceiveChecks(wiring.Component):
         m.d.comb += [
             self.header_cause.eq(first_cause(header_failures)),
             self.send_cause.eq(first_cause(send_failures)),
+            self.immediate_cause.eq(first_cause(immediate_failures)),
             self.request_cause.eq(first_cause(request_failures)),
             self.response_cause.eq(first_cause(response_failures)),
         ]

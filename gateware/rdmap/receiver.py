@@ -21,6 +21,7 @@ from gateware.interfaces import (
     StagStatus,
 )
 from gateware.rdmap.checks import (
+    IMMEDIATE_OPCODES,
     INVALIDATING_OPCODES,
     SEND_OPCODES,
     SOLICITING_OPCODES,
@@ -50,7 +51,7 @@ class Receiver(wiring.Component):
     with octets so far, which `queues/delivery_gate.py` waits for. A Read Request is delivered, too:
     it may be answered when all that came before it is visible (RFC 5040, 5.5).
     The STag that a Send invalidates is checked last, and is invalid before the last segment of the
-    Send is placed.
+    Send is placed. Immediate Data takes a receive entry as a Send does, and is in its delivery.
 
     One segment at a time; an RDMA Write takes 11 cycles if the STag table answers at once.
 
@@ -109,6 +110,8 @@ class Receiver(wiring.Component):
         last = tagged.control.last
         opcode = rdmap_control(tagged).opcode
         is_send = is_any(opcode, SEND_OPCODES)
+        is_immediate = is_any(opcode, IMMEDIATE_OPCODES)
+        takes_entry = is_send | is_immediate
         is_response = opcode == Opcode.RDMA_READ_RESPONSE
         invalidates = last & is_any(opcode, INVALIDATING_OPCODES)
         invalidate_stag = from_wire(untagged.rsvd_ulp_word)
@@ -253,19 +256,20 @@ class Receiver(wiring.Component):
         m.d.comb += [
             delivery.kind.eq(
                 Mux(
-                    is_send,
+                    takes_entry,
                     DeliveryKind.RECEIVE,
                     Mux(is_response, DeliveryKind.READ, DeliveryKind.READ_REQUEST),
                 )
             ),
             delivery.qp.eq(segment.qp),
-            delivery.index.eq(Mux(is_send, entries.index, 0)),
+            delivery.index.eq(Mux(takes_entry, entries.index, 0)),
             delivery.length.eq(Mux(is_response, outstanding.head.length, message_end[:32])),
             delivery.flags.eq(
                 Mux(is_any(opcode, SOLICITING_OPCODES), CompletionFlags.SOLICITED, 0)
                 | Mux(is_any(opcode, INVALIDATING_OPCODES), CompletionFlags.INVALIDATED, 0)
+                | Mux(is_immediate, CompletionFlags.IMMEDIATE, 0)
             ),
-            delivery.detail.eq(invalidate_stag),
+            delivery.detail.eq(Mux(is_immediate, header.immediate.immediate_data, invalidate_stag)),
             delivery.after.eq(placements),
         ]
         error = self.error.payload
@@ -297,7 +301,7 @@ class Receiver(wiring.Component):
         delivered = Signal()
         # The queues hear of it a cycle later; the next segment looks at them after that.
         m.d.sync += [
-            entries.pop.eq(delivered & is_send),
+            entries.pop.eq(delivered & takes_entry),
             entries.pop_qp.eq(segment.qp),
             outstanding.pop.eq(delivered & is_response),
             outstanding.pop_qp.eq(segment.qp),
@@ -390,12 +394,14 @@ class Receiver(wiring.Component):
                                 m.next = "RESPONSE_EXPECT"
                             with m.Default():
                                 m.next = "SEND_CHECK"
-            # Judges a Send segment without its payload.
+            # Judges a segment that takes a receive entry, without its payload.
             with m.State("SEND_CHECK"):
                 with m.If(checks.send_cause != Cause.NONE):
                     stop(checks.send_cause)
                 with m.Elif(~entry_on_chip):
                     m.next = "ENTRY"
+                with m.Elif(is_immediate):
+                    m.next = "IMMEDIATE"
                 with m.Else():
                     m.next = "SCAN"
             # Waits for the receive entry, which is being fetched, unless the QP fails meanwhile.
@@ -404,7 +410,17 @@ class Receiver(wiring.Component):
                 with m.If(~qp_running):
                     m.next = "PLACE"
                 with m.Elif(entries.level != 0):
-                    m.next = "SCAN"
+                    with m.If(is_immediate):
+                        m.next = "IMMEDIATE"
+                    with m.Else():
+                        m.next = "SCAN"
+            # Judges the length of Immediate Data, of which nothing is placed.
+            with m.State("IMMEDIATE"):
+                with m.If(checks.immediate_cause != Cause.NONE):
+                    stop(checks.immediate_cause)
+                with m.Else():
+                    m.d.sync += [has_delivery.eq(1), context.send_msn.eq(context.send_msn + 1)]
+                    m.next = "PLACE"
             # Waits until the payload was cut over the elements of the receive entry.
             with m.State("SCAN"):
                 m.d.sync += piece_count.eq(scan.count)

@@ -72,6 +72,7 @@ class Cause(IntEnum):
     INVALIDATE_NOT_ASSOCIATED = 36
     INVALIDATE_REFUSED = 37
     TERMINATE_MALFORMED = 38
+    IMMEDIATE_TOO_SHORT = 39
     # local
     LOCAL_SEND_PROTECTION = 40
     LOCAL_RECEIVE_PROTECTION = 41
@@ -195,6 +196,10 @@ CODES: dict[Cause, tuple[TerminateCode | None, str]] = {
     Cause.TERMINATE_MALFORMED: (
         None,
         "Terminate of several segments, or of another length than its M, D and R say",
+    ),
+    Cause.IMMEDIATE_TOO_SHORT: (
+        TerminateCode(0, 2, 0xFF),
+        "Immediate Data of fewer than 8 octets, or of several segments",
     ),
     Cause.LOCAL_SEND_PROTECTION: (
         TerminateCode(0, 0, 0x00),

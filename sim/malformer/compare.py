@@ -42,6 +42,7 @@ CAUSES: dict[Check, set[Cause]] = {
     checks.INVALIDATE_VALID: {Cause.INVALIDATE_REFUSED},
     checks.INVALIDATE_ASSOCIATED: {Cause.INVALIDATE_NOT_ASSOCIATED},
     checks.INVALIDATE_UNSHARED: {Cause.INVALIDATE_REFUSED},
+    checks.IMMEDIATE_WHOLE: {Cause.IMMEDIATE_TOO_SHORT},
     checks.READ_REQUEST_WHOLE: {Cause.READ_REQUEST_TOO_SHORT},
     checks.SOURCE.valid: {Cause.READ_STAG_INVALID},
     checks.SOURCE.associated: {Cause.READ_STAG_NOT_ASSOCIATED},
@@ -224,6 +225,9 @@ def _sent_differences(case: Case, prediction: Prediction, observed: Observed) ->
         )
 
 
+_RECEIVES = (WCOpcode.RECV, WCOpcode.RECV_RDMA_WITH_IMM)
+
+
 def _expected_completion(completion: Completion) -> tuple[object, ...]:
     if completion.operation is not Operation.RECEIVE:
         if completion.status is Status.FLUSHED:
@@ -235,15 +239,20 @@ def _expected_completion(completion: Completion) -> tuple[object, ...]:
     stag = completion.invalidated_stag
     if stag is not None:
         flags |= WCFlags.WITH_INV
-    return WCOpcode.RECV, completion.work_id, WCStatus.SUCCESS, completion.length, flags, stag
+    opcode, length, immediate = WCOpcode.RECV, completion.length, completion.immediate
+    if immediate is not None:
+        opcode, length = WCOpcode.RECV_RDMA_WITH_IMM, len(immediate)
+        flags |= WCFlags.WITH_IMM
+    return opcode, completion.work_id, WCStatus.SUCCESS, length, flags, stag, immediate
 
 
 def _found_completion(wc: WC) -> tuple[object, ...]:
     known = (wc.opcode, wc.wr_id, wc.status)
-    if wc.opcode != WCOpcode.RECV or wc.status != WCStatus.SUCCESS:
+    if wc.opcode not in _RECEIVES or wc.status != WCStatus.SUCCESS:
         return known
     stag = wc.invalidated_rkey if wc.wc_flags & WCFlags.WITH_INV else None
-    return (*known, wc.byte_len, wc.wc_flags, stag)
+    immediate = wc.imm_data if wc.wc_flags & WCFlags.WITH_IMM else None
+    return (*known, wc.byte_len, wc.wc_flags, stag, immediate)
 
 
 def _completion_differences(
@@ -259,7 +268,7 @@ def _completion_differences(
         found = [
             _found_completion(wc)
             for wc in observed.completions
-            if (wc.opcode == WCOpcode.RECV) == receive
+            if (wc.opcode in _RECEIVES) == receive
         ]
         # At the end of the connection everything that is left is flushed.
         opcode = WCOpcode.RECV if receive else WCOpcode.RDMA_READ

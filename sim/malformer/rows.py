@@ -1,7 +1,7 @@
 """The rows of the list of errors (tables.md 6.3) that traffic can reach, and which one a case is.
 
-Left out is what needs Atomic Operations or Immediate Data, which this device refuses as opcodes
-that it does not know, and what no peer can cause.
+Left out is what needs Atomic Operations, which this device refuses as opcodes that it does not
+know, and what no peer can cause.
 """
 
 from hw.interface.causes import Cause
@@ -17,6 +17,7 @@ TERMINATE_RECEIVED = "Terminate"
 MALFORMED_TERMINATE = "malformed Terminate"
 TOO_MANY_READS = "more Read Requests than the IRD"
 _READ_TOO_LONG = "Read Request longer than 28 octets"
+_IMMEDIATE_TOO_LONG = "Immediate Data longer than 8 octets"
 
 ROWS: dict[str, tuple[Check, ...]] = {
     "CRC mismatch": (checks.CRC, checks.ULPDU_LENGTH),
@@ -51,6 +52,8 @@ ROWS: dict[str, tuple[Check, ...]] = {
     "Send with Invalidate: STag unknown": (checks.INVALIDATE_VALID,),
     _READ_TOO_LONG: (),
     "Read Request shorter than 28 octets": (checks.READ_REQUEST_WHOLE,),
+    _IMMEDIATE_TOO_LONG: (),
+    "Immediate Data shorter than 8 octets": (checks.IMMEDIATE_WHOLE,),
     "ULPDU shorter than its DDP header": (checks.ULPDU_HAS_HEADER,),
     MALFORMED_TERMINATE: (checks.TERMINATE_WHOLE,),
     TERMINATE_RECEIVED: (),
@@ -67,6 +70,8 @@ def _row_of_failure(failure: Failure) -> str:
     elif failure.terminate.ddp_header:
         opcode = rdmap.decode_control(failure.terminate.ddp_header[1]).opcode
         long = (checks.MESSAGE_LENGTH.error, checks.MESSAGE_LENGTH.source)
+        if key == long and opcode in rdmap.IMMEDIATE_OPCODES:
+            return _IMMEDIATE_TOO_LONG
         if key == long and opcode not in rdmap.SEND_OPCODES:
             return _READ_TOO_LONG
     return next(row for row, found in ROWS.items() if key in [(c.error, c.source) for c in found])

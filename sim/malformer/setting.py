@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from sim.malformer.layout import OWN_PD, Layout
 from sim.model import mpa
+from sim.model.extensions import Extensions
 from sim.model.predict import State
 from sim.model.rdmap import ReadRequest
 
@@ -62,6 +63,7 @@ class Setting:
             markers=self.markers_in,
             responder=not self.initiator,
             started=self.initiator,
+            extensions=Extensions(atomics=False),
             mulpdu=mpa.mulpdu(self.emss, self.markers_out),
         )
 

@@ -9,6 +9,7 @@ from sim.malformer.setting import Setting
 from sim.model import ddp, errors, mpa, rdmap
 from sim.model.ddp import TaggedHeader, UntaggedHeader
 from sim.model.errors import ErrorCode
+from sim.model.immediate import IMMEDIATE_OCTETS
 from sim.model.memory import TAGGED_OFFSET_SPAN
 from sim.model.message import Message
 from sim.model.rdmap import Form, Opcode, ReadRequest, Terminate
@@ -57,7 +58,7 @@ class Traffic:
         for _ in range(self._rng.choice(_MESSAGES)):
             kinds: list[Callable[[], Iterator[Segment]]] = [self._write, self._write]
             if self._receives:
-                kinds += [self._send, self._send]
+                kinds += [self._send, self._send, self._immediate]
             if self._requests:
                 kinds += [self._read_request]
             if self._reads:
@@ -108,6 +109,14 @@ class Traffic:
             self._own, word = False, self._layout["own"].stag
         payload = rng.randbytes(_lengths(rng, room))
         yield from self._cut("Send", self._untagged(rng.choice(opcodes), payload, word))
+
+    def _immediate(self) -> Iterator[Segment]:
+        del self._receives[0]
+        opcode = self._rng.choice([Opcode.IMMEDIATE_DATA, Opcode.IMMEDIATE_DATA_WITH_SE])
+        message = self._untagged(opcode, self._rng.randbytes(IMMEDIATE_OCTETS))
+        yield Segment(
+            "Immediate Data", message.segment(ddp.UNTAGGED_HEADER_OCTETS + message.length)
+        )
 
     def _read_request(self) -> Iterator[Segment]:
         rng = self._rng

@@ -5,7 +5,7 @@ from sim.model.atomic_requests import AtomicRequests
 from sim.model.atomic_responses import AtomicResponses
 from sim.model.ddp import Header, TaggedHeader, UntaggedHeader
 from sim.model.effects import Recorder
-from sim.model.extensions import EXTENSION_OPCODES, EXTENSION_QUEUES, Extensions
+from sim.model.extensions import Extensions
 from sim.model.immediate import receive_immediate
 from sim.model.memory import Accessor, MemoryTable
 from sim.model.rdmap import Opcode, Terminate
@@ -29,7 +29,7 @@ def check_header(
     """Opcode, DDP header and payload of a segment that passes ``checks.HEADER_ORDER``."""
     opcodes, queues = _KNOWN_OPCODES, _KNOWN_QUEUES
     if extensions is not None:
-        opcodes, queues = opcodes | EXTENSION_OPCODES, queues | EXTENSION_QUEUES
+        opcodes, queues = opcodes | extensions.opcodes, queues | extensions.queues
     header, payload = ddp.decode(segment)
     tagged = isinstance(header, TaggedHeader)
     if header.version != ddp.DDP_VERSION:

@@ -69,3 +69,29 @@ def test_a_read_request_that_ends_at_2_64_wraps(bench: Bench):
     header = UntaggedHeader(rdmap.QN_READ_REQUEST, 1, rsvd_ulp=control)
     request = ReadRequest(1, 0, 8, place.stag, TAGGED_OFFSET_SPAN - 8)
     check(bench, header.encode() + request.encode())
+
+
+def immediate(
+    msn: int, octets: bytes, opcode: Opcode = Opcode.IMMEDIATE_DATA, mo: int = 0
+) -> bytes:
+    header = UntaggedHeader(rdmap.QN_SEND, msn, mo, rsvd_ulp=control_octet(opcode))
+    return header.encode() + octets
+
+
+@pytest.mark.requirement("EXT7306-6.3-01", "EXT-6-01")
+def test_immediate_data_goes_into_the_completion_of_the_next_receive(bench: Bench):
+    send = UntaggedHeader(rdmap.QN_SEND, 2, rsvd_ulp=control_octet(Opcode.SEND)).encode()
+    check(
+        bench,
+        immediate(1, PAYLOAD, Opcode.IMMEDIATE_DATA_WITH_SE),
+        send + PAYLOAD,
+        immediate(3, PAYLOAD[::-1]),
+        setting=Setting(receives=((), (20,), (3, 100)), half_close=True),
+    )
+
+
+@pytest.mark.requirement("EXT7306-6.3-01")
+@pytest.mark.parametrize("octets", [b"", PAYLOAD[:7], PAYLOAD + b"9", bytes(600)])
+def test_immediate_data_of_another_length_is_refused(bench: Bench, octets: bytes):
+    setting = Setting(receives=((8,), (700,)), half_close=True)
+    check(bench, immediate(1, PAYLOAD), immediate(2, octets), setting=setting)

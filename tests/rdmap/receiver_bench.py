@@ -196,7 +196,7 @@ class Bench:
                     self.log.append(("release", item["store_end"]))
             if dut.delivery__valid.value and dut.delivery__ready.value:
                 item = unpack(LAYOUTS.delivery, int(dut.delivery__payload.value))
-                if not item["flags"] & CompletionFlags.INVALIDATED:
+                if not item["flags"] & (CompletionFlags.INVALIDATED | CompletionFlags.IMMEDIATE):
                     item["detail"] = 0
                 if item["kind"] == DeliveryKind.READ_REQUEST.value:
                     item["length"] = 0

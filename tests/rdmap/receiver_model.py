@@ -16,6 +16,7 @@ from hw.interface.queue_entries import CompletionFlags, Rights
 from sim.model import checks, ddp, effects, memory, rdmap
 from sim.model.checks import AccessChecks, Check
 from sim.model.errors import StreamError
+from sim.model.extensions import Extensions
 from sim.model.memory import Accessor
 from sim.model.rdmap import Opcode, ReadRequest
 from sim.model.sink import DataSink, check_header
@@ -23,6 +24,7 @@ from sim.model.untagged import SendQueue
 from sim.model.work import Completion, Operation, OutstandingRead, Work
 
 CONFIG = RnicConfig(qps=4, cqs=4, read_queue_depth=4)
+EXTENSIONS = Extensions(atomics=False)
 STORE_WORDS = 1 << CONFIG.store_address_bits
 LENGTH_OCTETS = 2
 """Octets of an FPDU before its ULPDU."""
@@ -196,6 +198,7 @@ _CAUSES: dict[Check, Cause] = {
     checks.INVALIDATE_VALID: Cause.INVALIDATE_REFUSED,
     checks.INVALIDATE_ASSOCIATED: Cause.INVALIDATE_NOT_ASSOCIATED,
     checks.INVALIDATE_UNSHARED: Cause.INVALIDATE_REFUSED,
+    checks.IMMEDIATE_WHOLE: Cause.IMMEDIATE_TOO_SHORT,
     checks.READ_REQUEST_WHOLE: Cause.READ_REQUEST_TOO_SHORT,
     checks.SOURCE.valid: Cause.READ_STAG_INVALID,
     checks.SOURCE.associated: Cause.READ_STAG_NOT_ASSOCIATED,
@@ -268,7 +271,9 @@ class Model:
     def _sink(self, number: int, pd: int, ird: int) -> DataSink:
         table: Any = _StagTable(number, pd, self.events)
         accessor = Accessor(pd, number)
-        sink = DataSink(table, accessor, ird=ird, record=self._effects.append)
+        sink = DataSink(
+            table, accessor, ird=ird, extensions=EXTENSIONS, record=self._effects.append
+        )
         sink.sends = _SendQueue(table, accessor, self._effects.append)
         sink.sends.table = table
         return sink
@@ -324,7 +329,7 @@ class Model:
             self.events.append(("first", segment["qp"]))
         opcode = None
         try:
-            opcode, *_ = check_header(ulpdu)
+            opcode, *_ = check_header(ulpdu, EXTENSIONS)
             self._good(qp, segment, ulpdu)
         except LocalProtection:
             return Cause.LOCAL_RECEIVE_PROTECTION, qp.index, header
@@ -395,16 +400,20 @@ class Model:
     def _deliver(
         self, segment: dict[str, Any], kind: DeliveryKind, completion: Completion, index: int
     ) -> None:
-        stag = completion.invalidated_stag
+        stag, immediate = completion.invalidated_stag, completion.immediate
         flags = CompletionFlags.SOLICITED if completion.solicited else CompletionFlags(0)
         flags |= CompletionFlags(0) if stag is None else CompletionFlags.INVALIDATED
+        length, detail = completion.length, stag or 0
+        if immediate is not None:
+            flags |= CompletionFlags.IMMEDIATE
+            length, detail = len(immediate), int.from_bytes(immediate, "little")
         delivery = {
             "kind": kind.value,
             "qp": segment["qp"],
             "index": index,
-            "length": completion.length,
+            "length": length,
             "flags": int(flags),
-            "detail": stag or 0,
+            "detail": detail,
             "after": self._placements % 2**16,
         }
         self.events.append(("deliver", delivery))

@@ -31,6 +31,7 @@ from hw.interface.causes import CODES, Cause
 from sim.model import checks, effects, rdmap
 from sim.model.ddp import FLAG_TAGGED, TaggedHeader, UntaggedHeader
 from sim.model.errors import StreamError
+from sim.model.extensions import Extensions
 from sim.model.memory import Accessor, MemoryRegion, MemoryTable
 from sim.model.rdmap import Opcode, ReadRequest
 from sim.model.sink import check_header
@@ -41,6 +42,7 @@ from tests.support.runner import run_cocotb
 from tests.support.streams import pack, seeded_random
 
 CASES = 1000
+EXTENSIONS = Extensions(atomics=False)
 REQUEST = data.StructLayout({"wrong_msn": 1, "no_buffer": 1, "wrong_mo": 1, "last": 1})
 RESPONSE = data.StructLayout({"none_outstanding": 1, "other_stag": 1, "other_offset": 1, "last": 1})
 
@@ -143,7 +145,7 @@ async def check_headers(dut):
         segment += rng.randbytes(4) + qn.to_bytes(4, "big") + rng.randbytes(30)
         segment = segment[: rng.choice([len(segment), rng.randint(13, 19)])]
         await show(dut, rng, segment)
-        expected = error_of(check_header, segment)
+        expected = error_of(check_header, segment, EXTENSIONS)
         is_terminate = expected is None and opcode == Opcode.TERMINATE
         if not is_terminate:
             assert code_of(dut.header_cause) == expected, segment.hex()

@@ -10,9 +10,11 @@ from cocotb.triggers import ClockCycles
 from gateware.interfaces import SegmentKind, StagStatus
 from gateware.rdmap.receiver import Receiver
 from hw.interface.causes import Cause
+from hw.interface.queue_entries import CompletionFlags
 from sim.model.ddp import TaggedHeader, UntaggedHeader
 from sim.model.errors import ErrorCode
 from sim.model.rdmap import (
+    IMMEDIATE_OPCODES,
     INVALIDATE_OPCODES,
     SEND_OPCODES,
     Form,
@@ -81,6 +83,12 @@ def invalidating(
     """A segment of the first Send, which invalidates an STag of that status."""
     header = opcode(rng.choice([4, 6]), rsvd_ulp_word=stag_with(rng, status))
     return send(1, mo, octets, last, **(header | fields))
+
+
+def immediate(rng: Any, msn: int, octets: int = 8, **fields: Any) -> bytes:
+    header = {"qn": 0, "msn": msn, "rsvd_ulp_word": rng.getrandbits(32)}
+    header |= opcode(rng.choice(sorted(IMMEDIATE_OPCODES)))
+    return UntaggedHeader(**(header | fields)).encode() + rng.randbytes(octets)
 
 
 def terminate(octets: bytes, **fields: Any) -> bytes:
@@ -167,6 +175,25 @@ def changing(first: int, then: int, last: bool) -> Wrong:
     return segment
 
 
+def with_entry(wrong: Callable[[Any], bytes]) -> Wrong:
+    def segment(bench: Bench, rng: Any) -> bytes:
+        bench.post(1, elements(rng, 30, 40))
+        return wrong(rng)
+
+    return segment
+
+
+def inside(begun: int, octets: int, mo: int) -> Wrong:
+    """Immediate Data behind the first segment of a Send, which has `begun` octets."""
+
+    def segment(bench: Bench, rng: Any) -> bytes:
+        bench.post(1, elements(rng, 64))
+        bench.send(1, send(1, 0, begun, False))
+        return immediate(rng, 1, octets, mo=mo)
+
+    return segment
+
+
 def opcode(number: int, **fields: int) -> dict[str, int]:
     return {"rsvd_ulp": control_octet(number)} | fields
 
@@ -184,7 +211,7 @@ WRONG: list[tuple[Cause, Wrong]] = [
     (Cause.RDMAP_VERSION, lambda bench, rng: send(1, 0, 9, rsvd_ulp=0x83)),
     *(
         (Cause.UNEXPECTED_OPCODE, lambda bench, rng, n=n: send(1, 0, 9, **opcode(n)))
-        for n in (0, 2, 8, 9, 10, 11, 12, 15)
+        for n in (0, 2, 10, 11, 12, 15)
     ),
     *(
         (Cause.UNEXPECTED_OPCODE, lambda bench, rng, n=n: write(rng, 9, **opcode(n)))
@@ -192,7 +219,7 @@ WRONG: list[tuple[Cause, Wrong]] = [
     ),
     *(
         (Cause.UNEXPECTED_OPCODE, lambda bench, rng, n=n: send(1, 0, 9, **opcode(n, qn=1)))
-        for n in (4, 5, 6)
+        for n in (4, 5, 6, 8, 9)
     ),
     *(
         (Cause.UNEXPECTED_OPCODE, changing(first, then, last))
@@ -243,6 +270,31 @@ WRONG: list[tuple[Cause, Wrong]] = [
     ),
     (Cause.UNTAGGED_TOO_LONG, refused(StagStatus.INVALID, 71)),
     (Cause.LOCAL_RECEIVE_PROTECTION, refused(StagStatus.INVALID, 31, bad=1)),
+    (Cause.UNTAGGED_NO_BUFFER, lambda bench, rng: immediate(rng, 1)),
+    *(
+        (cause, with_entry(lambda rng, fields=fields: immediate(rng, **({"msn": 1} | fields))))
+        for cause, fields in (
+            (Cause.UNTAGGED_MSN, {"msn": 2}),
+            (Cause.UNTAGGED_MO, {"mo": 8}),
+            (Cause.UNTAGGED_TOO_LONG, {"octets": 9}),
+            (Cause.UNTAGGED_TOO_LONG, {"octets": 9, "last": False}),
+            (Cause.UNTAGGED_TOO_LONG, {"octets": LONGEST_PAYLOAD}),
+            (Cause.IMMEDIATE_TOO_SHORT, {"octets": 0}),
+            (Cause.IMMEDIATE_TOO_SHORT, {"octets": 7}),
+            (Cause.IMMEDIATE_TOO_SHORT, {"octets": 4, "last": False}),
+            (Cause.IMMEDIATE_TOO_SHORT, {"last": False}),
+        )
+    ),
+    *(
+        (cause, inside(begun, octets, mo))
+        for cause, begun, octets, mo in (
+            (Cause.UNEXPECTED_OPCODE, 0, 8, 0),
+            (Cause.UNEXPECTED_OPCODE, 20, 8, 20),
+            (Cause.UNEXPECTED_OPCODE, 20, 3, 20),
+            (Cause.UNTAGGED_MO, 20, 8, 0),
+            (Cause.UNTAGGED_TOO_LONG, 20, 9, 20),
+        )
+    ),
     (Cause.UNTAGGED_MSN, lambda bench, rng: read_request(rng, 2)),
     (Cause.UNTAGGED_MO, lambda bench, rng: read_request(rng, 1, mo=28)),
     (Cause.READ_REQUEST_TOO_LONG, lambda bench, rng: read_request(rng, 1) + b"\0"),
@@ -321,6 +373,27 @@ async def check_every_send_completes_as_what_it_is(dut: Any) -> None:
             wanted = [("invalidate", stag)] if kind in INVALIDATE_OPCODES else []
             assert invalidations == wanted
     assert msn == 25
+
+
+@cocotb.test(timeout_time=2, timeout_unit="ms")
+async def check_immediate_data_takes_an_entry_of_any_size_and_places_nothing(dut: Any) -> None:
+    bench = await start(dut)
+    rng = bench.rng
+    await bench.connect(1)
+    sizes = [(), (0,), (7,), (8,), (100, 0, 3), (2**32 - 1, 9)]
+    for msn in range(1, 40):
+        lengths = rng.choice(sizes)
+        # The elements mean nothing, not even one that fails its check.
+        bench.post(1, elements(rng, *lengths, bad=rng.choice([None, 0])))
+        bench.send(1, immediate(rng, msn))
+        bench.send(1, write(rng, rng.choice([0, 8])))
+        assert not bench.model.qps[1].stopped
+        delivered = [event[1] for event in bench.model.events if event[0] == "deliver"]
+        assert delivered[-1]["length"] == 8
+        assert delivered[-1]["flags"] & CompletionFlags.IMMEDIATE
+        if rng.random() < 0.5:
+            await bench.settle()
+    await bench.settle()
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
@@ -414,9 +487,12 @@ NO_READ = OutstandingRead(ReadRequest(8, 0, 9, 0, 0), Work(Operation.RDMA_READ, 
 
 
 def random_send(bench: Bench, number: int, octets: int, wrong: bool) -> bytes:
-    """A segment of a Send of any kind, the next one of its QP unless it is to be wrong."""
+    """A segment of a Send of any kind or Immediate Data, the next of its QP unless it is wrong."""
     rng, qp = bench.rng, bench.model.qps[number]
     entry = qp.entries[0] if qp.entries else Entry([])
+    if (entry.opcode is None or wrong) and rng.random() < 0.3:
+        fields = {"octets": rng.choice([0, 7, 8, 9])} if wrong else {}
+        return immediate(rng, qp.sink.sends.msn, mo=entry.filled, **fields)
     room = entry.room - entry.filled
     if not wrong or rng.random() < 0.5:
         octets = rng.choice([min(octets, room), min(room, LONGEST_PAYLOAD)])
