@@ -36,8 +36,8 @@ def connect_check(
     with m.Else():
         m.d.comb += request.rights.eq(Rights.LOCAL_READ)
 
-    # The sink of an RDMA Read is only checked; the RDMAP header is the payload.
-    with m.If(visit.is_read | visit.terminating):
+    # The sink of an RDMA Read is only checked; the RDMAP header or Immediate Data is the payload.
+    with m.If(visit.inline | visit.terminating):
         m.d.comb += [
             pieces.item.octets.eq(inline.length),
             pieces.item.last.eq(1),
@@ -91,8 +91,8 @@ def check_states(
                     ]
                     m.next = "NEXT_ELEMENT"
 
-    # A Read without octets has its header to send, if there is room for the piece.
+    # A Read without octets, and Immediate Data, have an inline piece, if there is room for it.
     with m.State("EMPTY"):
-        m.d.comb += pieces.write.eq(pieces.room & visit.is_read)
-        with m.If(pieces.room | ~visit.is_read):
+        m.d.comb += pieces.write.eq(pieces.room & visit.inline)
+        with m.If(pieces.room | ~visit.inline):
             m.next = "ISSUE"

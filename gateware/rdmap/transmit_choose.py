@@ -13,7 +13,12 @@ from gateware.rdmap.transmit_entry import (
     element_range_address,
 )
 from gateware.rdmap.transmit_visit import TransmitVisit, end_visit
-from hw.interface.queue_entries import STAG_OPERATIONS, SendFlags, SendOpcode
+from hw.interface.queue_entries import (
+    IMMEDIATE_OPERATIONS,
+    STAG_OPERATIONS,
+    SendFlags,
+    SendOpcode,
+)
 
 
 def choose_states(
@@ -96,12 +101,14 @@ def choose_states(
     # Go on, or begin with what waits and may be sent.
     with m.State("CHOOSE"):
         entry_is_read = Signal()
+        entry_is_immediate = Signal()
         can_send = Signal()
         respond = Signal()
         tagged = Signal()
         m.d.comb += [
             entries.word_address.eq(element_offset_address(visit.element)),
             entry_is_read.eq(visit.entry.opcode == SendOpcode.RDMA_READ),
+            entry_is_immediate.eq(is_any(visit.entry.opcode, IMMEDIATE_OPERATIONS)),
             # Fewer than config.pending_sends, which is the top bit, are in flight.
             can_send.eq(
                 visit.has_entry
@@ -121,6 +128,8 @@ def choose_states(
         m.d.sync += [
             visit.responding.eq(respond),
             visit.is_read.eq(~respond & entry_is_read),
+            visit.is_immediate.eq(~respond & entry_is_immediate),
+            visit.inline.eq(~respond & (entry_is_read | entry_is_immediate)),
             visit.is_local.eq(~respond & is_any(visit.entry.opcode, STAG_OPERATIONS)),
             visit.registers.eq(visit.entry.opcode == SendOpcode.FAST_REGISTER),
             visit.tagged.eq(tagged),

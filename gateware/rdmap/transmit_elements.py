@@ -6,6 +6,7 @@ from amaranth.lib import data, wiring
 from gateware.rdmap.checks import is_any
 from gateware.rdmap.transmit_entry import (
     ELEMENT_RANGE,
+    IMMEDIATE_DATA_ADDRESS,
     REMOTE_OFFSET_ADDRESS,
     REMOTE_STAG_ADDRESS,
     element_offset_address,
@@ -14,7 +15,11 @@ from gateware.rdmap.transmit_entry import (
 from gateware.rdmap.transmit_lengths import TransmitLengths
 from gateware.rdmap.transmit_visit import TransmitVisit
 from hw.interface.causes import Cause
-from hw.interface.queue_entries import IMMEDIATE_OPERATIONS, SCATTER_GATHER_ELEMENTS, SendOpcode
+from hw.interface.queue_entries import (
+    IMMEDIATE_DATA_OCTETS,
+    SCATTER_GATHER_ELEMENTS,
+    SendOpcode,
+)
 
 
 def element_states(
@@ -51,17 +56,19 @@ def element_states(
     with m.State("ELEMENT_RANGE"):
         m.d.comb += word_address.eq(REMOTE_STAG_ADDRESS)
         m.d.sync += [
-            visit.fits.eq(visit.remaining <= visit.capacity),
+            visit.fits.eq((visit.remaining <= visit.capacity) | visit.is_immediate),
             visit.element_length.eq(Mux(responding, inbound.length, element_range.length)),
             visit.element_stag.eq(Mux(responding, inbound.source_stag, element_range.stag)),
             step.eq(0),
-            total.eq(0),
+            # As if Immediate Data were an element.
+            total.eq(Mux(visit.is_immediate, IMMEDIATE_DATA_OCTETS, 0)),
         ]
         with m.If(~responding):
             m.d.sync += visit.bad_entry.eq(
-                ~is_any(entry.opcode, set(SendOpcode) - set(IMMEDIATE_OPERATIONS))
+                ~is_any(entry.opcode, SendOpcode)
                 | (entry.element_count > SCATTER_GATHER_ELEMENTS)
                 | (visit.is_read & (entry.element_count > 1))
+                | (visit.is_immediate & (entry.element_count != 0))
                 | (visit.is_local & (entry.element_count != visit.registers))
             )
         with m.If(
@@ -92,7 +99,9 @@ def element_states(
 
     # The Tagged Offset of the element arrives; what is left of it?
     with m.State("ELEMENT_OFFSET"):
-        m.d.comb += word_address.eq(REMOTE_OFFSET_ADDRESS)
+        m.d.comb += word_address.eq(
+            Mux(visit.is_immediate, IMMEDIATE_DATA_ADDRESS, REMOTE_OFFSET_ADDRESS)
+        )
         m.d.sync += [
             visit.element_offset.eq(Mux(responding, inbound.source_tagged_offset, word)),
             visit.element_remaining.eq(visit.element_length - visit.offset),
@@ -107,6 +116,8 @@ def element_states(
                 visit.left.eq(Mux(visit.fits | visit.is_read, visit.remaining, visit.capacity)),
                 visit.payload.eq(Mux(visit.is_read, 0, part)),
             ]
+            with m.If(visit.is_immediate):
+                m.d.sync += visit.left.eq(0)
             m.d.comb += lengths.start.eq(1)
         m.next = "REMOTE_STAG"
 
@@ -124,7 +135,7 @@ def element_states(
         with m.Else():
             m.next = "REMOTE_OFFSET"
 
-    # The remote Tagged Offset arrives; decide on the piece.
+    # The remote Tagged Offset, or Immediate Data, arrives; decide on the piece.
     with m.State("REMOTE_OFFSET"):
         m.d.sync += [
             visit.remote_offset.eq(Mux(responding, inbound.sink_tagged_offset, word)),

@@ -1,6 +1,6 @@
 """Hands RDMAP headers to the gatherer as payload."""
 
-from amaranth.hdl import Elaboratable, Module, Mux, Signal
+from amaranth.hdl import Elaboratable, Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -9,6 +9,7 @@ from gateware.rdmap.transmit_header import read_request_header
 from gateware.rdmap.transmit_terminate import TransmitTerminate
 from gateware.rdmap.transmit_visit import TransmitVisit
 from gateware.stream_fifo import StreamFifo
+from hw.interface.queue_entries import IMMEDIATE_DATA_OCTETS
 
 WORD_OCTETS = 8
 INLINE_WORDS = -(-TERMINATE_HEADER_OCTETS // WORD_OCTETS)
@@ -68,7 +69,7 @@ class TransmitInline(wiring.Component):
 def connect_inline(
     m: Module, visit: TransmitVisit, inline: TransmitInline, terminate: TransmitTerminate
 ) -> None:
-    """The RDMAP header of the visit: of its Terminate, or of its Read Request."""
+    """The RDMAP header of the visit: of its Terminate or its Read Request, or Immediate Data."""
     read_request = read_request_header(
         sink_stag=visit.element_stag,
         sink_tagged_offset=visit.element_offset,
@@ -77,9 +78,16 @@ def connect_inline(
         source_tagged_offset=visit.remote_offset,
     )
     m.d.comb += [
-        inline.octets.eq(Mux(visit.terminating, terminate.header, read_request)),
-        inline.length.eq(Mux(visit.terminating, terminate.octets, READ_REQUEST_HEADER_OCTETS)),
+        inline.octets.eq(read_request),
+        inline.length.eq(READ_REQUEST_HEADER_OCTETS),
     ]
+    with m.If(visit.terminating):
+        m.d.comb += [inline.octets.eq(terminate.header), inline.length.eq(terminate.octets)]
+    with m.Elif(visit.is_immediate):
+        m.d.comb += [
+            inline.octets.eq(visit.remote_offset),
+            inline.length.eq(IMMEDIATE_DATA_OCTETS),
+        ]
 
 
 def inline_states(

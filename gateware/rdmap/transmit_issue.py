@@ -82,7 +82,7 @@ def issue_states(
     # Give the FPDU away as soon as its lengths are right, if the window takes it.
     with m.State("ISSUE"):
         m.d.comb += ports.job.valid.eq(
-            lengths.settled & lengths.window_open & (inline.room | ~visit.is_read)
+            lengths.settled & lengths.window_open & (inline.room | ~visit.inline)
         )
         with m.If(lengths.settled & ~lengths.window_open):
             m.d.comb += pieces.discard.eq(1)
@@ -92,7 +92,7 @@ def issue_states(
             m.d.comb += [
                 contexts.store.eq(1),
                 visit.kick.eq(~visit.kicked),
-                inline.start.eq(visit.is_read),
+                inline.start.eq(visit.inline),
             ]
-            with m.If(visit.is_read):
+            with m.If(visit.inline):
                 m.next = "INLINE"

@@ -46,6 +46,8 @@ class TransmitVisit:
         # The message
         self.responding = Signal()  # it is a Read Response; if not, the send entry counts
         self.is_read = Signal()  # it is an RDMA Read
+        self.is_immediate = Signal()  # it is Immediate Data
+        self.inline = Signal()  # its payload is an RDMAP header, which is an inline piece
         self.is_local = Signal()  # it is an operation on a local STag: nothing is sent
         self.registers = Signal()  # that is a FAST_REGISTER, else a LOCAL_INVALIDATE
         self.tagged = Signal()  # it is tagged
@@ -53,14 +55,15 @@ class TransmitVisit:
         self.capacity = Signal(16)  # octets of payload that an FPDU of it can have
         self.fits = Signal()  # what remains fits one FPDU
         self.remote_stag = Signal(32)  # of the peer's buffer, or to be invalidated there
-        self.remote_offset = Signal(64)  # Tagged Offset of the peer's buffer
+        self.remote_offset = Signal(64)  # Tagged Offset of the peer's buffer; Immediate Data
         self.bad_entry = Signal()  # opcode or number of elements is not allowed
         self.length_matches = Signal()  # its length is the sum over its elements
         self.summed = Signal()  # `length_matches` is right
 
         # The FPDU
         self.payload = Signal(32)  # octets behind its DDP header; 0 for a Read Request
-        self.left = Signal(32)  # octets of it, or of the sink of an RDMA Read, without a piece
+        # Octets of it, or of the sink of an RDMA Read, without a piece; 0 for Immediate Data
+        self.left = Signal(32)
         self.first_piece = Signal()  # none has a piece so far
 
         # The element at work

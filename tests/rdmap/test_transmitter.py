@@ -125,6 +125,17 @@ def _stag_operation(rng, opcode, **fields):
     return Entry(opcode, **(entry | fields))
 
 
+def _immediate(rng, **fields):
+    """Immediate Data of any octets; fields that it does not have are noise."""
+    entry = {
+        "immediate_data": rng.randbytes(8),
+        "remote_stag": rng.getrandbits(32),
+        "remote_tagged_offset": rng.getrandbits(64),
+        "flags": rng.getrandbits(2),
+    }
+    return Entry(rng.choice(IMMEDIATE_OPERATIONS), [], **(entry | fields))
+
+
 def _random_entry(bench, number):
     rng = bench.rng
     pd = bench.qps[number].pd
@@ -133,7 +144,9 @@ def _random_entry(bench, number):
     )
     if rng.random() < 0.01:
         length = rng.randrange(200001)
-    opcode = rng.choice([*MESSAGES, *STAG_OPERATIONS])
+    opcode = rng.choice(list(SendOpcode))
+    if opcode in IMMEDIATE_OPERATIONS:
+        return _immediate(rng)
     if opcode in STAG_OPERATIONS:
         return _stag_operation(rng, opcode)
     count = rng.randint(0 if length == 0 else 1, 1 if opcode == SendOpcode.RDMA_READ else 4)
@@ -320,6 +333,25 @@ async def check_empty_messages_need_no_stag(dut):
     assert bench.stag_request is None and not len(bench.error_sink)
 
 
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def check_immediate_data_needs_the_window_and_no_stag(dut):
+    bench, rng = await _bench(dut)
+    qp = await bench.connect(0, pd=1, ord=1, emss=1460)
+    fpdu = 2 + 18 + 8 + 4
+    bench.grant(0, fpdu - 4)
+    for _ in range(3):
+        bench.post(0, _immediate(rng, flags=1))
+    await bench.settle()
+    assert bench.jobs == 0
+    bench.grant(0, 2 * fpdu)
+    await bench.settle()
+    assert bench.jobs == 2 and qp.position == 2 * fpdu
+    bench.grant(0, LARGE_WINDOW)
+    await bench.settle()
+    assert bench.jobs == 3 and qp.send_msn == 4
+    assert bench.stag_request is None and not len(bench.error_sink)
+
+
 LOCAL_ERRORS = {
     "unknown opcode": (Cause.LOCAL_BAD_ENTRY, lambda e: setattr(e, "opcode", 2)),
     "opcode past 4 bits": (Cause.LOCAL_BAD_ENTRY, lambda e: setattr(e, "opcode", 0x10)),
@@ -358,6 +390,27 @@ LOCAL_ERRORS = {
         Cause.LOCAL_SEND_PROTECTION,
         lambda e: e.__dict__.update(opcode=SendOpcode.RDMA_READ, elements=[Element(0, 100, 1)]),
     ),
+}
+
+
+IMMEDIATE_ERRORS = {
+    "shorter": {"length": 7},
+    "longer": {"length": 9},
+    "no length": {"length": 0},
+    "eight octets mod 2^8": {"length": 8 + 256},
+    "an element": {"count": 1, "elements": [Element(0, 8, 1)]},
+    "an element without octets": {"count": 1},
+    "two elements": {"count": 2},
+    "five elements": {"count": 5},
+}
+LOCAL_ERRORS |= {
+    f"Immediate Data, {name}": (
+        Cause.LOCAL_BAD_ENTRY,
+        lambda e, fields=fields: e.__dict__.update(
+            {"opcode": SendOpcode.IMMEDIATE, "elements": [], "count": 0, "length": 8} | fields
+        ),
+    )
+    for name, fields in IMMEDIATE_ERRORS.items()
 }
 
 

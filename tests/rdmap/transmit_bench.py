@@ -9,7 +9,14 @@ from cocotb.triggers import ClockCycles, RisingEdge
 
 from gateware.config import RnicConfig
 from gateware.interfaces import Layouts, LlpEventKind, QpCommandKind, StagStatus
-from hw.interface.queue_entries import SEND_ENTRY, Rights, SendFlags, SendOpcode, offset_of
+from hw.interface.queue_entries import (
+    IMMEDIATE_OPERATIONS,
+    SEND_ENTRY,
+    Rights,
+    SendFlags,
+    SendOpcode,
+    offset_of,
+)
 from sim.model import ddp, mpa, rdmap
 from tests.support.streams import StreamMonitor, StreamSink, StreamSource, pack, unpack
 
@@ -33,10 +40,13 @@ class Entry:
     length: int | None = None
     count: int | None = None
     index: int = 0
+    immediate_data: bytes = bytes(8)
 
     def __post_init__(self) -> None:
         if self.length is None:
             self.length = sum(element.length for element in self.elements)
+            if self.opcode in IMMEDIATE_OPERATIONS:
+                self.length = 8
         if self.count is None:
             self.count = len(self.elements)
 
@@ -54,6 +64,7 @@ class Entry:
         store("length", self.length, 4)
         store("remote_stag", self.remote_stag, 4)
         store("remote_tagged_offset", self.remote_tagged_offset, 8)
+        store("immediate_data", int.from_bytes(self.immediate_data, "little"), 8)
         for number, element in enumerate(self.elements):
             store("elements", element.tagged_offset, 8, 16 * number)
             store("elements", element.length, 4, 16 * number + 8)
@@ -518,6 +529,11 @@ class Bench:
                 }
             )
             qp.read_msn += 1
+        elif opcode in IMMEDIATE_OPERATIONS:
+            # One FPDU whatever the EMSS is.
+            chunk, last = length, True
+            expected = ddp.UntaggedHeader(0, qp.send_msn, rsvd_ulp=0x40 | opcode).encode()
+            self._expect_inline(message.immediate_data)
         else:
             tagged = opcode in (0, 2)
             fixed = 14 if tagged else 18
@@ -569,9 +585,9 @@ class Bench:
         if not responding:
             assert job["sent"] == self._sent(number, message)
             self._count_send(number)
-            if opcode != SendOpcode.RDMA_READ:
+            if opcode not in (SendOpcode.RDMA_READ, *IMMEDIATE_OPERATIONS):
                 self._check_segments(qp, message)
-            qp.send_msn += opcode in SENDS
+            qp.send_msn += opcode in (*SENDS, *IMMEDIATE_OPERATIONS)
         qp.message = None
 
     def _check_segments(self, qp: Qp, message: Entry) -> None:
