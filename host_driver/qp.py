@@ -14,7 +14,7 @@ from host_driver.enums import QPState, WCFlags, WCOpcode, WROpcode
 from host_driver.errors import QPStateError, require_type
 from host_driver.events import AsyncEvent
 from host_driver.mpa_terms import Connection
-from host_driver.mr import PD
+from host_driver.mr import MR, PD
 from host_driver.qp_queues import QPCap, QPQueues
 from host_driver.terminate import Terminate
 from host_driver.transport.base import ByteStream, DeviceClosed, TransportError
@@ -260,6 +260,8 @@ class QP:
         if self.state == QPState.ERR:
             self._flush()
             return
+        if queue.end is not None:
+            return
         self.context.write(queue.doorbell, qp=self.qp_num, producer=queue.producer)
 
     # Completing
@@ -336,11 +338,48 @@ class QP:
                 # connection is free again.
                 pass
 
-    def disconnect(self, timeout: float = FLUSH_SECONDS) -> None:
+    def disconnect(self, timeout: float = FLUSH_SECONDS, *, drain: float | None = None) -> None:
         """Ends the stream; what was not completed is flushed.
 
         Waits up to `timeout` seconds for a peer that does not read; the other QPs go on meanwhile.
+
+        With `drain` the end is a graceful one (RFC 5041, 6.2.1): for up to so many seconds it waits
+        until all that is in the send queue has completed, while receives go on. What is posted to
+        the send queue from here on is flushed. Raises `WaitTimeout` if there was not time enough;
+        the stream has ended then too. If the last request in the send queue is not signaled, a
+        region and one more request are needed to see its end: without room for them `ResourceError`
+        or `QuotaExceeded` is raised, and the stream goes on.
         """
+        with ExitStack() as steps:
+            if drain is not None:
+                self._begin_drain(steps)
+            try:
+                if drain is not None:
+                    what = f"end of the send queue of QP {self.qp_num}"
+                    self.context.poll_until(self._has_drained, drain, what)
+            finally:
+                self._end(timeout)
+
+    def _begin_drain(self, steps: ExitStack) -> None:
+        """Gives the device no more sends; `steps` are for when the stream has ended."""
+        queue = self._queues.send
+        with self.context.lock:
+            self.context.process_events()
+            self._queues.take_entries()
+            if self.state != QPState.RTS or queue.end is not None:
+                return
+            if queue.posted and not queue.posted[-1].signaled:
+                # What completes behind it: the end of a region, of which the peer hears nothing.
+                region = steps.enter_context(MR(self.pd, bytearray(1), qp=self))
+                self.post_hidden_send(SendWR(opcode=WROpcode.LOCAL_INV, rkey=region.stag))
+            queue.end_here()
+
+    def _has_drained(self) -> bool:
+        with self.context.lock:
+            self._queues.take_entries()
+            return self.state != QPState.RTS or self._queues.send.drained
+
+    def _end(self, timeout: float) -> None:
         try:
             with self.context.lock:
                 self.context.process_events()

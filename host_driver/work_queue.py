@@ -86,6 +86,7 @@ class WorkQueue:
     ----------
     ring, doorbell, name: as given. posted: what is not completed, the oldest first.
     producer: number behind the last entry. used: whether any entry was completed.
+    end: number behind the last entry that the device is given; `None` as long as it is given all.
     """
 
     def __init__(self, ring: Ring, doorbell: Register, limit: int, name: str):
@@ -95,6 +96,7 @@ class WorkQueue:
         self.producer = 0
         self.posted: deque[Posted] = deque()
         self.used = False
+        self.end: int | None = None
         self._limit = limit
 
     @property
@@ -182,6 +184,16 @@ class WorkQueue:
     ) -> None:
         last = self.producer - 1 & 0xFFFF
         self.posted.append(Posted(first, last, wr_id, opcode, hidden, signaled, length))
+
+    def end_here(self) -> None:
+        """What is posted from here on stays in the driver."""
+        if self.end is None:
+            self.end = self.producer
+
+    @property
+    def drained(self) -> bool:
+        """Whether all that the device is given has completed."""
+        return not self.posted or self.posted[0].first == self.end
 
     def is_posted(self, index: int) -> bool:
         """Whether the work request whose last entry is `index` is not completed."""

@@ -4,14 +4,16 @@ import socket
 import struct
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from host_driver import Cause, Context, QPState, RecvWR, SendWR, WCStatus, WROpcode
+from host_driver import Cause, Context, QPState, RecvWR, SendFlags, SendWR, WCStatus, WROpcode
 from sim.model import ddp, mpa, rdmap
 from sim.model.ddp import TaggedHeader
 from sim.model.rdmap import Opcode, control_octet
 from tests.integration.rig import End, RawPeer, open_device
+from tests.support.streams import seeded_random
 
 pytestmark = pytest.mark.timeout(150)  # the first test may have to build the device
 
@@ -52,6 +54,29 @@ def test_disconnecting_closes_behind_what_was_completed_and_tells_no_error(conte
     ulpdus = receive_to_the_end(peer)
     assert set(opcodes(ulpdus)) == {Opcode.RDMA_WRITE}
     assert sum(len(ddp.decode(ulpdu)[1]) for ulpdu in ulpdus) == 3 * len(end.buffer)
+    end.close()
+    peer.close()
+
+
+@pytest.mark.requirement("DDP-6.2.1-01", "RDMAP-6.2-01")
+@pytest.mark.parametrize("signaled", [True, False], ids=["signaled", "silent"])
+def test_a_graceful_end_closes_behind_all_that_was_posted(context: Context, signaled: bool):
+    end = End(context, 1 << 16)
+    end.buffer[:] = seeded_random().randbytes(len(end.buffer))
+    peer = RawPeer(end.qp, tcp=True)
+    flags = SendFlags.SIGNALED if signaled else SendFlags(0)
+    writes = 15
+    with ThreadPoolExecutor(1) as pool:
+        found = pool.submit(receive_to_the_end, peer)
+        end.qp.post_send(
+            *(SendWR(n, WROpcode.RDMA_WRITE, [end.element()], flags) for n in range(writes))
+        )
+        end.qp.disconnect(drain=SECONDS)
+        ulpdus = found.result()
+    completions = [(wc.wr_id, wc.status) for wc in end.cq.poll()]
+    assert completions == [(n, WCStatus.SUCCESS) for n in range(writes if signaled else 0)]
+    assert set(opcodes(ulpdus)) == {Opcode.RDMA_WRITE}
+    assert b"".join(ddp.decode(ulpdu)[1] for ulpdu in ulpdus) == writes * bytes(end.buffer)
     end.close()
     peer.close()
 
