@@ -18,6 +18,9 @@ from sim.malformer.chunk import run_chunk
 from sim.malformer.report import Report
 
 CHUNK_FPDUS = 2500
+LINE_CHUNKS = 4
+"""After so many chunks comes a line where there is no terminal for a bar."""
+
 CHUNKS_FILE = ROOT / "tests" / "malformer" / "soak_chunks.py"
 PLAN_VARIABLE = "STAGECOACH_SOAK"
 """Environment variable that tells the tests of the chunks the seed and the sizes."""
@@ -95,7 +98,7 @@ def soak_with_dask(seed: int, sizes: Sequence[int], address: str, done: Done) ->
 
 
 def soak(fpdus: int, seed: int, *, jobs: str = "2", dask: str = "") -> Report:
-    """Runs chunks of together so many mutated FPDUs, with a progress bar on standard error."""
+    """Runs chunks of together so many mutated FPDUs, with its progress on standard error."""
     sizes = chunk_sizes(fpdus)
     report = Report()
     columns = (
@@ -106,10 +109,15 @@ def soak(fpdus: int, seed: int, *, jobs: str = "2", dask: str = "") -> Report:
     )
     with Progress(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task("mutated FPDUs", total=fpdus)
+        chunks = 0
 
         def done(part: Report) -> None:
+            nonlocal chunks
+            chunks += 1
             report.add(part)
             bar.update(task, advance=part.mutated)
+            if not bar.console.is_terminal and chunks % LINE_CHUNKS == 0:
+                bar.console.print(f"{report.mutated:,} of {fpdus:,} mutated FPDUs", highlight=False)
             for failure in part.failures:
                 bar.console.print(failure, markup=False, highlight=False, soft_wrap=True)
 
