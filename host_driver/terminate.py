@@ -264,8 +264,9 @@ def readings(octets: bytes, length: int, *, first_fpdu: bool = False) -> list[Te
     """What a Terminate header can mean, the likeliest first.
 
     The two octet orders are told apart by the length, which has to fit M, D and R, and by codes
-    that only one of them gives a meaning. Where both have one, RFC 5040 wins, except for the codes
-    5 to 7: they are MPA's in the first FPDU of an Initiator, RDMAP's in any other.
+    that only one of them gives a meaning. Where both have one, it is not MPA's if a segment is
+    described, which no error of the LLP does (RFC 5040, Figure 10). Otherwise RFC 5040 wins, except
+    for the codes 5 to 7: they are MPA's in the first FPDU of an Initiator, RDMAP's in any other.
 
     Parameters
     ----------
@@ -284,11 +285,10 @@ def readings(octets: bytes, length: int, *, first_fpdu: bool = False) -> list[Te
     if not fitting:
         raise problems[0]
 
-    def rank(reading: Terminate) -> tuple[bool, bool]:
-        misplaced = (
-            reading.error_code in _STARTUP_CODES and (reading.layer == _LAYER_LLP) != first_fpdu
-        )
-        return reading.name is None, misplaced
+    def rank(reading: Terminate) -> tuple[bool, bool, bool]:
+        of_llp = reading.layer == _LAYER_LLP
+        misplaced = reading.error_code in _STARTUP_CODES and of_llp != first_fpdu
+        return reading.name is None, of_llp and reading.segment_length is not None, misplaced
 
     return sorted(fitting, key=rank)
 
