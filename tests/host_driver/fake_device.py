@@ -153,7 +153,7 @@ class FakeDevice:
     def complete(
         self, cq: int, qp: int, index: int, opcode: int, length: int = 0, **fields: int
     ) -> None:
-        """Writes a completion entry; `fields` are `flags` and `invalidated_stag`, or else 0."""
+        """Writes a completion entry; `fields` are those that are not named here, or else 0."""
         self.rings[cq].write(
             entries.COMPLETION, qp=qp, index=index, opcode=opcode, length=length, **fields
         )

@@ -37,7 +37,6 @@ from host_driver import (
 from host_driver.context import raise_if_stopped
 from host_driver.transport.sockets import SocketStream
 from hw.interface.causes import CODES
-from hw.interface.queue_entries import STAG_OPERATIONS, SendOpcode
 from sim import build
 from sim.model import ddp, rdmap
 from sim.model.ddp import TaggedHeader, UntaggedHeader
@@ -425,19 +424,42 @@ for _name, _cause, _terminate in (
     OFFENCES[f"Terminate {_name}"] = Offence(
         _cause, lambda v, ulpdu=_terminate: [ulpdu], shows="RDMAP-5.4-03 RDMAP-5.4-06"
     )
-for _opcode in range(0x8, 0xC):
+for _opcode in (Opcode.ATOMIC_REQUEST, Opcode.ATOMIC_RESPONSE):
     OFFENCES[f"opcode {_opcode:X} of RFC 7306"] = Offence(
         Cause.UNEXPECTED_OPCODE,
         lambda v, opcode=_opcode: [send(bytes(52), rsvd_ulp=control_octet(opcode))],
         [4096],
         shows="RDMAP-7.2-02 EXT-8.2-02 EXT7306-1.1-03",
     )
+for _opcode in range(0x8, 0xC):
     OFFENCES[f"RDMAP version of opcode {_opcode:X}"] = Offence(
         Cause.RDMAP_VERSION,
         lambda v, opcode=_opcode: [send(bytes(52), rsvd_ulp=control_octet(opcode, version=0))],
         [4096],
         shows="RDMAP-7.2-03 EXT-8.2-03",
     )
+
+for _opcode in (Opcode.IMMEDIATE_DATA, Opcode.IMMEDIATE_DATA_WITH_SE):
+    for _name, _cause, _receives, _octets, _fields in (
+        ("without octets", Cause.IMMEDIATE_TOO_SHORT, [8], 0, {}),
+        ("of 7 octets", Cause.IMMEDIATE_TOO_SHORT, [8], 7, {}),
+        ("of two segments", Cause.IMMEDIATE_TOO_SHORT, [8], 8, {"last": False}),
+        ("of 9 octets", Cause.UNTAGGED_TOO_LONG, [4096], 9, {}),
+        ("of a whole FPDU", Cause.UNTAGGED_TOO_LONG, [4096], 1400, {}),
+        ("without a receive", Cause.UNTAGGED_NO_BUFFER, [], 8, {}),
+        ("with MSN 2", Cause.UNTAGGED_MSN, [8, 8], 8, {"msn": 2}),
+        ("with MO 8", Cause.UNTAGGED_MO, [8], 8, {"mo": 8}),
+        ("on QN 1", Cause.UNEXPECTED_OPCODE, [8], 8, {"qn": 1}),
+        ("on QN 4", Cause.UNTAGGED_QN, [8], 8, {"qn": 4}),
+    ):
+        _header = {"rsvd_ulp": control_octet(_opcode)} | _fields
+        _ulpdu = send((PATTERN * 7)[:_octets], **_header)
+        OFFENCES[f"{_opcode.name} {_name}"] = Offence(
+            _cause,
+            lambda v, ulpdu=_ulpdu: [ulpdu],
+            _receives,
+            shows="EXT-6.3-04 EXT-6.3-07 EXT7306-6.3-01 EXT-8.1-02 EXT-8.2-01",
+        )
 
 
 @pytest.mark.requirement("RDMAP-4.8-01", "RDMAP-4.8-02", "RDMAP-4.8-10", "RDMAP-4.8-11")
@@ -659,19 +681,20 @@ def test_read_of_a_bad_stag_of_another_qp_of_the_same_device(
 
 # Local errors
 
+WITHOUT_ELEMENTS = (WROpcode.IMM_DATA, WROpcode.LOCAL_INV, WROpcode.REG_MR)
+
 
 @pytest.mark.requirement("RDMAP-4.8-12", "RDMAP-6.2.1-02", "RDMAP-7.1-01", "RDMAP-7.1-02")
-@pytest.mark.parametrize(
-    "opcode", [each for each in WROpcode if SendOpcode(each) not in STAG_OPERATIONS]
-)
+@pytest.mark.parametrize("opcode", [each for each in WROpcode if each not in WITHOUT_ELEMENTS])
 def test_bad_local_key(opcode: WROpcode, victim: Victim, bystander: Bystander):
     victim.qp.post_recv(RecvWR(9, [victim.element()]))
     peer = RawPeer(victim.qp)
     good, bad = victim.element(0, 64), SGE(victim.mr.addr, 64, victim.mr.lkey ^ 1)
     elements = [bad] if opcode == WROpcode.RDMA_READ else [good, good, bad, good]
+    immediate = bytes(8) if opcode == WROpcode.RDMA_WRITE_WITH_IMM else None
     victim.qp.post_send(
         SendWR(1, WROpcode.RDMA_WRITE, [good]),
-        SendWR(2, opcode, elements),
+        SendWR(2, opcode, elements, imm_data=immediate),
         SendWR(3, WROpcode.SEND, [good]),
         SendWR(4, WROpcode.RDMA_READ, [good]),
     )

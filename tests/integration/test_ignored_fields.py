@@ -28,13 +28,13 @@ def context() -> Iterator[Context]:
 def exchange(
     context: Context, *, ddp_bits: int = 0, rdmap_bits: int = 0, word: int | None = 0
 ) -> ddp.Header:
-    """A Write, a Read of what it wrote, a Send, and a Write again; the header of the answer.
+    """A Write, a Read of it, a Send, another Write, Immediate Data; the header of the answer.
 
     All headers have these reserved bits, and `word` for the field of the Invalidate STag, the
     STag of the region itself if it is None.
     """
     end = End(context)
-    end.qp.post_recv(*(RecvWR(number, [end.element(2000, OCTETS)]) for number in range(2)))
+    end.qp.post_recv(*(RecvWR(number, [end.element(2000, OCTETS)]) for number in range(3)))
     peer = RawPeer(end.qp)
     field = end.mr.rkey if word is None else word
 
@@ -56,10 +56,12 @@ def exchange(
         untagged(Opcode.SEND, rdmap.QN_SEND, 1, PAYLOAD[::-1]),
         write(1000),
         untagged(Opcode.SEND_WITH_SE, rdmap.QN_SEND, 2, PAYLOAD[::-1]),
+        untagged(Opcode.IMMEDIATE_DATA, rdmap.QN_SEND, 3, PAYLOAD[:8]),
     )
-    completions = end.cq.wait(2, SECONDS)
+    completions = end.cq.wait(3, SECONDS)
+    assert [wc.imm_data for wc in completions] == [b"", b"", PAYLOAD[:8]]
     assert [(wc.wr_id, wc.status) for wc in completions] == [
-        (number, WCStatus.SUCCESS) for number in range(2)
+        (number, WCStatus.SUCCESS) for number in range(3)
     ]
     peer.pump_until(lambda: bool(peer.ulpdus), SECONDS)
     assert end.buffer[:OCTETS] == end.buffer[1000 : 1000 + OCTETS] == PAYLOAD

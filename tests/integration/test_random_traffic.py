@@ -35,6 +35,7 @@ from host_driver import (
 )
 from sim.model import endpoint, mpa
 from sim.model.endpoint import Operation
+from sim.model.extensions import Extensions
 from sim.model.peer import Peer
 from tests.integration.rig import ALL, OPCODES, READS, End, RawPeer, open_device
 from tests.support.streams import seeded_random
@@ -48,20 +49,39 @@ BUDGET = 1 << 20
 """Octets of one end of a link in about; what comes then is short."""
 TIMEOUT = 60.0
 STARTUP = 20.0
+IMMEDIATE = (WROpcode.IMM_DATA, WROpcode.RDMA_WRITE_WITH_IMM)
+RECEIVED = {WROpcode.SEND: WCOpcode.RECV} | dict.fromkeys(IMMEDIATE, WCOpcode.RECV_RDMA_WITH_IMM)
+"""The operations that take a receive of the other end, and how that completes."""
+
+SLOTS = {WROpcode.RDMA_WRITE_WITH_IMM: 2}
+"""Of the send queue, where it is not one."""
+
+MOST_SLOTS = max(SLOTS.values())
+
+COMPLETED = {WROpcode.RDMA_WRITE_WITH_IMM: WCOpcode.RDMA_WRITE}
 Piece = tuple[int, int]
 """Offset in the arena of an end, and octets."""
 
 
 @dataclass(frozen=True)
 class Transfer:
-    """One operation of an end: the local pieces, and where its octets are at the other end."""
+    """One operation of an end: the local pieces, and where its octets are at the other end.
+
+    `receive` are the elements of the receive that it takes; nothing but a Send comes into them.
+    """
 
     number: int
     opcode: WROpcode
     length: int
     local: list[Piece]
-    remote: list[Piece]  # one for Write and Read; for a Send the elements of its receive
+    remote: list[Piece]  # one for Write and Read; for a Send those of its receive
+    receive: list[Piece]
+    immediate: bytes | None
     signaled: bool
+
+    @property
+    def slots(self) -> int:
+        return SLOTS.get(self.opcode, 1)
 
 
 @dataclass
@@ -72,7 +92,7 @@ class Part:
     """
 
     transfers: list[Transfer] = field(default_factory=list)
-    receives: list[Transfer] = field(default_factory=list)  # Sends of the other end
+    receives: list[Transfer] = field(default_factory=list)  # what takes them, of the other end
     size: int = 1
     arena: bytearray = field(default_factory=bytearray)
     expected: bytearray = field(default_factory=bytearray)
@@ -104,22 +124,26 @@ def add_transfers(mine: Part, other: Part, count: int, rng: random.Random, budge
         if length > budget:
             length = log_length(rng, 10)
         budget -= length
-        opcode = rng.choice(OPCODES)
-        if opcode == WROpcode.RDMA_READ:
+        opcode = rng.choice((*OPCODES, *IMMEDIATE))
+        immediate = rng.randbytes(8) if opcode in IMMEDIATE else None
+        if opcode == WROpcode.IMM_DATA:
+            length, local = 0, []
+        elif opcode == WROpcode.RDMA_READ:
             local = [mine.take(length, rng)]
         else:
             local = [mine.take(part, rng) for part in split(length, rng)]
-        if opcode == WROpcode.SEND:
+        receive = []
+        if opcode in RECEIVED:
             # The receive may have more room than the message needs.
-            parts = split(length + rng.choice([0, 0, 1, rng.randrange(500)]), rng)
-            remote = [other.take(part, rng) for part in parts]
-        else:
-            remote = [other.take(length, rng)]
+            more = rng.choice([0, 0, 1, rng.randrange(500)])
+            needed = length if opcode == WROpcode.SEND else 0
+            receive = [other.take(part, rng) for part in split(needed + more, rng)]
+        remote = receive if opcode == WROpcode.SEND else [other.take(length, rng)]
         # The last one is signaled, so that its completion says that all is done.
         signaled = rng.random() < 0.6 or number == count - 1
-        transfer = Transfer(number, opcode, length, local, remote, signaled)
+        transfer = Transfer(number, opcode, length, local, remote, receive, immediate, signaled)
         mine.transfers.append(transfer)
-        if opcode == WROpcode.SEND:
+        if receive:
             other.receives.append(transfer)
 
 
@@ -195,21 +219,24 @@ class DeviceSide:
         start = self.receives_posted
         batch = self.part.receives[start : start + min(room, self._rng.randint(1, 4))]
         if batch:
-            self.qp.post_recv(*(RecvWR(t.number, self._elements(t.remote)) for t in batch))
+            self.qp.post_recv(*(RecvWR(t.number, self._elements(t.receive)) for t in batch))
             self._receives += batch
             self.receives_posted += len(batch)
         requests = []
         for transfer in self.part.transfers[self._posted : self._posted + self._rng.randint(1, 8)]:
-            is_send = transfer.opcode == WROpcode.SEND
-            if len(self._sends) == self._cap.max_send_wr:
+            is_received = bool(transfer.receive)
+            used = sum(sent.slots for sent, _ in self._sends)
+            if used + transfer.slots > self._cap.max_send_wr:
                 break
-            if is_send and self._sends_posted == other.receives_posted:
+            if is_received and self._sends_posted == other.receives_posted:
                 break
             # A queue full of silent requests would never get room again.
-            signaled = transfer.signaled or self._silent + 1 >= self._cap.max_send_wr
-            self._silent = 0 if signaled else self._silent + 1
+            silent = self._silent + transfer.slots
+            signaled = transfer.signaled or silent + MOST_SLOTS > self._cap.max_send_wr
+            self._silent = 0 if signaled else silent
             self._posted += 1
-            self._sends_posted += is_send
+            self._sends_posted += is_received
+            is_untagged = transfer.opcode in (WROpcode.SEND, WROpcode.IMM_DATA)
             self._sends.append((transfer, signaled))
             requests.append(
                 SendWR(
@@ -217,8 +244,9 @@ class DeviceSide:
                     transfer.opcode,
                     self._elements(transfer.local),
                     SendFlags.SIGNALED if signaled else SendFlags(0),
-                    0 if is_send else other.tagged_offset(transfer.remote[0][0]),
-                    0 if is_send else other.stag,
+                    0 if is_untagged else other.tagged_offset(transfer.remote[0][0]),
+                    0 if is_untagged else other.stag,
+                    imm_data=transfer.immediate,
                 )
             )
         if requests:
@@ -227,19 +255,25 @@ class DeviceSide:
     def completed(self, wc: WC) -> None:
         """Takes a completion, which must be the next one of its queue."""
         assert wc.status == WCStatus.SUCCESS, wc
-        if wc.opcode == WCOpcode.RECV:
+        received = wc.opcode in RECEIVED.values()
+        if received:
             transfer = self._receives.popleft()
-            assert wc.byte_len == transfer.length, (wc, transfer)
+            assert wc.opcode == RECEIVED[transfer.opcode], (wc, transfer)
+            assert wc.imm_data == (transfer.immediate or b""), (wc, transfer)
+            octets = transfer.length if transfer.immediate is None else len(transfer.immediate)
+            assert wc.byte_len == octets, (wc, transfer)
         else:
             transfer, signaled = self._sends.popleft()
             while not signaled:
                 transfer, signaled = self._sends.popleft()
-            assert wc.opcode == WCOpcode(transfer.opcode), (wc, transfer)
+            opcode = COMPLETED.get(transfer.opcode, transfer.opcode)
+            assert wc.opcode == WCOpcode(opcode), (wc, transfer)
         assert wc.wr_id == transfer.number, (wc, transfer)
         if wc.opcode == WCOpcode.RDMA_READ:
             octets = gather(self.part.arena, transfer.local)
             assert octets == gather(self.part.expected, transfer.local), transfer
-        if wc.opcode == WCOpcode.RECV:
+        if received:
+            # Also of an RDMA Write: what came before Immediate Data is in memory.
             octets = gather(self.part.arena, transfer.remote)[: transfer.length]
             assert octets == gather(self.part.expected, transfer.remote)[: transfer.length], (
                 transfer
@@ -296,17 +330,27 @@ class PeerSide:
         assert self.peer is not None
         end = self.peer.endpoint
         for transfer in self.part.receives[self.receives_posted : self.receives_posted + 3]:
-            buffer = bytearray(sum(length for _, length in transfer.remote))
+            buffer = bytearray(sum(length for _, length in transfer.receive))
             end.post_receive(buffer, transfer.number)
             self._receives.append(transfer)
             self.receives_posted += 1
         for transfer in self.part.transfers[self._posted : self._posted + 3]:
             to = transfer.remote[0][0]
             number = transfer.number
-            if transfer.opcode == WROpcode.SEND:
+            if transfer.receive:
                 if self._sends_posted == other.receives_posted:
                     break
                 self._sends_posted += 1
+            if transfer.opcode == WROpcode.IMM_DATA:
+                assert transfer.immediate is not None
+                end.post_immediate(transfer.immediate, number)
+            elif transfer.opcode == WROpcode.RDMA_WRITE_WITH_IMM:
+                assert transfer.immediate is not None
+                octets = gather(self.part.arena, transfer.local)
+                end.rdma_write_with_immediate(
+                    octets, transfer.immediate, other.stag, other.tagged_offset(to), number
+                )
+            elif transfer.opcode == WROpcode.SEND:
                 end.post_send(gather(self.part.arena, transfer.local), number)
             elif transfer.opcode == WROpcode.RDMA_WRITE:
                 octets = gather(self.part.arena, transfer.local)
@@ -335,8 +379,10 @@ class PeerSide:
             assert completion.status is endpoint.Status.SUCCESS, completion
             if completion.operation is Operation.RECEIVE:
                 transfer = self._receives.popleft()
-                assert completion.length == transfer.length, (completion, transfer)
-                scatter(self.part.arena, transfer.remote, completion.payload)
+                assert completion.immediate == transfer.immediate, (completion, transfer)
+                if transfer.immediate is None:
+                    assert completion.length == transfer.length, (completion, transfer)
+                    scatter(self.part.arena, transfer.remote, completion.payload)
             else:
                 transfer = self._sends.popleft()
             assert completion.work_id == transfer.number, (completion, transfer)
@@ -468,6 +514,7 @@ def open_with_latencies(rng: random.Random) -> Context:
 @pytest.mark.requirement("DDP-5.3-06", "DDP-5.4-02", "MPA-3-01", "MPA-3-09", "MPA-4.3-10")
 @pytest.mark.requirement("MPA-4.4-06", "MPA-5.1-05", "MPA-A.4-01", "MPA-C.1-01", "RPCRDMA-3.3-07")
 @pytest.mark.requirement("RPCRDMA-6.2-03", "SEC-6.4.3.3-02")
+@pytest.mark.requirement("EXT-6-01", "EXT-6.3-02", "EXT-6.3-03", "EXT-6.3-06", "EXT-6.4-01")
 @pytest.mark.parametrize("role", ["initiator", "responder"])
 def test_device_and_reference_peer(role: str):
     rng = seeded_random(role)
@@ -522,6 +569,7 @@ def peer_options(
         "ird": device.ord,
         "cut": peer.cut,
         "timeout": STARTUP,
+        "extensions": Extensions(atomics=False),
     }
 
 
@@ -568,6 +616,7 @@ def accept_device(
 
 @pytest.mark.requirement("RDMAP-5.3-05", "RDMAP-5.5-06", "RDMAP-5.5-12", "RDMAP-5.5-19")
 @pytest.mark.requirement("DDP-5.2-03", "DDP-5.2-04", "DDP-5.2-09", "DDP-8.2-04", "MPA-4.4-06")
+@pytest.mark.requirement("EXT-6-01", "EXT-6.3-02", "EXT-6.3-03", "EXT-6.3-06", "EXT-6.4-01")
 def test_two_devices():
     rng = seeded_random()
     with open_with_latencies(rng) as context, open_with_latencies(rng) as second:

@@ -49,7 +49,8 @@ LONGEST_PAYLOAD = 64768 - 18
 @pytest.mark.requirement("DDP-7.1-03", "DDP-7.1-04", "DDP-7.1-05", "DDP-7.1-09", "DDP-7.1-10")
 @pytest.mark.requirement("DDP-7.1-11", "DDP-7.1-12", "DDP-7.1-13", "DDP-7.1-14", "DDP-7.1-15")
 @pytest.mark.requirement("DDP-7.1-16", "DDP-7.2-01", "EXT-8.2-02", "EXT7306-1.1-03", "SEC-6.4.5-01")
-@pytest.mark.requirement("SEC-A-01")
+@pytest.mark.requirement("SEC-A-01", "EXT-6-01", "EXT-6.3-02", "EXT-6.3-04", "EXT-6.3-07")
+@pytest.mark.requirement("EXT7306-6.3-01")
 @pytest.mark.parametrize("pattern", ["always", "random", "bursty"])
 def test_receiver(pattern: str) -> None:
     run_cocotb(Receiver(CONFIG), __name__, parameters={"PATTERN": pattern})

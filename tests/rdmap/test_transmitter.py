@@ -43,7 +43,7 @@ TABLE_LATENCY = 5
 @pytest.mark.requirement("DDP-5.2-05", "DDP-5.2-07", "DDP-5.2-08", "DDP-5.3-01", "DDP-5.3-02")
 @pytest.mark.requirement("MPA-3-02", "MPA-3-03", "MPA-3-09", "MPA-4.5-04", "MPA-7.1.1-06")
 @pytest.mark.requirement("MPA-7.1.1-07", "MPA-7.1.2-18", "MPA-C.1-01", "RPCRDMA-6.2-03")
-@pytest.mark.requirement("SEC-6.4.3.3-02")
+@pytest.mark.requirement("SEC-6.4.3.3-02", "EXT-6.3-01", "EXT-6.3-04", "EXT-6.3-05", "EXT-6.3-06")
 @pytest.mark.parametrize("pattern", ["always", "random", "bursty"])
 def test_random_messages(pattern):
     run_cocotb(
