@@ -3,12 +3,13 @@
 A peer sends two messages back to back; what the second one does must see the first one done.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from host_driver import Context, RecvWR, WCStatus
 from sim.model import ddp, rdmap
+from sim.model.ddp import UntaggedHeader
 from sim.model.rdmap import Opcode, ReadRequest, control_octet
 from tests.integration.rig import End, RawPeer, open_device
 
@@ -53,9 +54,14 @@ def write(end: End, payload: bytes, offset: int = 0) -> list[bytes]:
     )
 
 
-def send(msn: int, payload: bytes) -> list[bytes]:
+def send(msn: int, payload: bytes = b"") -> list[bytes]:
     control = control_octet(Opcode.SEND)
     return ddp.segment_untagged(payload, qn=0, msn=msn, mulpdu=MULPDU, rsvd_ulp=control)
+
+
+def immediate(msn: int) -> list[bytes]:
+    header = UntaggedHeader(rdmap.QN_SEND, msn, rsvd_ulp=control_octet(Opcode.IMMEDIATE_DATA))
+    return [header.encode() + msn.to_bytes(8)]
 
 
 def read(end: End, msn: int, octets: int = OCTETS, offset: int = 0) -> list[bytes]:
@@ -104,9 +110,13 @@ def test_a_read_sees_the_send_before_it(context: Context):
 
 
 @pytest.mark.requirement("RDMAP-5.5-06", "RDMAP-5.5-13", "RDMAP-B-01", "RPCRDMA-2-02")
+@pytest.mark.requirement("EXT-6-01", "EXT-6.4-01")
+@pytest.mark.parametrize("last", [send, immediate])
 @pytest.mark.parametrize("first", ["write", "send"])
-def test_a_completion_of_a_send_comes_behind_all_before_it(context: Context, first: str):
-    """Also an empty Send, which places nothing itself, tells of what came before."""
+def test_a_completion_comes_behind_all_before_it(
+    context: Context, first: str, last: Callable[[int], list[bytes]]
+):
+    """Also an empty Send or Immediate Data, which place nothing themselves, tell of that."""
     end = End(context, OCTETS)
     peer = RawPeer(end.qp)
     msn = 1
@@ -114,10 +124,10 @@ def test_a_completion_of_a_send_comes_behind_all_before_it(context: Context, fir
         before = [RecvWR(0, [end.element()])] if first == "send" else []
         end.qp.post_recv(*before, RecvWR(1))
         if first == "send":
-            peer.send(*send(msn, pattern(number)), *send(msn + 1, b""))
+            peer.send(*send(msn, pattern(number)), *last(msn + 1))
             msn += 2
         else:
-            peer.send(*write(end, pattern(number)), *send(msn, b""))
+            peer.send(*write(end, pattern(number)), *last(msn))
             msn += 1
         completions = end.cq.wait(len(before) + 1, SECONDS)
         # Looked at as soon as the last completion is there.
