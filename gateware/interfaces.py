@@ -9,9 +9,13 @@ from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from gateware.config import RnicConfig
+from gateware.rdmap.atomic_arithmetic import OPERANDS
 
-ULPDU_HEADER_OCTETS = 46
-"""Longest header kept beside an FPDU: untagged DDP header and Read Request header."""
+ULPDU_HEADER_OCTETS = 70
+"""Longest header kept beside an FPDU: untagged DDP header and Atomic Request header."""
+
+TERMINATED_HEADER_OCTETS = 46
+"""Longest header that an error tells of: untagged DDP header and Read Request header."""
 
 DDP_HEADER_OCTETS = 18
 """Longest DDP header (RFC 5041, 4.3)."""
@@ -69,8 +73,8 @@ class DeliveryKind(enum.Enum, shape=unsigned(2)):
     """What is delivered when its placement, and all before it, is visible in host memory."""
 
     RECEIVE = 0  # a receive entry completes
-    READ = 1  # the oldest outstanding RDMA Read of the QP completes
-    READ_REQUEST = 2  # the QP's oldest inbound Read Request that was not delivered may be answered
+    READ = 1  # the oldest outstanding RDMA Read or atomic of the QP completes
+    REQUEST = 2  # the QP's oldest inbound request that was not delivered may be answered
 
 
 BEAT = data.StructLayout({"data": 64, "octets": 4, "last": 1})
@@ -145,6 +149,7 @@ class Layouts:
                 "octets": 17,
                 "store_address": store,  # word with the first payload octet
                 "store_octet": 3,  # and its lane
+                "reversed": 1,  # the octets of a store word turned round: a number for the host
                 "release": 1,  # last placement of this FPDU: the store may forget it
                 "store_end": store,
             }
@@ -196,17 +201,33 @@ class Layouts:
         )
         self.stag_response = data.StructLayout({"status": StagStatus, "address": 64})
 
+        # What the peer asks for: both kinds begin with what they are about.
         self.inbound_read = data.StructLayout(
             {
+                "source_stag": 32,
+                "source_tagged_offset": 64,
                 "sink_stag": 32,
                 "sink_tagged_offset": 64,
                 "length": 32,
-                "source_stag": 32,
-                "source_tagged_offset": 64,
             }
         )
-        self.outstanding_read = data.StructLayout(
-            {"sink_stag": 32, "sink_tagged_offset": 64, "length": 32}
+        self.inbound_atomic = data.StructLayout(
+            {"stag": 32, "tagged_offset": 64, "identifier": 32, "operands": OPERANDS}
+        )
+        self.inbound_request = data.StructLayout(
+            {
+                "atomic": 1,
+                "of": data.UnionLayout({"read": self.inbound_read, "atomic": self.inbound_atomic}),
+            }
+        )
+        # What this end asked for and waits for.
+        self.outstanding_request = data.StructLayout(
+            {
+                "atomic": 1,
+                "sink_stag": 32,
+                "sink_tagged_offset": 64,
+                "length": 32,  # of an atomic the running number of its send entry
+            }
         )
 
         # What the completer keeps of a work request that was transmitted.
@@ -239,7 +260,7 @@ class Layouts:
                 "may_send": 1,  # the QP was allowed to send (RFC 5044, 7.1.2)
                 "cause": 8,
                 "ulpdu_length": 16,
-                "header": 8 * ULPDU_HEADER_OCTETS,
+                "header": 8 * TERMINATED_HEADER_OCTETS,
             }
         )
 
@@ -263,7 +284,7 @@ class Layouts:
                 "cause": 8,  # hw.interface.causes.Cause
                 "index": 16,
                 "ulpdu_length": 16,
-                "header": 8 * ULPDU_HEADER_OCTETS,  # the offending ULPDU as it came
+                "header": 8 * TERMINATED_HEADER_OCTETS,  # the offending ULPDU as it came
             }
         )
 

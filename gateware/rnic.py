@@ -30,12 +30,14 @@ from gateware.mpa.receiver import MpaReceiver
 from gateware.queues.completer import SendCompleter
 from gateware.queues.delivery_gate import DeliveryGate
 from gateware.queues.fence import Fence
+from gateware.queues.in_flight import InFlight
 from gateware.queues.invalidation_gate import InvalidationGate
 from gateware.queues.qp_fifo import QpFifo
 from gateware.queues.qp_states import QpStates
 from gateware.queues.ring_fetcher import RingFetcher
 from gateware.queues.ring_writer import RingWriter
 from gateware.queues.scheduler import Scheduler
+from gateware.rdmap.atomic_unit import OPERATIONS, AtomicUnit
 from gateware.rdmap.receiver import Receiver
 from gateware.rdmap.transmitter import Transmitter
 from gateware.registers.block import RegisterBlock, address_of
@@ -84,6 +86,7 @@ class Rnic(wiring.Component):
         self._connect_host_memory(m)
         self._connect_receive_path(m)
         self._connect_transmit_path(m)
+        self._connect_atomics(m)
         self._connect_queues(m)
         self._connect_commands(m)
         self._connect_registers(m)
@@ -100,9 +103,9 @@ class Rnic(wiring.Component):
         m.submodules.qp_states = self.qp_states = QpStates(config, errors=7)
 
         m.submodules.read_engine = self.read_engine = ReadEngine(
-            config, (payload_beats, QUEUE_READ_BEATS, QUEUE_READ_BEATS)
+            config, (payload_beats, QUEUE_READ_BEATS, QUEUE_READ_BEATS, OPERATIONS)
         )
-        m.submodules.write_engine = self.write_engine = WriteEngine(config, clients=2)
+        m.submodules.write_engine = self.write_engine = WriteEngine(config, clients=3)
         m.submodules.host_errors = self.host_errors = HostErrors(config)
         m.submodules.gather = self.gather = Gather(config)
         m.submodules.placer = self.placer = Placer(config)
@@ -120,13 +123,13 @@ class Rnic(wiring.Component):
             prefetch=config.receive_queue_prefetch,
             send=False,
         )
-        m.submodules.inbound_reads = self.inbound_reads = QpFifo(
-            config, layouts.inbound_read, reads, held=True
+        m.submodules.inbound_requests = self.inbound_requests = QpFifo(
+            config, layouts.inbound_request, reads, held=True
         )
-        m.submodules.outstanding_reads = self.outstanding_reads = QpFifo(
-            config, layouts.outstanding_read, reads
+        m.submodules.outstanding_requests = self.outstanding_requests = QpFifo(
+            config, layouts.outstanding_request, reads
         )
-        m.submodules.scheduler = self.scheduler = Scheduler(config, kicks=6)
+        m.submodules.scheduler = self.scheduler = Scheduler(config, kicks=7)
         m.submodules.completer = self.completer = SendCompleter(config)
         m.submodules.delivery_gate = self.delivery_gate = DeliveryGate(config)
         m.submodules.invalidation_gate = self.invalidation_gate = InvalidationGate(config)
@@ -135,6 +138,8 @@ class Rnic(wiring.Component):
         # reports; sends that complete; entries in the rings.
         m.submodules.fence = self.fence = Fence(stages=(2, 2, 4, 1, 1))
 
+        m.submodules.atomics = self.atomics = InFlight(config, ends=2, marks=2)
+        m.submodules.atomic_unit = self.atomic_unit = AtomicUnit(config)
         m.submodules.mpa_receiver = self.mpa_receiver = MpaReceiver(config)
         m.submodules.receiver = self.receiver = Receiver(config)
         m.submodules.transmitter = self.transmitter = Transmitter(config)
@@ -154,8 +159,10 @@ class Rnic(wiring.Component):
         wiring.connect(m, self.gather.read, clients[0])
         wiring.connect(m, self.send_fetcher.read, clients[1])
         wiring.connect(m, self.receive_fetcher.read, clients[2])
+        wiring.connect(m, self.atomic_unit.read, clients[3])
         wiring.connect(m, self.placer.write, self.write_engine.clients[0])
         wiring.connect(m, self.ring_writer.write, self.write_engine.clients[1])
+        wiring.connect(m, self.atomic_unit.write, self.write_engine.clients[2])
 
     def _connect_receive_path(self, m: Module) -> None:
         receiver, mpa_receiver, llp = self.receiver, self.mpa_receiver, self.llp
@@ -179,14 +186,14 @@ class Rnic(wiring.Component):
         self._connect_placements(m)
         wiring.connect(m, self.placer.store, mpa_receiver.store)
         wiring.connect(m, receiver.delivery, self.delivery_gate.delivery)
-        wiring.connect(m, receiver.inbound_reads, self.inbound_reads.writer)
-        wiring.connect(m, receiver.outstanding_reads, self.outstanding_reads.reader)
+        wiring.connect(m, receiver.inbound_requests, self.inbound_requests.writer)
+        wiring.connect(m, receiver.outstanding_requests, self.outstanding_requests.reader)
         m.d.comb += [
             receiver.running.eq(self.qp_states.running),
             self.delivery_gate.placed.eq(self.write_engine.clients[0].done),
         ]
         wiring.connect(m, receiver.first_segment, self.qp_states.first_segment)
-        released, held = self.delivery_gate.request_released, self.inbound_reads.release
+        released, held = self.delivery_gate.request_released, self.inbound_requests.release
         m.d.comb += [held.valid.eq(released.valid), held.qp.eq(released.qp)]
         wiring.connect(m, self.delivery_gate.read_done, self.completer.read_done)
         wiring.connect(m, self.delivery_gate.completion, self.ring_writer.receive)
@@ -219,8 +226,8 @@ class Rnic(wiring.Component):
         transmitter, llp = self.transmitter, self.llp
         wiring.connect(m, self.scheduler.pick, transmitter.work)
         wiring.connect(m, transmitter.send_entries, self.send_fetcher.entries)
-        wiring.connect(m, transmitter.inbound_reads, self.inbound_reads.reader)
-        wiring.connect(m, transmitter.outstanding_reads, self.outstanding_reads.writer)
+        wiring.connect(m, transmitter.inbound_requests, self.inbound_requests.reader)
+        wiring.connect(m, transmitter.outstanding_requests, self.outstanding_requests.writer)
         wiring.connect(m, transmitter.stag, self.stag_table.clients[1])
         wiring.connect(m, transmitter.stag_change, self.stag_table.change)
         m.d.comb += [
@@ -237,6 +244,7 @@ class Rnic(wiring.Component):
             self.receiver.read_space,
             self.completer.retired,
             self.qp_states.released,
+            transmitter.answered,
         )
         for kick, port in zip(kicks, self.scheduler.kicks, strict=True):
             m.d.comb += [port.valid.eq(kick.valid), port.qp.eq(kick.qp)]
@@ -267,6 +275,26 @@ class Rnic(wiring.Component):
             self.framer.tx.ready.eq(llp.tx_ready),
         ]
         self._connect_llp_events(m)
+
+    def _connect_atomics(self, m: Module) -> None:
+        """The atomic unit, and those who wait until it has done what it was asked."""
+        transmitter, unit, atomics = self.transmitter, self.atomic_unit, self.atomics
+        wiring.connect(m, transmitter.atomic_request, unit.request)
+        wiring.connect(m, unit.response, transmitter.atomic_response)
+        m.d.comb += [
+            atomics.begin.valid.eq(transmitter.atomic_begun.valid),
+            atomics.begin.qp.eq(transmitter.atomic_begun.qp),
+            atomics.ends[0].valid.eq(transmitter.atomic_refused.valid),
+            atomics.ends[0].qp.eq(transmitter.atomic_refused.qp),
+            atomics.ends[1].valid.eq(unit.response.valid & unit.response.ready),
+            atomics.ends[1].qp.eq(unit.response.p.qp),
+            self.delivery_gate.changing.eq(atomics.busy),
+            # Behind the visits, which begin them: with placements and FPDUs.
+            atomics.mark.eq(Cat(self.fence.mark_1, self.invalidation_gate.mark)),
+            Cat(self.fence.passed_1, self.invalidation_gate.passed).eq(atomics.passed),
+            self.receiver.strict.eq(self.registers.settings.strict_rfc7306),
+            transmitter.strict.eq(self.registers.settings.strict_rfc7306),
+        ]
 
     def _connect_llp_events(self, m: Module) -> None:
         """Every event goes to the direction it is about; CLOSED to both."""
@@ -347,7 +375,7 @@ class Rnic(wiring.Component):
                     passes(gate.read_done) | gate.dropped_read,
                 ),
                 (
-                    passes(gate.delivery) & (gate.delivery.p.kind == DeliveryKind.READ_REQUEST),
+                    passes(gate.delivery) & (gate.delivery.p.kind == DeliveryKind.REQUEST),
                     gate.request_released.valid | gate.dropped_request,
                 ),
                 (self.framer.reported, passes(self.completer.sent)),
@@ -384,7 +412,7 @@ class Rnic(wiring.Component):
         wiring.connect(m, commands.state_command, self.qp_states.qp_command)
         command = commands.qp_command
         fresh = (command.p.kind == QpCommandKind.CREATE) | (command.p.kind == QpCommandKind.CONNECT)
-        for queue in (self.inbound_reads, self.outstanding_reads):
+        for queue in (self.inbound_requests, self.outstanding_requests):
             m.d.comb += [
                 queue.clear.valid.eq(command.valid & command.ready & fresh),
                 queue.clear.qp.eq(command.p.qp),
@@ -420,6 +448,9 @@ class Rnic(wiring.Component):
             registers.limits.stags_log2.eq((config.stags - 1).bit_length()),
             registers.limits.read_queue_depth.eq(config.read_queue_depth),
             registers.limits.pending_sends.eq(config.pending_sends),
+            registers.capabilities.immediate_data.eq(1),
+            registers.capabilities.atomics.eq(1),
+            registers.capabilities.swap.eq(~registers.settings.strict_rfc7306),
         ]
         for doorbell, fetcher in (
             (registers.send_doorbell, self.send_fetcher),

@@ -76,6 +76,14 @@ CYCLES_HIGH = Register(
         "value": Field(0, 32),
     },
 )
+CAPABILITIES = Register(
+    0x018,
+    {
+        "immediate_data": Field(0, 1),
+        "atomics": Field(1, 1),
+        "swap": Field(2, 1),
+    },
+)
 INTERRUPT_STATUS = Register(
     0x020,
     {
@@ -88,6 +96,12 @@ INTERRUPT_ENABLE = Register(
     {
         "completion": Field(0, 1),
         "event": Field(1, 1),
+    },
+)
+SETTINGS = Register(
+    0x028,
+    {
+        "strict_rfc7306": Field(0, 1),
     },
 )
 SEND_DOORBELL = Register(

@@ -1,6 +1,6 @@
 """The placer: moves verified payload from the FPDU store to host memory."""
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
@@ -21,7 +21,8 @@ class Placer(wiring.Component):
     """Carries out placements in order: store octets at any offset to host octets at any address.
 
     Every placement with octets becomes one write command and its words, at the lanes of the host
-    address. The store is circular: word addresses wrap. `release` is pulsed when all words of a
+    address. The store is circular: word addresses wrap. The octets of the store words of a
+    `reversed` placement are turned round first. `release` is pulsed when all words of a
     `release` placement were read; a placement without octets does nothing else.
 
     One word per cycle, and the next placement's words follow at once. A placement costs its host
@@ -92,6 +93,7 @@ class Placer(wiring.Component):
                     "more_reads": 14,  # reads without the first
                     "primes": 1,  # the first read completes no host word
                     "writes": 1,  # the placement has octets
+                    "reversed": 1,
                     "release": 1,
                     "store_address": store_bits,
                     "store_end": store_bits,
@@ -114,6 +116,7 @@ class Placer(wiring.Component):
                 planned.more_reads.eq(Mux(empty, 0, end[WORD_BITS:] + primes)),
                 planned.primes.eq(primes),
                 planned.writes.eq(~empty),
+                planned.reversed.eq(held.reversed),
                 planned.release.eq(held.release),
                 planned.store_address.eq(held.store_address),
                 planned.store_end.eq(held.store_end),
@@ -128,6 +131,7 @@ class Placer(wiring.Component):
                 "valid": 1,  # there is a read
                 "write": 1,  # completes a host word
                 "last": 1,  # of the placement
+                "reversed": 1,
                 "release": 1,
                 "store_end": store_bits,
                 "rotation": WORD_BITS,
@@ -154,6 +158,7 @@ class Placer(wiring.Component):
                 last_read.eq(planned.more_reads == 0),
                 self.store.address.eq(planned.store_address),
                 reading.write.eq(planned.writes & ~planned.primes),
+                reading.reversed.eq(planned.reversed),
                 reading.store_end.eq(planned.store_end),
                 reading.rotation.eq(planned.rotation),
             ]
@@ -176,9 +181,11 @@ class Placer(wiring.Component):
         rotated_data = Signal(64)
         previous_data = Signal(64)
         from_previous = Signal(WORD_OCTETS)  # lanes that the word before supplies
+        octets = [self.store.data.word_select(lane, 8) for lane in range(WORD_OCTETS)]
+        store_data = Mux(fetched.reversed, Cat(reversed(octets)), self.store.data)
         with m.If(fetched.valid):
             m.d.sync += [
-                rotated_data.eq(rotate_lanes(self.store.data, fetched.rotation)),
+                rotated_data.eq(rotate_lanes(store_data, fetched.rotation)),
                 previous_data.eq(rotated_data),
                 from_previous.eq(lanes_below(fetched.rotation)),
             ]

@@ -8,11 +8,11 @@ from amaranth.utils import exact_log2
 
 from gateware.config import RnicConfig
 from gateware.interfaces import Layouts, QpCommandKind, QpStrobe
-from hw.interface.queue_entries import CompletionOpcode, SendOpcode
+from hw.interface.queue_entries import ANSWERED_OPERATIONS, CompletionOpcode, SendOpcode
 
 
 def read_done_layout(config: RnicConfig) -> data.StructLayout:
-    """The oldest outstanding RDMA Read of a QP is complete: its QP and octets."""
+    """The oldest outstanding RDMA Read or atomic of a QP is complete: its QP and octets."""
     return data.StructLayout({"qp": config.qp_bits, "length": 32})
 
 
@@ -20,10 +20,10 @@ class SendCompleter(wiring.Component):
     """Holds work requests from their transmission until they may complete.
 
     `sent` brings the work requests of a QP in posting order, each when its last FPDU left. All of
-    them may complete at once but RDMA Reads, which wait for a `read_done` of their QP; whatever
-    was posted behind such a Read waits too (RFC 5040, 5.5). A `read_done` may come before the
-    `sent` of its Read. An item that leaves pulses `retired`, after its completion was taken if it
-    is signaled. QPs do not wait for each other, except for `completion` to be ready.
+    them may complete at once but RDMA Reads and atomics, which wait for a `read_done` of their QP;
+    whatever was posted behind such a one waits too (RFC 5040, 5.5). A `read_done` may come before
+    the `sent` of its Read. An item that leaves pulses `retired`, after its completion was taken if
+    it is signaled. QPs do not wait for each other, except for `completion` to be ready.
 
     From `sent` to completion: 6 cycles; one item every 7 cycles, 5 of them for each further item
     that a `read_done` lets go. `sent` and `read_done` take turns. At most `config.pending_sends`
@@ -162,10 +162,11 @@ class SendCompleter(wiring.Component):
             with m.State("TAKE"):
                 m.d.sync += item.eq(items_read.data)
                 m.next = "DECIDE"
-            # Lets the oldest item go, unless it is a Read that is not done.
+            # Lets the oldest item go, unless it is a Read or atomic that is not done.
             with m.State("DECIDE"):
                 is_read = Signal()
-                m.d.comb += is_read.eq(item.opcode == SendOpcode.RDMA_READ)
+                answered = Cat(item.opcode == each for each in ANSWERED_OPERATIONS)
+                m.d.comb += is_read.eq(answered.any())
                 with m.If(qp_failed | (is_read & (state.reads == 0))):
                     m.next = "STORE"
                 with m.Elif(~completion.valid):

@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out
 from gateware.config import RnicConfig
 from gateware.interfaces import DeliveryKind, Layouts, QpStrobe
 from gateware.queues.completer import read_done_layout
-from hw.interface.queue_entries import CompletionOpcode
+from hw.interface.queue_entries import CompletionFlags, CompletionOpcode
 
 DEPTH = 64
 
@@ -21,6 +21,9 @@ class DeliveryGate(wiring.Component):
     receive completions, READ as `read_done`, READ_REQUEST as a pulse of `request_released`. 4
     cycles from the last pulse to the output, one delivery every 3 cycles. Up to 64 deliveries wait
     here before `delivery` is held up.
+
+    A Send that invalidated an STag also waits while an atomic of its QP, whose bit in `changing` is
+    set then, is under way: it may still write there.
 
     A delivery of a QP whose bit in `failed` is set is dropped, with a pulse of `dropped_receive`,
     `dropped_read` or `dropped_request`: a placement of its QP failed.
@@ -36,6 +39,7 @@ class DeliveryGate(wiring.Component):
                 "read_done": Out(stream.Signature(read_done_layout(config))),
                 "request_released": Out(QpStrobe(config)),
                 "failed": In(config.qps),
+                "changing": In(config.qps),
                 "dropped_receive": Out(1),
                 "dropped_read": Out(1),
                 "dropped_request": Out(1),
@@ -59,6 +63,11 @@ class DeliveryGate(wiring.Component):
         beyond = Signal(16)
         failed = Signal()  # the QP of `head` is in `self.failed`
         m.d.sync += failed.eq(self.failed.bit_select(head.qp, 1))
+        held = Signal()  # it waits for the atomic of its QP
+        invalidates = (head.kind == DeliveryKind.RECEIVE) & (
+            head.flags & CompletionFlags.INVALIDATED
+        ).any()
+        m.d.sync += held.eq(invalidates & self.changing.bit_select(head.qp, 1))
         # A negative difference: placements are missing.
         m.d.sync += beyond.eq(placements - head.after)
 
@@ -79,13 +88,15 @@ class DeliveryGate(wiring.Component):
                 m.next = "PLACED"
             # Waits until all its placements are visible and the output is free.
             with m.State("PLACED"):
-                with m.If(~beyond[-1] & failed):
+                with m.If(held):
+                    pass
+                with m.Elif(~beyond[-1] & failed):
                     # Not in the cycle in which an earlier one leaves: each is counted alone
                     with m.If(~self.completion.valid & ~self.read_done.valid):
                         m.d.comb += [
                             self.dropped_receive.eq(head.kind == DeliveryKind.RECEIVE),
                             self.dropped_read.eq(head.kind == DeliveryKind.READ),
-                            self.dropped_request.eq(head.kind == DeliveryKind.READ_REQUEST),
+                            self.dropped_request.eq(head.kind == DeliveryKind.REQUEST),
                         ]
                         m.next = "IDLE"
                 with m.Elif(~beyond[-1]):
@@ -102,7 +113,7 @@ class DeliveryGate(wiring.Component):
                                 self.completion.payload.length.eq(head.length),
                             ]
                             m.next = "IDLE"
-                    with m.Elif(head.kind == DeliveryKind.READ_REQUEST):
+                    with m.Elif(head.kind == DeliveryKind.REQUEST):
                         m.d.sync += self.request_released.valid.eq(1)
                         m.next = "IDLE"
                     with m.Elif(~self.read_done.valid):

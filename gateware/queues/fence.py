@@ -18,7 +18,9 @@ class Fence(wiring.Component):
     numbers of begun items (those that begin in this very cycle count), waits until as many have
     ended, and `SETTLE` cycles later goes on to the next stage, so what stage 0 hands to stage 1 is
     waited for there. The pulses are registered first. Counts run mod 2^16; at most 2^15 - 1 items
-    may be between begin and end.
+    may be between begin and end. For items that end in any order there is `queues/in_flight.py`:
+    `mark_<s>` pulses when the stage takes its numbers, and `passed_<s>` is low from the next cycle
+    on until all that was under way then has ended.
     `busy` is high from the cycle after `start` until the last stage is done; `start` while busy
     is ignored.
 
@@ -35,6 +37,8 @@ class Fence(wiring.Component):
         for number, pairs in enumerate(stages):
             members[f"begin_{number}"] = In(pairs)
             members[f"end_{number}"] = In(pairs)
+            members[f"mark_{number}"] = Out(1)
+            members[f"passed_{number}"] = In(1, init=1)
         super().__init__(members)
 
     def elaborate(self, platform) -> Module:
@@ -64,7 +68,8 @@ class Fence(wiring.Component):
                 with m.If(take & (stage == number)):
                     m.d.sync += goal.eq(begun)
                 ahead.append(~beyond[-1])
-            m.d.sync += reached[number].eq(Cat(ahead).all())
+            m.d.sync += reached[number].eq(Cat(ahead).all() & getattr(self, f"passed_{number}"))
+            m.d.comb += getattr(self, f"mark_{number}").eq(take & (stage == number))
 
         wait = Signal(range(SETTLE + 1))
         all_reached = Signal()

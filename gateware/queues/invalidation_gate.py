@@ -16,8 +16,9 @@ class InvalidationGate(wiring.Component):
     When its report comes, its STag is invalid, but the receiver may hold host addresses that it was
     given before (`placing`), and placements may be on their way. The report waits until the
     receiver held none for a cycle, and then until `placed` has pulsed for every placement that had
-    `begun`. Read access has ended: FPDUs leave in order. Neither depends on anything that waits
-    for a report, so nothing is locked up. Behind it the reports of all QPs wait.
+    `begun`, and the atomics that were under way have ended. Read access has ended: FPDUs leave in
+    order. Nothing of this depends on anything that waits for a report, so nothing is locked up.
+    Behind it the reports of all QPs wait.
 
     Two cycles for a report that does not wait, one report every two cycles; six more for a
     LOCAL_INVALIDATE when nothing is placed. The counts run mod 2^16; at most 2^15 placements may be
@@ -30,6 +31,8 @@ class InvalidationGate(wiring.Component):
     begun: In(1), pulses for each placement with octets; in the last cycle of `placing` at the
         latest.
     placed: In(1), pulses for each of them when its write responses are there.
+    mark: Out(1), pulses to ask for the end of the atomics that are under way.
+    passed: In(1), low from the next cycle on until it has come.
     """
 
     def __init__(self, config: RnicConfig):
@@ -41,6 +44,8 @@ class InvalidationGate(wiring.Component):
                 "placing": In(1),
                 "begun": In(1),
                 "placed": In(1),
+                "mark": Out(1),
+                "passed": In(1, init=1),
             }
         )
 
@@ -82,13 +87,14 @@ class InvalidationGate(wiring.Component):
             # All that began is counted.
             with m.State("COUNT"):
                 m.d.sync += goal.eq(begun)
+                m.d.comb += self.mark.eq(1)
                 m.next = "COMPARE"
             # The difference is taken.
             with m.State("COMPARE"):
                 m.next = "PLACED"
             # Waits until what began is placed.
             with m.State("PLACED"):
-                with m.If(~beyond[-1]):
+                with m.If(~beyond[-1] & self.passed):
                     m.next = "PASS"
             # Waits until the report is taken.
             with m.State("PASS"):

@@ -18,6 +18,12 @@ from gateware.stream_fifo import StreamFifo
 
 ADDRESS_BITS = 64 - WORD_BITS
 
+ATOMIC_OCTETS = 8
+"""What an atomic reads and changes (RFC 7306, 5.1)."""
+
+OPERATIONS = 16
+"""Atomics that are in flight."""
+
 COMPARED_AT_ONCE = 16
 """Address bits whose comparison goes into one register."""
 
@@ -96,7 +102,7 @@ class AtomicUnit(wiring.Component):
     write: client of `dma/write.py`.
     """
 
-    def __init__(self, config: RnicConfig, operations: int = 16):
+    def __init__(self, config: RnicConfig, operations: int = OPERATIONS):
         if not 2 <= operations <= 32 or operations & (operations - 1):
             raise ValueError(
                 f"AtomicUnit operations is {operations!r}; allowed: a power of two from 2 to 32"

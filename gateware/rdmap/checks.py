@@ -1,4 +1,7 @@
-"""The checks of an RDMA Message (RFC 5040, 7.2), as lists for `ddp.checks.first_cause`."""
+"""The checks of an RDMA Message, as lists for `ddp.checks.first_cause`.
+
+RFC 5040, 7.2; RFC 7306, 8.2.
+"""
 
 from collections.abc import Iterable
 
@@ -14,8 +17,12 @@ from gateware.ddp.headers import (
     from_wire,
 )
 from gateware.interfaces import StagStatus
+from gateware.rdmap.atomic_arithmetic import AtomicOperation
 from gateware.rdmap.headers import (
+    ATOMIC_REQUEST_HEADER_OCTETS,
+    ATOMIC_RESPONSE_HEADER_OCTETS,
     CONTROL,
+    QN_ATOMIC_RESPONSE,
     QN_READ_REQUEST,
     QN_SEND,
     QN_TERMINATE,
@@ -55,8 +62,14 @@ QUEUES = {
     **dict.fromkeys(SEND_OPCODES, QN_SEND),
     **dict.fromkeys(IMMEDIATE_OPCODES, QN_SEND),
     Opcode.TERMINATE: QN_TERMINATE,
+    Opcode.ATOMIC_REQUEST: QN_READ_REQUEST,
+    Opcode.ATOMIC_RESPONSE: QN_ATOMIC_RESPONSE,
 }
-"""The untagged messages that are received, with their queue (RFC 5040, Figure 5; RFC 7306, 4.1)."""
+"""The untagged messages that are received, with their queue (RFC 5040, Figure 5; RFC 7306, 3)."""
+
+REQUEST_OPCODES = (Opcode.RDMA_READ_REQUEST, Opcode.ATOMIC_REQUEST)
+RESPONSE_OPCODES = (Opcode.RDMA_READ_RESPONSE, Opcode.ATOMIC_RESPONSE)
+"""What is asked for, and answered, in one order (RFC 7306, 5.2)."""
 
 LAST_QN = max(QUEUES.values())
 
@@ -180,6 +193,45 @@ def read_status_checks(status: ValueLike) -> list[Check]:
         StagStatus.BOUNDS: Cause.READ_BOUNDS,
     }
     return [(status == value, cause) for value, cause in causes.items()]
+
+
+def atomic_request_checks(
+    header_octets: Value, last: Value, operation: Value, strict: ValueLike
+) -> list[Check]:
+    """An Atomic Request is exactly its header, in one segment, with an AOpCode that is supported.
+
+    With `strict` these are those of RFC 7306, without the Swap of the draft before it.
+    """
+    swap = (operation == AtomicOperation.SWAP.value) & ~Value.cast(strict)
+    others = (AtomicOperation.FETCH_ADD.value, AtomicOperation.CMP_SWAP.value)
+    return [
+        (header_octets > ATOMIC_REQUEST_HEADER_OCTETS, Cause.ATOMIC_REQUEST_TOO_LONG),
+        ((header_octets < ATOMIC_REQUEST_HEADER_OCTETS) | ~last, Cause.ATOMIC_REQUEST_TOO_SHORT),
+        (~(swap | is_any(operation, others)), Cause.ATOMIC_OPERATION_UNSUPPORTED),
+    ]
+
+
+def atomic_status_checks(status: ValueLike) -> list[Check]:
+    """What a failed STag check means for the target of an Atomic Request."""
+    causes = {
+        StagStatus.INVALID: Cause.ATOMIC_STAG_INVALID,
+        StagStatus.NOT_ASSOCIATED: Cause.ATOMIC_STAG_NOT_ASSOCIATED,
+        StagStatus.NOT_PERMITTED: Cause.ATOMIC_NOT_PERMITTED,
+        StagStatus.WRAP: Cause.ATOMIC_TO_WRAP,
+        StagStatus.BOUNDS: Cause.ATOMIC_BOUNDS,
+    }
+    return [(status == value, cause) for value, cause in causes.items()]
+
+
+def atomic_response_checks(
+    header_octets: Value, last: Value, *, other_identifier: ValueLike
+) -> list[Check]:
+    """An Atomic Response is exactly its header, in one segment, to the request that is answered."""
+    return [
+        (header_octets > ATOMIC_RESPONSE_HEADER_OCTETS, Cause.ATOMIC_RESPONSE_TOO_LONG),
+        ((header_octets < ATOMIC_RESPONSE_HEADER_OCTETS) | ~last, Cause.ATOMIC_RESPONSE_TOO_SHORT),
+        (other_identifier, Cause.ATOMIC_RESPONSE_IDENTIFIER),
+    ]
 
 
 def invalidate_status_checks(status: ValueLike) -> list[Check]:

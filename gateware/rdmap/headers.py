@@ -1,4 +1,4 @@
-"""RDMAP headers (RFC 5040, 4): control octet, opcodes, queue numbers, Read Request.
+"""RDMAP headers (RFC 5040, 4; RFC 7306, 5): control octet, opcodes, queue numbers, messages.
 
 Wire fields as in `gateware/ddp/headers.py`: read them with `from_wire`, write them with `to_wire`.
 """
@@ -93,10 +93,41 @@ TERMINATE_LENGTH_OCTETS = 2
 TERMINATE_HEADER_OCTETS = 52
 """Longest Terminate header: with DDP Segment Length, untagged DDP and Read Request header."""
 
+ATOMIC_REQUEST_HEADER = data.StructLayout(
+    {
+        "reserved": octets(3),
+        "operation": 4,  # AOpCode
+        "reserved_3": 4,
+        "identifier": octets(4),
+        "stag": octets(4),
+        "tagged_offset": octets(8),
+        "data": octets(8),  # Add or Swap Data
+        "mask": octets(8),  # Add or Swap Mask
+        "compare": octets(8),  # Compare Data
+        "compare_mask": octets(8),
+    }
+)
+"""Atomic Request header (RFC 7306, 5.2.1)."""
+
+ATOMIC_REQUEST_HEADER_OCTETS = 52
+
+ATOMIC_RESPONSE_HEADER = data.StructLayout({"identifier": octets(4), "original": octets(8)})
+"""Atomic Response header (RFC 7306, 5.2.2)."""
+
+ATOMIC_RESPONSE_HEADER_OCTETS = 12
+
 READ_REQUEST_ULPDU = data.StructLayout({"ddp": UNTAGGED_HEADER, "rdmap": READ_REQUEST_HEADER})
 """A whole RDMA Read Request: untagged DDP header and Read Request header."""
 
 READ_REQUEST_ULPDU_OCTETS = 46
+
+ATOMIC_REQUEST_ULPDU = data.StructLayout({"ddp": UNTAGGED_HEADER, "rdmap": ATOMIC_REQUEST_HEADER})
+"""A whole Atomic Request."""
+
+ATOMIC_REQUEST_ULPDU_OCTETS = 70
+
+ATOMIC_RESPONSE_ULPDU = data.StructLayout({"ddp": UNTAGGED_HEADER, "rdmap": ATOMIC_RESPONSE_HEADER})
+"""A whole Atomic Response."""
 
 TERMINATE_ULPDU = data.StructLayout(
     {
@@ -118,6 +149,8 @@ ULPDU_HEADER = data.UnionLayout(
         "tagged": TAGGED_HEADER,
         "untagged": UNTAGGED_HEADER,
         "read_request": READ_REQUEST_ULPDU,
+        "atomic_request": ATOMIC_REQUEST_ULPDU,
+        "atomic_response": ATOMIC_RESPONSE_ULPDU,
         "terminate": TERMINATE_ULPDU,
         "immediate": IMMEDIATE_ULPDU,
     }
@@ -127,4 +160,6 @@ ULPDU_HEADER = data.UnionLayout(
 assert TERMINATE_CONTROL.size == TERMINATE_CONTROL_AS_SIW.size == 8 * TERMINATE_CONTROL_OCTETS
 assert READ_REQUEST_HEADER.size == 8 * READ_REQUEST_HEADER_OCTETS
 assert READ_REQUEST_ULPDU.size == 8 * READ_REQUEST_ULPDU_OCTETS
+assert ATOMIC_REQUEST_ULPDU.size == 8 * ATOMIC_REQUEST_ULPDU_OCTETS
+assert ATOMIC_RESPONSE_HEADER.size == 8 * ATOMIC_RESPONSE_HEADER_OCTETS
 assert ULPDU_HEADER.size == 8 * ULPDU_HEADER_OCTETS

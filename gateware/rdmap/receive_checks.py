@@ -19,6 +19,8 @@ from gateware.ddp.headers import TAGGED_HEADER_OCTETS, UNTAGGED_HEADER_OCTETS, f
 from gateware.interfaces import Layouts
 from gateware.rdmap.checks import (
     LAST_QN,
+    atomic_request_checks,
+    atomic_response_checks,
     immediate_checks,
     opcode_checks,
     queue_opcode_checks,
@@ -47,8 +49,11 @@ class ReceiveChecks(wiring.Component):
         `posted`.
     other_opcode: Out(1), it goes on with a Send that began with another opcode; as `send_cause`.
     immediate_cause: Out, of Immediate Data beside `send_cause`; as that.
+    strict: In(1), the atomics are those of RFC 7306 only.
     request_cause: Out, of a Read Request, a cycle behind `context`, `ird` and `inbound_level`.
+    atomic_request_cause: Out, of an Atomic Request; as `request_cause`.
     response_cause: Out, of a Read Response, two cycles behind `context` and `outstanding_*`.
+    atomic_response_cause: Out, of an Atomic Response; as `response_cause`.
     response_octets: Out(32), received of the RDMA Read with this segment, a cycle behind `context`.
     """
 
@@ -62,15 +67,18 @@ class ReceiveChecks(wiring.Component):
                 "header_cause": Out(CAUSE_BITS),
                 "context": In(CONTEXT),
                 "ird": In(levels),
+                "strict": In(1),
                 "posted": In(16),
                 "inbound_level": In(levels),
                 "outstanding_level": In(levels),
-                "outstanding_head": In(layouts.outstanding_read),
+                "outstanding_head": In(layouts.outstanding_request),
                 "send_cause": Out(CAUSE_BITS),
                 "other_opcode": Out(1),
                 "immediate_cause": Out(CAUSE_BITS),
                 "request_cause": Out(CAUSE_BITS),
+                "atomic_request_cause": Out(CAUSE_BITS),
                 "response_cause": Out(CAUSE_BITS),
+                "atomic_response_cause": Out(CAUSE_BITS),
                 "response_octets": Out(32),
             }
         )
@@ -115,18 +123,19 @@ class ReceiveChecks(wiring.Component):
             m, immediate_checks(payload, last, inside_send=context.send_begun)
         )
 
-        # Read Requests
+        # Read and Atomic Requests
+        position_checks = untagged_checks(
+            wrong_msn=msn != context.request_msn,
+            no_buffer=self.inbound_level >= self.ird,
+            no_buffer_cause=Cause.TOO_MANY_READ_REQUESTS,
+            wrong_mo=mo != 0,
+        )
         request_failures = _registered(
-            m,
-            [
-                *untagged_checks(
-                    wrong_msn=msn != context.request_msn,
-                    no_buffer=self.inbound_level >= self.ird,
-                    no_buffer_cause=Cause.TOO_MANY_READ_REQUESTS,
-                    wrong_mo=mo != 0,
-                ),
-                *read_request_length_checks(payload, last),
-            ],
+            m, [*position_checks, *read_request_length_checks(payload, last)]
+        )
+        operation = header.atomic_request.rdmap.operation
+        atomic_request_failures = _registered(
+            m, [*position_checks, *atomic_request_checks(payload, last, operation, self.strict)]
         )
 
         # Read Responses
@@ -140,7 +149,7 @@ class ReceiveChecks(wiring.Component):
             remaining.eq(read.length - context.response_octets),
             self.response_octets.eq(context.response_octets + payload),
             other_stag.eq(from_wire(tagged.stag) != read.sink_stag),
-            none_outstanding.eq(self.outstanding_level == 0),
+            none_outstanding.eq((self.outstanding_level == 0) | read.atomic),
         ]
         response_failures = _registered(
             m,
@@ -154,7 +163,28 @@ class ReceiveChecks(wiring.Component):
             ),
         )
 
+        # Atomic Responses
+        none_atomic = Signal()
+        m.d.sync += none_atomic.eq((self.outstanding_level == 0) | ~read.atomic)
+        identifier = from_wire(header.atomic_response.rdmap.identifier)
+        atomic_response_failures = _registered(
+            m,
+            [
+                *untagged_checks(
+                    wrong_msn=msn != context.atomic_msn,
+                    no_buffer=none_atomic,
+                    no_buffer_cause=Cause.UNSOLICITED_ATOMIC_RESPONSE,
+                    wrong_mo=mo != 0,
+                ),
+                *atomic_response_checks(
+                    payload, last, other_identifier=identifier != context.atomic_msn
+                ),
+            ],
+        )
+
         m.d.comb += [
+            self.atomic_request_cause.eq(first_cause(atomic_request_failures)),
+            self.atomic_response_cause.eq(first_cause(atomic_response_failures)),
             self.header_cause.eq(first_cause(header_failures)),
             self.send_cause.eq(first_cause(send_failures)),
             self.immediate_cause.eq(first_cause(immediate_failures)),

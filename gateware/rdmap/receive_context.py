@@ -17,13 +17,16 @@ CONTEXT = data.StructLayout(
         "send_mo": 32,  # MO of its next segment
         "send_begun": 1,  # it is in progress
         "send_opcode": 4,  # of the Send in progress
-        "request_msn": 32,  # MSN of the next Read Request
+        "request_msn": 32,  # MSN of the next Read or Atomic Request
         "response_octets": 32,  # received of the oldest outstanding RDMA Read
+        "atomic_msn": 32,  # MSN of the next Atomic Response, and its Request Identifier
     }
 )
 """What is known of the receive direction of a connection."""
 
-NEW_CONTEXT = CONTEXT.const({"send_msn": FIRST_MSN, "request_msn": FIRST_MSN})
+NEW_CONTEXT = CONTEXT.const(
+    {"send_msn": FIRST_MSN, "request_msn": FIRST_MSN, "atomic_msn": FIRST_MSN}
+)
 """That of a new connection."""
 
 

@@ -1,4 +1,7 @@
-"""Checks received segments, places them and delivers their messages (RFC 5041, 7; RFC 5040, 7)."""
+"""Checks received segments, places them and delivers their messages.
+
+RFC 5041, 7; RFC 5040, 7; RFC 7306, 8.
+"""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, ValueLike
 from amaranth.lib import data, stream, wiring
@@ -9,6 +12,7 @@ from gateware.config import RnicConfig
 from gateware.ddp.checks import CAUSE_BITS, first_cause, tagged_status_checks
 from gateware.ddp.headers import TAGGED_HEADER_OCTETS, UNTAGGED_HEADER_OCTETS, from_wire
 from gateware.interfaces import (
+    TERMINATED_HEADER_OCTETS,
     DeliveryKind,
     EntryPort,
     Layouts,
@@ -20,22 +24,29 @@ from gateware.interfaces import (
     StagClient,
     StagStatus,
 )
+from gateware.rdmap.atomic_unit import ATOMIC_OCTETS
 from gateware.rdmap.checks import (
     IMMEDIATE_OPCODES,
     INVALIDATING_OPCODES,
+    REQUEST_OPCODES,
+    RESPONSE_OPCODES,
     SEND_OPCODES,
     SOLICITING_OPCODES,
+    atomic_status_checks,
     invalidate_status_checks,
     is_any,
     rdmap_control,
     read_status_checks,
 )
-from gateware.rdmap.headers import ULPDU_HEADER, Opcode
+from gateware.rdmap.headers import ATOMIC_RESPONSE_ULPDU, ULPDU_HEADER, Opcode
 from gateware.rdmap.receive_checks import ReceiveChecks
 from gateware.rdmap.receive_context import CONTEXT, NEW_CONTEXT, ReceiveContexts
 from gateware.rdmap.receive_scan import ENTRY_WORDS, PIECE, ReceiveScan
 from hw.interface.causes import Cause
 from hw.interface.queue_entries import SCATTER_GATHER_ELEMENTS, CompletionFlags, Rights
+
+ORIGINAL_OCTET = ATOMIC_RESPONSE_ULPDU.size // 8 - ATOMIC_OCTETS - UNTAGGED_HEADER_OCTETS
+"""Where it stands behind the DDP header of an Atomic Response."""
 
 ULPDU_LENGTH_OCTETS = 2
 """Octets of the FPDU before its ULPDU (RFC 5044, 4.1)."""
@@ -48,8 +59,9 @@ class Receiver(wiring.Component):
     `error` tells the cause once, nothing of the segment is placed, and later segments of the QP
     are only released until it is connected anew. So are segments of QPs that are not `running`.
     A delivery leaves after the last placement of its message and counts in `after` all placements
-    with octets so far, which `queues/delivery_gate.py` waits for. A Read Request is delivered, too:
-    it may be answered when all that came before it is visible (RFC 5040, 5.5).
+    with octets so far, which `queues/delivery_gate.py` waits for. A Read or Atomic Request is
+    delivered, too: it may be answered when all that came before it is visible (RFC 5040, 5.5). The
+    original value in an Atomic Response is placed in the byte order of the host.
     The STag that a Send invalidates is checked last, and is invalid before the last segment of the
     Send is placed. Immediate Data takes a receive entry as a Send does, and is in its delivery.
 
@@ -63,9 +75,10 @@ class Receiver(wiring.Component):
     receive_entries: consumer's side of the receive rings.
     stag: client of the STag table. invalidate: STags that the peer invalidates.
     placement, delivery, error: Out(stream).
-    inbound_reads: Read Requests for the transmitter, each before its delivery.
-    outstanding_reads: RDMA Reads that the transmitter asked for, oldest first; `read_space` pulses
-        when one is done.
+    strict: In(1), the atomics are those of RFC 7306 only.
+    inbound_requests: Read and Atomic Requests for the transmitter, each before its delivery.
+    outstanding_requests: RDMA Reads and atomics that the transmitter asked for, oldest first;
+        `read_space` pulses when one is done.
     first_segment: pulses at the first FPDU of a connection.
     placing: Out(1), from a cycle after the first request to the STag table until a cycle after the
         last placement of a segment: host addresses are held. Low between segments.
@@ -81,13 +94,16 @@ class Receiver(wiring.Component):
                 "qp_command": In(stream.Signature(layouts.qp_command)),
                 "segment": In(stream.Signature(layouts.segment)),
                 "running": In(config.qps),
+                "strict": In(1),
                 "receive_entries": Out(EntryPort(config, ENTRY_WORDS)),
                 "stag": Out(StagClient(layouts)),
                 "invalidate": Out(stream.Signature(layouts.stag)),
                 "placement": Out(stream.Signature(layouts.placement)),
                 "delivery": Out(stream.Signature(layouts.delivery)),
-                "inbound_reads": Out(QpFifoWriter(config, layouts.inbound_read, depth)),
-                "outstanding_reads": Out(QpFifoReader(config, layouts.outstanding_read, depth)),
+                "inbound_requests": Out(QpFifoWriter(config, layouts.inbound_request, depth)),
+                "outstanding_requests": Out(
+                    QpFifoReader(config, layouts.outstanding_request, depth)
+                ),
                 "first_segment": Out(QpStrobe(config)),
                 "read_space": Out(QpStrobe(config)),
                 "error": Out(stream.Signature(layouts.qp_error)),
@@ -105,14 +121,18 @@ class Receiver(wiring.Component):
         segment = Signal(layouts.segment)
         header = data.View(ULPDU_HEADER, segment.header)
         tagged, untagged = header.tagged, header.untagged
-        request = header.read_request.rdmap
+        read_request = header.read_request.rdmap
+        atomic_request = header.atomic_request.rdmap
         is_tagged = tagged.control.tagged
         last = tagged.control.last
         opcode = rdmap_control(tagged).opcode
         is_send = is_any(opcode, SEND_OPCODES)
         is_immediate = is_any(opcode, IMMEDIATE_OPCODES)
         takes_entry = is_send | is_immediate
-        is_response = opcode == Opcode.RDMA_READ_RESPONSE
+        is_request = is_any(opcode, REQUEST_OPCODES)
+        is_atomic_request = opcode == Opcode.ATOMIC_REQUEST
+        is_response = is_any(opcode, RESPONSE_OPCODES)
+        is_atomic_response = opcode == Opcode.ATOMIC_RESPONSE
         invalidates = last & is_any(opcode, INVALIDATING_OPCODES)
         invalidate_stag = from_wire(untagged.rsvd_ulp_word)
         mo = from_wire(untagged.mo)
@@ -146,8 +166,8 @@ class Receiver(wiring.Component):
         # The neighbours' state of the QP, valid two cycles after the segment was taken
         entries, inbound, outstanding = (
             self.receive_entries,
-            self.inbound_reads,
-            self.outstanding_reads,
+            self.inbound_requests,
+            self.outstanding_requests,
         )
         m.d.comb += [
             entries.select.eq(segment.qp),
@@ -165,6 +185,7 @@ class Receiver(wiring.Component):
             checks.segment.eq(segment),
             checks.context.eq(context),
             checks.ird.eq(contexts.ird),
+            checks.strict.eq(self.strict),
             checks.posted.eq(entries.posted),
             checks.inbound_level.eq(inbound.level),
             checks.outstanding_level.eq(outstanding.level),
@@ -211,6 +232,7 @@ class Receiver(wiring.Component):
         ]
         status = self.stag.response.status
         status_cause = Signal(CAUSE_BITS)
+        misaligned = Signal()  # the target of an Atomic Request (RFC 7306, 8.2)
         with m.Switch(opcode):
             with m.Case(Opcode.RDMA_WRITE):
                 m.d.comb += [
@@ -231,6 +253,21 @@ class Receiver(wiring.Component):
                     rights.eq(Rights.REMOTE_READ),
                     status_cause.eq(first_cause(read_status_checks(status))),
                 ]
+            with m.Case(Opcode.ATOMIC_REQUEST):
+                m.d.comb += [
+                    rights.eq(Rights.REMOTE_READ | Rights.REMOTE_WRITE),
+                    status_cause.eq(
+                        first_cause(
+                            [*atomic_status_checks(status), (misaligned, Cause.ATOMIC_MISALIGNED)]
+                        )
+                    ),
+                    misaligned.eq(self.stag.response.address[:3].any()),
+                ]
+            with m.Case(Opcode.ATOMIC_RESPONSE):
+                m.d.comb += [
+                    rights.eq(Rights.LOCAL_WRITE),
+                    status_cause.eq(Cause.LOCAL_SEND_PROTECTION),
+                ]
             with m.Default():
                 m.d.comb += [
                     rights.eq(Rights.LOCAL_WRITE),
@@ -249,6 +286,7 @@ class Receiver(wiring.Component):
             placement.octets.eq(placed_octets),
             placement.store_octet.eq(position[:3]),
             placement.store_address.eq(position[3:]),
+            placement.reversed.eq(is_atomic_response),
             placement.release.eq(is_last_piece),
             placement.store_end.eq(segment.store_end),
         ]
@@ -258,12 +296,18 @@ class Receiver(wiring.Component):
                 Mux(
                     takes_entry,
                     DeliveryKind.RECEIVE,
-                    Mux(is_response, DeliveryKind.READ, DeliveryKind.READ_REQUEST),
+                    Mux(is_response, DeliveryKind.READ, DeliveryKind.REQUEST),
                 )
             ),
             delivery.qp.eq(segment.qp),
             delivery.index.eq(Mux(takes_entry, entries.index, 0)),
-            delivery.length.eq(Mux(is_response, outstanding.head.length, message_end[:32])),
+            delivery.length.eq(
+                Mux(
+                    is_atomic_response,
+                    ATOMIC_OCTETS,
+                    Mux(is_response, outstanding.head.length, message_end[:32]),
+                )
+            ),
             delivery.flags.eq(
                 Mux(is_any(opcode, SOLICITING_OPCODES), CompletionFlags.SOLICITED, 0)
                 | Mux(is_any(opcode, INVALIDATING_OPCODES), CompletionFlags.INVALIDATED, 0)
@@ -277,23 +321,43 @@ class Receiver(wiring.Component):
         m.d.comb += [
             error.qp.eq(segment.qp),
             error.cause.eq(cause),
-            error.index.eq(Mux(cause == Cause.LOCAL_RECEIVE_PROTECTION, entries.index, 0)),
         ]
+        with m.Switch(cause):
+            with m.Case(Cause.LOCAL_RECEIVE_PROTECTION):
+                m.d.comb += error.index.eq(entries.index)
+            with m.Case(Cause.LOCAL_SEND_PROTECTION):
+                m.d.comb += error.index.eq(outstanding.head.length)
         with m.If(is_fpdu):
             m.d.comb += [
                 error.ulpdu_length.eq(segment.ulpdu_length),
-                error.header.eq(segment.header),
+                error.header.eq(segment.header[: 8 * TERMINATED_HEADER_OCTETS]),
             ]
             # Of a Terminate, what it says.
             with m.If(cause == Cause.TERMINATE_RECEIVED):
                 m.d.comb += error.header.eq(segment.header[8 * UNTAGGED_HEADER_OCTETS :])
         item = inbound.item
+        read, atomic = item.of.read, item.of.atomic
+        m.d.comb += item.atomic.eq(is_atomic_request)
+        with m.If(is_atomic_request):
+            m.d.comb += [
+                atomic.stag.eq(from_wire(atomic_request.stag)),
+                atomic.tagged_offset.eq(from_wire(atomic_request.tagged_offset)),
+                atomic.identifier.eq(from_wire(atomic_request.identifier)),
+                atomic.operands.operation.eq(atomic_request.operation),
+            ]
+            for name in ("data", "mask", "compare", "compare_mask"):
+                m.d.comb += getattr(atomic.operands, name).eq(
+                    from_wire(getattr(atomic_request, name))
+                )
+        with m.Else():
+            m.d.comb += [
+                read.source_stag.eq(from_wire(read_request.source_stag)),
+                read.source_tagged_offset.eq(from_wire(read_request.source_tagged_offset)),
+                read.sink_stag.eq(from_wire(read_request.sink_stag)),
+                read.sink_tagged_offset.eq(from_wire(read_request.sink_tagged_offset)),
+                read.length.eq(from_wire(read_request.length)),
+            ]
         m.d.comb += [
-            item.sink_stag.eq(from_wire(request.sink_stag)),
-            item.sink_tagged_offset.eq(from_wire(request.sink_tagged_offset)),
-            item.length.eq(from_wire(request.length)),
-            item.source_stag.eq(from_wire(request.source_stag)),
-            item.source_tagged_offset.eq(from_wire(request.source_tagged_offset)),
             inbound.push_qp.eq(segment.qp),
             self.first_segment.qp.eq(segment.qp),
         ]
@@ -361,9 +425,11 @@ class Receiver(wiring.Component):
                     ]
                 with m.Else():
                     m.d.comb += [
-                        piece_write.data.stag.eq(item.source_stag),
-                        piece_write.data.tagged_offset.eq(item.source_tagged_offset),
-                        piece_write.data.octets.eq(item.length),
+                        piece_write.data.stag.eq(read.source_stag),
+                        piece_write.data.tagged_offset.eq(read.source_tagged_offset),
+                        piece_write.data.octets.eq(
+                            Mux(is_atomic_request, ATOMIC_OCTETS, read.length)
+                        ),
                     ]
                 m.d.comb += piece_write.en.eq(1)
                 m.d.sync += message_end.eq(context.send_mo + payload)
@@ -388,9 +454,9 @@ class Receiver(wiring.Component):
                                 with m.Else():
                                     m.d.sync += piece_count.eq(1)
                                     m.next = "LOOKUP"
-                            with m.Case(Opcode.RDMA_READ_REQUEST):
+                            with m.Case(*REQUEST_OPCODES):
                                 m.next = "REQUEST_CHECK"
-                            with m.Case(Opcode.RDMA_READ_RESPONSE):
+                            with m.Case(*RESPONSE_OPCODES):
                                 m.next = "RESPONSE_EXPECT"
                             with m.Default():
                                 m.next = "SEND_CHECK"
@@ -442,32 +508,53 @@ class Receiver(wiring.Component):
                         m.next = "PLACE"
                 with m.Elif(scan.complete | scan.exhausted):
                     stop(Cause.UNTAGGED_TOO_LONG)
-            # Judges a Read Request but for its source.
+            # Judges a request but for its source or target.
             with m.State("REQUEST_CHECK"):
-                with m.If(checks.request_cause != Cause.NONE):
-                    stop(checks.request_cause)
-                with m.Elif(item.length == 0):
+                request_cause = Mux(
+                    is_atomic_request, checks.atomic_request_cause, checks.request_cause
+                )
+                with m.If(request_cause != Cause.NONE):
+                    stop(request_cause)
+                with m.Elif(~is_atomic_request & (read.length == 0)):
                     m.next = "PUSH"
                 with m.Else():
                     m.d.sync += piece_count.eq(1)
                     m.next = "LOOKUP"
-            # Hands a Read Request to the transmitter.
+            # Hands a request to the transmitter.
             with m.State("PUSH"):
                 m.d.comb += inbound.push.eq(1)
                 m.d.sync += context.request_msn.eq(context.request_msn + 1)
                 m.d.sync += [piece_count.eq(0), has_delivery.eq(1)]
                 m.next = "PLACE"
-            # Waits for the RDMA Read that is answered.
+            # Waits for the RDMA Read or atomic that is answered.
             with m.State("RESPONSE_EXPECT"):
                 m.next = "RESPONSE_COMPARE"
             # Waits for the comparison with it.
             with m.State("RESPONSE_COMPARE"):
                 m.next = "RESPONSE_CHECK"
-            # Judges a Read Response but for the rights of its STag.
+            # Judges a response but for the rights of its STag.
             with m.State("RESPONSE_CHECK"):
                 m.d.sync += has_delivery.eq(last)
                 m.d.sync += context.response_octets.eq(Mux(last, 0, checks.response_octets))
-                with m.If(checks.response_cause != Cause.NONE):
+                with m.If(is_atomic_response):
+                    m.d.comb += [
+                        piece_write.addr.eq(0),
+                        piece_write.data.stag.eq(outstanding.head.sink_stag),
+                        piece_write.data.tagged_offset.eq(outstanding.head.sink_tagged_offset),
+                        piece_write.data.octets.eq(ATOMIC_OCTETS),
+                        piece_write.en.eq(1),
+                    ]
+                    m.d.sync += [
+                        position.eq(first_position + ORIGINAL_OCTET),
+                        context.atomic_msn.eq(context.atomic_msn + 1),
+                        context.response_octets.eq(0),
+                        piece_count.eq(1),
+                    ]
+                    with m.If(checks.atomic_response_cause != Cause.NONE):
+                        stop(checks.atomic_response_cause)
+                    with m.Else():
+                        m.next = "LOOKUP"
+                with m.Elif(checks.response_cause != Cause.NONE):
                     stop(checks.response_cause)
                 with m.Elif(payload == 0):
                     m.next = "PLACE"
@@ -482,14 +569,14 @@ class Receiver(wiring.Component):
             # Waits for the answer; nothing is placed before all pieces are good.
             with m.State("ANSWER"), m.If(self.stag.response_valid):
                 m.d.comb += address_write.en.eq(1)
-                with m.If(status != StagStatus.OK):
+                with m.If((status != StagStatus.OK) | misaligned):
                     stop(status_cause)
                 with m.Elif(~is_last_piece):
                     m.d.sync += piece_number.eq(piece_number + 1)
                     m.next = "LOOKUP"
                 with m.Else():
                     m.d.sync += piece_number.eq(0)
-                    with m.If(opcode == Opcode.RDMA_READ_REQUEST):
+                    with m.If(is_request):
                         m.next = "PUSH"
                     with m.Elif(invalidates):
                         m.next = "INVALIDATE_CHECK"

@@ -4,6 +4,7 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, wiring
 
 from gateware.ddp.headers import TAGGED_HEADER_OCTETS, UNTAGGED_HEADER_OCTETS
+from gateware.rdmap.atomic_unit import ATOMIC_OCTETS
 from gateware.rdmap.checks import is_any
 from gateware.rdmap.transmit_context import TransmitContexts
 from gateware.rdmap.transmit_entry import (
@@ -39,6 +40,8 @@ def choose_states(
                 visit.terminating.eq(1),
                 visit.responding.eq(0),
                 visit.is_read.eq(0),
+                visit.is_atomic.eq(0),
+                visit.inline.eq(1),
                 visit.is_local.eq(0),
                 visit.tagged.eq(0),
                 visit.kicked.eq(1),
@@ -82,8 +85,11 @@ def choose_states(
             visit.fenced.eq((entry.flags & SendFlags.FENCE).any()),
             visit.index.eq(entries.index),
             visit.has_entry.eq(entries.level != 0),
-            visit.has_inbound.eq(ports.inbound_reads.level != 0),
-            visit.read_allowed.eq(ports.outstanding_reads.level < visit.settings.ord),
+            visit.has_inbound.eq(
+                (ports.inbound_requests.level != 0)
+                & (~visit.progress.atomic_begun | visit.answered)
+            ),
+            visit.request_allowed.eq(ports.outstanding_requests.level < visit.settings.ord),
             visit.in_flight.eq(visit.progress.issued - visit.retired_count),
             visit.room.eq(visit.window - visit.progress.position),
             visit.tagged_capacity.eq(visit.mulpdu - TAGGED_HEADER_OCTETS),
@@ -100,8 +106,10 @@ def choose_states(
 
     # Go on, or begin with what waits and may be sent.
     with m.State("CHOOSE"):
+        head = ports.inbound_requests.head
         entry_is_read = Signal()
         entry_is_immediate = Signal()
+        entry_is_atomic = Signal()
         can_send = Signal()
         respond = Signal()
         tagged = Signal()
@@ -109,11 +117,12 @@ def choose_states(
             entries.word_address.eq(element_offset_address(visit.element)),
             entry_is_read.eq(visit.entry.opcode == SendOpcode.RDMA_READ),
             entry_is_immediate.eq(is_any(visit.entry.opcode, IMMEDIATE_OPERATIONS)),
+            entry_is_atomic.eq(visit.entry.opcode == SendOpcode.ATOMIC),
             # Fewer than config.pending_sends, which is the top bit, are in flight.
             can_send.eq(
                 visit.has_entry
                 & ~visit.in_flight[-1]
-                & (~entry_is_read | visit.read_allowed)
+                & (~(entry_is_read | entry_is_atomic) | visit.request_allowed)
                 & ~(visit.fenced & (visit.in_flight != 0))
             ),
             respond.eq(
@@ -123,27 +132,38 @@ def choose_states(
                     visit.has_inbound & (~can_send | visit.progress.prefer_response),
                 )
             ),
-            tagged.eq(respond | (visit.entry.opcode == SendOpcode.RDMA_WRITE)),
+            tagged.eq(Mux(respond, ~head.atomic, visit.entry.opcode == SendOpcode.RDMA_WRITE)),
         ]
         m.d.sync += [
             visit.responding.eq(respond),
+            visit.begins_atomic.eq(respond & head.atomic & ~visit.progress.atomic_begun),
+            visit.answers_atomic.eq(respond & head.atomic & visit.progress.atomic_begun),
             visit.is_read.eq(~respond & entry_is_read),
+            visit.is_atomic.eq(~respond & entry_is_atomic),
             visit.is_immediate.eq(~respond & entry_is_immediate),
-            visit.inline.eq(~respond & (entry_is_read | entry_is_immediate)),
+            visit.inline.eq(
+                Mux(
+                    respond,
+                    head.atomic & visit.progress.atomic_begun,
+                    entry_is_read | entry_is_atomic | entry_is_immediate,
+                )
+            ),
             visit.is_local.eq(~respond & is_any(visit.entry.opcode, STAG_OPERATIONS)),
             visit.registers.eq(visit.entry.opcode == SendOpcode.FAST_REGISTER),
             visit.tagged.eq(tagged),
             visit.capacity.eq(Mux(tagged, visit.tagged_capacity, visit.untagged_capacity)),
-            visit.inbound.eq(ports.inbound_reads.head),
+            visit.inbound.eq(head.of.read),
             visit.roomy.eq(~visit.room[-1] & visit.room[17:].any()),
         ]
+        with m.If(head.atomic):
+            m.d.sync += visit.inbound.length.eq(ATOMIC_OCTETS)
         with m.If(respond):
             # The source is one element, of which `done` octets were sent.
             m.d.sync += visit.offset.eq(visit.progress.done)
         with m.If(visit.progress.active):
             m.d.sync += visit.remaining.eq(visit.progress.remaining)
         with m.Elif(respond):
-            m.d.sync += visit.remaining.eq(ports.inbound_reads.head.length)
+            m.d.sync += visit.remaining.eq(Mux(head.atomic, ATOMIC_OCTETS, head.of.read.length))
         with m.Else():
             m.d.sync += visit.remaining.eq(visit.entry.length)
         # A window that was taken back is closed.
@@ -151,5 +171,7 @@ def choose_states(
             m.d.sync += visit.room.eq(0)
         with m.If(visit.progress.active | visit.has_inbound | can_send):
             m.next = "ELEMENT_RANGE"
+            with m.If(respond & head.atomic & visit.progress.atomic_begun):
+                m.next = "ATOMIC_ANSWER"
         with m.Else():
             end_visit(m, ports)

@@ -5,6 +5,7 @@ from amaranth.lib import wiring
 
 from gateware.ddp.headers import FIRST_MSN
 from gateware.interfaces import QpCommandKind
+from gateware.rdmap.transmit_atomic import AtomicAnswers
 from gateware.rdmap.transmit_context import TransmitContexts
 from gateware.rdmap.transmit_limits import TransmitLimits
 from gateware.rdmap.transmit_visit import TransmitVisit
@@ -33,6 +34,7 @@ def command_states(
     visit: TransmitVisit,
     contexts: TransmitContexts,
     limits: TransmitLimits,
+    answers: AtomicAnswers,
 ) -> None:
     """From a command to its `ready`; no visit happens meanwhile."""
     kind = ports.qp_command.payload.kind
@@ -54,6 +56,8 @@ def command_states(
             visit.followed.send_msn.eq(FIRST_MSN),
             visit.followed.read_msn.eq(FIRST_MSN),
             visit.followed.response_msn.eq(FIRST_MSN),
+            visit.followed.atomic_response_msn.eq(FIRST_MSN),
+            visit.followed.atomic_identifier.eq(FIRST_MSN),
             visit.followed.issued.eq(visit.retired_count),
         ]
         m.next = "COMMAND_STORE"
@@ -64,6 +68,7 @@ def command_states(
             contexts.store.eq(1),
             contexts.set_pd.eq(kind == QpCommandKind.CREATE),
             contexts.set_settings.eq(is_connect),
+            answers.clear.valid.eq(1),
         ]
         m.next = "COMMAND_LIMITS"
 

@@ -22,7 +22,7 @@ def progress_layout(config: RnicConfig) -> data.StructLayout:
             "stopped": 1,  # nothing is sent any more: an error, or not connected
             "position": 32,  # of the next FPDU in the LLP stream
             "active": 1,  # a message has begun and not ended; the four below tell how far it is
-            "responding": 1,  # it is a Read Response, else a send entry
+            "responding": 1,  # it is a response, else a send entry
             "element": range(SCATTER_GATHER_ELEMENTS + 1),
             "offset": 32,  # in the element
             "done": 32,  # octets of the message; 0 if not active
@@ -30,7 +30,10 @@ def progress_layout(config: RnicConfig) -> data.StructLayout:
             "prefer_response": 1,  # whose turn it is when both kinds wait
             "send_msn": 32,  # of the next message (RFC 5041, 4.3)
             "read_msn": 32,
-            "response_msn": 32,  # MSN that the oldest inbound Read Request had
+            "response_msn": 32,  # MSN that the oldest inbound request had
+            "atomic_begun": 1,  # the oldest inbound request is an atomic that the unit has
+            "atomic_response_msn": 32,  # of the next Atomic Response
+            "atomic_identifier": 32,  # of the next Atomic Request: the MSN of its response
             "issued": sends_bits(config),  # sends, to be compared with `RetiredSends`
         }
     )

@@ -1,12 +1,17 @@
 """The states that read the elements of a message and cut the next piece off."""
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, wiring
 
+from gateware.rdmap.atomic_arithmetic import AtomicOperation
+from gateware.rdmap.atomic_unit import ATOMIC_OCTETS
 from gateware.rdmap.checks import is_any
+from gateware.rdmap.headers import ATOMIC_REQUEST_HEADER_OCTETS, READ_REQUEST_HEADER_OCTETS
 from gateware.rdmap.transmit_entry import (
     ELEMENT_RANGE,
     IMMEDIATE_DATA_ADDRESS,
+    OPERANDS,
+    OPERANDS_ADDRESS,
     REMOTE_OFFSET_ADDRESS,
     REMOTE_STAG_ADDRESS,
     element_offset_address,
@@ -27,16 +32,18 @@ def element_states(
 ) -> None:
     """From an element to `REQUEST` with its piece, to `EMPTY` if none is needed, or to `STOP`.
 
-    The words of a local operation go the same way, to `CHANGE`.
+    The words of a local operation go the same way, to `CHANGE`, and those of an Atomic Request by
+    `OPERANDS`.
 
-    A word arrives in the second state after the one that asks for it. The source of a Read
-    Response is its only element, and its words are not looked at.
+    A word arrives in the second state after the one that asks for it. The source of a response
+    is its only element, and its words are not looked at.
     """
     entry, inbound, responding = visit.entry, visit.inbound, visit.responding
     word, word_address = ports.send_entries.word, ports.send_entries.word_address
     element_range = data.View(ELEMENT_RANGE, word)
     step = Signal(range(SCATTER_GATHER_ELEMENTS + 4))
     total = Signal(34)
+    strict = ports.strict
 
     # Ask for the next element, unless there is none.
     with m.State("NEXT_ELEMENT"):
@@ -69,6 +76,15 @@ def element_states(
                 | (entry.element_count > SCATTER_GATHER_ELEMENTS)
                 | (visit.is_read & (entry.element_count > 1))
                 | (visit.is_immediate & (entry.element_count != 0))
+                | (
+                    visit.is_atomic
+                    & (
+                        (entry.element_count != 1)
+                        | (entry.length != ATOMIC_OCTETS)
+                        | ~is_any(entry.atomic_operation, AtomicOperation)
+                        | (strict & (entry.atomic_operation == AtomicOperation.SWAP.value))
+                    )
+                )
                 | (visit.is_local & (entry.element_count != visit.registers))
             )
         with m.If(
@@ -113,9 +129,13 @@ def element_states(
         with m.If(visit.first_piece):
             part = Mux(visit.fits, visit.remaining, visit.capacity)
             m.d.sync += [
-                visit.left.eq(Mux(visit.fits | visit.is_read, visit.remaining, visit.capacity)),
-                visit.payload.eq(Mux(visit.is_read, 0, part)),
+                visit.left.eq(Mux(visit.fits | visit.inline, visit.remaining, visit.capacity)),
+                visit.payload.eq(part),
             ]
+            with m.If(visit.is_read):
+                m.d.sync += visit.payload.eq(READ_REQUEST_HEADER_OCTETS)
+            with m.If(visit.is_atomic):
+                m.d.sync += visit.payload.eq(ATOMIC_REQUEST_HEADER_OCTETS)
             with m.If(visit.is_immediate):
                 m.d.sync += visit.left.eq(0)
             m.d.comb += lengths.start.eq(1)
@@ -145,10 +165,22 @@ def element_states(
         ]
         with m.If(visit.is_local):
             m.next = "CHANGE"
+        with m.Elif(visit.is_atomic):
+            m.next = "OPERANDS"
         with m.Elif(visit.left == 0):
             m.next = "EMPTY"
         with m.Elif(visit.element_remaining == 0):
             m.d.sync += [visit.element.eq(visit.element + 1), visit.offset.eq(0)]
             m.next = "NEXT_ELEMENT"
         with m.Else():
+            m.next = "REQUEST"
+
+    # The operands arrive, a request a cycle, two cycles for an answer.
+    with m.State("OPERANDS"):
+        m.d.comb += word_address.eq(OPERANDS_ADDRESS + step[:2])
+        m.d.sync += [
+            step.eq(step + 1),
+            visit.operands.eq(Cat(visit.operands.as_value()[64:], word)),
+        ]
+        with m.If(step == OPERANDS + 1):
             m.next = "REQUEST"

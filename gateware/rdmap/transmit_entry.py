@@ -20,6 +20,10 @@ OPERATION_ADDRESS = 0
 REMOTE_STAG_ADDRESS = offset_of(SEND_ENTRY, "remote_stag") // WORD_OCTETS
 REMOTE_OFFSET_ADDRESS = offset_of(SEND_ENTRY, "remote_tagged_offset") // WORD_OCTETS
 IMMEDIATE_DATA_ADDRESS = offset_of(SEND_ENTRY, "immediate_data") // WORD_OCTETS
+OPERANDS = 4
+"""Words with the operands of an ATOMIC."""
+
+OPERANDS_ADDRESS = offset_of(SEND_ENTRY, "add_or_swap_data") // WORD_OCTETS
 ELEMENTS_ADDRESS = offset_of(SEND_ENTRY, "elements") // WORD_OCTETS
 ELEMENT_WORDS = SCATTER_GATHER_ELEMENT_OCTETS // WORD_OCTETS
 
@@ -36,7 +40,7 @@ def _word_layout(fields: Fields, word: int) -> data.StructLayout:
 
 
 OPERATION = _word_layout(SEND_ENTRY, OPERATION_ADDRESS)
-"""Opcode, flags, count and length of a send entry."""
+"""Opcode, flags, count, AOpCode and length of a send entry."""
 
 ELEMENT_OFFSET_WORD = offset_of(SCATTER_GATHER_ELEMENT, "tagged_offset") // WORD_OCTETS
 ELEMENT_RANGE_WORD = offset_of(SCATTER_GATHER_ELEMENT, "length") // WORD_OCTETS

@@ -14,7 +14,6 @@ def connect_lengths(m: Module, visit: TransmitVisit, lengths: TransmitLengths) -
     m.d.comb += [
         lengths.payload.eq(visit.payload),
         lengths.tagged.eq(visit.tagged),
-        lengths.is_read.eq(visit.is_read),
         lengths.position.eq(visit.progress.position),
         lengths.room.eq(visit.room),
         lengths.markers.eq(visit.settings.transmit_markers),
@@ -25,13 +24,20 @@ def connect_header(m: Module, visit: TransmitVisit, header: TransmitHeader) -> N
     """The fields of the DDP header."""
     opcode = visit.opcode
     m.d.sync += [
-        visit.last.eq(visit.fits | visit.is_read | visit.is_local | visit.terminating),
+        visit.last.eq(visit.fits | visit.inline | visit.is_local),
         visit.tagged_offset.eq(visit.remote_offset + visit.progress.done),
         opcode.eq(
             Mux(visit.responding, Opcode.RDMA_READ_RESPONSE, visit.entry.opcode[: len(opcode)])
         ),
-        visit.msn.eq(Mux(visit.is_read, visit.progress.read_msn, visit.progress.send_msn)),
+        visit.msn.eq(
+            Mux(visit.is_read | visit.is_atomic, visit.progress.read_msn, visit.progress.send_msn)
+        ),
     ]
+    with m.If(visit.answers_atomic):
+        m.d.sync += [
+            opcode.eq(Opcode.ATOMIC_RESPONSE),
+            visit.msn.eq(visit.progress.atomic_response_msn),
+        ]
     with m.If(visit.terminating):
         m.d.sync += [opcode.eq(Opcode.TERMINATE), visit.msn.eq(FIRST_MSN)]
     m.d.comb += [
@@ -48,7 +54,8 @@ def follow(m: Module, visit: TransmitVisit, lengths: TransmitLengths) -> None:
     """Where the QP stands behind the FPDU."""
     progress, followed = visit.progress, visit.followed
     last, responding = visit.last, visit.responding
-    is_send = ~responding & ~visit.tagged & ~visit.is_read & ~visit.is_local
+    is_request = visit.is_read | visit.is_atomic
+    is_send = ~responding & ~visit.tagged & ~is_request & ~visit.is_local
     m.d.sync += [
         followed.eq(progress),
         followed.position.eq(progress.position + Mux(visit.is_local, 0, lengths.sent_length)),
@@ -62,7 +69,17 @@ def follow(m: Module, visit: TransmitVisit, lengths: TransmitLengths) -> None:
         followed.remaining.eq(visit.remaining - visit.payload),
         followed.prefer_response.eq(Mux(last, ~responding, progress.prefer_response)),
         followed.send_msn.eq(progress.send_msn + (is_send & last)),
-        followed.read_msn.eq(progress.read_msn + visit.is_read),
+        followed.read_msn.eq(progress.read_msn + is_request),
         followed.response_msn.eq(progress.response_msn + (responding & last)),
+        followed.atomic_begun.eq(progress.atomic_begun & ~visit.answers_atomic),
+        followed.atomic_response_msn.eq(progress.atomic_response_msn + visit.answers_atomic),
+        followed.atomic_identifier.eq(progress.atomic_identifier + visit.is_atomic),
         followed.issued.eq(progress.issued + (~responding & last)),
     ]
+    # Nothing is sent: only that it has begun, and whose turn it is now.
+    with m.If(visit.begins_atomic):
+        m.d.sync += [
+            followed.eq(progress),
+            followed.atomic_begun.eq(1),
+            followed.prefer_response.eq(0),
+        ]

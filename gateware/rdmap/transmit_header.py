@@ -1,4 +1,6 @@
-"""Headers of the ULPDUs that the transmitter sends (RFC 5041, 4; RFC 5040, 4)."""
+"""Headers of the ULPDUs that the transmitter sends (RFC 5041, 4; RFC 5040, 4; RFC 7306, 5)."""
+
+from collections.abc import Sequence
 
 from amaranth.hdl import Cat, Const, Elaboratable, Module, Shape, Signal, Value, ValueLike
 from amaranth.lib import data, wiring
@@ -6,6 +8,7 @@ from amaranth.lib.wiring import In, Out
 
 from gateware.ddp import headers as ddp
 from gateware.rdmap import headers as rdmap
+from gateware.rdmap.atomic_arithmetic import AtomicOperation
 
 HEADER_FIELDS = data.StructLayout(
     {
@@ -63,9 +66,47 @@ def read_request_header(
     )
 
 
-def read_request_ddp_header(msn: ValueLike) -> Value:
-    """The DDP header of a Read Request with this MSN, which is always one segment."""
-    control = control_octets(tagged=0, last=1, opcode=rdmap.Opcode.RDMA_READ_REQUEST)
+def atomic_request_header(
+    *,
+    operation: Value,
+    identifier: ValueLike,
+    stag: ValueLike,
+    tagged_offset: ValueLike,
+    operands: Sequence[Value],
+) -> Value:
+    """The Atomic Request header; fields that the operation does not have are as RFC 7306 wants.
+
+    `operands` are those of the send entry in its order. The draft's Swap has no masks, nor has it
+    or FetchAdd anything to compare (RFC 7306, 5.2.1).
+    """
+    data, mask, compare, compare_mask = operands
+    compares = operation == AtomicOperation.CMP_SWAP.value
+    swaps = operation == AtomicOperation.SWAP.value
+    return packed(
+        rdmap.ATOMIC_REQUEST_HEADER,
+        operation=operation,
+        identifier=ddp.to_wire(identifier, 4),
+        stag=ddp.to_wire(stag, 4),
+        tagged_offset=ddp.to_wire(tagged_offset, 8),
+        data=ddp.to_wire(data, 8),
+        mask=ddp.to_wire(mask | swaps.replicate(64), 8),
+        compare=ddp.to_wire(compare & compares.replicate(64), 8),
+        compare_mask=ddp.to_wire(compare_mask | (~compares).replicate(64), 8),
+    )
+
+
+def atomic_response_header(*, identifier: ValueLike, original: ValueLike) -> Value:
+    """The Atomic Response header (RFC 7306, 5.2.2)."""
+    return packed(
+        rdmap.ATOMIC_RESPONSE_HEADER,
+        identifier=ddp.to_wire(identifier, 4),
+        original=ddp.to_wire(original, 8),
+    )
+
+
+def request_ddp_header(opcode: ValueLike, msn: ValueLike) -> Value:
+    """The DDP header of a Read or Atomic Request with this MSN, which is always one segment."""
+    control = control_octets(tagged=0, last=1, opcode=opcode)
     return packed(
         ddp.UNTAGGED_HEADER,
         control=control[:8],
@@ -78,8 +119,10 @@ def read_request_ddp_header(msn: ValueLike) -> Value:
 QUEUES = {
     rdmap.Opcode.RDMA_READ_REQUEST: rdmap.QN_READ_REQUEST,
     rdmap.Opcode.TERMINATE: rdmap.QN_TERMINATE,
+    rdmap.Opcode.ATOMIC_REQUEST: rdmap.QN_READ_REQUEST,
+    rdmap.Opcode.ATOMIC_RESPONSE: rdmap.QN_ATOMIC_RESPONSE,
 }
-"""Queue of the untagged messages that are not Sends (RFC 5040, Figure 5)."""
+"""Queue of the untagged messages that have one of their own (RFC 5040, Figure 5; RFC 7306, 3)."""
 
 INVALIDATING = (rdmap.Opcode.SEND_WITH_INVALIDATE, rdmap.Opcode.SEND_WITH_SE_AND_INVALIDATE)
 

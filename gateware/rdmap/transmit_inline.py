@@ -4,8 +4,17 @@ from amaranth.hdl import Elaboratable, Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from gateware.rdmap.headers import READ_REQUEST_HEADER_OCTETS, TERMINATE_HEADER_OCTETS
-from gateware.rdmap.transmit_header import read_request_header
+from gateware.rdmap.headers import (
+    ATOMIC_REQUEST_HEADER_OCTETS,
+    ATOMIC_RESPONSE_HEADER_OCTETS,
+    READ_REQUEST_HEADER_OCTETS,
+    TERMINATE_HEADER_OCTETS,
+)
+from gateware.rdmap.transmit_header import (
+    atomic_request_header,
+    atomic_response_header,
+    read_request_header,
+)
 from gateware.rdmap.transmit_terminate import TransmitTerminate
 from gateware.rdmap.transmit_visit import TransmitVisit
 from gateware.stream_fifo import StreamFifo
@@ -69,7 +78,7 @@ class TransmitInline(wiring.Component):
 def connect_inline(
     m: Module, visit: TransmitVisit, inline: TransmitInline, terminate: TransmitTerminate
 ) -> None:
-    """The RDMAP header of the visit: of its Terminate or its Read Request, or Immediate Data."""
+    """The RDMAP header of the visit, or Immediate Data."""
     read_request = read_request_header(
         sink_stag=visit.element_stag,
         sink_tagged_offset=visit.element_offset,
@@ -77,12 +86,30 @@ def connect_inline(
         source_stag=visit.remote_stag,
         source_tagged_offset=visit.remote_offset,
     )
-    m.d.comb += [
-        inline.octets.eq(read_request),
-        inline.length.eq(READ_REQUEST_HEADER_OCTETS),
-    ]
+    atomic_request = atomic_request_header(
+        operation=visit.entry.atomic_operation[:4],
+        identifier=visit.progress.atomic_identifier,
+        stag=visit.remote_stag,
+        tagged_offset=visit.remote_offset,
+        operands=list(visit.operands),
+    )
+    # The identifier stands where a Read Request has its sink.
+    atomic_response = atomic_response_header(
+        identifier=visit.inbound.sink_stag, original=visit.original
+    )
+    m.d.comb += [inline.octets.eq(read_request), inline.length.eq(READ_REQUEST_HEADER_OCTETS)]
     with m.If(visit.terminating):
         m.d.comb += [inline.octets.eq(terminate.header), inline.length.eq(terminate.octets)]
+    with m.Elif(visit.is_atomic):
+        m.d.comb += [
+            inline.octets.eq(atomic_request),
+            inline.length.eq(ATOMIC_REQUEST_HEADER_OCTETS),
+        ]
+    with m.Elif(visit.answers_atomic):
+        m.d.comb += [
+            inline.octets.eq(atomic_response),
+            inline.length.eq(ATOMIC_RESPONSE_HEADER_OCTETS),
+        ]
     with m.Elif(visit.is_immediate):
         m.d.comb += [
             inline.octets.eq(visit.remote_offset),

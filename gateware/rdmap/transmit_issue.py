@@ -1,6 +1,6 @@
 """The state that gives an FPDU away: its job, its pieces, and what the queues hear of it."""
 
-from amaranth.hdl import Module
+from amaranth.hdl import Module, Mux
 from amaranth.lib import wiring
 
 from gateware.rdmap.transmit_context import TransmitContexts
@@ -48,17 +48,18 @@ def connect_queues(
 ) -> None:
     """The queues hear of an FPDU a cycle later; the next visit looks at them after that."""
     ends_message = contexts.store & ports.job_begin & visit.last
-    read = ports.outstanding_reads.item
+    asked = ports.outstanding_requests.item
     m.d.sync += [
         ports.send_entries.pop.eq(ends_message & ~visit.responding),
         ports.send_entries.pop_qp.eq(visit.qp),
-        ports.inbound_reads.pop.eq(ends_message & visit.responding),
-        ports.inbound_reads.pop_qp.eq(visit.qp),
-        ports.outstanding_reads.push.eq(ports.job_begin & visit.is_read),
-        ports.outstanding_reads.push_qp.eq(visit.qp),
-        read.sink_stag.eq(visit.element_stag),
-        read.sink_tagged_offset.eq(visit.element_offset),
-        read.length.eq(visit.entry.length),
+        ports.inbound_requests.pop.eq(ends_message & visit.responding),
+        ports.inbound_requests.pop_qp.eq(visit.qp),
+        ports.outstanding_requests.push.eq(ports.job_begin & (visit.is_read | visit.is_atomic)),
+        ports.outstanding_requests.push_qp.eq(visit.qp),
+        asked.atomic.eq(visit.is_atomic),
+        asked.sink_stag.eq(visit.element_stag),
+        asked.sink_tagged_offset.eq(visit.element_offset),
+        asked.length.eq(Mux(visit.is_atomic, visit.index, visit.entry.length)),
     ]
 
 

@@ -6,7 +6,6 @@ from amaranth.lib.wiring import In, Out
 
 from gateware.ddp.headers import TAGGED_HEADER_OCTETS, UNTAGGED_HEADER_OCTETS
 from gateware.mpa.marker_count import MarkerCount
-from gateware.rdmap.headers import READ_REQUEST_ULPDU_OCTETS
 
 LENGTH_OCTETS = 2
 CRC_OCTETS = 4
@@ -24,7 +23,6 @@ class TransmitLengths(wiring.Component):
     unlimited: In(1), with `start`: the window does not matter, only `ulpdu_length` is waited for.
     payload: In(16), octets behind the DDP header.
     tagged: In(1), which DDP header it is.
-    is_read: In(1), it is a Read Request, whatever `payload`.
     position: In(32), where the FPDU starts in the LLP stream.
     room: In(32), octets that the window takes from there on.
     markers: In(1), the QP sends Markers.
@@ -45,7 +43,6 @@ class TransmitLengths(wiring.Component):
     unlimited: In(1)
     payload: In(16)
     tagged: In(1)
-    is_read: In(1)
     position: In(32)
     room: In(32)
     markers: In(1)
@@ -61,9 +58,7 @@ class TransmitLengths(wiring.Component):
         fpdu_length = Signal(17)  # without Markers
         header_octets = Mux(self.tagged, TAGGED_HEADER_OCTETS, UNTAGGED_HEADER_OCTETS)
         m.d.sync += [
-            self.ulpdu_length.eq(
-                Mux(self.is_read, READ_REQUEST_ULPDU_OCTETS, self.payload + header_octets)
-            ),
+            self.ulpdu_length.eq(self.payload + header_octets),
             # ULPDU_Length, ULPDU and PAD are a multiple of 4 (RFC 5044, 4.1).
             fpdu_length.eq(
                 Cat(Const(0, 2), (self.ulpdu_length + LENGTH_OCTETS + 3)[2:]) + CRC_OCTETS

@@ -1,14 +1,15 @@
 """The registers of a visit of the transmitter."""
 
 from amaranth.hdl import Module, Signal
-from amaranth.lib import wiring
+from amaranth.lib import data, wiring
 
 from gateware.config import RnicConfig
 from gateware.ddp.checks import CAUSE_BITS
 from gateware.interfaces import Layouts
+from gateware.rdmap.atomic_unit import AtomicStatus
 from gateware.rdmap.headers import Opcode
 from gateware.rdmap.transmit_context import progress_layout, sends_bits, settings_layout
-from gateware.rdmap.transmit_entry import OPERATION
+from gateware.rdmap.transmit_entry import OPERANDS, OPERATION
 
 
 class TransmitVisit:
@@ -39,15 +40,21 @@ class TransmitVisit:
         self.index = Signal(16)  # its running number
         self.fenced = Signal()  # it waits until no send is in flight
         self.in_flight = Signal(sends_bits(config))  # sends issued and not retired
-        self.read_allowed = Signal()  # one more RDMA Read may be outstanding
-        self.has_inbound = Signal()  # a Read Request waits for its answer
-        self.inbound = Signal(layouts.inbound_read)  # the oldest one
+        self.request_allowed = Signal()  # one more RDMA Read or atomic may be outstanding
+        self.has_inbound = Signal()  # a request waits for its answer, and something can be done
+        self.inbound = Signal(layouts.inbound_read)  # the oldest one; of an atomic its target
+        self.answered = Signal()  # the atomic that was begun has ended
+        self.original = Signal(64)  # what it found
+        self.atomic_status = Signal(AtomicStatus)
 
         # The message
-        self.responding = Signal()  # it is a Read Response; if not, the send entry counts
+        self.responding = Signal()  # it is a response; if not, the send entry counts
+        self.begins_atomic = Signal()  # not yet: an inbound atomic begins
+        self.answers_atomic = Signal()  # it is an Atomic Response
         self.is_read = Signal()  # it is an RDMA Read
+        self.is_atomic = Signal()  # it is an Atomic Request
         self.is_immediate = Signal()  # it is Immediate Data
-        self.inline = Signal()  # its payload is an RDMAP header, which is an inline piece
+        self.inline = Signal()  # its payload is an inline piece: an RDMAP header or Immediate Data
         self.is_local = Signal()  # it is an operation on a local STag: nothing is sent
         self.registers = Signal()  # that is a FAST_REGISTER, else a LOCAL_INVALIDATE
         self.tagged = Signal()  # it is tagged
@@ -61,8 +68,8 @@ class TransmitVisit:
         self.summed = Signal()  # `length_matches` is right
 
         # The FPDU
-        self.payload = Signal(32)  # octets behind its DDP header; 0 for a Read Request
-        # Octets of it, or of the sink of an RDMA Read, without a piece; 0 for Immediate Data
+        self.payload = Signal(32)  # octets behind its DDP header
+        # Octets of it, or of the sink of a request, without a piece; 0 for Immediate Data
         self.left = Signal(32)
         self.first_piece = Signal()  # none has a piece so far
 
@@ -79,6 +86,10 @@ class TransmitVisit:
         # The piece at work
         self.address = Signal(64)  # Tagged Offset
         self.piece_octets = Signal(32)
+        self.target = Signal(64)  # host address of the atomic that begins
+
+        # The operands of an Atomic Request, in the order of the send entry
+        self.operands = Signal(data.ArrayLayout(64, OPERANDS))
 
         # How the visit ends
         self.kick = Signal()  # a pulse, not a register: ask for the next visit

@@ -2,7 +2,8 @@
 
 A visit goes through the states of `transmit_choose.py`, `transmit_elements.py`,
 `transmit_check.py` and `transmit_issue.py`, with an error to `transmit_stop.py`;
-`transmit_local.py` has those of work requests that send nothing, `transmit_close.py` and
+`transmit_local.py` has those of work requests that send nothing, `transmit_atomic.py` those of the
+Responder of atomics, `transmit_close.py` and
 `transmit_command.py` those of terminations and commands. They are
 one FSM of one module: its registers are in `transmit_visit.py`, what follows from them in
 `transmit_follow.py`. In all these files `ports` is the `Transmitter`, `*_states` adds states, and
@@ -15,6 +16,8 @@ from amaranth.lib.wiring import In, Out
 
 from gateware.config import RnicConfig
 from gateware.interfaces import EntryPort, Layouts, QpFifoReader, QpFifoWriter, QpStrobe, StagClient
+from gateware.rdmap.atomic_unit import request_layout, response_layout
+from gateware.rdmap.transmit_atomic import AtomicAnswers, atomic_states, connect_atomic
 from gateware.rdmap.transmit_check import check_states, connect_check
 from gateware.rdmap.transmit_choose import choose_states
 from gateware.rdmap.transmit_close import close_states
@@ -39,11 +42,15 @@ class Transmitter(wiring.Component):
     """Sends one FPDU of a QP for each QP number that the scheduler gives.
 
     A visit reads the context of the QP, goes on with its message or chooses the oldest inbound
-    RDMA Read or the oldest send entry, cuts off what fits the MULPDU, has each local piece of
+    request or the oldest send entry, cuts off what fits the MULPDU, has each local piece of
     it checked by the STag table, and gives pieces and job away together. Nothing of an FPDU is
     seen outside unless all of its checks were good. A visit that can send nothing ends without
     a trace; `kick` asks for another one once for every FPDU given away (during its visit) and
     when the LLP widens the limits, and the queues do so when they get work or room.
+
+    An inbound atomic has two visits: one has its target checked and hands it to the atomic unit,
+    the other, after the unit's answer, sends the Atomic Response; meanwhile nothing else of the
+    inbound queue is begun.
 
     A LOCAL_INVALIDATE or FAST_REGISTER is done in its visit, so before whatever is posted behind
     it; a job without an FPDU brings its report. One takes 25 cycles and those of the STag table.
@@ -61,8 +68,13 @@ class Transmitter(wiring.Component):
     running, may_send: In, one bit a QP.
     retired: In(QpStrobe), a work request left the completer.
     send_entries: Out(EntryPort), the send rings.
-    inbound_reads: Out(QpFifoReader), RDMA Reads to answer.
-    outstanding_reads: Out(QpFifoWriter), RDMA Reads that were sent.
+    inbound_requests: Out(QpFifoReader), RDMA Reads and atomics to answer.
+    outstanding_requests: Out(QpFifoWriter), RDMA Reads and atomics that were sent.
+    strict: In(1), the atomics are those of RFC 7306 only.
+    atomic_request, atomic_response: Out and In(stream), to and from the atomic unit.
+    atomic_begun, atomic_refused: Out(QpStrobe), the target of an atomic is being looked up, and it
+        does not go to the unit after all.
+    answered: Out(QpStrobe), the unit has answered: visit this QP again.
     stag: Out(StagClient).
     stag_change: Out(stream stag_change), with `stag_refused` beside its `ready`.
     piece, job: Out(stream), for gather and assembler; pieces in the order of their jobs.
@@ -89,8 +101,16 @@ class Transmitter(wiring.Component):
                 "may_send": In(config.qps),
                 "retired": In(QpStrobe(config)),
                 "send_entries": Out(EntryPort(config, SEND_ENTRY_WORDS)),
-                "inbound_reads": Out(QpFifoReader(config, layouts.inbound_read, depth)),
-                "outstanding_reads": Out(QpFifoWriter(config, layouts.outstanding_read, depth)),
+                "inbound_requests": Out(QpFifoReader(config, layouts.inbound_request, depth)),
+                "outstanding_requests": Out(
+                    QpFifoWriter(config, layouts.outstanding_request, depth)
+                ),
+                "strict": In(1),
+                "atomic_request": Out(stream.Signature(request_layout(config))),
+                "atomic_response": In(stream.Signature(response_layout(config))),
+                "atomic_begun": Out(QpStrobe(config)),
+                "atomic_refused": Out(QpStrobe(config)),
+                "answered": Out(QpStrobe(config)),
                 "stag": Out(StagClient(layouts)),
                 "stag_change": Out(stream.Signature(layouts.stag_change)),
                 "stag_refused": In(1),
@@ -116,11 +136,14 @@ class Transmitter(wiring.Component):
         m.submodules.header = header = TransmitHeader()
         m.submodules.inline = inline = TransmitInline()
         m.submodules.terminate = terminate = TransmitTerminate(config)
+        m.submodules.answers = answers = AtomicAnswers(config)
         visit = TransmitVisit(config)
 
         wiring.connect(m, wiring.flipped(self.llp_event), limits.llp_event)
         wiring.connect(m, pieces.piece, wiring.flipped(self.piece))
         wiring.connect(m, inline.o, wiring.flipped(self.inline))
+        wiring.connect(m, wiring.flipped(self.atomic_response), answers.response)
+        wiring.connect(m, answers.kick, wiring.flipped(self.answered))
         m.d.comb += [
             contexts.qp.eq(visit.qp),
             contexts.followed.eq(visit.followed),
@@ -130,9 +153,10 @@ class Transmitter(wiring.Component):
             retired_sends.retired.qp.eq(self.retired.qp),
             self.send_entries.select.eq(visit.qp),
             self.send_entries.word_address.eq(REMOTE_OFFSET_ADDRESS),
-            self.inbound_reads.select.eq(visit.qp),
-            self.outstanding_reads.select.eq(visit.qp),
+            self.inbound_requests.select.eq(visit.qp),
+            self.outstanding_requests.select.eq(visit.qp),
             terminate.termination.eq(self.termination.payload),
+            answers.select.eq(visit.qp),
         ]
         # What no visit changes needs no enable between memory and register.
         m.d.sync += [
@@ -141,6 +165,9 @@ class Transmitter(wiring.Component):
             visit.window.eq(limits.window),
             visit.mulpdu.eq(limits.mulpdu),
             visit.retired_count.eq(retired_sends.count),
+            visit.answered.eq(answers.answered),
+            visit.original.eq(answers.original),
+            visit.atomic_status.eq(answers.status),
         ]
         # Kicks of a visit go before those of the limits.
         m.d.comb += limits.kick_taken.eq(~visit.kick)
@@ -158,6 +185,7 @@ class Transmitter(wiring.Component):
         connect_queues(m, self, visit, contexts)
         connect_error(m, self, visit)
         connect_local(m, self, visit)
+        connect_atomic(m, self, visit, answers)
         connect_command(m, self, contexts, limits)
 
         with m.FSM():
@@ -165,9 +193,10 @@ class Transmitter(wiring.Component):
             element_states(m, self, visit, lengths)
             check_states(m, self, visit, pieces)
             issue_states(m, self, visit, contexts, lengths, pieces, inline)
+            atomic_states(m, self, visit, contexts, answers, lengths)
             local_states(m, self, visit, contexts, pieces)
             stop_states(m, self, visit, contexts, pieces)
-            command_states(m, self, visit, contexts, limits)
+            command_states(m, self, visit, contexts, limits, answers)
             close_states(m, self, visit, contexts, lengths, pieces, inline, terminate)
             inline_states(m, self, visit, inline)
         return m

@@ -82,6 +82,20 @@ class Cause(IntEnum):
     CQ_OVERFLOW = 45
     STOPPED_BY_DRIVER = 46
     LOCAL_STAG_OPERATION = 47
+    # Atomic Operations (RFC 7306)
+    ATOMIC_REQUEST_TOO_LONG = 48
+    ATOMIC_REQUEST_TOO_SHORT = 49
+    ATOMIC_OPERATION_UNSUPPORTED = 50
+    ATOMIC_STAG_INVALID = 51
+    ATOMIC_BOUNDS = 52
+    ATOMIC_NOT_PERMITTED = 53
+    ATOMIC_STAG_NOT_ASSOCIATED = 54
+    ATOMIC_TO_WRAP = 55
+    ATOMIC_MISALIGNED = 56
+    UNSOLICITED_ATOMIC_RESPONSE = 57
+    ATOMIC_RESPONSE_TOO_LONG = 58
+    ATOMIC_RESPONSE_TOO_SHORT = 59
+    ATOMIC_RESPONSE_IDENTIFIER = 60
 
 
 READ_CAUSES = (
@@ -226,6 +240,46 @@ CODES: dict[Cause, tuple[TerminateCode | None, str]] = {
     Cause.LOCAL_STAG_OPERATION: (
         TerminateCode(0, 0, 0x00),
         "STag that the work request may not invalidate or register",
+    ),
+    Cause.ATOMIC_REQUEST_TOO_LONG: (TerminateCode(1, 2, 0x05), "Atomic Request too long"),
+    Cause.ATOMIC_REQUEST_TOO_SHORT: (TerminateCode(0, 2, 0xFF), "Atomic Request too short"),
+    Cause.ATOMIC_OPERATION_UNSUPPORTED: (
+        TerminateCode(0, 2, 0x06),
+        "Atomic Request with an AOpCode that is not supported",
+    ),
+    Cause.ATOMIC_STAG_INVALID: (
+        TerminateCode(0, 1, 0x00),
+        "Atomic Request to an invalid STag",
+    ),
+    Cause.ATOMIC_BOUNDS: (
+        TerminateCode(0, 1, 0x01),
+        "Atomic Request outside base and bounds",
+    ),
+    Cause.ATOMIC_NOT_PERMITTED: (
+        TerminateCode(0, 1, 0x02),
+        "STag without remote read and write right for an Atomic Request",
+    ),
+    Cause.ATOMIC_STAG_NOT_ASSOCIATED: (
+        TerminateCode(0, 1, 0x03),
+        "Atomic Request to an STag of another Protection Domain or stream",
+    ),
+    Cause.ATOMIC_TO_WRAP: (
+        TerminateCode(0, 1, 0x04),
+        "Tagged Offset of an Atomic Request wraps",
+    ),
+    Cause.ATOMIC_MISALIGNED: (
+        TerminateCode(0, 2, 0x07),
+        "target of an Atomic Request is not 64-bit aligned",
+    ),
+    Cause.UNSOLICITED_ATOMIC_RESPONSE: (
+        TerminateCode(1, 2, 0x02),
+        "Atomic Response, and the oldest outstanding request is not an Atomic Request",
+    ),
+    Cause.ATOMIC_RESPONSE_TOO_LONG: (TerminateCode(1, 2, 0x05), "Atomic Response too long"),
+    Cause.ATOMIC_RESPONSE_TOO_SHORT: (TerminateCode(0, 2, 0xFF), "Atomic Response too short"),
+    Cause.ATOMIC_RESPONSE_IDENTIFIER: (
+        TerminateCode(0, 2, 0xFF),
+        "Atomic Response with the identifier of another request",
     ),
 }
 

@@ -21,16 +21,20 @@ SEND_ENTRY: Fields = (
     ("opcode", 1),  # SendOpcode
     ("flags", 1),  # SendFlags
     ("element_count", 1),  # 0..4 used elements
-    ("reserved_0", 1),
+    ("atomic_operation", 1),  # ATOMIC: AOpCode (RFC 7306, Figure 5)
     ("length", 4),  # octets of the message: the sum over the elements, 8 of Immediate Data
-    # RDMA Write, RDMA Read; the STag that a Send invalidates; that of a LOCAL_INVALIDATE; that
-    # which a FAST_REGISTER gives its region
+    # RDMA Write, RDMA Read, ATOMIC; the STag that a Send invalidates; that of a
+    # LOCAL_INVALIDATE; that which a FAST_REGISTER gives its region
     ("remote_stag", 4),
     ("reserved_1", 4),
     ("remote_tagged_offset", 8),
     ("immediate_data", 8),  # of an IMMEDIATE: the octets as they are sent
     ("elements", SCATTER_GATHER_ELEMENTS * SCATTER_GATHER_ELEMENT_OCTETS),
-    ("reserved_3", 32),
+    # ATOMIC, those that the operation has (RFC 7306, 5.2.1)
+    ("add_or_swap_data", 8),
+    ("add_or_swap_mask", 8),
+    ("compare_data", 8),
+    ("compare_mask", 8),
 )
 SEND_ENTRY_OCTETS = 128
 
@@ -70,11 +74,12 @@ EVENT_ENTRY_OCTETS = 32
 class SendOpcode(IntEnum):
     """Operation of a send entry; the value is the RDMAP opcode (RFC 5040, 4.3; RFC 7306, 4.1).
 
-    Immediate Data has no elements: its octets stand in the entry. The operations on local STags
-    have values that are no RDMAP opcodes. A LOCAL_INVALIDATE has no elements. A FAST_REGISTER has
-    one, which is not an element of a message: host address, length and, in place of the STag,
-    `Rights` of the region; `remote_tagged_offset` is the TO of its first octet, `length` its
-    length.
+    Immediate Data has no elements: its octets stand in the entry. An ATOMIC has one of 8 octets,
+    which gets the Original Remote Data Value in the byte order of host memory. The operations on
+    local STags have values that are no RDMAP opcodes. A LOCAL_INVALIDATE has no elements. A
+    FAST_REGISTER has one, which is not an element of a message: host address, length and, in place
+    of the STag, `Rights` of the region; `remote_tagged_offset` is the TO of its first octet,
+    `length` its length.
     """
 
     RDMA_WRITE = 0
@@ -85,6 +90,7 @@ class SendOpcode(IntEnum):
     SEND_WITH_SE_AND_INVALIDATE = 6
     IMMEDIATE = 8
     IMMEDIATE_WITH_SE = 9
+    ATOMIC = 0xA
     LOCAL_INVALIDATE = 0xC
     FAST_REGISTER = 0xD
 
@@ -92,6 +98,9 @@ class SendOpcode(IntEnum):
 IMMEDIATE_OPERATIONS = (SendOpcode.IMMEDIATE, SendOpcode.IMMEDIATE_WITH_SE)
 IMMEDIATE_DATA_OCTETS = 8
 """Immediate Data is eight octets, no more and no less (RFC 7306, 6.2)."""
+
+ANSWERED_OPERATIONS = (SendOpcode.RDMA_READ, SendOpcode.ATOMIC)
+"""The operations that complete when the peer has answered; ORD counts them."""
 
 STAG_OPERATIONS = (SendOpcode.LOCAL_INVALIDATE, SendOpcode.FAST_REGISTER)
 """The operations that send nothing."""
@@ -115,6 +124,7 @@ class CompletionOpcode(IntEnum):
     SEND_WITH_SE_AND_INVALIDATE = 6
     IMMEDIATE = 8
     IMMEDIATE_WITH_SE = 9
+    ATOMIC = 0xA
     LOCAL_INVALIDATE = 0xC
     FAST_REGISTER = 0xD
     RECEIVE = 0x80

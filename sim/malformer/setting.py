@@ -63,7 +63,7 @@ class Setting:
             markers=self.markers_in,
             responder=not self.initiator,
             started=self.initiator,
-            extensions=Extensions(atomics=False),
+            extensions=Extensions(),
             mulpdu=mpa.mulpdu(self.emss, self.markers_out),
         )
 

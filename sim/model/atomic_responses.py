@@ -1,13 +1,14 @@
 """Atomic Responses at the Requester (RFC 7306, 5.2.2)."""
 
 from collections import deque
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 
 from sim.model import checks, ddp
 from sim.model.atomics import ATOMIC_RESPONSE_OCTETS, AtomicRequest, AtomicResponse
 from sim.model.ddp import UntaggedHeader
 from sim.model.untagged import MSN_SPAN, check_length, check_mo, check_msn, check_whole
-from sim.model.work import Completion, Work
+from sim.model.work import PLACES, Completion, Work
 
 
 @dataclass(frozen=True)
@@ -16,12 +17,17 @@ class OutstandingAtomic:
 
     request: AtomicRequest
     work: Work
+    place: int = field(default_factory=lambda: next(PLACES))
 
 
 class AtomicResponses:
-    """Queue 3: a buffer for each Atomic Request that is outstanding, in their order."""
+    """Queue 3: a buffer for each Atomic Request that is outstanding, in their order.
 
-    def __init__(self) -> None:
+    ``next_place`` gives the place of what is to be answered next, atomic or RDMA Read.
+    """
+
+    def __init__(self, next_place: Callable[[], int | None]) -> None:
+        self._next_place = next_place
         self.outstanding: deque[OutstandingAtomic] = deque()
         self.msn = ddp.FIRST_MSN
 
@@ -32,9 +38,9 @@ class AtomicResponses:
     def segment(self, header: UntaggedHeader, payload: bytes) -> None:
         """Check the response and complete the oldest outstanding request with it."""
         check_msn(header, self.msn)
-        if not self.outstanding:
+        if not self.outstanding or self.outstanding[0].place != self._next_place():
             raise checks.ATOMIC_OUTSTANDING.failed(
-                "Atomic Response, and no Atomic Request is outstanding"
+                "Atomic Response, and the oldest outstanding request is not an Atomic Request"
             )
         check_mo(header, 0)
         check_length(header, len(payload), ATOMIC_RESPONSE_OCTETS)

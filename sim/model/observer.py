@@ -86,9 +86,7 @@ class Observer:
         found = Observation(
             direction, half.count, fpdu, self.crc, header, payload, dropped=half.failed
         )
-        unanswered: list[Problem] = []
         if header is not None:
-            unanswered += self._answer_problems(direction, header)
             if not failures:
                 failures += self._receive(direction, fpdu.ulpdu)
             if failures:
@@ -96,7 +94,6 @@ class Observer:
             found = self._with_content(found, header)
         problems = [
             *self._sequence_problems(found),
-            *unanswered,
             *(Problem(f.detail, f.source, f.error) for f in failures),
             *reserved_problems(fpdu, header),
             *unused_field_problems(found),
@@ -150,19 +147,6 @@ class Observer:
             if header.last and sink.atomic_responses.outstanding:
                 sink.atomic_responses.outstanding.popleft()
                 _answered(other, InboundAtomic)
-
-    def _answer_problems(self, direction: Direction, header: Header) -> Iterator[Problem]:
-        """Read and Atomic Requests are answered in their order."""
-        waiting = self._halves[direction.opposite].sink.read_requests.waiting
-        answers: dict[int, type[InboundRead] | type[InboundAtomic]] = {
-            Opcode.RDMA_READ_RESPONSE: InboundRead,
-            Opcode.ATOMIC_RESPONSE: InboundAtomic,
-        }
-        kind = answers.get(opcode_of(header))
-        if kind is None or not waiting or isinstance(waiting[0], kind):
-            return
-        if any(isinstance(inbound, kind) for inbound in waiting):
-            yield Problem("an earlier request was not answered", "RFC 7306, 7")
 
     def _sequence_problems(self, found: Observation) -> Iterator[Problem]:
         half = self._halves[found.direction]

@@ -5,7 +5,7 @@ from sim.model.atomic_requests import AtomicRequests
 from sim.model.atomic_responses import AtomicResponses
 from sim.model.ddp import Header, TaggedHeader, UntaggedHeader
 from sim.model.effects import Recorder
-from sim.model.extensions import Extensions
+from sim.model.extensions import EXTENSION_OPCODES, EXTENSION_QUEUES, Extensions
 from sim.model.immediate import receive_immediate
 from sim.model.memory import Accessor, MemoryTable
 from sim.model.rdmap import Opcode, Terminate
@@ -29,7 +29,7 @@ def check_header(
     """Opcode, DDP header and payload of a segment that passes ``checks.HEADER_ORDER``."""
     opcodes, queues = _KNOWN_OPCODES, _KNOWN_QUEUES
     if extensions is not None:
-        opcodes, queues = opcodes | extensions.opcodes, queues | extensions.queues
+        opcodes, queues = opcodes | EXTENSION_OPCODES, queues | EXTENSION_QUEUES
     header, payload = ddp.decode(segment)
     tagged = isinstance(header, TaggedHeader)
     if header.version != ddp.DDP_VERSION:
@@ -95,12 +95,18 @@ class DataSink:
         self.atomic_requests = AtomicRequests(
             self.read_requests, memory, accessor, record, extensions or Extensions()
         )
-        self.atomic_responses = AtomicResponses()
-        self.tagged = TaggedBuffers(memory, accessor, record)
+        self.atomic_responses = AtomicResponses(self._next_place)
+        self.tagged = TaggedBuffers(memory, accessor, record, self._next_place)
         # Of receives; those of RDMA Reads and Atomic Operations are left in their work.
         self.completions: list[Completion] = []
         self.terminate: Terminate | None = None
         self.started = False
+
+    def _next_place(self) -> int | None:
+        """Of the oldest RDMA Read or atomic that is outstanding, if there is one."""
+        places = [read.place for read in list(self.tagged.reads)[:1]]
+        places += [atomic.place for atomic in list(self.atomic_responses.outstanding)[:1]]
+        return min(places, default=None)
 
     def segment(self, segment: bytes, *, from_initiator: bool = False) -> None:
         """All checks of one DDP Segment, then its placement and delivery."""

@@ -1,6 +1,7 @@
 """Tagged Buffers at the Data Sink: Writes and Read Responses (RFC 5041, 5.2; RFC 5040, 5)."""
 
 from collections import deque
+from collections.abc import Callable
 
 from sim.model import checks, effects
 from sim.model.ddp import TaggedHeader
@@ -13,15 +14,23 @@ class TaggedBuffers:
     """Places Writes where the peer says, Read Responses where this end asked for them.
 
     STag and TO of an empty segment are checked by nobody (RFC 5041, 5.2). The segments of a Write
-    may have Sends and Read Responses between them: each is placed on its own.
+    may have Sends and Read Responses between them: each is placed on its own. ``next_place`` gives
+    the place of what is to be answered next, RDMA Read or atomic.
     """
 
-    def __init__(self, memory: MemoryTable, accessor: Accessor, record: Recorder) -> None:
+    def __init__(
+        self,
+        memory: MemoryTable,
+        accessor: Accessor,
+        record: Recorder,
+        next_place: Callable[[], int | None],
+    ) -> None:
         # Read Requests sent and not yet answered, the oldest first.
         self.reads: deque[OutstandingRead] = deque()
         self._memory = memory
         self._accessor = accessor
         self._record = record
+        self._next_place = next_place
 
     def write(self, header: TaggedHeader, payload: bytes) -> None:
         """A segment of an RDMA Write."""
@@ -35,8 +44,10 @@ class TaggedBuffers:
         The Data Sink needs no remote write right, only the local one: the peer got no right to
         write there but for this response.
         """
-        if not self.reads:
-            raise checks.READ_OUTSTANDING.failed("Read Response, and no RDMA Read is outstanding")
+        if not self.reads or self.reads[0].place != self._next_place():
+            raise checks.READ_OUTSTANDING.failed(
+                "Read Response, and the oldest outstanding request is not an RDMA Read"
+            )
         read = self.reads[0]
         self._check_continues(read, header, len(payload))
         if payload:

@@ -1,7 +1,8 @@
 """Work requests of the reference endpoint and their completions."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, auto
+from itertools import count
 
 from sim.model.atomics import ATOMIC_OCTETS, AtomicRequest
 from sim.model.rdmap import Opcode, ReadRequest
@@ -102,6 +103,10 @@ class Receive:
         return bytes(self.buffer[: self.filled])
 
 
+PLACES = count()
+"""Numbers what is asked for: RDMA Reads and atomics are answered in one order (RFC 7306, 7)."""
+
+
 @dataclass
 class OutstandingRead:
     """A Read Request sent, and how much of its Read Response came."""
@@ -109,3 +114,4 @@ class OutstandingRead:
     request: ReadRequest
     work: Work
     received: int = 0
+    place: int = field(default_factory=lambda: next(PLACES))

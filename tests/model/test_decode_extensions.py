@@ -210,12 +210,12 @@ CASES: dict[str, tuple[list[tuple[Direction, bytes]], int, tuple[str, str | None
     "overtaken read": (
         [(A, read(1)), (A, request(2)), (B, response(1, identifier=0x72)), (B, READ_RESPONSE)],
         2,
-        ("RFC 7306, 7", None),
+        ("RFC 7306, 5.2.2 (5)", "1/2/02"),
     ),
     "overtaken atomic": (
         [ASK, (A, read(2)), (B, READ_RESPONSE), ANSWER],
         2,
-        ("RFC 7306, 7", None),
+        ("RFC 5040, 5.2.2", "0/2/06"),
     ),
     "reserved": ([(A, request(1, reserved=1))], 0, ("RFC 7306, 5.2.1", None)),
     "Compare Data": ([(A, request(1, compare=1))], 0, ("RFC 7306, 5.2.1", None)),

@@ -8,7 +8,7 @@ import pytest
 from gateware.config import RnicConfig
 from gateware.interfaces import Layouts, QpCommandKind
 from gateware.queues.completer import SendCompleter, read_done_layout
-from hw.interface.queue_entries import SendOpcode
+from hw.interface.queue_entries import ANSWERED_OPERATIONS, SendOpcode
 from tests.queues.ports import Pulses, cycles
 from tests.support.runner import parameter, run_cocotb
 from tests.support.streams import (
@@ -77,10 +77,10 @@ async def check_completions_come_in_posting_order(dut):
         for item in bench.completions.take_all():
             seen[item["qp"]].append(item)
         inside = len(sent[qp]) - bench.retired.qps.count(qp)
-        reads = sum(item["opcode"] == SendOpcode.RDMA_READ for item in sent[qp])
+        reads = sum(item["opcode"] in ANSWERED_OPERATIONS for item in sent[qp])
         if inside < CONFIG.pending_sends and rng.random() < 0.6:
             item = item_of(rng, qp, len(sent[qp]) & 0xFFFF)
-            is_read = item["opcode"] == SendOpcode.RDMA_READ
+            is_read = item["opcode"] in ANSWERED_OPERATIONS
             if is_read and reads - answered[qp] >= CONFIG.read_queue_depth:
                 continue
             sent[qp].append(item)
@@ -94,7 +94,7 @@ async def check_completions_come_in_posting_order(dut):
             await bench.read_done.send({"qp": qp, "length": 1})
         await cycles(dut, rng.randint(0, 12))
     for qp in range(CONFIG.qps):
-        reads = sum(item["opcode"] == SendOpcode.RDMA_READ for item in sent[qp])
+        reads = sum(item["opcode"] in ANSWERED_OPERATIONS for item in sent[qp])
         bench.read_done.put_all([{"qp": qp, "length": 1}] * (reads - answered[qp]))
     await cycles(dut, 3000)
     for item in bench.completions.take_all():

@@ -85,10 +85,10 @@ async def check_deliveries_wait_for_their_placements(dut):
                 if kind is DeliveryKind.RECEIVE:
                     assert item["receive"] == 1 and item["opcode"] == CompletionOpcode.RECEIVE
                     assert all(item[name] == want[name] for name in ("index", "flags", "detail"))
-        of_kind = [item for item in expected if item["kind"] == DeliveryKind.READ_REQUEST.value]
+        of_kind = [item for item in expected if item["kind"] == DeliveryKind.REQUEST.value]
         for qp in bench.requests:
-            want = of_kind[seen[DeliveryKind.READ_REQUEST]]
-            seen[DeliveryKind.READ_REQUEST] += 1
+            want = of_kind[seen[DeliveryKind.REQUEST]]
+            seen[DeliveryKind.REQUEST] += 1
             assert placed >= want["total"], "released before its placements were visible"
             assert qp == want["qp"]
         bench.requests.clear()
@@ -124,7 +124,7 @@ async def check_delivery_leaves_at_most_4_cycles_after_the_last_pulse(dut):
     outputs = {
         DeliveryKind.RECEIVE: dut.completion__valid,
         DeliveryKind.READ: dut.read_done__valid,
-        DeliveryKind.READ_REQUEST: dut.request_released__valid,
+        DeliveryKind.REQUEST: dut.request_released__valid,
     }
     for number, (kind, output) in enumerate(outputs.items()):
         await bench.deliveries.send({"kind": kind.value, "after": 3 * (number + 1)})
@@ -160,7 +160,7 @@ async def check_deliveries_of_a_failed_qp_are_dropped_and_counted(dut):
     requests = Pulses(dut, dut.dropped_request)
     await start_clock_and_reset(dut)
     dut.failed.value = 1 << 1
-    kinds = [*DeliveryKind, DeliveryKind.RECEIVE, DeliveryKind.READ_REQUEST]
+    kinds = [*DeliveryKind, DeliveryKind.RECEIVE, DeliveryKind.REQUEST]
     for qp in (1, 2):
         bench.deliveries.put_all([{"qp": qp, "kind": kind.value} for kind in kinds])
     got = await bench.completions.get_many(2) + [await bench.read_done.get()]

@@ -30,6 +30,7 @@ class Bench:
         for stage in range(len(STAGES)):
             for side in ("begin", "end"):
                 getattr(dut, f"{side}_{stage}").value = 0
+            getattr(dut, f"passed_{stage}").value = 1
 
     async def pulse(self, side, stage, pair, count=1):
         signal = getattr(self.dut, f"{side}_{stage}")

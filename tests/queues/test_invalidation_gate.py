@@ -36,6 +36,7 @@ async def start(dut, rng):
     StreamMonitor(dut, "o", ITEM)
     for name in ("placing", "begun", "placed"):
         getattr(dut, name).value = 0
+    dut.passed.value = 1
     await start_clock_and_reset(dut)
     return source, sink
 

@@ -15,14 +15,18 @@ from gateware.interfaces import (
     SegmentKind,
 )
 from hw.interface.queue_entries import RECEIVE_ENTRY_OCTETS, CompletionFlags
+from sim.model.atomics import AtomicRequest
+from sim.model.extensions import Extensions
 from tests.rdmap.receiver_model import (
     ADDRESS_MASK,
     CONFIG,
     STORE_WORDS,
+    AtomicSink,
     Element,
     Model,
     stag_status,
 )
+from tests.rdmap.requests import unpack_request
 from tests.support.streams import StreamMonitor, StreamSink, StreamSource, pack, unpack
 
 LAYOUTS = Layouts(CONFIG)
@@ -52,9 +56,9 @@ class _Ring:
 class Bench:
     """The receiver between stand-ins; `log` has what it did in the order in which it did it."""
 
-    def __init__(self, dut: Any, rng: Any, pattern: str) -> None:
+    def __init__(self, dut: Any, rng: Any, pattern: str, strict: bool = False) -> None:
         self.dut, self.rng = dut, rng
-        self.model = Model()
+        self.model = Model(Extensions(strict_rfc7306=strict))
         self.log: list[tuple[Any, ...]] = []
         self.taken = self.ended = self.sent = 0
         self.fetch = True
@@ -63,6 +67,7 @@ class Bench:
         self.reads: list[deque[dict[str, int]]] = [deque() for _ in range(CONFIG.qps)]
         self._store = 0
         dut.running.value = 0
+        dut.strict.value = int(strict)
         self._commands = StreamSource(dut, "qp_command", LAYOUTS.qp_command)
         self._segments = StreamSource(dut, "segment", LAYOUTS.segment, rng=rng, pattern=pattern)
         for name, layout in (
@@ -115,7 +120,20 @@ class Bench:
 
     def expect_read(self, number: int, stag: int, to: int, length: int) -> None:
         self.model.expect_read(number, stag, to, length)
-        self.reads[number].append({"sink_stag": stag, "sink_tagged_offset": to, "length": length})
+        self.reads[number].append(
+            {"atomic": 0, "sink_stag": stag, "sink_tagged_offset": to, "length": length}
+        )
+
+    def expect_atomic(self, number: int, sink: AtomicSink) -> AtomicRequest:
+        self.reads[number].append(
+            {
+                "atomic": 1,
+                "sink_stag": sink.stag,
+                "sink_tagged_offset": sink.tagged_offset,
+                "length": sink.index,
+            }
+        )
+        return self.model.expect_atomic(number, sink)
 
     def answer_reads(self, number: int) -> None:
         """The transmitter has answered every Read Request of the QP."""
@@ -179,10 +197,10 @@ class Bench:
             if dut.invalidate__valid.value and dut.invalidate__ready.value:
                 item = unpack(LAYOUTS.stag, int(dut.invalidate__payload.value))
                 self.log.append(("invalidate", item["stag"]))
-            if dut.inbound_reads__push.value:
-                number = int(dut.inbound_reads__push_qp.value)
+            if dut.inbound_requests__push.value:
+                number = int(dut.inbound_requests__push_qp.value)
                 self.inbound[number] += 1
-                item = unpack(LAYOUTS.inbound_read, int(dut.inbound_reads__item.value))
+                item = unpack_request(LAYOUTS, int(dut.inbound_requests__item.value))
                 self.log.append(("push", number, item))
             if dut.error__valid.value and dut.error__ready.value:
                 self.log.append(("error", unpack(LAYOUTS.qp_error, int(dut.error__payload.value))))
@@ -198,14 +216,14 @@ class Bench:
                 item = unpack(LAYOUTS.delivery, int(dut.delivery__payload.value))
                 if not item["flags"] & (CompletionFlags.INVALIDATED | CompletionFlags.IMMEDIATE):
                     item["detail"] = 0
-                if item["kind"] == DeliveryKind.READ_REQUEST.value:
+                if item["kind"] == DeliveryKind.REQUEST.value:
                     item["length"] = 0
                 self.log.append(("deliver", item))
             if dut.receive_entries__pop.value:
                 self.log.append(("pop_entry", int(dut.receive_entries__pop_qp.value)))
-            assert dut.read_space__valid.value == dut.outstanding_reads__pop.value
+            assert dut.read_space__valid.value == dut.outstanding_requests__pop.value
             if dut.read_space__valid.value:
-                assert dut.read_space__qp.value == dut.outstanding_reads__pop_qp.value
+                assert dut.read_space__qp.value == dut.outstanding_requests__pop_qp.value
                 self.log.append(("pop_read", int(dut.read_space__qp.value)))
 
     async def _stag_table(self) -> None:
@@ -246,10 +264,10 @@ class Bench:
                 getattr(dut, name).value = value
             ring = self.rings[int(dut.receive_entries__select.value)]
             address = int(dut.receive_entries__word_address.value)
-            reads = self.reads[int(dut.outstanding_reads__select.value)]
-            dut.outstanding_reads__head.value = heads.popleft()
+            reads = self.reads[int(dut.outstanding_requests__select.value)]
+            dut.outstanding_requests__head.value = heads.popleft()
             heads.append(
-                pack(LAYOUTS.outstanding_read, reads[0]) if reads else rng.getrandbits(128)
+                pack(LAYOUTS.outstanding_request, reads[0]) if reads else rng.getrandbits(129)
             )
             before = {
                 "receive_entries__level": ring.fetched,
@@ -258,8 +276,8 @@ class Bench:
                 "receive_entries__word": (
                     ring.entries[0][address] if ring.fetched else rng.getrandbits(64)
                 ),
-                "inbound_reads__level": self.inbound[int(dut.inbound_reads__select.value)],
-                "outstanding_reads__level": len(reads),
+                "inbound_requests__level": self.inbound[int(dut.inbound_requests__select.value)],
+                "outstanding_requests__level": len(reads),
             }
             if dut.receive_entries__pop.value:
                 ring = self.rings[int(dut.receive_entries__pop_qp.value)]
@@ -267,8 +285,8 @@ class Bench:
                 ring.entries.popleft()
                 ring.fetched -= 1
                 ring.index = (ring.index + 1) % 2**16
-            if dut.outstanding_reads__pop.value:
-                self.reads[int(dut.outstanding_reads__pop_qp.value)].popleft()
+            if dut.outstanding_requests__pop.value:
+                self.reads[int(dut.outstanding_requests__pop_qp.value)].popleft()
             for ring in self.rings:
                 wanted = min(len(ring.entries), CONFIG.receive_queue_prefetch)
                 if self.fetch and ring.fetched < wanted and (self._quick or rng.random() < 0.05):

@@ -6,7 +6,7 @@ requests to the STag table, its placements descriptors for the placer, its failu
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gateware.config import RnicConfig
@@ -14,6 +14,8 @@ from gateware.interfaces import DeliveryKind, SegmentKind, StagStatus
 from hw.interface.causes import CODES, Cause
 from hw.interface.queue_entries import CompletionFlags, Rights
 from sim.model import checks, ddp, effects, memory, rdmap
+from sim.model.atomic_responses import OutstandingAtomic
+from sim.model.atomics import ATOMIC_OCTETS, AtomicRequest
 from sim.model.checks import AccessChecks, Check
 from sim.model.errors import StreamError
 from sim.model.extensions import Extensions
@@ -24,18 +26,18 @@ from sim.model.untagged import SendQueue
 from sim.model.work import Completion, Operation, OutstandingRead, Work
 
 CONFIG = RnicConfig(qps=4, cqs=4, read_queue_depth=4)
-EXTENSIONS = Extensions(atomics=False)
 STORE_WORDS = 1 << CONFIG.store_address_bits
 LENGTH_OCTETS = 2
 """Octets of an FPDU before its ULPDU."""
 
-HEADER_BITS = 8 * 46
+TOLD_BITS = 8 * 46
+"""Of the captured header, what an error tells."""
 TERMINATE_HEADER = 8 * ddp.UNTAGGED_HEADER_OCTETS
 """Where in the captured header of a Terminate that of RDMAP begins."""
 
 # The stand-in for the STag table answers by the low bits of the STag.
 STATUS_BITS = 7
-ADDRESS_MASK = 0x1234_5678_9ABC_DEF0
+ADDRESS_MASK = 0x1234_5678_9ABC_DEF5
 
 
 def stag_status(stag: int) -> StagStatus:
@@ -89,8 +91,25 @@ class Entry:
             start += e.length
 
 
+@dataclass(frozen=True)
+class AtomicSink:
+    """Where the original value of an atomic goes, and the number of its send entry."""
+
+    stag: int
+    tagged_offset: int
+    index: int
+
+
 class LocalProtection(Exception):
     """An element of a receive entry failed its STag check; the reference has no such thing."""
+
+
+class SinkProtection(Exception):
+    """The buffer for the original value of an atomic failed its STag check; likewise."""
+
+    def __init__(self, sink: AtomicSink) -> None:
+        super().__init__()
+        self.sink = sink
 
 
 class _Region:
@@ -98,6 +117,10 @@ class _Region:
 
     def __init__(self, stag: int) -> None:
         self.stag = stag
+
+    @staticmethod
+    def address_of(tagged_offset: int) -> int:
+        return tagged_offset ^ ADDRESS_MASK
 
     def write(self, tagged_offset: int, octets: bytes) -> None:
         pass
@@ -156,6 +179,9 @@ _RIGHTS = {
     memory.Rights.LOCAL_WRITE: Rights.LOCAL_WRITE,
     memory.Rights.REMOTE_READ: Rights.REMOTE_READ,
     memory.Rights.REMOTE_WRITE: Rights.REMOTE_WRITE,
+    memory.Rights.REMOTE_READ | memory.Rights.REMOTE_WRITE: (
+        Rights.REMOTE_READ | Rights.REMOTE_WRITE
+    ),
 }
 _STATUSES = (
     StagStatus.INVALID,
@@ -215,9 +241,22 @@ _CAUSES: dict[Check, Cause] = {
     checks.RESPONSE_OFFSET: Cause.READ_RESPONSE_RANGE,
     checks.RESPONSE_LENGTH: Cause.READ_RESPONSE_RANGE,
     checks.TERMINATE_WHOLE: Cause.TERMINATE_MALFORMED,
+    checks.ATOMIC_REQUEST_WHOLE: Cause.ATOMIC_REQUEST_TOO_SHORT,
+    checks.ATOMIC_OPERATION: Cause.ATOMIC_OPERATION_UNSUPPORTED,
+    checks.ATOMIC_TARGET.valid: Cause.ATOMIC_STAG_INVALID,
+    checks.ATOMIC_TARGET.associated: Cause.ATOMIC_STAG_NOT_ASSOCIATED,
+    checks.ATOMIC_TARGET.rights: Cause.ATOMIC_NOT_PERMITTED,
+    checks.ATOMIC_TARGET.wrap: Cause.ATOMIC_TO_WRAP,
+    checks.ATOMIC_TARGET.bounds: Cause.ATOMIC_BOUNDS,
+    checks.ATOMIC_ALIGNMENT: Cause.ATOMIC_MISALIGNED,
+    checks.ATOMIC_OUTSTANDING: Cause.UNSOLICITED_ATOMIC_RESPONSE,
+    checks.ATOMIC_RESPONSE_WHOLE: Cause.ATOMIC_RESPONSE_TOO_SHORT,
+    checks.ATOMIC_IDENTIFIER: Cause.ATOMIC_RESPONSE_IDENTIFIER,
 }
 _NARROWER = {
     (Opcode.RDMA_READ_REQUEST, Cause.UNTAGGED_TOO_LONG): Cause.READ_REQUEST_TOO_LONG,
+    (Opcode.ATOMIC_REQUEST, Cause.UNTAGGED_TOO_LONG): Cause.ATOMIC_REQUEST_TOO_LONG,
+    (Opcode.ATOMIC_RESPONSE, Cause.UNTAGGED_TOO_LONG): Cause.ATOMIC_RESPONSE_TOO_LONG,
     (Opcode.RDMA_READ_RESPONSE, Cause.WRITE_NOT_PERMITTED): Cause.TAGGED_STAG_INVALID,
 }
 _BY_FAILURE = {(check.error, check.source): cause for check, cause in _CAUSES.items()}
@@ -252,6 +291,11 @@ class Qp:
         """RDMA Reads under way, the oldest first."""
         return self.sink.tagged.reads
 
+    @property
+    def atomics(self) -> deque[OutstandingAtomic]:
+        """Atomics under way, the oldest first."""
+        return self.sink.atomic_responses.outstanding
+
 
 class Model:
     """Turns segments into the events that the receiver must cause, in their order.
@@ -261,7 +305,8 @@ class Model:
     qps: `Qp` by number. events: what must happen. causes: those of the failures so far.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, extensions: Extensions | None = None) -> None:
+        self._extensions = extensions or Extensions()
         self.events: list[tuple[Any, ...]] = []
         self.causes: set[Cause] = set()
         self._effects: list[effects.Effect] = []
@@ -272,7 +317,7 @@ class Model:
         table: Any = _StagTable(number, pd, self.events)
         accessor = Accessor(pd, number)
         sink = DataSink(
-            table, accessor, ird=ird, extensions=EXTENSIONS, record=self._effects.append
+            table, accessor, ird=ird, extensions=self._extensions, record=self._effects.append
         )
         sink.sends = _SendQueue(table, accessor, self._effects.append)
         sink.sends.table = table
@@ -292,6 +337,14 @@ class Model:
         request = ReadRequest(stag, to, length, 0, 0)
         work = Work(Operation.RDMA_READ, None, request=request)
         self.qps[number].reads.append(OutstandingRead(request, work))
+
+    def expect_atomic(self, number: int, sink: AtomicSink) -> AtomicRequest:
+        """The request whose response is to come; `sink` is for its original value."""
+        request = AtomicRequest(0, 0, 0, 0, 0, 0)
+        work = Work(Operation.FETCH_ADD, sink, atomic=request)
+        request = self.qps[number].sink.atomic_responses.identified(request)
+        self.qps[number].atomics.append(OutstandingAtomic(request, work))
+        return request
 
     def segment(self, segment: dict[str, Any], ulpdu: bytes) -> None:
         """What becomes of a segment; `segment` is how the MPA receiver hands over `ulpdu`."""
@@ -320,7 +373,7 @@ class Model:
 
     def _outcome(self, qp: Qp, segment: dict[str, Any], ulpdu: bytes) -> tuple[Cause, int, int]:
         """The cause of a failure or NONE, the number of the entry at fault, the header to tell."""
-        header = segment["header"]
+        header = segment["header"] & (1 << TOLD_BITS) - 1
         kind = SegmentKind(segment["kind"])
         if kind is not SegmentKind.FPDU:
             return _KINDS[kind], 0, 0
@@ -329,14 +382,20 @@ class Model:
             self.events.append(("first", segment["qp"]))
         opcode = None
         try:
-            opcode, *_ = check_header(ulpdu, EXTENSIONS)
+            opcode, *_ = check_header(ulpdu, self._extensions)
             self._good(qp, segment, ulpdu)
         except LocalProtection:
             return Cause.LOCAL_RECEIVE_PROTECTION, qp.index, header
+        except SinkProtection as failure:
+            return Cause.LOCAL_SEND_PROTECTION, failure.sink.index, header
         except StreamError as failure:
             return _cause_of(failure, opcode), 0, header
         if opcode is Opcode.TERMINATE:
-            return Cause.TERMINATE_RECEIVED, 0, header >> TERMINATE_HEADER
+            return (
+                Cause.TERMINATE_RECEIVED,
+                0,
+                segment["header"] >> TERMINATE_HEADER & (1 << TOLD_BITS) - 1,
+            )
         return Cause.NONE, 0, 0
 
     def _good(self, qp: Qp, segment: dict[str, Any], ulpdu: bytes) -> None:
@@ -344,6 +403,7 @@ class Model:
         sink = qp.sink
         entry = qp.entries[0] if qp.entries else None
         read = qp.reads[0] if qp.reads else None
+        atomic = qp.atomics[0] if qp.atomics else None
         sink.segment(ulpdu)
         if sink.terminate is not None:
             return
@@ -356,16 +416,20 @@ class Model:
                 case effects.ReadAccepted(request):
                     self.events.append(("push", segment["qp"], _item(request)))
                     request_accepted = True
+                case effects.AtomicAccepted(request):
+                    self.events.append(("push", segment["qp"], _atomic_item(request)))
+                    request_accepted = True
                 case effects.TaggedPlacement(_, to, octets):
                     pieces = [(to, len(octets))]
                 case effects.UntaggedPlacement(_, offset, octets):
                     assert entry is not None
                     pieces = [(to, n) for _, to, n in entry.pieces(offset, len(octets))]
+        if atomic is not None and atomic.work.completion is not None:
+            self._complete_atomic(qp, segment, atomic.work)
+            return
         self._place(segment, pieces, LENGTH_OCTETS + ddp.header_octets(ulpdu[0]))
         if request_accepted:
-            self._deliver(
-                segment, DeliveryKind.READ_REQUEST, Completion(Operation.RDMA_READ, None), 0
-            )
+            self._deliver(segment, DeliveryKind.REQUEST, Completion(Operation.RDMA_READ, None), 0)
         for completion in sink.completions:
             self._deliver(segment, DeliveryKind.RECEIVE, completion, qp.index)
             self.events.append(("pop_entry", segment["qp"]))
@@ -375,10 +439,31 @@ class Model:
             self._deliver(segment, DeliveryKind.READ, read.work.completion, 0)
             self.events.append(("pop_read", segment["qp"]))
 
+    def _complete_atomic(self, qp: Qp, segment: dict[str, Any], work: Work) -> None:
+        """The original value, the last octets of its FPDU before the CRC, goes to its sink."""
+        sink: Any = work.work_id
+        table = qp.sink.sends.table  # type: ignore[attr-defined]
+        status = table.ask(sink.stag, Rights.LOCAL_WRITE, sink.tagged_offset, ATOMIC_OCTETS)
+        if status is not StagStatus.OK:
+            raise SinkProtection(sink)
+        first = LENGTH_OCTETS + segment["ulpdu_length"] - ATOMIC_OCTETS
+        self._place(segment, [(sink.tagged_offset, ATOMIC_OCTETS)], first, is_number=True)
+        assert work.completion is not None
+        completion = replace(work.completion, length=ATOMIC_OCTETS)
+        self._deliver(segment, DeliveryKind.READ, completion, 0)
+        self.events.append(("pop_read", segment["qp"]))
+
     def _place(
-        self, segment: dict[str, Any], pieces: list[tuple[int, int]], first: int = 0
+        self,
+        segment: dict[str, Any],
+        pieces: list[tuple[int, int]],
+        first: int = 0,
+        is_number: bool = False,
     ) -> None:
-        """Pieces are (TO, octets); `first` is the place of the payload in the FPDU."""
+        """Pieces are (TO, octets); `first` is the place of the payload in the FPDU.
+
+        A number comes most significant octet first, and is turned round for the host.
+        """
         position = segment["store_address"] * 8 + first
         if not pieces:
             self.events.append(("release", segment["store_end"]))
@@ -391,6 +476,7 @@ class Model:
                 "octets": octets,
                 "store_address": position // 8,
                 "store_octet": position % 8,
+                "reversed": int(is_number),
                 "release": int(number == len(pieces) - 1),
                 "store_end": segment["store_end"],
             }
@@ -426,14 +512,35 @@ _KINDS = {
 }
 
 
-def _item(request: ReadRequest) -> dict[str, int]:
+def _item(request: ReadRequest) -> dict[str, Any]:
     return {
-        "sink_stag": request.sink_stag,
-        "sink_tagged_offset": request.sink_tagged_offset,
-        "length": request.size,
-        "source_stag": request.source_stag,
-        "source_tagged_offset": request.source_tagged_offset,
+        "atomic": 0,
+        "of": {
+            "source_stag": request.source_stag,
+            "source_tagged_offset": request.source_tagged_offset,
+            "sink_stag": request.sink_stag,
+            "sink_tagged_offset": request.sink_tagged_offset,
+            "length": request.size,
+        },
     }
 
 
-assert rdmap.READ_REQUEST_OCTETS * 8 + TERMINATE_HEADER == HEADER_BITS
+def _atomic_item(request: AtomicRequest) -> dict[str, Any]:
+    return {
+        "atomic": 1,
+        "of": {
+            "stag": request.stag,
+            "tagged_offset": request.tagged_offset,
+            "identifier": request.identifier,
+            "operands": {
+                "operation": request.operation,
+                "data": request.data,
+                "mask": request.mask,
+                "compare": request.compare,
+                "compare_mask": request.compare_mask,
+            },
+        },
+    }
+
+
+assert rdmap.READ_REQUEST_OCTETS * 8 + TERMINATE_HEADER == TOLD_BITS

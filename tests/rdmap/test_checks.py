@@ -42,7 +42,7 @@ from tests.support.runner import run_cocotb
 from tests.support.streams import pack, seeded_random
 
 CASES = 1000
-EXTENSIONS = Extensions(atomics=False)
+EXTENSIONS = Extensions()
 REQUEST = data.StructLayout({"wrong_msn": 1, "no_buffer": 1, "wrong_mo": 1, "last": 1})
 RESPONSE = data.StructLayout({"none_outstanding": 1, "other_stag": 1, "other_offset": 1, "last": 1})
 
@@ -247,11 +247,11 @@ async def check_read_responses(dut):
         remaining = rng.choice([remaining, max(0, payload - 1)])
         if rng.random() < 0.8:
             fields["last"] = int(payload == remaining)
-        buffers = TaggedBuffers(memory, Accessor(0, None), effects.ignore)
+        buffers = TaggedBuffers(memory, Accessor(0, None), effects.ignore, lambda: 0)
         if not fields["none_outstanding"]:
             request = ReadRequest(stag, base, remaining, 1, 2)
             work = Work(Operation.RDMA_READ, None, request=request)
-            buffers.reads.append(OutstandingRead(request, work))
+            buffers.reads.append(OutstandingRead(request, work, place=0))
         header = TaggedHeader(
             stag + fields["other_stag"], base + fields["other_offset"], bool(fields["last"])
         )

@@ -216,7 +216,7 @@ WRONG: list[tuple[Cause, Wrong]] = [
     ),
     *(
         (Cause.UNEXPECTED_OPCODE, lambda bench, rng, n=n: write(rng, 9, **opcode(n)))
-        for n in (1, 3, 4, 5, 6, 7, 8, 15)
+        for n in (1, 3, 4, 5, 6, 7, 8, 10, 11, 15)
     ),
     *(
         (Cause.UNEXPECTED_OPCODE, lambda bench, rng, n=n: send(1, 0, 9, **opcode(n, qn=1)))
@@ -231,10 +231,12 @@ WRONG: list[tuple[Cause, Wrong]] = [
     (Cause.UNEXPECTED_OPCODE, lambda bench, rng: send(1, 0, 9, qn=1)),
     (Cause.UNEXPECTED_OPCODE, lambda bench, rng: send(1, 0, 9, qn=2)),
     (Cause.UNEXPECTED_OPCODE, lambda bench, rng: read_request(rng, 1, qn=0)),
-    (Cause.UNTAGGED_QN, lambda bench, rng: send(1, 0, 9, qn=3)),
+    (Cause.UNEXPECTED_OPCODE, lambda bench, rng: send(1, 0, 9, qn=3)),
+    (Cause.UNTAGGED_QN, lambda bench, rng: send(1, 0, 9, qn=4)),
     (Cause.UNTAGGED_QN, lambda bench, rng: send(1, 0, 9, qn=2**31)),
     (Cause.UNEXPECTED_OPCODE, lambda bench, rng: terminate(bytes(4), qn=0)),
-    (Cause.UNTAGGED_QN, lambda bench, rng: terminate(bytes(4), qn=3)),
+    (Cause.UNEXPECTED_OPCODE, lambda bench, rng: terminate(bytes(4), qn=3)),
+    (Cause.UNTAGGED_QN, lambda bench, rng: terminate(bytes(4), qn=4)),
     (Cause.TERMINATE_RECEIVED, lambda bench, rng: terminate(bytes(4))),
     # In error themselves
     (Cause.TERMINATE_MALFORMED, lambda bench, rng: terminate(b"")),

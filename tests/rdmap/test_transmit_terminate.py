@@ -5,7 +5,7 @@ import pytest
 from cocotb.triggers import ClockCycles
 
 from gateware.config import MAX_ULPDU_LENGTH, RnicConfig
-from gateware.interfaces import ULPDU_HEADER_OCTETS, Layouts
+from gateware.interfaces import TERMINATED_HEADER_OCTETS, Layouts
 from gateware.rdmap.transmit_terminate import TransmitTerminate
 from hw.interface.causes import CODES, READ_CAUSES, Cause, HeaderCopy, header_copy
 from sim.model import errors, rdmap
@@ -23,6 +23,11 @@ CAUSE_NUMBERS = 256
 RANDOM_HEADERS = 8
 # An opcode with which each cause of one kind of message can come; others come with any.
 OPCODES = {
+    **{
+        cause: Opcode.ATOMIC_RESPONSE if "RESPONSE" in cause.name else Opcode.ATOMIC_REQUEST
+        for cause in Cause
+        if "ATOMIC" in cause.name
+    },
     **dict.fromkeys(READ_CAUSES, Opcode.RDMA_READ_REQUEST),
     Cause.WRITE_NOT_PERMITTED: Opcode.RDMA_WRITE,
     Cause.READ_RESPONSE_STAG: Opcode.RDMA_READ_RESPONSE,
@@ -89,8 +94,8 @@ async def check_terminate_is_that_of_the_model(dut):
         cause = Cause(number) if number in list(Cause) else Cause.NONE
         code, _ = CODES[cause]
         segment = random_segment(rng, cause)
-        header = segment[:ULPDU_HEADER_OCTETS]
-        header += rng.randbytes(ULPDU_HEADER_OCTETS - len(header))
+        header = segment[:TERMINATED_HEADER_OCTETS]
+        header += rng.randbytes(TERMINATED_HEADER_OCTETS - len(header))
         may_send = rng.getrandbits(1)
         dut.termination.value = pack(
             TERMINATION,

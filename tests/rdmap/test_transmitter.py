@@ -6,6 +6,7 @@ from cocotb.triggers import ClockCycles, RisingEdge
 
 from gateware.config import RnicConfig
 from gateware.interfaces import QpCommandKind
+from gateware.rdmap.atomic_unit import AtomicStatus
 from gateware.rdmap.transmitter import Transmitter
 from hw.interface.causes import CODES, Cause
 from hw.interface.queue_entries import (
@@ -109,7 +110,9 @@ def _inbound(bench, number, length, rights=Rights.REMOTE_READ):
 
 
 MESSAGES = [
-    opcode for opcode in SendOpcode if opcode not in (*STAG_OPERATIONS, *IMMEDIATE_OPERATIONS)
+    opcode
+    for opcode in SendOpcode
+    if opcode not in (*STAG_OPERATIONS, *IMMEDIATE_OPERATIONS, SendOpcode.ATOMIC)
 ]
 
 
@@ -136,6 +139,44 @@ def _immediate(rng, **fields):
     return Entry(rng.choice(IMMEDIATE_OPERATIONS), [], **(entry | fields))
 
 
+def _atomic(bench, number, **fields):
+    """A work request for an atomic; its random operands are not all sent."""
+    rng = bench.rng
+    stag, base = bench.add_region(bench.qps[number].pd, Rights.LOCAL_WRITE, 100)
+    entry = {
+        "elements": [Element((base + rng.randrange(93)) % 2**64, 8, stag)],
+        "remote_stag": rng.getrandbits(32),
+        "remote_tagged_offset": rng.getrandbits(64),
+        "operation": rng.randrange(3),
+        "operands": tuple(rng.getrandbits(64) for _ in range(4)),
+    }
+    return Entry(SendOpcode.ATOMIC, **(entry | fields))
+
+
+ATOMIC_RIGHTS = Rights.REMOTE_READ | Rights.REMOTE_WRITE
+
+
+def _inbound_atomic(bench, number, rights=ATOMIC_RIGHTS, aligned=True):
+    """An Atomic Request whose target has a host address that is a multiple of 8, or is not."""
+    rng = bench.rng
+    stag, base = bench.add_region(bench.qps[number].pd, rights, 40)
+    offset = -bench.regions[stag].address % 8
+    bench.push_atomic(
+        number,
+        stag=stag,
+        tagged_offset=(base + offset + (0 if aligned else rng.randrange(1, 8))) % 2**64,
+        identifier=rng.getrandbits(32),
+        operands={
+            "operation": rng.randrange(3),
+            "data": rng.getrandbits(64),
+            "mask": rng.getrandbits(64),
+            "compare": rng.getrandbits(64),
+            "compare_mask": rng.getrandbits(64),
+        },
+    )
+    return stag
+
+
 def _random_entry(bench, number):
     rng = bench.rng
     pd = bench.qps[number].pd
@@ -149,6 +190,8 @@ def _random_entry(bench, number):
         return _immediate(rng)
     if opcode in STAG_OPERATIONS:
         return _stag_operation(rng, opcode)
+    if opcode == SendOpcode.ATOMIC:
+        return _atomic(bench, number, flags=rng.getrandbits(2))
     count = rng.randint(0 if length == 0 else 1, 1 if opcode == SendOpcode.RDMA_READ else 4)
     cuts = sorted(rng.randint(0, length) for _ in range(max(count - 1, 0)))
     elements = []
@@ -204,7 +247,10 @@ async def check_random_messages_are_segmented(dut):
                 bench.post(number, _random_entry(bench, number))
             if to_answer[number] and len(qp.inbound) < 4 and rng.random() < 0.2:
                 to_answer[number] -= 1
-                _inbound(bench, number, rng.choice([0, 1, rng.randrange(6000)]))
+                if rng.random() < 0.5:
+                    _inbound_atomic(bench, number)
+                else:
+                    _inbound(bench, number, rng.choice([0, 1, rng.randrange(6000)]))
             if qp.outstanding and rng.random() < 0.3:
                 bench.pop_outstanding(number)
             if bench.events.pending < 3 and rng.random() < 0.6:
@@ -216,6 +262,7 @@ async def check_random_messages_are_segmented(dut):
     await bench.settle()
     assert not len(bench.error_sink)
     assert bench.sends_done == 40 * CONFIG.qps
+    assert bench.atomics > CONFIG.qps and not bench.busy_atomics
 
 
 @cocotb.test(timeout_time=5, timeout_unit="ms")
@@ -386,6 +433,44 @@ LOCAL_ERRORS = {
         Cause.LOCAL_BAD_ENTRY,
         lambda e: e.__dict__.update(opcode=SendOpcode.RDMA_READ, length=50),
     ),
+    "atomic without a buffer": (
+        Cause.LOCAL_BAD_ENTRY,
+        lambda e: e.__dict__.update(
+            opcode=SendOpcode.ATOMIC, operation=0, elements=[], count=0, length=0
+        ),
+    ),
+    "atomic with a longer buffer": (
+        Cause.LOCAL_BAD_ENTRY,
+        lambda e: e.__dict__.update(opcode=SendOpcode.ATOMIC, operation=0),
+    ),
+    "atomic into two elements": (
+        Cause.LOCAL_BAD_ENTRY,
+        lambda e: e.__dict__.update(
+            opcode=SendOpcode.ATOMIC,
+            operation=0,
+            elements=[Element(e.elements[0].tagged_offset, 4, e.elements[0].stag)] * 2,
+            count=2,
+            length=8,
+        ),
+    ),
+    **{
+        f"AOpCode {operation}": (
+            Cause.LOCAL_BAD_ENTRY,
+            lambda e, operation=operation: e.__dict__.update(
+                opcode=SendOpcode.ATOMIC,
+                operation=operation,
+                elements=[Element(e.elements[0].tagged_offset, 8, e.elements[0].stag)],
+                length=8,
+            ),
+        )
+        for operation in (3, 15, 16, 255)
+    },
+    "atomic into an unknown stag": (
+        Cause.LOCAL_SEND_PROTECTION,
+        lambda e: e.__dict__.update(
+            opcode=SendOpcode.ATOMIC, operation=2, elements=[Element(0, 8, 1)], length=8
+        ),
+    ),
     "read into an unknown stag": (
         Cause.LOCAL_SEND_PROTECTION,
         lambda e: e.__dict__.update(opcode=SendOpcode.RDMA_READ, elements=[Element(0, 100, 1)]),
@@ -521,7 +606,7 @@ async def check_response_is_checked_at_each_segment(dut):
         stag = _inbound(bench, 0, 4000)
         await bench.settle()
         assert bench.jobs == before + msn and qp.inbound
-        read, remaining = qp.inbound[0], 4000 - qp.done
+        read, remaining = qp.inbound[0]["of"], 4000 - qp.done
         region = bench.regions.pop(stag)
         if changes:
             bench.regions[stag] = type(region)(**{**region.__dict__, **changes})
@@ -540,6 +625,96 @@ async def check_response_is_checked_at_each_segment(dut):
             (read["source_tagged_offset"] + sent) % 2**64,
         ).encode()
         assert error["header"] == int.from_bytes(request, "little")
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def check_an_atomic_whose_target_is_wrong_changes_nothing(dut):
+    bench, _ = await _bench(dut)
+    cases = {
+        Cause.ATOMIC_STAG_INVALID: {},
+        Cause.ATOMIC_STAG_NOT_ASSOCIATED: {"pd": 2},
+        Cause.ATOMIC_NOT_PERMITTED: {"rights": 15 - Rights.REMOTE_READ},
+        Cause.ATOMIC_BOUNDS: {"length": 7},
+        Cause.ATOMIC_MISALIGNED: None,
+    }
+    cases = [*cases.items(), (Cause.ATOMIC_NOT_PERMITTED, {"rights": 15 - Rights.REMOTE_WRITE})]
+    for msn, (cause, changes) in enumerate(cases, start=1):
+        await bench.connect(0, pd=1, ord=2, emss=1460)
+        bench.grant(0, LARGE_WINDOW)
+        for _ in range(msn - 1):
+            _inbound(bench, 0, 0)
+            await bench.settle()
+        stag = _inbound_atomic(bench, 0, aligned=changes is not None)
+        region = bench.regions.pop(stag)
+        if changes or changes is None:
+            bench.regions[stag] = type(region)(**{**region.__dict__, **(changes or {})})
+        await bench.settle()
+        (error,) = bench.error_sink.take_all()
+        assert (error["cause"], error["ulpdu_length"]) == (cause, 70)
+        expected = ddp.UntaggedHeader(1, msn, rsvd_ulp=0x4A).encode()
+        assert error["header"].to_bytes(46, "little")[:18] == expected
+        assert not bench.busy_atomics and not bench.atomics
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def check_a_failed_atomic_stops_its_qp_only(dut):
+    bench, _ = await _bench(dut)
+    causes = {
+        AtomicStatus.READ_ERROR: Cause.HOST_READ_ERROR,
+        AtomicStatus.WRITE_ERROR: Cause.HOST_WRITE_ERROR,
+    }
+    for status, cause in causes.items():
+        for number in (0, 1):
+            await bench.connect(number, pd=1, ord=2, emss=1460)
+            bench.grant(number, LARGE_WINDOW)
+        bench.atomic_status = status
+        jobs = bench.jobs
+        _inbound_atomic(bench, 0)
+        await bench.settle()
+        bench.atomic_status = AtomicStatus.DONE
+        (error,) = bench.error_sink.take_all()
+        assert (error["qp"], error["cause"]) == (0, cause)
+        assert bench.jobs == jobs, "an answer of an atomic that failed"
+        # What was found before is not found again.
+        bench.qps[1].atomic = None
+        _inbound_atomic(bench, 1)
+        await bench.settle()
+        assert bench.jobs == jobs + 1 and not bench.qps[1].inbound
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def check_sends_go_on_while_an_atomic_is_under_way(dut):
+    bench, _ = await _bench(dut)
+    qp = await bench.connect(0, pd=1, ord=1, emss=1460)
+    bench.grant(0, LARGE_WINDOW)
+    bench.hold_atomics = True
+    for _ in range(2):
+        _inbound_atomic(bench, 0)
+        _inbound(bench, 0, 100)
+    for _ in range(5):
+        bench.post(0, _write(bench, 0, 100))
+    await ClockCycles(dut.clk, 600)
+    assert bench.atomics == 1 and not qp.entries and len(qp.inbound) == 4
+    bench.hold_atomics = False
+    await bench.settle()
+    assert qp.started == ["send"] * 5 + ["response"] * 4
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def check_swap_is_an_error_where_rfc_7306_is_all_there_is(dut):
+    bench, _ = await _bench(dut)
+    for operation in range(3):
+        for strict in (0, 1):
+            dut.strict.value = strict
+            await bench.connect(0, pd=1, ord=1, emss=1460)
+            bench.grant(0, LARGE_WINDOW)
+            jobs = bench.jobs
+            bench.post(0, _atomic(bench, 0, operation=operation))
+            await bench.settle()
+            refused = bool(strict) and operation == 1
+            assert bench.jobs == jobs + (not refused)
+            causes = [error["cause"] for error in bench.error_sink.take_all()]
+            assert causes == [Cause.LOCAL_BAD_ENTRY] * refused
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
@@ -577,13 +752,16 @@ async def check_a_termination_becomes_a_terminate_and_a_close(dut):
     }
     request = ddp.UntaggedHeader(1, 3, rsvd_ulp=0x41).encode()
     request += rdmap.ReadRequest(*(rng.getrandbits(32) for _ in range(5))).encode()
+    atomic = ddp.UntaggedHeader(1, 3, rsvd_ulp=0x4A).encode() + bytes(28)
     for number, (cause, (code, _)) in enumerate(CODES.items()):
         qp = number % CONFIG.qps
         await bench.connect(qp, pd=1, ord=2, emss=1460, markers=rng.randrange(2))
         bench.grant(qp, 600)
         bench.post(qp, _write(bench, qp, rng.randrange(100)))
         await bench.settle()
-        if code is not None and code[:2] in ((0, 1), (0, 2)) and code[2] != 9:
+        if cause.name.startswith("ATOMIC_"):
+            octets, length = atomic, 70
+        elif code is not None and code[:2] in ((0, 1), (0, 2)) and code[2] != 9:
             octets, length = request, 46
         else:
             header, length = segments[code is not None and code[:2] == (1, 1)]

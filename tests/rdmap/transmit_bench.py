@@ -9,7 +9,9 @@ from cocotb.triggers import ClockCycles, RisingEdge
 
 from gateware.config import RnicConfig
 from gateware.interfaces import Layouts, LlpEventKind, QpCommandKind, StagStatus
+from gateware.rdmap.atomic_unit import AtomicStatus, request_layout, response_layout
 from hw.interface.queue_entries import (
+    ANSWERED_OPERATIONS,
     IMMEDIATE_OPERATIONS,
     SEND_ENTRY,
     Rights,
@@ -18,6 +20,8 @@ from hw.interface.queue_entries import (
     offset_of,
 )
 from sim.model import ddp, mpa, rdmap
+from sim.model.atomics import WORD, AtomicRequest, AtomicResponse
+from tests.rdmap.requests import pack_request, request_bits
 from tests.support.streams import StreamMonitor, StreamSink, StreamSource, pack, unpack
 
 
@@ -41,6 +45,8 @@ class Entry:
     count: int | None = None
     index: int = 0
     immediate_data: bytes = bytes(8)
+    operation: int = 0xA5  # AOpCode
+    operands: tuple[int, int, int, int] = (0, 0, 0, 0)
 
     def __post_init__(self) -> None:
         if self.length is None:
@@ -60,7 +66,7 @@ class Entry:
         store("opcode", self.opcode, 1)
         store("flags", self.flags, 1)
         store("element_count", self.count, 1)
-        store("reserved_0", 0xA5, 1)
+        store("atomic_operation", self.operation, 1)
         store("length", self.length, 4)
         store("remote_stag", self.remote_stag, 4)
         store("remote_tagged_offset", self.remote_tagged_offset, 8)
@@ -69,6 +75,8 @@ class Entry:
             store("elements", element.tagged_offset, 8, 16 * number)
             store("elements", element.length, 4, 16 * number + 8)
             store("elements", element.stag, 4, 16 * number + 12)
+        for number, operand in enumerate(self.operands):
+            store("add_or_swap_data", operand, 8, 8 * number)
         return [int.from_bytes(octets[i : i + 8], "little") for i in range(0, 128, 8)]
 
 
@@ -109,7 +117,7 @@ class Qp:
     may_send: bool = True
     running: bool = False
     entries: deque[Entry] = field(default_factory=deque)
-    inbound: deque[dict[str, int]] = field(default_factory=deque)
+    inbound: deque[dict[str, Any]] = field(default_factory=deque)
     outstanding: deque[dict[str, int]] = field(default_factory=deque)
     next_index: int = 0
     in_flight: int = 0
@@ -117,6 +125,9 @@ class Qp:
     window: int = 0
     send_msn: int = 1
     read_msn: int = 1
+    atomic_identifier: int = 1
+    atomic_response_msn: int = 1
+    atomic: tuple[int, AtomicStatus] | None = None  # what the unit found; its answer is due
     message: Any = None
     done: int = 0
     segments: list[tuple[bytes, int]] = field(default_factory=list)
@@ -150,7 +161,15 @@ class Bench:
         self.inline_sink = StreamSink(dut, "inline", 64, rng=rng, pattern=pattern)
         self.terminations = StreamSource(dut, "termination", layouts.termination, rng=rng)
         self.error_sink = StreamSink(dut, "error", layouts.qp_error, rng=rng, pattern=pattern)
-        for name in ("job", "piece", "inline", "error", "stag__request", "stag_change"):
+        self.atomic_sink = StreamSink(
+            dut, "atomic_request", request_layout(config), rng=rng, pattern=pattern
+        )
+        self.atomic_source = StreamSource(dut, "atomic_response", response_layout(config))
+        self.atomic_status = AtomicStatus.DONE  # how the unit ends what it gets
+        self.atomics = 0  # that it got
+        self.hold_atomics = False  # it answers none
+        streams = ("job", "piece", "inline", "error", "stag__request", "stag_change")
+        for name in (*streams, "atomic_request"):
             StreamMonitor(dut, name, keep=False)
         self.queued: deque[int] = deque()
         self.expected_pieces: deque[dict[str, int]] = deque()
@@ -163,6 +182,7 @@ class Bench:
         self.visiting = False
         self.visit_cycles: list[int] = []
         self.sends_done = 0
+        self.busy_atomics: set[int] = set()
         self._retire: list[tuple[int, int]] = []
         self.auto_retire = True
         self.cycle = 0
@@ -174,6 +194,7 @@ class Bench:
         dut.stag__response_valid.value = 0
         dut.stag__request__ready.value = 0
         dut.stag_change__ready.value = 0
+        dut.strict.value = 0
 
     def start(self) -> None:
         cocotb.start_soon(self._neighbours())
@@ -181,6 +202,7 @@ class Bench:
         cocotb.start_soon(self._piece_scoreboard())
         cocotb.start_soon(self._inline_scoreboard())
         cocotb.start_soon(self._change_stags())
+        cocotb.start_soon(self._atomic_unit())
 
     # What a test does
 
@@ -232,7 +254,13 @@ class Bench:
 
     def push_inbound(self, number: int, **fields: int) -> None:
         assert len(self.qps[number].inbound) < self.config.read_queue_depth
-        self.qps[number].inbound.append(fields)
+        self.qps[number].inbound.append({"atomic": 0, "of": fields})
+        self.kick(number)
+
+    def push_atomic(self, number: int, **fields: Any) -> None:
+        """An inbound atomic; see `layouts.inbound_atomic`."""
+        assert len(self.qps[number].inbound) < self.config.read_queue_depth
+        self.qps[number].inbound.append({"atomic": 1, "of": fields})
         self.kick(number)
 
     def pop_outstanding(self, number: int) -> None:
@@ -278,6 +306,9 @@ class Bench:
             # Inputs as they were in the cycle that ends here.
             if dut.kick__valid.value:
                 self.kick(int(dut.kick__qp.value))
+            if dut.answered__valid.value:
+                self.kick(int(dut.answered__qp.value))
+            self._watch_atomics()
             if dut.begin.value:
                 assert not self.visiting, "visits overlap"
                 self.visiting, begun = True, self.cycle
@@ -291,11 +322,11 @@ class Bench:
             if dut.send_entries__pop.value:
                 number = int(dut.send_entries__pop_qp.value)
                 self._later(self._pop_entry, number)
-            if dut.inbound_reads__pop.value:
-                self._later(self._pop_inbound, int(dut.inbound_reads__pop_qp.value))
-            if dut.outstanding_reads__push.value:
-                item = int(dut.outstanding_reads__item.value)
-                self._later(self._push, int(dut.outstanding_reads__push_qp.value), item)
+            if dut.inbound_requests__pop.value:
+                self._later(self._pop_inbound, int(dut.inbound_requests__pop_qp.value))
+            if dut.outstanding_requests__push.value:
+                item = int(dut.outstanding_requests__item.value)
+                self._later(self._push, int(dut.outstanding_requests__push_qp.value), item)
             while self._effects and self._effects[0][0] <= self.cycle:
                 self._effects.popleft()[1]()
 
@@ -310,17 +341,17 @@ class Bench:
                 dut.send_entries__index.value = rng.getrandbits(16)
                 dut.send_entries__word.value = rng.getrandbits(64)
             qp = self.qps[inbound]
-            dut.inbound_reads__level.value = len(qp.inbound)
-            dut.inbound_reads__head.value = (
-                pack(self.layouts.inbound_read, qp.inbound[0])
+            dut.inbound_requests__level.value = len(qp.inbound)
+            dut.inbound_requests__head.value = (
+                pack_request(self.layouts, qp.inbound[0])
                 if qp.inbound
-                else rng.getrandbits(self.layouts.inbound_read.size)
+                else rng.getrandbits(request_bits(self.layouts))
             )
-            dut.outstanding_reads__level.value = len(self.qps[outstanding].outstanding)
+            dut.outstanding_requests__level.value = len(self.qps[outstanding].outstanding)
             send = int(dut.send_entries__select.value)
             address = int(dut.send_entries__word_address.value)
-            inbound = int(dut.inbound_reads__select.value)
-            outstanding = int(dut.outstanding_reads__select.value)
+            inbound = int(dut.inbound_requests__select.value)
+            outstanding = int(dut.outstanding_requests__select.value)
 
             # The STag table.
             dut.stag__response_valid.value = 0
@@ -368,7 +399,7 @@ class Bench:
 
     def _push(self, number: int, item: int) -> None:
         qp = self.qps[number]
-        layout = self.layouts.outstanding_read
+        layout = self.layouts.outstanding_request
         assert unpack(layout, item) == qp.expected_push.popleft()
         assert len(qp.outstanding) < qp.ord, "more RDMA Reads than ORD"
         qp.outstanding.append(item)
@@ -423,6 +454,101 @@ class Bench:
                 bits = int(dut.stag_change__payload.value)
                 self.changes.append(unpack(self.layouts.stag_change, bits))
             await RisingEdge(dut.clk)
+
+    async def _atomic_unit(self) -> None:
+        """Answers whatever it gets some time later, of different QPs in any order."""
+        while True:
+            request = await self.atomic_sink.get()
+            number = request["qp"]
+            qp = self.qps[number]
+            expected, region = self._target(qp)
+            assert request["operands"] == expected["operands"]
+            address = region.address + expected["tagged_offset"] - region.base
+            assert request["address"] == address % 2**64 and address % 8 == 0
+            assert qp.atomic is None, "a second atomic of the QP"
+            self.atomics += 1
+            cocotb.start_soon(self._answer_atomic(number))
+
+    async def _answer_atomic(self, number: int) -> None:
+        await ClockCycles(self.dut.clk, self.rng.choice([1, 5, 60]))
+        while self.hold_atomics:
+            await RisingEdge(self.dut.clk)
+        original, status = self.rng.getrandbits(64), self.atomic_status
+        self.qps[number].atomic = (original, status)
+        self.busy_atomics.discard(number)
+        self.atomic_source.put({"qp": number, "original": original, "status": status.value})
+
+    def _target(self, qp: Qp) -> tuple[dict[str, Any], Region]:
+        """The atomic at the head of the inbound queue, and the region that it is about."""
+        assert qp.inbound and qp.inbound[0]["atomic"], "no atomic is the oldest request"
+        atomic = qp.inbound[0]["of"]
+        return atomic, self.regions[atomic["stag"]]
+
+    def _watch_atomics(self) -> None:
+        """An atomic is under way from the request for its target on."""
+        dut = self.dut
+        if dut.atomic_begun__valid.value:
+            number = int(dut.atomic_begun__qp.value)
+            assert dut.stag__request__valid.value and dut.stag__request__ready.value
+            assert number not in self.busy_atomics
+            self.busy_atomics.add(number)
+        if dut.atomic_refused__valid.value:
+            self.busy_atomics.remove(int(dut.atomic_refused__qp.value))
+        if dut.atomic_request__valid.value:
+            request = unpack(request_layout(self.config), int(dut.atomic_request__payload.value))
+            assert request["qp"] in self.busy_atomics
+
+    def _check_atomic_response(self, job: dict[str, Any], qp: Qp) -> None:
+        assert qp.message is None, "in the middle of a message"
+        assert qp.atomic is not None, "an answer before there is one"
+        atomic, _ = self._target(qp)
+        original, status = qp.atomic
+        assert status is AtomicStatus.DONE
+        qp.atomic = None
+        qp.started.append("response")
+        header = ddp.UntaggedHeader(3, qp.atomic_response_msn, rsvd_ulp=0x4B).encode()
+        qp.atomic_response_msn += 1
+        assert job["header"].to_bytes(18, "little") == header
+        assert (job["tagged"], job["ulpdu_length"], job["report"]) == (0, 30, 0)
+        self._expect_inline(AtomicResponse(atomic["identifier"], original).encode())
+        self._advance(job, qp)
+
+    def _advance(self, job: dict[str, Any], qp: Qp) -> None:
+        """The FPDU stands where the one before ended, inside the window."""
+        assert (job["crc"], job["markers"]) == (qp.crc, qp.markers)
+        assert job["until_marker"] == -qp.position // 4 % 128
+        qp.position += mpa.fpdu_length(
+            job["ulpdu_length"], markers=bool(qp.markers), position=qp.position
+        )
+        assert qp.position <= qp.window, "past the window"
+
+    def _expect_request(self, qp: Qp, entry: Entry) -> tuple[int, bytes]:
+        """Length and DDP header of a Read or Atomic Request; its RDMAP header is on its way."""
+        is_atomic = entry.opcode == SendOpcode.ATOMIC
+        element = entry.elements[0] if entry.elements else Element(0, 0, 0)
+        if is_atomic:
+            header = atomic_request(entry, qp.atomic_identifier).encode()
+            qp.atomic_identifier += 1
+        else:
+            header = rdmap.ReadRequest(
+                element.stag,
+                element.tagged_offset,
+                entry.length or 0,
+                entry.remote_stag,
+                entry.remote_tagged_offset,
+            ).encode()
+        self._expect_inline(header)
+        qp.expected_push.append(
+            {
+                "atomic": int(is_atomic),
+                "sink_stag": element.stag,
+                "sink_tagged_offset": element.tagged_offset,
+                "length": entry.index if is_atomic else entry.length,
+            }
+        )
+        expected = ddp.UntaggedHeader(1, qp.read_msn, rsvd_ulp=0x40 | entry.opcode)
+        qp.read_msn += 1
+        return len(header), expected.encode()
 
     def _check_local(self, job: dict[str, Any]) -> None:
         """A job without an FPDU and without a close tells that the STag table has changed."""
@@ -495,9 +621,12 @@ class Bench:
         size = 14 if job["tagged"] else 18
         header = job["header"].to_bytes(18, "little")[:size]
         opcode = header[1] & 0xF
+        if opcode == ATOMIC_RESPONSE:
+            self._check_atomic_response(job, qp)
+            return
         if qp.message is None:
             # The queues drop their heads only after the cycle of the job.
-            qp.message = dict(qp.inbound[0]) if opcode == 2 else qp.entries[0]
+            qp.message = dict(qp.inbound[0]["of"]) if opcode == 2 else qp.entries[0]
             qp.done = 0
             qp.segments = []
             qp.emss_changed = len(qp.mulpdus) > 1
@@ -509,26 +638,8 @@ class Bench:
             assert opcode == message.opcode
             if message.flags & SendFlags.FENCE and qp.done == 0:
                 assert qp.in_flight == 0, "a fenced entry begins before all others completed"
-        if opcode == SendOpcode.RDMA_READ:
-            chunk, last = rdmap.READ_REQUEST_OCTETS, True
-            expected = ddp.UntaggedHeader(1, qp.read_msn, rsvd_ulp=0x41).encode()
-            element = message.elements[0] if message.elements else Element(0, 0, 0)
-            request = rdmap.ReadRequest(
-                element.stag,
-                element.tagged_offset,
-                length,
-                message.remote_stag,
-                message.remote_tagged_offset,
-            )
-            self._expect_inline(request.encode())
-            qp.expected_push.append(
-                {
-                    "sink_stag": element.stag,
-                    "sink_tagged_offset": element.tagged_offset,
-                    "length": length,
-                }
-            )
-            qp.read_msn += 1
+        if opcode in ANSWERED_OPERATIONS:
+            (chunk, expected), last = self._expect_request(qp, message), True
         elif opcode in IMMEDIATE_OPERATIONS:
             # One FPDU whatever the EMSS is.
             chunk, last = length, True
@@ -571,12 +682,7 @@ class Bench:
         assert size == len(expected)
         assert header == expected, (header.hex(), expected.hex())
         assert job["ulpdu_length"] == size + chunk
-        assert (job["crc"], job["markers"]) == (qp.crc, qp.markers)
-        assert job["until_marker"] == -qp.position // 4 % 128
-        qp.position += mpa.fpdu_length(
-            job["ulpdu_length"], markers=bool(qp.markers), position=qp.position
-        )
-        assert qp.position <= qp.window, "past the window"
+        self._advance(job, qp)
         qp.done += chunk
         qp.segments.append((header, job["ulpdu_length"]))
         assert job["report"] == int(last and not responding)
@@ -585,7 +691,7 @@ class Bench:
         if not responding:
             assert job["sent"] == self._sent(number, message)
             self._count_send(number)
-            if opcode not in (SendOpcode.RDMA_READ, *IMMEDIATE_OPERATIONS):
+            if opcode not in (*ANSWERED_OPERATIONS, *IMMEDIATE_OPERATIONS):
                 self._check_segments(qp, message)
             qp.send_msn += opcode in (*SENDS, *IMMEDIATE_OPERATIONS)
         qp.message = None
@@ -636,6 +742,24 @@ class Bench:
         base = rng.choice([0, rng.getrandbits(48), 2**64 - length])
         self.regions[stag] = Region(pd, rights, base, length, rng.getrandbits(56))
         return stag, base
+
+
+ATOMIC_RESPONSE = 0xB
+
+
+def atomic_request(entry: Entry, identifier: int) -> AtomicRequest:
+    """What is sent for the entry; fields that its operation does not have are RFC 7306's."""
+    data, mask, compare, compare_mask = entry.operands
+    return AtomicRequest(
+        entry.operation,
+        identifier,
+        entry.remote_stag,
+        entry.remote_tagged_offset,
+        data,
+        WORD if entry.operation == 1 else mask,
+        compare if entry.operation == 2 else 0,
+        compare_mask if entry.operation == 2 else WORD,
+    )
 
 
 SENDS = (

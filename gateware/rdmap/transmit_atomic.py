@@ -1,0 +1,125 @@
+"""The Responder's side of atomics: what the atomic unit is asked and what it found."""
+
+from amaranth.hdl import Elaboratable, Module, Mux, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from gateware.config import RnicConfig
+from gateware.interfaces import QpStrobe
+from gateware.rdmap.atomic_unit import AtomicStatus, response_layout
+from gateware.rdmap.headers import ATOMIC_RESPONSE_HEADER_OCTETS
+from gateware.rdmap.transmit_context import TransmitContexts
+from gateware.rdmap.transmit_lengths import TransmitLengths
+from gateware.rdmap.transmit_visit import TransmitVisit, end_visit
+from hw.interface.causes import Cause
+
+FOUND = data.StructLayout({"original": 64, "status": AtomicStatus})
+
+
+class AtomicAnswers(wiring.Component):
+    """Keeps the unit's answer for each QP until its visit.
+
+    Members
+    -------
+    response: In(stream) from the atomic unit; always ready.
+    select: In(qp); `answered`, `original` and `status` are those of QP `select` a cycle ago.
+    clear: In(QpStrobe), the QP has no answer.
+    kick: Out(QpStrobe), the QP has one.
+    """
+
+    def __init__(self, config: RnicConfig):
+        self._config = config
+        super().__init__(
+            {
+                "response": In(stream.Signature(response_layout(config))),
+                "select": In(config.qp_bits),
+                "answered": Out(1),
+                "original": Out(64),
+                "status": Out(AtomicStatus),
+                "clear": In(QpStrobe(config)),
+                "kick": Out(QpStrobe(config)),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Elaboratable:
+        m = Module()
+        qps = self._config.qps
+        m.submodules.found = found = Memory(shape=FOUND, depth=qps, init=[])
+        write, read = found.write_port(), found.read_port()
+        response = self.response
+        m.d.comb += [
+            response.ready.eq(1),
+            write.addr.eq(response.p.qp),
+            write.data.original.eq(response.p.original),
+            write.data.status.eq(response.p.status),
+            write.en.eq(response.valid),
+            read.addr.eq(self.select),
+            self.original.eq(read.data.original),
+            self.status.eq(read.data.status),
+        ]
+        bits = Signal(qps)
+        with m.If(self.clear.valid):
+            m.d.sync += bits.bit_select(self.clear.qp, 1).eq(0)
+        with m.If(response.valid):
+            m.d.sync += bits.bit_select(response.p.qp, 1).eq(1)
+        m.d.sync += [
+            self.answered.eq(bits.bit_select(self.select, 1)),
+            self.kick.valid.eq(response.valid),
+            self.kick.qp.eq(response.p.qp),
+        ]
+        return m
+
+
+def connect_atomic(
+    m: Module, ports: wiring.Component, visit: TransmitVisit, answers: AtomicAnswers
+) -> None:
+    """What the unit is asked, out of registers that hold until it takes it."""
+    request = ports.atomic_request.payload
+    m.d.comb += [
+        request.qp.eq(visit.qp),
+        request.address.eq(visit.target),
+        request.operands.eq(ports.inbound_requests.head.of.atomic.operands),
+        ports.atomic_begun.qp.eq(visit.qp),
+        ports.atomic_refused.qp.eq(visit.qp),
+        answers.clear.qp.eq(visit.qp),
+    ]
+
+
+def atomic_states(
+    m: Module,
+    ports: wiring.Component,
+    visit: TransmitVisit,
+    contexts: TransmitContexts,
+    answers: AtomicAnswers,
+    lengths: TransmitLengths,
+) -> None:
+    """From a target that was checked to the end of the visit; from an answer to `EMPTY`."""
+
+    # The unit takes it in bounded time, whatever the LLP does.
+    with m.State("ATOMIC"):
+        m.d.comb += ports.atomic_request.valid.eq(1)
+        with m.If(ports.atomic_request.ready):
+            m.d.comb += [
+                contexts.store.eq(1),
+                answers.clear.valid.eq(1),
+                visit.kick.eq(~visit.kicked),
+            ]
+            end_visit(m, ports)
+
+    # There is an answer, or it was host memory that failed.
+    with m.State("ATOMIC_ANSWER"):
+        m.d.sync += [
+            visit.payload.eq(ATOMIC_RESPONSE_HEADER_OCTETS),
+            visit.cause.eq(
+                Mux(
+                    visit.atomic_status == AtomicStatus.READ_ERROR,
+                    Cause.HOST_READ_ERROR,
+                    Cause.HOST_WRITE_ERROR,
+                )
+            ),
+        ]
+        m.d.comb += lengths.start.eq(1)
+        m.next = "EMPTY"
+        with m.If(visit.atomic_status != AtomicStatus.DONE):
+            m.next = "STOP"
