@@ -19,6 +19,10 @@ INPUTS = (
 """Of the device; all have a value from the start, for simulators that know unknown ones."""
 
 
+_Word = tuple[int, int, int]
+"""Address, word, strobe."""
+
+
 class AxiMemory:
     """Answers the bursts of `<prefix>__ar...` and so on from `memory`, in order.
 
@@ -27,6 +31,8 @@ class AxiMemory:
     dut: the simulated design. prefix: of the port, e.g. `m_axi`. clock: its clock.
     memory: what is read and written.
     read_latency, write_latency: cycles from the address (the last data word) to the answer.
+    late_writes: a written word is visible, as AXI allows, only when the write response of its burst
+        was taken; else as soon as it is here.
     rng: if given, every channel pauses at random.
     """
 
@@ -39,12 +45,14 @@ class AxiMemory:
         *,
         read_latency: int = 250,
         write_latency: int = 50,
+        late_writes: bool = False,
         rng: random.Random | None = None,
     ):
         self._clock = clock
         self._memory = memory
         self._read_latency = read_latency
         self._write_latency = write_latency
+        self._late_writes = late_writes
         self._rng = rng
         self.cycle = 0
         self.words_read = 0
@@ -70,8 +78,10 @@ class AxiMemory:
         reads: deque[tuple[int, int, int]] = deque()  # due, address, words left
         writes: deque[list[int]] = deque()  # address, words left
         words: deque[tuple[int, int, int]] = deque()
-        answers: deque[tuple[int, int]] = deque()  # due, response
+        answers: deque[tuple[int, int, list[_Word]]] = deque()  # due, response, not yet visible
         good = True
+        hidden: list[_Word] = []
+        answered: list[_Word] = []
         arready = awready = wready = rvalid = bvalid = 0
         while True:
             await edge
@@ -92,18 +102,25 @@ class AxiMemory:
                 rvalid = 0
             if bvalid and p["bready"].value == 1:
                 bvalid = 0
+                for late in answered:
+                    self._memory.write_word(*late)
 
             while words and writes:
                 word, strobe, last = words.popleft()
                 burst = writes[0]
-                good &= self._memory.write_word(burst[0], word, strobe)
+                if self._late_writes:
+                    good &= self._memory.is_mapped(burst[0], strobe)
+                    hidden.append((burst[0], word, strobe))
+                else:
+                    good &= self._memory.write_word(burst[0], word, strobe)
                 burst[0] += 8
                 burst[1] -= 1
                 assert last == (burst[1] == 0), "WLAST does not fit AWLEN"
                 if last:
                     writes.popleft()
-                    answers.append((cycle + self._write_latency, OKAY if good else SLVERR))
-                    good = True
+                    due = cycle + self._write_latency
+                    answers.append((due, OKAY if good else SLVERR, hidden))
+                    good, hidden = True, []
             if not rvalid and reads and reads[0][0] <= cycle and self._open():
                 due, address, left = reads.popleft()
                 found = self._memory.read_word(address)
@@ -115,7 +132,7 @@ class AxiMemory:
                 if left > 1:
                     reads.appendleft((due, address + 8, left - 1))
             if not bvalid and answers and answers[0][0] <= cycle and self._open():
-                p["bresp"].value = answers.popleft()[1]
+                _, p["bresp"].value, answered = answers.popleft()
                 bvalid = 1
             p["rvalid"].value = rvalid
             p["bvalid"].value = bvalid

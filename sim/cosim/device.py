@@ -139,6 +139,7 @@ class CocotbDevice:
     dut: the design. prefix: of its ports, for a design that holds several devices.
     emss: EMSS of the links in octets.
     read_latency, write_latency: of host memory, in cycles.
+    late_writes: what the device writes is visible only with its write response.
     rng: if given, all ports of the device pause at random.
     foreign: serve the AXI ports with the models of cocotbext-axi, which nobody here wrote; their
         latencies are their own.
@@ -154,6 +155,7 @@ class CocotbDevice:
         emss: int = 1460,
         read_latency: int = 250,
         write_latency: int = 50,
+        late_writes: bool = False,
         rng: random.Random | None = None,
         foreign: bool = False,
     ):
@@ -173,6 +175,7 @@ class CocotbDevice:
                 self.memory,
                 read_latency=read_latency,
                 write_latency=write_latency,
+                late_writes=late_writes,
                 rng=rng,
             )
             self.registers = RegisterMaster(dut, f"{prefix}s_axi", dut.clk, rng=rng)

@@ -74,3 +74,8 @@ class HostMemory:
                 else:
                     one[0][one[1]] = word >> 8 * lane & 0xFF
         return good
+
+    def is_mapped(self, address: int, strobe: int) -> bool:
+        """Whether all lanes of `strobe` of the word at `address` are."""
+        lanes = [lane for lane in range(8) if strobe >> lane & 1]
+        return all(self.find(address + lane, 1) is not None for lane in lanes)

@@ -48,8 +48,9 @@ def test_a_second_run_takes_the_same_cycles(tmp_path):
 
 
 def make_devices(dut, mode: str, rng: random.Random) -> tuple[CocotbDevice, CocotbDevice]:
-    """steady: fixed latencies, no pauses; paused: every port pauses at random; foreign: device
-    a has pausing AXI models of others, device b ours.
+    """steady: fixed latencies, no pauses; paused: every port pauses at random, and the memory of
+    device a shows writes as late as it may; foreign: device a has pausing AXI models of others,
+    device b ours.
     """
     options: dict = {}
     if mode != "steady":
@@ -62,6 +63,7 @@ def make_devices(dut, mode: str, rng: random.Random) -> tuple[CocotbDevice, Coco
             emss=emss,
             rng=None if mode == "steady" else random.Random(rng.getrandbits(64)),
             foreign=mode == "foreign" and prefix == "a_",
+            late_writes=mode == "paused" and prefix == "a_",
             **options,
         )
         for prefix in ("a_", "b_")
