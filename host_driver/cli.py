@@ -3,14 +3,15 @@
 import argparse
 import dataclasses
 import os
-import re
 import stat
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
 from host_driver import commands
+from host_driver.options import number, parse_emss, parse_size
+from host_driver.perf.options import add_perf, check_perf, run_perf
 from host_driver.rping.ends import DEFAULT_PORT, DEFAULT_SIZE, Settings
 from host_driver.rping.messages import MAXIMUM_SIZE, MINIMUM_SIZE
 
@@ -18,40 +19,12 @@ EXIT_FAILED = 1
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
 
-_SIZE = re.compile(r"(\d+)\s*(|B|KiB|MiB|GiB)")
-_UNITS = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
-
-_MAXIMUM_SIZE = 1 << 30  # of generated data: both ends hold all of it, the source twice
-
 
 class _Parser(argparse.ArgumentParser):
     """Tells of bad input in one line."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(EXIT_BAD_INPUT, f"{self.prog}: {message}\n")
-
-
-def parse_size(text: str) -> int:
-    """Octets of a size such as 4MiB, 64KiB or 1000."""
-    match = _SIZE.fullmatch(text.strip())
-    if match is None:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is no size; allowed: a number of octets, or of KiB, MiB, GiB"
-        )
-    octets = int(match[1]) * _UNITS[match[2]]
-    if octets > _MAXIMUM_SIZE:
-        raise argparse.ArgumentTypeError(f"{text} is too large; allowed: 0 to 1GiB")
-    return octets
-
-
-def _parse_emss(text: str) -> int:
-    from host_driver.cm import MAXIMUM_EMSS, MINIMUM_EMSS
-
-    if not text.isdecimal() or not MINIMUM_EMSS <= int(text) <= MAXIMUM_EMSS:
-        raise argparse.ArgumentTypeError(
-            f"EMSS is {text}; allowed: {MINIMUM_EMSS} to {MAXIMUM_EMSS}"
-        )
-    return int(text)
 
 
 def _parse_file(text: str) -> Path:
@@ -93,7 +66,7 @@ def _build_parser() -> argparse.ArgumentParser:
     )
     demo.add_argument(
         "--emss",
-        type=_parse_emss,
+        type=parse_emss,
         default=commands.DEFAULT_EMSS,
         metavar="OCTETS",
         help="largest TCP payload, from which the size of an FPDU follows (%(default)s)",
@@ -109,6 +82,7 @@ def _build_parser() -> argparse.ArgumentParser:
     info.add_argument("--json", action="store_true", help="print JSON instead of a table")
 
     _add_rping(subparsers)
+    add_perf(subparsers)
 
     decode = subparsers.add_parser(
         "decode",
@@ -148,14 +122,14 @@ def _add_rping(subparsers: Any) -> None:
     rping.add_argument(
         "-p",
         dest="port",
-        type=_number("port", 0, 65535),
+        type=number("port", 0, 65535),
         default=DEFAULT_PORT,
         help="of the server (%(default)s); 0 lets the server choose, and -d tells which",
     )
     rping.add_argument(
         "-C",
         dest="count",
-        type=_number("count", 0, (1 << 31) - 1),
+        type=number("count", 0, (1 << 31) - 1),
         default=0,
         metavar="COUNT",
         help="pings of the client; 0 for ever (%(default)s)",
@@ -163,7 +137,7 @@ def _add_rping(subparsers: Any) -> None:
     rping.add_argument(
         "-S",
         dest="size",
-        type=_number("size", MINIMUM_SIZE, MAXIMUM_SIZE),
+        type=number("size", MINIMUM_SIZE, MAXIMUM_SIZE),
         default=DEFAULT_SIZE,
         metavar="SIZE",
         help="octets of a ping (%(default)s); the server takes shorter ones too",
@@ -176,15 +150,6 @@ def _add_rping(subparsers: Any) -> None:
     rping.add_argument(
         "-P", dest="persistent", action="store_true", help="the server serves client after client"
     )
-
-
-def _number(name: str, least: int, most: int) -> Callable[[str], int]:
-    def parse(text: str) -> int:
-        if not text.isdecimal() or not least <= int(text) <= most:
-            raise argparse.ArgumentTypeError(f"{name} is {text}; allowed: {least} to {most}")
-        return int(text)
-
-    return parse
 
 
 def _rping(options: argparse.Namespace) -> int:
@@ -226,6 +191,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error("--size is for generated data; allowed: FILE or --size")
     if options.command == "rping" and not options.server and not options.address:
         parser.error("-c without -a; allowed: -c with -a and the address of the server")
+    if options.command == "perf":
+        check_perf(parser, options)
     try:
         if options.command == "demo":
             status = commands.demo(
@@ -238,6 +205,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             )
         elif options.command == "rping":
             status = _rping(options)
+        elif options.command == "perf":
+            status = run_perf(options)
         elif options.command == "decode":
             status = decode(options.file, options.json, options.pager)
         else:

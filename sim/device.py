@@ -122,6 +122,8 @@ def _load(path: Path) -> ctypes.CDLL:
             [device, ctypes.c_uint, double, ctypes.c_int, ctypes.POINTER(ctypes.c_int)],
         ),
         "run_cycles": (ctypes.c_int, [device, u64]),
+        "run_in_step": (ctypes.c_int, [device, ctypes.c_int]),
+        "run_freely": (ctypes.c_int, [device]),
         "hold": (ctypes.c_int, [device, ctypes.c_uint, ctypes.c_int]),
         "lose_after": (ctypes.c_int, [device, ctypes.c_uint, u64]),
         "fail_access": (ctypes.c_int, [device, ctypes.c_int, u64, u64, u64, ctypes.c_uint]),
@@ -284,6 +286,22 @@ class Device:
         """Run at least this many cycles even if the device is idle."""
         self._check(self._library.stagecoach_run_cycles(self._device, cycles), "run_cycles")
 
+    def run_in_step(self, descriptor: int) -> None:
+        """Keep in step with the device at the other end of a connected stream socket.
+
+        The descriptor belongs to the device then. Both run the same number of cycles, 32 at a
+        time, and what one sends in them is there for the other in the next 32. No cycle passes
+        while no call waits for one, so what programs do takes no time; register accesses,
+        `run_cycles` and `wait_irq` wait. It ends with `run_freely`, a `detach` or the end of the
+        device, at either side.
+        """
+        status = self._library.stagecoach_run_in_step(self._device, descriptor)
+        self._check(status, "run_in_step")
+
+    def run_freely(self) -> None:
+        """End `run_in_step`; nothing to do if it has ended."""
+        self._check(self._library.stagecoach_run_freely(self._device), "run_freely")
+
     def hold(self, *, reads: bool = False, writes: bool = False, transmit: bool = False) -> None:
         """Let host memory answer no reads or writes, or the LLP take nothing, until called again.
 
@@ -337,7 +355,7 @@ class Device:
 
     @property
     def cycles(self) -> int:
-        """Cycles simulated so far, to within some dozens while the device runs."""
+        """Cycles simulated so far, in step exactly, else to within some dozens while it runs."""
         return int(self._library.stagecoach_cycles(self._device))
 
     def statistics(self) -> dict[str, Any]:

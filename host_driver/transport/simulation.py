@@ -210,6 +210,23 @@ class SimulatedDevice:
         except self._sim.DeviceError as error:
             raise self._translate(error) from error
 
+    def run_in_step(self, stream: SocketStream) -> None:
+        """Keep in step with the device at the other end; see `sim.device.Device.run_in_step`.
+
+        Raises TransportError if it does already.
+        """
+        try:
+            stream.give_away(self._device.run_in_step)
+        except self._sim.DeviceError as error:
+            raise self._translate(error) from error
+
+    def run_freely(self) -> None:
+        """End `run_in_step`, here and soon at the other end."""
+        try:
+            self._device.run_freely()
+        except self._sim.DeviceError as error:
+            raise self._translate(error) from error
+
     def statistics(self) -> dict[str, Any]:
         """Return the counters of `sim.device.Device.statistics`."""
         return self._device.statistics()

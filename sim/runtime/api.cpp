@@ -73,6 +73,13 @@ EXPORT int stagecoach_run_cycles(Device* device, std::uint64_t cycles) {
     return static_cast<int>(device->run_cycles(cycles));
 }
 
+// On success the descriptor belongs to the device.
+EXPORT int stagecoach_run_in_step(Device* device, int descriptor) {
+    return static_cast<int>(device->run_in_step(descriptor));
+}
+
+EXPORT int stagecoach_run_freely(Device* device) { return static_cast<int>(device->run_freely()); }
+
 EXPORT int stagecoach_hold(Device* device, unsigned axi_channels, int transmit) {
     return static_cast<int>(device->hold(axi_channels, transmit != 0));
 }

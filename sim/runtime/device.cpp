@@ -2,6 +2,7 @@
 #include "device.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>
@@ -77,13 +78,15 @@ Status Device::submit(const TaskPointer& task) {
     }
     tasks_.push_back(task);
     tasks_pending_.store(true);
-    if (sleeping_.load()) {
-        const std::uint64_t one = 1;
-        if (write(wake_, &one, sizeof one) < 0 && errno != EAGAIN) return Status::kFailed;
-    }
+    if (sleeping_.load() && !wake()) return Status::kFailed;
     changed_.wait(lock, [&] { return task->done; });
     call_message = task->message.empty() ? message_ : task->message;
     return task->status;
+}
+
+bool Device::wake() {
+    const std::uint64_t one = 1;
+    return write(wake_, &one, sizeof one) >= 0 || errno == EAGAIN;
 }
 
 Status Device::call(std::function<void(Task&)> action) {
@@ -137,6 +140,7 @@ Status Device::detach(unsigned connection, double seconds, bool give_back, int& 
     auto returned = std::make_shared<int>(-1);
     std::weak_ptr<Task> weak = task;
     task->action = [=, this](Task& self) {
+        leave_step();  // its end is a matter of seconds
         self.deferred = true;
         try {
             llp_->detach(connection, seconds, give_back, cycle_, [=, this](bool flushed, int given) {
@@ -167,6 +171,28 @@ Status Device::run_cycles(std::uint64_t cycles) {
     return submit(task);
 }
 
+Status Device::run_in_step(int descriptor) {
+    return call([=, this](Task&) {
+        if (step_) throw std::invalid_argument("the device keeps in step already");
+        step_ = std::make_unique<Step>(descriptor, wake_);
+        step_end_ = cycle_;
+        looked_ = false;
+        in_step_.store(true);
+    });
+}
+
+Status Device::run_freely() {
+    return call([this](Task&) { leave_step(); });
+}
+
+Cycle Device::cycles() {
+    auto exact = std::make_shared<Cycle>();
+    if (in_step_.load() && call([=, this](Task&) { *exact = cycle_; }) == Status::kOkay) {
+        return *exact;
+    }
+    return cycles_.load(std::memory_order_relaxed);
+}
+
 Status Device::hold(unsigned axi_channels, bool transmit) {
     return call([=, this](Task&) {
         axi_.hold(axi_channels);
@@ -188,11 +214,14 @@ Status Device::fail_access(bool write, std::uint64_t address, std::uint64_t octe
 int Device::wait_irq(double seconds) {
     std::unique_lock<std::mutex> lock(mutex_);
     const auto ready = [&] { return ended_ || stop_.load() || irq_level_ || irq_rose_; };
+    ++irq_waiters_;
+    if (in_step_.load()) wake();
     if (seconds < 0) {
         changed_.wait(lock, ready);
     } else {
         changed_.wait_for(lock, std::chrono::duration<double>(seconds), ready);
     }
+    --irq_waiters_;
     if (irq_level_ || irq_rose_) {
         irq_rose_ = false;
         return 1;
@@ -266,6 +295,7 @@ void Device::end_thread(Status status, const std::string& message) {
     }
     model_.reset();
     llp_.reset();
+    step_.reset();
     {
         const std::lock_guard<std::mutex> lock(mutex_);
         ended_ = true;
@@ -341,6 +371,11 @@ void Device::simulate() {
             if (stop_.load()) return;
             take_tasks();
         }
+        if (step_) {
+            advance_in_step();
+            next_poll = cycle_;
+            continue;
+        }
         if (cycle_ >= next_poll) {
             next_poll = cycle_ + kPollPeriod;
             cycles_.store(cycle_, std::memory_order_relaxed);
@@ -357,6 +392,66 @@ void Device::simulate() {
             }
         }
     }
+}
+
+// At most one cycle. In step a period ends at two places to wait: at the first, both have sent
+// all that they send in it; at the second, both have looked at their sockets. So what is received
+// depends on cycles alone.
+void Device::advance_in_step() {
+    if (!awaited()) return stand_still();
+    if (cycle_ >= step_end_) {
+        if (!looked_) {
+            if (!met()) return;
+            llp_->poll(0, cycle_);
+            looked_ = true;
+        }
+        if (!met()) return;
+        looked_ = false;
+        step_end_ = cycle_ + kStepPeriod;
+    }
+    step();
+    if (!running_.empty()) finish_runs();
+}
+
+// Waits for the other device. False if a task has to be taken before, or that device has gone.
+bool Device::met() {
+    sleeping_.store(true);
+    const auto result = tasks_pending_.load() ? Step::Result::kWoken : step_->meet();
+    sleeping_.store(false);
+    if (result == Step::Result::kWoken) take_wakes();
+    if (result == Step::Result::kGone) leave_step();
+    return result == Step::Result::kMet;
+}
+
+// Whether a caller waits for something that takes cycles.
+bool Device::awaited() {
+    if (access_ || !accesses_.empty() || !running_.empty()) return true;
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return irq_waiters_ != 0 && !irq_level_ && !irq_rose_;
+}
+
+void Device::stand_still() {
+    cycles_.store(cycle_, std::memory_order_relaxed);
+    sleeping_.store(true);
+    while (!tasks_pending_.load() && !awaited()) {
+        pollfd watched{wake_, POLLIN, 0};
+        ::poll(&watched, 1, -1);
+        take_wakes();
+    }
+    sleeping_.store(false);
+}
+
+void Device::take_wakes() {
+    std::uint64_t wakes;
+    while (read(wake_, &wakes, sizeof wakes) > 0) {
+    }
+}
+
+void Device::leave_step() {
+    if (!step_) return;
+    step_.reset();
+    in_step_.store(false);
+    active_until_ = cycle_ + kSettle;
 }
 
 // One clock period: takes the outputs of this cycle, sets the inputs of the next one, which

@@ -14,6 +14,7 @@
 #include "llp.h"
 #include "recorder.h"
 #include "register_master.h"
+#include "step.h"
 
 #ifdef STAGECOACH_TRACE
 #include "verilated_fst_c.h"
@@ -55,6 +56,12 @@ class Device {
     Status attach(unsigned connection, int descriptor, unsigned emss);
     Status detach(unsigned connection, double seconds, bool give_back, int& descriptor);
     Status run_cycles(std::uint64_t cycles);
+    // Keeps in step with the device at the other end of a connected stream socket, which belongs to
+    // this one afterwards: both run the same kStepPeriod cycles, then look at their sockets. No cycle
+    // passes while no caller waits for one, so what a program does takes no time; run_cycles, a
+    // register access and wait_irq wait. It ends with run_freely or a detachment at either end.
+    Status run_in_step(int descriptor);
+    Status run_freely();
     // What tests disturb the ports with: see AxiMemory and SocketLlp.
     Status hold(unsigned axi_channels, bool transmit);
     Status lose_after(unsigned connection, std::uint64_t octets);
@@ -66,12 +73,14 @@ class Device {
     std::string statistics();
     void close(double seconds);
     std::string error() const;  // of the last call in this thread
-    Cycle cycles() const { return cycles_.load(std::memory_order_relaxed); }
+    // Exact in step, where none may pass meanwhile; else to within kPollPeriod.
+    Cycle cycles();
 
   private:
     static constexpr Cycle kSettle = 512;      // cycles after an access or any activity
     static constexpr Cycle kPollPeriod = 64;   // cycles between looks at the sockets
     static constexpr Cycle kResetCycles = 8;
+    static constexpr Cycle kStepPeriod = 32;   // cycles between looks at the sockets, in step
 
     // A call that waits to be carried out by the simulation thread.
     struct Task {
@@ -87,6 +96,7 @@ class Device {
 
     Status submit(const TaskPointer& task);
     Status call(std::function<void(Task&)> action);
+    bool wake();
     void finish(const TaskPointer& task, Status status);
     void end_thread(Status status, const std::string& message);
 
@@ -96,6 +106,12 @@ class Device {
     void finish_runs();
     void step();
     void sleep();
+    void advance_in_step();
+    bool met();
+    bool awaited();
+    void stand_still();
+    void take_wakes();
+    void leave_step();
     std::string describe() const;
 
     const Settings settings_;
@@ -124,6 +140,9 @@ class Device {
     std::chrono::steady_clock::time_point running_since_;
     std::uint64_t sleeps_ = 0;
     std::vector<TaskPointer> deferred_;
+    std::unique_ptr<Step> step_;  // none: runs freely
+    Cycle step_end_ = 0;          // of the period
+    bool looked_ = false;         // at the sockets, after this period
 
     // Shared
     std::atomic<Cycle> cycles_{0};
@@ -138,6 +157,8 @@ class Device {
     std::string message_;
     std::string last_statistics_;
     bool irq_level_ = false, irq_rose_ = false;
+    unsigned irq_waiters_ = 0;
+    std::atomic<bool> in_step_{false};
     double close_seconds_ = 1.0;
     std::mutex close_mutex_;
     std::thread thread_;

@@ -1,0 +1,1 @@
+"""`stagecoach perf`: throughput and latency of the operations, in cycles of simulated devices."""

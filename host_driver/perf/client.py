@@ -1,0 +1,56 @@
+"""The client: connects, and measures size after size."""
+
+from host_driver import cm
+from host_driver.context import Context
+from host_driver.errors import ConnectionRejected
+from host_driver.perf.end import End
+from host_driver.perf.measure import Meter, Progress
+from host_driver.perf.result import Point
+from host_driver.perf.server import END, STEP
+from host_driver.perf.settings import PerfError, Plan, unpack_remote
+from host_driver.transport.sockets import SocketStream
+
+
+def measure(
+    context: Context, plan: Plan, address: str, port: int, progress: Progress
+) -> list[Point]:
+    """Measures everything of a plan with the server at an address.
+
+    Raises `PerfError` if the server does not want it, or goes away.
+    """
+    framing = plan.framing
+    with End(context, qps=plan.qps, octets=max(plan.sizes), sends=plan.depth) as end:
+        with _step_stream(end, address, port) as stream:
+            try:
+                remote = unpack_remote(
+                    cm.connect(
+                        end.control,
+                        address,
+                        port,
+                        private_data=plan.for_server().pack(),
+                        emss=framing.emss,
+                        markers=framing.markers,
+                    )
+                )
+            except ConnectionRejected as error:
+                text = error.private_data.decode("ascii", "replace")
+                raise PerfError(f"the server refused: {text}") from error
+            for qp in end.qps:
+                cm.connect(qp, address, port, emss=framing.emss, markers=framing.markers)
+            end.run_in_step(stream)
+        meter = Meter(end, plan, remote, progress)
+        points = [meter.measure(size) for size in plan.sizes]
+        end.send(END)
+        return points
+
+
+def _step_stream(end: End, address: str, port: int) -> SocketStream:
+    """The connection that keeps the devices in step: one that the server refuses for that."""
+    try:
+        cm.connect(end.control, address, port, private_data=STEP, keep_rejected=True)
+    except ConnectionRejected as rejection:
+        if rejection.private_data == STEP and isinstance(rejection.stream, SocketStream):
+            return rejection.stream
+        if rejection.stream is not None:
+            rejection.stream.close()
+    raise PerfError(f"at {address}:{port} is no stagecoach perf that waits for a client")

@@ -1,0 +1,101 @@
+"""The server: has the buffer, and receives posted when messages take them."""
+
+import sys
+from collections.abc import Callable
+
+from host_driver import cm
+from host_driver.cm_responder import ConnectionRequest
+from host_driver.context import Context
+from host_driver.errors import ListenerClosed, StartupError, StartupStep, StartupTimeout
+from host_driver.perf.end import FOREVER, End
+from host_driver.perf.operations import Operation, Remote
+from host_driver.perf.settings import PerfError, ServerPlan, pack_remote
+from host_driver.transport.sockets import SocketStream
+from host_driver.wr import SGE, RecvWR
+
+STEP = b"perf step"
+"""Private data of the Request whose connection keeps the devices in step instead."""
+
+END = (1 << 64) - 1
+"""The client's last note; others are receives to be posted on each QP, and are sent back."""
+
+_LISTEN_SECONDS = 3600.0
+
+
+def serve(
+    context: Context,
+    operation: Operation,
+    address: str,
+    port: int,
+    listening: Callable[[int], None],
+    connected: Callable[[], None] = lambda: None,
+) -> None:
+    """Waits for a client and serves it to its end.
+
+    `listening` is called with the port, `connected` when the client is there.
+
+    Raises `PerfError` if the client wants something else, or goes before its end.
+    """
+    with cm.listen(context, address, port) as listener:
+        listening(listener.port)
+        stream = _step_stream(listener)
+        with stream:
+            request = listener.get_request()
+            plan = _plan(request, operation)
+            with End(
+                context,
+                qps=plan.qps,
+                octets=plan.octets,
+                access=operation.access,
+                receives=max(plan.receives, 1),
+            ) as end:
+                remote = pack_remote(Remote(end.mr.addr, end.mr.rkey))
+                request.accept(
+                    end.control, private_data=remote, emss=plan.emss, markers=plan.markers
+                )
+                for qp in end.qps:
+                    listener.get_request().accept(qp, emss=plan.emss, markers=plan.markers)
+                end.run_in_step(stream)
+                connected()
+                _post_receives(end, plan)
+
+
+def _step_stream(listener: cm.ConnectionListener) -> SocketStream:
+    """The first connection of a client; peers that begin with another one are refused."""
+    while True:
+        try:
+            request = listener.get_request(_LISTEN_SECONDS)
+        except ListenerClosed:
+            raise
+        except StartupError as error:
+            if not (isinstance(error, StartupTimeout) and error.step == StartupStep.PEER):
+                print(f"stagecoach perf: {error}", file=sys.stderr, flush=True)
+            continue
+        if request.private_data != STEP:
+            request.reject(b"this is stagecoach perf")
+            continue
+        stream = request.reject(STEP, keep_open=True)
+        if isinstance(stream, SocketStream):
+            return stream
+
+
+def _plan(request: ConnectionRequest, operation: Operation) -> ServerPlan:
+    try:
+        plan = ServerPlan.unpack(request.private_data)
+        if plan.operation != operation.name:
+            raise PerfError(f"the client measures {plan.operation}, the server {operation.name}")
+    except PerfError as error:
+        request.reject(str(error).encode())
+        raise
+    return plan
+
+
+def _post_receives(end: End, plan: ServerPlan) -> None:
+    receive = RecvWR(0, [SGE(end.mr.addr, plan.octets, end.mr.lkey)])
+    while (number := end.receive(FOREVER)) != END:
+        if number > plan.receives:
+            raise PerfError(f"the client wants {number} receives; announced: {plan.receives}")
+        for qp in end.qps if number else []:
+            qp.post_recv(*[receive] * (number - qp.receives_posted))
+        end.take()
+        end.send(number)

@@ -1,0 +1,49 @@
+"""The table of a result."""
+
+from rich import box
+from rich.table import Table
+
+from host_driver.perf.result import Result
+
+_KIB = 1024
+
+
+def size_text(octets: int) -> str:
+    """A size as the options take it."""
+    for unit, factor in (("MiB", _KIB * _KIB), ("KiB", _KIB)):
+        if octets % factor == 0:
+            return f"{octets // factor}{unit}"
+    return str(octets)
+
+
+def table_of(result: Result) -> Table:
+    """One row per size; 80 columns."""
+    table = Table(
+        title=result.title,
+        caption=f"Rates per second at {result.clock_mhz:g} MHz. Limit: what the protocol allows.",
+        box=box.SIMPLE,
+        padding=(0, 1, 0, 0),
+    )
+    for heading in (
+        "size",
+        "messages",
+        "cycles",
+        "octets/\ncycle",
+        "limit",
+        "Gbit/s",
+        "messages/s",
+        "latency,\ncycles",
+    ):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for point in result.points:
+        table.add_row(
+            size_text(point.size),
+            f"{point.messages:,}",
+            f"{point.cycles:,}",
+            f"{point.octets_per_cycle:.3f}",
+            f"{point.limit_octets_per_cycle:.3f}",
+            f"{result.gbit_per_second(point):.3f}",
+            f"{result.messages_per_second(point):,.0f}",
+            f"{point.latency:,}",
+        )
+    return table
