@@ -4,12 +4,12 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Self
 
 from host_driver import entries, registers
 from host_driver.device_reset import reset_device
-from host_driver.enums import QPState
+from host_driver.enums import QPState, WROpcode
 from host_driver.errors import DeviceError, QPError, WaitTimeout, require_type
 from host_driver.events import UNKNOWN_INDEX, AsyncEvent, read_event
 from host_driver.quota import Quota
@@ -51,7 +51,7 @@ class CommandOpcode:
 
 @dataclass(frozen=True)
 class DeviceAttr:
-    """Sizes of a device."""
+    """What a device has: sizes, and which operations beside those of RFC 5040."""
 
     max_qp: int
     max_cq: int
@@ -59,6 +59,8 @@ class DeviceAttr:
     max_qp_rd_atom: int
     max_sge: int
     version: tuple[int, int]
+    atomics: tuple[WROpcode, ...] = ()
+    imm_data: bool = False
 
 
 class Context:
@@ -72,11 +74,15 @@ class Context:
     transport: the way to the device, e.g. `SimulatedDevice()`. The context closes it, also if it
         cannot be opened. What another process has left on the device is cleared.
     quota: how much of the device may be in use at a time; all of it if not given.
+    strict_rfc7306: the whole device has the atomics of RFC 7306 only: Swap, of the draft before it,
+        is an error, sent and received.
 
     Raises `DeviceError` if what answers there is not this device.
     """
 
-    def __init__(self, transport: Transport, quota: Quota = _NO_QUOTA):
+    def __init__(
+        self, transport: Transport, quota: Quota = _NO_QUOTA, *, strict_rfc7306: bool = False
+    ):
         require_type("quota", quota, Quota)
         if not hasattr(transport, "read_register"):
             raise TypeError(f"transport is a {type(transport).__name__}; allowed: a Transport")
@@ -96,6 +102,8 @@ class Context:
             self._event_ring = Ring(transport, EVENT_RING_ENTRIES, entries.EVENT.size)
             undo.callback(self._event_ring.close)
             reset_device(self)
+            self.write(registers.SETTINGS, strict_rfc7306=int(strict_rfc7306))
+            self.attr = replace(self.attr, **self._read_capabilities())
             self._begin_events()
             undo.pop_all()
 
@@ -125,6 +133,15 @@ class Context:
             max_sge=SCATTER_GATHER_ELEMENTS,
             version=(version["major"], version["minor"]),
         )
+
+    def _read_capabilities(self) -> dict[str, Any]:
+        has = self.read(registers.CAPABILITIES)
+        atomics: tuple[WROpcode, ...] = ()
+        if has["atomics"]:
+            atomics += (WROpcode.ATOMIC_FETCH_AND_ADD, WROpcode.ATOMIC_CMP_AND_SWP)
+        if has["swap"]:
+            atomics += (WROpcode.ATOMIC_SWAP,)
+        return {"atomics": atomics, "imm_data": bool(has["immediate_data"])}
 
     # Registers and commands
 

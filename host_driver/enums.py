@@ -6,11 +6,15 @@ from hw.interface.queue_entries import CompletionOpcode, SendOpcode
 
 
 class AccessFlags(IntFlag):
-    """What a memory region may be used for. Local reading is always allowed."""
+    """What a memory region may be used for. Local reading is always allowed.
+
+    iWARP has no right of its own for atomics: who may read and write may also do both in one step.
+    """
 
     LOCAL_WRITE = 1
     REMOTE_WRITE = 2
     REMOTE_READ = 4
+    REMOTE_ATOMIC = REMOTE_WRITE | REMOTE_READ
 
 
 class WROpcode(IntEnum):
@@ -23,6 +27,9 @@ class WROpcode(IntEnum):
     IMM_DATA = SendOpcode.IMMEDIATE
     LOCAL_INV = SendOpcode.LOCAL_INVALIDATE
     REG_MR = SendOpcode.FAST_REGISTER  # as the kernel's verbs name it
+    ATOMIC_CMP_AND_SWP = 0x41
+    ATOMIC_FETCH_AND_ADD = 0x42
+    ATOMIC_SWAP = 0x43  # of the draft before RFC 7306; libibverbs has none
     RDMA_WRITE_WITH_IMM = 0x40  # two send entries: an RDMA Write and Immediate Data
 
 
@@ -44,6 +51,9 @@ class WCOpcode(IntEnum):
     LOCAL_INV = CompletionOpcode.LOCAL_INVALIDATE
     REG_MR = CompletionOpcode.FAST_REGISTER
     RECV = CompletionOpcode.RECEIVE
+    COMP_SWAP = 0x41
+    FETCH_ADD = 0x42
+    SWAP = 0x43
     RECV_RDMA_WITH_IMM = 0x81  # of Immediate Data, whether an RDMA Write came before it or not
 
 

@@ -8,6 +8,7 @@ from dataclasses import field as dataclass_field
 from typing import Self
 
 from host_driver import registers
+from host_driver.atomics import OPERATIONS
 from host_driver.context import CommandOpcode
 from host_driver.cq import CQ
 from host_driver.enums import QPState, WCFlags, WCOpcode, WROpcode
@@ -22,6 +23,9 @@ from host_driver.work_queue import WorkQueue
 from host_driver.wr import WC, RecvWR, SendWR
 from hw.interface.causes import Cause
 from hw.interface.queue_entries import CompletionFlags
+
+_ANSWERED = (WROpcode.RDMA_READ, *OPERATIONS)
+"""What the peer answers: ORD is how many of them are outstanding at a time."""
 
 FLUSH_SECONDS = 2.0
 """How long the end of a connection waits for a peer that does not read."""
@@ -186,8 +190,9 @@ class QP:
         """Posts send work requests, with one doorbell for all of them.
 
         Raises `QPStateError` if the QP is not connected, `ResourceError` if the queue has no room,
-        `ValueError` for a request that no device takes, or for an RDMA Read if the connection
-        allows none (ORD 0); nothing is posted then.
+        `ValueError` for a request that no device takes, for an atomic that this device does not
+        have, or for an RDMA Read or atomic if the connection allows none (ORD 0); nothing is posted
+        then.
         """
         self._post_send(requests)
 
@@ -197,16 +202,23 @@ class QP:
             require_type("SendWR.send_flags", request.send_flags, int)
         with self.context.lock:
             self.require(QPState.RTS, QPState.ERR)
-            if self._ord == 0 and any(each.opcode == WROpcode.RDMA_READ for each in requests):
+            self._check_supported(requests)
+            if self._ord == 0 and any(each.opcode in _ANSWERED for each in requests):
                 # It would wait for ever, and everything behind it.
                 raise ValueError(
-                    f"RDMA Read on QP {self.qp_num}, which is connected with ORD 0; allowed: "
-                    f"on a QP with ORD 1 to {self.context.attr.max_qp_rd_atom}"
+                    f"RDMA Read or atomic on QP {self.qp_num}, which is connected with ORD 0; "
+                    f"allowed: on a QP with ORD 1 to {self.context.attr.max_qp_rd_atom}"
                 )
             self._queues.write_sends(requests, hidden=hidden)
             for request in requests:
                 self._changes_stag(request)
             self._ring_doorbell(self._queues.send)
+
+    def _check_supported(self, requests: Sequence[SendWR]) -> None:
+        for request in requests:
+            if request.opcode in OPERATIONS and request.opcode not in self.context.attr.atomics:
+                names = ", ".join(each.name for each in self.context.attr.atomics) or "none"
+                raise ValueError(f"{WROpcode(request.opcode).name}; this device has: {names}")
 
     def _changes_stag(self, request: SendWR) -> None:
         """What the posted request makes of a region."""

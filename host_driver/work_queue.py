@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from host_driver import entries
+from host_driver.atomics import OPERATIONS, check_atomic, entry_fields
 from host_driver.enums import AccessFlags, SendFlags, WCOpcode, WROpcode
 from host_driver.errors import ResourceError
 from host_driver.mr import FastMR, check_access, rights_of
@@ -45,6 +46,9 @@ _COMPLETED_AS = {
     WROpcode.LOCAL_INV: WCOpcode.LOCAL_INV,
     WROpcode.REG_MR: WCOpcode.REG_MR,
     WROpcode.RDMA_WRITE_WITH_IMM: WCOpcode.RDMA_WRITE,
+    WROpcode.ATOMIC_CMP_AND_SWP: WCOpcode.COMP_SWAP,
+    WROpcode.ATOMIC_FETCH_AND_ADD: WCOpcode.FETCH_ADD,
+    WROpcode.ATOMIC_SWAP: WCOpcode.SWAP,
 }
 
 _FLAGS = {
@@ -146,6 +150,7 @@ class WorkQueue:
             remote_tagged_offset=remote_addr,
             immediate_data=int.from_bytes(request.imm_data or b"", "little"),
             elements=b"",
+            **entry_fields(request),
         )
         self._write_elements(offset + _ELEMENTS_OFFSET, elements)
         self._advance()
@@ -272,6 +277,8 @@ def _check_part(request: SendWR) -> None:
         _check_stag_operation(request)
     if opcode in IMMEDIATE_OPERATIONS:
         _check_no_elements(request)
+    if opcode == SendOpcode.ATOMIC:
+        check_atomic(request)
     if opcode == SendOpcode.RDMA_READ and len(request.sg) > 1:
         raise ValueError(
             f"RDMA Read with {len(request.sg)} elements; allowed: 0 or 1 "
@@ -303,7 +310,7 @@ def send_opcode(request: SendWR) -> SendOpcode:
     """Operation of the send entry for a request; `ValueError` if it cannot be solicited."""
     opcode = WROpcode(request.opcode)
     if not request.send_flags & SendFlags.SOLICITED:
-        return SendOpcode(opcode)
+        return SendOpcode.ATOMIC if opcode in OPERATIONS else SendOpcode(opcode)
     if opcode not in _SOLICITED:
         names = ", ".join(each.name for each in (*_SOLICITED, WROpcode.RDMA_WRITE_WITH_IMM))
         raise ValueError(f"{opcode.name} with SOLICITED; allowed: with {names}")

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from host_driver.atomics import ALL_ONES
 from host_driver.enums import AccessFlags, SendFlags, WCFlags, WCOpcode, WCStatus, WROpcode
 from host_driver.errors import describe
 from host_driver.terminate import Terminate
@@ -53,15 +54,24 @@ class SGE:
 class SendWR:
     """A work request for the send queue.
 
-    `remote_addr` (Tagged Offset) and `rkey` (STag) name the peer's memory for RDMA Write and RDMA
-    Read; `rkey` of SEND_WITH_INV is the peer's STag that is invalidated. A request without
-    `SendFlags.SIGNALED` completes silently.
+    `remote_addr` (Tagged Offset) and `rkey` (STag) name the peer's memory for RDMA Write, RDMA
+    Read and atomics; `rkey` of SEND_WITH_INV is the peer's STag that is invalidated. A request
+    without `SendFlags.SIGNALED` completes silently.
 
     LOCAL_INV makes the own STag `rkey` invalid: when it completes, nobody reaches the memory by it.
     An RDMA Read before it that is not complete then fails, unless it has `SendFlags.FENCE`.
     REG_MR makes `mr`, an invalid `FastMR`, valid under the STag `rkey` for `access`, before the
     requests behind it begin; `rkey` differs from that of `mr` in its key only (`inc_rkey`). A
     request that the device refuses stops the QP.
+
+    An atomic works on the 8 octets at `remote_addr` of the peer's STag `rkey`, which must have
+    remote read and write right and an address that is a multiple of 8, as a number in the byte
+    order of the peer's memory; the number that was there before comes into the only element of
+    `sg`, in that of this host. ATOMIC_FETCH_AND_ADD adds `compare_add`; each bit of `add_mask` ends
+    a field, out of which nothing is carried, so 0 is a plain addition. ATOMIC_CMP_AND_SWP puts the
+    bits of `swap` that `swap_mask` has into memory if the bits of `compare_mask` are those of
+    `compare_add` there, else it changes nothing. ATOMIC_SWAP puts `swap` there. They count as RDMA
+    Reads among those that may be outstanding.
 
     IMM_DATA sends the 8 octets `imm_data`, and nothing else, into a completion of the peer (RFC
     7306, 6); RDMA_WRITE_WITH_IMM is an RDMA Write and such a message behind it. It counts as two
@@ -77,8 +87,15 @@ class SendWR:
     mr: "FastMR | None" = None
     access: AccessFlags = field(default=AccessFlags(0))
     imm_data: bytes | None = None
+    compare_add: int = 0
+    swap: int = 0
+    add_mask: int = 0
+    compare_mask: int = ALL_ONES
+    swap_mask: int = ALL_ONES
 
     def __post_init__(self) -> None:
+        for name in ("compare_add", "swap", "add_mask", "compare_mask", "swap_mask"):
+            _check_range(f"SendWR.{name}", getattr(self, name), 64)
         _check_immediate("SendWR.imm_data", self.imm_data)
         _check_range("SendWR.remote_addr", self.remote_addr, 64)
         _check_range("SendWR.rkey", self.rkey, 32)

@@ -5,6 +5,8 @@ from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import data, enum, wiring
 from amaranth.lib.wiring import In, Out
 
+from hw.interface import queue_entries
+
 LATENCY = 3
 """Cycles from the operands to the result."""
 
@@ -12,9 +14,9 @@ LATENCY = 3
 class AtomicOperation(enum.Enum, shape=unsigned(2)):
     """The low bits of the AOpCode (RFC 7306, Figure 5; Swap: draft-ietf-storm-rdmap-ext-00)."""
 
-    FETCH_ADD = 0
-    SWAP = 1
-    CMP_SWAP = 2
+    FETCH_ADD = queue_entries.AtomicOperation.FETCH_ADD
+    SWAP = queue_entries.AtomicOperation.SWAP
+    CMP_SWAP = queue_entries.AtomicOperation.CMP_SWAP
 
 
 OPERANDS = data.StructLayout(

@@ -21,7 +21,7 @@ SEND_ENTRY: Fields = (
     ("opcode", 1),  # SendOpcode
     ("flags", 1),  # SendFlags
     ("element_count", 1),  # 0..4 used elements
-    ("atomic_operation", 1),  # ATOMIC: AOpCode (RFC 7306, Figure 5)
+    ("atomic_operation", 1),  # AtomicOperation of an ATOMIC
     ("length", 4),  # octets of the message: the sum over the elements, 8 of Immediate Data
     # RDMA Write, RDMA Read, ATOMIC; the STag that a Send invalidates; that of a
     # LOCAL_INVALIDATE; that which a FAST_REGISTER gives its region
@@ -104,6 +104,14 @@ ANSWERED_OPERATIONS = (SendOpcode.RDMA_READ, SendOpcode.ATOMIC)
 
 STAG_OPERATIONS = (SendOpcode.LOCAL_INVALIDATE, SendOpcode.FAST_REGISTER)
 """The operations that send nothing."""
+
+
+class AtomicOperation(IntEnum):
+    """AOpCodes (RFC 7306, Figure 5); Swap is that of draft-ietf-storm-rdmap-ext-00."""
+
+    FETCH_ADD = 0
+    SWAP = 1
+    CMP_SWAP = 2
 
 
 class SendFlags(IntFlag):
