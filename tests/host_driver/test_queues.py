@@ -169,7 +169,10 @@ def test_nothing_is_posted_if_one_request_is_wrong(verbs, requests, message):
 
 def test_a_read_that_could_never_start_is_not_posted(verbs):
     verbs.qp.connect(NoStream(), initiator=True, crc=True, ord=0, ird=1, emss=1460)
-    message = "RDMA Read on QP 0, which is connected with ORD 0; allowed: on a QP with ORD 1 to 8"
+    message = (
+        "RDMA Read or atomic on QP 0, which is connected with ORD 0; "
+        "allowed: on a QP with ORD 1 to 8"
+    )
     with pytest.raises(ValueError, match=message):
         verbs.qp.post_send(SendWR(1), SendWR(2, WROpcode.RDMA_READ, [SGE(0, 1, 1)]))
     assert verbs.device.doorbells == []

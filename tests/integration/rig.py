@@ -23,9 +23,12 @@ OPCODES = (WROpcode.RDMA_WRITE, WROpcode.RDMA_READ, WROpcode.SEND)
 """Of random traffic: an invalidation would end what comes behind it."""
 
 
-def open_device(library: Path | None = None, **latencies: int) -> Context:
+def open_device(
+    library: Path | None = None, *, strict_rfc7306: bool = False, **latencies: int
+) -> Context:
     """A compiled device of the default sizes, opened; it is built if `library` is not given."""
-    return Context(SimulatedDevice(library=library, **latencies))
+    device = SimulatedDevice(library=library, **latencies)
+    return Context(device, strict_rfc7306=strict_rfc7306)
 
 
 def tcp_pair() -> tuple[socket.socket, socket.socket]:

@@ -4,7 +4,8 @@ import random
 import socket
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -15,15 +16,19 @@ from host_driver import (
     QP,
     SGE,
     AccessFlags,
+    Cause,
     Context,
     QPCap,
     QPInitAttr,
+    QPState,
+    SendFlags,
     SendWR,
     WCOpcode,
     WCStatus,
     WROpcode,
 )
 from host_driver.transport.sockets import SocketStream
+from hw.interface.causes import CODES
 from sim.model import ddp, rdmap
 from sim.model.atomics import (
     CMP_SWAP,
@@ -35,7 +40,9 @@ from sim.model.atomics import (
     result_of,
 )
 from sim.model.ddp import UntaggedHeader
+from sim.model.errors import ErrorCode
 from sim.model.rdmap import Opcode, ReadRequest, control_octet
+from sim.model.terminate import terminate_for
 from tests.integration.rig import READS, End, RawPeer, open_device
 from tests.rdmap.serial_order import Operation, serial_order
 from tests.support.streams import seeded_random
@@ -264,3 +271,237 @@ def test_many_qps_have_a_serial_order(context: Context):
     mr.close()
     cq.close()
     pd.close()
+
+
+Ask = Callable[[End], AtomicRequest]
+
+
+def at(offset: int, **fields: int) -> Ask:
+    """A FetchAdd of 1 to that octet of the region."""
+
+    def ask(end: End) -> AtomicRequest:
+        to = (end.mr.addr + offset) % 2**64
+        request = {"operation": FETCH_ADD, "stag": end.mr.rkey, "tagged_offset": to} | fields
+        return AtomicRequest(identifier=1, data=1, mask=0, **request)  # type: ignore[arg-type]
+
+    return ask
+
+
+WRONG: dict[str, tuple[Cause, Ask, AccessFlags]] = {
+    "unknown STag": (Cause.ATOMIC_STAG_INVALID, at(0, stag=0), AccessFlags.REMOTE_ATOMIC),
+    "behind the region": (Cause.ATOMIC_BOUNDS, at(64), AccessFlags.REMOTE_ATOMIC),
+    "before the region": (Cause.ATOMIC_BOUNDS, at(-8), AccessFlags.REMOTE_ATOMIC),
+    "half in the region": (Cause.ATOMIC_BOUNDS, at(60), AccessFlags.REMOTE_ATOMIC),
+    "no read right": (Cause.ATOMIC_NOT_PERMITTED, at(0), AccessFlags.REMOTE_WRITE),
+    "no write right": (Cause.ATOMIC_NOT_PERMITTED, at(0), AccessFlags.REMOTE_READ),
+    "no right": (Cause.ATOMIC_NOT_PERMITTED, at(0), AccessFlags.LOCAL_WRITE),
+    **{
+        f"address {offset} mod 8": (Cause.ATOMIC_MISALIGNED, at(offset), AccessFlags.REMOTE_ATOMIC)
+        for offset in range(1, 8)
+    },
+    **{
+        f"AOpCode {number}": (
+            Cause.ATOMIC_OPERATION_UNSUPPORTED,
+            at(0, operation=number),
+            AccessFlags.REMOTE_ATOMIC,
+        )
+        for number in range(3, 16)
+    },
+}
+
+
+@pytest.mark.requirement("EXT-5.1.1-03", "EXT-5.1.3-02", "EXT-5.2.1-07", "EXT-5.2.1-12")
+@pytest.mark.requirement("EXT-8.2-04", "EXT7306-5.1.1-01", "EXT7306-5.1.2-02", "EXT7306-5.2.1-02")
+@pytest.mark.requirement("EXT7306-8.2-01")
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_request_ends_its_stream_and_changes_nothing(context: Context, name: str):
+    cause, ask, access = WRONG[name]
+    code, _ = CODES[cause]
+    assert code is not None
+    end, other = End(context, 64, access), End(context, 64)
+    end.buffer[:] = bytes(range(64))
+    peer, good = RawPeer(end.qp), RawPeer(other.qp)
+    wrong = request_ulpdu(1, ask(end))
+    # What comes behind it, however right, is not done.
+    peer.send(wrong, request_ulpdu(2, at(0)(end)))
+    good.send(request_ulpdu(1, at(8)(other)))
+    peer.pump_until(lambda: peer.ended, SECONDS)
+    good.pump_until(lambda: len(good.ulpdus) == 1, SECONDS)
+    (answer,) = peer.ulpdus
+    expected = terminate_for(ErrorCode(*code), wrong).encode()
+    assert answer == UntaggedHeader(2, 1, rsvd_ulp=0x47).encode() + expected
+    context.process_events()
+    assert (end.qp.state, end.qp.cause) == (QPState.ERR, cause)
+    assert end.buffer == bytes(range(64))
+    assert response_of(good.ulpdus[0], 1).original == 0
+    assert other.qp.state == QPState.RTS
+    for each in (end, other, peer, good):
+        each.close()
+
+
+@pytest.mark.requirement("EXT-5.2.1-03", "EXT7306-5.2.1-01")
+def test_the_address_is_aligned_whatever_the_tagged_offset_is(context: Context):
+    end = End(context, 64)
+    memory = memoryview(end.buffer)[1:]
+    with MR(end.pd, memory, AccessFlags.REMOTE_ATOMIC) as mr:
+        # Octet 7 of this region is octet 8 of the buffer, which begins at a page.
+        peer = RawPeer(end.qp)
+        request = AtomicRequest(FETCH_ADD, 1, mr.rkey, mr.addr + 7, 5, 0)
+        peer.send(request_ulpdu(1, request))
+        peer.pump_until(lambda: len(peer.ulpdus) == 1, SECONDS)
+        assert response_of(peer.ulpdus[0], 1).original == 0
+        assert end.buffer[8] == 5
+        end.qp.close()
+        peer.close()
+    end.close()
+
+
+@pytest.mark.requirement("EXT-5.1.2-01", "EXT7306-5-03", "EXT7306-1.1-01")
+def test_a_strict_device_has_no_swap():
+    with open_device(strict_rfc7306=True) as context:
+        assert context.attr.atomics == (
+            WROpcode.ATOMIC_FETCH_AND_ADD,
+            WROpcode.ATOMIC_CMP_AND_SWP,
+        )
+        for operation in (FETCH_ADD, CMP_SWAP, SWAP):
+            end = End(context, 64)
+            peer = RawPeer(end.qp)
+            peer.send(request_ulpdu(1, at(0, operation=operation)(end)))
+            if operation != SWAP:
+                peer.pump_until(lambda peer=peer: len(peer.ulpdus) == 1, SECONDS)
+                assert response_of(peer.ulpdus[0], 1).original == 0
+            else:
+                peer.pump_until(lambda peer=peer: peer.ended, SECONDS)
+                context.process_events()
+                assert end.qp.cause == Cause.ATOMIC_OPERATION_UNSUPPORTED
+            end.close()
+            peer.close()
+        end = End(context, 64)
+        peer = RawPeer(end.qp)
+        swap = SendWR(opcode=WROpcode.ATOMIC_SWAP, sg=[end.element(0, 8)])
+        with pytest.raises(ValueError, match="ATOMIC_SWAP; this device has: ATOMIC_FETCH_AND_ADD"):
+            end.qp.post_send(swap)
+        end.close()
+        peer.close()
+
+
+def response_ulpdu(msn: int, identifier: int, original: int = 0, **fields: object) -> bytes:
+    header = {"rsvd_ulp": control_octet(Opcode.ATOMIC_RESPONSE), "qn": 3, "msn": msn} | fields
+    return (
+        UntaggedHeader(**header).encode()  # type: ignore[arg-type]
+        + AtomicResponse(identifier, original).encode()
+    )
+
+
+@pytest.mark.requirement("EXT-5.2.2-07", "EXT-5.2.1-13", "EXT7306-5.2-01", "EXT-5.2.2-01")
+@pytest.mark.requirement("EXT-5.2.1-04", "EXT-5.2.1-05", "EXT-5.2.1-06", "EXT-5.2.1-02")
+def test_what_the_requester_sends_and_takes(context: Context):
+    rng = seeded_random()
+    end = End(context, 256)
+    peer = RawPeer(end.qp)
+    wanted = []
+    for number in range(READS):
+        request = random_request(rng, rng.getrandbits(32), rng.getrandbits(64))
+        place = rng.randrange(24) + 32 * number
+        wanted.append((request, place, rng.getrandbits(64)))
+        end.qp.post_send(atomic_wr(request, end.element(place, 8), wr_id=number))
+    peer.pump_until(lambda: len(peer.ulpdus) == READS, SECONDS)
+    for msn, ((request, _, _), ulpdu) in enumerate(zip(wanted, peer.ulpdus, strict=True), start=1):
+        sent = AtomicRequest.decode(ulpdu[18:])
+        assert ulpdu == request_ulpdu(msn, replace(request, identifier=sent.identifier))
+    identifiers = [AtomicRequest.decode(ulpdu[18:]).identifier for ulpdu in peer.ulpdus]
+    assert len(set(identifiers)) == READS
+    # One more waits for an answer: ORD is reached.
+    end.qp.post_send(atomic_wr(wanted[0][0], end.element(0, 8), wr_id=READS))
+    peer.pump(0.3)
+    assert len(peer.ulpdus) == READS and not end.cq.poll()
+    for number, (_, _, original) in enumerate(wanted):
+        peer.send(response_ulpdu(number + 1, identifiers[number], original))
+    found = wait_for(end, READS)
+    assert [wc.wr_id for wc in found] == list(range(READS))
+    for _, place, original in wanted:
+        assert end.buffer[place : place + 8] == original.to_bytes(8, "little")
+    peer.pump_until(lambda: len(peer.ulpdus) == READS + 1, SECONDS)
+    end.close()
+    peer.close()
+
+
+ANSWERS: dict[str, tuple[Cause, Callable[[int], bytes]]] = {
+    "another identifier": (
+        Cause.ATOMIC_RESPONSE_IDENTIFIER,
+        lambda identifier: response_ulpdu(1, identifier ^ 1),
+    ),
+    "another MSN": (Cause.UNTAGGED_MSN, lambda identifier: response_ulpdu(2, identifier)),
+    "MO": (Cause.UNTAGGED_MO, lambda identifier: response_ulpdu(1, identifier, mo=8)),
+    "too long": (
+        Cause.ATOMIC_RESPONSE_TOO_LONG,
+        lambda identifier: response_ulpdu(1, identifier) + b"\0",
+    ),
+    "too short": (
+        Cause.ATOMIC_RESPONSE_TOO_SHORT,
+        lambda identifier: response_ulpdu(1, identifier)[:-1],
+    ),
+    "not the last segment": (
+        Cause.ATOMIC_RESPONSE_TOO_SHORT,
+        lambda identifier: response_ulpdu(1, identifier, last=False),
+    ),
+    "queue 1": (Cause.UNEXPECTED_OPCODE, lambda identifier: response_ulpdu(1, identifier, qn=1)),
+}
+
+
+@pytest.mark.requirement("EXT-5.2.2-08", "EXT7306-5-05", "EXT-5.2.2-06")
+@pytest.mark.parametrize("name", ANSWERS)
+def test_a_wrong_response_is_an_error(context: Context, name: str):
+    cause, answer = ANSWERS[name]
+    code, _ = CODES[cause]
+    assert code is not None
+    end = End(context, 64)
+    peer = RawPeer(end.qp)
+    request = random_request(random.Random(1), 5, 8)
+    end.qp.post_send(atomic_wr(request, end.element(0, 8), wr_id=7))
+    peer.pump_until(lambda: len(peer.ulpdus) == 1, SECONDS)
+    wrong = answer(AtomicRequest.decode(peer.ulpdus[0][18:]).identifier)
+    peer.send(wrong)
+    peer.pump_until(lambda: peer.ended, SECONDS)
+    expected = terminate_for(ErrorCode(*code), wrong).encode()
+    assert peer.ulpdus[1][18:] == expected
+    (completion,) = wait_for(end, 1)
+    assert (completion.wr_id, completion.status) == (7, WCStatus.WR_FLUSH_ERR)
+    assert end.qp.cause == cause and end.buffer == bytes(64)
+    end.close()
+    peer.close()
+
+
+def test_an_unasked_response_is_an_error(context: Context):
+    end = End(context, 64)
+    peer = RawPeer(end.qp)
+    # An older RDMA Read is not answered by it.
+    end.qp.post_send(SendWR(1, WROpcode.RDMA_READ, [end.element(0, 8)], rkey=5))
+    end.qp.post_send(atomic_wr(at(0)(end), end.element(8, 8)))
+    peer.pump_until(lambda: len(peer.ulpdus) == 2, SECONDS)
+    peer.send(response_ulpdu(1, 1))
+    peer.pump_until(lambda: peer.ended, SECONDS)
+    assert [wc.status for wc in wait_for(end, 2)] == [WCStatus.WR_FLUSH_ERR] * 2
+    assert end.qp.cause == Cause.UNSOLICITED_ATOMIC_RESPONSE
+    end.close()
+    peer.close()
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"sg": []}, "elements of \\[\\] octets; allowed: one of 8"),
+        ({"octets": 4}, "elements of \\[4\\] octets; allowed: one of 8"),
+        ({"send_flags": SendFlags.SOLICITED}, "with SOLICITED; allowed"),
+        ({"compare_add": 2**64}, "SendWR.compare_add is 18446744073709551616; allowed"),
+        ({"swap_mask": -1}, "SendWR.swap_mask is -1; allowed"),
+    ],
+)
+def test_work_requests_that_no_device_takes(context: Context, fields: dict, text: str):
+    end = End(context, 64)
+    peer = RawPeer(end.qp)
+    request = {"sg": [end.element(0, fields.pop("octets", 8))]} | fields
+    with pytest.raises(ValueError, match=text):
+        end.qp.post_send(SendWR(opcode=WROpcode.ATOMIC_FETCH_AND_ADD, **request))
+    end.close()
+    peer.close()
