@@ -27,7 +27,16 @@ from tests.rdmap.receiver_model import (
     stag_status,
 )
 from tests.rdmap.requests import unpack_request
-from tests.support.streams import StreamMonitor, StreamSink, StreamSource, pack, unpack
+from tests.support.runner import parameter
+from tests.support.streams import (
+    StreamMonitor,
+    StreamSink,
+    StreamSource,
+    pack,
+    seeded_random,
+    start_clock_and_reset,
+    unpack,
+)
 
 LAYOUTS = Layouts(CONFIG)
 
@@ -291,3 +300,11 @@ class Bench:
                 wanted = min(len(ring.entries), CONFIG.receive_queue_prefetch)
                 if self.fetch and ring.fetched < wanted and (self._quick or rng.random() < 0.05):
                     ring.fetched += 1
+
+
+async def start(dut: Any, strict: bool = False) -> Bench:
+    """A bench with the handshakes of parameter PATTERN, after reset."""
+    pattern = parameter("PATTERN")
+    bench = Bench(dut, seeded_random(pattern), pattern, strict)
+    await start_clock_and_reset(dut)
+    return bench

@@ -296,6 +296,11 @@ class Qp:
         """Atomics under way, the oldest first."""
         return self.sink.atomic_responses.outstanding
 
+    @property
+    def outstanding(self) -> list[OutstandingRead | OutstandingAtomic]:
+        """Both, the oldest first."""
+        return sorted([*self.reads, *self.atomics], key=lambda each: each.place)
+
 
 class Model:
     """Turns segments into the events that the receiver must cause, in their order.

@@ -14,7 +14,8 @@ from gateware.rdmap.receiver import Receiver
 from gateware.rdmap.transmitter import Transmitter
 from hw.interface.queue_entries import SendOpcode
 from sim.model.rdmap import Opcode, control_octet
-from tests.rdmap import receiver_bench, test_receiver, transmit_bench
+from tests.rdmap import receiver_bench, receiver_segments, transmit_bench
+from tests.rdmap.receiver_model import AtomicSink, stag_with
 from tests.rdmap.test_transmitter import CONFIG as TRANSMIT_CONFIG
 from tests.rdmap.transmit_bench import LOCAL, Element, Entry
 from tests.support.runner import run_cocotb
@@ -33,7 +34,7 @@ def test_sent_messages(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.requirement("DDP-4.3-10")
 def test_received_messages(monkeypatch: pytest.MonkeyPatch) -> None:
-    context = CONTEXT.const({"send_msn": FIRST, "request_msn": FIRST})
+    context = CONTEXT.const({"send_msn": FIRST, "request_msn": FIRST, "atomic_msn": FIRST})
     monkeypatch.setattr(receiver, "NEW_CONTEXT", context)
     run_cocotb(Receiver(receiver_bench.CONFIG), __name__, test_filter="check_received")
 
@@ -65,12 +66,16 @@ async def check_received_messages(dut: Any) -> None:
     await start_clock_and_reset(dut)
     await bench.connect(1)
     qp = bench.model.qps[1]
-    qp.sink.sends.msn = qp.sink.read_requests.msn = FIRST
+    qp.sink.sends.msn = qp.sink.read_requests.msn = qp.sink.atomic_responses.msn = FIRST
     for msn in MSNS:
-        bench.post(1, test_receiver.elements(rng, 20))
-        bench.send(1, test_receiver.send(msn, 0, 20, rsvd_ulp=control_octet(Opcode.SEND)))
-        bench.send(1, test_receiver.read_request(rng, msn))
+        bench.post(1, receiver_segments.elements(rng, 20))
+        bench.send(1, receiver_segments.send(msn, 0, 20, rsvd_ulp=control_octet(Opcode.SEND)))
+        bench.send(1, receiver_segments.read_request(rng, msn))
+        request = bench.expect_atomic(1, AtomicSink(stag_with(rng), rng.getrandbits(64), 0))
+        assert request.identifier == msn
+        bench.send(1, receiver_segments.atomic_response(rng, msn))
         await bench.settle()
         bench.answer_reads(1)
     assert not qp.stopped
+    assert qp.sink.atomic_responses.msn == (FIRST + MESSAGES) % 2**32
     assert qp.sink.sends.msn == qp.sink.read_requests.msn == (FIRST + MESSAGES) % 2**32

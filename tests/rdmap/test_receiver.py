@@ -11,25 +11,26 @@ from gateware.interfaces import SegmentKind, StagStatus
 from gateware.rdmap.receiver import Receiver
 from hw.interface.causes import Cause
 from hw.interface.queue_entries import CompletionFlags
-from sim.model.ddp import TaggedHeader, UntaggedHeader
 from sim.model.errors import ErrorCode
-from sim.model.rdmap import (
-    IMMEDIATE_OPCODES,
-    INVALIDATE_OPCODES,
-    SEND_OPCODES,
-    Form,
-    Opcode,
-    ReadRequest,
-    Terminate,
-    control_octet,
+from sim.model.rdmap import INVALIDATE_OPCODES, SEND_OPCODES, Form, Terminate
+from tests.rdmap.receiver_bench import Bench, start
+from tests.rdmap.receiver_model import CONFIG, AtomicSink, Entry, stag_with
+from tests.rdmap.receiver_segments import (
+    LONGEST_PAYLOAD,
+    atomic_request,
+    atomic_response,
+    elements,
+    immediate,
+    invalidating,
+    opcode,
+    read_request,
+    response,
+    send,
+    terminate,
+    write,
 )
-from sim.model.work import Operation, OutstandingRead, Work
-from tests.rdmap.receiver_bench import Bench
-from tests.rdmap.receiver_model import CONFIG, Element, Entry, stag_with
+from tests.rdmap.wrong_segments import Wrong, each_stops_its_qp_only
 from tests.support.runner import parameter, run_cocotb
-from tests.support.streams import seeded_random, start_clock_and_reset
-
-LONGEST_PAYLOAD = 64768 - 18
 
 
 @pytest.mark.requirement("RDMAP-3.1-02", "RDMAP-3.1-05", "RDMAP-3.1-07", "RDMAP-3.2-02")
@@ -56,81 +57,6 @@ def test_receiver(pattern: str) -> None:
     run_cocotb(Receiver(CONFIG), __name__, parameters={"PATTERN": pattern})
 
 
-def write(rng: Any, octets: int, status: StagStatus = StagStatus.OK, **fields: Any) -> bytes:
-    header = {
-        "stag": stag_with(rng, status),
-        "tagged_offset": rng.getrandbits(64),
-        "last": rng.random() < 0.5,
-        "rsvd_ulp": control_octet(Opcode.RDMA_WRITE, reserved=rng.choice([0, 0x30])),
-        "reserved": rng.choice([0, 0x3C]),
-    }
-    return TaggedHeader(**(header | fields)).encode() + bytes(octets)
-
-
-def response(stag: int, to: int, octets: int, last: bool, **fields: Any) -> bytes:
-    header = {"last": last, "rsvd_ulp": control_octet(Opcode.RDMA_READ_RESPONSE)}
-    return TaggedHeader(stag, to % 2**64, **(header | fields)).encode() + bytes(octets)
-
-
-def send(msn: int, mo: int, octets: int, last: bool = True, **fields: Any) -> bytes:
-    header = {"qn": 0, "rsvd_ulp": control_octet(Opcode.SEND)}
-    header |= {"msn": msn, "mo": mo, "last": last}
-    return UntaggedHeader(**(header | fields)).encode() + bytes(octets)
-
-
-def invalidating(
-    rng: Any, status: StagStatus, octets: int, last: bool = True, mo: int = 0, **fields: Any
-) -> bytes:
-    """A segment of the first Send, which invalidates an STag of that status."""
-    header = opcode(rng.choice([4, 6]), rsvd_ulp_word=stag_with(rng, status))
-    return send(1, mo, octets, last, **(header | fields))
-
-
-def immediate(rng: Any, msn: int, octets: int = 8, **fields: Any) -> bytes:
-    header = {"qn": 0, "msn": msn, "rsvd_ulp_word": rng.getrandbits(32)}
-    header |= opcode(rng.choice(sorted(IMMEDIATE_OPCODES)))
-    return UntaggedHeader(**(header | fields)).encode() + rng.randbytes(octets)
-
-
-def terminate(octets: bytes, **fields: Any) -> bytes:
-    header = opcode(Opcode.TERMINATE, qn=2, msn=1)
-    return UntaggedHeader(**(header | fields)).encode() + octets
-
-
-def read_request(
-    rng: Any, msn: int, size: int | None = None, status: StagStatus = StagStatus.OK, **fields: Any
-) -> bytes:
-    header = {"qn": 1, "rsvd_ulp": control_octet(Opcode.RDMA_READ_REQUEST), "msn": msn}
-    request = ReadRequest(
-        rng.getrandbits(32),
-        rng.getrandbits(64),
-        rng.getrandbits(32) | 1 if size is None else size,
-        stag_with(rng, status),
-        rng.getrandbits(64),
-    )
-    return UntaggedHeader(**(header | fields)).encode() + request.encode()
-
-
-def elements(rng: Any, *lengths: int, bad: int | None = None) -> list[Element]:
-    """Elements of these lengths; the STag of element `bad` fails its check."""
-    return [
-        Element(
-            rng.getrandbits(64),
-            length,
-            stag_with(rng, StagStatus.BOUNDS if number == bad else StagStatus.OK),
-        )
-        for number, length in enumerate(lengths)
-    ]
-
-
-async def start(dut: Any) -> Bench:
-    pattern = parameter("PATTERN")
-    bench = Bench(dut, seeded_random(pattern), pattern)
-    await start_clock_and_reset(dut)
-    return bench
-
-
-Wrong = Callable[[Bench, Any], bytes | SegmentKind]
 STAG = 0x1000
 TO = 2**64 - 100
 
@@ -193,10 +119,6 @@ def inside(begun: int, octets: int, mo: int) -> Wrong:
         return immediate(rng, 1, octets, mo=mo)
 
     return segment
-
-
-def opcode(number: int, **fields: int) -> dict[str, int]:
-    return {"rsvd_ulp": control_octet(number)} | fields
 
 
 WRONG: list[tuple[Cause, Wrong]] = [
@@ -330,25 +252,7 @@ WRONG: list[tuple[Cause, Wrong]] = [
 @cocotb.test(timeout_time=5, timeout_unit="ms")
 async def check_every_wrong_segment_stops_its_qp_only(dut: Any) -> None:
     bench = await start(dut)
-    rng = bench.rng
-    await bench.connect(2)
-    for cause, wrong in WRONG:
-        await bench.connect(1)
-        bench.model.causes.clear()
-        result = wrong(bench, rng)
-        if isinstance(result, SegmentKind):
-            bench.send(1, rng.randbytes(20), result)
-        else:
-            bench.send(1, result)
-        assert bench.model.causes == {cause}, cause.name
-        # All of this is good, and only the other QP's is placed.
-        for number in (1, 2):
-            bench.send(number, write(rng, 100))
-            bench.send(number, write(rng, 0))
-        bench.send(1, b"", SegmentKind.CLOSED)
-        bench.send(2, write(rng, 100))
-        await bench.settle()
-        bench.take_back(1)
+    await each_stops_its_qp_only(bench, WRONG)
 
 
 @cocotb.test(timeout_time=2, timeout_unit="ms")
@@ -485,10 +389,6 @@ async def check_a_write_takes_eleven_cycles(dut: Any) -> None:
     await bench.settle()
 
 
-NO_READ = OutstandingRead(ReadRequest(8, 0, 9, 0, 0), Work(Operation.RDMA_READ, None))
-"""In the place of what a Read Response answers that answers nothing."""
-
-
 def random_send(bench: Bench, number: int, octets: int, wrong: bool) -> bytes:
     """A segment of a Send of any kind or Immediate Data, the next of its QP unless it is wrong."""
     rng, qp = bench.rng, bench.model.qps[number]
@@ -511,6 +411,37 @@ def random_send(bench: Bench, number: int, octets: int, wrong: bool) -> bytes:
     return send(msn, mo, octets, rng.random() < 0.6, rsvd_ulp_word=stag, **opcode(kind))
 
 
+def random_request(bench: Bench, number: int, wrong: bool, status: StagStatus) -> bytes:
+    """A Read or Atomic Request, the next of its QP."""
+    rng = bench.rng
+    msn = bench.model.qps[number].sink.read_requests.msn
+    if rng.random() < 0.5:
+        return read_request(rng, msn, rng.choice([0, None, None]), status)
+    operation = rng.randrange(16 if wrong else 3)
+    misaligned = rng.randrange(8) if wrong else 0
+    return atomic_request(rng, msn, operation, status, misaligned)
+
+
+def random_response(bench: Bench, number: int, octets: int, wrong: bool) -> bytes:
+    """What answers the oldest RDMA Read or atomic of the QP, or if it is wrong, any of them."""
+    rng, qp = bench.rng, bench.model.qps[number]
+    is_atomic = qp.outstanding[0] in qp.atomics if qp.outstanding else rng.random() < 0.5
+    if is_atomic ^ (wrong and rng.random() < 0.3):
+        msn = qp.sink.atomic_responses.msn
+        return atomic_response(rng, msn ^ (wrong and rng.randrange(2)), msn=msn)
+    if not qp.reads:
+        return response(8, 0, octets, True)
+    read = qp.reads[0]
+    left = read.request.size - read.received
+    octets = min(octets, left)
+    to = read.request.sink_tagged_offset + read.received
+    if wrong:
+        to += rng.randrange(2)
+        octets += rng.randrange(2)
+    stag = read.request.sink_stag if octets else rng.getrandbits(32)
+    return response(stag, to, octets, octets == left)
+
+
 def random_segment(bench: Bench, number: int) -> bytes:
     """A segment that fits the state of its QP, unless a rare dice says otherwise."""
     rng, qp = bench.rng, bench.model.qps[number]
@@ -518,22 +449,12 @@ def random_segment(bench: Bench, number: int) -> bytes:
     wrong = rng.random() < 0.03
     status = rng.choice(list(StagStatus)) if wrong else StagStatus.OK
     kind = rng.choice(["write", "send", "send", "request", "response"])
-    requests = qp.sink.read_requests
     if wrong and rng.random() < 0.1:
         return terminate(rng.randbytes(rng.choice([4, 20, 24, 52])))
-    if kind == "request" and (len(requests.waiting) < qp.ird or wrong):
-        size = rng.choice([0, None, None])
-        return read_request(rng, requests.msn, size, status)
-    if kind == "response" and (qp.reads or wrong):
-        read = qp.reads[0] if qp.reads else NO_READ
-        left = read.request.size - read.received
-        octets = min(octets, left)
-        to = read.request.sink_tagged_offset + read.received
-        if wrong:
-            to += rng.randrange(2)
-            octets += rng.randrange(2)
-        stag = read.request.sink_stag if octets else rng.getrandbits(32)
-        return response(stag, to, octets, octets == left)
+    if kind == "request" and (len(qp.sink.read_requests.waiting) < qp.ird or wrong):
+        return random_request(bench, number, wrong, status)
+    if kind == "response" and (qp.outstanding or wrong):
+        return random_response(bench, number, octets, wrong)
     if kind == "send" and (qp.entries or wrong):
         return random_send(bench, number, octets, wrong)
     return write(rng, octets, status)
@@ -558,10 +479,14 @@ async def check_random_traffic_of_many_qps(dut: Any) -> None:
                 ]
                 bad = rng.randrange(4) if rng.random() < 0.03 else None
                 bench.post(number, elements(rng, *lengths, bad=bad))
-            while len(bench.model.qps[number].reads) < 4 and rng.random() < 0.7:
+            while len(bench.model.qps[number].outstanding) < 4 and rng.random() < 0.7:
                 length = rng.choice([0, 1, rng.randrange(300), rng.randrange(2**18)])
                 status = StagStatus.BOUNDS if rng.random() < 0.03 else StagStatus.OK
-                bench.expect_read(number, stag_with(rng, status), rng.getrandbits(64), length)
+                stag, to = stag_with(rng, status), rng.getrandbits(64)
+                if rng.random() < 0.5:
+                    bench.expect_read(number, stag, to, length)
+                else:
+                    bench.expect_atomic(number, AtomicSink(stag, to, rng.getrandbits(16)))
         await ClockCycles(dut.clk, 4)
         for _ in range(rng.randrange(25)):
             number = rng.randrange(CONFIG.qps)

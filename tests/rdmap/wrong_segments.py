@@ -1,0 +1,35 @@
+"""What the RDMAP receiver must do with a segment in error, whichever it is."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from gateware.interfaces import SegmentKind
+from hw.interface.causes import Cause
+from tests.rdmap.receiver_bench import Bench
+from tests.rdmap.receiver_segments import write
+
+Wrong = Callable[[Bench, Any], bytes | SegmentKind]
+"""Brings QP 1 to where its next segment is in error, and gives that."""
+
+
+async def each_stops_its_qp_only(bench: Bench, wrong: Iterable[tuple[Cause, Wrong]]) -> None:
+    """Send each on a new connection of QP 1, with good segments of it and QP 2 behind it."""
+    rng = bench.rng
+    await bench.connect(2)
+    for cause, make in wrong:
+        await bench.connect(1)
+        bench.model.causes.clear()
+        result = make(bench, rng)
+        if isinstance(result, SegmentKind):
+            bench.send(1, rng.randbytes(20), result)
+        else:
+            bench.send(1, result)
+        assert bench.model.causes == {cause}, cause.name
+        # All of this is good, and only the other QP's is placed.
+        for number in (1, 2):
+            bench.send(number, write(rng, 100))
+            bench.send(number, write(rng, 0))
+        bench.send(1, b"", SegmentKind.CLOSED)
+        bench.send(2, write(rng, 100))
+        await bench.settle()
+        bench.take_back(1)
