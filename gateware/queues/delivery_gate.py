@@ -18,7 +18,7 @@ class DeliveryGate(wiring.Component):
 
     `placed` pulses once for each placement whose write responses are all there; both counts run
     mod 2^16, and at most 2^15 placements may be under way. Deliveries leave in order: RECEIVE as
-    receive completions, READ as `read_done`, READ_REQUEST as a pulse of `request_released`. 4
+    receive completions, READ as `read_done`, REQUEST as a pulse of `request_released`. 4
     cycles from the last pulse to the output, one delivery every 3 cycles. Up to 64 deliveries wait
     here before `delivery` is held up.
 

@@ -49,8 +49,11 @@ class Store:
         dut.store__data.value = 0
         cocotb.start_soon(self._run())
 
-    def octets(self, place, octets):
-        return (self.content + self.content)[place : place + octets]
+    def octets(self, place, octets, turned=False):
+        content = self.content
+        if turned:
+            content = b"".join(content[n : n + 8][::-1] for n in range(0, len(content), 8))
+        return (content + content)[place : place + octets]
 
     async def _run(self):
         dut = self._dut
@@ -81,14 +84,17 @@ class Bench:
         self.monitor = StreamMonitor(dut, "write__data", keep=False)
         self.expected = []
         self.releases = []
-        self._place = 0  # next free octet of the store
+        self.place = 0  # next free octet of the store
 
-    def put_fpdu(self, cuts, lead=2, trail=6):
-        """Store an FPDU whose payload goes out in placements of (address, octets)."""
-        start = self._place
+    def put_fpdu(self, cuts, lead=2, trail=6, turned=False):
+        """Store an FPDU whose payload goes out in placements of (address, octets).
+
+        With `turned` the octets of every store word are turned round.
+        """
+        start = self.place
         octet = start + lead
         end = -(-(octet + sum(octets for _, octets in cuts) + trail) // 8) * 8
-        self._place = end
+        self.place = end
         for number, (address, octets) in enumerate(cuts):
             last = number == len(cuts) - 1
             self.placements.put(
@@ -97,13 +103,14 @@ class Bench:
                     "octets": octets,
                     "store_address": octet // 8 % STORE_WORDS,
                     "store_octet": octet % 8,
+                    "reversed": turned,
                     "release": last,
                     "store_end": end // 8 % STORE_WORDS if last else self.rng.getrandbits(14),
                 }
             )
             if octets:
                 place = octet % (8 * STORE_WORDS)
-                self.expected.append((address, octets, self.store.octets(place, octets)))
+                self.expected.append((address, octets, self.store.octets(place, octets, turned)))
             octet += octets
         self.releases.append(end // 8 % STORE_WORDS)
 
@@ -135,6 +142,10 @@ async def check_random(dut):
                 for _ in range(rng.choice([1, 1, 2, 4]))
             ]
             bench.put_fpdu(cuts, lead=rng.choice([2, 16, 20]), trail=rng.randrange(4, 8))
+            if rng.random() < 0.3:
+                # A number; others are around it.
+                bench.put_fpdu([(rng.getrandbits(63), 8)], lead=24, trail=4, turned=True)
+                used += 40
             used += sum(octets for _, octets in cuts) + 40
         if rng.random() < 0.5:
             bench.put_fpdu([(rng.getrandbits(63), 64000)])
@@ -153,6 +164,12 @@ async def check_lanes(dut):
         for lane in range(8):
             for octets in (1, 2, 6, 7, 8, 9, 10, 15, 16, 17, 25):
                 bench.put_fpdu([(0x5000 + lane, octets)], lead=lead)
+                bench.put_fpdu([(0x5000 + lane, octets)], lead=lead, turned=True)
+    # The original value of an atomic at every address, as the host counts it.
+    for lane in range(8):
+        place = bench.place % (8 * STORE_WORDS) + 24
+        bench.put_fpdu([(0x6000 + lane, 8)], lead=24, trail=4, turned=True)
+        assert bench.expected[-1][2] == bench.store.octets(place, 8)[::-1]
     await bench.check_all()
     while len(bench.store.releases) < len(bench.releases):
         await RisingEdge(dut.clk)

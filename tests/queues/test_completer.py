@@ -106,23 +106,41 @@ async def check_completions_come_in_posting_order(dut):
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
-async def check_items_behind_a_read_wait_and_other_qps_do_not(dut):
+async def check_items_behind_a_read_or_atomic_wait_and_other_qps_do_not(dut):
     rng = seeded_random()
     bench = Bench(dut, rng)
     await start_clock_and_reset(dut)
-    held = [item_of(rng, 1, 0, SendOpcode.RDMA_READ, 1)]
-    held += [item_of(rng, 1, i, SendOpcode.SEND, 1) for i in range(1, 8)]
-    other = [item_of(rng, 2, i, SendOpcode.RDMA_WRITE, 1) for i in range(20)]
-    bench.sent.put_all(held)
-    bench.sent.put_all(other)
-    assert await bench.completions.get_many(20) == [completion_of(item) for item in other]
-    await cycles(dut, 200)
-    assert not len(bench.completions)
-    bench.read_done.put({"qp": 2, "length": 0})  # of another QP
-    await cycles(dut, 200)
-    assert not len(bench.completions)
-    bench.read_done.put({"qp": 1, "length": 0})
-    assert await bench.completions.get_many(8) == [completion_of(item) for item in held]
+    for answered in ANSWERED_OPERATIONS:
+        held = [item_of(rng, 1, 0, answered, 1)]
+        held += [item_of(rng, 1, i, SendOpcode.SEND, 1) for i in range(1, 8)]
+        other = [item_of(rng, 2, i, SendOpcode.RDMA_WRITE, 1) for i in range(20)]
+        bench.sent.put_all(held)
+        bench.sent.put_all(other)
+        assert await bench.completions.get_many(20) == [completion_of(item) for item in other]
+        await cycles(dut, 200)
+        assert not len(bench.completions)
+        bench.read_done.put({"qp": 2, "length": 0})  # of another QP
+        await cycles(dut, 200)
+        assert not len(bench.completions)
+        bench.read_done.put({"qp": 1, "length": 0})
+        assert await bench.completions.get_many(8) == [completion_of(item) for item in held]
+        await bench.command("CREATE", 2)
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def check_each_answer_completes_one_read_or_atomic(dut):
+    rng = seeded_random()
+    bench = Bench(dut, rng)
+    await start_clock_and_reset(dut)
+    atomic, read = SendOpcode.ATOMIC, SendOpcode.RDMA_READ
+    opcodes = [atomic, read, atomic, atomic, read]
+    items = [item_of(rng, 1, index, opcode, 1) for index, opcode in enumerate(opcodes)]
+    bench.sent.put_all(items)
+    for item in items:
+        await cycles(dut, 200)
+        assert not len(bench.completions)
+        bench.read_done.put({"qp": 1, "length": 8})
+        assert await bench.completions.get() == completion_of(item)
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")

@@ -8,7 +8,7 @@ from gateware.config import RnicConfig
 from gateware.interfaces import DeliveryKind, Layouts
 from gateware.queues.completer import read_done_layout
 from gateware.queues.delivery_gate import DeliveryGate
-from hw.interface.queue_entries import CompletionOpcode
+from hw.interface.queue_entries import CompletionFlags, CompletionOpcode
 from tests.queues.ports import Pulses, cycles
 from tests.support.runner import parameter, run_cocotb
 from tests.support.streams import (
@@ -47,6 +47,7 @@ class Bench:
         StreamMonitor(dut, "read_done")
         dut.placed.value = 0
         dut.failed.value = 0
+        dut.changing.value = 0
 
     async def _watch_requests(self):
         while True:
@@ -169,3 +170,57 @@ async def check_deliveries_of_a_failed_qp_are_dropped_and_counted(dut):
     assert bench.requests == [2, 2]
     assert (receives.count, reads.count, requests.count) == (2, 1, 2)
     assert not len(bench.completions) and not len(bench.read_done)
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def check_an_invalidating_send_waits_for_the_atomic_of_its_qp(dut):
+    bench = Bench(dut, seeded_random())
+    await start_clock_and_reset(dut)
+    flags = int(CompletionFlags.INVALIDATED)
+    for qp in range(CONFIG.qps):
+        for others in (0, 0xF ^ 1 << qp):
+            dut.changing.value = 1 << qp | others
+            send = {"kind": DeliveryKind.RECEIVE.value, "qp": qp, "flags": flags, "length": 1}
+            bench.deliveries.put_all([send, send | {"flags": 0, "length": 2}])
+            await cycles(dut, 200)
+            assert not len(bench.completions)
+            dut.changing.value = others
+            got = await bench.completions.get_many(2)
+            assert [item["length"] for item in got] == [1, 2]
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def check_no_other_delivery_waits_for_an_atomic(dut):
+    bench = Bench(dut, seeded_random())
+    await start_clock_and_reset(dut)
+    dut.changing.value = 0b1110
+    rest = 0xFF & ~int(CompletionFlags.INVALIDATED)
+    invalidated = int(CompletionFlags.INVALIDATED)
+    for kind, qp, flags in (
+        (DeliveryKind.RECEIVE, 0, invalidated),
+        (DeliveryKind.RECEIVE, 1, rest),
+        (DeliveryKind.READ, 2, 0),
+        (DeliveryKind.REQUEST, 3, 0),
+        (DeliveryKind.RECEIVE, 2, rest),
+    ):
+        bench.deliveries.put({"kind": kind.value, "qp": qp, "flags": flags})
+    await cycles(dut, 300)
+    assert [item["qp"] for item in bench.completions.take_all()] == [0, 1, 2]
+    assert [item["qp"] for item in bench.read_done.take_all()] == [2]
+    assert bench.requests == [3]
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def check_an_invalidating_send_of_a_failed_qp_is_dropped_when_its_atomic_is_over(dut):
+    bench = Bench(dut, seeded_random())
+    receives = Pulses(dut, dut.dropped_receive)
+    await start_clock_and_reset(dut)
+    dut.changing.value = dut.failed.value = 1 << 1
+    flags = int(CompletionFlags.INVALIDATED)
+    send = {"kind": DeliveryKind.RECEIVE.value, "qp": 1, "flags": flags}
+    bench.deliveries.put_all([send, send | {"qp": 2}])
+    await cycles(dut, 100)
+    assert receives.count == 0 and not len(bench.completions)
+    dut.changing.value = 0
+    assert (await bench.completions.get())["qp"] == 2
+    assert receives.count == 1

@@ -5,7 +5,7 @@ import pytest
 from cocotb.triggers import RisingEdge
 
 from gateware.queues.fence import SETTLE, Fence
-from tests.queues.ports import cycles
+from tests.queues.ports import Pulses, cycles
 from tests.support.runner import run_cocotb
 from tests.support.streams import seeded_random, start_clock_and_reset
 
@@ -102,6 +102,45 @@ async def check_begin_in_the_cycle_of_start_counts(dut):
     assert await bench.is_busy()
     await bench.pulse("end", 0, 0)
     assert not await bench.is_busy()
+
+
+@cocotb.test(timeout_time=3, timeout_unit="ms")
+async def check_each_stage_asks_once_and_waits_until_it_has_passed(dut):
+    bench = Bench(dut)
+    await start_clock_and_reset(dut)
+    stages = range(len(STAGES))
+    marks = [Pulses(dut, getattr(dut, f"mark_{stage}")) for stage in stages]
+    for held in stages:
+        # Before the mark it means nothing.
+        getattr(dut, f"passed_{held}").value = 1
+        for mark in marks:
+            mark.count = 0
+        await bench.start()
+        while not getattr(dut, f"mark_{held}").value:
+            await RisingEdge(dut.clk)
+        getattr(dut, f"passed_{held}").value = 0
+        assert await bench.is_busy()
+        # The stages behind have not asked yet.
+        assert [mark.count for mark in marks] == [int(stage <= held) for stage in stages]
+        getattr(dut, f"passed_{held}").value = 1
+        assert not await bench.is_busy()
+        assert [mark.count for mark in marks] == [1] * len(STAGES)
+
+
+@cocotb.test(timeout_time=3, timeout_unit="ms")
+async def check_a_stage_asks_when_the_stage_before_has_ended(dut):
+    bench = Bench(dut)
+    await start_clock_and_reset(dut)
+    marks = [Pulses(dut, dut.mark_0), Pulses(dut, dut.mark_1)]
+    await bench.pulse("begin", 0, 1)
+    await bench.start()
+    assert await bench.is_busy()
+    assert [mark.count for mark in marks] == [1, 0]
+    await bench.pulse("end", 0, 1)
+    await cycles(dut, SETTLE - 2)
+    assert [mark.count for mark in marks] == [1, 0]
+    assert not await bench.is_busy()
+    assert [mark.count for mark in marks] == [1, 1]
 
 
 @cocotb.test(timeout_time=3, timeout_unit="ms")

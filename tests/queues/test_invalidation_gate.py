@@ -8,7 +8,7 @@ from gateware.config import RnicConfig
 from gateware.interfaces import Layouts
 from gateware.queues.invalidation_gate import InvalidationGate
 from hw.interface.queue_entries import SendOpcode
-from tests.queues.ports import cycles
+from tests.queues.ports import Pulses, cycles
 from tests.support.runner import parameter, run_cocotb
 from tests.support.streams import (
     StreamMonitor,
@@ -110,3 +110,26 @@ async def check_an_invalidation_waits_for_the_receiver_and_for_what_it_began(dut
     await RisingEdge(dut.clk)
     dut.begun.value = 0
     assert [item["index"] for item in await sink.get_many(2)] == [1, 2]
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def check_an_invalidation_waits_for_the_atomics_of_then(dut):
+    source, sink = await start(dut, seeded_random())
+    marks = Pulses(dut, dut.mark)
+    source.put_all([{"index": 1, "opcode": 3}, {"index": 2, "opcode": 3}])
+    await sink.get_many(2)
+    assert marks.count == 0
+    for index in range(5):
+        dut.placing.value = 1
+        source.put_all([{"index": index, "opcode": INVALIDATION}, {"index": 9, "opcode": 3}])
+        await cycles(dut, 100)
+        # Atomics that begin meanwhile count.
+        assert marks.count == index
+        dut.placing.value = 0
+        while not dut.mark.value:
+            await RisingEdge(dut.clk)
+        dut.passed.value = 0
+        await cycles(dut, 100)
+        assert not len(sink) and marks.count == index + 1
+        dut.passed.value = 1
+        assert [item["index"] for item in await sink.get_many(2)] == [index, 9]
