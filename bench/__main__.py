@@ -47,6 +47,11 @@ CASES = {
     "read_tx_1460_payload_octets_per_cycle": "check_read_tx",
     "read_after_write_tx_1460_payload_octets_per_cycle": "check_read_after_write_tx",
 }
+OPERATION_CASES = {
+    "atomic_responder_cycles_per_op": "check_atomic_responder",
+    "atomic_same_address_cycles_per_op": "check_atomic_same_address",
+}
+AT_MOST = {"atomic_responder_cycles_per_op": 40.0}
 REQUIRED = {
     "write_tx_1460_payload_octets_per_cycle": 7.0,
     "write_rx_1460_payload_octets_per_cycle": 7.0,
@@ -55,13 +60,13 @@ REQUIRED = {
 }
 
 
-def run_case(check: str, simulator: str = "verilator") -> dict:
-    """Runs one case of `bench/cases.py` and returns its figures."""
+def run_case(check: str, simulator: str = "verilator", module: str = "bench.cases") -> dict:
+    """Runs one case of a module of cases and returns its figures."""
     with tempfile.TemporaryDirectory() as folder:
         result = Path(folder) / "result.json"
         run_cocotb(
             Rnic(RnicConfig()),
-            "bench.cases",
+            module,
             test_filter=check,
             parameters={
                 "OCTETS": str(WRITE_OCTETS),
@@ -134,6 +139,12 @@ def speed(key: str, result: dict) -> dict[str, float]:
     }
 
 
+def _required(key: str) -> str:
+    if key in AT_MOST:
+        return f"at most {AT_MOST[key]:g}"
+    return f"{REQUIRED[key]:g}" if key in REQUIRED else ""
+
+
 def write(figures: dict[str, float]) -> None:
     """Writes what is measured so far: a run takes minutes."""
     RESULT.parent.mkdir(exist_ok=True)
@@ -149,6 +160,11 @@ def measure(progress: Progress) -> dict[str, float]:
         result = run_case(check)
         figures[key] = round(result["payload_octets"] / result["cycles"], 3)
         figures[key.replace("payload_octets_per_cycle", "cycles")] = result["cycles"]
+        write(figures)
+    for key, check in OPERATION_CASES.items():
+        progress.update(task, description=key)
+        result = run_case(check, module="bench.atomic_cases")
+        figures[key] = round(result["cycles"] / result["operations"], 2)
         write(figures)
     progress.update(task, description="speed of the compiled device")
     figures |= speed("sim", run_compiled())
@@ -177,13 +193,16 @@ def main() -> int:
     table.add_column("value", justify="right")
     table.add_column("required", justify="right")
     for key, value in figures.items():
-        table.add_row(key, f"{value:,}", f"{REQUIRED[key]:g}" if key in REQUIRED else "")
+        table.add_row(key, f"{value:,}", _required(key))
     Console().print(table)
     missed = [key for key, least in REQUIRED.items() if figures.get(key, 0) < least]
     for key in missed:
         found = f"{figures[key]:g}" if key in figures else "not measured: there is no iverilog"
         print(f"bench: {key} is {found}; required: {REQUIRED[key]:g}", file=sys.stderr)
-    return 1 if missed else 0
+    slow = [key for key, most in AT_MOST.items() if figures[key] > most]
+    for key in slow:
+        print(f"bench: {key} is {figures[key]:g}; at most: {AT_MOST[key]:g}", file=sys.stderr)
+    return 1 if missed or slow else 0
 
 
 if __name__ == "__main__":

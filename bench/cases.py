@@ -5,38 +5,22 @@ always ready and has what is received at hand. Each case writes its figures to t
 parameter RESULT names.
 """
 
-import json
-import os
 import time
-from pathlib import Path
 from typing import Any
 
 import cocotb
 from cocotb.task import bridge
 from cocotb.triggers import ClockCycles, with_timeout
 
-from host_driver import (
-    CQ,
-    MR,
-    PD,
-    QP,
-    SGE,
-    AccessFlags,
-    Context,
-    QPInitAttr,
-    SendWR,
-    WROpcode,
-)
-from sim.cosim.device import CLOCK_NS, CocotbDevice, start_clock
+from bench.rig import READS, Bench, first, open_device, parameter, report
+from host_driver import SGE, SendWR, WROpcode
+from sim.cosim.device import CLOCK_NS
 from sim.model.ddp import segment_tagged, segment_untagged
 from sim.model.mpa import frame_fpdu, mulpdu
 from sim.model.rdmap import QN_READ_REQUEST, Opcode, ReadRequest, control_octet
 
 WARM_UP_FPDUS = 20
 """FPDUs before the steady state: the latency of host memory is behind them."""
-
-READS = 8
-"""RDMA Reads that are outstanding: IRD and ORD."""
 
 READ_OCTETS = 4096
 """Of each of the RDMA Reads that are answered."""
@@ -47,68 +31,11 @@ START_CYCLES = 5000
 """More than there are from the doorbell to the first FPDU."""
 
 
-def _parameter(name: str) -> int:
-    return int(os.environ[name])
-
-
-def _report(figures: dict[str, Any]) -> None:
-    Path(os.environ["RESULT"]).write_text(json.dumps(figures))
-
-
-class _Null:
-    """A stream whose other end is the benchmark."""
-
-    maximum_segment_size = 1460
-
-    def __init__(self, device: CocotbDevice, emss: int):
-        self._device = device
-        self._emss = emss
-
-    def attach(self, connection: int) -> None:
-        self._device.llp.attach(connection, lambda octets: None, self._emss)
-
-    def close(self) -> None:
-        pass
-
-
-class _Bench:
-    """A device with one connected QP and a registered buffer."""
-
-    def __init__(self, device: CocotbDevice, octets: int, emss: int):
-        self.context = Context(device)  # type: ignore[arg-type]
-        self.pd = PD(self.context)
-        self.cq = CQ(self.context)
-        self.qp = QP(self.pd, QPInitAttr(self.cq, self.cq))
-        self.buffer = bytearray(octets)
-        access = AccessFlags.LOCAL_WRITE | AccessFlags.REMOTE_WRITE | AccessFlags.REMOTE_READ
-        self.mr = MR(self.pd, self.buffer, access)
-        self.qp.connect(
-            _Null(device, emss),  # type: ignore[arg-type]
-            initiator=True,
-            crc=True,
-            ord=READS,
-            ird=READS,
-            emss=emss,
-        )
-
-
-async def _first(items: list[int], clock: Any) -> None:
-    while not items:
-        await ClockCycles(clock, 1)
-
-
-async def _device(dut: Any) -> CocotbDevice:
-    device = CocotbDevice(dut)
-    await start_clock(dut)
-    device.start()
-    return device
-
-
 @cocotb.test()
 async def check_write_tx(dut: Any) -> None:
     """One RDMA Write; payload octets per cycle of the FPDUs that leave."""
-    octets, emss = _parameter("OCTETS"), _parameter("EMSS")
-    device = await _device(dut)
+    octets, emss = parameter("OCTETS"), parameter("EMSS")
+    device = await open_device(dut)
     stamps: list[tuple[int, int]] = []  # cycle of the last beat, payload octets
 
     def sent(connection: int, fpdu: bytes) -> None:
@@ -118,7 +45,7 @@ async def check_write_tx(dut: Any) -> None:
     started = time.perf_counter(), device.llp.cycle
 
     def run() -> None:
-        bench = _Bench(device, octets, emss)
+        bench = Bench(device, octets, emss)
         source = SGE(bench.mr.addr, octets, bench.mr.lkey)
         bench.qp.post_send(
             SendWR(1, WROpcode.RDMA_WRITE, [source], remote_addr=0, rkey=REMOTE_STAG)
@@ -130,7 +57,7 @@ async def check_write_tx(dut: Any) -> None:
     steady = stamps[min(WARM_UP_FPDUS, len(stamps) // 2) :]
     payload = sum(count for _, count in steady[1:])
     cycles = steady[-1][0] - steady[0][0]
-    _report(
+    report(
         {
             "payload_octets": payload,
             "cycles": cycles,
@@ -146,8 +73,8 @@ async def check_speed(dut: Any) -> None:
 
     The Python around the device is included: less than a tenth under Icarus.
     """
-    octets, emss, cycles = _parameter("OCTETS"), _parameter("EMSS"), _parameter("CYCLES")
-    device = await _device(dut)
+    octets, emss, cycles = parameter("OCTETS"), parameter("EMSS"), parameter("CYCLES")
+    device = await open_device(dut)
     fpdus: list[int] = []  # octets
 
     def sent(connection: int, fpdu: bytes) -> None:
@@ -156,20 +83,20 @@ async def check_speed(dut: Any) -> None:
     device.llp.on_fpdu = sent
 
     def run() -> None:
-        bench = _Bench(device, octets, emss)
+        bench = Bench(device, octets, emss)
         source = SGE(bench.mr.addr, octets, bench.mr.lkey)
         bench.qp.post_send(
             SendWR(1, WROpcode.RDMA_WRITE, [source], remote_addr=0, rkey=REMOTE_STAG)
         )
 
     await bridge(run)()
-    await with_timeout(_first(fpdus, dut.clk), START_CYCLES * CLOCK_NS, "ns")
+    await with_timeout(first(fpdus, dut.clk), START_CYCLES * CLOCK_NS, "ns")
     before = len(fpdus)
     started = time.perf_counter(), device.llp.cycle
     await ClockCycles(dut.clk, cycles)
     seconds = time.perf_counter() - started[0]
     assert sum(fpdus) < octets, "the RDMA Write ended while its time was taken"
-    _report(
+    report(
         {
             "fpdus": len(fpdus) - before,
             "fpdu_octets": sum(fpdus[before:]),
@@ -182,14 +109,14 @@ async def check_speed(dut: Any) -> None:
 @cocotb.test()
 async def check_write_rx(dut: Any) -> None:
     """A backlog of one RDMA Write; payload octets per cycle of what goes to host memory."""
-    octets, emss = _parameter("OCTETS"), _parameter("EMSS")
-    device = await _device(dut)
-    found: dict[str, _Bench] = {}
+    octets, emss = parameter("OCTETS"), parameter("EMSS")
+    device = await open_device(dut)
+    found: dict[str, Bench] = {}
 
-    def open_device() -> None:
-        found["bench"] = _Bench(device, octets, emss)
+    def make() -> None:
+        found["bench"] = Bench(device, octets, emss)
 
-    await bridge(open_device)()
+    await bridge(make)()
     bench = found["bench"]
     payload = bytes(index * 7 & 0xFF for index in range(octets))
     ulpdus = segment_tagged(
@@ -212,7 +139,7 @@ async def check_write_rx(dut: Any) -> None:
         last = axi.last_write_cycle
     assert bench.buffer == payload
     assert axi.first_write_cycle is not None and axi.last_write_cycle is not None
-    _report(
+    report(
         {
             "payload_octets": octets,
             "cycles": axi.last_write_cycle - axi.first_write_cycle + 1,
@@ -227,16 +154,16 @@ async def _answer_reads(dut: Any, *, writes: bool) -> None:
     After each answer comes another Read Request; with `writes`, behind an RDMA Write of the same
     QP of as many octets.
     """
-    octets, emss = _parameter("OCTETS"), _parameter("EMSS")
-    device = await _device(dut)
-    found: dict[str, _Bench] = {}
+    octets, emss = parameter("OCTETS"), parameter("EMSS")
+    device = await open_device(dut)
+    found: dict[str, Bench] = {}
     stamps: list[tuple[int, int]] = []  # cycle of the last beat, payload octets
     asked = 0
 
-    def open_device() -> None:
-        found["bench"] = _Bench(device, 2 * READ_OCTETS, emss)
+    def make() -> None:
+        found["bench"] = Bench(device, 2 * READ_OCTETS, emss)
 
-    await bridge(open_device)()
+    await bridge(make)()
     bench = found["bench"]
     source = bench.mr.addr + READ_OCTETS
 
@@ -269,7 +196,7 @@ async def _answer_reads(dut: Any, *, writes: bool) -> None:
     while sum(count for _, count in stamps) < octets:
         await ClockCycles(dut.clk, 100)
     steady = stamps[min(WARM_UP_FPDUS, len(stamps) // 2) :]
-    _report(
+    report(
         {
             "payload_octets": sum(count for _, count in steady[1:]),
             "cycles": steady[-1][0] - steady[0][0],

@@ -1,0 +1,89 @@
+"""Atomics that a device carries out for its peers, as cocotb tests of one device.
+
+As in `bench/cases.py` host memory answers reads after 250 cycles and writes after 50.
+"""
+
+from typing import Any
+
+import cocotb
+from cocotb.task import bridge
+from cocotb.triggers import ClockCycles
+
+from bench.rig import Bench, open_device, parameter, report
+from sim.model.atomics import FETCH_ADD, AtomicRequest
+from sim.model.ddp import segment_untagged
+from sim.model.mpa import frame_fpdu, mulpdu
+from sim.model.rdmap import QN_READ_REQUEST, Opcode, control_octet
+
+QPS = 64
+AHEAD = 2
+"""Requests of each QP that are outstanding: the next one is there when one is answered."""
+
+OPERATIONS = 1400
+WARM_UP = 160
+"""Answers before the steady state."""
+
+WORD_OCTETS = 8
+RESPONSE_OPCODE = control_octet(Opcode.ATOMIC_RESPONSE)
+
+
+async def _answer_atomics(dut: Any, *, same: bool) -> None:
+    """FetchAdds from all QPs, each to a word of its QP or all to one; cycles between answers."""
+    emss = parameter("EMSS")
+    device = await open_device(dut)
+    found: dict[str, Bench] = {}
+    stamps: list[int] = []
+    asked = [0] * QPS
+
+    def make() -> None:
+        found["bench"] = Bench(device, QPS * WORD_OCTETS, emss, QPS)
+
+    await bridge(make)()
+    bench = found["bench"]
+    places = {qp.qp_num: 0 if same else number for number, qp in enumerate(bench.qps)}
+
+    def ask(qp: int) -> None:
+        asked[qp] += 1
+        to = bench.mr.addr + WORD_OCTETS * places[qp]
+        request = AtomicRequest(FETCH_ADD, asked[qp], bench.mr.stag, to, 1, 0)
+        (ulpdu,) = segment_untagged(
+            request.encode(),
+            qn=QN_READ_REQUEST,
+            msn=asked[qp],
+            mulpdu=mulpdu(emss, False),
+            rsvd_ulp=control_octet(Opcode.ATOMIC_REQUEST),
+        )
+        device.llp.receive(qp, frame_fpdu(ulpdu))
+
+    def sent(connection: int, fpdu: bytes) -> None:
+        assert fpdu[3] == RESPONSE_OPCODE
+        stamps.append(device.llp.cycle)
+        if sum(asked) < OPERATIONS:
+            ask(connection)
+
+    device.llp.on_fpdu = sent
+    for _ in range(AHEAD):
+        for qp in places:
+            ask(qp)
+    while len(stamps) < OPERATIONS:
+        await ClockCycles(dut.clk, 100)
+    words = [
+        int.from_bytes(bench.buffer[at : at + WORD_OCTETS], "little")
+        for at in range(0, len(bench.buffer), WORD_OCTETS)
+    ]
+    assert sum(words) == OPERATIONS and (not same or words[0] == OPERATIONS)
+    # When no more is asked the unit runs empty, which is no steady state.
+    steady = stamps[WARM_UP : -AHEAD * QPS]
+    report({"operations": len(steady) - 1, "cycles": steady[-1] - steady[0]})
+
+
+@cocotb.test()
+async def check_atomic_responder(dut: Any) -> None:
+    """Every QP has a word of its own."""
+    await _answer_atomics(dut, same=False)
+
+
+@cocotb.test()
+async def check_atomic_same_address(dut: Any) -> None:
+    """All QPs add to one word."""
+    await _answer_atomics(dut, same=True)
