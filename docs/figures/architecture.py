@@ -101,10 +101,13 @@ def draw() -> str:
         box(600, 440, 170, 66, RECEIVE, "mpa: receiver", "store, check CRC,|then pass on"),
         arrow((600, 473), (390, 473)),
         label(440, 464, "verified FPDUs"),
-        arrow((340, 440), (340, 398), (585, 398), (585, 248), (640, 248), (640, 230)),
-        label(412, 390, "placements"),
+        arrow((350, 440), (350, 398), (585, 398), (585, 248), (640, 248), (640, 230)),
+        label(440, 390, "placements"),
         arrow((220, 440), (220, 356)),
-        label(228, 424, "inbound reads"),
+        label(228, 424, "inbound requests"),
+        # Atomics: the transmitter asks, the unit reads and writes.
+        box(420, 405, 150, 44, MEMORY, "rdmap: atomic unit", "one step at a time"),
+        arrow((372, 356), (372, 427), (420, 427), both=True),
         # The STag table serves both directions.
         box(40, 365, 130, 66, MEMORY, "stag: table", "rights, bounds, PD"),
         arrow((200, 340), (105, 340), (105, 365), both=True),
