@@ -29,6 +29,7 @@ def test_placements_are_written(pattern):
     )
 
 
+@pytest.mark.requirement("EXT-5.1.1-02")
 def test_every_pair_of_lanes():
     run_cocotb(Placer(CONFIG), __name__, test_filter="check_lanes")
 

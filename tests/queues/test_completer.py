@@ -24,7 +24,7 @@ LAYOUTS = Layouts(CONFIG)
 READ_DONE = read_done_layout(CONFIG)
 
 
-@pytest.mark.requirement("RDMAP-5.5-12", "RDMAP-5.5-16")
+@pytest.mark.requirement("RDMAP-5.5-12", "RDMAP-5.5-16", "EXT-5.4-06")
 @pytest.mark.parametrize("pattern", ["always", "random", "slow"])
 def test_completer(pattern):
     run_cocotb(SendCompleter(CONFIG), __name__, parameters={"PATTERN": pattern})

@@ -25,6 +25,7 @@ LAYOUTS = Layouts(CONFIG)
 
 @pytest.mark.requirement("RDMAP-5.5-06", "RDMAP-5.5-13", "RDMAP-5.5-16", "DDP-4.1-06", "DDP-5.4-01")
 @pytest.mark.requirement("DDP-5.4-03", "RPCRDMA-2-02", "RDMAP-5.5-08", "RDMAP-5.5-14")
+@pytest.mark.requirement("EXT-5.4-02", "EXT-5.4-04", "EXT-5.4-06", "EXT7306-5.4-03")
 @pytest.mark.parametrize("pattern", ["always", "random", "slow"])
 def test_gate(pattern):
     run_cocotb(DeliveryGate(CONFIG), __name__, parameters={"PATTERN": pattern})

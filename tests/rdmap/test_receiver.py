@@ -51,7 +51,7 @@ from tests.support.runner import parameter, run_cocotb
 @pytest.mark.requirement("DDP-7.1-11", "DDP-7.1-12", "DDP-7.1-13", "DDP-7.1-14", "DDP-7.1-15")
 @pytest.mark.requirement("DDP-7.1-16", "DDP-7.2-01", "EXT-8.2-02", "EXT7306-1.1-03", "SEC-6.4.5-01")
 @pytest.mark.requirement("SEC-A-01", "EXT-6-01", "EXT-6.3-02", "EXT-6.3-04", "EXT-6.3-07")
-@pytest.mark.requirement("EXT7306-6.3-01")
+@pytest.mark.requirement("EXT7306-6.3-01", "EXT-8.2-01", "EXT-8.2-03")
 @pytest.mark.parametrize("pattern", ["always", "random", "bursty"])
 def test_receiver(pattern: str) -> None:
     run_cocotb(Receiver(CONFIG), __name__, parameters={"PATTERN": pattern})
@@ -195,6 +195,19 @@ WRONG: list[tuple[Cause, Wrong]] = [
     ),
     (Cause.UNTAGGED_TOO_LONG, refused(StagStatus.INVALID, 71)),
     (Cause.LOCAL_RECEIVE_PROTECTION, refused(StagStatus.INVALID, 31, bad=1)),
+    *(
+        (
+            cause,
+            with_entry(
+                lambda rng, name=name, fields=fields: immediate(rng, 1, **opcode(name, **fields))
+            ),
+        )
+        for name in (8, 9)
+        for cause, fields in (
+            *((Cause.UNTAGGED_DDP_VERSION, {"version": version}) for version in (0, 2, 3)),
+            *((Cause.RDMAP_VERSION, {"rsvd_ulp": rv << 6 | name}) for rv in (0, 2, 3)),
+        )
+    ),
     (Cause.UNTAGGED_NO_BUFFER, lambda bench, rng: immediate(rng, 1)),
     *(
         (cause, with_entry(lambda rng, fields=fields: immediate(rng, **({"msn": 1} | fields))))

@@ -37,6 +37,16 @@ OPERANDS = ("data", "mask", "compare", "compare_mask")
 """In the order of the header (RFC 7306, Figure 4)."""
 
 
+@pytest.mark.requirement("EXT-5.1.1-02", "EXT-5.1.1-03", "EXT-5.1.3-02", "EXT-5.2-01")
+@pytest.mark.requirement("EXT-5.2.1-01", "EXT-5.2.1-02", "EXT-5.2.1-03", "EXT-5.2.1-07")
+@pytest.mark.requirement("EXT-5.2.1-08", "EXT-5.2.1-09", "EXT-5.2.1-11", "EXT-5.2.1-12")
+@pytest.mark.requirement("EXT-5.2.1-13", "EXT-5.2.1-15", "EXT-5.2.2-01", "EXT-5.2.2-03")
+@pytest.mark.requirement("EXT-5.2.2-04", "EXT-5.2.2-05", "EXT-5.2.2-06", "EXT-5.2.2-07")
+@pytest.mark.requirement("EXT-5.2.2-08", "EXT-5.4-02", "EXT-5.4-04", "EXT-5.4-06", "EXT-8.2-01")
+@pytest.mark.requirement("EXT-8.2-03", "EXT-8.2-04", "EXT-8.2-05", "EXT7306-5-05")
+@pytest.mark.requirement("EXT7306-5.1.1-01", "EXT7306-5.1.2-02", "EXT7306-5.2-01")
+@pytest.mark.requirement("EXT7306-5.2.1-01", "EXT7306-5.2.1-02", "EXT7306-5.2.2-01")
+@pytest.mark.requirement("EXT7306-5.4-03", "EXT7306-8.2-01")
 @pytest.mark.parametrize("pattern", ["always", "random", "bursty"])
 def test_receiver(pattern: str) -> None:
     run_cocotb(Receiver(CONFIG), __name__, parameters={"PATTERN": pattern})

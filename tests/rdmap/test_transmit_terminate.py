@@ -45,6 +45,7 @@ OPCODES = {
 @pytest.mark.requirement("RDMAP-4.8-05", "RDMAP-4.8-06", "RDMAP-4.8-07", "RDMAP-4.8-08")
 @pytest.mark.requirement("RDMAP-4.8-10", "RDMAP-4.8-11", "RDMAP-4.8-12", "RDMAP-4.8-13")
 @pytest.mark.requirement("RDMAP-4.8-14", "RDMAP-5.4-06", "DDP-7.2-01")
+@pytest.mark.requirement("EXT-8.1-01", "EXT-8.1-02", "EXT7306-8.2-01")
 def test_transmit_terminate():
     run_cocotb(TransmitTerminate(CONFIG), __name__)
 

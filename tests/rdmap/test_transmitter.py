@@ -45,6 +45,13 @@ TABLE_LATENCY = 5
 @pytest.mark.requirement("MPA-3-02", "MPA-3-03", "MPA-3-09", "MPA-4.5-04", "MPA-7.1.1-06")
 @pytest.mark.requirement("MPA-7.1.1-07", "MPA-7.1.2-18", "MPA-C.1-01", "RPCRDMA-6.2-03")
 @pytest.mark.requirement("SEC-6.4.3.3-02", "EXT-6.3-01", "EXT-6.3-04", "EXT-6.3-05", "EXT-6.3-06")
+@pytest.mark.requirement("EXT-4-01", "EXT-4.1-01", "EXT-4.1-02", "EXT-4.1-03", "EXT-4.1-04")
+@pytest.mark.requirement("EXT-4.2-01", "EXT-5.1.1-02", "EXT-5.2-01", "EXT-5.2.1-01", "EXT-5.2.1-02")
+@pytest.mark.requirement("EXT-5.2.1-04", "EXT-5.2.1-05", "EXT-5.2.1-06", "EXT-5.2.1-08")
+@pytest.mark.requirement("EXT-5.2.1-13", "EXT-5.2.1-14", "EXT-5.2.1-15", "EXT-5.2.1-16")
+@pytest.mark.requirement("EXT-5.2.2-01", "EXT-5.2.2-02", "EXT-5.2.2-03", "EXT-5.2.2-04")
+@pytest.mark.requirement("EXT-5.2.2-09", "EXT-5.4-07", "EXT-5.4-08", "EXT7306-5.2-01")
+@pytest.mark.requirement("EXT7306-5.2.2-02")
 @pytest.mark.parametrize("pattern", ["always", "random", "bursty"])
 def test_random_messages(pattern):
     run_cocotb(
@@ -64,6 +71,8 @@ def test_random_messages(pattern):
 @pytest.mark.requirement("RDMAP-5.4-02", "RDMAP-6.1-05", "RDMAP-7.1-02", "RDMAP-7.1-03")
 @pytest.mark.requirement("RDMAP-7.1-04", "DDP-5.2-01", "DDP-5.2-08", "DDP-6.2-01", "DDP-6.2.2-03")
 @pytest.mark.requirement("DDP-6.2.2-04", "MPA-7.1.2-14", "MPA-7.1.2-18")
+@pytest.mark.requirement("EXT-5.1.1-03", "EXT-5.1.3-02", "EXT-5.2.1-12", "EXT-8.1-01", "EXT-8.2-04")
+@pytest.mark.requirement("EXT-8.2-05", "EXT7306-5.1.1-01", "EXT7306-5.1.2-02")
 def test_rules():
     run_cocotb(
         Transmitter(CONFIG),
