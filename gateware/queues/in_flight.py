@@ -46,9 +46,14 @@ class InFlight(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         qps = self._qps
+        # The strobes may be late in their cycle: they are decoded in the next one.
         begun, ended = Signal(qps), Signal(qps)
-        m.d.sync += begun.eq(self.begin.valid << self.begin.qp)
-        m.d.sync += ended.eq(reduce(or_, [end.valid << end.qp for end in self.ends]))
+        decoded = []
+        for strobe in (self.begin, *self.ends):
+            valid, qp = Signal(), Signal.like(strobe.qp)
+            m.d.sync += [valid.eq(strobe.valid), qp.eq(strobe.qp)]
+            decoded.append(valid << qp)
+        m.d.comb += [begun.eq(decoded[0]), ended.eq(reduce(or_, decoded[1:]))]
         m.d.sync += self.busy.eq(self.busy & ~ended | begun)
         for number in range(len(self.mark)):
             waiting = Signal(qps, name=f"waiting_{number}")
