@@ -126,18 +126,28 @@ class Receiver(wiring.Component):
         is_tagged = tagged.control.tagged
         last = tagged.control.last
         opcode = rdmap_control(tagged).opcode
-        is_send = is_any(opcode, SEND_OPCODES)
-        is_immediate = is_any(opcode, IMMEDIATE_OPCODES)
-        takes_entry = is_send | is_immediate
-        is_request = is_any(opcode, REQUEST_OPCODES)
-        is_atomic_request = opcode == Opcode.ATOMIC_REQUEST
-        is_response = is_any(opcode, RESPONSE_OPCODES)
-        is_atomic_response = opcode == Opcode.ATOMIC_RESPONSE
-        invalidates = last & is_any(opcode, INVALIDATING_OPCODES)
         invalidate_stag = from_wire(untagged.rsvd_ulp_word)
         mo = from_wire(untagged.mo)
 
-        # Valid one cycle after the segment was taken.
+        # Valid one cycle after the segment was taken, as all of what follows.
+        is_send = Signal()
+        is_immediate = Signal()
+        takes_entry = Signal()
+        is_request = Signal()
+        is_atomic_request = Signal()
+        is_response = Signal()
+        is_atomic_response = Signal()
+        invalidates = Signal()
+        m.d.sync += [
+            is_send.eq(is_any(opcode, SEND_OPCODES)),
+            is_immediate.eq(is_any(opcode, IMMEDIATE_OPCODES)),
+            takes_entry.eq(is_any(opcode, (*SEND_OPCODES, *IMMEDIATE_OPCODES))),
+            is_request.eq(is_any(opcode, REQUEST_OPCODES)),
+            is_atomic_request.eq(opcode == Opcode.ATOMIC_REQUEST),
+            is_response.eq(is_any(opcode, RESPONSE_OPCODES)),
+            is_atomic_response.eq(opcode == Opcode.ATOMIC_RESPONSE),
+            invalidates.eq(last & is_any(opcode, INVALIDATING_OPCODES)),
+        ]
         first_octet = Mux(
             is_tagged,
             TAGGED_HEADER_OCTETS + ULPDU_LENGTH_OCTETS,
