@@ -131,6 +131,8 @@ def wait_for(end: End, count: int) -> list:
     return found
 
 
+@pytest.mark.requirement("EXT-5.2.1-10", "EXT-5.2.1-16", "EXT-5.1.1-01", "EXT-5.1.3-01")
+@pytest.mark.requirement("EXT-5.2.2-07", "EXT7306-5.1.1-02", "EXT7306-5.1.2-01")
 def test_operations_between_two_qps(context: Context):
     rng = seeded_random()
     ends = [End(context, 256) for _ in range(2)]
@@ -156,6 +158,7 @@ def test_operations_between_two_qps(context: Context):
         end.close()
 
 
+@pytest.mark.requirement("EXT-5.1.1-02", "EXT-5.2.2-02")
 def test_the_number_is_big_endian_on_the_wire_and_the_hosts_in_memory(context: Context):
     end = End(context, 64)
     end.buffer[:8] = (1).to_bytes(8, "little")
@@ -215,6 +218,7 @@ def test_requests_are_answered_in_the_order_in_which_they_came(context: Context)
     peer.close()
 
 
+@pytest.mark.requirement("EXT-5-02", "EXT-5.3-01", "EXT7306-5-01", "EXT7306-5.3-01")
 def test_many_qps_have_a_serial_order(context: Context):
     rng = seeded_random()
     pd, cq = PD(context), CQ(context)

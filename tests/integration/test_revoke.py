@@ -73,7 +73,7 @@ class Link:
 
 @pytest.mark.requirement("RDMAP-3.2-04", "RDMAP-8.1.1-04", "RDMAP-8.1.1-05", "RDMAP-8.1.1-06")
 @pytest.mark.requirement("DDP-8.3-01", "DDP-8.3-02", "DDP-8.3.1-05", "DDP-8.3.1-06", "DDP-8.3.1-07")
-@pytest.mark.requirement("SEC-6.2.2-01")
+@pytest.mark.requirement("SEC-6.2.2-01", "RPCRDMA-11-03")
 @pytest.mark.parametrize("opcode", OPCODES)
 def test_no_octet_changes_after_close(opcode: WROpcode, context: Context):
     """The region of the Data Sink is closed."""
@@ -111,7 +111,7 @@ def test_no_octet_changes_after_close(opcode: WROpcode, context: Context):
 
 
 @pytest.mark.requirement("RDMAP-7.2-09", "RDMAP-8.1.1-04", "RDMAP-8.1.1-05", "DDP-8.3-02")
-@pytest.mark.requirement("DDP-8.3.1-05", "DDP-8.3.1-06")
+@pytest.mark.requirement("DDP-8.3.1-05", "DDP-8.3.1-06", "RPCRDMA-11-03")
 @pytest.mark.parametrize("opcode", OPCODES)
 def test_no_octet_is_read_after_close(opcode: WROpcode, context: Context):
     """The region of the Data Source is closed; what is written to the buffer then is not sent."""

@@ -1,5 +1,7 @@
 """The headers of all messages that are sent are, octet by octet, those of the reference model."""
 
+from dataclasses import replace
+
 import cocotb
 import pytest
 from amaranth.hdl import Module
@@ -12,11 +14,14 @@ from gateware.rdmap import headers
 from gateware.rdmap.transmit_header import (
     HEADER_FIELDS,
     TransmitHeader,
+    atomic_request_header,
+    atomic_response_header,
     packed,
-    read_request_ddp_header,
     read_request_header,
+    request_ddp_header,
 )
 from sim.model import rdmap
+from sim.model.atomics import CMP_SWAP, SWAP, WORD, AtomicRequest, AtomicResponse
 from sim.model.ddp import TaggedHeader, UntaggedHeader
 from sim.model.rdmap import Opcode, ReadRequest
 from tests.support.runner import run_cocotb
@@ -31,18 +36,31 @@ READ_REQUEST = data.StructLayout(
         "source_tagged_offset": 64,
     }
 )
-SENT_OPCODES = [opcode for opcode in Opcode if opcode <= Opcode.TERMINATE]
+OPERANDS = 4
+ATOMIC = data.StructLayout(
+    {
+        "operation": 4,
+        "identifier": 32,
+        "stag": 32,
+        "tagged_offset": 64,
+        "operands": data.ArrayLayout(64, OPERANDS),
+        "original": 64,
+    }
+)
 CASES = 50
 
 
 class Headers(wiring.Component):
-    """`TransmitHeader` and the two headers of a Read Request."""
+    """`TransmitHeader`, the headers of requests, and that of an Atomic Response."""
 
     fields: In(HEADER_FIELDS)
     header: Out(8 * ddp.UNTAGGED_HEADER_OCTETS)
     request: In(READ_REQUEST)
     request_header: Out(headers.READ_REQUEST_HEADER)
     request_ddp_header: Out(ddp.UNTAGGED_HEADER)
+    atomic: In(ATOMIC)
+    atomic_header: Out(headers.ATOMIC_REQUEST_HEADER)
+    response_header: Out(headers.ATOMIC_RESPONSE_HEADER)
 
     def elaborate(self, platform):
         m = Module()
@@ -52,7 +70,23 @@ class Headers(wiring.Component):
             header.fields.eq(self.fields),
             self.header.eq(header.header),
             self.request_header.eq(read_request_header(**request)),
-            self.request_ddp_header.eq(read_request_ddp_header(self.fields.msn)),
+            self.request_ddp_header.eq(
+                request_ddp_header(headers.Opcode.RDMA_READ_REQUEST, self.fields.msn)
+            ),
+            self.atomic_header.eq(
+                atomic_request_header(
+                    operation=self.atomic.operation,
+                    identifier=self.atomic.identifier,
+                    stag=self.atomic.stag,
+                    tagged_offset=self.atomic.tagged_offset,
+                    operands=[self.atomic.operands[number] for number in range(OPERANDS)],
+                )
+            ),
+            self.response_header.eq(
+                atomic_response_header(
+                    identifier=self.atomic.identifier, original=self.atomic.original
+                )
+            ),
         ]
         return m
 
@@ -60,6 +94,9 @@ class Headers(wiring.Component):
 @pytest.mark.requirement("RDMAP-4.1-01", "RDMAP-4.1-02", "RDMAP-4.1-03", "RDMAP-4.1-04")
 @pytest.mark.requirement("RDMAP-4.1-06", "RDMAP-4.1-07", "RDMAP-4.1-08", "RDMAP-4.1-10")
 @pytest.mark.requirement("RDMAP-4.4-01", "RDMAP-5.2.2-01", "RDMAP-5.4-01")
+@pytest.mark.requirement("EXT-4-01", "EXT-5.1.1-02", "EXT-5.2.1-01", "EXT-5.2.1-02")
+@pytest.mark.requirement("EXT-5.2.1-04", "EXT-5.2.1-05", "EXT-5.2.1-06", "EXT-5.2.1-07")
+@pytest.mark.requirement("EXT-5.2.2-01", "EXT7306-4.1-01", "EXT7306-4.1-02")
 @pytest.mark.requirement("DDP-4.1-07", "DDP-4.1-09", "DDP-4.2-01", "DDP-4.3-01")
 def test_headers():
     run_cocotb(Headers(), __name__)
@@ -68,6 +105,20 @@ def test_headers():
 def test_unknown_field_is_refused():
     with pytest.raises(ValueError, match="no fields \\['qm'\\]"):
         packed(ddp.UNTAGGED_HEADER, qm=0)
+
+
+def random_atomic(rng):
+    """An Atomic Request of any operation, with something in every field."""
+    bits = (32, 32, 64, 64, 64, 64, 64)
+    return AtomicRequest(rng.randrange(3), *(rng.getrandbits(width) for width in bits))
+
+
+def as_sent(atomic):
+    """The same with what RFC 7306, 5.2.1 wants in the fields that the operation does not have."""
+    if atomic.operation == CMP_SWAP:
+        return atomic
+    mask = WORD if atomic.operation == SWAP else atomic.mask
+    return replace(atomic, mask=mask, compare=0, compare_mask=WORD)
 
 
 def octets_of(signal):
@@ -88,7 +139,7 @@ def ddp_header(fields):
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def check_headers_are_those_of_the_model(dut):
     rng = seeded_random()
-    for opcode in SENT_OPCODES * CASES:
+    for opcode in list(Opcode) * CASES:
         fields = {
             "opcode": opcode,
             "last": rng.getrandbits(1),
@@ -107,7 +158,23 @@ async def check_headers_are_those_of_the_model(dut):
             source_stag=request.source_stag,
             source_tagged_offset=request.source_tagged_offset,
         )
+        atomic = random_atomic(rng)
+        operands = (atomic.data, atomic.mask, atomic.compare, atomic.compare_mask)
+        original = rng.getrandbits(64)
+        dut.atomic.value = pack(
+            ATOMIC,
+            operation=atomic.operation,
+            identifier=atomic.identifier,
+            stag=atomic.stag,
+            tagged_offset=atomic.tagged_offset,
+            operands=operands,
+            original=original,
+        )
         await Timer(1, "ns")
+        assert octets_of(dut.atomic_header) == as_sent(atomic).encode()
+        assert (
+            octets_of(dut.response_header) == AtomicResponse(atomic.identifier, original).encode()
+        )
         expected = ddp_header(fields)
         assert octets_of(dut.header)[: len(expected)] == expected, opcode.name
         assert octets_of(dut.request_header) == request.encode()
