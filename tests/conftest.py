@@ -1,3 +1,27 @@
-"""What holds for all tests: the conformance list knows which rows they name."""
+"""What holds for all tests: the conformance list knows which rows they name; one device for all."""
+
+import contextlib
+
+import pytest
+
+from sim.build import BuildError, build_device
 
 pytest_plugins = ["tests.conformance.plugin"]
+
+USERS_OF_THE_DEVICE = (
+    "tests/host_driver/test_cli.py",
+    "tests/host_driver/test_rping.py",
+    "tests/integration/",
+    "tests/malformer/",
+    "tests/robustness/",
+)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> None:
+    """Builds the compiled device before the first test: no timeout of a test is meant for that."""
+    if session.config.option.collectonly:
+        return
+    if any(item.nodeid.startswith(USERS_OF_THE_DEVICE) for item in session.items):
+        with contextlib.suppress(BuildError):  # the tests say so
+            build_device()
