@@ -34,6 +34,7 @@ from host_driver import (
     connect,
     listen,
 )
+from host_driver.atomics import OPERATIONS
 from host_driver.context import raise_if_stopped
 from host_driver.transport.sockets import SocketStream
 from hw.interface.causes import CODES
@@ -412,7 +413,8 @@ OFFENCES = {
 for _name, _cause, _terminate in (
     ("on QN 0", Cause.UNEXPECTED_OPCODE, terminate(qn=0)),
     ("on QN 1", Cause.UNEXPECTED_OPCODE, terminate(qn=1)),
-    ("on QN 3", Cause.UNTAGGED_QN, terminate(qn=3)),
+    ("on QN 3", Cause.UNEXPECTED_OPCODE, terminate(qn=3)),
+    ("on QN 4", Cause.UNTAGGED_QN, terminate(qn=4)),
     ("with MSN 2", Cause.UNTAGGED_MSN, terminate(msn=2)),
     ("with MO 4", Cause.UNTAGGED_MO, terminate(mo=4)),
     ("of two segments", Cause.TERMINATE_MALFORMED, terminate(last=False)),
@@ -425,11 +427,11 @@ for _name, _cause, _terminate in (
         _cause, lambda v, ulpdu=_terminate: [ulpdu], shows="RDMAP-5.4-03 RDMAP-5.4-06"
     )
 for _opcode in (Opcode.ATOMIC_REQUEST, Opcode.ATOMIC_RESPONSE):
-    OFFENCES[f"opcode {_opcode:X} of RFC 7306"] = Offence(
+    OFFENCES[f"{_opcode.name} on QN 0"] = Offence(
         Cause.UNEXPECTED_OPCODE,
         lambda v, opcode=_opcode: [send(bytes(52), rsvd_ulp=control_octet(opcode))],
         [4096],
-        shows="RDMAP-7.2-02 EXT-8.2-02 EXT7306-1.1-03",
+        shows="RDMAP-7.2-02 EXT-8.2-02",
     )
 for _opcode in range(0x8, 0xC):
     OFFENCES[f"RDMAP version of opcode {_opcode:X}"] = Offence(
@@ -690,7 +692,11 @@ def test_bad_local_key(opcode: WROpcode, victim: Victim, bystander: Bystander):
     victim.qp.post_recv(RecvWR(9, [victim.element()]))
     peer = RawPeer(victim.qp)
     good, bad = victim.element(0, 64), SGE(victim.mr.addr, 64, victim.mr.lkey ^ 1)
-    elements = [bad] if opcode == WROpcode.RDMA_READ else [good, good, bad, good]
+    elements = [good, good, bad, good]
+    if opcode == WROpcode.RDMA_READ:
+        elements = [bad]
+    elif opcode in OPERATIONS:
+        elements = [SGE(bad.addr, 8, bad.lkey)]
     immediate = bytes(8) if opcode == WROpcode.RDMA_WRITE_WITH_IMM else None
     victim.qp.post_send(
         SendWR(1, WROpcode.RDMA_WRITE, [good]),
