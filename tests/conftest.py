@@ -10,6 +10,7 @@ pytest_plugins = ["tests.conformance.plugin"]
 
 USERS_OF_THE_DEVICE = (
     "tests/host_driver/test_cli.py",
+    "tests/host_driver/test_perf_devices.py",
     "tests/host_driver/test_rping.py",
     "tests/integration/",
     "tests/malformer/",

@@ -19,7 +19,7 @@ def measure(
     Raises `PerfError` if the server does not want it, or goes away.
     """
     framing = plan.framing
-    with End(context, qps=plan.qps, octets=max(plan.sizes), sends=plan.depth) as end:
+    with End(context, qps=plan.qps, octets=plan.octets, sends=plan.depth) as end:
         with _step_stream(end, address, port) as stream:
             try:
                 remote = unpack_remote(

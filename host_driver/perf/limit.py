@@ -6,10 +6,11 @@ A message is cut into segments of at most MULPDU octets with their header (RFC 5
     EMSS - (6 + 4 * ceil(EMSS / 512) + EMSS mod 4)   with Markers
 
 and from 128 to 64768 (RFC 5044, 3). A segment has a DDP and RDMAP header of 14 octets if it is
-tagged (RDMA Write and Read Response; RFC 5041, 4.2) or 18 if it is untagged (Send, Read Request;
-RFC 5041, 4.3); a Read Request has 28 octets more (RFC 5040, 4.4). It travels in an FPDU:
-ULPDU_Length of 2 octets, the segment, a pad to a multiple of 4, and a CRC of 4 (RFC 5044, 4.1).
-With Markers, 4 of every 512 octets of the stream are one (RFC 5044, 4.3).
+tagged (RDMA Write and Read Response; RFC 5041, 4.2) or 18 if it is untagged (RFC 5041, 4.3). Behind
+that a Read Request has 28 octets (RFC 5040, 4.4), an Atomic Request 52 and an Atomic Response 12
+(RFC 7306, 5.2). A segment travels in an FPDU: ULPDU_Length of 2 octets, the segment, a pad to a
+multiple of 4, and a CRC of 4 (RFC 5044, 4.1). With Markers, 4 of every 512 octets of the stream are
+one (RFC 5044, 4.3).
 
 The two directions of a connection, and so of the LLP port, are independent of each other: the one
 with more octets on the wire is the limit. What TCP and the layers below add is not counted.
@@ -24,6 +25,8 @@ PORT_OCTETS = 8
 TAGGED_HEADER = 14
 UNTAGGED_HEADER = 18
 READ_REQUEST_HEADER = 28
+ATOMIC_REQUEST_HEADER = 52
+ATOMIC_RESPONSE_HEADER = 12
 
 _LEAST_MULPDU, _MOST_MULPDU = 128, 64768  # RFC 5044, 3
 _LENGTH = 2

@@ -39,12 +39,12 @@ class Meter:
         the interrupt of its completion; the median of 8.
         """
         plan = self._plan
-        request = plan.operation.request(self._end.mr, self._remote, size)
+        requests = [self._request(place, size) for place in range(plan.qps)]
         self._prepare(plan.share(size))
         messages = plan.messages_of(size)
-        cycles = self._run(request, messages)
+        cycles = self._run(requests, messages)
         self._prepare(LATENCY_MESSAGES)
-        latencies = [self._latency(request) for _ in range(LATENCY_MESSAGES)]
+        latencies = [self._latency(requests[0]) for _ in range(LATENCY_MESSAGES)]
         return Point(
             size=size,
             messages=messages,
@@ -56,23 +56,28 @@ class Meter:
             latency_most=max(latencies),
         )
 
+    def _request(self, place: int, size: int) -> SendWR:
+        operation, remote = self._plan.operation, self._remote
+        target = Remote(remote.addr + place * operation.stride, remote.rkey)
+        return operation.request(self._end.mr, target, size)
+
     def _prepare(self, messages: int) -> None:
         """Has the server post receives for as many messages on each QP, if they take any."""
         number = messages if self._plan.operation.takes_receive else 0
         self._end.send(number)
         self._end.receive()
 
-    def _run(self, request: SendWR, messages: int) -> int:
+    def _run(self, requests: list[SendWR], messages: int) -> int:
         """Cycles for some messages over all QPs, with `depth` outstanding on each."""
         end, depth = self._end, self._plan.depth
-        qps = {qp.qp_num: qp for qp in end.qps}
+        qps = {qp.qp_num: (qp, each) for qp, each in zip(end.qps, requests, strict=True)}
         least, more = divmod(messages, len(qps))
         left = {number: least + (place < more) for place, number in enumerate(qps)}
         free = dict.fromkeys(qps, depth)
         start = end.device.cycles
         done = 0
         while True:
-            for number, qp in qps.items():
+            for number, (qp, request) in qps.items():
                 if count := min(free[number], left[number]):
                     qp.post_send(*[request] * count)
                     free[number] -= count

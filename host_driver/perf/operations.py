@@ -3,9 +3,12 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from host_driver.atomics import ATOMIC_OCTETS
 from host_driver.enums import AccessFlags, WROpcode
 from host_driver.mr import MR
 from host_driver.perf.limit import (
+    ATOMIC_REQUEST_HEADER,
+    ATOMIC_RESPONSE_HEADER,
     READ_REQUEST_HEADER,
     TAGGED_HEADER,
     UNTAGGED_HEADER,
@@ -35,6 +38,8 @@ class Operation:
     completes: when a message is complete, in words.
     request: the work request for a message of some octets.
     wire: octets on the wire for a message of some octets.
+    size: the only one that its messages have; None if they have any.
+    stride: octets from the target of a QP to that of the next one.
     """
 
     name: str
@@ -44,6 +49,8 @@ class Operation:
     completes: str
     request: Callable[[MR, Remote, int], SendWR]
     wire: Callable[[Framing, int], WireOctets]
+    size: int | None = None
+    stride: int = 0
 
 
 def _source(mr: MR, octets: int) -> list[SGE]:
@@ -55,6 +62,17 @@ def _rdma(opcode: WROpcode) -> Callable[[MR, Remote, int], SendWR]:
         return SendWR(0, opcode, _source(mr, octets), remote_addr=remote.addr, rkey=remote.rkey)
 
     return request
+
+
+def _fetch_add(mr: MR, remote: Remote, octets: int) -> SendWR:
+    return SendWR(
+        0,
+        WROpcode.ATOMIC_FETCH_AND_ADD,
+        _source(mr, octets),
+        remote_addr=remote.addr,
+        rkey=remote.rkey,
+        compare_add=1,
+    )
 
 
 _LOCAL = "when all its octets were given to the LLP"
@@ -91,6 +109,20 @@ OPERATIONS = {
             completes=_LOCAL,
             request=lambda mr, _, octets: SendWR(0, WROpcode.SEND, _source(mr, octets)),
             wire=lambda framing, octets: WireOctets(framing.message(octets, UNTAGGED_HEADER)),
+        ),
+        Operation(
+            name="atomic",
+            title="Atomic FetchAdd",
+            access=AccessFlags.REMOTE_ATOMIC,
+            takes_receive=False,
+            completes="when the original value is in host memory",
+            request=_fetch_add,
+            wire=lambda framing, _: WireOctets(
+                framing.message(ATOMIC_REQUEST_HEADER, UNTAGGED_HEADER),
+                framing.message(ATOMIC_RESPONSE_HEADER, UNTAGGED_HEADER),
+            ),
+            size=ATOMIC_OCTETS,
+            stride=ATOMIC_OCTETS,
         ),
     )
 }

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from host_driver.options import number, parse_emss
-from host_driver.perf.operations import OPERATIONS
+from host_driver.perf.operations import OPERATIONS, Operation
 from host_driver.perf.settings import (
     DEFAULT_DEPTH,
     DEFAULT_PORT,
@@ -48,7 +48,7 @@ def add_perf(subparsers: Any) -> None:
             ),
         )
         _add_sides(parser)
-        _add_measured(parser)
+        _add_measured(parser, operation)
 
 
 def _add_sides(parser: argparse.ArgumentParser) -> None:
@@ -70,15 +70,18 @@ def _add_sides(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_measured(parser: argparse.ArgumentParser) -> None:
+def _add_measured(parser: argparse.ArgumentParser, operation: Operation) -> None:
     # Without defaults: the server, which learns all this from the client, takes none of it.
-    parser.add_argument(
-        "--sizes",
-        type=parse_sizes,
-        metavar="SIZES",
-        help="of messages: a list such as 64,1000,4KiB; first-last for all powers of two between "
-        "(1-64KiB)",
-    )
+    if operation.size is None:
+        parser.add_argument(
+            "--sizes",
+            type=parse_sizes,
+            metavar="SIZES",
+            help="of messages: a list such as 64,1000,4KiB; first-last for all powers of two "
+            "between (1-64KiB)",
+        )
+    else:
+        parser.set_defaults(sizes=None)
     parser.add_argument(
         "--depth",
         type=number("depth", 1, MAXIMUM_OUTSTANDING),
@@ -170,10 +173,10 @@ def run_perf(options: argparse.Namespace) -> int:
     if options.server:
         command.serve(operation, options.address or "", port)
         return 0
-    first, last = DEFAULT_SIZES
+    sizes = DEFAULT_SIZES if operation.size is None else (operation.size,)
     plan = Plan(
         operation,
-        options.sizes or parse_sizes(f"{first}-{last}"),
+        options.sizes or sizes,
         options.depth or DEFAULT_DEPTH,
         options.qps or 1,
         Framing(options.emss or DEFAULT_EMSS, bool(options.markers)),

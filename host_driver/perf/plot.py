@@ -36,8 +36,10 @@ def _draw(result: Result, octets: Any, messages: Any, latency: Any) -> None:
     curve = _curve_sizes(sizes)
     plan = result.plan
     limits = [plan.operation.wire(plan.framing, size).messages_per_cycle for size in curve]
-    measured = {"marker": "o", "markersize": 4, "label": "measured"}
-    allowed = {"color": "0.5", "linestyle": "--", "label": "protocol limit"}
+    measured: dict[str, Any] = {"marker": "o", "markersize": 4, "label": "measured"}
+    allowed: dict[str, Any] = {"color": "0.5", "linestyle": "--", "label": "protocol limit"}
+    if len(curve) == 1:
+        allowed |= {"marker": "_", "markersize": 20}
 
     octets.plot(curve, [size * limit for size, limit in zip(curve, limits, strict=True)], **allowed)
     octets.plot(sizes, [point.octets_per_cycle for point in points], **measured)

@@ -11,8 +11,8 @@ from host_driver.perf.operations import Operation, Remote
 
 DEFAULT_PORT = 7175
 DEFAULT_DEPTH = 16
-DEFAULT_SIZES = (1, 64 << 10)
-"""First and last of the powers of two."""
+DEFAULT_SIZES = tuple(1 << power for power in range(17))
+"""1 octet to 64 KiB."""
 
 MAXIMUM_SIZE = 16 << 20
 MAXIMUM_QPS = 63
@@ -64,13 +64,18 @@ class Plan:
         """Messages of a size on the QP that has most."""
         return -(-self.messages_of(size) // self.qps)
 
+    @property
+    def octets(self) -> int:
+        """Of the buffers."""
+        return max(self.sizes) + self.operation.stride * (self.qps - 1)
+
     def for_server(self) -> "ServerPlan":
         """What the server has to know."""
         receives = max(max(self.share(size) for size in self.sizes), LATENCY_MESSAGES)
         return ServerPlan(
             self.operation.name,
             self.qps,
-            max(self.sizes),
+            self.octets,
             receives if self.operation.takes_receive else 0,
             self.framing.emss,
             self.framing.markers,

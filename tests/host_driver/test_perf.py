@@ -23,7 +23,7 @@ from host_driver.perf.table import table_of
 from sim.model.ddp import segment_tagged, segment_untagged
 from sim.model.mpa import frame_fpdu, mulpdu
 
-WRITE, READ, SEND = (OPERATIONS[name] for name in ("write", "read", "send"))
+WRITE, READ, SEND, ATOMIC = (OPERATIONS[name] for name in ("write", "read", "send", "atomic"))
 FRAMING = Framing(1460)
 
 
@@ -65,6 +65,8 @@ def test_the_mulpdu_is_that_of_rfc_5044(emss, markers, expected):
         (READ, 32, 52, 52),
         (READ, 33, 52, 56),
         (READ, 1441, 52, 1484),
+        # Header 18 and 52 octets of request; header 18 and 12 of response.
+        (ATOMIC, 8, 76, 36),
     ],
 )
 def test_octets_on_the_wire_are_those_counted_by_hand(operation, octets, there, back):
@@ -123,7 +125,8 @@ def test_the_server_learns_what_it_needs(operation):
     plan = Plan(operation, (1, 1000), 4, 3, Framing(1460, True), 100)
     told = ServerPlan.unpack(plan.for_server().pack())
     assert told == plan.for_server()
-    assert (told.operation, told.qps, told.octets) == (operation.name, 3, 1000)
+    assert (told.operation, told.qps) == (operation.name, 3)
+    assert told.octets == 1000 + (16 if operation is ATOMIC else 0)  # three targets
     assert told.receives == (34 if operation is SEND else 0)
     assert (told.emss, told.markers) == (1460, True)
 
@@ -181,6 +184,7 @@ def test_other_private_data_is_refused(octets):
         (["write", "--sizes", "17MiB"], "size is 17MiB; allowed: 1 to 16MiB"),
         (["write", "--sizes", "1-3"], "range of sizes is 1-3; allowed: from a power of two"),
         (["write", "--sizes", "4-2"], "range of sizes is 4-2; allowed: from a power of two"),
+        (["atomic", "--sizes", "8"], "unrecognized arguments: --sizes 8"),
         (["write", "--depth", "0"], "depth is 0; allowed: 1 to 8192"),
         (["write", "--qps", "64"], "QPs is 64; allowed: 1 to 63"),
         (["write", "--depth", "200", "--qps", "63"], "200 messages on each of 63 QPs; allowed"),
@@ -243,6 +247,11 @@ def test_the_table_fits_80_columns(capsys):
     assert "…" not in out
     assert "RDMA Write, 8192 outstanding on 1 QP, EMSS 1460" in out
     assert "16MiB" in out and "16,666,667" in out
+
+
+def test_a_single_size_is_plotted(tmp_path):
+    show(result((8,)), tmp_path / "one", None)
+    assert "protocol limit" in (tmp_path / "one.svg").read_text()
 
 
 def test_plots_and_figures_are_written(tmp_path, capsys):
