@@ -9,6 +9,7 @@ from sim.build import BuildError, build_device
 pytest_plugins = ["tests.conformance.plugin"]
 
 USERS_OF_THE_DEVICE = (
+    "tests/examples/test_atomic_counter.py::test_two_processes",
     "tests/host_driver/test_cli.py",
     "tests/host_driver/test_perf_devices.py",
     "tests/host_driver/test_rping.py",
