@@ -19,7 +19,9 @@ from host_driver.wr import SGE, WC, RecvWR, SendWR
 from hw.interface.causes import Cause
 
 PATIENCE = 60.0
-"""Seconds without any completion after which the other end is given up."""
+"""Seconds in which no cycle passes, after which the other end is given up."""
+
+FOREVER = math.inf
 
 _NOTES = 4
 _NOTE_OCTETS = 8
@@ -95,10 +97,10 @@ class End:
         self.control.post_send(SendWR(sg=[self._slot(0)]))
         sent = 0
         while not sent:
-            sent = sum(not self._keep(found) for found in self._wait(self._control_cq, PATIENCE))
+            sent = sum(not self._keep(found) for found in self._wait(self._control_cq))
 
-    def receive(self, seconds: float = PATIENCE) -> int:
-        """The next note. Raises `PerfError` if there is none in time, `PeerClosed`."""
+    def receive(self, seconds: float | None = None) -> int:
+        """The next note. Raises `PerfError` if the peer stands still, `PeerClosed`."""
         while not self._notes:
             for found in self._wait(self._control_cq, seconds):
                 self._keep(found)
@@ -116,9 +118,9 @@ class End:
     def completions(self) -> list[WC]:
         """Waits for completions of the measured QPs, and returns all that are there.
 
-        Raises `PerfError` if a request failed, or nothing comes in time, `PeerClosed`.
+        Raises `PerfError` if a request failed, or the peer stands still, `PeerClosed`.
         """
-        return self._wait(self._cq, PATIENCE)
+        return self._wait(self._cq)
 
     def take(self) -> list[WC]:
         """The completions of the measured QPs that are there, perhaps none. Raises as above."""
@@ -128,19 +130,25 @@ class End:
         """Has the next completion of the measured QPs raise the interrupt."""
         self._arm(self._cq)
 
-    def await_interrupt(self, seconds: float = PATIENCE) -> None:
-        """Returns in the cycle of the interrupt. Raises `PerfError` if none comes in time."""
-        end = time.monotonic() + seconds
+    def await_interrupt(self, seconds: float | None = None) -> None:
+        """Returns in the cycle of the interrupt.
+
+        Raises `PerfError` if no cycle passes for some seconds, `PATIENCE` if not given.
+        """
+        seconds = PATIENCE if seconds is None else seconds
+        end, cycles = time.monotonic() + seconds, self.device.cycles
         # This takes no register access: how often it is done changes nothing.
         while not self.context.wait(_SLICE):
-            if time.monotonic() > end:
-                raise PerfError(f"nothing came from the peer in {seconds:g} s")
+            if (passed := self.device.cycles) != cycles:
+                end, cycles = time.monotonic() + seconds, passed
+            elif time.monotonic() > end:
+                raise PerfError(f"the peer has kept its device from running for {seconds:g} s")
 
     def _arm(self, cq: CQ) -> None:
         self.context.clear_interrupts()
         cq.req_notify()
 
-    def _wait(self, cq: CQ, seconds: float) -> list[WC]:
+    def _wait(self, cq: CQ, seconds: float | None = None) -> list[WC]:
         while True:
             self._arm(cq)
             if found := self._take(cq):
@@ -175,6 +183,3 @@ class End:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-FOREVER = math.inf

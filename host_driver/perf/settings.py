@@ -117,7 +117,7 @@ class ServerPlan:
     def unpack(cls, octets: bytes) -> Self:
         """The inverse of `pack`; `PerfError` for what no client of this version sends."""
         if len(octets) != cls._LAYOUT.size or not octets.startswith(cls._MAGIC):
-            raise PerfError(f"private data {octets!r}; allowed: those of a stagecoach perf client")
+            raise PerfError(f"{len(octets)} octets of private data; allowed: a perf client's")
         _, name, *rest = cls._LAYOUT.unpack(octets)
         plan = cls(name.rstrip(b"\0").decode("ascii", "replace"), *rest)
         limits = {
@@ -143,5 +143,5 @@ def pack_remote(remote: Remote) -> bytes:
 def unpack_remote(octets: bytes) -> Remote:
     """The inverse of `pack_remote`; `PerfError` for anything else."""
     if len(octets) != _REMOTE.size:
-        raise PerfError(f"private data {octets!r}; allowed: those of a stagecoach perf server")
+        raise PerfError(f"{len(octets)} octets of private data; allowed: a perf server's")
     return Remote(*_REMOTE.unpack(octets))

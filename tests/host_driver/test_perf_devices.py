@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -89,6 +90,23 @@ def test_an_error_of_the_server_is_told_before_that_of_the_client(monkeypatch):
     monkeypatch.setattr(server, "_post_receives", fail)
     plan = Plan(OPERATIONS["send"], (1,), 1, 1, Framing(1460), 1)
     with pytest.raises(PerfError, match="out of coal"):
+        command.measure_at(plan, "", 0)
+
+
+def test_a_server_that_stands_still_is_given_up(monkeypatch):
+    from host_driver.perf import command, end, server
+
+    over = threading.Event()
+
+    def stand_still(end: end.End, _: object) -> None:
+        end.receive()
+        over.wait(SECONDS)
+
+    monkeypatch.setattr(server, "_post_receives", stand_still)
+    monkeypatch.setattr(end, "PATIENCE", 0.3)
+    monkeypatch.setattr(LocalServer, "first_error", lambda _, error: over.set() or error)
+    plan = Plan(OPERATIONS["write"], (1,), 1, 1, Framing(1460), 1)
+    with pytest.raises(PerfError, match=r"kept its device from running for 0\.3 s"):
         command.measure_at(plan, "", 0)
 
 
