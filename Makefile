@@ -14,8 +14,6 @@ PYTEST_ARGS ?=
 FPDUS ?= 1000000
 SEED ?=
 DASK ?=
-# Of both processes of `make atomics` together.
-INCREMENTS ?= 100000
 # With 1, rows of the requirement list without a test or a review are an error.
 STRICT ?= 0
 
@@ -29,7 +27,7 @@ FILE ?=
 export FILE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test soak atomics conformance bench timing formal lint format clean
+.PHONY: help setup demo test soak conformance bench timing formal lint format clean
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 20
@@ -53,9 +51,6 @@ soak: setup ## send malformed FPDUs (FPDUS=1000000, SEED=1, JOBS=2, DASK=tcp://h
 	$(if $(DASK),$(BIN)/python -m pip install --disable-pip-version-check -q -e '.[soak]')
 	$(BIN)/python -m sim.malformer.soak --fpdus $(FPDUS) --jobs $(JOBS) \
 		$(if $(SEED),--seed $(SEED)) $(if $(DASK),--dask $(DASK))
-
-atomics: setup ## count with atomics from two processes, lose nothing (INCREMENTS=100000)
-	$(BIN)/python examples/atomic_counter/atomic_counter.py --increments $(INCREMENTS)
 
 conformance: setup ## run the tests that name a requirement, write build/conformance.html (STRICT=1)
 	$(BIN)/python -m pytest -n $(JOBS) --conformance $(if $(filter-out 0,$(STRICT)),--conformance-strict) $(PYTEST_ARGS)

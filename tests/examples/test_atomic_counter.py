@@ -12,8 +12,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = ROOT / "examples" / "atomic_counter" / "atomic_counter.py"
-INCREMENTS = 50_000  # about half a minute of processor time; `make atomics` has twice as many
-LOCKED = 250
+INCREMENTS = 100_000  # about a minute of processor time
+LOCKED = 500
 
 
 @pytest.fixture(scope="module")
