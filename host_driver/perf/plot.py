@@ -57,7 +57,7 @@ def _draw(result: Result, octets: Any, messages: Any, latency: Any) -> None:
     most = [point.latency_most for point in points]
     latency.fill_between(sizes, least, most, alpha=0.25, label="least to most")
     latency.set_ylabel("latency, cycles")
-    latency.set_ylim(bottom=0)
+    latency.set_ylim(0, 1.2 * most[0] if len(most) == 1 else None)
 
     step = -(-len(sizes) // 6)
     for panel in (octets, messages, latency):
