@@ -34,6 +34,7 @@ from gateware.queues.in_flight import InFlight
 from gateware.queues.invalidation_gate import InvalidationGate
 from gateware.queues.qp_fifo import QpFifo
 from gateware.queues.qp_states import QpStates
+from gateware.queues.request_gate import RequestGate
 from gateware.queues.ring_fetcher import RingFetcher
 from gateware.queues.ring_writer import RingWriter
 from gateware.queues.scheduler import Scheduler
@@ -132,11 +133,12 @@ class Rnic(wiring.Component):
         m.submodules.scheduler = self.scheduler = Scheduler(config, kicks=7)
         m.submodules.completer = self.completer = SendCompleter(config)
         m.submodules.delivery_gate = self.delivery_gate = DeliveryGate(config)
+        m.submodules.request_gate = self.request_gate = RequestGate(config)
         m.submodules.invalidation_gate = self.invalidation_gate = InvalidationGate(config)
         m.submodules.ring_writer = self.ring_writer = RingWriter(config)
         # What must have ended, stage by stage: visits; placements and FPDUs; deliveries and
-        # reports; sends that complete; entries in the rings.
-        m.submodules.fence = self.fence = Fence(stages=(2, 2, 4, 1, 1))
+        # reports; sends that complete and requests that wait for completions; entries in the rings.
+        m.submodules.fence = self.fence = Fence(stages=(2, 2, 4, 2, 1))
 
         m.submodules.atomics = self.atomics = InFlight(config, ends=2, marks=2)
         m.submodules.atomic_unit = self.atomic_unit = AtomicUnit(config)
@@ -193,8 +195,17 @@ class Rnic(wiring.Component):
             self.delivery_gate.placed.eq(self.write_engine.clients[0].done),
         ]
         wiring.connect(m, receiver.first_segment, self.qp_states.first_segment)
-        released, held = self.delivery_gate.request_released, self.inbound_requests.release
-        m.d.comb += [held.valid.eq(released.valid), held.qp.eq(released.qp)]
+        delivered, gate = self.delivery_gate.request_released, self.request_gate
+        held = self.inbound_requests.release
+        m.d.comb += [
+            gate.i.valid.eq(delivered.valid),
+            gate.i.qp.eq(delivered.qp),
+            gate.accepted.eq(self.ring_writer.accepted),
+            gate.finished.eq(self.ring_writer.finished),
+            self.delivery_gate.request_room.eq(gate.room),
+            held.valid.eq(gate.o.valid),
+            held.qp.eq(gate.o.qp),
+        ]
         wiring.connect(m, self.delivery_gate.read_done, self.completer.read_done)
         wiring.connect(m, self.delivery_gate.completion, self.ring_writer.receive)
 
@@ -240,7 +251,7 @@ class Rnic(wiring.Component):
         kicks = (
             transmitter.kick,
             self.send_fetcher.filled,
-            self.delivery_gate.request_released,
+            self.request_gate.o,
             self.receiver.read_space,
             self.completer.retired,
             self.qp_states.released,
@@ -385,6 +396,7 @@ class Rnic(wiring.Component):
                     passes(self.completer.sent) | passes(self.completer.read_done),
                     self.completer.finished,
                 ),
+                (gate.request_released.valid, self.request_gate.o.valid),
             ),
             ((self.ring_writer.accepted, self.ring_writer.finished),),
         )

@@ -18,7 +18,8 @@ class DeliveryGate(wiring.Component):
 
     `placed` pulses once for each placement whose write responses are all there; both counts run
     mod 2^16, and at most 2^15 placements may be under way. Deliveries leave in order: RECEIVE as
-    receive completions, READ as `read_done`, REQUEST as a pulse of `request_released`. 4
+    receive completions, READ as `read_done`, REQUEST as a pulse of `request_released`, when the
+    last completion was taken and while there is `request_room`. 4
     cycles from the last pulse to the output, one delivery every 3 cycles. Up to 64 deliveries wait
     here before `delivery` is held up.
 
@@ -38,6 +39,7 @@ class DeliveryGate(wiring.Component):
                 "completion": Out(stream.Signature(layouts.completion)),
                 "read_done": Out(stream.Signature(read_done_layout(config))),
                 "request_released": Out(QpStrobe(config)),
+                "request_room": In(1, init=1),
                 "failed": In(config.qps),
                 "changing": In(config.qps),
                 "dropped_receive": Out(1),
@@ -114,8 +116,9 @@ class DeliveryGate(wiring.Component):
                             ]
                             m.next = "IDLE"
                     with m.Elif(head.kind == DeliveryKind.REQUEST):
-                        m.d.sync += self.request_released.valid.eq(1)
-                        m.next = "IDLE"
+                        with m.If(~self.completion.valid & self.request_room):
+                            m.d.sync += self.request_released.valid.eq(1)
+                            m.next = "IDLE"
                     with m.Elif(~self.read_done.valid):
                         m.d.sync += [
                             self.read_done.valid.eq(1),

@@ -49,6 +49,7 @@ class Bench:
         dut.placed.value = 0
         dut.failed.value = 0
         dut.changing.value = 0
+        dut.request_room.value = 1
 
     async def _watch_requests(self):
         while True:
