@@ -6,7 +6,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Generator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Self
 
 import pytest
@@ -34,10 +34,12 @@ from host_driver import (
     listen,
 )
 from sim.model import endpoint, mpa
+from sim.model.atomics import ATOMIC_OCTETS, FETCH_ADD, SWAP, AtomicRequest, result_of
 from sim.model.endpoint import Operation
 from sim.model.extensions import Extensions
 from sim.model.peer import Peer
 from tests.integration.rig import ALL, OPCODES, READS, End, RawPeer, open_device
+from tests.integration.test_atomics import atomic_wr, random_request
 from tests.support.streams import seeded_random
 
 QPS = 8
@@ -58,7 +60,18 @@ SLOTS = {WROpcode.RDMA_WRITE_WITH_IMM: 2}
 
 MOST_SLOTS = max(SLOTS.values())
 
-COMPLETED = {WROpcode.RDMA_WRITE_WITH_IMM: WCOpcode.RDMA_WRITE}
+ATOMICS = (WROpcode.ATOMIC_FETCH_AND_ADD, WROpcode.ATOMIC_SWAP, WROpcode.ATOMIC_CMP_AND_SWP)
+"""In the order of their AOpCodes."""
+
+COMPLETED = {
+    WROpcode.RDMA_WRITE_WITH_IMM: WCOpcode.RDMA_WRITE,
+    WROpcode.ATOMIC_FETCH_AND_ADD: WCOpcode.FETCH_ADD,
+    WROpcode.ATOMIC_SWAP: WCOpcode.SWAP,
+    WROpcode.ATOMIC_CMP_AND_SWP: WCOpcode.COMP_SWAP,
+}
+WORDS = 3
+"""Of the other end, that the atomics of an end change."""
+
 Piece = tuple[int, int]
 """Offset in the arena of an end, and octets."""
 
@@ -74,10 +87,11 @@ class Transfer:
     opcode: WROpcode
     length: int
     local: list[Piece]
-    remote: list[Piece]  # one for Write and Read; for a Send those of its receive
+    remote: list[Piece]  # one for Write, Read and atomic; for a Send those of its receive
     receive: list[Piece]
     immediate: bytes | None
     signaled: bool
+    atomic: AtomicRequest | None  # without its target
 
     @property
     def slots(self) -> int:
@@ -89,6 +103,8 @@ class Part:
     """What one end has to do on one connection, and the memory it does it with.
 
     Everything uses octets of the arena that nothing else uses; the gaps between must not change.
+    Only the atomics of an end share words of the other one, where each finds what the one before
+    it left.
     """
 
     transfers: list[Transfer] = field(default_factory=list)
@@ -96,6 +112,12 @@ class Part:
     size: int = 1
     arena: bytearray = field(default_factory=bytearray)
     expected: bytearray = field(default_factory=bytearray)
+
+    def take_word(self) -> Piece:
+        """An aligned word of the arena."""
+        offset = (self.size + ATOMIC_OCTETS - 1) // ATOMIC_OCTETS * ATOMIC_OCTETS
+        self.size = offset + ATOMIC_OCTETS
+        return offset, ATOMIC_OCTETS
 
     def take(self, length: int, rng: random.Random) -> Piece:
         """A piece of the arena at any alignment."""
@@ -119,15 +141,19 @@ def split(length: int, rng: random.Random) -> list[int]:
 
 def add_transfers(mine: Part, other: Part, count: int, rng: random.Random, budget: int) -> None:
     """Gives an end up to `count` operations of together about `budget` octets."""
+    words = [other.take_word() for _ in range(WORDS)]
     for number in range(count):
         length = log_length(rng, MAXIMUM_LOG2)
         if length > budget:
             length = log_length(rng, 10)
         budget -= length
-        opcode = rng.choice((*OPCODES, *IMMEDIATE))
+        opcode = rng.choice((*OPCODES, *IMMEDIATE, *ATOMICS))
+        atomic = atomic_request(opcode, rng) if opcode in ATOMICS else None
         immediate = rng.randbytes(8) if opcode in IMMEDIATE else None
         if opcode == WROpcode.IMM_DATA:
             length, local = 0, []
+        elif atomic is not None:
+            length, local = ATOMIC_OCTETS, [mine.take(ATOMIC_OCTETS, rng)]
         elif opcode == WROpcode.RDMA_READ:
             local = [mine.take(length, rng)]
         else:
@@ -138,13 +164,26 @@ def add_transfers(mine: Part, other: Part, count: int, rng: random.Random, budge
             more = rng.choice([0, 0, 1, rng.randrange(500)])
             needed = length if opcode == WROpcode.SEND else 0
             receive = [other.take(part, rng) for part in split(needed + more, rng)]
-        remote = receive if opcode == WROpcode.SEND else [other.take(length, rng)]
+        if opcode == WROpcode.SEND:
+            remote = receive
+        else:
+            remote = [other.take(length, rng) if atomic is None else rng.choice(words)]
         # The last one is signaled, so that its completion says that all is done.
         signaled = rng.random() < 0.6 or number == count - 1
-        transfer = Transfer(number, opcode, length, local, remote, receive, immediate, signaled)
+        transfer = Transfer(
+            number, opcode, length, local, remote, receive, immediate, signaled, atomic
+        )
         mine.transfers.append(transfer)
         if receive:
             other.receives.append(transfer)
+
+
+def atomic_request(opcode: WROpcode, rng: random.Random) -> AtomicRequest:
+    """Any operands, without a target."""
+    while True:
+        request = random_request(rng, 0, 0)
+        if ATOMICS[request.operation] == opcode:
+            return request
 
 
 def gather(memory: bytearray, pieces: Sequence[Piece]) -> bytes:
@@ -164,7 +203,12 @@ def fill(one: Part, other: Part, rng: random.Random) -> None:
         part.expected = bytearray(part.arena)
     for mine, its in ((one, other), (other, one)):
         for transfer in mine.transfers:
-            if transfer.opcode == WROpcode.RDMA_READ:
+            if transfer.atomic is not None:
+                octets = gather(its.expected, transfer.remote)
+                result = result_of(transfer.atomic, int.from_bytes(octets, "little"))
+                scatter(mine.expected, transfer.local, octets)
+                scatter(its.expected, transfer.remote, result.to_bytes(ATOMIC_OCTETS, "little"))
+            elif transfer.opcode == WROpcode.RDMA_READ:
                 scatter(mine.expected, transfer.local, gather(its.arena, transfer.remote))
             else:
                 scatter(its.expected, transfer.remote, gather(mine.arena, transfer.local))
@@ -238,12 +282,19 @@ class DeviceSide:
             self._sends_posted += is_received
             is_untagged = transfer.opcode in (WROpcode.SEND, WROpcode.IMM_DATA)
             self._sends.append((transfer, signaled))
+            flags = SendFlags.SIGNALED if signaled else SendFlags(0)
+            if transfer.atomic is not None:
+                target = other.tagged_offset(transfer.remote[0][0])
+                atomic = replace(transfer.atomic, stag=other.stag, tagged_offset=target)
+                (sink,) = self._elements(transfer.local)
+                requests.append(atomic_wr(atomic, sink, wr_id=transfer.number, send_flags=flags))
+                continue
             requests.append(
                 SendWR(
                     transfer.number,
                     transfer.opcode,
                     self._elements(transfer.local),
-                    SendFlags.SIGNALED if signaled else SendFlags(0),
+                    flags,
                     0 if is_untagged else other.tagged_offset(transfer.remote[0][0]),
                     0 if is_untagged else other.stag,
                     imm_data=transfer.immediate,
@@ -269,7 +320,7 @@ class DeviceSide:
             opcode = COMPLETED.get(transfer.opcode, transfer.opcode)
             assert wc.opcode == WCOpcode(opcode), (wc, transfer)
         assert wc.wr_id == transfer.number, (wc, transfer)
-        if wc.opcode == WCOpcode.RDMA_READ:
+        if transfer.opcode in (WROpcode.RDMA_READ, *ATOMICS):
             octets = gather(self.part.arena, transfer.local)
             assert octets == gather(self.part.expected, transfer.local), transfer
         if received:
@@ -341,7 +392,9 @@ class PeerSide:
                 if self._sends_posted == other.receives_posted:
                     break
                 self._sends_posted += 1
-            if transfer.opcode == WROpcode.IMM_DATA:
+            if transfer.atomic is not None:
+                self._post_atomic(transfer.atomic, other.stag, other.tagged_offset(to), number)
+            elif transfer.opcode == WROpcode.IMM_DATA:
                 assert transfer.immediate is not None
                 end.post_immediate(transfer.immediate, number)
             elif transfer.opcode == WROpcode.RDMA_WRITE_WITH_IMM:
@@ -361,6 +414,17 @@ class PeerSide:
                 end.rdma_read(*sink, other.stag, other.tagged_offset(to), number)
             self._posted += 1
             self._sends.append(transfer)
+
+    def _post_atomic(self, request: AtomicRequest, stag: int, to: int, number: int) -> None:
+        assert self.peer is not None
+        end = self.peer.endpoint
+        if request.operation == FETCH_ADD:
+            end.fetch_add(stag, to, request.data, number, mask=request.mask)
+        elif request.operation == SWAP:
+            end.swap(stag, to, request.data, number)
+        else:
+            masks = {"compare_mask": request.compare_mask, "swap_mask": request.mask}
+            end.cmp_swap(stag, to, request.compare, request.data, number, **masks)
 
     def __str__(self) -> str:
         sends = [(t.number, t.opcode.name, t.length) for t in self._sends]
@@ -385,6 +449,9 @@ class PeerSide:
                     scatter(self.part.arena, transfer.remote, completion.payload)
             else:
                 transfer = self._sends.popleft()
+                if completion.original is not None:
+                    octets = completion.original.to_bytes(ATOMIC_OCTETS, "little")
+                    scatter(self.part.arena, transfer.local, octets)
             assert completion.work_id == transfer.number, (completion, transfer)
         return moved
 
@@ -515,6 +582,7 @@ def open_with_latencies(rng: random.Random) -> Context:
 @pytest.mark.requirement("MPA-4.4-06", "MPA-5.1-05", "MPA-A.4-01", "MPA-C.1-01", "RPCRDMA-3.3-07")
 @pytest.mark.requirement("RPCRDMA-6.2-03", "SEC-6.4.3.3-02")
 @pytest.mark.requirement("EXT-6-01", "EXT-6.3-02", "EXT-6.3-03", "EXT-6.3-06", "EXT-6.4-01")
+@pytest.mark.requirement("EXT-5.4-06", "EXT-5.4-07", "EXT-5.4-08")
 @pytest.mark.parametrize("role", ["initiator", "responder"])
 def test_device_and_reference_peer(role: str):
     rng = seeded_random(role)
@@ -617,6 +685,7 @@ def accept_device(
 @pytest.mark.requirement("RDMAP-5.3-05", "RDMAP-5.5-06", "RDMAP-5.5-12", "RDMAP-5.5-19")
 @pytest.mark.requirement("DDP-5.2-03", "DDP-5.2-04", "DDP-5.2-09", "DDP-8.2-04", "MPA-4.4-06")
 @pytest.mark.requirement("EXT-6-01", "EXT-6.3-02", "EXT-6.3-03", "EXT-6.3-06", "EXT-6.4-01")
+@pytest.mark.requirement("EXT-5.4-06", "EXT-5.4-07", "EXT-5.4-08")
 def test_two_devices():
     rng = seeded_random()
     with open_with_latencies(rng) as context, open_with_latencies(rng) as second:
