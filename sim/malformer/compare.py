@@ -8,9 +8,10 @@ from host_driver.events import AsyncEvent
 from host_driver.terminate import OctetOrder
 from sim.malformer.case import Case
 from sim.model import checks, ddp, mpa, rdmap
+from sim.model.atomics import ATOMIC_OCTETS
 from sim.model.checks import Check
 from sim.model.ddp import UntaggedHeader
-from sim.model.effects import Failure, TaggedPlacement
+from sim.model.effects import AtomicAccepted, Failure, TaggedPlacement
 from sim.model.errors import ErrorCode
 from sim.model.predict import Prediction, predict
 from sim.model.rdmap import Form, Opcode, Terminate
@@ -126,11 +127,23 @@ def differences(case: Case, observed: Observed) -> list[str]:
         without = case.octets[: prompt.accepted]
         prompt = predict(case.setting.state(case.layout), without)
         found = list(_differences(case, prompt, observed))
-    if found and prompt.late is not None:
-        if not list(_differences(case, prompt.late, observed)):
-            return []
+    if found and prompt.late is not None and not list(_differences(case, prompt.late, observed)):
+        return []
+    if found and (prompt.late is not None or _may_leave_out_atomics(case, prompt)):
         return list(_differences_of_race(case, prompt, observed))
     return found
+
+
+def _stops(case: Case, prediction: Prediction) -> bool:
+    """Whether answers that are not sent when the stream ends may be left out."""
+    stopped = prediction.error is not None or prediction.terminate_received is not None
+    return stopped or case.setting.half_close
+
+
+def _may_leave_out_atomics(case: Case, prediction: Prediction) -> bool:
+    """Whether Atomic Operations may be left out with their answers."""
+    accepted = any(isinstance(effect, AtomicAccepted) for effect in prediction.effects)
+    return accepted and _stops(case, prediction)
 
 
 def _ends_before_an_fpdu(case: Case) -> bool:
@@ -228,10 +241,7 @@ def _sent_differences(case: Case, prediction: Prediction, observed: Observed) ->
             last = found[-1].hex() if found else "nothing"
             yield f"the last ULPDU is {last}; predicted {terminate.hex()}"
         found = found[:-1]
-    # Answers that are not sent when the stream ends may be left out.
-    stopped = prediction.error is not None or prediction.terminate_received is not None
-    stopped |= case.setting.half_close
-    if found != (answers[: len(found)] if stopped else answers):
+    if found != (answers[: len(found)] if _stops(case, prediction) else answers):
         pairs = zip(found, answers, strict=False)
         at = next((n for n, (one, other) in enumerate(pairs) if one != other), len(answers))
         yield (
@@ -301,7 +311,10 @@ _LONGEST_READ = 1 << 14
 
 
 def _differences_of_race(case: Case, prediction: Prediction, observed: Observed) -> Iterator[str]:
-    """What no order of answering can explain: a wrong Terminate, octets that nobody sent."""
+    """What no order of answering can explain: a wrong Terminate, octets that nobody sent.
+
+    What Atomic Operations leave in their targets is not looked at.
+    """
     event = observed.event
     if event is None:
         yield "no event"
@@ -321,8 +334,14 @@ def _differences_of_race(case: Case, prediction: Prediction, observed: Observed)
             for effect in prediction.effects
             if isinstance(effect, TaggedPlacement) and effect.stag == place.stag
         ]
+        changed = {
+            effect.request.tagged_offset - place.base + n
+            for effect in prediction.effects
+            if isinstance(effect, AtomicAccepted) and effect.request.stag == place.stag
+            for n in range(ATOMIC_OCTETS)
+        }
         for at, (old, new) in enumerate(zip(before, found, strict=True)):
-            if old == new:
+            if old == new or at in changed:
                 continue
             offsets = [
                 (at + place.base - effect.tagged_offset, effect.octets) for effect in written
@@ -336,8 +355,7 @@ def _differences_of_race(case: Case, prediction: Prediction, observed: Observed)
 
 def _possible_terminates(case: Case) -> Iterator[Terminate]:
     for prediction in (case.prediction, case.prediction.late):
-        assert prediction is not None
-        if prediction.terminate is not None:
+        if prediction is not None and prediction.terminate is not None:
             yield prediction.terminate
     error = checks.READ_REQUEST_BUFFER.error
     deframer = mpa.Deframer(case.setting.markers_in, case.setting.crc)
@@ -345,10 +363,15 @@ def _possible_terminates(case: Case) -> Iterator[Terminate]:
     for ulpdu in deframer.feed(case.octets[: case.prediction.accepted]):
         if len(ulpdu) < ddp.UNTAGGED_HEADER_OCTETS:
             continue
-        if rdmap.decode_control(ulpdu[1]).opcode != Opcode.RDMA_READ_REQUEST:
+        opcode = rdmap.decode_control(ulpdu[1]).opcode
+        if opcode not in (Opcode.RDMA_READ_REQUEST, Opcode.ATOMIC_REQUEST):
             continue
         # It may find no buffer, and an invalid STag may cut its answer anywhere.
         yield terminate_for(error, ulpdu)
+        if opcode == Opcode.ATOMIC_REQUEST:
+            for check in checks.ATOMIC_TARGET.order:
+                yield terminate_for(check.error, ulpdu)
+            continue
         if len(ulpdu) != ddp.UNTAGGED_HEADER_OCTETS + rdmap.READ_REQUEST_OCTETS:
             continue
         size = rdmap.ReadRequest.decode(ulpdu[ddp.UNTAGGED_HEADER_OCTETS :]).size

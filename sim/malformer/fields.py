@@ -69,6 +69,20 @@ READ_REQUEST = (
     SOURCE_STAG,
     SOURCE_OFFSET,
 )
+# RFC 7306, 5.2.1.
+TARGET_STAG = Field("Remote STag", 208, 32, STAG)
+TARGET_OFFSET = Field("Remote TO", 240, 64, OFFSET)
+ATOMIC_REQUEST = (
+    Field("reserved of Atomic Request", 144, 28),
+    Field("AOpCode", 172, 4),
+    Field("Request Identifier", 176, 32),
+    TARGET_STAG,
+    TARGET_OFFSET,
+    Field("Add or Swap Data", 304, 64),
+    Field("Add or Swap Mask", 368, 64),
+    Field("Compare Data", 432, 64),
+    Field("Compare Mask", 496, 64),
+)
 # RFC 5040, 4.8.
 TERMINATE = (
     Field("Layer", 144, 4),
@@ -92,6 +106,8 @@ def fields_of(ulpdu: bytes) -> list[Field]:
         opcode = rdmap.decode_control(ulpdu[1]).opcode
         if opcode == Opcode.RDMA_READ_REQUEST:
             found += READ_REQUEST
+        elif opcode == Opcode.ATOMIC_REQUEST:
+            found += ATOMIC_REQUEST
         elif opcode == Opcode.TERMINATE:
             found += TERMINATE
     return [field for field in found if field.first + field.bits <= 8 * len(ulpdu)]

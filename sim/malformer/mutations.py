@@ -10,6 +10,7 @@ from sim.malformer.fpdu import Edit, Flip, Fpdu, MarkerEdit
 from sim.malformer.layout import Layout
 from sim.malformer.setting import Setting
 from sim.model import ddp, mpa, rdmap
+from sim.model.atomics import ATOMIC_OCTETS, ATOMIC_REQUEST_OCTETS
 from sim.model.markers import MARKER_OCTETS
 from sim.model.memory import TAGGED_OFFSET_SPAN
 from sim.model.rdmap import Opcode
@@ -62,6 +63,14 @@ def _opcode(fpdu: Fpdu) -> int:
     return rdmap.decode_control(fpdu.ulpdu[1]).opcode if len(fpdu.ulpdu) > 1 else -1
 
 
+def _is_request(fpdu: Fpdu) -> bool:
+    """Whether it is a whole Read or Atomic Request."""
+    header = len(fpdu.ulpdu) - ddp.UNTAGGED_HEADER_OCTETS
+    if _opcode(fpdu) == Opcode.ATOMIC_REQUEST:
+        return header >= ATOMIC_REQUEST_OCTETS
+    return _opcode(fpdu) == Opcode.RDMA_READ_REQUEST and header >= rdmap.READ_REQUEST_OCTETS
+
+
 # Bits, fields and headers
 
 
@@ -92,9 +101,7 @@ def change_field(stream: Stream) -> None:
 
 def retarget(stream: Stream) -> None:
     """Another region, in its range or about: who may do what there is what is left to check."""
-    number = stream.pick(
-        lambda f: _tagged(f) or (len(f.ulpdu) >= 46 and _opcode(f) == Opcode.RDMA_READ_REQUEST)
-    )
+    number = stream.pick(lambda f: _tagged(f) or _is_request(f))
     if number is None:
         return
     rng, ulpdu = stream.rng, stream.fpdus[number].ulpdu
@@ -105,6 +112,10 @@ def retarget(stream: Stream) -> None:
         stag, offset = fields.SOURCE_STAG, fields.SOURCE_OFFSET
         length = fields.READ_SIZE.read(ulpdu)
         name = "Read Request retargeted"
+        if _opcode(stream.fpdus[number]) == Opcode.ATOMIC_REQUEST:
+            stag, offset = fields.TARGET_STAG, fields.TARGET_OFFSET
+            length = ATOMIC_OCTETS
+            name = "Atomic Request retargeted"
     place = stream.layout[rng.choice(list(stream.layout.places))]
     start = place.base + rng.choice([0, -1, place.size - length, place.size - length + 1])
     start = rng.choice([start, start, place.base + place.size // 2, TAGGED_OFFSET_SPAN - 3])

@@ -1,7 +1,6 @@
 """The rows of the list of errors (tables.md 6.3) that traffic can reach, and which one a case is.
 
-Left out is what needs Atomic Operations, which this device refuses as opcodes that it does not
-know, and what no peer can cause.
+Left out is what needs Atomic Requests of the device, and what no peer can cause.
 """
 
 from hw.interface.causes import Cause
@@ -11,6 +10,7 @@ from sim.model import checks, rdmap
 from sim.model.checks import Check
 from sim.model.effects import Failure
 from sim.model.predict import Prediction
+from sim.model.rdmap import Opcode
 
 NO_ERROR = "no error"
 TERMINATE_RECEIVED = "Terminate"
@@ -18,6 +18,7 @@ MALFORMED_TERMINATE = "malformed Terminate"
 TOO_MANY_READS = "more Read Requests than the IRD"
 _READ_TOO_LONG = "Read Request longer than 28 octets"
 _IMMEDIATE_TOO_LONG = "Immediate Data longer than 8 octets"
+_ATOMIC_TOO_LONG = "Atomic Request longer than 52 octets"
 
 ROWS: dict[str, tuple[Check, ...]] = {
     "CRC mismatch": (checks.CRC, checks.ULPDU_LENGTH),
@@ -54,10 +55,25 @@ ROWS: dict[str, tuple[Check, ...]] = {
     "Read Request shorter than 28 octets": (checks.READ_REQUEST_WHOLE,),
     _IMMEDIATE_TOO_LONG: (),
     "Immediate Data shorter than 8 octets": (checks.IMMEDIATE_WHOLE,),
+    "Atomic Request: STag invalid": (checks.ATOMIC_TARGET.valid,),
+    "Atomic Request: STag of another PD or stream": (checks.ATOMIC_TARGET.associated,),
+    "Atomic Request: no right": (checks.ATOMIC_TARGET.rights,),
+    "Atomic Request: out of range": (checks.ATOMIC_TARGET.bounds,),
+    "Atomic Request: TO wraps": (checks.ATOMIC_TARGET.wrap,),
+    "Atomic Request: misaligned": (checks.ATOMIC_ALIGNMENT,),
+    "Atomic Request: AOpCode not supported": (checks.ATOMIC_OPERATION,),
+    _ATOMIC_TOO_LONG: (),
+    "Atomic Request shorter than 52 octets": (checks.ATOMIC_REQUEST_WHOLE,),
+    "Atomic Response: none outstanding": (checks.ATOMIC_OUTSTANDING,),
     "ULPDU shorter than its DDP header": (checks.ULPDU_HAS_HEADER,),
     MALFORMED_TERMINATE: (checks.TERMINATE_WHOLE,),
     TERMINATE_RECEIVED: (),
     NO_ERROR: (),
+}
+_TOO_LONG = {
+    Opcode.RDMA_READ_REQUEST: _READ_TOO_LONG,
+    Opcode.ATOMIC_REQUEST: _ATOMIC_TOO_LONG,
+    **dict.fromkeys(rdmap.IMMEDIATE_OPCODES, _IMMEDIATE_TOO_LONG),
 }
 _SILENT_AT_START = {(c.error, c.source) for c in (checks.CRC, checks.ULPDU_LENGTH, checks.MARKER)}
 
@@ -70,10 +86,8 @@ def _row_of_failure(failure: Failure) -> str:
     elif failure.terminate.ddp_header:
         opcode = rdmap.decode_control(failure.terminate.ddp_header[1]).opcode
         long = (checks.MESSAGE_LENGTH.error, checks.MESSAGE_LENGTH.source)
-        if key == long and opcode in rdmap.IMMEDIATE_OPCODES:
-            return _IMMEDIATE_TOO_LONG
-        if key == long and opcode not in rdmap.SEND_OPCODES:
-            return _READ_TOO_LONG
+        if key == long and opcode in _TOO_LONG:
+            return _TOO_LONG[Opcode(opcode)]
     return next(row for row, found in ROWS.items() if key in [(c.error, c.source) for c in found])
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from sim.malformer.layout import Layout, Place
 from sim.malformer.setting import Setting
 from sim.model import ddp, errors, mpa, rdmap
+from sim.model.atomics import ATOMIC_OCTETS, AtomicOperation, AtomicRequest
 from sim.model.ddp import TaggedHeader, UntaggedHeader
 from sim.model.errors import ErrorCode
 from sim.model.immediate import IMMEDIATE_OCTETS
@@ -60,7 +61,7 @@ class Traffic:
             if self._receives:
                 kinds += [self._send, self._send, self._immediate]
             if self._requests:
-                kinds += [self._read_request]
+                kinds += [self._read_request, self._atomic_request]
             if self._reads:
                 kinds += [self._read_response] * 3
             segments += self._rng.choice(kinds)()
@@ -129,6 +130,28 @@ class Traffic:
             request = ReadRequest(*sink, 0, rng.getrandbits(32), rng.getrandbits(64))
         message = self._untagged(Opcode.RDMA_READ_REQUEST, request.encode())
         yield Segment("Read Request", message.segment(ddp.UNTAGGED_HEADER_OCTETS + message.length))
+
+    def _atomic_request(self) -> Iterator[Segment]:
+        rng = self._rng
+        self._requests -= 1
+        place = self._layout[rng.choice(["main", "main", "high"])]
+        # A region begins at an address that is a multiple of 8.
+        target = place.base + rng.randrange(place.size // ATOMIC_OCTETS) * ATOMIC_OCTETS
+        request = AtomicRequest(
+            operation=rng.choice(list(AtomicOperation)),
+            identifier=rng.getrandbits(32),
+            stag=place.stag,
+            tagged_offset=target,
+            data=rng.getrandbits(64),
+            mask=rng.getrandbits(64),
+            compare=rng.getrandbits(64),
+            # Few bits are compared, so that CmpSwap often matches.
+            compare_mask=rng.choice([0, 1 << rng.randrange(64), rng.getrandbits(64)]),
+        )
+        message = self._untagged(Opcode.ATOMIC_REQUEST, request.encode())
+        yield Segment(
+            "Atomic Request", message.segment(ddp.UNTAGGED_HEADER_OCTETS + message.length)
+        )
 
     def _read_response(self) -> Iterator[Segment]:
         request = self._reads.pop(0)
