@@ -130,7 +130,7 @@ class Rnic(wiring.Component):
         m.submodules.outstanding_requests = self.outstanding_requests = QpFifo(
             config, layouts.outstanding_request, reads
         )
-        m.submodules.scheduler = self.scheduler = Scheduler(config, kicks=7)
+        m.submodules.scheduler = self.scheduler = Scheduler(config, kicks=8)
         m.submodules.completer = self.completer = SendCompleter(config)
         m.submodules.delivery_gate = self.delivery_gate = DeliveryGate(config)
         m.submodules.request_gate = self.request_gate = RequestGate(config)
@@ -243,6 +243,8 @@ class Rnic(wiring.Component):
         wiring.connect(m, transmitter.stag_change, self.stag_table.change)
         m.d.comb += [
             transmitter.running.eq(self.qp_states.running),
+            transmitter.job_finished.valid.eq(self.framer.finished.valid),
+            transmitter.job_finished.qp.eq(self.framer.finished.qp),
             transmitter.stag_refused.eq(self.stag_table.refused),
             transmitter.may_send.eq(self.qp_states.may_send),
             transmitter.retired.valid.eq(self.completer.retired.valid),
@@ -256,6 +258,7 @@ class Rnic(wiring.Component):
             self.completer.retired,
             self.qp_states.released,
             transmitter.answered,
+            transmitter.responses_left,
         )
         for kick, port in zip(kicks, self.scheduler.kicks, strict=True):
             m.d.comb += [port.valid.eq(kick.valid), port.qp.eq(kick.qp)]

@@ -110,6 +110,7 @@ def choose_states(
         entry_is_read = Signal()
         entry_is_immediate = Signal()
         entry_is_atomic = Signal()
+        can_respond = Signal()
         can_send = Signal()
         respond = Signal()
         tagged = Signal()
@@ -118,6 +119,10 @@ def choose_states(
             entry_is_read.eq(visit.entry.opcode == SendOpcode.RDMA_READ),
             entry_is_immediate.eq(is_any(visit.entry.opcode, IMMEDIATE_OPERATIONS)),
             entry_is_atomic.eq(visit.entry.opcode == SendOpcode.ATOMIC),
+            # What the Reads before an atomic found is from before it.
+            can_respond.eq(
+                visit.has_inbound & ~(head.atomic & ~visit.progress.atomic_begun & visit.leaving)
+            ),
             # Fewer than config.pending_sends, which is the top bit, are in flight.
             can_send.eq(
                 visit.has_entry
@@ -129,7 +134,7 @@ def choose_states(
                 Mux(
                     visit.progress.active,
                     visit.progress.responding,
-                    visit.has_inbound & (~can_send | visit.progress.prefer_response),
+                    can_respond & (~can_send | visit.progress.prefer_response),
                 )
             ),
             tagged.eq(Mux(respond, ~head.atomic, visit.entry.opcode == SendOpcode.RDMA_WRITE)),
@@ -169,7 +174,7 @@ def choose_states(
         # A window that was taken back is closed.
         with m.If(visit.room[-1]):
             m.d.sync += visit.room.eq(0)
-        with m.If(visit.progress.active | visit.has_inbound | can_send):
+        with m.If(visit.progress.active | can_respond | can_send):
             m.next = "ELEMENT_RANGE"
             with m.If(respond & head.atomic & visit.progress.atomic_begun):
                 m.next = "ATOMIC_ANSWER"

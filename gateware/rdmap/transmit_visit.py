@@ -43,6 +43,7 @@ class TransmitVisit:
         self.request_allowed = Signal()  # one more RDMA Read or atomic may be outstanding
         self.has_inbound = Signal()  # a request waits for its answer, and something can be done
         self.inbound = Signal(layouts.inbound_read)  # the oldest one; of an atomic its target
+        self.leaving = Signal()  # Read Responses are on their way: no atomic begins
         self.answered = Signal()  # the atomic that was begun has ended
         self.original = Signal(64)  # what it found
         self.atomic_status = Signal(AtomicStatus)

@@ -29,6 +29,7 @@ from gateware.rdmap.transmit_follow import connect_header, connect_lengths, foll
 from gateware.rdmap.transmit_header import TransmitHeader
 from gateware.rdmap.transmit_inline import TransmitInline, connect_inline, inline_states
 from gateware.rdmap.transmit_issue import connect_job, connect_queues, issue_states
+from gateware.rdmap.transmit_leaving import LeavingResponses
 from gateware.rdmap.transmit_lengths import TransmitLengths
 from gateware.rdmap.transmit_limits import TransmitLimits
 from gateware.rdmap.transmit_local import connect_local, local_states
@@ -50,7 +51,8 @@ class Transmitter(wiring.Component):
 
     An inbound atomic has two visits: one has its target checked and hands it to the atomic unit,
     the other, after the unit's answer, sends the Atomic Response; meanwhile nothing else of the
-    inbound queue is begun.
+    inbound queue is begun. The first waits until the Read Responses before it have left: they read
+    host memory before the atomic changes it.
 
     A LOCAL_INVALIDATE or FAST_REGISTER is done in its visit, so before whatever is posted behind
     it; a job without an FPDU brings its report. One takes 25 cycles and those of the STag table.
@@ -75,6 +77,8 @@ class Transmitter(wiring.Component):
     atomic_begun, atomic_refused: Out(QpStrobe), the target of an atomic is being looked up, and it
         does not go to the unit after all.
     answered: Out(QpStrobe), the unit has answered: visit this QP again.
+    job_finished: In(QpStrobe), the FPDU of a job has left, in the order of the jobs.
+    responses_left: Out(QpStrobe), the last Read Response of the QP has: visit it again.
     stag: Out(StagClient).
     stag_change: Out(stream stag_change), with `stag_refused` beside its `ready`.
     piece, job: Out(stream), for gather and assembler; pieces in the order of their jobs.
@@ -111,6 +115,8 @@ class Transmitter(wiring.Component):
                 "atomic_begun": Out(QpStrobe(config)),
                 "atomic_refused": Out(QpStrobe(config)),
                 "answered": Out(QpStrobe(config)),
+                "job_finished": In(QpStrobe(config)),
+                "responses_left": Out(QpStrobe(config)),
                 "stag": Out(StagClient(layouts)),
                 "stag_change": Out(stream.Signature(layouts.stag_change)),
                 "stag_refused": In(1),
@@ -136,6 +142,7 @@ class Transmitter(wiring.Component):
         m.submodules.header = header = TransmitHeader()
         m.submodules.inline = inline = TransmitInline()
         m.submodules.terminate = terminate = TransmitTerminate(config)
+        m.submodules.leaving = leaving = LeavingResponses(config)
         m.submodules.answers = answers = AtomicAnswers(config)
         visit = TransmitVisit(config)
 
@@ -144,6 +151,8 @@ class Transmitter(wiring.Component):
         wiring.connect(m, inline.o, wiring.flipped(self.inline))
         wiring.connect(m, wiring.flipped(self.atomic_response), answers.response)
         wiring.connect(m, answers.kick, wiring.flipped(self.answered))
+        wiring.connect(m, wiring.flipped(self.job_finished), leaving.finished)
+        wiring.connect(m, leaving.kick, wiring.flipped(self.responses_left))
         m.d.comb += [
             contexts.qp.eq(visit.qp),
             contexts.followed.eq(visit.followed),
@@ -157,6 +166,9 @@ class Transmitter(wiring.Component):
             self.outstanding_requests.select.eq(visit.qp),
             terminate.termination.eq(self.termination.payload),
             answers.select.eq(visit.qp),
+            leaving.select.eq(visit.qp),
+            leaving.begun.eq(self.job_begin),
+            leaving.is_response.eq(visit.responding & ~visit.answers_atomic),
         ]
         # What no visit changes needs no enable between memory and register.
         m.d.sync += [
@@ -166,6 +178,7 @@ class Transmitter(wiring.Component):
             visit.mulpdu.eq(limits.mulpdu),
             visit.retired_count.eq(retired_sends.count),
             visit.answered.eq(answers.answered),
+            visit.leaving.eq(leaving.leaving),
             visit.original.eq(answers.original),
             visit.atomic_status.eq(answers.status),
         ]

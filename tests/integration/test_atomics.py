@@ -509,3 +509,31 @@ def test_work_requests_that_no_device_takes(context: Context, fields: dict, text
         end.qp.post_send(SendWR(opcode=WROpcode.ATOMIC_FETCH_AND_ADD, **request))
     end.close()
     peer.close()
+
+
+def test_a_read_before_an_atomic_finds_what_was_there_before_it(context: Context):
+    end = End(context, 1 << 14)
+    peer = RawPeer(end.qp)
+    word = end.mr.addr + len(end.buffer) - 8
+    for number in range(10):
+        first = 3 * number + 1
+        peer.ulpdus.clear()
+        control = control_octet(Opcode.RDMA_READ_REQUEST)
+        reads = [
+            UntaggedHeader(1, first + place, rsvd_ulp=control).encode() + request.encode()
+            for place, request in enumerate(
+                # A long one, which fills the way to the LLP; then the word itself.
+                (
+                    ReadRequest(7, 0, len(end.buffer) - 8, end.mr.rkey, end.mr.addr),
+                    ReadRequest(7, 0, 8, end.mr.rkey, word),
+                )
+            )
+        ]
+        add = AtomicRequest(FETCH_ADD, number, end.mr.rkey, word, 1, 0)
+        peer.send(*reads, request_ulpdu(first + 2, add))
+        peer.pump_until(lambda: bool(peer.ulpdus) and peer.ulpdus[-1][1] == 0x4B, SECONDS)
+        assert response_of(peer.ulpdus[-1], number + 1).original == number
+        _, found = ddp.decode(peer.ulpdus[-2])
+        assert found == number.to_bytes(8, "little")
+    end.close()
+    peer.close()

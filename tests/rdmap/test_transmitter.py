@@ -710,6 +710,27 @@ async def check_sends_go_on_while_an_atomic_is_under_way(dut):
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
+async def check_an_atomic_waits_until_the_reads_before_it_have_left(dut):
+    bench, _ = await _bench(dut)
+    for number in (0, 1):
+        await bench.connect(number, pd=1, ord=1, emss=1460)
+        bench.grant(number, LARGE_WINDOW)
+    bench.hold_jobs = True
+    _inbound(bench, 0, 100)
+    for number in (0, 1):
+        _inbound_atomic(bench, number)
+    _inbound(bench, 0, 100)
+    bench.post(0, _write(bench, 0, 100))
+    await ClockCycles(dut.clk, 600)
+    # The other QP has no Read before its own; Writes do not wait.
+    assert bench.atomics == 1 and len(bench.qps[0].inbound) == 2 and not bench.qps[0].entries
+    assert not bench.qps[1].inbound
+    bench.hold_jobs = False
+    await bench.settle()
+    assert bench.atomics == 2 and not bench.qps[0].inbound
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
 async def check_swap_is_an_error_where_rfc_7306_is_all_there_is(dut):
     bench, _ = await _bench(dut)
     for operation in range(3):

@@ -183,6 +183,9 @@ class Bench:
         self.visit_cycles: list[int] = []
         self.sends_done = 0
         self.busy_atomics: set[int] = set()
+        # Jobs that the LLP has not taken: QP and whether they are of a Read Response.
+        self.leaving: deque[tuple[int, bool]] = deque()
+        self.hold_jobs = False  # it takes none
         self._retire: list[tuple[int, int]] = []
         self.auto_retire = True
         self.cycle = 0
@@ -195,6 +198,7 @@ class Bench:
         dut.stag__request__ready.value = 0
         dut.stag_change__ready.value = 0
         dut.strict.value = 0
+        dut.job_finished__valid.value = 0
 
     def start(self) -> None:
         cocotb.start_soon(self._neighbours())
@@ -308,6 +312,9 @@ class Bench:
                 self.kick(int(dut.kick__qp.value))
             if dut.answered__valid.value:
                 self.kick(int(dut.answered__qp.value))
+            if dut.responses_left__valid.value:
+                self.kick(int(dut.responses_left__qp.value))
+            self._let_jobs_leave()
             self._watch_atomics()
             if dut.begin.value:
                 assert not self.visiting, "visits overlap"
@@ -417,6 +424,8 @@ class Bench:
         while True:
             job = await self.job_sink.get()
             self.jobs += 1
+            opcode = job["header"] >> 8 & 0xF
+            self.leaving.append((job["qp"], not job["empty"] and opcode == 2))
             self._check_job(job)
 
     async def _piece_scoreboard(self) -> None:
@@ -484,6 +493,15 @@ class Bench:
         atomic = qp.inbound[0]["of"]
         return atomic, self.regions[atomic["stag"]]
 
+    def _let_jobs_leave(self) -> None:
+        """The LLP takes the oldest job, some time after it was given away."""
+        dut = self.dut
+        slow = self.hold_jobs or (len(self.leaving) < 12 and self.rng.random() < 0.95)
+        taken = bool(self.leaving) and not slow
+        dut.job_finished__valid.value = int(taken)
+        number = self.leaving.popleft()[0] if taken else self.rng.randrange(self.config.qps)
+        dut.job_finished__qp.value = number
+
     def _watch_atomics(self) -> None:
         """An atomic is under way from the request for its target on."""
         dut = self.dut
@@ -491,6 +509,7 @@ class Bench:
             number = int(dut.atomic_begun__qp.value)
             assert dut.stag__request__valid.value and dut.stag__request__ready.value
             assert number not in self.busy_atomics
+            assert (number, True) not in self.leaving, "a Read before it has not found its octets"
             self.busy_atomics.add(number)
         if dut.atomic_refused__valid.value:
             self.busy_atomics.remove(int(dut.atomic_refused__qp.value))

@@ -1,0 +1,73 @@
+"""Knows which QPs have Read Responses on their way to the LLP."""
+
+from amaranth.hdl import Elaboratable, Module, Signal
+from amaranth.lib import wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from gateware.config import RnicConfig
+from gateware.interfaces import QpStrobe
+
+JOB_BITS = 5
+"""Of a job's number: fewer than 32 are between the transmitter and the LLP."""
+
+
+class LeavingResponses(wiring.Component):
+    """Keeps a bit for each QP, from a job of a Read Response until the last of them has left.
+
+    What they carry has been read from host memory then. `leaving` is that of QP `select` a cycle
+    ago; `kick` comes with the end, when nothing else may call for a visit. A job counts for
+    `select` two cycles after it began; three cycles after it has left it counts no more.
+
+    Members
+    -------
+    begun, is_response: In(1), a job of QP `select` was given away, and is of a Read Response.
+    finished: In(QpStrobe), the jobs that have left, in their order.
+    """
+
+    def __init__(self, config: RnicConfig):
+        self._config = config
+        super().__init__(
+            {
+                "select": In(config.qp_bits),
+                "begun": In(1),
+                "is_response": In(1),
+                "finished": In(QpStrobe(config)),
+                "leaving": Out(1),
+                "kick": Out(QpStrobe(config)),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Elaboratable:
+        m = Module()
+        qps = self._config.qps
+        m.submodules.latest = latest = Memory(shape=JOB_BITS, depth=qps, init=[])
+        write, read = latest.write_port(), latest.read_port(domain="comb")
+        begun, ended = Signal(JOB_BITS), Signal(JOB_BITS)
+        finished = Signal()
+        number = Signal(JOB_BITS)
+        m.d.sync += [
+            begun.eq(begun + self.begun),
+            finished.eq(self.finished.valid),
+            read.addr.eq(self.finished.qp),
+            number.eq(ended),
+            ended.eq(ended + self.finished.valid),
+        ]
+        last = Signal()
+        bits = Signal(qps)
+        m.d.comb += [
+            write.addr.eq(self.select),
+            write.data.eq(begun),
+            write.en.eq(self.begun & self.is_response),
+            last.eq(finished & (read.data == number) & bits.bit_select(read.addr, 1)),
+        ]
+        with m.If(last):
+            m.d.sync += bits.bit_select(read.addr, 1).eq(0)
+        with m.If(write.en):
+            m.d.sync += bits.bit_select(self.select, 1).eq(1)
+        m.d.sync += [
+            self.leaving.eq(bits.bit_select(self.select, 1)),
+            self.kick.valid.eq(last),
+            self.kick.qp.eq(read.addr),
+        ]
+        return m
