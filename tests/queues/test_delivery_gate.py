@@ -55,6 +55,7 @@ class Bench:
         while True:
             await RisingEdge(self.dut.clk)
             if not self.dut.rst.value and self.dut.request_released__valid.value:
+                assert not self.dut.completion__valid.value, "released beside a completion"
                 self.requests.append(int(self.dut.request_released__qp.value))
 
     async def place(self, count=1):
@@ -226,3 +227,18 @@ async def check_an_invalidating_send_of_a_failed_qp_is_dropped_when_its_atomic_i
     dut.changing.value = 0
     assert (await bench.completions.get())["qp"] == 2
     assert receives.count == 1
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def check_a_request_waits_for_room_and_the_completion_before_it_does_not(dut):
+    bench = Bench(dut, seeded_random())
+    await start_clock_and_reset(dut)
+    dut.request_room.value = 0
+    for kind in (DeliveryKind.RECEIVE, DeliveryKind.REQUEST, DeliveryKind.RECEIVE):
+        bench.deliveries.put({"kind": kind.value, "qp": kind.value})
+    await cycles(dut, 200)
+    assert len(bench.completions) == 1 and not bench.requests
+    dut.request_room.value = 1
+    await cycles(dut, 200)
+    assert len(bench.completions) == 2
+    assert bench.requests == [DeliveryKind.REQUEST.value]
