@@ -38,6 +38,7 @@ from gateware.queues.request_gate import RequestGate
 from gateware.queues.ring_fetcher import RingFetcher
 from gateware.queues.ring_writer import RingWriter
 from gateware.queues.scheduler import Scheduler
+from gateware.queues.transmit_drain import TransmitDrain
 from gateware.rdmap.atomic_unit import OPERATIONS, AtomicUnit
 from gateware.rdmap.receiver import Receiver
 from gateware.rdmap.transmitter import Transmitter
@@ -133,6 +134,7 @@ class Rnic(wiring.Component):
         m.submodules.scheduler = self.scheduler = Scheduler(config, kicks=8)
         m.submodules.completer = self.completer = SendCompleter(config)
         m.submodules.delivery_gate = self.delivery_gate = DeliveryGate(config)
+        m.submodules.transmit_drain = self.transmit_drain = TransmitDrain()
         m.submodules.request_gate = self.request_gate = RequestGate(config)
         m.submodules.invalidation_gate = self.invalidation_gate = InvalidationGate(config)
         m.submodules.ring_writer = self.ring_writer = RingWriter(config)
@@ -303,6 +305,12 @@ class Rnic(wiring.Component):
             atomics.ends[1].valid.eq(unit.response.valid & unit.response.ready),
             atomics.ends[1].qp.eq(unit.response.p.qp),
             self.delivery_gate.changing.eq(atomics.busy),
+            self.transmit_drain.visit_begin.eq(transmitter.begin),
+            self.transmit_drain.visit_end.eq(transmitter.end),
+            self.transmit_drain.job_begin.eq(transmitter.job_begin),
+            self.transmit_drain.job_end.eq(self.framer.finished.valid),
+            self.transmit_drain.mark.eq(self.delivery_gate.mark),
+            self.delivery_gate.passed.eq(self.transmit_drain.passed),
             # Behind the visits, which begin them: with placements and FPDUs.
             atomics.mark.eq(Cat(self.fence.mark_1, self.invalidation_gate.mark)),
             Cat(self.fence.passed_1, self.invalidation_gate.passed).eq(atomics.passed),

@@ -23,8 +23,9 @@ class DeliveryGate(wiring.Component):
     cycles from the last pulse to the output, one delivery every 3 cycles. Up to 64 deliveries wait
     here before `delivery` is held up.
 
-    A Send that invalidated an STag also waits while an atomic of its QP, whose bit in `changing` is
-    set then, is under way: it may still write there.
+    A Send that invalidated an STag also waits until nobody uses a host address that the STag gave
+    before: while an atomic of its QP, whose bit in `changing` is set then, is under way, and, from
+    a pulse of `mark` on, until `passed` tells that no FPDU reads host memory there.
 
     A delivery of a QP whose bit in `failed` is set is dropped, with a pulse of `dropped_receive`,
     `dropped_read` or `dropped_request`: a placement of its QP failed.
@@ -42,6 +43,8 @@ class DeliveryGate(wiring.Component):
                 "request_room": In(1, init=1),
                 "failed": In(config.qps),
                 "changing": In(config.qps),
+                "mark": Out(1),
+                "passed": In(1, init=1),
                 "dropped_receive": Out(1),
                 "dropped_read": Out(1),
                 "dropped_request": Out(1),
@@ -65,11 +68,12 @@ class DeliveryGate(wiring.Component):
         beyond = Signal(16)
         failed = Signal()  # the QP of `head` is in `self.failed`
         m.d.sync += failed.eq(self.failed.bit_select(head.qp, 1))
-        held = Signal()  # it waits for the atomic of its QP
+        held = Signal()  # it waits for the atomic of its QP, or for FPDUs
         invalidates = (head.kind == DeliveryKind.RECEIVE) & (
             head.flags & CompletionFlags.INVALIDATED
         ).any()
-        m.d.sync += held.eq(invalidates & self.changing.bit_select(head.qp, 1))
+        changing = self.changing.bit_select(head.qp, 1)
+        m.d.sync += held.eq(invalidates & (changing | self.mark | ~self.passed))
         # A negative difference: placements are missing.
         m.d.sync += beyond.eq(placements - head.after)
 
@@ -87,6 +91,7 @@ class DeliveryGate(wiring.Component):
                     m.next = "COMPARE"
             # The difference is taken.
             with m.State("COMPARE"):
+                m.d.comb += self.mark.eq(invalidates)
                 m.next = "PLACED"
             # Waits until all its placements are visible and the output is free.
             with m.State("PLACED"):

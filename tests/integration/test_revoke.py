@@ -6,10 +6,23 @@ from collections.abc import Iterator
 
 import pytest
 
-from host_driver import MR, SGE, Cause, Context, QPState, RecvWR, SendWR, WCStatus, WROpcode
+from host_driver import (
+    MR,
+    SGE,
+    AccessFlags,
+    Cause,
+    Context,
+    QPState,
+    RecvWR,
+    SendWR,
+    WCStatus,
+    WROpcode,
+)
 from host_driver.transport.simulation import SimulatedDevice
 from host_driver.transport.sockets import SocketStream
-from tests.integration.rig import ALL, OPCODES, READS, End, open_device
+from sim.model.ddp import UntaggedHeader
+from sim.model.rdmap import Opcode, ReadRequest, control_octet
+from tests.integration.rig import ALL, OPCODES, READS, End, RawPeer, open_device
 from tests.support.streams import seeded_random
 
 OCTETS = 1 << 18
@@ -155,3 +168,43 @@ def test_close_beside_traffic_of_others(context: Context):
         lambda: link.passive.buffer == link.active.buffer, SECONDS, "the last octets"
     )
     link.close()
+
+
+@pytest.mark.requirement("RDMAP-8.1.1-06", "SEC-6.2.2-01")
+def test_no_octet_is_read_when_the_peer_has_invalidated_the_stag():
+    """The memory is so slow that its octets are on their way when the Send is delivered."""
+    with open_device(read_latency=20_000, write_latency=50) as context:
+        end = End(context, 64)
+        peer = RawPeer(end.qp)
+        for msn in range(1, 4):
+            buffer = bytearray(b"\x11" * 8192)
+            mr = MR(end.pd, buffer, AccessFlags.REMOTE_READ, qp=end.qp)
+            end.qp.post_recv(RecvWR(msn))
+            read = ReadRequest(7, 0, len(buffer), mr.rkey, mr.addr)
+            control = control_octet(Opcode.RDMA_READ_REQUEST)
+            peer.send(UntaggedHeader(1, msn, rsvd_ulp=control).encode() + read.encode())
+            peer.wait_taken()
+            device = context.transport
+            assert isinstance(device, SimulatedDevice)
+            start = device.info["cycles"]
+            while device.info["cycles"] < start + 2000:
+                pass
+            control = control_octet(Opcode.SEND_WITH_INVALIDATE)
+            header = UntaggedHeader(0, msn, rsvd_ulp=control, rsvd_ulp_word=mr.rkey)
+            peer.send(header.encode())
+            (completion,) = end.cq.wait(1, timeout=SECONDS)
+            assert completion.invalidated_rkey == mr.rkey
+            buffer[:] = b"\x99" * len(buffer)
+            # What had not begun by then is refused, which ends the stream.
+            peer.pump_until(lambda: peer.ended or ends_read(peer.ulpdus), SECONDS)
+            assert not any(b"\x99" * 8 in ulpdu for ulpdu in peer.ulpdus)
+            if peer.ended:
+                break
+            peer.ulpdus.clear()
+        end.qp.close()
+        peer.close()
+
+
+def ends_read(ulpdus: list[bytes]) -> bool:
+    """Whether the last segment of a Read Response is there."""
+    return any(ulpdu[0] & 0xC0 == 0xC0 for ulpdu in ulpdus)

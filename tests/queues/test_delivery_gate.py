@@ -49,6 +49,7 @@ class Bench:
         dut.placed.value = 0
         dut.failed.value = 0
         dut.changing.value = 0
+        dut.passed.value = 1
         dut.request_room.value = 1
 
     async def _watch_requests(self):
@@ -190,6 +191,26 @@ async def check_an_invalidating_send_waits_for_the_atomic_of_its_qp(dut):
             dut.changing.value = others
             got = await bench.completions.get_many(2)
             assert [item["length"] for item in got] == [1, 2]
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def check_an_invalidating_send_waits_for_what_is_being_read(dut):
+    bench = Bench(dut, seeded_random())
+    marks = Pulses(dut, dut.mark)
+    await start_clock_and_reset(dut)
+    flags = int(CompletionFlags.INVALIDATED)
+    for number in range(1, 6):
+        send = {"kind": DeliveryKind.RECEIVE.value, "qp": 1, "flags": flags, "length": 1}
+        bench.deliveries.put_all([send, send | {"flags": 0, "length": 2}])
+        while not dut.mark.value:
+            await cycles(dut, 1)
+        dut.passed.value = 0
+        await cycles(dut, 200)
+        assert not len(bench.completions) and marks.count == number
+        dut.passed.value = 1
+        got = await bench.completions.get_many(2)
+        assert [item["length"] for item in got] == [1, 2]
+    assert marks.count == 5
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
