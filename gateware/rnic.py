@@ -466,6 +466,8 @@ class Rnic(wiring.Component):
             self.qp_states.query_qp.eq(registers.qp_number.qp),
             registers.qp_state.state.eq(self.qp_states.query_state),
             registers.qp_state.cause.eq(self.qp_states.query_cause),
+            self.ring_writer.query_ring.eq(registers.cq_number.cq),
+            registers.cq_answered.entries.eq(self.ring_writer.query_answered),
             registers.queues.qps.eq(config.qps),
             registers.queues.cqs.eq(config.cqs),
             registers.limits.stags_log2.eq((config.stags - 1).bit_length()),

@@ -29,8 +29,9 @@ MAGIC = 0x50525769
 VERSION_MAJOR = 1
 COMMAND_POLLS = 100_000
 EVENT_RING_ENTRIES = 256
-EVENT_SECONDS = 0.02
-"""How long an event of a QP that has stopped may be on its way."""
+
+_ANSWERED_SINCE = (1, 3)
+"""Version of the register description; before, what is lost is not told from what is late."""
 
 _NO_QUOTA = Quota()
 
@@ -206,8 +207,12 @@ class Context:
 
     # Events
 
-    def process_events(self) -> None:
-        """Takes what the device wrote to the event ring; stops the QPs that it names."""
+    def process_events(self, ask: bool = False) -> None:
+        """Takes what the device wrote to the event ring; stops the QPs that it names.
+
+        Of an event that could not be written its QP tells, when the device is asked: now with
+        `ask`, else each `LOOKS`-th time that nothing has come.
+        """
         with self.lock:
             ring = self._event_ring
             taken = lost = False
@@ -215,7 +220,8 @@ class Context:
                 while not self._closed:
                     offset = ring.offset(self._event_number)
                     if not ring.is_written(self._event_number):
-                        if not ring.skip_lost(self._event_number):
+                        number = self.attr.max_cq
+                        if not self.skip_lost(number, ring, self._event_number, ask or lost):
                             break
                         self._event_number = self._event_number + 1 & 0xFFFF
                         taken = lost = True
@@ -235,40 +241,26 @@ class Context:
                     self.write(registers.INTERRUPT_STATUS, event=1)
                     self._arm_events()
 
-    def _stopped_silently(self) -> list[tuple["QP", Cause]]:
-        """The QPs that the device has stopped, of which no event has told so yet."""
-        found = []
-        for qp in list(self.qps.values()):
-            if qp.state in (QPState.INIT, QPState.RTS):
-                state, cause = qp.query_state()
-                if state == QPState.ERR:
-                    found.append((qp, cause))
-        return found
+    def skip_lost(self, number: int, ring: Ring, entry: int, ask: bool) -> bool:
+        """Whether an entry of CQ `number` that is not there is lost, see `Ring.skip_lost`.
+
+        The device is asked with `ask`, or if it is time to.
+        """
+        if self.attr.version < _ANSWERED_SINCE or not (ask or ring.is_due()):
+            return False
+        self.write(registers.CQ_NUMBER, cq=number)
+        return ring.skip_lost(entry, self.read(registers.CQ_ANSWERED)["entries"])
 
     def _find_stopped(self) -> None:
         """Stops the QPs whose events could not be written."""
-        with self.lock:
-            for qp, cause in self._stopped_silently():
+        for qp in list(self.qps.values()):
+            if qp.state not in (QPState.INIT, QPState.RTS):
+                continue
+            state, cause = qp.query_state()
+            if state == QPState.ERR:
                 event = AsyncEvent(qp.qp_num, cause, UNKNOWN_INDEX, 0, b"")
                 self.events.append(event)
                 qp.stopped(event)
-
-    def find_lost_events(self) -> bool:
-        """Asks the device for QPs that it has stopped without a word; whether there was one.
-
-        For who has waited in vain: the event may be one that could not be written.
-        """
-        with self.lock:
-            if self._closed or not self._stopped_silently():
-                return False
-        end = time.monotonic() + EVENT_SECONDS
-        while (left := end - time.monotonic()) > 0:
-            self.clear_interrupts()
-            self.process_events()
-            self.wait(left)
-        self.process_events()
-        self._find_stopped()
-        return True
 
     def _arm_events(self) -> None:
         """Has the next event raise the interrupt, at once if it is there."""
@@ -285,15 +277,19 @@ class Context:
     def poll_until(self, done: Callable[[], bool], timeout: float, what: str) -> None:
         """Polls until `done()`; `WaitTimeout` names `what` was waited for."""
         end = time.monotonic() + timeout
+        ask = False
         while not done():
             # What came before is looked at after this, what comes later raises it again.
             self.clear_interrupts()
-            self.process_events()
+            self.process_events(ask)
             if done():
                 return
-            if time.monotonic() > end and not self.find_lost_events():
+            if time.monotonic() <= end:
+                ask = not self.wait(0.001)
+            elif ask:
                 raise WaitTimeout(f"{what}: nothing within {timeout} s")
-            self.wait(0.001)
+            else:
+                ask = True
 
     # Life
 

@@ -103,8 +103,11 @@ class CQ:
         if self._closed:
             raise ValueError(f"CQ {self.number} is closed; allowed: an open CQ")
 
-    def take_entries(self) -> None:
+    def take_entries(self, ask: bool = False) -> None:
         """Takes every entry that the device has written and turns it into a completion.
+
+        One that could not be written is passed over when the device is asked: now with `ask`, else
+        each `LOOKS`-th time that nothing has come. Its QP stops with HOST_WRITE_ERROR.
 
         An entry that completes nothing is an error of the next `poll`: users of other CQs, whom
         this may serve, do not see it.
@@ -114,9 +117,9 @@ class CQ:
             while not self._closed:
                 offset = ring.offset(self._consumer)
                 if not ring.is_written(self._consumer):
-                    if not ring.skip_lost(self._consumer):
+                    if not self.context.skip_lost(self.number, ring, self._consumer, ask):
                         break
-                    # Of a QP that has stopped with HOST_WRITE_ERROR.
+                    ask = True  # the next one may be lost, too
                     self._consumer = self._consumer + 1 & 0xFFFF
                     continue
                 fields = entries.COMPLETION.unpack_from(ring.memory, offset)
@@ -176,6 +179,7 @@ class CQ:
         """
         end = time.monotonic() + timeout
         found: list[WC] = []
+        ask = False
         try:
             while True:
                 found += self.poll(num_entries - len(found))
@@ -183,17 +187,19 @@ class CQ:
                     return found
                 self.context.clear_interrupts()
                 self._ring_doorbell(arm=1)
-                self.context.process_events()
+                self.take_entries(ask)
+                self.context.process_events(ask)
                 found += self.poll(num_entries - len(found))
                 if len(found) == num_entries:
                     return found
                 left = end - time.monotonic()
-                if left <= 0:
-                    if self.context.find_lost_events():
-                        continue
+                if left > 0:
+                    ask = not self.context.wait(min(left, 0.1))
+                elif ask:
                     count = f"{len(found)} of {num_entries} completions in {timeout} s"
                     raise WaitTimeout(f"CQ {self.number}: {count}")
-                self.context.wait(min(left, 0.1))
+                else:
+                    ask = True
         except BaseException:
             self._ready.extendleft(reversed(found))
             raise
@@ -221,21 +227,23 @@ class CQ:
         if self._notify is _Notify.NONE:
             raise ValueError(f"CQ {self.number} has nothing asked for; allowed: after req_notify")
         end = time.monotonic() + timeout
+        ask = False
         while True:
             # What came before is looked at after this, what comes later interrupts.
             self.context.clear_interrupts()
             self._ring_doorbell(arm=1, solicited=self._notify is _Notify.SOLICITED)
-            self.take_entries()
-            self.context.process_events()
+            self.take_entries(ask)
+            self.context.process_events(ask)
             if self._notified:
                 self._notify = _Notify.NONE
                 return
             left = end - time.monotonic()
-            if left <= 0:
-                if self.context.find_lost_events():
-                    continue
+            if left > 0:
+                ask = not self.context.wait(min(left, 0.1))
+            elif ask:
                 raise WaitTimeout(f"CQ {self.number}: no event in {timeout} s")
-            self.context.wait(min(left, 0.1))
+            else:
+                ask = True
 
     def _ring_doorbell(self, arm: int, solicited: bool = False) -> None:
         with self.context.lock:

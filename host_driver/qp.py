@@ -329,7 +329,8 @@ class QP:
         self.state = QPState.ERR
         self.context.write(registers.QP_NUMBER, qp=self.qp_num)
         self.context.command(CommandOpcode.QP_STOP)
-        self._queues.take_entries()
+        # All writes are answered: what is not there behind a lost completion is lost, too.
+        self._queues.take_entries(ask=True)
         self._flush(event)
 
     def _flush(self, event: AsyncEvent | None = None) -> None:

@@ -76,10 +76,10 @@ class QPQueues:
 
     # Completing
 
-    def take_entries(self) -> None:
-        """Takes what the device has written to the CQs."""
-        self._scq.take_entries()
-        self._rcq.take_entries()
+    def take_entries(self, ask: bool = False) -> None:
+        """Takes what the device has written to the CQs; `ask` as for `CQ.take_entries`."""
+        self._scq.take_entries(ask)
+        self._rcq.take_entries(ask)
 
     @property
     def used(self) -> bool:

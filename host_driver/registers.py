@@ -147,6 +147,12 @@ QP_STATE = Register(
         "cause": Field(8, 8),
     },
 )
+CQ_ANSWERED = Register(
+    0x04C,
+    {
+        "entries": Field(0, 16),
+    },
+)
 QP_NUMBER = Register(
     0x080,
     {

@@ -7,10 +7,8 @@ from host_driver.transport.base import Transport
 MAXIMUM_LOG2 = 15
 """Running numbers have 16 bits; a ring of 2^15 entries keeps full and empty apart."""
 
-LOOK_NEAR, LOOK_FAR = 16, 256
-"""How many entries behind a missing one are looked at each time: the next, and others in turn."""
-
-_PHASE_BIT = bytes(octet & 1 for octet in range(256))
+LOOKS = 64
+"""Looks in vain at a ring for each time that the device is asked what is lost."""
 
 
 def check_entries(entries: int) -> None:
@@ -38,12 +36,11 @@ class Ring:
         self._transport = transport
         self._mmap = mmap.mmap(-1, self.entries * entry_octets)
         self.memory = memoryview(self._mmap)
-        self._last_octets = self.memory[entry_octets - 1 :: entry_octets]
-        self._looked = 0
+        self._looks = 0
         try:
             self.address = transport.map_memory(self._mmap)
         except BaseException:
-            self._release()
+            self.memory.release()
             self._mmap.close()
             raise
 
@@ -60,32 +57,23 @@ class Ring:
         last = self.memory[self.offset(number) + self.entry_octets - 1]
         return last & 1 == self.phase(number)
 
-    def _is_any_written(self, number: int, count: int) -> bool:
-        """Whether the device has written one of `count` entries from a running number on."""
-        while count > 0:
-            first = number & (self.entries - 1)
-            octets = self._last_octets[first : first + count].tobytes()
-            if self.phase(number) in octets.translate(_PHASE_BIT):
-                return True
-            number, count = number + len(octets), count - len(octets)
-        return False
+    def is_due(self) -> bool:
+        """Whether the device is to be asked what became of the entry that is not there.
 
-    def skip_lost(self, number: int) -> bool:
-        """Whether the next entry, which is not written, never will be: its write has failed.
-
-        The device writes entries in order and with one AXI ID, so it is lost if one behind it is
-        there. One that is far behind may be found only when this was called some more times. The
-        place of the lost entry is then as after reading, for the next turn of the ring.
+        One call in `LOOKS` is told so: a program may poll all the time, and asking takes long.
         """
-        others = self.entries - 1
-        far = min(LOOK_FAR, others - self._looked)
-        if not (
-            self._is_any_written(number + 1, min(LOOK_NEAR, others))
-            or self._is_any_written(number + 1 + self._looked, far)
-        ):
-            self._looked = (self._looked + far) % others
-            return False
-        if self.is_written(number):  # just now
+        self._looks = (self._looks + 1) % LOOKS
+        return self._looks == 0
+
+    def skip_lost(self, number: int, answered: int) -> bool:
+        """Whether the next entry, which is not there, never will be: its write has failed.
+
+        `answered`: entries, mod 2^16, of which the device has the write responses. What the device
+        did not say so of may still come, also behind entries that are there: AXI lets writes become
+        visible in any order before their responses. The place of the lost entry is then as after
+        reading, for the next turn of the ring.
+        """
+        if answered - number - 1 & 0x8000 or self.is_written(number):
             return False
         self.memory[self.offset(number) + self.entry_octets - 1] = self.phase(number)
         return True
@@ -95,10 +83,6 @@ class Ring:
         try:
             self._transport.unmap_memory(self.address)
         finally:
-            self._release()
+            self.memory.release()
         # After a failed unmapping the device may still have it: then it is not closed.
         self._mmap.close()
-
-    def _release(self) -> None:
-        self._last_octets.release()
-        self.memory.release()

@@ -53,6 +53,9 @@ class RingWriter(wiring.Component):
     `accepted` pulses for each completion or event taken, `finished` for each that was dropped or
     whose write responses are there. An event is always taken in the end, even when nobody takes
     `overflow`; completions wait then.
+
+    `query_answered` counts, mod 2^16, the entries of `query_ring` whose write responses are there,
+    also those that failed, since the ring was enabled: as it was 3 cycles ago.
     """
 
     def __init__(self, config: RnicConfig):
@@ -74,6 +77,8 @@ class RingWriter(wiring.Component):
                 "accepted": Out(1),
                 "finished": Out(1),
                 "dropped_events": Out(16),
+                "query_ring": In(range(config.cqs + 1)),
+                "query_answered": Out(16),
             }
         )
 
@@ -107,6 +112,7 @@ class RingWriter(wiring.Component):
         produced_read, produced_write = produced.read_port(), produced.write_port()
         consumed_read, consumed_write = consumed.read_port(), consumed.write_port()
         visible_read, visible_write = visible.read_port(), visible.write_port()
+        visible_query = visible.read_port()
         solicited_read = visible_solicited.read_port()
         solicited_write = visible_solicited.write_port()
         map_read, map_write = cq_map.read_port(), cq_map.write_port()
@@ -121,7 +127,8 @@ class RingWriter(wiring.Component):
             solicited_read,
         ):
             m.d.comb += memory_port.addr.eq(ring)
-        m.d.comb += map_read.addr.eq(qp)
+        m.d.comb += [map_read.addr.eq(qp), visible_query.addr.eq(self.query_ring)]
+        m.d.sync += self.query_answered.eq(visible_query.data)
 
         # Entries on their way to the host, and what became of them
 

@@ -16,13 +16,20 @@ RESET, INIT, RTS, ERR = range(4)
 
 
 class _DeviceRing:
-    """A completion or event ring as the device sees it."""
+    """A completion or event ring as the device sees it.
+
+    Attributes
+    ----------
+    producer: number behind the last entry. unanswered: the last ones, of which host memory has not
+        answered the writes. consumer: what the driver has told.
+    """
 
     def __init__(self, memory: memoryview, log2: int, octets: int):
         self.memory = memory
         self.log2 = log2
         self.octets = octets
         self.producer = 0
+        self.unanswered = 0
         self.consumer = 0
         self.armed = False
 
@@ -53,7 +60,7 @@ class FakeDevice:
     def __init__(self) -> None:
         self.words = {register.address: 0 for register in described()}
         self.words[registers.ID.address] = MAGIC
-        self.words[registers.VERSION.address] = registers.VERSION.pack(major=1, minor=2)
+        self.words[registers.VERSION.address] = registers.VERSION.pack(major=1, minor=3)
         self.words[registers.QUEUES.address] = registers.QUEUES.pack(qps=QPS, cqs=CQS)
         self.words[registers.LIMITS.address] = registers.LIMITS.pack(
             stags_log2=STAGS_LOG2, read_queue_depth=READS, pending_sends=8
@@ -90,6 +97,9 @@ class FakeDevice:
         if address == registers.QP_STATE.address:
             qp = self.field(registers.QP_NUMBER, "qp")
             return registers.QP_STATE.pack(state=self.states[qp], cause=self.causes[qp])
+        if address == registers.CQ_ANSWERED.address:
+            ring = self.rings[self.field(registers.CQ_NUMBER, "cq")]
+            return registers.CQ_ANSWERED.pack(entries=ring.producer - ring.unanswered & 0xFFFF)
         return self.words[address]
 
     def write_register(self, address: int, value: int) -> None:

@@ -1,5 +1,6 @@
 """Work requests, completions, phase bits, flushing: the driver's side of the rings."""
 
+import math
 import re
 import threading
 
@@ -12,6 +13,7 @@ from host_driver import (
     PD,
     QP,
     SGE,
+    WC,
     Cause,
     ConnectionRequest,
     Context,
@@ -35,6 +37,7 @@ from host_driver import (
 from host_driver.context import CommandOpcode, raise_if_stopped
 from host_driver.mpa_startup import StartupFrame
 from host_driver.qp import ERROR_FLUSH_SECONDS, FLUSH_SECONDS
+from host_driver.ring import LOOKS
 from hw.interface.queue_entries import RECEIVE_ENTRY_OCTETS, CompletionOpcode
 from tests.host_driver.fake_device import CQS, RTS, FakeDevice
 
@@ -60,6 +63,11 @@ def send_entry(verbs, index: int) -> dict:
 
 def send_ring(device) -> memoryview:
     return device.mapped[device.wide(registers.QP_SEND_BASE_LOW, registers.QP_SEND_BASE_HIGH)]
+
+
+def poll_for_long(cq: CQ) -> list[WC]:
+    """What comes when the device has been asked what is lost."""
+    return [wc for _ in range(LOOKS) for wc in cq.poll()]
 
 
 def statuses(completions) -> list[tuple[int, WCStatus]]:
@@ -236,7 +244,7 @@ def test_a_completion_that_could_not_be_written_holds_up_no_other(verbs, lost):
         qp.post_recv(RecvWR(index))
         assert cq.poll() == []
         verbs.device.complete(cq.number, qp.qp_num, index, CompletionOpcode.RECEIVE)
-        assert [wc.wr_id for wc in cq.poll()] == [index]
+        assert [wc.wr_id for wc in poll_for_long(cq)] == [index]
 
 
 @pytest.mark.parametrize("lost", [1, 16, 17, 300, 1000])
@@ -260,23 +268,76 @@ def test_who_waits_in_vain_learns_of_a_qp_whose_event_could_not_be_written(verbs
     assert [event.cause for event in verbs.context.events] == [Cause.CRC_ERROR]
 
 
+@pytest.mark.parametrize("look", ["poll", "process_events"])
+def test_who_only_polls_learns_of_a_qp_whose_event_could_not_be_written(verbs, look):
+    connect(verbs.qp)
+    verbs.qp.post_recv(RecvWR(7))
+    verbs.device.states[0], verbs.device.causes[0] = QPState.ERR, Cause.CRC_ERROR
+    verbs.device.rings[CQS].producer += 1
+    for _ in range(LOOKS):
+        assert verbs.qp.state == QPState.RTS
+        verbs.cq.poll() if look == "poll" else verbs.context.process_events()
+    assert (verbs.qp.state, verbs.qp.cause) == (QPState.ERR, Cause.CRC_ERROR)
+    assert statuses(verbs.cq.poll()) == [] if look == "poll" else [(7, WCStatus.WR_FLUSH_ERR)]
+
+
+@pytest.mark.parametrize("wait", ["wait", "wait_event"])
+def test_who_waits_without_end_learns_of_a_qp_whose_event_could_not_be_written(verbs, wait):
+    connect(verbs.qp)
+    verbs.qp.post_recv(RecvWR(7))
+    device, turns = verbs.device, []
+    device.wait_interrupt = lambda timeout: turns.append(timeout)  # None: there was none
+    device.states[0], device.causes[0] = QPState.ERR, Cause.CRC_ERROR
+    device.rings[CQS].producer += 1
+    if wait == "wait":
+        assert statuses(verbs.cq.wait(1, math.inf)) == [(7, WCStatus.WR_FLUSH_ERR)]
+    else:
+        verbs.cq.req_notify()
+        verbs.cq.wait_event(math.inf)
+    assert len(turns) == 1 and turns[0] <= 0.1
+
+
 def test_an_event_on_its_way_is_not_taken_for_lost(verbs):
     connect(verbs.qp)
     verbs.qp.post_recv(RecvWR(7))
-    device, waits = verbs.device, []
+    device = verbs.device
     device.states[0] = QPState.ERR
-
-    def wait_interrupt(timeout: float) -> bool:
-        if not waits:
-            device.event(0, Cause.CRC_ERROR, header=bytes(range(18)))
-        waits.append(timeout)
-        return True
-
-    device.wait_interrupt = wait_interrupt
-    assert verbs.context.find_lost_events()
+    with pytest.raises(WaitTimeout):
+        verbs.cq.wait(1, timeout=0)
+    assert verbs.context.events == []
+    device.event(0, Cause.CRC_ERROR, header=bytes(range(18)))
+    verbs.context.process_events()
     (event,) = verbs.context.events
     assert event.header == bytes(range(18))
-    assert not verbs.context.find_lost_events()
+
+
+def test_a_completion_that_is_seen_behind_the_next_one_is_not_taken_for_lost(verbs):
+    """AXI lets two writes become visible in any order before their responses."""
+    connect(verbs.qp)
+    verbs.qp.post_send(SendWR(1), SendWR(2))
+    device, ring = verbs.device, verbs.device.rings[0]
+    ring.producer = 1
+    device.complete(0, 0, 1, CompletionOpcode.SEND)
+    for ring.unanswered in (2, 2, 2):
+        assert poll_for_long(verbs.cq) == []
+    with pytest.raises(WaitTimeout):
+        verbs.cq.wait(1, 0.0)
+    ring.producer = 0
+    device.complete(0, 0, 0, CompletionOpcode.SEND)
+    ring.producer, ring.unanswered = 2, 0
+    assert statuses(verbs.cq.poll()) == [(1, WCStatus.SUCCESS), (2, WCStatus.SUCCESS)]
+
+
+def test_no_completion_is_flushed_because_that_of_another_qp_is_lost(verbs):
+    """The completions of a QP that stops are taken, also behind one that is lost."""
+    connect(verbs.qp)
+    other = QP(verbs.pd, QPInitAttr(verbs.cq, verbs.cq, QPCap(4, 4)))
+    connect(other)
+    other.post_send(SendWR(1), SendWR(2))
+    verbs.device.rings[0].producer += 1
+    verbs.device.complete(0, other.qp_num, 0, CompletionOpcode.SEND)
+    other.disconnect()
+    assert statuses(verbs.cq.poll()) == [(1, WCStatus.SUCCESS), (2, WCStatus.WR_FLUSH_ERR)]
 
 
 def test_nothing_succeeds_behind_a_completion_that_could_not_be_written(verbs):
@@ -298,10 +359,8 @@ def test_an_event_that_could_not_be_written_holds_up_no_other(verbs):
     verbs.qp.post_recv(RecvWR(7))
     verbs.device.states[0], verbs.device.causes[0] = QPState.ERR, Cause.LOCAL_RECEIVE_PROTECTION
     verbs.device.rings[CQS].producer += 1
-    verbs.context.process_events()
-    assert verbs.qp.state == QPState.RTS  # nobody can know
     verbs.device.event(other.qp_num, Cause.CRC_ERROR)
-    verbs.context.process_events()
+    verbs.context.process_events(ask=True)
     assert [event.cause for event in verbs.context.events] == [
         Cause.CRC_ERROR,
         Cause.LOCAL_RECEIVE_PROTECTION,

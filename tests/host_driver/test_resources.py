@@ -110,7 +110,7 @@ def test_a_ring_that_cannot_be_mapped_keeps_nothing(verbs, monkeypatch):
 def test_sizes_come_from_the_registers(context):
     attr = context.query_device()
     assert (attr.max_qp, attr.max_cq, attr.max_mr, attr.max_qp_rd_atom) == (QPS, CQS, SLOTS, 8)
-    assert attr.version == (1, 2)
+    assert attr.version == (1, 3)
 
 
 def test_a_refused_command_is_an_error(context, device):

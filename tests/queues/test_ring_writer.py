@@ -92,6 +92,11 @@ class Bench:
         self.consumer[ring] += 1
         return parse(EVENT_ENTRY if ring == EVENTS else COMPLETION_ENTRY, octets)
 
+    async def answered(self, ring):
+        self.dut.query_ring.value = ring
+        await cycles(self.dut, 4)
+        return int(self.dut.query_answered.value)
+
     async def ring_doorbell(self, ring, arm=0, solicited=0):
         consumer = self.consumer[ring] % 65536
         await self.doorbells.send(
@@ -261,6 +266,37 @@ async def check_failed_write_is_reported(dut):
     await cycles(dut, 300)
     assert not len(bench.overflow)
     assert bench.accepted.count == bench.finished.count == 5
+
+
+@cocotb.test(timeout_time=2, timeout_unit="ms")
+async def check_answered_writes_are_counted_also_those_that_failed(dut):
+    rng = seeded_random()
+    bench = Bench(dut, rng)
+    await start_clock_and_reset(dut)
+    for ring in (0, EVENTS):
+        await bench.create_ring(ring, 3)
+    await bench.create_qp(1, 0, 0)
+    bench.memory.failing |= {bench.base[0] + ENTRY, bench.base[EVENTS]}
+    bench.memory.held = True
+    bench.send.put_all([bench.completion(1, 0, i) for i in range(3)])
+    bench.event.put(bench.error(1))
+    await cycles(dut, 300)
+    assert [await bench.answered(ring) for ring in (0, EVENTS)] == [0, 0]
+    bench.memory.held = False
+    seen = 0
+    while seen < 3:
+        # What is counted is there, unless it has failed.
+        seen = await bench.answered(0)
+        for number in range(seen):
+            bench.consumer[0] = number
+            assert (bench.poll(0) is None) == (number == 1)
+    await cycles(dut, 100)
+    assert [await bench.answered(ring) for ring in (0, 1, EVENTS)] == [3, 0, 1]
+    bench.consumer[EVENTS] = 0
+    assert bench.poll(EVENTS) is None
+    await bench.cq_commands.send({"cq": 0, "enable": 0})
+    await bench.create_ring(0, 3)
+    assert [await bench.answered(ring) for ring in (0, EVENTS)] == [0, 1]
 
 
 @cocotb.test(timeout_time=2, timeout_unit="ms")
