@@ -16,6 +16,7 @@ UNTAGGED_HEADER_OCTETS = 18
 _MASK_OPCODE = 0x0F
 CONTROL_OCTETS = 4
 _FLAG_LENGTH, _FLAG_DDP_HEADER, _FLAG_READ_REQUEST = 0x80, 0x40, 0x20
+_SIW_RESERVED = 0xF8  # in its octet order; RFC 5040 has reserved bits ignored, siw sets none
 _LENGTH_OCTETS = 2
 _READ_REQUEST_OCTETS = 28
 
@@ -263,10 +264,10 @@ def describe_code(code: TerminateCode) -> str:
 def readings(octets: bytes, length: int, *, first_fpdu: bool = False) -> list[Terminate]:
     """What a Terminate header can mean, the likeliest first.
 
-    The two octet orders are told apart by the length, which has to fit M, D and R, and by codes
-    that only one of them gives a meaning. Where both have one, it is not MPA's if a segment is
-    described, which no error of the LLP does (RFC 5040, Figure 10). Otherwise RFC 5040 wins, except
-    for the codes 5 to 7: they are MPA's in the first FPDU of an Initiator, RDMAP's in any other.
+    The two octet orders are told apart by the length, which has to fit M, D and R, by the reserved
+    bits, of which siw sets none, and by codes that only one of them gives a meaning. Where both
+    have one, which takes a Terminate without headers, RFC 5040 wins, except for the codes 5 to 7:
+    they are MPA's in the first FPDU of an Initiator, RDMAP's in any other.
 
     Parameters
     ----------
@@ -285,10 +286,10 @@ def readings(octets: bytes, length: int, *, first_fpdu: bool = False) -> list[Te
     if not fitting:
         raise problems[0]
 
-    def rank(reading: Terminate) -> tuple[bool, bool, bool]:
+    def rank(reading: Terminate) -> tuple[bool, bool]:
         of_llp = reading.layer == _LAYER_LLP
         misplaced = reading.error_code in _STARTUP_CODES and of_llp != first_fpdu
-        return reading.name is None, of_llp and reading.segment_length is not None, misplaced
+        return reading.name is None, misplaced
 
     return sorted(fitting, key=rank)
 
@@ -305,6 +306,8 @@ def _decode(octets: bytes, length: int, order: OctetOrder) -> Terminate:
         raise ValueError(f"{len(octets)} octets of a Terminate header; needed: 4 or more")
     layer, error_type, flags = octets[0] >> 4, octets[0] & 0x0F, octets[2]
     if order is OctetOrder.SIW:
+        if flags & _SIW_RESERVED or octets[3]:
+            raise ValueError(f"{order.value} with reserved bits: {octets[:4].hex()}; allowed: none")
         layer, error_type, flags = error_type, layer, int(f"{flags:08b}"[::-1], 2)
     has_header = bool(flags & _FLAG_DDP_HEADER)
     start = end = CONTROL_OCTETS

@@ -121,18 +121,15 @@ def terminate_checks(ulpdu: data.View, ulpdu_length: Value) -> list[Check]:
     """A Terminate ends the stream; queue 2 has one buffer, for one segment (RFC 5040, 5.4).
 
     Its length is that of the headers that M, D and R of its control field announce (RFC 5040,
-    4.8), as RFC 5040 lays the field out or as Linux siw does.
+    4.8), as RFC 5040 lays the field out or as Linux siw does, which sets no reserved bit.
     """
     header, terminate = ulpdu.untagged, ulpdu.terminate
     here = ~header.control.tagged & (rdmap_control(header).opcode == Opcode.TERMINATE)
-    fitting = [
-        _terminate_length_fits(view, terminate.ddp_control.tagged, ulpdu_length, cut=cut)
-        for view, cut in (
-            (terminate.control, False),
-            (data.View(TERMINATE_CONTROL_AS_SIW, terminate.control.as_value()), True),
-        )
-    ]
-    malformed = ~header.control.last | ~Cat(fitting).any()
+    tagged = terminate.ddp_control.tagged
+    as_siw = data.View(TERMINATE_CONTROL_AS_SIW, terminate.control.as_value())
+    fits = _terminate_length_fits(terminate.control, tagged, ulpdu_length, cut=False)
+    fits_siw = _terminate_length_fits(as_siw, tagged, ulpdu_length, cut=True)
+    malformed = ~header.control.last | ~(fits | (fits_siw & (as_siw.reserved == 0)))
     return [
         (here & (from_wire(header.msn) != FIRST_MSN), Cause.UNTAGGED_MSN),
         (here & (from_wire(header.mo) != 0), Cause.UNTAGGED_MO),

@@ -148,6 +148,7 @@ TERMINATE_CONTROL_OCTETS = 4
 FLAG_SEGMENT_LENGTH = 0x80
 FLAG_DDP_HEADER = 0x40
 FLAG_RDMAP_HEADER = 0x20
+_SIW_RESERVED = 0xF8  # of the octet with the flags, which siw has in reverse
 _LENGTH_OCTETS = 2
 
 
@@ -209,6 +210,8 @@ class Terminate:
             )
         layer, etype, flags = payload[0] >> 4, payload[0] & 0x0F, payload[2]
         if form is Form.SIW:
+            if flags & _SIW_RESERVED or payload[3]:
+                raise ValueError("reserved bits are set, which Linux siw does not do")
             layer, etype, flags = etype, layer, _reversed_flags(flags)
         length = None
         start = end = TERMINATE_CONTROL_OCTETS

@@ -57,11 +57,10 @@ def readings(payload: bytes, *, first_fpdu: bool = False) -> list[Terminate]:
     """What a received Terminate header can mean, the likeliest first.
 
     Linux siw sends Layer and EType, and M, D and R, in the reverse order on little-endian hosts.
-    Its Terminates are told apart by their length, which has to fit M, D and R, and by codes that
-    only one of the two readings gives a meaning. Where both have one, MPA's is out if there is a
-    DDP Segment Length or header, which come with no error of the LLP (RFC 5040, Figure 10).
-    Otherwise RFC 5040 wins, except for the codes 5 to 7: as MPA errors they belong into the first
-    FPDU of an initiator (``first_fpdu``), as RDMAP errors into any other.
+    Its Terminates are told apart by their length, which has to fit M, D and R, by their reserved
+    bits, which are zero, and by codes that only one of the two readings gives a meaning. Where both
+    have one, there is no header, and RFC 5040 wins, except for the codes 5 to 7: as MPA errors they
+    belong into the first FPDU of an initiator (``first_fpdu``), as RDMAP errors into any other.
 
     Raises ``ValueError`` when the header has the right length in neither form.
     """
@@ -75,11 +74,11 @@ def readings(payload: bytes, *, first_fpdu: bool = False) -> list[Terminate]:
     if not fitting:
         raise ValueError(problem)
 
-    def rank(reading: Terminate) -> tuple[bool, bool, bool]:
+    def rank(reading: Terminate) -> tuple[bool, bool]:
         error = reading.error
         of_llp = error.layer == _LAYER_LLP
         misplaced = error.code in _STARTUP_CODES and of_llp != first_fpdu
-        return not is_defined(error), of_llp and reading.segment_length is not None, misplaced
+        return not is_defined(error), misplaced
 
     return sorted(fitting, key=rank)
 

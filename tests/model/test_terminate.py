@@ -136,14 +136,13 @@ def test_where_both_forms_mean_something_the_place_in_the_stream_decides(code):
         assert readings(header)[0] == Terminate(rdmap_error, form=other)
 
 
-@pytest.mark.parametrize("first_fpdu", [False, True])
-@pytest.mark.parametrize(("control", "form"), [("0205c200", Form.RFC), ("20054300", Form.SIW)])
-def test_an_error_with_a_header_is_not_of_the_llp(control, form, first_fpdu):
-    # The flags have M and D, or D, in one form as in the other.
-    header = bytes.fromhex(control + "0064") + SEND.encode()
-    found = readings(header, first_fpdu=first_fpdu)
-    assert len(found) == 2
-    assert (found[0].error, found[0].form) == (errors.RDMAP_INVALID_VERSION, form)
+@pytest.mark.requirement("RDMAP-4.8-09")
+@pytest.mark.parametrize("control", ["01020800", "01028000", "01020001", "02051fff", "0205c200"])
+def test_reserved_bits_are_ignored_in_the_form_of_the_rfc_and_never_those_of_siw(control):
+    octets = bytes.fromhex(control)
+    described = {0x80: b"\0d", 0xC2: b"\0d" + SEND.encode()}  # M, and M and D
+    found = readings(octets + described.get(octets[2], b""))
+    assert [reading.form for reading in found] == [Form.RFC]
 
 
 @pytest.mark.parametrize("row", [row for row in ROWS if row[4]], ids=row_id)
