@@ -230,7 +230,7 @@ class Context:
                     self._event_number = self._event_number + 1 & 0xFFFF
                     taken = True
                     qp = self.qps.get(int(fields["qp"]))
-                    event = read_event(fields, first_fpdu=qp is not None and qp.has_heard_nothing())
+                    event = read_event(fields, by_initiator=qp is not None and qp.is_responder)
                     self.events.append(event)
                     if qp is not None:
                         qp.stopped(event)

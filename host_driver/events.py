@@ -65,11 +65,11 @@ class AsyncEvent:
         return ""
 
 
-def read_event(fields: dict[str, int | bytes], *, first_fpdu: bool) -> AsyncEvent:
+def read_event(fields: dict[str, int | bytes], *, by_initiator: bool) -> AsyncEvent:
     """The event in an entry of the event ring.
 
-    `first_fpdu` says whether the QP is a Responder that has received nothing before. Raises
-    `DeviceError` for a cause that there is not.
+    `by_initiator` says whether the peer is the Initiator. Raises `DeviceError` for a cause that
+    there is not.
     """
     header, length = fields["header"], int(fields["ulpdu_length"])
     assert isinstance(header, bytes)
@@ -81,6 +81,7 @@ def read_event(fields: dict[str, int | bytes], *, first_fpdu: bool) -> AsyncEven
     if cause == Cause.TERMINATE_RECEIVED:
         known = max(0, length - UNTAGGED_HEADER_OCTETS)
         with suppress(ValueError):  # it may be in error itself
+            first_fpdu = by_initiator and bool(fields["first_fpdu"])
             terminate = read_terminate(header[:known], known, first_fpdu=first_fpdu)
     return AsyncEvent(
         qp_num=int(fields["qp"]),

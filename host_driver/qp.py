@@ -309,11 +309,10 @@ class QP:
             invalidated_rkey=invalidated_stag,
         )
 
-    def has_heard_nothing(self) -> bool:
-        """Whether it is a Responder and nothing of its peer is known to have come."""
-        with self.context.lock:
-            self._queues.take_entries()
-            return self._initiator is False and not self._queues.used
+    @property
+    def is_responder(self) -> bool:
+        """Whether its peer is the Initiator of the connection."""
+        return self._initiator is False
 
     def stopped(self, event: AsyncEvent) -> None:
         """The device says that the QP has an error: nothing more is sent or placed."""

@@ -82,11 +82,6 @@ class QPQueues:
         self._rcq.take_entries(ask)
 
     @property
-    def used(self) -> bool:
-        """Whether any work request was completed."""
-        return self.send.used or self.receive.used
-
-    @property
     def hidden_outstanding(self) -> bool:
         """Whether a hidden work request is not completed."""
         queues = (self.send, self.receive)

@@ -89,7 +89,7 @@ class WorkQueue:
     Attributes
     ----------
     ring, doorbell, name: as given. posted: what is not completed, the oldest first.
-    producer: number behind the last entry. used: whether any entry was completed.
+    producer: number behind the last entry.
     end: number behind the last entry that the device is given; `None` as long as it is given all.
     """
 
@@ -99,7 +99,6 @@ class WorkQueue:
         self.name = name
         self.producer = 0
         self.posted: deque[Posted] = deque()
-        self.used = False
         self.end: int | None = None
         self._limit = limit
 
@@ -220,7 +219,6 @@ class WorkQueue:
         """
         if not self.is_posted(index):
             return None
-        self.used = True
         while (posted := self.posted.popleft()).index != index:
             pass
         return posted

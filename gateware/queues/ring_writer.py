@@ -321,6 +321,7 @@ class RingWriter(wiring.Component):
             event.ulpdu_length.eq(self.event.payload.ulpdu_length),
             event.cause.eq(self.event.payload.cause),
             event.header.eq(self.event.payload.header),
+            event.first_fpdu.eq(self.event.payload.first_fpdu),
         ]
 
         # The outputs of the block RAMs are slow: nothing is computed before this register.

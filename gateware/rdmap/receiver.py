@@ -328,6 +328,7 @@ class Receiver(wiring.Component):
         ]
         error = self.error.payload
         is_fpdu = segment.kind == SegmentKind.FPDU
+        first_fpdu = Signal()
         m.d.comb += [
             error.qp.eq(segment.qp),
             error.cause.eq(cause),
@@ -341,6 +342,7 @@ class Receiver(wiring.Component):
             m.d.comb += [
                 error.ulpdu_length.eq(segment.ulpdu_length),
                 error.header.eq(segment.header[: 8 * TERMINATED_HEADER_OCTETS]),
+                error.first_fpdu.eq(first_fpdu),
             ]
             # Of a Terminate, what it says.
             with m.If(cause == Cause.TERMINATE_RECEIVED):
@@ -452,7 +454,7 @@ class Receiver(wiring.Component):
                     stop(first_cause([(segment.kind == kind, c) for kind, c in _KINDS.items()]))
                 with m.Else():
                     m.d.comb += self.first_segment.valid.eq(~context.started)
-                    m.d.sync += context.started.eq(1)
+                    m.d.sync += [context.started.eq(1), first_fpdu.eq(~context.started)]
                     with m.If(cause != Cause.NONE):
                         stop(cause)
                     with m.Else():

@@ -63,7 +63,7 @@ EVENT_ENTRY: Fields = (
     ("index", 2),  # running number mod 2^16 of the work request at fault (local causes)
     ("ulpdu_length", 2),  # of the offending segment, 0 if none
     ("cause", 1),  # causes.Cause
-    ("reserved_0", 1),
+    ("first_fpdu", 1),  # 1 if the offending segment was in the first FPDU of its connection
     ("header", 18),  # first octets of the offending ULPDU, as on the wire
     ("reserved_1", 5),
     ("phase", 1),

@@ -8,21 +8,17 @@ import pytest
 
 from host_driver import (
     Cause,
-    QPCap,
     QPError,
-    QPInitAttr,
     RecvWR,
     SendWR,
     WCStatus,
 )
 from host_driver.context import raise_if_stopped
-from host_driver.cq import CQ
 from host_driver.errors import describe
 from host_driver.events import AsyncEvent
 from host_driver.qp import QP
 from host_driver.terminate import OctetOrder, SegmentHeader, Terminate, read_terminate, readings
 from hw.interface.causes import CODES
-from hw.interface.queue_entries import CompletionOpcode
 from sim.model import ddp, errors, rdmap
 from sim.model import terminate as model
 from sim.model.ddp import TaggedHeader, UntaggedHeader
@@ -46,10 +42,13 @@ REQUEST = ReadRequest(0xAABBCCDD, 0x2000, 0x800, 0x11223344, 0x1000)
 READ_SEGMENT = READ.encode() + REQUEST.encode()
 
 
-def receive_terminate(device: FakeDevice, qp: int, header: bytes) -> None:
+def receive_terminate(
+    device: FakeDevice, qp: int, header: bytes, *, first_fpdu: bool = False
+) -> None:
     """The device gets a Terminate with this header."""
     length = ddp.UNTAGGED_HEADER_OCTETS + len(header)
-    device.event(qp, Cause.TERMINATE_RECEIVED, header=header, ulpdu_length=length)
+    cause = Cause.TERMINATE_RECEIVED
+    device.event(qp, cause, header=header, ulpdu_length=length, first_fpdu=first_fpdu)
 
 
 def first_octets(terminate: rdmap.Terminate) -> tuple[bytes, int]:
@@ -304,24 +303,13 @@ def test_a_terminate_in_error_is_told_as_such(verbs, header, message):
 
 
 @pytest.mark.parametrize(
-    ("initiator", "heard", "layer"),
-    [(False, None, 2), (True, None, 0), (False, "a Send", 0), (False, "an answer", 0)],
+    ("initiator", "first_fpdu", "layer"), [(False, True, 2), (True, True, 0), (False, False, 0)]
 )
 def test_startup_codes_are_those_of_an_initiator_that_said_nothing_before(
-    verbs, initiator, heard, layer
+    verbs, initiator, first_fpdu, layer
 ):
-    # Another CQ: what is in it is not polled before the event.
-    cq = CQ(verbs.context, 8)
-    qp = QP(verbs.pd, QPInitAttr(cq, cq, QPCap(4, 4)))
-    connect(qp, initiator)
-    qp.post_recv(RecvWR(1))
-    qp.post_send(SendWR(2))
-    if heard == "a Send":
-        verbs.device.complete(cq.number, qp.qp_num, 0, CompletionOpcode.RECEIVE)
-    elif heard:
-        # A Responder sends nothing before it has received (RFC 5044, 7.1.2).
-        verbs.device.complete(cq.number, qp.qp_num, 0, CompletionOpcode.SEND)
-    receive_terminate(verbs.device, qp.qp_num, b"\x20\x06\x00\x00")
+    connect(verbs.qp, initiator)
+    receive_terminate(verbs.device, 0, b"\x20\x06\x00\x00", first_fpdu=first_fpdu)
     verbs.context.process_events()
     (event,) = verbs.context.events
     assert event.terminate.layer == layer

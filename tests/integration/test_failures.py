@@ -543,6 +543,22 @@ def test_bad_crc_of_the_first_fpdu_is_answered_by_the_close_alone(
     peer.close()
 
 
+@pytest.mark.requirement("MPA-7.1.2-14")
+@pytest.mark.parametrize("layer", [2, 0])
+def test_a_startup_code_is_mpas_only_in_the_first_fpdu(
+    layer: int, victim: Victim, bystander: Bystander
+):
+    """Behind a Write it is the unexpected opcode of Linux siw (RFC 6581, 8)."""
+    peer = RawPeer(victim.qp, initiator=False)
+    if layer == 0:
+        peer.send(write(victim.mr.rkey, victim.mr.addr))
+    peer.send(terminate(cut=0)[:18] + bytes.fromhex("20060000"))
+    victim.check_stopped(Cause.TERMINATE_RECEIVED)
+    told = victim.context.events[-1].terminate
+    assert told is not None and (told.layer, told.error_code) == (layer, 6)
+    peer.close()
+
+
 @pytest.mark.parametrize("crc", [True, False])
 def test_garbage_instead_of_fpdus(crc: bool, victim: Victim, bystander: Bystander):
     peer = RawPeer(victim.qp, crc=crc)
