@@ -28,15 +28,14 @@ def check_emss(emss: int | None) -> None:
 
 
 def choose_emss(stream: ByteStream, emss: int | None) -> int:
-    """The EMSS that was asked for, else that of the connection (RFC 5044, 4.5)."""
+    """The EMSS that was asked for, else that of the connection.
+
+    Below 128 octets it does not matter: the MULPDU stays 128, and an FPDU needs several segments
+    (RFC 5044, 4.5).
+    """
     if emss is not None:
         return emss
-    found = min(stream.maximum_segment_size, MAXIMUM_EMSS)
-    if found < MINIMUM_EMSS:
-        raise StartupError(
-            f"EMSS {found} of the connection; allowed: {MINIMUM_EMSS} to {MAXIMUM_EMSS}"
-        )
-    return found
+    return max(MINIMUM_EMSS, min(stream.maximum_segment_size, MAXIMUM_EMSS))
 
 
 def _takes_send(connection: Connection) -> bool:

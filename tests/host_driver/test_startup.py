@@ -9,7 +9,6 @@ from host_driver import (
     ConnectionRejected,
     QPState,
     QPStateError,
-    StartupError,
     connect,
     listen,
 )
@@ -26,7 +25,6 @@ from tests.host_driver.startup_rig import (
     answer_with,
     changed,
     raw_initiator,
-    receive_all,
     receive_frame,
 )
 from tests.host_driver.test_startup_frames import CAPTURES
@@ -323,11 +321,13 @@ def test_a_connected_qp_is_not_connected_again(sides):
             connect(active.qp, "127.0.0.1", listener.port)
 
 
-def test_a_connection_with_too_small_segments_is_no_wrong_argument(active):
-    with RawResponder(receive_all) as responder:
+@pytest.mark.requirement("MPA-4.5-05")
+@pytest.mark.parametrize(("mss", "emss"), [(88, 128), (127, 128), (128, 128), (70_000, 65_535)])
+def test_the_mulpdu_is_not_below_128_on_a_connection_with_small_segments(active, mss, emss):
+    with RawResponder(answer_with(GOOD_REPLY.encode())) as responder:
         stream = active.device.connect("127.0.0.1", responder.port)
-        stream.maximum_segment_size = 88
+        stream.maximum_segment_size = mss
         active.device.connect = lambda *arguments: stream
-        with pytest.raises(StartupError, match="EMSS 88 of the connection; allowed: 128 to 65535"):
-            connect(active.qp, "127.0.0.1", responder.port)
-    assert not responder.result
+        connect(active.qp, "127.0.0.1", responder.port)
+        assert active.told()["emss"] == emss
+        active.qp.close()
