@@ -30,6 +30,11 @@ VERSION_MAJOR = 1
 COMMAND_POLLS = 100_000
 EVENT_RING_ENTRIES = 256
 
+_OF_COMMANDS = {registers.COMMAND.address} | {
+    *range(registers.QP_NUMBER.address, registers.FPDUS_SENT.address)
+}
+"""Addresses of COMMAND and of its arguments."""
+
 _ANSWERED_SINCE = (1, 3)
 """Version of the register description; before, what is lost is not told from what is late."""
 
@@ -95,11 +100,17 @@ class Context:
         self.cqs: dict[int, CQ] = {}
         self.mrs: dict[int, MR] = {}  # by STag
         self.events: list[AsyncEvent] = []
+        self._unfinished: int | None = None  # opcode of a command that did not end
 
         with ExitStack() as undo:
             undo.callback(transport.close)
             self.attr = self._read_attr()
             self.resources = Resources(self.attr.max_mr, quota)
+            if self._wait_for_command() is None:
+                raise DeviceError(
+                    f"a command of another program is not finished after {COMMAND_POLLS} polls; "
+                    "allowed: a device that is reset or idle"
+                )
             self._event_ring = Ring(transport, EVENT_RING_ENTRIES, entries.EVENT.size)
             undo.callback(self._event_ring.close)
             reset_device(self)
@@ -151,7 +162,15 @@ class Context:
         return register.unpack(self.transport.read_register(register.address))
 
     def write(self, register: Register, **fields: int) -> None:
-        """Writes a register; fields that are not named are zero."""
+        """Writes a register; fields that are not named are zero.
+
+        Raises `DeviceError` for COMMAND and its arguments behind a command that did not end.
+        """
+        if self._unfinished is not None and register.address in _OF_COMMANDS:
+            raise DeviceError(
+                f"command {self._unfinished} has not ended, the device takes no other one; "
+                "allowed: close the context and reset the device"
+            )
         self.transport.write_register(register.address, register.pack(**fields))
 
     def write_wide(self, low: Register, high: Register, value: int) -> None:
@@ -162,17 +181,25 @@ class Context:
     def command(self, opcode: int) -> None:
         """Runs a command to its end; its arguments are in the staging registers.
 
-        Raises `DeviceError` if the device finds an argument invalid, or does not finish.
+        Raises `DeviceError` if the device finds an argument invalid, or does not finish. Then it
+        is of no use any more: it would not answer the write of another COMMAND, and use changed
+        arguments.
         """
         self.write(registers.COMMAND, opcode=opcode)
-        for _ in range(COMMAND_POLLS):
-            status = self.read(registers.COMMAND_STATUS)
-            if not status["busy"]:
-                break
-        else:
+        status = self._wait_for_command()
+        if status is None:
+            self._unfinished = opcode
             raise DeviceError(f"command {opcode} is not finished after {COMMAND_POLLS} polls")
         if status["invalid"]:
             raise DeviceError(f"the device refused command {opcode}: invalid argument")
+
+    def _wait_for_command(self) -> dict[str, int] | None:
+        """COMMAND_STATUS when no command is under way, `None` if one does not end."""
+        for _ in range(COMMAND_POLLS):
+            status = self.read(registers.COMMAND_STATUS)
+            if not status["busy"]:
+                return status
+        return None
 
     def enable_ring(self, number: int, ring: Ring) -> None:
         """Gives a completion ring, or the event ring, to the device."""

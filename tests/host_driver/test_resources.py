@@ -119,12 +119,33 @@ def test_a_refused_command_is_an_error(context, device):
         MR(PD(context), bytearray(8))
 
 
-def test_a_command_that_never_ends_is_an_error(context, device, monkeypatch):
+def test_a_command_that_never_ends_is_an_error_and_the_last_one(device, monkeypatch):
+    """Another COMMAND would hang the bus, and other arguments would be those of the first."""
+    monkeypatch.setattr("host_driver.context.COMMAND_POLLS", 10)
+    context = Context(device)
+    pd, cq = PD(context), CQ(context)
+    qp = QP(pd, QPInitAttr(cq, cq))
+    device.stuck = True
+    commands, words = list(device.commands), dict(device.words)
+    with pytest.raises(DeviceError, match="command 3 is not finished after 10 polls"):
+        context.command(CommandOpcode.QP_STOP)
+    for use in (lambda: MR(pd, bytearray(8)), qp.query_state, qp.close):
+        with pytest.raises(DeviceError, match="command 3 has not ended"):
+            use()
+    with pytest.raises(StagecoachError):
+        context.close()
+    assert device.commands == [*commands, CommandOpcode.QP_STOP]
+    arguments = range(registers.QP_NUMBER.address, registers.FPDUS_SENT.address)
+    assert all(device.words[at] == words[at] for at in arguments if at in words)
+    assert device.closed
+
+
+def test_a_device_with_a_command_of_another_program_is_not_opened(device, monkeypatch):
     monkeypatch.setattr("host_driver.context.COMMAND_POLLS", 10)
     device.stuck = True
-    with pytest.raises(DeviceError, match="not finished after 10 polls"):
-        context.command(CommandOpcode.QP_STOP)
-    device.stuck = False
+    with pytest.raises(DeviceError, match="command of another program is not finished"):
+        Context(device)
+    assert device.commands == [] and device.closed
 
 
 @pytest.mark.requirement("RDMAP-8.1.1-09")

@@ -5,7 +5,19 @@ from collections.abc import Iterator
 
 import pytest
 
-from host_driver import Cause, Context, QPState, RecvWR, SendWR, WCStatus, WROpcode
+from host_driver import (
+    Cause,
+    Context,
+    DeviceClosed,
+    DeviceError,
+    QPState,
+    RecvWR,
+    SendWR,
+    StagecoachError,
+    WCStatus,
+    WROpcode,
+    registers,
+)
 from sim.disturbed import DisturbedDevice
 from tests.robustness.pair import Pair
 from tests.support.streams import seeded_random
@@ -185,6 +197,30 @@ def test_a_qp_that_is_closed_meanwhile_is_closed_when_the_port_goes_on(context: 
     assert closed.end.buffer == before
     other.close()
     assert device.statistics()["faults"] == []
+
+
+def test_a_port_that_is_held_for_ever_hangs_no_call(monkeypatch: pytest.MonkeyPatch):
+    """The stop does not end, and no other command is begun: its write would not be answered."""
+    monkeypatch.setattr("host_driver.context.COMMAND_POLLS", 2000)
+    device = DisturbedDevice()
+    context = Context(device)
+    pair = Pair(context, 4000)
+    pair.post_all(1000)
+    device.run_cycles(300)
+    device.hold(transmit=True)
+    for _ in range(5):
+        pair.peer.pump()
+    device.run_cycles(2000)
+    with pytest.raises(DeviceError, match="command 3 has not ended"):
+        pair.qp.close()
+    assert context.read(registers.COMMAND_STATUS)["busy"] == 1
+    with pytest.raises(DeviceError, match="command 3 has not ended"):
+        pair.qp.query_state()
+    with pytest.raises(StagecoachError):
+        context.close()
+    with pytest.raises(DeviceClosed):
+        context.read(registers.COMMAND_STATUS)
+    pair.peer.close()
 
 
 def test_a_peer_that_reads_nothing_stops_nobody_else_and_gets_all_in_the_end(context: Context):
