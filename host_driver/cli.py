@@ -214,8 +214,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()  # a full disk shall be told here, not at the interpreter's end
         return status
     except BrokenPipeError:
-        _drop_output()  # nobody reads what is printed
-        return EXIT_FAILED
+        _drop_output()  # nobody reads what is printed, e.g. `decode | head`
+        return 0 if options.command == "decode" else EXIT_FAILED
     except Exception as error:
         if _follows_interrupt(error):
             return _interrupted(options.command)

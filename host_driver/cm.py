@@ -16,6 +16,7 @@ from host_driver.errors import (
     NoMatchingRTR,
     StartupError,
     StartupStep,
+    StartupTimeout,
     require_type,
 )
 from host_driver.full_operation import (
@@ -133,6 +134,10 @@ def connect(
         if reply.reject:
             raise _rejection(reply, stream if keep_rejected else None)
         check_reply(request, reply)
+        if delay > deadline.left:
+            raise StartupTimeout(
+                StartupStep.FIRST_FPDU, deadline.seconds, f"first_fpdu_delay is {delay} s"
+            )
         time.sleep(delay)
         connection = _operate(qp, stream, terms, request, reply, segment)
         await_rtr(qp, connection, deadline)

@@ -83,6 +83,11 @@ class Context:
     strict_rfc7306: the whole device has the atomics of RFC 7306 only: Swap, of the draft before it,
         is an error, sent and received.
 
+    Attributes
+    ----------
+    events: all that came, the oldest first. A program that runs for long takes them out, or calls
+        `events.clear()` now and then: one stays for each QP that has stopped.
+
     Raises `DeviceError` if what answers there is not this device.
     """
 

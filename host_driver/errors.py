@@ -99,6 +99,10 @@ class InitiatorInitiatorError(MalformedFrame):
     """A Request came where a Reply is due: both ends are Initiators (RFC 5044, 7.1.2 item 8)."""
 
 
+_SHOWN_OCTETS = 64
+"""Octets of private data in the text of an error."""
+
+
 class ConnectionRejected(StartupError):
     """The peer refused the connection (RFC 5044, 7.1.2).
 
@@ -122,7 +126,10 @@ class ConnectionRejected(StartupError):
         self.revision = revision
         self.ird, self.ord = ird, ord
         self.stream = stream
-        super().__init__(f"the peer rejected the connection, private data {private_data!r}")
+        shown = repr(private_data[:_SHOWN_OCTETS])
+        if len(private_data) > _SHOWN_OCTETS:
+            shown += f" and {len(private_data) - _SHOWN_OCTETS} octets more"
+        super().__init__(f"the peer rejected the connection, private data {shown}")
 
 
 class InsufficientIRD(StartupError):

@@ -148,8 +148,38 @@ def test_no_pager_without_a_terminal():
 
 @pytest.mark.parametrize("option", [[], ["--json"]])
 def test_a_pager_that_is_left_early_is_no_error(tmp_path, option):
-    # Far more than a pipe holds.
-    script = tmp_path / "many.py"
+    script = much(tmp_path)
+    done = subprocess.run(
+        [sys.executable, str(script), "decode", "--pager", CAPTURE, *option],
+        cwd=ROOT,
+        env=os.environ | {"PAGER": "head -n 3", "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.count("\n") == 3
+
+
+def test_a_pipe_that_is_left_early_is_no_error(tmp_path):
+    with subprocess.Popen(
+        [sys.executable, str(much(tmp_path)), "decode", CAPTURE],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as command:
+        assert command.stdout is not None and command.stderr is not None
+        assert command.stdout.readline()
+        command.stdout.close()
+        assert command.stderr.read() == ""
+    assert command.returncode == 0
+
+
+def much(folder: Path) -> Path:
+    """A program that is `stagecoach` but decodes far more than a pipe holds."""
+    script = folder / "many.py"
     script.write_text(
         "import sys\n"
         "from host_driver import cli\n"
@@ -162,16 +192,7 @@ def test_a_pager_that_is_left_early_is_no_error(tmp_path, option):
         "sim.decode.decode_file = many\n"
         "sys.exit(cli.main(sys.argv[1:]))\n"
     )
-    done = subprocess.run(
-        [sys.executable, str(script), "decode", "--pager", CAPTURE, *option],
-        cwd=ROOT,
-        env=os.environ | {"PAGER": "head -n 3", "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.count("\n") == 3
+    return script
 
 
 def test_a_terminal_without_unicode_gets_ascii():

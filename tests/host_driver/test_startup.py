@@ -9,6 +9,7 @@ from host_driver import (
     ConnectionRejected,
     QPState,
     QPStateError,
+    StartupTimeout,
     connect,
     listen,
 )
@@ -258,6 +259,21 @@ def test_the_first_fpdu_does_not_follow_the_reply_at_once(sides):
             begun = time.monotonic()
             connect(active.qp, "127.0.0.1", listener.port, first_fpdu_delay=0.25)
     assert time.monotonic() - begun >= 0.25
+
+
+def test_a_first_fpdu_that_would_come_too_late_is_not_waited_for(active):
+    with RawResponder(answer_with(GOOD_REPLY.encode())) as responder:
+        with pytest.raises(StartupTimeout, match=r"not within 3 s: first_fpdu_delay is 60 s"):
+            connect(active.qp, "127.0.0.1", responder.port, first_fpdu_delay=60, timeout=3)
+
+
+@pytest.mark.parametrize(("octets", "text"), [(64, "'$"), (500, "' and 436 octets more$")])
+def test_the_text_of_a_rejection_shows_no_more_than_the_first_octets(active, octets, text):
+    reply = StartupFrame(reply=True, reject=True, private_data=b"z" * octets)
+    with RawResponder(answer_with(reply.encode())) as responder:
+        with pytest.raises(ConnectionRejected, match="private data b'z{64}" + text) as caught:
+            connect(active.qp, "127.0.0.1", responder.port)
+    assert caught.value.private_data == b"z" * octets
 
 
 # Arguments
