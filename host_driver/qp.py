@@ -190,9 +190,9 @@ class QP:
         """Posts send work requests, with one doorbell for all of them.
 
         Raises `QPStateError` if the QP is not connected, `ResourceError` if the queue has no room,
-        `ValueError` for a request that no device takes, for an atomic that this device does not
-        have, or for an RDMA Read or atomic if the connection allows none (ORD 0); nothing is posted
-        then.
+        `ValueError` for a request that no device takes, for an atomic or Immediate Data that this
+        device does not have, or for an RDMA Read or atomic if the connection allows none (ORD 0);
+        nothing is posted then.
         """
         self._post_send(requests)
 
@@ -219,6 +219,10 @@ class QP:
             if request.opcode in OPERATIONS and request.opcode not in self.context.attr.atomics:
                 names = ", ".join(each.name for each in self.context.attr.atomics) or "none"
                 raise ValueError(f"{WROpcode(request.opcode).name}; this device has: {names}")
+            if request.imm_data is not None and not self.context.attr.imm_data:
+                raise ValueError(
+                    f"{WROpcode(request.opcode).name}; this device has no Immediate Data"
+                )
 
     def _changes_stag(self, request: SendWR) -> None:
         """What the posted request makes of a region."""

@@ -1,6 +1,6 @@
 """Why a QP stopped: one number per check, with the Terminate code that it gives and its words.
 
-The codes are those of RFC 5040 4.8, RFC 5041 7.2, RFC 5044 8. No Amaranth here.
+The codes are those of RFC 5040 4.8, RFC 5041 7.2, RFC 5044 8, RFC 7306 8. No Amaranth here.
 """
 
 from enum import Enum, IntEnum
@@ -176,7 +176,7 @@ CODES: dict[Cause, tuple[TerminateCode | None, str]] = {
     Cause.READ_REQUEST_TOO_LONG: (TerminateCode(1, 2, 0x05), "Read Request too long"),
     Cause.TOO_MANY_READ_REQUESTS: (
         TerminateCode(1, 2, 0x02),
-        "more Read Requests than IRD",
+        "more Read and Atomic Requests than IRD",
     ),
     Cause.READ_STAG_INVALID: (
         TerminateCode(0, 1, 0x00),

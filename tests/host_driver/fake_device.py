@@ -65,6 +65,9 @@ class FakeDevice:
         self.words[registers.LIMITS.address] = registers.LIMITS.pack(
             stags_log2=STAGS_LOG2, read_queue_depth=READS, pending_sends=8
         )
+        self.words[registers.CAPABILITIES.address] = registers.CAPABILITIES.pack(
+            immediate_data=1, atomics=1, swap=1
+        )
         self.commands: list[int] = []
         self.doorbells: list[tuple[str, dict[str, int]]] = []
         self.stags: dict[int, int] = {}

@@ -1,6 +1,7 @@
 """Immediate Data: how it is posted, alone and behind an RDMA Write, and how it completes."""
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -251,3 +252,12 @@ def test_a_queue_of_one_holds_no_write_with_immediate_data(verbs):
     with pytest.raises(ResourceError, match="2 more work requests for a send queue that holds 1"):
         qp.post_send(with_immediate(1))
     qp.post_send(with_immediate(1, opcode=WROpcode.IMM_DATA))
+
+
+@pytest.mark.parametrize("opcode", [WROpcode.IMM_DATA, WROpcode.ATOMIC_FETCH_AND_ADD])
+def test_what_the_device_does_not_have_is_not_posted(connected, opcode):
+    attr = connected.context.attr
+    connected.context.attr = replace(attr, imm_data=False, atomics=())
+    octets = OCTETS if opcode == WROpcode.IMM_DATA else None
+    with pytest.raises(ValueError, match=f"{opcode.name}; this device has"):
+        connected.qp.post_send(SendWR(1, opcode, imm_data=octets))
