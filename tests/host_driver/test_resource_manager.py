@@ -11,6 +11,8 @@ MODULES = {
     for path in DRIVER.rglob("*.py")
 }
 OWNERS = {
+    # The context names it as the first of the arguments of commands.
+    "QP_NUMBER": {"qp.py", "device_reset.py", "context.py"},
     "QP_": {"qp.py", "device_reset.py"},
     "SEND_DOORBELL": {"qp_queues.py"},
     "RECEIVE_DOORBELL": {"qp_queues.py"},

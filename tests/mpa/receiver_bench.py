@@ -8,7 +8,7 @@ from cocotb.triggers import RisingEdge, Timer
 from cocotb.utils import get_sim_time
 
 from gateware.config import RnicConfig
-from gateware.interfaces import Layouts, QpCommandKind, SegmentKind, StorePort
+from gateware.interfaces import ULPDU_HEADER_OCTETS, Layouts, QpCommandKind, SegmentKind, StorePort
 from tests.mpa.llp_model import LlpReceiveModel
 from tests.support.streams import (
     CLOCK_PERIOD_NS,
@@ -108,14 +108,14 @@ class Bench:
                 self.log.append((qp, kind))
                 continue
             length = segment["ulpdu_length"]
-            header = segment["header"].to_bytes(46, "little")[:length]
+            header = segment["header"].to_bytes(ULPDU_HEADER_OCTETS, "little")[:length]
             ulpdu = header
             if self.place:
                 octets = await self._read(segment["store_address"], segment["store_end"])
                 assert int.from_bytes(octets[:2], "big") == length
                 assert len(octets) == (length + 9) // 4 * 4 + 7 & ~7
                 ulpdu = octets[2 : 2 + length]
-                assert ulpdu[:46] == header
+                assert ulpdu[:ULPDU_HEADER_OCTETS] == header
             self.dut.store__release.value = 1
             self.dut.store__release_end.value = segment["store_end"]
             await RisingEdge(self.dut.clk)

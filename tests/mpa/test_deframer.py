@@ -7,7 +7,7 @@ import pytest
 from cocotb.triggers import RisingEdge
 
 from gateware.config import RnicConfig
-from gateware.interfaces import Layouts, SegmentKind
+from gateware.interfaces import ULPDU_HEADER_OCTETS, Layouts, SegmentKind
 from gateware.mpa.deframer import Deframer
 from gateware.mpa.layouts import ANSWER, MpaLayouts
 from sim.model.mpa import Framer
@@ -85,7 +85,9 @@ async def check_positions_and_markers_pass_the_wrap(dut: Any) -> None:
         bench.give(framer.frame(ulpdu))
         segment = await bench.segments.get()
         assert SegmentKind(segment["kind"]) == SegmentKind.FPDU
-        assert segment["header"].to_bytes(46, "little") == ulpdu[:46]
+        assert (
+            segment["header"].to_bytes(ULPDU_HEADER_OCTETS, "little") == ulpdu[:ULPDU_HEADER_OCTETS]
+        )
         assert (await bench.releases.get())["position"] == framer.position % WRAP
         await bench.settle()
         assert int(dut.consumed.value) == int(dut.fpdu_end.value) == framer.position % WRAP

@@ -5,7 +5,6 @@ from cocotb.triggers import ClockCycles, RisingEdge
 
 from gateware.config import MAX_ULPDU_LENGTH
 from gateware.ddp.headers import TAGGED_HEADER_OCTETS, UNTAGGED_HEADER_OCTETS
-from gateware.rdmap.headers import READ_REQUEST_ULPDU_OCTETS
 from gateware.rdmap.transmit_lengths import TransmitLengths
 from sim.model.markers import MARKER_INTERVAL, MARKER_OCTETS
 from sim.model.mpa import fpdu_length
@@ -14,7 +13,7 @@ from tests.support.streams import seeded_random, start_clock_and_reset
 
 CASES = 1000
 MOST_CYCLES = 20
-HELD = ("payload", "tagged", "is_read", "position", "room")
+HELD = ("payload", "tagged", "position", "room")
 
 
 def test_transmit_lengths():
@@ -28,11 +27,11 @@ async def check_settled_lengths_are_those_of_the_model(dut):
     await start_clock_and_reset(dut)
     opened = 0
     for _ in range(CASES):
-        tagged, is_read, markers, unlimited = (rng.getrandbits(1) for _ in range(4))
+        tagged, markers, unlimited = (rng.getrandbits(1) for _ in range(3))
         header = TAGGED_HEADER_OCTETS if tagged else UNTAGGED_HEADER_OCTETS
         top = rng.choice([8, 600, 1442, MAX_ULPDU_LENGTH - header])
         payload = rng.choice([top, rng.randint(0, top)])
-        ulpdu_length = READ_REQUEST_ULPDU_OCTETS if is_read else header + payload
+        ulpdu_length = header + payload
         position = 4 * rng.getrandbits(30)
         sent = fpdu_length(ulpdu_length, markers=bool(markers), position=position)
         room = rng.choice([sent + rng.randint(-2, 2), rng.getrandbits(rng.randint(1, 32))])
@@ -44,7 +43,7 @@ async def check_settled_lengths_are_those_of_the_model(dut):
             signal.value = rng.getrandbits(len(signal))
         await RisingEdge(dut.clk)
         dut.start.value, dut.unlimited.value = 0, rng.getrandbits(1)
-        for name, value in zip(HELD, (payload, tagged, is_read, position, room), strict=True):
+        for name, value in zip(HELD, (payload, tagged, position, room), strict=True):
             getattr(dut, name).value = value
         cycles = 0
         await RisingEdge(dut.clk)
