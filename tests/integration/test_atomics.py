@@ -399,6 +399,7 @@ def response_ulpdu(msn: int, identifier: int, original: int = 0, **fields: objec
 
 @pytest.mark.requirement("EXT-5.2.2-07", "EXT-5.2.1-13", "EXT7306-5.2-01", "EXT-5.2.2-01")
 @pytest.mark.requirement("EXT-5.2.1-04", "EXT-5.2.1-05", "EXT-5.2.1-06", "EXT-5.2.1-02")
+@pytest.mark.requirement("EXT7306-5.4-02")
 def test_what_the_requester_sends_and_takes(context: Context):
     rng = seeded_random()
     end = End(context, 256)
