@@ -135,6 +135,7 @@ def test_a_quota_that_is_none_is_named(value, error, message):
 
 
 @pytest.mark.requirement("SEC-6.4.3.2-02")
+@pytest.mark.requirement("RDMAP-8.1.2-03", "DDP-8.3.2-03", "SEC-3-03")
 def test_qps_that_share_a_cq_cannot_make_it_overflow(context):
     pd, cq, other = PD(context), CQ(context, 64), CQ(context, 64)
     first = QP(pd, QPInitAttr(cq, cq, QPCap(20, 20)))

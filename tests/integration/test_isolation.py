@@ -33,6 +33,7 @@ def context() -> Iterator[Context]:
 
 
 @pytest.mark.requirement("RDMAP-8.1.1-11", "SEC-6.4.6-01")
+@pytest.mark.requirement("RDMAP-8.1.2-03", "DDP-8.3.2-03", "SEC-3-03")
 def test_an_overflow_of_a_cq_stops_only_the_qps_that_use_it(context: Context):
     bystander = Bystander(context)
     end, other = End(context), End(context, 1 << 16)
