@@ -1,11 +1,12 @@
 """The placer: moves verified payload from the FPDU store to host memory."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
 from gateware.config import RnicConfig
+from gateware.ddp.headers import from_wire
 from gateware.dma.bursts import WORD_BITS, WORD_OCTETS
 from gateware.dma.lanes import choose_lanes, lanes_below, rotate_lanes
 from gateware.interfaces import WORD, Layouts, StorePort, WriteClient
@@ -181,8 +182,7 @@ class Placer(wiring.Component):
         rotated_data = Signal(64)
         previous_data = Signal(64)
         from_previous = Signal(WORD_OCTETS)  # lanes that the word before supplies
-        octets = [self.store.data.word_select(lane, 8) for lane in range(WORD_OCTETS)]
-        store_data = Mux(fetched.reversed, Cat(reversed(octets)), self.store.data)
+        store_data = Mux(fetched.reversed, from_wire(self.store.data), self.store.data)
         with m.If(fetched.valid):
             m.d.sync += [
                 rotated_data.eq(rotate_lanes(store_data, fetched.rotation)),

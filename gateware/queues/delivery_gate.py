@@ -19,9 +19,9 @@ class DeliveryGate(wiring.Component):
     `placed` pulses once for each placement whose write responses are all there; both counts run
     mod 2^16, and at most 2^15 placements may be under way. Deliveries leave in order: RECEIVE as
     receive completions, READ as `read_done`, REQUEST as a pulse of `request_released`, when the
-    last completion was taken and while there is `request_room`. 4
-    cycles from the last pulse to the output, one delivery every 3 cycles. Up to 64 deliveries wait
-    here before `delivery` is held up.
+    last completion was taken and while there is `request_room`. 4 cycles from the last pulse to the
+    output, one delivery every 3 cycles. Up to 64 deliveries wait here before `delivery` is held
+    up.
 
     A Send that invalidated an STag also waits until nobody uses a host address that the STag gave
     before: while an atomic of its QP, whose bit in `changing` is set then, is under way, and, from

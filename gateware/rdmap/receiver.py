@@ -46,7 +46,7 @@ from hw.interface.causes import Cause
 from hw.interface.queue_entries import SCATTER_GATHER_ELEMENTS, CompletionFlags, Rights
 
 ORIGINAL_OCTET = ATOMIC_RESPONSE_ULPDU.size // 8 - ATOMIC_OCTETS - UNTAGGED_HEADER_OCTETS
-"""Where it stands behind the DDP header of an Atomic Response."""
+"""Where the original value stands behind the DDP header of an Atomic Response."""
 
 ULPDU_LENGTH_OCTETS = 2
 """Octets of the FPDU before its ULPDU (RFC 5044, 4.1)."""

@@ -6,6 +6,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from gateware.config import RnicConfig
+from gateware.dma.bursts import WORD_BITS
 from gateware.interfaces import QpStrobe
 from gateware.rdmap.atomic_unit import AtomicStatus, response_layout
 from gateware.rdmap.headers import ATOMIC_RESPONSE_HEADER_OCTETS
@@ -94,7 +95,17 @@ def atomic_states(
     answers: AtomicAnswers,
     lengths: TransmitLengths,
 ) -> None:
-    """From a target that was checked to the end of the visit; from an answer to `EMPTY`."""
+    """From a target whose STag is good to the end of the visit, with an error to `STOP`; from an
+    answer to `EMPTY`.
+    """
+
+    # Its address is looked at out of a register: it comes late from the STag table.
+    with m.State("TARGET"):
+        m.d.sync += visit.cause.eq(Cause.ATOMIC_MISALIGNED)
+        m.next = "ATOMIC"
+        with m.If(visit.target[:WORD_BITS].any()):
+            m.d.comb += ports.atomic_refused.valid.eq(1)
+            m.next = "STOP"
 
     # The unit takes it in bounded time, whatever the LLP does.
     with m.State("ATOMIC"):

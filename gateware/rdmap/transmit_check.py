@@ -1,6 +1,6 @@
 """The states that have a piece checked by the STag table and append it to those of the FPDU."""
 
-from amaranth.hdl import Module, Signal
+from amaranth.hdl import Module
 from amaranth.lib import wiring
 
 from gateware.ddp.checks import first_cause
@@ -58,7 +58,7 @@ def check_states(
 ) -> None:
     """From a piece to the next element, to `ISSUE` with all pieces, or to `STOP`.
 
-    From the target of an atomic to `ATOMIC`.
+    From the target of an atomic to `TARGET`.
     """
     status = ports.stag.response.status
 
@@ -75,22 +75,18 @@ def check_states(
         with m.If(visit.roomy & ~visit.kicked):
             m.d.comb += visit.kick.eq(1)
             m.d.sync += visit.kicked.eq(1)
-        misaligned = Signal()
-        m.d.comb += misaligned.eq(visit.begins_atomic & ports.stag.response.address[:3].any())
         m.d.sync += visit.cause.eq(Cause.LOCAL_SEND_PROTECTION)
         with m.If(visit.begins_atomic):
-            m.d.sync += visit.cause.eq(
-                first_cause([*atomic_status_checks(status), (misaligned, Cause.ATOMIC_MISALIGNED)])
-            )
+            m.d.sync += visit.cause.eq(first_cause(atomic_status_checks(status)))
         with m.Elif(visit.responding):
             m.d.sync += visit.cause.eq(first_cause(read_status_checks(status)))
         m.d.sync += visit.target.eq(ports.stag.response.address)
         with m.If(ports.stag.response_valid):
-            with m.If((status != StagStatus.OK) | misaligned):
+            with m.If(status != StagStatus.OK):
                 m.d.comb += ports.atomic_refused.valid.eq(visit.begins_atomic)
                 m.next = "STOP"
             with m.Elif(visit.begins_atomic):
-                m.next = "ATOMIC"
+                m.next = "TARGET"
             with m.Else():
                 m.d.comb += pieces.write.eq(1)
                 with m.If(visit.covers):
