@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from host_driver import CQ, PD, QP, Context, QPCap, QPInitAttr
-from tests.host_driver.fake_device import FakeDevice
+from tests.host_driver.fake_device import FakeDevice, NoStream
 from tests.host_driver.startup_rig import Side
 
 
@@ -29,6 +29,13 @@ def verbs(context: Context, device: FakeDevice) -> SimpleNamespace:
     cq = CQ(context, 8, overcommit=True)
     qp = QP(pd, QPInitAttr(cq, cq, QPCap(max_send_wr=4, max_recv_wr=4)))
     return SimpleNamespace(context=context, device=device, pd=pd, cq=cq, qp=qp)
+
+
+@pytest.fixture
+def connected(verbs: SimpleNamespace) -> SimpleNamespace:
+    """`verbs` whose QP is connected to nobody."""
+    verbs.qp.connect(NoStream(), initiator=True, crc=True, ord=3, ird=2, emss=1460)
+    return verbs
 
 
 @pytest.fixture

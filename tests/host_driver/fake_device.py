@@ -239,3 +239,17 @@ class FakeDevice:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+class NoStream:
+    """In the place of a TCP connection of which nothing is wanted."""
+
+    def close(self) -> None:
+        pass
+
+
+def send_entry(verbs: Any, index: int) -> dict[str, Any]:
+    """The entry at that place of the send ring of the device's QP."""
+    device = verbs.device
+    ring = device.mapped[device.wide(registers.QP_SEND_BASE_LOW, registers.QP_SEND_BASE_HIGH)]
+    return entries.SEND.unpack_from(ring, index * entries.SEND.size)

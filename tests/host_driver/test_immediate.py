@@ -19,33 +19,15 @@ from host_driver import (
     WCOpcode,
     WCStatus,
     WROpcode,
-    entries,
-    registers,
 )
 from hw.interface import queue_entries
 from hw.interface.queue_entries import CompletionFlags, CompletionOpcode, SendOpcode
+from tests.host_driver.fake_device import NoStream, send_entry
 
 SIGNALED, SOLICITED, FENCE = SendFlags.SIGNALED, SendFlags.SOLICITED, SendFlags.FENCE
 NONE = SendFlags(0)
 OCTETS = b"\x01OPAQUE\xfe"
 SGES = (SGE(0x1000, 5, 0xA1), SGE(0x2000, 7, 0xA2))
-
-
-class NoStream:
-    def close(self) -> None:
-        pass
-
-
-@pytest.fixture
-def connected(verbs):
-    verbs.qp.connect(NoStream(), initiator=True, crc=True, ord=3, ird=2, emss=1460)
-    return verbs
-
-
-def send_entry(verbs, index: int) -> dict:
-    device = verbs.device
-    ring = device.mapped[device.wide(registers.QP_SEND_BASE_LOW, registers.QP_SEND_BASE_HIGH)]
-    return entries.SEND.unpack_from(ring, index * entries.SEND.size)
 
 
 def producer(verbs) -> int:

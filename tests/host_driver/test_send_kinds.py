@@ -20,33 +20,15 @@ from host_driver import (
     WCFlags,
     WCOpcode,
     WROpcode,
-    entries,
     registers,
 )
 from host_driver.context import CommandOpcode
 from hw.interface import queue_entries
 from hw.interface.queue_entries import CompletionFlags, CompletionOpcode, SendOpcode
-from tests.host_driver.fake_device import STAGS_LOG2, FakeDevice
+from tests.host_driver.fake_device import STAGS_LOG2, FakeDevice, send_entry
 
 SIGNALED, SOLICITED = SendFlags.SIGNALED, SendFlags.SOLICITED
 RECEIVE = CompletionOpcode.RECEIVE
-
-
-class NoStream:
-    def close(self) -> None:
-        pass
-
-
-@pytest.fixture
-def connected(verbs):
-    verbs.qp.connect(NoStream(), initiator=True, crc=True, ord=3, ird=2, emss=1460)
-    return verbs
-
-
-def send_entry(verbs, index: int) -> dict:
-    device = verbs.device
-    ring = device.mapped[device.wide(registers.QP_SEND_BASE_LOW, registers.QP_SEND_BASE_HIGH)]
-    return entries.SEND.unpack_from(ring, index * entries.SEND.size)
 
 
 @pytest.mark.requirement("RDMAP-3.2-01")

@@ -22,15 +22,9 @@ from host_driver import (
 )
 from hw.interface import queue_entries
 from hw.interface.queue_entries import CompletionOpcode, Rights, SendOpcode
-from tests.host_driver.test_send_kinds import NoStream, send_entry
+from tests.host_driver.fake_device import send_entry
 
 ACCESS = AccessFlags.LOCAL_WRITE | AccessFlags.REMOTE_READ
-
-
-@pytest.fixture
-def connected(verbs):
-    verbs.qp.connect(NoStream(), initiator=True, crc=True, ord=3, ird=2, emss=1460)
-    return verbs
 
 
 def element(entry: dict, number: int = 0) -> dict:

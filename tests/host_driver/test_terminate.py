@@ -25,7 +25,7 @@ from sim.model.ddp import TaggedHeader, UntaggedHeader
 from sim.model.errors import ErrorCode
 from sim.model.rdmap import Form, Opcode, ReadRequest, control_octet
 from sim.model.words import MESSAGE_NAMES, complaint
-from tests.host_driver.fake_device import FakeDevice
+from tests.host_driver.fake_device import FakeDevice, NoStream
 
 EVENT_OCTETS = 18
 ORDERS = {Form.RFC: OctetOrder.RFC, Form.SIW: OctetOrder.SIW}
@@ -240,11 +240,6 @@ def test_what_is_no_terminate_header_is_named(octets, length, message):
 
 
 # Events
-
-
-class NoStream:
-    def close(self) -> None:
-        pass
 
 
 def connect(qp: QP, initiator: bool = True) -> None:
