@@ -126,9 +126,9 @@ def test_the_fence_is_told_to_the_device(connected, flags, expected):
 
 def test_what_no_device_takes_is_refused(connected):
     pd = connected.pd
-    region, plain = FastMR(pd, bytearray(8), stag=0x12345678), MR(pd, bytearray(8))
-    closed = FastMR(pd, bytearray(8), stag=0x500)
+    region, closed = FastMR(pd, bytearray(8), stag=0x12345678), FastMR(pd, bytearray(8), stag=0x500)
     closed.close()
+    plain = MR(pd, bytearray(8))
     sge = SGE(0, 1, 2)
     wrong = [
         (SendWR(0, WROpcode.REG_MR), TypeError, "REG_MR of None; allowed: a FastMR"),
