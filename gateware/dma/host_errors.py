@@ -7,7 +7,6 @@ from amaranth.lib.wiring import In, Out
 
 from gateware.config import RnicConfig
 from gateware.interfaces import Layouts, QpCommandKind, QpStrobe
-from gateware.queues.scheduler import Scheduler
 from hw.interface.causes import Cause
 
 PLACEMENTS_AHEAD = 64
@@ -21,7 +20,9 @@ class FailedQps(wiring.Component):
     """One bit for each QP: set by `fail`, cleared by `forget`; each new failure is an error.
 
     `failed` follows `fail` by one cycle, so it is there before anything that the failed access
-    lets go. `error` names the QP as soon as `error` is free; failures of one QP become one.
+    lets go. `error` names the QP at most `config.qps` + 1 cycles later while it is free: failures
+    are rare, so one QP is looked at in a cycle. Failures of one QP become one; `forget` forgets
+    one that is not named yet.
 
     Parameters
     ----------
@@ -42,19 +43,23 @@ class FailedQps(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        with m.If(self.forget.valid):
-            m.d.sync += self.failed.bit_select(self.forget.qp, 1).eq(0)
-        with m.If(self.fail.valid):
-            m.d.sync += self.failed.bit_select(self.fail.qp, 1).eq(1)
-        m.submodules.waiting = waiting = Scheduler(self._config, kicks=1)
-        m.d.comb += [
-            waiting.kicks[0].valid.eq(self.fail.valid),
-            waiting.kicks[0].qp.eq(self.fail.qp),
-            self.error.valid.eq(waiting.pick.valid),
-            self.error.p.qp.eq(waiting.pick.p.qp),
-            self.error.p.cause.eq(self._cause),
-            waiting.pick.ready.eq(self.error.ready),
-        ]
+        unnamed = Signal(self._config.qps)
+        looked_at = Signal(self._config.qp_bits)
+        m.d.comb += self.error.p.cause.eq(self._cause)
+        m.d.sync += looked_at.eq(looked_at + 1)
+        with m.If(self.error.ready):
+            m.d.sync += self.error.valid.eq(0)
+        with m.If(~self.error.valid):
+            m.d.sync += [
+                self.error.valid.eq(unnamed.bit_select(looked_at, 1)),
+                self.error.p.qp.eq(looked_at),
+                unnamed.bit_select(looked_at, 1).eq(0),
+            ]
+        for bits in (self.failed, unnamed):
+            with m.If(self.forget.valid):
+                m.d.sync += bits.bit_select(self.forget.qp, 1).eq(0)
+            with m.If(self.fail.valid):
+                m.d.sync += bits.bit_select(self.fail.qp, 1).eq(1)
         return m
 
 
