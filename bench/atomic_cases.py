@@ -9,7 +9,7 @@ import cocotb
 from cocotb.task import bridge
 from cocotb.triggers import ClockCycles
 
-from bench.rig import Bench, open_device, parameter, report
+from bench.rig import Bench, open_device, options, report
 from sim.model.atomics import FETCH_ADD, AtomicRequest
 from sim.model.ddp import segment_untagged
 from sim.model.mpa import frame_fpdu, mulpdu
@@ -29,7 +29,7 @@ RESPONSE_OPCODE = control_octet(Opcode.ATOMIC_RESPONSE)
 
 async def _answer_atomics(dut: Any, *, same: bool) -> None:
     """FetchAdds from all QPs, each to a word of its QP or all to one; cycles between answers."""
-    emss = parameter("EMSS")
+    emss = options()["emss"]
     device = await open_device(dut)
     found: dict[str, Bench] = {}
     stamps: list[int] = []
@@ -74,7 +74,7 @@ async def _answer_atomics(dut: Any, *, same: bool) -> None:
     assert sum(words) == OPERATIONS and (not same or words[0] == OPERATIONS)
     # When no more is asked the unit runs empty, which is no steady state.
     steady = stamps[WARM_UP : -AHEAD * QPS]
-    report({"operations": len(steady) - 1, "cycles": steady[-1] - steady[0]})
+    report({"messages": len(steady) - 1, "cycles": steady[-1] - steady[0]})
 
 
 @cocotb.test()

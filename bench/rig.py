@@ -1,22 +1,30 @@
-"""What the benchmark cases share: a device at work, and the file for their figures."""
+"""What the benchmark cases share: a device at work, its options, and the file for the figures."""
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from cocotb.triggers import ClockCycles
 
 from host_driver import CQ, MR, PD, QP, AccessFlags, Context, QPInitAttr
+from host_driver.qp_queues import QPCap
 from sim.cosim.device import CocotbDevice, start_clock
 
 READS = 8
-"""Requests that are outstanding: IRD and ORD."""
+"""IRD and ORD of a QP: the largest of the default device."""
+
+STALL_CYCLES = 20_000
+"""So long nothing may happen while a case waits."""
+
+STEP_CYCLES = 50
+"""Cycles between two looks."""
 
 
-def parameter(name: str) -> int:
-    """A number that the run was given."""
-    return int(os.environ[name])
+def options() -> dict[str, Any]:
+    """What the run was asked to do."""
+    return json.loads(os.environ["OPTIONS"])
 
 
 def report(figures: dict[str, Any]) -> None:
@@ -41,13 +49,26 @@ class Null:
 
 
 class Bench:
-    """A device with connected QPs, `qp` is the first of them, and a registered buffer."""
+    """A device with connected QPs, `qp` is the first of them, and a registered buffer.
 
-    def __init__(self, device: CocotbDevice, octets: int, emss: int, qps: int = 1):
+    `depth`: work requests that the send queue and the receive queue of a QP hold.
+    """
+
+    def __init__(
+        self,
+        device: CocotbDevice,
+        octets: int,
+        emss: int,
+        qps: int = 1,
+        *,
+        depth: int = 64,
+        markers: bool = False,
+    ):
         self.context = Context(device)  # type: ignore[arg-type]
         self.pd = PD(self.context)
-        self.cq = CQ(self.context)
-        self.qps = [QP(self.pd, QPInitAttr(self.cq, self.cq)) for _ in range(qps)]
+        self.cq = CQ(self.context, min(2 * qps * depth, 1 << 15))
+        cap = QPCap(depth, depth)
+        self.qps = [QP(self.pd, QPInitAttr(self.cq, self.cq, cap)) for _ in range(qps)]
         self.qp = self.qps[0]
         self.buffer = bytearray(octets)
         access = AccessFlags.LOCAL_WRITE | AccessFlags.REMOTE_WRITE | AccessFlags.REMOTE_READ
@@ -60,18 +81,24 @@ class Bench:
                 ord=READS,
                 ird=READS,
                 emss=emss,
+                markers_tx=markers,
+                markers_rx=markers,
             )
 
 
-async def first(items: list[int], clock: Any) -> None:
-    """Waits until there is an item."""
-    while not items:
-        await ClockCycles(clock, 1)
-
-
-async def open_device(dut: Any) -> CocotbDevice:
+async def open_device(dut: Any, read_latency: int = 250) -> CocotbDevice:
     """The device, out of reset, with its clock."""
-    device = CocotbDevice(dut)
+    device = CocotbDevice(dut, read_latency=read_latency, write_latency=50)
     await start_clock(dut)
     device.start()
     return device
+
+
+async def reach(dut: Any, what: str, total: int, count: Callable[[], int]) -> None:
+    """Waits until `count()` is `total`; `AssertionError` names `what` if it stands still."""
+    last, idle = -1, 0
+    while (now := count()) < total:
+        idle = 0 if now != last else idle + STEP_CYCLES
+        last = now
+        assert idle < STALL_CYCLES, f"{now} of {total} {what}, then none for {idle} cycles"
+        await ClockCycles(dut.clk, STEP_CYCLES)

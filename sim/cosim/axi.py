@@ -6,6 +6,7 @@ from typing import Any
 
 from cocotb.triggers import RisingEdge
 
+from sim.cosim.drive import Drive
 from sim.cosim.host_memory import HostMemory
 
 OKAY = 0
@@ -74,6 +75,7 @@ class AxiMemory:
     async def run(self) -> None:
         """Serves the port for ever; start it as a task."""
         p = self._p
+        drive = Drive(p)
         edge = RisingEdge(self._clock)
         reads: deque[tuple[int, int, int]] = deque()  # due, address, words left
         writes: deque[list[int]] = deque()  # address, words left
@@ -134,11 +136,13 @@ class AxiMemory:
             if not bvalid and answers and answers[0][0] <= cycle and self._open():
                 _, p["bresp"].value, answered = answers.popleft()
                 bvalid = 1
-            p["rvalid"].value = rvalid
-            p["bvalid"].value = bvalid
             arready = awready = wready = 1
             if self._rng is not None:
                 arready, awready, wready = self._open(), self._open(), self._open()
-            p["arready"].value = int(arready)
-            p["awready"].value = int(awready)
-            p["wready"].value = int(wready)
+            drive(
+                rvalid=rvalid,
+                bvalid=bvalid,
+                arready=int(arready),
+                awready=int(awready),
+                wready=int(wready),
+            )

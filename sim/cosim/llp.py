@@ -7,6 +7,8 @@ from typing import Any
 
 from cocotb.triggers import RisingEdge
 
+from sim.cosim.drive import Drive
+
 MASK = 0xFFFFFFFF
 RX_AVAILABLE, TX_WINDOW, EMSS, CLOSED = range(4)
 WINDOW_OCTETS = 1 << 20
@@ -160,6 +162,7 @@ class LlpPort:
     async def run(self) -> None:
         """Serves the port for ever; start it as a task."""
         p = self._p
+        drive = Drive(p)
         edge = RisingEdge(self._clock)
         fpdu = bytearray()
         owner: int | None = None
@@ -212,12 +215,14 @@ class LlpPort:
                 p["event_kind"].value = kind
                 p["event_value"].value = value
                 event_valid = 1
-            p["rx_valid"].value = rx_valid
-            p["event_valid"].value = event_valid
             tx_ready, request_ready, release_ready = 1, 1, 1
             if self._rng is not None:
                 tx_ready, request_ready = int(self._open()), int(self._open())
                 release_ready = int(self._open())
-            p["tx_ready"].value = tx_ready
-            p["rx_request_ready"].value = request_ready
-            p["rx_release_ready"].value = release_ready
+            drive(
+                rx_valid=rx_valid,
+                event_valid=event_valid,
+                tx_ready=tx_ready,
+                rx_request_ready=request_ready,
+                rx_release_ready=release_ready,
+            )

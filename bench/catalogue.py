@@ -1,0 +1,204 @@
+"""Which case gives which figure.
+
+The name of a figure says what it is: operation, direction, EMSS or octets of a message, unit. At
+an EMSS messages are long and all FPDUs full, so that FPDUs are what counts: more than 1,000 of them
+at 1460.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sim.model.ddp import TAGGED_HEADER_OCTETS, UNTAGGED_HEADER_OCTETS
+from sim.model.mpa import mulpdu
+
+DEFAULTS: dict[str, Any] = {
+    "emss": 1460,
+    "qps": 1,
+    "markers": False,
+    "read_latency": 250,
+    "messages": 1250,
+}
+"""1,250 messages: more than 1,000 are left when the beginning and the end are taken off."""
+
+FPDUS_PER_MESSAGE = 64
+LONG_MESSAGES = 20
+"""Messages of `FPDUS_PER_MESSAGE` full FPDUs."""
+
+JUMBO_MESSAGES = 4
+"""The same at EMSS 8960: a quarter more octets than at 1460."""
+
+FPDUS_PER_QP = 20
+"""With 64 QPs each has one message."""
+
+READ_QPS = 16
+"""QPs whose Reads of 8 octets are answered: 16 times IRD 8, 128 outstanding."""
+
+LATENCY_MESSAGES = 50
+
+
+@dataclass(frozen=True)
+class Case:
+    """A cocotb test of one device: module of `bench`, name, what differs from `DEFAULTS`."""
+
+    module: str
+    check: str
+    changes: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """All options."""
+        return DEFAULTS | dict(self.changes)
+
+    @property
+    def identity(self) -> str:
+        """The same for two cases that are the same run."""
+        return repr((self.module, self.check, sorted(self.options.items())))
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure: the case that is run, and how it comes out of the result."""
+
+    case: Case
+    value: Callable[[Mapping[str, int]], float]
+
+
+def octets_per_cycle(result: Mapping[str, int]) -> float:
+    """Payload octets per cycle."""
+    return round(result["octets"] / result["cycles"], 3)
+
+
+def cycles_per_message(result: Mapping[str, int]) -> float:
+    """Cycles per message."""
+    return round(result["cycles"] / result["messages"], 2)
+
+
+def cycles(result: Mapping[str, int]) -> float:
+    """The longest of all latencies."""
+    return result["cycles"]
+
+
+def last_cycles(result: Mapping[str, int]) -> float:
+    """The longest of all latencies up to the last octet."""
+    return result["last_cycles"]
+
+
+def full_segment(operation: str, emss: int = 1460, markers: bool = False) -> int:
+    """Payload of a full FPDU."""
+    header = UNTAGGED_HEADER_OCTETS if operation == "send" else TAGGED_HEADER_OCTETS
+    return mulpdu(emss, markers) - header
+
+
+def transmit(operation: str, **changes: Any) -> Case:
+    """Messages that leave."""
+    if operation == "read":
+        options = {"after_write": False, **changes}
+        return Case("read_cases", "check_answer_reads", options)
+    return Case("transmit_cases", "check_transmit", {"operation": operation, **changes})
+
+
+def receive(operation: str, **changes: Any) -> Case:
+    """Messages that arrive; Read Responses are those to Reads of the device."""
+    if operation == "read":
+        return Case("read_cases", "check_ask_reads", changes)
+    if changes["octets"] == 0 and operation == "write":
+        return Case("receive_cases", "check_receive_empty", changes)
+    return Case("receive_cases", "check_receive", {"operation": operation, **changes})
+
+
+def _throughput() -> dict[str, Figure]:
+    directions = (("tx", transmit), ("rx", receive))
+    cases: dict[str, Case] = {}
+    for markers in (False, True):
+        size = "1460_markers" if markers else "1460"
+        for operation, name in (("write", "write"), ("read", "read_response"), ("send", "send")):
+            octets = full_segment(operation, markers=markers) * FPDUS_PER_MESSAGE
+            for direction, make in directions:
+                cases[f"{name}_{direction}_{size}"] = make(
+                    operation, octets=octets, markers=markers, messages=LONG_MESSAGES
+                )
+    octets = full_segment("write")
+    for direction, make in directions:
+        cases[f"write_{direction}_8960"] = make(
+            "write",
+            emss=8960,
+            octets=full_segment("write", 8960) * FPDUS_PER_MESSAGE,
+            messages=JUMBO_MESSAGES,
+        )
+        cases[f"qps_64_write_{direction}_1460"] = make(
+            "write", octets=octets * FPDUS_PER_QP, qps=64, messages=64
+        )
+    cases["duplex_1460"] = Case(
+        "duplex_cases",
+        "check_duplex",
+        {"octets": octets * FPDUS_PER_MESSAGE, "messages": LONG_MESSAGES},
+    )
+    for name, after_write in (("read", False), ("read_after_write", True)):
+        cases[f"{name}_tx_1460"] = transmit(
+            "read", octets=4096, messages=300, after_write=after_write
+        )
+    return {
+        f"{name}_payload_octets_per_cycle": Figure(case, octets_per_cycle)
+        for name, case in cases.items()
+    }
+
+
+def _messages() -> dict[str, Figure]:
+    cases = {
+        "write_0_tx": transmit("write", octets=0),
+        "write_0_rx": receive("write", octets=0),
+        "write_64_tx": transmit("write", octets=64),
+        "write_64_rx": receive("write", octets=64),
+        "send_8_tx": transmit("send", octets=8),
+        "send_8_rx": receive("send", octets=8),
+        "read_8_responder": transmit("read", octets=8, qps=READ_QPS),
+    }
+    return {
+        f"{name}_cycles_per_message": Figure(case, cycles_per_message)
+        for name, case in cases.items()
+    }
+
+
+def _latencies() -> dict[str, Figure]:
+    checks = {
+        "rx_last_octet_to_first_write": ("check_first_write", full_segment("write")),
+        "rx_last_write_response_to_cqe_write": (
+            "check_completion_write",
+            full_segment("send"),
+        ),
+        "doorbell_to_first_fpdu_octet": ("check_doorbell", 64),
+    }
+    figures = {
+        f"latency_{name}_cycles": Figure(
+            Case("latency_cases", check, {"octets": octets, "messages": LATENCY_MESSAGES}), cycles
+        )
+        for name, (check, octets) in checks.items()
+    }
+    doorbell = figures["latency_doorbell_to_first_fpdu_octet_cycles"].case
+    figures["latency_doorbell_to_last_fpdu_octet_cycles"] = Figure(doorbell, last_cycles)
+    return figures
+
+
+def _atomics() -> dict[str, Figure]:
+    return {
+        "atomic_responder_cycles_per_op": Figure(
+            Case("atomic_cases", "check_atomic_responder"), cycles_per_message
+        ),
+        "atomic_same_address_cycles_per_op": Figure(
+            Case("atomic_cases", "check_atomic_same_address"), cycles_per_message
+        ),
+    }
+
+
+FIGURES = {**_throughput(), **_messages(), **_latencies(), **_atomics()}
+"""Figures of cases, by their keys in `build/bench.json`."""
+
+RATIOS = {
+    f"qps_64_write_{direction}_1460_ratio_to_one_qp": (
+        f"qps_64_write_{direction}_1460_payload_octets_per_cycle",
+        f"write_{direction}_1460_payload_octets_per_cycle",
+    )
+    for direction in ("tx", "rx")
+}
+"""Figures that are one figure over another."""

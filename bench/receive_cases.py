@@ -1,0 +1,175 @@
+"""Messages that a device receives, as cocotb tests of one device.
+
+One QP has all FPDUs at hand from the beginning. Several QPs have one FPDU each, and the next one
+when the device has released it: their FPDUs are interleaved.
+"""
+
+import random
+from collections import deque
+from typing import Any
+
+import cocotb
+from cocotb.task import bridge
+
+from bench.peer import Peer
+from bench.ports import HostWrites, Ports
+from bench.rig import Bench, open_device, options, reach, report
+from bench.stamps import WARM_UP, Stamp, steady
+from host_driver import SGE, RecvWR
+from hw.interface.queue_entries import COMPLETION_ENTRY_OCTETS
+from sim.cosim.device import CocotbDevice
+
+PHASE_LANE = 1 << (COMPLETION_ENTRY_OCTETS - 1) % 8
+
+
+class Placed:
+    """Stamps of what is written to host memory.
+
+    Attributes
+    ----------
+    octets: stamps of the words of the buffer. completions: stamps of completion entries, at their
+    last words; each counts as a message of `size` octets. total: octets of the buffer written.
+    """
+
+    def __init__(self, ports: Ports, bench: Bench, size: int):
+        self._ports = ports
+        self._size = size
+        address = bench.mr.host_address
+        self._buffer = range(address, address + len(bench.buffer))
+        ring = bench.cq._ring
+        self._ring = range(ring.address, ring.address + ring.entries * COMPLETION_ENTRY_OCTETS)
+        self.octets: list[Stamp] = []
+        self.completions: list[Stamp] = []
+        self.total = 0
+        HostWrites(ports, self._take)
+
+    def _take(self, address: int, strobe: int) -> None:
+        if address in self._buffer:
+            count = strobe.bit_count()
+            before = self.total // self._size
+            self.total += count
+            messages = self.total // self._size - before
+            self.octets.append(Stamp(self._ports.cycle, count, messages))
+        elif address in self._ring:
+            last_word = (address - self._ring.start + 8) % COMPLETION_ENTRY_OCTETS == 0
+            if last_word and strobe & PHASE_LANE:
+                self.completions.append(Stamp(self._ports.cycle, self._size, 1))
+
+
+class Interleaved:
+    """Gives each connection its next FPDU when the one before is released."""
+
+    def __init__(self, ports: Ports, device: CocotbDevice, fpdus: dict[int, deque[bytes]]):
+        self._device = device
+        self._fpdus = fpdus
+        self._given = dict.fromkeys(fpdus, 0)
+        ports.watch("llp__rx_release_", "connection position", self._take)
+
+    def begin(self) -> None:
+        """Gives each connection its first FPDU."""
+        for connection in self._fpdus:
+            self._give(connection)
+
+    def _take(self, connection: int, position: int) -> None:
+        if position == self._given[connection]:
+            self._give(connection)
+
+    def _give(self, connection: int) -> None:
+        if self._fpdus[connection]:
+            fpdu = self._fpdus[connection].popleft()
+            self._given[connection] += len(fpdu)
+            self._device.llp.receive(connection, fpdu)
+
+
+@cocotb.test()
+async def check_receive(dut: Any) -> None:
+    """Octets, messages and cycles of what comes to host memory.
+
+    Of Sends the completion entries count, of RDMA Writes the payload.
+    """
+    case = options()
+    octets, qps = case["octets"], case["qps"]
+    each = case["messages"] // qps
+    sends = case["operation"] == "send"
+    device = await open_device(dut, case["read_latency"])
+    made: list[Bench] = []
+
+    def make() -> None:
+        bench = Bench(
+            device,
+            max(octets * each * qps, 8),
+            case["emss"],
+            qps,
+            depth=max(each, 2),
+            markers=case["markers"],
+        )
+        made.append(bench)
+        if sends:
+            for number, qp in enumerate(bench.qps):
+                qp.post_recv(*(_receive(bench, octets, number * each + at) for at in range(each)))
+
+    await bridge(make)()
+    (bench,) = made
+    payload = random.Random(1).randbytes(octets * each * qps)
+    fpdus: dict[int, deque[bytes]] = {}
+    for number, qp in enumerate(bench.qps):
+        peer = Peer(case["emss"], case["markers"])
+        fpdus[qp.qp_num] = deque()
+        for message in range(number * each, (number + 1) * each):
+            at = message * octets
+            part = payload[at : at + octets]
+            fpdus[qp.qp_num] += (
+                peer.send(part) if sends else peer.write(bench.mr.stag, bench.mr.addr + at, part)
+            )
+    ports = Ports(dut)
+    placed = Placed(ports, bench, octets)
+    if qps == 1:
+        device.llp.receive(bench.qp.qp_num, b"".join(fpdus[bench.qp.qp_num]))
+    else:
+        Interleaved(ports, device, fpdus).begin()
+    if sends:
+        await reach(dut, "completions", each * qps, lambda: len(placed.completions))
+        stamps = placed.completions
+    else:
+        await reach(dut, "octets written", len(payload), lambda: placed.total)
+        stamps = placed.octets
+    assert bench.buffer[: len(payload)] == payload, "host memory does not have what was sent"
+    report(steady(stamps))
+
+
+def _receive(bench: Bench, octets: int, number: int) -> RecvWR:
+    if not octets:
+        return RecvWR()
+    return RecvWR(sg=[SGE(bench.mr.addr + number * octets, octets, bench.mr.lkey)])
+
+
+@cocotb.test()
+async def check_receive_empty(dut: Any) -> None:
+    """Messages and cycles of RDMA Writes without payload, one QP, all at hand.
+
+    They leave nothing in host memory: the cycles are those between the completions of two Sends,
+    one before them and one behind them. The second Send counts as one of the messages.
+    """
+    case = options()
+    count = case["messages"]
+    warm_up = int(count * WARM_UP)
+    device = await open_device(dut, case["read_latency"])
+    made: list[Bench] = []
+
+    def make() -> None:
+        made.append(Bench(device, 8, case["emss"]))
+        made[0].qp.post_recv(RecvWR(), RecvWR())
+
+    await bridge(make)()
+    (bench,) = made
+    ports, peer = Ports(dut), Peer(case["emss"])
+    placed = Placed(ports, bench, 0)
+    fpdus: list[bytes] = []
+    for writes in (warm_up, count - warm_up):
+        for _ in range(writes):
+            fpdus += peer.write(bench.mr.stag, bench.mr.addr, b"")
+        fpdus += peer.send(b"")
+    device.llp.receive(bench.qp.qp_num, b"".join(fpdus))
+    await reach(dut, "completions", 2, lambda: len(placed.completions))
+    begin, end = (stamp.cycle for stamp in placed.completions)
+    report({"octets": 0, "messages": count - warm_up + 1, "cycles": end - begin})

@@ -1,0 +1,107 @@
+"""How fast the compiled device and other simulators are: cycles per second of host time."""
+
+import shutil
+import threading
+import time
+
+from bench.catalogue import Case
+from bench.run import run_case
+from host_driver import (
+    CQ,
+    MR,
+    PD,
+    QP,
+    SGE,
+    AccessFlags,
+    Context,
+    QPInitAttr,
+    SendWR,
+    WROpcode,
+    connect,
+    listen,
+)
+from host_driver.transport.simulation import SimulatedDevice
+
+EMSS = 1460
+WRITE_OCTETS = 1 << 20
+COMPILED_WRITES = 4
+"""RDMA Writes during which the compiled device's time is taken: a few seconds."""
+
+ICARUS_CYCLES = 20_000
+"""Cycles of one RDMA Write during which Icarus' time is taken: half a minute."""
+
+COMPILED_KEYS = ("sim_cycles_per_second", "sim_cycles", "sim_fpdus", "sim_fpdu_octets")
+ICARUS_KEYS = tuple(key.replace("sim_", "sim_icarus_", 1) for key in COMPILED_KEYS)
+RATIO_KEY = "sim_cycles_per_second_ratio"
+KEYS = (*COMPILED_KEYS, *ICARUS_KEYS, RATIO_KEY)
+
+
+def measure_compiled() -> dict[str, float]:
+    """Figures of the compiled device."""
+    return _figures("sim", _run_compiled())
+
+
+def measure_icarus() -> dict[str, float]:
+    """Figures of the same device under Icarus; empty if it is not installed."""
+    if shutil.which("iverilog") is None:
+        return {}
+    case = Case("speed_cases", "check_speed", {"octets": WRITE_OCTETS, "cycles": ICARUS_CYCLES})
+    return _figures("sim_icarus", dict(run_case(case, "icarus")))
+
+
+def _run_compiled() -> dict[str, float]:
+    """Lets a compiled device send RDMA Writes.
+
+    Another compiled device receives, in a thread of its own; its cycles do not count.
+    """
+    device = SimulatedDevice()
+    with Context(device) as sender, Context(SimulatedDevice()) as sink:
+        ends = []
+        for context in (sender, sink):
+            pd, cq = PD(context), CQ(context)
+            qp = QP(pd, QPInitAttr(cq, cq))
+            access = AccessFlags.LOCAL_WRITE | AccessFlags.REMOTE_WRITE
+            ends.append((cq, qp, MR(pd, bytearray(WRITE_OCTETS), access)))
+        (cq, qp, source), (_, sink_qp, target) = ends
+        with listen(sink) as listener:
+            server = threading.Thread(
+                target=lambda: listener.get_request().accept(sink_qp, emss=EMSS)
+            )
+            server.start()
+            connect(qp, "127.0.0.1", listener.port, emss=EMSS)
+            server.join()
+        request = SendWR(
+            1,
+            WROpcode.RDMA_WRITE,
+            [SGE(source.addr, WRITE_OCTETS, source.lkey)],
+            remote_addr=target.addr,
+            rkey=target.rkey,
+        )
+        before, start = _sent(device), time.perf_counter()
+        for _ in range(COMPILED_WRITES):
+            qp.post_send(request)
+        cq.wait(COMPILED_WRITES, timeout=120)
+        seconds = time.perf_counter() - start
+        counted = {key: count - before[key] for key, count in _sent(device).items()}
+        return {**counted, "seconds": seconds}
+
+
+def _sent(device: SimulatedDevice) -> dict[str, int]:
+    statistics = device.statistics()
+    return {
+        "cycles_simulated": statistics["cycles"],
+        "fpdus": sum(connection["tx_fpdus"] for connection in statistics["connections"]),
+        "fpdu_octets": sum(connection["tx_octets"] for connection in statistics["connections"]),
+    }
+
+
+def _figures(prefix: str, result: dict[str, float]) -> dict[str, float]:
+    """Cycles per second, and what was counted for it."""
+    if not result["fpdu_octets"]:
+        raise RuntimeError(f"{prefix}: no FPDU left during {result['cycles_simulated']} cycles")
+    return {
+        f"{prefix}_cycles_per_second": round(result["cycles_simulated"] / result["seconds"], 1),
+        f"{prefix}_cycles": result["cycles_simulated"],
+        f"{prefix}_fpdus": result["fpdus"],
+        f"{prefix}_fpdu_octets": result["fpdu_octets"],
+    }

@@ -1,0 +1,1 @@
+"""Tests of what in the benchmarks is not simulation."""
