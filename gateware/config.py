@@ -25,7 +25,7 @@ class RnicConfig:
     cqs: number of Completion Queues.
     stags: number of STag table entries.
     read_queue_depth: largest IRD and ORD of a QP (RFC 5040, 6.1).
-    send_queue_prefetch: send-queue entries of a QP held on chip.
+    send_queue_prefetch: units of 64 octets of a QP's send ring held on chip.
     receive_queue_prefetch: receive-queue entries of a QP held on chip.
     pending_sends: work requests of a QP between transmission and completion.
     fpdu_store_octets: size of the store that holds received FPDUs until they are verified
@@ -39,7 +39,7 @@ class RnicConfig:
     cqs: int = 64
     stags: int = 1024
     read_queue_depth: int = 8
-    send_queue_prefetch: int = 2
+    send_queue_prefetch: int = 4
     receive_queue_prefetch: int = 4
     pending_sends: int = 32
     fpdu_store_octets: int = 131072
@@ -57,7 +57,7 @@ class RnicConfig:
         power_of_two("cqs", 2, 256)
         power_of_two("stags", 16, 65536)
         power_of_two("read_queue_depth", 1, 64)
-        power_of_two("send_queue_prefetch", 1, 16)
+        power_of_two("send_queue_prefetch", 2, 16)
         power_of_two("receive_queue_prefetch", 1, 16)
         power_of_two("pending_sends", 4, 256)
         power_of_two("fpdu_store_octets", 131072, 1048576)

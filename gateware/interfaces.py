@@ -112,7 +112,7 @@ class Layouts:
                 "send_cq": cq,  # CREATE
                 "receive_cq": cq,  # CREATE
                 "send_base": 64,  # CREATE: host address of the send ring
-                "send_log2": 4,  # CREATE: log2 of its entries
+                "send_log2": 4,  # CREATE: log2 of its units
                 "receive_base": 64,  # CREATE
                 "receive_log2": 4,  # CREATE
                 "ord": depth,  # CONNECT: Read Requests this end may have outstanding
@@ -435,21 +435,26 @@ class QpStrobe(wiring.Signature):
 class EntryPort(wiring.Signature):
     """Consumer's side of a prefetched ring (`queues/ring_fetcher.py`), seen from the consumer.
 
-    `level`, `posted` and `index` are those of QP `select` two cycles ago; `word` is word
-    `word_address` of that QP's oldest entry, two cycles after both were set. After a pop the
-    values are right three cycles later. A consumer never pops at level 0.
+    All count units. `level`, `posted` and `index` are those of QP `select` two cycles ago; `word`
+    is word `word_address` of that QP's oldest units, two cycles after both were set. After a pop
+    the values are right three cycles later. A consumer never pops what `level` does not cover.
+
+    Parameters
+    ----------
+    words: of the units that one entry may have.
     """
 
     def __init__(self, config: RnicConfig, words: int):
         super().__init__(
             {
                 "select": Out(config.qp_bits),
-                "level": In(8),  # entries on chip
-                "posted": In(16),  # entries posted and not popped
-                "index": In(16),  # running number of the oldest entry
+                "level": In(8),  # units on chip
+                "posted": In(16),  # units posted and not popped
+                "index": In(16),  # running number of the oldest unit
                 "word_address": Out(range(words)),
                 "word": In(64),
                 "pop": Out(1),
+                "pop_both": Out(1),  # the entry has two units
                 "pop_qp": Out(config.qp_bits),
             }
         )

@@ -47,7 +47,7 @@ from gateware.registers.commands import CommandProcessor, staging_registers
 from gateware.stag.table import StagTable
 from gateware.stream_buffer import StreamBuffer
 from gateware.stream_fifo import StreamFifo
-from hw.interface.queue_entries import RECEIVE_ENTRY_OCTETS, SEND_ENTRY_OCTETS
+from hw.interface.queue_entries import RECEIVE_ENTRY_OCTETS, SEND_UNIT_OCTETS
 
 QUEUE_READ_BEATS = 32
 """Words of queue entries that a ring fetcher may have on their way."""
@@ -115,13 +115,15 @@ class Rnic(wiring.Component):
         m.submodules.stag_table = self.stag_table = StagTable(config, clients=2, invalidators=2)
         m.submodules.send_fetcher = self.send_fetcher = RingFetcher(
             config,
-            entry_octets=SEND_ENTRY_OCTETS,
+            unit_octets=SEND_UNIT_OCTETS,
+            entry_units=2,
             prefetch=config.send_queue_prefetch,
             send=True,
         )
         m.submodules.receive_fetcher = self.receive_fetcher = RingFetcher(
             config,
-            entry_octets=RECEIVE_ENTRY_OCTETS,
+            unit_octets=RECEIVE_ENTRY_OCTETS,
+            entry_units=1,
             prefetch=config.receive_queue_prefetch,
             send=False,
         )

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from host_driver.qp import QP
 
 MAGIC = 0x50525769
-VERSION_MAJOR = 1
+VERSION_MAJOR = 2
 COMMAND_POLLS = 100_000
 EVENT_RING_ENTRIES = 256
 
@@ -34,9 +34,6 @@ _OF_COMMANDS = {registers.COMMAND.address} | {
     *range(registers.QP_NUMBER.address, registers.FPDUS_SENT.address)
 }
 """Addresses of COMMAND and of its arguments."""
-
-_ANSWERED_SINCE = (1, 3)
-"""Version of the register description; before, what is lost is not told from what is late."""
 
 _NO_QUOTA = Quota()
 
@@ -278,7 +275,7 @@ class Context:
 
         The device is asked with `ask`, or if it is time to.
         """
-        if self.attr.version < _ANSWERED_SINCE or not (ask or ring.is_due()):
+        if not (ask or ring.is_due()):
             return False
         self.write(registers.CQ_NUMBER, cq=number)
         return ring.skip_lost(entry, self.read(registers.CQ_ANSWERED)["entries"])

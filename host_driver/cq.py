@@ -19,9 +19,6 @@ if TYPE_CHECKING:
 
 DEFAULT_CQE = 8192
 
-_SOLICITED_SINCE = (1, 1)
-"""Version of the register description; without it the device interrupts more than it needs to."""
-
 
 class _Notify(Enum):
     """What `req_notify` asked for."""
@@ -254,7 +251,7 @@ class CQ:
                 cq=self.number,
                 consumer=self._consumer,
                 arm=arm,
-                solicited=int(solicited and self.context.attr.version >= _SOLICITED_SINCE),
+                solicited=int(solicited),
             )
 
     def close(self) -> None:

@@ -4,26 +4,41 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
-from host_driver import entries, registers
+from host_driver import registers
 from host_driver.cq import CQ
 from host_driver.enums import WCFlags, WCStatus
 from host_driver.errors import DeviceError
 from host_driver.events import AsyncEvent
-from host_driver.ring import Ring
+from host_driver.ring import Ring, check_entries
 from host_driver.terminate import Terminate
 from host_driver.transport.base import Transport
 from host_driver.work_queue import WorkQueue, check_elements, check_send, parts_of
 from host_driver.wr import WC, RecvWR, SendWR
 from hw.interface.causes import Cause
-from hw.interface.queue_entries import RECEIVE_ENTRY_OCTETS, CompletionFlags
+from hw.interface.queue_entries import (
+    RECEIVE_ENTRY_OCTETS,
+    SEND_ENTRY_OCTETS,
+    SEND_UNIT_OCTETS,
+    CompletionFlags,
+)
+
+ENTRY_UNITS = SEND_ENTRY_OCTETS // SEND_UNIT_OCTETS
+"""Units of the longest send entry."""
 
 
 @dataclass(frozen=True)
 class QPCap:
-    """Sizes of the queues of a QP, in work requests."""
+    """Sizes of the queues of a QP, in work requests of any kind.
+
+    Raises `ValueError` if `max_send_wr` is not from 1 to 16384, or `max_recv_wr` from 1 to 32768.
+    """
 
     max_send_wr: int = 64
     max_recv_wr: int = 64
+
+    def __post_init__(self) -> None:
+        check_entries(self.max_send_wr, ENTRY_UNITS)
+        check_entries(self.max_recv_wr)
 
 
 class QPQueues:
@@ -41,7 +56,7 @@ class QPQueues:
     def __init__(self, transport: Transport, cap: QPCap, scq: CQ, rcq: CQ):
         self._scq, self._rcq = scq, rcq
         with ExitStack() as undo:
-            send_ring = Ring(transport, cap.max_send_wr, entries.SEND.size)
+            send_ring = Ring(transport, ENTRY_UNITS * cap.max_send_wr, SEND_UNIT_OCTETS)
             undo.callback(send_ring.close)
             receive_ring = Ring(transport, cap.max_recv_wr, RECEIVE_ENTRY_OCTETS)
             undo.pop_all()

@@ -11,10 +11,11 @@ LOOKS = 64
 """Looks in vain at a ring for each time that the device is asked what is lost."""
 
 
-def check_entries(entries: int) -> None:
-    """Raises `ValueError` if no ring has so many entries."""
-    if not 1 <= entries <= 1 << MAXIMUM_LOG2:
-        raise ValueError(f"a queue of {entries} entries; allowed: 1 to {1 << MAXIMUM_LOG2}")
+def check_entries(entries: int, units: int = 1) -> None:
+    """Raises `ValueError` if no ring has so many entries of `units` units."""
+    most = (1 << MAXIMUM_LOG2) // units
+    if not 1 <= entries <= most:
+        raise ValueError(f"a queue of {entries} entries; allowed: 1 to {most}")
 
 
 def ring_entries(entries: int) -> int:

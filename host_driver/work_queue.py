@@ -17,15 +17,12 @@ from hw.interface.queue_entries import (
     IMMEDIATE_DATA_OCTETS,
     IMMEDIATE_OPERATIONS,
     RECEIVE_ENTRY_OCTETS,
-    SCATTER_GATHER_ELEMENT_OCTETS,
     SCATTER_GATHER_ELEMENTS,
-    SEND_ENTRY,
+    SEND_UNIT_OCTETS,
     STAG_OPERATIONS,
     SendOpcode,
-    offset_of,
+    send_units,
 )
-
-_ELEMENTS_OFFSET = offset_of(SEND_ENTRY, "elements")
 
 _SOLICITED = {
     WROpcode.SEND: SendOpcode.SEND_WITH_SE,
@@ -67,11 +64,13 @@ class Posted:
     Attributes
     ----------
     first, index: its first and its last entry; they are the same but for RDMA_WRITE_WITH_IMM.
+    entries: how many were written to the queue before it.
     length: octets of the message, if its last entry does not have them.
     """
 
     first: int
     index: int
+    entries: int
     wr_id: int
     opcode: WCOpcode
     hidden: bool
@@ -86,11 +85,17 @@ class Posted:
 class WorkQueue:
     """A ring of send or receive entries.
 
+    The number of an entry is that of its first unit: a send entry has one or two.
+
+    Parameters
+    ----------
+    limit: entries that may be outstanding; they fit the ring, whatever they are.
+
     Attributes
     ----------
     ring, doorbell, name: as given. posted: what is not completed, the oldest first.
-    producer: number behind the last entry.
-    end: number behind the last entry that the device is given; `None` as long as it is given all.
+    producer: number behind the last unit.
+    end: number behind the last unit that the device is given; `None` as long as it is given all.
     """
 
     def __init__(self, ring: Ring, doorbell: Register, limit: int, name: str):
@@ -101,11 +106,12 @@ class WorkQueue:
         self.posted: deque[Posted] = deque()
         self.end: int | None = None
         self._limit = limit
+        self._entries = 0  # written ever
 
     @property
     def _outstanding(self) -> int:
         """Entries that are not completed."""
-        return (self.producer - self.posted[0].first) & 0xFFFF if self.posted else 0
+        return self._entries - self.posted[0].entries if self.posted else 0
 
     def check_room(self, count: int) -> None:
         """Raises `ResourceError` if so many more entries do not fit."""
@@ -118,15 +124,19 @@ class WorkQueue:
 
     def write_send(self, request: SendWR, hidden: bool) -> None:
         """Writes the send entries of a request that `check_send` found good."""
-        first = self.producer
+        first, before = self.producer, self._entries
         for part in parts_of(request):
+            last = self.producer
             self._write_entry(part)
         opcode = WROpcode(request.opcode)
         length = None
         if opcode == WROpcode.RDMA_WRITE_WITH_IMM:
             length = sum(element.length for element in request.sg)
         signaled = bool(request.send_flags & SendFlags.SIGNALED)
-        self._append(first, request.wr_id, _COMPLETED_AS[opcode], hidden, signaled, length)
+        completed_as = _COMPLETED_AS[opcode]
+        self.posted.append(
+            Posted(first, last, before, request.wr_id, completed_as, hidden, signaled, length)
+        )
 
     def _write_entry(self, request: SendWR) -> None:
         opcode = WROpcode(request.opcode)
@@ -137,57 +147,37 @@ class WorkQueue:
         length = sum(element.length for element in elements)
         if opcode == WROpcode.IMM_DATA:
             length = IMMEDIATE_DATA_OCTETS
-        offset = self.ring.offset(self.producer)
-        entries.SEND.pack_into(
-            self.ring.memory,
-            offset,
-            opcode=send_opcode(request),
+        operation = send_opcode(request)
+        entry = entries.SEND.pack(
+            opcode=operation,
             flags=sum(flag for asked, flag in _FLAGS.items() if request.send_flags & asked),
             element_count=len(elements),
             length=length,
             remote_stag=request.rkey,
             remote_tagged_offset=remote_addr,
             immediate_data=int.from_bytes(request.imm_data or b"", "little"),
-            elements=b"",
+            elements=_elements(elements),
             **entry_fields(request),
         )
-        self._write_elements(offset + _ELEMENTS_OFFSET, elements)
-        self._advance()
+        for unit in range(send_units(operation, len(elements))):
+            self._write_unit(entry[unit * SEND_UNIT_OCTETS : (unit + 1) * SEND_UNIT_OCTETS])
+        self._entries += 1
 
     def write_receive(self, request: RecvWR, hidden: bool) -> None:
         """Writes a receive entry that `check_elements` found good."""
-        first = self.producer
-        offset = self.ring.offset(first)
-        self.ring.memory[offset : offset + RECEIVE_ENTRY_OCTETS] = bytes(RECEIVE_ENTRY_OCTETS)
-        self._write_elements(offset, request.sg)
-        self._advance()
-        self._append(first, request.wr_id, WCOpcode.RECV, hidden, signaled=True)
-
-    def _write_elements(self, offset: int, elements: Sequence[SGE]) -> None:
-        for element in elements:
-            entries.ELEMENT.pack_into(
-                self.ring.memory,
-                offset,
-                tagged_offset=element.addr,
-                length=element.length,
-                stag=element.lkey,
+        number = self.producer
+        self.posted.append(
+            Posted(
+                number, number, self._entries, request.wr_id, WCOpcode.RECV, hidden, signaled=True
             )
-            offset += SCATTER_GATHER_ELEMENT_OCTETS
+        )
+        self._write_unit(_elements(request.sg).ljust(RECEIVE_ENTRY_OCTETS, b"\0"))
+        self._entries += 1
 
-    def _advance(self) -> None:
+    def _write_unit(self, octets: bytes) -> None:
+        offset = self.ring.offset(self.producer)
+        self.ring.memory[offset : offset + len(octets)] = octets
         self.producer = self.producer + 1 & 0xFFFF
-
-    def _append(
-        self,
-        first: int,
-        wr_id: int,
-        opcode: WCOpcode,
-        hidden: bool,
-        signaled: bool,
-        length: int | None = None,
-    ) -> None:
-        last = self.producer - 1 & 0xFFFF
-        self.posted.append(Posted(first, last, wr_id, opcode, hidden, signaled, length))
 
     def end_here(self) -> None:
         """What is posted from here on stays in the driver."""
@@ -222,6 +212,13 @@ class WorkQueue:
         while (posted := self.posted.popleft()).index != index:
             pass
         return posted
+
+
+def _elements(elements: Sequence[SGE]) -> bytes:
+    return b"".join(
+        entries.ELEMENT.pack(tagged_offset=each.addr, length=each.length, stag=each.lkey)
+        for each in elements
+    )
 
 
 def check_elements(elements: Sequence[SGE]) -> None:

@@ -22,17 +22,18 @@ from gateware.stream_fifo import StreamFifo
 from hw.interface.causes import Cause
 
 OUTSTANDING = 16
-"""Entries that may be on their way from host memory."""
+"""Units that may be on their way from host memory."""
 
 
 class RingFetcher(wiring.Component):
-    """Keeps up to `prefetch` entries of every QP's ring on chip, in ring order.
+    """Keeps up to `prefetch` units of every QP's ring on chip, in ring order.
 
-    A doorbell gives the running number (mod 2^16) behind the last posted entry of a QP. The
-    fetcher reads posted entries, one read command each, while fewer than `prefetch` of the QP are
-    on chip or on their way; QPs take turns entry by entry. `filled` pulses when an entry became
+    An entry is one unit, or up to `entry_units` of them; what an entry takes only the consumer
+    knows. A doorbell gives the running number (mod 2^16) behind the last posted unit of a QP. The
+    fetcher reads posted units, one read command each, while fewer than `prefetch` of the QP are
+    on chip or on their way; QPs take turns unit by unit. `filled` pulses when a unit became
     available; by the next cycle `entries` can be asked for it. Up to 16 reads are outstanding over
-    all QPs; one entry is requested every 6 cycles.
+    all QPs; one unit is requested every 6 cycles.
 
     CREATE takes base and size of the ring and starts all numbers at 0; DESTROY makes the QP deaf
     to doorbells. Both wait until no read is outstanding, so nothing that was read for the old QP
@@ -40,27 +41,35 @@ class RingFetcher(wiring.Component):
     consumer must not pop from this QP meanwhile, and must leave a cycle without a pop now and then
     (`EntryPort` makes it so). Commands of other kinds are taken and ignored.
 
-    A doorbell that claims more entries than the ring has, or takes entries back, changes nothing
+    A doorbell that claims more units than the ring has, or takes units back, changes nothing
     but raises LOCAL_BAD_ENTRY with its producer number as index. After a failed read
-    (HOST_READ_ERROR, index of the entry) no further entry of this QP becomes available. A doorbell
+    (HOST_READ_ERROR, index of the unit) no further unit of this QP becomes available. A doorbell
     of a QP that does not exist is ignored. `read.data` is taken in every cycle but that of a
     CREATE and while a second read error waits for `error`.
 
     Parameters
     ----------
     config: sizes of the device.
-    entry_octets: size of an entry, a power of two of at least 16.
-    prefetch: entries of a QP on chip, a power of two.
+    unit_octets: size of a unit, a power of two of at least 16.
+    entry_units: units of the longest entry, 1 or 2.
+    prefetch: units of a QP on chip, a power of two of at least `entry_units`.
     send: fetches the send rings, else the receive rings.
     """
 
-    def __init__(self, config: RnicConfig, *, entry_octets: int, prefetch: int, send: bool):
-        if entry_octets < 16 or entry_octets & (entry_octets - 1):
-            raise ValueError(f"entry_octets is {entry_octets}; allowed: a power of two from 16")
-        if not 1 <= prefetch <= 64 or prefetch & (prefetch - 1):
-            raise ValueError(f"prefetch is {prefetch}; allowed: a power of two from 1 to 64")
+    def __init__(
+        self, config: RnicConfig, *, unit_octets: int, entry_units: int, prefetch: int, send: bool
+    ):
+        if unit_octets < 16 or unit_octets & (unit_octets - 1):
+            raise ValueError(f"unit_octets is {unit_octets}; allowed: a power of two from 16")
+        if entry_units not in (1, 2):
+            raise ValueError(f"entry_units is {entry_units}; allowed: 1 or 2")
+        if not entry_units <= prefetch <= 64 or prefetch & (prefetch - 1):
+            raise ValueError(
+                f"prefetch is {prefetch}; allowed: a power of two from {entry_units} to 64"
+            )
         self._config = config
-        self._entry_octets = entry_octets
+        self._unit_octets = unit_octets
+        self._entry_units = entry_units
         self._prefetch = prefetch
         self._send = send
         layouts = Layouts(config)
@@ -70,7 +79,7 @@ class RingFetcher(wiring.Component):
                 "doorbell": In(stream.Signature(layouts.doorbell)),
                 "read": Out(ReadClient()),
                 # The consumer's view is declared in EntryPort: `select` is an input here.
-                "entries": In(EntryPort(config, entry_octets // 8)),
+                "entries": In(EntryPort(config, entry_units * unit_octets // 8)),
                 "filled": Out(QpStrobe(config)),
                 "error": Out(stream.Signature(layouts.qp_error)),
             }
@@ -80,12 +89,13 @@ class RingFetcher(wiring.Component):
         m = Module()
         config = self._config
         qps = config.qps
-        words = self._entry_octets // 8
+        words = self._unit_octets // 8
         slot_bits = exact_log2(self._prefetch)
-        entry_shift = exact_log2(self._entry_octets)
+        word_bits = exact_log2(words)
+        unit_shift = exact_log2(self._unit_octets)
 
         context_layout = data.StructLayout({"exists": 1, "base": 64, "mask": 15})
-        # How many entries arrived, mod 2 * prefetch: enough for the difference to `popped`.
+        # How many units arrived, mod 2 * prefetch: enough for the difference to `popped`.
         arrived_layout = data.StructLayout({"count": slot_bits + 1, "failed": 1})
         tag_layout = data.StructLayout({"qp": config.qp_bits, "index": 16})
 
@@ -94,11 +104,11 @@ class RingFetcher(wiring.Component):
             return it
 
         contexts = memory("contexts", context_layout)  # of the ring
-        produced = memory("produced", 16)  # entries posted
-        fetched = memory("fetched", 16)  # entries requested
-        popped = memory("popped", 16)  # entries taken by the consumer
+        produced = memory("produced", 16)  # units posted
+        fetched = memory("fetched", 16)  # units requested
+        popped = memory("popped", 16)  # units taken by the consumer
         arrived = memory("arrived", arrived_layout)
-        # An entry is looked at only when it has arrived, so no word is read while it is written.
+        # A unit is looked at only when it has arrived, so no word is read while it is written.
         m.submodules.buffer = buffer = Memory(
             shape=64, depth=qps * self._prefetch * words, init=[], attrs=NO_COLLISION
         )
@@ -130,13 +140,16 @@ class RingFetcher(wiring.Component):
         selected_arrived = arrived.read_port()
         buffer_read = buffer.read_port()
         selected_index = Signal(16)
+        selected_slot = Signal(slot_bits)
         m.d.comb += [
+            selected_slot.eq(
+                selected_popped.data
+                + (ports.word_address[word_bits:] if self._entry_units > 1 else 0)
+            ),
             selected_popped.addr.eq(ports.select),
             selected_produced.addr.eq(ports.select),
             selected_arrived.addr.eq(ports.select),
-            buffer_read.addr.eq(
-                Cat(ports.word_address, selected_popped.data[:slot_bits], ports.select)
-            ),
+            buffer_read.addr.eq(Cat(ports.word_address[:word_bits], selected_slot, ports.select)),
         ]
         level = Signal(slot_bits + 1)
         m.d.comb += level.eq(selected_arrived.data.count - selected_index)
@@ -152,15 +165,15 @@ class RingFetcher(wiring.Component):
         m.d.comb += [
             pop_read.addr.eq(ports.pop_qp),
             popped_write.addr.eq(Mux(ports.pop, ports.pop_qp, qp)),
-            popped_write.data.eq(Mux(ports.pop, pop_read.data + 1, 0)),
+            popped_write.data.eq(Mux(ports.pop, pop_read.data + 1 + ports.pop_both, 0)),
             popped_write.en.eq(ports.pop | wipe),
         ]
 
-        # Entries that come back
+        # Units that come back
         tag = Signal(tag_layout)
         tag_valid = Signal()
         take_tag = Signal()
-        entry_failed = Signal()
+        unit_failed = Signal()
         word_number = Signal(range(words))
         arrived_now = arrived.read_port(domain="comb")
         report = Signal()  # a read error waits
@@ -169,20 +182,20 @@ class RingFetcher(wiring.Component):
         wiring.connect(m, wiring.flipped(self.read.data), read_data.i)
         word = read_data.o.payload
         transfer = Signal()
-        entry_ends = Signal()
+        unit_ends = Signal()
         failed = Signal()
         m.d.comb += [
             read_data.o.ready.eq(tag_valid & ~report),
             transfer.eq(read_data.o.valid & read_data.o.ready),
-            entry_ends.eq(transfer & word.last),
-            failed.eq(entry_failed | word.error | arrived_now.data.failed),
+            unit_ends.eq(transfer & word.last),
+            failed.eq(unit_failed | word.error | arrived_now.data.failed),
             buffer_write.en.eq(transfer),
             buffer_write.addr.eq(Cat(word_number, tag.index[:slot_bits], tag.qp)),
             buffer_write.data.eq(word.data),
             arrived_now.addr.eq(tag.qp),
             arrived_write.addr.eq(Mux(wipe, qp, tag.qp)),
-            arrived_write.en.eq(wipe | entry_ends),
-            next_tag.o.ready.eq(~tag_valid | entry_ends),
+            arrived_write.en.eq(wipe | unit_ends),
+            next_tag.o.ready.eq(~tag_valid | unit_ends),
             take_tag.eq(next_tag.o.valid & next_tag.o.ready),
         ]
         with m.If(~wipe):
@@ -193,16 +206,16 @@ class RingFetcher(wiring.Component):
         with m.If(transfer):
             m.d.sync += [
                 word_number.eq(Mux(word.last, 0, word_number + 1)),
-                entry_failed.eq((entry_failed | word.error) & ~word.last),
+                unit_failed.eq((unit_failed | word.error) & ~word.last),
             ]
-        with m.If(entry_ends):
+        with m.If(unit_ends):
             m.d.sync += tag_valid.eq(0)
-            with m.If((entry_failed | word.error) & ~arrived_now.data.failed):
+            with m.If((unit_failed | word.error) & ~arrived_now.data.failed):
                 m.d.sync += [report.eq(1), report_tag.eq(tag)]
         with m.If(take_tag):
             m.d.sync += [tag.eq(next_tag.o.payload), tag_valid.eq(1)]
         m.d.sync += [
-            self.filled.valid.eq(entry_ends & ~failed),
+            self.filled.valid.eq(unit_ends & ~failed),
             self.filled.qp.eq(tag.qp),
         ]
 
@@ -255,10 +268,10 @@ class RingFetcher(wiring.Component):
 
         outstanding = Signal(range(OUTSTANDING + 1))
         request = Signal()
-        entry_ended = Signal()
+        unit_ended = Signal()
         m.d.sync += [
-            entry_ended.eq(entry_ends),
-            outstanding.eq(outstanding + request - entry_ended),
+            unit_ended.eq(unit_ends),
+            outstanding.eq(outstanding + request - unit_ended),
         ]
 
         ring = Signal(context_layout)
@@ -267,16 +280,16 @@ class RingFetcher(wiring.Component):
         doorbell_last = Signal()
         slot = Signal(15)
         next_fetch = Signal(16)
-        some = Signal()  # posted entries wait to be fetched
+        some = Signal()  # posted units wait to be fetched
         more = Signal()  # and more than one
         room = Signal()  # on chip
-        claim = Signal(16)  # entries not consumed, as the doorbell claims
+        claim = Signal(16)  # units not consumed, as the doorbell claims
         known = Signal(16)  # and as they were before it
         fits = Signal()
         command = self.read.command
         with m.If(command.ready):
             m.d.sync += command.valid.eq(0)
-        m.d.comb += command.payload.octets.eq(self._entry_octets)
+        m.d.comb += command.payload.octets.eq(self._unit_octets)
         size = self.qp_command.payload
         log2 = size.send_log2 if self._send else size.receive_log2
         base = size.send_base if self._send else size.receive_base
@@ -361,14 +374,14 @@ class RingFetcher(wiring.Component):
                     known.eq(produced_now - popped_now),
                 ]
                 m.next = "CHECK"
-            # Requests the entry, or checks the doorbell.
+            # Requests the unit, or checks the doorbell.
             with m.State("CHECK"):
                 m.d.sync += fits.eq((claim <= ring.mask + 1) & (claim >= known))
                 with m.If(is_doorbell):
                     m.next = "DOORBELL"
                 with m.Else():
                     # IDLE made sure that no command waits.
-                    m.d.sync += command.payload.address.eq(ring.base + (slot << entry_shift))
+                    m.d.sync += command.payload.address.eq(ring.base + (slot << unit_shift))
                     m.next = "IDLE"
                     with m.If(ring.exists & some & room):
                         m.d.comb += [request.eq(1), fetched_write.en.eq(1), again.eq(more)]

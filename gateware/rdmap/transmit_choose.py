@@ -12,6 +12,7 @@ from gateware.rdmap.transmit_entry import (
     OPERATION_ADDRESS,
     element_offset_address,
     element_range_address,
+    takes_two_units,
 )
 from gateware.rdmap.transmit_visit import TransmitVisit, end_visit
 from hw.interface.queue_entries import (
@@ -84,7 +85,9 @@ def choose_states(
             visit.entry.eq(entry),
             visit.fenced.eq((entry.flags & SendFlags.FENCE).any()),
             visit.index.eq(entries.index),
-            visit.has_entry.eq(entries.level != 0),
+            visit.has_unit.eq(entries.level != 0),
+            visit.has_two_units.eq(entries.level >= 2),
+            visit.is_cut.eq(entries.posted == 1),
             visit.has_inbound.eq(
                 (ports.inbound_requests.level != 0)
                 & (~visit.progress.atomic_begun | visit.answered)
@@ -107,6 +110,7 @@ def choose_states(
     # Go on, or begin with what waits and may be sent.
     with m.State("CHOOSE"):
         head = ports.inbound_requests.head
+        has_entry = Signal()
         entry_is_read = Signal()
         entry_is_immediate = Signal()
         entry_is_atomic = Signal()
@@ -116,6 +120,11 @@ def choose_states(
         tagged = Signal()
         m.d.comb += [
             entries.word_address.eq(element_offset_address(visit.element)),
+            # What never comes is not waited for.
+            has_entry.eq(
+                visit.has_unit
+                & (~takes_two_units(visit.entry) | visit.has_two_units | visit.is_cut)
+            ),
             entry_is_read.eq(visit.entry.opcode == SendOpcode.RDMA_READ),
             entry_is_immediate.eq(is_any(visit.entry.opcode, IMMEDIATE_OPERATIONS)),
             entry_is_atomic.eq(visit.entry.opcode == SendOpcode.ATOMIC),
@@ -125,7 +134,7 @@ def choose_states(
             ),
             # Fewer than config.pending_sends, which is the top bit, are in flight.
             can_send.eq(
-                visit.has_entry
+                has_entry
                 & ~visit.in_flight[-1]
                 & (~(entry_is_read | entry_is_atomic) | visit.request_allowed)
                 & ~(visit.fenced & (visit.in_flight != 0))
@@ -154,6 +163,7 @@ def choose_states(
                 )
             ),
             visit.is_local.eq(~respond & is_any(visit.entry.opcode, STAG_OPERATIONS)),
+            visit.takes_two.eq(takes_two_units(visit.entry)),
             visit.registers.eq(visit.entry.opcode == SendOpcode.FAST_REGISTER),
             visit.tagged.eq(tagged),
             visit.capacity.eq(Mux(tagged, visit.tagged_capacity, visit.untagged_capacity)),

@@ -73,6 +73,7 @@ def element_states(
         with m.If(~responding):
             m.d.sync += visit.bad_entry.eq(
                 ~is_any(entry.opcode, SendOpcode)
+                | (visit.takes_two & visit.is_cut)
                 | (entry.element_count > SCATTER_GATHER_ELEMENTS)
                 | (visit.is_read & (entry.element_count > 1))
                 | (visit.is_immediate & (entry.element_count != 0))

@@ -8,7 +8,9 @@ from hw.interface.queue_entries import (
     SCATTER_GATHER_ELEMENT_OCTETS,
     SEND_ENTRY,
     SEND_ENTRY_OCTETS,
+    SEND_UNIT_ELEMENTS,
     Fields,
+    SendOpcode,
     offset_of,
     size_of,
 )
@@ -41,6 +43,12 @@ def _word_layout(fields: Fields, word: int) -> data.StructLayout:
 
 OPERATION = _word_layout(SEND_ENTRY, OPERATION_ADDRESS)
 """Opcode, flags, count, AOpCode and length of a send entry."""
+
+
+def takes_two_units(operation: data.View) -> Value:
+    """Whether the entry with this word 0 (`OPERATION`) has a second unit; see `send_units`."""
+    return (operation.element_count > SEND_UNIT_ELEMENTS) | (operation.opcode == SendOpcode.ATOMIC)
+
 
 ELEMENT_OFFSET_WORD = offset_of(SCATTER_GATHER_ELEMENT, "tagged_offset") // WORD_OCTETS
 ELEMENT_RANGE_WORD = offset_of(SCATTER_GATHER_ELEMENT, "length") // WORD_OCTETS

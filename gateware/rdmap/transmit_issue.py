@@ -51,6 +51,7 @@ def connect_queues(
     asked = ports.outstanding_requests.item
     m.d.sync += [
         ports.send_entries.pop.eq(ends_message & ~visit.responding),
+        ports.send_entries.pop_both.eq(visit.takes_two),
         ports.send_entries.pop_qp.eq(visit.qp),
         ports.inbound_requests.pop.eq(ends_message & visit.responding),
         ports.inbound_requests.pop_qp.eq(visit.qp),

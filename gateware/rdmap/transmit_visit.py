@@ -35,7 +35,9 @@ class TransmitVisit:
         self.untagged_capacity = Signal(16)  # and an untagged one
 
         # Its queues
-        self.has_entry = Signal()  # a send entry waits
+        self.has_unit = Signal()  # of a send entry, the first unit is there
+        self.has_two_units = Signal()
+        self.is_cut = Signal()  # no second one was posted
         self.entry = Signal(OPERATION)  # the oldest one
         self.index = Signal(16)  # its running number
         self.fenced = Signal()  # it waits until no send is in flight
@@ -64,6 +66,7 @@ class TransmitVisit:
         self.fits = Signal()  # what remains fits one FPDU
         self.remote_stag = Signal(32)  # of the peer's buffer, or to be invalidated there
         self.remote_offset = Signal(64)  # Tagged Offset of the peer's buffer; Immediate Data
+        self.takes_two = Signal()  # its entry has a second unit
         self.bad_entry = Signal()  # opcode or number of elements is not allowed
         self.length_matches = Signal()  # its length is the sum over its elements
         self.summed = Signal()  # `length_matches` is right

@@ -1,7 +1,8 @@
 """Queue entries in host memory: the one table from which gateware, driver and docs are made.
 
-All entries are little endian and of fixed size. A field is (name, octets); its offset is the sum
-of those before it. No Amaranth here.
+All entries are little endian. A field is (name, octets); its offset is the sum of those before it.
+A send entry takes one or two units of its ring (`send_units`), every other entry has a fixed size.
+No Amaranth here.
 """
 
 from enum import IntEnum, IntFlag
@@ -37,6 +38,14 @@ SEND_ENTRY: Fields = (
     ("compare_mask", 8),
 )
 SEND_ENTRY_OCTETS = 128
+SEND_UNIT_OCTETS = 64
+"""What a send ring is made of; all numbers of the send queue count units.
+
+An entry of two may begin in the last unit of the ring and end in the first. Its number is that of
+its first unit, and one doorbell posts both.
+"""
+SEND_UNIT_ELEMENTS = 2
+"""Elements in the first unit of a send entry."""
 
 RECEIVE_ENTRY: Fields = (("elements", SCATTER_GATHER_ELEMENTS * SCATTER_GATHER_ELEMENT_OCTETS),)
 RECEIVE_ENTRY_OCTETS = 64
@@ -93,6 +102,11 @@ class SendOpcode(IntEnum):
     ATOMIC = 0xA
     LOCAL_INVALIDATE = 0xC
     FAST_REGISTER = 0xD
+
+
+def send_units(opcode: int, element_count: int) -> int:
+    """Units that a send entry takes: a second one for more elements, or for operands."""
+    return 2 if element_count > SEND_UNIT_ELEMENTS or opcode == SendOpcode.ATOMIC else 1
 
 
 IMMEDIATE_OPERATIONS = (SendOpcode.IMMEDIATE, SendOpcode.IMMEDIATE_WITH_SE)
@@ -170,7 +184,11 @@ def size_of(fields: Fields) -> int:
     return sum(octets for _, octets in fields)
 
 
-assert size_of(SEND_ENTRY) == SEND_ENTRY_OCTETS
+assert size_of(SEND_ENTRY) == SEND_ENTRY_OCTETS == 2 * SEND_UNIT_OCTETS
+assert (
+    offset_of(SEND_ENTRY, "elements") + SEND_UNIT_ELEMENTS * SCATTER_GATHER_ELEMENT_OCTETS
+    == SEND_UNIT_OCTETS
+)
 assert size_of(RECEIVE_ENTRY) == RECEIVE_ENTRY_OCTETS
 assert size_of(COMPLETION_ENTRY) == COMPLETION_ENTRY_OCTETS
 assert size_of(EVENT_ENTRY) == EVENT_ENTRY_OCTETS

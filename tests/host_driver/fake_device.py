@@ -8,7 +8,13 @@ from host_driver.context import MAGIC, CommandOpcode
 from host_driver.transport import sockets
 from host_driver.transport.base import ByteStream, TransportError
 from hw.interface.causes import Cause
-from hw.interface.queue_entries import CompletionFlags, CompletionOpcode
+from hw.interface.queue_entries import (
+    SEND_ENTRY_OCTETS,
+    SEND_UNIT_OCTETS,
+    CompletionFlags,
+    CompletionOpcode,
+    send_units,
+)
 from hw.interface.registers import registers as described
 
 QPS, CQS, STAGS_LOG2, READS = 4, 4, 4, 8
@@ -60,7 +66,7 @@ class FakeDevice:
     def __init__(self) -> None:
         self.words = {register.address: 0 for register in described()}
         self.words[registers.ID.address] = MAGIC
-        self.words[registers.VERSION.address] = registers.VERSION.pack(major=1, minor=3)
+        self.words[registers.VERSION.address] = registers.VERSION.pack(major=2, minor=0)
         self.words[registers.QUEUES.address] = registers.QUEUES.pack(qps=QPS, cqs=CQS)
         self.words[registers.LIMITS.address] = registers.LIMITS.pack(
             stags_log2=STAGS_LOG2, read_queue_depth=READS, pending_sends=8
@@ -249,7 +255,21 @@ class NoStream:
 
 
 def send_entry(verbs: Any, index: int) -> dict[str, Any]:
-    """The entry at that place of the send ring of the device's QP."""
+    """The entry with that number in the send ring of the device's QP."""
     device = verbs.device
     ring = device.mapped[device.wide(registers.QP_SEND_BASE_LOW, registers.QP_SEND_BASE_HIGH)]
-    return entries.SEND.unpack_from(ring, index * entries.SEND.size)
+    return entry_at(ring, index)
+
+
+def entry_at(ring: memoryview, index: int) -> dict[str, Any]:
+    """The send entry with that number; a second unit that it does not have is zero."""
+
+    def unit(number: int) -> bytes:
+        offset = number * SEND_UNIT_OCTETS % len(ring)
+        return bytes(ring[offset : offset + SEND_UNIT_OCTETS])
+
+    first = memoryview(unit(index).ljust(SEND_ENTRY_OCTETS, b"\0"))
+    entry = entries.SEND.unpack_from(first, 0)
+    if send_units(int(entry["opcode"]), int(entry["element_count"])) == 1:
+        return entry
+    return entries.SEND.unpack_from(memoryview(unit(index) + unit(index + 1)), 0)

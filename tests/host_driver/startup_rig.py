@@ -16,7 +16,6 @@ from host_driver import (
     QPInitAttr,
     SendFlags,
     WROpcode,
-    entries,
     registers,
 )
 from host_driver.context import CommandOpcode
@@ -26,7 +25,7 @@ from hw.interface.queue_entries import CompletionOpcode
 from sim.model import startup as model
 from sim.model.endpoint import Endpoint
 from sim.model.mpa import Deframer
-from tests.host_driver.fake_device import FakeDevice
+from tests.host_driver.fake_device import FakeDevice, entry_at
 
 PATIENCE = 10.0
 """Seconds after which something that must come at once is missing."""
@@ -85,7 +84,7 @@ class RtrDevice(FakeDevice):
         self.completes = True
         self.sent: list[bytes] = []
         self._endpoint = Endpoint(responder=False)
-        self._rings: dict[int, tuple[memoryview, int, int]] = {}  # entries, mask, CQ of a QP
+        self._rings: dict[int, tuple[memoryview, int]] = {}  # send ring and CQ of a QP
         self._next: dict[int, int] = {}
 
     def _command(self, opcode: int) -> None:
@@ -93,8 +92,7 @@ class RtrDevice(FakeDevice):
         if opcode == CommandOpcode.QP_CREATE:
             qp = self.field(registers.QP_NUMBER, "qp")
             base = self.wide(registers.QP_SEND_BASE_LOW, registers.QP_SEND_BASE_HIGH)
-            mask = (1 << self.field(registers.QP_RINGS, "send_log2")) - 1
-            self._rings[qp] = self.mapped[base], mask, self.field(registers.QP_CQS, "send_cq")
+            self._rings[qp] = self.mapped[base], self.field(registers.QP_CQS, "send_cq")
             self._next[qp] = 0
 
     def write_register(self, address: int, value: int) -> None:
@@ -106,8 +104,8 @@ class RtrDevice(FakeDevice):
             self._next[fields["qp"]] = fields["producer"]
 
     def _send(self, qp: int, index: int) -> None:
-        memory, mask, cq = self._rings[qp]
-        entry = entries.SEND.unpack_from(memory, (index & mask) * entries.SEND.size)
+        memory, cq = self._rings[qp]
+        entry = entry_at(memory, index)
         assert (entry["length"], entry["element_count"]) == (0, 0)
         assert entry["flags"] == SendFlags.SIGNALED, "nobody would learn that it is sent"
         stag, offset = int(entry["remote_stag"]), int(entry["remote_tagged_offset"])

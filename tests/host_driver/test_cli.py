@@ -149,7 +149,7 @@ class TestDevice:
         assert ran.returncode == 0, ran.stderr
         found = json.loads(ran.stdout)
         assert found["device"]["max_qp"] == found["configuration"]["qps"] == 64
-        assert found["versions"]["register description"] == "1.3"
+        assert found["versions"]["register description"] == "2.0"
         assert "RDMA_READ" in found["capabilities"]["operations"]
         table = run("info")
         assert table.returncode == 0

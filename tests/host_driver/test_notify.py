@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from host_driver import QP, Cause, QPInitAttr, RecvWR, SendWR, WaitTimeout, WCStatus, registers
+from host_driver import QP, Cause, QPInitAttr, RecvWR, SendWR, WaitTimeout, WCStatus
 from hw.interface.queue_entries import CompletionFlags, CompletionOpcode
 from tests.host_driver.test_queues import connect
 
@@ -33,14 +33,6 @@ def test_the_device_is_told_for_what_to_interrupt(verbs, cq, solicited_only):
     with pytest.raises(WaitTimeout, match=r"CQ 0: no event in 0\.01 s"):
         cq.wait_event(0.01)
     assert last_doorbell(verbs) == armed
-
-
-def test_a_device_that_cannot_tell_them_apart_interrupts_for_all(verbs, cq):
-    version = registers.VERSION.pack(major=1, minor=0)
-    verbs.device.words[registers.VERSION.address] = version
-    verbs.context.attr = verbs.context._read_attr()
-    cq.req_notify(solicited_only=True)
-    assert last_doorbell(verbs) == {"cq": 0, "consumer": 0, "arm": 1, "solicited": 0}
 
 
 @pytest.mark.requirement("RDMAP-5.3-06")

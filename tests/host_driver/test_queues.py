@@ -38,8 +38,8 @@ from host_driver.context import CommandOpcode, raise_if_stopped
 from host_driver.mpa_startup import StartupFrame
 from host_driver.qp import ERROR_FLUSH_SECONDS, FLUSH_SECONDS
 from host_driver.ring import LOOKS
-from hw.interface.queue_entries import RECEIVE_ENTRY_OCTETS, CompletionOpcode
-from tests.host_driver.fake_device import CQS, RTS, FakeDevice
+from hw.interface.queue_entries import RECEIVE_ENTRY_OCTETS, SEND_UNIT_OCTETS, CompletionOpcode
+from tests.host_driver.fake_device import CQS, RTS, FakeDevice, entry_at
 
 
 class NoStream:
@@ -58,7 +58,7 @@ def connect(qp: QP, stream: NoStream | None = None) -> NoStream:
 
 
 def send_entry(verbs, index: int) -> dict:
-    return entries.SEND.unpack_from(send_ring(verbs.device), index * entries.SEND.size)
+    return entry_at(send_ring(verbs.device), index)
 
 
 def send_ring(device) -> memoryview:
@@ -133,12 +133,68 @@ def test_an_entry_keeps_nothing_of_the_one_before_in_its_place(verbs):
     four = [SGE(0xFFFFFFFF, 1, 1)] * 4
     for index in range(4):
         verbs.qp.post_send(SendWR(index, sg=four))
-        verbs.device.complete(0, 0, index, CompletionOpcode.SEND)
+        verbs.device.complete(0, 0, 2 * index, CompletionOpcode.SEND)
     verbs.cq.wait(4)
     verbs.qp.post_send(SendWR(4))
-    entry = send_entry(verbs, 0)
+    entry = send_entry(verbs, 8)
     assert entry["element_count"] == 0
     assert not any(entry["elements"])
+
+
+FOUR = [SGE(0x1000 * n, n, n) for n in range(1, 5)]
+
+
+@pytest.mark.parametrize("elements", range(5))
+def test_more_than_two_elements_take_a_second_unit(verbs, elements):
+    connect(verbs.qp)
+    verbs.qp.post_send(SendWR(1, sg=FOUR[:elements]), SendWR(2))
+    entry = send_entry(verbs, 0)
+    raw = memoryview(entry["elements"])
+    found = [entries.ELEMENT.unpack_from(raw, 16 * n) for n in range(elements)]
+    assert (
+        found
+        == [{"tagged_offset": s.addr, "length": s.length, "stag": s.lkey} for s in FOUR][:elements]
+    )
+    units = 1 if elements <= 2 else 2
+    assert verbs.device.doorbells == [("SEND_DOORBELL", {"qp": 0, "producer": units + 1})]
+    verbs.device.complete(0, 0, 0, CompletionOpcode.SEND)
+    verbs.device.complete(0, 0, units, CompletionOpcode.SEND)
+    assert [wc.wr_id for wc in verbs.cq.wait(2)] == [1, 2]
+
+
+def test_so_many_requests_of_any_size_fit_the_queue(verbs):
+    connect(verbs.qp)
+    ring = send_ring(verbs.device)
+    number = 1  # so that an entry begins in the last unit of the ring and ends in the first
+    verbs.qp.post_send(SendWR(99))
+    verbs.device.complete(0, 0, 0, CompletionOpcode.SEND)
+    for _ in range(5):
+        verbs.qp.post_send(*[SendWR(n, sg=FOUR) for n in range(4)])
+        with pytest.raises(ResourceError, match="send queue that holds 4 and has 4; allowed: 0"):
+            verbs.qp.post_send(SendWR(9))
+        for n in range(4):
+            assert entry_at(ring, number + 2 * n) == send_entry(verbs, 1)
+            verbs.device.complete(0, 0, number + 2 * n, CompletionOpcode.SEND)
+        number += 8
+        verbs.cq.poll(10)
+    assert number * SEND_UNIT_OCTETS > 2 * len(ring)
+
+
+def test_an_error_of_an_entry_of_two_units_is_its_own(verbs):
+    connect(verbs.qp)
+    verbs.qp.post_send(SendWR(1, sg=FOUR), SendWR(2, sg=FOUR), SendWR(3))
+    verbs.device.event(0, Cause.LOCAL_BAD_ENTRY, index=2)
+    assert statuses(verbs.cq.wait(3)) == [
+        (1, WCStatus.WR_FLUSH_ERR),
+        (2, WCStatus.LOC_QP_OP_ERR),
+        (3, WCStatus.WR_FLUSH_ERR),
+    ]
+
+
+@pytest.mark.parametrize(("cap", "most"), [((16385, 1), 16384), ((0, 1), 16384), ((1, 0), 32768)])
+def test_a_queue_that_no_ring_holds_is_named(cap, most):
+    with pytest.raises(ValueError, match=f"a queue of (16385|0) entries; allowed: 1 to {most}"):
+        QPCap(*cap)
 
 
 def test_one_doorbell_for_all_requests_of_a_call(verbs):
@@ -435,19 +491,19 @@ def test_a_cq_holds_what_it_says(context, device, cqe):
     cq = CQ(context, cqe)
     assert cq.cqe >= cqe
     outstanding = min(cq.cqe, 1 << 15)
-    qp = QP(PD(context), QPInitAttr(cq, cq, QPCap(outstanding, 1)))
+    qp = QP(PD(context), QPInitAttr(cq, cq, QPCap(1, outstanding)))
     connect(qp)
-    send = SendWR()
-    qp.post_send(*[send] * outstanding)
+    receive = RecvWR()
+    qp.post_recv(*[receive] * outstanding)
     posted, completed = outstanding, 0
     # The worst moment to fill the CQ is when the device knows least of what was consumed.
     for consumed in (outstanding // 2 - 1, 1, 1, outstanding // 2, outstanding - 1):
         consumed = max(consumed, 1)
         for index in range(completed, completed + consumed):
-            device.complete(cq.number, qp.qp_num, index & 0xFFFF, CompletionOpcode.SEND)
+            device.complete(cq.number, qp.qp_num, index & 0xFFFF, CompletionOpcode.RECEIVE)
         completed += consumed
         assert len(cq.poll(consumed)) == consumed
-        qp.post_send(*[send] * consumed)
+        qp.post_recv(*[receive] * consumed)
         posted += consumed
         used = device.rings[cq.number].producer - device.rings[cq.number].consumer & 0xFFFF
         assert used + posted - completed <= 1 << device.rings[cq.number].log2

@@ -20,15 +20,16 @@ from tests.support.streams import (
 
 CONFIG = RnicConfig(qps=4)
 LAYOUTS = Layouts(CONFIG)
+UNIT = 64
 
 
-@pytest.mark.parametrize(("entry_octets", "prefetch", "send"), [(128, 2, True), (64, 4, False)])
-def test_fetcher(entry_octets, prefetch, send):
+@pytest.mark.parametrize(("units", "prefetch", "send"), [(2, 4, True), (1, 4, False)])
+def test_fetcher(units, prefetch, send):
     run_cocotb(
-        RingFetcher(CONFIG, entry_octets=entry_octets, prefetch=prefetch, send=send),
+        RingFetcher(CONFIG, unit_octets=UNIT, entry_units=units, prefetch=prefetch, send=send),
         __name__,
         parameters={
-            "ENTRY": str(entry_octets),
+            "UNITS": str(units),
             "PREFETCH": str(prefetch),
             "SIDE": "send" if send else "receive",
         },
@@ -40,7 +41,8 @@ class Bench:
 
     def __init__(self, dut, rng):
         self.dut, self.rng = dut, rng
-        self.entry, self.prefetch = int(parameter("ENTRY")), int(parameter("PREFETCH"))
+        self.entry, self.prefetch = UNIT, int(parameter("PREFETCH"))
+        self.most_units = int(parameter("UNITS"))
         self.words = self.entry // 8
         self.memory = {}
         self.reads = ReadMemory(dut, "read", self.memory, rng)
@@ -52,6 +54,7 @@ class Bench:
         self.filled = Pulses(dut, dut.filled__valid, dut.filled__qp)
         self.base, self.log2, self.posted, self.popped = {}, {}, {}, {}
         dut.entries__pop.value = 0
+        dut.entries__pop_both.value = 0
         dut.entries__select.value = 0
         dut.entries__word_address.value = 0
 
@@ -94,22 +97,26 @@ class Bench:
             int(entries.entries__index.value),
         )
 
-    async def pop(self, qp):
-        """Check every word of the oldest entry, one per cycle, and pop it."""
+    async def pop(self, qp, units=1):
+        """Check every word of the oldest units, one per cycle, and pop them."""
         words = []
+        total = units * self.words
         self.dut.entries__select.value = qp
-        for word in range(self.words + 3):
-            self.dut.entries__word_address.value = min(word, self.words - 1)
+        for word in range(total + 3):
+            self.dut.entries__word_address.value = min(word, total - 1)
             if word >= 3:
                 words.append(int(self.dut.entries__word.value))
             await RisingEdge(self.dut.clk)
         # One more edge than the loop's: the first sample belongs to word 0.
         number = self.popped[qp]
         assert words == [
-            int.from_bytes(self.content(qp, number, word), "little") for word in range(self.words)
+            int.from_bytes(self.content(qp, number + unit, word), "little")
+            for unit in range(units)
+            for word in range(self.words)
         ]
-        self.popped[qp] += 1
+        self.popped[qp] += units
         self.dut.entries__pop_qp.value = qp
+        self.dut.entries__pop_both.value = units - 1
         self.dut.entries__pop.value = 1
         await RisingEdge(self.dut.clk)
         self.dut.entries__pop.value = 0
@@ -133,8 +140,9 @@ async def check_entries_come_in_ring_order(dut):
         assert level <= bench.prefetch and index == bench.popped[qp] % 65536
         assert level <= posted <= bench.posted[qp] - bench.popped[qp]
         if level:
-            await bench.pop(qp)
-            total += 1
+            units = rng.randint(1, min(level, bench.most_units))
+            await bench.pop(qp, units)
+            total += units
     await cycles(dut, 300)
     for qp in range(CONFIG.qps):
         left = bench.posted[qp] - bench.popped[qp]

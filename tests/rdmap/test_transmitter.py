@@ -105,6 +105,11 @@ def _write(bench, number, length, *, flags=0, stag=None):
     )
 
 
+def _element(bench, length, pd=1):
+    stag, base = bench.add_region(pd, LOCAL, length)
+    return Element(base, length, stag)
+
+
 def _inbound(bench, number, length, rights=Rights.REMOTE_READ):
     stag, base = bench.add_region(bench.qps[number].pd, rights, max(length, 1))
     bench.push_inbound(
@@ -528,6 +533,41 @@ async def check_local_errors_stop_the_qp(dut):
         assert error == {
             "qp": 0, "cause": cause, "index": 1, "ulpdu_length": 0, "header": 0, "first_fpdu": 0,
         }, name  # fmt: skip
+
+
+@cocotb.test(timeout_time=2, timeout_unit="ms")
+async def check_an_entry_waits_for_its_second_unit(dut):
+    bench, _ = await _bench(dut)
+    qp = await bench.connect(0, pd=1, ord=1, emss=1460)
+    bench.grant(0, LARGE_WINDOW)
+    elements = [_element(bench, 10) for _ in range(3)]
+    for posted in range(1, 4):
+        qp.missing = 1
+        bench.post(0, Entry(SendOpcode.SEND, elements, flags=1))
+        await bench.settle()
+        assert bench.jobs == posted - 1 and len(bench.expected_pieces) == 0
+        qp.missing = 0
+        bench.kick(0)
+        await bench.settle()
+        assert bench.jobs == posted and not qp.entries
+    assert not len(bench.error_sink)
+
+
+@cocotb.test(timeout_time=2, timeout_unit="ms")
+async def check_an_entry_of_which_half_was_posted_stops_the_qp(dut):
+    bench, _ = await _bench(dut)
+    for opcode in (SendOpcode.SEND, SendOpcode.ATOMIC):
+        qp = await bench.connect(0, pd=1, ord=1, emss=1460)
+        bench.grant(0, LARGE_WINDOW)
+        elements = [_element(bench, 8)] * (3 if opcode == SendOpcode.SEND else 1)
+        before = bench.jobs
+        bench.post(0, _write(bench, 0, 100))
+        qp.missing, qp.cut = 1, True
+        bench.post(0, Entry(opcode, elements, operation=0))
+        await bench.settle()
+        assert bench.jobs == before + 1
+        (error,) = bench.error_sink.take_all()
+        assert (error["cause"], error["index"]) == (Cause.LOCAL_BAD_ENTRY, 1)
 
 
 STAG_ERRORS = {

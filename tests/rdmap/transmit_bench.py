@@ -2,6 +2,7 @@
 
 from collections import deque
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import cocotb
@@ -14,15 +15,20 @@ from hw.interface.queue_entries import (
     ANSWERED_OPERATIONS,
     IMMEDIATE_OPERATIONS,
     SEND_ENTRY,
+    SEND_ENTRY_OCTETS,
+    SEND_UNIT_OCTETS,
     Rights,
     SendFlags,
     SendOpcode,
     offset_of,
+    send_units,
 )
 from sim.model import ddp, mpa, rdmap
 from sim.model.atomics import WORD, AtomicRequest, AtomicResponse
 from tests.rdmap.requests import pack_request, request_bits
 from tests.support.streams import StreamMonitor, StreamSink, StreamSource, pack, unpack
+
+UNIT_WORDS = SEND_UNIT_OCTETS // 8
 
 
 @dataclass(frozen=True)
@@ -56,8 +62,14 @@ class Entry:
         if self.count is None:
             self.count = len(self.elements)
 
+    @property
+    def units(self) -> int:
+        """Of the send ring."""
+        assert self.count is not None
+        return send_units(self.opcode, self.count)
+
     def words(self) -> list[int]:
-        octets = bytearray(128)
+        octets = bytearray(SEND_ENTRY_OCTETS)
 
         def store(name: str, value: int, size: int, extra: int = 0) -> None:
             start = offset_of(SEND_ENTRY, name) + extra
@@ -77,7 +89,7 @@ class Entry:
             store("elements", element.stag, 4, 16 * number + 12)
         for number, operand in enumerate(self.operands):
             store("add_or_swap_data", operand, 8, 8 * number)
-        return [int.from_bytes(octets[i : i + 8], "little") for i in range(0, 128, 8)]
+        return [int.from_bytes(octets[i : i + 8], "little") for i in range(0, len(octets), 8)]
 
 
 @dataclass(frozen=True)
@@ -134,6 +146,23 @@ class Qp:
     emss_changed: bool = False
     expected_push: deque[dict[str, int]] = field(default_factory=deque)
     started: list[str] = field(default_factory=list)  # kinds of the messages, in order
+    missing: int = 0  # units at the end of the entries that are not on chip
+    cut: bool = False  # and were never posted
+
+    def send_units(self) -> tuple[int, int]:
+        """Units of the entries on chip, and posted."""
+        units = sum(entry.units for entry in self.entries)
+        there = units - min(units, self.missing)
+        return min(there, 4), there if self.cut else units
+
+    def send_word(self, address: int) -> int:
+        """A word of the oldest units."""
+        words = [
+            word
+            for entry in islice(self.entries, 2)
+            for word in entry.words()[: entry.units * UNIT_WORDS]
+        ]
+        return words[address] if address < len(words) else 0
 
 
 class Bench:
@@ -252,7 +281,7 @@ class Bench:
     def post(self, number: int, entry: Entry) -> None:
         qp = self.qps[number]
         entry.index = qp.next_index
-        qp.next_index = (qp.next_index + 1) % 2**16
+        qp.next_index = (qp.next_index + entry.units) % 2**16
         qp.entries.append(entry)
         self.kick(number)
 
@@ -328,7 +357,7 @@ class Bench:
                 self.visit_cycles.append(self.cycle - begun + 1)
             if dut.send_entries__pop.value:
                 number = int(dut.send_entries__pop_qp.value)
-                self._later(self._pop_entry, number)
+                self._later(self._pop_entry, number, int(dut.send_entries__pop_both.value))
             if dut.inbound_requests__pop.value:
                 self._later(self._pop_inbound, int(dut.inbound_requests__pop_qp.value))
             if dut.outstanding_requests__push.value:
@@ -339,11 +368,14 @@ class Bench:
 
             # The queues: two cycles from select to answer.
             qp = self.qps[send]
-            dut.send_entries__level.value = min(len(qp.entries), 4)
-            dut.send_entries__posted.value = len(qp.entries)
+            level, posted = qp.send_units()
+            dut.send_entries__level.value = level
+            dut.send_entries__posted.value = posted
             if qp.entries:
                 dut.send_entries__index.value = qp.entries[0].index
-                dut.send_entries__word.value = qp.entries[0].words()[address]
+                dut.send_entries__word.value = (
+                    qp.send_word(address) if address < level * UNIT_WORDS else rng.getrandbits(64)
+                )
             else:
                 dut.send_entries__index.value = rng.getrandbits(16)
                 dut.send_entries__word.value = rng.getrandbits(64)
@@ -398,8 +430,10 @@ class Bench:
     def _later(self, call: Any, *arguments: Any) -> None:
         self._effects.append((self.cycle + 1, lambda: call(*arguments)))
 
-    def _pop_entry(self, number: int) -> None:
-        self.qps[number].entries.popleft()
+    def _pop_entry(self, number: int, both: int) -> None:
+        assert self.qps[number].send_units()[0] > both, "a unit that is not on chip is popped"
+        entry = self.qps[number].entries.popleft()
+        assert both == entry.units - 1
 
     def _pop_inbound(self, number: int) -> None:
         self.qps[number].inbound.popleft()

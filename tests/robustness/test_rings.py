@@ -128,9 +128,7 @@ def foreign_send(rng: random.Random, ring: Ring, number: int, guard: Guard, end:
     stag, address = rng.choice(guard.elements())
     length = rng.choice([1, len(SECRET) - 1, len(SECRET), 1 << 16, (1 << 32) - 1])
     element = entries.ELEMENT.pack(tagged_offset=address, length=length, stag=stag)
-    entries.SEND.pack_into(
-        ring.memory,
-        ring.offset(number),
+    entry = entries.SEND.pack(
         opcode=rng.choice([SendOpcode.SEND, SendOpcode.RDMA_WRITE, SendOpcode.RDMA_READ]),
         flags=1,
         element_count=1,
@@ -139,6 +137,9 @@ def foreign_send(rng: random.Random, ring: Ring, number: int, guard: Guard, end:
         remote_tagged_offset=end.mr.addr,
         elements=element,
     )
+    ring.memory[ring.offset(number) : ring.offset(number) + ring.entry_octets] = entry[
+        : ring.entry_octets
+    ]
 
 
 def foreign_receive(rng: random.Random, ring: Ring, number: int, guard: Guard, end: End) -> None:
