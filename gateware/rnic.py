@@ -52,6 +52,10 @@ from hw.interface.queue_entries import RECEIVE_ENTRY_OCTETS, SEND_UNIT_OCTETS
 QUEUE_READ_BEATS = 32
 """Words of queue entries that a ring fetcher may have on their way."""
 
+RING_WRITER_CLIENT = 1
+ATOMIC_CLIENT = 2
+"""Clients of the write engine whose commands are one burst each."""
+
 JOBS_AHEAD = 8
 PIECES_AHEAD = 16
 
@@ -107,7 +111,9 @@ class Rnic(wiring.Component):
         m.submodules.read_engine = self.read_engine = ReadEngine(
             config, (payload_beats, QUEUE_READ_BEATS, QUEUE_READ_BEATS, OPERATIONS)
         )
-        m.submodules.write_engine = self.write_engine = WriteEngine(config, clients=3)
+        m.submodules.write_engine = self.write_engine = WriteEngine(
+            config, clients=3, whole=(RING_WRITER_CLIENT, ATOMIC_CLIENT)
+        )
         m.submodules.host_errors = self.host_errors = HostErrors(config)
         m.submodules.gather = self.gather = Gather(config)
         m.submodules.placer = self.placer = Placer(config)
@@ -166,9 +172,10 @@ class Rnic(wiring.Component):
         wiring.connect(m, self.send_fetcher.read, clients[1])
         wiring.connect(m, self.receive_fetcher.read, clients[2])
         wiring.connect(m, self.atomic_unit.read, clients[3])
-        wiring.connect(m, self.placer.write, self.write_engine.clients[0])
-        wiring.connect(m, self.ring_writer.write, self.write_engine.clients[1])
-        wiring.connect(m, self.atomic_unit.write, self.write_engine.clients[2])
+        writers = self.write_engine.clients
+        wiring.connect(m, self.placer.write, writers[0])
+        wiring.connect(m, self.ring_writer.write, writers[RING_WRITER_CLIENT])
+        wiring.connect(m, self.atomic_unit.write, writers[ATOMIC_CLIENT])
 
     def _connect_receive_path(self, m: Module) -> None:
         receiver, mpa_receiver, llp = self.receiver, self.mpa_receiver, self.llp

@@ -1,9 +1,10 @@
 """The write engine: clients' commands and words become AXI write bursts."""
 
+from collections.abc import Collection
 from typing import Any
 
-from amaranth.hdl import Array, Cat, Module, Signal
-from amaranth.lib import data, fifo, wiring
+from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal
+from amaranth.lib import data, fifo, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from gateware.config import RnicConfig
@@ -12,17 +13,18 @@ from gateware.dma.axi import AxiWriteSignature
 from gateware.dma.bursts import (
     AXI_BURST_INCR,
     AXI_SIZE_WORD,
+    WORD_BITS,
     WORD_OCTETS,
     BurstSplitter,
-    tagged_command,
+    burst,
 )
 from gateware.interfaces import WriteClient
+from gateware.prompt_fifo import PromptFifo
 from gateware.stream_buffer import StreamBuffer
-from gateware.stream_fifo import StreamFifo
 
-MAX_OUTSTANDING_BURSTS = 16
+MAX_OUTSTANDING_BURSTS = 32
 
-BURSTS_AHEAD = 4
+BURSTS_AHEAD = 2
 """Bursts that may wait for the W channel, so that it goes from one to the next without a gap."""
 
 
@@ -34,20 +36,28 @@ class WriteEngine(wiring.Component):
     the words and does not look at their `last`. `done` pulses once a command, in order, when all
     its bursts were answered; `error` with it if an answer was not OKAY.
 
-    Clients take turns command by command, and the words of a command are contiguous on the W
-    channel, so a client must not send a command whose words depend on anything another client
-    waits for. Commands are cut into INCR bursts of at most `config.max_burst_beats` beats, none
-    of them across a 4 KiB boundary; octets outside the command have no strobe. All bursts have
-    AWID 0; at most 16 are outstanding, counted from before AWVALID to the response.
+    Commands are cut into INCR bursts of at most `config.max_burst_beats` beats, none of them
+    across a 4 KiB boundary; octets outside the command have no strobe. Those of `whole` clients are
+    one burst each: they must not cross a multiple of `config.max_burst_beats` words. Clients take
+    turns burst by burst: a long command delays another client's command by one burst for each
+    client and those that wait for the W channel. The words of a burst are contiguous there, so a
+    client must not send a command whose words depend on anything another client waits for. All
+    bursts have AWID 0; at most 32 are outstanding, counted from before AWVALID to the response.
 
     AW and W are independent: a burst is handed to both channels at once, AWVALID does not wait for
     data or WREADY, and WVALID does not wait for AWREADY. Slaves may take the two in any order, and
     W may be ahead of AW by the few bursts that are buffered. BREADY is high
     whenever a response can be due.
 
-    One word per cycle, without a gap between bursts, and between commands that are there in time
-    (commands of at least 8 words; each costs the command path at most 4 cycles). From a command in
-    an idle engine to AWVALID 4 cycles, to WVALID 7.
+    One word per cycle, without a gap between bursts and between commands (two cycles at least for
+    each command that is not of a `whole` client). From a command of a `whole` client in an idle
+    engine to AWVALID 2 cycles, to WVALID 3; of another one 2 cycles more. From B to `done` 1 cycle.
+
+    Parameters
+    ----------
+    config: sizes of the device.
+    clients: their number.
+    whole: numbers of the clients whose commands are one burst each.
 
     Members
     -------
@@ -55,11 +65,17 @@ class WriteEngine(wiring.Component):
     m_axi: AW, W and B channels of the AXI master.
     """
 
-    def __init__(self, config: RnicConfig, clients: int = 2):
+    def __init__(self, config: RnicConfig, clients: int = 2, whole: Collection[int] = ()):
         if clients < 1:
             raise ValueError(f"WriteEngine clients is {clients!r}; allowed: 1 and more")
+        for number in whole:
+            if not 0 <= number < clients:
+                raise ValueError(
+                    f"WriteEngine whole has {number!r}; allowed: 0 to {clients - 1}, its clients"
+                )
         self._config = config
         self._count = clients
+        self._whole = frozenset(whole)
         super().__init__(
             {
                 "clients": In(WriteClient()).array(clients),
@@ -71,37 +87,31 @@ class WriteEngine(wiring.Component):
         m = Module()
         axi = self.m_axi
         client_bits = max(1, (self._count - 1).bit_length())
+        burst_layout = burst(client_bits)
 
-        # One command at a time, round robin
-        command = Signal(tagged_command(client_bits))
-        command_valid = Signal()
+        # One burst at a time, round robin
+        offers = [self._bursts(m, number, client_bits) for number in range(self._count)]
+        chosen = Signal(burst_layout)
+        chosen_valid = Signal()
         latest = Signal(client_bits)
         choice = Signal(client_bits)
-        requests = [client.command.valid for client in self.clients]
+        requests = [offer.valid for offer in offers]
         choose_round_robin(m, requests, latest, choice)
-        commands = Array([client.command.payload for client in self.clients])
-        m.submodules.splitter = splitter = BurstSplitter(self._config.max_burst_beats, client_bits)
-        m.d.comb += [
-            splitter.i.valid.eq(command_valid),
-            splitter.i.payload.eq(command),
-        ]
-        with m.If(command_valid):
-            with m.If(splitter.i.ready):
-                m.d.sync += command_valid.eq(0)
-        with m.Else():
+        issue = Signal()
+        free = Signal()
+        m.d.comb += free.eq(~chosen_valid | issue)
+        with m.If(free):
             m.d.sync += [
-                command.address.eq(commands[choice].address),
-                command.octets.eq(commands[choice].octets),
-                command.tag.eq(choice),
-                command_valid.eq(Cat(requests).any()),
+                chosen.eq(Array([offer.payload for offer in offers])[choice]),
+                chosen.tag.eq(choice),
+                chosen_valid.eq(Cat(requests).any()),
             ]
             with m.If(Cat(requests).any()):
                 m.d.sync += latest.eq(choice)
-            for number, client in enumerate(self.clients):
-                m.d.comb += client.command.ready.eq(requests[number] & (choice == number))
+        for number, offer in enumerate(offers):
+            m.d.comb += offer.ready.eq(free & (choice == number))
 
         # A burst goes to AW, to W and to the list of expected responses in the same cycle.
-        burst = splitter.o.payload
         address_layout = data.StructLayout({"address": 64, "beats": 8})
         words_layout = data.StructLayout(
             {
@@ -115,32 +125,27 @@ class WriteEngine(wiring.Component):
         )
         response_layout = data.StructLayout({"client": client_bits, "last": 1})
         m.submodules.addresses = addresses = StreamBuffer(address_layout)
-        m.submodules.words = words = StreamFifo(words_layout, BURSTS_AHEAD)
-        m.submodules.next_words = next_words = StreamBuffer(words_layout)
-        wiring.connect(m, words.o, next_words.i)
+        m.submodules.words = words = PromptFifo(words_layout, BURSTS_AHEAD)
         m.submodules.responses = responses = fifo.SyncFIFOBuffered(
             width=response_layout.size, depth=MAX_OUTSTANDING_BURSTS
         )
-        issue = Signal()
         words_in = Signal(words_layout)
         response_in = Signal(response_layout)
         m.d.comb += [
-            issue.eq(splitter.o.valid & addresses.i.ready & words.i.ready & responses.w_rdy),
-            splitter.o.ready.eq(addresses.i.ready & words.i.ready & responses.w_rdy),
+            issue.eq(chosen_valid & addresses.i.ready & words.i.ready & responses.w_rdy),
             addresses.i.valid.eq(issue),
-            addresses.i.payload.address.eq(burst.address),
-            addresses.i.payload.beats.eq(burst.beats),
-            words.i.valid.eq(issue),
-            words_in.beats.eq(burst.beats),
-            words_in.first.eq(burst.first),
-            words_in.last.eq(burst.last),
-            words_in.start_lane.eq(burst.start_lane),
-            words_in.end_lane.eq(burst.end_lane),
-            words_in.client.eq(burst.tag),
+            addresses.i.payload.address.eq(chosen.address),
+            addresses.i.payload.beats.eq(chosen.beats),
+            words_in.beats.eq(chosen.beats),
+            words_in.first.eq(chosen.first),
+            words_in.last.eq(chosen.last),
+            words_in.start_lane.eq(chosen.start_lane),
+            words_in.end_lane.eq(chosen.end_lane),
+            words_in.client.eq(chosen.tag),
             words.i.payload.eq(words_in),
             responses.w_en.eq(issue),
-            response_in.client.eq(burst.tag),
-            response_in.last.eq(burst.last),
+            response_in.client.eq(chosen.tag),
+            response_in.last.eq(chosen.last),
             responses.w_data.eq(response_in),
             axi.awvalid.eq(addresses.o.valid),
             addresses.o.ready.eq(axi.awready),
@@ -151,11 +156,43 @@ class WriteEngine(wiring.Component):
             axi.awid.eq(0),
         ]
 
-        self._write_words(m, next_words.o, words_layout)
+        self._write_words(m, words, issue, words_layout)
         self._collect_responses(m, responses, response_layout)
         return m
 
-    def _write_words(self, m: Module, words: Any, layout: data.StructLayout) -> None:
+    def _bursts(self, m: Module, number: int, client_bits: int) -> Any:
+        """Return the stream of a client's bursts."""
+        command = self.clients[number].command
+        if number not in self._whole:
+            splitter = BurstSplitter(self._config.max_burst_beats, client_bits)
+            m.submodules[f"splitter{number}"] = splitter
+            m.d.comb += [
+                splitter.i.valid.eq(command.valid),
+                splitter.i.payload.address.eq(command.payload.address),
+                splitter.i.payload.octets.eq(command.payload.octets),
+                command.ready.eq(splitter.i.ready),
+            ]
+            return splitter.o
+        block_bits = WORD_BITS + (self._config.max_burst_beats - 1).bit_length()
+        offer = stream.Signature(burst(client_bits)).create(path=(f"whole{number}",))
+        lane = command.payload.address[:WORD_BITS]
+        end = Signal(block_bits + 1, name=f"end{number}")
+        m.d.comb += [
+            end.eq(lane + command.payload.octets[: block_bits + 1] - 1),
+            offer.valid.eq(command.valid),
+            command.ready.eq(offer.ready),
+            offer.payload.address.eq(Cat(Const(0, WORD_BITS), command.payload.address[WORD_BITS:])),
+            offer.payload.beats.eq(end[WORD_BITS:]),
+            offer.payload.first.eq(1),
+            offer.payload.last.eq(1),
+            offer.payload.start_lane.eq(lane),
+            offer.payload.end_lane.eq(end[:WORD_BITS]),
+        ]
+        return offer
+
+    def _write_words(
+        self, m: Module, waiting: PromptFifo, issue: Signal, layout: data.StructLayout
+    ) -> None:
         """Move the words of the bursts from their clients to the W channel."""
         axi = self.m_axi
         w_layout = data.StructLayout({"data": 64, "strobe": WORD_OCTETS, "last": 1})
@@ -172,13 +209,15 @@ class WriteEngine(wiring.Component):
         load = Signal()
 
         m.d.comb += [
-            head.eq(words.payload),
+            # When none waits, the burst that is issued comes at once.
+            head.eq(Mux(waiting.o.valid, waiting.o.payload, waiting.i.payload)),
+            waiting.i.valid.eq(issue & (waiting.o.valid | ~load)),
+            waiting.o.ready.eq(load),
             available.eq((Cat(client.data.valid for client in self.clients) & selected).any()),
             moved.eq(available & w_buffer.i.ready),
             w_buffer.i.valid.eq(available),
             w_buffer.i.payload.last.eq(last_beat),
             load.eq(~active | (moved & last_beat)),
-            words.ready.eq(load),
         ]
         for number, client in enumerate(self.clients):
             m.d.comb += client.data.ready.eq(selected[number] & w_buffer.i.ready)
@@ -192,13 +231,13 @@ class WriteEngine(wiring.Component):
 
         with m.If(load):
             m.d.sync += [
-                active.eq(words.valid),
+                active.eq(waiting.o.valid | issue),
                 current.eq(head),
                 last_beat.eq(head.beats == 0),
                 first_beat.eq(head.first),
                 selected.eq(0),
             ]
-            with m.If(words.valid):
+            with m.If(waiting.o.valid | issue):
                 m.d.sync += selected.eq(1 << head.client)
         with m.Elif(moved):
             m.d.sync += [
@@ -220,24 +259,20 @@ class WriteEngine(wiring.Component):
     ) -> None:
         """Join the responses of a command's bursts to one `done`."""
         axi = self.m_axi
-        answered = Signal()  # a response is in the register
-        failed = Signal()  # it was not OKAY
-        failed_before = Signal()  # one of the same command was not OKAY
         head = Signal(layout)
-        retire = Signal()
+        answered = Signal()
         m.d.comb += [
             head.eq(responses.r_data),
-            retire.eq(answered & responses.r_rdy),
-            responses.r_en.eq(retire),
-            axi.bready.eq(~answered | retire),
+            axi.bready.eq(responses.r_rdy),
+            answered.eq(axi.bvalid & responses.r_rdy),
+            responses.r_en.eq(answered),
         ]
-        with m.If(axi.bready):
-            m.d.sync += [answered.eq(axi.bvalid), failed.eq(axi.bresp != 0)]
-        with m.If(retire):
-            m.d.sync += failed_before.eq((failed_before | failed) & ~head.last)
         for number, client in enumerate(self.clients):
-            ends = retire & head.last & (head.client == number)
+            failed = Signal(name=f"failed{number}")  # an earlier burst of the same command
+            mine = answered & (head.client == number)
             m.d.sync += [
-                client.done.eq(ends),
-                client.error.eq(ends & (failed | failed_before)),
+                client.done.eq(mine & head.last),
+                client.error.eq(mine & head.last & (failed | (axi.bresp != 0))),
             ]
+            with m.If(mine):
+                m.d.sync += failed.eq((failed | (axi.bresp != 0)) & ~head.last)

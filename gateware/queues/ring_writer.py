@@ -1,6 +1,6 @@
 """Writes completion and event entries into their rings in host memory."""
 
-from amaranth import Cat, Module, Mux, Signal
+from amaranth import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.memory import Memory
@@ -19,12 +19,16 @@ from hw.interface.queue_entries import (
 
 ENTRY_OCTETS = 32
 ENTRY_WORDS = ENTRY_OCTETS // 8
+ENTRY_BITS = 5
+"""log2 of the octets of an entry."""
+
 OUTSTANDING = 16
 """Entries whose write responses may be outstanding."""
 
 ERRORS = 32
 """Errors that may wait; an entry is only taken while every entry inside could still fail."""
 
+assert ENTRY_OCTETS == 1 << ENTRY_BITS
 assert ENTRY_OCTETS == COMPLETION_ENTRY_OCTETS == EVENT_ENTRY_OCTETS
 assert COMPLETION_LAYOUT.size == EVENT_LAYOUT.size == 8 * ENTRY_OCTETS
 
@@ -34,8 +38,9 @@ class RingWriter(wiring.Component):
 
     A completion of a QP goes to its send or receive CQ as CREATE named them (other kinds of
     `qp_command` are ignored). Ring number `config.cqs` is the event queue. Entries of a ring are
-    written in the order in which they were taken; `send`, `receive` and `event` take turns. One
-    entry every 8 cycles, 8 cycles from taking it to the first word.
+    written in the order in which they were taken; `send`, `receive` and `event` take turns. Each
+    stands at a multiple of its size, whatever the low bits of the ring's base are, so that it is
+    one AXI burst. One entry every 8 cycles, 8 cycles from taking it to the first word.
 
     `cq_command` enables (from entry 0, phase 1, unarmed) or disables a ring; it is taken when no
     write is outstanding. `cq_doorbell` gives the number behind the last entry that the host has
@@ -497,7 +502,9 @@ class RingWriter(wiring.Component):
                     m.d.comb += issue.eq(1)
                     m.d.sync += [
                         command.valid.eq(1),
-                        command.payload.address.eq(base + offset * ENTRY_OCTETS),
+                        command.payload.address.eq(
+                            Cat(Const(0, ENTRY_BITS), (base[ENTRY_BITS:] + offset)[:-1])
+                        ),
                         entry_left.eq(item.entry | (phase << COMPLETION_LAYOUT["phase"].offset)),
                         words_left.eq(ENTRY_WORDS),
                     ]

@@ -19,7 +19,7 @@ from tests.support.runner import parameter, run_cocotb
 from tests.support.streams import StreamSource, seeded_random, start_clock_and_reset
 
 CLIENTS = 2
-MAX_OUTSTANDING = 16
+MAX_OUTSTANDING = 32
 
 
 def engine():
@@ -52,9 +52,16 @@ def test_one_word_per_cycle():
     run_cocotb(engine(), __name__, test_filter="check_throughput")
 
 
-def test_no_client_is_refused():
+def test_clients_of_one_burst_a_command():
+    engine_of_whole = WriteEngine(RnicConfig(), CLIENTS, whole=(1,))
+    run_cocotb(engine_of_whole, __name__, test_filter="check_whole")
+
+
+def test_wrong_clients_are_refused():
     with pytest.raises(ValueError, match="WriteEngine clients is 0"):
         WriteEngine(RnicConfig(), 0)
+    with pytest.raises(ValueError, match="WriteEngine whole has 2; allowed: 0 to 1"):
+        WriteEngine(RnicConfig(), 2, whole=(2,))
 
 
 class Client:
@@ -168,6 +175,21 @@ async def check_errors(dut):
     for client in clients:
         await client.finish()
     assert (clients[0].reports, clients[1].reports) == expected
+
+
+@cocotb.test(timeout_time=2, timeout_unit="ms")
+async def check_whole(dut):
+    rng = seeded_random()
+    clients = [Client(dut, number, rng, "random") for number in range(CLIENTS)]
+    slave = make_slave(dut, rng, 0.2)
+    BurstMonitor(dut, "aw", 32, MAX_OUTSTANDING)
+    await start_clock_and_reset(dut)
+    for number in range(120):
+        clients[0].write(0x40000 * number + rng.randrange(4096), rng.randint(1, 900))
+        block, start = 0x40000 * number + 0x20000 + 256 * rng.randrange(64), rng.randrange(256)
+        clients[1].write(block + start, rng.randint(1, 256 - start))
+    clients[1].write(0x7FFF_0000_0000_0000, 256)
+    await finish(dut, clients, slave.target.written)
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")

@@ -86,6 +86,7 @@ class WriteMemory:
         self.failing: set[int] = set()
         self.latency = (4, 40)
         self.held = False  # no write response while set
+        self.always_ready = False
         self.writes = 0
         self._rng = random.Random(rng.getrandbits(64))
         self._name = name
@@ -133,7 +134,9 @@ class WriteMemory:
                 if not failed:
                     for i, value in enumerate(stored):
                         self.words[address + 8 * i] = value
-            command_ready, data_ready = int(rng.random() < 0.7), int(rng.random() < 0.7)
+            command_ready, data_ready = (
+                int(self.always_ready or rng.random() < 0.7) for _ in range(2)
+            )
             self._part("command__ready").value = command_ready
             self._part("data__ready").value = data_ready
 
