@@ -58,6 +58,8 @@ class AsyncEvent:
         return text
 
     def _error_of_terminate(self) -> str:
+        if self.index == UNKNOWN_INDEX:
+            return ", of which nothing else is known"
         try:
             read_terminate(self.header, self.ulpdu_length - UNTAGGED_HEADER_OCTETS)
         except ValueError as error:

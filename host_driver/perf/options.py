@@ -7,6 +7,7 @@ from typing import Any
 
 from host_driver.options import number, parse_emss
 from host_driver.perf.operations import OPERATIONS, Operation
+from host_driver.perf.plot import plot_paths
 from host_driver.perf.settings import (
     DEFAULT_DEPTH,
     DEFAULT_PORT,
@@ -135,6 +136,15 @@ def _parse_clock(text: str) -> float:
     return mhz
 
 
+def _why_not_written(path: Path) -> str | None:
+    try:
+        if not path.parent.is_dir():
+            return f"{path.parent} is no directory"
+        return "it is a directory" if path.is_dir() else None
+    except OSError as error:
+        return error.strerror
+
+
 def check_perf(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     """Ends the command in one line if options do not fit each other."""
     if options.server:
@@ -151,11 +161,14 @@ def check_perf(parser: argparse.ArgumentParser, options: argparse.Namespace) -> 
         parser.error(
             f"perf: {depth} messages on each of {qps} QPs; allowed: {MAXIMUM_OUTSTANDING} together"
         )
-    for path in (options.json, options.plot):
-        if path is not None and not path.parent.is_dir():
-            parser.error(f"perf: cannot write {path}: {path.parent} is no directory")
-    if options.json is not None and options.json.is_dir():
-        parser.error(f"perf: cannot write {options.json}: it is a directory")
+    if options.plot is not None and not options.plot.name:
+        parser.error(f"perf: --plot is {options.plot}; allowed: a path that ends with a name")
+    files = [] if options.json is None else [options.json]
+    if options.plot is not None:
+        files += plot_paths(options.plot)
+    for path in files:
+        if (why := _why_not_written(path)) is not None:
+            parser.error(f"perf: cannot write {path}: {why}")
 
 
 def run_perf(options: argparse.Namespace) -> int:

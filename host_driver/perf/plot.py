@@ -10,6 +10,11 @@ FORMATS = ("png", "svg")
 _CURVE_POINTS = 200
 
 
+def plot_paths(stem: Path) -> list[Path]:
+    """Where `write_plots` writes; `stem` has a name."""
+    return [stem.with_name(f"{stem.name}.{suffix}") for suffix in FORMATS]
+
+
 def write_plots(result: Result, stem: Path) -> list[Path]:
     """Writes `stem`.png and `stem`.svg; returns their paths.
 
@@ -23,7 +28,7 @@ def write_plots(result: Result, stem: Path) -> list[Path]:
         figure = Figure(figsize=(13, 4.2), layout="constrained")
         _draw(result, *figure.subplots(1, 3))
         figure.suptitle(result.title)
-        paths = [stem.with_name(f"{stem.name}.{suffix}") for suffix in FORMATS]
+        paths = plot_paths(stem)
         stem.parent.mkdir(parents=True, exist_ok=True)
         for path in paths:
             figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)

@@ -194,7 +194,12 @@ def test_other_private_data_is_refused(octets):
         (["write", "--clock", "nan"], "clock is nan; allowed: above 0 to 10000 MHz"),
         (["write", "--json", "/no/such/x.json"], "cannot write /no/such/x.json: /no/such is no"),
         (["write", "--json", "/"], "cannot write /: it is a directory"),
-        (["write", "--plot", "/no/such/x"], "cannot write /no/such/x: /no/such is no directory"),
+        (["write", "--plot", "/no/such/x"], "cannot write /no/such/x.png: /no/such is no"),
+        (["write", "--plot", "."], "--plot is .; allowed: a path that ends with a name"),
+        (["write", "--plot", "/"], "--plot is /; allowed: a path that ends with a name"),
+        (["write", "--plot", "n" * 300], "n.png: File name too long"),
+        (["write", "--json", "n" * 300], "n: File name too long"),
+        (["write", "--json", "n" * 300 + "/x"], "n/x: File name too long"),
     ],
 )
 def test_bad_options_are_one_line_and_status_2(arguments, message, capsys):

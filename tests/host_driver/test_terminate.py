@@ -15,7 +15,7 @@ from host_driver import (
 )
 from host_driver.context import raise_if_stopped
 from host_driver.errors import describe
-from host_driver.events import AsyncEvent
+from host_driver.events import UNKNOWN_INDEX, AsyncEvent
 from host_driver.qp import QP
 from host_driver.terminate import OctetOrder, SegmentHeader, Terminate, read_terminate, readings
 from hw.interface.causes import CODES
@@ -274,6 +274,13 @@ def test_a_received_terminate_reaches_the_user_in_words(verbs):
     # Also what is posted later.
     verbs.qp.post_recv(RecvWR(3))
     assert verbs.cq.poll()[0].describe() == f"RECV 3 of QP 0: WR_FLUSH_ERR, {words}"
+
+
+def test_nothing_is_told_of_a_terminate_whose_event_could_not_be_written():
+    event = AsyncEvent(5, Cause.TERMINATE_RECEIVED, UNKNOWN_INDEX, 0, b"")
+    assert event.describe() == (
+        "QP 5 stopped: the peer sent a Terminate message, of which nothing else is known"
+    )
 
 
 @pytest.mark.requirement("RDMAP-4.2-02", "RDMAP-5.4-06")
