@@ -1,6 +1,6 @@
 """What the receiver remembers of a QP between two of its segments."""
 
-from amaranth.hdl import Elaboratable, Module
+from amaranth.hdl import Elaboratable, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
@@ -12,7 +12,6 @@ from gateware.interfaces import Layouts
 CONTEXT = data.StructLayout(
     {
         "started": 1,  # the first FPDU of the connection arrived
-        "stopped": 1,  # a check failed
         "send_msn": 32,  # MSN of the Send in progress or next
         "send_mo": 32,  # MO of its next segment
         "send_begun": 1,  # it is in progress
@@ -28,6 +27,45 @@ NEW_CONTEXT = CONTEXT.const(
     {"send_msn": FIRST_MSN, "request_msn": FIRST_MSN, "atomic_msn": FIRST_MSN}
 )
 """That of a new connection."""
+
+
+def follow(
+    m: Module,
+    context: data.View,
+    *,
+    opcode: Value,
+    last: Value,
+    is_send: Value,
+    takes_entry: Value,
+    is_request: Value,
+    is_response: Value,
+    is_atomic_response: Value,
+    message_end: Value,
+    response_octets: Value,
+) -> data.View:
+    """`context` behind a good segment, a cycle later.
+
+    `last`: its L bit, which is set if it is no Send or Read Response. `takes_entry`: it is a Send
+    or Immediate Data. `message_end`: `send_mo` behind it; `response_octets`: that of a Read
+    Response.
+    """
+    following = Signal(CONTEXT)
+    m.d.sync += [
+        following.eq(context),
+        following.started.eq(1),
+        following.send_msn.eq(context.send_msn + (takes_entry & last)),
+        following.request_msn.eq(context.request_msn + is_request),
+        following.atomic_msn.eq(context.atomic_msn + is_atomic_response),
+    ]
+    with m.If(is_send):
+        m.d.sync += [
+            following.send_mo.eq(Mux(last, 0, message_end)),
+            following.send_begun.eq(~last),
+            following.send_opcode.eq(opcode),
+        ]
+    with m.If(is_response):
+        m.d.sync += following.response_octets.eq(Mux(last, 0, response_octets))
+    return following
 
 
 class ReceiveContexts(wiring.Component):

@@ -10,7 +10,7 @@ import cocotb
 import pytest
 
 from gateware.ddp.headers import FIRST_MSN
-from gateware.rdmap import receiver
+from gateware.rdmap import receive_judge
 from gateware.rdmap.receive_context import CONTEXT
 from gateware.rdmap.receiver import Receiver
 from gateware.rdmap.transmitter import Transmitter
@@ -44,7 +44,7 @@ def test_received_messages(monkeypatch: pytest.MonkeyPatch) -> None:
             "response_octets": CAME,
         }
     )
-    monkeypatch.setattr(receiver, "NEW_CONTEXT", context)
+    monkeypatch.setattr(receive_judge, "NEW_CONTEXT", context)
     run_cocotb(Receiver(receiver_bench.CONFIG), __name__, test_filter="check_received")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import cocotb
 import pytest
 
-from gateware.rdmap import receiver, transmit_command
+from gateware.rdmap import receive_judge, transmit_command
 from gateware.rdmap.receive_context import CONTEXT
 from gateware.rdmap.receiver import Receiver
 from gateware.rdmap.transmitter import Transmitter
@@ -35,7 +35,7 @@ def test_sent_messages(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.requirement("DDP-4.3-10")
 def test_received_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     context = CONTEXT.const({"send_msn": FIRST, "request_msn": FIRST, "atomic_msn": FIRST})
-    monkeypatch.setattr(receiver, "NEW_CONTEXT", context)
+    monkeypatch.setattr(receive_judge, "NEW_CONTEXT", context)
     run_cocotb(Receiver(receiver_bench.CONFIG), __name__, test_filter="check_received")
 
 

@@ -30,7 +30,7 @@ from tests.rdmap.receiver_segments import (
     write,
 )
 from tests.rdmap.wrong_segments import Wrong, each_stops_its_qp_only
-from tests.support.runner import parameter, run_cocotb
+from tests.support.runner import run_cocotb
 
 
 @pytest.mark.requirement("RDMAP-3.1-02", "RDMAP-3.1-05", "RDMAP-3.1-07", "RDMAP-3.2-02")
@@ -377,28 +377,11 @@ async def check_a_qp_that_fails_while_its_entry_is_fetched_does_not_block(dut: A
     bench.post(1, elements(bench.rng, 100))
     await ClockCycles(dut.clk, 5)
     bench.model.qps[1].running = False
-    bench.model.events.append(("first", 1))
     bench.send(1, send(1, 0, 10))
     bench.send(2, write(bench.rng, 10))
     await ClockCycles(dut.clk, 300)
-    assert bench.log == [("first", 1)]
+    assert not bench.log
     bench.set_running(1, False)
-    await bench.settle()
-
-
-@cocotb.test(timeout_time=1, timeout_unit="ms")
-async def check_a_write_takes_eleven_cycles(dut: Any) -> None:
-    bench = await start(dut)
-    await bench.connect(1)
-    if parameter("PATTERN") != "always":
-        return
-    bench.send(1, write(bench.rng, 10))
-    await bench.settle()
-    for _ in range(20):
-        bench.send(1, write(bench.rng, 10))
-    done = bench.ended
-    await ClockCycles(dut.clk, 1 + 11 * 10)
-    assert bench.ended - done >= 9
     await bench.settle()
 
 

@@ -1,0 +1,306 @@
+"""Looks up the STags of judged segments, then tells the error, or places and delivers.
+
+RFC 5041, 7.2; RFC 5040, 5.3, 5.5, 7.2.
+"""
+
+from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from gateware.config import RnicConfig
+from gateware.ddp.checks import first_cause
+from gateware.ddp.headers import UNTAGGED_HEADER, from_wire
+from gateware.interfaces import DeliveryKind, Layouts, QpStrobe, StagClient, StagStatus
+from gateware.rdmap.checks import (
+    IMMEDIATE_OPCODES,
+    INVALIDATING_OPCODES,
+    RESPONSE_OPCODES,
+    SEND_OPCODES,
+    SOLICITING_OPCODES,
+    invalidate_status_checks,
+    is_any,
+)
+from gateware.rdmap.headers import IMMEDIATE_ULPDU, Opcode
+from gateware.rdmap.receive_record import BANKS, PIECE_WRITE, record_layout
+from gateware.rdmap.receive_rights import needed_rights, status_cause
+from gateware.rdmap.receive_scan import PIECE
+from hw.interface.causes import Cause
+from hw.interface.queue_entries import SCATTER_GATHER_ELEMENTS, CompletionFlags
+
+
+class ReceiveAccess(wiring.Component):
+    """Deals with one record after another, in order.
+
+    A record without pieces takes 3 cycles. A piece adds 2 cycles and the time of the STag table,
+    each further one 3; a delivery adds one. Nothing is looked up before the record ahead was
+    placed and delivered and an invalidation by it took effect, so an STag that was found good is
+    held by one record at a time.
+
+    Members
+    -------
+    record: In(stream of `record_layout`), taken when the one before is dealt with.
+    piece: In, `PIECE_WRITE`, in the cycle in which its record is taken at the latest.
+    idle: Out(1), no record is at work.
+    stop: Out(QpStrobe), a record failed; at least two cycles before the next one is taken.
+    stag, invalidate, placement, delivery, error, first_segment, placing, end: as of the `Receiver`.
+    """
+
+    def __init__(self, config: RnicConfig) -> None:
+        self._config = config
+        layouts = Layouts(config)
+        super().__init__(
+            {
+                "record": In(stream.Signature(record_layout(config))),
+                "piece": In(PIECE_WRITE),
+                "idle": Out(1),
+                "stop": Out(QpStrobe(config)),
+                "stag": Out(StagClient(layouts)),
+                "invalidate": Out(stream.Signature(layouts.stag)),
+                "placement": Out(stream.Signature(layouts.placement)),
+                "delivery": Out(stream.Signature(layouts.delivery)),
+                "error": Out(stream.Signature(layouts.qp_error)),
+                "first_segment": Out(QpStrobe(config)),
+                "placing": Out(1),
+                "end": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+
+        # The record at work
+        record = Signal(record_layout(self._config))
+        opcode = record.opcode
+        invalidate_stag = from_wire(
+            data.View(UNTAGGED_HEADER, record.header[: UNTAGGED_HEADER.size]).rsvd_ulp_word
+        )
+
+        # Its pieces: ranges to look up, and then to place if they are payload
+        depth = BANKS * SCATTER_GATHER_ELEMENTS
+        m.submodules.pieces = pieces = Memory(shape=PIECE, depth=depth, init=[])
+        m.submodules.addresses = addresses = Memory(
+            shape=64, depth=SCATTER_GATHER_ELEMENTS, init=[]
+        )
+        piece_write, piece_read = pieces.write_port(), pieces.read_port(domain="comb")
+        address_write, address_read = addresses.write_port(), addresses.read_port(domain="comb")
+        number = Signal(range(SCATTER_GATHER_ELEMENTS))
+        piece = piece_read.data
+        is_last = Signal()
+        m.d.comb += [
+            piece_write.addr.eq(Cat(self.piece.number, self.piece.bank)),
+            piece_write.data.eq(self.piece.piece),
+            piece_write.en.eq(self.piece.valid),
+            piece_read.addr.eq(Cat(number, record.bank)),
+            address_read.addr.eq(number),
+            address_write.addr.eq(number),
+            address_write.data.eq(self.stag.response.address),
+            is_last.eq(number + 1 >= record.pieces),
+        ]
+
+        # The STag table: answers are looked at a cycle after they came
+        request, response = self.stag.request.payload, self.stag.response
+        invalidating = Signal()
+        rights = needed_rights(m, opcode)
+        status = Signal(StagStatus)
+        misaligned = Signal()  # the target of an Atomic Request (RFC 7306, 8.2)
+        m.d.comb += [
+            request.stag.eq(Mux(invalidating, invalidate_stag, piece.stag)),
+            request.tagged_offset.eq(piece.tagged_offset),
+            request.octets.eq(piece.octets),
+            request.rights.eq(Mux(invalidating, 0, rights)),
+            request.exclusive.eq(invalidating),
+            request.pd.eq(record.pd),
+            request.qp.eq(record.qp),
+            self.invalidate.payload.stag.eq(invalidate_stag),
+        ]
+        m.d.sync += [
+            status.eq(response.status),
+            misaligned.eq(
+                (opcode == Opcode.ATOMIC_REQUEST) & (response.address[:3] != 0) & ~invalidating
+            ),
+        ]
+        refusal = status_cause(m, opcode, status, misaligned)
+
+        # Placements and deliveries
+        position = Signal.like(record.position)
+        placements = Signal(16)
+        has_pieces = record.pieces != 0
+        placement = self.placement.payload
+        m.d.comb += [
+            placement.qp.eq(record.qp),
+            placement.address.eq(address_read.data),
+            placement.octets.eq(Mux(has_pieces, piece.octets[: len(placement.octets)], 0)),
+            placement.store_octet.eq(position[:3]),
+            placement.store_address.eq(position[3:]),
+            placement.reversed.eq(opcode == Opcode.ATOMIC_RESPONSE),
+            placement.release.eq(is_last),
+            placement.store_end.eq(record.store_end),
+        ]
+        delivery = self.delivery.payload
+        is_receive = is_any(opcode, (*SEND_OPCODES, *IMMEDIATE_OPCODES))
+        is_immediate = is_any(opcode, IMMEDIATE_OPCODES)
+        immediate = data.View(IMMEDIATE_ULPDU, record.header[: IMMEDIATE_ULPDU.size])
+        m.d.comb += [
+            delivery.kind.eq(
+                Mux(
+                    is_receive,
+                    DeliveryKind.RECEIVE,
+                    Mux(is_any(opcode, RESPONSE_OPCODES), DeliveryKind.READ, DeliveryKind.REQUEST),
+                )
+            ),
+            delivery.qp.eq(record.qp),
+            delivery.index.eq(Mux(is_receive, record.index, 0)),
+            delivery.length.eq(record.length),
+            delivery.flags.eq(
+                Mux(is_any(opcode, SOLICITING_OPCODES), CompletionFlags.SOLICITED, 0)
+                | Mux(is_any(opcode, INVALIDATING_OPCODES), CompletionFlags.INVALIDATED, 0)
+                | Mux(is_immediate, CompletionFlags.IMMEDIATE, 0)
+            ),
+            delivery.detail.eq(Mux(is_immediate, immediate.immediate_data, invalidate_stag)),
+            delivery.after.eq(placements),
+        ]
+
+        # Errors
+        error = self.error.payload
+        m.d.comb += [
+            error.qp.eq(record.qp),
+            error.cause.eq(record.cause),
+            error.ulpdu_length.eq(record.ulpdu_length),
+            error.header.eq(record.header),
+            error.first_fpdu.eq(record.first),
+        ]
+        with m.Switch(record.cause):
+            with m.Case(Cause.LOCAL_RECEIVE_PROTECTION, Cause.LOCAL_SEND_PROTECTION):
+                m.d.comb += error.index.eq(record.index)
+        m.d.comb += [self.stop.qp.eq(record.qp), self.first_segment.qp.eq(record.qp)]
+
+        def place() -> None:
+            m.d.sync += number.eq(0)
+            m.next = "PLACE"
+
+        def finish() -> None:
+            m.d.comb += self.end.eq(1)
+            m.next = "IDLE"
+
+        with m.FSM() as fsm:
+            # Takes a record.
+            with m.State("IDLE"):
+                m.d.comb += [self.record.ready.eq(1), self.idle.eq(1)]
+                m.d.sync += [
+                    record.eq(self.record.payload),
+                    position.eq(self.record.payload.position),
+                    number.eq(0),
+                    invalidating.eq(0),
+                ]
+                with m.If(self.record.valid):
+                    m.next = "START"
+            # Asks the STag table about the first piece, if there is one.
+            with m.State("START"):
+                m.d.comb += self.stag.request.valid.eq(has_pieces)
+                with m.If(has_pieces):
+                    with m.If(self.stag.request.ready):
+                        m.d.comb += self.first_segment.valid.eq(record.first)
+                        m.next = "ANSWER"
+                with m.Elif(record.dropped):
+                    m.d.sync += record.delivers.eq(0)
+                    m.next = "PLACE"
+                with m.Else():
+                    m.d.comb += self.first_segment.valid.eq(record.first)
+                    with m.If(record.cause != Cause.NONE):
+                        m.next = "ERROR"
+                    with m.Elif(record.invalidates):
+                        m.next = "INVALIDATE_CHECK"
+                    with m.Else():
+                        m.next = "PLACE"
+            # Asks about a further one.
+            with m.State("LOOKUP"):
+                m.d.comb += self.stag.request.valid.eq(1)
+                with m.If(self.stag.request.ready):
+                    m.next = "ANSWER"
+            # Waits for the answer.
+            with m.State("ANSWER"), m.If(self.stag.response_valid):
+                m.d.comb += address_write.en.eq(1)
+                m.next = "VERDICT"
+            # Judges the answer; nothing is placed before all pieces are good.
+            with m.State("VERDICT"):
+                m.d.sync += number.eq(number + 1)
+                with m.If((status != StagStatus.OK) | misaligned):
+                    m.d.sync += record.cause.eq(refusal)
+                    m.next = "ERROR"
+                with m.Elif(~is_last):
+                    m.next = "LOOKUP"
+                with m.Elif(record.invalidates):
+                    m.next = "INVALIDATE_CHECK"
+                with m.Elif(is_any(opcode, (Opcode.RDMA_READ_REQUEST, Opcode.ATOMIC_REQUEST))):
+                    m.d.sync += record.pieces.eq(0)
+                    m.next = "PLACE"
+                with m.Else():
+                    place()
+            # The request to the STag table is about the STag to invalidate from here on.
+            with m.State("INVALIDATE_CHECK"):
+                m.d.sync += invalidating.eq(1)
+                m.next = "INVALIDATE_LOOKUP"
+            # Asks the STag table whether the peer may invalidate the STag.
+            with m.State("INVALIDATE_LOOKUP"):
+                m.d.comb += self.stag.request.valid.eq(1)
+                with m.If(self.stag.request.ready):
+                    m.next = "INVALIDATE_ANSWER"
+            # Waits for the answer.
+            with m.State("INVALIDATE_ANSWER"), m.If(self.stag.response_valid):
+                m.next = "INVALIDATE_VERDICT"
+            # Judges it.
+            with m.State("INVALIDATE_VERDICT"):
+                failure = first_cause(invalidate_status_checks(status))
+                m.next = "INVALIDATE"
+                with m.If(failure != Cause.NONE):
+                    m.d.sync += record.cause.eq(failure)
+                    m.next = "ERROR"
+            # Waits until the STag is invalid: nothing that comes later may use it.
+            with m.State("INVALIDATE"):
+                m.d.comb += self.invalidate.valid.eq(1)
+                with m.If(self.invalidate.ready):
+                    place()
+            # Tells why the QP stops.
+            with m.State("ERROR"):
+                m.d.comb += [self.error.valid.eq(1), self.stop.valid.eq(1)]
+                m.d.sync += [record.pieces.eq(0), record.delivers.eq(0)]
+                with m.If(self.error.ready):
+                    m.next = "PLACE"
+            # Issues the placements; the last one, which may be empty, releases the FPDU.
+            with m.State("PLACE"):
+                m.d.comb += self.placement.valid.eq(record.fpdu)
+                with m.If(self.placement.ready | ~record.fpdu):
+                    m.d.sync += [
+                        number.eq(number + 1),
+                        position.eq(position + placement.octets),
+                        # Every piece has octets.
+                        placements.eq(placements + has_pieces),
+                    ]
+                    with m.If(is_last):
+                        with m.If(record.delivers):
+                            m.next = "DELIVER"
+                        with m.Else():
+                            finish()
+            # Delivers the message that the segment ended.
+            with m.State("DELIVER"):
+                m.d.comb += self.delivery.valid.eq(1)
+                with m.If(self.delivery.ready):
+                    finish()
+        holding = [fsm.ongoing(name) for name in _HOLDING_STATES]
+        m.d.sync += self.placing.eq(Cat(holding).any())
+        return m
+
+
+_HOLDING_STATES = (
+    "LOOKUP",
+    "ANSWER",
+    "VERDICT",
+    "INVALIDATE_CHECK",
+    "INVALIDATE_LOOKUP",
+    "INVALIDATE_ANSWER",
+    "INVALIDATE_VERDICT",
+    "INVALIDATE",
+    "PLACE",
+)
+"""The states in which a lookup is under way, or an STag was found good and something is placed."""

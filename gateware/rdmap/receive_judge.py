@@ -1,0 +1,448 @@
+"""Judges received segments by all that needs no STag, one after another.
+
+RFC 5041, 7.1; RFC 5040, 7.2; RFC 7306, 8.2.
+"""
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, ValueLike
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from gateware.config import RnicConfig
+from gateware.ddp.checks import CAUSE_BITS, first_cause
+from gateware.ddp.headers import TAGGED_HEADER_OCTETS, UNTAGGED_HEADER_OCTETS, from_wire
+from gateware.interfaces import (
+    EntryPort,
+    Layouts,
+    QpCommandKind,
+    QpFifoReader,
+    QpFifoWriter,
+    QpStrobe,
+    SegmentKind,
+)
+from gateware.rdmap.atomic_unit import ATOMIC_OCTETS
+from gateware.rdmap.checks import (
+    IMMEDIATE_OPCODES,
+    INVALIDATING_OPCODES,
+    REQUEST_OPCODES,
+    RESPONSE_OPCODES,
+    SEND_OPCODES,
+    is_any,
+    rdmap_control,
+)
+from gateware.rdmap.headers import ATOMIC_RESPONSE_ULPDU, ULPDU_HEADER, Opcode
+from gateware.rdmap.receive_checks import ReceiveChecks
+from gateware.rdmap.receive_context import NEW_CONTEXT, ReceiveContexts, follow
+from gateware.rdmap.receive_record import PIECE_WRITE, record_layout
+from gateware.rdmap.receive_request import fill_inbound_request
+from gateware.rdmap.receive_scan import ENTRY_WORDS, ReceiveScan
+from hw.interface.causes import Cause
+
+ORIGINAL_OCTET = ATOMIC_RESPONSE_ULPDU.size // 8 - ATOMIC_OCTETS - UNTAGGED_HEADER_OCTETS
+"""Where the original value stands behind the DDP header of an Atomic Response."""
+
+ULPDU_LENGTH_OCTETS = 2
+"""Octets of the FPDU before its ULPDU (RFC 5044, 4.1)."""
+
+
+class ReceiveJudge(wiring.Component):
+    """Turns segments into records, in order, and cuts their payload into pieces.
+
+    A record leaves when `record` is ready, and what comes with it happens then: the context of its
+    QP goes on, a receive entry or outstanding request that its message ends is popped, and a Read
+    or Atomic Request is pushed. That is before its STags are looked up: if one is refused, the QP
+    stops, and none of it is looked at again until it is connected anew. A record must be taken
+    only when all before it are dealt with; `stop` is then known here, and such a record is
+    `dropped`, with no effect.
+
+    A record comes 4 cycles after its segment was taken (Write), 5 (Read or Atomic Request), 7
+    (response), 8 (Send of one element, 2 more for each further one), if the receive entry is on
+    chip; the next segment is taken in the cycle behind it. Nothing is taken while it waits.
+
+    Members
+    -------
+    qp_command: In(stream): CREATE sets the PD, CONNECT the IRD and starts MSN and MO anew. Taken
+        while `idle`.
+    segment: In(stream) from the MPA receiver.
+    running: In(config.qps), bit n for QP n.
+    strict: In(1), the atomics are those of RFC 7306 only.
+    receive_entries, inbound_requests, outstanding_requests, read_space: as of the `Receiver`.
+    begin: Out(1), a pulse when a segment is taken.
+    idle: In(1), all records before are dealt with.
+    stop: In(QpStrobe), a record of the QP failed.
+    record: Out(stream of `record_layout`).
+    piece: Out, `PIECE_WRITE`; the last one of a record comes in the cycle of the record.
+    """
+
+    def __init__(self, config: RnicConfig) -> None:
+        self._config = config
+        layouts = Layouts(config)
+        depth = config.read_queue_depth
+        super().__init__(
+            {
+                "qp_command": In(stream.Signature(layouts.qp_command)),
+                "segment": In(stream.Signature(layouts.segment)),
+                "running": In(config.qps),
+                "strict": In(1),
+                "receive_entries": Out(EntryPort(config, ENTRY_WORDS)),
+                "inbound_requests": Out(QpFifoWriter(config, layouts.inbound_request, depth)),
+                "outstanding_requests": Out(
+                    QpFifoReader(config, layouts.outstanding_request, depth)
+                ),
+                "read_space": Out(QpStrobe(config)),
+                "begin": Out(1),
+                "idle": In(1),
+                "stop": In(QpStrobe(config)),
+                "record": Out(stream.Signature(record_layout(config))),
+                "piece": Out(PIECE_WRITE),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        config = self._config
+
+        # The segment at work
+        segment = Signal(Layouts(config).segment)
+        header = data.View(ULPDU_HEADER, segment.header)
+        tagged, untagged = header.tagged, header.untagged
+        is_tagged = tagged.control.tagged
+        last = tagged.control.last
+        opcode = rdmap_control(tagged).opcode
+        is_fpdu = segment.kind == SegmentKind.FPDU
+
+        # Valid one cycle after the segment was taken, as all of what follows.
+        is_send = Signal()
+        is_immediate = Signal()
+        takes_entry = Signal()
+        is_request = Signal()
+        is_atomic_request = Signal()
+        is_response = Signal()
+        is_atomic_response = Signal()
+        invalidates = Signal()
+        first_position = Signal(config.store_address_bits + 3)
+        first_octet = ULPDU_LENGTH_OCTETS + Mux(
+            is_tagged, TAGGED_HEADER_OCTETS, UNTAGGED_HEADER_OCTETS
+        )
+        m.d.sync += [
+            is_send.eq(is_any(opcode, SEND_OPCODES)),
+            is_immediate.eq(is_any(opcode, IMMEDIATE_OPCODES)),
+            takes_entry.eq(is_any(opcode, (*SEND_OPCODES, *IMMEDIATE_OPCODES))),
+            is_request.eq(is_any(opcode, REQUEST_OPCODES)),
+            is_atomic_request.eq(opcode == Opcode.ATOMIC_REQUEST),
+            is_response.eq(is_any(opcode, RESPONSE_OPCODES)),
+            is_atomic_response.eq(opcode == Opcode.ATOMIC_RESPONSE),
+            invalidates.eq(last & is_any(opcode, INVALIDATING_OPCODES)),
+            first_position.eq(Cat(Const(0, 3), segment.store_address) + first_octet),
+        ]
+
+        # Whether its QP runs; `stop` reaches `is_stopped` two cycles later
+        command = self.qp_command.payload
+        connecting = Signal()
+        m.submodules.stopped = stopped = Memory(shape=1, depth=config.qps, init=[])
+        stopped_read, stopped_write = stopped.read_port(domain="comb"), stopped.write_port()
+        is_running = Signal()
+        is_stopped = Signal()
+        drops = Signal()
+        m.d.sync += [
+            is_running.eq(self.running.bit_select(segment.qp, 1)),
+            is_stopped.eq(stopped_read.data),
+        ]
+        m.d.comb += [
+            stopped_read.addr.eq(segment.qp),
+            stopped_write.addr.eq(Mux(self.stop.valid, self.stop.qp, command.qp)),
+            stopped_write.data.eq(self.stop.valid),
+            stopped_write.en.eq(self.stop.valid | connecting),
+            drops.eq(~is_running | is_stopped),
+        ]
+
+        # What is known of the QP
+        m.submodules.contexts = contexts = ReceiveContexts(config)
+        context = Signal.like(contexts.found)
+        message_end = Signal(33)
+        m.d.comb += [
+            # Asked for a cycle earlier than the rest, because it is wanted from a register.
+            contexts.next_qp.eq(self.segment.payload.qp),
+            contexts.qp.eq(segment.qp),
+            contexts.write_qp.eq(Mux(connecting, command.qp, segment.qp)),
+            contexts.command.eq(command),
+        ]
+
+        # The neighbours' state of the QP, valid two cycles after the segment was taken
+        entries, inbound, outstanding = (
+            self.receive_entries,
+            self.inbound_requests,
+            self.outstanding_requests,
+        )
+        m.d.comb += [
+            entries.select.eq(segment.qp),
+            inbound.select.eq(segment.qp),
+            outstanding.select.eq(segment.qp),
+        ]
+
+        # The checks
+        m.submodules.checks = checks = ReceiveChecks(config)
+        payload = checks.payload
+        entry_on_chip = Signal()
+        m.d.sync += entry_on_chip.eq(entries.level != 0)
+        m.d.comb += [
+            checks.segment.eq(segment),
+            checks.context.eq(context),
+            checks.ird.eq(contexts.ird),
+            checks.strict.eq(self.strict),
+            checks.posted.eq(entries.posted),
+            checks.inbound_level.eq(inbound.level),
+            checks.outstanding_level.eq(outstanding.level),
+            checks.outstanding_head.eq(outstanding.head),
+        ]
+        following = follow(
+            m,
+            context,
+            opcode=opcode,
+            last=last,
+            is_send=is_send,
+            takes_entry=takes_entry,
+            is_request=is_request,
+            is_response=is_response,
+            is_atomic_response=is_atomic_response,
+            message_end=message_end,
+            response_octets=checks.response_octets,
+        )
+        m.d.sync += message_end.eq(context.send_mo + payload)
+        m.d.comb += contexts.context.eq(Mux(connecting, NEW_CONTEXT, following))
+
+        # Pieces
+        m.submodules.scan = scan = ReceiveScan()
+        fill_inbound_request(m, inbound.item, header, is_atomic_request)
+        read = inbound.item.of.read
+        bank = Signal()
+        piece = self.piece
+        m.d.comb += [
+            scan.mo.eq(from_wire(untagged.mo)),
+            scan.payload.eq(payload),
+            scan.word.eq(entries.word),
+            entries.word_address.eq(scan.word_address),
+        ]
+        m.d.sync += [
+            piece.bank.eq(bank),
+            piece.valid.eq(~takes_entry | scan.piece_valid),
+            piece.number.eq(Mux(takes_entry, scan.count, 0)),
+        ]
+        with m.If(takes_entry):
+            m.d.sync += piece.piece.eq(scan.piece)
+        with m.Elif(is_tagged):
+            m.d.sync += [
+                piece.piece.stag.eq(from_wire(tagged.stag)),
+                piece.piece.tagged_offset.eq(from_wire(tagged.tagged_offset)),
+                piece.piece.octets.eq(payload),
+            ]
+        with m.Elif(is_response):
+            m.d.sync += [
+                piece.piece.stag.eq(outstanding.head.sink_stag),
+                piece.piece.tagged_offset.eq(outstanding.head.sink_tagged_offset),
+                piece.piece.octets.eq(ATOMIC_OCTETS),
+            ]
+        with m.Else():
+            m.d.sync += [
+                piece.piece.stag.eq(read.source_stag),
+                piece.piece.tagged_offset.eq(read.source_tagged_offset),
+                piece.piece.octets.eq(Mux(is_atomic_request, ATOMIC_OCTETS, read.length)),
+            ]
+
+        # The record
+        record = self.record.payload
+        dropped = Signal()
+        first = Signal()
+        cause = Signal(CAUSE_BITS)
+        tells = Signal()  # a Terminate: it is what is told
+        piece_count = Signal.like(record.pieces)
+        delivers = Signal()
+        position = Signal.like(first_position)
+        m.d.comb += [
+            record.qp.eq(segment.qp),
+            record.pd.eq(contexts.pd),
+            record.dropped.eq(dropped | drops),
+            record.fpdu.eq(is_fpdu),
+            record.first.eq(first),
+            record.cause.eq(cause),
+            record.opcode.eq(opcode),
+            record.invalidates.eq(invalidates),
+            record.bank.eq(bank),
+            record.pieces.eq(Mux(record.dropped, 0, piece_count)),
+            record.position.eq(position),
+            record.store_end.eq(segment.store_end),
+            record.delivers.eq(delivers),
+            record.index.eq(
+                Mux(takes_entry, entries.index, outstanding.head.length[: len(record.index)])
+            ),
+            record.length.eq(message_end[: len(record.length)]),
+        ]
+        with m.If(is_atomic_response):
+            m.d.comb += record.length.eq(ATOMIC_OCTETS)
+        with m.Elif(is_response):
+            m.d.comb += record.length.eq(outstanding.head.length)
+        with m.If(is_fpdu):
+            m.d.comb += [
+                record.ulpdu_length.eq(segment.ulpdu_length),
+                record.header.eq(segment.header[: len(record.header)]),
+            ]
+            with m.If(tells):
+                m.d.comb += record.header.eq(segment.header[8 * UNTAGGED_HEADER_OCTETS :])
+
+        # The queues hear of it a cycle later; the next segment looks at them after that.
+        leaving = Signal()
+        consumed = Signal()
+        m.d.comb += [
+            leaving.eq(self.record.valid & self.record.ready & ~record.dropped),
+            consumed.eq(leaving & delivers),
+            contexts.write.eq(leaving | connecting),
+            inbound.push_qp.eq(segment.qp),
+            entries.pop_qp.eq(segment.qp),
+            outstanding.pop_qp.eq(segment.qp),
+            self.read_space.valid.eq(outstanding.pop),
+            self.read_space.qp.eq(segment.qp),
+        ]
+        m.d.sync += [
+            entries.pop.eq(consumed & takes_entry),
+            outstanding.pop.eq(consumed & is_response),
+            inbound.push.eq(consumed & is_request),
+        ]
+
+        def fail(reason: ValueLike) -> None:
+            m.d.sync += [cause.eq(reason), piece_count.eq(0), delivers.eq(0)]
+            m.next = "HAND_OVER"
+
+        with m.FSM():
+            # Takes a command, or else a segment.
+            with m.State("IDLE"):
+                m.d.comb += [
+                    self.qp_command.ready.eq(self.idle),
+                    self.segment.ready.eq(~self.qp_command.valid),
+                    scan.restart.eq(1),
+                ]
+                m.d.sync += [segment.eq(self.segment.payload), piece_count.eq(0), delivers.eq(0)]
+                with m.If(self.qp_command.valid & self.idle):
+                    m.d.comb += [
+                        contexts.set_pd.eq(command.kind == QpCommandKind.CREATE),
+                        connecting.eq(command.kind == QpCommandKind.CONNECT),
+                        contexts.set_ird.eq(connecting),
+                    ]
+                with m.If(~self.qp_command.valid & self.segment.valid):
+                    m.d.comb += self.begin.eq(1)
+                    m.next = "DECODE"
+            # Waits for the checks of the header.
+            with m.State("DECODE"):
+                m.next = "CONTEXT"
+            # Waits for what is known of the QP.
+            with m.State("CONTEXT"):
+                m.d.sync += [
+                    context.eq(contexts.found),
+                    cause.eq(checks.header_cause),
+                    position.eq(first_position),
+                ]
+                with m.If(~is_fpdu):
+                    kinds = [(segment.kind == kind, c) for kind, c in _KINDS.items()]
+                    m.d.sync += cause.eq(first_cause(kinds))
+                m.next = "SELECT"
+            # Goes the way of the segment's opcode, if it has one.
+            with m.State("SELECT"):
+                m.d.sync += [
+                    dropped.eq(drops),
+                    first.eq(is_fpdu & ~context.started),
+                    tells.eq(cause == Cause.TERMINATE_RECEIVED),
+                ]
+                with m.If(drops | (cause != Cause.NONE)):
+                    m.next = "HAND_OVER"
+                with m.Elif(is_request):
+                    m.next = "REQUEST_CHECK"
+                with m.Elif(is_response):
+                    m.next = "RESPONSE_EXPECT"
+                with m.Elif(takes_entry):
+                    m.next = "SEND_CHECK"
+                with m.Else():
+                    # An empty Write says nothing of a buffer (RFC 5041, 5.2).
+                    m.d.sync += piece_count.eq(payload != 0)
+                    m.next = "HAND_OVER"
+            # Judges a segment that takes a receive entry, without its payload.
+            with m.State("SEND_CHECK"):
+                with m.If(checks.send_cause != Cause.NONE):
+                    fail(checks.send_cause)
+                with m.Elif(~entry_on_chip):
+                    m.next = "ENTRY"
+                with m.Elif(is_immediate):
+                    m.next = "IMMEDIATE"
+                with m.Else():
+                    m.next = "SCAN"
+            # Waits for the receive entry, which is being fetched, unless the QP fails meanwhile.
+            with m.State("ENTRY"):
+                m.d.comb += scan.restart.eq(1)
+                with m.If(drops):
+                    m.d.sync += dropped.eq(1)
+                    m.next = "HAND_OVER"
+                with m.Elif(entry_on_chip):
+                    m.next = "SCAN"
+                    with m.If(is_immediate):
+                        m.next = "IMMEDIATE"
+            # Judges the length of Immediate Data, of which nothing is placed.
+            with m.State("IMMEDIATE"):
+                with m.If(checks.immediate_cause != Cause.NONE):
+                    fail(checks.immediate_cause)
+                with m.Else():
+                    m.d.sync += delivers.eq(1)
+                    m.next = "HAND_OVER"
+            # Waits until the payload was cut over the elements of the receive entry.
+            with m.State("SCAN"):
+                m.d.sync += [piece_count.eq(scan.count), delivers.eq(last)]
+                with m.If(scan.complete & ~message_end[32]):
+                    m.next = "HAND_OVER"
+                    with m.If(checks.other_opcode):
+                        fail(Cause.UNEXPECTED_OPCODE)
+                with m.Elif(scan.complete | scan.exhausted):
+                    fail(Cause.UNTAGGED_TOO_LONG)
+            # Judges a request but for its source or target.
+            with m.State("REQUEST_CHECK"):
+                m.d.sync += [
+                    piece_count.eq(is_atomic_request | (read.length != 0)),
+                    delivers.eq(1),
+                ]
+                request_cause = Mux(
+                    is_atomic_request, checks.atomic_request_cause, checks.request_cause
+                )
+                m.next = "HAND_OVER"
+                with m.If(request_cause != Cause.NONE):
+                    fail(request_cause)
+            # Waits for the RDMA Read or atomic that is answered.
+            with m.State("RESPONSE_EXPECT"):
+                m.next = "RESPONSE_COMPARE"
+            # Waits for the comparison with it.
+            with m.State("RESPONSE_COMPARE"):
+                m.next = "RESPONSE_CHECK"
+            # Judges a response but for the rights of its STag.
+            with m.State("RESPONSE_CHECK"):
+                m.d.sync += [
+                    piece_count.eq(is_atomic_response | (payload != 0)),
+                    delivers.eq(last),
+                ]
+                with m.If(is_atomic_response):
+                    m.d.sync += position.eq(first_position + ORIGINAL_OCTET)
+                response_cause = Mux(
+                    is_atomic_response, checks.atomic_response_cause, checks.response_cause
+                )
+                m.next = "HAND_OVER"
+                with m.If(response_cause != Cause.NONE):
+                    fail(response_cause)
+            # Waits until the record is taken.
+            with m.State("HAND_OVER"):
+                m.d.comb += self.record.valid.eq(1)
+                with m.If(self.record.ready):
+                    m.d.sync += bank.eq(~bank)
+                    m.next = "IDLE"
+        return m
+
+
+_KINDS = {
+    SegmentKind.CRC_ERROR: Cause.CRC_ERROR,
+    SegmentKind.CLOSED: Cause.LLP_CLOSED,
+    SegmentKind.MARKER_ERROR: Cause.MARKER_MISMATCH,
+}
+"""What the MPA receiver reports instead of an FPDU."""
