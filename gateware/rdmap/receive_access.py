@@ -4,29 +4,22 @@ RFC 5041, 7.2; RFC 5040, 5.3, 5.5, 7.2.
 """
 
 from amaranth.hdl import Cat, Module, Mux, Signal
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from gateware.config import RnicConfig
 from gateware.ddp.checks import first_cause
-from gateware.ddp.headers import UNTAGGED_HEADER, from_wire
-from gateware.interfaces import DeliveryKind, Layouts, QpStrobe, StagClient, StagStatus
-from gateware.rdmap.checks import (
-    IMMEDIATE_OPCODES,
-    INVALIDATING_OPCODES,
-    RESPONSE_OPCODES,
-    SEND_OPCODES,
-    SOLICITING_OPCODES,
-    invalidate_status_checks,
-    is_any,
-)
-from gateware.rdmap.headers import IMMEDIATE_ULPDU, Opcode
-from gateware.rdmap.receive_record import BANKS, PIECE_WRITE, record_layout
+from gateware.interfaces import Layouts, QpStrobe, StagClient, StagStatus
+from gateware.rdmap.checks import REQUEST_OPCODES, invalidate_status_checks, is_any
+from gateware.rdmap.headers import Opcode
+from gateware.rdmap.receive_delivery import fill_delivery, invalidated_stag
+from gateware.rdmap.receive_pieces import BANKS, PIECE_WRITE
+from gateware.rdmap.receive_record import record_layout
 from gateware.rdmap.receive_rights import needed_rights, status_cause
 from gateware.rdmap.receive_scan import PIECE
 from hw.interface.causes import Cause
-from hw.interface.queue_entries import SCATTER_GATHER_ELEMENTS, CompletionFlags
+from hw.interface.queue_entries import SCATTER_GATHER_ELEMENTS
 
 
 class ReceiveAccess(wiring.Component):
@@ -72,9 +65,7 @@ class ReceiveAccess(wiring.Component):
         # The record at work
         record = Signal(record_layout(self._config))
         opcode = record.opcode
-        invalidate_stag = from_wire(
-            data.View(UNTAGGED_HEADER, record.header[: UNTAGGED_HEADER.size]).rsvd_ulp_word
-        )
+        invalidate_stag = invalidated_stag(record)
 
         # Its pieces: ranges to look up, and then to place if they are payload
         depth = BANKS * SCATTER_GATHER_ELEMENTS
@@ -137,29 +128,7 @@ class ReceiveAccess(wiring.Component):
             placement.release.eq(is_last),
             placement.store_end.eq(record.store_end),
         ]
-        delivery = self.delivery.payload
-        is_receive = is_any(opcode, (*SEND_OPCODES, *IMMEDIATE_OPCODES))
-        is_immediate = is_any(opcode, IMMEDIATE_OPCODES)
-        immediate = data.View(IMMEDIATE_ULPDU, record.header[: IMMEDIATE_ULPDU.size])
-        m.d.comb += [
-            delivery.kind.eq(
-                Mux(
-                    is_receive,
-                    DeliveryKind.RECEIVE,
-                    Mux(is_any(opcode, RESPONSE_OPCODES), DeliveryKind.READ, DeliveryKind.REQUEST),
-                )
-            ),
-            delivery.qp.eq(record.qp),
-            delivery.index.eq(Mux(is_receive, record.index, 0)),
-            delivery.length.eq(record.length),
-            delivery.flags.eq(
-                Mux(is_any(opcode, SOLICITING_OPCODES), CompletionFlags.SOLICITED, 0)
-                | Mux(is_any(opcode, INVALIDATING_OPCODES), CompletionFlags.INVALIDATED, 0)
-                | Mux(is_immediate, CompletionFlags.IMMEDIATE, 0)
-            ),
-            delivery.detail.eq(Mux(is_immediate, immediate.immediate_data, invalidate_stag)),
-            delivery.after.eq(placements),
-        ]
+        fill_delivery(m, self.delivery.payload, record, placements)
 
         # Errors
         error = self.error.payload
@@ -232,7 +201,7 @@ class ReceiveAccess(wiring.Component):
                     m.next = "LOOKUP"
                 with m.Elif(record.invalidates):
                     m.next = "INVALIDATE_CHECK"
-                with m.Elif(is_any(opcode, (Opcode.RDMA_READ_REQUEST, Opcode.ATOMIC_REQUEST))):
+                with m.Elif(is_any(opcode, REQUEST_OPCODES)):
                     m.d.sync += record.pieces.eq(0)
                     m.next = "PLACE"
                 with m.Else():

@@ -32,38 +32,30 @@ NEW_CONTEXT = CONTEXT.const(
 def follow(
     m: Module,
     context: data.View,
-    *,
-    opcode: Value,
-    last: Value,
-    is_send: Value,
-    takes_entry: Value,
-    is_request: Value,
-    is_response: Value,
-    is_atomic_response: Value,
+    kind: data.View,
     message_end: Value,
     response_octets: Value,
 ) -> data.View:
     """`context` behind a good segment, a cycle later.
 
-    `last`: its L bit, which is set if it is no Send or Read Response. `takes_entry`: it is a Send
-    or Immediate Data. `message_end`: `send_mo` behind it; `response_octets`: that of a Read
-    Response.
+    `message_end`: `send_mo` behind it, of a Send; `response_octets`: that of a Read Response.
     """
     following = Signal(CONTEXT)
+    last = kind.last
     m.d.sync += [
         following.eq(context),
         following.started.eq(1),
-        following.send_msn.eq(context.send_msn + (takes_entry & last)),
-        following.request_msn.eq(context.request_msn + is_request),
-        following.atomic_msn.eq(context.atomic_msn + is_atomic_response),
+        following.send_msn.eq(context.send_msn + (kind.takes_entry & last)),
+        following.request_msn.eq(context.request_msn + kind.request),
+        following.atomic_msn.eq(context.atomic_msn + kind.atomic_response),
     ]
-    with m.If(is_send):
+    with m.If(kind.send):
         m.d.sync += [
             following.send_mo.eq(Mux(last, 0, message_end)),
             following.send_begun.eq(~last),
-            following.send_opcode.eq(opcode),
+            following.send_opcode.eq(kind.opcode),
         ]
-    with m.If(is_response):
+    with m.If(kind.response):
         m.d.sync += following.response_octets.eq(Mux(last, 0, response_octets))
     return following
 

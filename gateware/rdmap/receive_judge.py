@@ -3,14 +3,13 @@
 RFC 5041, 7.1; RFC 5040, 7.2; RFC 7306, 8.2.
 """
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, ValueLike
+from amaranth.hdl import Module, Mux, Signal, ValueLike
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from gateware.config import RnicConfig
 from gateware.ddp.checks import CAUSE_BITS, first_cause
-from gateware.ddp.headers import TAGGED_HEADER_OCTETS, UNTAGGED_HEADER_OCTETS, from_wire
+from gateware.ddp.headers import UNTAGGED_HEADER_OCTETS, from_wire
 from gateware.interfaces import (
     EntryPort,
     Layouts,
@@ -21,28 +20,19 @@ from gateware.interfaces import (
     SegmentKind,
 )
 from gateware.rdmap.atomic_unit import ATOMIC_OCTETS
-from gateware.rdmap.checks import (
-    IMMEDIATE_OPCODES,
-    INVALIDATING_OPCODES,
-    REQUEST_OPCODES,
-    RESPONSE_OPCODES,
-    SEND_OPCODES,
-    is_any,
-    rdmap_control,
-)
-from gateware.rdmap.headers import ATOMIC_RESPONSE_ULPDU, ULPDU_HEADER, Opcode
+from gateware.rdmap.headers import ATOMIC_RESPONSE_ULPDU, ULPDU_HEADER
 from gateware.rdmap.receive_checks import ReceiveChecks
 from gateware.rdmap.receive_context import NEW_CONTEXT, ReceiveContexts, follow
-from gateware.rdmap.receive_record import PIECE_WRITE, record_layout
+from gateware.rdmap.receive_decode import ReceiveDecode
+from gateware.rdmap.receive_pieces import PIECE_WRITE, ReceivePieces
+from gateware.rdmap.receive_record import fill_record, record_layout
 from gateware.rdmap.receive_request import fill_inbound_request
-from gateware.rdmap.receive_scan import ENTRY_WORDS, ReceiveScan
+from gateware.rdmap.receive_running import ReceiveRunning
+from gateware.rdmap.receive_scan import ENTRY_WORDS
 from hw.interface.causes import Cause
 
 ORIGINAL_OCTET = ATOMIC_RESPONSE_ULPDU.size // 8 - ATOMIC_OCTETS - UNTAGGED_HEADER_OCTETS
 """Where the original value stands behind the DDP header of an Atomic Response."""
-
-ULPDU_LENGTH_OCTETS = 2
-"""Octets of the FPDU before its ULPDU (RFC 5044, 4.1)."""
 
 
 class ReceiveJudge(wiring.Component):
@@ -102,58 +92,26 @@ class ReceiveJudge(wiring.Component):
         m = Module()
         config = self._config
 
-        # The segment at work
+        # The segment at work; its kind is valid a cycle after it was taken, as all of what follows
         segment = Signal(Layouts(config).segment)
         header = data.View(ULPDU_HEADER, segment.header)
-        tagged, untagged = header.tagged, header.untagged
-        is_tagged = tagged.control.tagged
-        last = tagged.control.last
-        opcode = rdmap_control(tagged).opcode
         is_fpdu = segment.kind == SegmentKind.FPDU
+        m.submodules.decode = decode = ReceiveDecode(config)
+        kind = decode.kind
+        m.d.comb += decode.segment.eq(segment)
 
-        # Valid one cycle after the segment was taken, as all of what follows.
-        is_send = Signal()
-        is_immediate = Signal()
-        takes_entry = Signal()
-        is_request = Signal()
-        is_atomic_request = Signal()
-        is_response = Signal()
-        is_atomic_response = Signal()
-        invalidates = Signal()
-        first_position = Signal(config.store_address_bits + 3)
-        first_octet = ULPDU_LENGTH_OCTETS + Mux(
-            is_tagged, TAGGED_HEADER_OCTETS, UNTAGGED_HEADER_OCTETS
-        )
-        m.d.sync += [
-            is_send.eq(is_any(opcode, SEND_OPCODES)),
-            is_immediate.eq(is_any(opcode, IMMEDIATE_OPCODES)),
-            takes_entry.eq(is_any(opcode, (*SEND_OPCODES, *IMMEDIATE_OPCODES))),
-            is_request.eq(is_any(opcode, REQUEST_OPCODES)),
-            is_atomic_request.eq(opcode == Opcode.ATOMIC_REQUEST),
-            is_response.eq(is_any(opcode, RESPONSE_OPCODES)),
-            is_atomic_response.eq(opcode == Opcode.ATOMIC_RESPONSE),
-            invalidates.eq(last & is_any(opcode, INVALIDATING_OPCODES)),
-            first_position.eq(Cat(Const(0, 3), segment.store_address) + first_octet),
-        ]
-
-        # Whether its QP runs; `stop` reaches `is_stopped` two cycles later
+        # Whether its QP runs
         command = self.qp_command.payload
         connecting = Signal()
-        m.submodules.stopped = stopped = Memory(shape=1, depth=config.qps, init=[])
-        stopped_read, stopped_write = stopped.read_port(domain="comb"), stopped.write_port()
-        is_running = Signal()
-        is_stopped = Signal()
-        drops = Signal()
-        m.d.sync += [
-            is_running.eq(self.running.bit_select(segment.qp, 1)),
-            is_stopped.eq(stopped_read.data),
-        ]
+        m.submodules.running = running = ReceiveRunning(config)
+        drops = running.drops
         m.d.comb += [
-            stopped_read.addr.eq(segment.qp),
-            stopped_write.addr.eq(Mux(self.stop.valid, self.stop.qp, command.qp)),
-            stopped_write.data.eq(self.stop.valid),
-            stopped_write.en.eq(self.stop.valid | connecting),
-            drops.eq(~is_running | is_stopped),
+            running.running.eq(self.running),
+            running.qp.eq(segment.qp),
+            running.connect.valid.eq(connecting),
+            running.connect.qp.eq(command.qp),
+            running.stop.valid.eq(self.stop.valid),
+            running.stop.qp.eq(self.stop.qp),
         ]
 
         # What is known of the QP
@@ -195,59 +153,25 @@ class ReceiveJudge(wiring.Component):
             checks.outstanding_level.eq(outstanding.level),
             checks.outstanding_head.eq(outstanding.head),
         ]
-        following = follow(
-            m,
-            context,
-            opcode=opcode,
-            last=last,
-            is_send=is_send,
-            takes_entry=takes_entry,
-            is_request=is_request,
-            is_response=is_response,
-            is_atomic_response=is_atomic_response,
-            message_end=message_end,
-            response_octets=checks.response_octets,
-        )
+        following = follow(m, context, kind, message_end, checks.response_octets)
         m.d.sync += message_end.eq(context.send_mo + payload)
         m.d.comb += contexts.context.eq(Mux(connecting, NEW_CONTEXT, following))
 
         # Pieces
-        m.submodules.scan = scan = ReceiveScan()
-        fill_inbound_request(m, inbound.item, header, is_atomic_request)
-        read = inbound.item.of.read
+        m.submodules.pieces = pieces = ReceivePieces(config)
         bank = Signal()
-        piece = self.piece
         m.d.comb += [
-            scan.mo.eq(from_wire(untagged.mo)),
-            scan.payload.eq(payload),
-            scan.word.eq(entries.word),
-            entries.word_address.eq(scan.word_address),
+            pieces.header.eq(header),
+            pieces.kind.eq(kind),
+            pieces.payload.eq(payload),
+            pieces.outstanding.eq(outstanding.head),
+            pieces.bank.eq(bank),
+            pieces.word.eq(entries.word),
+            entries.word_address.eq(pieces.word_address),
+            self.piece.eq(pieces.piece),
         ]
-        m.d.sync += [
-            piece.bank.eq(bank),
-            piece.valid.eq(~takes_entry | scan.piece_valid),
-            piece.number.eq(Mux(takes_entry, scan.count, 0)),
-        ]
-        with m.If(takes_entry):
-            m.d.sync += piece.piece.eq(scan.piece)
-        with m.Elif(is_tagged):
-            m.d.sync += [
-                piece.piece.stag.eq(from_wire(tagged.stag)),
-                piece.piece.tagged_offset.eq(from_wire(tagged.tagged_offset)),
-                piece.piece.octets.eq(payload),
-            ]
-        with m.Elif(is_response):
-            m.d.sync += [
-                piece.piece.stag.eq(outstanding.head.sink_stag),
-                piece.piece.tagged_offset.eq(outstanding.head.sink_tagged_offset),
-                piece.piece.octets.eq(ATOMIC_OCTETS),
-            ]
-        with m.Else():
-            m.d.sync += [
-                piece.piece.stag.eq(read.source_stag),
-                piece.piece.tagged_offset.eq(read.source_tagged_offset),
-                piece.piece.octets.eq(Mux(is_atomic_request, ATOMIC_OCTETS, read.length)),
-            ]
+        fill_inbound_request(m, inbound.item, header, kind.atomic_request)
+        read_octets = from_wire(header.read_request.rdmap.length)
 
         # The record
         record = self.record.payload
@@ -257,37 +181,20 @@ class ReceiveJudge(wiring.Component):
         tells = Signal()  # a Terminate: it is what is told
         piece_count = Signal.like(record.pieces)
         delivers = Signal()
-        position = Signal.like(first_position)
+        position = Signal.like(record.position)
+        fill_record(m, record, segment, kind, outstanding.head, message_end, tells)
         m.d.comb += [
-            record.qp.eq(segment.qp),
             record.pd.eq(contexts.pd),
             record.dropped.eq(dropped | drops),
-            record.fpdu.eq(is_fpdu),
             record.first.eq(first),
             record.cause.eq(cause),
-            record.opcode.eq(opcode),
-            record.invalidates.eq(invalidates),
             record.bank.eq(bank),
             record.pieces.eq(Mux(record.dropped, 0, piece_count)),
             record.position.eq(position),
-            record.store_end.eq(segment.store_end),
             record.delivers.eq(delivers),
-            record.index.eq(
-                Mux(takes_entry, entries.index, outstanding.head.length[: len(record.index)])
-            ),
-            record.length.eq(message_end[: len(record.length)]),
         ]
-        with m.If(is_atomic_response):
-            m.d.comb += record.length.eq(ATOMIC_OCTETS)
-        with m.Elif(is_response):
-            m.d.comb += record.length.eq(outstanding.head.length)
-        with m.If(is_fpdu):
-            m.d.comb += [
-                record.ulpdu_length.eq(segment.ulpdu_length),
-                record.header.eq(segment.header[: len(record.header)]),
-            ]
-            with m.If(tells):
-                m.d.comb += record.header.eq(segment.header[8 * UNTAGGED_HEADER_OCTETS :])
+        with m.If(kind.takes_entry):
+            m.d.comb += record.index.eq(entries.index)
 
         # The queues hear of it a cycle later; the next segment looks at them after that.
         leaving = Signal()
@@ -303,9 +210,9 @@ class ReceiveJudge(wiring.Component):
             self.read_space.qp.eq(segment.qp),
         ]
         m.d.sync += [
-            entries.pop.eq(consumed & takes_entry),
-            outstanding.pop.eq(consumed & is_response),
-            inbound.push.eq(consumed & is_request),
+            entries.pop.eq(consumed & kind.takes_entry),
+            outstanding.pop.eq(consumed & kind.response),
+            inbound.push.eq(consumed & kind.request),
         ]
 
         def fail(reason: ValueLike) -> None:
@@ -318,7 +225,7 @@ class ReceiveJudge(wiring.Component):
                 m.d.comb += [
                     self.qp_command.ready.eq(self.idle),
                     self.segment.ready.eq(~self.qp_command.valid),
-                    scan.restart.eq(1),
+                    pieces.restart.eq(1),
                 ]
                 m.d.sync += [segment.eq(self.segment.payload), piece_count.eq(0), delivers.eq(0)]
                 with m.If(self.qp_command.valid & self.idle):
@@ -338,11 +245,11 @@ class ReceiveJudge(wiring.Component):
                 m.d.sync += [
                     context.eq(contexts.found),
                     cause.eq(checks.header_cause),
-                    position.eq(first_position),
+                    position.eq(decode.position),
                 ]
                 with m.If(~is_fpdu):
-                    kinds = [(segment.kind == kind, c) for kind, c in _KINDS.items()]
-                    m.d.sync += cause.eq(first_cause(kinds))
+                    reports = [(segment.kind == report, c) for report, c in _REPORTS.items()]
+                    m.d.sync += cause.eq(first_cause(reports))
                 m.next = "SELECT"
             # Goes the way of the segment's opcode, if it has one.
             with m.State("SELECT"):
@@ -353,11 +260,11 @@ class ReceiveJudge(wiring.Component):
                 ]
                 with m.If(drops | (cause != Cause.NONE)):
                     m.next = "HAND_OVER"
-                with m.Elif(is_request):
+                with m.Elif(kind.request):
                     m.next = "REQUEST_CHECK"
-                with m.Elif(is_response):
+                with m.Elif(kind.response):
                     m.next = "RESPONSE_EXPECT"
-                with m.Elif(takes_entry):
+                with m.Elif(kind.takes_entry):
                     m.next = "SEND_CHECK"
                 with m.Else():
                     # An empty Write says nothing of a buffer (RFC 5041, 5.2).
@@ -369,19 +276,19 @@ class ReceiveJudge(wiring.Component):
                     fail(checks.send_cause)
                 with m.Elif(~entry_on_chip):
                     m.next = "ENTRY"
-                with m.Elif(is_immediate):
+                with m.Elif(kind.immediate):
                     m.next = "IMMEDIATE"
                 with m.Else():
                     m.next = "SCAN"
             # Waits for the receive entry, which is being fetched, unless the QP fails meanwhile.
             with m.State("ENTRY"):
-                m.d.comb += scan.restart.eq(1)
+                m.d.comb += pieces.restart.eq(1)
                 with m.If(drops):
                     m.d.sync += dropped.eq(1)
                     m.next = "HAND_OVER"
                 with m.Elif(entry_on_chip):
                     m.next = "SCAN"
-                    with m.If(is_immediate):
+                    with m.If(kind.immediate):
                         m.next = "IMMEDIATE"
             # Judges the length of Immediate Data, of which nothing is placed.
             with m.State("IMMEDIATE"):
@@ -392,21 +299,21 @@ class ReceiveJudge(wiring.Component):
                     m.next = "HAND_OVER"
             # Waits until the payload was cut over the elements of the receive entry.
             with m.State("SCAN"):
-                m.d.sync += [piece_count.eq(scan.count), delivers.eq(last)]
-                with m.If(scan.complete & ~message_end[32]):
+                m.d.sync += [piece_count.eq(pieces.count), delivers.eq(kind.last)]
+                with m.If(pieces.complete & ~message_end[32]):
                     m.next = "HAND_OVER"
                     with m.If(checks.other_opcode):
                         fail(Cause.UNEXPECTED_OPCODE)
-                with m.Elif(scan.complete | scan.exhausted):
+                with m.Elif(pieces.complete | pieces.exhausted):
                     fail(Cause.UNTAGGED_TOO_LONG)
             # Judges a request but for its source or target.
             with m.State("REQUEST_CHECK"):
                 m.d.sync += [
-                    piece_count.eq(is_atomic_request | (read.length != 0)),
+                    piece_count.eq(kind.atomic_request | (read_octets != 0)),
                     delivers.eq(1),
                 ]
                 request_cause = Mux(
-                    is_atomic_request, checks.atomic_request_cause, checks.request_cause
+                    kind.atomic_request, checks.atomic_request_cause, checks.request_cause
                 )
                 m.next = "HAND_OVER"
                 with m.If(request_cause != Cause.NONE):
@@ -420,13 +327,13 @@ class ReceiveJudge(wiring.Component):
             # Judges a response but for the rights of its STag.
             with m.State("RESPONSE_CHECK"):
                 m.d.sync += [
-                    piece_count.eq(is_atomic_response | (payload != 0)),
-                    delivers.eq(last),
+                    piece_count.eq(kind.atomic_response | (payload != 0)),
+                    delivers.eq(kind.last),
                 ]
-                with m.If(is_atomic_response):
-                    m.d.sync += position.eq(first_position + ORIGINAL_OCTET)
+                with m.If(kind.atomic_response):
+                    m.d.sync += position.eq(decode.position + ORIGINAL_OCTET)
                 response_cause = Mux(
-                    is_atomic_response, checks.atomic_response_cause, checks.response_cause
+                    kind.atomic_response, checks.atomic_response_cause, checks.response_cause
                 )
                 m.next = "HAND_OVER"
                 with m.If(response_cause != Cause.NONE):
@@ -440,7 +347,7 @@ class ReceiveJudge(wiring.Component):
         return m
 
 
-_KINDS = {
+_REPORTS = {
     SegmentKind.CRC_ERROR: Cause.CRC_ERROR,
     SegmentKind.CLOSED: Cause.LLP_CLOSED,
     SegmentKind.MARKER_ERROR: Cause.MARKER_MISMATCH,

@@ -1,16 +1,15 @@
 """What the receiver knows of a segment when it was judged by all that needs no STag."""
 
-from amaranth.hdl import unsigned
+from amaranth.hdl import Module, Value
 from amaranth.lib import data
 
 from gateware.config import RnicConfig
 from gateware.ddp.checks import CAUSE_BITS
-from gateware.interfaces import TERMINATED_HEADER_OCTETS
-from gateware.rdmap.receive_scan import PIECE
+from gateware.ddp.headers import UNTAGGED_HEADER_OCTETS
+from gateware.interfaces import TERMINATED_HEADER_OCTETS, SegmentKind
+from gateware.rdmap.atomic_unit import ATOMIC_OCTETS
+from gateware.rdmap.receive_pieces import BANKS
 from hw.interface.queue_entries import SCATTER_GATHER_ELEMENTS
-
-BANKS = 2
-"""Segments whose pieces are kept: one is judged, one is placed."""
 
 
 def record_layout(config: RnicConfig) -> data.StructLayout:
@@ -39,12 +38,36 @@ def record_layout(config: RnicConfig) -> data.StructLayout:
     )
 
 
-PIECE_WRITE = data.StructLayout(
-    {
-        "valid": 1,
-        "bank": unsigned(1),
-        "number": range(SCATTER_GATHER_ELEMENTS),
-        "piece": PIECE,
-    }
-)
-"""A piece of the segment that is judged; it is kept a cycle later."""
+def fill_record(
+    m: Module,
+    record: data.View,
+    segment: data.View,
+    kind: data.View,
+    outstanding: data.View,
+    message_end: Value,
+    tells: Value,
+) -> None:
+    """Drives what the record has of the segment itself and of what it answers.
+
+    `message_end`: octets of a message in a receive entry. `tells`: it is a good Terminate.
+    """
+    m.d.comb += [
+        record.qp.eq(segment.qp),
+        record.fpdu.eq(segment.kind == SegmentKind.FPDU),
+        record.opcode.eq(kind.opcode),
+        record.invalidates.eq(kind.invalidates),
+        record.store_end.eq(segment.store_end),
+        record.index.eq(outstanding.length[: len(record.index)]),
+        record.length.eq(message_end[: len(record.length)]),
+    ]
+    with m.If(kind.atomic_response):
+        m.d.comb += record.length.eq(ATOMIC_OCTETS)
+    with m.Elif(kind.response):
+        m.d.comb += record.length.eq(outstanding.length)
+    with m.If(record.fpdu):
+        m.d.comb += [
+            record.ulpdu_length.eq(segment.ulpdu_length),
+            record.header.eq(segment.header[: len(record.header)]),
+        ]
+        with m.If(tells):
+            m.d.comb += record.header.eq(segment.header[8 * UNTAGGED_HEADER_OCTETS :])

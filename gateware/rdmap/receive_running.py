@@ -1,0 +1,52 @@
+"""Whether the segments of a QP are dropped."""
+
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from gateware.config import RnicConfig
+from gateware.interfaces import QpStrobe
+
+
+class ReceiveRunning(wiring.Component):
+    """Knows the QPs of which a segment failed.
+
+    Members
+    -------
+    running: In(config.qps), bit n for QP n.
+    connect: In(QpStrobe), the QP begins anew. stop: In(QpStrobe), not in the same cycle.
+    qp: In; `drops`: Out(1), a cycle later: it does not run, or was stopped two cycles ago or
+        earlier.
+    """
+
+    def __init__(self, config: RnicConfig) -> None:
+        self._qps = config.qps
+        super().__init__(
+            {
+                "running": In(config.qps),
+                "connect": In(QpStrobe(config)),
+                "stop": In(QpStrobe(config)),
+                "qp": In(config.qp_bits),
+                "drops": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.stopped = stopped = Memory(shape=1, depth=self._qps, init=[])
+        read, write = stopped.read_port(domain="comb"), stopped.write_port()
+        is_running = Signal()
+        is_stopped = Signal()
+        m.d.sync += [
+            is_running.eq(self.running.bit_select(self.qp, 1)),
+            is_stopped.eq(read.data),
+        ]
+        m.d.comb += [
+            read.addr.eq(self.qp),
+            write.addr.eq(Mux(self.stop.valid, self.stop.qp, self.connect.qp)),
+            write.data.eq(self.stop.valid),
+            write.en.eq(self.stop.valid | self.connect.valid),
+            self.drops.eq(~is_running | is_stopped),
+        ]
+        return m
