@@ -73,17 +73,26 @@ class ReceiveAccess(wiring.Component):
         m.submodules.addresses = addresses = Memory(
             shape=64, depth=SCATTER_GATHER_ELEMENTS, init=[]
         )
+        placement = self.placement.payload
+        # Once more, to be read for the placement
+        m.submodules.lengths = lengths = Memory(
+            shape=placement.octets.shape(), depth=depth, init=[]
+        )
         piece_write, piece_read = pieces.write_port(), pieces.read_port(domain="comb")
+        length_write, length_read = lengths.write_port(), lengths.read_port(domain="comb")
         address_write, address_read = addresses.write_port(), addresses.read_port(domain="comb")
         number = Signal(range(SCATTER_GATHER_ELEMENTS))
         piece = piece_read.data
         is_last = Signal()
+        has_pieces = record.pieces != 0
         m.d.comb += [
             piece_write.addr.eq(Cat(self.piece.number, self.piece.bank)),
             piece_write.data.eq(self.piece.piece),
             piece_write.en.eq(self.piece.valid),
+            length_write.addr.eq(piece_write.addr),
+            length_write.data.eq(self.piece.piece.octets[: len(placement.octets)]),
+            length_write.en.eq(self.piece.valid),
             piece_read.addr.eq(Cat(number, record.bank)),
-            address_read.addr.eq(number),
             address_write.addr.eq(number),
             address_write.data.eq(self.stag.response.address),
             is_last.eq(number + 1 >= record.pieces),
@@ -113,19 +122,18 @@ class ReceiveAccess(wiring.Component):
         ]
         refusal = status_cause(m, opcode, status, misaligned)
 
-        # Placements and deliveries
+        # Placements, from registers, and deliveries
+        next_number = Signal.like(number)  # of the piece to place next
         position = Signal.like(record.position)
+        has_octets = Signal()  # as every piece
         placements = Signal(16)
-        has_pieces = record.pieces != 0
-        placement = self.placement.payload
         m.d.comb += [
-            placement.qp.eq(record.qp),
-            placement.address.eq(address_read.data),
-            placement.octets.eq(Mux(has_pieces, piece.octets[: len(placement.octets)], 0)),
+            length_read.addr.eq(Cat(next_number, record.bank)),
+            address_read.addr.eq(next_number),
             placement.store_octet.eq(position[:3]),
             placement.store_address.eq(position[3:]),
+            placement.qp.eq(record.qp),
             placement.reversed.eq(opcode == Opcode.ATOMIC_RESPONSE),
-            placement.release.eq(is_last),
             placement.store_end.eq(record.store_end),
         ]
         fill_delivery(m, self.delivery.payload, record, placements)
@@ -145,7 +153,17 @@ class ReceiveAccess(wiring.Component):
         m.d.comb += [self.stop.qp.eq(record.qp), self.first_segment.qp.eq(record.qp)]
 
         def place() -> None:
-            m.d.sync += number.eq(0)
+            m.d.sync += [
+                placement.address.eq(address_read.data),
+                placement.octets.eq(Mux(has_pieces, length_read.data, 0)),
+                has_octets.eq(has_pieces),
+                placement.release.eq(next_number + 1 >= record.pieces),
+                next_number.eq(next_number + 1),
+            ]
+            m.next = "PLACE"
+
+        def release() -> None:
+            m.d.sync += [placement.octets.eq(0), has_octets.eq(0), placement.release.eq(1)]
             m.next = "PLACE"
 
         def finish() -> None:
@@ -160,6 +178,7 @@ class ReceiveAccess(wiring.Component):
                     record.eq(self.record.payload),
                     position.eq(self.record.payload.position),
                     number.eq(0),
+                    next_number.eq(0),
                     invalidating.eq(0),
                 ]
                 with m.If(self.record.valid):
@@ -173,7 +192,7 @@ class ReceiveAccess(wiring.Component):
                         m.next = "ANSWER"
                 with m.Elif(record.dropped):
                     m.d.sync += record.delivers.eq(0)
-                    m.next = "PLACE"
+                    release()
                 with m.Else():
                     m.d.comb += self.first_segment.valid.eq(record.first)
                     with m.If(record.cause != Cause.NONE):
@@ -181,7 +200,7 @@ class ReceiveAccess(wiring.Component):
                     with m.Elif(record.invalidates):
                         m.next = "INVALIDATE_CHECK"
                     with m.Else():
-                        m.next = "PLACE"
+                        release()
             # Asks about a further one.
             with m.State("LOOKUP"):
                 m.d.comb += self.stag.request.valid.eq(1)
@@ -202,8 +221,7 @@ class ReceiveAccess(wiring.Component):
                 with m.Elif(record.invalidates):
                     m.next = "INVALIDATE_CHECK"
                 with m.Elif(is_any(opcode, REQUEST_OPCODES)):
-                    m.d.sync += record.pieces.eq(0)
-                    m.next = "PLACE"
+                    release()
                 with m.Else():
                     place()
             # The request to the STag table is about the STag to invalidate from here on.
@@ -233,20 +251,20 @@ class ReceiveAccess(wiring.Component):
             # Tells why the QP stops.
             with m.State("ERROR"):
                 m.d.comb += [self.error.valid.eq(1), self.stop.valid.eq(1)]
-                m.d.sync += [record.pieces.eq(0), record.delivers.eq(0)]
+                m.d.sync += record.delivers.eq(0)
                 with m.If(self.error.ready):
-                    m.next = "PLACE"
+                    release()
             # Issues the placements; the last one, which may be empty, releases the FPDU.
             with m.State("PLACE"):
                 m.d.comb += self.placement.valid.eq(record.fpdu)
                 with m.If(self.placement.ready | ~record.fpdu):
                     m.d.sync += [
-                        number.eq(number + 1),
                         position.eq(position + placement.octets),
-                        # Every piece has octets.
-                        placements.eq(placements + has_pieces),
+                        placements.eq(placements + has_octets),
                     ]
-                    with m.If(is_last):
+                    with m.If(~placement.release):
+                        place()
+                    with m.Else():
                         with m.If(record.delivers):
                             m.next = "DELIVER"
                         with m.Else():
