@@ -63,6 +63,7 @@ class ReceiveAccess(wiring.Component):
         m = Module()
 
         # The record at work
+        arriving, taken = self.record.payload, self.record.valid
         record = Signal(record_layout(self._config))
         opcode = record.opcode
         invalidate_stag = invalidated_stag(record)
@@ -100,11 +101,13 @@ class ReceiveAccess(wiring.Component):
 
         # The STag table: answers are looked at a cycle after they came
         request, response = self.stag.request.payload, self.stag.response
+        asking = Signal()
         invalidating = Signal()
         rights = needed_rights(m, opcode)
         status = Signal(StagStatus)
         misaligned = Signal()  # the target of an Atomic Request (RFC 7306, 8.2)
         m.d.comb += [
+            self.stag.request.valid.eq(asking),
             request.stag.eq(Mux(invalidating, invalidate_stag, piece.stag)),
             request.tagged_offset.eq(piece.tagged_offset),
             request.octets.eq(piece.octets),
@@ -175,37 +178,36 @@ class ReceiveAccess(wiring.Component):
             with m.State("IDLE"):
                 m.d.comb += [self.record.ready.eq(1), self.idle.eq(1)]
                 m.d.sync += [
-                    record.eq(self.record.payload),
-                    position.eq(self.record.payload.position),
+                    record.eq(arriving),
+                    position.eq(arriving.position),
                     number.eq(0),
                     next_number.eq(0),
                     invalidating.eq(0),
+                    asking.eq(taken & (arriving.pieces != 0)),
+                    self.first_segment.valid.eq(taken & arriving.first & ~arriving.dropped),
                 ]
                 with m.If(self.record.valid):
                     m.next = "START"
             # Asks the STag table about the first piece, if there is one.
             with m.State("START"):
-                m.d.comb += self.stag.request.valid.eq(has_pieces)
-                with m.If(has_pieces):
+                m.d.sync += self.first_segment.valid.eq(0)
+                with m.If(asking):
                     with m.If(self.stag.request.ready):
-                        m.d.comb += self.first_segment.valid.eq(record.first)
+                        m.d.sync += asking.eq(0)
                         m.next = "ANSWER"
                 with m.Elif(record.dropped):
                     m.d.sync += record.delivers.eq(0)
                     release()
+                with m.Elif(record.cause != Cause.NONE):
+                    m.next = "ERROR"
+                with m.Elif(record.invalidates):
+                    m.next = "INVALIDATE_CHECK"
                 with m.Else():
-                    m.d.comb += self.first_segment.valid.eq(record.first)
-                    with m.If(record.cause != Cause.NONE):
-                        m.next = "ERROR"
-                    with m.Elif(record.invalidates):
-                        m.next = "INVALIDATE_CHECK"
-                    with m.Else():
-                        release()
+                    release()
             # Asks about a further one.
-            with m.State("LOOKUP"):
-                m.d.comb += self.stag.request.valid.eq(1)
-                with m.If(self.stag.request.ready):
-                    m.next = "ANSWER"
+            with m.State("LOOKUP"), m.If(self.stag.request.ready):
+                m.d.sync += asking.eq(0)
+                m.next = "ANSWER"
             # Waits for the answer.
             with m.State("ANSWER"), m.If(self.stag.response_valid):
                 m.d.comb += address_write.en.eq(1)
@@ -217,6 +219,7 @@ class ReceiveAccess(wiring.Component):
                     m.d.sync += record.cause.eq(refusal)
                     m.next = "ERROR"
                 with m.Elif(~is_last):
+                    m.d.sync += asking.eq(1)
                     m.next = "LOOKUP"
                 with m.Elif(record.invalidates):
                     m.next = "INVALIDATE_CHECK"
@@ -226,13 +229,12 @@ class ReceiveAccess(wiring.Component):
                     place()
             # The request to the STag table is about the STag to invalidate from here on.
             with m.State("INVALIDATE_CHECK"):
-                m.d.sync += invalidating.eq(1)
+                m.d.sync += [invalidating.eq(1), asking.eq(1)]
                 m.next = "INVALIDATE_LOOKUP"
             # Asks the STag table whether the peer may invalidate the STag.
-            with m.State("INVALIDATE_LOOKUP"):
-                m.d.comb += self.stag.request.valid.eq(1)
-                with m.If(self.stag.request.ready):
-                    m.next = "INVALIDATE_ANSWER"
+            with m.State("INVALIDATE_LOOKUP"), m.If(self.stag.request.ready):
+                m.d.sync += asking.eq(0)
+                m.next = "INVALIDATE_ANSWER"
             # Waits for the answer.
             with m.State("INVALIDATE_ANSWER"), m.If(self.stag.response_valid):
                 m.next = "INVALIDATE_VERDICT"
