@@ -21,8 +21,9 @@ class FailedQps(wiring.Component):
 
     `failed` follows `fail` by one cycle, so it is there before anything that the failed access
     lets go. `error` names the QP at most `config.qps` + 1 cycles later while it is free: failures
-    are rare, so one QP is looked at in a cycle. Failures of one QP become one; `forget` forgets
-    one that is not named yet.
+    are rare, so one QP is looked at in a cycle. That of a failure is looked at next, so that the
+    failure is the cause before the peer tells what it saw of it. Failures of one QP become one;
+    `forget` forgets one that is not named yet.
 
     Parameters
     ----------
@@ -47,6 +48,8 @@ class FailedQps(wiring.Component):
         looked_at = Signal(self._config.qp_bits)
         m.d.comb += self.error.p.cause.eq(self._cause)
         m.d.sync += looked_at.eq(looked_at + 1)
+        with m.If(self.fail.valid):
+            m.d.sync += looked_at.eq(self.fail.qp)
         with m.If(self.error.ready):
             m.d.sync += self.error.valid.eq(0)
         with m.If(~self.error.valid):
