@@ -1,6 +1,6 @@
 """Round robin over the QPs that have something to do."""
 
-from amaranth import Array, Cat, Module, Mux, Signal
+from amaranth import Array, Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
@@ -26,8 +26,9 @@ class Scheduler(wiring.Component):
 
     A kick of a QP that is queued changes nothing. A kick in the cycle in which its QP appears at
     `pick`, or later, queues it again, so no kick is lost; a kick in the cycle before may queue it
-    once more too. From kick to pick: 6 to 7 cycles in an idle scheduler. One pick per cycle within
-    a group of 16 QPs, 3 cycles from group to group and for a QP that is alone. Between two
+    once more too. From kick to pick: 5 cycles in an idle scheduler, which it is 2 cycles after the
+    last pick appeared. One pick per cycle within
+    a group of 16 QPs, 5 cycles from group to group. Between two
     picks of a QP every other queued QP is picked at least once (before the second pick) and at
     most twice. Kicks are never refused; nothing is cleared when a QP is destroyed.
 
@@ -56,22 +57,32 @@ class Scheduler(wiring.Component):
         queued = Signal(qps)
         clear = Signal(qps)
         kicked: list = [0] * qps
+        kicked_groups: Value = Const(0, groups)
         for i, kick in enumerate(self.kicks):
             # Decoded in two halves and registered: one gate per QP and kick remains.
             member = Signal(group_size, name=f"member_{i}")
             group = Signal(groups, name=f"group_{i}")
             m.d.sync += [
                 member.eq(Mux(kick.valid, 1 << kick.qp[:member_bits], 0)),
-                group.eq(1 << kick.qp[member_bits:]),
+                group.eq(Mux(kick.valid, 1 << kick.qp[member_bits:], 0)),
             ]
+            kicked_groups = kicked_groups | group
             for qp in range(qps):
                 kicked[qp] = kicked[qp] | (member[qp % group_size] & group[qp // group_size])
         m.d.sync += queued.eq((queued & ~clear) | Cat(*kicked))
 
-        # Groups with queued QPs; may lag, so a group that was chosen can turn out to be empty.
+        # Groups with queued QPs, as `queued` is.
         waiting = Signal(groups)
+        picked = Signal(group_size)
+        picked_group = Signal(groups)
         members = [queued[g * group_size : (g + 1) * group_size] for g in range(groups)]
-        m.d.sync += waiting.eq(Cat(vector.any() for vector in members))
+        m.d.sync += waiting.eq(
+            kicked_groups
+            | Cat(
+                (vector & ~(picked & picked_group[g].replicate(group_size))).any()
+                for g, vector in enumerate(members)
+            )
+        )
 
         current = Signal(range(max(2, groups)))
         later = Signal(groups)
@@ -84,15 +95,14 @@ class Scheduler(wiring.Component):
         chosen = lowest_bit(m, turn, "chosen")
         lowest = Signal(group_size)  # the same one-hot
         m.d.comb += lowest.eq(Cat(turn[i] & ~turn[:i].any() for i in range(group_size)))
+        above = Signal(group_size)  # the members behind the last pick
         free = Signal()
         m.d.comb += free.eq(~self.pick.valid | self.pick.ready)
         with m.If(self.pick.ready):
             m.d.sync += self.pick.valid.eq(0)
 
         # One-hot of what was picked in this cycle, in two halves as the kicks.
-        picked = Signal(group_size)
         m.d.sync += picked.eq(0)
-        picked_group = Signal(groups)
         m.d.sync += picked_group.eq(1 << current)
         m.d.comb += clear.eq(
             Cat(picked[qp % group_size] & picked_group[qp // group_size] for qp in range(qps))
@@ -115,14 +125,24 @@ class Scheduler(wiring.Component):
             with m.State("PICK"):
                 with m.If(free):
                     m.d.sync += [
-                        self.pick.valid.eq(turn.any()),  # the group may have been empty
+                        self.pick.valid.eq(1),
                         self.pick.payload.qp.eq(
                             Cat(chosen[:member_bits], current[: exact_log2(groups)])
                         ),
                         picked.eq(lowest),
                         turn.eq(turn & ~lowest),
+                        above.eq(Cat(turn[:i].any() for i in range(group_size))),
                     ]
                     with m.If(~(turn & ~lowest).any()):
-                        m.next = "FIND"
+                        m.next = "REST"
+            # Takes those behind the last pick that were queued meanwhile.
+            with m.State("REST"):
+                m.d.sync += turn.eq(Array(members)[current] & above)
+                m.next = "MORE"
+            # Were there any?
+            with m.State("MORE"):
+                m.next = "FIND"
+                with m.If(turn.any()):
+                    m.next = "PICK"
 
         return m

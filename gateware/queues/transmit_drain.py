@@ -8,15 +8,15 @@ from amaranth.lib.wiring import In, Out
 class TransmitDrain(wiring.Component):
     """After a `mark`, `passed` is low until no FPDU holds an address that was known before.
 
-    First it waits until no visit of the transmitter is under way, which is so between any two of
-    them, because a visit may have asked the STag table before the `mark`; then until the jobs that
-    had begun have left. Nothing of this depends on a delivery. With nothing under way `passed` is
-    low for 4 cycles. Counts run mod 2^16; at most 2^15 jobs may be under way.
+    First it waits until the visits of the transmitter that had begun have ended,
+    because they may have asked the STag table before the `mark`; then until the jobs that
+    had begun then have left. Nothing of this depends on a delivery. With nothing under way `passed`
+    is low for 6 cycles. Counts run mod 2^16; at most 2^15 jobs may be under way, and 7 visits.
 
     Members
     -------
-    visit_begin, visit_end, job_begin, job_end: In(1), pulses; no job begins after the end of its
-        visit.
+    visit_begin, visit_end, job_begin, job_end: In(1), pulses; visits end in the order in which
+        they began, and no job begins after the end of its visit.
     mark: In(1). passed: Out(1), low from the next cycle on.
     """
 
@@ -29,27 +29,33 @@ class TransmitDrain(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        visiting = Signal()
+        visits_begun, visits_ended, visits_goal, visits_beyond = (Signal(4) for _ in range(4))
         begun, ended, goal, beyond = (Signal(16) for _ in range(4))
         m.d.sync += [
+            visits_begun.eq(visits_begun + self.visit_begin),
+            visits_ended.eq(visits_ended + self.visit_end),
+            visits_beyond.eq(visits_ended - visits_goal),
             begun.eq(begun + self.job_begin),
             ended.eq(ended + self.job_end),
             beyond.eq(ended - goal),
         ]
-        with m.If(self.visit_begin):
-            m.d.sync += visiting.eq(1)
-        with m.Elif(self.visit_end):
-            m.d.sync += visiting.eq(0)
 
         with m.FSM() as fsm:
             # Waits for a mark.
             with m.State("IDLE"):
                 with m.If(self.mark):
-                    m.next = "VISIT"
-            # Waits for the end of the visit; all its jobs are counted then.
-            with m.State("VISIT"):
+                    m.next = "COUNT"
+            # A visit that began with the mark is counted.
+            with m.State("COUNT"):
+                m.d.sync += visits_goal.eq(visits_begun)
+                m.next = "DIFFERENCE"
+            # The difference is taken.
+            with m.State("DIFFERENCE"):
+                m.next = "VISITS"
+            # Waits for the end of these visits; all their jobs are counted then.
+            with m.State("VISITS"):
                 m.d.sync += goal.eq(begun)
-                with m.If(~visiting & ~self.visit_begin):
+                with m.If(~visits_beyond[-1]):
                     m.next = "COMPARE"
             # The difference is taken.
             with m.State("COMPARE"):

@@ -10,9 +10,10 @@ from gateware.dma.bursts import WORD_BITS
 from gateware.interfaces import QpStrobe
 from gateware.rdmap.atomic_unit import AtomicStatus, response_layout
 from gateware.rdmap.headers import ATOMIC_RESPONSE_HEADER_OCTETS
+from gateware.rdmap.transmit_back import TransmitBack
 from gateware.rdmap.transmit_context import TransmitContexts
 from gateware.rdmap.transmit_lengths import TransmitLengths
-from gateware.rdmap.transmit_visit import TransmitVisit, end_visit
+from gateware.rdmap.transmit_visit import TransmitVisit, end_visit, fail
 from hw.interface.causes import Cause
 
 FOUND = data.StructLayout({"original": 64, "status": AtomicStatus})
@@ -94,10 +95,18 @@ def atomic_states(
     contexts: TransmitContexts,
     answers: AtomicAnswers,
     lengths: TransmitLengths,
+    back: TransmitBack,
 ) -> None:
-    """From a target whose STag is good to the end of the visit, with an error to `STOP`; from an
-    answer to `EMPTY`.
-    """
+    """From the check of a target to the end of the visit, from an answer to `READY`."""
+
+    # Wait for the result of the check, with which an error has ended the visit.
+    with m.State("TARGET_CHECK"):
+        m.d.sync += visit.target.eq(back.address)
+        with m.If(back.free):
+            m.next = "TARGET"
+            with m.If(visit.doomed):
+                m.d.comb += ports.atomic_refused.valid.eq(1)
+                m.next = "IDLE"
 
     # Its address is looked at out of a register: it comes late from the STag table.
     with m.State("TARGET"):
@@ -105,7 +114,7 @@ def atomic_states(
         m.next = "ATOMIC"
         with m.If(visit.target[:WORD_BITS].any()):
             m.d.comb += ports.atomic_refused.valid.eq(1)
-            m.next = "STOP"
+            fail(m, visit)
 
     # The unit takes it in bounded time, whatever the LLP does.
     with m.State("ATOMIC"):
@@ -116,11 +125,13 @@ def atomic_states(
                 answers.clear.valid.eq(1),
                 visit.kick.eq(~visit.kicked),
             ]
-            end_visit(m, ports)
+            end_visit(m, visit)
 
     # There is an answer, or it was host memory that failed.
     with m.State("ATOMIC_ANSWER"):
         m.d.sync += [
+            visit.asks.eq(0),
+            visit.sure.eq(0),
             visit.payload.eq(ATOMIC_RESPONSE_HEADER_OCTETS),
             visit.cause.eq(
                 Mux(
@@ -131,6 +142,6 @@ def atomic_states(
             ),
         ]
         m.d.comb += lengths.start.eq(1)
-        m.next = "EMPTY"
+        m.next = "READY"
         with m.If(visit.atomic_status != AtomicStatus.DONE):
-            m.next = "STOP"
+            fail(m, visit)

@@ -5,7 +5,6 @@ from amaranth.lib import wiring
 
 from gateware.rdmap.transmit_context import TransmitContexts
 from gateware.rdmap.transmit_inline import TransmitInline
-from gateware.rdmap.transmit_issue import give_away
 from gateware.rdmap.transmit_lengths import TransmitLengths
 from gateware.rdmap.transmit_pieces import TransmitPieces
 from gateware.rdmap.transmit_terminate import TransmitTerminate
@@ -22,7 +21,7 @@ def close_states(
     inline: TransmitInline,
     terminate: TransmitTerminate,
 ) -> None:
-    """From a termination to the end of its visit, which nothing holds up but room."""
+    """From a termination to `HAND`; nothing holds it up but room."""
 
     # The memories see the QP number.
     with m.State("TERMINATE_CONTEXT"):
@@ -34,26 +33,20 @@ def close_states(
         m.d.sync += [
             visit.progress.eq(contexts.progress),
             visit.progress.done.eq(0),
+            visit.halt.eq(contexts.halt),
             visit.payload.eq(terminate.octets),
+            visit.inline.eq(terminate.speak),
         ]
+        m.next = "TERMINATE_POSITION"
+
+    # The FPDU that failed was not sent, nor was any behind it.
+    with m.State("TERMINATE_POSITION"):
+        with m.If(visit.halt.halted):
+            m.d.sync += visit.progress.position[2:9].eq(visit.halt.units)
         m.d.comb += [lengths.start.eq(1), lengths.unlimited.eq(1)]
         m.next = "TERMINATE_SETTLE"
 
     # Lengths and header settle; wait for room for the inline piece.
     with m.State("TERMINATE_SETTLE"):
-        with m.If(lengths.settled & ~terminate.speak):
-            m.next = "TERMINATE_ISSUE"
-        with m.Elif(lengths.settled & pieces.room & inline.room):
-            m.d.comb += pieces.write.eq(1)
-            m.next = "TERMINATE_ISSUE"
-
-    # Give the Terminate away, or only the request to close.
-    with m.State("TERMINATE_ISSUE"):
-        m.d.comb += ports.job.valid.eq(1)
-        with m.If(ports.job.ready):
-            give_away(m, ports, pieces)
-            with m.If(terminate.speak):
-                m.d.comb += inline.start.eq(1)
-                m.next = "INLINE"
-            with m.Else():
-                m.d.comb += ports.termination.ready.eq(1)
+        with m.If(lengths.settled & ((pieces.room & inline.room) | ~visit.inline)):
+            m.next = "HAND"

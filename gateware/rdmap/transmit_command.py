@@ -52,7 +52,6 @@ def command_states(
     with m.State("COMMAND_CONTEXT"):
         m.d.sync += [
             visit.followed.eq(0),
-            visit.followed.stopped.eq(~is_connect),
             visit.followed.send_msn.eq(FIRST_MSN),
             visit.followed.read_msn.eq(FIRST_MSN),
             visit.followed.response_msn.eq(FIRST_MSN),
@@ -66,6 +65,10 @@ def command_states(
     with m.State("COMMAND_STORE"):
         m.d.comb += [
             contexts.store.eq(1),
+            contexts.set_halt.eq(1),
+            contexts.halting.halted.eq(~is_connect),
+            contexts.halting.units.eq(0),
+            contexts.halting_qp.eq(visit.qp),
             contexts.set_pd.eq(kind == QpCommandKind.CREATE),
             contexts.set_settings.eq(is_connect),
             answers.clear.valid.eq(1),

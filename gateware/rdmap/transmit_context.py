@@ -19,7 +19,6 @@ def progress_layout(config: RnicConfig) -> data.StructLayout:
     """Where a QP stands in its stream and in the message that it sends."""
     return data.StructLayout(
         {
-            "stopped": 1,  # nothing is sent any more: an error, or not connected
             "position": 32,  # of the next FPDU in the LLP stream
             "active": 1,  # a message has begun and not ended; the four below tell how far it is
             "responding": 1,  # it is a response, else a send entry
@@ -46,13 +45,23 @@ def settings_layout(config: RnicConfig) -> data.StructLayout:
     )
 
 
+HALT = data.StructLayout(
+    {
+        "halted": 1,  # nothing is sent any more: an error, or not connected
+        "units": 7,  # position at which that is so, in units of 4 octets mod 128
+    }
+)
+"""Whether a QP sends nothing any more; where its progress stands does not matter then."""
+
+
 class TransmitContexts(wiring.Component):
-    """Progress, settings and PD of every QP.
+    """Progress, halt, settings and PD of every QP.
 
     Members
     -------
-    qp: In(qp); `progress`, `settings` and `pd` are those of QP `qp` one cycle ago.
+    qp: In(qp); `progress`, `halt`, `settings` and `pd` are those of QP `qp` one cycle ago.
     followed: In, the progress that QP `qp` gets with `store`.
+    halting: In, the halt that QP `halting_qp` gets with `set_halt`.
     command: In(qp_command); QP `qp` gets its settings with `set_settings`, its PD with `set_pd`.
     """
 
@@ -68,6 +77,10 @@ class TransmitContexts(wiring.Component):
                 "pd": Out(16),
                 "followed": In(self._progress),
                 "store": In(1),
+                "halt": Out(HALT),
+                "halting": In(HALT),
+                "halting_qp": In(config.qp_bits),
+                "set_halt": In(1),
                 "command": In(Layouts(config).qp_command),
                 "set_settings": In(1),
                 "set_pd": In(1),
@@ -78,21 +91,28 @@ class TransmitContexts(wiring.Component):
         m = Module()
         qps = self._config.qps
         m.submodules.progresses = progresses = Memory(shape=self._progress, depth=qps, init=[])
+        m.submodules.halts = halts = Memory(shape=HALT, depth=qps, init=[])
         m.submodules.all_settings = all_settings = Memory(shape=self._settings, depth=qps, init=[])
         m.submodules.pds = pds = Memory(shape=16, depth=qps, init=[])
         progress_write, progress_read = progresses.write_port(), progresses.read_port()
+        halt_write, halt_read = halts.write_port(), halts.read_port()
         settings_write, settings_read = all_settings.write_port(), all_settings.read_port()
         pd_write, pd_read = pds.write_port(), pds.read_port()
         m.d.comb += [
             progress_read.addr.eq(self.qp),
+            halt_read.addr.eq(self.qp),
             settings_read.addr.eq(self.qp),
             pd_read.addr.eq(self.qp),
             self.progress.eq(progress_read.data),
+            self.halt.eq(halt_read.data),
             self.settings.eq(settings_read.data),
             self.pd.eq(pd_read.data),
             progress_write.addr.eq(self.qp),
             progress_write.data.eq(self.followed),
             progress_write.en.eq(self.store),
+            halt_write.addr.eq(self.halting_qp),
+            halt_write.data.eq(self.halting),
+            halt_write.en.eq(self.set_halt),
             settings_write.addr.eq(self.qp),
             settings_write.data.ord.eq(self.command.ord),
             settings_write.data.crc.eq(self.command.crc),

@@ -3,9 +3,6 @@
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, wiring
 
-from gateware.rdmap.atomic_arithmetic import AtomicOperation
-from gateware.rdmap.atomic_unit import ATOMIC_OCTETS
-from gateware.rdmap.checks import is_any
 from gateware.rdmap.headers import ATOMIC_REQUEST_HEADER_OCTETS, READ_REQUEST_HEADER_OCTETS
 from gateware.rdmap.transmit_entry import (
     ELEMENT_RANGE,
@@ -18,22 +15,20 @@ from gateware.rdmap.transmit_entry import (
     element_range_address,
 )
 from gateware.rdmap.transmit_lengths import TransmitLengths
-from gateware.rdmap.transmit_visit import TransmitVisit
+from gateware.rdmap.transmit_visit import TransmitVisit, fail
 from hw.interface.causes import Cause
 from hw.interface.queue_entries import (
     IMMEDIATE_DATA_OCTETS,
     SCATTER_GATHER_ELEMENTS,
-    SendOpcode,
 )
 
 
 def element_states(
     m: Module, ports: wiring.Component, visit: TransmitVisit, lengths: TransmitLengths
 ) -> None:
-    """From an element to `REQUEST` with its piece, to `EMPTY` if none is needed, or to `STOP`.
+    """From an element to `READY` with its piece, with none if none is needed, or with an error.
 
-    The words of a local operation go the same way, to `CHANGE`, and those of an Atomic Request by
-    `OPERANDS`.
+    The words of an Atomic Request go by `OPERANDS`.
 
     A word arrives in the second state after the one that asks for it. The source of a response
     is its only element, and its words are not looked at.
@@ -43,14 +38,13 @@ def element_states(
     element_range = data.View(ELEMENT_RANGE, word)
     step = Signal(range(SCATTER_GATHER_ELEMENTS + 4))
     total = Signal(34)
-    strict = ports.strict
 
     # Ask for the next element, unless there is none.
     with m.State("NEXT_ELEMENT"):
         m.d.comb += word_address.eq(element_range_address(visit.element))
         m.d.sync += visit.cause.eq(Cause.LOCAL_BAD_ENTRY)
         with m.If(visit.element == entry.element_count):
-            m.next = "STOP"
+            fail(m, visit)
         with m.Else():
             m.next = "NEXT_ELEMENT_OFFSET"
 
@@ -59,41 +53,40 @@ def element_states(
         m.d.comb += word_address.eq(element_offset_address(visit.element))
         m.next = "ELEMENT_RANGE"
 
-    # Length and STag of the element arrive; compare the message with the MULPDU.
+    # Length and STag of the element arrive; compare the message with the MULPDU. A visit that is
+    # not going to wait for the window has the next one asked for: the scheduler takes its time.
     with m.State("ELEMENT_RANGE"):
         m.d.comb += word_address.eq(REMOTE_STAG_ADDRESS)
         m.d.sync += [
-            visit.fits.eq((visit.remaining <= visit.capacity) | visit.is_immediate),
-            visit.element_length.eq(Mux(responding, inbound.length, element_range.length)),
+            visit.capacity.eq(Mux(visit.tagged, visit.tagged_capacity, visit.untagged_capacity)),
+            visit.fits_tagged.eq(visit.remaining <= visit.tagged_capacity),
+            visit.fits_untagged.eq(visit.remaining <= visit.untagged_capacity),
+            visit.element_length.eq(element_range.length),
             visit.element_stag.eq(Mux(responding, inbound.source_stag, element_range.stag)),
+            visit.bad_entry.eq(
+                ~responding & (visit.bad_opcode | visit.bad_count | visit.bad_atomic)
+            ),
+            visit.sure.eq(visit.roomy & ~visit.settings.transmit_markers),
             step.eq(0),
-            # As if Immediate Data were an element.
-            total.eq(Mux(visit.is_immediate, IMMEDIATE_DATA_OCTETS, 0)),
+            total.eq(0),
         ]
-        with m.If(~responding):
-            m.d.sync += visit.bad_entry.eq(
-                ~is_any(entry.opcode, SendOpcode)
-                | (visit.takes_two & visit.is_cut)
-                | (entry.element_count > SCATTER_GATHER_ELEMENTS)
-                | (visit.is_read & (entry.element_count > 1))
-                | (visit.is_immediate & (entry.element_count != 0))
-                | (
-                    visit.is_atomic
-                    & (
-                        (entry.element_count != 1)
-                        | (entry.length != ATOMIC_OCTETS)
-                        | ~is_any(entry.atomic_operation, AtomicOperation)
-                        | (strict & (entry.atomic_operation == AtomicOperation.SWAP.value))
-                    )
-                )
-                | (visit.is_local & (entry.element_count != visit.registers))
-            )
+        with m.If(responding):
+            # The source is one element, of which `done` octets were sent.
+            m.d.sync += [
+                visit.element_length.eq(inbound.length),
+                visit.offset.eq(visit.progress.done),
+            ]
+        with m.Elif(entry.element_count == 0):
+            # As if Immediate Data were an element.
+            m.d.sync += visit.element_length.eq(Mux(visit.is_immediate, IMMEDIATE_DATA_OCTETS, 0))
+        with m.If(visit.roomy & ~visit.kicked):
+            m.d.comb += visit.kick.eq(1)
+            m.d.sync += visit.kicked.eq(1)
+        m.next = "ELEMENT_OFFSET"
         with m.If(
-            ~responding & ~visit.progress.active & ~visit.summed & (entry.element_count != 1)
+            ~responding & ~visit.progress.active & ~visit.summed & entry.element_count[1:].any()
         ):
             m.next = "SUM"
-        with m.Else():
-            m.next = "ELEMENT_OFFSET"
 
     # Add up the lengths of the elements: a request a cycle, two cycles for an answer.
     with m.State("SUM"):
@@ -119,7 +112,12 @@ def element_states(
         m.d.comb += word_address.eq(
             Mux(visit.is_immediate, IMMEDIATE_DATA_ADDRESS, REMOTE_OFFSET_ADDRESS)
         )
+        fits = Signal()
+        m.d.comb += fits.eq(
+            Mux(visit.tagged, visit.fits_tagged, visit.fits_untagged) | visit.is_immediate
+        )
         m.d.sync += [
+            visit.fits.eq(fits),
             visit.element_offset.eq(Mux(responding, inbound.source_tagged_offset, word)),
             visit.element_remaining.eq(visit.element_length - visit.offset),
         ]
@@ -128,9 +126,9 @@ def element_states(
                 responding | visit.progress.active | (visit.element_length == entry.length)
             )
         with m.If(visit.first_piece):
-            part = Mux(visit.fits, visit.remaining, visit.capacity)
+            part = Mux(fits, visit.remaining, visit.capacity)
             m.d.sync += [
-                visit.left.eq(Mux(visit.fits | visit.inline, visit.remaining, visit.capacity)),
+                visit.left.eq(Mux(fits | visit.inline, visit.remaining, visit.capacity)),
                 visit.payload.eq(part),
             ]
             with m.If(visit.is_read):
@@ -149,32 +147,29 @@ def element_states(
             visit.address.eq(visit.element_offset + visit.offset),
             visit.covers.eq(visit.left <= visit.element_remaining),
             visit.exhausted.eq(visit.element_remaining <= visit.left),
+            visit.none_left.eq(visit.left == 0),
+            visit.none_remaining.eq(visit.element_remaining == 0),
             visit.cause.eq(Cause.LOCAL_BAD_ENTRY),
         ]
+        m.next = "REMOTE_OFFSET"
         with m.If(visit.bad_entry | ~visit.length_matches):
-            m.next = "STOP"
-        with m.Else():
-            m.next = "REMOTE_OFFSET"
+            fail(m, visit)
 
     # The remote Tagged Offset, or Immediate Data, arrives; decide on the piece.
     with m.State("REMOTE_OFFSET"):
         m.d.sync += [
             visit.remote_offset.eq(Mux(responding, inbound.sink_tagged_offset, word)),
             visit.piece_octets.eq(Mux(visit.covers, visit.left, visit.element_remaining)),
+            visit.asks.eq(~visit.none_left & ~visit.is_local),
             visit.first_piece.eq(0),
             visit.summed.eq(1),
         ]
-        with m.If(visit.is_local):
-            m.next = "CHANGE"
-        with m.Elif(visit.is_atomic):
+        m.next = "READY"
+        with m.If(visit.is_atomic):
             m.next = "OPERANDS"
-        with m.Elif(visit.left == 0):
-            m.next = "EMPTY"
-        with m.Elif(visit.element_remaining == 0):
+        with m.Elif(visit.none_remaining & ~visit.none_left & ~visit.is_local):
             m.d.sync += [visit.element.eq(visit.element + 1), visit.offset.eq(0)]
             m.next = "NEXT_ELEMENT"
-        with m.Else():
-            m.next = "REQUEST"
 
     # The operands arrive, a request a cycle, two cycles for an answer.
     with m.State("OPERANDS"):
@@ -184,4 +179,4 @@ def element_states(
             visit.operands.eq(Cat(visit.operands.as_value()[64:], word)),
         ]
         with m.If(step == OPERANDS + 1):
-            m.next = "REQUEST"
+            m.next = "READY"

@@ -24,7 +24,7 @@ def connect_header(m: Module, visit: TransmitVisit, header: TransmitHeader) -> N
     """The fields of the DDP header."""
     opcode = visit.opcode
     m.d.sync += [
-        visit.last.eq(visit.fits | visit.inline | visit.is_local),
+        visit.last.eq((visit.fits | visit.inline | visit.is_local) & ~visit.begins_atomic),
         visit.tagged_offset.eq(visit.remote_offset + visit.progress.done),
         opcode.eq(
             Mux(visit.responding, Opcode.RDMA_READ_RESPONSE, visit.entry.opcode[: len(opcode)])
@@ -51,35 +51,34 @@ def connect_header(m: Module, visit: TransmitVisit, header: TransmitHeader) -> N
 
 
 def follow(m: Module, visit: TransmitVisit, lengths: TransmitLengths) -> None:
-    """Where the QP stands behind the FPDU."""
+    """Where the QP stands behind the FPDU.
+
+    Of an atomic that begins nothing is sent: only that it has begun, and whose turn it is now.
+    """
     progress, followed = visit.progress, visit.followed
-    last, responding = visit.last, visit.responding
+    last, responding, begins_atomic = visit.last, visit.responding, visit.begins_atomic
     is_request = visit.is_read | visit.is_atomic
     is_send = ~responding & ~visit.tagged & ~is_request & ~visit.is_local
+    sent_length = Mux(visit.is_local | begins_atomic, 0, lengths.sent_length)
     m.d.sync += [
         followed.eq(progress),
-        followed.position.eq(progress.position + Mux(visit.is_local, 0, lengths.sent_length)),
-        followed.active.eq(~last),
+        followed.position.eq(progress.position + sent_length),
+        followed.active.eq(~last & ~begins_atomic),
         followed.responding.eq(responding),
         followed.element.eq(Mux(last | responding, 0, visit.element + visit.exhausted)),
         followed.offset.eq(
             Mux(last | responding | visit.exhausted, 0, visit.offset + visit.piece_octets)
         ),
-        followed.done.eq(Mux(last, 0, progress.done + visit.payload)),
+        followed.done.eq(Mux(last | begins_atomic, 0, progress.done + visit.payload)),
         followed.remaining.eq(visit.remaining - visit.payload),
-        followed.prefer_response.eq(Mux(last, ~responding, progress.prefer_response)),
+        followed.prefer_response.eq(
+            Mux(last | begins_atomic, ~responding, progress.prefer_response)
+        ),
         followed.send_msn.eq(progress.send_msn + (is_send & last)),
         followed.read_msn.eq(progress.read_msn + is_request),
         followed.response_msn.eq(progress.response_msn + (responding & last)),
-        followed.atomic_begun.eq(progress.atomic_begun & ~visit.answers_atomic),
+        followed.atomic_begun.eq((progress.atomic_begun & ~visit.answers_atomic) | begins_atomic),
         followed.atomic_response_msn.eq(progress.atomic_response_msn + visit.answers_atomic),
         followed.atomic_identifier.eq(progress.atomic_identifier + visit.is_atomic),
         followed.issued.eq(progress.issued + (~responding & last)),
     ]
-    # Nothing is sent: only that it has begun, and whose turn it is now.
-    with m.If(visit.begins_atomic):
-        m.d.sync += [
-            followed.eq(progress),
-            followed.atomic_begun.eq(1),
-            followed.prefer_response.eq(0),
-        ]

@@ -34,7 +34,7 @@ class TransmitInline(wiring.Component):
     octets: In, octet i in bits [8i+7:8i].
     length: In, 1 to 52.
     room: Out(1), there is room for the longest header.
-    done: Out(1), the last word is written in this cycle.
+    done: Out(1), the last word is looked at in this cycle.
     o: Out(stream 64), the words.
     """
 
@@ -53,14 +53,17 @@ class TransmitInline(wiring.Component):
         wiring.connect(m, fifo.o, wiring.flipped(self.o))
 
         writing = Signal()
-        words = Signal(range(INLINE_WORDS + 1))
+        last = Signal(range(INLINE_WORDS))
         number = Signal(range(INLINE_WORDS))
+        # A word is chosen in one cycle and written in the next.
+        word = Signal(64)
+        chosen = Signal()
         level = Signal(range(self.DEPTH + 1))
+        m.d.sync += [word.eq(self.octets.word_select(number, 64)), chosen.eq(writing)]
         m.d.comb += [
-            fifo.i.valid.eq(writing),
-            fifo.i.payload.eq(self.octets.word_select(number, 64)),
-            words.eq((self.length + WORD_OCTETS - 1) >> 3),
-            self.done.eq(writing & (number == words - 1)),
+            fifo.i.valid.eq(chosen),
+            fifo.i.payload.eq(word),
+            self.done.eq(writing & (number == last)),
         ]
         m.d.sync += [
             level.eq(level + writing - (self.o.valid & self.o.ready)),
@@ -69,7 +72,11 @@ class TransmitInline(wiring.Component):
         started = Signal()
         m.d.sync += started.eq(self.start)
         with m.If(started):
-            m.d.sync += [writing.eq(1), number.eq(0)]
+            m.d.sync += [
+                writing.eq(1),
+                number.eq(0),
+                last.eq(((self.length + WORD_OCTETS - 1) >> 3) - 1),
+            ]
         with m.Elif(writing):
             m.d.sync += [number.eq(number + 1), writing.eq(~self.done)]
         return m

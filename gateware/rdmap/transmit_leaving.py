@@ -21,7 +21,8 @@ class LeavingResponses(wiring.Component):
 
     Members
     -------
-    begun, is_response: In(1), a job of QP `select` was given away, and is of a Read Response.
+    begun: In(QpStrobe), a job of the QP was given away.
+    is_response: In(1), and is of a Read Response.
     finished: In(QpStrobe), the jobs that have left, in their order.
     """
 
@@ -30,7 +31,7 @@ class LeavingResponses(wiring.Component):
         super().__init__(
             {
                 "select": In(config.qp_bits),
-                "begun": In(1),
+                "begun": In(QpStrobe(config)),
                 "is_response": In(1),
                 "finished": In(QpStrobe(config)),
                 "leaving": Out(1),
@@ -47,7 +48,7 @@ class LeavingResponses(wiring.Component):
         finished = Signal()
         number = Signal(JOB_BITS)
         m.d.sync += [
-            begun.eq(begun + self.begun),
+            begun.eq(begun + self.begun.valid),
             finished.eq(self.finished.valid),
             read.addr.eq(self.finished.qp),
             number.eq(ended),
@@ -56,15 +57,15 @@ class LeavingResponses(wiring.Component):
         last = Signal()
         bits = Signal(qps)
         m.d.comb += [
-            write.addr.eq(self.select),
+            write.addr.eq(self.begun.qp),
             write.data.eq(begun),
-            write.en.eq(self.begun & self.is_response),
+            write.en.eq(self.begun.valid & self.is_response),
             last.eq(finished & (read.data == number) & bits.bit_select(read.addr, 1)),
         ]
         with m.If(last):
             m.d.sync += bits.bit_select(read.addr, 1).eq(0)
         with m.If(write.en):
-            m.d.sync += bits.bit_select(self.select, 1).eq(1)
+            m.d.sync += bits.bit_select(self.begun.qp, 1).eq(1)
         m.d.sync += [
             self.leaving.eq(bits.bit_select(self.select, 1)),
             self.kick.valid.eq(last),

@@ -59,9 +59,9 @@ class TransmitLengths(wiring.Component):
         header_octets = Mux(self.tagged, TAGGED_HEADER_OCTETS, UNTAGGED_HEADER_OCTETS)
         m.d.sync += [
             self.ulpdu_length.eq(self.payload + header_octets),
-            # ULPDU_Length, ULPDU and PAD are a multiple of 4 (RFC 5044, 4.1).
+            # ULPDU_Length, ULPDU and PAD are a multiple of 4, as is the CRC (RFC 5044, 4.1).
             fpdu_length.eq(
-                Cat(Const(0, 2), (self.ulpdu_length + LENGTH_OCTETS + 3)[2:]) + CRC_OCTETS
+                Cat(Const(0, 2), (self.ulpdu_length + (LENGTH_OCTETS + 3 + CRC_OCTETS))[2:])
             ),
             self.sent_length.eq(fpdu_length + Mux(self.markers, marker_count.octets, 0)),
             self.window_open.eq(self.sent_length <= self.room),

@@ -3,10 +3,7 @@
 from amaranth.hdl import Module, Signal
 from amaranth.lib import wiring
 
-from gateware.rdmap.transmit_context import TransmitContexts
-from gateware.rdmap.transmit_issue import give_away
-from gateware.rdmap.transmit_pieces import TransmitPieces
-from gateware.rdmap.transmit_visit import TransmitVisit
+from gateware.rdmap.transmit_visit import TransmitVisit, fail
 from hw.interface.causes import Cause
 from hw.interface.queue_entries import Rights
 
@@ -28,17 +25,11 @@ def connect_local(m: Module, ports: wiring.Component, visit: TransmitVisit) -> N
     ]
 
 
-def local_states(
-    m: Module,
-    ports: wiring.Component,
-    visit: TransmitVisit,
-    contexts: TransmitContexts,
-    pieces: TransmitPieces,
-) -> None:
-    """From `CHANGE` to the end of the visit, with an error to `STOP`.
+def local_states(m: Module, ports: wiring.Component, visit: TransmitVisit) -> None:
+    """From `CHANGE` to `HAND`, with an error to `READY`.
 
-    Its completion takes its turn behind the FPDUs of the QP by a job of no FPDU. The window does
-    not matter.
+    Its completion takes its turn behind the FPDUs of the QP by a job of no FPDU; what the QP sends
+    next may use the STag. The window does not matter.
     """
     no_rights = Signal()  # there is no such right
     m.d.comb += no_rights.eq(visit.registers & visit.element_stag[RIGHTS_BITS:].any())
@@ -46,18 +37,11 @@ def local_states(
     # Wait until the table has changed, or refuses to.
     with m.State("CHANGE"):
         with m.If(no_rights):
-            m.next = "STOP"  # with the cause of a bad entry
+            fail(m, visit)  # with the cause of a bad entry
         with m.Else():
             m.d.comb += ports.stag_change.valid.eq(1)
             with m.If(ports.stag_change.ready):
                 m.d.sync += visit.cause.eq(Cause.LOCAL_STAG_OPERATION)
-                m.next = "LOCAL_ISSUE"
+                m.next = "HAND"
                 with m.If(ports.stag_refused):
-                    m.next = "STOP"
-
-    # Give the job away: what the QP sends next may use the STag.
-    with m.State("LOCAL_ISSUE"):
-        m.d.comb += ports.job.valid.eq(1)
-        with m.If(ports.job.ready):
-            give_away(m, ports, pieces)
-            m.d.comb += [contexts.store.eq(1), visit.kick.eq(~visit.kicked)]
+                    fail(m, visit)

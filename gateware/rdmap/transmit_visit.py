@@ -1,15 +1,21 @@
 """The registers of a visit of the transmitter."""
 
 from amaranth.hdl import Module, Signal
-from amaranth.lib import data, wiring
+from amaranth.lib import data
 
 from gateware.config import RnicConfig
 from gateware.ddp.checks import CAUSE_BITS
 from gateware.interfaces import Layouts
 from gateware.rdmap.atomic_unit import AtomicStatus
 from gateware.rdmap.headers import Opcode
-from gateware.rdmap.transmit_context import progress_layout, sends_bits, settings_layout
+from gateware.rdmap.transmit_context import (
+    HALT,
+    progress_layout,
+    sends_bits,
+    settings_layout,
+)
 from gateware.rdmap.transmit_entry import OPERANDS, OPERATION
+from hw.interface.queue_entries import SendOpcode
 
 
 class TransmitVisit:
@@ -22,8 +28,12 @@ class TransmitVisit:
         # The QP
         self.qp = Signal(config.qp_bits)
         self.terminating = Signal()  # it stopped: the visit ends its connection
-        self.allowed = Signal()  # it is running and may send
+        self.running = Signal()
+        self.may_send = Signal()
         self.progress = Signal(progress)  # where it stood before this visit
+        self.halt = Signal(HALT)  # it sends nothing any more
+        self.alone = Signal()  # no FPDU of an earlier visit was under way when this one began
+        self.doomed = Signal()  # an FPDU before it failed: it has to end without a trace
         self.settings = Signal(settings_layout(config))
         self.pd = Signal(16)
         self.window = Signal(32)  # position up to which the LLP takes octets
@@ -31,6 +41,7 @@ class TransmitVisit:
         self.retired_count = Signal(sends_bits(config))  # sends that left the completer
         self.room = Signal(32)  # octets from the position to the end of the window
         self.roomy = Signal()  # any FPDU fits the window
+        self.sure = Signal()  # the window needs no look at the FPDU, nor does its position
         self.tagged_capacity = Signal(16)  # octets of payload that a tagged FPDU can have
         self.untagged_capacity = Signal(16)  # and an untagged one
 
@@ -40,8 +51,10 @@ class TransmitVisit:
         self.is_cut = Signal()  # no second one was posted
         self.entry = Signal(OPERATION)  # the oldest one
         self.index = Signal(16)  # its running number
+        self.entry_is = {opcode: Signal(name=f"is_{opcode.name.lower()}") for opcode in SendOpcode}
         self.fenced = Signal()  # it waits until no send is in flight
         self.in_flight = Signal(sends_bits(config))  # sends issued and not retired
+        self.some_in_flight = Signal()  # that is not 0
         self.request_allowed = Signal()  # one more RDMA Read or atomic may be outstanding
         self.has_inbound = Signal()  # a request waits for its answer, and something can be done
         self.inbound = Signal(layouts.inbound_read)  # the oldest one; of an atomic its target
@@ -63,11 +76,16 @@ class TransmitVisit:
         self.tagged = Signal()  # it is tagged
         self.remaining = Signal(32)  # octets of it that were not sent
         self.capacity = Signal(16)  # octets of payload that an FPDU of it can have
-        self.fits = Signal()  # what remains fits one FPDU
+        self.fits_tagged = Signal()  # what remains fits a tagged FPDU
+        self.fits_untagged = Signal()  # and an untagged one
+        self.fits = Signal()  # it fits one FPDU
         self.remote_stag = Signal(32)  # of the peer's buffer, or to be invalidated there
         self.remote_offset = Signal(64)  # Tagged Offset of the peer's buffer; Immediate Data
         self.takes_two = Signal()  # its entry has a second unit
-        self.bad_entry = Signal()  # opcode or number of elements is not allowed
+        self.bad_opcode = Signal()  # of the entry
+        self.bad_count = Signal()  # its number of elements is not allowed
+        self.bad_atomic = Signal()  # it is an ATOMIC that is not allowed
+        self.bad_entry = Signal()  # one of the three
         self.length_matches = Signal()  # its length is the sum over its elements
         self.summed = Signal()  # `length_matches` is right
 
@@ -86,6 +104,8 @@ class TransmitVisit:
         self.element_remaining = Signal(32)  # octets of it that were not sent
         self.covers = Signal()  # it has all that is left
         self.exhausted = Signal()  # all that it has is needed
+        self.none_left = Signal()  # no octet of the FPDU is without a piece
+        self.none_remaining = Signal()  # none of the element was not sent
 
         # The piece at work
         self.address = Signal(64)  # Tagged Offset
@@ -95,8 +115,15 @@ class TransmitVisit:
         # The operands of an Atomic Request, in the order of the send entry
         self.operands = Signal(data.ArrayLayout(64, OPERANDS))
 
+        # What is handed over
+        self.asks = Signal()  # the piece is checked by the STag table
+        self.failed = Signal()  # nothing but the error with `cause`
+        self.handed = Signal()  # a part of the FPDU was handed over
+        self.storing = Signal()  # the progress is stored in this cycle
+
         # How the visit ends
         self.kick = Signal()  # a pulse, not a register: ask for the next visit
+        self.end = Signal()  # a pulse, not a register: nothing was handed over
         self.kicked = Signal()  # it was asked for
         self.cause = Signal(CAUSE_BITS)  # of the error, if one follows
 
@@ -108,7 +135,13 @@ class TransmitVisit:
         self.followed = Signal(progress, reset_less=True)  # where the QP stands behind it
 
 
-def end_visit(m: Module, ports: wiring.Component) -> None:
-    """Leave the state: the visit ends here."""
-    m.d.comb += ports.end.eq(1)
+def fail(m: Module, visit: TransmitVisit) -> None:
+    """Leave the state: the QP is to be stopped, with the `cause` that stands there next."""
+    m.d.sync += [visit.failed.eq(1), visit.asks.eq(0)]
+    m.next = "READY"
+
+
+def end_visit(m: Module, visit: TransmitVisit) -> None:
+    """Leave the state: the visit ends here; only if no FPDU of another one is under way."""
+    m.d.comb += visit.end.eq(1)
     m.next = "IDLE"

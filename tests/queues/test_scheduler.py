@@ -106,13 +106,27 @@ async def check_busy_qps_take_turns(dut):
                 break
 
 
+LATENCY = 5
+
+
+async def latency_of(bench, qp):
+    await bench.kick([qp])
+    waited = 0
+    while not bench.dut.pick__valid.value:
+        await RisingEdge(bench.dut.clk)
+        waited += 1
+    assert int(bench.dut.pick__payload.value) == qp
+    return waited
+
+
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def check_latency_of_a_kick(dut):
+    """Also of the QP that was picked last, however long ago."""
     bench = Bench(dut, seeded_random())
+    bench.sink.set_pattern("always")
     await start_clock_and_reset(dut)
-    await bench.kick([bench.qps - 1])
-    waited = 0
-    while not dut.pick__valid.value:
-        await RisingEdge(dut.clk)
-        waited += 1
-    assert waited <= 7
+    assert await latency_of(bench, bench.qps - 1) <= LATENCY
+    for distance in range(2 * LATENCY):
+        for qp in (bench.qps - 1, 0, 1):
+            await cycles(dut, distance + 2)
+            assert await latency_of(bench, qp) <= LATENCY, (distance, qp)

@@ -7,6 +7,7 @@ from cocotb.triggers import RisingEdge
 from gateware.config import RnicConfig
 from gateware.interfaces import Layouts
 from gateware.rdmap.transmit_context import (
+    HALT,
     RetiredSends,
     TransmitContexts,
     progress_layout,
@@ -78,17 +79,19 @@ async def check_strobes_are_counted(dut):
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def check_every_qp_has_its_own(dut):
     rng = seeded_random()
-    dut.store.value = dut.set_settings.value = dut.set_pd.value = 0
+    dut.store.value = dut.set_settings.value = dut.set_pd.value = dut.set_halt.value = 0
     await start_clock_and_reset(dut)
     contexts = [(0, 0, 0)] * CONFIG.qps
+    halts = [0] * CONFIG.qps
     # What the outputs must be: driven after an edge, in them one cycle later.
     expected = []
     for cycle in range(CYCLES):
         if cycle >= 2:
             found = int(dut.progress.value), int(dut.settings.value), int(dut.pd.value)
+            found += (int(dut.halt.value),)
             assert found == expected[cycle - 2]
         qp = rng.randrange(CONFIG.qps)
-        expected.append(contexts[qp])
+        expected.append((*contexts[qp], halts[qp]))
         progress = rng.getrandbits(width_of(progress_layout(CONFIG)))
         settings = {
             "ord": rng.randint(0, CONFIG.read_queue_depth),
@@ -107,4 +110,11 @@ async def check_every_qp_has_its_own(dut):
             value if write else old
             for write, value, old in zip(written, new, contexts[qp], strict=True)
         )
+        # The halt is that of another QP.
+        halting_qp, halting = rng.randrange(CONFIG.qps), rng.getrandbits(width_of(HALT))
+        dut.halting_qp.value, dut.halting.value = halting_qp, halting
+        halts_now = rng.random() < 0.3
+        dut.set_halt.value = int(halts_now)
+        if halts_now:
+            halts[halting_qp] = halting
         await RisingEdge(dut.clk)

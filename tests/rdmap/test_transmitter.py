@@ -1,5 +1,7 @@
 """The transmitter sends what the model of RFC 5041 and RFC 5040 says, within all limits."""
 
+import itertools
+
 import cocotb
 import pytest
 from cocotb.triggers import ClockCycles, RisingEdge
@@ -19,7 +21,7 @@ from hw.interface.queue_entries import (
 from sim.model import ddp, rdmap
 from sim.model.errors import ErrorCode
 from sim.model.terminate import terminate_for
-from tests.rdmap.transmit_bench import LOCAL, Bench, Element, Entry
+from tests.rdmap.transmit_bench import LOCAL, Bench, Element, Entry, Region
 from tests.support.runner import parameter, run_cocotb
 from tests.support.streams import seeded_random, start_clock_and_reset
 
@@ -799,17 +801,105 @@ async def check_stop_and_destroy_stop(dut):
         assert bench.jobs == 0
 
 
-@cocotb.test(timeout_time=1, timeout_unit="ms")
-async def check_a_visit_of_one_element_is_short(dut):
-    bench, _ = await _bench(dut, latency=TABLE_LATENCY)
-    await bench.connect(0, pd=1, ord=2, emss=1460)
-    bench.grant(0, LARGE_WINDOW)
-    for _ in range(3):
-        bench.post(0, _write(bench, 0, 1440))
+async def _cycles_per_job(dut, bench, number, jobs):
+    """Cycles from job to job of a QP that has work for `jobs` of them, at its steady pace."""
+    bench.job_cycles.clear()
     await bench.settle()
-    longest = max(bench.visit_cycles)
-    print(f"a visit takes {longest} cycles with a table of {TABLE_LATENCY}")
-    assert longest <= 11 + TABLE_LATENCY
+    assert len(bench.job_cycles) == jobs
+    return [b - a for a, b in itertools.pairwise(bench.job_cycles)]
+
+
+SCHEDULER_LATENCY = 5
+"""Cycles from kick to pick in queues/scheduler.py."""
+
+FPDU_CYCLES = 11
+"""That the transmitter takes for an FPDU of one element or none."""
+
+
+@cocotb.test(timeout_time=3, timeout_unit="ms")
+async def check_fpdus_of_one_qp_follow_each_other(dut):
+    bench, _ = await _bench(dut, latency=TABLE_LATENCY)
+    bench.kick_cycles = SCHEDULER_LATENCY - 2  # the bench's own
+    bench.auto_retire = False
+    qp = await bench.connect(0, pd=1, ord=2, emss=1460)
+    bench.grant(0, LARGE_WINDOW)
+    stag, base = bench.add_region(1, LOCAL, 8)
+    kinds = {
+        "write of 1440": lambda: bench.post(0, _write(bench, 0, 1440)),
+        "write of 0": lambda: bench.post(0, _write(bench, 0, 0)),
+        "send of 8": lambda: bench.post(0, Entry(SendOpcode.SEND, [Element(base, 8, stag)])),
+        "read of 8 answered": lambda: _inbound(bench, 0, 8),
+    }
+    for name, post in kinds.items():
+        for _ in range(4):
+            post()
+        gaps = await _cycles_per_job(dut, bench, 0, 4)
+        bench._retire += [(0, 0)] * bench.qps[0].in_flight
+        print(f"{name}: {gaps} cycles")
+        assert max(gaps) <= FPDU_CYCLES, name
+    bench.post(0, _write(bench, 0, 10 * 1400))
+    gaps = await _cycles_per_job(dut, bench, 0, 10)
+    assert max(gaps) <= FPDU_CYCLES
+    assert not qp.entries and max(bench.visit_cycles) <= 17
+
+
+@cocotb.test(timeout_time=3, timeout_unit="ms")
+async def check_nothing_of_a_qp_leaves_behind_an_error(dut):
+    """The visits behind the one that fails are under way already; other QPs go on."""
+    bench, _ = await _bench(dut)
+    for latency in (1, TABLE_LATENCY, 20):
+        bench.stag_latency = latency
+        for bad in range(4):
+            for number in (0, 1):
+                await bench.connect(number, pd=1, ord=2, emss=1460, markers=number)
+                bench.grant(number, LARGE_WINDOW)
+            before = bench.jobs
+            bench.regions[1] = Region(2, 15, 0, 100, 0)
+            for position in range(4):
+                stag = 1 if position == bad else None
+                bench.post(0, _write(bench, 0, 100, stag=stag))
+                bench.post(1, _write(bench, 1, 100))
+            await bench.settle()
+            assert bench.jobs == before + bad + 4
+            (error,) = bench.error_sink.take_all()
+            assert (error["qp"], error["index"]) == (0, bad)
+            assert not bench.qps[1].entries
+
+
+@cocotb.test(timeout_time=3, timeout_unit="ms")
+async def check_a_terminate_stands_where_the_bad_fpdu_would_have_stood(dut):
+    bench, _ = await _bench(dut)
+    request = ddp.UntaggedHeader(1, 1, rsvd_ulp=0x41).encode() + bytes(28)
+    for good in range(4):
+        qp = await bench.connect(0, pd=1, ord=2, emss=1460, markers=1)
+        bench.grant(0, LARGE_WINDOW)
+        for _ in range(good):
+            bench.post(0, _write(bench, 0, 100))
+        bench.regions.pop(1, None)
+        bad = _write(bench, 0, 100)
+        bad.elements[0] = Element(0, 100, 1)
+        for entry in (bad, _write(bench, 0, 100)):
+            bench.post(0, entry)
+        await bench.settle()
+        (error,) = bench.error_sink.take_all()
+        assert error["index"] == good
+        qp.running = False
+        bench.drive_states()
+        cause = Cause.READ_STAG_INVALID
+        terminate = terminate_for(ErrorCode(*CODES[cause][0]), request)
+        header = ddp.UntaggedHeader(2, 1, rsvd_ulp=0x47).encode()
+        bench.expect_terminate(0, header + terminate.encode())
+        bench.terminations.put(
+            {
+                "qp": 0,
+                "may_send": 1,
+                "cause": cause,
+                "ulpdu_length": 46,
+                "header": int.from_bytes(request, "little"),
+            }
+        )
+        await bench.settle()
+        assert not bench.terminates
 
 
 @cocotb.test(timeout_time=3, timeout_unit="ms")

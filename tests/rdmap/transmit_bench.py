@@ -130,6 +130,9 @@ class Qp:
     running: bool = False
     entries: deque[Entry] = field(default_factory=deque)
     inbound: deque[dict[str, Any]] = field(default_factory=deque)
+    # Popped, without a job so far: an item leaves its queue before its last job is given away.
+    popped_entries: deque[Entry] = field(default_factory=deque)
+    popped_inbound: deque[dict[str, Any]] = field(default_factory=deque)
     outstanding: deque[dict[str, int]] = field(default_factory=deque)
     next_index: int = 0
     in_flight: int = 0
@@ -141,6 +144,7 @@ class Qp:
     atomic_response_msn: int = 1
     atomic: tuple[int, AtomicStatus] | None = None  # what the unit found; its answer is due
     message: Any = None
+    request: dict[str, Any] | None = None  # that the message answers
     done: int = 0
     segments: list[tuple[bytes, int]] = field(default_factory=list)
     emss_changed: bool = False
@@ -163,6 +167,14 @@ class Qp:
             for word in entry.words()[: entry.units * UNIT_WORDS]
         ]
         return words[address] if address < len(words) else 0
+
+    def oldest_entry(self) -> Entry:
+        """The send entry of the next message that has its first job."""
+        return self.popped_entries.popleft() if self.popped_entries else self.entries[0]
+
+    def oldest_inbound(self) -> dict[str, Any]:
+        """The same of an inbound request."""
+        return self.popped_inbound.popleft() if self.popped_inbound else self.inbound[0]
 
 
 class Bench:
@@ -201,6 +213,8 @@ class Bench:
         for name in (*streams, "atomic_request"):
             StreamMonitor(dut, name, keep=False)
         self.queued: deque[int] = deque()
+        self.kick_cycles = 0  # until a QP that the transmitter kicks is queued
+        self._kicks: deque[tuple[int, int]] = deque()
         self.expected_pieces: deque[dict[str, int]] = deque()
         self.expected_words: deque[bytes] = deque()
         self.terminates: list[tuple[int, bytes]] = []  # QP and ULPDU, empty if only the close
@@ -208,8 +222,9 @@ class Bench:
         self.refuse = False  # the STag table changes nothing
         self.jobs = 0
         self.visits = 0
-        self.visiting = False
+        self.visits_begun: deque[int] = deque()  # of those that have not ended, the cycles
         self.visit_cycles: list[int] = []
+        self.job_cycles: list[int] = []  # in which jobs were given away
         self.sends_done = 0
         self.busy_atomics: set[int] = set()
         # Jobs that the LLP has not taken: QP and whether they are of a Read Response.
@@ -307,8 +322,9 @@ class Bench:
     def idle(self) -> bool:
         return (
             not self.queued
+            and not self._kicks
             and not self.work.pending
-            and not self.visiting
+            and not self.visits_begun
             and not self.events.pending
             and not len(self.piece_sink)
             and not len(self.job_sink)
@@ -332,29 +348,30 @@ class Bench:
         address = 0
         stag_wait = -1
         response = (0, 0)
-        begun = 0
         while True:
             await edge
             self.cycle += 1
             # Inputs as they were in the cycle that ends here.
             if dut.kick__valid.value:
-                self.kick(int(dut.kick__qp.value))
+                self._kicks.append((self.cycle + self.kick_cycles, int(dut.kick__qp.value)))
+            while self._kicks and self._kicks[0][0] <= self.cycle:
+                self.kick(self._kicks.popleft()[1])
             if dut.answered__valid.value:
                 self.kick(int(dut.answered__qp.value))
             if dut.responses_left__valid.value:
                 self.kick(int(dut.responses_left__qp.value))
             self._let_jobs_leave()
             self._watch_atomics()
-            if dut.begin.value:
-                assert not self.visiting, "visits overlap"
-                self.visiting, begun = True, self.cycle
-                self.visits += 1
             if dut.job_begin.value:
-                assert self.visiting, "a job outside of a visit"
+                assert self.visits_begun, "a job outside of a visit"
+                self.job_cycles.append(self.cycle)
             if dut.end.value:
-                assert self.visiting, "a visit ends twice"
-                self.visiting = False
-                self.visit_cycles.append(self.cycle - begun + 1)
+                assert self.visits_begun, "a visit ends twice"
+                self.visit_cycles.append(self.cycle - self.visits_begun.popleft() + 1)
+            if dut.begin.value:
+                self.visits_begun.append(self.cycle)
+                assert len(self.visits_begun) <= 2, "three visits overlap"
+                self.visits += 1
             if dut.send_entries__pop.value:
                 number = int(dut.send_entries__pop_qp.value)
                 self._later(self._pop_entry, number, int(dut.send_entries__pop_both.value))
@@ -431,12 +448,18 @@ class Bench:
         self._effects.append((self.cycle + 1, lambda: call(*arguments)))
 
     def _pop_entry(self, number: int, both: int) -> None:
-        assert self.qps[number].send_units()[0] > both, "a unit that is not on chip is popped"
-        entry = self.qps[number].entries.popleft()
+        qp = self.qps[number]
+        assert qp.send_units()[0] > both, "a unit that is not on chip is popped"
+        entry = qp.entries.popleft()
         assert both == entry.units - 1
+        if entry is not qp.message:
+            qp.popped_entries.append(entry)
 
     def _pop_inbound(self, number: int) -> None:
-        self.qps[number].inbound.popleft()
+        qp = self.qps[number]
+        request = qp.inbound.popleft()
+        if request is not qp.request:
+            qp.popped_inbound.append(request)
 
     def _push(self, number: int, item: int) -> None:
         qp = self.qps[number]
@@ -554,7 +577,9 @@ class Bench:
     def _check_atomic_response(self, job: dict[str, Any], qp: Qp) -> None:
         assert qp.message is None, "in the middle of a message"
         assert qp.atomic is not None, "an answer before there is one"
-        atomic, _ = self._target(qp)
+        request = qp.popped_inbound.popleft()
+        assert request["atomic"]
+        atomic = request["of"]
         original, status = qp.atomic
         assert status is AtomicStatus.DONE
         qp.atomic = None
@@ -607,8 +632,8 @@ class Bench:
         """A job without an FPDU and without a close tells that the STag table has changed."""
         number = job["qp"]
         qp = self.qps[number]
-        entry = qp.entries[0]
         assert qp.message is None, "in the middle of a message"
+        entry = qp.oldest_entry()
         if entry.flags & SendFlags.FENCE:
             assert qp.in_flight == 0, "a fenced entry begins before all others completed"
         registers = entry.opcode == SendOpcode.FAST_REGISTER
@@ -678,8 +703,11 @@ class Bench:
             self._check_atomic_response(job, qp)
             return
         if qp.message is None:
-            # The queues drop their heads only after the cycle of the job.
-            qp.message = dict(qp.inbound[0]["of"]) if opcode == 2 else qp.entries[0]
+            if opcode == 2:
+                qp.request = qp.oldest_inbound()
+                qp.message = dict(qp.request["of"])
+            else:
+                qp.message = qp.oldest_entry()
             qp.done = 0
             qp.segments = []
             qp.emss_changed = len(qp.mulpdus) > 1
