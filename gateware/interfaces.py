@@ -267,7 +267,7 @@ class Layouts:
         self.completion = data.StructLayout(
             {
                 "qp": qp,
-                "receive": 1,  # goes to the receive CQ of the QP, else to its send CQ
+                "cq": cq,
                 "index": 16,
                 "opcode": 8,  # CompletionOpcode
                 "flags": 8,  # CompletionFlags

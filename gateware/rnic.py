@@ -204,6 +204,7 @@ class Rnic(wiring.Component):
         m.d.comb += [
             receiver.running.eq(self.qp_states.running),
             self.delivery_gate.placed.eq(self.write_engine.clients[0].done),
+            self.delivery_gate.placed_error.eq(self.write_engine.clients[0].error),
         ]
         wiring.connect(m, receiver.first_segment, self.qp_states.first_segment)
         delivered, gate = self.delivery_gate.request_released, self.request_gate
@@ -435,7 +436,7 @@ class Rnic(wiring.Component):
             self.send_fetcher,
             self.receive_fetcher,
             self.completer,
-            self.ring_writer,
+            self.delivery_gate,
         )
         m.submodules.qp_commands = fork = Fork(self.layouts.qp_command, len(listeners))
         wiring.connect(m, commands.qp_command, fork.i)

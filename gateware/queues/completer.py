@@ -8,6 +8,7 @@ from amaranth.utils import exact_log2
 
 from gateware.config import RnicConfig
 from gateware.interfaces import Layouts, QpCommandKind, QpStrobe
+from gateware.queues.cq_map import CqMap
 from hw.interface.queue_entries import ANSWERED_OPERATIONS, CompletionOpcode, SendOpcode
 
 
@@ -27,7 +28,8 @@ class SendCompleter(wiring.Component):
 
     From `sent` to completion: 6 cycles; one item every 7 cycles, 5 of them for each further item
     that a `read_done` lets go. `sent` and `read_done` take turns. At most `config.pending_sends`
-    items of a QP may be inside. CREATE and DESTROY forget what is held of their QP.
+    items of a QP may be inside. CREATE and DESTROY forget what is held of their QP; CREATE names
+    its CQ.
 
     While the bit of a QP in `failed` is set, nothing of it completes: what it sent was not what it
     should be. `finished` pulses once for each `sent` and `read_done`, when all that they let go was
@@ -90,6 +92,15 @@ class SendCompleter(wiring.Component):
         m.d.comb += self.retired.qp.eq(completion.payload.qp)
         with m.If(completion.ready):
             m.d.sync += completion.valid.eq(0)
+
+        m.submodules.cq_map = cq_map = CqMap(config, receive=False)
+        cq = Signal(config.cq_bits)  # of `qp`, two cycles after that
+        m.d.comb += [
+            cq_map.taken.eq(self.qp_command.valid & self.qp_command.ready),
+            cq_map.command.eq(self.qp_command.payload),
+            cq_map.qp.eq(qp),
+        ]
+        m.d.sync += cq.eq(cq_map.cq)
 
         qp_failed = Signal()
         m.d.sync += qp_failed.eq(self.failed.bit_select(qp, 1))
@@ -174,6 +185,7 @@ class SendCompleter(wiring.Component):
                         completion.valid.eq(item.signaled),
                         completion.payload.eq(0),
                         completion.payload.qp.eq(qp),
+                        completion.payload.cq.eq(cq),
                         completion.payload.index.eq(item.index),
                         completion.payload.opcode.eq(item.opcode),
                         completion.payload.length.eq(item.length),

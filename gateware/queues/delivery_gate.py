@@ -1,6 +1,6 @@
 """Holds deliveries until everything that they cover is visible in host memory."""
 
-from amaranth import Module, Signal
+from amaranth import Cat, Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
@@ -8,6 +8,7 @@ from amaranth.lib.wiring import In, Out
 from gateware.config import RnicConfig
 from gateware.interfaces import DeliveryKind, Layouts, QpStrobe
 from gateware.queues.completer import read_done_layout
+from gateware.queues.cq_map import CqMap
 from hw.interface.queue_entries import CompletionFlags, CompletionOpcode
 
 DEPTH = 64
@@ -18,25 +19,29 @@ class DeliveryGate(wiring.Component):
 
     `placed` pulses once for each placement whose write responses are all there; both counts run
     mod 2^16, and at most 2^15 placements may be under way. Deliveries leave in order: RECEIVE as
-    receive completions, READ as `read_done`, REQUEST as a pulse of `request_released`, when the
-    last completion was taken and while there is `request_room`. 4 cycles from the last pulse to the
-    output, one delivery every 3 cycles. Up to 64 deliveries wait here before `delivery` is held
-    up.
+    receive completions to the CQ that CREATE named, READ as `read_done`, REQUEST as a pulse of
+    `request_released`, when the last completion was taken and while there is `request_room`. One
+    cycle from the last pulse to the output, for a delivery that came four cycles before it; one
+    delivery every four cycles. Up to 64 deliveries wait here before `delivery` is held up.
 
     A Send that invalidated an STag also waits until nobody uses a host address that the STag gave
     before: while an atomic of its QP, whose bit in `changing` is set then, is under way, and, from
     a pulse of `mark` on, until `passed` tells that no FPDU reads host memory there.
 
     A delivery of a QP whose bit in `failed` is set is dropped, with a pulse of `dropped_receive`,
-    `dropped_read` or `dropped_request`: a placement of its QP failed.
+    `dropped_read` or `dropped_request`: a placement of its QP failed. `placed_error` comes with the
+    `placed` of that, its bit two cycles later at most.
     """
 
     def __init__(self, config: RnicConfig):
+        self._config = config
         self._layouts = layouts = Layouts(config)
         super().__init__(
             {
                 "delivery": In(stream.Signature(layouts.delivery)),
+                "qp_command": In(stream.Signature(layouts.qp_command)),
                 "placed": In(1),
+                "placed_error": In(1),
                 "completion": Out(stream.Signature(layouts.completion)),
                 "read_done": Out(stream.Signature(read_done_layout(config))),
                 "request_released": Out(QpStrobe(config)),
@@ -51,35 +56,74 @@ class DeliveryGate(wiring.Component):
             }
         )
 
-    def elaborate(self, platform) -> Module:
+    def elaborate(self, platform: object) -> Module:
         m = Module()
         layout = self._layouts.delivery
         m.submodules.fifo = fifo = SyncFIFOBuffered(width=layout.size, depth=DEPTH)
+        m.submodules.cq_map = cq_map = CqMap(self._config, receive=True)
+        head = Signal(layout)
         m.d.comb += [
             fifo.w_data.eq(self.delivery.payload),
             fifo.w_en.eq(self.delivery.valid),
             self.delivery.ready.eq(fifo.w_rdy),
+            self.qp_command.ready.eq(1),
+            cq_map.taken.eq(self.qp_command.valid),
+            cq_map.command.eq(self.qp_command.payload),
+            cq_map.qp.eq(head.qp),
         ]
 
-        placements = Signal(16)
-        m.d.sync += placements.eq(placements + self.placed)
-
-        head = Signal(layout)
-        beyond = Signal(16)
         failed = Signal()  # the QP of `head` is in `self.failed`
-        m.d.sync += failed.eq(self.failed.bit_select(head.qp, 1))
         held = Signal()  # it waits for the atomic of its QP, or for FPDUs
         invalidates = (head.kind == DeliveryKind.RECEIVE) & (
             head.flags & CompletionFlags.INVALIDATED
         ).any()
         changing = self.changing.bit_select(head.qp, 1)
-        m.d.sync += held.eq(invalidates & (changing | self.mark | ~self.passed))
-        # A negative difference: placements are missing.
-        m.d.sync += beyond.eq(placements - head.after)
+        m.d.sync += [
+            failed.eq(self.failed.bit_select(head.qp, 1)),
+            held.eq(invalidates & (changing | self.mark | ~self.passed)),
+        ]
 
-        for output in (self.completion, self.read_done):
+        # The placements that `head` waits for, and whether that is none or one.
+        placements = Signal(16)
+        missing = Signal(16)
+        none, one = Signal(), Signal()
+        errors = Signal(3)  # pulses whose failure may not be in `failed` yet
+        m.d.sync += [
+            placements.eq(placements + self.placed),
+            missing.eq(missing - self.placed),
+            one.eq(missing == Cat(~self.placed, self.placed)),
+            errors.eq(Cat(self.placed & self.placed_error, errors)),
+        ]
+        known = Signal()  # `none` and `one` are about `head`
+        with m.If(~known):
+            m.d.sync += none.eq(missing[-1] | (missing == 0) | ((missing == 1) & self.placed))
+        with m.Elif(one & self.placed):
+            m.d.sync += none.eq(1)
+        visible = Signal()
+        m.d.comb += visible.eq((none | (one & self.placed & ~self.placed_error)) & ~errors.any())
+
+        completion, read_done = self.completion, self.read_done
+        cq = Signal(self._config.cq_bits)
+        with m.If(~known):
+            m.d.sync += cq.eq(cq_map.cq)
+        for output in (completion, read_done):
             with m.If(output.ready):
                 m.d.sync += output.valid.eq(0)
+        with m.If(~completion.valid):
+            m.d.sync += [
+                completion.payload.qp.eq(head.qp),
+                completion.payload.cq.eq(cq),
+                completion.payload.index.eq(head.index),
+                completion.payload.opcode.eq(CompletionOpcode.RECEIVE),
+                completion.payload.flags.eq(head.flags),
+                completion.payload.detail.eq(head.detail),
+                completion.payload.length.eq(head.length),
+            ]
+        with m.If(~read_done.valid):
+            m.d.sync += [
+                read_done.payload.qp.eq(head.qp),
+                read_done.payload.length.eq(head.length),
+            ]
         m.d.sync += [self.request_released.valid.eq(0), self.request_released.qp.eq(head.qp)]
 
         with m.FSM():
@@ -88,48 +132,41 @@ class DeliveryGate(wiring.Component):
                 m.d.comb += fifo.r_en.eq(1)
                 m.d.sync += head.eq(fifo.r_data)
                 with m.If(fifo.r_rdy):
-                    m.next = "COMPARE"
-            # The difference is taken.
-            with m.State("COMPARE"):
+                    m.next = "COUNT"
+            # The difference is taken, with the pulse of this cycle.
+            with m.State("COUNT"):
+                difference = Cat(0, head.after) - Cat(self.placed, placements)
+                m.d.sync += missing.eq(difference[1:17])
                 m.d.comb += self.mark.eq(invalidates)
+                m.next = "LOOK"
+            # Is one of them missing?
+            with m.State("LOOK"):
                 m.next = "PLACED"
             # Waits until all its placements are visible and the output is free.
             with m.State("PLACED"):
+                m.d.comb += known.eq(1)
                 with m.If(held):
                     pass
-                with m.Elif(~beyond[-1] & failed):
+                with m.Elif(visible & failed):
                     # Not in the cycle in which an earlier one leaves: each is counted alone
-                    with m.If(~self.completion.valid & ~self.read_done.valid):
+                    with m.If(~completion.valid & ~read_done.valid):
                         m.d.comb += [
                             self.dropped_receive.eq(head.kind == DeliveryKind.RECEIVE),
                             self.dropped_read.eq(head.kind == DeliveryKind.READ),
                             self.dropped_request.eq(head.kind == DeliveryKind.REQUEST),
                         ]
                         m.next = "IDLE"
-                with m.Elif(~beyond[-1]):
+                with m.Elif(visible):
                     with m.If(head.kind == DeliveryKind.RECEIVE):
-                        with m.If(~self.completion.valid):
-                            m.d.sync += [
-                                self.completion.valid.eq(1),
-                                self.completion.payload.qp.eq(head.qp),
-                                self.completion.payload.receive.eq(1),
-                                self.completion.payload.index.eq(head.index),
-                                self.completion.payload.opcode.eq(CompletionOpcode.RECEIVE),
-                                self.completion.payload.flags.eq(head.flags),
-                                self.completion.payload.detail.eq(head.detail),
-                                self.completion.payload.length.eq(head.length),
-                            ]
+                        with m.If(~completion.valid):
+                            m.d.sync += completion.valid.eq(1)
                             m.next = "IDLE"
                     with m.Elif(head.kind == DeliveryKind.REQUEST):
-                        with m.If(~self.completion.valid & self.request_room):
+                        with m.If(~completion.valid & self.request_room):
                             m.d.sync += self.request_released.valid.eq(1)
                             m.next = "IDLE"
-                    with m.Elif(~self.read_done.valid):
-                        m.d.sync += [
-                            self.read_done.valid.eq(1),
-                            self.read_done.payload.qp.eq(head.qp),
-                            self.read_done.payload.length.eq(head.length),
-                        ]
+                    with m.Elif(~read_done.valid):
+                        m.d.sync += read_done.valid.eq(1)
                         m.next = "IDLE"
 
         return m

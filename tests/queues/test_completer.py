@@ -19,7 +19,7 @@ from tests.support.streams import (
     start_clock_and_reset,
 )
 
-CONFIG = RnicConfig(qps=4, pending_sends=8, read_queue_depth=4)
+CONFIG = RnicConfig(qps=4, cqs=4, pending_sends=8, read_queue_depth=4)
 LAYOUTS = Layouts(CONFIG)
 READ_DONE = read_done_layout(CONFIG)
 
@@ -45,8 +45,8 @@ class Bench:
         dut.failed.value = 0
         self.retired = Pulses(dut, dut.retired__valid, dut.retired__qp)
 
-    async def command(self, kind, qp):
-        await self.commands.send({"kind": QpCommandKind[kind].value, "qp": qp})
+    async def command(self, kind, qp, **fields):
+        await self.commands.send({"kind": QpCommandKind[kind].value, "qp": qp, **fields})
 
 
 def item_of(rng, qp, index, opcode=None, signaled=None):
@@ -59,9 +59,9 @@ def item_of(rng, qp, index, opcode=None, signaled=None):
     }
 
 
-def completion_of(item):
+def completion_of(item, cq=0):
     fields = {name: item[name] for name in ("qp", "index", "opcode", "length")}
-    return {"receive": 0, "flags": 0, "detail": 0, **fields}
+    return {"cq": cq, "flags": 0, "detail": 0, **fields}
 
 
 @cocotb.test(timeout_time=2, timeout_unit="ms")
@@ -125,6 +125,25 @@ async def check_items_behind_a_read_or_atomic_wait_and_other_qps_do_not(dut):
         bench.read_done.put({"qp": 1, "length": 0})
         assert await bench.completions.get_many(8) == [completion_of(item) for item in held]
         await bench.command("CREATE", 2)
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def check_a_completion_goes_to_the_send_cq_of_its_qp(dut):
+    rng = seeded_random()
+    bench = Bench(dut, rng)
+    await start_clock_and_reset(dut)
+    for _ in range(5):
+        cqs = [rng.randrange(CONFIG.cqs) for _ in range(CONFIG.qps)]
+        for qp, cq in enumerate(cqs):
+            await bench.command("CREATE", qp, send_cq=cq, receive_cq=cq ^ 1)
+            await bench.command("CONNECT", qp, send_cq=cq ^ 2)
+        items = [item_of(rng, rng.randrange(CONFIG.qps), i, SendOpcode.SEND, 1) for i in range(10)]
+        bench.sent.put_all(items)
+        got = await bench.completions.get_many(len(items))
+        assert got == [completion_of(item, cqs[item["qp"]]) for item in items]
+    # The memory outlasts the reset before the next test.
+    for qp in range(CONFIG.qps):
+        await bench.command("CREATE", qp)
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")

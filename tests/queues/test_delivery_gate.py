@@ -5,7 +5,7 @@ import pytest
 from cocotb.triggers import RisingEdge
 
 from gateware.config import RnicConfig
-from gateware.interfaces import DeliveryKind, Layouts
+from gateware.interfaces import DeliveryKind, Layouts, QpCommandKind
 from gateware.queues.completer import read_done_layout
 from gateware.queues.delivery_gate import DeliveryGate
 from hw.interface.queue_entries import CompletionFlags, CompletionOpcode
@@ -19,7 +19,7 @@ from tests.support.streams import (
     start_clock_and_reset,
 )
 
-CONFIG = RnicConfig(qps=4)
+CONFIG = RnicConfig(qps=4, cqs=4)
 LAYOUTS = Layouts(CONFIG)
 
 
@@ -46,7 +46,9 @@ class Bench:
         cocotb.start_soon(self._watch_requests())
         StreamMonitor(dut, "completion")
         StreamMonitor(dut, "read_done")
+        self.commands = StreamSource(dut, "qp_command", LAYOUTS.qp_command)
         dut.placed.value = 0
+        dut.placed_error.value = 0
         dut.failed.value = 0
         dut.changing.value = 0
         dut.passed.value = 1
@@ -88,7 +90,7 @@ async def check_deliveries_wait_for_their_placements(dut):
                 assert placed >= want["total"], "left before its placements were visible"
                 assert (item["qp"], item["length"]) == (want["qp"], want["length"])
                 if kind is DeliveryKind.RECEIVE:
-                    assert item["receive"] == 1 and item["opcode"] == CompletionOpcode.RECEIVE
+                    assert item["opcode"] == CompletionOpcode.RECEIVE
                     assert all(item[name] == want[name] for name in ("index", "flags", "detail"))
         of_kind = [item for item in expected if item["kind"] == DeliveryKind.REQUEST.value]
         for qp in bench.requests:
@@ -123,7 +125,47 @@ async def check_deliveries_wait_for_their_placements(dut):
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
-async def check_delivery_leaves_at_most_4_cycles_after_the_last_pulse(dut):
+async def check_a_completion_goes_to_the_receive_cq_of_its_qp(dut):
+    rng = seeded_random()
+    bench = Bench(dut, rng)
+    await start_clock_and_reset(dut)
+    for _ in range(5):
+        cqs = [rng.randrange(CONFIG.cqs) for _ in range(CONFIG.qps)]
+        for qp, cq in enumerate(cqs):
+            for kind in QpCommandKind:
+                named = cq if kind is QpCommandKind.CREATE else CONFIG.cqs - 1 - cq
+                command = {"kind": kind.value, "qp": qp, "receive_cq": named, "send_cq": cq ^ 1}
+                await bench.commands.send(command)
+        qps = [rng.randrange(CONFIG.qps) for _ in range(10)]
+        bench.deliveries.put_all([{"qp": qp} for qp in qps])
+        got = await bench.completions.get_many(len(qps))
+        assert [(item["qp"], item["cq"]) for item in got] == [(qp, cqs[qp]) for qp in qps]
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def check_a_delivery_whose_last_placement_failed_is_dropped(dut):
+    rng = seeded_random()
+    bench = Bench(dut, rng)
+    dropped = Pulses(dut, dut.dropped_receive)
+    await start_clock_and_reset(dut)
+    for number, missing in enumerate((1, 1, 2, 3, 3)):
+        after = 4 * (number + 1)
+        dut.failed.value = 0
+        await bench.place(4 - missing)
+        bench.deliveries.put({"qp": 1, "after": after})
+        await cycles(dut, rng.choice([0, 1, 2, 3, 40]))
+        await bench.place(missing - 1)
+        dut.placed_error.value = 1
+        await bench.place()
+        dut.placed_error.value = 0
+        await cycles(dut, 1)
+        dut.failed.value = 1 << 1
+        await cycles(dut, 100)
+        assert (dropped.count, len(bench.completions)) == (number + 1, 0)
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def check_a_delivery_leaves_one_cycle_after_the_last_pulse(dut):
     bench = Bench(dut, seeded_random())
     await start_clock_and_reset(dut)
     outputs = {
@@ -142,7 +184,7 @@ async def check_delivery_leaves_at_most_4_cycles_after_the_last_pulse(dut):
         while not output.value:
             await RisingEdge(dut.clk)
             waited += 1
-        assert waited <= 4, kind
+        assert waited == 1, kind
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")

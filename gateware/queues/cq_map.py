@@ -1,0 +1,51 @@
+"""Which CQ the send or the receive queue of a QP completes to."""
+
+from amaranth import Module, Signal
+from amaranth.lib import wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from gateware.config import RnicConfig
+from gateware.interfaces import Layouts, QpCommandKind
+
+
+class CqMap(wiring.Component):
+    """Keeps the CQ of each QP as CREATE named it.
+
+    Parameters
+    ----------
+    config: sizes of the device. receive: of the receive queues, else of the send queues.
+
+    Members
+    -------
+    taken, command: a `qp_command` is taken in this cycle; other kinds than CREATE are ignored.
+    qp: a QP. cq: the CQ of the QP of a cycle ago; out of a memory.
+    """
+
+    def __init__(self, config: RnicConfig, *, receive: bool):
+        self._config = config
+        self._field = "receive_cq" if receive else "send_cq"
+        super().__init__(
+            {
+                "taken": In(1),
+                "command": In(Layouts(config).qp_command),
+                "qp": In(config.qp_bits),
+                "cq": Out(config.cq_bits),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        config = self._config
+        m.submodules.memory = cqs = Memory(shape=config.cq_bits, depth=config.qps, init=[])
+        write, read = cqs.write_port(), cqs.read_port()
+        create = Signal()
+        m.d.comb += [
+            create.eq(self.taken & (self.command.kind == QpCommandKind.CREATE)),
+            write.en.eq(create),
+            write.addr.eq(self.command.qp),
+            write.data.eq(self.command[self._field]),
+            read.addr.eq(self.qp),
+            self.cq.eq(read.data),
+        ]
+        return m
