@@ -2,7 +2,6 @@
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
 from gateware.config import RnicConfig
@@ -10,9 +9,11 @@ from gateware.ddp.headers import from_wire
 from gateware.dma.bursts import WORD_BITS, WORD_OCTETS
 from gateware.dma.lanes import choose_lanes, lanes_below, rotate_lanes
 from gateware.interfaces import WORD, Layouts, StorePort, WriteClient
+from gateware.prompt_fifo import PromptFifo
 
 READS_AHEAD = StorePort.LATENCY + 5
-"""Words on their way from the store, and those that the FIFO's level does not show yet."""
+"""Words on their way from the store, those that the FIFO's level does not show yet, and the one
+that it has put out."""
 
 WORDS_AHEAD = 16
 """Words that wait for the write engine; enough for one per cycle."""
@@ -28,9 +29,10 @@ class Placer(wiring.Component):
 
     One word per cycle, and the next placement's words follow at once. A placement costs its host
     words, and one cycle more if `store_octet` is above the lane of the address; one without
-    octets costs one cycle. Placements are taken one every two cycles. Latency nine cycles from
-    a placement to its first word. Under back-pressure of the write engine no read begins; the
-    words of those on their way wait in a FIFO.
+    octets costs one cycle. Placements are taken one every two cycles. From a placement to its
+    write command 1 cycle, to its first word 5 if none is before it, or 7 if `store_octet` is above
+    the lane of the address. Under back-pressure of the write engine no read begins; the words of
+    those on their way wait in a FIFO.
 
     Members
     -------
@@ -53,37 +55,28 @@ class Placer(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         store_bits = self._config.store_address_bits
-        m.submodules.words = words = SyncFIFOBuffered(width=WORD.size, depth=WORDS_AHEAD)
+        m.submodules.words = words = PromptFifo(WORD, WORDS_AHEAD)
+        wiring.connect(m, words.o, wiring.flipped(self.write.data))
         # Reads are begun only while there is room for all that are on their way.
         step = Signal()
         m.d.sync += step.eq(words.level <= WORDS_AHEAD - READS_AHEAD)
 
-        # The next placement
-        held = Signal(self._layouts.placement)
-        held_valid = Signal()
+        # The next placement's write command
+        place = self.placement.payload
         plan = Signal()
         empty = Signal()
-        lane = held.address[:WORD_BITS]
-        m.d.comb += [
-            self.placement.ready.eq(~held_valid),
-            empty.eq(held.octets == 0),
-        ]
-        with m.If(~held_valid):
-            m.d.sync += [held.eq(self.placement.payload), held_valid.eq(self.placement.valid)]
-        with m.Elif(plan):
-            m.d.sync += held_valid.eq(0)
-
-        # Its write command
-        command_valid = Signal()
-        m.d.comb += self.write.command.valid.eq(command_valid)
-        with m.If(self.write.command.ready):
-            m.d.sync += command_valid.eq(0)
-        with m.If(plan):
+        lane = place.address[:WORD_BITS]
+        command = self.write.command
+        m.d.comb += empty.eq(place.octets == 0)
+        with m.If(command.ready):
+            m.d.sync += command.valid.eq(0)
+        with m.If(~command.valid):
             m.d.sync += [
-                command_valid.eq(~empty),
-                self.write.command.payload.address.eq(held.address),
-                self.write.command.payload.octets.eq(held.octets),
+                command.payload.address.eq(place.address),
+                command.payload.octets.eq(place.octets),
             ]
+        with m.If(plan):
+            m.d.sync += command.valid.eq(~empty)
 
         # Its store reads: how many, and what they are for. When the octets move to higher lanes,
         # every read completes a host word, and the last may be needless; when they move to lower
@@ -103,13 +96,16 @@ class Placer(wiring.Component):
             )
         )
         planned_valid = Signal()
-        load = Signal()
+        begin = Signal()  # its first read is made, or was made
+        early = Signal()  # the first read is made before the plan is there
+        begun = Signal()  # that was in the last cycle
         end = Signal(range(65535 + WORD_OCTETS))
         primes = Signal()
         m.d.comb += [
-            plan.eq(held_valid & ~planned_valid & ~command_valid),
-            end.eq(lane + held.octets - 1),
-            primes.eq(lane < held.store_octet),
+            self.placement.ready.eq(~planned_valid & ~command.valid),
+            plan.eq(self.placement.valid & self.placement.ready),
+            end.eq(lane + place.octets - 1),
+            primes.eq(lane < place.store_octet),
         ]
         with m.If(plan):
             m.d.sync += [
@@ -117,16 +113,17 @@ class Placer(wiring.Component):
                 planned.more_reads.eq(Mux(empty, 0, end[WORD_BITS:] + primes)),
                 planned.primes.eq(primes),
                 planned.writes.eq(~empty),
-                planned.reversed.eq(held.reversed),
-                planned.release.eq(held.release),
-                planned.store_address.eq(held.store_address),
-                planned.store_end.eq(held.store_end),
-                planned.rotation.eq(lane - held.store_octet),
+                planned.reversed.eq(place.reversed),
+                planned.release.eq(place.release),
+                planned.store_address.eq(place.store_address),
+                planned.store_end.eq(place.store_end),
+                planned.rotation.eq(lane - place.store_octet),
             ]
-        with m.Elif(load):
+        with m.Elif(begin):
             m.d.sync += planned_valid.eq(0)
 
-        # The read at store.address. What it is for travels beside it.
+        # The read at store.address: one behind the first one of a placement, the first one of a
+        # plan, or that of a placement whose plan is being made. And what it is for.
         mark = data.StructLayout(
             {
                 "valid": 1,  # there is a read
@@ -139,37 +136,57 @@ class Placer(wiring.Component):
             }
         )
         reading = Signal(mark)
-        active = Signal()
+        first = Signal(mark)  # for the first one of a plan
+        active = Signal()  # the reads behind the first one are made
+        address = Signal(store_bits)
         more_reads = Signal(14)
         last_read = Signal()  # more_reads is 0
-        writes = Signal()
-        releases = Signal()
+        now = Signal(mark)  # what those are for
+        single = Signal()
         m.d.comb += [
-            load.eq(planned_valid & (~active | (step & last_read))),
-            reading.valid.eq(step & active),
-            reading.last.eq(last_read),
-            reading.release.eq(releases & last_read),
+            single.eq(planned.more_reads == 0),
+            early.eq(plan & step & ~active),
+            begin.eq((step | begun) & planned_valid & ~active),
+            first.valid.eq(1),
+            first.write.eq(planned.writes & ~planned.primes),
+            first.last.eq(single),
+            first.reversed.eq(planned.reversed),
+            first.release.eq(planned.release & single),
+            first.store_end.eq(planned.store_end),
+            first.rotation.eq(planned.rotation),
+            self.store.address.eq(Mux(planned_valid, planned.store_address, place.store_address)),
+            reading.eq(first),
+            reading.valid.eq(step & (active | (planned_valid & ~begun))),
         ]
-        with m.If(load):
-            m.d.sync += [
-                active.eq(1),
-                writes.eq(planned.writes),
-                releases.eq(planned.release),
-                more_reads.eq(planned.more_reads),
-                last_read.eq(planned.more_reads == 0),
-                self.store.address.eq(planned.store_address),
-                reading.write.eq(planned.writes & ~planned.primes),
-                reading.reversed.eq(planned.reversed),
-                reading.store_end.eq(planned.store_end),
-                reading.rotation.eq(planned.rotation),
+        m.d.sync += begun.eq(early)
+        with m.If(active):
+            m.d.comb += [
+                self.store.address.eq(address),
+                reading.write.eq(now.write),
+                reading.last.eq(last_read),
+                reading.reversed.eq(now.reversed),
+                reading.release.eq(now.release & last_read),
+                reading.store_end.eq(now.store_end),
+                reading.rotation.eq(now.rotation),
             ]
-        with m.Elif(step & active):
+        with m.If(~active):
             m.d.sync += [
-                active.eq(~last_read),
-                reading.write.eq(writes & ~last_read),
+                now.write.eq(planned.writes),
+                now.reversed.eq(planned.reversed),
+                now.release.eq(planned.release),
+                now.store_end.eq(planned.store_end),
+                now.rotation.eq(planned.rotation),
+                more_reads.eq(planned.more_reads - 1),
+                last_read.eq(planned.more_reads == 1),
+                address.eq(planned.store_address + 1),
+                active.eq(begin & ~single),
+            ]
+        with m.Elif(step):
+            m.d.sync += [
                 more_reads.eq(more_reads - 1),
                 last_read.eq(more_reads == 1),
-                self.store.address.eq(self.store.address + 1),
+                address.eq(address + 1),
+                active.eq(~last_read),
             ]
 
         # The stages in which the store reads, one that rotates, one that joins two words
@@ -178,6 +195,9 @@ class Placer(wiring.Component):
             stage = Signal(mark, name=f"fetched_{number}")
             m.d.sync += stage.eq(fetched)
             fetched = stage
+            if number == 0:
+                fetched = Signal(mark)
+                m.d.comb += fetched.eq(Mux(begun, first, stage))
         rotated = Signal(mark)
         rotated_data = Signal(64)
         previous_data = Signal(64)
@@ -194,11 +214,8 @@ class Placer(wiring.Component):
         m.d.comb += [
             word.data.eq(choose_lanes(from_previous, previous_data, rotated_data)),
             word.last.eq(rotated.last),
-            words.w_data.eq(word),
-            words.w_en.eq(rotated.valid & rotated.write),
-            self.write.data.valid.eq(words.r_rdy),
-            self.write.data.payload.eq(words.r_data),
-            words.r_en.eq(self.write.data.ready),
+            words.i.payload.eq(word),
+            words.i.valid.eq(rotated.valid & rotated.write),
         ]
         # The data of a `fetched` read stand in the store's output register.
         m.d.sync += [

@@ -33,7 +33,7 @@ class Deframer(wiring.Component):
     Markers, one per cycle and none lost between FPDUs; an FPDU is committed and its segment
     emitted when its last word has passed the CRC. What is not committed at the next visit is
     forgotten there. The commit comes five cycles after the beat that ends the FPDU, the segment
-    eight cycles after it.
+    seven cycles after it.
 
     A CRC or a ULPDU_Length that is wrong is a CRC error; a Marker that is wrong in an FPDU with a
     good CRC, or while CRCs are off, a Marker error (RFC 5044, 8). Every Marker is checked.
@@ -209,17 +209,17 @@ class Deframer(wiring.Component):
         few = segments.level <= SEGMENTS_AHEAD - SEGMENT_MARGIN
         m.d.comb += [
             segments.w_data.eq(out),
+            segments.w_en.eq(done | self.closed_taken),
             self.segment.valid.eq(segments.r_rdy),
             self.segment.payload.eq(segments.r_data),
             segments.r_en.eq(self.segment.ready),
             self.closed_taken.eq(self.closed & room & ~done),
         ]
         m.d.sync += [
-            segments.w_en.eq(done | self.closed_taken),
             room.eq(few),
             aligner.room.eq(few & ~self.store_full),
         ]
-        m.d.sync += [
+        m.d.comb += [
             out.qp.eq(self.qp),
             out.kind.eq(Mux(valid_crc, SegmentKind.MARKER_ERROR, SegmentKind.CRC_ERROR)),
             out.ulpdu_length.eq(Cat(header[0][8:16], header[0][:8])),
@@ -228,9 +228,9 @@ class Deframer(wiring.Component):
             out.store_end.eq(self.store_commit_end),
         ]
         with m.If(good):
-            m.d.sync += out.kind.eq(SegmentKind.FPDU)
+            m.d.comb += out.kind.eq(SegmentKind.FPDU)
         with m.If(self.closed_taken):
-            m.d.sync += [out.qp.eq(self.closed_qp), out.kind.eq(SegmentKind.CLOSED)]
+            m.d.comb += [out.qp.eq(self.closed_qp), out.kind.eq(SegmentKind.CLOSED)]
 
         # The newest position to release waits here while the LLP takes an older one.
         releasable = Signal()

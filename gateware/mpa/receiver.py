@@ -16,7 +16,7 @@ class MpaReceiver(wiring.Component):
     """Requests received octets, finds FPDUs in them, checks them, and keeps them in the store.
 
     An FPDU of n octets, Markers included, takes ceil(n / 8) cycles and none between FPDUs; its
-    segment comes eight cycles after its last beat. In the store it stands as if without Markers.
+    segment comes seven cycles after its last beat. In the store it stands as if without Markers.
 
     Members
     -------

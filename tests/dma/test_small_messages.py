@@ -73,9 +73,9 @@ async def check_placer_latency(dut):
         bench.put_fpdu([(0x1000 + lane, 8)], lead=lead)
         await time.wait_for("word", 1)
         primes = lane < lead % 8
-        latency = time.latency("placement", "word") - primes
+        latency = time.latency("placement", "word")
         print(f"placer: command {time.latency('placement', 'command')}, word {latency} cycles")
-        assert latency <= 9
+        assert latency == 5 + 2 * primes
         await ClockCycles(dut.clk, 20)
 
 
@@ -158,7 +158,7 @@ async def check_read_engine_rate(dut):
     LatencyReadSlave(dut, READ_LATENCY)
     time = Timeline(dut, word=passes(dut, "clients__0__data"))
     await start_clock_and_reset(dut)
-    for octets, limit in ((8, 9), (64, 9)):
+    for octets, limit in ((8, 4.5), (64, 8.3)):
         time.clear()
         for number in range(MESSAGES):
             commands[0].put({"address": 0x10000 + 1024 * number, "octets": octets})
@@ -186,7 +186,7 @@ async def check_read_engine_latency(dut):
     await time.wait_for("word", 1)
     address, word = time.latency("command", "address"), time.latency("response", "word")
     print(f"read engine: address after {address}, word {word} cycles behind R")
-    assert address <= 5 and word <= 7
+    assert address == 4 and word == 6
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")

@@ -230,7 +230,7 @@ async def check_stop_discards_and_connect_begins_anew(dut: Any) -> None:
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
-async def check_segment_comes_eight_cycles_after_the_last_beat(dut: Any) -> None:
+async def check_segment_comes_seven_cycles_after_the_last_beat(dut: Any) -> None:
     if parameter("PATTERN") != "always":
         return
     rng = seeded_random()
@@ -245,7 +245,7 @@ async def check_segment_comes_eight_cycles_after_the_last_beat(dut: Any) -> None
             if dut.rx__valid.value and dut.rx__ready.value:
                 last_beat = bench.now()
             await RisingEdge(dut.clk)
-        assert bench.now() - last_beat == 8, length
+        assert bench.now() - last_beat == 7, length
         await bench.cycles(60)
 
 
