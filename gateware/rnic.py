@@ -56,7 +56,10 @@ RING_WRITER_CLIENT = 1
 ATOMIC_CLIENT = 2
 """Clients of the write engine whose commands are one burst each."""
 
-JOBS_AHEAD = 8
+JOBS_AHEAD = 17
+"""In each of two queues: FPDUs whose payload is being read, one every eight cycles for a latency of
+250. A queue of 17 is the deepest whose memory is one row of distributed RAM."""
+
 PIECES_AHEAD = 16
 
 
@@ -276,7 +279,9 @@ class Rnic(wiring.Component):
             m.d.comb += [port.valid.eq(kick.valid), port.qp.eq(kick.qp)]
 
         self._queue(m, "pieces", transmitter.piece, self.gather.piece, PIECES_AHEAD)
-        self._queue(m, "jobs", transmitter.job, self.assembler.job, JOBS_AHEAD)
+        m.submodules.jobs_behind = behind = StreamFifo(self.layouts.ulpdu_job, JOBS_AHEAD)
+        wiring.connect(m, transmitter.job, behind.i)
+        self._queue(m, "jobs", behind.o, self.assembler.job, JOBS_AHEAD)
         wiring.connect(m, transmitter.inline, self.gather.inline)
         wiring.connect(m, self.gather.o, self.assembler.payload)
         wiring.connect(m, self.assembler.o, self.framer.i)

@@ -26,7 +26,7 @@ from tests.support.streams import (
 )
 
 BUFFERS = (512, 64, 8)
-MAX_OUTSTANDING = 32
+MAX_OUTSTANDING = 64
 
 
 def engine(max_burst_beats=32):
