@@ -25,7 +25,7 @@ from gateware.interfaces import (
     QpCommandKind,
     SegmentKind,
 )
-from gateware.mpa.framer import Framer
+from gateware.mpa.framer import BEATS_AHEAD, Framer
 from gateware.mpa.receiver import MpaReceiver
 from gateware.queues.completer import SendCompleter
 from gateware.queues.delivery_gate import DeliveryGate
@@ -41,6 +41,7 @@ from gateware.queues.scheduler import Scheduler
 from gateware.queues.transmit_drain import TransmitDrain
 from gateware.rdmap.atomic_unit import OPERATIONS, AtomicUnit
 from gateware.rdmap.receiver import Receiver
+from gateware.rdmap.transmit_leaving import JOB_BITS
 from gateware.rdmap.transmitter import Transmitter
 from gateware.registers.block import RegisterBlock, address_of
 from gateware.registers.commands import CommandProcessor, staging_registers
@@ -59,6 +60,8 @@ ATOMIC_CLIENT = 2
 JOBS_AHEAD = 17
 """In each of two queues: FPDUs whose payload is being read, one every eight cycles for a latency of
 250. A queue of 17 is the deepest whose memory is one row of distributed RAM."""
+
+assert 2 * (JOBS_AHEAD + BEATS_AHEAD) < 1 << JOB_BITS  # those that wait and those in the framer
 
 PIECES_AHEAD = 16
 

@@ -8,8 +8,8 @@ from amaranth.lib.wiring import In, Out
 from gateware.config import RnicConfig
 from gateware.interfaces import QpStrobe
 
-JOB_BITS = 5
-"""Of a job's number: fewer than 32 are between the transmitter and the LLP."""
+JOB_BITS = 7
+"""Of a job's number: fewer than 128 are between the transmitter and the LLP."""
 
 
 class LeavingResponses(wiring.Component):
