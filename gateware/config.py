@@ -25,8 +25,7 @@ class RnicConfig:
     cqs: number of Completion Queues.
     stags: number of STag table entries.
     read_queue_depth: largest IRD and ORD of a QP (RFC 5040, 6.1).
-    send_queue_prefetch: units of 64 octets of a QP's send ring held on chip.
-    receive_queue_prefetch: receive-queue entries of a QP held on chip.
+    prefetch_lanes: QPs of whose send ring (and receive ring) many entries are held on chip.
     pending_sends: work requests of a QP between transmission and completion.
     fpdu_store_octets: size of the store that holds received FPDUs until they are verified
         and placed. At least one longest FPDU and one beat.
@@ -39,8 +38,7 @@ class RnicConfig:
     cqs: int = 64
     stags: int = 1024
     read_queue_depth: int = 8
-    send_queue_prefetch: int = 4
-    receive_queue_prefetch: int = 4
+    prefetch_lanes: int = 4
     pending_sends: int = 32
     fpdu_store_octets: int = 131072
     payload_buffer_octets: int = 4096
@@ -57,8 +55,7 @@ class RnicConfig:
         power_of_two("cqs", 2, 256)
         power_of_two("stags", 16, 65536)
         power_of_two("read_queue_depth", 1, 64)
-        power_of_two("send_queue_prefetch", 2, 16)
-        power_of_two("receive_queue_prefetch", 1, 16)
+        power_of_two("prefetch_lanes", 2, 16)
         power_of_two("pending_sends", 4, 256)
         power_of_two("fpdu_store_octets", 131072, 1048576)
         power_of_two("payload_buffer_octets", 1024, 65536)

@@ -35,7 +35,7 @@ from gateware.queues.invalidation_gate import InvalidationGate
 from gateware.queues.qp_fifo import QpFifo
 from gateware.queues.qp_states import QpStates
 from gateware.queues.request_gate import RequestGate
-from gateware.queues.ring_fetcher import RingFetcher
+from gateware.queues.ring_fetcher import UNIT_OCTETS, RingFetcher
 from gateware.queues.ring_writer import RingWriter
 from gateware.queues.scheduler import Scheduler
 from gateware.queues.transmit_drain import TransmitDrain
@@ -48,10 +48,7 @@ from gateware.registers.commands import CommandProcessor, staging_registers
 from gateware.stag.table import StagTable
 from gateware.stream_buffer import StreamBuffer
 from gateware.stream_fifo import StreamFifo
-from hw.interface.queue_entries import RECEIVE_ENTRY_OCTETS, SEND_UNIT_OCTETS
-
-QUEUE_READ_BEATS = 32
-"""Words of queue entries that a ring fetcher may have on their way."""
+from hw.interface.queue_entries import RECEIVE_ENTRY_OCTETS, SEND_ENTRY_OCTETS
 
 RING_WRITER_CLIENT = 1
 ATOMIC_CLIENT = 2
@@ -115,7 +112,7 @@ class Rnic(wiring.Component):
         m.submodules.qp_states = self.qp_states = QpStates(config, errors=7)
 
         m.submodules.read_engine = self.read_engine = ReadEngine(
-            config, (payload_beats, QUEUE_READ_BEATS, QUEUE_READ_BEATS, OPERATIONS)
+            config, (payload_beats, 0, 0, OPERATIONS)
         )
         m.submodules.write_engine = self.write_engine = WriteEngine(
             config, clients=3, whole=(RING_WRITER_CLIENT, ATOMIC_CLIENT)
@@ -126,18 +123,10 @@ class Rnic(wiring.Component):
 
         m.submodules.stag_table = self.stag_table = StagTable(config, clients=2, invalidators=2)
         m.submodules.send_fetcher = self.send_fetcher = RingFetcher(
-            config,
-            unit_octets=SEND_UNIT_OCTETS,
-            entry_units=2,
-            prefetch=config.send_queue_prefetch,
-            send=True,
+            config, entry_units=SEND_ENTRY_OCTETS // UNIT_OCTETS, send=True
         )
         m.submodules.receive_fetcher = self.receive_fetcher = RingFetcher(
-            config,
-            unit_octets=RECEIVE_ENTRY_OCTETS,
-            entry_units=1,
-            prefetch=config.receive_queue_prefetch,
-            send=False,
+            config, entry_units=RECEIVE_ENTRY_OCTETS // UNIT_OCTETS, send=False
         )
         m.submodules.inbound_requests = self.inbound_requests = QpFifo(
             config, layouts.inbound_request, reads, held=True

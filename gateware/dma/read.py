@@ -26,18 +26,19 @@ class ReadEngine(wiring.Component):
     Commands are cut into INCR bursts of at most `config.max_burst_beats` beats (or of the client's
     buffer, if that is smaller), none of them across a 4 KiB boundary. A burst is issued only when
     the client's buffer has room for all of it. So RREADY never waits for a client, and a client
-    that does not take its data holds up nobody else. Clients take turns burst by burst: a long
+    that does not take its data holds up nobody else. A client without a buffer takes every word in
+    the cycle in which it is offered. Clients take turns burst by burst: a long
     command delays another client's command by one burst for each client. All bursts have ARID 0
     and come back in order; at most 64 are outstanding.
 
     One burst every two cycles is issued; words arrive at one per cycle, sustained if the client's
     buffer covers the latency (512 beats for 250 cycles). From a command to ARVALID in an idle
-    engine 4 cycles; from R to the client's data 6 cycles.
+    engine 4 cycles; from R to the client's data 6 cycles, 1 without a buffer.
 
     Parameters
     ----------
     config: sizes of the device.
-    buffer_beats: words of buffer for each client, powers of two from 2 on.
+    buffer_beats: words of buffer for each client, powers of two from 2 on, or 0 for none.
 
     Members
     -------
@@ -49,9 +50,9 @@ class ReadEngine(wiring.Component):
         if not buffer_beats:
             raise ValueError("ReadEngine buffer_beats is empty; allowed: one entry per client")
         for beats in buffer_beats:
-            if beats < 2 or beats & (beats - 1):
+            if beats < 0 or beats == 1 or beats & (beats - 1):
                 raise ValueError(
-                    f"ReadEngine buffer_beats has {beats!r}; allowed: powers of two from 2"
+                    f"ReadEngine buffer_beats has {beats!r}; allowed: 0, and powers of two from 2"
                 )
         self._config = config
         self._buffer_beats = tuple(buffer_beats)
@@ -83,19 +84,29 @@ class ReadEngine(wiring.Component):
         for number, (client, depth) in enumerate(
             zip(self.clients, self._buffer_beats, strict=True)
         ):
-            splitter = BurstSplitter(min(depth, self._config.max_burst_beats))
-            queue = ReservedQueue(READ_WORD, depth)
+            longest = self._config.max_burst_beats
+            splitter = BurstSplitter(min(depth, longest) if depth else longest)
             m.submodules[f"splitter{number}"] = splitter
-            m.submodules[f"queue{number}"] = queue
             bursts.append(splitter.o.payload)
-            free = Signal(range(depth + 1), init=depth)
-            reserved = Signal(range(depth + 1))
             m.d.comb += [
                 splitter.i.valid.eq(client.command.valid),
                 splitter.i.payload.address.eq(client.command.payload.address),
                 splitter.i.payload.octets.eq(client.command.payload.octets),
                 client.command.ready.eq(splitter.i.ready),
                 splitter.o.ready.eq(take[number]),
+            ]
+            if not depth:
+                m.d.comb += [
+                    client.data.valid.eq(received_for[number]),
+                    client.data.payload.eq(received),
+                ]
+                m.d.sync += fits[number].eq(splitter.o.valid & ~take[number])
+                continue
+            queue = ReservedQueue(READ_WORD, depth)
+            m.submodules[f"queue{number}"] = queue
+            free = Signal(range(depth + 1), init=depth)
+            reserved = Signal(range(depth + 1))
+            m.d.comb += [
                 queue.push.eq(received_for[number]),
                 queue.word.eq(received),
                 client.data.valid.eq(queue.o.valid),

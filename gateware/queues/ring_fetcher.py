@@ -1,7 +1,7 @@
 """Prefetches the entries of one kind of ring (send or receive) of every QP from host memory."""
 
-from amaranth import Cat, Module, Mux, Signal
-from amaranth.lib import data, stream, wiring
+from amaranth import Cat, Const, Module, Mux, Signal
+from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
@@ -9,31 +9,58 @@ from amaranth.utils import exact_log2
 from gateware.config import RnicConfig
 from gateware.interfaces import (
     NO_COLLISION,
-    READ_WORD,
     EntryPort,
     Layouts,
     QpCommandKind,
     QpStrobe,
     ReadClient,
 )
+from gateware.queues.prefetch_lanes import PrefetchLanes
 from gateware.queues.scheduler import Scheduler
-from gateware.stream_buffer import StreamBuffer
-from gateware.stream_fifo import StreamFifo
+from gateware.queues.unit_arrivals import ARRIVED, COUNT_BITS, RUN, UnitArrivals
 from hw.interface.causes import Cause
 
-OUTSTANDING = 16
-"""Units that may be on their way from host memory."""
+UNIT_OCTETS = 64
+"""Size of a unit of a ring."""
+
+UNIT_WORDS = UNIT_OCTETS // 8
+BASE_UNITS = 2
+"""Units of prefetch memory that each QP has of its own."""
+
+LANE_UNITS = 32
+"""Units of a lane."""
+
+OUTSTANDING = 32
+"""Reads that may be on their way from host memory."""
+
+TICK_CYCLES = 1024
+"""Cycles from one lane that is taken back to the next one, at least."""
+
+
+class Visit(enum.Enum, shape=2):
+    """What the state machine is about."""
+
+    FETCH = 0
+    DOORBELL = 1
+    RESCUE = 2
+    COPY = 3
 
 
 class RingFetcher(wiring.Component):
-    """Keeps up to `prefetch` units of every QP's ring on chip, in ring order.
+    """Keeps units of every QP's ring on chip, in ring order.
 
-    An entry is one unit, or up to `entry_units` of them; what an entry takes only the consumer
-    knows. A doorbell gives the running number (mod 2^16) behind the last posted unit of a QP. The
-    fetcher reads posted units, one read command each, while fewer than `prefetch` of the QP are
-    on chip or on their way; QPs take turns unit by unit. `filled` pulses when a unit became
-    available; by the next cycle `entries` can be asked for it. Up to 16 reads are outstanding over
-    all QPs; one unit is requested every 6 cycles.
+    An entry is one unit of 64 octets, or up to `entry_units` of them; what an entry takes only the
+    consumer knows. A doorbell gives the running number (mod 2^16) behind the last posted unit of a
+    QP. `filled` pulses when a unit became available; by the next cycle `entries` can be asked for
+    it.
+
+    Every QP has room for 2 units. A QP with more that are posted gets a lane of 32 more if one of
+    the `config.prefetch_lanes` is free, or can be taken back (docs/decisions/prefetch-lanes.md).
+    `level` never falls but by a pop, except from more than 2 to 2.
+
+    One read command fetches up to 4 units, up to the next running number that is a multiple of 4
+    (without a lane 2), for a single QP at least every 16 cycles; from doorbell to command 9 cycles.
+    Up to 32 commands are outstanding over all QPs. `read.data` is taken in every cycle.
 
     CREATE takes base and size of the ring and starts all numbers at 0; DESTROY makes the QP deaf
     to doorbells. Both wait until no read is outstanding, so nothing that was read for the old QP
@@ -43,35 +70,28 @@ class RingFetcher(wiring.Component):
 
     A doorbell that claims more units than the ring has, or takes units back, changes nothing
     but raises LOCAL_BAD_ENTRY with its producer number as index. After a failed read
-    (HOST_READ_ERROR, index of the unit) no further unit of this QP becomes available. A doorbell
-    of a QP that does not exist is ignored. `read.data` is taken in every cycle but that of a
-    CREATE and while a second read error waits for `error`.
+    (HOST_READ_ERROR, index of the unit) no further unit of this QP becomes available, and it keeps
+    its lane. A doorbell of a QP that does not exist is ignored. While a read error waits for
+    `error` nothing is fetched.
 
     Parameters
     ----------
     config: sizes of the device.
-    unit_octets: size of a unit, a power of two of at least 16.
     entry_units: units of the longest entry, 1 or 2.
-    prefetch: units of a QP on chip, a power of two of at least `entry_units`.
     send: fetches the send rings, else the receive rings.
+    tick_cycles: a lane is taken back once in so many cycles at most, if it was not used for two to
+        three times as many. A power of two.
     """
 
     def __init__(
-        self, config: RnicConfig, *, unit_octets: int, entry_units: int, prefetch: int, send: bool
+        self, config: RnicConfig, *, entry_units: int, send: bool, tick_cycles: int = TICK_CYCLES
     ):
-        if unit_octets < 16 or unit_octets & (unit_octets - 1):
-            raise ValueError(f"unit_octets is {unit_octets}; allowed: a power of two from 16")
         if entry_units not in (1, 2):
             raise ValueError(f"entry_units is {entry_units}; allowed: 1 or 2")
-        if not entry_units <= prefetch <= 64 or prefetch & (prefetch - 1):
-            raise ValueError(
-                f"prefetch is {prefetch}; allowed: a power of two from {entry_units} to 64"
-            )
         self._config = config
-        self._unit_octets = unit_octets
         self._entry_units = entry_units
-        self._prefetch = prefetch
         self._send = send
+        self._tick_cycles = tick_cycles
         layouts = Layouts(config)
         super().__init__(
             {
@@ -79,7 +99,7 @@ class RingFetcher(wiring.Component):
                 "doorbell": In(stream.Signature(layouts.doorbell)),
                 "read": Out(ReadClient()),
                 # The consumer's view is declared in EntryPort: `select` is an input here.
-                "entries": In(EntryPort(config, entry_units * unit_octets // 8)),
+                "entries": In(EntryPort(config, entry_units * UNIT_WORDS)),
                 "filled": Out(QpStrobe(config)),
                 "error": Out(stream.Signature(layouts.qp_error)),
             }
@@ -89,15 +109,29 @@ class RingFetcher(wiring.Component):
         m = Module()
         config = self._config
         qps = config.qps
-        words = self._unit_octets // 8
-        slot_bits = exact_log2(self._prefetch)
-        word_bits = exact_log2(words)
-        unit_shift = exact_log2(self._unit_octets)
 
         context_layout = data.StructLayout({"exists": 1, "base": 64, "mask": 15})
-        # How many units arrived, mod 2 * prefetch: enough for the difference to `popped`.
-        arrived_layout = data.StructLayout({"count": slot_bits + 1, "failed": 1})
-        tag_layout = data.StructLayout({"qp": config.qp_bits, "index": 16})
+        # In the order of the ring: `in_base` units where every QP has room (if it has a lane; else
+        # all), then those in its lane.
+        popped_layout = data.StructLayout({"number": 16, "in_base": range(BASE_UNITS + 1)})
+        home_layout = data.StructLayout({"in_lane": 1, "lane": range(config.prefetch_lanes)})
+
+        # The larger half of the prefetch memory comes first.
+        base_bits = exact_log2(BASE_UNITS) + config.qp_bits
+        lane_bits = exact_log2(LANE_UNITS) + exact_log2(config.prefetch_lanes)
+        half_bits = max(base_bits, lane_bits)
+        lanes_first = lane_bits >= base_bits
+        address_bits = half_bits + 1
+        depth = ((1 << base_bits) + (1 << lane_bits)) * UNIT_WORDS
+
+        def address_of(in_lane, lane, qp, number):
+            """Where a unit stands in the prefetch memory."""
+            lane_number = Cat(number[: exact_log2(LANE_UNITS)], lane, Const(0, half_bits))
+            base_number = Cat(number[: exact_log2(BASE_UNITS)], qp, Const(0, half_bits))
+            return Cat(
+                Mux(in_lane, lane_number[:half_bits], base_number[:half_bits]),
+                ~in_lane if lanes_first else in_lane,
+            )
 
         def memory(name: str, shape) -> Memory:
             m.submodules[name] = it = Memory(shape=shape, depth=qps, init=[])
@@ -106,22 +140,31 @@ class RingFetcher(wiring.Component):
         contexts = memory("contexts", context_layout)  # of the ring
         produced = memory("produced", 16)  # units posted
         fetched = memory("fetched", 16)  # units requested
-        popped = memory("popped", 16)  # units taken by the consumer
-        arrived = memory("arrived", arrived_layout)
+        popped = memory("popped", popped_layout)  # units taken by the consumer
+        homes = memory("homes", home_layout)
         # A unit is looked at only when it has arrived, so no word is read while it is written.
-        m.submodules.buffer = buffer = Memory(
-            shape=64, depth=qps * self._prefetch * words, init=[], attrs=NO_COLLISION
+        m.submodules.buffer = buffer = Memory(shape=64, depth=depth, init=[], attrs=NO_COLLISION)
+        m.submodules.arrivals = arrivals = UnitArrivals(
+            config, address_bits=address_bits, words=UNIT_WORDS, outstanding=OUTSTANDING
         )
-        m.submodules.tags = tags = StreamFifo(tag_layout, OUTSTANDING)
-        m.submodules.next_tag = next_tag = StreamBuffer(tag_layout)
-        wiring.connect(m, tags.o, next_tag.i)
+        m.submodules.lanes = lanes = PrefetchLanes(
+            config, tick_cycles=self._tick_cycles, outstanding=OUTSTANDING
+        )
+        wiring.connect(m, wiring.flipped(self.read.data), arrivals.word)
 
         contexts_write = contexts.write_port()
         produced_write = produced.write_port()
         fetched_write = fetched.write_port()
         popped_write = popped.write_port()
-        arrived_write = arrived.write_port()
+        homes_write = homes.write_port()
         buffer_write = buffer.write_port()
+        m.d.comb += [
+            buffer_write.en.eq(arrivals.store),
+            buffer_write.addr.eq(arrivals.store_address),
+            buffer_write.data.eq(arrivals.store_data),
+            self.filled.valid.eq(arrivals.filled.valid),
+            self.filled.qp.eq(arrivals.filled.qp),
+        ]
 
         # What the state machine works on.
         qp = Signal(config.qp_bits)
@@ -130,110 +173,80 @@ class RingFetcher(wiring.Component):
         produced_read = produced.read_port()
         fetched_read = fetched.read_port()
         popped_read = popped.read_port()
-        for port in (context_read, produced_read, fetched_read, popped_read):
+        homes_read = homes.read_port()
+        for port in (context_read, produced_read, fetched_read, popped_read, homes_read):
             m.d.comb += port.addr.eq(qp)
+        m.d.comb += arrivals.look.eq(qp)
 
         # Consumer's side
         ports = self.entries
         selected_popped = popped.read_port(domain="comb")
+        selected_home = homes.read_port(domain="comb")
         selected_produced = produced.read_port()
-        selected_arrived = arrived.read_port()
         buffer_read = buffer.read_port()
-        selected_index = Signal(16)
-        selected_slot = Signal(slot_bits)
+        selected_number = Signal(16)
+        second = ports.word_address[exact_log2(UNIT_WORDS) :] if self._entry_units > 1 else Const(0)
+        in_lane = Signal()
         m.d.comb += [
-            selected_slot.eq(
-                selected_popped.data
-                + (ports.word_address[word_bits:] if self._entry_units > 1 else 0)
-            ),
             selected_popped.addr.eq(ports.select),
+            selected_home.addr.eq(ports.select),
             selected_produced.addr.eq(ports.select),
-            selected_arrived.addr.eq(ports.select),
-            buffer_read.addr.eq(Cat(ports.word_address[:word_bits], selected_slot, ports.select)),
+            arrivals.select.eq(ports.select),
+            in_lane.eq(selected_home.data.in_lane & (selected_popped.data.in_base <= second)),
+            buffer_read.addr.eq(
+                Cat(
+                    ports.word_address[: exact_log2(UNIT_WORDS)],
+                    address_of(
+                        in_lane,
+                        selected_home.data.lane,
+                        ports.select,
+                        (selected_popped.data.number[: exact_log2(LANE_UNITS)] + second),
+                    ),
+                )
+            ),
         ]
-        level = Signal(slot_bits + 1)
-        m.d.comb += level.eq(selected_arrived.data.count - selected_index)
+        level = Signal(COUNT_BITS)
+        m.d.comb += level.eq(arrivals.selected.count - selected_number)
         m.d.sync += [
-            selected_index.eq(selected_popped.data),
-            ports.index.eq(selected_index),
-            ports.posted.eq(selected_produced.data - selected_index),
+            selected_number.eq(selected_popped.data.number),
+            ports.index.eq(selected_number),
+            ports.posted.eq(selected_produced.data - selected_number),
             ports.level.eq(level),
             ports.word.eq(buffer_read.data),
         ]
 
         pop_read = popped.read_port(domain="comb")
+        settled = Signal(popped_layout)  # what the state machine writes
+        settle = Signal()  # in a cycle without a pop
         m.d.comb += [
             pop_read.addr.eq(ports.pop_qp),
             popped_write.addr.eq(Mux(ports.pop, ports.pop_qp, qp)),
-            popped_write.data.eq(Mux(ports.pop, pop_read.data + 1 + ports.pop_both, 0)),
-            popped_write.en.eq(ports.pop | wipe),
+            popped_write.data.eq(settled),
+            popped_write.en.eq(ports.pop | wipe | settle),
+            lanes.pop.valid.eq(ports.pop),
+            lanes.pop.qp.eq(ports.pop_qp),
         ]
-
-        # Units that come back
-        tag = Signal(tag_layout)
-        tag_valid = Signal()
-        take_tag = Signal()
-        unit_failed = Signal()
-        word_number = Signal(range(words))
-        arrived_now = arrived.read_port(domain="comb")
-        report = Signal()  # a read error waits
-        report_tag = Signal(tag_layout)
-        m.submodules.read_data = read_data = StreamBuffer(READ_WORD)
-        wiring.connect(m, wiring.flipped(self.read.data), read_data.i)
-        word = read_data.o.payload
-        transfer = Signal()
-        unit_ends = Signal()
-        failed = Signal()
-        m.d.comb += [
-            read_data.o.ready.eq(tag_valid & ~report),
-            transfer.eq(read_data.o.valid & read_data.o.ready),
-            unit_ends.eq(transfer & word.last),
-            failed.eq(unit_failed | word.error | arrived_now.data.failed),
-            buffer_write.en.eq(transfer),
-            buffer_write.addr.eq(Cat(word_number, tag.index[:slot_bits], tag.qp)),
-            buffer_write.data.eq(word.data),
-            arrived_now.addr.eq(tag.qp),
-            arrived_write.addr.eq(Mux(wipe, qp, tag.qp)),
-            arrived_write.en.eq(wipe | unit_ends),
-            next_tag.o.ready.eq(~tag_valid | unit_ends),
-            take_tag.eq(next_tag.o.valid & next_tag.o.ready),
-        ]
-        with m.If(~wipe):
+        with m.If(ports.pop):
             m.d.comb += [
-                arrived_write.data.count.eq(arrived_now.data.count + ~failed),
-                arrived_write.data.failed.eq(failed),
+                popped_write.data.number.eq(pop_read.data.number + 1 + ports.pop_both),
+                popped_write.data.in_base.eq(~ports.pop_both & pop_read.data.in_base[1]),
             ]
-        with m.If(transfer):
-            m.d.sync += [
-                word_number.eq(Mux(word.last, 0, word_number + 1)),
-                unit_failed.eq((unit_failed | word.error) & ~word.last),
-            ]
-        with m.If(unit_ends):
-            m.d.sync += tag_valid.eq(0)
-            with m.If((unit_failed | word.error) & ~arrived_now.data.failed):
-                m.d.sync += [report.eq(1), report_tag.eq(tag)]
-        with m.If(take_tag):
-            m.d.sync += [tag.eq(next_tag.o.payload), tag_valid.eq(1)]
-        m.d.sync += [
-            self.filled.valid.eq(unit_ends & ~failed),
-            self.filled.qp.eq(tag.qp),
-        ]
 
         # Errors: of a read, or of a doorbell
         error = self.error
+        failure = arrivals.error
         error_free = Signal()
         bad_doorbell = Signal()  # the state machine has one; taken if `error_free`
         claimed = Signal(16)
-        m.d.comb += error_free.eq(~error.valid & ~report)
+        m.d.comb += [error_free.eq(~error.valid & ~failure.valid), failure.ready.eq(~error.valid)]
         with m.If(error.ready):
             m.d.sync += error.valid.eq(0)
         with m.If(~error.valid):
-            with m.If(report):
+            with m.If(failure.valid):
                 m.d.sync += [
-                    report.eq(0),
                     error.valid.eq(1),
-                    error.payload.qp.eq(report_tag.qp),
-                    error.payload.index.eq(report_tag.index),
+                    error.payload.qp.eq(failure.p.qp),
+                    error.payload.index.eq(failure.p.index),
                     error.payload.cause.eq(Cause.HOST_READ_ERROR),
                 ]
             with m.Elif(bad_doorbell):
@@ -244,7 +257,7 @@ class RingFetcher(wiring.Component):
                     error.payload.cause.eq(Cause.LOCAL_BAD_ENTRY),
                 ]
 
-        # Who wants to fetch: after a doorbell, a pop, or a fetch that left more to do
+        # Who wants to fetch: after a doorbell, a pop, or a visit that left more to do
         m.submodules.scheduler = scheduler = Scheduler(config, kicks=2)
         again = Signal()
         m.d.comb += [
@@ -254,46 +267,102 @@ class RingFetcher(wiring.Component):
             scheduler.kicks[1].qp.eq(ports.pop_qp),
         ]
 
-        # The outputs of block RAMs are slow: nothing is computed before these registers.
+        # The outputs of memories are slow: nothing is computed before these registers.
         context = Signal(context_layout)
         produced_now = Signal(16)
         fetched_now = Signal(16)
-        popped_now = Signal(16)
+        popped_now = Signal(popped_layout)
+        home = Signal(home_layout)
+        arrived_now = Signal(ARRIVED)
         m.d.sync += [
             context.eq(context_read.data),
             produced_now.eq(produced_read.data),
             fetched_now.eq(fetched_read.data),
             popped_now.eq(popped_read.data),
+            home.eq(homes_read.data),
+            arrived_now.eq(arrivals.looked),
         ]
 
+        # Reads on their way
         outstanding = Signal(range(OUTSTANDING + 1))
         request = Signal()
-        unit_ended = Signal()
-        m.d.sync += [
-            unit_ended.eq(unit_ends),
-            outstanding.eq(outstanding + request - unit_ended),
-        ]
-
-        ring = Signal(context_layout)
-        create = Signal()
-        is_doorbell = Signal()
-        doorbell_last = Signal()
-        slot = Signal(15)
-        next_fetch = Signal(16)
-        some = Signal()  # posted units wait to be fetched
-        more = Signal()  # and more than one
-        room = Signal()  # on chip
-        claim = Signal(16)  # units not consumed, as the doorbell claims
-        known = Signal(16)  # and as they were before it
-        fits = Signal()
+        may_fetch = Signal()
         command = self.read.command
+        m.d.sync += [
+            outstanding.eq(outstanding + request - arrivals.ended),
+            may_fetch.eq(
+                ~command.valid
+                & ~request
+                & (outstanding < OUTSTANDING)
+                & arrivals.tag.ready
+                & ~failure.valid
+            ),
+        ]
         with m.If(command.ready):
             m.d.sync += command.valid.eq(0)
-        m.d.comb += command.payload.octets.eq(self._unit_octets)
+
+        # The visit of a QP
+        visit = Signal(Visit)
+        popped_since = Signal()  # it was popped since its memories were read
+        ring = Signal(context_layout)
+        create = Signal()
+        doorbell_last = Signal()
+        number = Signal(16)  # of the next unit
+        slot = Signal(15)
+        address = Signal(64)
+        ahead = Signal(16)  # units posted and not fetched
+        known = Signal(16)  # units posted and not popped, before the doorbell
+        claim = Signal(16)  # and with it
+        used = Signal(COUNT_BITS)  # units fetched and not popped
+        on_chip = Signal(COUNT_BITS)
+        run = Signal(range(RUN + 1))  # units up to the next multiple, or the end of the ring
+        wanted = Signal(range(RUN + 1))  # units to fetch, but for the room
+        base_room = Signal(range(BASE_UNITS + 1))
+        lane_room = Signal()  # for any run
+        units = Signal(range(RUN + 1))
+        wants_lane = Signal()
+        starved = Signal()  # all that was on chip is popped
+        more = Signal()  # the next run can be fetched at once
+        fits = Signal()
+        at_home = Signal(home_layout)
+        m.d.sync += popped_since.eq(popped_since | (ports.pop & (ports.pop_qp == qp)))
+
+        # A lane that is taken back: its QP's oldest units are read again to where it has room of
+        # its own, and the others are forgotten, unless one is popped or fetched meanwhile.
+        rescuing = Signal()
+        rescue_begun = Signal()
+        rescue_allowed = Signal()
+        rescued_since = Signal()  # it was popped
+        rescue_fetched = Signal(16)
+        rescue_number = Signal(16)  # of the next unit to read
+        rescue_left = Signal(range(BASE_UNITS + 1))  # units to read
+        rescue_keep = Signal(range(BASE_UNITS + 1))
+        rescue_way = Signal(range(BASE_UNITS + 1))  # reads on their way
+        rescue_failed = Signal()
+        rescue_copies = Signal()
+        rescue_due = Signal()
+        rescue_for = Signal(config.qp_bits)
+        copied = Signal()
+        m.d.comb += [
+            lanes.hold.eq(rescuing),
+            copied.eq(arrivals.ended & arrivals.ended_tag.copies),
+            rescue_copies.eq(rescue_begun & (rescue_left != 0)),
+            rescue_due.eq(
+                rescuing & Mux(rescue_copies, may_fetch, ~rescue_begun | (rescue_way == 0))
+            ),
+        ]
+        m.d.sync += [
+            rescued_since.eq(rescued_since | (ports.pop & (ports.pop_qp == lanes.idle_qp))),
+            rescue_failed.eq(rescue_failed | (copied & arrivals.ended_failed)),
+            rescue_way.eq(rescue_way + (request & (visit == Visit.COPY)) - copied),
+        ]
+        with m.If(lanes.tick):
+            m.d.sync += rescue_allowed.eq(1)
+
         size = self.qp_command.payload
         log2 = size.send_log2 if self._send else size.receive_log2
         base = size.send_base if self._send else size.receive_base
-
+        keep_row = Signal(ARRIVED)
         m.d.comb += [
             contexts_write.addr.eq(qp),
             contexts_write.data.eq(Mux(wipe, Cat(create, ring.base, ring.mask), 0)),
@@ -301,13 +370,29 @@ class RingFetcher(wiring.Component):
             produced_write.addr.eq(qp),
             produced_write.data.eq(Mux(wipe, 0, claimed)),
             fetched_write.addr.eq(qp),
-            fetched_write.data.eq(Mux(wipe, 0, next_fetch + 1)),
+            fetched_write.data.eq(Mux(wipe, 0, number + units)),
+            homes_write.addr.eq(qp),
+            arrivals.set_qp.eq(qp),
+            arrivals.set_row.eq(Mux(wipe, 0, keep_row)),
+            lanes.qp.eq(qp),
         ]
+        with m.If(request):
+            m.d.sync += [
+                command.valid.eq(1),
+                command.payload.address.eq(address),
+                command.payload.octets.eq(units << exact_log2(UNIT_OCTETS)),
+            ]
 
         with m.FSM():
             # After a reset no QP exists.
             with m.State("FORGET_ALL"):
-                m.d.comb += [wipe.eq(1), produced_write.en.eq(1), fetched_write.en.eq(1)]
+                m.d.comb += [
+                    wipe.eq(1),
+                    produced_write.en.eq(1),
+                    fetched_write.en.eq(1),
+                    homes_write.en.eq(1),
+                    arrivals.set.eq(1),
+                ]
                 m.d.sync += qp.eq(qp + 1)
                 with m.If(qp == qps - 1):
                     m.next = "IDLE"
@@ -322,18 +407,24 @@ class RingFetcher(wiring.Component):
                         ring.mask.eq((1 << log2) - 1),
                     ]
                     m.next = "DRAIN"
+                with m.Elif(rescue_due):
+                    m.d.sync += [
+                        qp.eq(lanes.idle_qp),
+                        visit.eq(Mux(rescue_copies, Visit.COPY, Visit.RESCUE)),
+                    ]
+                    m.next = "LOOK_UP"
                 with m.Elif(self.doorbell.valid & ~(doorbell_last & pick.valid)):
                     m.d.sync += [
                         qp.eq(self.doorbell.payload.qp),
                         claimed.eq(self.doorbell.payload.producer),
-                        is_doorbell.eq(1),
+                        visit.eq(Visit.DOORBELL),
                         doorbell_last.eq(1),
                     ]
                     m.next = "LOOK_UP"
                 with m.Elif(pick.valid):
                     m.d.sync += doorbell_last.eq(0)
-                    with m.If(~command.valid & (outstanding != OUTSTANDING) & tags.i.ready):
-                        m.d.sync += [qp.eq(pick.payload.qp), is_doorbell.eq(0)]
+                    with m.If(may_fetch):
+                        m.d.sync += [qp.eq(pick.payload.qp), visit.eq(Visit.FETCH)]
                         m.next = "LOOK_UP"
             # Waits until no read is outstanding if the command changes a ring.
             with m.State("DRAIN"):
@@ -345,62 +436,217 @@ class RingFetcher(wiring.Component):
                     m.next = "FORGET"
             # Starts all numbers at 0; the memory of the popped ones may be in use for a pop.
             with m.State("FORGET"):
-                m.d.comb += [wipe.eq(1), produced_write.en.eq(1), fetched_write.en.eq(1)]
-                with m.If(~ports.pop):
+                m.d.comb += [
+                    wipe.eq(1),
+                    produced_write.en.eq(1),
+                    fetched_write.en.eq(1),
+                    homes_write.en.eq(1),
+                    arrivals.set.eq(1),
+                    lanes.forget.eq(1),
+                ]
+                m.d.sync += rescuing.eq(0)
+                with m.If(~ports.pop & ~arrivals.busy):
                     m.d.comb += self.qp_command.ready.eq(1)
                     m.next = "IDLE"
             # The memories read; what was seen in IDLE is taken.
             with m.State("LOOK_UP"):
                 m.d.comb += [
-                    self.doorbell.ready.eq(is_doorbell),
-                    scheduler.pick.ready.eq(~is_doorbell),
+                    self.doorbell.ready.eq(visit == Visit.DOORBELL),
+                    scheduler.pick.ready.eq(visit == Visit.FETCH),
                 ]
+                m.d.sync += popped_since.eq(ports.pop & (ports.pop_qp == qp))
                 m.next = "LATCH"
             # The outputs of the memories are registered.
             with m.State("LATCH"):
                 m.next = "COMPARE"
             # Everything of the QP is here.
             with m.State("COMPARE"):
-                ahead = Signal(16)
-                m.d.comb += ahead.eq(produced_now - fetched_now)
+                first = Signal(16)
+                posted = Signal(16)
+                m.d.comb += [
+                    first.eq(Mux(visit == Visit.COPY, rescue_number, fetched_now)),
+                    posted.eq(Mux(visit == Visit.DOORBELL, claimed, produced_now)),
+                ]
                 m.d.sync += [
                     ring.eq(context),
-                    slot.eq(fetched_now & context.mask),
-                    next_fetch.eq(fetched_now),
-                    some.eq(ahead != 0),
-                    more.eq(ahead[1:] != 0),
-                    room.eq((fetched_now - popped_now)[:16] < self._prefetch),
-                    claim.eq(claimed - popped_now),
-                    known.eq(produced_now - popped_now),
+                    at_home.eq(home),
+                    number.eq(first),
+                    slot.eq(first & context.mask),
+                    ahead.eq(posted - fetched_now),
+                    known.eq(produced_now - popped_now.number),
+                    claim.eq(posted - popped_now.number),
+                    used.eq(fetched_now - popped_now.number),
+                    on_chip.eq(arrived_now.count - popped_now.number),
                 ]
-                m.next = "CHECK"
-            # Requests the unit, or checks the doorbell.
-            with m.State("CHECK"):
-                m.d.sync += fits.eq((claim <= ring.mask + 1) & (claim >= known))
-                with m.If(is_doorbell):
-                    m.next = "DOORBELL"
-                with m.Else():
-                    # IDLE made sure that no command waits.
-                    m.d.sync += command.payload.address.eq(ring.base + (slot << unit_shift))
+                m.next = "PLAN"
+            # How many units can be fetched, and whence.
+            with m.State("PLAN"):
+                group = Signal(range(RUN + 1))
+                to_end = Signal(range(RUN + 1))
+                m.d.comb += [
+                    group.eq(
+                        Mux(
+                            at_home.in_lane,
+                            RUN - number[: exact_log2(RUN)],
+                            BASE_UNITS - number[: exact_log2(BASE_UNITS)],
+                        )
+                    ),
+                    to_end.eq((~number & ring.mask)[: exact_log2(RUN)] + 1),
+                ]
+                m.d.sync += [
+                    address.eq(ring.base + (slot << exact_log2(UNIT_OCTETS))),
+                    run.eq(Mux(group < to_end, group, to_end)),
+                    base_room.eq(Mux(used < BASE_UNITS, BASE_UNITS - used[:2], 0)),
+                    lane_room.eq(used <= LANE_UNITS - RUN),
+                    wants_lane.eq(ring.exists & ~at_home.in_lane & (claim > BASE_UNITS)),
+                    starved.eq((visit == Visit.FETCH) & (on_chip == 0)),
+                    fits.eq((claim <= ring.mask + 1) & (claim >= known)),
+                ]
+                with m.Switch(visit):
+                    with m.Case(Visit.FETCH):
+                        m.next = "LIMIT"
+                    with m.Case(Visit.DOORBELL):
+                        m.next = "DOORBELL"
+                    with m.Case(Visit.RESCUE):
+                        m.next = "KEEP"
+                        with m.If(rescue_begun):
+                            m.next = "TAKE_BACK"
+                    with m.Case(Visit.COPY):
+                        m.d.sync += [units.eq(1), at_home.in_lane.eq(0)]
+                        m.next = "REQUEST"
+            # As many as were posted; and does the QP need a lane?
+            with m.State("LIMIT"):
+                m.d.sync += wanted.eq(Mux(ahead < run, ahead[: len(run)], run))
+                m.next = "ROOM"
+                with m.If(wants_lane & lanes.free):
+                    m.next = "BIND"
+                with m.Elif(wants_lane & starved & lanes.idle & rescue_allowed & ~rescuing):
+                    m.d.sync += [
+                        rescuing.eq(1),
+                        rescue_begun.eq(0),
+                        rescue_allowed.eq(0),
+                        rescued_since.eq(0),
+                        rescue_failed.eq(0),
+                        rescue_left.eq(0),
+                        rescue_for.eq(qp),
+                    ]
+            # As many as there is room for.
+            with m.State("ROOM"):
+                m.d.sync += [
+                    units.eq(Mux(wanted < base_room, wanted, base_room)),
+                    more.eq((wanted < base_room) & (ahead > wanted)),
+                ]
+                # A lane is filled run by run as its QP pops, but for the first two.
+                with m.If(at_home.in_lane):
+                    m.d.sync += [
+                        units.eq(Mux(lane_room, wanted, 0)),
+                        more.eq((used <= RUN) & (ahead > wanted)),
+                    ]
+                m.next = "REQUEST"
+            # Requests the units; IDLE made sure that no command waits.
+            with m.State("REQUEST"):
+                m.next = "IDLE"
+                with m.If(ring.exists & (units != 0)):
+                    m.d.comb += request.eq(1)
+                    with m.If(visit == Visit.FETCH):
+                        m.d.comb += [fetched_write.en.eq(1), again.eq(more)]
+                    with m.Else():
+                        m.d.sync += [
+                            rescue_number.eq(rescue_number + 1),
+                            rescue_left.eq(rescue_left - 1),
+                        ]
+            # Gives the QP a lane; what was fetched so far stays where it is.
+            with m.State("BIND"):
+                m.d.comb += [
+                    settled.number.eq(popped_now.number),
+                    settled.in_base.eq(used),
+                    homes_write.data.in_lane.eq(1),
+                    homes_write.data.lane.eq(lanes.free_lane),
+                ]
+                m.d.sync += at_home.eq(homes_write.data)
+                with m.If(popped_since):
+                    m.d.comb += again.eq(1)
                     m.next = "IDLE"
-                    with m.If(ring.exists & some & room):
-                        m.d.comb += [request.eq(1), fetched_write.en.eq(1), again.eq(more)]
-                        m.d.sync += command.valid.eq(1)
+                with m.Elif(~ports.pop):
+                    m.d.comb += [settle.eq(1), homes_write.en.eq(1), lanes.bind.eq(1)]
+                    m.next = "PLAN"
+            # What has to be copied before the lane can be taken back?
+            with m.State("KEEP"):
+                m.d.sync += [
+                    rescue_begun.eq(1),
+                    rescue_fetched.eq(fetched_now),
+                    rescue_number.eq(popped_now.number + popped_now.in_base),
+                    rescue_keep.eq(Mux(on_chip < BASE_UNITS, on_chip, BASE_UNITS)),
+                ]
+                m.next = "KEEP_LEFT"
+                with m.If(~at_home.in_lane | arrived_now.failed | (on_chip != used)):
+                    m.d.sync += rescuing.eq(0)
+                    m.d.comb += lanes.renew.eq(1)
+                    m.next = "IDLE"
+            with m.State("KEEP_LEFT"):
+                with m.If(rescue_keep > popped_now.in_base):
+                    m.d.sync += rescue_left.eq(rescue_keep - popped_now.in_base)
+                m.next = "IDLE"
+            # Forgets all that is in the lane.
+            with m.State("TAKE_BACK"):
+                same = Signal()
+                m.d.comb += [
+                    keep_row.count.eq(number),
+                    same.eq(~rescued_since & ~rescue_failed & (fetched_now == rescue_fetched)),
+                ]
+                m.d.sync += [number.eq(popped_now.number + rescue_keep), units.eq(0)]
+                m.next = "FORGET_LANE"
+                with m.If(~same):
+                    m.d.sync += rescuing.eq(0)
+                    m.d.comb += lanes.renew.eq(1)
+                    m.next = "IDLE"
+            with m.State("FORGET_LANE"):
+                m.d.comb += keep_row.count.eq(number)
+                with m.If(rescued_since):
+                    m.d.sync += rescuing.eq(0)
+                    m.d.comb += lanes.renew.eq(1)
+                    m.next = "IDLE"
+                with m.Elif(~ports.pop & ~arrivals.busy):
+                    m.d.comb += [
+                        arrivals.set.eq(1),
+                        fetched_write.en.eq(1),
+                        homes_write.en.eq(1),
+                        lanes.release.eq(1),
+                    ]
+                    m.d.sync += [rescuing.eq(0), qp.eq(rescue_for)]
+                    m.next = "CALL"
+            # Has the QP visited that needs it.
+            with m.State("CALL"):
+                m.d.comb += again.eq(1)
+                m.next = "IDLE"
             # Takes the new producer number.
             with m.State("DOORBELL"):
                 with m.If(~ring.exists):
                     m.next = "IDLE"
                 with m.Elif(fits):
-                    m.d.comb += [produced_write.en.eq(1), again.eq(1)]
-                    m.next = "IDLE"
+                    m.d.comb += produced_write.en.eq(1)
+                    m.d.sync += visit.eq(Visit.FETCH)
+                    m.next = "LIMIT"
+                    with m.If(~may_fetch):
+                        m.d.comb += again.eq(1)
+                        m.next = "IDLE"
                 with m.Else():
                     m.d.comb += bad_doorbell.eq(1)
                     with m.If(error_free):
                         m.next = "IDLE"
 
+        tag = arrivals.tag
         m.d.comb += [
-            tags.i.valid.eq(request),
-            tags.i.payload.qp.eq(qp),
-            tags.i.payload.index.eq(next_fetch),
+            tag.valid.eq(request),
+            tag.payload.qp.eq(qp),
+            tag.payload.index.eq(number),
+            tag.payload.address.eq(address_of(at_home.in_lane, at_home.lane, qp, number)),
+            tag.payload.in_lane.eq(at_home.in_lane),
+            tag.payload.lane.eq(at_home.lane),
+            tag.payload.copies.eq(visit == Visit.COPY),
+            lanes.fetch.eq(request & at_home.in_lane),
+            lanes.fetch_lane.eq(at_home.lane),
+            lanes.arrive.eq(arrivals.ended & arrivals.ended_tag.in_lane),
+            lanes.arrive_lane.eq(arrivals.ended_tag.lane),
         ]
         return m

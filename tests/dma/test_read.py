@@ -25,7 +25,7 @@ from tests.support.streams import (
     start_clock_and_reset,
 )
 
-BUFFERS = (512, 64, 8)
+BUFFERS = (512, 64, 8, 0)
 MAX_OUTSTANDING = 64
 
 
@@ -63,7 +63,7 @@ def test_long_command_does_not_delay_short_ones():
     run_cocotb(engine(), __name__, test_filter="check_fairness")
 
 
-@pytest.mark.parametrize("buffers", [(), (3,), (1,), (512, 0)])
+@pytest.mark.parametrize("buffers", [(), (3,), (1,), (512, -2)])
 def test_impossible_buffers_are_refused(buffers):
     with pytest.raises(ValueError, match="ReadEngine buffer_beats"):
         ReadEngine(RnicConfig(), buffers)
@@ -74,7 +74,8 @@ def make_clients(dut, rng, pattern):
     for number in range(len(BUFFERS)):
         name = f"clients__{number}__"
         source = StreamSource(dut, f"{name}command", MEMORY_COMMAND, rng=rng, pattern=pattern)
-        sink = StreamSink(dut, f"{name}data", READ_WORD, rng=rng, pattern=pattern)
+        takes = pattern if BUFFERS[number] else "always"
+        sink = StreamSink(dut, f"{name}data", READ_WORD, rng=rng, pattern=takes)
         StreamMonitor(dut, f"{name}data", keep=False)
         clients.append((source, sink))
     return clients
@@ -134,7 +135,7 @@ async def check_random(dut):
     make_slave(dut, rng, 0 if pattern == "always" else 0.3)
     BurstMonitor(dut, "ar", int(parameter("MAX_BEATS", "32")), MAX_OUTSTANDING)
     await start_clock_and_reset(dut)
-    commands = [[random_command(rng) for _ in range(count)] for count in (30, 30, 15)]
+    commands = [[random_command(rng) for _ in range(count)] for count in (30, 30, 15, 30)]
     commands[0][7] = {"address": rng.getrandbits(60), "octets": 65535}
     await run_all(clients, commands)
 
@@ -151,7 +152,7 @@ async def check_every_alignment(dut):
         for lane in range(16)
         for octets in (*range(1, 18), 255, 256, 257)
     ]
-    await run_all(clients, [short, [], short[::7]])
+    await run_all(clients, [short, [], short[::7], short[::5]])
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
@@ -178,7 +179,7 @@ async def check_errors(dut):
     await start_clock_and_reset(dut)
     commands = [{"address": 0x10000 + 200 * number, "octets": 190} for number in range(20)]
     slave.target.bad = {0x10000 + 8 * rng.randrange(500) for _ in range(60)}
-    await run_all(clients, [commands, commands[:9], commands[5:8]], slave.target.bad)
+    await run_all(clients, [commands, commands[:9], commands[5:8], commands[3:]], slave.target.bad)
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
@@ -188,13 +189,16 @@ async def check_throughput(dut):
     slave = LatencyReadSlave(dut, 250)
     monitor = BurstMonitor(dut, "ar", 32, MAX_OUTSTANDING)
     await start_clock_and_reset(dut)
-    for octets in (65528, 1456, 256):
+    for client, octets in [
+        *((clients[0], octets) for octets in (65528, 1456, 256)),
+        (clients[BUFFERS.index(0)], 256),
+    ]:
         slave.words = slave.first = 0
         count = 65528 // octets
         commands = [
             {"address": 0x4000 + octets * number, "octets": octets} for number in range(count)
         ]
-        await run_client(clients[0], commands)
+        await run_client(client, commands)
         cycles = slave.final - slave.first + 1
         print(f"read, latency 250, {octets} octets: {slave.words} words in {cycles} cycles, ")
         print(f"{monitor.most_outstanding} bursts outstanding, {slave.stalls} stalls")

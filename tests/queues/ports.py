@@ -14,7 +14,7 @@ from tests.support.streams import pack, unpack
 class ReadMemory:
     """Answers the ReadClient `name` from `octets_at(address, octets)` with random latency.
 
-    Addresses in `failing` are answered with an error.
+    Addresses in `failing` are answered with an error. With `quick` nothing waits but the latency.
     """
 
     def __init__(self, dut: Any, name: str, memory: dict[int, bytes], rng: random.Random) -> None:
@@ -23,6 +23,7 @@ class ReadMemory:
         self.failing: set[int] = set()
         self.commands: list[dict] = []
         self.latency = (2, 40)
+        self.quick = False
         self._rng = random.Random(rng.getrandbits(64))
         self._port = {
             part: getattr(dut, f"{name}__{part}")
@@ -66,11 +67,12 @@ class ReadMemory:
                 offering = False
                 waiting.popleft()
             if not offering:
-                offering = bool(waiting) and waiting[0][0] <= cycle and rng.random() < 0.8
+                due = bool(waiting) and waiting[0][0] <= cycle
+                offering = due and (self.quick or rng.random() < 0.8)
                 port["data__valid"].value = int(offering)
                 bits = waiting[0][1] if offering else rng.getrandbits(66)
                 port["data__payload"].value = bits
-            ready = rng.random() < 0.7
+            ready = self.quick or rng.random() < 0.7
             port["command__ready"].value = int(ready)
 
 

@@ -1,4 +1,4 @@
-"""Entries arrive in ring order, never more than prefetched, and never for the wrong QP."""
+"""Entries arrive in ring order, never more than there is room for, and never for the wrong QP."""
 
 import cocotb
 import pytest
@@ -6,7 +6,13 @@ from cocotb.triggers import RisingEdge
 
 from gateware.config import RnicConfig
 from gateware.interfaces import Layouts, QpCommandKind
-from gateware.queues.ring_fetcher import RingFetcher
+from gateware.queues.ring_fetcher import (
+    BASE_UNITS,
+    LANE_UNITS,
+    RUN,
+    UNIT_OCTETS,
+    RingFetcher,
+)
 from hw.interface.causes import Cause
 from tests.queues.ports import Pulses, ReadMemory, cycles
 from tests.support.runner import parameter, run_cocotb
@@ -18,21 +24,28 @@ from tests.support.streams import (
     start_clock_and_reset,
 )
 
-CONFIG = RnicConfig(qps=4)
+CONFIG = RnicConfig(qps=8, prefetch_lanes=2)
 LAYOUTS = Layouts(CONFIG)
-UNIT = 64
+FULL = RnicConfig(qps=64)
+LATENCY = 250
 
 
-@pytest.mark.parametrize(("units", "prefetch", "send"), [(2, 4, True), (1, 4, False)])
-def test_fetcher(units, prefetch, send):
+@pytest.mark.parametrize(("units", "send"), [(2, True), (1, False)])
+def test_fetcher(units, send):
     run_cocotb(
-        RingFetcher(CONFIG, unit_octets=UNIT, entry_units=units, prefetch=prefetch, send=send),
+        RingFetcher(CONFIG, entry_units=units, send=send, tick_cycles=16),
         __name__,
-        parameters={
-            "UNITS": str(units),
-            "PREFETCH": str(prefetch),
-            "SIDE": "send" if send else "receive",
-        },
+        test_filter="check_(?!pace)",
+        parameters={"UNITS": str(units), "SIDE": "send" if send else "receive"},
+    )
+
+
+def test_one_unit_in_12_cycles_at_latency_250():
+    run_cocotb(
+        RingFetcher(FULL, entry_units=2, send=True, tick_cycles=128),
+        __name__,
+        test_filter="check_pace",
+        parameters={"UNITS": "2", "SIDE": "send", "QPS": str(FULL.qps)},
     )
 
 
@@ -41,14 +54,16 @@ class Bench:
 
     def __init__(self, dut, rng):
         self.dut, self.rng = dut, rng
-        self.entry, self.prefetch = UNIT, int(parameter("PREFETCH"))
+        self.entry = UNIT_OCTETS
         self.most_units = int(parameter("UNITS"))
+        self.qps = int(parameter("QPS", str(CONFIG.qps)))
         self.words = self.entry // 8
         self.memory = {}
         self.reads = ReadMemory(dut, "read", self.memory, rng)
-        self.commands = StreamSource(dut, "qp_command", LAYOUTS.qp_command, rng=rng)
-        self.doorbells = StreamSource(dut, "doorbell", LAYOUTS.doorbell, rng=rng)
-        self.errors = StreamSink(dut, "error", LAYOUTS.qp_error, rng=rng, pattern="slow")
+        layouts = LAYOUTS if self.qps == CONFIG.qps else Layouts(FULL)
+        self.commands = StreamSource(dut, "qp_command", layouts.qp_command, rng=rng)
+        self.doorbells = StreamSource(dut, "doorbell", layouts.doorbell, rng=rng)
+        self.errors = StreamSink(dut, "error", layouts.qp_error, rng=rng, pattern="slow")
         StreamMonitor(dut, "error")
         StreamMonitor(dut, "read__command")
         self.filled = Pulses(dut, dut.filled__valid, dut.filled__qp)
@@ -120,35 +135,53 @@ class Bench:
         self.dut.entries__pop.value = 1
         await RisingEdge(self.dut.clk)
         self.dut.entries__pop.value = 0
-        self.dut.entries__pop_qp.value = self.rng.randrange(CONFIG.qps)
+        self.dut.entries__pop_qp.value = self.rng.randrange(self.qps)
 
 
-@cocotb.test(timeout_time=4, timeout_unit="ms")
+@cocotb.test(timeout_time=12, timeout_unit="ms")
 async def check_entries_come_in_ring_order(dut):
     rng = seeded_random()
     bench = Bench(dut, rng)
     await start_clock_and_reset(dut)
     for qp in range(CONFIG.qps):
-        await bench.create(qp, rng.randint(0, 4))
+        await bench.create(qp, rng.randint(0, 6))
+    there = [0] * CONFIG.qps
+    favourites = [0]
     total = 0
-    while total < 400:
-        qp = rng.randrange(CONFIG.qps)
+    while total < 2000:
+        qp = rng.choice(favourites) if rng.random() < 0.9 else rng.randrange(CONFIG.qps)
         room = (1 << bench.log2[qp]) - (bench.posted[qp] - bench.popped[qp])
         if room and rng.random() < 0.4:
             await bench.doorbells.send({"qp": qp, "producer": bench.post(qp, rng.randint(1, room))})
         level, posted, index = await bench.look(qp)
-        assert level <= bench.prefetch and index == bench.popped[qp] % 65536
+        assert level <= BASE_UNITS + LANE_UNITS and index == bench.popped[qp] % 65536
         assert level <= posted <= bench.posted[qp] - bench.popped[qp]
+        # What was there once stays there, but for what nobody looks at yet.
+        assert level >= there[qp]
+        there[qp] = min(level, 2)
         if level:
             units = rng.randint(1, min(level, bench.most_units))
             await bench.pop(qp, units)
+            there[qp] -= units
             total += units
+        if rng.random() < 0.02:
+            # Others come to the fore, and lanes are taken back.
+            favourites = rng.sample(range(CONFIG.qps), 3)
+            await cycles(dut, rng.choice([1, 100]))
     await cycles(dut, 300)
+    on_chip = 0
     for qp in range(CONFIG.qps):
         left = bench.posted[qp] - bench.popped[qp]
-        assert (await bench.look(qp))[:2] == (min(left, bench.prefetch), left)
-        assert bench.filled.qps.count(qp) == bench.popped[qp] + min(left, bench.prefetch)
+        level, posted, _ = await bench.look(qp)
+        assert posted == left and level >= min(left, BASE_UNITS)
+        assert bench.filled.qps.count(qp) >= bench.popped[qp] + level
+        on_chip += level
     assert not len(bench.errors)
+    # Lanes were taken back: units were dropped and came again.
+    read = sum(command["octets"] for command in bench.reads.commands) // UNIT_OCTETS
+    print(f"{total} units popped, {on_chip} on chip, {read - total - on_chip} read again")
+    assert read > total + on_chip + 100
+    assert max(command["octets"] for command in bench.reads.commands) == RUN * UNIT_OCTETS
 
 
 @cocotb.test(timeout_time=4, timeout_unit="ms")
@@ -190,7 +223,7 @@ async def check_reads_of_a_destroyed_qp_are_not_taken_for_the_new_one(dut):
             pass
         await bench.pop(2)
         await bench.pop(2)
-        assert len(bench.reads.commands) == count + 2
+        assert len(bench.reads.commands) == count + 1
     assert not len(bench.errors)
 
 
@@ -254,3 +287,134 @@ async def check_failed_read_stops_its_qp_alone(dut):
     while not (await bench.look(0))[0]:
         pass
     await bench.pop(0)
+
+
+@cocotb.test(timeout_time=4, timeout_unit="ms")
+async def check_many_failed_reads_are_all_told(dut):
+    rng = seeded_random()
+    bench = Bench(dut, rng)
+    bench.reads.latency = (100, 200)
+    await start_clock_and_reset(dut)
+    for qp in range(CONFIG.qps):
+        await bench.create(qp, 4)
+        bench.post(qp, 12)
+        for unit in range(qp % 2, 12):
+            bench.reads.failing.add(bench.base[qp] + unit * bench.entry + 8 * rng.randrange(8))
+        await bench.doorbells.send({"qp": qp, "producer": 12})
+    found = [await bench.errors.get() for _ in range(CONFIG.qps)]
+    found.sort(key=lambda error: error["qp"])
+    for qp, error in enumerate(found):
+        assert (error["qp"], error["cause"]) == (qp, Cause.HOST_READ_ERROR)
+        assert error["index"] == qp % 2
+        assert (await bench.look(qp)) == (qp % 2, 12, 0)
+    await cycles(dut, 300)
+    assert not len(bench.errors)
+
+
+# Pace
+
+
+class Pace:
+    """Pops units as soon as they are there, at most one in `gap` cycles, of some QPs in turn."""
+
+    def __init__(self, bench, qps, gap=4):
+        self.bench, self.qps, self.gap = bench, qps, gap
+
+    async def post(self, qp):
+        """Keeps the ring full."""
+        bench = self.bench
+        room = (1 << bench.log2[qp]) - (bench.posted[qp] - bench.popped[qp])
+        if room >= 16:
+            bench.doorbells.put({"qp": qp, "producer": bench.post(qp, room)})
+
+    async def run(self, units):
+        """Cycles for so many units."""
+        bench, dut = self.bench, self.bench.dut
+        passed, taken, turn = 0, 0, 0
+        while taken < units:
+            qp = self.qps[turn % len(self.qps)]
+            turn += 1
+            await self.post(qp)
+            dut.entries__select.value = qp
+            dut.entries__word_address.value = 0
+            await cycles(dut, self.gap)
+            passed += self.gap
+            if not int(dut.entries__level.value):
+                continue
+            number = bench.popped[qp]
+            expected = int.from_bytes(bench.content(qp, number, 0), "little")
+            assert int(dut.entries__word.value) == expected
+            bench.popped[qp] += 1
+            dut.entries__pop_qp.value = qp
+            dut.entries__pop_both.value = 0
+            dut.entries__pop.value = 1
+            await RisingEdge(dut.clk)
+            dut.entries__pop.value = 0
+            passed += 1
+            taken += 1
+        return passed
+
+
+async def paced(dut):
+    bench = Bench(dut, seeded_random())
+    bench.reads.quick, bench.reads.latency = True, (LATENCY, LATENCY)
+    bench.errors.set_pattern("always")
+    await start_clock_and_reset(dut)
+    for qp in range(FULL.qps):
+        await bench.create(qp, 6)
+    return bench
+
+
+@cocotb.test(timeout_time=4, timeout_unit="ms")
+async def check_pace_of_one_qp(dut):
+    bench = await paced(dut)
+    pace = Pace(bench, [5])
+    await pace.run(64)
+    before = len(bench.reads.commands)
+    passed = await pace.run(512)
+    reads = len(bench.reads.commands) - before
+    print(f"one QP: {passed / 512:.2f} cycles per unit, {512 / reads:.2f} units per read")
+    assert passed <= 512 * 12
+    assert reads <= 512 / 3
+
+
+@cocotb.test(timeout_time=8, timeout_unit="ms")
+async def check_pace_of_all_qps(dut):
+    bench = await paced(dut)
+    pace = Pace(bench, list(range(FULL.qps)))
+    await pace.run(256)
+    passed = await pace.run(1024)
+    print(f"{FULL.qps} QPs: {passed / 1024:.2f} cycles per unit")
+    assert passed <= 1024 * 12
+
+
+@cocotb.test(timeout_time=8, timeout_unit="ms")
+async def check_pace_of_one_among_idle_ones(dut):
+    """Rings that were filled and are never used hold up nobody, nor do those used once."""
+    bench = await paced(dut)
+    for qp in range(FULL.qps):
+        if qp != 40:
+            await bench.doorbells.send({"qp": qp, "producer": bench.post(qp, 64)})
+    await Pace(bench, list(range(8))).run(64)
+    for hot in (40, 41, 3):
+        pace = Pace(bench, [hot])
+        await pace.run(128)
+        passed = await pace.run(256)
+        print(f"QP {hot} among idle ones: {passed / 256:.2f} cycles per unit")
+        assert passed <= 256 * 12
+
+
+@cocotb.test(timeout_time=2, timeout_unit="ms")
+async def check_pace_from_doorbell_to_command(dut):
+    bench = await paced(dut)
+    for qp, count in ((1, 1), (2, 2), (3, 30)):
+        producer = bench.post(qp, count)
+        seen = len(bench.reads.commands)
+        bench.doorbells.put({"qp": qp, "producer": producer})
+        passed = 0
+        while len(bench.reads.commands) == seen:
+            await RisingEdge(dut.clk)
+            passed += 1
+        print(f"{count} units: {passed} cycles from doorbell to command")
+        assert passed <= 16
+        await cycles(dut, 600)

@@ -39,6 +39,7 @@ from tests.support.streams import (
 )
 
 LAYOUTS = Layouts(CONFIG)
+PREFETCH = 4
 
 AHEAD = ("push", "pop_entry", "pop_read")
 """Events of a queue of a QP; each kind is in order, and they may come ahead of all others."""
@@ -326,7 +327,7 @@ class Bench:
             if dut.outstanding_requests__pop.value:
                 self.reads[int(dut.outstanding_requests__pop_qp.value)].popleft()
             for ring in self.rings:
-                wanted = min(len(ring.entries), CONFIG.receive_queue_prefetch)
+                wanted = min(len(ring.entries), PREFETCH)
                 if self.fetch and ring.fetched < wanted and (self._quick or rng.random() < 0.05):
                     ring.fetched += 1
 
