@@ -27,10 +27,10 @@ FILE ?=
 export FILE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test soak conformance bench timing formal lint format clean
+.PHONY: help setup demo test soak conformance bench bench-short timing formal lint format clean
 
 help: ## list the targets
-	@grep -E '^[a-z]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 20
+	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
 
 setup: $(STAMP) ## make .venv, install all that is needed (fast the second time)
 
@@ -57,6 +57,9 @@ conformance: setup ## run the tests that name a requirement, write build/conform
 
 bench: setup ## measure the device, write build/bench.json
 	$(BIN)/python -m bench
+
+bench-short: setup ## measure a few figures, fail if one is below its floor (bench/floors.toml)
+	$(BIN)/python -m bench --short
 
 timing: setup ## synthesize, place and route, write build/timing.json
 	$(BIN)/python -m hw.timing

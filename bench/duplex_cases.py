@@ -38,7 +38,7 @@ async def check_duplex(dut: Any) -> None:
     buffers: list[bytearray] = []
     await bridge(run)()
     (placed,) = found
-    await reach(dut, "messages sent", count, lambda: sent.messages)
+    await sent.reach(dut, count)
     await reach(dut, "octets placed", len(payload), lambda: placed.total)
     assert buffers[0] == payload, "host memory does not have what was sent"
     windows = [bounds(sent.stamps), bounds(placed.octets)]

@@ -7,6 +7,7 @@ from typing import Any
 import cocotb
 from cocotb.triggers import RisingEdge
 
+from bench.rig import reach
 from bench.stamps import Stamp
 from sim.cosim.device import CocotbDevice
 from sim.model.ddp import FLAG_LAST, header_octets
@@ -98,3 +99,7 @@ class SentFpdus:
         self.messages += last
         if self.on_ulpdu is not None:
             self.on_ulpdu(connection, ulpdu)
+
+    async def reach(self, dut: Any, messages: int) -> None:
+        """Waits until so many messages have left."""
+        await reach(dut, "messages sent", messages, lambda: self.messages, lambda: len(self.stamps))

@@ -15,7 +15,7 @@ from sim.cosim.device import CocotbDevice, start_clock
 READS = 8
 """IRD and ORD of a QP: the largest of the default device."""
 
-STALL_CYCLES = 20_000
+STALL_CYCLES = 100_000
 """So long nothing may happen while a case waits."""
 
 STEP_CYCLES = 50
@@ -94,11 +94,22 @@ async def open_device(dut: Any, read_latency: int = 250) -> CocotbDevice:
     return device
 
 
-async def reach(dut: Any, what: str, total: int, count: Callable[[], int]) -> None:
-    """Waits until `count()` is `total`; `AssertionError` names `what` if it stands still."""
+async def reach(
+    dut: Any,
+    what: str,
+    total: int,
+    count: Callable[[], int],
+    progress: Callable[[], int] | None = None,
+) -> None:
+    """Waits until `count()` is `total`; `AssertionError` names `what` if `progress()` stands still.
+
+    `progress` is `count` itself if it is not given.
+    """
+    progress = progress or count
     last, idle = -1, 0
     while (now := count()) < total:
-        idle = 0 if now != last else idle + STEP_CYCLES
-        last = now
-        assert idle < STALL_CYCLES, f"{now} of {total} {what}, then none for {idle} cycles"
+        moved = progress()
+        idle = 0 if moved != last else idle + STEP_CYCLES
+        last = moved
+        assert idle < STALL_CYCLES, f"{now} of {total} {what}, then nothing for {idle} cycles"
         await ClockCycles(dut.clk, STEP_CYCLES)

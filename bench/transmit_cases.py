@@ -11,7 +11,7 @@ from cocotb.task import bridge
 
 from bench.peer import REMOTE_STAG
 from bench.ports import SentFpdus
-from bench.rig import Bench, open_device, options, reach, report
+from bench.rig import Bench, open_device, options, report
 from bench.stamps import steady
 from host_driver import SGE, SendWR, WROpcode
 from host_driver.enums import SendFlags
@@ -55,5 +55,5 @@ async def check_transmit(dut: Any) -> None:
             qp.post_send(*requests(bench, case["operation"], octets, each))
 
     await bridge(run)()
-    await reach(dut, "messages sent", each * case["qps"], lambda: sent.messages)
+    await sent.reach(dut, each * case["qps"])
     report(steady(sent.stamps))

@@ -1,0 +1,136 @@
+"""Cost as work grows: figures over the size of a message, the number of QPs, the read latency."""
+
+from dataclasses import dataclass
+
+from bench.catalogue import Case, receive, transmit
+from host_driver.perf.limit import PORT_OCTETS, TAGGED_HEADER, Framing
+
+EMSS = 1460
+SEGMENT_OVERHEAD = 78
+"""Of each TCP segment on the wire: preamble 8, Ethernet 14, IPv4 20, TCP 20, FCS 4, gap 12."""
+
+SIZES = (0, 8, 64, 512, 4096, 32768, 262144, 1048576)
+QPS = (1, 4, 16, 64)
+READ_LATENCIES = (0, 125, 250, 500, 1000)
+
+SMALL_MESSAGES = 128
+"""Messages of a point, as long as they are small, and at least so many of each QP: 8."""
+
+POINT_OCTETS = 128 * 1024
+"""Octets of a point, when messages are large."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """A place on the x axis, and the case for it."""
+
+    x: int
+    case: Case
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Points of one operation and direction. `key`: of the curve in `build/performance.json`."""
+
+    key: str
+    label: str
+    points: tuple[Point, ...]
+
+
+@dataclass(frozen=True)
+class Family:
+    """Curves over the same x, which `x` names."""
+
+    name: str
+    x: str
+    curves: tuple[Curve, ...]
+
+
+def port_limit(octets: int, header: int = TAGGED_HEADER) -> float:
+    """Payload octets per cycle when the LLP port carries 8 octets of FPDUs in each."""
+    return PORT_OCTETS * octets / Framing(EMSS).message(octets, header)
+
+
+def wire_limit(octets: int, header: int = TAGGED_HEADER) -> float:
+    """The same on a 10 Gb/s wire, which carries 8 octets per cycle of 156.25 MHz."""
+    segments = max(1, -(-octets // (Framing(EMSS).mulpdu - header)))
+    total = Framing(EMSS).message(octets, header) + SEGMENT_OVERHEAD * segments
+    return PORT_OCTETS * octets / total
+
+
+def _messages(octets: int, qps: int = 1) -> int:
+    if octets * SMALL_MESSAGES <= POINT_OCTETS:
+        return max(SMALL_MESSAGES, 8 * qps)
+    return max(1, POINT_OCTETS // octets)
+
+
+def _over_sizes() -> Family:
+    curves = []
+    for operation, name in (("write", "RDMA Write"), ("read", "Read Response"), ("send", "Send")):
+        for direction, make, verb in (("tx", transmit, "sent"), ("rx", receive, "received")):
+            points = tuple(
+                Point(size, make(operation, octets=size, messages=_messages(size)))
+                for size in SIZES
+            )
+            curves.append(Curve(f"{operation}_{direction}", f"{name}, {verb}", points))
+    return Family("message_size", "octets of a message", tuple(curves))
+
+
+def _over_qps() -> Family:
+    kinds = (
+        ("write_64_tx", "RDMA Write of 64 octets, sent", transmit, "write", 64),
+        ("write_64_rx", "RDMA Write of 64 octets, received", receive, "write", 64),
+        ("send_8_rx", "Send of 8 octets, received", receive, "send", 8),
+        ("read_8_tx", "Read of 8 octets, answered", transmit, "read", 8),
+    )
+    return Family(
+        "qps",
+        "QPs",
+        tuple(
+            Curve(
+                key,
+                label,
+                tuple(
+                    Point(qps, make(operation, octets=octets, qps=qps, messages=_messages(8, qps)))
+                    for qps in QPS
+                ),
+            )
+            for key, label, make, operation, octets in kinds
+        ),
+    )
+
+
+def _over_read_latency() -> Family:
+    kinds = (
+        ("write_long_tx", "RDMA Writes of 92,160 octets, sent", "write", 92160),
+        ("write_4096_tx", "RDMA Writes of 4,096 octets, sent", "write", 4096),
+        ("read_long_tx", "Reads of 92,160 octets, answered", "read", 92160),
+        ("read_4096_tx", "Reads of 4,096 octets, answered", "read", 4096),
+    )
+    return Family(
+        "read_latency",
+        "cycles from the address of a read to its first word",
+        tuple(
+            Curve(
+                key,
+                label,
+                tuple(
+                    Point(
+                        latency,
+                        transmit(
+                            operation,
+                            octets=octets,
+                            messages=max(2, _messages(octets)),
+                            read_latency=latency,
+                        ),
+                    )
+                    for latency in READ_LATENCIES
+                ),
+            )
+            for key, label, operation, octets in kinds
+        ),
+    )
+
+
+FAMILIES = (_over_sizes(), _over_qps(), _over_read_latency())
+"""Every plot of docs/performance.md."""

@@ -1,0 +1,89 @@
+"""Measures figures and curves, each by its key."""
+
+from collections.abc import Callable, Sequence
+
+from bench import speed
+from bench.catalogue import FIGURES, RATIOS, Case
+from bench.curves import FAMILIES
+from bench.run import run_case
+from sim.cosim.runner import CocotbFailure
+
+KEYS = (*FIGURES, *RATIOS, *speed.KEYS)
+
+
+def select(names: Sequence[str]) -> list[str]:
+    """The keys to be measured, in the order of the table; all without a name.
+
+    `ValueError` names one that there is not.
+    """
+    for name in names:
+        if name not in KEYS:
+            raise ValueError(f"no figure {name!r}; allowed: {', '.join(KEYS)}")
+    return [key for key in KEYS if not names or key in names]
+
+
+def measure(
+    keys: Sequence[str],
+    begin: Callable[[str], None],
+    save: Callable[[dict[str, float]], None],
+    shape: Callable[[Case], Case] | None = None,
+) -> tuple[dict[str, float], dict[str, str]]:
+    """Figures by key, and why some could not be measured.
+
+    `begin` is called with its key before each one, `save` with the figures so far after it; `shape`
+    gives the case that is run for one of the catalogue.
+    """
+    shape = shape or (lambda case: case)
+    figures: dict[str, float] = {}
+    failed: dict[str, str] = {}
+    for key in keys:
+        begin(key)
+        try:
+            if key in FIGURES:
+                figures[key] = _case_figure(key, shape)
+            elif key in RATIOS:
+                over, under = RATIOS[key]
+                figures[key] = round(_case_figure(over, shape) / _case_figure(under, shape), 3)
+            elif key not in figures:
+                figures |= _speed_figures(key, figures)
+                if key not in figures:
+                    failed[key] = "not measured: there is no iverilog"
+        except CocotbFailure as error:
+            failed[key] = str(error)
+        save(figures)
+    return {key: figures[key] for key in keys if key in figures}, failed
+
+
+def _case_figure(key: str, shape: Callable[[Case], Case]) -> float:
+    figure = FIGURES[key]
+    return figure.value(run_case(shape(figure.case)))
+
+
+def _speed_figures(key: str, known: dict[str, float]) -> dict[str, float]:
+    if key in speed.COMPILED_KEYS:
+        return speed.measure_compiled()
+    if key in speed.ICARUS_KEYS:
+        return speed.measure_icarus()
+    figures: dict[str, float] = {}
+    if "sim_cycles_per_second" not in known:
+        figures |= speed.measure_compiled()
+    if "sim_icarus_cycles_per_second" not in known:
+        figures |= speed.measure_icarus()
+    both = known | figures
+    if "sim_icarus_cycles_per_second" in both:
+        figures[speed.RATIO_KEY] = round(
+            both["sim_cycles_per_second"] / both["sim_icarus_cycles_per_second"], 1
+        )
+    return figures
+
+
+def measure_curves(begin: Callable[[str], None]) -> dict[str, dict[str, dict[str, int]]]:
+    """The results of all points of all curves, by key and x."""
+    results: dict[str, dict[str, dict[str, int]]] = {}
+    for family in FAMILIES:
+        for curve in family.curves:
+            found = results.setdefault(curve.key, {})
+            for point in curve.points:
+                begin(f"{curve.label}: {family.x}: {point.x:,}")
+                found[str(point.x)] = dict(run_case(point.case))
+    return results

@@ -1,0 +1,151 @@
+"""Writes docs/performance.md and its plots from what was measured."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from bench.curves import EMSS, FAMILIES, QPS, Curve, port_limit
+from bench.plots import Results, cycles_per_message, octets_per_cycle, write_plots
+from bench.required import REQUIRED
+from gateware.config import RnicConfig
+from host_driver.perf.table import size_text
+
+DOCUMENT = Path("docs/performance.md")
+FIGURES = Path("docs/figures/performance")
+NEAR = 0.95
+"""A curve is at its limit as long as it has this part of it."""
+
+_SENT = (
+    "below that the work for each message is the limit: a send entry from host memory, a visit of "
+    "the transmitter"
+)
+SIZE_REASONS = {
+    "write_tx": _SENT,
+    "write_rx": "below that the receiver's work for each FPDU is the limit",
+    "read_tx": "below that a visit of the transmitter for each answer is the limit",
+    "read_rx": f"{_SENT}; no more than {{reads}} Reads of a QP are outstanding",
+    "send_tx": _SENT,
+    "send_rx": "below that the work for each message is the limit: a receive entry from host "
+    "memory, a completion entry to it",
+}
+QP_REASONS = {
+    "write_64_tx": "{lanes} QPs at a time have many send entries on chip, each other one two units "
+    "of 64 octets",
+    "write_64_rx": "FPDUs of several QPs come one by one, so that the MPA receiver visits a "
+    "connection for each of them, where it takes a backlog of one QP in one visit",
+    "send_8_rx": "FPDUs of several QPs come one by one, as above; {lanes} QPs at a time have many "
+    "receive entries on chip, each other one two",
+    "read_8_tx": "{reads} Reads of a QP may be outstanding, and each takes a read of host memory; "
+    "more QPs keep the transmitter busy",
+}
+LATENCY_REASONS = {
+    "write_long_tx": "{window} octets of payload are read ahead, which is 8 octets per cycle up to "
+    "{window_cycles} cycles of latency",
+    "write_4096_tx": "as above",
+    "read_long_tx": "as above; the requests are here, no entry has to be read",
+    "read_4096_tx": "as above",
+}
+
+
+def write_document(figures: Mapping[str, float], results: Results) -> None:
+    """Writes the page and its plots."""
+    write_plots(results, FIGURES)
+    DOCUMENT.write_text(page(figures, results))
+
+
+def page(figures: Mapping[str, float], results: Results) -> str:
+    """The text of docs/performance.md."""
+    return "\n".join(_lines(figures, results)) + "\n"
+
+
+def _lines(figures: Mapping[str, float], results: Results) -> Iterable[str]:
+    yield from (
+        "# Performance",
+        "",
+        "Written by `make bench`; change `bench/performance.py`, not this page. One device in its",
+        "default configuration, simulated cycle by cycle; host memory answers reads after 250",
+        "cycles and writes after 50, at full bandwidth; the LLP is always ready. 8 octets per",
+        f"cycle at 156.25 MHz are 10 Gb/s. EMSS is {EMSS} unless said; no Markers unless said.",
+        "",
+        "## What is required",
+        "",
+        "| figure | measured | required | limit | |",
+        "|---|---:|---:|---:|---|",
+    )
+    for key, requirement in REQUIRED.items():
+        if key in figures:
+            verdict = "met" if requirement.met(figures[key]) else "missed"
+            yield (
+                f"| `{key}` | {figures[key]:,} | {requirement} | {requirement.limit} | {verdict} |"
+            )
+    sizes, qps, latencies = FAMILIES
+    yield from ("", "## Size of a message", "", _image("message_size", "size of a message"), "")
+    yield from (
+        "Dashed: what FPDUs leave of 8 octets per cycle at the LLP port. Dotted: what a 10 Gb/s",
+        "Ethernet leaves of it, where each FPDU is a TCP segment.",
+        "",
+    )
+    for curve in sizes.curves:
+        yield _size_sentence(curve, results)
+    yield from ("", "## Number of QPs", "", _image("qps", "number of QPs"), "")
+    for curve in qps.curves:
+        yield _qps_sentence(curve, results)
+    yield from ("", "## Read latency", "", _image("read_latency", "read latency"), "")
+    for curve in latencies.curves:
+        yield _latency_sentence(curve, results)
+
+
+def _image(name: str, over: str) -> str:
+    return f"![throughput over {over}](figures/performance/{name}.svg)"
+
+
+def _size_sentence(curve: Curve, results: Results) -> str:
+    values = octets_per_cycle(curve, results)
+    least = None
+    for point, value in reversed(list(zip(curve.points, values, strict=True))):
+        if point.x and value < NEAR * port_limit(point.x):
+            break
+        least = point.x
+    smallest = f"{cycles_per_message(curve, results)[0]:.1f} cycles for a message without payload"
+    if least is None:
+        where = "is nowhere within 5 % of the port's limit"
+    elif least <= curve.points[1].x:
+        return f"- {curve.label}: within 5 % of the port's limit at every size; {smallest}."
+    else:
+        where = f"is within 5 % of the port's limit from {size_text(least)} octets on"
+    return f"- {curve.label}: {where}; {_fill(SIZE_REASONS[curve.key])}; {smallest}."
+
+
+def _qps_sentence(curve: Curve, results: Results) -> str:
+    first, *_, last = values = cycles_per_message(curve, results)
+    text = ", ".join(f"{value:.1f}" for value in values)
+    counts = ", ".join(str(count) for count in QPS)
+    if min(first, last) >= NEAR * max(first, last):
+        return f"- {curve.label}: {text} cycles with {counts} QPs; the number makes no difference."
+    return f"- {curve.label}: {text} cycles with {counts} QPs: {_fill(QP_REASONS[curve.key])}."
+
+
+def _latency_sentence(curve: Curve, results: Results) -> str:
+    limit = port_limit(curve.points[0].case.options["octets"])
+    values = octets_per_cycle(curve, results)
+    within = [
+        point.x for point, value in zip(curve.points, values, strict=True) if value >= NEAR * limit
+    ]
+    if len(within) == len(curve.points):
+        return f"- {curve.label}: within 5 % of the port's limit at every latency."
+    where = f"up to {max(within)} cycles" if within else "at no latency"
+    return (
+        f"- {curve.label}: within 5 % of the port's limit {where}: "
+        f"{_fill(LATENCY_REASONS[curve.key])}; {values[-1]:.2f} octets per cycle at "
+        f"{curve.points[-1].x} cycles."
+    )
+
+
+def _fill(reason: str) -> str:
+    """A reason with the sizes of the default device."""
+    config = RnicConfig()
+    return reason.format(
+        lanes=config.prefetch_lanes,
+        reads=config.read_queue_depth,
+        window=f"{config.payload_buffer_octets:,}",
+        window_cycles=config.payload_buffer_octets * 8 // config.data_width,
+    )

@@ -1,0 +1,110 @@
+"""The plots of docs/performance.md, as SVG and PNG."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from bench.curves import FAMILIES, Curve, Family, port_limit, wire_limit
+from host_driver.perf.table import size_text
+
+Results = Mapping[str, Mapping[str, Mapping[str, int]]]
+"""Of each curve, by x: octets, messages and cycles."""
+
+FORMATS = ("svg", "png")
+LIMIT = {"color": "0.5", "linestyle": "--", "zorder": 1}
+WIRE = {"color": "0.7", "linestyle": ":", "zorder": 1}
+
+
+def octets_per_cycle(curve: Curve, results: Results) -> list[float]:
+    """Payload octets per cycle at every point."""
+    found = [results[curve.key][str(point.x)] for point in curve.points]
+    return [result["octets"] / result["cycles"] for result in found]
+
+
+def cycles_per_message(curve: Curve, results: Results) -> list[float]:
+    """Cycles per message at every point; of long messages, by their octets."""
+    values = []
+    for point in curve.points:
+        result = results[curve.key][str(point.x)]
+        size = point.case.options["octets"]
+        messages = result["octets"] / size if size else result["messages"]
+        values.append(result["cycles"] / messages)
+    return values
+
+
+def write_plots(results: Results, folder: Path) -> list[Path]:
+    """Writes a plot for each family; returns the paths."""
+    from matplotlib import rc_context
+
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    drawings: Sequence[tuple[Family, Callable[..., Any]]] = tuple(
+        zip(FAMILIES, (_draw_sizes, _draw_qps, _draw_latencies), strict=True)
+    )
+    # Text stays text, and the same plot is the same file.
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "stagecoach"}):
+        for family, draw in drawings:
+            figure = draw(family, results)
+            for suffix in FORMATS:
+                path = folder / f"{family.name}.{suffix}"
+                figure.savefig(path, metadata={"Date": None} if suffix == "svg" else None)
+                paths.append(path)
+    return paths
+
+
+def _figure(panels: int) -> tuple[Any, Any]:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(5.5 * panels + 1, 4.5), layout="constrained")
+    return figure, figure.subplots(1, panels)
+
+
+def _draw_sizes(family: Family, results: Results) -> Any:
+    figure, (left, right) = _figure(2)
+    sizes = [point.x for point in family.curves[0].points]
+    places = range(len(sizes))
+    left.plot(places, [port_limit(size) for size in sizes], label="limit of the port", **LIMIT)
+    left.plot(places, [wire_limit(size) for size in sizes], label="10 Gb/s Ethernet", **WIRE)
+    for curve in family.curves:
+        left.plot(places, octets_per_cycle(curve, results), ".-", label=curve.label)
+        right.plot(places, cycles_per_message(curve, results), ".-", label=curve.label)
+    left.set_ylabel("payload octets per cycle")
+    left.set_ylim(0, 8.2)
+    right.set_ylabel("cycles per message")
+    right.set_yscale("log")
+    for panel, corner in ((left, "lower right"), (right, "upper left")):
+        panel.set_xticks(places, [size_text(size) if size else "0" for size in sizes])
+        _finish(panel, family, corner)
+    return figure
+
+
+def _draw_qps(family: Family, results: Results) -> Any:
+    figure, panel = _figure(1)
+    for curve in family.curves:
+        counts = [point.x for point in curve.points]
+        panel.plot(counts, cycles_per_message(curve, results), ".-", label=curve.label)
+    panel.set_xscale("log", base=2)
+    panel.set_yscale("log")
+    panel.set_xticks(counts, [str(count) for count in counts])
+    panel.set_ylabel("cycles per message")
+    _finish(panel, family, "upper right")
+    return figure
+
+
+def _draw_latencies(family: Family, results: Results) -> Any:
+    figure, panel = _figure(1)
+    panel.axhline(port_limit(family.curves[0].points[0].case.options["octets"]), **LIMIT)
+    for curve in family.curves:
+        latencies = [point.x for point in curve.points]
+        panel.plot(latencies, octets_per_cycle(curve, results), ".-", label=curve.label)
+    panel.set_ylim(0, 8.2)
+    panel.set_ylabel("payload octets per cycle")
+    _finish(panel, family, "lower left")
+    return figure
+
+
+def _finish(panel: Any, family: Family, corner: str) -> None:
+    panel.set_xlabel(family.x)
+    panel.grid(alpha=0.3)
+    # Without a place matplotlib looks for the best one, and warns when that takes long.
+    panel.legend(fontsize="small", loc=corner)

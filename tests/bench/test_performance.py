@@ -1,0 +1,76 @@
+"""The page of figures and curves, from results that are made up."""
+
+import pytest
+
+from bench.curves import FAMILIES, port_limit, wire_limit
+from bench.performance import page
+from bench.plots import cycles_per_message, octets_per_cycle, write_plots
+
+SIZES, QPS, LATENCIES = FAMILIES
+
+
+def results_of(cycles):
+    """Of every point 100 messages, which take `cycles(octets)` each."""
+    return {
+        curve.key: {
+            str(point.x): {
+                "octets": 100 * point.case.options["octets"],
+                "messages": 100,
+                "cycles": 100 * cycles(point.case.options["octets"]),
+            }
+            for point in curve.points
+        }
+        for family in FAMILIES
+        for curve in family.curves
+    }
+
+
+# RFC 5044, 4.1 and RFC 5041, 4.2: 2 + 14 + 0 + 4 octets for an FPDU without payload; 1440 fill one
+# of 1460 octets, and 1441 take a second one of 24 with its pad.
+@pytest.mark.parametrize(
+    "octets, fpdus, segments", [(8, 28, 1), (1440, 1460, 1), (1441, 1484, 2), (2880, 2920, 2)]
+)
+def test_limits(octets, fpdus, segments):
+    assert port_limit(octets) == pytest.approx(8 * octets / fpdus)
+    assert wire_limit(octets) == pytest.approx(8 * octets / (fpdus + 78 * segments))
+
+
+def test_smallest_fpdu_takes_12_25_cycles_of_the_wire():
+    assert 8 / wire_limit(8) - 1 == pytest.approx(12.25)
+
+
+def test_values_of_a_curve():
+    results = results_of(lambda octets: 10 + octets // 8)
+    (curve, *_) = SIZES.curves
+    assert octets_per_cycle(curve, results)[:3] == [0, 8 / 11, 64 / 18]
+    assert cycles_per_message(curve, results)[:3] == [10, 11, 18]
+
+
+def test_page_has_figures_plots_and_a_sentence_for_each_curve():
+    figures = {"send_8_rx_cycles_per_message": 74.5, "write_0_rx_cycles_per_message": 5.0}
+    text = page(figures, results_of(lambda octets: 100 + octets / 7.95))
+    assert "| `send_8_rx_cycles_per_message` | 74.5 | at most 12 | 3 to 11 | missed |" in text
+    assert "| `write_0_rx_cycles_per_message` | 5.0 | at most 12 | 3 to 11 | met |" in text
+    for family in FAMILIES:
+        assert f"figures/performance/{family.name}.svg" in text
+        for curve in family.curves:
+            assert f"- {curve.label}: " in text
+    assert "{" not in text
+
+
+def test_sentence_says_where_a_curve_leaves_the_limit():
+    text = page({}, results_of(lambda octets: 100 + octets / 7.9))
+    assert "- RDMA Write, sent: is within 5 % of the port's limit from 32KiB octets on; " in text
+    assert "100.0 cycles for a message without payload" in text
+    near = page({}, results_of(lambda octets: octets / port_limit(octets) if octets else 2.5))
+    assert "- RDMA Write, sent: within 5 % of the port's limit at every size; 2.5 cycles" in near
+
+
+def test_plots_are_files_that_say_nothing_of_when_they_were_made(tmp_path):
+    paths = write_plots(results_of(lambda octets: 100 + octets), tmp_path)
+    assert sorted(path.name for path in paths) == sorted(
+        f"{family.name}.{suffix}" for family in FAMILIES for suffix in ("png", "svg")
+    )
+    for path in paths:
+        assert path.stat().st_size > 1000
+        assert path.suffix != ".svg" or "<dc:date>" not in path.read_text()
