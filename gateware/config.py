@@ -40,7 +40,7 @@ class RnicConfig:
     read_queue_depth: int = 8
     prefetch_lanes: int = 4
     pending_sends: int = 32
-    fpdu_store_octets: int = 131072
+    fpdu_store_octets: int = 65536
     payload_buffer_octets: int = 4096
     max_burst_beats: int = 32
 
@@ -57,7 +57,7 @@ class RnicConfig:
         power_of_two("read_queue_depth", 1, 64)
         power_of_two("prefetch_lanes", 2, 16)
         power_of_two("pending_sends", 4, 256)
-        power_of_two("fpdu_store_octets", 131072, 1048576)
+        power_of_two("fpdu_store_octets", 65536, 1048576)
         power_of_two("payload_buffer_octets", 1024, 65536)
         power_of_two("max_burst_beats", 8, 256)
 

@@ -12,7 +12,9 @@ from gateware.stream_buffer import StreamBuffer
 _UNIT = data.StructLayout(
     {
         "data": 32,
-        # If an FPDU starts here: its ULPDU_Length is not allowed, or it has so many units
+        # If an FPDU starts here: its units behind the first two; its ULPDU_Length is not allowed,
+        # or it has so many units
+        "rest": 15,
         "oversize": 1,
         "two": 1,
         "three": 1,
@@ -110,6 +112,7 @@ class Aligner(wiring.Component):
             length = _ulpdu_length(bits)
             m.d.comb += [
                 unit.data.eq(bits),
+                unit.rest.eq((length + 1) >> 2),
                 unit.oversize.eq(length > MAX_ULPDU_LENGTH),
                 # Length, ULPDU and PAD are whole units, the CRC is one.
                 unit.two.eq(length <= 2),
@@ -179,7 +182,6 @@ class Aligner(wiring.Component):
         final = Signal()
         ends = Signal()  # the next word, of the same FPDU, has one unit that is no Marker
         next_two = Signal()
-        length = _ulpdu_length(start.data)
         m.d.comb += start.eq(Mux(due[0], upper, lower))
         with m.If(self.inside):
             m.d.comb += [
@@ -200,7 +202,10 @@ class Aligner(wiring.Component):
                 one.eq(ends),
                 two.eq(next_two),
                 need_half.eq(ends & ~marker_next),
-                left.eq(Mux(self.inside, left - 2, (length + 1) >> 2) + marked),
+                # Two less inside an FPDU, and a Marker does not count: one addition
+                left.eq(
+                    Mux(self.inside, left, start.rest) + Cat(marked, self.inside.replicate(14))
+                ),
             ]
         with m.If(clear):
             m.d.sync += [self.inside.eq(0), need_half.eq(0)]
@@ -213,7 +218,7 @@ class Aligner(wiring.Component):
             self.word.half.eq(need_half),
             self.word.oversize.eq(~self.inside & start.oversize),
             self.word.markers.eq(Cat(due[0], due[1] & ~need_half)),
-            self.fpdu_units.eq(((length + 1) >> 2) + 2),
+            self.fpdu_units.eq(start.rest + 2),
             self.until_marker.eq(-position),
         ]
 

@@ -17,7 +17,7 @@ from tests.support.streams import (
     start_clock_and_reset,
 )
 
-CONFIG = RnicConfig()
+CONFIG = RnicConfig(fpdu_store_octets=131072)
 PLACEMENT = Layouts(CONFIG).placement
 STORE_WORDS = CONFIG.fpdu_store_octets // 8
 
@@ -106,7 +106,9 @@ class Bench:
                     "store_octet": octet % 8,
                     "reversed": turned,
                     "release": last,
-                    "store_end": end // 8 % STORE_WORDS if last else self.rng.getrandbits(14),
+                    "store_end": end // 8 % STORE_WORDS
+                    if last
+                    else self.rng.randrange(STORE_WORDS),
                 }
             )
             if octets:
