@@ -48,6 +48,7 @@ from gateware.registers.commands import CommandProcessor, staging_registers
 from gateware.stag.table import StagTable
 from gateware.stream_buffer import StreamBuffer
 from gateware.stream_fifo import StreamFifo
+from gateware.stream_slot import StreamSlot
 from hw.interface.queue_entries import RECEIVE_ENTRY_OCTETS, SEND_ENTRY_OCTETS
 
 RING_WRITER_CLIENT = 1
@@ -234,11 +235,12 @@ class Rnic(wiring.Component):
             errors.read_failed.valid.eq(self.framer.spoiled.valid),
             errors.read_failed.qp.eq(self.framer.spoiled.qp),
             self.completer.failed.eq(errors.read_failures),
-            errors.command_taken.eq(
-                self.commands.qp_command.valid & self.commands.qp_command.ready
-            ),
             errors.command.eq(self.commands.qp_command.payload),
         ]
+        # A cycle later; the command stays as it is.
+        m.d.sync += errors.command_taken.eq(
+            self.commands.qp_command.valid & self.commands.qp_command.ready
+        )
 
     def _connect_transmit_path(self, m: Module) -> None:
         transmitter, llp = self.transmitter, self.llp
@@ -370,9 +372,9 @@ class Rnic(wiring.Component):
         for error, port in zip(errors, self.qp_states.errors, strict=True):
             if error is self.transmitter.error:
                 # The transmitter takes a termination only when its own error is out of the way.
-                m.submodules.transmit_errors = buffer = StreamBuffer(self.layouts.qp_error)
-                wiring.connect(m, error, buffer.i)
-                error = buffer.o
+                m.submodules.transmit_errors = slot = StreamSlot(self.layouts.qp_error)
+                wiring.connect(m, error, slot.i)
+                error = slot.o
             wiring.connect(m, error, port)
         wiring.connect(m, self.qp_states.event, self.ring_writer.event)
         wiring.connect(m, self.qp_states.termination, self.transmitter.termination)
@@ -442,8 +444,9 @@ class Rnic(wiring.Component):
         wiring.connect(m, commands.state_command, self.qp_states.qp_command)
         command = commands.qp_command
         fresh = (command.p.kind == QpCommandKind.CREATE) | (command.p.kind == QpCommandKind.CONNECT)
+        # A cycle later; nothing is pushed before the QP runs.
         for queue in (self.inbound_requests, self.outstanding_requests):
-            m.d.comb += [
+            m.d.sync += [
                 queue.clear.valid.eq(command.valid & command.ready & fresh),
                 queue.clear.qp.eq(command.p.qp),
             ]

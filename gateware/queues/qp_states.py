@@ -1,14 +1,21 @@
 """Knows the state and the first error of every QP."""
 
-from amaranth import Array, Module, Mux, Signal
+from functools import reduce
+from operator import or_
+
+from amaranth import Cat, Module, Mux, Signal
 from amaranth.hdl import unsigned
 from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
 
 from gateware.config import RnicConfig
 from gateware.interfaces import Layouts, QpCommandKind, QpStrobe
 from hw.interface.causes import Cause
+
+GROUP = 8
+"""QPs among which one cycle looks one up."""
 
 
 class QpState(enum.Enum, shape=unsigned(2)):
@@ -35,7 +42,7 @@ class QpStates(wiring.Component):
     initiator, else from its first received segment on (RFC 5044, 7.1.2): `first_segment` may pulse
     for this one and for any later segment. `released` pulses when `may_send` rises, in either way.
     A command is taken (`ready`) two cycles before the vectors show its effect. They follow an
-    error 5 cycles after it was taken, and `first_segment` after 4.
+    error 5 cycles after it was taken, and `first_segment` after 5.
 
     `query_state` and `query_cause` are those of `query_qp` two cycles ago.
 
@@ -74,17 +81,28 @@ class QpStates(wiring.Component):
         m.d.comb += query.addr.eq(self.query_qp)
         m.d.sync += [self.query_state.eq(query.data.state), self.query_cause.eq(query.data.cause)]
 
-        # The responder's first segment: registered, compared in one cycle, set in the next.
+        # The responder's first segment: registered, looked up in two cycles, set in the next.
         first = Signal(QpStrobe(config).members["qp"].shape)
         first_valid = Signal()
+        looked_up = Signal.like(first)
         segment = Signal.like(first)
         segment_new = Signal()
+        group = min(GROUP, config.qps)
+        group_bits = exact_log2(group)
         held_back = self.running & ~self.may_send
+        in_groups = Signal(config.qps // group)  # the QP at this place of each group is held back
         m.d.sync += [
             first.eq(self.first_segment.qp),
             first_valid.eq(self.first_segment.valid),
-            segment.eq(first),
-            segment_new.eq(first_valid & held_back.bit_select(first, 1)),
+            in_groups.eq(
+                Cat(
+                    first_valid & held_back[low : low + group].bit_select(first[:group_bits], 1)
+                    for low in range(0, config.qps, group)
+                )
+            ),
+            looked_up.eq(first),
+            segment.eq(looked_up),
+            segment_new.eq(in_groups.bit_select(looked_up[group_bits:], 1)),
         ]
         release = Signal()
         release_qp = Signal(config.qp_bits)
@@ -96,14 +114,18 @@ class QpStates(wiring.Component):
         started = Signal()
         stopped = Signal()
         stopped_before = Signal()
+        stopped_first = Signal()
         last_qp = Signal(config.qp_bits)
         qp_before = Signal(config.qp_bits)
+        qp_first = Signal(config.qp_bits)
         m.d.sync += [
             started.eq(start),
             stopped.eq(stop),
             stopped_before.eq(stopped),
+            stopped_first.eq(stopped_before),
             last_qp.eq(qp),
             qp_before.eq(last_qp),
+            qp_first.eq(qp_before),
             self.released.valid.eq(release),
             self.released.qp.eq(release_qp),
         ]
@@ -116,13 +138,14 @@ class QpStates(wiring.Component):
             ]
         with m.If(self.released.valid):
             m.d.sync += self.may_send.bit_select(self.released.qp, 1).eq(1)
-        # A QP that stops in this cycle, or in the two before, is not released.
+        # A QP that stops in this cycle, or in the three before, is not released.
         m.d.comb += release_qp.eq(segment)
         with m.If(
             segment_new
             & ~(stop & (qp == segment))
             & ~(stopped & (last_qp == segment))
             & ~(stopped_before & (qp_before == segment))
+            & ~(stopped_first & (qp_first == segment))
         ):
             m.d.comb += release.eq(1)
 
@@ -131,7 +154,9 @@ class QpStates(wiring.Component):
         error = Signal(self._error)
         state = Signal(layout)
         alive = Signal()  # it is INIT or RTS
-        turn = Signal(range(max(2, len(self.errors))))
+        turn = Signal(len(self.errors), init=1)  # one-hot
+        pending = Signal(len(self.errors))  # stays as it is until the error is taken
+        m.d.sync += pending.eq(Cat(stream.valid for stream in self.errors))
         m.d.comb += [read.addr.eq(qp), write.addr.eq(qp)]
         for output in (self.event, self.termination):
             with m.If(output.ready):
@@ -155,26 +180,30 @@ class QpStates(wiring.Component):
                     m.next = "IDLE"
             # Waits for a command or an error; looks at one error input per cycle.
             with m.State("IDLE"):
-                valids = Array(stream.valid for stream in self.errors)
-                payloads = Array(stream.payload.as_value() for stream in self.errors)
                 m.d.sync += is_command.eq(self.qp_command.valid)
                 # A flood of commands is not possible: each takes several register writes.
                 with m.If(self.qp_command.valid):
                     m.d.sync += qp.eq(self.qp_command.payload.qp)
                     m.next = "LOOK_UP"
-                with m.Elif(valids[turn]):
+                with m.Elif((pending & turn).any()):
                     m.next = "TAKE"
                 with m.Else():
-                    m.d.sync += turn.eq(Mux(turn == len(self.errors) - 1, 0, turn + 1))
+                    m.d.sync += turn.eq(turn.rotate_left(1))
             # Takes the error.
             with m.State("TAKE"):
+                taken = Signal(self._error)
                 for number, source in enumerate(self.errors):
-                    m.d.comb += source.ready.eq(turn == number)
-                m.d.sync += [
-                    error.eq(payloads[turn]),
-                    qp.eq(data.View(self._error, payloads[turn]).qp),
-                    turn.eq(Mux(turn == len(self.errors) - 1, 0, turn + 1)),
-                ]
+                    m.d.comb += source.ready.eq(turn[number])
+                m.d.comb += taken.as_value().eq(
+                    reduce(
+                        or_,
+                        (
+                            Mux(turn[number], source.payload.as_value(), 0)
+                            for number, source in enumerate(self.errors)
+                        ),
+                    )
+                )
+                m.d.sync += [error.eq(taken), qp.eq(taken.qp), turn.eq(turn.rotate_left(1))]
                 m.next = "LOOK_UP"
             # The memory reads.
             with m.State("LOOK_UP"):

@@ -98,8 +98,16 @@ class RegisterBlock(wiring.Component):
         whole = Signal()
         found = Signal()
         is_message = Signal()
+        known = Signal()
         messages = [register.address for register in registers() if _is_message(register)]
         m.d.sync += is_message.eq(Cat(address == message for message in messages).any())
+        addressed = {}
+        for register in registers():
+            name = register.name.lower()
+            if _is_message(register) or _is_sticky(register) or _is_stored(register):
+                addressed[name] = Signal(name=f"address_is_{name}")
+                m.d.sync += addressed[name].eq(address == register.address)
+        m.d.comb += known.eq(Cat(addressed.values()).any())
 
         with m.FSM(name="write"):
             with m.State("WRITE"):  # waits for address and data
@@ -114,7 +122,7 @@ class RegisterBlock(wiring.Component):
             with m.State("DECODE"):  # compares the address
                 m.next = "STORE"
             with m.State("STORE"):  # stores the word, or waits until its message is taken
-                m.d.sync += bus.bresp.eq(RESPONSE_SLVERR)
+                m.d.sync += bus.bresp.eq(Mux(whole & known, RESPONSE_OKAY, RESPONSE_SLVERR))
                 m.next = "RESPOND"
                 with m.If(whole):
                     m.d.comb += found.eq(1)
@@ -123,8 +131,8 @@ class RegisterBlock(wiring.Component):
             with m.State("MESSAGE"):  # waits until the message is taken
                 for register in registers():
                     if _is_message(register):
-                        port = getattr(self, register.name.lower())
-                        with m.If((address == register.address) & port.ready):
+                        name = register.name.lower()
+                        with m.If(addressed[name] & getattr(self, name).ready):
                             m.next = "RESPOND"
             with m.State("RESPOND"):  # waits until the host took the response
                 m.d.comb += bus.bvalid.eq(1)
@@ -133,31 +141,27 @@ class RegisterBlock(wiring.Component):
 
         for register in registers():
             name = register.name.lower()
+            if name not in addressed:
+                continue
             hit = Signal(name=f"write_{name}")
-            addressed = Signal(name=f"address_is_{name}")
-            m.d.sync += addressed.eq(address == register.address)
-            m.d.comb += hit.eq(found & addressed)
+            m.d.comb += hit.eq(found & addressed[name])
             if _is_message(register):
                 port = getattr(self, name)
                 m.d.comb += port.payload.eq(word)
                 with m.If(port.ready):
                     m.d.sync += port.valid.eq(0)
                 with m.If(hit):
-                    m.d.sync += [port.valid.eq(1), bus.bresp.eq(RESPONSE_OKAY)]
+                    m.d.sync += port.valid.eq(1)
             elif _is_sticky(register):
                 bits = getattr(self, name).as_value()
                 pulses = getattr(self, name + "_set").as_value()
                 clear = Signal(32, name=f"clear_{name}")
                 with m.If(hit):
                     m.d.comb += clear.eq(word)
-                    m.d.sync += bus.bresp.eq(RESPONSE_OKAY)
                 m.d.sync += bits.eq((bits & ~clear) | pulses)
             elif _is_stored(register):
                 with m.If(hit):
-                    m.d.sync += [
-                        getattr(self, name).as_value().eq(word),
-                        bus.bresp.eq(RESPONSE_OKAY),
-                    ]
+                    m.d.sync += getattr(self, name).as_value().eq(word)
 
     def _elaborate_read(self, m: Module) -> None:
         bus = self.bus

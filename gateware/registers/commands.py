@@ -87,12 +87,20 @@ class CommandProcessor(wiring.Component):
         kind = Signal(QpCommandKind)
         after_fence_destroy = Signal()
 
-        qp_valid = self.qp_number.qp < config.qps
-        cqs_valid = (self.qp_cqs.send_cq < config.cqs) & (self.qp_cqs.receive_cq < config.cqs)
-        reads_valid = (self.qp_reads.ord <= config.read_queue_depth) & (
-            self.qp_reads.ird <= config.read_queue_depth
-        )
-        cq_valid = self.cq_number.cq <= config.cqs
+        # The staging registers stand still while a command is under way.
+        qp_valid, cqs_valid, reads_valid, cq_valid, scope_valid = (Signal() for _ in range(5))
+        m.d.sync += [
+            qp_valid.eq(self.qp_number.qp < config.qps),
+            cqs_valid.eq(
+                (self.qp_cqs.send_cq < config.cqs) & (self.qp_cqs.receive_cq < config.cqs)
+            ),
+            reads_valid.eq(
+                (self.qp_reads.ord <= config.read_queue_depth)
+                & (self.qp_reads.ird <= config.read_queue_depth)
+            ),
+            cq_valid.eq(self.cq_number.cq <= config.cqs),
+            scope_valid.eq((self.stag_qp.qp < config.qps) | ~self.stag_access.scoped),
+        ]
         valid = Signal()
         with m.Switch(opcode):
             with m.Case(CommandOpcode.QP_CREATE):
@@ -102,7 +110,7 @@ class CommandProcessor(wiring.Component):
             with m.Case(CommandOpcode.QP_STOP, CommandOpcode.QP_DESTROY):
                 m.d.comb += valid.eq(qp_valid)
             with m.Case(CommandOpcode.STAG_WRITE):
-                m.d.comb += valid.eq((self.stag_qp.qp < config.qps) | ~self.stag_access.scoped)
+                m.d.comb += valid.eq(scope_valid)
             with m.Case(CommandOpcode.STAG_INVALIDATE, CommandOpcode.STAG_RESET):
                 m.d.comb += valid.eq(1)
             with m.Case(CommandOpcode.CQ_ENABLE, CommandOpcode.CQ_DISABLE):

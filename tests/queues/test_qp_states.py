@@ -18,7 +18,7 @@ from tests.support.streams import (
     start_clock_and_reset,
 )
 
-CONFIG = RnicConfig(qps=8)
+CONFIG = RnicConfig(qps=16)
 LAYOUTS = Layouts(CONFIG)
 ERRORS = 3
 
@@ -119,7 +119,7 @@ async def check_random_life_follows_the_diagram(dut):
             if model.segment():
                 released.append(qp)
             await bench.segment(qp)
-            await cycles(dut, 4)
+            await cycles(dut, 5)
         else:
             error = {
                 "qp": qp,
