@@ -20,21 +20,37 @@ def _shift(word: int, bits: int) -> int:
     return word
 
 
-def next_state(state: Value, word: Value) -> Value:
-    """Return the register after the 32 or 64 bits of `word`; one XOR tree deep.
-
-    The step is linear: every bit of `word`, with the old state added to the first 32 of them,
-    contributes what it would leave behind alone.
-    """
-    bits = len(word)
-    if bits not in (32, 64):
-        raise ValueError(f"CRC32c word has {bits} bits; allowed: 32 or 64")
-    columns = [_shift(1 << position, bits) for position in range(bits)]
-    mixed = [state[i] ^ word[i] if i < STATE_BITS else word[i] for i in range(bits)]
+def _step(bits: list[Value], columns: list[int]) -> Value:
+    """Sum of the `columns` whose bit is set; one XOR tree deep."""
     return Cat(
-        Cat(bit for bit, column in zip(mixed, columns, strict=True) if column >> row & 1).xor()
+        Cat(bit for bit, column in zip(bits, columns, strict=True) if column >> row & 1).xor()
         for row in range(STATE_BITS)
     )
+
+
+def _columns(positions: range, bits: int) -> list[int]:
+    """What each position of a word of `bits` bits would leave behind alone: a step is linear."""
+    return [_shift(1 << position, bits) for position in positions]
+
+
+def word_part(word: Value) -> Value:
+    """Return what the 32 or 64 bits of `word` contribute to the register after them."""
+    if len(word) not in (32, 64):
+        raise ValueError(f"CRC32c word has {len(word)} bits; allowed: 32 or 64")
+    return _step(list(word), _columns(range(len(word)), len(word)))
+
+
+def state_part(state: Value, bits: int) -> Value:
+    """Return what the register contributes to the one `bits` later, the other summand."""
+    return _step(list(state), _columns(range(STATE_BITS), bits))
+
+
+def next_state(state: Value, word: Value) -> Value:
+    """Return the register after the 32 or 64 bits of `word`.
+
+    A sum of two XOR trees, which may be computed in different cycles.
+    """
+    return word_part(word) ^ state_part(state, len(word))
 
 
 RESIDUE = _shift(INITIAL_STATE, STATE_BITS)

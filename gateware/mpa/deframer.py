@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out
 from gateware.config import RnicConfig
 from gateware.interfaces import ULPDU_HEADER_OCTETS, Layouts, SegmentKind
 from gateware.mpa.aligner import Aligner
-from gateware.mpa.crc32c import INITIAL_STATE, RESIDUE, next_state
+from gateware.mpa.crc32c import INITIAL_STATE, RESIDUE, state_part, word_part
 from gateware.mpa.layouts import ANSWER, MpaLayouts
 from gateware.mpa.marker_count import MarkerCount
 from gateware.mpa.marker_remove import MarkerRemover
@@ -124,25 +124,29 @@ class Deframer(wiring.Component):
         """The verdict over the word of two cycles ago, if that was a last one, and its end."""
         word = aligner.word
         crc = Signal(32, init=INITIAL_STATE)
-        after_half, after_whole = Signal(32), Signal(32)
-        half = Signal()
-        oversize = Signal()
+        # What the word contributes is computed a cycle before it is added to the register.
+        half_part, whole_part = Signal(32), Signal(32)
+        valid, final, half, oversize = (Signal(name=f"crc_{n}") for n in ("v", "f", "h", "o"))
+        checked_oversize = Signal()
+        after = Signal(32)
         position = Signal(32)
-        residue = Mux(half, after_half == RESIDUE, after_whole == RESIDUE)
         m.d.sync += [
+            valid.eq(aligner.valid & ~clear),
+            final.eq(word.final),
             half.eq(word.half),
             oversize.eq(word.oversize),
-            after_half.eq(next_state(crc, word.data[:32])),
-            after_whole.eq(next_state(crc, word.data)),
-            good.eq(~oversize & (~self.crc | residue)),
+            half_part.eq(word_part(word.data[:32])),
+            whole_part.eq(word_part(word.data)),
+            checked_oversize.eq(oversize),
+            after.eq(Mux(half, half_part ^ state_part(crc, 32), whole_part ^ state_part(crc, 64))),
             end.eq(position),
         ]
+        m.d.comb += good.eq(~checked_oversize & (~self.crc | (after == RESIDUE)))
+        with m.If(valid):
+            m.d.sync += crc.eq(whole_part ^ state_part(crc, 64))
         with m.If(aligner.valid):
-            m.d.sync += [
-                crc.eq(next_state(crc, word.data)),
-                position.eq(position + Mux(word.half, 4, 8)),
-            ]
-        with m.If(clear | (aligner.valid & word.final)):
+            m.d.sync += position.eq(position + Mux(word.half, 4, 8))
+        with m.If(clear | (valid & final)):
             m.d.sync += crc.eq(INITIAL_STATE)
         with m.If(self.start):
             m.d.sync += position.eq(self.position)
