@@ -220,9 +220,7 @@ class Rnic(wiring.Component):
     def _connect_placements(self, m: Module) -> None:
         """Receiver to placer, with the QP of each placement kept until its write responses."""
         errors, written = self.host_errors, self.write_engine.clients[0]
-        m.submodules.placements = buffer = StreamBuffer(self.layouts.placement)
-        wiring.connect(m, self.receiver.placement, buffer.i)
-        source, sink = buffer.o, self.placer.placement
+        source, sink = self.receiver.placement, self.placer.placement
         m.d.comb += [
             sink.payload.eq(source.payload),
             sink.valid.eq(source.valid & errors.room),
