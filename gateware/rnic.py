@@ -46,7 +46,6 @@ from gateware.rdmap.transmitter import Transmitter
 from gateware.registers.block import RegisterBlock, address_of
 from gateware.registers.commands import CommandProcessor, staging_registers
 from gateware.stag.table import StagTable
-from gateware.stream_buffer import StreamBuffer
 from gateware.stream_fifo import StreamFifo
 from gateware.stream_slot import StreamSlot
 from hw.interface.queue_entries import RECEIVE_ENTRY_OCTETS, SEND_ENTRY_OCTETS
