@@ -63,14 +63,16 @@ def _output(pager: bool) -> Iterator[IO[str]]:
     that is left before the end is no error.
     """
     command = os.environ.get("STAGECOACH_PAGER", os.environ.get("PAGER", DEFAULT_PAGER))
-    if not pager or command in ("", "cat"):
+    try:
+        arguments = shlex.split(command)
+    except ValueError:  # a quotation without an end
+        arguments = []
+    if not pager or arguments in ([], ["cat"]):
         yield sys.stdout
         return
     environment = {"LESS": _LESS_OPTIONS} | os.environ
     try:
-        process = subprocess.Popen(
-            shlex.split(command), stdin=subprocess.PIPE, env=environment, text=True
-        )
+        process = subprocess.Popen(arguments, stdin=subprocess.PIPE, env=environment, text=True)
     except OSError:
         # Without a pager everything is printed.
         yield sys.stdout

@@ -121,6 +121,8 @@ def test_the_own_variable_of_the_pager_goes_before_the_common_one():
         ([], {"PAGER": ""}),
         ([], {"PAGER": "cat"}),
         ([], {"PAGER": "/no/such/pager"}),
+        ([], {"PAGER": " "}),
+        ([], {"PAGER": "less '"}),
     ],
 )
 def test_without_a_pager_a_terminal_gets_the_lines(options, environment):
