@@ -441,11 +441,15 @@ class Rnic(wiring.Component):
         wiring.connect(m, commands.state_command, self.qp_states.qp_command)
         command = commands.qp_command
         fresh = (command.p.kind == QpCommandKind.CREATE) | (command.p.kind == QpCommandKind.CONNECT)
-        # A cycle later; nothing is pushed before the QP runs.
-        for queue in (self.inbound_requests, self.outstanding_requests):
+        # A cycle later; nothing is pushed, and no completion is lost, before the QP runs.
+        for clear in (
+            self.inbound_requests.clear,
+            self.outstanding_requests.clear,
+            self.ring_writer.forget,
+        ):
             m.d.sync += [
-                queue.clear.valid.eq(command.valid & command.ready & fresh),
-                queue.clear.qp.eq(command.p.qp),
+                clear.valid.eq(command.valid & command.ready & fresh),
+                clear.qp.eq(command.p.qp),
             ]
         wiring.connect(m, commands.stag_write, self.stag_table.write)
         wiring.connect(m, commands.stag_invalidate, self.stag_table.invalidate[0])

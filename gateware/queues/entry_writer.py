@@ -21,9 +21,7 @@ assert ENTRY_OCTETS == COMPLETION_ENTRY_OCTETS == EVENT_ENTRY_OCTETS
 
 def entry_tag(config: RnicConfig) -> data.StructLayout:
     """What is remembered of an entry until it is visible."""
-    return data.StructLayout(
-        {"ring": range(config.cqs + 1), "qp": config.qp_bits, "index": 16, "solicited": 1}
-    )
+    return data.StructLayout({"ring": range(config.cqs + 1), "qp": config.qp_bits, "solicited": 1})
 
 
 class EntryWriter(wiring.Component):

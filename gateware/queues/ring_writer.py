@@ -1,24 +1,20 @@
 """Writes completion and event entries into their rings in host memory."""
 
-from amaranth import Cat, Const, Module, Mux, Signal
+from amaranth import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from gateware.config import RnicConfig
-from gateware.interfaces import Layouts, WriteClient
+from gateware.interfaces import Layouts, QpStrobe, WriteClient
+from gateware.queues.completion_errors import CompletionErrors
 from gateware.queues.entries import COMPLETION_LAYOUT, EVENT_LAYOUT
 from gateware.queues.entry_writer import ENTRY_OCTETS, OUTSTANDING, EntryWriter, entry_tag
 from gateware.queues.ring_notifier import RingNotifier
-from hw.interface.causes import Cause
 from hw.interface.queue_entries import CompletionFlags
 
 ENTRY_BITS = 5
 """log2 of the octets of an entry."""
-
-ERRORS = 32
-"""Errors that may wait; an entry is only taken while every entry inside could still fail."""
 
 assert ENTRY_OCTETS == 1 << ENTRY_BITS
 assert COMPLETION_LAYOUT.size == EVENT_LAYOUT.size == 8 * ENTRY_OCTETS
@@ -37,14 +33,15 @@ class RingWriter(wiring.Component):
     `cq_command` enables (from entry 0, phase 1, unarmed) or disables a ring; it is taken when no
     write is outstanding. `cq_doorbell` gives the number behind the last entry that the host has
     consumed. An entry for a full or disabled ring is dropped: a completion then raises CQ_OVERFLOW
-    for its QP, with the index of the work request, at `overflow`; events are counted in
-    `dropped_events`. A completion entry whose write failed raises HOST_WRITE_ERROR.
+    for its QP at `overflow`; events are counted in `dropped_events`. A completion entry whose write
+    failed raises HOST_WRITE_ERROR. Errors of a QP that come before the first is taken become one;
+    `forget` forgets one that is not named yet, when its QP is another one.
     Arming and interrupts are those of `RingNotifier`; solicited are the entries with
     `CompletionFlags.SOLICITED`.
 
     `accepted` pulses for each completion or event taken, `finished` for each that was dropped or
-    whose write responses are there. An event is always taken in the end, even when nobody takes
-    `overflow`; completions wait then.
+    whose write responses are there. Everything is taken in the end, even when nobody takes
+    `overflow`.
 
     `query_answered` counts, mod 2^16, the entries of `query_ring` whose write responses are there,
     also those that failed, since the ring was enabled: as it was 3 cycles ago.
@@ -62,6 +59,7 @@ class RingWriter(wiring.Component):
                 "cq_command": In(stream.Signature(layouts.cq_command)),
                 "cq_doorbell": In(stream.Signature(layouts.cq_doorbell)),
                 "write": Out(WriteClient()),
+                "forget": In(QpStrobe(config)),
                 "overflow": Out(stream.Signature(layouts.qp_error)),
                 "completion_interrupt": Out(1),
                 "event_interrupt": Out(1),
@@ -78,11 +76,14 @@ class RingWriter(wiring.Component):
         config = self._config
         m.submodules.writer = writer = EntryWriter(config)
         m.submodules.notifier = notifier = RingNotifier(config)
-        m.submodules.failures = failures = _Failures(config)
+        m.submodules.errors = errors = CompletionErrors(config)
         wiring.connect(m, wiring.flipped(self.write), writer.write)
         wiring.connect(m, wiring.flipped(self.cq_doorbell), notifier.doorbell)
-        wiring.connect(m, failures.o, wiring.flipped(self.overflow))
-        completed = Signal()
+        wiring.connect(m, wiring.flipped(self.forget), errors.forget)
+        wiring.connect(m, errors.error, wiring.flipped(self.overflow))
+        failed = Signal()  # a completion
+        lost = Signal()  # a completion, for which there is no room
+        lost_qp = Signal(config.qp_bits)
         m.d.comb += [
             notifier.done.eq(writer.done),
             notifier.done_ring.eq(writer.tag.ring),
@@ -91,13 +92,15 @@ class RingWriter(wiring.Component):
             self.query_answered.eq(notifier.query_answered),
             self.completion_interrupt.eq(notifier.completion_interrupt),
             self.event_interrupt.eq(notifier.event_interrupt),
-            completed.eq(writer.tag.ring != config.cqs),
-            failures.failed.eq(writer.failed & completed),
-            failures.failed_qp.eq(writer.tag.qp),
-            failures.failed_index.eq(writer.tag.index),
+            failed.eq(writer.failed & (writer.tag.ring != config.cqs)),
+        ]
+        m.d.sync += [
+            errors.lost.valid.eq(failed | lost),
+            errors.lost.qp.eq(Mux(failed, writer.tag.qp, lost_qp)),
+            errors.write_failed.eq(failed),
         ]
         dropped = Signal()
-        self._elaborate_entries(m, writer, notifier, failures, dropped)
+        self._elaborate_entries(m, writer, notifier, ~failed, lost, lost_qp, dropped)
 
         # A write response and a drop may end two entries in one cycle: `finished` owes them.
         owed = Signal(range(OUTSTANDING + 3))
@@ -110,7 +113,9 @@ class RingWriter(wiring.Component):
         m: Module,
         writer: EntryWriter,
         notifier: RingNotifier,
-        failures: "_Failures",
+        may_lose: Value,
+        lost: Signal,
+        lost_qp: Signal,
         dropped: Signal,
     ) -> None:
         """Take what comes in, one at a time, and find its place."""
@@ -143,18 +148,10 @@ class RingWriter(wiring.Component):
         # The choice among the sources: not again the last one if another one can.
         sources = (self.send, self.receive, self.event)
         source = Signal(range(3))
-        may_fail = Signal()  # there is room for a completion's failure
         usable = Signal(3)
         chosen = Signal(range(4))
-        m.d.sync += may_fail.eq(failures.room)
         m.d.comb += [
-            usable.eq(
-                Cat(
-                    self.send.valid & may_fail & writer.room,
-                    self.receive.valid & may_fail & writer.room,
-                    self.event.valid & writer.room,
-                )
-            ),
+            usable.eq(Cat(entry_source.valid & writer.room for entry_source in sources)),
             chosen.eq(3),
         ]
         with m.Switch(source):
@@ -207,8 +204,7 @@ class RingWriter(wiring.Component):
             consumed_write.en.eq(wipe | rung),
             notifier.wipe.eq(wipe),
             notifier.wipe_ring.eq(ring),
-            failures.dropped_qp.eq(tag.qp),
-            failures.dropped_index.eq(tag.index),
+            lost_qp.eq(tag.qp),
         ]
 
         with m.FSM() as fsm:
@@ -253,7 +249,6 @@ class RingWriter(wiring.Component):
                     is_event.eq(source == 2),
                     tag.ring.eq(ring),
                     tag.qp.eq(taken.qp),
-                    tag.index.eq(taken.index),
                     tag.solicited.eq(
                         (source != 2) & (taken.flags & CompletionFlags.SOLICITED).any()
                     ),
@@ -283,62 +278,12 @@ class RingWriter(wiring.Component):
                         m.d.sync += self.dropped_events.eq(self.dropped_events + 1)
                         m.next = "IDLE"
                     with m.Else():
-                        m.d.comb += [
-                            failures.dropped.eq(1),
-                            dropped.eq(failures.dropped_taken),
-                        ]
-                        with m.If(failures.dropped_taken):
+                        # Not in the cycle in which a write has failed
+                        m.d.comb += [lost.eq(may_lose), dropped.eq(may_lose)]
+                        with m.If(may_lose):
                             m.next = "IDLE"
                 with m.Elif(writer.i.ready):
                     m.next = "IDLE"
             m.d.comb += notifier.hold.eq(
                 fsm.ongoing("FORGET_ALL") | fsm.ongoing("DRAIN") | fsm.ongoing("FORGET")
             )
-
-
-class _Failures(wiring.Component):
-    """Completions that did not reach the host, as errors of their QPs.
-
-    `dropped` is held until `dropped_taken`; `failed` is never refused while `room` was looked at
-    before each entry that may fail.
-    """
-
-    def __init__(self, config: RnicConfig):
-        layouts = Layouts(config)
-        self._layout = data.StructLayout({"qp": config.qp_bits, "index": 16, "write_failed": 1})
-        super().__init__(
-            {
-                "dropped": In(1),
-                "dropped_qp": In(config.qp_bits),
-                "dropped_index": In(16),
-                "dropped_taken": Out(1),
-                "failed": In(1),
-                "failed_qp": In(config.qp_bits),
-                "failed_index": In(16),
-                "room": Out(1),
-                "o": Out(stream.Signature(layouts.qp_error)),
-            }
-        )
-
-    def elaborate(self, platform: object) -> Module:
-        m = Module()
-        m.submodules.reports = reports = SyncFIFOBuffered(width=self._layout.size, depth=ERRORS)
-        report, waiting = Signal(self._layout), Signal(self._layout)
-        m.d.comb += [
-            self.dropped_taken.eq(~self.failed),
-            reports.w_en.eq(self.failed | self.dropped),
-            reports.w_data.eq(report),
-            report.qp.eq(Mux(self.failed, self.failed_qp, self.dropped_qp)),
-            report.index.eq(Mux(self.failed, self.failed_index, self.dropped_index)),
-            report.write_failed.eq(self.failed),
-            waiting.eq(reports.r_data),
-            self.o.valid.eq(reports.r_rdy),
-            reports.r_en.eq(self.o.ready),
-            self.o.payload.qp.eq(waiting.qp),
-            self.o.payload.index.eq(waiting.index),
-            self.o.payload.cause.eq(
-                Mux(waiting.write_failed, Cause.HOST_WRITE_ERROR, Cause.CQ_OVERFLOW)
-            ),
-            self.room.eq(reports.level < ERRORS - OUTSTANDING - 2),
-        ]
-        return m
