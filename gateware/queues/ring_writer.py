@@ -1,6 +1,6 @@
 """Writes completion and event entries into their rings in host memory."""
 
-from amaranth import Cat, Const, Module, Mux, Signal, Value
+from amaranth import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
@@ -9,7 +9,7 @@ from gateware.config import RnicConfig
 from gateware.interfaces import Layouts, QpStrobe, WriteClient
 from gateware.queues.completion_errors import CompletionErrors
 from gateware.queues.entries import COMPLETION_LAYOUT, EVENT_LAYOUT
-from gateware.queues.entry_writer import ENTRY_OCTETS, OUTSTANDING, EntryWriter, entry_tag
+from gateware.queues.entry_writer import ENTRY_OCTETS, EntryWriter, entry_tag
 from gateware.queues.ring_notifier import RingNotifier
 from hw.interface.queue_entries import CompletionFlags
 
@@ -39,9 +39,9 @@ class RingWriter(wiring.Component):
     Arming and interrupts are those of `RingNotifier`; solicited are the entries with
     `CompletionFlags.SOLICITED`.
 
-    `accepted` pulses for each completion or event taken, `finished` for each that was dropped or
-    whose write responses are there. Everything is taken in the end, even when nobody takes
-    `overflow`.
+    `accepted` pulses for each completion or event taken, `finished` for each in the same order:
+    when its write responses are there or, if it was dropped, when they are there for all before
+    it. Everything is taken in the end, even when nobody takes `overflow`.
 
     `query_answered` counts, mod 2^16, the entries of `query_ring` whose write responses are there,
     also those that failed, since the ring was enabled: as it was 3 cycles ago.
@@ -100,12 +100,9 @@ class RingWriter(wiring.Component):
             errors.write_failed.eq(failed),
         ]
         dropped = Signal()
-        self._elaborate_entries(m, writer, notifier, ~failed, lost, lost_qp, dropped)
-
-        # A write response and a drop may end two entries in one cycle: `finished` owes them.
-        owed = Signal(range(OUTSTANDING + 3))
-        m.d.comb += self.finished.eq(owed != 0)
-        m.d.sync += owed.eq(owed + writer.done + dropped - self.finished)
+        self._elaborate_entries(m, writer, notifier, lost, lost_qp, dropped)
+        # Nothing is dropped while a write response is to come.
+        m.d.sync += self.finished.eq(writer.done | dropped)
         return m
 
     def _elaborate_entries(
@@ -113,7 +110,6 @@ class RingWriter(wiring.Component):
         m: Module,
         writer: EntryWriter,
         notifier: RingNotifier,
-        may_lose: Value,
         lost: Signal,
         lost_qp: Signal,
         dropped: Signal,
@@ -269,20 +265,12 @@ class RingWriter(wiring.Component):
                     full.eq((room_taken > context.mask) | ~context.enabled),
                 ]
                 m.next = "ISSUE"
-            # Hands the entry on, or drops it.
+            # Hands the entry on; or drops it, but not before all entries before it are visible.
             with m.State("ISSUE"):
-                m.d.comb += writer.i.valid.eq(~full)
-                with m.If(full):
-                    with m.If(is_event):
-                        m.d.comb += dropped.eq(1)
-                        m.d.sync += self.dropped_events.eq(self.dropped_events + 1)
-                        m.next = "IDLE"
-                    with m.Else():
-                        # Not in the cycle in which a write has failed
-                        m.d.comb += [lost.eq(may_lose), dropped.eq(may_lose)]
-                        with m.If(may_lose):
-                            m.next = "IDLE"
-                with m.Elif(writer.i.ready):
+                m.d.comb += [writer.i.valid.eq(~full), dropped.eq(full & writer.idle)]
+                m.d.comb += lost.eq(dropped & ~is_event)
+                m.d.sync += self.dropped_events.eq(self.dropped_events + (dropped & is_event))
+                with m.If(Mux(full, writer.idle, writer.i.ready)):
                     m.next = "IDLE"
             m.d.comb += notifier.hold.eq(
                 fsm.ongoing("FORGET_ALL") | fsm.ongoing("DRAIN") | fsm.ongoing("FORGET")

@@ -496,3 +496,28 @@ async def check_throughput(dut):
     each = (cocotb.utils.get_sim_time("ns") - start) / 10 / 100
     dut._log.info(f"{each} cycles per entry")
     assert each <= 8
+
+
+@cocotb.test(timeout_time=2, timeout_unit="ms")
+async def check_what_is_dropped_finishes_behind_what_came_before(dut):
+    rng = seeded_random()
+    bench = Bench(dut, rng)
+    await start_clock_and_reset(dut)
+    await bench.create_ring(0, 5)
+    bench.create_qp(1, 0, 1)  # CQ 1 has no ring
+    for written, dropped in ((1, 1), (3, 2), (0, 3), (5, 1)):
+        before = bench.finished.count
+        bench.memory.held = True
+        for _ in range(written):
+            bench.send.put(bench.completion(1, 0, 0))
+        await cycles(dut, 300)
+        for _ in range(dropped):
+            bench.receive.put(bench.completion(1, 1, 0))
+        await cycles(dut, 300)
+        assert bench.finished.count - before == (0 if written else dropped)
+        bench.memory.held = False
+        await cycles(dut, 600)
+        assert bench.finished.count == bench.accepted.count == before + written + dropped
+        while bench.poll(0):
+            pass
+        await bench.ring_doorbell(0)
