@@ -14,6 +14,7 @@ from gateware.dma.write import WriteEngine
 from gateware.interfaces import MEMORY_COMMAND, READ_WORD, WORD
 from tests.dma.axi_slaves import LatencyReadSlave, OrderedWriteSlave
 from tests.dma.test_gather import Bench as GatherBench
+from tests.dma.test_placer import CONFIG as PLACER_CONFIG
 from tests.dma.test_placer import Bench as PlacerBench
 from tests.support.runner import run_cocotb
 from tests.support.streams import StreamSink, StreamSource, seeded_random, start_clock_and_reset
@@ -26,7 +27,7 @@ ENTRY_OCTETS = 32
 
 
 def test_placer():
-    run_cocotb(Placer(RnicConfig()), __name__, test_filter="check_placer")
+    run_cocotb(Placer(PLACER_CONFIG), __name__, test_filter="check_placer")
 
 
 def test_write_engine():

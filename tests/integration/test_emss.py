@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 EMSS = (512, 1460, 536, 4000)
 WRITES = 60
-FPDUS_AHEAD = 12
+FPDUS_AHEAD = 40
 """FPDUs that may be on their way to the LLP with the MULPDU that held before."""
 
 CHANGE_AFTER = 2 * FPDUS_AHEAD
