@@ -42,7 +42,8 @@ class ReceiveChecks(wiring.Component):
     -------
     segment: In, the segment at work.
     payload: Out(16), its octets behind the DDP header, a cycle later.
-    header_cause: Out, of any segment, a cycle later.
+    header_failed: Out(1), there is a `header_cause`, which is there a cycle later.
+    header_cause: Out, of any segment, two cycles later.
     context: In, of its QP; `ird`: In, of its QP.
     posted, inbound_level, outstanding_level, outstanding_head: In, of the queues of its QP.
     send_cause: Out, of a Send or Immediate Data but for its length, a cycle behind `context` and
@@ -64,6 +65,7 @@ class ReceiveChecks(wiring.Component):
             {
                 "segment": In(layouts.segment),
                 "payload": Out(16),
+                "header_failed": Out(1),
                 "header_cause": Out(CAUSE_BITS),
                 "context": In(CONTEXT),
                 "ird": In(levels),
@@ -182,10 +184,11 @@ class ReceiveChecks(wiring.Component):
             ],
         )
 
+        m.d.sync += self.header_cause.eq(first_cause(header_failures))
         m.d.comb += [
             self.atomic_request_cause.eq(first_cause(atomic_request_failures)),
             self.atomic_response_cause.eq(first_cause(atomic_response_failures)),
-            self.header_cause.eq(first_cause(header_failures)),
+            self.header_failed.eq(Cat(failed for failed, _ in header_failures).any()),
             self.send_cause.eq(first_cause(send_failures)),
             self.immediate_cause.eq(first_cause(immediate_failures)),
             self.request_cause.eq(first_cause(request_failures)),

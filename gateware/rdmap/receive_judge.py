@@ -46,7 +46,7 @@ class ReceiveJudge(wiring.Component):
     `dropped`, with no effect.
 
     A record comes 4 cycles after its segment was taken (Write), 5 (Read or Atomic Request), 7
-    (response), 8 (Send of one element, 2 more for each further one), if the receive entry is on
+    (response), 9 (Send of one element, 2 more for each further one), if the receive entry is on
     chip; the next segment is taken in the cycle behind it. Nothing is taken while it waits.
 
     Members
@@ -170,6 +170,9 @@ class ReceiveJudge(wiring.Component):
             entries.word_address.eq(pieces.word_address),
             self.piece.eq(pieces.piece),
         ]
+        complete = Signal()
+        exhausted = Signal()
+        m.d.sync += [complete.eq(pieces.complete), exhausted.eq(pieces.exhausted)]
         fill_inbound_request(m, inbound.item, header, kind.atomic_request)
         read_octets = from_wire(header.read_request.rdmap.length)
 
@@ -178,6 +181,7 @@ class ReceiveJudge(wiring.Component):
         dropped = Signal()
         first = Signal()
         cause = Signal(CAUSE_BITS)
+        failed = Signal()  # by its header, or no FPDU
         tells = Signal()  # a Terminate: it is what is told
         piece_count = Signal.like(record.pieces)
         delivers = Signal()
@@ -244,21 +248,22 @@ class ReceiveJudge(wiring.Component):
             with m.State("CONTEXT"):
                 m.d.sync += [
                     context.eq(contexts.found),
-                    cause.eq(checks.header_cause),
+                    failed.eq(~is_fpdu | checks.header_failed),
                     position.eq(decode.position),
                 ]
-                with m.If(~is_fpdu):
-                    reports = [(segment.kind == report, c) for report, c in _REPORTS.items()]
-                    m.d.sync += cause.eq(first_cause(reports))
                 m.next = "SELECT"
             # Goes the way of the segment's opcode, if it has one.
             with m.State("SELECT"):
                 m.d.sync += [
                     dropped.eq(drops),
                     first.eq(is_fpdu & ~context.started),
-                    tells.eq(cause == Cause.TERMINATE_RECEIVED),
+                    cause.eq(checks.header_cause),
+                    tells.eq(checks.header_cause == Cause.TERMINATE_RECEIVED),
                 ]
-                with m.If(drops | (cause != Cause.NONE)):
+                with m.If(~is_fpdu):
+                    reports = [(segment.kind == report, c) for report, c in _REPORTS.items()]
+                    m.d.sync += cause.eq(first_cause(reports))
+                with m.If(drops | failed):
                     m.next = "HAND_OVER"
                 with m.Elif(kind.request):
                     m.next = "REQUEST_CHECK"
@@ -300,11 +305,11 @@ class ReceiveJudge(wiring.Component):
             # Waits until the payload was cut over the elements of the receive entry.
             with m.State("SCAN"):
                 m.d.sync += [piece_count.eq(pieces.count), delivers.eq(kind.last)]
-                with m.If(pieces.complete & ~message_end[32]):
+                with m.If(complete & ~message_end[32]):
                     m.next = "HAND_OVER"
                     with m.If(checks.other_opcode):
                         fail(Cause.UNEXPECTED_OPCODE)
-                with m.Elif(pieces.complete | pieces.exhausted):
+                with m.Elif(complete | exhausted):
                     fail(Cause.UNTAGGED_TOO_LONG)
             # Judges a request but for its source or target.
             with m.State("REQUEST_CHECK"):
