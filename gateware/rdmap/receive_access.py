@@ -3,7 +3,7 @@
 RFC 5041, 7.2; RFC 5040, 5.3, 5.5, 7.2.
 """
 
-from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
@@ -25,10 +25,10 @@ from hw.interface.queue_entries import SCATTER_GATHER_ELEMENTS
 class ReceiveAccess(wiring.Component):
     """Deals with one record after another, in order.
 
-    A record without pieces takes 3 cycles. A piece adds 2 cycles and the time of the STag table,
-    each further one 3; a delivery adds one. Nothing is looked up before the record ahead was
-    placed and delivered and an invalidation by it took effect, so an STag that was found good is
-    held by one record at a time.
+    A record without pieces takes 3 cycles. A piece to place takes those and the time of the STag
+    table, each further one 3 and that time; one to read takes one more, and so does a delivery.
+    Nothing is looked up before the record ahead was placed and delivered and an invalidation by it
+    took effect, so an STag that was found good is held by one record at a time.
 
     Members
     -------
@@ -129,6 +129,8 @@ class ReceiveAccess(wiring.Component):
         next_number = Signal.like(number)  # of the piece to place next
         position = Signal.like(record.position)
         has_octets = Signal()  # as every piece
+        places = Signal()  # the verdict is the last one
+        is_request = is_any(opcode, REQUEST_OPCODES)
         placements = Signal(16)
         m.d.comb += [
             length_read.addr.eq(Cat(next_number, record.bank)),
@@ -155,19 +157,30 @@ class ReceiveAccess(wiring.Component):
                 m.d.comb += error.index.eq(record.index)
         m.d.comb += [self.stop.qp.eq(record.qp), self.first_segment.qp.eq(record.qp)]
 
-        def place() -> None:
+        def place(address: Value) -> None:
             m.d.sync += [
-                placement.address.eq(address_read.data),
-                placement.octets.eq(Mux(has_pieces, length_read.data, 0)),
-                has_octets.eq(has_pieces),
+                placement.address.eq(address),
+                placement.octets.eq(length_read.data),
                 placement.release.eq(next_number + 1 >= record.pieces),
+                has_octets.eq(1),
                 next_number.eq(next_number + 1),
             ]
-            m.next = "PLACE"
 
         def release() -> None:
             m.d.sync += [placement.octets.eq(0), has_octets.eq(0), placement.release.eq(1)]
             m.next = "PLACE"
+
+        def placed() -> None:
+            m.d.sync += [
+                position.eq(position + placement.octets),
+                placements.eq(placements + has_octets),
+            ]
+            with m.If(~placement.release):
+                place(address_read.data)
+            with m.Elif(record.delivers):
+                m.next = "DELIVER"
+            with m.Else():
+                finish()
 
         def finish() -> None:
             m.d.comb += self.end.eq(1)
@@ -211,6 +224,9 @@ class ReceiveAccess(wiring.Component):
             # Waits for the answer.
             with m.State("ANSWER"), m.If(self.stag.response_valid):
                 m.d.comb += address_write.en.eq(1)
+                m.d.sync += places.eq(is_last & ~record.invalidates & ~is_request)
+                with m.If(number == 0):
+                    place(self.stag.response.address)
                 m.next = "VERDICT"
             # Judges the answer; nothing is placed before all pieces are good.
             with m.State("VERDICT"):
@@ -218,15 +234,18 @@ class ReceiveAccess(wiring.Component):
                 with m.If((status != StagStatus.OK) | misaligned):
                     m.d.sync += record.cause.eq(refusal)
                     m.next = "ERROR"
+                with m.Elif(places):
+                    m.d.comb += self.placement.valid.eq(1)
+                    m.next = "PLACE"
+                    with m.If(self.placement.ready):
+                        placed()
                 with m.Elif(~is_last):
                     m.d.sync += asking.eq(1)
                     m.next = "LOOKUP"
                 with m.Elif(record.invalidates):
                     m.next = "INVALIDATE_CHECK"
-                with m.Elif(is_any(opcode, REQUEST_OPCODES)):
-                    release()
                 with m.Else():
-                    place()
+                    release()
             # The request to the STag table is about the STag to invalidate from here on.
             with m.State("INVALIDATE_CHECK"):
                 m.d.sync += [invalidating.eq(1), asking.eq(1)]
@@ -249,7 +268,9 @@ class ReceiveAccess(wiring.Component):
             with m.State("INVALIDATE"):
                 m.d.comb += self.invalidate.valid.eq(1)
                 with m.If(self.invalidate.ready):
-                    place()
+                    m.next = "PLACE"
+                    with m.If(~has_pieces):
+                        release()
             # Tells why the QP stops.
             with m.State("ERROR"):
                 m.d.comb += [self.error.valid.eq(1), self.stop.valid.eq(1)]
@@ -260,17 +281,7 @@ class ReceiveAccess(wiring.Component):
             with m.State("PLACE"):
                 m.d.comb += self.placement.valid.eq(record.fpdu)
                 with m.If(self.placement.ready | ~record.fpdu):
-                    m.d.sync += [
-                        position.eq(position + placement.octets),
-                        placements.eq(placements + has_octets),
-                    ]
-                    with m.If(~placement.release):
-                        place()
-                    with m.Else():
-                        with m.If(record.delivers):
-                            m.next = "DELIVER"
-                        with m.Else():
-                            finish()
+                    placed()
             # Delivers the message that the segment ended.
             with m.State("DELIVER"):
                 m.d.comb += self.delivery.valid.eq(1)

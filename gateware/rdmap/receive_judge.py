@@ -20,7 +20,7 @@ from gateware.interfaces import (
     SegmentKind,
 )
 from gateware.rdmap.atomic_unit import ATOMIC_OCTETS
-from gateware.rdmap.headers import ATOMIC_RESPONSE_ULPDU, ULPDU_HEADER
+from gateware.rdmap.headers import ATOMIC_RESPONSE_ULPDU, ULPDU_HEADER, Opcode
 from gateware.rdmap.receive_checks import ReceiveChecks
 from gateware.rdmap.receive_context import NEW_CONTEXT, ReceiveContexts, follow
 from gateware.rdmap.receive_decode import ReceiveDecode
@@ -45,7 +45,7 @@ class ReceiveJudge(wiring.Component):
     only when all before it are dealt with; `stop` is then known here, and such a record is
     `dropped`, with no effect.
 
-    A record comes 4 cycles after its segment was taken (Write), 5 (Read or Atomic Request), 7
+    A record comes 3 cycles after its segment was taken (Write), 5 (Read or Atomic Request), 7
     (response), 9 (Send of one element, 2 more for each further one), if the receive entry is on
     chip; the next segment is taken in the cycle behind it. Nothing is taken while it waits.
 
@@ -155,7 +155,12 @@ class ReceiveJudge(wiring.Component):
         ]
         following = follow(m, context, kind, message_end, checks.response_octets)
         m.d.sync += message_end.eq(context.send_mo + payload)
-        m.d.comb += contexts.context.eq(Mux(connecting, NEW_CONTEXT, following))
+        stays = Signal()  # a Write changes nothing, but may be the first FPDU
+        m.d.comb += contexts.context.eq(Mux(stays, context, following))
+        with m.If(stays):
+            m.d.comb += contexts.context.started.eq(1)
+        with m.If(connecting):
+            m.d.comb += contexts.context.eq(NEW_CONTEXT)
 
         # Pieces
         m.submodules.pieces = pieces = ReceivePieces(config)
@@ -181,7 +186,8 @@ class ReceiveJudge(wiring.Component):
         dropped = Signal()
         first = Signal()
         cause = Signal(CAUSE_BITS)
-        failed = Signal()  # by its header, or no FPDU
+        failed = ~is_fpdu | checks.header_failed
+        is_write = kind.opcode == Opcode.RDMA_WRITE
         tells = Signal()  # a Terminate: it is what is told
         piece_count = Signal.like(record.pieces)
         delivers = Signal()
@@ -231,7 +237,13 @@ class ReceiveJudge(wiring.Component):
                     self.segment.ready.eq(~self.qp_command.valid),
                     pieces.restart.eq(1),
                 ]
-                m.d.sync += [segment.eq(self.segment.payload), piece_count.eq(0), delivers.eq(0)]
+                m.d.sync += [
+                    segment.eq(self.segment.payload),
+                    cause.eq(Cause.NONE),
+                    tells.eq(0),
+                    piece_count.eq(0),
+                    delivers.eq(0),
+                ]
                 with m.If(self.qp_command.valid & self.idle):
                     m.d.comb += [
                         contexts.set_pd.eq(command.kind == QpCommandKind.CREATE),
@@ -243,38 +255,36 @@ class ReceiveJudge(wiring.Component):
                     m.next = "DECODE"
             # Waits for the checks of the header.
             with m.State("DECODE"):
-                m.next = "CONTEXT"
-            # Waits for what is known of the QP.
-            with m.State("CONTEXT"):
-                m.d.sync += [
-                    context.eq(contexts.found),
-                    failed.eq(~is_fpdu | checks.header_failed),
-                    position.eq(decode.position),
-                ]
                 m.next = "SELECT"
-            # Goes the way of the segment's opcode, if it has one.
+            # Lets a segment go that is dropped, or a Write: that is known by its header.
             with m.State("SELECT"):
                 m.d.sync += [
+                    context.eq(contexts.found),
+                    position.eq(decode.position),
                     dropped.eq(drops),
-                    first.eq(is_fpdu & ~context.started),
-                    cause.eq(checks.header_cause),
-                    tells.eq(checks.header_cause == Cause.TERMINATE_RECEIVED),
+                    first.eq(is_fpdu & ~contexts.found.started),
+                    stays.eq(is_write),
+                    # An empty Write says nothing of a buffer (RFC 5041, 5.2).
+                    piece_count.eq(is_write & (payload != 0)),
                 ]
-                with m.If(~is_fpdu):
-                    reports = [(segment.kind == report, c) for report, c in _REPORTS.items()]
-                    m.d.sync += cause.eq(first_cause(reports))
-                with m.If(drops | failed):
+                m.next = "CONTEXT"
+                with m.If(drops | (is_write & ~failed)):
                     m.next = "HAND_OVER"
-                with m.Elif(kind.request):
+                with m.Elif(failed):
+                    m.next = "REFUSE"
+            # Waits for the context; goes the way of the segment's opcode.
+            with m.State("CONTEXT"):
+                with m.If(kind.request):
                     m.next = "REQUEST_CHECK"
                 with m.Elif(kind.response):
                     m.next = "RESPONSE_EXPECT"
-                with m.Elif(kind.takes_entry):
-                    m.next = "SEND_CHECK"
                 with m.Else():
-                    # An empty Write says nothing of a buffer (RFC 5041, 5.2).
-                    m.d.sync += piece_count.eq(payload != 0)
-                    m.next = "HAND_OVER"
+                    m.next = "SEND_CHECK"
+            # Takes the failure of the header, or what there is instead of an FPDU.
+            with m.State("REFUSE"):
+                m.d.sync += tells.eq(checks.header_cause == Cause.TERMINATE_RECEIVED)
+                reports = [(segment.kind == report, c) for report, c in _REPORTS.items()]
+                fail(Mux(is_fpdu, checks.header_cause, first_cause(reports)))
             # Judges a segment that takes a receive entry, without its payload.
             with m.State("SEND_CHECK"):
                 with m.If(checks.send_cause != Cause.NONE):

@@ -39,10 +39,10 @@ class Receiver(wiring.Component):
     step takes from the queues of a QP, and pushes there, is not taken back if the second one fails
     it: the QP has stopped.
 
-    In a backlog, if everything else is ready and the STag table answers in 5 cycles: 5 cycles for
-    an empty RDMA Write, 9 for any other, 10 for a Send of one element, a Read Response and a
-    Read or Atomic Request that ask for something. The first placement comes 12 cycles after an
-    RDMA Write was taken.
+    In a backlog, if everything else is ready and the STag table answers in 5 cycles: 4 cycles for
+    an empty RDMA Write, 8 for any other, 10 for a Send of one element or a Read or Atomic Request
+    that asks for something, 9 for a response. The placement comes 10 cycles after a RDMA Write was
+    taken.
 
     Members
     -------

@@ -15,7 +15,7 @@ from tests.support.runner import run_cocotb
 from tests.support.streams import seeded_random, start_clock_and_reset
 
 MESSAGES = 4
-FIRST_PLACEMENT = 12
+FIRST_PLACEMENT = 10
 """Cycles from a segment of an RDMA Write to its placement."""
 
 
@@ -95,20 +95,20 @@ def an_atomic_response(bench: Bench, n: int) -> None:
 
 
 KINDS: dict[str, tuple[Send, int]] = {
-    "Write of 0": (a_write(0), 5),
-    "Write of 64": (a_write(64), 9),
+    "Write of 0": (a_write(0), 4),
+    "Write of 64": (a_write(64), 8),
     "Send of 0": (a_send(64, octets=0), 7),
     "Send of 8": (a_send(64, octets=8), 10),
-    "Send over 2 elements": (a_send(4, 4, octets=8), 18),
-    "Send over 4 elements": (a_send(2, 2, 2, 2, octets=8), 34),
+    "Send over 2 elements": (a_send(4, 4, octets=8), 17),
+    "Send over 4 elements": (a_send(2, 2, 2, 2, octets=8), 33),
     "Send with Invalidate": (a_send(64, octets=8, opcode=Opcode.SEND_WITH_INVALIDATE), 19),
     "Immediate Data": (an_immediate, 7),
     "Read Request of 0": (a_request(lambda rng, n: segments.read_request(rng, n, 0)), 6),
     "Read Request": (a_request(lambda rng, n: segments.read_request(rng, n, 8)), 10),
     "Atomic Request": (a_request(segments.atomic_request), 10),
     "Read Response of 0": (a_response(0), 8),
-    "Read Response": (a_response(8), 10),
-    "Atomic Response": (an_atomic_response, 10),
+    "Read Response": (a_response(8), 9),
+    "Atomic Response": (an_atomic_response, 9),
 }
 """Each kind with the cycles of a segment."""
 
