@@ -1,0 +1,45 @@
+"""The receiver drops the segments of a QP that does not run, or failed since it was connected."""
+
+import cocotb
+from cocotb.triggers import RisingEdge
+
+from gateware.config import RnicConfig
+from gateware.rdmap.receive_running import ReceiveRunning
+from tests.support.runner import run_cocotb
+from tests.support.streams import seeded_random, start_clock_and_reset
+
+CONFIG = RnicConfig(qps=4)
+CYCLES = 2000
+STOP_CYCLES = 2
+"""From a stop or connect to `drops`."""
+
+
+def test_receive_running():
+    run_cocotb(ReceiveRunning(CONFIG), __name__)
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def check_drops(dut):
+    rng = seeded_random()
+    dut.connect__valid.value = dut.stop__valid.value = 0
+    await start_clock_and_reset(dut)
+    stopped = [0] * CONFIG.qps
+    # What was driven after an edge, the latest last: what was stopped before, who runs, the QP.
+    driven = []
+    dropped = 0
+    for _ in range(CYCLES):
+        running, qp = rng.getrandbits(CONFIG.qps), rng.randrange(CONFIG.qps)
+        kind, about = rng.choice(["stop", "connect", None, None]), rng.randrange(CONFIG.qps)
+        dut.running.value, dut.qp.value = running, qp
+        dut.stop__valid.value, dut.stop__qp.value = int(kind == "stop"), about
+        dut.connect__valid.value, dut.connect__qp.value = int(kind == "connect"), about
+        driven.append((list(stopped), running, qp))
+        if kind is not None:
+            stopped[about] = int(kind == "stop")
+        await RisingEdge(dut.clk)
+        if len(driven) >= STOP_CYCLES:
+            before, running_then, qp_then = driven[-STOP_CYCLES]
+            expected = before[qp_then] or not running_then >> qp_then & 1
+            assert dut.drops.value == expected
+            dropped += expected
+    assert CYCLES // 4 < dropped < CYCLES
