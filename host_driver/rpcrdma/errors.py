@@ -1,0 +1,47 @@
+"""What is wrong with a message of RPC-over-RDMA."""
+
+from typing import TYPE_CHECKING
+
+from host_driver.errors import StagecoachError
+from host_driver.oncrpc.errors import RpcTransportError
+
+if TYPE_CHECKING:
+    from host_driver.rpcrdma.header import ErrorCode
+
+
+class HeaderError(StagecoachError):
+    """The octets are no header, or its lists lie.
+
+    Attributes
+    ----------
+    xid, version: of the message in error. answer: the code of the RDMA_ERROR that a responder
+        answers with. All are `None` if the message is too short to be answered (RFC 8166, 4.5).
+    """
+
+    def __init__(
+        self,
+        detail: str,
+        xid: int | None = None,
+        version: int | None = None,
+        answer: "ErrorCode | None" = None,
+    ):
+        self.xid, self.version, self.answer = xid, version, answer
+        super().__init__(detail)
+
+
+class CallRefused(RpcTransportError):
+    """The peer answered a call with RDMA_ERROR: it is over, and would fail again.
+
+    Attributes
+    ----------
+    code: why. low, high: with ERR_VERS the versions that the peer knows.
+    """
+
+    def __init__(self, code: "ErrorCode", low: int = 0, high: int = 0):
+        self.code, self.low, self.high = code, low, high
+        versions = f", the peer knows versions {low} to {high}" if low or high else ""
+        super().__init__(f"the peer answers {code.name}{versions}")
+
+
+class ReplyTimeout(RpcTransportError, TimeoutError):
+    """The peer did not answer in time. Its answer, if one comes, cannot reach any memory."""

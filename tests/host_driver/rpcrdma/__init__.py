@@ -1,0 +1,1 @@
+"""RPC-over-RDMA: header, chunk lists, and both ends over simulated devices."""

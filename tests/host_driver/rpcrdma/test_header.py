@@ -1,0 +1,225 @@
+"""The header codec: vectors, all procedures, and whatever octets a peer may send."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from host_driver.rpcrdma.chunks import ChunkLists, ReadSegment, Segment
+from host_driver.rpcrdma.errors import HeaderError
+from host_driver.rpcrdma.header import (
+    ErrorCode,
+    Fault,
+    Header,
+    Padding,
+    Procedure,
+    decode_header,
+)
+from tests.host_driver.rpcrdma.strategies import headers
+
+XID, CREDITS = 0x11223344, 32
+RPC = bytes.fromhex("11223344 00000000")
+"""The start of an RPC call; the header does not look behind the XID."""
+
+SEGMENT = Segment(0xAABBCCDD, 4096, 0x10000)
+SECOND = Segment(0x01020304, 8, 2**40)
+H_L_OO = "aabbccdd 00001000 00000000 00010000"
+H_L_OO_2 = "01020304 00000008 00000100 00000000"
+
+
+def header(procedure: Procedure = Procedure.RDMA_MSG, lists=None, **fields) -> Header:
+    return Header(XID, CREDITS, procedure, lists or ChunkLists(), **fields)
+
+
+VECTORS = [
+    ("no chunks", header(), "00000000 00000000 00000000"),
+    (
+        "read segment",
+        header(lists=ChunkLists(reads=(ReadSegment(0x74, SEGMENT),))),
+        f"00000001 00000074 {H_L_OO} 00000000 00000000 00000000",
+    ),
+    (
+        "read chunk of three segments (RFC 8166, 4.7)",
+        header(lists=ChunkLists(reads=(ReadSegment(0x74, SEGMENT),) * 3)),
+        f"{f'00000001 00000074 {H_L_OO} ' * 3} 00000000 00000000 00000000",
+    ),
+    (
+        "write chunk of two segments",
+        header(lists=ChunkLists(writes=((SEGMENT, SECOND),))),
+        f"00000000 00000001 00000002 {H_L_OO} {H_L_OO_2} 00000000 00000000",
+    ),
+    (
+        "write chunks of three and two segments (RFC 8166, 4.7)",
+        header(lists=ChunkLists(writes=((SEGMENT,) * 3, (SECOND,) * 2))),
+        f"00000000 00000001 00000003 {H_L_OO * 3} 00000001 00000002 {H_L_OO_2 * 2} 00000000"
+        " 00000000",
+    ),
+    (
+        "empty write chunk (RFC 8166, 3.4.6)",
+        header(lists=ChunkLists(writes=((),))),
+        "00000000 00000001 00000000 00000000 00000000",
+    ),
+    (
+        "reply chunk",
+        header(Procedure.RDMA_NOMSG, ChunkLists(reply=(SEGMENT,))),
+        f"00000000 00000000 00000001 00000001 {H_L_OO}",
+    ),
+    (
+        "reply chunk of two segments (RFC 8166, 4.7)",
+        header(Procedure.RDMA_NOMSG, ChunkLists(reply=(SEGMENT, SECOND))),
+        f"00000000 00000000 00000001 00000002 {H_L_OO} {H_L_OO_2}",
+    ),
+    (
+        "padding",
+        header(Procedure.RDMA_MSGP, padding=Padding(4096, 512)),
+        "00001000 00000200 00000000 00000000 00000000",
+    ),
+    ("done", header(Procedure.RDMA_DONE), ""),
+    (
+        "ERR_VERS",
+        header(Procedure.RDMA_ERROR, fault=Fault(ErrorCode.ERR_VERS, 1, 1)),
+        "00000001 00000001 00000001",
+    ),
+    ("ERR_CHUNK", header(Procedure.RDMA_ERROR, fault=Fault(ErrorCode.ERR_CHUNK)), "00000002"),
+]
+
+
+def message(of: Header) -> bytes:
+    """What the header is followed by."""
+    return RPC if of.procedure in (Procedure.RDMA_MSG, Procedure.RDMA_MSGP) else b""
+
+
+@pytest.mark.requirement("RPCRDMA-4.1-05", "RPCRDMA-4.1-07", "RPCRDMA-4.1-08", "RPCRDMA-4.1-01")
+@pytest.mark.parametrize(("expected", "rest"), [each[1:] for each in VECTORS], ids=lambda each: "")
+def test_vectors(expected: Header, rest: str):
+    octets = bytes.fromhex(f"11223344 00000001 00000020 {expected.procedure:08x} {rest}")
+    assert expected.encode() == octets
+    assert decode_header(octets + message(expected)) == (expected, len(octets))
+
+
+@given(headers)
+def test_encoded_headers_decode_to_themselves(each: Header):
+    octets = each.encode()
+    assert len(octets) == len(octets) // 4 * 4
+    assert decode_header(octets + message(each)) == (each, len(octets))
+    if each.procedure is Procedure.RDMA_MSG:
+        assert each.lists.octets == len(octets) - 16
+
+
+@pytest.mark.requirement("RPCRDMA-4.1-01", "RPCRDMA-4.2-01")
+@given(headers, st.data())
+def test_headers_cut_anywhere_are_refused(each: Header, data):
+    octets = each.encode()
+    cut = data.draw(st.integers(0, len(octets) - 1))
+    with pytest.raises(HeaderError) as caught:
+        decode_header(octets[:cut])
+    # Of a short one not even the XID is trusted (RFC 8166, 4.5).
+    assert caught.value.answer is (ErrorCode.ERR_CHUNK if cut >= 28 else None)
+    assert caught.value.xid == (each.xid if cut >= 28 else None)
+
+
+@pytest.mark.requirement("RPCRDMA-4.2-01")
+@given(st.binary(max_size=256))
+def test_any_octets_decode_or_raise_the_one_exception(octets: bytes):
+    try:
+        found, end = decode_header(octets)
+    except HeaderError:
+        return
+    assert found.encode() == octets[:end]
+
+
+@pytest.mark.requirement("RPCRDMA-4.2-01")
+@given(
+    st.sampled_from([0, 1, 2, 3, 4]),
+    st.lists(st.sampled_from([0, 1, 2, 3, 2**31, 2**32 - 1]), max_size=60),
+)
+def test_any_list_words_decode_or_raise_the_one_exception(procedure: int, rest: list[int]):
+    octets = b"".join(word.to_bytes(4) for word in (XID, 1, CREDITS, procedure, *rest))
+    try:
+        found, end = decode_header(octets)
+    except HeaderError as error:
+        assert error.answer is (ErrorCode.ERR_CHUNK if len(octets) >= 28 else None)
+        return
+    assert found.encode() == octets[:end]
+
+
+@pytest.mark.requirement("RPCRDMA-4.1-02")
+@pytest.mark.parametrize(
+    "each",
+    [each for _, each, _ in VECTORS if not message(each)],
+    ids=lambda each: each.procedure.name,
+)
+def test_nothing_follows_what_has_no_rpc_message(each: Header):
+    octets = each.encode() + bytes(4)
+    with pytest.raises(HeaderError, match="4 octets behind RDMA_"):
+        decode_header(octets)
+
+
+@pytest.mark.requirement("RPCRDMA-4.1-09")
+@pytest.mark.parametrize("octets", [b"", b"\x11", RPC[:3], RPC + b"\x00"])
+def test_an_rpc_message_follows_in_whole_words(octets: bytes):
+    with pytest.raises(HeaderError, match="RPC message of"):
+        decode_header(header().encode() + octets)
+
+
+@pytest.mark.requirement("RPCRDMA-4.2-05")
+@pytest.mark.parametrize(
+    ("rest", "detail"),
+    [
+        ("00000002 00000000 00000000", "read list begins with 2; allowed: 0, 1"),
+        ("00000000 ffffffff 00000000", "write list begins with 4294967295"),
+        ("00000000 00000000 00000003", "reply chunk begins with 3"),
+        ("00000000 00000001 00000002 00000000", "a chunk of 2 segments; allowed: 0 to 0"),
+        ("00000000 00000001 ffffffff 00000000", "a chunk of 4294967295 segments"),
+        ("00000001 00000074 aabbccdd", "0 octets from"),
+    ],
+)
+def test_bad_lists_are_answered_with_err_chunk(rest: str, detail: str):
+    octets = bytes.fromhex(f"11223344 00000001 00000020 00000000 {rest}")
+    with pytest.raises(HeaderError, match=detail) as caught:
+        decode_header(octets)
+    assert (caught.value.xid, caught.value.answer) == (XID, ErrorCode.ERR_CHUNK)
+
+
+@pytest.mark.requirement("RPCRDMA-4.2-05")
+@pytest.mark.parametrize("procedure", [5, 6, 2**31, 2**32 - 1])
+def test_an_unknown_procedure_is_answered_with_err_chunk(procedure: int):
+    octets = bytes.fromhex(f"11223344 00000001 00000020 {procedure:08x}") + bytes(12)
+    with pytest.raises(HeaderError, match=f"rdma_proc {procedure}; allowed: 0 to 4") as caught:
+        decode_header(octets)
+    assert caught.value.answer is ErrorCode.ERR_CHUNK
+
+
+@pytest.mark.requirement("RPCRDMA-4.1-05", "RPCRDMA-4.2-03")
+@pytest.mark.parametrize("version", [0, 2, 2**32 - 1])
+def test_another_version_is_answered_with_err_vers(version: int):
+    octets = bytes.fromhex(f"11223344 {version:08x} 00000020 00000000") + bytes(12)
+    with pytest.raises(HeaderError, match=f"version {version}; allowed: 1") as caught:
+        decode_header(octets)
+    assert (caught.value.xid, caught.value.version) == (XID, version)
+    assert caught.value.answer is ErrorCode.ERR_VERS
+
+
+@pytest.mark.requirement("RPCRDMA-4.2-03")
+def test_err_vers_is_read_whatever_its_version():
+    octets = bytes.fromhex("11223344 00000002 00000020 00000004 00000001 00000002 00000003")
+    found, _ = decode_header(octets)
+    assert (found.version, found.fault) == (2, Fault(ErrorCode.ERR_VERS, 2, 3))
+
+
+def test_an_unknown_error_code_is_refused():
+    octets = bytes.fromhex("11223344 00000001 00000020 00000004 00000003") + bytes(32)
+    with pytest.raises(HeaderError, match="rdma_err 3; allowed: 1, 2"):
+        decode_header(octets)
+
+
+def test_nomsg_without_a_chunk_is_refused():
+    octets = bytes.fromhex("11223344 00000001 00000020 00000001") + bytes(12)
+    with pytest.raises(HeaderError, match="RDMA_NOMSG without any chunk"):
+        decode_header(octets)
+
+
+def test_fields_that_the_procedure_has_not_are_not_encoded():
+    with pytest.raises(ValueError, match="RDMA_MSGP alone"):
+        header(padding=Padding(4, 4)).encode()
+    with pytest.raises(ValueError, match="RDMA_ERROR alone"):
+        header(Procedure.RDMA_ERROR).encode()
