@@ -7,6 +7,7 @@ from amaranth.lib.wiring import In, Out
 
 from gateware.config import RnicConfig
 from gateware.interfaces import Layouts, QpCommandKind, QpStrobe
+from gateware.queues.qp_errors import QpErrors
 from hw.interface.causes import Cause
 
 PLACEMENTS_AHEAD = 64
@@ -20,10 +21,7 @@ class FailedQps(wiring.Component):
     """One bit for each QP: set by `fail`, cleared by `forget`; each new failure is an error.
 
     `failed` follows `fail` by one cycle, so it is there before anything that the failed access
-    lets go. `error` names the QP at most `config.qps` + 1 cycles later while it is free: failures
-    are rare, so one QP is looked at in a cycle. That of a failure is looked at next, so that the
-    failure is the cause before the peer tells what it saw of it. Failures of one QP become one;
-    `forget` forgets one that is not named yet.
+    lets go. Failures of one QP become one error of `QpErrors`.
 
     Parameters
     ----------
@@ -44,25 +42,14 @@ class FailedQps(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        unnamed = Signal(self._config.qps)
-        looked_at = Signal(self._config.qp_bits)
-        m.d.comb += self.error.p.cause.eq(self._cause)
-        m.d.sync += looked_at.eq(looked_at + 1)
+        m.submodules.errors = errors = QpErrors(self._config, self._cause)
+        wiring.connect(m, wiring.flipped(self.fail), errors.fail)
+        wiring.connect(m, wiring.flipped(self.forget), errors.forget)
+        wiring.connect(m, errors.error, wiring.flipped(self.error))
+        with m.If(self.forget.valid):
+            m.d.sync += self.failed.bit_select(self.forget.qp, 1).eq(0)
         with m.If(self.fail.valid):
-            m.d.sync += looked_at.eq(self.fail.qp)
-        with m.If(self.error.ready):
-            m.d.sync += self.error.valid.eq(0)
-        with m.If(~self.error.valid):
-            m.d.sync += [
-                self.error.valid.eq(unnamed.bit_select(looked_at, 1)),
-                self.error.p.qp.eq(looked_at),
-                unnamed.bit_select(looked_at, 1).eq(0),
-            ]
-        for bits in (self.failed, unnamed):
-            with m.If(self.forget.valid):
-                m.d.sync += bits.bit_select(self.forget.qp, 1).eq(0)
-            with m.If(self.fail.valid):
-                m.d.sync += bits.bit_select(self.fail.qp, 1).eq(1)
+            m.d.sync += self.failed.bit_select(self.fail.qp, 1).eq(1)
         return m
 
 

@@ -7,10 +7,11 @@ from amaranth.lib.wiring import In, Out
 
 from gateware.config import RnicConfig
 from gateware.interfaces import Layouts, QpStrobe, WriteClient
-from gateware.queues.completion_errors import CompletionErrors
 from gateware.queues.entries import COMPLETION_LAYOUT, EVENT_LAYOUT
 from gateware.queues.entry_writer import ENTRY_OCTETS, EntryWriter, entry_tag
+from gateware.queues.qp_errors import QpErrors
 from gateware.queues.ring_notifier import RingNotifier
+from hw.interface.causes import Cause
 from hw.interface.queue_entries import CompletionFlags
 
 ENTRY_BITS = 5
@@ -76,7 +77,7 @@ class RingWriter(wiring.Component):
         config = self._config
         m.submodules.writer = writer = EntryWriter(config)
         m.submodules.notifier = notifier = RingNotifier(config)
-        m.submodules.errors = errors = CompletionErrors(config)
+        m.submodules.errors = errors = QpErrors(config, Cause.CQ_OVERFLOW, Cause.HOST_WRITE_ERROR)
         wiring.connect(m, wiring.flipped(self.write), writer.write)
         wiring.connect(m, wiring.flipped(self.cq_doorbell), notifier.doorbell)
         wiring.connect(m, wiring.flipped(self.forget), errors.forget)
@@ -95,9 +96,9 @@ class RingWriter(wiring.Component):
             failed.eq(writer.failed & (writer.tag.ring != config.cqs)),
         ]
         m.d.sync += [
-            errors.lost.valid.eq(failed | lost),
-            errors.lost.qp.eq(Mux(failed, writer.tag.qp, lost_qp)),
-            errors.write_failed.eq(failed),
+            errors.fail.valid.eq(failed | lost),
+            errors.fail.qp.eq(Mux(failed, writer.tag.qp, lost_qp)),
+            errors.which.eq(failed),
         ]
         dropped = Signal()
         self._elaborate_entries(m, writer, notifier, lost, lost_qp, dropped)
