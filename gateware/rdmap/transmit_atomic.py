@@ -9,10 +9,8 @@ from gateware.config import RnicConfig
 from gateware.dma.bursts import WORD_BITS
 from gateware.interfaces import QpStrobe
 from gateware.rdmap.atomic_unit import AtomicStatus, response_layout
-from gateware.rdmap.headers import ATOMIC_RESPONSE_HEADER_OCTETS
 from gateware.rdmap.transmit_back import TransmitBack
 from gateware.rdmap.transmit_context import TransmitContexts
-from gateware.rdmap.transmit_lengths import TransmitLengths
 from gateware.rdmap.transmit_visit import TransmitVisit, end_visit, fail
 from hw.interface.causes import Cause
 
@@ -94,7 +92,6 @@ def atomic_states(
     visit: TransmitVisit,
     contexts: TransmitContexts,
     answers: AtomicAnswers,
-    lengths: TransmitLengths,
     back: TransmitBack,
 ) -> None:
     """From the check of a target to the end of the visit, from an answer to `READY`."""
@@ -123,7 +120,7 @@ def atomic_states(
             m.d.comb += [
                 contexts.store.eq(1),
                 answers.clear.valid.eq(1),
-                visit.kick.eq(~visit.kicked),
+                visit.kick.eq(~visit.kicked & visit.more),
             ]
             end_visit(m, visit)
 
@@ -131,8 +128,7 @@ def atomic_states(
     with m.State("ATOMIC_ANSWER"):
         m.d.sync += [
             visit.asks.eq(0),
-            visit.sure.eq(0),
-            visit.payload.eq(ATOMIC_RESPONSE_HEADER_OCTETS),
+            visit.sure.eq(visit.roomy & ~visit.settings.transmit_markers),
             visit.cause.eq(
                 Mux(
                     visit.atomic_status == AtomicStatus.READ_ERROR,
@@ -141,7 +137,6 @@ def atomic_states(
                 )
             ),
         ]
-        m.d.comb += lengths.start.eq(1)
         m.next = "READY"
         with m.If(visit.atomic_status != AtomicStatus.DONE):
             fail(m, visit)

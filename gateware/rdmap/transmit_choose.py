@@ -7,6 +7,7 @@ from gateware.ddp.headers import TAGGED_HEADER_OCTETS, UNTAGGED_HEADER_OCTETS
 from gateware.rdmap.atomic_arithmetic import AtomicOperation
 from gateware.rdmap.atomic_unit import ATOMIC_OCTETS
 from gateware.rdmap.checks import is_any
+from gateware.rdmap.headers import ATOMIC_RESPONSE_HEADER_OCTETS
 from gateware.rdmap.transmit_back import TransmitBack
 from gateware.rdmap.transmit_context import TransmitContexts
 from gateware.rdmap.transmit_entry import (
@@ -16,6 +17,7 @@ from gateware.rdmap.transmit_entry import (
     element_range_address,
     takes_two_units,
 )
+from gateware.rdmap.transmit_lengths import TransmitLengths
 from gateware.rdmap.transmit_visit import TransmitVisit, end_visit
 from hw.interface.queue_entries import (
     IMMEDIATE_OPERATIONS,
@@ -33,6 +35,7 @@ def choose_states(
     ports: wiring.Component,
     visit: TransmitVisit,
     contexts: TransmitContexts,
+    lengths: TransmitLengths,
     back: TransmitBack,
 ) -> None:
     """From `IDLE` until the first element arrives, a termination or a command begins."""
@@ -110,7 +113,10 @@ def choose_states(
             visit.has_unit.eq(entries.level != 0),
             visit.has_two_units.eq(entries.level >= 2),
             visit.is_cut.eq(entries.posted == 1),
+            visit.has_three_units.eq(entries.level >= 3),
             visit.takes_two.eq(takes_two_units(entry)),
+            visit.inbound_waits.eq(ports.inbound_requests.level != 0),
+            visit.more_inbound.eq(ports.inbound_requests.level > 1),
             visit.has_inbound.eq(
                 (ports.inbound_requests.level != 0) & (~progress.atomic_begun | visit.answered)
             ),
@@ -126,7 +132,11 @@ def choose_states(
             visit.summed.eq(0),
             visit.failed.eq(0),
             visit.handed.eq(0),
+            # As if it were an Atomic Response, which is not cut off anything.
+            visit.payload.eq(ATOMIC_RESPONSE_HEADER_OCTETS),
+            visit.tagged.eq(0),
         ]
+        m.d.comb += lengths.start.eq(1)
         m.next = "CHOOSE"
         with m.If(visit.halt.halted):
             m.next = "NOTHING"
@@ -179,6 +189,15 @@ def choose_states(
             visit.is_local.eq(~respond & is_local),
             visit.registers.eq(registers),
             visit.tagged.eq(tagged),
+            # Of an atomic that begins nothing leaves the queue.
+            visit.more.eq(
+                Mux(
+                    respond,
+                    visit.has_unit | (visit.more_inbound & ~(head.atomic & ~atomic_begun)),
+                    visit.inbound_waits
+                    | Mux(visit.takes_two, visit.has_three_units, visit.has_two_units),
+                )
+            ),
             visit.inbound.eq(head.of.read),
             # No FPDU is longer than 2 * MULPDU, with its Markers too.
             visit.roomy.eq(~room[-1] & (room[:-1] >= (Cat(0, visit.mulpdu) | SHORT_FPDU_OCTETS))),

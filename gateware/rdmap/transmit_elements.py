@@ -22,6 +22,9 @@ from hw.interface.queue_entries import (
     SCATTER_GATHER_ELEMENTS,
 )
 
+LONG_OCTETS = 256
+"""So long a message may well need another FPDU."""
+
 
 def element_states(
     m: Module, ports: wiring.Component, visit: TransmitVisit, lengths: TransmitLengths
@@ -36,6 +39,8 @@ def element_states(
     entry, inbound, responding = visit.entry, visit.inbound, visit.responding
     word, word_address = ports.send_entries.word, ports.send_entries.word_address
     element_range = data.View(ELEMENT_RANGE, word)
+    # More than an FPDU of it may be left; that is known for sure only later.
+    is_long = visit.remaining >= LONG_OCTETS
     step = Signal(range(SCATTER_GATHER_ELEMENTS + 4))
     total = Signal(34)
 
@@ -54,7 +59,8 @@ def element_states(
         m.next = "ELEMENT_RANGE"
 
     # Length and STag of the element arrive; compare the message with the MULPDU. A visit that is
-    # not going to wait for the window has the next one asked for: the scheduler takes its time.
+    # not going to wait for the window has the next one asked for if there is something to do in it:
+    # the scheduler takes its time.
     with m.State("ELEMENT_RANGE"):
         m.d.comb += word_address.eq(REMOTE_STAG_ADDRESS)
         m.d.sync += [
@@ -79,7 +85,7 @@ def element_states(
         with m.Elif(entry.element_count == 0):
             # As if Immediate Data were an element.
             m.d.sync += visit.element_length.eq(Mux(visit.is_immediate, IMMEDIATE_DATA_OCTETS, 0))
-        with m.If(visit.roomy & ~visit.kicked):
+        with m.If(visit.roomy & (visit.more | is_long) & ~visit.kicked):
             m.d.comb += visit.kick.eq(1)
             m.d.sync += visit.kicked.eq(1)
         m.next = "ELEMENT_OFFSET"

@@ -166,9 +166,10 @@ def hand_states(
                     visit.offset.eq(0),
                 ]
                 m.next = "NEXT_ELEMENT"
-            # The next visit is asked for if that was not done already.
+            # The next visit is asked for if that was not done already and it has something to do;
+            # whatever comes later asks for one itself.
             with m.If(back.record.ends & ~visit.failed):
-                m.d.comb += visit.kick.eq(~visit.kicked)
+                m.d.comb += visit.kick.eq(~visit.kicked & (~visit.last | visit.more))
 
     # Wait until the FPDU is given away; its inline words follow.
     with m.State("HOLD"), m.If(back.free):

@@ -48,6 +48,7 @@ class TransmitVisit:
         # Its queues
         self.has_unit = Signal()  # of a send entry, the first unit is there
         self.has_two_units = Signal()
+        self.has_three_units = Signal()
         self.is_cut = Signal()  # no second one was posted
         self.entry = Signal(OPERATION)  # the oldest one
         self.index = Signal(16)  # its running number
@@ -56,6 +57,8 @@ class TransmitVisit:
         self.in_flight = Signal(sends_bits(config))  # sends issued and not retired
         self.some_in_flight = Signal()  # that is not 0
         self.request_allowed = Signal()  # one more RDMA Read or atomic may be outstanding
+        self.inbound_waits = Signal()  # there are inbound requests
+        self.more_inbound = Signal()  # there is more than one
         self.has_inbound = Signal()  # a request waits for its answer, and something can be done
         self.inbound = Signal(layouts.inbound_read)  # the oldest one; of an atomic its target
         self.leaving = Signal()  # Read Responses are on their way: no atomic begins
@@ -125,6 +128,7 @@ class TransmitVisit:
         self.kick = Signal()  # a pulse, not a register: ask for the next visit
         self.end = Signal()  # a pulse, not a register: nothing was handed over
         self.kicked = Signal()  # it was asked for
+        self.more = Signal()  # there is something to do when this message has ended
         self.cause = Signal(CAUSE_BITS)  # of the error, if one follows
 
         # What follows from all this once the FPDU is issued (`transmit_follow.py`)

@@ -55,11 +55,11 @@ class Transmitter(wiring.Component):
     piece has been handed over: if its check fails, the QP is halted before its next FPDU is handed
     over, and sends nothing any more.
 
-    A visit that can send nothing ends without a trace; `kick` asks for another one once for every
-    FPDU given away (during its visit) and when the LLP widens the limits, and the queues do so
-    when they get work or room. Visits end in the order in which they began, two at most are under
-    way, and a command or a termination waits for the end of all before it. No visit begins while
-    `error` is not ready.
+    A visit that can send nothing ends without a trace. `kick` asks for another one once for every
+    FPDU given away (during its visit) behind which the QP is known to have something to do, and
+    when the LLP widens the limits; the queues ask when they get work or room. Visits end in the
+    order in which they began, two at most are under way, and a command or a termination waits for
+    the end of all before it. No visit begins while `error` is not ready.
 
     An inbound atomic has two visits: one has its target checked and hands it to the atomic unit,
     the other, after the unit's answer, sends the Atomic Response; meanwhile nothing else of the
@@ -232,10 +232,10 @@ class Transmitter(wiring.Component):
         connect_command(m, self, contexts, limits)
 
         with m.FSM():
-            choose_states(m, self, visit, contexts, back)
+            choose_states(m, self, visit, contexts, lengths, back)
             element_states(m, self, visit, lengths)
             hand_states(m, self, visit, back, lengths, pieces, inline)
-            atomic_states(m, self, visit, contexts, answers, lengths, back)
+            atomic_states(m, self, visit, contexts, answers, back)
             local_states(m, self, visit)
             command_states(m, self, visit, contexts, limits, answers)
             close_states(m, self, visit, contexts, lengths, pieces, inline, terminate)
