@@ -48,7 +48,12 @@ def main() -> int:
     """Runs the command and returns its exit status: 1 if a required figure or floor is missed."""
     options = _options()
     if options.document:
-        write_document(json.loads(RESULT.read_text()), json.loads(CURVES.read_text()))
+        try:
+            results = [json.loads(path.read_text()) for path in (RESULT, CURVES)]
+        except FileNotFoundError as error:
+            print(f"bench: {error.filename} is missing: run `make bench` first", file=sys.stderr)
+            return 2
+        write_document(*results)
         return 0
     try:
         keys = list(SHORT_KEYS) if options.short else select(options.only)

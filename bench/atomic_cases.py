@@ -15,11 +15,9 @@ from sim.model.ddp import segment_untagged
 from sim.model.mpa import frame_fpdu, mulpdu
 from sim.model.rdmap import QN_READ_REQUEST, Opcode, control_octet
 
-QPS = 64
 AHEAD = 2
 """Requests of each QP that are outstanding: the next one is there when one is answered."""
 
-OPERATIONS = 1400
 WARM_UP = 160
 """Answers before the steady state."""
 
@@ -29,14 +27,15 @@ RESPONSE_OPCODE = control_octet(Opcode.ATOMIC_RESPONSE)
 
 async def _answer_atomics(dut: Any, *, same: bool) -> None:
     """FetchAdds from all QPs, each to a word of its QP or all to one; cycles between answers."""
-    emss = options()["emss"]
+    case = options()
+    emss, qps, operations = case["emss"], case["qps"], case["messages"]
     device = await open_device(dut)
     found: dict[str, Bench] = {}
     stamps: list[int] = []
-    asked = [0] * QPS
+    asked = [0] * qps
 
     def make() -> None:
-        found["bench"] = Bench(device, QPS * WORD_OCTETS, emss, QPS)
+        found["bench"] = Bench(device, qps * WORD_OCTETS, emss, qps)
 
     await bridge(make)()
     bench = found["bench"]
@@ -58,22 +57,22 @@ async def _answer_atomics(dut: Any, *, same: bool) -> None:
     def sent(connection: int, fpdu: bytes) -> None:
         assert fpdu[3] == RESPONSE_OPCODE
         stamps.append(device.llp.cycle)
-        if sum(asked) < OPERATIONS:
+        if sum(asked) < operations:
             ask(connection)
 
     device.llp.on_fpdu = sent
     for _ in range(AHEAD):
         for qp in places:
             ask(qp)
-    while len(stamps) < OPERATIONS:
+    while len(stamps) < operations:
         await ClockCycles(dut.clk, 100)
     words = [
         int.from_bytes(bench.buffer[at : at + WORD_OCTETS], "little")
         for at in range(0, len(bench.buffer), WORD_OCTETS)
     ]
-    assert sum(words) == OPERATIONS and (not same or words[0] == OPERATIONS)
+    assert sum(words) == operations and (not same or words[0] == operations)
     # When no more is asked the unit runs empty, which is no steady state.
-    steady = stamps[WARM_UP : -AHEAD * QPS]
+    steady = stamps[WARM_UP : -AHEAD * qps]
     report({"messages": len(steady) - 1, "cycles": steady[-1] - steady[0]})
 
 

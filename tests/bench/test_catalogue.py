@@ -40,7 +40,7 @@ def test_name_of_a_figure_says_what_it_is():
         if key.endswith("_cycles_per_message"):
             assert figure.value is cycles_per_message, key
         assert figure.case.options["markers"] == ("markers" in key), key
-        assert (figure.case.options["qps"] == 64) == key.startswith("qps_64"), key
+        assert (figure.case.options["qps"] == 64) == key.startswith(("qps_64", "atomic")), key
         assert (figure.case.options["emss"] == 8960) == ("8960" in key), key
 
 

@@ -71,3 +71,9 @@ def test_case_that_fails_does_not_stop_the_others(monkeypatch, capsys):
 def test_keys_come_in_the_order_of_the_table():
     assert measure.select([KEY, OTHER]) == [OTHER, KEY]
     assert measure.select([]) == list(measure.KEYS)
+
+
+def test_a_document_of_nothing_is_refused_in_one_line(monkeypatch, capsys):
+    assert run(monkeypatch, None, "--document") == 2
+    error = capsys.readouterr().err
+    assert error == "bench: build/bench.json is missing: run `make bench` first\n"
