@@ -1,0 +1,1 @@
+"""The server: a directory of this machine, exported read-write."""

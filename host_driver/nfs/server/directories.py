@@ -1,0 +1,146 @@
+"""READDIR and READDIRPLUS: as many entries as fit into what the client takes."""
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from host_driver.nfs import arguments as args
+from host_driver.nfs import results as res
+from host_driver.nfs.arguments import VERIFIER
+from host_driver.nfs.attributes import FileAttributes
+from host_driver.nfs.server.entries import DirectoryEntry, entries
+from host_driver.nfs.server.handles import HANDLE_OCTETS, Node
+from host_driver.nfs.server.objects import TRANSFER
+from host_driver.nfs.server.operation import Operation, attributes_of
+from host_driver.nfs.status import NfsError, NfsStatus
+from host_driver.oncrpc.message import roundup
+from host_driver.oncrpc.records import Record
+
+_COOKIE_VERIFIER = bytes(VERIFIER)
+"""Always the same: cookies are positions that stay right when the directory changes."""
+
+_WORD = 4
+_ATTRIBUTES = _WORD + Record(FileAttributes).octets
+_FIXED = _ATTRIBUTES + VERIFIER + 2 * _WORD
+"""Octets of a result without entries: attributes, verifier, end of the list, eof."""
+_PLUS = _ATTRIBUTES + 2 * _WORD + HANDLE_OCTETS
+"""Octets that READDIRPLUS adds to an entry, with attributes and handle."""
+
+
+def _entry_octets(name: bytes) -> int:
+    """Of entry3: one that follows, fileid, name, cookie."""
+    return _WORD + 8 + _WORD + roundup(len(name)) + 8
+
+
+def _information_octets(name: bytes) -> int:
+    """What counts for the dircount of READDIRPLUS: fileid, name, cookie."""
+    return _entry_octets(name) - _WORD
+
+
+@contextlib.contextmanager
+def _opened(op: Operation, directory: Node) -> Iterator[int]:
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+    fd = os.open(".", flags, dir_fd=op.fd(directory))
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _start(cookie: int, verifier: bytes) -> int:
+    if cookie >= 1 << 63 or (cookie and verifier != _COOKIE_VERIFIER):
+        raise NfsError(NfsStatus.BAD_COOKIE)
+    return cookie
+
+
+def _listed(
+    op: Operation,
+    directory: Node,
+    cookie: int,
+    verifier: bytes,
+    fits: Callable[[bytes], bool],
+    make: Callable[[DirectoryEntry, int], Any],
+) -> tuple[list[Any], bool]:
+    """Entries from a cookie on as long as the next fits, and whether these are all.
+
+    `make` takes the entry and its fileid. Raises TOOSMALL if not even one fits.
+    """
+    start = _start(cookie, verifier)
+    found: list[Any] = []
+    with _opened(op, directory) as fd:
+        try:
+            for entry in entries(fd, start):
+                if not fits(entry.name):
+                    if not found:
+                        raise NfsError(NfsStatus.TOOSMALL)
+                    return found, False
+                # Nothing of what is above the export is told.
+                above_root = entry.name == b".." and directory is op.export.root
+                found.append(make(entry, directory.identity[1] if above_root else entry.inode))
+        except OSError as error:
+            if start and not found:
+                raise NfsError(NfsStatus.BAD_COOKIE) from error
+            raise
+    return found, True
+
+
+class _Budget:
+    """Whether octets still fit; takes them if so."""
+
+    def __init__(self, octets: int):
+        self._left = octets
+
+    def take(self, octets: int) -> bool:
+        if octets > self._left:
+            return False
+        self._left -= octets
+        return True
+
+
+def readdir(op: Operation, arguments: args.ReaddirArguments) -> res.ReaddirOk:
+    """READDIR."""
+    directory = op.directory(arguments.directory)
+    room = _Budget(min(arguments.count, TRANSFER) - _FIXED)
+    found, eof = _listed(
+        op,
+        directory,
+        arguments.cookie,
+        arguments.verifier,
+        lambda name: room.take(_entry_octets(name)),
+        lambda entry, fileid: res.Entry(fileid, entry.name, entry.next),
+    )
+    return res.ReaddirOk(op.after(), _COOKIE_VERIFIER, found, eof)
+
+
+def readdirplus(op: Operation, arguments: args.ReaddirplusArguments) -> res.ReaddirplusOk:
+    """READDIRPLUS."""
+    directory = op.directory(arguments.directory)
+    room = _Budget(min(arguments.maxcount, TRANSFER) - _FIXED)
+    information = _Budget(arguments.dircount)
+    some = False
+
+    def fits(name: bytes) -> bool:
+        nonlocal some
+        # dircount is a hint: one entry is sent in any case, if maxcount has room for it.
+        enough = information.take(_information_octets(name)) or not some
+        some = True
+        return enough and room.take(_entry_octets(name) + _PLUS)
+
+    def make(entry: DirectoryEntry, fileid: int) -> res.EntryPlus:
+        attributes, handle = _plus(op, directory, entry.name)
+        return res.EntryPlus(fileid, entry.name, entry.next, attributes, handle)
+
+    found, eof = _listed(op, directory, arguments.cookie, arguments.verifier, fits, make)
+    return res.ReaddirplusOk(op.after(), _COOKIE_VERIFIER, found, eof)
+
+
+def _plus(
+    op: Operation, directory: Node, name: bytes
+) -> tuple[FileAttributes | None, bytes | None]:
+    """Attributes and handle; neither for what is gone again or cannot be opened."""
+    try:
+        node = op.export.child(directory, name)
+        return attributes_of(op.stat(node)), node.handle
+    except (NfsError, OSError):
+        return None, None

@@ -1,0 +1,71 @@
+"""The NFS service of an export: each procedure with what it answers if it fails."""
+
+import inspect
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from host_driver.nfs import program
+from host_driver.nfs.server import data, directories, names, objects
+from host_driver.nfs.server.export import Export
+from host_driver.nfs.server.operation import Failure, Operation, attributes, changed, no_failure
+from host_driver.nfs.status import NfsError, NfsStatus, status_of
+from host_driver.oncrpc.program import Procedure
+from host_driver.oncrpc.server import Handler, Request, Service
+
+_LOG = logging.getLogger(__name__)
+
+Work = Callable[[Operation, Any], Any]
+
+_PROCEDURES: list[tuple[Procedure[Any, Any], Work, Failure]] = [
+    (program.GETATTR, objects.getattr_, no_failure),
+    (program.SETATTR, objects.setattr_, changed),
+    (program.LOOKUP, objects.lookup, attributes),
+    (program.ACCESS, objects.access, attributes),
+    (program.READLINK, objects.readlink, attributes),
+    (program.READ, data.read, attributes),
+    (program.WRITE, data.write, changed),
+    (program.CREATE, names.create, changed),
+    (program.MKDIR, names.mkdir, changed),
+    (program.SYMLINK, names.symlink, changed),
+    (program.MKNOD, names.mknod, changed),
+    (program.REMOVE, names.remove, changed),
+    (program.RMDIR, names.rmdir, changed),
+    (program.RENAME, names.rename, names.rename_failure),
+    (program.LINK, names.link, names.link_failure),
+    (program.READDIR, directories.readdir, attributes),
+    (program.READDIRPLUS, directories.readdirplus, attributes),
+    (program.FSSTAT, objects.fsstat, attributes),
+    (program.FSINFO, objects.fsinfo, attributes),
+    (program.PATHCONF, objects.pathconf, attributes),
+    (program.COMMIT, data.commit, changed),
+]
+
+
+def nfs_service(export: Export) -> Service:
+    """The NFS program, version 3."""
+    handlers: dict[Procedure[Any, Any], Handler] = {
+        procedure: _handler(export, procedure, work, failure)
+        for procedure, work, failure in _PROCEDURES
+    }
+    return Service(program.NFS, handlers)
+
+
+def _handler(
+    export: Export, procedure: Procedure[Any, Any], work: Work, failure: Failure
+) -> Handler:
+    async def handle(request: Request, arguments: Any) -> tuple[NfsStatus, Any]:
+        operation = Operation(export, request)
+        try:
+            result = work(operation, arguments)
+            if inspect.isawaitable(result):
+                result = await result
+            return NfsStatus.OK, result
+        except NfsError as error:
+            status = error.status
+        except OSError as error:
+            status = status_of(error)
+            _LOG.debug("%s: %s", procedure.name, error)
+        return status, failure(operation)
+
+    return handle
