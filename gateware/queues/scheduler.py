@@ -56,7 +56,13 @@ class Scheduler(wiring.Component):
 
         queued = Signal(qps)
         clear = Signal(qps)
-        kicked: list = [0] * qps
+
+        def one_hot(member: Value, group: Value) -> Value:
+            """The bit of a QP out of its two halves."""
+            chosen = Cat(bit.replicate(group_size) for bit in group)
+            return member.replicate(groups) & chosen
+
+        kicked: Value = Const(0, qps)
         kicked_groups: Value = Const(0, groups)
         for i, kick in enumerate(self.kicks):
             # Decoded in two halves and registered: one gate per QP and kick remains.
@@ -67,9 +73,8 @@ class Scheduler(wiring.Component):
                 group.eq(Mux(kick.valid, 1 << kick.qp[member_bits:], 0)),
             ]
             kicked_groups = kicked_groups | group
-            for qp in range(qps):
-                kicked[qp] = kicked[qp] | (member[qp % group_size] & group[qp // group_size])
-        m.d.sync += queued.eq((queued & ~clear) | Cat(*kicked))
+            kicked = kicked | one_hot(member, group)
+        m.d.sync += queued.eq((queued & ~clear) | kicked)
 
         # Groups with queued QPs, as `queued` is.
         waiting = Signal(groups)
@@ -104,9 +109,7 @@ class Scheduler(wiring.Component):
         # One-hot of what was picked in this cycle, in two halves as the kicks.
         m.d.sync += picked.eq(0)
         m.d.sync += picked_group.eq(1 << current)
-        m.d.comb += clear.eq(
-            Cat(picked[qp % group_size] & picked_group[qp // group_size] for qp in range(qps))
-        )
+        m.d.comb += clear.eq(one_hot(picked, picked_group))
 
         with m.FSM():
             # Waits until a group has queued QPs; the group after the last one comes first.
