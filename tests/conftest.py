@@ -13,6 +13,7 @@ USERS_OF_THE_DEVICE = (
     "tests/host_driver/test_cli.py",
     "tests/host_driver/test_perf_devices.py",
     "tests/host_driver/test_rping.py",
+    "tests/host_driver/rpcrdma/",
     "tests/integration/",
     "tests/malformer/",
     "tests/robustness/",

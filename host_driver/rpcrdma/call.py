@@ -1,0 +1,117 @@
+"""A call at the server."""
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from host_driver.errors import ResourceError
+from host_driver.oncrpc.errors import MessageTooLong
+from host_driver.oncrpc.message import Message
+from host_driver.rpcrdma.chunks import octets_of
+from host_driver.rpcrdma.header import ErrorCode, Header
+from host_driver.rpcrdma.pool import Region
+from host_driver.rpcrdma.read_reply import reply_by_reads
+from host_driver.rpcrdma.reply import Reply
+
+if TYPE_CHECKING:
+    from host_driver.rpcrdma.server import RdmaServerTransport
+
+
+class RdmaCall:
+    """A `host_driver.oncrpc.transport.Call`.
+
+    Attributes
+    ----------
+    message: the call, with its bulk items in registered memory. header: its header.
+    regions: memory of the server that it uses; given back with the answer.
+    """
+
+    def __init__(
+        self,
+        transport: "RdmaServerTransport",
+        slot: int,
+        header: Header,
+        message: Message,
+        regions: list[Region],
+    ):
+        self.transport = transport
+        self._slot: int | None = slot
+        self.header = header
+        self._message = message
+        self.regions = regions
+
+    @property
+    def message(self) -> Message:
+        """As `Call.message`."""
+        return self._message
+
+    @property
+    def bulk_room(self) -> tuple[int, ...]:
+        """As `Call.bulk_room`; 0 for an empty chunk, whose item goes inline (RFC 8166, 4.3.2.3)."""
+        return tuple(octets_of(chunk) for chunk in self.header.lists.writes)
+
+    def buffer(self, octets: int) -> memoryview:
+        """As `Call.buffer`; also `ResourceError` if the device has no STag left."""
+        most = self.transport.settings.maximum_octets
+        if octets > most:
+            raise MessageTooLong(f"a bulk item of {octets} octets; allowed: 0 to {most}")
+        if not octets:
+            return memoryview(bytearray())
+        region = self.transport.pool.take(octets)
+        self.regions.append(region)
+        return region.view
+
+    def _take_slot(self) -> int:
+        slot, self._slot = self._slot, None
+        if slot is None:
+            raise ValueError("the call is answered or dropped; allowed: one answer")
+        return slot
+
+    def _give(self) -> None:
+        while self.regions:
+            self.transport.pool.give(self.regions.pop())
+
+    async def drop(self) -> None:
+        """As `Call.drop`. `ValueError` if the call has been answered or dropped."""
+        slot = self._take_slot()
+        self._give()
+        self.transport.channel.give_back(slot)
+
+    async def reply(self, message: Message) -> None:
+        """As `Call.reply`. `ValueError` if the call has been answered or dropped."""
+        slot = self._take_slot()
+        with ExitStack() as steps:
+            steps.callback(self._give)
+            try:
+                reply = Reply(self, message, steps)
+                octets = reply.inline() or reply.in_reply_chunk()
+                if octets is not None:
+                    await self._send(slot, octets, reply)
+                elif self.transport.settings.is_rfc5666:
+                    await reply_by_reads(
+                        self.transport, reply, lambda octets: self._send(slot, octets, reply)
+                    )
+                else:
+                    raise reply.too_long()
+            except (MessageTooLong, ResourceError) as error:
+                await self.transport.send_error(
+                    slot, self.header.xid, self.header.version, ErrorCode.ERR_CHUNK
+                )
+                if isinstance(error, MessageTooLong):
+                    raise
+                raise MessageTooLong(f"no memory to send the reply from: {error}") from error
+
+    async def _send(self, slot: int, octets: bytes, reply: Reply) -> None:
+        """Returns when all is sent: the memory is free."""
+        channel = self.transport.channel
+        # Before the reply, with which the client has the credit again (RFC 8166, 3.3.1).
+        channel.give_back(slot)
+        invalidate = self._invalidated() if self.transport.terms.remote_invalidation else None
+        await (await channel.send(octets, before=reply.requests, invalidate=invalidate))
+
+    def _invalidated(self) -> int | None:
+        """An STag of the call, for Send with Invalidate: one less for the client to do."""
+        lists = self.header.lists
+        segments = [each for chunk in lists.writes for each in chunk]
+        segments += lists.reply or ()
+        segments += [each.target for each in lists.reads]
+        return segments[0].handle if segments else None

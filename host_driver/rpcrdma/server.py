@@ -1,0 +1,234 @@
+"""The server's end of RPC-over-RDMA: calls in, whatever the client sends."""
+
+import asyncio
+from collections.abc import Coroutine
+from itertools import chain
+from typing import Self
+
+from host_driver.context import Context
+from host_driver.errors import ResourceError
+from host_driver.oncrpc.errors import RpcConnectionError, RpcTransportError
+from host_driver.oncrpc.message import Message
+from host_driver.rpcrdma import configuration
+from host_driver.rpcrdma.budget import Budget
+from host_driver.rpcrdma.call import RdmaCall
+from host_driver.rpcrdma.channel import Channel
+from host_driver.rpcrdma.errors import HeaderError
+from host_driver.rpcrdma.fetch import read_all, read_requests
+from host_driver.rpcrdma.header import (
+    VERSION,
+    ErrorCode,
+    Fault,
+    Header,
+    Procedure,
+    decode_header,
+)
+from host_driver.rpcrdma.padding import unpad
+from host_driver.rpcrdma.pool import Pool, Region
+from host_driver.rpcrdma.read_chunks import chunk_error, join, read_chunks
+from host_driver.rpcrdma.settings import INITIAL_INLINE_OCTETS, ServerSettings
+from host_driver.rpcrdma.terms import Terms
+
+
+class RdmaServerTransport:
+    """A `host_driver.oncrpc.transport.ServerTransport`; `listener.RdmaListener` makes them.
+
+    A client has as many receives as the server grants credits, and a call keeps its own until it
+    is answered: a client with more calls than that loses the connection (RFC 5666, 3.3).
+
+    Attributes
+    ----------
+    settings: that it was made with. terms: what the client told.
+    credits: granted in each reply, 1 to `settings.credits`; may be set.
+    discarded: messages that are not answered (RFC 8166, 4.5 and 4.6.2). refused: that were answered
+        with RDMA_ERROR.
+    """
+
+    def __init__(self, context: Context, settings: ServerSettings):
+        self.settings = settings
+        self.terms = Terms()
+        self.discarded = self.refused = 0
+        self._credits = settings.credits
+        self._reads: int | None = None
+        self._calls: asyncio.Queue[RdmaCall | None] = asyncio.Queue()
+        self._tasks: set[asyncio.Task[None]] = set()
+        # An RDMA_DONE takes a receive beside those of the credits (RFC 5666, 3.8).
+        done_limit = max(1, settings.credits - 1) if settings.is_rfc5666 else 0
+        self.done_budget = Budget(done_limit)
+        self.dones: dict[int, list[asyncio.Event]] = {}
+        self.channel = Channel(
+            context,
+            receives=settings.credits + done_limit,
+            sends=settings.credits,
+            octets=settings.inline_octets,
+            on_message=self._on_message,
+            on_end=self._on_end,
+        )
+        self.pool = Pool(self.channel.pd)
+
+    @property
+    def credits(self) -> int:
+        """What is granted, without those that outstanding RDMA_DONEs take; never 0."""
+        return self._credits
+
+    @credits.setter
+    def credits(self, value: int) -> None:
+        if not 1 <= value <= self.settings.credits:
+            raise ValueError(f"credits are {value}; allowed: 1 to {self.settings.credits}")
+        self._credits = value
+
+    @property
+    def grant(self) -> int:
+        """What the next reply grants: less by the RDMA_DONEs to come, never 0 (RFC 5666, 11)."""
+        return max(1, self._credits - sum(map(len, self.dones.values())))
+
+    @property
+    def reads(self) -> int:
+        """RDMA Reads that may be under way towards the client."""
+        return self.channel.ord if self._reads is None else min(self.channel.ord, self._reads)
+
+    async def receive(self) -> RdmaCall:
+        """As `ServerTransport.receive`: the next call, with its read chunks fetched."""
+        call = await self._calls.get()
+        if call is None:
+            self._calls.put_nowait(None)  # for whoever asks next
+            assert self.channel.error is not None
+            raise self.channel.error
+        return call
+
+    # What the client sends
+
+    def _on_message(self, slot: int, octets: bytes, _: int | None) -> None:
+        try:
+            header, end = decode_header(octets)
+            match header.procedure:
+                case Procedure.RDMA_DONE | Procedure.RDMA_ERROR:
+                    self.channel.give_back(slot)
+                    self._take_done(header)
+                    return
+                case Procedure.RDMA_MSGP if not self.settings.is_rfc5666:
+                    raise chunk_error(header, "RDMA_MSGP; allowed: RDMA_MSG, RDMA_NOMSG")
+        except HeaderError as error:
+            self._start(self._refuse(slot, error))
+            return
+        stream = octets[end:]
+        if header.padding is not None:
+            stream = unpad(stream, end, header.padding)
+        self._start(self._take(slot, header, stream))
+
+    def _start(self, work: Coroutine[None, None, None]) -> None:
+        """Runs a coroutine that ends with the connection."""
+        task = self.channel.loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _take_done(self, header: Header) -> None:
+        waiting = [done for done in self.dones.get(header.xid, []) if not done.is_set()]
+        if header.procedure is Procedure.RDMA_DONE and waiting:
+            waiting[0].set()
+        else:
+            self.discarded += 1
+
+    async def _take(self, slot: int, header: Header, stream: bytes) -> None:
+        """Fetches the read chunks of a call."""
+        regions: list[Region] = []
+        try:
+            message = await self._fetch(header, stream, regions)
+        except HeaderError as error:
+            self._give(regions)
+            await self._refuse(slot, error)
+            return
+        except RpcConnectionError:
+            return
+        call = RdmaCall(self, slot, header, message, regions)
+        if self.settings.is_rfc5666 and not message.bulks:
+            config = configuration.ConfigCall.decode(message.stream)
+            if config is not None:
+                await self._configure(call, config)
+                return
+        self._calls.put_nowait(call)
+
+    async def _fetch(self, header: Header, stream: bytes, regions: list[Region]) -> Message:
+        whole, chunks = read_chunks(header, self.settings.maximum_octets)
+        views: list[memoryview] = []
+        requests = []
+        for chunk in ([whole] if whole else []) + chunks:
+            if not chunk.octets:
+                views.append(memoryview(b""))
+                continue
+            try:
+                region = self.pool.take(chunk.octets)
+            except ResourceError as error:
+                raise chunk_error(header, f"no memory for a read chunk: {error}") from error
+            regions.append(region)
+            views.append(region.view)
+            requests += read_requests(chunk.segments, region.element())
+        if requests:
+            if not self.reads:
+                raise chunk_error(header, "read chunks, and no RDMA Reads are possible")
+            await read_all(self.channel, requests, self.reads)
+        if whole is not None:
+            stream = bytes(views.pop(0))
+        return join(header, stream, chunks, views)
+
+    async def _configure(self, call: RdmaCall, config: configuration.ConfigCall) -> None:
+        """Answers CONF_RDMA, and keeps to it (RFC 5666, 6.2)."""
+        octets = self.settings.inline_octets
+        answer = configuration.ConfigReply(octets, self.settings.align, self.channel.ird)
+        try:
+            await call.reply(Message(config.answer(answer)))
+        except (RpcConnectionError, RpcTransportError):
+            return
+        if config.request is not None and config.version == configuration.VERSION:
+            agreed = min(octets, max(INITIAL_INLINE_OCTETS, config.request.maxreply_sendsize))
+            self.terms = Terms(agreed, octets)
+            self._reads = config.request.maxrdmaread
+
+    def _give(self, regions: list[Region]) -> None:
+        while regions:
+            self.pool.give(regions.pop())
+
+    async def _refuse(self, slot: int, error: HeaderError) -> None:
+        if error.answer is None or error.xid is None:
+            self.discarded += 1
+            self.channel.give_back(slot)
+            return
+        await self.send_error(slot, error.xid, error.version, error.answer)
+
+    async def send_error(self, slot: int, xid: int, version: int | None, code: ErrorCode) -> None:
+        """Answers with RDMA_ERROR; the receive of the call is posted again before."""
+        self.refused += 1
+        fault = Fault(code, VERSION, VERSION) if code is ErrorCode.ERR_VERS else Fault(code)
+        header = Header(
+            xid,
+            self.grant,
+            Procedure.RDMA_ERROR,
+            fault=fault,
+            version=VERSION if version is None else version,
+        )
+        self.channel.give_back(slot)
+        try:
+            await self.channel.send(header.encode())
+        except RpcConnectionError:
+            return  # the client is gone
+
+    # The end
+
+    def _on_end(self, error: RpcConnectionError) -> None:
+        self._calls.put_nowait(None)
+        self.done_budget.fail(error)
+        for done in chain.from_iterable(self.dones.values()):
+            done.set()
+
+    async def close(self) -> None:
+        """As `ServerTransport.close`: when it returns nothing of it is registered."""
+        await self.channel.close()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
