@@ -21,6 +21,22 @@ OPERATIONS = {
 }
 """AOpCodes (RFC 7306, Figure 5; Swap: draft-ietf-storm-rdmap-ext-00)."""
 
+_OPERANDS = {
+    WROpcode.ATOMIC_FETCH_AND_ADD: ("compare_add", "add_mask"),
+    WROpcode.ATOMIC_SWAP: ("swap",),
+    WROpcode.ATOMIC_CMP_AND_SWP: ("compare_add", "compare_mask", "swap", "swap_mask"),
+}
+"""The fields of `SendWR` that an operation takes."""
+
+_UNUSED = {
+    "compare_add": 0,
+    "add_mask": 0,
+    "compare_mask": ALL_ONES,
+    "swap": 0,
+    "swap_mask": ALL_ONES,
+}
+"""What the others have."""
+
 
 @dataclass(frozen=True)
 class Operands:
@@ -56,11 +72,20 @@ def entry_fields(request: "SendWR") -> dict[str, int]:
 
 
 def check_atomic(request: "SendWR") -> None:
-    """Raises `ValueError` unless one element takes the original value."""
+    """Raises `ValueError` for a request that no device carries out as it was meant.
+
+    One element takes the original value, and the operation uses every operand that is given: a
+    Swap, for one, has no mask (draft-ietf-storm-rdmap-ext-00, 5.2.1).
+    """
+    opcode = WROpcode(request.opcode)
     lengths = [element.length for element in request.sg]
     if lengths != [ATOMIC_OCTETS]:
-        name = WROpcode(request.opcode).name
         raise ValueError(
-            f"{name} with elements of {lengths} octets; allowed: one of {ATOMIC_OCTETS}, which "
-            "gets the original value"
+            f"{opcode.name} with elements of {lengths} octets; allowed: one of {ATOMIC_OCTETS}, "
+            "which gets the original value"
         )
+    taken = _OPERANDS[opcode]
+    for name, unused in _UNUSED.items():
+        value = int(getattr(request, name))
+        if name not in taken and value != unused:
+            raise ValueError(f"{opcode.name} with {name} {value:#x}; allowed: {', '.join(taken)}")

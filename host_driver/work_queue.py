@@ -54,6 +54,8 @@ _FLAGS = {
 }
 """The flags that a send entry has; SOLICITED is part of its opcode."""
 
+_ALL_FLAGS = sum(SendFlags)
+
 
 @dataclass
 class Posted:
@@ -257,6 +259,10 @@ def parts_of(request: SendWR) -> list[SendWR]:
 def check_send(request: SendWR) -> None:
     """Raises `ValueError` for a request that no device takes."""
     opcode = WROpcode(request.opcode)
+    flags = int(request.send_flags)
+    if flags & ~_ALL_FLAGS:
+        names = ", ".join(str(flag.name) for flag in SendFlags)
+        raise ValueError(f"SendWR.send_flags is {flags:#x}; allowed: {names}")
     if (request.imm_data is not None) != (opcode in _IMMEDIATE):
         found = "without" if request.imm_data is None else "with"
         names = ", ".join(each.name for each in _IMMEDIATE)

@@ -70,8 +70,9 @@ class SendWR:
     `sg`, in that of this host. ATOMIC_FETCH_AND_ADD adds `compare_add`; each bit of `add_mask` ends
     a field, out of which nothing is carried, so 0 is a plain addition. ATOMIC_CMP_AND_SWP puts the
     bits of `swap` that `swap_mask` has into memory if the bits of `compare_mask` are those of
-    `compare_add` there, else it changes nothing. ATOMIC_SWAP puts `swap` there. They count as RDMA
-    Reads among those that may be outstanding.
+    `compare_add` there, else it changes nothing. ATOMIC_SWAP puts `swap` there, all of it. To give
+    an operand that the operation does not use is an error. They count as RDMA Reads among those
+    that may be outstanding.
 
     IMM_DATA sends the 8 octets `imm_data`, and nothing else, into a completion of the peer (RFC
     7306, 6); RDMA_WRITE_WITH_IMM is an RDMA Write and such a message behind it. It counts as two

@@ -73,6 +73,14 @@ def test_only_sends_are_solicited(connected, opcode):
     assert connected.device.doorbells == []
 
 
+@pytest.mark.parametrize("flags", [8, 1 << 20 | SIGNALED, -1])
+def test_flags_that_do_not_exist_are_not_ignored(connected, flags):
+    message = f"SendWR.send_flags is {flags:#x}; allowed: SIGNALED, SOLICITED, FENCE"
+    with pytest.raises(ValueError, match=re.escape(message)):
+        connected.qp.post_send(SendWR(1, send_flags=flags))
+    assert connected.device.doorbells == []
+
+
 @pytest.mark.requirement("RDMAP-3.2-02")
 @pytest.mark.parametrize("solicited", [False, True])
 @pytest.mark.parametrize("invalidated", [None, 0, 0xABCD0123])

@@ -135,14 +135,15 @@ def wait_for(end: End, count: int) -> list:
 @pytest.mark.requirement("EXT-5.2.2-07", "EXT7306-5.1.1-02", "EXT7306-5.1.2-01")
 def test_operations_between_two_qps(context: Context):
     rng = seeded_random()
-    ends = [End(context, 256) for _ in range(2)]
+    ends = [End(context, 8192) for _ in range(2)]
     join(ends[0].qp, ends[1].qp)
     memory = [0] * 4
+    page = 4096 - ends[0].mr.addr % 4096  # a page begins there
     for number in range(120):
         word = rng.randrange(4)
         request = random_request(rng, ends[1].mr.rkey, ends[1].mr.addr + 8 * word)
-        # The sink may stand anywhere.
-        place = rng.randrange(100)
+        # The sink may stand anywhere, also in two pages.
+        place = page + rng.randrange(-100, 100) if number % 2 else page - rng.randrange(1, 8)
         ends[0].qp.post_send(atomic_wr(request, ends[0].element(place, 8), wr_id=number))
         (completion,) = wait_for(ends[0], 1)
         assert (completion.wr_id, completion.status) == (number, WCStatus.SUCCESS)
@@ -500,6 +501,7 @@ def test_an_unasked_response_is_an_error(context: Context):
         ({"send_flags": SendFlags.SOLICITED}, "with SOLICITED; allowed"),
         ({"compare_add": 2**64}, "SendWR.compare_add is 18446744073709551616; allowed"),
         ({"swap_mask": -1}, "SendWR.swap_mask is -1; allowed"),
+        ({"swap_mask": 1}, "ADD with swap_mask 0x1; allowed: compare_add, add_mask"),
     ],
 )
 def test_work_requests_that_no_device_takes(context: Context, fields: dict, text: str):
