@@ -211,7 +211,8 @@ def info(as_json: bool) -> int:
         },
         "device": {
             name: value for name, value in dataclasses.asdict(attr).items() if name != "version"
-        },
+        }
+        | {"atomics": [opcode.name for opcode in attr.atomics]},
         "configuration": dataclasses.asdict(device.config),
         "capabilities": {
             "operations": [opcode.name for opcode in WROpcode],

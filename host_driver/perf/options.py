@@ -87,7 +87,8 @@ def _add_measured(parser: argparse.ArgumentParser, operation: Operation) -> None
         "--depth",
         type=number("depth", 1, MAXIMUM_OUTSTANDING),
         metavar="MESSAGES",
-        help=f"queue depth: messages outstanding on each QP ({DEFAULT_DEPTH})",
+        help=f"queue depth: messages outstanding on each QP ({DEFAULT_DEPTH}); of RDMA Reads and "
+        "atomics as many are under way as the ORD allows (max_qp_rd_atom of `stagecoach info`)",
     )
     parser.add_argument(
         "--qps", type=number("QPs", 1, MAXIMUM_QPS), metavar="QPS", help="Queue Pairs (1)"

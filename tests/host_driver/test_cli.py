@@ -151,6 +151,11 @@ class TestDevice:
         assert found["device"]["max_qp"] == found["configuration"]["qps"] == 64
         assert found["versions"]["register description"] == "2.0"
         assert "RDMA_READ" in found["capabilities"]["operations"]
+        assert set(found["device"]["atomics"]) == {
+            "ATOMIC_FETCH_AND_ADD",
+            "ATOMIC_CMP_AND_SWP",
+            "ATOMIC_SWAP",
+        }
         table = run("info")
         assert table.returncode == 0
         assert "max_qp_rd_atom" in table.stdout
