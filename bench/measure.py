@@ -60,20 +60,21 @@ def _case_figure(key: str, shape: Callable[[Case], Case]) -> float:
 
 
 def _speed_figures(key: str, known: dict[str, float]) -> dict[str, float]:
+    """Figures of the simulator that `key` is of; of two and their ratio, if that is asked for."""
     if key in speed.COMPILED_KEYS:
         return speed.measure_compiled()
     if key in speed.ICARUS_KEYS:
         return speed.measure_icarus()
-    figures: dict[str, float] = {}
-    if "sim_cycles_per_second" not in known:
-        figures |= speed.measure_compiled()
-    if "sim_icarus_cycles_per_second" not in known:
-        figures |= speed.measure_icarus()
-    both = known | figures
-    if "sim_icarus_cycles_per_second" in both:
-        figures[speed.RATIO_KEY] = round(
-            both["sim_cycles_per_second"] / both["sim_icarus_cycles_per_second"], 1
-        )
+    if key in speed.AMARANTH_KEYS:
+        return speed.measure_amaranth()
+    over = speed.COMPILED_KEYS[0]
+    under = (speed.AMARANTH_KEYS if key == speed.AMARANTH_RATIO_KEY else speed.ICARUS_KEYS)[0]
+    figures = dict(known)
+    for each in (over, under):
+        if each not in figures:
+            figures |= _speed_figures(each, figures)
+    if under in figures:
+        figures[key] = round(figures[over] / figures[under], 1)
     return figures
 
 

@@ -5,6 +5,7 @@ import threading
 import time
 
 from bench.catalogue import Case
+from bench.replay import run_amaranth
 from bench.run import run_case
 from host_driver import (
     CQ,
@@ -30,10 +31,15 @@ COMPILED_WRITES = 4
 ICARUS_CYCLES = 20_000
 """Cycles of one RDMA Write during which Icarus' time is taken: half a minute."""
 
+AMARANTH_CYCLES = 2_000
+"""The same for Amaranth's own simulator: some ten seconds."""
+
 COMPILED_KEYS = ("sim_cycles_per_second", "sim_cycles", "sim_fpdus", "sim_fpdu_octets")
 ICARUS_KEYS = tuple(key.replace("sim_", "sim_icarus_", 1) for key in COMPILED_KEYS)
+AMARANTH_KEYS = tuple(key.replace("sim_", "sim_amaranth_", 1) for key in COMPILED_KEYS)
 RATIO_KEY = "sim_cycles_per_second_ratio"
-KEYS = (*COMPILED_KEYS, *ICARUS_KEYS, RATIO_KEY)
+AMARANTH_RATIO_KEY = "sim_cycles_per_second_ratio_to_amaranth"
+KEYS = (*COMPILED_KEYS, *ICARUS_KEYS, *AMARANTH_KEYS, RATIO_KEY, AMARANTH_RATIO_KEY)
 
 
 def measure_compiled() -> dict[str, float]:
@@ -47,6 +53,11 @@ def measure_icarus() -> dict[str, float]:
         return {}
     case = Case("speed_cases", "check_speed", {"octets": WRITE_OCTETS, "cycles": ICARUS_CYCLES})
     return _figures("sim_icarus", dict(run_case(case, "icarus")))
+
+
+def measure_amaranth() -> dict[str, float]:
+    """Figures of the same device under Amaranth's own simulator."""
+    return _figures("sim_amaranth", run_amaranth(WRITE_OCTETS, AMARANTH_CYCLES))
 
 
 def _run_compiled() -> dict[str, float]:
