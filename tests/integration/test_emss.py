@@ -5,6 +5,7 @@ import itertools
 import cocotb
 import pytest
 
+from gateware.rnic import JOBS_AHEAD
 from host_driver import WROpcode
 from sim.cosim.device import CocotbDevice, start_clock
 from sim.cosim.runner import run_cocotb
@@ -16,8 +17,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 EMSS = (512, 1460, 536, 4000)
 WRITES = 60
-FPDUS_AHEAD = 40
-"""FPDUs that may be on their way to the LLP with the MULPDU that held before."""
+FPDUS_AHEAD = 2 * JOBS_AHEAD + 4
+"""FPDUs that may be on their way to the LLP with the MULPDU that held before: in the two queues of
+jobs, in the two halves of the transmitter, in assembler and framer."""
 
 CHANGE_AFTER = 2 * FPDUS_AHEAD
 
