@@ -56,6 +56,8 @@ class RdmaCall:
             raise MessageTooLong(f"a bulk item of {octets} octets; allowed: 0 to {most}")
         if not octets:
             return memoryview(bytearray())
+        if self.transport.channel.error is not None:
+            return memoryview(bytearray(octets))  # `reply` raises it
         region = self.transport.pool.take(octets)
         self.regions.append(region)
         return region.view
@@ -82,6 +84,7 @@ class RdmaCall:
         with ExitStack() as steps:
             steps.callback(self._give)
             try:
+                self.transport.channel.require_open()
                 reply = Reply(self, message, steps)
                 octets = reply.inline() or reply.in_reply_chunk()
                 if octets is not None:

@@ -116,7 +116,7 @@ class Channel:
         last = replace(batch[-1], wr_id=number, send_flags=SendFlags.SIGNALED)
         self._posted[number] = (future, len(batch))
         try:
-            self._require_open()
+            self.require_open()
             self.qp.post_send(*batch[:-1], last)
         except BaseException as error:
             del self._posted[number]
@@ -154,7 +154,8 @@ class Channel:
         self._free_slots.append(slot)
         self._send_slots.give()
 
-    def _require_open(self) -> None:
+    def require_open(self) -> None:
+        """Raises `error` if the connection is over: then nothing can be registered any more."""
         if self.error is not None:
             raise self.error
 

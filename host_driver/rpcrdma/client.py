@@ -117,8 +117,7 @@ class RdmaClientTransport:
         xid = message.xid
         if xid in self._pending:
             raise ValueError(f"XID {xid:#010x} is outstanding; allowed: one that is not")
-        if self._channel.error is not None:
-            raise self._channel.error
+        self._channel.require_open()
         pending = self._pending[xid] = _Pending(asyncio.get_running_loop().create_future())
         seconds = self.settings.reply_timeout
         try:
@@ -136,6 +135,7 @@ class RdmaClientTransport:
 
     async def _call(self, message: Message, room: ReplyRoom, pending: _Pending) -> Message:
         try:
+            self._channel.require_open()
             # Whatever happens: when the caller goes on, the peer reaches none of its memory.
             with ExitStack() as steps:
                 memory = ChunkMemory(self._channel.qp, self.settings.segment_octets)

@@ -50,6 +50,7 @@ async def fetch(
 
     Raises `HeaderError` for a read list that lies, `RpcTransportError` if no Reads are possible.
     """
+    channel.require_open()
     whole, chunks = read_chunks(header, most_octets)
     if not limit:
         raise RpcTransportError("a reply as read chunks, and no RDMA Reads are possible")

@@ -30,6 +30,7 @@ async def reply_by_reads(
     if not transport.channel.ird:
         raise MessageTooLong("a reply as read chunks to a client that may not read")
     await transport.done_budget.take()
+    transport.channel.require_open()
     xid = reply.message.xid
     memory = ChunkMemory(transport.channel.qp, _LONGEST_SEGMENT)
     done = asyncio.Event()

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine
+from contextlib import suppress
 from itertools import chain
 from typing import Self
 
@@ -149,6 +150,7 @@ class RdmaServerTransport:
         self._calls.put_nowait(call)
 
     async def _fetch(self, header: Header, stream: bytes, regions: list[Region]) -> Message:
+        self.channel.require_open()
         whole, chunks = read_chunks(header, self.settings.maximum_octets)
         views: list[memoryview] = []
         requests = []
@@ -175,14 +177,13 @@ class RdmaServerTransport:
         """Answers CONF_RDMA, and keeps to it (RFC 5666, 6.2)."""
         octets = self.settings.inline_octets
         answer = configuration.ConfigReply(octets, self.settings.align, self.channel.ird)
-        try:
-            await call.reply(Message(config.answer(answer)))
-        except (RpcConnectionError, RpcTransportError):
-            return
+        # Before the reply, which is short in any case: the client calls at once.
         if config.request is not None and config.version == configuration.VERSION:
             agreed = min(octets, max(INITIAL_INLINE_OCTETS, config.request.maxreply_sendsize))
             self.terms = Terms(agreed, octets)
             self._reads = config.request.maxrdmaread
+        with suppress(RpcConnectionError, RpcTransportError):
+            await call.reply(Message(config.answer(answer)))
 
     def _give(self, regions: list[Region]) -> None:
         while regions:

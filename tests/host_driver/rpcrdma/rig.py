@@ -57,16 +57,15 @@ async def connected(
     """A connection; `handler` serves each call in a task of its own. Nothing is left of it."""
     client, server = client or ClientSettings(), server or ServerSettings()
     async with RdmaListener(devices.server, port=0, settings=server) as listener:
-        accepting = asyncio.ensure_future(listener.accept())
         connecting = asyncio.ensure_future(
             connect(devices.client, "127.0.0.1", listener.port, client)
         )
-        # A client of the profile RFC5666 calls at once, and is answered by the transport.
-        accepted, connected = await asyncio.gather(accepting, connecting)
-        async with accepted, connected:
+        async with await listener.accept() as accepted:
+            # A client of the profile RFC5666 calls at once.
             serving = asyncio.ensure_future(_serve(accepted, handler)) if handler else None
             try:
-                yield Pair(connected, accepted, devices)
+                async with await connecting as made:
+                    yield Pair(made, accepted, devices)
             finally:
                 if serving is not None:
                     serving.cancel()
