@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from host_driver import commands
+from host_driver.nfs.options import add_nfs, check_nfs, run_nfs
 from host_driver.options import number, parse_emss, parse_size
 from host_driver.perf.options import add_perf, check_perf, run_perf
 from host_driver.rping.ends import DEFAULT_PORT, DEFAULT_SIZE, Settings
@@ -83,6 +84,7 @@ def _build_parser() -> argparse.ArgumentParser:
 
     _add_rping(subparsers)
     add_perf(subparsers)
+    add_nfs(subparsers)
 
     decode = subparsers.add_parser(
         "decode",
@@ -193,6 +195,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error("-c without -a; allowed: -c with -a and the address of the server")
     if options.command == "perf":
         check_perf(parser, options)
+    if options.command == "nfs":
+        check_nfs(parser, options)
     try:
         if options.command == "demo":
             status = commands.demo(
@@ -207,6 +211,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             status = _rping(options)
         elif options.command == "perf":
             status = run_perf(options)
+        elif options.command == "nfs":
+            status = run_nfs(options)
         elif options.command == "decode":
             status = decode(options.file, options.json, options.pager)
         else:

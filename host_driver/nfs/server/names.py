@@ -111,7 +111,7 @@ def mknod(op: Operation, arguments: args.MknodArguments) -> res.CreateOk:
     directory, name = op.place(arguments.where.directory), arguments.where.name
     kind, wanted = arguments.what
     formats = {FileType.SOCK: stat.S_IFSOCK, FileType.FIFO: stat.S_IFIFO}
-    if kind not in formats or not isinstance(wanted, SetAttributes):
+    if not isinstance(wanted, SetAttributes):
         raise NfsError(NfsStatus.BADTYPE)
     _check_new(name)
     if wanted.size is not None:

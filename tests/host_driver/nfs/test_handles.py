@@ -122,13 +122,14 @@ def test_file_is_opened_again(small):
 def test_file_that_was_renamed_is_opened_again(small):
     for name in ("one", "two"):
         (small.directory / name).write_bytes(b"content")
-    one, two = small.handle("one"), small.handle("two")
-    names = (DirectoryArguments(small.root, name) for name in (b"one", b"new"))
-    small.ok(p.RENAME, RenameArguments(*names))
+    (small.directory / "sub").mkdir()
+    one, two, sub = (small.handle(name) for name in ("one", "two", "sub"))
+    new = DirectoryArguments(sub, b"new")
+    small.ok(p.RENAME, RenameArguments(DirectoryArguments(small.root, b"one"), new))
     use_many(small)
     (small.directory / "two").rename(small.directory / "other")
     assert small.attributes(one).size == small.attributes(two).size == 7
-    assert small.handle("new") == one
+    assert small.handle("sub/new") == one
     assert small.handle("other") == two
 
 

@@ -1,0 +1,97 @@
+"""Serves an export at ports: NFS and MOUNT on every connection, over RDMA and over TCP."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable
+
+from host_driver.context import Context
+from host_driver.errors import ListenerClosed
+from host_driver.nfs.server.export import Export
+from host_driver.nfs.server.mounts import Mounts
+from host_driver.nfs.server.service import nfs_service
+from host_driver.oncrpc.server import RpcServer
+from host_driver.oncrpc.tcp import TcpListener
+from host_driver.oncrpc.transport import ServerTransport
+from host_driver.rpcrdma.listener import RdmaListener
+from host_driver.rpcrdma.settings import ServerSettings
+
+_LOG = logging.getLogger(__name__)
+
+_SWEEP_SECONDS = 10.0
+
+
+class NfsServer:
+    """A server of one export, in the loop that runs. Use as asynchronous context manager.
+
+    Parameters
+    ----------
+    export: stays open. address: where to listen, "" for all.
+    """
+
+    def __init__(self, export: Export, address: str = ""):
+        self.export = export
+        self._address = address
+        self._rpc = RpcServer([nfs_service(export), Mounts(export).service()])
+        self._tcp: TcpListener | None = None
+        self._rdma: RdmaListener | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._transports: set[ServerTransport] = set()
+
+    def _start(self, work: Awaitable[None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            _LOG.error("a connection failed", exc_info=task.exception())
+
+    async def listen_tcp(self, port: int) -> int:
+        """Serves clients over TCP; returns the port. Raises `OSError`."""
+        self._tcp = TcpListener(self._rpc.serve)
+        return await self._tcp.listen(self._address or None, port)
+
+    async def listen_rdma(self, context: Context, port: int, settings: ServerSettings) -> int:
+        """Serves clients over RDMA; returns the port. Raises `OSError`."""
+        self._rdma = RdmaListener(context, self._address, port, settings)
+        self._start(self._accept(self._rdma))
+        return self._rdma.port
+
+    async def _accept(self, listener: RdmaListener) -> None:
+        while True:
+            try:
+                transport = await listener.accept()
+            except ListenerClosed:
+                return
+            self._start(self._serve(transport))
+
+    async def _serve(self, transport: ServerTransport) -> None:
+        self._transports.add(transport)
+        await self._rpc.serve(transport)
+        self._transports.discard(transport)
+
+    async def __aenter__(self) -> "NfsServer":
+        self._start(self._sweep())
+        return self
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(_SWEEP_SECONDS)
+            self.export.nodes.sweep()
+
+    async def __aexit__(self, *_: object) -> None:
+        """Stops listening and ends all connections."""
+        if self._rdma is not None:
+            await self._rdma.close()
+        if self._tcp is not None:
+            await self._tcp.close()
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.gather(*tasks, return_exceptions=True)
+        # A connection that was just being closed has been disturbed.
+        for transport in self._transports:
+            await transport.close()

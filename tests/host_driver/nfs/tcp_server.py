@@ -1,0 +1,47 @@
+"""A server over TCP in a thread, and clients of it without a device."""
+
+import contextlib
+from pathlib import Path
+from urllib.parse import quote
+
+from host_driver.nfs.client.connection import Ways
+from host_driver.nfs.client.url import NfsUrl
+from host_driver.nfs.server.export import Export
+from host_driver.nfs.server.serving import NfsServer
+from host_driver.oncrpc.blocking import LoopThread
+from host_driver.rpcrdma.settings import ClientSettings
+
+HOST = "127.0.0.1"
+EXPORT = "/export"
+
+
+def no_device():
+    raise AssertionError("nfs+tcp opens no device")
+
+
+WAYS = Ways(no_device, ClientSettings())
+
+
+@contextlib.contextmanager
+def served(directory: Path, path: str = EXPORT, read_only: bool = False):
+    """Serves a directory; gives what makes the URL of a path in it."""
+    thread = LoopThread()
+    export = Export(directory, path, read_only)
+
+    async def start():
+        server = NfsServer(export, HOST)
+        await server.__aenter__()
+        return server, await server.listen_tcp(0)
+
+    server, port = thread.run(start())
+    try:
+        yield lambda name="": NfsUrl.parse(f"nfs+tcp://{HOST}:{port}{quote(path)}{name}")
+    finally:
+        thread.run(server.__aexit__())
+        thread.close()
+        export.close()
+
+
+def text_of(url: NfsUrl) -> str:
+    """As it is written."""
+    return f"{url.scheme}://{url.host}:{url.port}{quote(url.path)}"

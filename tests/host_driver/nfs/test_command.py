@@ -1,0 +1,130 @@
+"""`stagecoach nfs` over TCP."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from host_driver import cli
+from tests.host_driver.nfs.tcp_server import served, text_of
+from tests.host_driver.nfs.trees import facts_of, make_tree
+
+
+@pytest.fixture
+def there(tmp_path):
+    directory = tmp_path / "there"
+    make_tree(directory / "tree", [0, 10, 5000], seed=1)
+    (directory / "name\x1b[31m\n").touch()
+    with served(directory) as url:
+        yield directory, lambda name="": text_of(url(name))
+
+
+def run(*words) -> int:
+    return cli.main(["nfs", *map(str, words)])
+
+
+def test_ls(there, capsys):
+    _, url = there
+    assert run("ls", url()) == 0
+    assert capsys.readouterr().out == "name\\x1b[31m\\n\ntree\n"
+    assert run("ls", url("/tree/file-1-%C3%BC")) == 0
+    assert capsys.readouterr().out == "file-1-ü\n"
+    assert run("ls", "-l", url("/tree")) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 4
+    assert re.fullmatch(r"-rw.{7} 1 +\d+ +\d+ +5000 2001-09-0\d .* file-2-ü", lines[-1])
+
+
+def test_stat(there, capsys):
+    directory, url = there
+    assert run("stat", url("/tree")) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "type  DIR" in lines[1]
+    assert f"file id  {(directory / 'tree').stat().st_ino}" in "\n".join(lines)
+
+
+def test_get_and_put(there, tmp_path, capsys):
+    directory, url = there
+    (tmp_path / "here").mkdir()
+    assert run("get", "-r", url("/tree"), tmp_path / "here") == 0
+    assert facts_of(tmp_path / "here" / "tree") == facts_of(directory / "tree")
+    assert run("get", url("/tree/file-2-%C3%BC"), tmp_path / "here" / "other") == 0
+    assert (tmp_path / "here" / "other").stat().st_size == 5000
+    assert run("put", tmp_path / "here" / "other", url("/tree")) == 0
+    assert run("put", tmp_path / "here" / "other", url("/new")) == 0
+    assert run("put", "-r", tmp_path / "here" / "tree", url("/again")) == 0
+    assert facts_of(directory / "again") == facts_of(tmp_path / "here" / "tree")
+    for name in ("tree/other", "new"):
+        assert (directory / name).read_bytes() == (tmp_path / "here" / "other").read_bytes()
+    assert capsys.readouterr() == ("", "")
+
+
+def test_rm(there, capsys):
+    directory, url = there
+    assert run("rm", "-r", url("/tree")) == 0
+    assert os.listdir(directory) == ["name\x1b[31m\n"]
+    assert run("rm", url("/name%1b[31m%0A")) == 0
+    assert os.listdir(directory) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["ls", "/missing"], "NfsError: missing: NFS3ERR_NOENT, no such file or directory"),
+        (["get", "/tree"], "IsADirectoryError: /export/tree is a directory; allowed"),
+        (["rm", "/tree"], "NfsError: tree: NFS3ERR_ISDIR"),
+        (["stat", "/tree/file-0-%C3%BC/x"], "NFS3ERR_NOTDIR"),
+    ],
+)
+def test_errors_have_one_line(there, capsys, words, text):
+    _, url = there
+    command, name = words
+    assert run(command, url(name)) == cli.EXIT_FAILED
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("stagecoach nfs: ") and text in captured.err
+    assert captured.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["copy"],
+        ["ls"],
+        ["ls", "http://host/"],
+        ["ls", "nfs+tcp://host:0x7/"],
+        ["ls", "nfs+tcp://host/", "--profile", "rfc1"],
+        ["ls", "nfs+tcp://host/", "--mount-port", "0"],
+        ["put", "/missing/file", "nfs+tcp://host/"],
+        ["serve", "/missing"],
+        ["serve", "/", "--export", "relative"],
+        ["serve", "/", "--export", "/a/.."],
+        ["serve", "/", "--tcp-port", "65536"],
+        ["serve", "/", "--no-tcp", "--no-rdma"],
+    ],
+)
+def test_bad_input_has_one_line(capsys, words):
+    with pytest.raises(SystemExit) as ended:
+        run(*words)
+    assert ended.value.code == cli.EXIT_BAD_INPUT
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_serve(tmp_path, number):
+    (tmp_path / "file").touch()
+    words = ["serve", str(tmp_path), "--no-rdma", "--tcp-port", "0", "-a", "127.0.0.1"]
+    command = [sys.executable, "-m", "host_driver.cli", "nfs", *words]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            line = process.stdout.readline()
+            found = re.fullmatch(r"serving (nfs\+tcp://127\.0\.0\.1:\d+)(/.*) read-write\n", line)
+            assert found[2] == str(tmp_path)
+            assert run("ls", found[1] + found[2]) == 0
+        finally:
+            process.send_signal(number)
+        assert process.wait(30) == (cli.EXIT_INTERRUPTED if number == signal.SIGINT else 0)
