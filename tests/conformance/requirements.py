@@ -12,7 +12,6 @@ FOLDER = Path(__file__).resolve().parent
 
 OUTSIDE = {
     "not-applicable": "nothing that this device or its driver does",
-    "rpcrdma": "RPC-over-RDMA is not built yet",
 }
 """Components that are not counted, and why."""
 

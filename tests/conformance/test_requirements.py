@@ -14,7 +14,7 @@ ROWS = """id,spec,section,level,component,requirement,verify
 A-1,RFC1,1,MUST,one,"first, with a comma",test
 A-2,RFC1,2,SHOULD,one,second,test
 A-3,RFC1,3,MAY,one,third,test
-A-4,RFC1,4,MUST,rpcrdma,fourth,test
+A-4,RFC1,4,MUST,not-applicable,fourth,test
 """
 
 
