@@ -15,6 +15,8 @@ from host_driver.options import number, parse_emss, parse_size
 from host_driver.perf.options import add_perf, check_perf, run_perf
 from host_driver.rping.ends import DEFAULT_PORT, DEFAULT_SIZE, Settings
 from host_driver.rping.messages import MAXIMUM_SIZE, MINIMUM_SIZE
+from host_driver.transport.locate import SIMULATED, device_option
+from host_driver.transport.serial_device import DEFAULT_BAUD
 
 EXIT_FAILED = 1
 EXIT_BAD_INPUT = 2
@@ -46,8 +48,20 @@ def _parse_file(text: str) -> Path:
     raise argparse.ArgumentTypeError(f"cannot read {text}: {why}; allowed: a regular file")
 
 
+def _add_device(parser: argparse.ArgumentParser, what: str = "the device") -> None:
+    parser.add_argument(
+        "--device",
+        type=device_option,
+        default=SIMULATED,
+        metavar="DEVICE",
+        help=f"{what}: simulation, or serial:///dev/ttyUSB0?baud={DEFAULT_BAUD} (simulation)",
+    )
+
+
 def _build_parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="stagecoach", description="An open iWARP RNIC, in simulation.")
+    parser = _Parser(
+        prog="stagecoach", description="An open iWARP RNIC, in simulation or on a board."
+    )
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     demo = subparsers.add_parser(
@@ -74,13 +88,38 @@ def _build_parser() -> argparse.ArgumentParser:
     )
     demo.add_argument("--markers", action="store_true", help="with Markers in both directions")
     demo.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    _add_device(demo, "that of the source; the sink is simulated")
 
     info = subparsers.add_parser(
         "info",
-        help="show a simulated device",
-        description="Opens a simulated device and shows its sizes, versions and capabilities.",
+        help="show a device",
+        description="Opens a device and shows its sizes, versions and capabilities.",
     )
     info.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    _add_device(info)
+
+    devices = subparsers.add_parser(
+        "devices",
+        help="list simulated and serial devices",
+        description="Lists the simulated device and those at serial ports, with configuration and "
+        "capabilities. Ports of the bridges that boards have are asked, and their boards are "
+        "reset by that; others only if they are named.",
+    )
+    devices.add_argument(
+        "--device",
+        type=device_option,
+        action="append",
+        default=[],
+        metavar="DEVICE",
+        help=f"ask this one, too: serial:///dev/ttyUSB0?baud={DEFAULT_BAUD}",
+    )
+    devices.add_argument(
+        "--baud",
+        type=number("baud", 1, 100_000_000),
+        default=DEFAULT_BAUD,
+        help="of the boards that are not named (%(default)s)",
+    )
+    devices.add_argument("--json", action="store_true", help="print JSON instead of a table")
 
     _add_rping(subparsers)
     add_perf(subparsers)
@@ -152,12 +191,15 @@ def _add_rping(subparsers: Any) -> None:
     rping.add_argument(
         "-P", dest="persistent", action="store_true", help="the server serves client after client"
     )
+    _add_device(rping)
 
 
 def _rping(options: argparse.Namespace) -> int:
     given = vars(options)
     names = [field.name for field in dataclasses.fields(Settings)]
-    return commands.rping(options.server, Settings(**{name: given[name] for name in names}))
+    return commands.rping(
+        options.server, Settings(**{name: given[name] for name in names}), options.device
+    )
 
 
 def _drop_output() -> None:
@@ -183,6 +225,7 @@ def _interrupted(command: str) -> int:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command and returns its exit status."""
     from host_driver.decode import decode
+    from host_driver.devices import show_devices
     from host_driver.errors import StagecoachError
     from sim.build import BuildError
     from sim.capture_file import CaptureError
@@ -191,6 +234,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.command == "demo" and options.file is not None and options.size is not None:
         parser.error("--size is for generated data; allowed: FILE or --size")
+    if options.command == "demo" and options.waves and not options.device.is_simulated:
+        parser.error("--waves is for the simulated device; allowed: --waves or --device")
     if options.command == "rping" and not options.server and not options.address:
         parser.error("-c without -a; allowed: -c with -a and the address of the server")
     if options.command == "perf":
@@ -206,6 +251,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 options.markers,
                 options.waves,
                 options.json,
+                options.device,
             )
         elif options.command == "rping":
             status = _rping(options)
@@ -215,8 +261,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             status = run_nfs(options)
         elif options.command == "decode":
             status = decode(options.file, options.json, options.pager)
+        elif options.command == "devices":
+            status = show_devices(options.device, options.baud, options.json)
         else:
-            status = commands.info(options.json)
+            status = commands.info(options.json, options.device)
         sys.stdout.flush()  # a full disk shall be told here, not at the interpreter's end
         return status
     except BrokenPipeError:

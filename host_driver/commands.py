@@ -20,10 +20,13 @@ from host_driver.demo.ends import Job, Measurement
 from host_driver.demo.run import Demo, Result
 from host_driver.rping import ends
 from host_driver.rping.ends import Settings
+from host_driver.transport.locate import Locator
+from host_driver.transport.serial_device import SerialDevice
+from host_driver.transport.simulation import SimulatedDevice
 
 DEFAULT_EMSS = 1460
 DEFAULT_SIZE = 4 << 20
-DEFAULT_SIZE_WITH_WAVES = 64 << 10
+SMALL_SIZE = 64 << 10
 GOAL_HZ = 156.25e6
 """Clock at which 64 bits per cycle are 10 Gbit/s."""
 
@@ -68,13 +71,20 @@ def built_device(bar: Progress, trace: bool = False) -> Path:
 
 
 def demo(
-    file: Path | None, size: int | None, emss: int, markers: bool, waves: bool, as_json: bool
+    file: Path | None,
+    size: int | None,
+    emss: int,
+    markers: bool,
+    waves: bool,
+    as_json: bool,
+    locator: Locator,
 ) -> int:
     """Runs the demonstration and prints what it took; returns the exit status."""
     from sim.build import ROOT
 
     if size is None:
-        size = DEFAULT_SIZE_WITH_WAVES if waves else DEFAULT_SIZE
+        small = waves or not locator.is_simulated
+        size = SMALL_SIZE if small else DEFAULT_SIZE
     octets = size if file is None else file.stat().st_size
     output = ROOT / "build"
     output.mkdir(exist_ok=True)
@@ -89,6 +99,7 @@ def demo(
             pcapng=output / "demo.pcapng",
             waves=output / "demo.fst" if waves else None,
             markers=markers,
+            source_device=locator,
         )
         result = Demo(job, _show_operations(bar, octets)).run()
     files = [job.pcapng] + ([job.waves] if job.waves else [])
@@ -175,14 +186,17 @@ def _print_demo(name: str, octets: int, emss: int, result: Result, files: list[P
         console.print(f"Written: {os.path.relpath(path)}", soft_wrap=True)
 
 
-def rping(server: bool, settings: Settings) -> int:
-    """Runs one end of rping on a simulated device; returns the exit status."""
-    from host_driver.context import Context
-    from host_driver.transport.simulation import SimulatedDevice
-
+def open_device(locator: Locator) -> SimulatedDevice | SerialDevice:
+    """Opens a device; the simulated one is built before if it is not."""
     with progress_bar() as bar:
-        library = built_device(bar)
-    with Context(SimulatedDevice(library=library)) as context:
+        return locator.open(library=lambda: built_device(bar))
+
+
+def rping(server: bool, settings: Settings, locator: Locator) -> int:
+    """Runs one end of rping on a device; returns the exit status."""
+    from host_driver.context import Context
+
+    with Context(open_device(locator)) as context:
         if server:
             ends.serve(context, settings)
         else:
@@ -190,15 +204,12 @@ def rping(server: bool, settings: Settings) -> int:
     return 0
 
 
-def info(as_json: bool) -> int:
-    """Opens a simulated device and shows what it is; returns the exit status."""
+def info(as_json: bool, locator: Locator) -> int:
+    """Opens a device and shows what it is; returns the exit status."""
     from host_driver.context import Context
     from host_driver.enums import AccessFlags, WROpcode
-    from host_driver.transport.simulation import SimulatedDevice
 
-    with progress_bar() as bar:
-        library = built_device(bar)
-    device = SimulatedDevice(library=library)
+    device = open_device(locator)
     with Context(device) as context:
         attr = context.query_device()
     found: dict[str, dict[str, Any]] = {
@@ -213,7 +224,11 @@ def info(as_json: bool) -> int:
             name: value for name, value in dataclasses.asdict(attr).items() if name != "version"
         }
         | {"atomics": [opcode.name for opcode in attr.atomics]},
-        "configuration": dataclasses.asdict(device.config),
+        "configuration": (
+            dataclasses.asdict(device.config)
+            if isinstance(device, SimulatedDevice)
+            else {name: value for name, value in device.info.items() if name != "link"}
+        ),
         "capabilities": {
             "operations": [opcode.name for opcode in WROpcode],
             "access": [str(flag.name) for flag in AccessFlags],
@@ -224,7 +239,7 @@ def info(as_json: bool) -> int:
     if as_json:
         print(json.dumps(found, indent=2))
         return 0
-    table = Table("", "", "", title="Simulated device", show_header=False)
+    table = Table("", "", "", title=f"Device {locator.text}", show_header=False)
     for section, values in found.items():
         for number, (name, value) in enumerate(values.items()):
             text = ", ".join(value) if isinstance(value, list) else str(value)

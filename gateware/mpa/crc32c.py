@@ -1,4 +1,4 @@
-"""CRC32c over 32 or 64 bits in one step (RFC 5044, 4.4; RFC 3720, 12.1).
+"""CRC32c over 8, 32 or 64 bits in one step (RFC 5044, 4.4; RFC 3720, 12.1).
 
 The register is the reflected one, so that octet i of a word is bits [8i+7:8i] as everywhere. On the
 wire the complement of the register follows the data, least significant octet first: the CRC field
@@ -34,9 +34,9 @@ def _columns(positions: range, bits: int) -> list[int]:
 
 
 def word_part(word: Value) -> Value:
-    """Return what the 32 or 64 bits of `word` contribute to the register after them."""
-    if len(word) not in (32, 64):
-        raise ValueError(f"CRC32c word has {len(word)} bits; allowed: 32 or 64")
+    """Return what the 8, 32 or 64 bits of `word` contribute to the register after them."""
+    if len(word) not in (8, 32, 64):
+        raise ValueError(f"CRC32c word has {len(word)} bits; allowed: 8, 32 or 64")
     return _step(list(word), _columns(range(len(word)), len(word)))
 
 
@@ -46,7 +46,7 @@ def state_part(state: Value, bits: int) -> Value:
 
 
 def next_state(state: Value, word: Value) -> Value:
-    """Return the register after the 32 or 64 bits of `word`.
+    """Return the register after the 8, 32 or 64 bits of `word`.
 
     A sum of two XOR trees, which may be computed in different cycles.
     """

@@ -14,6 +14,8 @@ from host_driver import cm
 from host_driver.demo.end import DemoError, End, check_digest, digest_of
 from host_driver.demo.messages import Note, NoteKind, Region, pack_length, unpack_length
 from host_driver.enums import AccessFlags, WROpcode
+from host_driver.transport.locate import SIMULATED, Locator
+from host_driver.transport.simulation import SimulatedDevice
 
 STARTUP_SECONDS = 60.0
 GENERATED_SEED = 5040
@@ -27,6 +29,7 @@ class Job:
     sink_library, source_library: the built devices.
     pcapng, waves: files to be left; no waveform if None.
     markers: both ends want Markers (RFC 5044, 4.3).
+    source_device: of the source, instead of a simulated one.
     """
 
     file: Path | None
@@ -37,6 +40,7 @@ class Job:
     pcapng: Path
     waves: Path | None = None
     markers: bool = False
+    source_device: Locator = SIMULATED
 
 
 @dataclass
@@ -105,8 +109,6 @@ def _load(job: Job) -> Any:
 
 def sink(job: Job, port: int, report: Callable[[Report], None]) -> None:
     """Listens, gives memory, checks what was written there."""
-    from host_driver.transport.simulation import SimulatedDevice
-
     with End(SimulatedDevice(library=job.sink_library)) as end, _errors_told_first(report):
         with cm.listen(end.context) as listener:
             report(Report(port=listener.port))
@@ -177,12 +179,12 @@ def _check_octets(found: bytearray, expected: Any) -> None:
 
 def source(job: Job, port: int, report: Callable[[Report], None]) -> None:
     """Connects, writes the file, compares digests, reads it back, compares octets."""
-    from host_driver.transport.simulation import SimulatedDevice
     from sim.conversation import write_conversation
 
     buffer = _load(job)
     length = len(buffer)
-    device = SimulatedDevice(library=job.source_library, trace_path=job.waves, record=True)
+    waves = {"trace_path": job.waves} if job.source_device.is_simulated else {}
+    device = job.source_device.open(library=lambda: job.source_library, record=True, **waves)
     with End(device) as end, _errors_told_first(report):
         meter = _Meter(end, report)
         file_mr = end.register(buffer, AccessFlags.LOCAL_WRITE)
@@ -210,7 +212,7 @@ def source(job: Job, port: int, report: Callable[[Report], None]) -> None:
         meter.measure("RDMA Read", length, moves)
         _check_octets(copy, buffer)
         end.send(Note(NoteKind.READ_BACK, digest_of(copy)))
-    truncated = device.statistics()["record_truncated"]
+    truncated = isinstance(device, SimulatedDevice) and device.statistics()["record_truncated"]
     write_conversation(job.pcapng, device.recorded_streams, device.take_records())
     report(
         Report(measurements=meter.measurements, digest=digest.hex(), capture_complete=not truncated)

@@ -1,0 +1,1 @@
+"""The driver's side of the host link (docs/hostlink.md)."""

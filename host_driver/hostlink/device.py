@@ -1,0 +1,132 @@
+"""What a device at a link asks of its host, and what the host asks of it; of one thread."""
+
+import selectors
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+
+from host_driver.hostlink.endpoint import Endpoint
+from host_driver.hostlink.llp import KernelLlp
+from host_driver.hostlink.memory import DECERR, MappedMemory
+from host_driver.transport.base import TransportError, TransportTimeout
+from hw.interface.hostlink import Kind
+
+ACCESS_SECONDS = 30.0
+"""For which a register access may take."""
+
+
+@dataclass
+class _Access:
+    kind: int
+    payload: bytes
+    what: str
+    result: "Future[int]"
+
+
+class LinkedDevice:
+    """Serves the messages of a device.
+
+    Parameters
+    ----------
+    endpoint: of the link. memory: what the device may reach. llp: its connections.
+    interrupt: called with each level of the interrupt.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        memory: MappedMemory,
+        selector: selectors.BaseSelector,
+        events: int,
+        interrupt: Callable[[bool], None],
+        record: bool = False,
+    ):
+        self.endpoint = endpoint
+        self._memory = memory
+        self.llp = KernelLlp(selector, self._send_event, events, record)
+        self._interrupt = interrupt
+        self._accesses: deque[_Access] = deque()  # the first is under way
+        self._begun = 0.0
+
+    # Registers
+
+    def access(self, address: int, value: int | None, result: "Future[int]") -> None:
+        """Reads a register, or writes `value`; accesses are made in the order of the calls."""
+        payload = address.to_bytes(2, "little")
+        if value is None:
+            access = _Access(Kind.REGISTER_READ, payload, f"read of register {address:#x}", result)
+        else:
+            payload += value.to_bytes(4, "little")
+            what = f"write of register {address:#x}"
+            access = _Access(Kind.REGISTER_WRITE, payload, what, result)
+        self._accesses.append(access)
+        if len(self._accesses) == 1:
+            self._begin_access()
+
+    def _begin_access(self) -> None:
+        access = self._accesses[0]
+        self._begun = time.monotonic()
+        self.endpoint.send(access.kind, access.payload)
+
+    def _end_access(self, payload: bytes) -> None:
+        access = self._accesses.popleft()
+        if payload[0]:
+            error = TransportError(f"{access.what}: the device answers with an error response")
+            _fail(access.result, error)
+        elif not access.result.done():
+            access.result.set_result(int.from_bytes(payload[1:5], "little"))
+        if self._accesses:
+            self._begin_access()
+
+    def check_time(self, now: float) -> None:
+        """Lets an access fail that takes too long; the next ones wait for its end all the same."""
+        if self._accesses and now - self._begun >= ACCESS_SECONDS:
+            what = f"{self._accesses[0].what}: the device does not answer"
+            _fail(self._accesses[0].result, TransportTimeout(what))
+
+    def fail(self, error: Exception) -> None:
+        """Ends all accesses with an error."""
+        for access in self._accesses:
+            _fail(access.result, error)
+        self._accesses.clear()
+
+    # Messages of the device
+
+    def take(self, kind: int, payload: bytes) -> None:
+        """Does what a message asks for."""
+        number = int.from_bytes(payload[:2], "little")
+        match kind:
+            case Kind.REGISTER_DONE if self._accesses:
+                self._end_access(payload)
+            case Kind.MEMORY_READ:
+                address = int.from_bytes(payload[:8], "little")
+                words = self._memory.read(address, int.from_bytes(payload[8:10], "little"))
+                answer = bytes([DECERR]) if words is None else bytes(1) + words
+                self.endpoint.send(Kind.READ_DATA, answer)
+            case Kind.MEMORY_WRITE:
+                address = int.from_bytes(payload[:8], "little")
+                response = self._memory.write(address, payload[8:])
+                self.endpoint.send(Kind.WRITE_DONE, bytes([response]))
+            case Kind.INTERRUPT:
+                self._interrupt(bool(payload[0]))
+            case Kind.LLP_SEND:
+                self.llp.take_send(number, payload[2:-1], payload[-1])
+            case Kind.LLP_REQUEST:
+                position = int.from_bytes(payload[2:6], "little")
+                octets = int.from_bytes(payload[6:8], "little")
+                self.endpoint.send(Kind.LLP_DATA, self.llp.answer_request(number, position, octets))
+            case Kind.LLP_RELEASE:
+                self.llp.take_release(number, int.from_bytes(payload[2:6], "little"))
+            case Kind.LLP_EVENTS_TAKEN:
+                self.llp.take_taken(payload[0])
+
+    def _send_event(self, connection: int, kind: int, value: int) -> None:
+        payload = connection.to_bytes(2, "little") + bytes([kind]) + value.to_bytes(4, "little")
+        self.endpoint.send(Kind.LLP_EVENT, payload)
+
+
+def _fail(result: "Future[int]", error: Exception) -> None:
+    if not result.done():
+        result.set_exception(error)

@@ -1,0 +1,86 @@
+"""Devices by name: `simulation`, or `serial:///dev/ttyUSB0?baud=2000000`."""
+
+import argparse
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+from host_driver.transport.serial_device import DEFAULT_BAUD, SerialDevice
+from host_driver.transport.simulation import SimulatedDevice
+
+SIMULATION = "simulation"
+ALLOWED = f"allowed: {SIMULATION}, or serial:///dev/ttyUSB0?baud={DEFAULT_BAUD}"
+
+_SECONDS = {"retry": "retry_seconds", "give_up": "give_up_seconds", "open": "open_seconds"}
+
+
+class DeviceNameError(ValueError):
+    """A name that is not that of a device; the message says what is allowed."""
+
+
+@dataclass(frozen=True)
+class Locator:
+    """A device that can be opened, as a program is told of it.
+
+    port: of a serial device; `None` is the simulated one. options: of `SerialDevice`.
+    """
+
+    text: str = SIMULATION
+    port: str | None = None
+    options: tuple[tuple[str, float], ...] = ()
+
+    @property
+    def is_simulated(self) -> bool:
+        """Whether it is the compiled simulation in this process."""
+        return self.port is None
+
+    def open(
+        self, *, library: Callable[[], Path] | None = None, record: bool = False, **simulation: Any
+    ) -> SimulatedDevice | SerialDevice:
+        """Opens it. `library`, which is called for a simulated device only, and `simulation` are
+        options of that.
+        """
+        if self.port is None:
+            built = library() if library is not None else None
+            return SimulatedDevice(library=built, record=record, **simulation)
+        options: dict[str, Any] = dict(self.options)
+        return SerialDevice(self.port, record=record, **options)
+
+
+SIMULATED = Locator()
+"""The simulated device."""
+
+
+def parse_device(text: str) -> Locator:
+    """The device of a name. Raises `DeviceNameError`."""
+    if text == SIMULATION:
+        return SIMULATED
+    parts = urlsplit(text)
+    if parts.scheme != "serial" or parts.netloc or not parts.path.strip("/") or parts.fragment:
+        raise DeviceNameError(f"device is {text!r}; {ALLOWED}")
+    options: dict[str, float] = {}
+    for name, value in parse_qsl(parts.query, keep_blank_values=True):
+        try:
+            if name == "baud" and 0 < int(value):
+                options["baud"] = int(value)
+                continue
+            if name in _SECONDS and 0 < float(value) <= 3600:
+                options[_SECONDS[name]] = float(value)
+                continue
+        except ValueError:
+            pass
+        raise DeviceNameError(
+            f"{name}={value} in device {text!r}; allowed: baud, a whole number above 0, and "
+            f"{', '.join(_SECONDS)}, seconds above 0"
+        )
+    return Locator(text, parts.path, tuple(options.items()))
+
+
+def device_option(text: str) -> Locator:
+    """`parse_device` for argparse."""
+    try:
+        return parse_device(text)
+    except DeviceNameError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None

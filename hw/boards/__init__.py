@@ -1,0 +1,1 @@
+"""Boards: what each one differs in, and the way to its bitstream."""

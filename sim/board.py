@@ -1,0 +1,91 @@
+"""A board in simulation: the compiled device with its UART, and a pseudo-terminal at its pins."""
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from gateware.config import RnicConfig
+from hw.boards.configs import SMALL
+from sim.build import VERILATOR_ARGUMENTS, Parts, cached_verilog, compile_parts
+
+RUNTIME = Path(__file__).resolve().parent / "board_runtime"
+PARTS = Parts((), RUNTIME, "board")
+TOP = "board"
+
+DIVISOR = 4
+"""Cycles of a bit: the fewest that the UART takes, because each costs time."""
+
+CLOCK_HZ = 500_000
+"""What the simulated board says of itself, near to what it reaches; its timers follow from it."""
+
+BAUD = CLOCK_HZ // DIVISOR
+
+QUIET_CYCLES = 2 * CLOCK_HZ // 10
+"""Longer than the link waits before it repeats."""
+
+_REPLACED = ("--prefix", "--top-module")
+
+
+def build_board(config: RnicConfig = SMALL, progress: Callable[[str], None] | None = None) -> Path:
+    """Return the program that simulates a board, built if it is not in the cache."""
+
+    def component() -> Any:
+        from gateware.hostlink.serial_rnic import SerialRnic
+
+        return SerialRnic(config, CLOCK_HZ, BAUD)
+
+    key = f"{config!r} {CLOCK_HZ} {BAUD}"
+    verilog = cached_verilog(key, component, TOP, progress)
+    given = list(VERILATOR_ARGUMENTS)
+    for name, value in zip(_REPLACED, (f"V{TOP}", TOP), strict=True):
+        given[given.index(name) + 1] = value
+    return compile_parts(verilog, PARTS, given, progress=progress)
+
+
+class SimulatedBoard:
+    """A running board; its `port` is opened as that of a board.
+
+    Parameters
+    ----------
+    program: what `build_board` returned; `None`: it is called.
+    fault_rate: octets in a million that are lost, as many that are changed, and as many behind
+        which one is inserted, in either direction. seed: of the faults.
+    """
+
+    def __init__(self, program: Path | None = None, *, fault_rate: int = 0, seed: int = 1):
+        if not 0 <= fault_rate <= 1_000_000:
+            raise ValueError(f"fault_rate is {fault_rate}; allowed: 0 to 1000000")
+        arguments = [DIVISOR, QUIET_CYCLES, seed, fault_rate]
+        self.process = subprocess.Popen(
+            [str(program or build_board()), *map(str, arguments)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self.process.stdout is not None
+        self.port = self.process.stdout.readline().strip()
+        self.counters: dict[str, int] = {}
+        if not self.port:
+            self.close()
+            raise RuntimeError(f"the board ended with status {self.process.returncode}")
+
+    @property
+    def url(self) -> str:
+        """How programs name the device."""
+        return f"serial://{self.port}?baud={BAUD}"
+
+    def close(self) -> None:
+        """Ends the board; `counters` has what it counted. May be called again."""
+        if self.process.poll() is None or self.process.stdin:
+            out, _ = self.process.communicate()
+            self.process.stdin = None
+            lines = (out or "").splitlines()
+            self.counters = json.loads(lines[-1]) if lines else {}
+
+    def __enter__(self) -> "SimulatedBoard":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,1 @@
+"""The host link: gateware, driver, board."""

@@ -1,0 +1,318 @@
+"""The driver's transport over a serial port, against a board of Python at a pseudo-terminal."""
+
+import ctypes
+import random
+import socket
+import threading
+import time
+
+import pytest
+
+from host_driver.hostlink.memory import DECERR, OKAY
+from host_driver.transport.base import (
+    DeviceClosed,
+    Transport,
+    TransportError,
+    TransportTimeout,
+)
+from host_driver.transport.locate import DeviceNameError, Locator, parse_device
+from host_driver.transport.serial_device import SerialDevice
+from host_driver.transport.sockets import SocketStream
+from hw.interface.hostlink import Kind
+from sim.device import RecordKind
+from tests.hostlink.fake_board import CLOCK_HZ, FakeBoard
+from tests.hostlink.faults import Faults
+
+TX_WINDOW, RX_AVAILABLE, CLOSED = 1, 0, 3
+
+
+def wide(*fields: tuple[int, int]) -> bytes:
+    return b"".join(value.to_bytes(octets, "little") for value, octets in fields)
+
+
+@pytest.fixture
+def board():
+    with FakeBoard() as board:
+        yield board
+
+
+@pytest.fixture
+def device(board):
+    with SerialDevice(board.port, 115200, retry_seconds=0.1, give_up_seconds=1.0) as device:
+        yield device
+
+
+def test_registers(board, device):
+    assert isinstance(device, Transport)
+    device.write_register(0x40, 0x12345678)
+    assert device.read_register(0x40) == 0x12345678
+    with pytest.raises(TransportError, match=r"read of register 0x44: .* error response"):
+        device.read_register(0x44)
+    with pytest.raises(ValueError, match="0x1002; allowed: multiples of 4 below 0x1000"):
+        device.read_register(0x1002)
+    with pytest.raises(ValueError, match="0x100000000; allowed: 32 bits"):
+        device.write_register(0x40, 1 << 32)
+    info = device.info
+    assert (info["kind"], info["port"], info["baud"]) == ("serial", board.port, 115200)
+    assert info["clock_hz"] == CLOCK_HZ
+    assert info["link"]["messages_received"] == 3
+
+
+def test_calls_of_many_threads_are_all_answered(board, device):
+    def use(number: int) -> None:
+        for value in range(20):
+            device.write_register(4 * number, value)
+            assert device.read_register(4 * number) == value
+        done.append(number)
+
+    done: list[int] = []
+    threads = [threading.Thread(target=use, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(done) == [0, 1, 2, 3]
+
+
+def test_a_bad_line_loses_nothing():
+    rng = random.Random("serial")
+    faults = Faults(rng, 0.005, 0.005, 0.005)
+    with FakeBoard(spoil=faults.apply) as board:
+        with SerialDevice(board.port, retry_seconds=0.05) as device:
+            for number in range(200):
+                device.write_register(4 * (number % 16), number)
+                assert device.read_register(4 * (number % 16)) == number
+            link = device.info["link"]
+        assert faults.count and link["broken"] and link["rejects_sent"]
+
+
+def test_no_port_and_no_board_are_told(board):
+    with pytest.raises(TransportError, match="cannot open /dev/no-such-port"):
+        SerialDevice("/dev/no-such-port")
+    board.silent = True
+    with pytest.raises(TransportTimeout, match=r"no device answers at .*, 9600 baud, within 0.3 s"):
+        SerialDevice(board.port, 9600, open_seconds=0.3)
+
+
+def test_another_version_is_refused():
+    with FakeBoard(version=7) as board:
+        with pytest.raises(TransportError, match="speaks version 7 of the host link; allowed: 1"):
+            SerialDevice(board.port)
+
+
+def test_each_opening_is_a_session_of_its_own(board):
+    for count in (1, 2):
+        with SerialDevice(board.port) as device:
+            device.write_register(0, count)
+        # The last one leaves a device that is reset.
+        board.wait(lambda count=count: len(board.nonces) == 2 * count)
+    assert len(set(board.nonces)) == 4
+
+
+def test_a_board_that_falls_silent_is_told_of(board, device):
+    device.write_register(0, 1)
+    board.silent = True
+    begin = time.monotonic()
+    with pytest.raises(DeviceClosed, match="is lost: the device acknowledges nothing"):
+        device.read_register(0)
+    assert time.monotonic() - begin < 5
+    with pytest.raises(DeviceClosed, match="is lost"):
+        device.wait_interrupt(1.0)
+    with pytest.raises(DeviceClosed, match="is lost"):
+        device.map_memory(bytearray(8))
+
+
+def test_closed_is_closed(board):
+    device = SerialDevice(board.port)
+    address = device.map_memory(bytearray(16))
+    device.close()
+    device.close()
+    with pytest.raises(DeviceClosed, match="the device is closed"):
+        device.read_register(0)
+    with pytest.raises(TransportError):
+        device.unmap_memory(address)
+
+
+def test_memory_is_reached_where_it_is_mapped_and_nowhere_else(board, device):
+    area = bytearray(range(128))
+    start = -ctypes.addressof(ctypes.c_char.from_buffer(area)) % 8 + 12
+    buffer = memoryview(area)[start : start + 64]
+    address = device.map_memory(buffer)
+    assert address % 8 == 4
+    before = bytes(area)
+    base = address - 4
+
+    def ask(kind: int, payload: bytes) -> bytes:
+        count = len(board.came)
+        board.to_send.append((kind, payload))
+        board.wait(lambda: len(board.came) > count)
+        return board.came[-1][1]
+
+    # Octets that are not mapped are not shown.
+    read = ask(Kind.MEMORY_READ, wide((base, 8), (72, 2)))
+    assert read == bytes(5) + before[start : start + 64] + bytes(4)
+    assert ask(Kind.MEMORY_READ, wide((base - 8, 8), (8, 2))) == bytes([DECERR])
+    assert ask(Kind.MEMORY_READ, wide((base + 64, 8), (16, 2))) == bytes([DECERR])
+
+    words = b"\xffstagecoa" + b"\x0fch..xxxx"
+    assert ask(Kind.MEMORY_WRITE, wide((base + 8, 8)) + words) == bytes([OKAY])
+    expected = before[:start] + before[start:][:4] + b"stagecoach.." + before[start + 16 :]
+    assert area == expected
+    # A word of which one octet is not mapped is not written, others of the burst are.
+    words = b"\xf0....abcd" + b"\xff12345678"
+    assert ask(Kind.MEMORY_WRITE, wide((base, 8)) + words) == bytes([OKAY])
+    words = b"\xfc..345678" + b"\xf0....abcd"
+    assert ask(Kind.MEMORY_WRITE, wide((base, 8)) + words) == bytes([DECERR])
+    expected = before[:start] + b"abcd1234abcd" + expected[start + 12 :]
+    assert area == expected
+    assert ask(Kind.MEMORY_WRITE, wide((base + 80, 8)) + bytes(9)) == bytes([OKAY])
+
+    device.unmap_memory(address)
+    assert ask(Kind.MEMORY_READ, wide((base + 8, 8), (8, 2))) == bytes([DECERR])
+    with pytest.raises(TransportError, match="nothing is mapped"):
+        device.unmap_memory(address)
+    assert area == expected
+
+
+def test_a_mapped_buffer_stays_where_it_is(device):
+    buffer = bytearray(16)
+    address = device.map_memory(buffer)
+    assert device.map_memory(buffer) == address
+    for _ in range(2):
+        with pytest.raises(BufferError):
+            buffer.append(1)
+        device.unmap_memory(address)
+    buffer.append(1)
+    for bad in (b"read-only", bytearray(), memoryview(bytearray(16))[::2]):
+        with pytest.raises(TransportError, match="allowed: at least 1 octet, writable and C-con"):
+            device.map_memory(bad)
+
+
+def test_the_interrupt_is_waited_for(board, device):
+    assert not device.wait_interrupt(0.0)
+    board.to_send += [(Kind.INTERRUPT, bytes([1])), (Kind.INTERRUPT, bytes([0]))]
+    assert device.wait_interrupt(5.0)
+    assert not device.wait_interrupt(0.05)
+    board.to_send.append((Kind.INTERRUPT, bytes([1])))
+    assert device.wait_interrupt(None) and device.wait_interrupt(0.0)
+
+
+class TestStreams:
+    """The sockets that the driver lends."""
+
+    @pytest.fixture
+    def peer(self, device):
+        ours, theirs = socket.socketpair()
+        device.attach(3, SocketStream(ours))
+        theirs.settimeout(5)
+        with theirs:
+            yield theirs
+
+    def events(self, board, count: int) -> list[tuple[int, int, int]]:
+        board.wait(lambda: len(board.came) >= count)
+        events = []
+        for kind, payload in board.came:
+            assert kind == Kind.LLP_EVENT
+            events.append((payload[0], payload[2], int.from_bytes(payload[3:], "little")))
+        board.came.clear()
+        return events
+
+    def test_octets_go_both_ways(self, board, device, peer):
+        assert self.events(board, 1) == [(3, TX_WINDOW, 256 << 10)]
+        peer.sendall(b"hello, device")
+        assert self.events(board, 1) == [(3, RX_AVAILABLE, 13)]
+        board.to_send.append((Kind.LLP_REQUEST, wide((3, 2), (4, 4), (9, 2))))
+        board.wait(lambda: bool(board.came))
+        assert board.came.pop() == (Kind.LLP_DATA, b"o, device" + bytes(7))
+        board.to_send.append((Kind.LLP_RELEASE, wide((3, 2), (8, 4))))
+        peer.sendall(b"!")
+        assert self.events(board, 1) == [(3, RX_AVAILABLE, 14)]
+        # What was released, or did not come, is answered too.
+        board.to_send.append((Kind.LLP_REQUEST, wide((3, 2), (8, 4), (16, 2))))
+        board.wait(lambda: bool(board.came))
+        assert board.came.pop() == (Kind.LLP_DATA, b"evice!" + bytes(10))
+
+        board.to_send.append((Kind.LLP_SEND, wide((3, 2)) + b"one FPDU " + bytes([0])))
+        board.to_send.append((Kind.LLP_SEND, wide((3, 2)) + b"in parts" + bytes([1])))
+        assert peer.recv(100) == b"one FPDU in parts"
+        board.to_send.append((Kind.LLP_SEND, wide((3, 2)) + b"last" + bytes([3])))
+        assert peer.recv(100) == b"last" and peer.recv(100) == b""
+        peer.shutdown(socket.SHUT_WR)
+        assert self.events(board, 1) == [(3, CLOSED, 0)]
+        board.to_send.append((Kind.LLP_EVENTS_TAKEN, bytes([4])))
+        device.detach(3, 1.0)
+        with pytest.raises(TransportError, match="connection 3 has no stream"):
+            device.detach(3)
+
+    def test_no_event_goes_past_what_the_device_has_room_for(self, board, device, peer):
+        self.events(board, 1)
+        for number in range(15):
+            peer.sendall(b"x")
+            assert self.events(board, 1) == [(3, RX_AVAILABLE, number + 1)]
+        peer.sendall(b"yz")
+        time.sleep(0.1)
+        assert board.came == []
+        board.to_send.append((Kind.LLP_EVENTS_TAKEN, bytes([1])))
+        assert self.events(board, 1) == [(3, RX_AVAILABLE, 17)]
+
+    def test_a_connection_ends_when_its_events_are_taken_or_in_time(self, board, device, peer):
+        self.events(board, 1)
+        with pytest.raises(TransportError, match="connection 3 has a stream already"):
+            ours, theirs = socket.socketpair()
+            with ours, theirs:
+                device.attach(3, SocketStream(ours))
+        begin = time.monotonic()
+        device.detach(3, 0.2)
+        assert 0.2 <= time.monotonic() - begin < 2
+        assert peer.recv(10) == b""
+
+    def test_what_cannot_be_sent_in_time_is_told(self, board, device, peer):
+        self.events(board, 1)
+        part = wide((3, 2)) + bytes(256) + bytes([1])
+        board.to_send += [(Kind.LLP_SEND, part)] * 2000
+        board.wait(lambda: not board.to_send)
+        time.sleep(0.3)
+        with pytest.raises(TransportTimeout, match="connection 3: not everything could be sent"):
+            device.detach(3, 0.1)
+
+    def test_octets_are_recorded(self, board):
+        with SerialDevice(board.port, record=True) as device:
+            ours, theirs = socket.socketpair()
+            device.attach(1, SocketStream(ours, True))
+            with theirs:
+                theirs.sendall(b"there")
+                board.wait(lambda: len(board.came) == 2)
+                board.to_send.append((Kind.LLP_SEND, wide((1, 2)) + b"back" + bytes([1])))
+                theirs.settimeout(5)
+                assert theirs.recv(10) == b"back"
+            (stream,) = device.recorded_streams
+            assert (stream.number, stream.connection) == (1, 1)
+            records = device.take_records()
+        kinds = [RecordKind.ATTACH, RecordKind.RECEIVE, RecordKind.TRANSMIT]
+        assert [record.kind for record in records][:3] == kinds
+        assert (records[1].data, records[2].data) == (b"there", b"back")
+
+
+class TestNames:
+    """How devices are named."""
+
+    def test_what_is_allowed(self):
+        assert parse_device("simulation") == Locator()
+        assert parse_device("simulation").is_simulated
+        found = parse_device("serial:///dev/ttyUSB0?baud=3000000&retry=0.5")
+        assert found.port == "/dev/ttyUSB0" and not found.is_simulated
+        assert dict(found.options) == {"baud": 3000000, "retry_seconds": 0.5}
+
+    @pytest.mark.parametrize(
+        "text", ["", "simulated", "serial:", "serial://ttyUSB0", "tcp://host:1", "/dev/ttyUSB0"]
+    )
+    def test_other_names(self, text):
+        with pytest.raises(DeviceNameError, match="allowed: simulation, or serial:///dev/ttyUSB0"):
+            parse_device(text)
+
+    @pytest.mark.parametrize("option", ["baud=0", "baud=fast", "retry=-1", "colour=red", "baud="])
+    def test_other_options(self, option):
+        with pytest.raises(
+            DeviceNameError, match="allowed: baud, a whole number above 0, and retr"
+        ):
+            parse_device(f"serial:///dev/ttyUSB0?{option}")
