@@ -14,6 +14,7 @@ from sim.model.observer import Observer
 from sim.model.startup import StartupFrame, reply_faults
 from sim.packets import Address, Segment, tcp_segments
 from sim.reassembly import Piece, TcpConnection, reassemble
+from sim.rpc_sends import NFS_RDMA_PORT, PRIVATE_DATA, RpcSends, SeenRpc
 
 # What the keys of both startup frames have in common (RFC 5044, 7.1.1).
 _KEY_START = b"MPA ID Re"
@@ -44,14 +45,16 @@ class Startup:
 
 @dataclass(frozen=True)
 class SeenFpdu:
-    """An FPDU, complete with the packet of ``place``."""
+    """An FPDU, complete with the packet of ``place``; ``rpc`` is what the Send is that it ends."""
 
     place: Place
     observation: Observation
+    rpc: SeenRpc | None = None
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        return self.observation.problems
+        of_rpc = () if self.rpc is None else self.rpc.problems
+        return self.observation.problems + of_rpc
 
 
 @dataclass(frozen=True)
@@ -146,6 +149,7 @@ class _Decoder:
         (self._responder,) = connection.ends - {self._initiator}
         self._streams = {direction: _Stream() for direction in Direction}
         self._observer: Observer | None = None
+        self._rpc = RpcSends(expected=False)
         # Octets behind the Request, while the Reply is not there.
         self._early: list[Piece] = []
 
@@ -200,6 +204,9 @@ class _Decoder:
         request = self._streams[Direction.TO_RESPONDER].frame
         if is_reply and request is not None:
             self._observer = Observer(request, stream.frame)
+            data = (request.private_data, stream.frame.private_data)
+            known = any(each.startswith(PRIVATE_DATA) for each in data)
+            self._rpc = RpcSends(expected=known or self._responder[1] == NFS_RDMA_PORT)
             early_pieces, self._early = self._early, []
             for early in early_pieces:
                 yield Remark(
@@ -244,7 +251,7 @@ class _Decoder:
             else:
                 start += len(taken.octets)
                 observation = self._observer.observe(place.direction, taken)
-                yield SeenFpdu(place, observation)
+                yield SeenFpdu(place, observation, self._rpc.observe(observation))
                 if _is_nonsense(observation):
                     stream.lost = True
                     yield Remark(place, (_NOT_FOLLOWED,))

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from sim import rpc_words
 from sim.decode import Item, SeenFpdu, Startup
 from sim.model import rdmap, words
 from sim.model.atomics import AtomicRequest
@@ -33,6 +34,7 @@ def as_json(item: Item) -> dict[str, Any]:
     elif isinstance(item, SeenFpdu):
         common["kind"] = "fpdu"
         common |= _fpdu(item.observation)
+        common["rpcrdma"] = None if item.rpc is None else rpc_words.as_json(item.rpc)
     return common | {"problems": [_problem(problem) for problem in item.problems]}
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from rich.text import Text
 
+from sim import rpc_words
 from sim.decode import Decoded, Item, Place, SeenFpdu, Startup
 from sim.model import rdmap, words
 from sim.model.direction import Direction
@@ -63,6 +64,8 @@ def _line(item: Item, start_ns: int) -> Text:
         _add_startup(text, item)
     elif isinstance(item, SeenFpdu):
         _add_fpdu(text, item.observation)
+        if item.rpc is not None:
+            text.append("".join(f", {each}" for each in rpc_words.words(item.rpc)), "yellow")
     for problem in item.problems:
         _add_problem(text, problem)
     return text

@@ -1,0 +1,195 @@
+"""RPC-over-RDMA in `stagecoach decode`: as tshark has it, cut into FPDUs, and in error."""
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sim.model import rpc, rpcrdma
+from sim.model.ddp import UntaggedHeader
+from sim.model.rdmap import Opcode, control_octet
+from sim.model.rpcrdma import RpcRdmaError
+from sim.model.startup import StartupFrame
+from tests.host_driver.rpcrdma.captured import dissected
+from tests.model.decoding import (
+    TO_INITIATOR,
+    TO_RESPONDER,
+    conversation,
+    decoded,
+    printed,
+    problems,
+    written,
+)
+
+CAPTURE = Path(__file__).parents[1] / "data" / "captures" / "nfs" / "crc1-nfs3.pcap"
+KNOWN = StartupFrame(reply=False, private_data=bytes.fromhex("f6ab0e1801010303"))
+
+
+def fields_of(header: dict[str, Any]) -> dict[str, list[int]]:
+    """The fields as tshark names them."""
+    chunks = header["writes"] + ([] if header["reply"] is None else [header["reply"]])
+    segments = header["reads"] + [segment for chunk in chunks for segment in chunk]
+    fields = {
+        "xid": [header["xid"]],
+        "version": [header["version"]],
+        "flow_control": [header["credits"]],
+        "msg_type": [["RDMA_MSG", "RDMA_NOMSG"].index(header["procedure"])],
+        "reads_count": [len(header["reads"])],
+        "writes_count": [len(header["writes"])],
+        "reply_count": [0 if header["reply"] is None else 1],
+        "segment_count": [len(chunk) for chunk in chunks],
+        "position": [each["position"] for each in header["reads"]],
+        "rdma_handle": [each["handle"] for each in segments],
+        "rdma_length": [each["length"] for each in segments],
+        "rdma_offset": [each["offset"] for each in segments],
+    }
+    return {name: values for name, values in fields.items() if values}
+
+
+NAMES = (
+    *("xid", "version", "flow_control", "msg_type", "reads_count", "writes_count", "reply_count"),
+    *("segment_count", "position", "rdma_handle", "rdma_length", "rdma_offset"),
+)
+
+
+def sends(objects: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [each for each in objects if each.get("rpcrdma")]
+
+
+@pytest.fixture(scope="module")
+def captured() -> list[dict[str, Any]]:
+    return sends(decoded(CAPTURE))
+
+
+def test_headers_of_linux_are_those_that_tshark_finds(captured):
+    found = {each["packet"]: fields_of(each["rpcrdma"]["header"]) for each in captured}
+    tshark = {
+        packet: {name: values for name, values in fields.items() if name in NAMES}
+        for packet, fields in dissected(CAPTURE)
+    }
+    assert len(found) == 64
+    assert found == tshark
+
+
+def test_calls_and_replies_of_linux_are_those_that_tshark_finds(captured):
+    program = shutil.which("tshark")
+    assert program, "tshark is not installed (Debian package tshark); this test needs it"
+    names = ("rpc.xid", "rpc.msgtyp", "rpc.program", "rpc.programversion", "rpc.procedure")
+    options = [option for name in names for option in ("-e", name)]
+    command = [program, "-n", "-r", str(CAPTURE), "-Y", "rpc", "-T", "fields"]
+    command += ["-E", "occurrence=f", *options]
+    text = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
+    tshark = [tuple(int(each, 0) for each in row.split("\t")) for row in text.splitlines()]
+    found = []
+    for each in captured:
+        seen, message = each["rpcrdma"]["header"], each["rpcrdma"]["rpc"]
+        kind = ["call", "reply"].index(message["kind"])
+        numbers = (message["program"], message["version"], message["procedure"])
+        found.append((seen["xid"], kind, *numbers))
+    # tshark tells of a call when its read chunks are there.
+    assert sorted(found) == sorted(tshark)
+    assert {each["rpcrdma"]["rpc"]["name"] for each in captured} > {
+        *("NFS 3 READ", "NFS 3 WRITE", "NFS 3 READDIRPLUS", "NFS 3 RENAME", "NFS 3 REMOVE"),
+    }
+
+
+def test_lines_tell_chunks_and_procedures():
+    lines = printed(CAPTURE)
+    read = [line for line in lines if "NFS 3 READ call" in line]
+    assert "RDMA_MSG XID 0x918b83d4 credits 128, write chunk of 4096 octets, " in read[0]
+    assert any(
+        "read chunk at 108 of 65536 octets" in line for line in lines if "NFS 3 WRITE call" in line
+    )
+    assert any("NFS 3 READDIRPLUS reply" in line for line in lines)
+
+
+def send(octets: bytes, msn: int = 1, mo: int = 0, last: bool = True) -> bytes:
+    control = control_octet(Opcode.SEND)
+    return UntaggedHeader(qn=0, msn=msn, mo=mo, last=last, rsvd_ulp=control).encode() + octets
+
+
+def words(*values: int) -> bytes:
+    return b"".join(value.to_bytes(4) for value in values)
+
+
+CALL = words(7, 1, 32, 0, 1, 132, 9, 300, 0, 64, 0, 0, 0) + words(7, 0, 2, 100003, 3, 7)
+REPLY = words(7, 1, 16, 0, 0, 0, 0) + words(7, 1, 0, 0, 0, 0)
+
+
+def test_a_send_in_several_fpdus_is_told_with_the_last_one(tmp_path: Path):
+    log = conversation(
+        (TO_RESPONDER, send(CALL[:20], last=False)),
+        (TO_RESPONDER, send(CALL[20:40], mo=20, last=False)),
+        (TO_RESPONDER, send(CALL[40:], mo=40)),
+        (TO_INITIATOR, send(REPLY)),
+    )
+    lines = printed(written(tmp_path / "a.pcapng", log))
+    assert ["XID" in line for line in lines[-4:]] == [False, False, True, True]
+    assert "RDMA_MSG XID 0x00000007 credits 32, read chunk at 132 of 300 octets, " in lines[-2]
+    assert lines[-2].endswith("NFS 3 WRITE call")
+    assert lines[-1].endswith("credits 16, NFS 3 WRITE reply")
+
+
+@pytest.mark.parametrize(
+    ("octets", "text"),
+    [
+        (words(7, 1, 1, 3), "RDMA_DONE XID 0x00000007 credits 1"),
+        (words(7, 1, 1, 4, 2), "RDMA_ERROR XID 0x00000007 credits 1, ERR_CHUNK"),
+        (words(7, 2, 1, 4, 1, 1, 1), "RDMA_ERROR XID 0x00000007 credits 1, ERR_VERS 1 to 1"),
+        (words(7, 1, 1, 1, 0, 0, 1, 1, 5, 99, 0, 0), "reply chunk of 99 octets"),
+        (
+            words(7, 1, 1, 2, 64, 512, 0, 0, 0, 7, 1, 0, 0, 0, 4),
+            "RDMA_MSGP XID 0x00000007 credits 1, align 64 threshold 512, reply GARBAGE_ARGS",
+        ),
+        (words(7, 1, 1, 0, 0, 0, 0, 7, 1, 1, 1), "reply AUTH_ERROR"),
+    ],
+)
+def test_other_headers(tmp_path: Path, octets: bytes, text: str):
+    log = conversation((TO_RESPONDER, send(octets)), request=KNOWN)
+    assert text in printed(written(tmp_path / "a.pcapng", log))[-1]
+
+
+WRONG = [
+    words(7, 2, 1, 0, 0, 0, 0),
+    words(7, 1, 1, 9),
+    words(7, 1, 1, 0, 2),
+    words(7, 1, 1, 0, 0, 1, 5, 0),
+    words(7, 1, 1),
+]
+
+
+@pytest.mark.parametrize("octets", WRONG)
+def test_a_send_without_a_header_is_in_error_only_where_one_is_expected(tmp_path: Path, octets):
+    expected = conversation((TO_RESPONDER, send(octets)), request=KNOWN)
+    assert problems(decoded(written(tmp_path / "a.pcapng", expected))) == [("RFC 8166, 4.5", None)]
+    found = decoded(written(tmp_path / "b.pcapng", conversation((TO_RESPONDER, send(octets)))))
+    assert problems(found) == []
+    assert not sends(found)
+
+
+def test_what_stands_behind_a_header_without_a_message_is_in_error(tmp_path: Path):
+    log = conversation((TO_RESPONDER, send(words(7, 1, 1, 3, 0))), request=KNOWN)
+    assert problems(decoded(written(tmp_path / "a.pcapng", log))) == [("RFC 5666, 4.1", None)]
+
+
+def test_another_xid_in_the_message_is_in_error(tmp_path: Path):
+    octets = words(7, 1, 1, 0, 0, 0, 0, 8, 1, 0, 0, 0, 0)
+    log = conversation((TO_RESPONDER, send(octets)), request=KNOWN)
+    assert problems(decoded(written(tmp_path / "a.pcapng", log))) == [("RFC 8166, 4.2.1", None)]
+
+
+@pytest.mark.parametrize("cut", range(0, len(CALL) - 24, 4))
+def test_headers_that_are_cut_are_none(cut: int):
+    with pytest.raises(RpcRdmaError):
+        rpcrdma.parse(CALL[:cut])
+
+
+def test_messages_that_are_none():
+    assert rpc.parse(words(1, 0)) is None
+    assert rpc.parse(words(1, 2, 2, 3, 4, 5)) is None
+    assert rpc.parse(words(1, 0, 3, 3, 4, 5)) is None
+    found = rpc.parse(words(1, 0, 2, 100003, 3, 99))
+    assert found is not None and found.call is not None
+    assert found.call.name == "NFS 3 procedure 99"
