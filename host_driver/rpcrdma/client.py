@@ -16,7 +16,7 @@ from host_driver.rpcrdma.channel import Channel
 from host_driver.rpcrdma.chunk_memory import ChunkMemory
 from host_driver.rpcrdma.chunks import octets_of
 from host_driver.rpcrdma.credits import CreditWindow
-from host_driver.rpcrdma.errors import CallRefused, HeaderError, ReplyTimeout
+from host_driver.rpcrdma.errors import HeaderError, RdmaErrorReceived, ReplyTimeout
 from host_driver.rpcrdma.header import Header, Procedure, decode_header
 from host_driver.rpcrdma.outgoing import Offer, Sizes
 from host_driver.rpcrdma.padding import unpad
@@ -196,7 +196,7 @@ class RdmaClientTransport:
             self._take_late(header, pending)
         elif header.fault is not None:
             fault = header.fault
-            pending.reply.set_exception(CallRefused(fault.code, fault.low, fault.high))
+            pending.reply.set_exception(RdmaErrorReceived(fault.code, fault.low, fault.high))
         else:
             pending.reply.set_result((header, stream))
 

@@ -29,7 +29,7 @@ class HeaderError(StagecoachError):
         super().__init__(detail)
 
 
-class CallRefused(RpcTransportError):
+class RdmaErrorReceived(RpcTransportError):
     """The peer answered a call with RDMA_ERROR: it is over, and would fail again.
 
     Attributes

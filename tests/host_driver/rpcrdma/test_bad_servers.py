@@ -8,7 +8,7 @@ from host_driver import AccessFlags, SendWR, WROpcode
 from host_driver.oncrpc.errors import RpcConnectionError, RpcTransportError
 from host_driver.oncrpc.transport import ReplyRoom
 from host_driver.rpcrdma.chunks import ChunkLists, ReadSegment, Segment
-from host_driver.rpcrdma.errors import CallRefused, ReplyTimeout
+from host_driver.rpcrdma.errors import RdmaErrorReceived, ReplyTimeout
 from host_driver.rpcrdma.header import (
     ErrorCode,
     Fault,
@@ -102,7 +102,7 @@ def test_rdma_error_ends_the_call_and_no_other(devices: Devices):
                 task, _ = await outstanding(transport, peer, room(9000, 500))
                 error = Header(XID, 8, Procedure.RDMA_ERROR, fault=fault)
                 await peer.send(error.encode())
-                with pytest.raises(CallRefused, match=detail) as caught:
+                with pytest.raises(RdmaErrorReceived, match=detail) as caught:
                     await task
                 assert caught.value.code is fault.code
                 assert transport.credits.outstanding == 0

@@ -8,7 +8,7 @@ from host_driver.oncrpc.errors import MessageTooLong
 from host_driver.oncrpc.message import PLACED, Message
 from host_driver.oncrpc.transport import ReplyRoom
 from host_driver.rpcrdma.call import RdmaCall
-from host_driver.rpcrdma.errors import CallRefused
+from host_driver.rpcrdma.errors import RdmaErrorReceived
 from host_driver.rpcrdma.header import ErrorCode, Procedure
 from host_driver.rpcrdma.settings import ClientSettings, ServerSettings
 from tests.host_driver.rpcrdma.rig import (
@@ -160,7 +160,7 @@ def test_a_reply_for_which_there_is_no_room_is_answered_with_err_chunk(devices: 
 
         async with connected(devices, handler=long_reply) as pair:
             for xid, octets in enumerate((100, 10_000)):
-                with pytest.raises(CallRefused) as refused:
+                with pytest.raises(RdmaErrorReceived) as refused:
                     await pair.client.call(inline(xid), room(octets))
                 assert refused.value.code is ErrorCode.ERR_CHUNK
             assert "allowed: 0 in the reply chunk" in errors[0]
@@ -179,7 +179,7 @@ def test_an_item_longer_than_its_write_chunk_is_answered_with_err_chunk(devices:
                 await call.reply(message(call.message.xid, bytes(call.bulk_room[0] + 1)))
 
         async with connected(devices, handler=one_too_much) as pair:
-            with pytest.raises(CallRefused):
+            with pytest.raises(RdmaErrorReceived):
                 await pair.client.call(inline(1), room(100, 100))
 
     run(work)

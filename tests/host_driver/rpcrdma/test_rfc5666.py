@@ -6,10 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from host_driver import WROpcode
 from host_driver.oncrpc.errors import RpcConnectionError, RpcTransportError
 from host_driver.oncrpc.message import Message, roundup
 from host_driver.rpcrdma import configuration
 from host_driver.rpcrdma.call import RdmaCall
+from host_driver.rpcrdma.channel import Channel
 from host_driver.rpcrdma.configuration import ConfigCall, ConfigReply, ConfigRequest
 from host_driver.rpcrdma.header import Header, Padding, Procedure, decode_header
 from host_driver.rpcrdma.padding import pad, padding_octets, unpad
@@ -136,6 +138,23 @@ def test_memory_is_taken_back_when_the_client_vanishes_before_done(devices: Devi
     run(work)
 
 
+def test_a_withheld_reply_ends_with_the_connection(devices: Devices):
+    async def work():
+        async with raw_client(devices, ServerSettings(profile=OLD, credits=2)) as (peer, transport):
+            for xid in range(2):
+                await peer.send(call_of(xid, inline(xid).stream))
+            calls = [await transport.receive() for _ in range(2)]
+            replies = [asyncio.ensure_future(large_reply(call)) for call in calls]
+            await peer.next_header()
+            await nothing_comes(peer, 0.1)
+            await peer.channel.close()
+            for reply in replies:
+                with pytest.raises(RpcConnectionError):
+                    await reply
+
+    run(work)
+
+
 def test_a_client_that_does_not_wait_sends_done_all_the_same(devices: Devices):
     async def work():
         go = asyncio.Event()
@@ -231,6 +250,10 @@ def test_unpad_takes_off_what_pad_puts_in(start: bytes, octets: int, align: int,
 def test_what_has_no_long_item_at_its_end_is_left_as_it_is():
     stream = inline(1, b"abc").stream
     assert unpad(stream, 36, Padding(64, 2)) == stream
+    # 8 octets, from the octet 64 of the Send on.
+    item = bytes(16) + (8).to_bytes(4) + bytes(8) + b"12345678"
+    assert unpad(item, 36, Padding(64, 8)) == item
+    assert unpad(item, 36, Padding(64, 7)) == item[:20] + b"12345678"
 
 
 # Connection Configuration Protocol
@@ -261,6 +284,44 @@ def connected_more(devices, pair, client, server):
     shared = Devices(devices.client, devices.server)
     shared.check_clean = lambda: None  # type: ignore[method-assign]
     return connected(shared, client, server, echo)
+
+
+def configure(xid: int, maxrdmaread: int) -> bytes:
+    """A call of CONF_RDMA."""
+    return call_of(xid, configuration.encode_call(xid, ConfigRequest(4096, 4096, maxrdmaread)))
+
+
+@pytest.mark.requirement("RPCRDMA-6.2-01", "RPCRDMA-6.2-04")
+def test_no_more_reads_are_under_way_than_the_client_wants(devices: Devices, monkeypatch):
+    async def work():
+        batches: list[int] = []
+        post = Channel.post
+
+        async def watch(channel, requests):
+            batches.append(sum(request.opcode == WROpcode.RDMA_READ for request in requests))
+            return await post(channel, requests)
+
+        monkeypatch.setattr(Channel, "post", watch)
+        async with raw_client(devices, SERVER) as (peer, transport):
+            for xid, (limit, expected) in enumerate([(2, [2, 2, 1]), (1, [1] * 5), (100, [5])]):
+                await peer.send(configure(xid, limit))
+                await peer.next()
+                batches.clear()
+                parts = [peer.readable(pattern(7, seed)) for seed in range(5)]
+                stream = message(9, bytes(35)).stream
+                await peer.send(call_of(9, stream, *((12, part) for part in parts)))
+                call = await transport.receive()
+                whole = b"".join(pattern(7, seed) for seed in range(5))
+                assert bytes(call.message.bulks[0].data) == whole
+                assert [count for count in batches if count] == expected
+                await call.drop()
+            # With none there is only one answer.
+            await peer.send(configure(7, 0))
+            await peer.next()
+            await peer.send(call_of(9, stream, (12, parts[0])))
+            assert (await peer.next_header()).procedure is Procedure.RDMA_ERROR
+
+    run(work)
 
 
 @pytest.mark.requirement("RPCRDMA-6-03")
