@@ -12,8 +12,11 @@ import pytest
 import host_driver
 from host_driver import Cause, WCStatus, errors
 from host_driver.demo import end as demo
+from host_driver.nfs import mount, status
+from host_driver.oncrpc import errors as oncrpc
 from host_driver.perf import end as perf
 from host_driver.perf import settings as perf_settings
+from host_driver.rpcrdma import errors as rpcrdma
 from host_driver.rping import link as rping
 from host_driver.transport import base
 from hw.interface.causes import CODES
@@ -36,7 +39,8 @@ def names(section: str) -> list[str]:
 
 
 API = (errors, base)
-COMMANDS = (demo, perf, perf_settings, rping, build, capture_file)
+COMMANDS = (demo, perf, perf_settings, rping, build, capture_file, mount, status)
+RPC = (oncrpc, rpcrdma)
 
 
 def exceptions(modules: Iterable[ModuleType]) -> set[type[Exception]]:
@@ -45,11 +49,12 @@ def exceptions(modules: Iterable[ModuleType]) -> set[type[Exception]]:
         for module in modules
         for _, thing in inspect.getmembers(module, inspect.isclass)
         if issubclass(thing, Exception) and thing.__module__ == module.__name__
+        if not thing.__name__.startswith("_")
     }
 
 
 def test_every_exception_has_its_row_and_nothing_else_has():
-    found = exceptions((*API, *COMMANDS))
+    found = exceptions((*API, *RPC, *COMMANDS))
     assert sorted(names("Exceptions")) == sorted({each.__name__ for each in found})
     outside = {row[0].strip("`") for row in rows("Exceptions") if re.search("; an? `", row[1])}
     assert outside == {
