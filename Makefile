@@ -27,9 +27,12 @@ export WAVES
 # The file that `make demo` moves; the shell sees it as it is, whatever its name.
 FILE ?=
 export FILE
+# Sizes of the device of `make verilog`, as in gateware/config.py.
+SIZES := QPS CQS STAGS READ_QUEUE_DEPTH PREFETCH_LANES PENDING_SENDS FPDU_STORE_OCTETS \
+	PAYLOAD_BUFFER_OCTETS MAX_BURST_BEATS
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test soak conformance bench bench-short timing bitstream program formal lint format clean
+.PHONY: help setup demo test soak conformance bench bench-short timing bitstream program formal verilog docs lint format clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -74,6 +77,12 @@ program: setup ## load a board's bitstream into it by openFPGALoader (BOARD=ecpi
 
 formal: setup ## prove properties of blocks for all inputs, logs in build/formal
 	$(BIN)/python -m hw.formal --jobs $(JOBS)
+
+verilog: setup docs ## write build/verilog/stagecoach_rnic.v for other designs (QPS=8 STAGS=64 ...)
+	$(BIN)/python -m hw.verilog $(foreach size,$(SIZES),$(if $($(size)),$(size)=$($(size))))
+
+docs: setup ## write the register and queue-entry reference and a C header to build/docs
+	$(BIN)/python -m hw.reference
 
 lint: setup ## check format, style and types
 	$(BIN)/ruff format --check

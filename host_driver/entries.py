@@ -22,9 +22,9 @@ class EntryLayout:
     """
 
     def __init__(self, fields: Fields):
-        self._names = [name for name, _ in fields]
+        self._names = [field.name for field in fields]
         codes = []
-        for name, octets in fields:
+        for name, octets, _ in fields:
             if name.startswith("reserved"):
                 codes.append(f"{octets}x")
             else:

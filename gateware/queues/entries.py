@@ -7,7 +7,7 @@ from hw.interface.queue_entries import COMPLETION_ENTRY, EVENT_ENTRY, Fields
 
 def entry_layout(fields: Fields) -> data.StructLayout:
     """Return the layout of an entry: octet i of it is bits [8i:8i+8] (little endian)."""
-    return data.StructLayout({name: 8 * octets for name, octets in fields})
+    return data.StructLayout({name: 8 * octets for name, octets, _ in fields})
 
 
 COMPLETION_LAYOUT = entry_layout(COMPLETION_ENTRY)

@@ -13,7 +13,7 @@ from hw.interface.queue_entries import (
 WORD_OCTETS = 8
 ENTRY_WORDS = RECEIVE_ENTRY_OCTETS // WORD_OCTETS
 
-ELEMENT = data.StructLayout({name: 8 * octets for name, octets in SCATTER_GATHER_ELEMENT})
+ELEMENT = data.StructLayout({name: 8 * octets for name, octets, _ in SCATTER_GATHER_ELEMENT})
 ELEMENT_WORDS = ELEMENT.size // (8 * WORD_OCTETS)
 
 PIECE = data.StructLayout({"stag": 32, "tagged_offset": 64, "octets": 32})

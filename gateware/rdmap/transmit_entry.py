@@ -35,7 +35,7 @@ def _word_layout(fields: Fields, word: int) -> data.StructLayout:
     first = word * WORD_OCTETS
     inside = {
         name: 8 * octets
-        for name, octets in fields
+        for name, octets, _ in fields
         if first <= offset_of(fields, name) < first + WORD_OCTETS
     }
     return data.StructLayout(inside)

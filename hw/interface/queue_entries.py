@@ -1,41 +1,57 @@
 """Queue entries in host memory: the one table from which gateware, driver and docs are made.
 
-All entries are little endian. A field is (name, octets); its offset is the sum of those before it.
-A send entry takes one or two units of its ring (`send_units`), every other entry has a fixed size.
+All entries are little endian. The offset of a field is the sum of the octets before it. A send
+entry takes one or two units of its ring (`send_units`), every other entry has a fixed size.
 No Amaranth here.
 """
 
 from enum import IntEnum, IntFlag
+from typing import NamedTuple
 
-Fields = tuple[tuple[str, int], ...]
+
+class Field(NamedTuple):
+    """A field of `octets` octets, and in words what is in it."""
+
+    name: str
+    octets: int
+    about: str = ""
+
+
+Fields = tuple[Field, ...]
 
 SCATTER_GATHER_ELEMENT: Fields = (
-    ("tagged_offset", 8),  # in the TO space of the region: base + position
-    ("length", 4),
-    ("stag", 4),
+    Field("tagged_offset", 8, "In the TO space of the region: base and position."),
+    Field("length", 4, "Octets."),
+    Field("stag", 4, "Local STag."),
 )
 SCATTER_GATHER_ELEMENT_OCTETS = 16
 SCATTER_GATHER_ELEMENTS = 4
 """Scatter/gather elements of a send or receive entry; unused ones are at the end, length 0."""
 
 SEND_ENTRY: Fields = (
-    ("opcode", 1),  # SendOpcode
-    ("flags", 1),  # SendFlags
-    ("element_count", 1),  # 0..4 used elements
-    ("atomic_operation", 1),  # AtomicOperation of an ATOMIC
-    ("length", 4),  # octets of the message: the sum over the elements, 8 of Immediate Data
-    # RDMA Write, RDMA Read, ATOMIC; the STag that a Send invalidates; that of a
-    # LOCAL_INVALIDATE; that which a FAST_REGISTER gives its region
-    ("remote_stag", 4),
-    ("reserved_1", 4),
-    ("remote_tagged_offset", 8),
-    ("immediate_data", 8),  # of an IMMEDIATE: the octets as they are sent
-    ("elements", SCATTER_GATHER_ELEMENTS * SCATTER_GATHER_ELEMENT_OCTETS),
-    # ATOMIC, those that the operation has (RFC 7306, 5.2.1)
-    ("add_or_swap_data", 8),
-    ("add_or_swap_mask", 8),
-    ("compare_data", 8),
-    ("compare_mask", 8),
+    Field("opcode", 1, "SendOpcode."),
+    Field("flags", 1, "SendFlags."),
+    Field("element_count", 1, "Used elements, 0 to 4."),
+    Field("atomic_operation", 1, "AtomicOperation of an ATOMIC."),
+    Field("length", 4, "Octets of the message: the sum over the elements, 8 of Immediate Data."),
+    Field(
+        "remote_stag",
+        4,
+        "RDMA Write, RDMA Read, ATOMIC; the STag that a Send invalidates; that of a "
+        "LOCAL_INVALIDATE; that which a FAST_REGISTER gives its region.",
+    ),
+    Field("reserved_1", 4),
+    Field("remote_tagged_offset", 8, "RDMA Write, RDMA Read, ATOMIC, FAST_REGISTER."),
+    Field("immediate_data", 8, "Of an IMMEDIATE: the octets as they are sent."),
+    Field(
+        "elements",
+        SCATTER_GATHER_ELEMENTS * SCATTER_GATHER_ELEMENT_OCTETS,
+        "Scatter/gather elements; two are in the first unit.",
+    ),
+    Field("add_or_swap_data", 8, "ATOMIC, if the operation has it (RFC 7306, 5.2.1)."),
+    Field("add_or_swap_mask", 8, "The same."),
+    Field("compare_data", 8, "The same."),
+    Field("compare_mask", 8, "The same."),
 )
 SEND_ENTRY_OCTETS = 128
 SEND_UNIT_OCTETS = 64
@@ -47,35 +63,38 @@ its first unit, and one doorbell posts both.
 SEND_UNIT_ELEMENTS = 2
 """Elements in the first unit of a send entry."""
 
-RECEIVE_ENTRY: Fields = (("elements", SCATTER_GATHER_ELEMENTS * SCATTER_GATHER_ELEMENT_OCTETS),)
+RECEIVE_ENTRY: Fields = (
+    Field(
+        "elements",
+        SCATTER_GATHER_ELEMENTS * SCATTER_GATHER_ELEMENT_OCTETS,
+        "Scatter/gather elements; unused ones have length 0.",
+    ),
+)
 RECEIVE_ENTRY_OCTETS = 64
 
 COMPLETION_ENTRY: Fields = (
-    ("qp", 2),
-    (
-        "index",
-        2,
-    ),  # which entry of the send or receive queue: its running number mod 2^16
-    ("length", 4),  # octets of the message, 8 of Immediate Data
-    ("immediate_data", 8),  # with CompletionFlags.IMMEDIATE: the octets as they came
-    ("reserved_0", 8),
-    ("invalidated_stag", 4),  # with CompletionFlags.INVALIDATED
-    ("opcode", 1),  # CompletionOpcode
-    ("flags", 1),  # CompletionFlags
-    ("reserved_2", 1),
-    ("phase", 1),  # bit 0: inverted every turn of the ring, 1 in the first turn
+    Field("qp", 2, "QP number."),
+    Field("index", 2, "Which entry of the send or receive queue: its running number modulo 2^16."),
+    Field("length", 4, "Octets of the message, 8 of Immediate Data."),
+    Field("immediate_data", 8, "With CompletionFlags.IMMEDIATE: the octets as they came."),
+    Field("reserved_0", 8),
+    Field("invalidated_stag", 4, "With CompletionFlags.INVALIDATED."),
+    Field("opcode", 1, "CompletionOpcode."),
+    Field("flags", 1, "CompletionFlags."),
+    Field("reserved_2", 1),
+    Field("phase", 1, "Bit 0: inverted every turn of the ring, 1 in the first turn."),
 )
 COMPLETION_ENTRY_OCTETS = 32
 
 EVENT_ENTRY: Fields = (
-    ("qp", 2),  # QP number
-    ("index", 2),  # running number mod 2^16 of the work request at fault (local causes)
-    ("ulpdu_length", 2),  # of the offending segment, 0 if none
-    ("cause", 1),  # causes.Cause
-    ("first_fpdu", 1),  # 1 if the offending segment was in the first FPDU of its connection
-    ("header", 18),  # first octets of the offending ULPDU, as on the wire
-    ("reserved_1", 5),
-    ("phase", 1),
+    Field("qp", 2, "QP number."),
+    Field("index", 2, "Running number modulo 2^16 of the work request at fault (local causes)."),
+    Field("ulpdu_length", 2, "Of the offending segment, 0 if none."),
+    Field("cause", 1, "Cause."),
+    Field("first_fpdu", 1, "1 if the offending segment was in the first FPDU of its connection."),
+    Field("header", 18, "First octets of the offending ULPDU, as on the wire."),
+    Field("reserved_1", 5),
+    Field("phase", 1, "As in a completion entry."),
 )
 EVENT_ENTRY_OCTETS = 32
 
@@ -172,16 +191,16 @@ class Rights(IntFlag):
 def offset_of(fields: Fields, name: str) -> int:
     """Offset in octets of field `name`; `KeyError` names an unknown field."""
     position = 0
-    for field, octets in fields:
+    for field, octets, _ in fields:
         if field == name:
             return position
         position += octets
-    raise KeyError(f"no field {name!r}; allowed: {[f for f, _ in fields]}")
+    raise KeyError(f"no field {name!r}; allowed: {[field.name for field in fields]}")
 
 
 def size_of(fields: Fields) -> int:
     """Size in octets of the whole entry."""
-    return sum(octets for _, octets in fields)
+    return sum(field.octets for field in fields)
 
 
 assert size_of(SEND_ENTRY) == SEND_ENTRY_OCTETS == 2 * SEND_UNIT_OCTETS

@@ -16,6 +16,7 @@ class Field:
 
     `readable` and `writable` are the host's access; `driven` if the device supplies the value;
     `clear_on_one` if writing 1 clears; `message` if a write is handed over (SystemRDL `swmod`).
+    `encoding` names its values, (enumeration, ((name, value, words), ...)), if it has names.
     """
 
     name: str
@@ -27,6 +28,7 @@ class Field:
     driven: bool
     clear_on_one: bool
     message: bool
+    encoding: tuple[str, tuple[tuple[str, int, str], ...]] | None = None
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,16 @@ def _field(node: FieldNode) -> Field:
         driven=node.is_hw_writable,
         clear_on_one=str(node.get_property("onwrite")).endswith("woclr"),
         message=bool(node.get_property("swmod")),
+        encoding=_encoding(node),
     )
+
+
+def _encoding(node: FieldNode) -> tuple[str, tuple[tuple[str, int, str], ...]] | None:
+    enum = node.get_property("encode")
+    if enum is None:
+        return None
+    members = ((one.name, int(one.value), one.rdl_desc or "") for one in enum)
+    return str(enum.type_name), tuple(members)
 
 
 @cache

@@ -64,6 +64,7 @@ from xml.etree import ElementTree
 from cocotb_tools.runner import get_runner
 
 from hw.rtlil import export, to_verilog
+from hw.verilog import start_processes
 from sim.verilator import verilator_environment
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -191,7 +192,7 @@ def build(
     versions = [f"{package} {importlib.metadata.version(package)}" for package in TOOL_PACKAGES]
     recipe = [simulator, f"waves={waves}", *VERILATOR_ARGUMENTS, *versions, sys.prefix]
     if simulator == "icarus":
-        recipe.append(inspect.getsource(_start_processes))
+        recipe.append(inspect.getsource(start_processes))
     if ports_only:
         recipe += [PORTS_ONLY_ARGUMENT, PORTS_ONLY_CONTROL, inspect.getsource(_hide_helpers)]
     digest = hashlib.sha256("\n".join([*recipe, text]).encode()).hexdigest()[:20]
@@ -204,7 +205,7 @@ def build(
         source = directory / f"{TOP}.v"
         verilog = _hide_helpers(to_verilog(text)) if ports_only else to_verilog(text)
         if simulator == "icarus":
-            verilog = _start_processes(verilog)
+            verilog = start_processes(verilog)
         source.write_text(verilog)
         sources = [source]
         log = directory / "build.txt"
@@ -246,35 +247,6 @@ def _hide_helpers(verilog_text: str) -> str:
     be optimised away.
     """
     return re.sub(r"\\\$(\d+) ", r"_helper_\1 ", verilog_text)
-
-
-def _start_processes(verilog_text: str) -> str:
-    """Make every `always @*` run at time 0, also if none of its inputs ever changes.
-
-    Yosys lets nearly all of them read a variable with an initial value. In Verilog-2005 that is an
-    assignment at time 0; in SystemVerilog, which cocotb's runner and its waveforms need, the
-    variable has its value before any process waits for it. `always_comb` is no way out: Icarus
-    11.0 may run such processes for ever (https://github.com/steveicarus/iverilog/issues/508).
-    """
-    text, variables = re.subn(
-        r"^  reg (\\\$auto\$verilog_backend\S+)  = 0;$",
-        r"  reg \1 ; initial \1 <= 0;",
-        verilog_text,
-        flags=re.MULTILINE,
-    )
-    if "always @* begin" in text and not variables:
-        raise RuntimeError("Yosys has written processes without a variable that starts them")
-    # Processes of one assignment get no variable from Yosys.
-    text, single = re.subn(
-        r"^  always @\*\n    (\S.*;)$",
-        r"  always @* begin\n    if (_start) begin end\n    \1\n  end",
-        text,
-        flags=re.MULTILINE,
-    )
-    if single:
-        declaration = r"\1\n  reg _start; initial _start <= 0;"
-        text = re.sub(r"^(module [^;]*;)$", declaration, text, flags=re.MULTILINE)
-    return text
 
 
 def export_verilog(component: Any) -> str:

@@ -33,7 +33,7 @@ def test_writer(pattern):
 def parse(fields: Fields, octets: bytes) -> dict[str, int]:
     """Return the fields of an entry without the reserved ones."""
     values, at = {}, 0
-    for name, size in fields:
+    for name, size, _ in fields:
         values[name] = int.from_bytes(octets[at : at + size], "little")
         at += size
     return {name: value for name, value in values.items() if not name.startswith("reserved")}

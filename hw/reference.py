@@ -1,0 +1,191 @@
+"""What programs and readers outside get of the host interface, made from its descriptions.
+
+`python -m hw.reference` (`make docs`) writes to `build/docs`:
+
+* `registers/index.html`: the registers, by PeakRDL;
+* `queue_entries.html`: queue entries, their enumerations and the causes of errors;
+* `stagecoach_registers.h`, `stagecoach_entries.h`: the same for C and C++.
+"""
+
+import argparse
+import html
+import subprocess
+import sys
+import sysconfig
+from enum import IntEnum, IntFlag
+from pathlib import Path
+
+from hw.interface import queue_entries
+from hw.interface.causes import CODES, Cause
+from hw.interface.queue_entries import (
+    COMPLETION_ENTRY,
+    EVENT_ENTRY,
+    RECEIVE_ENTRY,
+    SCATTER_GATHER_ELEMENT,
+    SCATTER_GATHER_ELEMENTS,
+    SEND_ENTRY,
+    Field,
+    Fields,
+    offset_of,
+    size_of,
+)
+from hw.interface.registers import SOURCE, registers
+
+TARGET = Path("build") / "docs"
+REGISTER_HEADER = "stagecoach_registers.h"
+ENTRY_HEADER = "stagecoach_entries.h"
+ENTRY_PAGE = "queue_entries.html"
+REGISTER_PAGE = Path("registers") / "index.html"
+
+ELEMENT = "element"
+ENTRIES: dict[str, Fields] = {
+    ELEMENT: SCATTER_GATHER_ELEMENT,
+    "send_entry": SEND_ENTRY,
+    "receive_entry": RECEIVE_ENTRY,
+    "completion_entry": COMPLETION_ENTRY,
+    "event_entry": EVENT_ENTRY,
+}
+"""Layouts by their name in C."""
+
+ENUMS: dict[str, type[IntEnum] | type[IntFlag]] = {
+    "send_opcode": queue_entries.SendOpcode,
+    "atomic_operation": queue_entries.AtomicOperation,
+    "send_flags": queue_entries.SendFlags,
+    "completion_opcode": queue_entries.CompletionOpcode,
+    "completion_flags": queue_entries.CompletionFlags,
+    "rights": queue_entries.Rights,
+    "cause": Cause,
+}
+
+_TYPES = {1: "uint8_t", 2: "uint16_t", 4: "uint32_t", 8: "uint64_t"}
+
+
+class ToolFailure(RuntimeError):
+    """A tool failed; the message has what it said."""
+
+
+def _member(field: Field) -> str:
+    if field.name == "elements":
+        return f"struct stagecoach_{ELEMENT} elements[{SCATTER_GATHER_ELEMENTS}]"
+    if field.octets in _TYPES:
+        return f"{_TYPES[field.octets]} {field.name}"
+    return f"uint8_t {field.name}[{field.octets}]"
+
+
+def entry_header() -> str:
+    """The C header of the queue entries: structures, their enumerations, the causes."""
+    guard = ENTRY_HEADER.upper().replace(".", "_")
+    lines = [
+        "/* Queue entries of the Stagecoach RNIC, and the values of register fields, made from",
+        " * hw/interface. All fields are little endian. Registers: stagecoach_registers.h. */",
+        "",
+        f"#ifndef {guard}",
+        f"#define {guard}",
+        "",
+        "#include <assert.h>",
+        "#include <stdint.h>",
+    ]
+    for name, kind in ENUMS.items():
+        lines += ["", f"enum stagecoach_{name} {{"]
+        for member in kind:
+            about = f" /* {CODES[member][1]} */" if isinstance(member, Cause) else ""
+            lines.append(f"    STAGECOACH_{name.upper()}_{member.name} = {member.value},{about}")
+        lines.append("};")
+    for register in registers():
+        for one in register.fields:
+            if one.encoding is None:
+                continue
+            name, values = one.encoding
+            lines += ["", f"/* {register.name}.{one.name} */", f"enum stagecoach_{name} {{"]
+            for value_name, value, about in values:
+                member_name = f"STAGECOACH_{name}_{value_name}".upper()
+                lines.append(f"    {member_name} = {value}, /* {about} */")
+            lines.append("};")
+    lines += ["", f"#define STAGECOACH_SEND_UNIT_OCTETS {queue_entries.SEND_UNIT_OCTETS}"]
+    lines.append(f"#define STAGECOACH_SEND_UNIT_ELEMENTS {queue_entries.SEND_UNIT_ELEMENTS}")
+    for name, fields in ENTRIES.items():
+        lines += ["", f"struct stagecoach_{name} {{"]
+        for field in fields:
+            about = f" /* {field.about} */" if field.about else ""
+            lines.append(f"    {_member(field)};{about}")
+        lines.append("};")
+        size = size_of(fields)
+        lines.append(f'static_assert(sizeof(struct stagecoach_{name}) == {size}, "{size} octets");')
+    lines += ["", "#endif", ""]
+    return "\n".join(lines)
+
+
+def _row(*cells: str) -> str:
+    return "<tr>" + "".join(f"<td>{html.escape(one)}</td>" for one in cells) + "</tr>"
+
+
+def entry_page() -> str:
+    """The HTML page of the queue entries."""
+    body = ["<h1>Queue entries of the Stagecoach RNIC</h1>"]
+    body.append(
+        "<p>Entries stand in rings in host memory; all fields are little endian. Registers: "
+        f'<a href="{REGISTER_PAGE.as_posix()}">{REGISTER_PAGE.as_posix()}</a>.</p>'
+    )
+    for name, fields in ENTRIES.items():
+        title = "scatter/gather element" if name == ELEMENT else name.replace("_", " ")
+        body.append(f'<h2 id="{name}">{title.capitalize()}, {size_of(fields)} octets</h2>')
+        body.append("<table><tr><th>offset</th><th>octets</th><th>field</th><th></th></tr>")
+        for field in fields:
+            offset = offset_of(fields, field.name)
+            body.append(_row(str(offset), str(field.octets), field.name, field.about))
+        body.append("</table>")
+    for name, kind in ENUMS.items():
+        about = (kind.__doc__ or "").split("\n\n")[0]
+        body.append(f'<h2 id="{name}">{kind.__name__}</h2><p>{html.escape(about)}</p>')
+        body.append("<table><tr><th>value</th><th>name</th><th></th></tr>")
+        for member in kind:
+            words = CODES[member][1] if isinstance(member, Cause) else ""
+            body.append(_row(str(member.value), str(member.name), words))
+        body.append("</table>")
+    style = (
+        "body{font-family:sans-serif;max-width:60em;margin:2em auto;padding:0 1em}"
+        "table{border-collapse:collapse}td,th{border:1px solid #bbb;padding:.2em .6em;"
+        "text-align:left;vertical-align:top}"
+    )
+    return (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+        f"<title>Queue entries</title><style>{style}</style></head><body>\n"
+        + "\n".join(body)
+        + "\n</body></html>\n"
+    )
+
+
+def _peakrdl(*arguments: str) -> None:
+    program = Path(sysconfig.get_path("scripts")) / "peakrdl"
+    result = subprocess.run([str(program), *arguments], capture_output=True, text=True, check=False)
+    if result.returncode:
+        raise ToolFailure(f"peakrdl {arguments[0]} failed:\n{result.stdout}{result.stderr}")
+
+
+def write_headers(folder: Path) -> None:
+    """Writes the two C headers."""
+    folder.mkdir(parents=True, exist_ok=True)
+    _peakrdl("c-header", str(SOURCE), "-o", str(folder / REGISTER_HEADER))
+    (folder / ENTRY_HEADER).write_text(entry_header())
+
+
+def write_reference(folder: Path) -> None:
+    """Writes everything."""
+    write_headers(folder)
+    _peakrdl("html", str(SOURCE), "-o", str((folder / REGISTER_PAGE).parent))
+    (folder / ENTRY_PAGE).write_text(entry_page())
+
+
+def main() -> int:
+    """Runs the command and returns its exit status."""
+    parser = argparse.ArgumentParser(prog="python -m hw.reference", description=__doc__)
+    parser.add_argument("-o", "--output", type=Path, default=TARGET, help="%(default)s")
+    folder = parser.parse_args().output
+    write_reference(folder)
+    for name in (REGISTER_PAGE, ENTRY_PAGE, REGISTER_HEADER, ENTRY_HEADER):
+        print(folder / name)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

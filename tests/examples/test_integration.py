@@ -1,0 +1,63 @@
+"""The example that puts the exported file into a design of its own: lint, and what it prints."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from hw.reference import ENTRY_HEADER, REGISTER_HEADER, write_headers
+from hw.verilog import MODULE, device_verilog, parse_sizes
+from sim.verilator import verilator_environment
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLE = ROOT / "examples" / "integration"
+SIZES = ["QPS=4", "CQS=4", "STAGS=16"]
+BUILD = ROOT / "build" / "integration"
+
+
+def update(path: Path, text: str) -> None:
+    """Writes a file unless it is so already: make looks at its time."""
+    if not path.exists() or path.read_text() != text:
+        path.write_text(text)
+
+
+@pytest.fixture(scope="module")
+def make(tmp_path_factory):
+    """Runs make in the example's folder, with the exported file and the headers."""
+    BUILD.mkdir(parents=True, exist_ok=True)
+    device = BUILD / f"{MODULE}.v"
+    update(device, device_verilog(parse_sizes(SIZES)))
+    fresh = tmp_path_factory.mktemp("headers")
+    write_headers(fresh)
+    for name in (REGISTER_HEADER, ENTRY_HEADER):
+        update(BUILD / name, (fresh / name).read_text())
+
+    def run(target: str) -> subprocess.CompletedProcess[str]:
+        settings = [f"DEVICE={device}", f"HEADERS={BUILD}", f"BUILD={BUILD / 'model'}"]
+        command = ["make", "-C", str(EXAMPLE), target, *settings]
+        return subprocess.run(
+            command, env=verilator_environment(), capture_output=True, text=True, check=False
+        )
+
+    return run
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_verilog_of_the_example_has_no_warning(make):
+    result = make("lint")
+    assert result.returncode == 0, result.stderr
+    assert "%Warning" not in result.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)  # the first run builds the simulator
+def test_firmware_of_the_example_writes_and_reads_back(make):
+    result = make("run")
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "5000 octets written and read back\n" in result.stdout
+
+
+def test_makefile_says_which_sizes_the_example_has():
+    assert " ".join(["make verilog", *SIZES]) in (EXAMPLE / "Makefile").read_text()
+    assert " ".join(["make verilog", *SIZES]) in (EXAMPLE / "README.md").read_text()

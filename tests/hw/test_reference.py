@@ -1,0 +1,94 @@
+"""The C headers have the sizes and places of the descriptions; the pages name everything."""
+
+import subprocess
+
+import pytest
+
+from hw.interface.queue_entries import offset_of, size_of
+from hw.interface.registers import registers
+from hw.reference import (
+    ELEMENT,
+    ENTRIES,
+    ENTRY_HEADER,
+    ENTRY_PAGE,
+    ENUMS,
+    REGISTER_HEADER,
+    REGISTER_PAGE,
+    write_reference,
+)
+
+PROGRAM = """\
+#include <stddef.h>
+#include <stdio.h>
+#include "{entries}"
+#include "{registers}"
+int main(void) {{
+{lines}
+    return 0;
+}}
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("reference")
+    write_reference(folder)
+    return folder
+
+
+def expected() -> dict[str, int]:
+    """C expressions and what they must be."""
+    found = {}
+    for name, fields in ENTRIES.items():
+        struct = f"struct stagecoach_{name}"
+        found[f"sizeof({struct})"] = size_of(fields)
+        for field in fields:
+            found[f"offsetof({struct}, {field.name})"] = offset_of(fields, field.name)
+            found[f"sizeof((({struct} *)0)->{field.name})"] = field.octets
+    for name, kind in ENUMS.items():
+        for member in kind:
+            found[f"STAGECOACH_{name.upper()}_{member.name}"] = member.value
+    for register in registers():
+        found[f"offsetof(rnic_t, {register.name})"] = register.address
+        for field in register.fields:
+            prefix = f"RNIC__{register.name}__{field.name.upper()}"
+            found[f"{prefix}_bp"] = field.low
+            found[f"{prefix}_bm"] = ((1 << field.width) - 1) << field.low
+            if field.encoding is not None:
+                name, values = field.encoding
+                for value_name, value, _ in values:
+                    found[f"STAGECOACH_{name}_{value_name}".upper()] = value
+    return found
+
+
+@pytest.mark.parametrize("compiler", [("gcc", "-std=c11"), ("g++", "-std=c++17")], ids=["c", "c++"])
+def test_headers_compile_without_a_warning_and_agree_with_the_descriptions(
+    folder, tmp_path, compiler
+):
+    wanted = expected()
+    lines = [f'    printf("%llu\\n", (unsigned long long)({one}));' for one in wanted]
+    source, program = tmp_path / "check.source", tmp_path / "check"
+    source.write_text(
+        PROGRAM.format(entries=ENTRY_HEADER, registers=REGISTER_HEADER, lines="\n".join(lines))
+    )
+    language = "c" if compiler[0] == "gcc" else "c++"
+    options = ["-Wall", "-Wextra", "-Werror", f"-I{folder}", "-x", language, str(source)]
+    result = subprocess.run(
+        [*compiler, *options, "-o", str(program)], capture_output=True, text=True
+    )
+    assert result.returncode == 0, result.stderr
+    printed = subprocess.run([str(program)], capture_output=True, text=True, check=True).stdout
+    assert dict(zip(wanted, map(int, printed.split()), strict=True)) == wanted
+
+
+def test_pages_name_every_field(folder):
+    page = (folder / ENTRY_PAGE).read_text()
+    for fields in ENTRIES.values():
+        for field in fields:
+            assert f"<td>{field.name}</td>" in page
+            assert field.about or field.name.startswith("reserved"), f"{field.name} has no words"
+    assert ELEMENT in page
+    assert (folder / REGISTER_PAGE).exists()
+    content = "".join(path.read_text() for path in sorted((folder / "registers").rglob("*.json")))
+    for register in registers():
+        assert register.name in content

@@ -1,0 +1,168 @@
+"""The exported Verilog file as a black box: lint without a warning, a Write and a Read."""
+
+import hashlib
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from xml.etree import ElementTree
+
+import cocotb
+import pytest
+from cocotb.task import bridge
+from cocotb_tools.runner import get_runner
+
+from gateware.config import RnicConfig
+from host_driver import CQ, MR, PD, QP, SGE, AccessFlags, Context, QPInitAttr, SendWR, WROpcode
+from hw.verilog import MODULE, SizeError, device_verilog, main, parse_sizes, start_processes
+from sim.cosim.device import CocotbDevice, Link, start_clock
+from sim.verilator import verilator_environment
+
+ROOT = Path(__file__).resolve().parents[2]
+SMALL = RnicConfig(qps=4, cqs=4, stags=16)
+OCTETS = 3000
+EMSS = 1460
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    path = tmp_path_factory.mktemp("verilog") / f"{MODULE}.v"
+    assert main(["QPS=4", "CQS=4", "STAGS=16", "-o", str(path)]) == 0
+    return path
+
+
+def lint(*paths: Path) -> subprocess.CompletedProcess[str]:
+    command = ["verilator", "--lint-only", "-Wall", *map(str, paths)]
+    return subprocess.run(command, env=verilator_environment(), capture_output=True, text=True)
+
+
+@pytest.mark.timeout(900)
+def test_lint_has_no_warning(exported):
+    result = lint(exported)
+    assert (result.returncode, result.stdout.count("%Warning"), result.stderr) == (0, 0, "")
+
+
+def test_lint_of_what_surrounds_the_device_is_not_switched_off(exported, tmp_path):
+    """The pragmas end with the file."""
+    pragmas = [line for line in exported.read_text().splitlines() if "verilator lint_" in line]
+    device = tmp_path / "device.v"
+    device.write_text("\n".join([*pragmas[:-1], "module device; endmodule", pragmas[-1], ""]))
+    other = tmp_path / "other.v"
+    other.write_text(
+        "module other(input wire [3:0] a, output wire b);\n  assign b = a;\nendmodule\n"
+    )
+    result = lint(device, other)
+    assert "WIDTHTRUNC" in result.stderr
+
+
+def test_names_of_all_modules_begin_with_that_of_the_device(exported):
+    names = [line.split()[1] for line in exported.read_text().splitlines() if line[:7] == "module "]
+    assert f"{MODULE}(" in names[0]
+    assert all(name.startswith((f"{MODULE}(", f"\\{MODULE}.")) for name in names)
+    assert len(names) > 20
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["QPS=5"], "RnicConfig.qps is 5; allowed: a power of two from 2 to 256"),
+        (["QPS"], "'QPS' is not a size"),
+        (["LANES=4"], "'LANES=4' is not a size of the device; allowed: DATA_WIDTH="),
+        (["QPS=many"], "QPS is 'many'; allowed: a whole number"),
+    ],
+)
+def test_sizes_that_are_not_allowed_are_named(arguments, message):
+    with pytest.raises(SizeError, match=message.replace("(", "\\(")):
+        parse_sizes(arguments)
+
+
+def test_sizes_are_taken_by_name():
+    assert parse_sizes(["QPS=8", "stags=0x20"]) == RnicConfig(qps=8, stags=32)
+
+
+def test_a_process_without_inputs_runs_at_time_0():
+    text = "module top(a);\n  always @*\n    a = 1'h1;\nendmodule\n"
+    assert "initial _start <= 0;" in start_processes(text)
+    assert "if (_start)" in start_processes(text)
+
+
+def build() -> Path:
+    """Builds the exported file for cocotb, unless the same was built before."""
+    text = device_verilog(SMALL)
+    folder = ROOT / "build" / "cocotb" / hashlib.sha256(f"export {text}".encode()).hexdigest()[:20]
+    if (folder / "done").exists():
+        return folder
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    source = folder / f"{MODULE}.v"
+    source.write_text(text)
+    # cocotb needs the ports, and nothing inside.
+    ports = folder / "ports.vlt"
+    ports.write_text(f'`verilator_config\npublic_flat_rw -module "{MODULE}" -var "*"\n')
+    runner = get_runner("verilator")
+    runner.build(
+        sources=[source, ports],
+        hdl_toplevel=MODULE,
+        build_dir=folder,
+        # What is undefined is unlikely to look right.
+        build_args=["--no-public-flat-rw", "--x-assign", "1"],
+        timescale=("1ns", "1ps"),
+        always=True,
+        log_file=folder / "build.txt",
+    )
+    (folder / "done").touch()
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)  # the first run builds the simulator
+def test_write_and_read_through_the_exported_file(monkeypatch):
+    for name, value in verilator_environment().items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
+    monkeypatch.delenv("PYTEST_CURRENT_TEST")
+    folder = build()
+    results = get_runner("verilator").test(
+        test_module=__name__,
+        hdl_toplevel=MODULE,
+        hdl_toplevel_lang="verilog",
+        build_dir=folder,
+        test_dir=folder,
+        results_xml=str(folder / "results.xml"),
+        log_file=folder / "run.txt",
+        timescale=("1ns", "1ps"),
+    )
+    cases = list(ElementTree.parse(results).getroot().iter("testcase"))
+    assert [case.get("name") for case in cases] == ["check_write_and_read"]
+    problems = [one for case in cases for one in case if one.tag in ("failure", "error", "skipped")]
+    assert not problems, (folder / "run.txt").read_text()[-4000:]
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def check_write_and_read(dut):
+    device = CocotbDevice(dut, foreign=True)  # cocotbext-axi at both AXI ports
+    await start_clock(dut)
+    device.start()
+    await bridge(use)(device)
+
+
+def use(device):
+    """Two QPs of one device, joined: one writes into, and reads, what the other has registered."""
+    with Context(device) as context:
+        pd, cq = PD(context), CQ(context)
+        near, far = (QP(pd, QPInitAttr(cq, cq)) for _ in range(2))
+        links = Link(device, EMSS), Link(device, EMSS)
+        links[0].other, links[1].other = links[1], links[0]
+        for qp, link, initiator in ((near, links[0], True), (far, links[1], False)):
+            qp.connect(link, initiator=initiator, crc=True, ord=4, ird=4, emss=EMSS)
+        access = AccessFlags.LOCAL_WRITE | AccessFlags.REMOTE_WRITE | AccessFlags.REMOTE_READ
+        target = MR(pd, bytearray(OCTETS), access)
+        data = bytearray(index * 7 & 0xFF for index in range(OCTETS))
+        source, sink = MR(pd, data), MR(pd, bytearray(OCTETS), access)
+        remote = {"remote_addr": target.addr, "rkey": target.rkey}
+        near.post_send(
+            SendWR(1, WROpcode.RDMA_WRITE, [SGE(source.addr, OCTETS, source.lkey)], **remote),
+            SendWR(2, WROpcode.RDMA_READ, [SGE(sink.addr, OCTETS, sink.lkey)], **remote),
+        )
+        assert [wc.status.name for wc in cq.wait(2, timeout=300)] == ["SUCCESS"] * 2
+        assert bytes(target.buf) == bytes(sink.buf) == bytes(data)
