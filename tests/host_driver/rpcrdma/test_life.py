@@ -7,7 +7,7 @@ import pytest
 
 from host_driver import ConnectionRejected, Context, ListenerClosed, Quota, StartupError
 from host_driver.errors import QuotaExceeded
-from host_driver.oncrpc.errors import RpcConnectionError
+from host_driver.oncrpc.errors import MessageTooLong, RpcConnectionError
 from host_driver.rpcrdma.call import RdmaCall
 from host_driver.rpcrdma.client import connect
 from host_driver.rpcrdma.errors import RdmaErrorReceived
@@ -153,7 +153,11 @@ def test_a_client_without_stags_fails_a_call_and_goes_on(devices: Devices):
 def test_a_server_without_stags_answers_err_chunk(devices: Devices):
     async def good(call: RdmaCall) -> None:
         xid = call.message.xid
-        await call.reply(inline(xid, bytes(4500) if xid == 2 else b"good"))
+        if xid == 2:
+            with pytest.raises(MessageTooLong, match="no memory to send the reply from"):
+                await call.reply(inline(xid, bytes(4500)))
+            return
+        await call.reply(inline(xid, b"good"))
 
     async def work():
         # Receives and Sends, and no other.
