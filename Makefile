@@ -32,7 +32,7 @@ SIZES := QPS CQS STAGS READ_QUEUE_DEPTH PREFETCH_LANES PENDING_SENDS FPDU_STORE_
 	PAYLOAD_BUFFER_OCTETS MAX_BURST_BEATS
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test soak conformance bench bench-short timing bitstream program formal verilog docs lint format clean
+.PHONY: help setup demo test soak conformance nfs bench bench-short timing bitstream program formal verilog docs lint format clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -59,6 +59,9 @@ soak: setup ## send malformed FPDUs (FPDUS=1000000, SEED=1, JOBS=2, DASK=tcp://h
 
 conformance: setup ## run the tests that name a requirement, write build/conformance.html (STRICT=1)
 	$(BIN)/python -m pytest -n $(JOBS) --conformance $(if $(filter-out 0,$(STRICT)),--conformance-strict) $(PYTEST_ARGS)
+
+nfs: setup ## copy 200 files by NFS through two simulated devices and back (make test: 40 smaller ones)
+	NFS_TREE=whole $(BIN)/python -m pytest tests/integration/test_nfs.py tests/integration/test_nfs_capture.py $(PYTEST_ARGS)
 
 bench: setup ## measure the device, write build/bench.json
 	$(BIN)/python -m bench

@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Sequence
 
-from bench import speed
+from bench import nfs, speed
 from bench.catalogue import FIGURES, RATIOS, Case
 from bench.curves import FAMILIES
 from bench.run import run_case
 from sim.cosim.runner import CocotbFailure
 
-KEYS = (*FIGURES, *RATIOS, *speed.KEYS)
+KEYS = (*FIGURES, *RATIOS, *nfs.KEYS, *speed.KEYS)
 
 
 def select(names: Sequence[str]) -> list[str]:
@@ -44,6 +44,9 @@ def measure(
             elif key in RATIOS:
                 over, under = RATIOS[key]
                 figures[key] = round(_case_figure(over, shape) / _case_figure(under, shape), 3)
+            elif key in nfs.KEYS:
+                if key not in figures:
+                    figures |= nfs.measure(key)
             elif key not in figures:
                 figures |= _speed_figures(key, figures)
                 if key not in figures:

@@ -11,6 +11,7 @@ pytest_plugins = ["tests.conformance.plugin"]
 
 USERS_OF_THE_DEVICE = (
     "tests/examples/test_atomic_counter.py::test_two_processes",
+    "tests/bench/test_nfs.py",
     "tests/host_driver/test_cli.py",
     "tests/host_driver/test_perf_devices.py",
     "tests/host_driver/test_rping.py",

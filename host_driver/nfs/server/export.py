@@ -9,7 +9,6 @@ from host_driver.nfs.server.handles import HandleTable, Node
 from host_driver.nfs.server.identity import O_NODE, identity, name_of
 from host_driver.nfs.status import NfsError, NfsStatus
 
-MAXIMUM_NAME = 255
 _DEEPEST = 64
 """Directories between one and the next above it that has a handle."""
 
@@ -82,9 +81,7 @@ class Export:
 
 
 def check_name(name: bytes) -> None:
-    """Raises `NfsError` for a name that is none: ACCES, NAMETOOLONG."""
+    """Raises `NfsError` for a name that is none: ACCES. How long one may be the kernel knows."""
     if not name or b"/" in name or b"\0" in name:
         # Of the errors that each procedure may answer the only one that fits.
         raise NfsError(NfsStatus.ACCES)
-    if len(name) > MAXIMUM_NAME:
-        raise NfsError(NfsStatus.NAMETOOLONG)

@@ -107,8 +107,14 @@ def test_only_so_many_files_are_open(small):
     use_many(small)
     use_many(small)
     assert len(os.listdir("/proc/self/fd")) <= before + CAPACITY
-    for number in range(CAPACITY + 5):
-        small.handle(f"many/{number}")
+
+
+def test_the_export_stays_open(small):
+    use_many(small)
+    handles = [small.handle(f"many/{number}") for number in range(CAPACITY + 5)]
+    for handle in 2 * handles:  # none of them by way of the root
+        small.attributes(handle)
+    assert small.handle("many/0") == handles[0]
 
 
 def test_file_is_opened_again(small):

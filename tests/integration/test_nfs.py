@@ -1,0 +1,139 @@
+"""NFS over RDMA through two compiled devices.
+
+`make nfs` copies 200 files of 0 octets to 4 MiB; `make test` 40 files of up to 256 KiB.
+"""
+
+import asyncio
+import os
+
+import pytest
+
+from host_driver.nfs.arguments import StableHow
+from host_driver.nfs.status import NfsError, NfsStatus
+from host_driver.oncrpc.errors import RpcConnectionError
+from host_driver.rpcrdma.settings import Profile
+from tests.host_driver.nfs.trees import facts_of, make_tree
+from tests.integration.nfs_rig import NfsPair
+
+BOTH = pytest.mark.parametrize("profile", Profile, ids=lambda profile: profile.name)
+
+WHOLE = os.environ.get("NFS_TREE") == "whole"
+EDGES = [0, 1, 3, 4, 5, 1023, 1024, 4095, 4096, 4097, 65_535, 65_537]
+if WHOLE:
+    SIZES = [*EDGES, 4 << 20, (1 << 20) - 1, (1 << 20) + 1, *(37 * at for at in range(185))]
+else:
+    SIZES = [*EDGES, 1 << 18, *(371 * at for at in range(27))]
+
+
+@pytest.mark.timeout(900)
+@BOTH
+def test_tree_there_and_back(tmp_path, profile):
+    source, back = tmp_path / "source", tmp_path / "back"
+    make_tree(source, SIZES, seed=5667)
+    (tmp_path / "there").mkdir()
+    with NfsPair(tmp_path / "there", profile) as pair:
+        progress = pair.copy(source, "tree", put=True)
+        assert progress.octets == sum(SIZES)
+        assert facts_of(tmp_path / "there" / "tree") == facts_of(source)
+        assert pair.copy(back, "tree", put=False).octets == sum(SIZES)
+    assert facts_of(back) == facts_of(source)
+    assert sum(path.name.startswith("file-") for path in back.rglob("*")) == len(SIZES)
+
+
+@BOTH
+def test_long_directories(tmp_path, profile):
+    """A READDIRPLUS of 64 KiB comes in a reply chunk, or as read chunk."""
+    names = {f"{'n' * 200}-{number}" for number in range(300)}
+    for name in names:
+        (tmp_path / name).touch()
+
+    async def work(files):
+        root = await files.find(b"/export")
+        page = await files.nfs.readdirplus(root.handle, 1 << 16)
+        assert not page.eof and len(page.entries) > 100
+        return {each.name.decode() async for each in files.entries(root)}
+
+    with NfsPair(tmp_path, profile) as pair:
+        assert pair.use(work) == names
+
+
+@BOTH
+def test_long_calls_and_links(tmp_path, profile):
+    """A SYMLINK of 4,000 octets is a long call, or has a read chunk; its READLINK is long."""
+    target = b"/".join([b"x" * 99] * 40)
+
+    async def work(files):
+        root = await files.find(b"/export")
+        link = await files.nfs.symlink(root.handle, b"link", target)
+        return await files.nfs.readlink(link)
+
+    with NfsPair(tmp_path, profile) as pair:
+        assert pair.use(work) == target
+    assert os.readlink(tmp_path / "link") == target.decode()
+
+
+@BOTH
+def test_errors_come_through(tmp_path, profile):
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "file").write_bytes(b"content")
+
+    async def work(files):
+        root = await files.find(b"/export")
+        file = await files.find(b"/export/file")
+        sub = await files.find(b"/export/sub")
+        buffer = memoryview(bytearray(1 << 16))
+        for call, status in (
+            (files.nfs.read(sub.handle, 0, buffer), NfsStatus.ISDIR),
+            (files.nfs.read(b"none", 0, buffer), NfsStatus.BADHANDLE),
+            (files.nfs.write(sub.handle, 0, buffer), NfsStatus.ISDIR),
+            (files.nfs.write(file.handle, 1 << 63, buffer), NfsStatus.FBIG),
+            (files.nfs.lookup(root.handle, b".."[:1] + b"./x"), NfsStatus.ACCES),
+        ):
+            with pytest.raises(NfsError) as error:
+                await call
+            assert error.value.status == status
+        result = await files.nfs.read(file.handle, 1 << 63, buffer)
+        assert (result.count, result.eof) == (0, True)
+        result = await files.nfs.read(file.handle, 2, buffer)
+        assert (bytes(result.data), result.eof) == (b"ntent", True)
+
+    with NfsPair(tmp_path, profile) as pair:
+        pair.use(work)
+
+
+@BOTH
+def test_many_calls_at_a_time(tmp_path, profile):
+    """More than the credits, with data in both directions."""
+    (tmp_path / "file").write_bytes(bytes(range(256)) * 1024)
+
+    async def work(files):
+        file = (await files.find(b"/export/file")).handle
+
+        async def both(number):
+            buffer = memoryview(bytearray(4096))
+            result = await files.nfs.read(file, 4096 * (number % 32), buffer)
+            assert bytes(result.data) == bytes(range(256)) * 16
+            written = await files.nfs.write(
+                file, (1 << 18) + 4096 * number, buffer, StableHow.UNSTABLE
+            )
+            assert written.count == 4096
+
+        await asyncio.gather(*map(both, range(80)))
+
+    with NfsPair(tmp_path, profile) as pair:
+        pair.use(work)
+    assert (tmp_path / "file").read_bytes() == bytes(range(256)) * 1024 + bytes(range(256)) * 1280
+
+
+@BOTH
+def test_server_that_goes(tmp_path, profile):
+    (tmp_path / "file").write_bytes(bytes(1 << 16))
+
+    async def work(files):
+        file = (await files.find(b"/export/file")).handle
+        await asyncio.to_thread(pair.stop)
+        with pytest.raises(RpcConnectionError):
+            await files.nfs.read(file, 0, memoryview(bytearray(1 << 16)))
+
+    with NfsPair(tmp_path, profile) as pair:
+        pair.use(work)
