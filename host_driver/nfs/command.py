@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from host_driver.commands import built_device, progress_bar
+from host_driver.commands import open_device, progress_bar
 from host_driver.context import Context
 from host_driver.nfs.client.connection import Ways, mounted
 from host_driver.nfs.client.copy import Copier, Progress
@@ -19,17 +19,7 @@ from host_driver.nfs.server.serving import NfsServer
 from host_driver.nfs.show import long_lines, stat_lines
 from host_driver.nfs.status import NfsError, NfsStatus
 from host_driver.rpcrdma.settings import ServerSettings
-
-
-@contextlib.contextmanager
-def open_device() -> Iterator[Context]:
-    """A simulated device of this process."""
-    from host_driver.transport.simulation import SimulatedDevice
-
-    with progress_bar() as bar:
-        library = built_device(bar)
-    with Context(SimulatedDevice(library=library)) as context:
-        yield context
+from host_driver.transport.locate import Locator
 
 
 def serve(
@@ -38,11 +28,14 @@ def serve(
     rdma_port: int | None,
     tcp_port: int | None,
     settings: ServerSettings,
+    device: Locator,
 ) -> None:
     """Serves an export until the process is interrupted or terminated."""
     with contextlib.ExitStack() as stack:
         stack.callback(export.close)
-        context = None if rdma_port is None else stack.enter_context(open_device())
+        context = None
+        if rdma_port is not None:
+            context = stack.enter_context(Context(open_device(device)))
 
         async def run() -> None:
             task = asyncio.current_task()

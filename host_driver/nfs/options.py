@@ -7,6 +7,7 @@ from typing import Any
 
 from host_driver.nfs.client.url import DEFAULT_PORTS, RDMA, TCP, NfsUrl
 from host_driver.options import number
+from host_driver.transport.locate import SIMULATED, device_option
 
 _PROFILES = ("rfc8166", "rfc5666")
 _URL = "nfs+rdma://HOST[:PORT]/PATH or, without a device, nfs+tcp://HOST[:PORT]/PATH"
@@ -37,7 +38,7 @@ def add_nfs(subparsers: Any) -> None:
     nfs = subparsers.add_parser(
         "nfs",
         help="NFS version 3 over RDMA: a server, and copies from and to servers",
-        description="NFS version 3 over RPC-over-RDMA on a simulated device, or over TCP.",
+        description="NFS version 3 over RPC-over-RDMA or over TCP.",
     )
     commands = nfs.add_subparsers(dest="nfs_command", required=True, metavar="COMMAND")
     _add_serve(commands)
@@ -71,7 +72,7 @@ def _add_ways(parser: argparse.ArgumentParser) -> None:
         metavar="PORT",
         help="of the server's MOUNT program over TCP, if it is not on the connection of NFS",
     )
-    _add_profile(parser)
+    _add_rdma(parser)
 
 
 def _add_recursive(parser: argparse.ArgumentParser) -> None:
@@ -80,7 +81,14 @@ def _add_recursive(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_profile(parser: argparse.ArgumentParser) -> None:
+def _add_rdma(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--device",
+        type=device_option,
+        default=SIMULATED,
+        metavar="DEVICE",
+        help="for RDMA: simulation, or serial:///dev/ttyUSB0 with a board (simulation)",
+    )
     parser.add_argument(
         "--profile",
         choices=_PROFILES,
@@ -119,7 +127,7 @@ def _add_serve(commands: Any) -> None:
             f"--no-{name}", dest=name, action="store_false", help=f"do not serve {scheme}"
         )
     serve.add_argument("--read-only", action="store_true", help="refuse changes")
-    _add_profile(serve)
+    _add_rdma(serve)
 
 
 def check_nfs(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
@@ -133,6 +141,8 @@ def check_nfs(parser: argparse.ArgumentParser, options: argparse.Namespace) -> N
 def run_nfs(options: argparse.Namespace) -> int:
     """Runs the command and returns its exit status."""
     # Only now: the other commands need nothing of this.
+    from host_driver.commands import open_device
+    from host_driver.context import Context
     from host_driver.nfs import command
     from host_driver.nfs.client.connection import Ways
     from host_driver.nfs.server.export import Export
@@ -146,9 +156,14 @@ def run_nfs(options: argparse.Namespace) -> int:
             options.rdma_port if options.rdma else None,
             options.tcp_port if options.tcp else None,
             ServerSettings(profile=profile),
+            options.device,
         )
         return 0
-    ways = Ways(command.open_device, ClientSettings(profile=profile), options.mount_port)
+    ways = Ways(
+        lambda: Context(open_device(options.device)),
+        ClientSettings(profile=profile),
+        options.mount_port,
+    )
     if options.nfs_command == "ls":
         command.list_files(options.url, ways, options.long)
     elif options.nfs_command == "stat":
