@@ -17,7 +17,7 @@ from host_driver.rpcrdma.pump import CompletionPump
 from host_driver.rpcrdma.slots import Slots
 from host_driver.wr import WC, RecvWR, SendWR
 
-SEND_REQUESTS = 128
+SEND_REQUESTS = 96
 """Work requests that may be in the send queue."""
 
 _BATCH = SEND_REQUESTS // 4
@@ -100,7 +100,7 @@ class Channel:
     async def post(self, requests: Sequence[SendWR]) -> "asyncio.Future[None]":
         """Posts requests that are not signaled, in order; the future is done when all are complete.
 
-        What others post may come between them, but not between the last 32. Raises, as the future
+        What others post may come between them, but not between the last 24. Raises, as the future
         does, `RpcConnectionError` if the connection is over.
         """
         assert requests

@@ -108,10 +108,14 @@ class CompletionPump:
         return some
 
     def _look_for_stopped(self) -> None:
-        for receiver in list(self._receivers.values()):
+        receivers = list(self._receivers.values())
+        stopped = [each for each in receivers if each.qp.state is QPState.ERR]
+        if stopped:
+            # What came before the end is told before it.
+            self._take()
+        for receiver in stopped:
             # Without receives posted nothing is flushed that would tell.
-            if receiver.qp.state is QPState.ERR:
-                _call(receiver, receiver.lost, "the QP has stopped")
+            _call(receiver, receiver.lost, "the QP has stopped")
 
     def __enter__(self) -> Self:
         return self

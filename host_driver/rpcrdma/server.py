@@ -215,9 +215,8 @@ class RdmaServerTransport:
 
     # The end
 
-    def _on_end(self, error: RpcConnectionError) -> None:
+    def _on_end(self, _: RpcConnectionError) -> None:
         self._calls.put_nowait(None)
-        self.done_budget.fail(error)
         for done in chain.from_iterable(self.dones.values()):
             done.set()
 

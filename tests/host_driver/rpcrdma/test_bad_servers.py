@@ -322,6 +322,18 @@ def test_a_server_that_vanishes_ends_all_calls(devices: Devices):
     run(work)
 
 
+def test_a_reply_before_the_end_of_the_connection_is_not_lost(devices: Devices):
+    async def work():
+        for _ in range(5):
+            async with raw_server(devices) as (transport, peer):
+                task, _ = await outstanding(transport, peer)
+                await peer.send(reply())
+                await peer.channel.close()
+                assert items_of(await task) == [b"result"]
+
+    run(work)
+
+
 @pytest.mark.requirement("RPCRDMA-6-01")
 def test_a_reply_longer_than_the_receives_ends_the_connection(devices: Devices):
     async def work():
