@@ -1,6 +1,8 @@
 """What a client may send that is wrong, and what the server answers; nothing stays registered."""
 
 import asyncio
+import contextlib
+from random import Random
 
 import pytest
 
@@ -21,6 +23,7 @@ from tests.host_driver.rpcrdma.rig import (
     pattern,
     run,
 )
+from tests.support.streams import seeded_random
 
 XID = 0x0BADCA11
 STREAM = inline(XID).stream
@@ -66,11 +69,12 @@ ERR_CHUNK = [
 
 
 async def still_serves(peer, transport) -> None:
-    """A call and its reply."""
+    """A call and its reply, behind the answers to what came before."""
     await peer.send(call_of(XID + 7, inline(XID + 7, b"good").stream))
     await echo(await transport.receive())
-    header = await peer.next_header()
-    assert (header.xid, header.procedure) == (XID + 7, Procedure.RDMA_MSG)
+    while (header := await peer.next_header()).xid != XID + 7:
+        assert header.fault is not None
+    assert header.procedure is Procedure.RDMA_MSG
 
 
 @pytest.mark.requirement(
@@ -316,5 +320,52 @@ def test_send_with_invalidate_is_for_clients_that_take_it(devices: Devices, want
             await (await transport.receive()).reply(Message(inline(XID + 1).stream))
             await peer.next()
             assert peer.stags[1:] == [None]
+
+    run(work)
+
+
+def spoilt(random: Random) -> bytes:
+    """A good message with some words changed, or cut."""
+    place = Segment(5, 64, 0x1000)
+    good = [
+        call_of(XID, STREAM),
+        call_of(XID, STREAM, writes=((place, place), (), (place,)), reply=(place,)),
+        call_of(XID, STREAM, (12, Segment(1, 0, 0)), writes=((place,),)),
+        long_call((0, Segment(1, 0, 0)), (24, Segment(1, 0, 0))),
+        Header(XID, 8, Procedure.RDMA_MSGP, padding=Padding(64, 4)).encode() + STREAM,
+    ]
+    octets = bytearray(random.choice(good))
+    for _ in range(random.randint(1, 3)):
+        at = 4 * random.randrange(len(octets) // 4)
+        value = random.choice([0, 1, 2, 3, 4, 2**31, 2**32 - 1, random.getrandbits(32)])
+        octets[at : at + 4] = value.to_bytes(4)
+    return bytes(octets[: random.choice([len(octets), random.randrange(len(octets))])])
+
+
+@pytest.mark.requirement("RPCRDMA-4.2-01", "RPCRDMA-4.1-04")
+@pytest.mark.parametrize("profile", Profile)
+def test_spoilt_messages_are_answered_discarded_or_calls(devices: Devices, profile: Profile):
+    random = seeded_random()
+
+    async def handled(peer, transport, before: int) -> None:
+        while transport.refused + transport.discarded == before and not peer.ended.is_set():
+            with contextlib.suppress(TimeoutError):
+                call = await asyncio.wait_for(transport.receive(), 0.005)
+                await call.drop()
+                return
+
+    async def work():
+        for _ in range(3):
+            async with raw_client(devices, ServerSettings(profile=profile)) as (peer, transport):
+                for _ in range(25):
+                    before = transport.refused + transport.discarded
+                    # A segment that cannot be read ends the connection, as it must.
+                    with contextlib.suppress(RpcConnectionError):
+                        await peer.send(spoilt(random))
+                        await handled(peer, transport, before)
+                    if peer.ended.is_set() or transport.channel.error is not None:
+                        break
+                else:
+                    await still_serves(peer, transport)
 
     run(work)

@@ -303,6 +303,22 @@ def test_read_only_items_and_foreign_memory_are_sent_too(devices: Devices):
     run(work)
 
 
+def test_memory_of_the_server_is_registered_once_and_reused(devices: Devices):
+    async def work():
+        async with connected(devices, handler=echo) as pair:
+            regions = []
+            for xid in range(4):
+                item = bytearray(pattern(9000 + xid))
+                await pair.client.call(message(xid, item), room(100, 9100))
+                await asyncio.sleep(0.02)
+                regions.append(set(devices.server.mrs))
+            # Receives, Sends, what is read, what is written.
+            assert [len(stags) for stags in regions] == [4] * 4
+            assert regions == [regions[0]] * 4
+
+    run(work)
+
+
 def test_four_calls_with_many_octets_each_way_at_a_time(devices: Devices):
     async def work():
         octets = 100_000
