@@ -9,6 +9,11 @@ from amaranth.lib.wiring import In, Out
 SETTLE = 9
 """Cycles that an item may be on its way from the end of one stage to the begin of the next."""
 
+COUNT_BITS = 8
+
+MOST = (1 << COUNT_BITS) - 1
+"""Items of a pair that may be under way."""
+
 
 class Fence(wiring.Component):
     """Counts what begins and ends at several places and waits for them in stages.
@@ -17,10 +22,10 @@ class Fence(wiring.Component):
     `end_<s>` pulse for pair p of stage s. `start` goes through the stages in order: it takes the
     numbers of begun items (those that begin in this very cycle count), waits until as many have
     ended, and `SETTLE` cycles later goes on to the next stage, so what stage 0 hands to stage 1 is
-    waited for there. The pulses are registered first. Counts run mod 2^16; at most 2^15 - 1 items
-    may be between begin and end. For items that end in any order there is `queues/in_flight.py`:
-    `mark_<s>` pulses when the stage takes its numbers, and `passed_<s>` is low from the next cycle
-    on until all that was under way then has ended.
+    waited for there. The pulses are registered first. No item ends before it begins, and at most
+    `MOST` items of a pair may be between begin and end. For items that end in any order there is
+    `queues/in_flight.py`: `mark_<s>` pulses when the stage takes its numbers, and `passed_<s>` is
+    low from the next cycle on until all that was under way then has ended.
     `busy` is high from the cycle after `start` until the last stage is done; `start` while busy
     is ignored.
 
@@ -56,18 +61,17 @@ class Fence(wiring.Component):
             ]
             ahead = []
             for pair in range(pairs):
-                begun = Signal(16, name=f"begun_{number}_{pair}")
-                ended = Signal(16, name=f"ended_{number}_{pair}")
-                goal = Signal(16, name=f"goal_{number}_{pair}")
-                beyond = Signal(16, name=f"beyond_{number}_{pair}")
-                m.d.sync += [
-                    begun.eq(begun + begin[pair]),
-                    ended.eq(ended + end[pair]),
-                    beyond.eq(ended - goal),
-                ]
+                under_way = Signal(COUNT_BITS, name=f"under_way_{number}_{pair}")
+                left = Signal(COUNT_BITS, name=f"left_{number}_{pair}")  # of those waited for
+                with m.If(begin[pair] & ~end[pair]):
+                    m.d.sync += under_way.eq(under_way + 1)
+                with m.Elif(end[pair] & ~begin[pair]):
+                    m.d.sync += under_way.eq(under_way - 1)
                 with m.If(take & (stage == number)):
-                    m.d.sync += goal.eq(begun)
-                ahead.append(~beyond[-1])
+                    m.d.sync += left.eq(under_way - end[pair])
+                with m.Elif(end[pair] & (left != 0)):
+                    m.d.sync += left.eq(left - 1)
+                ahead.append(left == 0)
             m.d.sync += reached[number].eq(Cat(ahead).all() & getattr(self, f"passed_{number}"))
             m.d.comb += getattr(self, f"mark_{number}").eq(take & (stage == number))
 
