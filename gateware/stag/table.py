@@ -107,13 +107,19 @@ class StagTable(wiring.Component):
         last_client = Signal.like(client)
         requests = Cat(c.request.valid for c in clients)
         chosen = Signal.like(client)
+        # A client is let in unless another one that goes before it asks: its `ready` does not
+        # depend on its own request, which comes late.
+        preceded = Signal(len(clients))
         with m.Switch(last_client):
             for last in range(len(clients)):
                 with m.Case(last):
-                    for step in reversed(range(len(clients))):
-                        candidate = (last + 1 + step) % len(clients)
+                    order = [(last + 1 + step) % len(clients) for step in range(len(clients))]
+                    for candidate in reversed(order):
                         with m.If(requests[candidate]):
                             m.d.comb += chosen.eq(candidate)
+                    for place in range(1, len(clients)):
+                        before = Cat(requests[other] for other in order[:place])
+                        m.d.comb += preceded[order[place]].eq(before.any())
         accept = Signal()
         m.d.comb += accept.eq(~clearing & ~find_invalidated)
         m.d.sync += [
@@ -125,7 +131,7 @@ class StagTable(wiring.Component):
         with m.If(accept & requests.any()):
             m.d.sync += last_client.eq(chosen)
         for number, port in enumerate(clients):
-            m.d.comb += port.request.ready.eq(accept & port.request.valid & (chosen == number))
+            m.d.comb += port.request.ready.eq(accept & ~preceded[number])
         with m.If(find_invalidated):
             m.d.sync += [
                 request.stag.eq(invalidated),
