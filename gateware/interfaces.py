@@ -436,8 +436,9 @@ class EntryPort(wiring.Signature):
     """Consumer's side of a prefetched ring (`queues/ring_fetcher.py`), seen from the consumer.
 
     All count units. `level`, `posted` and `index` are those of QP `select` two cycles ago; `word`
-    is word `word_address` of that QP's oldest units, two cycles after both were set. After a pop
-    the values are right three cycles later. A consumer never pops what `level` does not cover.
+    is word `word_address` of that QP's oldest units, two cycles after both were set. A pop is of QP
+    `select`, which has to be the same in the cycle before; the values are right three cycles later.
+    A consumer never pops what `level` does not cover.
 
     Parameters
     ----------
@@ -455,7 +456,6 @@ class EntryPort(wiring.Signature):
                 "word": In(64),
                 "pop": Out(1),
                 "pop_both": Out(1),  # the entry has two units
-                "pop_qp": Out(config.qp_bits),
             }
         )
 

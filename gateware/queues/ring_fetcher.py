@@ -215,21 +215,25 @@ class RingFetcher(wiring.Component):
             ports.word.eq(buffer_read.data),
         ]
 
-        pop_read = popped.read_port(domain="comb")
         settled = Signal(popped_layout)  # what the state machine writes
         settle = Signal()  # in a cycle without a pop
+        # Of the selected QP: nothing else pops it, so this is right although a cycle old, unless
+        # the state machine settled it in that cycle, which leaves the number as it is.
+        selected_in_base = Signal(range(BASE_UNITS + 1))
+        m.d.sync += selected_in_base.eq(
+            Mux(settle & (qp == ports.select), settled.in_base, selected_popped.data.in_base)
+        )
         m.d.comb += [
-            pop_read.addr.eq(ports.pop_qp),
-            popped_write.addr.eq(Mux(ports.pop, ports.pop_qp, qp)),
+            popped_write.addr.eq(Mux(ports.pop, ports.select, qp)),
             popped_write.data.eq(settled),
             popped_write.en.eq(ports.pop | wipe | settle),
             lanes.pop.valid.eq(ports.pop),
-            lanes.pop.qp.eq(ports.pop_qp),
+            lanes.pop.qp.eq(ports.select),
         ]
         with m.If(ports.pop):
             m.d.comb += [
-                popped_write.data.number.eq(pop_read.data.number + 1 + ports.pop_both),
-                popped_write.data.in_base.eq(~ports.pop_both & pop_read.data.in_base[1]),
+                popped_write.data.number.eq(selected_number + 1 + ports.pop_both),
+                popped_write.data.in_base.eq(~ports.pop_both & selected_in_base[1]),
             ]
 
         # Errors: of a read, or of a doorbell
@@ -264,7 +268,7 @@ class RingFetcher(wiring.Component):
             scheduler.kicks[0].valid.eq(again),
             scheduler.kicks[0].qp.eq(qp),
             scheduler.kicks[1].valid.eq(ports.pop),
-            scheduler.kicks[1].qp.eq(ports.pop_qp),
+            scheduler.kicks[1].qp.eq(ports.select),
         ]
 
         # The outputs of memories are slow: nothing is computed before these registers.
@@ -325,7 +329,7 @@ class RingFetcher(wiring.Component):
         more = Signal()  # the next run can be fetched at once
         fits = Signal()
         at_home = Signal(home_layout)
-        m.d.sync += popped_since.eq(popped_since | (ports.pop & (ports.pop_qp == qp)))
+        m.d.sync += popped_since.eq(popped_since | (ports.pop & (ports.select == qp)))
 
         # A lane that is taken back: its QP's oldest units are read again to where it has room of
         # its own, and the others are forgotten, unless one is popped or fetched meanwhile.
@@ -352,7 +356,7 @@ class RingFetcher(wiring.Component):
             ),
         ]
         m.d.sync += [
-            rescued_since.eq(rescued_since | (ports.pop & (ports.pop_qp == lanes.idle_qp))),
+            rescued_since.eq(rescued_since | (ports.pop & (ports.select == lanes.idle_qp))),
             rescue_failed.eq(rescue_failed | (copied & arrivals.ended_failed)),
             rescue_way.eq(rescue_way + (request & (visit == Visit.COPY)) - copied),
         ]
@@ -454,7 +458,7 @@ class RingFetcher(wiring.Component):
                     self.doorbell.ready.eq(visit == Visit.DOORBELL),
                     scheduler.pick.ready.eq(visit == Visit.FETCH),
                 ]
-                m.d.sync += popped_since.eq(ports.pop & (ports.pop_qp == qp))
+                m.d.sync += popped_since.eq(ports.pop & (ports.select == qp))
                 m.next = "LATCH"
             # The outputs of the memories are registered.
             with m.State("LATCH"):

@@ -214,7 +214,6 @@ class ReceiveJudge(wiring.Component):
             consumed.eq(leaving & delivers),
             contexts.write.eq(leaving | connecting),
             inbound.push_qp.eq(segment.qp),
-            entries.pop_qp.eq(segment.qp),
             outstanding.pop_qp.eq(segment.qp),
             self.read_space.valid.eq(outstanding.pop),
             self.read_space.qp.eq(segment.qp),

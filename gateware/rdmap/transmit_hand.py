@@ -98,7 +98,6 @@ def connect_queues(
         visit.storing.eq(drops),
         ports.send_entries.pop.eq(drops & visit.last & ~visit.responding),
         ports.send_entries.pop_both.eq(visit.takes_two),
-        ports.send_entries.pop_qp.eq(visit.qp),
         ports.inbound_requests.pop.eq(drops & visit.last & visit.responding),
         ports.inbound_requests.pop_qp.eq(visit.qp),
         ports.outstanding_requests.push.eq(back.job_begin.valid & back.is_request),

@@ -130,12 +130,11 @@ class Bench:
             for word in range(self.words)
         ]
         self.popped[qp] += units
-        self.dut.entries__pop_qp.value = qp
         self.dut.entries__pop_both.value = units - 1
         self.dut.entries__pop.value = 1
         await RisingEdge(self.dut.clk)
         self.dut.entries__pop.value = 0
-        self.dut.entries__pop_qp.value = self.rng.randrange(self.qps)
+        self.dut.entries__select.value = self.rng.randrange(self.qps)
 
 
 @cocotb.test(timeout_time=12, timeout_unit="ms")
@@ -345,7 +344,6 @@ class Pace:
             expected = int.from_bytes(bench.content(qp, number, 0), "little")
             assert int(dut.entries__word.value) == expected
             bench.popped[qp] += 1
-            dut.entries__pop_qp.value = qp
             dut.entries__pop_both.value = 0
             dut.entries__pop.value = 1
             await RisingEdge(dut.clk)

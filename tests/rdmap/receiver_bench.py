@@ -259,7 +259,7 @@ class Bench:
                     assert self.undelivered[item["qp"]] >= 0, "delivered before its push"
                 self.log.append(("deliver", item))
             if dut.receive_entries__pop.value:
-                self.log.append(("pop_entry", int(dut.receive_entries__pop_qp.value)))
+                self.log.append(("pop_entry", int(dut.receive_entries__select.value)))
             assert dut.read_space__valid.value == dut.outstanding_requests__pop.value
             if dut.read_space__valid.value:
                 assert dut.read_space__qp.value == dut.outstanding_requests__pop_qp.value
@@ -319,7 +319,7 @@ class Bench:
                 "outstanding_requests__level": len(reads),
             }
             if dut.receive_entries__pop.value:
-                ring = self.rings[int(dut.receive_entries__pop_qp.value)]
+                ring = self.rings[int(dut.receive_entries__select.value)]
                 assert ring.fetched, "popped an entry that is not on chip"
                 ring.entries.popleft()
                 ring.fetched -= 1

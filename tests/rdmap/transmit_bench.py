@@ -373,7 +373,7 @@ class Bench:
                 assert len(self.visits_begun) <= 2, "three visits overlap"
                 self.visits += 1
             if dut.send_entries__pop.value:
-                number = int(dut.send_entries__pop_qp.value)
+                number = int(dut.send_entries__select.value)
                 self._later(self._pop_entry, number, int(dut.send_entries__pop_both.value))
             if dut.inbound_requests__pop.value:
                 self._later(self._pop_inbound, int(dut.inbound_requests__pop_qp.value))
