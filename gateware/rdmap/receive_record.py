@@ -6,7 +6,7 @@ from amaranth.lib import data
 from gateware.config import RnicConfig
 from gateware.ddp.checks import CAUSE_BITS
 from gateware.ddp.headers import UNTAGGED_HEADER_OCTETS
-from gateware.interfaces import TERMINATED_HEADER_OCTETS, SegmentKind
+from gateware.interfaces import EVENT_HEADER_OCTETS, TERMINATED_HEADER_OCTETS, SegmentKind
 from gateware.rdmap.atomic_unit import ATOMIC_OCTETS
 from gateware.rdmap.receive_pieces import BANKS
 from hw.interface.queue_entries import SCATTER_GATHER_ELEMENTS
@@ -32,7 +32,8 @@ def record_layout(config: RnicConfig) -> data.StructLayout:
             "index": 16,  # of the receive entry, or of the send entry of an atomic
             "length": 32,  # octets of the message
             "ulpdu_length": 16,
-            # As it came; of a Terminate what it says, if it is the `cause`.
+            # As it came. If a good Terminate is the `cause`, what it says stands in the octets that
+            # an event has; without an FPDU these are 0. The others mean nothing then.
             "header": 8 * TERMINATED_HEADER_OCTETS,
         }
     )
@@ -64,10 +65,12 @@ def fill_record(
         m.d.comb += record.length.eq(ATOMIC_OCTETS)
     with m.Elif(kind.response):
         m.d.comb += record.length.eq(outstanding.length)
+    told = record.header[: 8 * EVENT_HEADER_OCTETS]
+    m.d.comb += record.header[len(told) :].eq(segment.header[len(told) :])
     with m.If(record.fpdu):
         m.d.comb += [
             record.ulpdu_length.eq(segment.ulpdu_length),
-            record.header.eq(segment.header[: len(record.header)]),
+            told.eq(segment.header[: len(told)]),
         ]
         with m.If(tells):
-            m.d.comb += record.header.eq(segment.header[8 * UNTAGGED_HEADER_OCTETS :])
+            m.d.comb += told.eq(segment.header[8 * UNTAGGED_HEADER_OCTETS :])

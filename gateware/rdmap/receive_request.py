@@ -11,17 +11,17 @@ def fill_inbound_request(m: Module, item: data.View, header: data.View, is_atomi
     read, atomic = item.of.read, item.of.atomic
     read_request = header.read_request.rdmap
     atomic_request = header.atomic_request.rdmap
-    m.d.comb += item.atomic.eq(is_atomic)
-    with m.If(is_atomic):
-        m.d.comb += [
-            atomic.stag.eq(from_wire(atomic_request.stag)),
-            atomic.tagged_offset.eq(from_wire(atomic_request.tagged_offset)),
-            atomic.identifier.eq(from_wire(atomic_request.identifier)),
-            atomic.operands.operation.eq(atomic_request.operation),
-        ]
-        for name in ("data", "mask", "compare", "compare_mask"):
-            m.d.comb += getattr(atomic.operands, name).eq(from_wire(getattr(atomic_request, name)))
-    with m.Else():
+    m.d.comb += [
+        item.atomic.eq(is_atomic),
+        atomic.stag.eq(from_wire(atomic_request.stag)),
+        atomic.tagged_offset.eq(from_wire(atomic_request.tagged_offset)),
+        atomic.identifier.eq(from_wire(atomic_request.identifier)),
+        atomic.operands.operation.eq(atomic_request.operation),
+    ]
+    for name in ("data", "mask", "compare", "compare_mask"):
+        m.d.comb += getattr(atomic.operands, name).eq(from_wire(getattr(atomic_request, name)))
+    # What only an atomic has keeps whatever stands there: no logic for bits that mean nothing.
+    with m.If(~is_atomic):
         m.d.comb += [
             read.source_stag.eq(from_wire(read_request.source_stag)),
             read.source_tagged_offset.eq(from_wire(read_request.source_tagged_offset)),

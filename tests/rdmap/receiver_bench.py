@@ -14,12 +14,14 @@ from gateware.interfaces import (
     QpCommandKind,
     SegmentKind,
 )
+from hw.interface.causes import Cause
 from hw.interface.queue_entries import RECEIVE_ENTRY_OCTETS, CompletionFlags
 from sim.model.atomics import AtomicRequest
 from sim.model.extensions import Extensions
 from tests.rdmap.receiver_model import (
     ADDRESS_MASK,
     CONFIG,
+    EVENT_BITS,
     STORE_WORDS,
     AtomicSink,
     Element,
@@ -237,7 +239,10 @@ class Bench:
                 item = unpack_request(LAYOUTS, int(dut.inbound_requests__item.value))
                 self.log.append(("push", number, item))
             if dut.error__valid.value and dut.error__ready.value:
-                self.log.append(("error", unpack(LAYOUTS.qp_error, int(dut.error__payload.value))))
+                error = unpack(LAYOUTS.qp_error, int(dut.error__payload.value))
+                if not error["ulpdu_length"] or error["cause"] == Cause.TERMINATE_RECEIVED:
+                    error["header"] &= (1 << EVENT_BITS) - 1
+                self.log.append(("error", error))
             if dut.placement__valid.value and dut.placement__ready.value:
                 item = unpack(LAYOUTS.placement, int(dut.placement__payload.value))
                 if item["octets"]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gateware.config import RnicConfig
-from gateware.interfaces import DeliveryKind, SegmentKind, StagStatus
+from gateware.interfaces import EVENT_HEADER_OCTETS, DeliveryKind, SegmentKind, StagStatus
 from hw.interface.causes import CODES, Cause
 from hw.interface.queue_entries import CompletionFlags, Rights
 from sim.model import checks, ddp, effects, memory, rdmap
@@ -32,6 +32,8 @@ LENGTH_OCTETS = 2
 
 TOLD_BITS = 8 * 46
 """Of the captured header, what an error tells."""
+EVENT_BITS = 8 * EVENT_HEADER_OCTETS
+"""Of these, what an event tells; all that counts of a Terminate, and without a ULPDU."""
 TERMINATE_HEADER = 8 * ddp.UNTAGGED_HEADER_OCTETS
 """Where in the captured header of a Terminate that of RDMAP begins."""
 
@@ -366,6 +368,8 @@ class Model:
             return
         qp.stopped = True
         self.causes.add(cause)
+        if not ulpdu:
+            header &= (1 << EVENT_BITS) - 1  # no octet of it is a header's
         error = {
             "qp": segment["qp"],
             "cause": int(cause),
@@ -401,7 +405,7 @@ class Model:
             return (
                 Cause.TERMINATE_RECEIVED,
                 0,
-                segment["header"] >> TERMINATE_HEADER & (1 << TOLD_BITS) - 1,
+                segment["header"] >> TERMINATE_HEADER & (1 << EVENT_BITS) - 1,
             )
         return Cause.NONE, 0, 0
 

@@ -7,7 +7,7 @@ import cocotb
 import pytest
 from cocotb.triggers import ClockCycles
 
-from gateware.interfaces import SegmentKind, StagStatus
+from gateware.interfaces import EVENT_HEADER_OCTETS, SegmentKind, StagStatus
 from gateware.rdmap.receiver import Receiver
 from hw.interface.causes import Cause
 from hw.interface.queue_entries import CompletionFlags
@@ -335,8 +335,8 @@ async def check_a_terminate_is_told_with_what_it_says(dut: Any) -> None:
             bench.send(1, terminate(said, rsvd_ulp_word=rng.getrandbits(32)))
             name, told = bench.model.events[1]
             assert (name, told["cause"]) == ("error", Cause.TERMINATE_RECEIVED)
-            header = told["header"].to_bytes(46, "little")
-            assert header[: min(len(said), 28)] == said[:28]
+            header = told["header"].to_bytes(EVENT_HEADER_OCTETS, "little")
+            assert header[: len(said)] == said[:EVENT_HEADER_OCTETS]
             await bench.settle()
 
 
