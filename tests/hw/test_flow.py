@@ -56,3 +56,8 @@ def test_short_additions_are_made_of_luts(width, chained):
 def test_netlists_of_different_flows_are_different_files():
     text = export(Counter(8), "rnic")
     assert flow.synthesize(text) != flow.synthesize(text, "")
+
+
+def test_packed_tells_what_a_netlist_takes_of_a_part():
+    folder = flow.synthesize(export(Counter(8), "rnic"))
+    assert flow.packed(folder, flow.PARTS["45F"])["TRELLIS_FF"] == 8
