@@ -66,6 +66,7 @@ def test_every_message_is_decoded_down_to_nfs(packets):
         assert str(procedure) in procedures
 
 
+@pytest.mark.requirement("RPCRDMA-3.4-02", "RPCRDMA-3.4-03", "RPCRDMA-3.4-05", "RPCRDMA-3.6-01")
 def test_read_has_a_write_chunk(packets):
     call, reply = messages_of(packets, READ)
     for each in (call, reply):
@@ -77,6 +78,7 @@ def test_read_has_a_write_chunk(packets):
     assert call.fields["rpcordma.rdma_handle"] == reply.fields["rpcordma.rdma_handle"]
 
 
+@pytest.mark.requirement("RPCRDMA-3.4-01", "RPCRDMA-3.7-02")
 def test_write_has_a_read_chunk(packets):
     (with_chunk,) = [
         each
@@ -89,12 +91,14 @@ def test_write_has_a_read_chunk(packets):
     assert reply.first("rpcordma.msg_type") == RDMA_MSG
 
 
+@pytest.mark.requirement("RPCRDMA-4-01", "RPCRDMA-5.1-01")
 def test_long_call_is_a_chunk_at_position_zero(packets):
     (call,) = [each for each in packets if each.first("rpcordma.position") == "0"]
     assert call.first("rpcordma.msg_type") == RDMA_NOMSG
     assert call.fields["rpcordma.reads_count"] == ["1"]
 
 
+@pytest.mark.requirement("RPCRDMA-5.2-01")
 def test_long_reply_comes_in_the_reply_chunk(packets):
     call, reply = messages_of(packets, READDIRPLUS)
     assert call.fields["rpcordma.reply_count"] == reply.fields["rpcordma.reply_count"] == ["1"]

@@ -21,9 +21,9 @@ from host_driver.oncrpc.xdr import Encoder
 from host_driver.oncrpc.xdr_types import VOID, XdrType
 from tests.host_driver.nfs.rig import Rig
 
-HANDLES = ["root", "sub", "file", "link", "fifo", "gone", "forged", "none"]
+HANDLES = [*["root"] * 5, "sub", "file", "link", "fifo", "gone", "forged", "none"]
 NAMES = [b"file", b"new", b"sub", b"link", b"out", b"..", b".", b"", b"../secret", b"a/b", b"a\0b"]
-NAMES += [b"n" * 255, b"n" * 256, b"\xff\xfe"]
+NAMES += [*[b"../secret"] * 4, b"n" * 255, b"n" * 256, b"\xff\xfe"]
 PATHS = [b"../secret", b"/etc", b"file", b"", b"x" * 4000]
 SIZES = [0, 1, 100, 4096, (1 << 20) + 1, (1 << 31), (1 << 32) - 1]
 EDGES = [*SIZES, (1 << 62), (1 << 63) - 1, 1 << 63, (1 << 64) - 1]
@@ -116,8 +116,18 @@ def with_handles(value, handles):
     return value
 
 
-@settings(max_examples=60, deadline=None)
-@given(st.lists(CALLS, min_size=1, max_size=12))
+def names_in(value) -> list[bytes]:
+    """The names in arguments."""
+    if isinstance(value, args.DirectoryArguments):
+        return [value.name]
+    if dataclasses.is_dataclass(value):
+        fields = [getattr(value, field.name) for field in dataclasses.fields(value)]
+        return [name for field in fields for name in names_in(field)]
+    return []
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(CALLS, min_size=6, max_size=15))
 def test_any_calls(calls):
     with tempfile.TemporaryDirectory() as folder:
         rig, handles = tree(Path(folder))
@@ -125,6 +135,8 @@ def test_any_calls(calls):
             # A SYSTEM_ERR or a refusal would raise.
             status, _ = rig.call(procedure, with_handles(arguments, handles))
             assert status in NfsStatus
+            if any(not name or b"/" in name or b"\0" in name for name in names_in(arguments)):
+                assert status != NfsStatus.OK, (procedure.name, arguments)
             assert status not in (NfsStatus.IO, NfsStatus.SERVERFAULT), procedure.name
             rig.assert_untouched()
         rig.close()

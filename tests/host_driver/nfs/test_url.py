@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from host_driver.nfs.client.url import NfsUrl
 
 
+@pytest.mark.requirement("RPCRDMA-12-02")
 @pytest.mark.parametrize(
     ("text", "url"),
     [

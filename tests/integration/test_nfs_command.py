@@ -1,0 +1,48 @@
+"""`stagecoach nfs` over RDMA: server and client in two processes, each with a compiled device."""
+
+import re
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from host_driver import cli
+from tests.host_driver.nfs.trees import facts_of, make_tree
+
+PROFILES = ("rfc8166", "rfc5666")
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_put_list_get_and_remove(tmp_path, capfd, profile):
+    make_tree(tmp_path / "tree", [0, 1, 5000, 70_001], seed=2)
+    there = tmp_path / "there"
+    there.mkdir()
+    words = ["serve", str(there), "--export", "/data", "-a", "127.0.0.1", "--rdma-port", "0"]
+    words += ["--no-tcp", "--profile", profile]
+    command = [sys.executable, "-m", "host_driver.cli", "nfs", *words]
+
+    def run(*words) -> int:
+        return cli.main(["nfs", *map(str, words), "--profile", profile])
+
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            line = process.stdout.readline()
+            found = re.fullmatch(r"serving (nfs\+rdma://127\.0\.0\.1:\d+/data) read-write\n", line)
+            url = found[1]
+            assert run("put", "-r", tmp_path / "tree", url) == 0
+            assert facts_of(there / "tree") == facts_of(tmp_path / "tree")
+            assert run("get", "-r", f"{url}/tree", tmp_path / "back") == 0
+            assert facts_of(tmp_path / "back") == facts_of(tmp_path / "tree")
+            capfd.readouterr()
+            assert run("ls", url) == 0
+            assert capfd.readouterr().out == "tree\n"
+            assert run("rm", "-r", f"{url}/tree") == 0
+            assert list(there.iterdir()) == []
+            assert run("ls", f"{url}/tree") == cli.EXIT_FAILED
+            assert "NFS3ERR_NOENT" in capfd.readouterr().err
+        finally:
+            process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+    assert run("ls", url) == cli.EXIT_FAILED
+    assert capfd.readouterr().err.count("\n") == 1
