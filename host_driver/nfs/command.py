@@ -138,17 +138,20 @@ def get(url: NfsUrl, target: Path, ways: Ways, recursive: bool) -> Progress:
 
 def _split(target: Path, name: bytes) -> tuple[Path, bytes]:
     """Directory and name of what a copy becomes."""
-    if target.is_dir() and name:
+    if target.is_dir():
+        if not name:
+            raise IsADirectoryError(f"{target} is a directory; allowed: a name that is not there")
         return target, name
     return target.parent, os.fsencode(target.name)
 
 
 def put(source: Path, url: NfsUrl, ways: Ways, recursive: bool) -> Progress:
     """Copies a file or tree of this machine to the server; into a directory if that is one."""
+    source = Path(os.path.abspath(source))  # "." has no name
 
     async def run(progress: Progress) -> None:
         async with mounted(url, ways) as files:
-            directory, name = await _target(files, url, os.fsencode(source.absolute().name))
+            directory, name = await _target(files, url, os.fsencode(source.name))
             copier = await Copier.of(files, directory, progress, write=True)
             fd = os.open(source.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+from host_driver.errors import ResourceError
 from host_driver.nfs import program
 from host_driver.nfs.server import data, directories, names, objects
 from host_driver.nfs.server.export import Export
@@ -66,6 +67,9 @@ def _handler(
         except OSError as error:
             status = status_of(error)
             _LOG.debug("%s: %s", procedure.name, error)
+        except ResourceError as error:
+            status = NfsStatus.JUKEBOX  # no memory for the data now: the client tries again
+            _LOG.warning("%s: %s", procedure.name, error)
         return status, failure(operation)
 
     return handle

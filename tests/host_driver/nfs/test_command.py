@@ -62,6 +62,21 @@ def test_get_and_put(there, tmp_path, capsys):
     assert capsys.readouterr() == ("", "")
 
 
+def test_what_has_no_name(there, tmp_path, monkeypatch, capsys):
+    directory, url = there
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "file").write_bytes(b"content")
+    monkeypatch.chdir(tmp_path / "here")
+    assert run("put", "-r", ".", url()) == 0
+    assert (directory / "here" / "file").read_bytes() == b"content"
+    (tmp_path / "root").mkdir()
+    with served(tmp_path / "root", "/") as root:
+        assert run("get", "-r", text_of(root())) == cli.EXIT_FAILED
+        assert "allowed: a name that is not there" in capsys.readouterr().err
+        assert run("get", "-r", text_of(root()), tmp_path / "new") == 0
+    assert (tmp_path / "new").is_dir()
+
+
 def test_rm(there, capsys):
     directory, url = there
     assert run("rm", "-r", url("/tree")) == 0

@@ -4,6 +4,7 @@ import os
 
 import pytest
 
+from host_driver.errors import ResourceError
 from host_driver.nfs import program as p
 from host_driver.nfs.arguments import CommitArguments, ReadArguments, StableHow, WriteArguments
 from host_driver.nfs.results import Changed
@@ -65,6 +66,16 @@ def test_the_file_is_read_into_the_memory_that_is_sent(rig, file, monkeypatch):
     monkeypatch.setattr("tests.host_driver.oncrpc.memory_transport.MemoryCall.buffer", remember)
     rig.ok(p.READ, ReadArguments(rig.handle("file"), 0, 100))
     assert [bytes(buffer) for buffer in buffers] == [CONTENT[:100]]
+
+
+def test_read_for_which_there_is_no_memory(rig, file, monkeypatch):
+    def refuse(self, octets):
+        raise ResourceError("no STag left")
+
+    monkeypatch.setattr("tests.host_driver.oncrpc.memory_transport.MemoryCall.buffer", refuse)
+    status, failure = rig.call(p.READ, ReadArguments(rig.handle("file"), 0, 100))
+    assert status == NfsStatus.JUKEBOX
+    assert failure.attributes.size == len(CONTENT)
 
 
 def test_reads_are_at_most_what_fsinfo_says(rig, file):
