@@ -79,7 +79,11 @@ class RdmaCall:
         self.transport.channel.give_back(slot)
 
     async def reply(self, message: Message) -> None:
-        """As `Call.reply`. `ValueError` if the call has been answered or dropped."""
+        """As `Call.reply`.
+
+        `ValueError` if the call has been answered or dropped, and for a message that is no reply to
+        it; the client is told ERR_CHUNK then.
+        """
         slot = self._take_slot()
         with ExitStack() as steps:
             steps.callback(self._give)
@@ -95,11 +99,11 @@ class RdmaCall:
                     )
                 else:
                     raise reply.too_long()
-            except (MessageTooLong, ResourceError) as error:
+            except (MessageTooLong, ResourceError, ValueError, TypeError) as error:
                 await self.transport.send_error(
                     slot, self.header.xid, self.header.version, ErrorCode.ERR_CHUNK
                 )
-                if isinstance(error, MessageTooLong):
+                if not isinstance(error, ResourceError):
                     raise
                 raise MessageTooLong(f"no memory to send the reply from: {error}") from error
 

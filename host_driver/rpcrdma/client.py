@@ -33,11 +33,12 @@ _DEFAULTS = ClientSettings()
 
 @dataclass(slots=True)
 class _Pending:
-    """A call whose reply has not come; `abandoned` by a caller who does not wait any more."""
+    """A call whose reply has not come, or not to its caller, who may have gone away."""
 
     reply: "asyncio.Future[tuple[Header, bytes]]"
     number: int = 0  # `CreditWindow.sent_call`, 0 before it was sent
-    abandoned: bool = False
+    abandoned: bool = False  # nobody waits any more, and the server may still answer
+    taken: bool = False  # the caller has the reply
 
 
 class RdmaClientTransport:
@@ -145,6 +146,7 @@ class RdmaClientTransport:
                 pending.number = self.credits.sent_call()
                 # A caller that goes away must not take the place of the reply with it.
                 header, stream = await asyncio.shield(pending.reply)
+                pending.taken = True
             return await self._decode(header, stream, offer, room)
         finally:
             self._finish(message.xid, pending)
@@ -153,10 +155,17 @@ class RdmaClientTransport:
         """Gives the credit back, unless the server may still answer."""
         if pending.number and not pending.reply.done() and self._channel.error is None:
             pending.abandoned = True
-        else:
-            pending.reply.cancel()
-            del self._pending[xid]
-            self.credits.give()
+            return
+        if not pending.reply.cancel() and not pending.taken:
+            self._free_late(pending)
+        del self._pending[xid]
+        self.credits.give()
+
+    def _free_late(self, pending: _Pending) -> None:
+        """A reply that came when its caller had gone: what the server keeps for it may go."""
+        if pending.reply.exception() is None:
+            header, _ = pending.reply.result()
+            self._done_later(header)
 
     def _revoke(self, memory: ChunkMemory) -> None:
         try:
@@ -193,21 +202,21 @@ class RdmaClientTransport:
         self.credits.answered(pending.number)
         self.credits.grant(header.credits)
         if pending.abandoned:
-            self._take_late(header, pending)
+            del self._pending[header.xid]
+            self._done_later(header)
+            self.credits.give()
         elif header.fault is not None:
             fault = header.fault
             pending.reply.set_exception(RdmaErrorReceived(fault.code, fault.low, fault.high))
         else:
             pending.reply.set_result((header, stream))
 
-    def _take_late(self, header: Header, pending: _Pending) -> None:
-        """A reply for which nobody waits: what the server keeps for it may go."""
-        del self._pending[header.xid]
+    def _done_later(self, header: Header) -> None:
+        """What the server keeps for a reply that nobody wants may go."""
         if header.lists.reads:
             task = asyncio.get_running_loop().create_task(self._send_done(header.xid))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-        self.credits.give()
 
     async def _send_done(self, xid: int) -> None:
         octets = Header(xid, self.credits.requested, Procedure.RDMA_DONE).encode()

@@ -113,12 +113,21 @@ def join(
 
 
 def split(message: Message, reduced: Sequence[Bulk]) -> bytes:
-    """The stream in which all bulk items but the `reduced` ones are inserted."""
+    """The stream in which all bulk items but the `reduced` ones are inserted.
+
+    `ValueError` if a position is none of the stream.
+    """
     positions = {bulk.position for bulk in reduced}
     pieces: list[bytes | memoryview] = []
-    taken = passed = 0
+    taken = passed = least = 0
     for bulk in message.bulks:
         at = bulk.position - passed
+        if not least <= at <= len(message.stream) or bulk.position % WORD:
+            raise ValueError(
+                f"bulk item at position {bulk.position}; allowed: multiples of 4 from "
+                f"{least + passed} to {len(message.stream) + passed}"
+            )
+        least = at
         octets = roundup(len(bulk.data))
         passed += octets
         if bulk.position not in positions:

@@ -34,10 +34,12 @@ class Reply:
     requests: the RDMA Writes before the Send. most: octets of the longest Send.
 
     Raises `MessageTooLong` if an item does not fit into its chunk, `ResourceError` if memory cannot
-    be registered, which it is until `steps` are done.
+    be registered, which it is until `steps` are done, `ValueError` for a message that is none.
     """
 
     def __init__(self, call: "RdmaCall", message: Message, steps: ExitStack):
+        if message.xid != call.header.xid:
+            raise ValueError(f"a reply to {message.xid:#010x}; allowed: {call.header.xid:#010x}")
         self._call, self._steps = call, steps
         self.message = message
         self.most = call.transport.terms.send_octets

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from host_driver.oncrpc.errors import MessageTooLong
-from host_driver.oncrpc.message import PLACED, Message
+from host_driver.oncrpc.message import PLACED, Bulk, Message
 from host_driver.oncrpc.transport import ReplyRoom
 from host_driver.rpcrdma.call import RdmaCall
 from host_driver.rpcrdma.errors import RdmaErrorReceived
@@ -272,6 +272,33 @@ def test_without_rdma_reads_a_long_call_is_an_error_of_the_client(devices: Devic
             item = pattern(9000)
             reply = await pair.client.call(inline(2, item[:1000]), room(100, 9000))
             assert bytes(reply.bulks[0].data) == item[:1000]
+
+    run(work)
+
+
+def test_a_handler_that_answers_nonsense_is_told_and_so_is_the_client(devices: Devices):
+    async def work():
+        async def nonsense(call: RdmaCall) -> None:
+            xid = call.message.xid
+            good = message(xid, pattern(20))
+            wrong = {
+                1: message(xid + 1),
+                2: Message(good.stream, (Bulk(PLACED, good.bulks[0].data),)),
+                3: Message(good.stream, (Bulk(400, good.bulks[0].data),)),
+                4: Message(good.stream, (Bulk(14, good.bulks[0].data),)),
+                5: Message(good.stream, good.bulks * 2),
+                6: Message(b"", ()),
+            }
+            with pytest.raises(ValueError, match="allowed"):
+                await call.reply(wrong[xid])
+            with pytest.raises(ValueError, match="answered or dropped"):
+                await call.drop()
+
+        # Of each credit there is one, so none may be lost.
+        async with connected(devices, server=ServerSettings(credits=1), handler=nonsense) as pair:
+            for xid in range(1, 7):
+                with pytest.raises(RdmaErrorReceived):
+                    await pair.client.call(inline(xid), room(100))
 
     run(work)
 

@@ -180,6 +180,32 @@ def test_a_client_that_does_not_wait_sends_done_all_the_same(devices: Devices):
     run(work)
 
 
+def test_a_client_that_goes_when_the_reply_is_there_sends_done_too(devices: Devices, monkeypatch):
+    async def work():
+        answered = asyncio.Event()
+
+        async def large(call: RdmaCall) -> None:
+            await large_reply(call)
+            answered.set()
+
+        async with connected(devices, CLIENT, SERVER, large) as pair:
+            call = asyncio.ensure_future(pair.client.call(inline(1), room(20_000)))
+            take = pair.client._on_message
+
+            def take_and_cancel(*arguments) -> None:
+                take(*arguments)
+                call.cancel()
+
+            pair.client._channel._on_message = take_and_cancel
+            with pytest.raises(asyncio.CancelledError):
+                await call
+            pair.client._channel._on_message = take
+            await answered.wait()
+            assert pair.client.credits.outstanding == 0
+
+    run(work)
+
+
 # RDMA_MSGP
 
 
