@@ -2,6 +2,7 @@
 
 import random
 from collections import deque
+from collections.abc import Callable
 
 import cocotb
 import pytest
@@ -59,6 +60,7 @@ class DevicePorts:
         self.registers: list[bytes] = []
         self.interrupts: list[int] = []
         self.events_taken = 0
+        self.on_register: Callable[[], None] = lambda: None
 
     def answer(self, kind: int, payload: bytes) -> tuple[int, bytes] | None:
         match kind:
@@ -82,6 +84,7 @@ class DevicePorts:
                 return Kind.WRITE_DONE, bytes([0])
             case Kind.REGISTER_DONE:
                 self.registers.append(payload)
+                self.on_register()
             case Kind.INTERRUPT:
                 self.interrupts.append(payload[0])
             case Kind.LLP_SEND:
@@ -297,6 +300,59 @@ async def check_llp(dut):
         await task
     await bench.until(lambda: device.sent == sent)
     await bench.until(lambda: device.released == released)
+
+
+@cocotb.test(timeout_time=60, timeout_unit="ms")
+async def check_an_access_is_answered_behind_what_was_said_before(dut):
+    rng = seeded_random(parameter("PATTERN"), parameter("FAULTS"))
+    bench = Bench(dut, rng)
+    await bench.start()
+    device = bench.device
+    said: list[bytes] = []
+
+    def look() -> None:
+        sent = [octets for octets, _ in device.sent[5]]
+        assert sent == said and device.released == [(5, number) for number in range(len(said))]
+        looked.append(len(said))
+
+    looked: list[int] = []
+    device.on_register = look
+    for number in range(4):
+        said.append(rng.randbytes(1300))
+        await device.send_fpdu(5, said[-1], 0)
+        await device.release(5, number)
+        bench.host.send(Kind.REGISTER_READ, bytes(2))
+        await bench.until(lambda number=number: len(device.registers) == number + 1)
+    assert looked == [1, 2, 3, 4]
+
+
+@cocotb.test(timeout_time=20, timeout_unit="ms")
+async def check_what_the_device_does_not_take_holds_nothing_up(dut):
+    rng = seeded_random(parameter("PATTERN"), parameter("FAULTS"))
+    bench = Bench(dut, rng)
+    await bench.start()
+    device = bench.device
+    # More than there is room for, in either buffer.
+    bench.memory.read_if.r_channel.pause = True
+    reads = [bench.memory.init_read(BASE + 256 * number, 256) for number in range(14)]
+    dut.llp__rx_request_valid.value = 1
+    dut.llp__rx_request_octets.value = 4000
+    await RisingEdge(dut.clk)
+    while not dut.llp__rx_request_ready.value:
+        await RisingEdge(dut.clk)
+    dut.llp__rx_request_valid.value = 0
+    for _ in range(12_000):
+        await RisingEdge(dut.clk)
+    answer = await bench.memory.write(BASE, b"passes by")
+    assert answer.resp == AxiResp.OKAY
+    # A register access is answered behind the requests, and those have not all left.
+    payload = bytes([3, 0, 1, 9, 0, 0, 0])
+    bench.host.send(Kind.LLP_EVENT, payload)
+    await bench.until(lambda: bool(dut.llp__event_valid.value))
+    bench.memory.read_if.r_channel.pause = False
+    for number, read in enumerate(reads):
+        await read.wait()
+        assert number == 0 or read.data.data == device.memory[256 * number : 256 * number + 256]
 
 
 @cocotb.test(timeout_time=20, timeout_unit="ms")
