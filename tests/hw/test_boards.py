@@ -56,7 +56,7 @@ def flow(monkeypatch, tmp_path):
     platform = board.make_platform()
     monkeypatch.setattr(bitstream, "sources", lambda board: (platform, {"il": "", "lpf": ""}))
     monkeypatch.setattr(bitstream, "synthesize", lambda board, texts: tmp_path)
-    monkeypatch.setattr(bitstream, "pack", lambda folder, board: folder / "versa-5g.bit")
+    monkeypatch.setattr(bitstream, "pack", lambda board, platform, folder: folder / "versa-5g.bit")
     return tmp_path
 
 
