@@ -1,12 +1,17 @@
 """Boards have pins, a clock that their PLL can make, and a UART; bad requests are told."""
 
 import json
+import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 from amaranth.build import ResourceError
-from amaranth.hdl import Fragment
+from amaranth.hdl import Fragment, Module
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
 
+from gateware.hostlink.uart import UartReceiver, UartTransmitter, divisor_of
 from hw import bitstream
 from hw.boards.board import NAMES, NoSuchBoard, find
 from hw.boards.top import PLL_HZ, BoardTop
@@ -35,6 +40,39 @@ def test_other_boards_are_refused(capsys):
         find("zcu102")
     assert bitstream.main(["zcu102"]) == 1
     assert "bitstream: board 'zcu102'; allowed: " in capsys.readouterr().err
+
+
+class Echo(wiring.Component):
+    """Stands for the device: the UART, joined to itself."""
+
+    def __init__(self, config, clock_hz, baud):
+        self._divisor = divisor_of(clock_hz, baud)
+        super().__init__({"rx": In(1), "tx": Out(1)})
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.receiver = receiver = UartReceiver(self._divisor)
+        m.submodules.transmitter = transmitter = UartTransmitter(self._divisor)
+        wiring.connect(m, receiver.o, transmitter.i)
+        m.d.comb += [receiver.rx.eq(self.rx), self.tx.eq(transmitter.tx)]
+        return m
+
+
+def test_a_top_goes_through_all_tools(monkeypatch, tmp_path):
+    """With a design that takes seconds and not an hour."""
+    monkeypatch.setattr("hw.boards.top.SerialRnic", Echo)
+    # The tools are WebAssembly, and see no folder but this one and those below.
+    folder = Path("build/bitstream/echo")
+    shutil.rmtree(folder, ignore_errors=True)
+    monkeypatch.setattr(bitstream, "FOLDER", folder)
+    monkeypatch.setattr(bitstream, "RESULT", tmp_path / "bitstream.json")
+    row = bitstream.build(find("versa-5g"))
+    assert row["device"] == "LFE5UM5G-45F, speed 8" and row["lut4_of"] == 43_848
+    assert row["fmax_mhz"] > 100 and row["ff"] > 50
+    assert (folder / "versa-5g.bit").stat().st_size > 10_000
+    assert (folder / "versa-5g.svf").exists()
+    (log,) = folder.glob("*/nextpnr_*.log")
+    assert "Derived frequency constraint of 50.0 MHz" in log.read_text()
 
 
 REPORT = {
