@@ -31,6 +31,7 @@ class RnicConfig:
         and placed. At least one longest FPDU and one beat.
     payload_buffer_octets: transmit payload read ahead from host memory; bandwidth times latency.
     max_burst_beats: longest AXI burst.
+    counters: count octets, messages and errors, in one block RAM (`registers/counters.py`).
     """
 
     data_width: int = 64
@@ -43,6 +44,7 @@ class RnicConfig:
     fpdu_store_octets: int = 65536
     payload_buffer_octets: int = 4096
     max_burst_beats: int = 32
+    counters: bool = True
 
     def __post_init__(self) -> None:
         def power_of_two(name: str, low: int, high: int) -> None:
@@ -60,6 +62,7 @@ class RnicConfig:
         power_of_two("fpdu_store_octets", 65536, 1048576)
         power_of_two("payload_buffer_octets", 1024, 65536)
         power_of_two("max_burst_beats", 8, 256)
+        _check("counters", self.counters, "True, False", self.counters in (True, False))
 
     @property
     def qp_bits(self) -> int:

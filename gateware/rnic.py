@@ -3,11 +3,12 @@
 from typing import Any
 
 from amaranth import Cat, Module, Signal
-from amaranth.lib import wiring
+from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from gateware.config import RnicConfig
 from gateware.ddp.assembler import Assembler
+from gateware.ddp.headers import UNTAGGED_HEADER
 from gateware.dma.axi import connect_axi
 from gateware.dma.gather import Gather
 from gateware.dma.host_errors import HostErrors
@@ -40,11 +41,13 @@ from gateware.queues.ring_writer import RingWriter
 from gateware.queues.scheduler import Scheduler
 from gateware.queues.transmit_drain import TransmitDrain
 from gateware.rdmap.atomic_unit import OPERATIONS, AtomicUnit
+from gateware.rdmap.headers import CONTROL as RDMAP_CONTROL
 from gateware.rdmap.receiver import Receiver
 from gateware.rdmap.transmit_leaving import JOB_BITS
 from gateware.rdmap.transmitter import Transmitter
 from gateware.registers.block import RegisterBlock, address_of
 from gateware.registers.commands import CommandProcessor, staging_registers
+from gateware.registers.counters import Counters
 from gateware.stag.table import StagTable
 from gateware.stream_fifo import StreamFifo
 from gateware.stream_slot import StreamSlot
@@ -99,6 +102,10 @@ class Rnic(wiring.Component):
         self._connect_queues(m)
         self._connect_commands(m)
         self._connect_registers(m)
+        if self.config.counters:
+            self._connect_counters(m)
+        else:
+            m.d.comb += self.registers.counter_select.ready.eq(1)
         return m
 
     def _add_blocks(self, m: Module) -> None:
@@ -486,6 +493,7 @@ class Rnic(wiring.Component):
             registers.limits.pending_sends.eq(config.pending_sends),
             registers.capabilities.immediate_data.eq(1),
             registers.capabilities.atomics.eq(1),
+            registers.capabilities.counters.eq(int(config.counters)),
             registers.capabilities.swap.eq(~registers.settings.strict_rfc7306),
         ]
         for doorbell, fetcher in (
@@ -514,6 +522,42 @@ class Rnic(wiring.Component):
         raised = registers.interrupt_status.as_value() & registers.interrupt_enable.as_value()
         m.d.sync += self.irq.eq(raised.any())
         self._count(m)
+
+    def _connect_counters(self, m: Module) -> None:
+        registers, config = self.registers, self.config
+        m.submodules.counters = counters = Counters(config)
+        job, segment = self.assembler.job, self.mpa_receiver.segment
+        fpdus = (
+            (counters.sent, job, ~job.p.empty),
+            (counters.received, segment, segment.p.kind == SegmentKind.FPDU),
+        )
+        for event, source, is_fpdu in fpdus:
+            header = data.View(UNTAGGED_HEADER, source.p.header[: UNTAGGED_HEADER.size])
+            m.d.comb += [
+                event.valid.eq(source.valid & source.ready & is_fpdu),
+                event.qp.eq(source.p.qp),
+                event.ulpdu_length.eq(source.p.ulpdu_length),
+                event.last.eq(header.control.last),
+                event.opcode.eq(data.View(RDMAP_CONTROL, header.rsvd_ulp).opcode),
+            ]
+        stopped, command = self.qp_states.event, self.commands.qp_command
+        selected = registers.counter_select
+        m.d.comb += [
+            counters.dropped.eq(self.receiver.dropped),
+            counters.stopped.valid.eq(stopped.valid & stopped.ready),
+            counters.stopped.cause.eq(stopped.p.cause),
+            counters.connect.valid.eq(
+                command.valid & command.ready & (command.p.kind == QpCommandKind.CONNECT)
+            ),
+            counters.connect.qp.eq(command.p.qp),
+            counters.query.valid.eq(selected.valid),
+            counters.query.p.counter.eq(selected.p.counter),
+            counters.query.p.index.eq(selected.p.index),
+            selected.ready.eq(counters.query.ready),
+            registers.counter_low.value.eq(counters.value[:32]),
+            registers.counter_high.value.eq(counters.value[32:]),
+            registers.counter_lost.value.eq(counters.lost),
+        ]
 
     def _count(self, m: Module) -> None:
         registers = self.registers

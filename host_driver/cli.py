@@ -15,6 +15,7 @@ from host_driver.options import number, parse_emss, parse_size
 from host_driver.perf.options import add_perf, check_perf, run_perf
 from host_driver.rping.ends import DEFAULT_PORT, DEFAULT_SIZE, Settings
 from host_driver.rping.messages import MAXIMUM_SIZE, MINIMUM_SIZE
+from host_driver.top.options import add_top, run_top
 from host_driver.transport.locate import SIMULATED, device_option
 from host_driver.transport.serial_device import DEFAULT_BAUD
 
@@ -121,6 +122,7 @@ def _build_parser() -> argparse.ArgumentParser:
     )
     devices.add_argument("--json", action="store_true", help="print JSON instead of a table")
 
+    add_top(subparsers)
     _add_rping(subparsers)
     add_perf(subparsers)
     add_nfs(subparsers)
@@ -259,6 +261,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             status = run_perf(options)
         elif options.command == "nfs":
             status = run_nfs(options)
+        elif options.command == "top":
+            status = run_top(options)
         elif options.command == "decode":
             status = decode(options.file, options.json, options.pager)
         elif options.command == "devices":

@@ -16,6 +16,7 @@ from host_driver.quota import Quota
 from host_driver.registers import Register
 from host_driver.resources import Resources
 from host_driver.ring import Ring
+from host_driver.top.publisher import publish
 from host_driver.transport.base import DeviceClosed, Transport
 from hw.interface.causes import Cause
 from hw.interface.queue_entries import SCATTER_GATHER_ELEMENTS
@@ -64,6 +65,7 @@ class DeviceAttr:
     version: tuple[int, int]
     atomics: tuple[WROpcode, ...] = ()
     imm_data: bool = False
+    counters: bool = False
 
 
 class Context:
@@ -119,6 +121,7 @@ class Context:
             self.write(registers.SETTINGS, strict_rfc7306=int(strict_rfc7306))
             self.attr = replace(self.attr, **self._read_capabilities())
             self._begin_events()
+            self._publisher = publish(self)
             undo.pop_all()
 
     def _begin_events(self) -> None:
@@ -155,7 +158,11 @@ class Context:
             atomics += (WROpcode.ATOMIC_FETCH_AND_ADD, WROpcode.ATOMIC_CMP_AND_SWP)
         if has["swap"]:
             atomics += (WROpcode.ATOMIC_SWAP,)
-        return {"atomics": atomics, "imm_data": bool(has["immediate_data"])}
+        return {
+            "atomics": atomics,
+            "imm_data": bool(has["immediate_data"]),
+            "counters": bool(has["counters"]),
+        }
 
     # Registers and commands
 
@@ -368,6 +375,8 @@ class Context:
 
         What cannot be closed does not keep the others open; its error is raised at the end.
         """
+        if self._publisher is not None:
+            self._publisher.close()
         with self.lock:
             if self._closed:
                 return

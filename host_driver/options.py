@@ -34,6 +34,17 @@ def parse_emss(text: str) -> int:
     return int(text)
 
 
+def parse_interval(text: str) -> float:
+    """Seconds between two looks."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0.05 <= seconds <= 3600:
+        raise argparse.ArgumentTypeError(f"{text!r} seconds; allowed: 0.05 to 3600")
+    return seconds
+
+
 def number(name: str, least: int, most: int) -> Callable[[str], int]:
     """What parses an integer in a range, both ends included."""
 

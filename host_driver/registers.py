@@ -82,6 +82,7 @@ CAPABILITIES = Register(
         "immediate_data": Field(0, 1),
         "atomics": Field(1, 1),
         "swap": Field(2, 1),
+        "counters": Field(3, 1),
     },
 )
 INTERRUPT_STATUS = Register(
@@ -316,5 +317,30 @@ FPDUS_RECEIVED = Register(
     0x204,
     {
         "value": Field(0, 32),
+    },
+)
+COUNTER_SELECT = Register(
+    0x210,
+    {
+        "counter": Field(0, 3),
+        "index": Field(16, 16),
+    },
+)
+COUNTER_LOW = Register(
+    0x214,
+    {
+        "value": Field(0, 32),
+    },
+)
+COUNTER_HIGH = Register(
+    0x218,
+    {
+        "value": Field(0, 4),
+    },
+)
+COUNTER_LOST = Register(
+    0x21C,
+    {
+        "value": Field(0, 8),
     },
 )

@@ -10,7 +10,7 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from gateware.config import RnicConfig
 
@@ -103,7 +103,7 @@ def start_processes(verilog_text: str) -> str:
 def parse_sizes(arguments: Sequence[str]) -> RnicConfig:
     """The configuration of arguments such as `QPS=8`; `SizeError` names what is wrong."""
     names = [field.name for field in dataclasses.fields(RnicConfig)]
-    sizes: dict[str, int] = {}
+    sizes: dict[str, Any] = {}
     for argument in arguments:
         name, equals, value = argument.partition("=")
         if name.lower() not in names or not equals:

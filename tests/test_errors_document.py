@@ -18,6 +18,7 @@ from host_driver.perf import end as perf
 from host_driver.perf import settings as perf_settings
 from host_driver.rpcrdma import errors as rpcrdma
 from host_driver.rping import link as rping
+from host_driver.top import command as top
 from host_driver.transport import base
 from hw.interface.causes import CODES
 from sim import build, capture_file
@@ -39,7 +40,7 @@ def names(section: str) -> list[str]:
 
 
 API = (errors, base)
-COMMANDS = (demo, perf, perf_settings, rping, build, capture_file, mount, status)
+COMMANDS = (demo, perf, perf_settings, rping, build, capture_file, mount, status, top)
 RPC = (oncrpc, rpcrdma)
 
 

@@ -58,6 +58,7 @@ class ReceiveJudge(wiring.Component):
     strict: In(1), the atomics are those of RFC 7306 only.
     receive_entries, inbound_requests, outstanding_requests, read_space: as of the `Receiver`.
     begin: Out(1), a pulse when a segment is taken.
+    dropped: Out(1), a pulse for an FPDU that is dropped: its QP does not run.
     idle: In(1), all records before are dealt with.
     stop: In(QpStrobe), a record of the QP failed.
     record: Out(stream of `record_layout`).
@@ -81,6 +82,7 @@ class ReceiveJudge(wiring.Component):
                 ),
                 "read_space": Out(QpStrobe(config)),
                 "begin": Out(1),
+                "dropped": Out(1),
                 "idle": In(1),
                 "stop": In(QpStrobe(config)),
                 "record": Out(stream.Signature(record_layout(config))),
@@ -219,6 +221,7 @@ class ReceiveJudge(wiring.Component):
             self.read_space.qp.eq(segment.qp),
         ]
         m.d.sync += [
+            self.dropped.eq(self.record.valid & self.record.ready & record.dropped & is_fpdu),
             entries.pop.eq(consumed & kind.takes_entry),
             outstanding.pop.eq(consumed & kind.response),
             inbound.push.eq(consumed & kind.request),

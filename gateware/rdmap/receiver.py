@@ -61,6 +61,7 @@ class Receiver(wiring.Component):
     first_segment: pulses at the first FPDU of a connection.
     placing: Out(1), from two cycles after the first lookup of a segment was accepted until a cycle
         after its last placement: host addresses are held. Low between segments.
+    dropped: Out(1), a pulse for an FPDU that is dropped.
     begin, end: Out(1), a pulse when a segment is taken, and when all about it has been issued.
     """
 
@@ -87,6 +88,7 @@ class Receiver(wiring.Component):
                 "read_space": Out(QpStrobe(config)),
                 "error": Out(stream.Signature(layouts.qp_error)),
                 "placing": Out(1),
+                "dropped": Out(1),
                 "begin": Out(1),
                 "end": Out(1),
             }
@@ -108,6 +110,7 @@ class Receiver(wiring.Component):
             judge.stop.qp.eq(access.stop.qp),
             access.piece.eq(judge.piece),
             self.begin.eq(judge.begin),
+            self.dropped.eq(judge.dropped),
             self.end.eq(access.end),
             self.placing.eq(access.placing),
         ]

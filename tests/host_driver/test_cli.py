@@ -149,7 +149,7 @@ class TestDevice:
         assert ran.returncode == 0, ran.stderr
         found = json.loads(ran.stdout)
         assert found["device"]["max_qp"] == found["configuration"]["qps"] == 64
-        assert found["versions"]["register description"] == "2.0"
+        assert found["versions"]["register description"] == "2.1"
         assert "RDMA_READ" in found["capabilities"]["operations"]
         assert set(found["device"]["atomics"]) == {
             "ATOMIC_FETCH_AND_ADD",

@@ -12,7 +12,8 @@ MODULES = {
 }
 OWNERS = {
     # The context names it as the first of the arguments of commands.
-    "QP_NUMBER": {"qp.py", "device_reset.py", "context.py"},
+    "QP_NUMBER": {"qp.py", "device_reset.py", "context.py", "counters.py"},
+    "QP_STATE": {"qp.py", "device_reset.py", "counters.py"},
     "QP_": {"qp.py", "device_reset.py"},
     "SEND_DOORBELL": {"qp_queues.py"},
     "RECEIVE_DOORBELL": {"qp_queues.py"},
@@ -20,6 +21,9 @@ OWNERS = {
     "CQ_": {"context.py", "cq.py"},
     "COMMAND": {"context.py"},
     "INTERRUPT_": {"context.py"},
+    "COUNTER_": {"counters.py"},
+    # Not the register's in the server: that of RPC-over-RDMA.
+    "VERSION": {"context.py", "rpcrdma/server.py"},
 }
 """Which modules name a register; the first fitting beginning of its name counts."""
 

@@ -1,0 +1,109 @@
+"""The counters that a device keeps of every QP, and of why QPs stopped."""
+
+from dataclasses import dataclass, fields
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+from host_driver import registers
+from host_driver.enums import QPState
+from host_driver.errors import DeviceError
+from hw.interface.causes import Cause
+
+if TYPE_CHECKING:
+    from host_driver.context import Context
+
+COUNTER_BITS = 36
+LOST_MOST = 255
+
+
+class CounterWord(IntEnum):
+    """COUNTER_SELECT.counter."""
+
+    FPDUS_SENT = 0
+    OCTETS_SENT = 1
+    MESSAGES_SENT = 2
+    OUTSTANDING_READS = 3
+    FPDUS_RECEIVED = 4
+    OCTETS_RECEIVED = 5
+    MESSAGES_RECEIVED = 6
+    STOPPED = 7
+
+
+@dataclass(frozen=True)
+class QPCounters:
+    """What a QP number has counted since the reset of the device, modulo 2^36.
+
+    Octets are those of ULPDUs, messages are DDP Messages. `outstanding_reads` are those of now.
+    """
+
+    fpdus_sent: int = 0
+    octets_sent: int = 0
+    messages_sent: int = 0
+    outstanding_reads: int = 0
+    fpdus_received: int = 0
+    octets_received: int = 0
+    messages_received: int = 0
+
+    def __add__(self, other: "QPCounters") -> "QPCounters":
+        return QPCounters(
+            *(getattr(self, one.name) + getattr(other, one.name) for one in fields(self))
+        )
+
+
+@dataclass(frozen=True)
+class QPStatus:
+    """State, first error and counters of a QP."""
+
+    state: QPState
+    cause: Cause
+    counters: QPCounters
+
+
+def _read(context: "Context", word: CounterWord, index: int) -> int:
+    context.write(registers.COUNTER_SELECT, counter=word, index=index)
+    low = context.read(registers.COUNTER_LOW)["value"]
+    return low | context.read(registers.COUNTER_HIGH)["value"] << 32
+
+
+def _require_counters(context: "Context") -> None:
+    if not context.attr.counters:
+        raise DeviceError("the device was built without counters; allowed: RnicConfig.counters")
+
+
+def query_qp(context: "Context", number: int) -> QPStatus:
+    """State and counters of the QP with a number, in use or not.
+
+    Raises `DeviceError` if the device has no counters, `ValueError` if it has no such QP.
+    """
+    _require_counters(context)
+    if not 0 <= number < context.attr.max_qp:
+        raise ValueError(f"QP {number}; allowed: 0 to {context.attr.max_qp - 1}")
+    with context.lock:
+        context.write(registers.QP_NUMBER, qp=number)
+        state = context.read(registers.QP_STATE)
+        values = {
+            word.name.lower(): _read(context, word, number)
+            for word in CounterWord
+            if word is not CounterWord.STOPPED
+        }
+    if QPState(state["state"]) is not QPState.RTS or values["outstanding_reads"] >> 35:
+        # Nobody answers any more, or an answer came that nobody had asked for.
+        values["outstanding_reads"] = 0
+    return QPStatus(QPState(state["state"]), Cause(state["cause"]), QPCounters(**values))
+
+
+def query_stops(context: "Context") -> dict[Cause, int]:
+    """How many QPs stopped for each cause, those that there were; NONE: FPDUs that were dropped.
+
+    An FPDU is dropped if its QP does not run, e.g. behind the one for which the QP stopped. A QP
+    that the driver stops is not counted. Raises `DeviceError` if the device has no counters.
+    """
+    _require_counters(context)
+    with context.lock:
+        found = {cause: _read(context, CounterWord.STOPPED, cause) for cause in Cause}
+    return {cause: count for cause, count in found.items() if count}
+
+
+def query_lost(context: "Context") -> int:
+    """Events that are in no counter, since the reset of the device; 255 if there were more."""
+    return context.read(registers.COUNTER_LOST)["value"]

@@ -1,0 +1,126 @@
+"""Tells other processes what a device does, as files of JSON in a folder.
+
+A device belongs to the process that has opened it: a simulated one lives in its memory, a board
+hangs on its serial port. So the process itself reads the counters and writes them where others
+look: to the folder that the environment names in `FOLDER_VARIABLE`. Without that variable nothing
+is read and nothing written.
+"""
+
+import contextlib
+import itertools
+import json
+import os
+import sys
+import threading
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from host_driver.counters import QPCounters, query_lost, query_qp, query_stops
+from host_driver.enums import QPState
+from hw.interface.causes import Cause
+
+if TYPE_CHECKING:
+    from host_driver.context import Context
+
+FOLDER_VARIABLE = "STAGECOACH_TOP"
+INTERVAL_VARIABLE = "STAGECOACH_TOP_INTERVAL"
+DEFAULT_INTERVAL = 1.0
+
+CLOSE_SECONDS = 5.0
+"""How long the end waits for a look that is under way."""
+
+_numbers = itertools.count()
+
+
+def snapshot(context: "Context", numbers: set[int]) -> dict[str, Any]:
+    """The state of a device: those QPs of `numbers` that are in use or were, and their sums."""
+    qps = []
+    total = QPCounters()
+    with context.lock:
+        cycles, now = context.cycles, time.time()
+        for number in sorted(numbers):
+            status = query_qp(context, number)
+            counters = status.counters
+            total += counters
+            if status.state is not QPState.RESET or counters != QPCounters():
+                names = {"state": status.state.name, "cause": status.cause.name}
+                qps.append({"qp": number, **names, **asdict(counters)})
+        stops = query_stops(context)
+        lost = query_lost(context)
+    return {
+        "time": now,
+        "cycles": cycles,
+        "total": asdict(total),
+        "dropped_fpdus": stops.pop(Cause.NONE, 0),
+        "stopped": {cause.name: count for cause, count in stops.items()},
+        "events_not_counted": lost,
+        "qps": qps,
+    }
+
+
+class Publisher:
+    """Writes a `snapshot` of an open device every `interval` seconds, and one when it closes.
+
+    The first one stays in the file, as `opened`.
+
+    Attributes
+    ----------
+    path: the file. It is replaced as a whole.
+    """
+
+    def __init__(self, context: "Context", folder: Path, interval: float):
+        self._context = context
+        self._interval = interval
+        self._seen: set[int] = set()
+        number = next(_numbers)
+        self.path = folder / f"{os.getpid()}-{number}.json"
+        self._about: dict[str, Any] = {
+            "device": f"{os.getpid()}.{number}",
+            "kind": context.transport.info.get("kind", ""),
+            "program": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        }
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="counters", daemon=True)
+        self._publish(is_open=True)
+        self._thread.start()
+
+    def _publish(self, is_open: bool) -> None:
+        context = self._context
+        self._seen.update(context.qps)
+        # At first and at the end all: one may have come and gone between two looks.
+        everything = not is_open or "opened" not in self._about
+        now = snapshot(context, set(range(context.attr.max_qp)) if everything else self._seen)
+        self._about.setdefault("opened", now)
+        text = json.dumps({**self._about, "open": is_open, **now})
+        unfinished = self.path.with_suffix(".unfinished")
+        unfinished.write_text(text)
+        unfinished.rename(self.path)
+
+    def _run(self) -> None:
+        # A device that fails tells its program, not this one.
+        with contextlib.suppress(Exception):
+            while not self._closing.wait(self._interval):
+                self._publish(is_open=True)
+
+    def close(self) -> None:
+        """Ends; the last snapshot says that the device is closed. Call it without the lock."""
+        if self._closing.is_set():
+            return
+        self._closing.set()
+        self._thread.join(CLOSE_SECONDS)
+        with contextlib.suppress(Exception):
+            self._publish(is_open=False)
+
+
+def publish(context: "Context") -> Publisher | None:
+    """Publishes a device if the environment names a folder and the device has counters.
+
+    A folder that is not there any more is that of a `stagecoach top` that has ended.
+    """
+    folder = os.environ.get(FOLDER_VARIABLE, "")
+    if not folder or not context.attr.counters or not Path(folder).is_dir():
+        return None
+    interval = float(os.environ.get(INTERVAL_VARIABLE, "") or DEFAULT_INTERVAL)
+    return Publisher(context, Path(folder), interval)

@@ -1,0 +1,212 @@
+"""`stagecoach top`: what it shows of a program's devices, and that nothing is read without it."""
+
+import io
+import json
+import sys
+from dataclasses import asdict
+
+import pytest
+from rich.console import Console
+
+from host_driver import CQ, PD, QP, Context, QPInitAttr, registers
+from host_driver.cli import main
+from host_driver.counters import CounterWord, QPCounters, query_lost, query_qp, query_stops
+from host_driver.errors import DeviceError
+from host_driver.top.publisher import FOLDER_VARIABLE, INTERVAL_VARIABLE, Publisher
+from host_driver.top.rates import view
+from host_driver.top.screen import quantity, screen
+from hw.interface.causes import Cause
+from tests.host_driver.fake_device import INIT, QPS, RTS, FakeDevice
+
+
+class CountingDevice(FakeDevice):
+    """A fake device that has counters.
+
+    Attributes
+    ----------
+    counters: value by (counter, index). queries: how many were read.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words[registers.CAPABILITIES.address] |= registers.CAPABILITIES.pack(counters=1)
+        self.counters: dict[tuple[int, int], int] = {}
+        self.queries = 0
+
+    def write_register(self, address: int, value: int) -> None:
+        super().write_register(address, value)
+        if address == registers.COUNTER_SELECT.address:
+            selected = registers.COUNTER_SELECT.unpack(value)
+            count = self.counters.get((selected["counter"], selected["index"]), 0)
+            self.words[registers.COUNTER_LOW.address] = count & 0xFFFFFFFF
+            self.words[registers.COUNTER_HIGH.address] = count >> 32
+            self.queries += 1
+
+
+@pytest.fixture
+def device():
+    return CountingDevice()
+
+
+def test_counters_of_a_qp_are_read_with_their_high_bits(device):
+    for word in CounterWord:
+        device.counters[word, 2] = (word << 32) + 100 + word
+    device.states[2] = RTS
+    with Context(device) as context:
+        device.states[2] = RTS  # what was there has been cleared
+        counters = query_qp(context, 2).counters
+        device.states[2] = 0
+    assert asdict(counters) == {
+        word.name.lower(): (word << 32) + 100 + word for word in CounterWord if word != 7
+    }
+
+
+def test_a_qp_that_does_not_run_waits_for_no_read(device):
+    device.counters[CounterWord.OUTSTANDING_READS, 0] = 3
+    with Context(device) as context:
+        assert query_qp(context, 0).counters == QPCounters()
+
+
+def test_an_answer_that_nobody_asked_for_is_no_outstanding_read(device):
+    device.counters[CounterWord.OUTSTANDING_READS, 0] = (1 << 36) - 1
+    with Context(device) as context:
+        device.states[0] = RTS
+        assert query_qp(context, 0).counters.outstanding_reads == 0
+        device.states[0] = 0
+
+
+def test_stops_are_told_by_cause(device):
+    device.counters[CounterWord.STOPPED, Cause.CRC_ERROR] = 2
+    device.counters[CounterWord.STOPPED, Cause.NONE] = 7
+    device.words[registers.COUNTER_LOST.address] = 9
+    with Context(device) as context:
+        assert query_stops(context) == {Cause.NONE: 7, Cause.CRC_ERROR: 2}
+        assert query_lost(context) == 9
+
+
+def test_number_of_a_qp_that_is_not_there_is_refused(device):
+    with Context(device) as context:
+        with pytest.raises(ValueError, match=f"QP {QPS}; allowed: 0 to {QPS - 1}"):
+            query_qp(context, QPS)
+
+
+def test_device_without_counters_says_so():
+    with Context(FakeDevice()) as context:
+        assert not context.attr.counters
+        for query in (lambda: query_qp(context, 0), lambda: query_stops(context)):
+            with pytest.raises(DeviceError, match="without counters"):
+                query()
+
+
+def test_nothing_is_read_if_nobody_looks(device, monkeypatch):
+    monkeypatch.delenv(FOLDER_VARIABLE, raising=False)
+    with Context(device):
+        pass
+    assert device.queries == 0
+
+
+def test_a_device_tells_its_state_when_it_opens_and_closes(device, monkeypatch, tmp_path):
+    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path))
+    monkeypatch.setenv(INTERVAL_VARIABLE, "3600")
+    with Context(device) as context:
+        (path,) = tmp_path.glob("*.json")
+        assert json.loads(path.read_text())["open"]
+        cq = CQ(context)
+        qp = QP(PD(context), QPInitAttr(cq, cq))
+        device.counters[CounterWord.OCTETS_SENT, qp.qp_num] = 1000
+        assert device.states[qp.qp_num] == INIT
+    last = json.loads(path.read_text())
+    assert not last["open"]
+    assert last["total"]["octets_sent"] == 1000
+    assert [(one["qp"], one["state"]) for one in last["qps"]] == [(0, "INIT")]
+    assert last["opened"]["total"]["octets_sent"] == 0
+
+
+def test_a_device_tells_its_state_while_it_is_open(device, monkeypatch, tmp_path):
+    monkeypatch.delenv(FOLDER_VARIABLE, raising=False)
+    with Context(device) as context:
+        publisher = Publisher(context, tmp_path, 0.01)
+        before = publisher.path.stat().st_mtime_ns
+        for _ in range(1000):
+            if publisher.path.stat().st_mtime_ns != before:
+                break
+            publisher._closing.wait(0.01)
+        else:
+            pytest.fail("nothing new in 10 s")
+        publisher.close()
+        publisher.close()  # the second time nothing happens
+
+
+def snapshot_of(time, cycles, sent, **other):
+    qp = {"qp": 0, "state": "RTS", "cause": "NONE", **asdict(QPCounters(octets_sent=sent))}
+    about = {"device": "1.0", "kind": "test", "program": "a program", "open": True}
+    rest = {"dropped_fpdus": 0, "stopped": {}, "events_not_counted": 0}
+    total = asdict(QPCounters(octets_sent=sent))
+    return {**about, "time": time, "cycles": cycles, "total": total, "qps": [qp], **rest, **other}
+
+
+def test_rates_are_those_between_two_snapshots():
+    seen = view(snapshot_of(10.0, 1000, 500), snapshot_of(12.0, 5000, 2500))
+    assert seen.rates["octets_sent"] == seen.qp_rates[0]["octets_sent"] == 1000
+    assert seen.cycles_per_second == 2000
+    found = seen.as_json()
+    assert found["qps"][0]["octets_sent_per_second"] == 1000
+    assert found["total"]["octets_sent"] == 2500
+
+
+def test_rates_go_on_when_a_counter_begins_anew():
+    seen = view(snapshot_of(1.0, 0, (1 << 36) - 100), snapshot_of(2.0, 0, 200))
+    assert seen.rates["octets_sent"] == 300
+
+
+def test_screen_names_reasons():
+    reasons = {"stopped": {"CRC_ERROR": 2}, "dropped_fpdus": 3, "events_not_counted": 4}
+    seen = view(snapshot_of(1.0, 0, 0), snapshot_of(2.0, 100, 5_000_000, **reasons))
+    console = Console(width=100, file=io.StringIO())
+    console.print(screen([seen]))
+    text = console.file.getvalue()
+    for words in ("device 1.0", "RTS", "5M", "2 stopped: MPA CRC error (CRC_ERROR)"):
+        assert words in text
+    assert "3 FPDUs dropped" in text and "4 events" in text
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (0, "0"),
+        (999, "999"),
+        (999.6, "1k"),
+        (1234, "1.23k"),
+        (45_600_000, "45.6M"),
+        (2e15, "2e+03T"),
+    ],
+)
+def test_quantities_have_units(number, text):
+    assert quantity(number) == text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["top"], "COMMAND"),
+        (["top", "--interval", "0", "--", "true"], "'0' seconds; allowed: 0.05 to 3600"),
+    ],
+)
+def test_bad_options_are_refused(arguments, message, capsys):
+    with pytest.raises(SystemExit) as ending:
+        main(arguments)
+    assert ending.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_program_that_is_not_there_is_named(capsys):
+    assert main(["top", "--", "no-such-program"]) == 1
+    assert "cannot run no-such-program" in capsys.readouterr().err
+
+
+def test_exit_status_is_that_of_the_program(capfd):
+    code = "import sys; print('said'); sys.exit(3)"
+    assert main(["top", "--once", "--json", "--", sys.executable, "-c", code]) == 3
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert "said\n" in err and "opened no device" in err
