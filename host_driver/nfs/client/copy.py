@@ -11,6 +11,7 @@ from typing import TypeVar
 from host_driver.nfs.attributes import FileType, NfsTime, SetAttributes, TimeHow
 from host_driver.nfs.client.files import Files, Found, shown
 from host_driver.nfs.status import NfsError, NfsStatus
+from host_driver.nfs.threads import in_thread
 
 T = TypeVar("T")
 
@@ -167,7 +168,7 @@ class Copier:
                     raise NfsError(error.status, shown(found.name)) from error
                 if not result.count:
                     raise NfsError(NfsStatus.IO, f"{shown(found.name)} became shorter")
-                await asyncio.to_thread(_write_all, fd, result.data, offset)
+                await in_thread(_write_all, fd, result.data, offset)
                 offset += result.count
                 self.progress.add(result.count)
 
@@ -235,7 +236,7 @@ class Copier:
     async def _put_block(self, fd: int, handle: bytes, offset: int, octets: int) -> set[bytes]:
         """Returns the verifiers of its WRITEs."""
         async with self._buffer() as buffer:
-            octets = await asyncio.to_thread(os.preadv, fd, [buffer[:octets]], offset)
+            octets = await in_thread(os.preadv, fd, [buffer[:octets]], offset)
             verifiers, done = set(), 0
             while done < octets:
                 result = await self._nfs.write(handle, offset + done, buffer[done:octets])

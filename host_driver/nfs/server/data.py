@@ -1,6 +1,5 @@
 """Procedures that move the octets of a file: READ, WRITE, COMMIT. They work in threads."""
 
-import asyncio
 import os
 
 from host_driver.nfs import arguments as args
@@ -10,6 +9,7 @@ from host_driver.nfs.server.handles import Node
 from host_driver.nfs.server.objects import MAXIMUM_SIZE, TRANSFER
 from host_driver.nfs.server.operation import Operation
 from host_driver.nfs.status import NfsError, NfsStatus
+from host_driver.nfs.threads import in_thread
 
 _NOTHING = memoryview(b"")
 
@@ -24,7 +24,7 @@ async def read(op: Operation, arguments: args.ReadArguments) -> res.ReadOk:
         data = _NOTHING
         if count:
             data = op.request.buffer(count)
-            data = data[: await asyncio.to_thread(os.preadv, fd, [data], arguments.offset)]
+            data = data[: await in_thread(os.preadv, fd, [data], arguments.offset)]
         eof = arguments.offset + len(data) >= os.fstat(fd).st_size
     finally:
         os.close(fd)
@@ -41,7 +41,7 @@ async def write(op: Operation, arguments: args.WriteArguments) -> res.WriteOk:
         raise NfsError(NfsStatus.FBIG)
     fd = _open(op, node, os.O_WRONLY)
     try:
-        await asyncio.to_thread(_write, fd, arguments)
+        await in_thread(_write, fd, arguments)
     finally:
         os.close(fd)
     return res.WriteOk(op.wcc(), arguments.count, arguments.stable, op.export.write_verifier)
@@ -64,7 +64,7 @@ async def commit(op: Operation, arguments: args.CommitArguments) -> res.CommitOk
     op.writable()
     fd = _open(op, node, os.O_WRONLY)
     try:
-        await asyncio.to_thread(os.fsync, fd)
+        await in_thread(os.fsync, fd)
     finally:
         os.close(fd)
     return res.CommitOk(op.wcc(), op.export.write_verifier)
