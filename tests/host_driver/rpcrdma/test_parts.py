@@ -1,11 +1,13 @@
 """What the ends are made of: private data, budgets, plans, returned chunks, padding, CCP."""
 
 import asyncio
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from host_driver import WC, QPState, WCOpcode, WCStatus
 from host_driver.oncrpc.errors import MessageTooLong, RpcTransportError
 from host_driver.oncrpc.message import PLACED, roundup
 from host_driver.rpcrdma.budget import Budget
@@ -13,6 +15,7 @@ from host_driver.rpcrdma.chunks import EMPTY_LISTS_OCTETS, Segment
 from host_driver.rpcrdma.credits import CreditWindow
 from host_driver.rpcrdma.plan import plan_call
 from host_driver.rpcrdma.private_data import PrivateData
+from host_driver.rpcrdma.pump import CompletionPump
 from host_driver.rpcrdma.reply import cut
 from host_driver.rpcrdma.returned import placed, returned_octets
 from host_driver.rpcrdma.settings import (
@@ -132,6 +135,23 @@ def test_calls_and_dones_never_exceed_what_is_requested_and_granted(steps: list[
         await asyncio.gather(*tasks, return_exceptions=True)
 
     asyncio.run(work())
+
+
+def test_what_came_before_the_end_of_a_qp_is_told_before_it():
+    told: list[str] = []
+    loop = SimpleNamespace(call_soon_threadsafe=lambda method, argument: method(argument))
+    receiver = SimpleNamespace(
+        qp=SimpleNamespace(qp_num=3, state=QPState.ERR),
+        loop=loop,
+        deliver=lambda completions: told.extend(f"completion {each.wr_id}" for each in completions),
+        lost=lambda why: told.append(why),
+    )
+    found = [[], [WC(5, WCStatus.SUCCESS, WCOpcode.RECV, 1, 3)]]
+    pump = object.__new__(CompletionPump)
+    pump.cq = SimpleNamespace(poll=lambda number: found.pop())  # type: ignore[assignment]
+    pump._receivers = {3: receiver}  # type: ignore[dict-item]
+    pump._look_for_stopped()
+    assert told == ["completion 5", "the QP has stopped"]
 
 
 def plan(octets: list[int], inline_octets: int = 1024, can_read: bool = True):
