@@ -210,3 +210,38 @@ def test_exit_status_is_that_of_the_program(capfd):
     out, err = capfd.readouterr()
     assert out == ""
     assert "said\n" in err and "opened no device" in err
+
+
+PROGRAM = """
+import time
+from host_driver import CQ, PD, QP, Context, QPInitAttr
+from tests.host_driver.test_top import CountingDevice, CounterWord
+device = CountingDevice()
+with Context(device) as context:
+    cq = CQ(context)
+    qp = QP(PD(context), QPInitAttr(cq, cq))
+    for turn in range(10):
+        device.counters[CounterWord.MESSAGES_SENT, 0] = turn
+        time.sleep(0.1)
+"""
+
+
+def watch(*options):
+    return main(["top", "--interval", "0.05", *options, "--", sys.executable, "-c", PROGRAM])
+
+
+def test_json_follows_a_program_while_it_runs(capfd):
+    assert watch("--json") == 0
+    lines = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    assert len(lines) > 3
+    assert [line["open"] for line in lines] == [True] * (len(lines) - 1) + [False]
+    sent = [line["total"]["messages_sent"] for line in lines]
+    assert sent == sorted(sent) and sent[-1] == 9
+    assert any(line["total"]["messages_sent_per_second"] > 0 for line in lines)
+    assert all("opened" not in line for line in lines)
+
+
+def test_the_view_stays_when_the_program_has_ended(capfd):
+    assert watch() == 0
+    out = capfd.readouterr().out
+    assert "INIT" in out and "(fake, closed)" in out
