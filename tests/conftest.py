@@ -15,7 +15,10 @@ USERS_OF_THE_DEVICE = (
     "tests/host_driver/test_cli.py",
     "tests/host_driver/test_perf_devices.py",
     "tests/host_driver/test_rping.py",
-    "tests/host_driver/rpcrdma/",
+    *(
+        f"tests/host_driver/rpcrdma/test_{name}.py"
+        for name in ("bad_clients", "bad_servers", "calls", "life", "oncrpc", "rfc5666", "wire")
+    ),
     "tests/hostlink/test_board.py",
     "tests/integration/",
     "tests/malformer/",
