@@ -5,7 +5,7 @@ from enum import IntEnum
 from typing import Any, Generic, TypeVar
 
 from host_driver.oncrpc.errors import XdrError
-from host_driver.oncrpc.message import XDR_UNIT, roundup
+from host_driver.oncrpc.message import roundup
 from host_driver.oncrpc.xdr import Decoder, Encoder
 
 T = TypeVar("T")
@@ -188,8 +188,7 @@ class Array(XdrType[list[T]]):
             self._item.pack(encoder, item)
 
     def unpack(self, decoder: Decoder) -> list[T]:
-        length = decoder.length(min(self._maximum, decoder.remaining // XDR_UNIT))
-        return [self._item.unpack(decoder) for _ in range(length)]
+        return [self._item.unpack(decoder) for _ in range(decoder.length(self._maximum))]
 
 
 class LinkedList(XdrType[list[T]]):

@@ -106,6 +106,11 @@ def test_null_takes_and_returns_nothing():
             id="AUTH_BADCRED longer than 400 octets",
         ),
         pytest.param(
+            call_of(credential=f"00000001 00000018 {'00' * 24}"),
+            f"{DENIED} 00000001 00000001",
+            id="AUTH_BADCRED with octets behind it",
+        ),
+        pytest.param(
             call_of(credential="00000002 00000000"),
             f"{DENIED} 00000001 00000002",
             id="AUTH_REJECTEDCRED",

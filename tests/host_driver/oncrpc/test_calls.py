@@ -272,8 +272,8 @@ def test_record_of_a_message_with_bulk_items():
         "8000",
         "80000004 616263",
         "80000065",
-        "00000064 " + "00" * 100 + "80000001",
-        "00000000" * ((1 << 16) + 1),
+        "00000064 " + "00" * 100 + "80000001 00",
+        "00000000" * ((1 << 16) + 1) + "80000000",
     ],
     ids=["nothing", "half a mark", "half a fragment", "too long", "too long together", "endless"],
 )
@@ -295,6 +295,28 @@ def test_octets_that_are_no_rpc_end_the_connection_of_the_server():
         assert await reader.read() == b""
         writer.close()
         await listener.close()
+
+    asyncio.run(run())
+
+
+def test_second_reply_to_a_call_changes_nothing():
+    async def answer_twice(reader, writer):
+        xid = (await record.read_record(reader, 1000))[:4]
+        reply = bytes.fromhex("80000020") + xid + bytes.fromhex("00000001") + bytes(16)
+        writer.write(2 * (reply + bytes.fromhex("0000000000000051")))
+        xid = (await record.read_record(reader, 1000))[:4]
+        reply = bytes.fromhex("80000020") + xid + bytes.fromhex("00000001") + bytes(16)
+        writer.write(reply + bytes.fromhex("0000000000000064"))
+        await reader.read()
+        writer.close()
+
+    async def run():
+        server = await asyncio.start_server(answer_twice, HOST, 0)
+        port = server.sockets[0].getsockname()[1]
+        async with RpcClient(await TcpClientTransport.connect(HOST, port), None) as client:
+            assert await client.call(ARITHMETIC, SQUARE, 9) == 81
+            assert await client.call(ARITHMETIC, SQUARE, 10) == 100
+        server.close()
 
     asyncio.run(run())
 
