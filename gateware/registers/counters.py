@@ -248,7 +248,8 @@ class Counters(wiring.Component):
             *(after.eq(before) for before, after in pairwise(control)),
             operand[0].eq(Cat(amount, negative)),
             operand[1].eq(operand[0]),
-            queries.eq(Cat(of_query & is_first, queries[0])),
+            # In the last slot all that was counted before is in memory, and nothing is written.
+            queries.eq(Cat(of_query & (slot == 3), queries[0])),
             old.eq(read.data),
             total.eq(old + Cat(operand[1], operand[1][-1].replicate(COUNTER_BITS - 17))),
         ]

@@ -186,3 +186,33 @@ async def check_events_that_come_too_fast_are_counted_as_lost(dut):
         await bench.cycle()
     await bench.cycles(8)
     assert dut.lost.value == LOST_MOST
+
+
+@cocotb.test(timeout_time=2, timeout_unit="ms")
+async def check_what_is_read_was_there_while_it_was_asked_for(dut):
+    """A word is read whole, whatever is added to it at the same time."""
+    rng = seeded_random()
+    bench = Bench(dut)
+    await bench.start()
+    words = [word for word in CounterWord if word != CounterWord.STOPPED]
+    history = {word: [0] for word in words}
+
+    async def count():
+        while True:
+            opcode = rng.choice((Opcode.SEND, *REQUESTS))
+            bench.fpdu(rng.choice(("sent", "received")), 1, rng.randrange(1000), 1, opcode)
+            for word in words:
+                history[word].append(bench.expected[1, word.name])
+            await bench.cycle()
+            await bench.cycles(rng.randint(9, 14))
+
+    counting = cocotb.start_soon(count())
+    for _ in range(600):
+        word = rng.choice(words)
+        known = len(history[word])
+        value = await bench.read(1, word.name)
+        # What came before the question, but for the few that wait, and what came meanwhile
+        assert value in history[word][max(0, known - 4) :], (word.name, value)
+        await bench.cycles(rng.randrange(8))
+    counting.cancel()
+    assert dut.lost.value == 0
