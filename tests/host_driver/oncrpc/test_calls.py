@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import socket
+import threading
 
 import pytest
 
@@ -230,6 +231,7 @@ def test_blocking_client_that_cannot_connect_raises():
 
     with pytest.raises(OSError, match="Connect"):
         BlockingRpcClient(connect)
+    assert "rpc" not in [thread.name for thread in threading.enumerate()]
 
 
 class LoopServer:
