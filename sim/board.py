@@ -1,7 +1,13 @@
-"""A board in simulation: the compiled device with its UART, and a pseudo-terminal at its pins."""
+"""A board in simulation: the compiled device with its UART, and a pseudo-terminal at its pins.
 
+`python -m sim.board` starts one, prints how to name it in `--device`, and runs until interrupted.
+"""
+
+import argparse
+import contextlib
 import json
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -63,6 +69,8 @@ class SimulatedBoard:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
+            # It ends with its input, and tells what it has counted also behind an interrupt.
+            start_new_session=True,
         )
         assert self.process.stdout is not None
         self.port = self.process.stdout.readline().strip()
@@ -89,3 +97,30 @@ class SimulatedBoard:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs a board until it is interrupted, or until it ends; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m sim.board", description=__doc__)
+    parser.add_argument(
+        "--faults",
+        type=int,
+        default=0,
+        metavar="COUNT",
+        help="octets in a million that are lost, changed, and inserted, each (0)",
+    )
+    parser.add_argument("--seed", type=int, default=1, help="of the faults (1)")
+    options = parser.parse_args(arguments)
+    if not 0 <= options.faults <= 1_000_000:
+        parser.error(f"--faults {options.faults}; allowed: 0 to 1000000")
+    program = build_board(progress=lambda step: print(step, file=sys.stderr))
+    with SimulatedBoard(program, fault_rate=options.faults, seed=options.seed) as board:
+        print(board.url, flush=True)
+        with contextlib.suppress(KeyboardInterrupt):
+            board.process.wait()
+    print(json.dumps(board.counters))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -43,7 +43,7 @@ def test_link(pattern, faults):
     run_cocotb(link(), __name__, parameters={"PATTERN": pattern, "FAULTS": faults})
 
 
-SHARES = {"none": 0.0, "some": 0.0003, "many": 0.001}
+SHARES = {"none": 0.0, "some": 0.0003, "many": 0.0006}
 
 
 class DevicePorts:
