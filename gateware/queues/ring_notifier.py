@@ -27,7 +27,8 @@ class RingNotifier(wiring.Component):
     done, done_ring, done_solicited: an entry's write response is there. One is counted per cycle.
     settled: nothing of `done` or `doorbell` is under way.
     wipe, wipe_ring: forget a ring; only when `settled`, and with `hold`.
-    query_ring, query_answered: visible entries of the ring, mod 2^16, 3 cycles ago.
+    query_ring, query_answered: visible entries of the ring, mod 2^16, 3 cycles ago, or 4 while a
+        doorbell arms.
     """
 
     def __init__(self, config: RnicConfig):
@@ -64,7 +65,6 @@ class RingNotifier(wiring.Component):
         visible_write = visible.write_port()
         visible_now = visible.read_port(domain="comb")
         visible_read = visible.read_port()
-        visible_query = visible.read_port()
         solicited_write, solicited_read = (
             visible_solicited.write_port(),
             visible_solicited.read_port(),
@@ -75,13 +75,15 @@ class RingNotifier(wiring.Component):
         ring = Signal(range(rings))  # of the doorbell
         doorbell = self.doorbell.payload
         taken = Signal()
+        looks_up = Signal()
+        latches = Signal()  # what was looked up
         m.d.comb += [
             taken.eq(self.doorbell.valid & self.doorbell.ready),
             consumed_write.addr.eq(Mux(self.wipe, self.wipe_ring, doorbell.cq)),
             consumed_write.data.eq(Mux(self.wipe, 0, doorbell.consumer)),
             consumed_write.en.eq(self.wipe | taken),
-            visible_query.addr.eq(self.query_ring),
-            visible_read.addr.eq(ring),
+            # For the query, but when a doorbell needs it.
+            visible_read.addr.eq(Mux(looks_up, ring, self.query_ring)),
             solicited_read.addr.eq(ring),
             consumed_now.addr.eq(self.done_ring),
             visible_now.addr.eq(self.done_ring),
@@ -92,7 +94,8 @@ class RingNotifier(wiring.Component):
             solicited_write.data.eq(visible_write.data),
             solicited_write.en.eq(self.wipe | (self.done & self.done_solicited)),
         ]
-        m.d.sync += self.query_answered.eq(visible_query.data)
+        with m.If(~latches):
+            m.d.sync += self.query_answered.eq(visible_read.data)
 
         shown = Signal()
         shown_ring = Signal(range(rings))
@@ -164,9 +167,11 @@ class RingNotifier(wiring.Component):
                 m.next = "LOOK_UP"
             # The memories read, now that responses under way have been counted.
             with m.State("LOOK_UP"):
+                m.d.comb += looks_up.eq(1)
                 m.next = "LATCH"
             # The outputs of the memories are registered.
             with m.State("LATCH"):
+                m.d.comb += latches.eq(1)
                 m.d.sync += latest.eq(Mux(solicited, solicited_read.data, visible_read.data))
                 m.next = "COMPARE"
             # How far the host is behind.
