@@ -1,7 +1,7 @@
 """Hands RDMAP headers to the gatherer as payload."""
 
-from amaranth.hdl import Elaboratable, Module, Signal
-from amaranth.lib import stream, wiring
+from amaranth.hdl import Array, Elaboratable, Module, Signal
+from amaranth.lib import enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from gateware.rdmap.headers import (
@@ -25,13 +25,25 @@ INLINE_WORDS = -(-TERMINATE_HEADER_OCTETS // WORD_OCTETS)
 """Words of the longest RDMAP header."""
 
 
+class InlineKind(enum.Enum, shape=3):
+    """What may leave as inline words."""
+
+    READ_REQUEST = 0
+    ATOMIC_REQUEST = 1
+    ATOMIC_RESPONSE = 2
+    IMMEDIATE = 3
+    TERMINATE = 4
+
+
 class TransmitInline(wiring.Component):
     """Writes the octets of an RDMAP header as inline words of the gatherer, one per cycle.
 
     Members
     -------
-    start: In(1), write `length` octets of `octets`, which hold until `done`; only while `room`.
-    octets: In, octet i in bits [8i+7:8i].
+    start: In(1), write `length` octets of `octets[kind]`, which hold until `done`; only while
+        `room`.
+    kind: In(InlineKind).
+    octets: In, for each kind; octet i in bits [8i+7:8i].
     length: In, 1 to 52.
     room: Out(1), there is room for the longest header.
     done: Out(1), the last word is looked at in this cycle.
@@ -41,7 +53,8 @@ class TransmitInline(wiring.Component):
     DEPTH = 16
 
     start: In(1)
-    octets: In(64 * INLINE_WORDS)
+    kind: In(InlineKind)
+    octets: In(64 * INLINE_WORDS).array(len(InlineKind))
     length: In(range(TERMINATE_HEADER_OCTETS + 1))
     room: Out(1)
     done: Out(1)
@@ -59,7 +72,9 @@ class TransmitInline(wiring.Component):
         word = Signal(64)
         chosen = Signal()
         level = Signal(range(self.DEPTH + 1))
-        m.d.sync += [word.eq(self.octets.word_select(number, 64)), chosen.eq(writing)]
+        # The word of each kind first: they are fewer than all words of the longest one.
+        words = Array(octets.word_select(number, 64) for octets in self.octets)
+        m.d.sync += [word.eq(words[self.kind.as_value()]), chosen.eq(writing)]
         m.d.comb += [
             fifo.i.valid.eq(chosen),
             fifo.i.payload.eq(word),
@@ -104,22 +119,33 @@ def connect_inline(
     atomic_response = atomic_response_header(
         identifier=visit.inbound.sink_stag, original=visit.original
     )
-    m.d.comb += [inline.octets.eq(read_request), inline.length.eq(READ_REQUEST_HEADER_OCTETS)]
+    for kind, octets in (
+        (InlineKind.READ_REQUEST, read_request),
+        (InlineKind.ATOMIC_REQUEST, atomic_request),
+        (InlineKind.ATOMIC_RESPONSE, atomic_response),
+        (InlineKind.IMMEDIATE, visit.remote_offset),
+        (InlineKind.TERMINATE, terminate.header),
+    ):
+        m.d.comb += inline.octets[kind.value].eq(octets)
+    m.d.comb += [
+        inline.kind.eq(InlineKind.READ_REQUEST),
+        inline.length.eq(READ_REQUEST_HEADER_OCTETS),
+    ]
     with m.If(visit.terminating):
-        m.d.comb += [inline.octets.eq(terminate.header), inline.length.eq(terminate.octets)]
+        m.d.comb += [inline.kind.eq(InlineKind.TERMINATE), inline.length.eq(terminate.octets)]
     with m.Elif(visit.is_atomic):
         m.d.comb += [
-            inline.octets.eq(atomic_request),
+            inline.kind.eq(InlineKind.ATOMIC_REQUEST),
             inline.length.eq(ATOMIC_REQUEST_HEADER_OCTETS),
         ]
     with m.Elif(visit.answers_atomic):
         m.d.comb += [
-            inline.octets.eq(atomic_response),
+            inline.kind.eq(InlineKind.ATOMIC_RESPONSE),
             inline.length.eq(ATOMIC_RESPONSE_HEADER_OCTETS),
         ]
     with m.Elif(visit.is_immediate):
         m.d.comb += [
-            inline.octets.eq(visit.remote_offset),
+            inline.kind.eq(InlineKind.IMMEDIATE),
             inline.length.eq(IMMEDIATE_DATA_OCTETS),
         ]
 

@@ -5,7 +5,12 @@ import pytest
 from cocotb.triggers import ClockCycles, RisingEdge
 
 from gateware.rdmap.headers import READ_REQUEST_HEADER_OCTETS, TERMINATE_HEADER_OCTETS
-from gateware.rdmap.transmit_inline import INLINE_WORDS, WORD_OCTETS, TransmitInline
+from gateware.rdmap.transmit_inline import (
+    INLINE_WORDS,
+    WORD_OCTETS,
+    InlineKind,
+    TransmitInline,
+)
 from tests.support.runner import parameter, run_cocotb
 from tests.support.streams import (
     StreamMonitor,
@@ -47,7 +52,12 @@ async def check_headers_leave_as_words(dut):
             for n in range(words)
         ]
         dut.start.value = 1
-        dut.octets.value, dut.length.value = int.from_bytes(octets, "little"), length
+        kind = rng.choice(list(InlineKind)).value
+        for number in range(len(InlineKind)):
+            port = getattr(dut, f"octets__{number}")
+            port.value = rng.getrandbits(64 * INLINE_WORDS)
+        getattr(dut, f"octets__{kind}").value = int.from_bytes(octets, "little")
+        dut.kind.value, dut.length.value = kind, length
         await RisingEdge(dut.clk)
         dut.start.value = 0
         cycles = 0
@@ -58,7 +68,7 @@ async def check_headers_leave_as_words(dut):
                 break
         # At once, and one per cycle.
         assert cycles <= words + 1
-        dut.octets.value = rng.getrandbits(64 * INLINE_WORDS)
+        getattr(dut, f"octets__{kind}").value = rng.getrandbits(64 * INLINE_WORDS)
         dut.length.value = rng.randint(1, TERMINATE_HEADER_OCTETS)
     assert await sink.get_many(len(expected)) == expected
     await ClockCycles(dut.clk, 30)
