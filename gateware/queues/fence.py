@@ -9,7 +9,7 @@ from amaranth.lib.wiring import In, Out
 SETTLE = 9
 """Cycles that an item may be on its way from the end of one stage to the begin of the next."""
 
-COUNT_BITS = 8
+COUNT_BITS = 7
 
 MOST = (1 << COUNT_BITS) - 1
 """Items of a pair that may be under way."""
@@ -63,13 +63,15 @@ class Fence(wiring.Component):
             for pair in range(pairs):
                 under_way = Signal(COUNT_BITS, name=f"under_way_{number}_{pair}")
                 left = Signal(COUNT_BITS, name=f"left_{number}_{pair}")  # of those waited for
-                with m.If(begin[pair] & ~end[pair]):
-                    m.d.sync += under_way.eq(under_way + 1)
-                with m.Elif(end[pair] & ~begin[pair]):
-                    m.d.sync += under_way.eq(under_way - 1)
+                ended = Signal(name=f"ended_{number}_{pair}")
+                # One adder: plus 1, minus 1 or plus 0.
+                more, less = begin[pair] & ~end[pair], end[pair] & ~begin[pair]
+                change = Cat(more | less, less.replicate(COUNT_BITS - 1))
+                m.d.sync += [under_way.eq(under_way + change), ended.eq(end[pair])]
+                # What ends in the cycle of `take` counts in the next one.
                 with m.If(take & (stage == number)):
-                    m.d.sync += left.eq(under_way - end[pair])
-                with m.Elif(end[pair] & (left != 0)):
+                    m.d.sync += left.eq(under_way)
+                with m.Elif(ended & (left != 0)):
                     m.d.sync += left.eq(left - 1)
                 ahead.append(left == 0)
             m.d.sync += reached[number].eq(Cat(ahead).all() & getattr(self, f"passed_{number}"))
