@@ -7,7 +7,7 @@ from amaranth.lib import data, fifo, wiring
 from amaranth.lib.wiring import In, Out
 
 from gateware.config import RnicConfig
-from gateware.dma.arbitration import choose_round_robin
+from gateware.dma.arbitration import choose_round_robin, grant_round_robin
 from gateware.dma.axi import AxiReadSignature
 from gateware.dma.buffers import ReservedQueue
 from gateware.dma.bursts import AXI_BURST_INCR, AXI_SIZE_WORD, BurstSplitter
@@ -126,7 +126,9 @@ class ReadEngine(wiring.Component):
         # Choose a client and load the AR register from it.
         latest = Signal(client_bits)
         choice = Signal(client_bits)
-        choose_round_robin(m, [fits[number] for number in range(count)], latest, choice)
+        requests = [fits[number] for number in range(count)]
+        choose_round_robin(m, requests, latest, choice)
+        grant = grant_round_robin(m, requests, latest)
 
         burst = Signal(bursts[0].shape())
         pushed = Signal(order_layout)
@@ -143,8 +145,10 @@ class ReadEngine(wiring.Component):
             m.d.sync += axi.arvalid.eq(0)
         with m.If(~axi.arvalid):
             m.d.sync += [axi.araddr.eq(burst.address), axi.arlen.eq(burst.beats)]
+            with m.If(order.w_rdy):
+                m.d.comb += take.eq(grant)
             with m.If(fits.any() & order.w_rdy):
-                m.d.comb += [order.w_en.eq(1), take.eq(1 << choice)]
+                m.d.comb += order.w_en.eq(1)
                 m.d.sync += [axi.arvalid.eq(1), latest.eq(choice)]
 
         # The oldest burst says whose words arrive.

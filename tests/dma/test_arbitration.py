@@ -7,23 +7,29 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from cocotb.triggers import Timer
 
-from gateware.dma.arbitration import choose_round_robin
+from gateware.dma.arbitration import choose_round_robin, grant_round_robin
 from tests.support.runner import parameter, run_cocotb
 
 
 class Choice(wiring.Component):
-    """`choose_round_robin` among `count` requesters."""
+    """`choose_round_robin` and `grant_round_robin` among `count` requesters."""
 
     def __init__(self, count):
         super().__init__(
-            {"requests": In(count), "latest": In(range(count)), "choice": Out(range(count))}
+            {
+                "requests": In(count),
+                "latest": In(range(count)),
+                "choice": Out(range(count)),
+                "grant": Out(count),
+            }
         )
 
     def elaborate(self, platform):
         m = Module()
         latest, choice = Signal.like(self.latest), Signal.like(self.choice)
         choose_round_robin(m, list(self.requests), latest, choice)
-        m.d.comb += [latest.eq(self.latest), self.choice.eq(choice)]
+        grant = grant_round_robin(m, list(self.requests), latest)
+        m.d.comb += [latest.eq(self.latest), self.choice.eq(choice), self.grant.eq(grant)]
         return m
 
 
@@ -42,6 +48,8 @@ async def check_choice_is_the_next_in_circular_order(dut):
             await Timer(1, "ns")
             expected = next((number for number in circle if requests >> number & 1), 0)
             assert int(dut.choice.value) == expected, (latest, f"{requests:b}")
+            granted = 1 << expected if requests else 0
+            assert int(dut.grant.value) == granted, (latest, f"{requests:b}")
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
