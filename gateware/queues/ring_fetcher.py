@@ -186,22 +186,21 @@ class RingFetcher(wiring.Component):
         buffer_read = buffer.read_port()
         selected_number = Signal(16)
         second = ports.word_address[exact_log2(UNIT_WORDS) :] if self._entry_units > 1 else Const(0)
-        in_lane = Signal()
+        # Of both units that an entry may have: the word address comes late in its cycle.
+        units_at = []
+        for unit in range(self._entry_units):
+            number_of = selected_popped.data.number[: exact_log2(LANE_UNITS)] + unit
+            in_lane = selected_home.data.in_lane & (selected_popped.data.in_base <= unit)
+            units_at.append(address_of(in_lane, selected_home.data.lane, ports.select, number_of))
         m.d.comb += [
             selected_popped.addr.eq(ports.select),
             selected_home.addr.eq(ports.select),
             selected_produced.addr.eq(ports.select),
             arrivals.select.eq(ports.select),
-            in_lane.eq(selected_home.data.in_lane & (selected_popped.data.in_base <= second)),
             buffer_read.addr.eq(
                 Cat(
                     ports.word_address[: exact_log2(UNIT_WORDS)],
-                    address_of(
-                        in_lane,
-                        selected_home.data.lane,
-                        ports.select,
-                        (selected_popped.data.number[: exact_log2(LANE_UNITS)] + second),
-                    ),
+                    Mux(second, units_at[-1], units_at[0]),
                 )
             ),
         ]
