@@ -406,7 +406,8 @@ class AtomicUnit(wiring.Component):
                     with m.Else():
                         m.d.comb += self._runnable.clear.eq(entry)
                     # A write without a response: memory has no newer value than the slot.
-                    with m.If(self._writes[self._hit_slot] != 0):
+                    written = Cat(writes != 0 for writes in self._writes)
+                    with m.If((written & self._hit).any()):
                         m.d.comb += self._fresh.set.eq(entry)
                     with m.Else():
                         m.d.comb += self._fresh.clear.eq(entry)
