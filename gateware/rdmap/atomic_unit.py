@@ -406,8 +406,7 @@ class AtomicUnit(wiring.Component):
                     with m.Else():
                         m.d.comb += self._runnable.clear.eq(entry)
                     # A write without a response: memory has no newer value than the slot.
-                    written = Cat(writes != 0 for writes in self._writes)
-                    with m.If((written & self._hit).any()):
+                    with m.If(self._writes[self._hit_slot] != 0):
                         m.d.comb += self._fresh.set.eq(entry)
                     with m.Else():
                         m.d.comb += self._fresh.clear.eq(entry)
