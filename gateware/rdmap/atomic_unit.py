@@ -24,14 +24,11 @@ ATOMIC_OCTETS = 8
 OPERATIONS = 16
 """Atomics that are in flight."""
 
-KEY_BITS = 16
-"""Low bits of a word's address by which its slot is found."""
-
 COMPARED_AT_ONCE = 16
 """Address bits whose comparison goes into one register."""
 
-LOOKUP_CYCLES = 5
-"""From a request, or a new slot, until `hit` knows it and the rest of its address is compared."""
+LOOKUP_CYCLES = 3
+"""From a request, or a new slot, until `hit` knows it."""
 
 
 QUEUE_DEPTH = 4
@@ -81,14 +78,13 @@ class AtomicUnit(wiring.Component):
     response. Answers of different QPs come in any order; the effects have an order that explains
     all values returned, in which an operation that was answered before another came is earlier.
 
-    One step is made at a time. Up to `operations` are in flight; those on different words overlap,
-    unless the words are a multiple of 2^19 octets apart: then the later one waits, and all behind.
+    One step is made at a time. Up to `operations` are in flight; those on different words overlap.
     Operations on a word that is in flight use its value on chip, without another read, if that
     value cannot be older than they are (docs/decisions/atomic-unit.md). An error of a read ends one
     operation and changes nothing; an error of a write ends the operation that wrote, and what was
     computed with its value and wrote nothing itself starts over.
 
-    Latency, in cycles without those of host memory and of the engines: 9 to the read command, 11
+    Latency, in cycles without those of host memory and of the engines: 7 to the read command, 11
     from the word to the write command, 7 from the write response to the response. Throughput: one
     operation every 19 cycles (17 on one word), or the latency of read and write divided by
     `operations` if that is more.
@@ -180,14 +176,11 @@ class AtomicUnit(wiring.Component):
         self._open = self._flags(m, "open")  # its value may be used
         # A write failed: nothing is computed until all of them are answered.
         self._spoiled = self._flags(m, "spoiled")
-        # No two live slots have the same key.
-        self._keys = Array(Signal(KEY_BITS, name=f"key_{i}") for i in range(count))
+        self._addresses = Array(Signal(ADDRESS_BITS, name=f"address_{i}") for i in range(count))
         self._writes = Array(Signal(range(count + 1), name=f"writes_{i}") for i in range(count))
         self._latest = Array(Signal(range(count), name=f"latest_{i}") for i in range(count))
         self._values_write, self._values_read = self._table(m, "values", 64)
-        m.submodules.targets = targets = Memory(shape=ADDRESS_BITS, depth=count, init=[])
-        self._targets_write = targets.write_port()
-        self._targets_read, self._targets_hit = (targets.read_port(domain="comb") for _ in range(2))
+        self._targets_write, self._targets_read = self._table(m, "targets", ADDRESS_BITS)
 
         self._free_slot = Signal(range(count))
         free = Signal(range(count))
@@ -214,36 +207,20 @@ class AtomicUnit(wiring.Component):
         m.d.sync += [ends.w_en.eq(self.write.done), ends.w_data.eq(self.write.error)]
 
     def _find_slot(self, m: Module) -> None:
-        """Find the slot with the key of the request, and compare the rest of their addresses."""
+        """Compare the request's address with those of all slots, in registers."""
         given = Signal(ADDRESS_BITS)
         m.d.sync += given.eq(self.request.p.address[WORD_BITS:])
         self._given = given
         self._hit = hit = Signal(self._count)
-        for number, key in enumerate(self._keys):
-            equal = Signal(name=f"equal_{number}")
-            m.d.sync += [
-                equal.eq(given[:KEY_BITS] == key),
-                hit[number].eq(equal & self._live.now[number]),
-            ]
+        for number, address in enumerate(self._addresses):
+            parts = range(0, ADDRESS_BITS, COMPARED_AT_ONCE)
+            equal = Signal(len(parts), name=f"equal_{number}")
+            for part, low in enumerate(parts):
+                high = low + COMPARED_AT_ONCE
+                m.d.sync += equal[part].eq(given[low:high] == address[low:high])
+            m.d.sync += hit[number].eq(equal.all() & self._live.now[number])
         self._hit_slot = Signal(range(self._count))
         _first(m, hit, self._hit_slot)
-        rest = Signal(ADDRESS_BITS - KEY_BITS)  # of the slot's address
-        parts = range(0, len(rest), COMPARED_AT_ONCE)
-        differs = Signal(len(parts))
-        m.d.comb += self._targets_hit.addr.eq(self._hit_slot)
-        m.d.sync += [
-            rest.eq(self._targets_hit.data[KEY_BITS:]),
-            *(
-                differs[part].eq(
-                    given[KEY_BITS:][low : low + COMPARED_AT_ONCE]
-                    != rest[low : low + COMPARED_AT_ONCE]
-                )
-                for part, low in enumerate(parts)
-            ),
-        ]
-        # The slot is that of another word: the request waits until it is free.
-        self._other = Signal()
-        m.d.comb += self._other.eq(hit.any() & differs.any())
 
         looked = Signal(range(LOOKUP_CYCLES + 1))
         self._found = Signal()
@@ -379,7 +356,7 @@ class AtomicUnit(wiring.Component):
                 with m.Elif(choice_there):
                     m.d.sync += operation.eq(chosen)
                     m.next = "SELECT"
-                with m.Elif(self._found & self._room & ~self._other):
+                with m.Elif(self._found & self._room):
                     m.next = "JOIN"
 
             # A request joins the operations of its word, or opens a slot and reads it.
@@ -420,7 +397,7 @@ class AtomicUnit(wiring.Component):
                     m.d.sync += [
                         slot.eq(self._free_slot),
                         self._slot_of[self._free_operation].eq(self._free_slot),
-                        self._keys[self._free_slot].eq(self._given[:KEY_BITS]),
+                        self._addresses[self._free_slot].eq(self._given),
                     ]
                     m.next = "READ"
 
