@@ -134,7 +134,13 @@ def test_serve(tmp_path, number):
     (tmp_path / "file").touch()
     words = ["serve", str(tmp_path), "--no-rdma", "--tcp-port", "0", "-a", "127.0.0.1"]
     command = [sys.executable, "-m", "host_driver.cli", "nfs", *words]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        text=True,
+        # A shell's background jobs ignore it, and so would the server.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    ) as process:
         try:
             line = process.stdout.readline()
             found = re.fullmatch(r"serving (nfs\+tcp://127\.0\.0\.1:\d+)(/.*) read-write\n", line)
