@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from sim.model import rpc, rpcrdma
-from sim.model.ddp import UntaggedHeader
-from sim.model.rdmap import Opcode, control_octet
+from sim.model.ddp import TaggedHeader, UntaggedHeader
+from sim.model.rdmap import Opcode, ReadRequest, control_octet
 from sim.model.rpcrdma import RpcRdmaError
 from sim.model.startup import StartupFrame
+from tests.host_driver.nfs.dissected import dissected as messages
 from tests.host_driver.rpcrdma.captured import dissected
 from tests.model.decoding import (
     TO_INITIATOR,
@@ -95,6 +96,12 @@ def test_calls_and_replies_of_linux_are_those_that_tshark_finds(captured):
     }
 
 
+def test_tshark_calls_one_reply_of_linux_malformed():
+    """A READ of 22 octets into 4096: tshark adds the roundup to chunks only that are filled."""
+    malformed = [each for each in messages(CAPTURE) if "_ws.malformed" in each.protocols]
+    assert [each.fields["rpcordma.rdma_length"] for each in malformed] == [["22"]]
+
+
 def test_lines_tell_chunks_and_procedures():
     lines = printed(CAPTURE)
     read = [line for line in lines if "NFS 3 READ call" in line]
@@ -130,6 +137,100 @@ def test_a_send_in_several_fpdus_is_told_with_the_last_one(tmp_path: Path):
     assert "RDMA_MSG XID 0x00000007 credits 32, read chunk at 132 of 300 octets, " in lines[-2]
     assert lines[-2].endswith("NFS 3 WRITE call")
     assert lines[-1].endswith("credits 16, NFS 3 WRITE reply")
+
+
+def read(sink: int, size: int, stag: int, offset: int, msn: int = 1) -> bytes:
+    """A Read Request into Tagged Offset 0 of the sink."""
+    control = control_octet(Opcode.RDMA_READ_REQUEST)
+    header = UntaggedHeader(qn=1, msn=msn, mo=0, last=True, rsvd_ulp=control)
+    return header.encode() + ReadRequest(sink, 0, size, stag, offset).encode()
+
+
+def tagged(opcode: Opcode, stag: int, offset: int, octets: bytes, last: bool = True) -> bytes:
+    header = TaggedHeader(stag, offset, last, control_octet(opcode))
+    return header.encode() + octets
+
+
+def response(sink: int, offset: int, octets: bytes, last: bool = True) -> bytes:
+    return tagged(Opcode.RDMA_READ_RESPONSE, sink, offset, octets, last)
+
+
+LONG_CALL = words(7, 0, 2, 100003, 3, 3) + bytes(range(200))
+# 20 octets, then the rest, which has a read chunk in it too.
+LONG_CALL_HEADER = words(7, 1, 32, 1) + (
+    words(1, 0, 9, 20, 0, 64, 1, 0, 10, len(LONG_CALL) - 20, 0, 96, 1, 40, 11, 8, 0, 0, 0, 0, 0)
+)
+
+
+def test_the_procedure_of_a_long_call_is_found_in_its_chunk(tmp_path: Path):
+    rest = LONG_CALL[20:]
+    log = conversation(
+        (TO_RESPONDER, send(LONG_CALL_HEADER)),
+        (TO_INITIATOR, read(501, len(rest), 10, 96)),
+        (TO_INITIATOR, read(502, 8, 11, 0, msn=2)),
+        (TO_INITIATOR, read(503, 20, 9, 64, msn=3)),
+        (TO_RESPONDER, response(501, 0, rest[:3], last=False)),
+        (TO_RESPONDER, response(501, 3, rest[3:])),
+        (TO_RESPONDER, response(502, 0, bytes(8))),
+        (TO_RESPONDER, response(503, 0, LONG_CALL[:20])),
+        (TO_INITIATOR, send(REPLY)),
+        request=KNOWN,
+    )
+    call, reply = sends(decoded(written(tmp_path / "a.pcapng", log)))
+    assert call["rpcrdma"]["rpc"]["name"] == reply["rpcrdma"]["rpc"]["name"] == "NFS 3 LOOKUP"
+    line = next(line for line in printed(tmp_path / "a.pcapng") if "RDMA_NOMSG" in line)
+    assert line.endswith("read chunk at 40 of 8 octets, NFS 3 LOOKUP call")
+
+
+@pytest.mark.parametrize("octets", [words(8, 0, 2, 100003, 3, 3), words(7, 9), b""])
+def test_a_long_call_that_is_none_is_in_error(tmp_path: Path, octets: bytes):
+    header = words(7, 1, 32, 1, 1, 0, 9, len(octets) or 24, 0, 0, 0, 0, 0)
+    log = conversation(
+        (TO_RESPONDER, send(header)),
+        (TO_INITIATOR, read(501, len(octets), 9, 0)),
+        (TO_RESPONDER, response(501, 0, octets)),
+        request=KNOWN,
+    )
+    found = decoded(written(tmp_path / "a.pcapng", log))
+    wrong = [("RFC 8166, 4.2.1", None)] if octets else []  # of what was not read nothing is told
+    assert [each for each in problems(found) if each[0].startswith("RFC 8166")] == wrong
+
+
+def long_reply(status: int) -> bytes:
+    return words(7, 1, 0, 0, 0, status) + bytes(600)
+
+
+OFFER = words(7, 1, 32, 0, 0, 0, 1, 2, 5, 16, 0, 0, 6, 900, 0, 4096)
+RETURNED = words(7, 1, 32, 1, 0, 0, 1, 2, 5, 16, 0, 0, 6, 608, 0, 4096)
+
+
+@pytest.mark.parametrize(("status", "text"), [(0, "reply"), (5, "reply SYSTEM_ERR")])
+def test_the_status_of_a_long_reply_is_found_in_its_chunk(tmp_path: Path, status: int, text: str):
+    octets = long_reply(status)
+    log = conversation(
+        (TO_RESPONDER, send(OFFER + words(7, 0, 2, 100003, 3, 17))),
+        (TO_INITIATOR, tagged(Opcode.RDMA_WRITE, 5, 0, octets[:16])),
+        (TO_INITIATOR, tagged(Opcode.RDMA_WRITE, 6, 4096, octets[16:])),
+        (TO_INITIATOR, send(RETURNED)),
+    )
+    lines = printed(written(tmp_path / "a.pcapng", log))
+    assert lines[-1].endswith(f"reply chunk of 624 octets in 2 segments, NFS 3 READDIRPLUS {text}")
+
+
+def test_a_reply_that_the_client_reads_is_found_in_its_chunk(tmp_path: Path):
+    octets = long_reply(4)
+    header = words(7, 1, 32, 1, 1, 0, 9, len(octets), 0, 0, 0, 0, 0)
+    log = conversation(
+        (TO_RESPONDER, send(words(7, 1, 32, 0, 0, 0, 0) + words(7, 0, 2, 100003, 3, 17))),
+        (TO_INITIATOR, send(header)),
+        (TO_RESPONDER, read(501, len(octets), 9, 0)),
+        (TO_INITIATOR, response(501, 0, octets)),
+    )
+    _, reply = sends(decoded(written(tmp_path / "a.pcapng", log)))
+    assert (reply["rpcrdma"]["rpc"]["name"], reply["rpcrdma"]["rpc"]["status"]) == (
+        "NFS 3 READDIRPLUS",
+        "GARBAGE_ARGS",
+    )
 
 
 @pytest.mark.parametrize(

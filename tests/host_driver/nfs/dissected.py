@@ -7,6 +7,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 _TIMEOUT = 120
+_TOLD = {"rpcordma", "rpc", "_ws.malformed"}
 
 
 def _tshark(path: Path, *options: str) -> str:
@@ -19,7 +20,7 @@ def _tshark(path: Path, *options: str) -> str:
 
 @dataclass(frozen=True)
 class Dissected:
-    """Of each packet with an RPC-over-RDMA header: fields by name, as tshark shows them."""
+    """A packet: its protocols, and its fields by name, as tshark shows them."""
 
     packet: int
     protocols: list[str] = field(default_factory=list)
@@ -31,12 +32,15 @@ class Dissected:
 
 
 def dissected(path: Path) -> list[Dissected]:
-    """All packets with RPC-over-RDMA headers."""
+    """All packets with a header or a message of RPC, and those that tshark calls malformed.
+
+    Two passes: in one tshark also dissects what is left of a READ reply without its data.
+    """
     found = []
-    for packet in ElementTree.fromstring(_tshark(path, "-T", "pdml")).iter("packet"):
+    for packet in ElementTree.fromstring(_tshark(path, "-2", "-T", "pdml")).iter("packet"):
         number = int(packet.find("proto[@name='geninfo']/field[@name='num']").get("show"))
         protocols = [proto.get("name") for proto in packet.iter("proto")]
-        if "rpcordma" not in protocols:
+        if not _TOLD.intersection(protocols):
             continue
         found.append(Dissected(number, protocols))
         for proto in packet.iter("proto"):
