@@ -18,9 +18,9 @@ SHORT_CARRY = 6
 """Longest addition or comparison that is made of LUTs: in a carry chain it costs one more cell at
 each end and no logic can be merged with it."""
 
-ONE_HOT = "setattr -unset init w:*fsm_state*"
-"""Lets yosys recode state machines, which it only does to registers without a first value. The
-device must be reset after configuration, as it must be anyway."""
+ONE_HOT = 'setattr -unset init -set fsm_encoding "one-hot" w:*fsm_state*'
+"""Lets yosys recode state machines, which it only does to registers without a first value, also
+those of more than 32 states. The device must be reset after configuration, as it must be anyway."""
 
 PLACE_OPTIONS = ("--placer", "static")
 """The static placer's wires are a third shorter than those of the default one."""

@@ -61,3 +61,27 @@ def test_netlists_of_different_flows_are_different_files():
 def test_packed_tells_what_a_netlist_takes_of_a_part():
     folder = flow.synthesize(export(Counter(8), "rnic"))
     assert flow.packed(folder, flow.PARTS["45F"])["TRELLIS_FF"] == 8
+
+
+class Walk(wiring.Component):
+    """A state machine of more states than yosys recodes of its own accord."""
+
+    STATES = 40
+
+    def __init__(self):
+        super().__init__({"turn": In(self.STATES), "at": Out(self.STATES)})
+
+    def elaborate(self, platform):
+        m = Module()
+        with m.FSM():
+            for number in range(self.STATES):
+                with m.State(f"{number}"):
+                    m.d.comb += self.at[number].eq(1)
+                    with m.If(self.turn[number]):
+                        m.next = f"{(number + 1) % self.STATES}"
+        return m
+
+
+def test_a_long_state_machine_has_a_register_for_each_state():
+    cells = flow.cell_counts(flow.synthesize(export(Walk(), "rnic")))
+    assert cells["TRELLIS_FF"] >= Walk.STATES
