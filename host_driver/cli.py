@@ -11,12 +11,12 @@ from typing import Any, NoReturn
 
 from host_driver import commands
 from host_driver.nfs.options import add_nfs, check_nfs, run_nfs
-from host_driver.options import number, parse_emss, parse_size
+from host_driver.options import add_device, number, parse_emss, parse_size
 from host_driver.perf.options import add_perf, check_perf, run_perf
 from host_driver.rping.ends import DEFAULT_PORT, DEFAULT_SIZE, Settings
 from host_driver.rping.messages import MAXIMUM_SIZE, MINIMUM_SIZE
-from host_driver.top.options import add_top, run_top
-from host_driver.transport.locate import SIMULATED, device_option
+from host_driver.top.options import add_top, check_top, run_top
+from host_driver.transport.locate import MAXIMUM_BAUD, device_option
 from host_driver.transport.serial_device import DEFAULT_BAUD
 
 EXIT_FAILED = 1
@@ -49,16 +49,6 @@ def _parse_file(text: str) -> Path:
     raise argparse.ArgumentTypeError(f"cannot read {text}: {why}; allowed: a regular file")
 
 
-def _add_device(parser: argparse.ArgumentParser, what: str = "the device") -> None:
-    parser.add_argument(
-        "--device",
-        type=device_option,
-        default=SIMULATED,
-        metavar="DEVICE",
-        help=f"{what}: simulation, or serial:///dev/ttyUSB0?baud={DEFAULT_BAUD} (simulation)",
-    )
-
-
 def _build_parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="stagecoach", description="An open iWARP RNIC, in simulation or on a board."
@@ -89,7 +79,7 @@ def _build_parser() -> argparse.ArgumentParser:
     )
     demo.add_argument("--markers", action="store_true", help="with Markers in both directions")
     demo.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    _add_device(demo, "that of the source; the sink is simulated")
+    add_device(demo, "that of the source; the sink is simulated")
 
     info = subparsers.add_parser(
         "info",
@@ -97,7 +87,7 @@ def _build_parser() -> argparse.ArgumentParser:
         description="Opens a device and shows its sizes, versions and capabilities.",
     )
     info.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    _add_device(info)
+    add_device(info)
 
     devices = subparsers.add_parser(
         "devices",
@@ -116,7 +106,7 @@ def _build_parser() -> argparse.ArgumentParser:
     )
     devices.add_argument(
         "--baud",
-        type=number("baud", 1, 100_000_000),
+        type=number("baud", 1, MAXIMUM_BAUD),
         default=DEFAULT_BAUD,
         help="of the boards that are not named (%(default)s)",
     )
@@ -193,7 +183,7 @@ def _add_rping(subparsers: Any) -> None:
     rping.add_argument(
         "-P", dest="persistent", action="store_true", help="the server serves client after client"
     )
-    _add_device(rping)
+    add_device(rping)
 
 
 def _rping(options: argparse.Namespace) -> int:
@@ -242,6 +232,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error("-c without -a; allowed: -c with -a and the address of the server")
     if options.command == "perf":
         check_perf(parser, options)
+    if options.command == "top":
+        check_top(parser, options)
     if options.command == "nfs":
         check_nfs(parser, options)
     try:

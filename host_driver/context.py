@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
 from host_driver import entries, registers
+from host_driver.atomics import OPERATIONS
 from host_driver.device_reset import reset_device
-from host_driver.enums import QPState, WROpcode
+from host_driver.enums import WITH_IMMEDIATE, QPState, WROpcode
 from host_driver.errors import DeviceError, QPError, WaitTimeout, require_type
 from host_driver.events import UNKNOWN_INDEX, AsyncEvent, read_event
 from host_driver.quota import Quota
@@ -66,6 +67,14 @@ class DeviceAttr:
     atomics: tuple[WROpcode, ...] = ()
     imm_data: bool = False
     counters: bool = False
+
+    @property
+    def operations(self) -> tuple[WROpcode, ...]:
+        """What may be posted to a send queue."""
+        missing = set(OPERATIONS) - set(self.atomics)
+        if not self.imm_data:
+            missing.update(WITH_IMMEDIATE)
+        return tuple(opcode for opcode in WROpcode if opcode not in missing)
 
 
 class Context:

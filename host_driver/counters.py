@@ -70,26 +70,36 @@ def _require_counters(context: "Context") -> None:
         raise DeviceError("the device was built without counters; allowed: RnicConfig.counters")
 
 
+def query_state(context: "Context", number: int) -> tuple[QPState, Cause]:
+    """State and first error of the QP with a number, in use or not.
+
+    Raises `ValueError` if the device has no such QP.
+    """
+    if not 0 <= number < context.attr.max_qp:
+        raise ValueError(f"QP {number}; allowed: 0 to {context.attr.max_qp - 1}")
+    with context.lock:
+        context.write(registers.QP_NUMBER, qp=number)
+        found = context.read(registers.QP_STATE)
+    return QPState(found["state"]), Cause(found["cause"])
+
+
 def query_qp(context: "Context", number: int) -> QPStatus:
     """State and counters of the QP with a number, in use or not.
 
     Raises `DeviceError` if the device has no counters, `ValueError` if it has no such QP.
     """
     _require_counters(context)
-    if not 0 <= number < context.attr.max_qp:
-        raise ValueError(f"QP {number}; allowed: 0 to {context.attr.max_qp - 1}")
     with context.lock:
-        context.write(registers.QP_NUMBER, qp=number)
-        state = context.read(registers.QP_STATE)
+        state, cause = query_state(context, number)
         values = {
             word.name.lower(): _read(context, word, number)
             for word in CounterWord
             if word is not CounterWord.STOPPED
         }
-    if QPState(state["state"]) is not QPState.RTS or values["outstanding_reads"] >> 35:
+    if state is not QPState.RTS or values["outstanding_reads"] >> 35:
         # Nobody answers any more, or an answer came that nobody had asked for.
         values["outstanding_reads"] = 0
-    return QPStatus(QPState(state["state"]), Cause(state["cause"]), QPCounters(**values))
+    return QPStatus(state, cause, QPCounters(**values))
 
 
 def query_stops(context: "Context") -> dict[Cause, int]:

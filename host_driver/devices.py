@@ -2,7 +2,8 @@
 
 import dataclasses
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -11,14 +12,20 @@ from serial.tools import list_ports
 
 from gateware.config import RnicConfig
 from host_driver.context import Context
+from host_driver.describe import capabilities, in_words, sizes, version
 from host_driver.errors import StagecoachError
-from host_driver.transport.locate import SIMULATION, Locator, parse_device
+from host_driver.transport.locate import SIMULATED, SIMULATION, Locator, parse_device
+from sim.build import BuildError, build_device
 
 BRIDGES = {(0x0403, 0x6010), (0x0403, 0x6011), (0x0403, 0x6014), (0x0403, 0x6015)}
 """USB vendor and product of the serial bridges on boards. Other ports are not asked: who knows what
 is there."""
 
 OPEN_SECONDS = 1.0
+
+
+class _NotBuilt(BuildError):
+    """The simulated device is not in the cache."""
 
 
 def find_devices(named: Iterable[Locator], baud: int) -> list[dict[str, Any]]:
@@ -42,26 +49,36 @@ def find_devices(named: Iterable[Locator], baud: int) -> list[dict[str, Any]]:
 
 
 def _simulated() -> dict[str, Any]:
-    return {
-        "device": SIMULATION,
-        "kind": SIMULATION,
-        "state": "ready",
-        "configuration": dataclasses.asdict(RnicConfig()),
-    }
+    """The simulated device; it is not built only to be listed."""
 
+    def refuse(step: str) -> None:
+        raise _NotBuilt("not built: the first command that uses it does that")
 
-def _ask(locator: Locator, text: str | None = None) -> dict[str, Any]:
-    row: dict[str, Any] = {"device": text or locator.text, "kind": "serial"}
     try:
-        device = locator.open()
+        library = build_device(progress=refuse)
+    except BuildError as error:
+        row = {"device": SIMULATION, "kind": SIMULATION, "state": str(error).splitlines()[0]}
+        return row | {"configuration": dataclasses.asdict(RnicConfig())}
+    return _ask(SIMULATED, library=lambda: library)
+
+
+def _ask(
+    locator: Locator, text: str | None = None, library: Callable[[], Path] | None = None
+) -> dict[str, Any]:
+    kind = SIMULATION if locator.is_simulated else "serial"
+    row: dict[str, Any] = {"device": text or locator.text, "kind": kind}
+    try:
+        device = locator.open(library=library)
         with Context(device) as context:
-            attr = dataclasses.asdict(context.query_device())
+            attr = context.query_device()
         found = device.info
     except (StagecoachError, OSError) as error:
         return row | {"state": str(error).splitlines()[0]}
-    attr["version"] = ".".join(map(str, attr["version"]))
-    attr["atomics"] = [opcode.name for opcode in attr["atomics"]]
-    return row | {"state": "ready", "clock_hz": found["clock_hz"], "configuration": attr}
+    row["state"] = "ready"
+    if "clock_hz" in found:
+        row["clock_hz"] = found["clock_hz"]
+    configuration: dict[str, Any] = {"version": version(attr)} | sizes(attr)
+    return row | {"configuration": configuration, "capabilities": capabilities(attr)}
 
 
 def show_devices(named: Iterable[Locator], baud: int, as_json: bool) -> int:
@@ -70,15 +87,14 @@ def show_devices(named: Iterable[Locator], baud: int, as_json: bool) -> int:
     if as_json:
         print(json.dumps(rows, indent=2))
         return 0
-    table = Table("device", "state", "configuration and capabilities")
+    table = Table(show_lines=True)
+    for heading in ("device", "state", "configuration and capabilities"):
+        table.add_column(heading, overflow="fold")
     for row in rows:
-        values = row.get("configuration", {})
+        values = row.get("configuration", {}) | row.get("capabilities", {})
         if "clock_hz" in row:
             values = {"clock": f"{row['clock_hz'] / 1e6:g} MHz"} | values
-        text = ", ".join(
-            f"{name} {' '.join(value) if isinstance(value, list) else value}"
-            for name, value in values.items()
-        )
+        text = "; ".join(f"{name} {in_words(value)}" for name, value in values.items())
         table.add_row(row["device"], row["state"], text)
     Console().print(table)
     return 0

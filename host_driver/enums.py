@@ -33,6 +33,10 @@ class WROpcode(IntEnum):
     RDMA_WRITE_WITH_IMM = 0x40  # two send entries: an RDMA Write and Immediate Data
 
 
+WITH_IMMEDIATE = (WROpcode.IMM_DATA, WROpcode.RDMA_WRITE_WITH_IMM)
+"""The operations that have `imm_data`."""
+
+
 class SendFlags(IntFlag):
     """Options of a send work request."""
 

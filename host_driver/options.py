@@ -1,8 +1,15 @@
 """Values of options of the `stagecoach` command."""
 
 import argparse
+import os
 import re
 from collections.abc import Callable
+
+from host_driver.transport.locate import SIMULATION, device_option
+from host_driver.transport.serial_device import DEFAULT_BAUD
+
+DEVICE_VARIABLE = "STAGECOACH_DEVICE"
+"""Environment variable: the device of commands that are not told of one."""
 
 _SIZE = re.compile(r"(\d+)\s*(|B|KiB|MiB|GiB)")
 _UNITS = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
@@ -43,6 +50,18 @@ def parse_interval(text: str) -> float:
     if not 0.05 <= seconds <= 3600:
         raise argparse.ArgumentTypeError(f"{text!r} seconds; allowed: 0.05 to 3600")
     return seconds
+
+
+def add_device(parser: argparse.ArgumentParser, what: str = "the device") -> None:
+    """Adds the option `--device`, a `Locator`."""
+    parser.add_argument(
+        "--device",
+        type=device_option,
+        default=os.environ.get(DEVICE_VARIABLE) or SIMULATION,
+        metavar="DEVICE",
+        help=f"{what}: simulation, or serial:///dev/ttyUSB0?baud={DEFAULT_BAUD} "
+        f"({DEVICE_VARIABLE} of the environment, else simulation)",
+    )
 
 
 def number(name: str, least: int, most: int) -> Callable[[str], int]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from host_driver import entries
 from host_driver.atomics import OPERATIONS, check_atomic, entry_fields
-from host_driver.enums import AccessFlags, SendFlags, WCOpcode, WROpcode
+from host_driver.enums import WITH_IMMEDIATE, AccessFlags, SendFlags, WCOpcode, WROpcode
 from host_driver.errors import ResourceError
 from host_driver.mr import FastMR, check_access, rights_of
 from host_driver.registers import Register
@@ -30,9 +30,6 @@ _SOLICITED = {
     WROpcode.IMM_DATA: SendOpcode.IMMEDIATE_WITH_SE,
 }
 """The operations that can be solicited (RFC 5040, 4.3; RFC 7306, 6)."""
-
-_IMMEDIATE = (WROpcode.IMM_DATA, WROpcode.RDMA_WRITE_WITH_IMM)
-"""The operations that have `imm_data`."""
 
 _COMPLETED_AS = {
     WROpcode.RDMA_WRITE: WCOpcode.RDMA_WRITE,
@@ -263,9 +260,9 @@ def check_send(request: SendWR) -> None:
     if flags & ~_ALL_FLAGS:
         names = ", ".join(str(flag.name) for flag in SendFlags)
         raise ValueError(f"SendWR.send_flags is {flags:#x}; allowed: {names}")
-    if (request.imm_data is not None) != (opcode in _IMMEDIATE):
+    if (request.imm_data is not None) != (opcode in WITH_IMMEDIATE):
         found = "without" if request.imm_data is None else "with"
-        names = ", ".join(each.name for each in _IMMEDIATE)
+        names = ", ".join(each.name for each in WITH_IMMEDIATE)
         raise ValueError(f"{opcode.name} {found} imm_data; allowed: with it {names}, and only they")
     for part in parts_of(request):
         _check_part(part)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from host_driver.transport.simulation import RecordedStream
+from host_driver.transport.lending import RecordedStream
 from sim.captures import Direction
 from sim.device import Record, RecordKind
 from sim.model.startup import KEY_REQUEST

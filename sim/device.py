@@ -84,6 +84,16 @@ class Record:
     data: bytes
 
 
+def check_access(address: int, value: int = 0) -> None:
+    """Raises `ValueError` for what is no register address, or no value of a register."""
+    if not 0 <= address < REGISTER_SPACE or address % 4:
+        raise ValueError(
+            f"register address is {address:#x}; allowed: multiples of 4 below {REGISTER_SPACE:#x}"
+        )
+    if not 0 <= value < 1 << 32:
+        raise ValueError(f"register value is {value:#x}; allowed: 0 to 0xffffffff")
+
+
 def parse_records(raw: bytes) -> list[Record]:
     """Return the entries of a recording as `sim/runtime/recorder.h` lays them out."""
     records = []
@@ -211,16 +221,9 @@ class Device:
             reason = buffer.value.decode(errors="replace")
         raise DeviceError(f"{what}: {reason}", Status(status))
 
-    def _check_register(self, address: int) -> None:
-        if not 0 <= address < REGISTER_SPACE or address % 4:
-            raise ValueError(
-                f"register address is {address:#x}; allowed: multiples of 4 below"
-                f" {REGISTER_SPACE:#x}"
-            )
-
     def read_register(self, address: int) -> int:
         """Return a 32-bit register."""
-        self._check_register(address)
+        check_access(address)
         value = ctypes.c_uint32()
         status = self._library.stagecoach_read_register(self._device, address, ctypes.byref(value))
         self._check(status, f"read of register {address:#05x}")
@@ -228,9 +231,7 @@ class Device:
 
     def write_register(self, address: int, value: int) -> None:
         """Write a 32-bit register; returns when the device has answered."""
-        self._check_register(address)
-        if not 0 <= value < 1 << 32:
-            raise ValueError(f"register value is {value:#x}; allowed: 0 to 0xffffffff")
+        check_access(address, value)
         status = self._library.stagecoach_write_register(self._device, address, value)
         self._check(status, f"write of register {address:#05x}")
 

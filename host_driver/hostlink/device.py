@@ -3,7 +3,7 @@
 import selectors
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from concurrent.futures import Future
 from dataclasses import dataclass
 
@@ -11,10 +11,34 @@ from host_driver.hostlink.endpoint import Endpoint
 from host_driver.hostlink.llp import KernelLlp
 from host_driver.hostlink.memory import DECERR, MappedMemory
 from host_driver.transport.base import TransportError, TransportTimeout
-from hw.interface.hostlink import Kind
+from hw.interface.hostlink import MAXIMUM_BEATS, Kind
 
 ACCESS_SECONDS = 30.0
 """For which a register access may take."""
+
+
+_WORDS = range(1, MAXIMUM_BEATS + 1)
+_PAYLOADS: dict[Kind, Container[int]] = {
+    Kind.REGISTER_DONE: (5,),
+    Kind.MEMORY_READ: (10,),
+    Kind.MEMORY_WRITE: [8 + 9 * words for words in _WORDS],
+    Kind.INTERRUPT: (1,),
+    Kind.LLP_SEND: range(3, 3 + 8 * MAXIMUM_BEATS + 1),
+    Kind.LLP_REQUEST: (8,),
+    Kind.LLP_RELEASE: (6,),
+    Kind.LLP_EVENTS_TAKEN: (1,),
+}
+"""Octets that the payload of a message of the device has."""
+
+
+def _octets(kind: int, field: bytes) -> int:
+    octets = int.from_bytes(field, "little")
+    if not 1 <= octets <= 8 * MAXIMUM_BEATS:
+        raise TransportError(
+            f"the device has sent {Kind(kind).name} for {octets} octets; "
+            f"allowed: 1 to {8 * MAXIMUM_BEATS}"
+        )
+    return octets
 
 
 @dataclass
@@ -95,14 +119,18 @@ class LinkedDevice:
     # Messages of the device
 
     def take(self, kind: int, payload: bytes) -> None:
-        """Does what a message asks for."""
+        """Does what a message asks for. Raises `TransportError` if no device sends such a one."""
+        if kind in _PAYLOADS and len(payload) not in _PAYLOADS[Kind(kind)]:
+            raise TransportError(
+                f"the device has sent {Kind(kind).name} with {len(payload)} octets of payload"
+            )
         number = int.from_bytes(payload[:2], "little")
         match kind:
             case Kind.REGISTER_DONE if self._accesses:
                 self._end_access(payload)
             case Kind.MEMORY_READ:
                 address = int.from_bytes(payload[:8], "little")
-                words = self._memory.read(address, int.from_bytes(payload[8:10], "little"))
+                words = self._memory.read(address, _octets(kind, payload[8:10]))
                 answer = bytes([DECERR]) if words is None else bytes(1) + words
                 self.endpoint.send(Kind.READ_DATA, answer)
             case Kind.MEMORY_WRITE:
@@ -115,7 +143,7 @@ class LinkedDevice:
                 self.llp.take_send(number, payload[2:-1], payload[-1])
             case Kind.LLP_REQUEST:
                 position = int.from_bytes(payload[2:6], "little")
-                octets = int.from_bytes(payload[6:8], "little")
+                octets = _octets(kind, payload[6:8])
                 self.endpoint.send(Kind.LLP_DATA, self.llp.answer_request(number, position, octets))
             case Kind.LLP_RELEASE:
                 self.llp.take_release(number, int.from_bytes(payload[2:6], "little"))

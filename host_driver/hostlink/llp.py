@@ -96,8 +96,8 @@ class KernelLlp:
 
     # What the driver asks for
 
-    def attach(self, number: int, descriptor: int) -> int:
-        """Takes a connected socket over; returns the running number of the attachment."""
+    def attach(self, number: int, descriptor: int) -> None:
+        """Takes a connected socket over."""
         if number in self._connections:
             raise TransportError(f"connection {number} has a stream already; detach it first")
         connected = socket.socket(fileno=descriptor)
@@ -109,7 +109,6 @@ class KernelLlp:
         self._note(number, RecordKind.ATTACH, 0)
         self._watch(number)
         self._announce(number)
-        return self._streams
 
     def detach(self, number: int, seconds: float, done: Done) -> None:
         """Ends a connection; `done` is told whether all was sent, at the latest after the time."""
@@ -173,7 +172,13 @@ class KernelLlp:
 
     def take_taken(self, count: int) -> None:
         """The device has taken events, `count` mod 256 by now."""
-        for _ in range((count - self._taken) & 0xFF):
+        taken = (count - self._taken) & 0xFF
+        if taken > len(self._on_their_way):
+            raise TransportError(
+                f"the device has taken {taken} events; allowed: {len(self._on_their_way)}, as many "
+                "as are on their way"
+            )
+        for _ in range(taken):
             self._credit += 1
             self._on_their_way.popleft().events_ahead -= 1
         self._taken = count

@@ -5,6 +5,7 @@ import ctypes
 from typing import Any
 
 from host_driver.transport.base import TransportError
+from host_driver.transport.buffers import Exported, export
 
 OKAY = 0
 DECERR = 3
@@ -21,23 +22,12 @@ class MappedMemory:
     def __init__(self) -> None:
         # Address to the buffers mapped there, oldest first.
         self._mapped: dict[int, list[memoryview]] = {}
-        self._keep: dict[int, list[ctypes.Array[ctypes.c_char]]] = {}
+        self._keep: dict[int, list[Exported]] = {}
         self._starts: list[int] = []
 
     def map(self, buffer: Any) -> int:
         """Maps a writable, contiguous buffer; returns its address."""
-        view = memoryview(buffer)
-        octets, readonly, contiguous = view.nbytes, view.readonly, view.c_contiguous
-        if readonly or not contiguous or octets == 0:
-            view.release()
-            raise TransportError(
-                f"buffer of type {type(buffer).__name__} is {octets} octets, "
-                f"{'read-only' if readonly else 'writable'}, "
-                f"{'contiguous' if contiguous else 'not contiguous'}; "
-                "allowed: at least 1 octet, writable and C-contiguous"
-            )
-        view.release()
-        exported = (ctypes.c_char * octets).from_buffer(buffer)
+        exported = export(buffer)
         address = ctypes.addressof(exported)
         self._keep.setdefault(address, []).append(exported)
         self._mapped.setdefault(address, []).append(memoryview(exported).cast("B"))

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from host_driver.nfs.client.url import DEFAULT_PORTS, RDMA, TCP, NfsUrl
-from host_driver.options import number
-from host_driver.transport.locate import SIMULATED, device_option
+from host_driver.options import add_device, number
 
 _PROFILES = ("rfc8166", "rfc5666")
 _URL = "nfs+rdma://HOST[:PORT]/PATH or, without a device, nfs+tcp://HOST[:PORT]/PATH"
@@ -82,13 +81,7 @@ def _add_recursive(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_rdma(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--device",
-        type=device_option,
-        default=SIMULATED,
-        metavar="DEVICE",
-        help="for RDMA: simulation, or serial:///dev/ttyUSB0 with a board (simulation)",
-    )
+    add_device(parser, "for RDMA")
     parser.add_argument(
         "--profile",
         choices=_PROFILES,

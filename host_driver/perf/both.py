@@ -25,7 +25,7 @@ class LocalServer:
 
     Attributes
     ----------
-    error: why it has failed, or None. device: its device.
+    error: why it has failed, or None. device: its device, a simulated one.
     """
 
     def __init__(self, operation: Operation, library: Path):

@@ -1,13 +1,16 @@
 """The client: connects, and measures size after size."""
 
+from contextlib import nullcontext
+
 from host_driver import cm
 from host_driver.context import Context
 from host_driver.errors import ConnectionRejected
 from host_driver.perf.end import End
 from host_driver.perf.measure import Meter, Progress
 from host_driver.perf.result import Point
-from host_driver.perf.server import END, STEP
+from host_driver.perf.server import END, NO_STEP, STEP
 from host_driver.perf.settings import PerfError, Plan, unpack_remote
+from host_driver.transport.simulation import SimulatedDevice
 from host_driver.transport.sockets import SocketStream
 
 
@@ -20,7 +23,10 @@ def measure(
     """
     framing = plan.framing
     with End(context, qps=plan.qps, octets=plan.octets, sends=plan.depth) as end:
-        with _step_stream(end, address, port) as stream:
+        stream = None
+        if isinstance(context.transport, SimulatedDevice):
+            stream = _step_stream(end, address, port)
+        with stream or nullcontext():
             try:
                 remote = unpack_remote(
                     cm.connect(
@@ -37,15 +43,19 @@ def measure(
                 raise PerfError(f"the server refused: {text}") from error
             for qp in end.qps:
                 cm.connect(qp, address, port, emss=framing.emss, markers=framing.markers)
-            end.run_in_step(stream)
+            if stream is not None:
+                end.run_in_step(stream)
         meter = Meter(end, plan, remote, progress)
         points = [meter.measure(size) for size in plan.sizes]
         end.send(END)
         return points
 
 
-def _step_stream(end: End, address: str, port: int) -> SocketStream:
-    """The connection that keeps the devices in step: one that the server refuses for that."""
+def _step_stream(end: End, address: str, port: int) -> SocketStream | None:
+    """The connection that keeps the devices in step, one that the server refuses for that.
+
+    `None` if the server's device cannot be kept in step.
+    """
     try:
         cm.connect(end.control, address, port, private_data=STEP, keep_rejected=True)
     except ConnectionRejected as rejection:
@@ -53,4 +63,6 @@ def _step_stream(end: End, address: str, port: int) -> SocketStream:
             return rejection.stream
         if rejection.stream is not None:
             rejection.stream.close()
+        if rejection.private_data == NO_STEP:
+            return None
     raise PerfError(f"at {address}:{port} is no stagecoach perf that waits for a client")

@@ -3,11 +3,12 @@
 import json
 import os
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
 
-from host_driver.commands import built_device, progress_bar
+from host_driver.commands import built_device, open_device, progress_bar
 from host_driver.context import Context
 from host_driver.perf.both import LOCALHOST, LocalServer
 from host_driver.perf.client import measure
@@ -17,18 +18,16 @@ from host_driver.perf.result import Point, Result
 from host_driver.perf.server import serve as serve_client
 from host_driver.perf.settings import LATENCY_MESSAGES, Plan
 from host_driver.perf.table import table_of
-from host_driver.transport.simulation import SimulatedDevice
+from host_driver.transport.locate import SIMULATED, Locator
 
 
-def serve(operation: Operation, address: str, port: int) -> None:
-    """Waits for a client, serves it to its end."""
+def serve(operation: Operation, address: str, port: int, locator: Locator = SIMULATED) -> None:
+    """Waits for a client, serves it to its end on a device."""
 
     def tell(text: str) -> None:
         print(f"stagecoach perf: {text}", file=sys.stderr, flush=True)
 
-    with progress_bar() as bar:
-        library = built_device(bar)
-    with Context(SimulatedDevice(library=library)) as context:
+    with Context(open_device(locator)) as context:
         serve_client(
             context,
             operation,
@@ -39,25 +38,39 @@ def serve(operation: Operation, address: str, port: int) -> None:
         )
 
 
-def measure_at(plan: Plan, address: str, port: int) -> list[Point]:
-    """Measures with a server at an address; with one of its own if that is empty."""
+@dataclass(frozen=True)
+class Measured:
+    """Points, and the clock in MHz that a board says it has; `None` of a simulated device."""
+
+    points: list[Point]
+    clock_mhz: float | None
+
+
+def measure_at(plan: Plan, address: str, port: int, locator: Locator = SIMULATED) -> Measured:
+    """Measures a device with a server at an address.
+
+    If that is empty, with a server on a simulated device in this process.
+    """
     with progress_bar() as bar:
-        library = built_device(bar)
+        device = locator.open(library=lambda: built_device(bar))
         total = sum(plan.messages_of(size) + LATENCY_MESSAGES for size in plan.sizes)
         task = bar.add_task(f"perf {plan.operation.name}", total=total)
 
         def progress(messages: int) -> None:
             bar.advance(task, messages)
 
-        with Context(SimulatedDevice(library=library)) as context:
+        with Context(device) as context:
+            hertz = device.info.get("clock_hz")
+            mhz = None if hertz is None else hertz / 1e6
             if address:
-                return measure(context, plan, address, port, progress)
-            with LocalServer(plan.operation, library) as server:
+                return Measured(measure(context, plan, address, port, progress), mhz)
+            with LocalServer(plan.operation, built_device(bar)) as server:
                 try:
-                    return measure(context, plan, LOCALHOST, server.port, progress)
+                    points = measure(context, plan, LOCALHOST, server.port, progress)
                 except Exception as error:
                     context.close()
                     raise server.first_error(error) from None
+            return Measured(points, mhz)
 
 
 def show(result: Result, stem: Path, json_path: Path | None) -> None:

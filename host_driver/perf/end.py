@@ -37,7 +37,7 @@ class End:
 
     Parameters
     ----------
-    context: an open simulated device. qps: those that are measured.
+    context: an open device. qps: those that are measured.
     octets: of the buffer. access: what the peer may do there.
     sends, receives: most that are outstanding on each of these QPs.
 
@@ -57,9 +57,11 @@ class End:
         sends: int = 1,
         receives: int = 1,
     ):
-        assert isinstance(context.transport, SimulatedDevice)
         self.context = context
-        self.device = context.transport
+        self._simulated: SimulatedDevice | None = None
+        if isinstance(context.transport, SimulatedDevice):
+            self._simulated = context.transport
+        self._in_step = False
         self.pd = PD(context)
         try:
             self._control_cq = CQ(context, 2 * _NOTES)
@@ -88,8 +90,18 @@ class End:
         return RecvWR(slot, [self._slot(slot)])
 
     def run_in_step(self, stream: SocketStream) -> None:
-        """From here on cycles pass at both ends alike, and only while both programs wait."""
-        self.device.run_in_step(stream)
+        """From here on cycles pass at both ends alike, and only while both programs wait.
+
+        Only of a simulated device.
+        """
+        assert self._simulated is not None
+        self._simulated.run_in_step(stream)
+        self._in_step = True
+
+    @property
+    def cycles(self) -> int:
+        """Cycles of the device so far. A board is asked over its link, which takes some of them."""
+        return self.context.cycles if self._simulated is None else self._simulated.cycles
 
     def send(self, note: int) -> None:
         """Sends a note and waits until it has left. Raises as `receive` does."""
@@ -133,16 +145,23 @@ class End:
     def await_interrupt(self, seconds: float | None = None) -> None:
         """Returns in the cycle of the interrupt.
 
-        Raises `PerfError` if no cycle passes for some seconds, `PATIENCE` if not given.
+        Raises `PerfError` if in step no cycle passes, or else nothing comes, for some seconds,
+        `PATIENCE` if not given.
         """
         seconds = PATIENCE if seconds is None else seconds
-        end, cycles = time.monotonic() + seconds, self.device.cycles
+        end, cycles = time.monotonic() + seconds, self._passed()
         # This takes no register access: how often it is done changes nothing.
         while not self.context.wait(_SLICE):
-            if (passed := self.device.cycles) != cycles:
+            if (passed := self._passed()) != cycles:
                 end, cycles = time.monotonic() + seconds, passed
             elif time.monotonic() > end:
-                raise PerfError(f"the peer has kept its device from running for {seconds:g} s")
+                if self._in_step:
+                    raise PerfError(f"the peer has kept its device from running for {seconds:g} s")
+                raise PerfError(f"nothing was completed for {seconds:g} s")
+
+    def _passed(self) -> int:
+        """In step the cycles, else always the same: they pass whatever the peer does."""
+        return self.cycles if self._in_step else 0
 
     def _arm(self, cq: CQ) -> None:
         self.context.clear_interrupts()
@@ -173,7 +192,8 @@ class End:
 
     def close(self) -> None:
         """Ends the connections and frees what the end has."""
-        self.device.run_freely()
+        if self._simulated is not None:
+            self._simulated.run_freely()
         self.pd.close()
         self._cq.close()
         self._control_cq.close()

@@ -15,7 +15,7 @@ Progress = Callable[[int], None]
 
 
 class Meter:
-    """Runs messages of a plan over connected QPs whose devices are in step.
+    """Runs messages of a plan over connected QPs.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ class Meter:
         least, more = divmod(messages, len(qps))
         left = {number: least + (place < more) for place, number in enumerate(qps)}
         free = dict.fromkeys(qps, depth)
-        start = end.device.cycles
+        start = end.cycles
         done = 0
         while True:
             for number, (qp, request) in qps.items():
@@ -83,7 +83,7 @@ class Meter:
                     free[number] -= count
                     left[number] -= count
             if done == messages:
-                return end.device.cycles - start
+                return end.cycles - start
             found = Counter(each.qp_num for each in end.completions())
             for number, count in found.items():
                 free[number] += count
@@ -93,11 +93,11 @@ class Meter:
     def _latency(self, request: SendWR) -> int:
         end = self._end
         end.arm()
-        start = end.device.cycles
+        start = end.cycles
         end.qps[0].post_send(request)
         while True:
             end.await_interrupt()
-            cycles = end.device.cycles - start
+            cycles = end.cycles - start
             if end.take():
                 self._progress(1)
                 return cycles

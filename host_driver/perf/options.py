@@ -5,7 +5,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from host_driver.options import number, parse_emss
+from host_driver.options import add_device, number, parse_emss
 from host_driver.perf.operations import OPERATIONS, Operation
 from host_driver.perf.plot import plot_paths
 from host_driver.perf.settings import (
@@ -21,10 +21,11 @@ from host_driver.perf.sizes import parse_sizes
 _CLIENT_ONLY = ("sizes", "depth", "qps", "messages", "emss", "markers", "clock", "plot", "json")
 
 _DESCRIPTION = """\
-Measures {title} between two simulated devices, size by size. With -s it is the server, which
+Measures {title} between two devices, size by size. With -s it is the server, which
 waits for one client; with -c the client; without both, client and server at once. All times are
 cycles of the client's device, which runs in step with the server's: what programs and machine
-take does not count. Throughput: all messages, from the first doorbell to the interrupt of the
+take does not count. A board has no such step: with one of them it does count, and with a board as
+client so does its link. Throughput: all messages, from the first doorbell to the interrupt of the
 last completion, with up to --depth messages outstanding on each QP; it includes the way of the
 first and the last message. Latency: one message outstanding, from the doorbell of its post to the
 interrupt of its completion, the median of {latencies}. A message is complete {completes}. Octets
@@ -36,8 +37,8 @@ def add_perf(subparsers: Any) -> None:
     perf = subparsers.add_parser(
         "perf",
         help="measure throughput and latency, with a table and a plot over sizes",
-        description="Measures throughput and latency of an operation between two simulated "
-        "devices, in cycles, with the limit of the protocol beside them.",
+        description="Measures throughput and latency of an operation between two devices, in "
+        "cycles, with the limit of the protocol beside them.",
     )
     operations = perf.add_subparsers(dest="operation", required=True, metavar="OPERATION")
     for operation in OPERATIONS.values():
@@ -50,6 +51,7 @@ def add_perf(subparsers: Any) -> None:
         )
         _add_sides(parser)
         _add_measured(parser, operation)
+        add_device(parser, "that of this end; without -s and -c that of the client")
 
 
 def _add_sides(parser: argparse.ArgumentParser) -> None:
@@ -113,8 +115,8 @@ def _add_measured(parser: argparse.ArgumentParser, operation: Operation) -> None
         "--clock",
         type=_parse_clock,
         metavar="MHZ",
-        help="of the device: turns cycles into seconds, nothing else (156.25, which makes 64 bits "
-        "per cycle 10 Gbit/s)",
+        help="of the device: turns cycles into seconds, nothing else (that of a board; else "
+        "156.25, which makes 64 bits per cycle 10 Gbit/s)",
     )
     parser.add_argument(
         "--plot",
@@ -185,7 +187,7 @@ def run_perf(options: argparse.Namespace) -> int:
     operation = OPERATIONS[options.operation]
     port = DEFAULT_PORT if options.port is None else options.port
     if options.server:
-        command.serve(operation, options.address or "", port)
+        command.serve(operation, options.address or "", port, options.device)
         return 0
     sizes = DEFAULT_SIZES if operation.size is None else (operation.size,)
     plan = Plan(
@@ -196,7 +198,9 @@ def run_perf(options: argparse.Namespace) -> int:
         Framing(options.emss or DEFAULT_EMSS, bool(options.markers)),
         options.messages,
     )
-    points = command.measure_at(plan, options.address or "", port)
+    measured = command.measure_at(plan, options.address or "", port, options.device)
     stem = options.plot or ROOT / "build" / f"perf_{operation.name}"
-    command.show(Result(plan, options.clock or GOAL_HZ / 1e6, points), stem, options.json)
+    clock = options.clock or measured.clock_mhz or GOAL_HZ / 1e6
+    result = Result(plan, clock, measured.points, options.device.text)
+    command.show(result, stem, options.json)
     return 0

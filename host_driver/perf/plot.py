@@ -46,10 +46,11 @@ def _draw(result: Result, octets: Any, messages: Any, latency: Any) -> None:
     if len(curve) == 1:
         allowed |= {"marker": "_", "markersize": 20}
 
-    octets.plot(curve, [size * limit for size, limit in zip(curve, limits, strict=True)], **allowed)
+    most = [size * limit for size, limit in zip(curve, limits, strict=True)]
+    octets.plot(curve, most, **allowed)
     octets.plot(sizes, [point.octets_per_cycle for point in points], **measured)
     octets.set_ylabel("payload, octets per cycle")
-    octets.set_ylim(0, 8.4)
+    octets.set_ylim(0, 1.1 * max(most))
 
     millions = result.clock_mhz
     messages.plot(curve, [limit * millions for limit in limits], **allowed)
@@ -59,10 +60,10 @@ def _draw(result: Result, octets: Any, messages: Any, latency: Any) -> None:
 
     latency.plot(sizes, [point.latency for point in points], **measured)
     least = [point.latency_least for point in points]
-    most = [point.latency_most for point in points]
-    latency.fill_between(sizes, least, most, alpha=0.25, label="least to most")
+    longest = [point.latency_most for point in points]
+    latency.fill_between(sizes, least, longest, alpha=0.25, label="least to most")
     latency.set_ylabel("latency, cycles")
-    latency.set_ylim(0, 1.2 * most[0] if len(most) == 1 else None)
+    latency.set_ylim(0, 1.2 * longest[0] if len(longest) == 1 else None)
 
     step = -(-len(sizes) // 6)
     for panel in (octets, messages, latency):

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from host_driver.perf.settings import Plan
+from host_driver.transport.locate import SIMULATION
 
 
 @dataclass(frozen=True)
@@ -44,11 +45,13 @@ class Result:
     Attributes
     ----------
     clock_mhz: of the device's core clock. It only turns cycles into seconds.
+    device: that of the client.
     """
 
     plan: Plan
     clock_mhz: float
     points: list[Point]
+    device: str = SIMULATION
 
     @property
     def title(self) -> str:
@@ -57,7 +60,7 @@ class Result:
         qps = f"{plan.qps} QP" + "s" * (plan.qps > 1)
         markers = ", Markers" * plan.framing.markers
         return (
-            f"{plan.operation.title}, {plan.depth} outstanding on {qps}, "
+            f"{plan.operation.title}, queue depth {plan.depth} on {qps}, "
             f"EMSS {plan.framing.emss}{markers}"
         )
 
@@ -77,6 +80,7 @@ class Result:
         """Everything that was measured, and the rates."""
         plan = self.plan
         return {
+            "device": self.device,
             "operation": plan.operation.name,
             "queue_depth": plan.depth,
             "qps": plan.qps,

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 
 from host_driver import cm
 from host_driver.cm_responder import ConnectionRequest
@@ -10,11 +11,15 @@ from host_driver.errors import ListenerClosed, StartupError, StartupStep, Startu
 from host_driver.perf.end import FOREVER, End
 from host_driver.perf.operations import Operation, Remote
 from host_driver.perf.settings import PerfError, ServerPlan, pack_remote
+from host_driver.transport.simulation import SimulatedDevice
 from host_driver.transport.sockets import SocketStream
 from host_driver.wr import SGE, RecvWR
 
 STEP = b"perf step"
 """Private data of the Request whose connection keeps the devices in step instead."""
+
+NO_STEP = b"perf no step"
+"""Private data of the answer of a server whose device is a board: cycles pass there as they do."""
 
 END = (1 << 64) - 1
 """The client's last note; others are receives to be posted on each QP, and are sent back."""
@@ -38,9 +43,8 @@ def serve(
     """
     with cm.listen(context, address, port) as listener:
         listening(listener.port)
-        stream = _step_stream(listener)
-        with stream:
-            request = listener.get_request()
+        request, stream = _first_request(context, listener)
+        with stream or nullcontext():
             plan = _plan(request, operation)
             with End(
                 context,
@@ -55,13 +59,19 @@ def serve(
                 )
                 for qp in end.qps:
                     listener.get_request().accept(qp, emss=plan.emss, markers=plan.markers)
-                end.run_in_step(stream)
+                if stream is not None:
+                    end.run_in_step(stream)
                 connected()
                 _post_receives(end, plan)
 
 
-def _step_stream(listener: cm.ConnectionListener) -> SocketStream:
-    """The first connection of a client; peers that begin with another one are refused."""
+def _first_request(
+    context: Context, listener: cm.ConnectionListener
+) -> tuple[ConnectionRequest, SocketStream | None]:
+    """The first Request of a client, and the connection that keeps the devices in step.
+
+    That comes before, if both devices are simulated. Peers that begin otherwise are refused.
+    """
     while True:
         try:
             request = listener.get_request(_LISTEN_SECONDS)
@@ -71,12 +81,16 @@ def _step_stream(listener: cm.ConnectionListener) -> SocketStream:
             if not (isinstance(error, StartupTimeout) and error.step == StartupStep.PEER):
                 print(f"stagecoach perf: {error}", file=sys.stderr, flush=True)
             continue
+        if request.private_data.startswith(ServerPlan.MAGIC):
+            return request, None
         if request.private_data != STEP:
             request.reject(b"this is stagecoach perf")
-            continue
-        stream = request.reject(STEP, keep_open=True)
-        if isinstance(stream, SocketStream):
-            return stream
+        elif isinstance(context.transport, SimulatedDevice):
+            stream = request.reject(STEP, keep_open=True)
+            if isinstance(stream, SocketStream):
+                return listener.get_request(), stream
+        else:
+            request.reject(NO_STEP)
 
 
 def _plan(request: ConnectionRequest, operation: Operation) -> ServerPlan:

@@ -99,12 +99,12 @@ class ServerPlan:
     markers: bool
 
     _LAYOUT = struct.Struct("!8s8sHIHH?")
-    _MAGIC = b"perf 1\0\0"
+    MAGIC = b"perf 1\0\0"
 
     def pack(self) -> bytes:
         """The octets on the wire."""
         return self._LAYOUT.pack(
-            self._MAGIC,
+            self.MAGIC,
             self.operation.encode(),
             self.qps,
             self.octets,
@@ -116,7 +116,7 @@ class ServerPlan:
     @classmethod
     def unpack(cls, octets: bytes) -> Self:
         """The inverse of `pack`; `PerfError` for what no client of this version sends."""
-        if len(octets) != cls._LAYOUT.size or not octets.startswith(cls._MAGIC):
+        if len(octets) != cls._LAYOUT.size or not octets.startswith(cls.MAGIC):
             raise PerfError(f"{len(octets)} octets of private data; allowed: a perf client's")
         _, name, *rest = cls._LAYOUT.unpack(octets)
         plan = cls(name.rstrip(b"\0").decode("ascii", "replace"), *rest)

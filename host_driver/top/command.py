@@ -1,4 +1,4 @@
-"""Runs a program and shows what its devices do."""
+"""Shows what devices do: those of a program that it runs, or of all that publish to a folder."""
 
 import json
 import os
@@ -6,14 +6,17 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.live import Live
 
 from host_driver.errors import StagecoachError
-from host_driver.top.publisher import FOLDER_VARIABLE, INTERVAL_VARIABLE
+from host_driver.options import DEVICE_VARIABLE
+from host_driver.top.publisher import FOLDER_VARIABLE, INTERVAL_VARIABLE, process_of
 from host_driver.top.rates import DeviceView, view
 from host_driver.top.screen import screen
 
@@ -22,19 +25,24 @@ ENDED_SECONDS = 5.0
 
 
 class TopError(StagecoachError):
-    """The program cannot be run; the message says why."""
+    """The program cannot be run, or there is nothing to look at; the message says why."""
 
 
 class Devices:
     """The devices that publish to a folder.
+
+    Parameters
+    ----------
+    closed: whether those count that are closed when they are seen first.
 
     Attributes
     ----------
     views: the last of each device, by its name.
     """
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder: Path, closed: bool = True):
         self._folder = folder
+        self._closed = closed
         self.views: dict[str, DeviceView] = {}
 
     def look(self) -> list[DeviceView]:
@@ -42,7 +50,11 @@ class Devices:
         fresh = []
         for path in sorted(self._folder.glob("*.json")):
             after = json.loads(path.read_text())
+            # A program that was killed has left its devices open.
+            after["open"] = after["open"] and _lives(process_of(path))
             name = after["device"]
+            if name not in self.views and not (self._closed or after["open"]):
+                continue
             before = self.views[name].last if name in self.views else after["opened"]
             if after == before:
                 continue
@@ -55,55 +67,112 @@ class Devices:
         return [view(one.last["opened"], one.last) for one in self.views.values()]
 
 
+def _lives(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # of another user
+        return True
+    return True
+
+
 def _print_json(views: Sequence[DeviceView]) -> None:
     for one in views:
         print(json.dumps(one.as_json()), flush=True)
 
 
-def _end(process: subprocess.Popen[bytes]) -> int:
-    """Waits for a program that got the interrupt of the terminal, too."""
-    try:
-        return process.wait(ENDED_SECONDS)
-    except subprocess.TimeoutExpired:
+def _show_whole(devices: Devices, as_json: bool) -> None:
+    if as_json:
+        _print_json(devices.whole())
+    else:
+        Console().print(screen(devices.whole()))
+
+
+@contextmanager
+def _shown(as_json: bool) -> Iterator[Callable[[Devices], Any]]:
+    """What to call after each interval: it shows what is new."""
+    if as_json:
+        yield lambda devices: _print_json(devices.look())
+        return
+    with Live(screen([]), console=Console(), auto_refresh=False) as live:
+
+        def update(devices: Devices) -> None:
+            devices.look()
+            live.update(screen(devices.views.values()), refresh=True)
+
+        yield update
+
+
+def _end(process: subprocess.Popen[bytes], terminate: bool) -> None:
+    """Waits for a program to end: one that got the interrupt of the terminal, too, or is told."""
+    if terminate:
         process.terminate()
-        return process.wait()
+    try:
+        process.wait(ENDED_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill() if terminate else process.terminate()
+        process.wait()
 
 
 def _watch(
     process: subprocess.Popen[bytes], devices: Devices, once: bool, as_json: bool, interval: float
 ) -> int:
     """Shows the devices until the program has ended; returns its exit status."""
-    live = None
-    if not once and not as_json:
-        live = Live(screen([]), console=Console(), auto_refresh=False)
-        live.start()
-    try:
-        status = None
-        while status is None:
+    if once:
+        status = process.wait()
+        devices.look()
+        return status
+    with _shown(as_json) as show:
+        while True:
             try:
                 status = process.wait(interval)
             except subprocess.TimeoutExpired:
-                status = None
-            fresh = devices.look()
-            if as_json and not once:
-                _print_json(fresh)
-            if live is not None:
-                live.update(screen(devices.views.values()), refresh=True)
-        return status
-    finally:
-        if live is not None:
-            live.stop()
+                show(devices)
+            else:
+                show(devices)
+                return status
 
 
-def top(command: Sequence[str], *, once: bool, as_json: bool, interval: float) -> int:
+def watch(*, once: bool, as_json: bool, interval: float) -> int:
+    """Shows the devices of all programs that publish to the environment's folder.
+
+    Until it is interrupted, or, with `once`, as they are now.
+    """
+    folder = os.environ.get(FOLDER_VARIABLE, "")
+    if not Path(folder or "/no").is_dir():
+        raise TopError(
+            f"{FOLDER_VARIABLE} is {folder!r}; allowed without COMMAND: a folder, and programs "
+            "that have the same in their environment"
+        )
+    devices = Devices(Path(folder), closed=False)
+    if once:
+        devices.look()
+        _show_whole(devices, as_json)
+        return 0
+    try:
+        with _shown(as_json) as show:
+            while True:
+                show(devices)
+                time.sleep(interval)
+    except KeyboardInterrupt:
+        return 0
+
+
+def top(
+    command: Sequence[str], *, once: bool, as_json: bool, interval: float, device: str = ""
+) -> int:
     """Runs `command` and shows its devices until it ends; returns its exit status.
 
-    With `once`, only at its end, with the rates of its whole life. What the command prints is
-    printed on standard error when it has ended.
+    With `once`, only at its end, with the rates of its whole life. `device`: the one that commands
+    of `stagecoach` take if they are not told of another one. What the command prints is printed on
+    standard error when it has ended. It is ended if nobody reads what is shown.
     """
     with tempfile.TemporaryDirectory(prefix="stagecoach-top-") as name:
         folder = Path(name)
         environment = {**os.environ, FOLDER_VARIABLE: name, INTERVAL_VARIABLE: str(interval)}
+        if device:
+            environment[DEVICE_VARIABLE] = device
         output = folder / "output"
         devices = Devices(folder)
         with output.open("wb") as file:
@@ -115,25 +184,22 @@ def top(command: Sequence[str], *, once: bool, as_json: bool, interval: float) -
                     stdout=file,
                     stderr=subprocess.STDOUT,
                 )
-            except OSError as error:
+            except (OSError, ValueError) as error:
+                why = getattr(error, "strerror", None) or str(error)
                 raise TopError(
-                    f"cannot run {command[0]}: {error.strerror}; allowed: a program and its options"
+                    f"cannot run {command[0]!r}: {why}; allowed: a program and its options"
                 ) from None
             began = time.monotonic()
             try:
                 status = _watch(process, devices, once, as_json, interval)
-            except KeyboardInterrupt:
-                _end(process)
+            except BaseException as error:
+                _end(process, terminate=not isinstance(error, KeyboardInterrupt))
                 raise
-            finally:
-                process.poll()
-        if once and as_json:
-            _print_json(devices.whole())
-        elif once:
-            Console().print(screen(devices.whole()))
+        if once:
+            _show_whole(devices, as_json)
         sys.stdout.flush()
         sys.stderr.write(output.read_text(errors="replace"))
         if not devices.views:
-            words = "opened no device, or one without counters"
-            print(f"{command[0]} {words} in {time.monotonic() - began:.1f} s", file=sys.stderr)
+            seconds = time.monotonic() - began
+            print(f"{command[0]} opened no device in {seconds:.1f} s", file=sys.stderr)
         return status

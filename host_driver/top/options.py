@@ -4,15 +4,16 @@ import argparse
 from typing import Any
 
 from host_driver.options import parse_interval
-from host_driver.top.command import top
-from host_driver.top.publisher import DEFAULT_INTERVAL
+from host_driver.top.command import top, watch
+from host_driver.top.publisher import DEFAULT_INTERVAL, FOLDER_VARIABLE
+from host_driver.transport.locate import device_option
 
 
 def add_top(subparsers: Any) -> None:
     """Adds the command to those of a parser."""
     parser = subparsers.add_parser(
         "top",
-        help="show what the devices of a program do, while it runs",
+        help="show what the devices of programs do, while they run",
         description="Runs COMMAND and shows, for each device that it or its children open, QPs "
         "and their states, octets and messages per second, outstanding reads, errors and drops "
         "with their reason. What COMMAND prints is printed on standard error when it has ended. "
@@ -30,10 +31,34 @@ def add_top(subparsers: Any) -> None:
         help="between two looks (%(default)s)",
     )
     parser.add_argument(
-        "program", nargs="+", metavar="COMMAND", help="after --, e.g. -- stagecoach perf write"
+        "--device",
+        type=device_option,
+        metavar="DEVICE",
+        help="that of the commands of stagecoach in COMMAND, unless they name one",
     )
+    parser.add_argument(
+        "program",
+        nargs="*",
+        metavar="COMMAND",
+        help="after --, e.g. -- stagecoach perf write; without it, the devices of all programs are "
+        f"shown that have the same {FOLDER_VARIABLE}, a folder, in their environment",
+    )
+
+
+def check_top(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """Ends the command in one line if options do not fit each other."""
+    if options.device is not None and not options.program:
+        parser.error("top: --device without COMMAND; allowed: that of a COMMAND behind --")
 
 
 def run_top(options: argparse.Namespace) -> int:
     """Runs the command and returns its exit status."""
-    return top(options.program, once=options.once, as_json=options.json, interval=options.interval)
+    if not options.program:
+        return watch(once=options.once, as_json=options.json, interval=options.interval)
+    return top(
+        options.program,
+        once=options.once,
+        as_json=options.json,
+        interval=options.interval,
+        device="" if options.device is None else options.device.text,
+    )

@@ -17,7 +17,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from host_driver.counters import QPCounters, query_lost, query_qp, query_stops
+from host_driver.counters import QPCounters, query_lost, query_qp, query_state, query_stops
 from host_driver.enums import QPState
 from hw.interface.causes import Cause
 
@@ -35,7 +35,12 @@ _numbers = itertools.count()
 
 
 def snapshot(context: "Context", numbers: set[int]) -> dict[str, Any]:
-    """The state of a device: those QPs of `numbers` that are in use or were, and their sums."""
+    """The state of a device: those QPs of `numbers` that are in use or were, and their sums.
+
+    Without the counters if the device has none.
+    """
+    if not context.attr.counters:
+        return _without_counters(context, numbers)
     qps = []
     total = QPCounters()
     with context.lock:
@@ -45,19 +50,35 @@ def snapshot(context: "Context", numbers: set[int]) -> dict[str, Any]:
             counters = status.counters
             total += counters
             if status.state is not QPState.RESET or counters != QPCounters():
-                names = {"state": status.state.name, "cause": status.cause.name}
-                qps.append({"qp": number, **names, **asdict(counters)})
+                qps.append(_names(number, status.state, status.cause) | asdict(counters))
         stops = query_stops(context)
         lost = query_lost(context)
     return {
         "time": now,
         "cycles": cycles,
+        "counters": True,
         "total": asdict(total),
         "dropped_fpdus": stops.pop(Cause.NONE, 0),
         "stopped": {cause.name: count for cause, count in stops.items()},
         "events_not_counted": lost,
         "qps": qps,
     }
+
+
+def _names(number: int, state: QPState, cause: Cause) -> dict[str, Any]:
+    return {"qp": number, "state": state.name, "cause": cause.name}
+
+
+def _without_counters(context: "Context", numbers: set[int]) -> dict[str, Any]:
+    with context.lock:
+        cycles, now = context.cycles, time.time()
+        states = {number: query_state(context, number) for number in sorted(numbers)}
+    qps = [
+        _names(number, *found)
+        for number, found in states.items()
+        if found != (QPState.RESET, Cause.NONE)
+    ]
+    return {"time": now, "cycles": cycles, "counters": False, "total": {}, "qps": qps}
 
 
 class Publisher:
@@ -75,7 +96,7 @@ class Publisher:
         self._interval = interval
         self._seen: set[int] = set()
         number = next(_numbers)
-        self.path = folder / f"{os.getpid()}-{number}.json"
+        self.path = folder / f"{os.getpid()}-{number}.json"  # see `process_of`
         self._about: dict[str, Any] = {
             "device": f"{os.getpid()}.{number}",
             "kind": context.transport.info.get("kind", ""),
@@ -114,13 +135,18 @@ class Publisher:
             self._publish(is_open=False)
 
 
+def process_of(path: Path) -> int:
+    """The process whose device a file is of."""
+    return int(path.stem.partition("-")[0])
+
+
 def publish(context: "Context") -> Publisher | None:
-    """Publishes a device if the environment names a folder and the device has counters.
+    """Publishes a device if the environment names a folder.
 
     A folder that is not there any more is that of a `stagecoach top` that has ended.
     """
     folder = os.environ.get(FOLDER_VARIABLE, "")
-    if not folder or not context.attr.counters or not Path(folder).is_dir():
+    if not folder or not Path(folder).is_dir():
         return None
     interval = float(os.environ.get(INTERVAL_VARIABLE, "") or DEFAULT_INTERVAL)
     return Publisher(context, Path(folder), interval)

@@ -14,7 +14,8 @@ class DeviceView:
 
     Attributes
     ----------
-    last: the snapshot. rates: of the whole device, by counter. qp_rates: of each QP.
+    last: the snapshot. rates: of the whole device, by counter; none if it has none. qp_rates: of
+        each QP.
     cycles_per_second: of its core clock.
     """
 
@@ -37,6 +38,8 @@ def _per_second(rates: dict[str, float]) -> dict[str, float]:
 
 
 def _rates(before: dict[str, int], after: dict[str, int], seconds: float) -> dict[str, float]:
+    if RATES[0] not in after:  # the device has no counters
+        return {}
     if seconds <= 0:
         return dict.fromkeys(RATES, 0.0)
     modulus = 1 << COUNTER_BITS
@@ -48,6 +51,8 @@ def view(before: dict[str, Any], after: dict[str, Any]) -> DeviceView:
     seconds = after["time"] - before["time"]
     known = {qp["qp"]: qp for qp in before["qps"]}
     qp_rates = {qp["qp"]: _rates(known.get(qp["qp"], {}), qp, seconds) for qp in after["qps"]}
-    rates = {name: sum(one[name] for one in qp_rates.values()) for name in RATES}
+    rates = {}
+    if after["counters"]:
+        rates = {name: sum(one[name] for one in qp_rates.values()) for name in RATES}
     cycles = (after["cycles"] - before["cycles"]) / seconds if seconds > 0 else 0.0
     return DeviceView(after, rates, qp_rates, cycles)

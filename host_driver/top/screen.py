@@ -25,6 +25,8 @@ def quantity(number: float) -> str:
 
 
 def _row(values: Mapping[str, int], rates: Mapping[str, float]) -> list[str]:
+    if not rates:
+        return ["-"] * 7
     cells = []
     for direction in ("sent", "received"):
         for unit in ("octets", "messages"):
@@ -51,11 +53,13 @@ def _device(one: DeviceView) -> RenderableType:
     table.add_row("all", "", *_row(last["total"], one.rates))
     lines = [
         f"{count:,} stopped: {CODES[Cause[name]][1]} ({name})"
-        for name, count in last["stopped"].items()
+        for name, count in last.get("stopped", {}).items()
     ]
-    if last["dropped_fpdus"]:
+    if not last["counters"]:
+        lines.append("the device was built without counters (COUNTERS=0): nothing is counted")
+    if last.get("dropped_fpdus"):
         lines.append(f"{last['dropped_fpdus']:,} FPDUs dropped: their QP did not run")
-    if last["events_not_counted"]:
+    if last.get("events_not_counted"):
         lines.append(f"{last['events_not_counted']:,} events or more are in no counter")
     lines.append(f"{quantity(one.cycles_per_second)} cycles per second")
     return Group(table, Text("\n".join(lines)))

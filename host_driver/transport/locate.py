@@ -13,6 +13,8 @@ from host_driver.transport.simulation import SimulatedDevice
 SIMULATION = "simulation"
 ALLOWED = f"allowed: {SIMULATION}, or serial:///dev/ttyUSB0?baud={DEFAULT_BAUD}"
 
+MAXIMUM_BAUD = 100_000_000
+
 _SECONDS = {"retry": "retry_seconds", "give_up": "give_up_seconds", "open": "open_seconds"}
 
 
@@ -63,7 +65,7 @@ def parse_device(text: str) -> Locator:
     options: dict[str, float] = {}
     for name, value in parse_qsl(parts.query, keep_blank_values=True):
         try:
-            if name == "baud" and 0 < int(value):
+            if name == "baud" and 0 < int(value) <= MAXIMUM_BAUD:
                 options["baud"] = int(value)
                 continue
             if name in _SECONDS and 0 < float(value) <= 3600:
@@ -72,7 +74,7 @@ def parse_device(text: str) -> Locator:
         except ValueError:
             pass
         raise DeviceNameError(
-            f"{name}={value} in device {text!r}; allowed: baud, a whole number above 0, and "
+            f"{name}={value} in device {text!r}; allowed: baud, 1 to {MAXIMUM_BAUD}, and "
             f"{', '.join(_SECONDS)}, seconds above 0"
         )
     return Locator(text, parts.path, tuple(options.items()))

@@ -2,15 +2,16 @@
 
 import contextlib
 import dataclasses
+import errno
 import os
 import secrets
 import selectors
+import termios
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
-from types import TracebackType
 from typing import Any, TypeVar
 
 import serial
@@ -19,19 +20,20 @@ from host_driver.hostlink.device import LinkedDevice
 from host_driver.hostlink.endpoint import GIVE_UP_SECONDS, RETRY_SECONDS, Counters, Endpoint
 from host_driver.hostlink.frames import Deframer, Frame
 from host_driver.hostlink.memory import MappedMemory
-from host_driver.transport import sockets
 from host_driver.transport.base import (
     ByteStream,
     DeviceClosed,
     TransportError,
     TransportTimeout,
 )
-from host_driver.transport.simulation import RecordedStream
-from host_driver.transport.sockets import SocketListener, SocketStream
+from host_driver.transport.lending import SocketLender
 from hw.interface.hostlink import FLAG, VERSION, Kind
-from sim.device import Record
+from sim.device import Record, check_access
 
 DEFAULT_BAUD = 2_000_000
+MOST_WINDOW = 127
+"""Messages that can be told from repeated ones by numbers of 8 bits."""
+
 OPEN_SECONDS = 5.0
 """For which the board may take to answer."""
 
@@ -42,12 +44,22 @@ CLOSE_SECONDS = 1.0
 """For which streams may take to end when the device is closed."""
 
 READ_OCTETS = 1 << 16
-REGISTER_SPACE = 1 << 12
 
 Result = TypeVar("Result")
 
 
-class SerialDevice:
+def _why_not_opened(error: Exception, baud: int) -> str:
+    number = error.errno if isinstance(error, OSError) else None
+    if number in (errno.EAGAIN, errno.EBUSY):
+        return "another program uses it"
+    if number is not None:
+        return os.strerror(number)
+    if isinstance(error.__context__, termios.error):
+        return "it is no serial port"
+    return f"not with {baud} baud: {error}"
+
+
+class SerialDevice(SocketLender):
     """A `Transport` to a board at a serial port, or to what stands for one at a pseudo-terminal.
 
     The board's device is reset when it is opened. A thread serves the port and the sockets.
@@ -73,15 +85,15 @@ class SerialDevice:
         give_up_seconds: float = GIVE_UP_SECONDS,
         open_seconds: float = OPEN_SECONDS,
     ):
+        super().__init__(record)
         self._name = port
         self._baud = baud
-        self._record = record
         try:
             self._port = serial.Serial(port, baud, timeout=0, exclusive=True)
-        except (serial.SerialException, OSError, ValueError) as error:
-            raise TransportError(f"cannot open {port}: {error}") from error
+        except (serial.SerialException, OSError, ValueError, OverflowError) as error:
+            why = _why_not_opened(error, baud)
+            raise TransportError(f"cannot open {port}: {why}") from error
         self._memory = MappedMemory()
-        self._streams: list[RecordedStream] = []
         self._counters = Counters()
         self._wake_read, self._wake_write = os.pipe()
         os.set_blocking(self._wake_read, False)
@@ -136,6 +148,11 @@ class SerialDevice:
             raise TransportError(
                 f"the device at {self._name} speaks version {hello[4] if len(hello) > 4 else '?'} "
                 f"of the host link; allowed: {VERSION}"
+            )
+        if not hello[5] or not 1 <= hello[6] <= MOST_WINDOW:
+            raise TransportError(
+                f"the device at {self._name} has room for {hello[5]} events and a window of "
+                f"{hello[6]}; allowed: 1 and more, 1 to {MOST_WINDOW}"
             )
         return hello
 
@@ -293,25 +310,15 @@ class SerialDevice:
             "link": dataclasses.asdict(self._counters),
         }
 
-    @staticmethod
-    def _check_register(address: int) -> None:
-        if not 0 <= address < REGISTER_SPACE or address % 4:
-            raise ValueError(
-                f"register address is {address:#x}; allowed: multiples of 4 below"
-                f" {REGISTER_SPACE:#x}"
-            )
-
     def read_register(self, address: int) -> int:
         """Return the 32-bit register at an octet address."""
-        self._check_register(address)
+        check_access(address)
         value: int = self._submit(lambda result: self._device.access(address, None, result))
         return value
 
     def write_register(self, address: int, value: int) -> None:
         """Write a 32-bit register; returns when the device has answered."""
-        self._check_register(address)
-        if not 0 <= value < 1 << 32:
-            raise ValueError(f"register value is {value:#x}; allowed: 32 bits")
+        check_access(address, value)
         self._submit(lambda result: self._device.access(address, value, result))
 
     def map_memory(self, buffer: Any) -> int:
@@ -327,32 +334,13 @@ class SerialDevice:
             with self._lock:
                 self._memory.unmap(address)
 
-    def listen(self, host: str, port: int) -> SocketListener:
-        """Open a TCP listener."""
-        return SocketListener(host, port, self._record)
-
-    def connect(self, host: str, port: int, timeout: float | None = None) -> SocketStream:
-        """Open a TCP stream to a peer."""
-        return sockets.connect(host, port, timeout, self._record)
-
     def attach(self, connection: int, stream: ByteStream) -> None:
         """Lend the socket of a `SocketStream` to the device."""
-        if not isinstance(stream, SocketStream):
-            raise TransportError(
-                f"stream is a {type(stream).__name__}; allowed: SocketStream, as connect returns"
-            )
-        number = 0
 
         def take(descriptor: int) -> None:
-            nonlocal number
-            number = self._device.llp.attach(connection, descriptor)
+            self._call(lambda: self._device.llp.attach(connection, descriptor))
 
-        self._call(lambda: stream.give_away(take))
-        if self._record:
-            ends = (stream.local_address, stream.peer_address)
-            recorded = RecordedStream(number, connection, *ends, stream.startup)
-            with self._lock:
-                self._streams.append(recorded)
+        self._lend(connection, stream, take)
 
     def detach(self, connection: int, timeout: float = 2.0) -> None:
         """Send what the device has sent, close the socket, free the connection."""
@@ -385,12 +373,6 @@ class SerialDevice:
         records, self._device.llp.records = self._device.llp.records, []
         return records
 
-    @property
-    def recorded_streams(self) -> list[RecordedStream]:
-        """Every stream attached so far; needs `record=True`."""
-        with self._lock:
-            return list(self._streams)
-
     def close(self) -> None:
         """End the streams, reset the device, close the port; may be called again."""
         with self._lock:
@@ -399,14 +381,3 @@ class SerialDevice:
                 self._wake()
         self._thread.join()
         self._memory.clear()
-
-    def __enter__(self) -> "SerialDevice":
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()

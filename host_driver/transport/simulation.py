@@ -3,37 +3,25 @@
 import ctypes
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from host_driver.transport import sockets
 from host_driver.transport.base import (
     ByteStream,
     DeviceClosed,
     TransportError,
     TransportTimeout,
 )
-from host_driver.transport.sockets import SocketListener, SocketStream
+from host_driver.transport.buffers import Exported, export
+from host_driver.transport.lending import SocketLender
+from host_driver.transport.sockets import SocketStream
 
 if TYPE_CHECKING:
     from gateware.config import RnicConfig
     from sim.device import Record
 
 
-@dataclass(frozen=True)
-class RecordedStream:
-    """A stream that was attached while recording: its ends, and its octets before that."""
-
-    number: int  # `Record.stream`
-    connection: int
-    local_address: tuple[str, int]
-    peer_address: tuple[str, int]
-    startup: list[sockets.StartupOctets]
-
-
-class SimulatedDevice:
+class SimulatedDevice(SocketLender):
     """A `Transport` over the compiled device, which runs in a thread of this process.
 
     Parameters
@@ -78,12 +66,10 @@ class SimulatedDevice:
             trace_path=trace_path,
             **{name: value for name, value in latencies.items() if value is not None},
         )
-        self._record = record
+        super().__init__(record)
         self._lock = threading.Lock()
         # Address to the buffers mapped there, oldest first.
-        self._mapped: dict[int, list[ctypes.Array[ctypes.c_char]]] = {}
-        self._streams: list[RecordedStream] = []
-        self._attached = 0
+        self._mapped: dict[int, list[Exported]] = {}
         self._closed = False
 
     @property
@@ -116,21 +102,11 @@ class SimulatedDevice:
 
     def map_memory(self, buffer: Any) -> int:
         """Let the device reach a writable, contiguous buffer; returns its address."""
-        view = memoryview(buffer)
-        octets, readonly, contiguous = view.nbytes, view.readonly, view.c_contiguous
-        view.release()
-        if readonly or not contiguous or octets == 0:
-            raise TransportError(
-                f"buffer of type {type(buffer).__name__} is {octets} octets, "
-                f"{'read-only' if readonly else 'writable'}, "
-                f"{'contiguous' if contiguous else 'not contiguous'}; "
-                "allowed: at least 1 octet, writable and C-contiguous"
-            )
-        exported = (ctypes.c_char * octets).from_buffer(buffer)
+        exported = export(buffer)
         address = ctypes.addressof(exported)
         with self._lock:
             try:
-                self._device.map(address, octets)
+                self._device.map(address, len(exported))
             except self._sim.DeviceError as error:
                 raise self._translate(error) from error
             self._mapped.setdefault(address, []).append(exported)
@@ -152,37 +128,13 @@ class SimulatedDevice:
             if not buffers:
                 del self._mapped[address]
 
-    def listen(self, host: str, port: int) -> SocketListener:
-        """Open a TCP listener."""
-        return SocketListener(host, port, self._record)
-
-    def connect(self, host: str, port: int, timeout: float | None = None) -> SocketStream:
-        """Open a TCP stream to a peer."""
-        return sockets.connect(host, port, timeout, self._record)
-
     def attach(self, connection: int, stream: ByteStream) -> None:
         """Hand the socket of a `SocketStream` to the device's LLP."""
-        if not isinstance(stream, SocketStream):
-            raise TransportError(
-                f"stream is a {type(stream).__name__}; allowed: SocketStream, as connect returns"
-            )
-        with self._lock:
-            try:
-                # No EMSS is announced: QP CONNECT gave the device the one that holds.
-                stream.give_away(lambda fd: self._device.attach(connection, fd))
-            except self._sim.DeviceError as error:
-                raise self._translate(error) from error
-            self._attached += 1
-            if self._record:
-                self._streams.append(
-                    RecordedStream(
-                        self._attached,
-                        connection,
-                        stream.local_address,
-                        stream.peer_address,
-                        stream.startup,
-                    )
-                )
+        try:
+            # No EMSS is announced: QP CONNECT gave the device the one that holds.
+            self._lend(connection, stream, lambda fd: self._device.attach(connection, fd))
+        except self._sim.DeviceError as error:
+            raise self._translate(error) from error
 
     def detach(self, connection: int, timeout: float = 2.0) -> None:
         """Send what the device has sent, close the socket, free the connection."""
@@ -235,25 +187,8 @@ class SimulatedDevice:
         """Return what crossed the LLP port since the last call; needs `record=True`."""
         return self._device.take_records()
 
-    @property
-    def recorded_streams(self) -> list[RecordedStream]:
-        """Every stream attached so far; needs `record=True`."""
-        with self._lock:
-            return list(self._streams)
-
     def close(self) -> None:
         """End the device; buffers are free when this returns."""
         self._device.close()
         with self._lock:
             self._mapped.clear()
-
-    def __enter__(self) -> "SimulatedDevice":
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()

@@ -3,12 +3,14 @@
 import json
 
 import pytest
+from matplotlib.figure import Figure
 from rich.console import Console
 
 from host_driver.cli import main
 from host_driver.perf.command import show
 from host_driver.perf.limit import TAGGED_HEADER, UNTAGGED_HEADER, Framing
 from host_driver.perf.operations import OPERATIONS, Remote
+from host_driver.perf.plot import _draw
 from host_driver.perf.result import Point, Result
 from host_driver.perf.settings import (
     MAXIMUM_OUTSTANDING,
@@ -250,8 +252,22 @@ def test_the_table_fits_80_columns(capsys):
     Console(width=80).print(table_of(result()))
     out = capsys.readouterr().out
     assert "…" not in out
-    assert "RDMA Write, 8192 outstanding on 1 QP, EMSS 1460" in out
+    assert "RDMA Write, queue depth 8192 on 1 QP, EMSS 1460" in out
     assert "16MiB" in out and "16,666,667" in out
+
+
+@pytest.mark.parametrize("operation", OPERATIONS.values(), ids=OPERATIONS)
+def test_the_limit_is_near_the_top_of_its_plot(operation):
+    sizes = (8, 1 << 16) if operation.size is None else (operation.size,)
+    limits = [operation.wire(FRAMING, size).messages_per_cycle for size in sizes]
+    points = [
+        Point(size, 16, round(32 / limit), limit / 2, limit, 700, 690, 800)
+        for size, limit in zip(sizes, limits, strict=True)
+    ]
+    panels = Figure().subplots(1, 3)
+    _draw(Result(Plan(operation, sizes, 16, 1, FRAMING), 100.0, points), *panels)
+    most = points[-1].limit_octets_per_cycle
+    assert most < panels[0].get_ylim()[1] < 1.3 * most
 
 
 def test_a_single_size_is_plotted(tmp_path):

@@ -117,7 +117,7 @@ def test_one_command_leaves_table_plots_and_figures(tmp_path, monkeypatch, capsy
     files = ["--plot", str(stem), "--json", str(tmp_path / "x.json")]
     assert main(["perf", "send", *arguments, *files]) == 0
     out = capsys.readouterr().out
-    assert "Send, 16 outstanding on 1 QP, EMSS 1460, Markers" in out and "…" not in out
+    assert "Send, queue depth 16 on 1 QP, EMSS 1460, Markers" in out and "…" not in out
     assert all(stem.with_suffix(suffix).stat().st_size for suffix in (".png", ".svg"))
     found = json.loads((tmp_path / "x.json").read_text())
     assert [point["size"] for point in found["points"]] == [1, 2, 4]

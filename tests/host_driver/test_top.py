@@ -2,8 +2,11 @@
 
 import io
 import json
+import os
+import subprocess
 import sys
 from dataclasses import asdict
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -17,6 +20,8 @@ from host_driver.top.rates import view
 from host_driver.top.screen import quantity, screen
 from hw.interface.causes import Cause
 from tests.host_driver.fake_device import INIT, QPS, RTS, FakeDevice
+
+ROOT = Path(__file__).parents[2]
 
 
 class CountingDevice(FakeDevice):
@@ -140,7 +145,7 @@ def test_a_device_tells_its_state_while_it_is_open(device, monkeypatch, tmp_path
 def snapshot_of(time, cycles, sent, **other):
     qp = {"qp": 0, "state": "RTS", "cause": "NONE", **asdict(QPCounters(octets_sent=sent))}
     about = {"device": "1.0", "kind": "test", "program": "a program", "open": True}
-    rest = {"dropped_fpdus": 0, "stopped": {}, "events_not_counted": 0}
+    rest = {"counters": True, "dropped_fpdus": 0, "stopped": {}, "events_not_counted": 0}
     total = asdict(QPCounters(octets_sent=sent))
     return {**about, "time": time, "cycles": cycles, "total": total, "qps": [qp], **rest, **other}
 
@@ -188,7 +193,8 @@ def test_quantities_have_units(number, text):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["top"], "COMMAND"),
+        (["top", "--device", "simulation"], "--device without COMMAND; allowed: that of a COMMAND"),
+        (["top", "--device", "board", "--", "true"], "device is 'board'; allowed: simulation, or"),
         (["top", "--interval", "0", "--", "true"], "'0' seconds; allowed: 0.05 to 3600"),
     ],
 )
@@ -201,7 +207,76 @@ def test_bad_options_are_refused(arguments, message, capsys):
 
 def test_program_that_is_not_there_is_named(capsys):
     assert main(["top", "--", "no-such-program"]) == 1
-    assert "cannot run no-such-program" in capsys.readouterr().err
+    assert "cannot run 'no-such-program'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("folder", ["", "/no/such/folder"])
+def test_nothing_to_look_at_is_told(folder, monkeypatch, capsys):
+    monkeypatch.setenv(FOLDER_VARIABLE, folder)
+    assert main(["top"]) == 1
+    assert f"{FOLDER_VARIABLE} is {folder!r}; allowed without COMMAND" in capsys.readouterr().err
+
+
+def test_without_a_command_all_open_devices_are_shown(device, monkeypatch, tmp_path, capsys):
+    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path))
+    monkeypatch.setenv(INTERVAL_VARIABLE, "3600")
+    with Context(CountingDevice()):
+        pass  # closed before anybody looks
+    with Context(device) as context:
+        (path,) = (one for one in tmp_path.glob("*.json") if json.loads(one.read_text())["open"])
+        killed = json.loads(path.read_text()) | {"device": "of a process that was killed"}
+        (tmp_path / "999999999-0.json").write_text(json.dumps(killed))
+        assert main(["top", "--once", "--json"]) == 0
+    (shown,) = map(json.loads, capsys.readouterr().out.splitlines())
+    assert shown["open"] and shown["device"] == f"{os.getpid()}.{path.stem.rpartition('-')[2]}"
+    assert context.attr.counters
+
+
+def test_a_device_without_counters_is_shown_with_its_states(monkeypatch, tmp_path, capsys):
+    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path))
+    monkeypatch.setenv(INTERVAL_VARIABLE, "3600")
+    with Context(FakeDevice()) as context:
+        cq = CQ(context)
+        QP(PD(context), QPInitAttr(cq, cq))
+        context.process_events()
+        Publisher(context, tmp_path, 3600).close()
+        (path,) = (
+            one for one in tmp_path.glob("*.json") if not json.loads(one.read_text())["open"]
+        )
+    last = json.loads(path.read_text())
+    assert (last["counters"], last["total"]) == (False, {})
+    assert [(one["qp"], one["state"]) for one in last["qps"]] == [(0, "INIT")]
+    seen = view(last["opened"], last)
+    console = Console(width=100, file=io.StringIO())
+    console.print(screen([seen]))
+    assert "INIT" in console.file.getvalue()
+    assert "was built without counters (COUNTERS=0)" in console.file.getvalue()
+    assert seen.as_json()["qps"] == last["qps"]
+
+
+def test_the_program_is_told_of_the_device(capfd):
+    code = "import os; print(os.environ['STAGECOACH_DEVICE'])"
+    device = "serial:///dev/ttyUSB7?baud=9600"
+    assert main(["top", "--once", "--device", device, "--", sys.executable, "-c", code]) == 0
+    assert f"{device}\n" in capfd.readouterr().err
+
+
+def test_the_program_ends_if_nobody_reads_what_is_shown(tmp_path):
+    ended = tmp_path / "ended"
+    program = (
+        "import signal, sys, pathlib\n"
+        f"def end(*_): pathlib.Path({str(ended)!r}).touch(); sys.exit(0)\n"
+        "signal.signal(signal.SIGTERM, end)\n" + PROGRAM.replace("range(10)", "range(1000)")
+    )
+    command = [sys.executable, "-m", "host_driver.cli", "top", "--json", "--interval", "0.05"]
+    with subprocess.Popen(
+        [*command, "--", sys.executable, "-c", program], stdout=subprocess.PIPE, cwd=ROOT
+    ) as process:
+        assert process.stdout is not None
+        assert json.loads(process.stdout.readline())["open"]
+        process.stdout.close()
+        assert process.wait(30) == 1
+    assert ended.exists()
 
 
 def test_exit_status_is_that_of_the_program(capfd):

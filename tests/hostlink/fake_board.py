@@ -18,15 +18,21 @@ class FakeBoard:
 
     Parameters
     ----------
-    version: of HELLO. spoil: what becomes of the octets that it sends.
+    version, window: of HELLO. spoil: what becomes of the octets that it sends.
     """
 
-    def __init__(self, version: int = VERSION, spoil: Callable[[bytes], bytes] = bytes):
+    def __init__(
+        self,
+        version: int = VERSION,
+        spoil: Callable[[bytes], bytes] = bytes,
+        window: int = WINDOW,
+    ):
         self._master, self._slave = os.openpty()
         tty.setraw(self._slave)
         os.set_blocking(self._master, False)
         self.port = os.ttyname(self._slave)
         self.version = version
+        self.window = window
         self.spoil = spoil
         self.registers: dict[int, int] = {}
         self.came: list[tuple[int, bytes]] = []
@@ -66,7 +72,9 @@ class FakeBoard:
         if nonce not in self.nonces:
             self._endpoint = Endpoint(0.05, 1e9)
             self.nonces.append(nonce)
-        hello = nonce + bytes([self.version, EVENTS, WINDOW, 0]) + CLOCK_HZ.to_bytes(4, "little")
+        hello = (
+            nonce + bytes([self.version, EVENTS, self.window, 0]) + CLOCK_HZ.to_bytes(4, "little")
+        )
         octets = bytes([FLAG]) + Frame(Kind.HELLO, 0, 0, hello).pack()
         os.write(self._master, self.spoil(octets))
 
@@ -89,10 +97,16 @@ class FakeBoard:
             assert time.monotonic() < end
             time.sleep(0.002)
 
-    def close(self) -> None:
+    def unplug(self) -> None:
+        """The terminal ends, as that of a board whose cable is pulled."""
         self._stop = True
         self._thread.join()
-        os.close(self._master)
+        if self._master >= 0:
+            os.close(self._master)
+        self._master = -1
+
+    def close(self) -> None:
+        self.unplug()
         os.close(self._slave)
 
     def __enter__(self) -> "FakeBoard":

@@ -52,6 +52,8 @@ def test_a_board_opens_as_what_it_is(board):
             assert context.transport.info["clock_hz"] == CLOCK_HZ
             before = context.cycles
             assert context.cycles > before
+            link = context.transport.info["link"]
+            assert link["messages_received"] and not link["broken"]
     device = open_board(board)
     Context(device)  # and is not closed
     device._port.close()
@@ -99,30 +101,32 @@ class Pair:
         self.peer.close()
 
 
-def test_rping(board):
-    with Pair(board) as pair:
-        pair.ping(size=500, count=2)
-        link = pair.device.info["link"]
-        assert link["broken"] == link["out_of_order"] == 0
+BAD_LINE = 300
+"""Octets in a million that are lost, as many that are changed, and as many that are inserted."""
 
 
-def test_rping_over_a_bad_line():
+@pytest.fixture
+def bad_board() -> Iterator[SimulatedBoard]:
     seed = int(os.environ.get("STAGECOACH_SEED", "1"))
     print(f"STAGECOACH_SEED={seed}")
-    with SimulatedBoard(fault_rate=300, seed=seed) as board:
-        with Pair(board) as pair:
-            pair.ping(size=500, count=2)
-            link = pair.device.info["link"]
-        board.close()
-        counted = board.counters
-        print(counted, link)
-        assert counted["lost"] and counted["changed"] and counted["inserted"]
-        assert link["broken"] and link["rejects_sent"]
+    with SimulatedBoard(fault_rate=BAD_LINE, seed=seed) as board:
+        yield board
 
 
-def test_the_peer_refuses_what_it_did_not_allow(board):
+def test_rping_over_a_bad_line(bad_board):
+    with Pair(bad_board) as pair:
+        pair.ping(size=500, count=2)
+        link = pair.device.info["link"]
+    bad_board.close()
+    counted = bad_board.counters
+    print(counted, link)
+    assert counted["lost"] and counted["changed"] and counted["inserted"]
+    assert link["broken"] and link["rejects_sent"]
+
+
+def test_the_peer_refuses_what_it_did_not_allow(bad_board):
     """The Terminate comes back over the link, and the QP of the board stops."""
-    with End(open_board(board)) as source, End(SimulatedDevice()) as sink:
+    with End(open_board(bad_board)) as source, End(SimulatedDevice()) as sink:
         memory = bytearray(64)
         mr = sink.register(memory, AccessFlags.REMOTE_READ)
         assert mr is not None
@@ -156,17 +160,31 @@ def test_the_peer_refuses_what_it_did_not_allow(board):
         assert memory == bytes(64)
 
 
-def test_a_file_moves_there_and_back(board, tmp_path):
-    """`stagecoach demo` with the board as its source."""
-    command = [sys.executable, "-m", "host_driver.cli", "demo", "--json", "--size", "3000"]
+def run(command: str, board: SimulatedBoard, *options: str) -> str:
+    """What a command of `stagecoach` prints that has the board as its device."""
     device = f"{board.url}&retry=1&give_up={SECONDS}&open={SECONDS}"
-    result = subprocess.run(
-        [*command, "--device", device], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    words = [sys.executable, "-m", "host_driver.cli", command, *options, "--device", device]
+    result = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
-    shown = json.loads(result.stdout)
+    return result.stdout
+
+
+def test_a_file_moves_there_and_back_over_a_bad_line(bad_board):
+    """`stagecoach demo` with the board as its source."""
+    shown = json.loads(run("demo", bad_board, "--json", "--size", "3000"))
     assert [row["operation"] for row in shown["operations"]] == ["RDMA Write", "Send", "RDMA Read"]
     assert shown["capture_complete"]
+
+
+def test_perf_measures_in_cycles_of_the_board(board, tmp_path):
+    options = ["--sizes", "64", "--messages", "2", "--plot", str(tmp_path / "plot")]
+    shown = run("perf", board, "send", *options, "--json", str(tmp_path / "perf.json"))
+    assert "Rates per second at 0.5 MHz" in shown
+    found = json.loads((tmp_path / "perf.json").read_text())
+    assert found["device"].startswith(board.url)
+    (point,) = found["points"]
+    # Each message crosses the line at least once, 40 cycles for an octet.
+    assert point["cycles"] > 2 * 64 * 40 and point["latency_least"] > 64 * 40
 
 
 def test_a_board_that_hangs_is_told_of(board):
@@ -196,5 +214,6 @@ def test_devices_lists_it(board):
     assert (simulated["device"], simulated["state"]) == ("simulation", "ready")
     assert found["state"] == "ready" and found["clock_hz"] == CLOCK_HZ
     assert found["configuration"]["max_qp"] == SMALL.qps
-    assert "ATOMIC_FETCH_AND_ADD" in found["configuration"]["atomics"]
+    assert found["capabilities"] == simulated["capabilities"]
+    assert "ATOMIC_FETCH_AND_ADD" in found["capabilities"]["operations"]
     assert missing["state"].startswith("cannot open /dev/no-port")

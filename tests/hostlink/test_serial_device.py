@@ -50,7 +50,7 @@ def test_registers(board, device):
         device.read_register(0x44)
     with pytest.raises(ValueError, match="0x1002; allowed: multiples of 4 below 0x1000"):
         device.read_register(0x1002)
-    with pytest.raises(ValueError, match="0x100000000; allowed: 32 bits"):
+    with pytest.raises(ValueError, match="0x100000000; allowed: 0 to 0xffffffff"):
         device.write_register(0x40, 1 << 32)
     info = device.info
     assert (info["kind"], info["port"], info["baud"]) == ("serial", board.port, 115200)
@@ -87,11 +87,62 @@ def test_a_bad_line_loses_nothing():
 
 
 def test_no_port_and_no_board_are_told(board):
-    with pytest.raises(TransportError, match="cannot open /dev/no-such-port"):
+    with pytest.raises(
+        TransportError, match="cannot open /dev/no-such-port: No such file or directory"
+    ):
         SerialDevice("/dev/no-such-port")
     board.silent = True
     with pytest.raises(TransportTimeout, match=r"no device answers at .*, 9600 baud, within 0.3 s"):
         SerialDevice(board.port, 9600, open_seconds=0.3)
+
+
+def test_what_is_no_serial_port_or_in_use_is_told(board, device):
+    with pytest.raises(TransportError, match="cannot open /dev/null: it is no serial port"):
+        SerialDevice("/dev/null")
+    with pytest.raises(TransportError, match=f"cannot open {board.port}: another program uses it"):
+        SerialDevice(board.port)
+    device.write_register(0, 7)  # and goes on
+    assert device.read_register(0) == 7
+
+
+@pytest.mark.parametrize("waiting", [False, True])
+def test_a_board_that_is_unplugged_is_told_of(board, device, waiting):
+    device.write_register(0, 1)
+    if waiting:
+        board.silent = True
+        threading.Timer(0.1, board.unplug).start()
+    else:
+        board.unplug()
+    with pytest.raises(DeviceClosed, match=f"{board.port} was lost"):
+        device.read_register(0)
+    with pytest.raises(DeviceClosed, match="was lost"):
+        device.wait_interrupt(5.0)
+
+
+MESSAGES_THAT_NO_DEVICE_SENDS = [
+    (Kind.REGISTER_DONE, bytes(2), "REGISTER_DONE with 2 octets of payload"),
+    (Kind.MEMORY_READ, bytes(9), "MEMORY_READ with 9 octets of payload"),
+    (Kind.MEMORY_READ, wide((0, 8), (264, 2)), "MEMORY_READ for 264 octets; allowed: 1 to 256"),
+    (Kind.MEMORY_WRITE, bytes(16), "MEMORY_WRITE with 16 octets of payload"),
+    (Kind.INTERRUPT, b"", "INTERRUPT with 0 octets of payload"),
+    (Kind.LLP_SEND, bytes(2), "LLP_SEND with 2 octets of payload"),
+    (Kind.LLP_REQUEST, bytes(8), "LLP_REQUEST for 0 octets; allowed: 1 to 256"),
+    (Kind.LLP_RELEASE, bytes(5), "LLP_RELEASE with 5 octets of payload"),
+    (Kind.LLP_EVENTS_TAKEN, bytes([1]), "taken 1 events; allowed: 0, as many as are on their way"),
+]
+
+
+@pytest.mark.parametrize(("kind", "payload", "message"), MESSAGES_THAT_NO_DEVICE_SENDS)
+def test_a_message_that_no_device_sends_ends_the_device(board, device, kind, payload, message):
+    board.to_send.append((kind, payload))
+    with pytest.raises(DeviceClosed, match=message):
+        device.wait_interrupt(10.0)
+
+
+def test_a_device_that_takes_no_message_is_refused():
+    with FakeBoard(window=0) as board:
+        with pytest.raises(TransportError, match="a window of 0; allowed: 1 and more, 1 to 127"):
+            SerialDevice(board.port)
 
 
 def test_another_version_is_refused():
@@ -310,9 +361,9 @@ class TestNames:
         with pytest.raises(DeviceNameError, match="allowed: simulation, or serial:///dev/ttyUSB0"):
             parse_device(text)
 
-    @pytest.mark.parametrize("option", ["baud=0", "baud=fast", "retry=-1", "colour=red", "baud="])
+    @pytest.mark.parametrize(
+        "option", ["baud=0", "baud=100000001", "baud=fast", "retry=-1", "colour=red", "baud="]
+    )
     def test_other_options(self, option):
-        with pytest.raises(
-            DeviceNameError, match="allowed: baud, a whole number above 0, and retr"
-        ):
+        with pytest.raises(DeviceNameError, match="allowed: baud, 1 to 100000000, and retr"):
             parse_device(f"serial:///dev/ttyUSB0?{option}")

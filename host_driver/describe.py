@@ -1,0 +1,36 @@
+"""What a device is, in words and numbers for `stagecoach info` and `stagecoach devices`."""
+
+import dataclasses
+from typing import Any
+
+from host_driver.context import DeviceAttr
+from host_driver.enums import AccessFlags
+
+
+def sizes(attr: DeviceAttr) -> dict[str, int]:
+    """How much there is of everything, as the device's registers tell it."""
+    values = dataclasses.asdict(attr)
+    return {name: value for name, value in values.items() if name.startswith("max_")}
+
+
+def version(attr: DeviceAttr) -> str:
+    """That of the register description."""
+    return ".".join(map(str, attr.version))
+
+
+def capabilities(attr: DeviceAttr) -> dict[str, Any]:
+    """What it can do. CRC, Markers and access rights are those of every device."""
+    return {
+        "operations": [opcode.name for opcode in attr.operations],
+        "access": [str(flag.name) for flag in AccessFlags],
+        "crc": True,
+        "markers": True,
+        "counters": attr.counters,
+    }
+
+
+def in_words(value: object) -> str:
+    """A value for a cell of a table."""
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "none"
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
