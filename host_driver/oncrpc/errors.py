@@ -23,6 +23,10 @@ class RpcTransportError(RpcError):
     """
 
 
+class ReplyTimeout(RpcTransportError, TimeoutError):
+    """The peer did not answer in time. Its answer, if one comes, cannot reach any memory."""
+
+
 class ReplyTooLong(RpcTransportError):
     """The reply, or one of its bulk items, does not fit into the `ReplyRoom` of the call."""
 

@@ -5,13 +5,24 @@ import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Self
 
-from host_driver.oncrpc.errors import MessageTooLong, ReplyTooLong, RpcConnectionError
+from host_driver.oncrpc.errors import (
+    MessageTooLong,
+    ReplyTimeout,
+    ReplyTooLong,
+    RpcConnectionError,
+)
 from host_driver.oncrpc.message import Message, roundup
 from host_driver.oncrpc.record import pieces, read_record
 from host_driver.oncrpc.transport import ReplyRoom, ServerTransport
 
 MAXIMUM_RECORD = (1 << 20) + (1 << 16)
 """Octets of a message: a bulk item of 1 MiB, and what is around it."""
+
+
+CONNECT_SECONDS = 10.0
+"""That a server has to take a connection."""
+REPLY_SECONDS = 60.0
+"""That it has to answer a call, if nothing else is said."""
 
 
 class _Stream:
@@ -41,29 +52,57 @@ class _Stream:
 
 
 class TcpClientTransport:
-    """A `ClientTransport` on a TCP connection. Bulk items go in the stream."""
+    """A `ClientTransport` on a TCP connection. Bulk items go in the stream.
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter):
+    Parameters
+    ----------
+    reader, writer: of the connection; see `connect`.
+    reply_timeout: seconds for a call; `None` for ever.
+    """
+
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        reply_timeout: float | None = REPLY_SECONDS,
+    ):
         self._stream = _Stream(reader, writer)
+        self._reply_timeout = reply_timeout
         self._waiting: dict[int, asyncio.Future[Message]] = {}
         self._lost: Exception | None = None
         self._receiver = asyncio.create_task(self._receive())
 
     @classmethod
-    async def connect(cls, host: str, port: int) -> Self:
-        """Raises `OSError`."""
-        return cls(*await asyncio.open_connection(host, port))
+    async def connect(
+        cls, host: str, port: int, reply_timeout: float | None = REPLY_SECONDS
+    ) -> Self:
+        """Raises `OSError`, such as `TimeoutError` if nothing answers."""
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS):
+                reader, writer = await asyncio.open_connection(host, port)
+            return cls(reader, writer, reply_timeout)
+        except TimeoutError as error:
+            raise TimeoutError(
+                f"cannot connect to {host}:{port}: no answer in {CONNECT_SECONDS} s"
+            ) from error
 
     async def call(self, message: Message, room: ReplyRoom) -> Message:
-        """As `ClientTransport.call`."""
+        """As `ClientTransport.call`. `ReplyTimeout` if there is no reply in time."""
         if self._lost is not None:
             raise RpcConnectionError(str(self._lost)) from self._lost
         if message.xid in self._waiting:
             raise ValueError(f"XID {message.xid:#x}; allowed: one that no call under way has")
         future = self._waiting[message.xid] = asyncio.get_running_loop().create_future()
         try:
-            await self._stream.write(message)
-            reply = await future
+            async with asyncio.timeout(self._reply_timeout) as limit:
+                await self._stream.write(message)
+                reply = await future
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            raise ReplyTimeout(
+                f"call {message.xid:#010x}: no reply in {self._reply_timeout} s"
+            ) from error
         finally:
             del self._waiting[message.xid]
         allowed = room.octets + sum(roundup(len(bulk)) for bulk in room.bulks)

@@ -8,7 +8,7 @@ from typing import Self
 
 from host_driver import cm
 from host_driver.context import Context
-from host_driver.oncrpc.errors import RpcConnectionError, RpcTransportError
+from host_driver.oncrpc.errors import ReplyTimeout, RpcConnectionError, RpcTransportError
 from host_driver.oncrpc.message import Message
 from host_driver.oncrpc.transport import ReplyRoom
 from host_driver.rpcrdma import configuration, fetch, terms
@@ -16,7 +16,7 @@ from host_driver.rpcrdma.channel import Channel
 from host_driver.rpcrdma.chunk_memory import ChunkMemory
 from host_driver.rpcrdma.chunks import octets_of
 from host_driver.rpcrdma.credits import CreditWindow
-from host_driver.rpcrdma.errors import HeaderError, RdmaErrorReceived, ReplyTimeout
+from host_driver.rpcrdma.errors import HeaderError, RdmaErrorReceived
 from host_driver.rpcrdma.header import Header, Procedure, decode_header
 from host_driver.rpcrdma.outgoing import Offer, Sizes
 from host_driver.rpcrdma.padding import unpad

@@ -41,7 +41,3 @@ class RdmaErrorReceived(RpcTransportError):
         self.code, self.low, self.high = code, low, high
         versions = f", the peer knows versions {low} to {high}" if low or high else ""
         super().__init__(f"the peer answers {code.name}{versions}")
-
-
-class ReplyTimeout(RpcTransportError, TimeoutError):
-    """The peer did not answer in time. Its answer, if one comes, cannot reach any memory."""

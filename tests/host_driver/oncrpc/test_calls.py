@@ -17,6 +17,7 @@ from host_driver.oncrpc.errors import (
     ProcedureUnavailable,
     ProgramMismatch,
     ProgramUnavailable,
+    ReplyTimeout,
     ReplyTooLong,
     RpcConnectionError,
     SystemFailure,
@@ -181,6 +182,37 @@ def test_cancelled_call_leaves_the_connection_usable():
                 await asyncio.wait_for(client.call(ARITHMETIC, WAIT, 200), 0.01)
             await asyncio.sleep(0.25)
             assert await client.call(ARITHMETIC, SQUARE, 5) == 25
+
+    asyncio.run(run())
+
+
+def test_a_server_that_never_answers_is_a_timeout():
+    async def run():
+        listener = TcpListener(RpcServer([service()]).serve)
+        port = await listener.listen(HOST, 0)
+        transport = await TcpClientTransport.connect(HOST, port, reply_timeout=0.2)
+        async with RpcClient(transport, None) as client:
+            with pytest.raises(ReplyTimeout, match=r"call 0x[0-9a-f]{8}: no reply in 0\.2 s"):
+                await client.call(ARITHMETIC, WAIT, 60_000)
+            assert await client.call(ARITHMETIC, SQUARE, 5) == 25
+        await listener.close()
+
+    asyncio.run(run())
+
+
+def test_a_machine_that_does_not_answer_is_a_timeout(monkeypatch):
+    monkeypatch.setattr(tcp, "CONNECT_SECONDS", 0.1)
+
+    async def run():
+        with socket.socket() as full:  # its only place is taken, so that nothing is answered
+            full.bind((HOST, 0))
+            full.listen(0)
+            port = full.getsockname()[1]
+            taken = [await asyncio.open_connection(HOST, port)]
+            with pytest.raises(TimeoutError, match=f"cannot connect to {HOST}:{port}: no answer"):
+                await TcpClientTransport.connect(HOST, port)
+            for _, writer in taken:
+                writer.close()
 
     asyncio.run(run())
 

@@ -5,10 +5,10 @@ import asyncio
 import pytest
 
 from host_driver import AccessFlags, SendWR, WROpcode
-from host_driver.oncrpc.errors import RpcConnectionError, RpcTransportError
+from host_driver.oncrpc.errors import ReplyTimeout, RpcConnectionError, RpcTransportError
 from host_driver.oncrpc.transport import ReplyRoom
 from host_driver.rpcrdma.chunks import ChunkLists, ReadSegment, Segment
-from host_driver.rpcrdma.errors import RdmaErrorReceived, ReplyTimeout
+from host_driver.rpcrdma.errors import RdmaErrorReceived
 from host_driver.rpcrdma.header import (
     ErrorCode,
     Fault,
