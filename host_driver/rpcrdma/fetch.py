@@ -9,7 +9,7 @@ from host_driver.oncrpc.message import Message
 from host_driver.rpcrdma.channel import Channel
 from host_driver.rpcrdma.chunks import Segment
 from host_driver.rpcrdma.header import Header
-from host_driver.rpcrdma.read_chunks import join, read_chunks
+from host_driver.rpcrdma.read_chunks import items, join, read_chunks
 from host_driver.wr import SGE, SendWR
 
 
@@ -52,6 +52,8 @@ async def fetch(
     """
     channel.require_open()
     whole, chunks = read_chunks(header, most_octets)
+    if whole is None:
+        items(header, stream, chunks)  # before anything is read
     if not limit:
         raise RpcTransportError("a reply as read chunks, and no RDMA Reads are possible")
     buffers = [bytearray(chunk.octets) for chunk in ([whole] if whole else []) + chunks]

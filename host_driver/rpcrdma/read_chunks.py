@@ -83,19 +83,17 @@ def check_stream(header: Header, stream: bytes) -> None:
         )
 
 
-def join(
-    header: Header, stream: bytes, chunks: Sequence[ReadChunk], data: Sequence[memoryview]
-) -> Message:
-    """The message of a reduced stream and the data of its chunks by position.
+def items(header: Header, stream: bytes, chunks: Sequence[ReadChunk]) -> list[int]:
+    """Octets of the item that each chunk holds, from where the reduced stream has its length word.
 
-    The roundup that a chunk may have is taken off where the length word before it says so. Raises
-    `HeaderError` for a position that the stream does not reach: what is between two chunks, and
-    before the first one, is in the stream.
+    The roundup that a chunk may have is left out if that word says so. Raises `HeaderError` for a
+    position that the stream does not reach: what is between two chunks, and before the first one,
+    is in the stream.
     """
     check_stream(header, stream)
-    bulks: list[Bulk] = []
+    found: list[int] = []
     taken = inserted = 0  # octets of the stream, and of chunks with their roundup
-    for chunk, octets in zip(chunks, data, strict=True):
+    for chunk in chunks:
         at = chunk.position - inserted
         # A length word, or whatever else, is between two items: they are of variable length.
         if not max(taken, WORD) <= at <= len(stream):
@@ -105,10 +103,20 @@ def join(
                 f"{max(taken, WORD) + inserted} to {len(stream) + inserted}",
             )
         count = int.from_bytes(stream[at - WORD : at])
-        if roundup(count) == len(octets):
-            octets = octets[:count]
-        bulks.append(Bulk(chunk.position, octets))
-        taken, inserted = at, inserted + roundup(len(octets))
+        found.append(count if roundup(count) == chunk.octets else chunk.octets)
+        taken, inserted = at, inserted + roundup(found[-1])
+    return found
+
+
+def join(
+    header: Header, stream: bytes, chunks: Sequence[ReadChunk], data: Sequence[memoryview]
+) -> Message:
+    """The message of a reduced stream and the data of its chunks by position; as `items`."""
+    counts = items(header, stream, chunks)
+    bulks = [
+        Bulk(chunk.position, octets[:count])
+        for chunk, octets, count in zip(chunks, data, counts, strict=True)
+    ]
     return Message(stream, tuple(bulks))
 
 

@@ -26,7 +26,7 @@ from host_driver.rpcrdma.header import (
 )
 from host_driver.rpcrdma.padding import unpad
 from host_driver.rpcrdma.pool import Pool, Region
-from host_driver.rpcrdma.read_chunks import chunk_error, join, read_chunks
+from host_driver.rpcrdma.read_chunks import chunk_error, items, join, read_chunks
 from host_driver.rpcrdma.settings import INITIAL_INLINE_OCTETS, ServerSettings
 from host_driver.rpcrdma.terms import Terms
 
@@ -152,6 +152,8 @@ class RdmaServerTransport:
     async def _fetch(self, header: Header, stream: bytes, regions: list[Region]) -> Message:
         self.channel.require_open()
         whole, chunks = read_chunks(header, self.settings.maximum_octets)
+        if whole is None:
+            items(header, stream, chunks)  # before anything is read
         views: list[memoryview] = []
         requests = []
         for chunk in ([whole] if whole else []) + chunks:

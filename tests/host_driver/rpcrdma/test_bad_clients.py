@@ -44,14 +44,16 @@ def segments(count: int, position: int = 12, length: int = 100) -> list[tuple[in
     return [(position, Segment(1, length, 0))] * count
 
 
+# Whoever read what these offer, would lose the connection.
 ERR_CHUNK = [
     ("unknown procedure", words(XID, 1, 8, 7, 0, 0, 0)),
     ("RDMA_MSGP", Header(XID, 8, Procedure.RDMA_MSGP, padding=Padding(4, 4)).encode() + STREAM),
-    ("another XID in the call", call_of(XID + 1, STREAM)[:-4] + words(0)),
+    ("another XID in the call", call_of(XID + 1, STREAM, (12, NOWHERE))[:-4] + words(0)),
     ("no call", words(XID, 1, 8, 0, 0, 0, 0)),
     ("call of 2 octets", call_of(XID, b"\0\0")),
     ("position not a multiple of 4", call_of(XID, STREAM, (13, NOWHERE))),
-    ("position behind the end", call_of(XID, STREAM, (400, Segment(1, 0, 0)))),
+    ("position behind the end", call_of(XID, STREAM, (400, NOWHERE))),
+    ("second position behind the end", call_of(XID, STREAM, (12, NOWHERE), (400, NOWHERE))),
     ("chunks that overlap", call_of(XID, STREAM, (12, NOWHERE), (60, NOWHERE))),
     ("endless read list", words(XID, 1, 8, 0) + words(1, 12, 1, 1, 0, 0) * 100),
     ("endless write list", words(XID, 1, 8, 0, 0) + words(1, 0) * 400),
