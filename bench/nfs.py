@@ -2,7 +2,8 @@
 
 The server's device and the client's run in step: cycles pass at both alike. What the programs do
 takes cycles only where a program waits for its device meanwhile, which is little beside the
-131,072 cycles that 1 MiB takes at least.
+131,072 cycles that 1 MiB takes at least. Between the devices is nothing that loses or delays; their
+segments are those of Ethernet.
 """
 
 import asyncio
@@ -32,11 +33,13 @@ from sim.model.rdmap import Opcode
 
 READ_KEY = "nfs_read_1m_payload_octets_per_cycle"
 OPERATION_KEYS = ("nfs_read_rdma_operations", "nfs_write_rdma_operations")
-KEYS = (READ_KEY, *OPERATION_KEYS)
+LEAST_KEYS = tuple(f"{key}_least" for key in OPERATION_KEYS)
+KEYS = (READ_KEY, *OPERATION_KEYS, *LEAST_KEYS)
 
 LEAST_OPERATIONS = 3
 """Of a READ: Send, RDMA Write, Send; of a WRITE: Send, RDMA Read, Send (RFC 5667, 4)."""
 
+EMSS = 1460
 OCTETS = 1 << 20
 OUTSTANDING = 4
 READS = 8
@@ -55,7 +58,7 @@ def _serve(directory: Path, device: SimulatedDevice) -> Iterator[int]:
 
     async def start(context: Context) -> tuple[NfsServer, int]:
         server = await NfsServer(export, _HOST).__aenter__()
-        return server, await server.listen_rdma(context, 0, ServerSettings())
+        return server, await server.listen_rdma(context, 0, ServerSettings(emss=EMSS))
 
     with contextlib.ExitStack() as stack:
         stack.callback(export.close)
@@ -72,7 +75,7 @@ async def _files(port: int, context: Context) -> AsyncIterator[Files]:
         return contextlib.nullcontext(context)
 
     url = NfsUrl(RDMA, _HOST, port, _EXPORT)
-    async with mounted(url, Ways(opened, ClientSettings())) as files:
+    async with mounted(url, Ways(opened, ClientSettings(emss=EMSS))) as files:
         yield files
 
 
@@ -171,4 +174,6 @@ def measure(key: str) -> dict[str, float]:
     if key == READ_KEY:
         return measure_read()
     counts = count_operations()
-    return {key: found.total() for key, found in zip(OPERATION_KEYS, counts, strict=True)}
+    totals = [found.total() for found in counts]
+    least = [LEAST_OPERATIONS] * len(LEAST_KEYS)
+    return dict(zip((*OPERATION_KEYS, *LEAST_KEYS), (*totals, *least), strict=True))

@@ -70,7 +70,7 @@ REQUIRED = {
     "qps_64_write_tx_1460_ratio_to_one_qp": _least(0.95, "1"),
     "qps_64_write_rx_1460_ratio_to_one_qp": _least(0.95, "1"),
     "atomic_responder_cycles_per_op": _most(40),
-    "nfs_read_1m_payload_octets_per_cycle": _least(6.5, "7.99"),
+    "nfs_read_1m_payload_octets_per_cycle": _least(6.5, "7.86"),
     "nfs_read_rdma_operations": _most(3, "3"),
     "nfs_write_rdma_operations": _most(3, "3"),
     "sim_cycles_per_second": _least(500_000),

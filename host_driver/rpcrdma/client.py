@@ -80,6 +80,7 @@ class RdmaClientTransport:
             private_data=terms.private_data(settings, remote_invalidation=True),
             ord=settings.ord,
             ird=settings.ird,
+            emss=settings.emss,
             timeout=settings.connect_timeout,
         )
         agreed = terms.terms_of(settings, told)

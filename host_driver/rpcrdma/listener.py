@@ -105,6 +105,7 @@ class RdmaListener:
             private_data=terms.private_data(settings, remote_invalidation=False),
             ord=settings.ord,
             ird=settings.ird,
+            emss=settings.emss,
             timeout=settings.connect_timeout,
         )
 

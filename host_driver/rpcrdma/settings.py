@@ -44,6 +44,7 @@ class Settings:
     announce: whether private data is sent, in the profile RFC8166.
     maximum_octets: of all chunks of a message that are fetched by RDMA Read.
     ord, ird: RDMA Reads under way from this end, and towards it; what the device has if `None`.
+    emss: largest TCP payload in octets; the connection's own if `None`.
     connect_timeout: seconds for MPA startup.
     """
 
@@ -54,6 +55,7 @@ class Settings:
     maximum_octets: int = 8 << 20
     ord: int | None = None
     ird: int | None = None
+    emss: int | None = None
     connect_timeout: float = 10.0
 
     def __post_init__(self) -> None:
