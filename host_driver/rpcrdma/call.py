@@ -112,6 +112,8 @@ class RdmaCall:
         channel = self.transport.channel
         # Before the reply, with which the client has the credit again (RFC 8166, 3.3.1).
         channel.give_back(slot)
+        if reply.requests:
+            self.transport.suspects.write(self.header)
         invalidate = self._invalidated() if self.transport.terms.remote_invalidation else None
         await (await channel.send(octets, before=reply.requests, invalidate=invalidate))
 

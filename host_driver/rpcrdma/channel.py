@@ -187,11 +187,12 @@ class Channel:
 
     def _end(self, error: RpcConnectionError) -> None:
         self.error = error
-        self._room.fail(error)
-        self._send_slots.fail(error)
+        # What was posted hears of it first, in its order.
         for future, _ in self._posted.values():
             if not future.done():
                 future.set_exception(error)
+        self._room.fail(error)
+        self._send_slots.fail(error)
         self._on_end(error)
 
     # The end

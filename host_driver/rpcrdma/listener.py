@@ -9,6 +9,7 @@ from host_driver.cm import ConnectionRequest
 from host_driver.context import Context
 from host_driver.errors import ListenerClosed, ResourceError, StartupError
 from host_driver.rpcrdma import terms
+from host_driver.rpcrdma.fatal_calls import FatalCalls, Suspects
 from host_driver.rpcrdma.server import RdmaServerTransport
 from host_driver.rpcrdma.settings import DEFAULT_PORT, ServerSettings
 
@@ -42,6 +43,7 @@ class RdmaListener:
         self._loop = asyncio.get_running_loop()
         self._requests: asyncio.Queue[ConnectionRequest | None] = asyncio.Queue()
         self.refused: list[Exception] = []
+        self._fatal = FatalCalls()
         self._listener = cm.listen(context, host, port)
         self.port = self._listener.port
         self._thread = threading.Thread(target=self._run, name="rpcrdma listener", daemon=True)
@@ -82,7 +84,11 @@ class RdmaListener:
                 self._requests.put_nowait(None)  # for whoever asks next
                 raise ListenerClosed(f"the listener at port {self.port} is closed")
             try:
-                transport = RdmaServerTransport(self._context, self._settings)
+                suspects = Suspects(self._fatal, request.peer_address[0])
+                transport = RdmaServerTransport(self._context, self._settings, suspects)
+            except StartupError as error:
+                self._refuse(error)
+                continue
             except ResourceError as error:
                 self._refuse(error)
                 await asyncio.to_thread(request.reject)

@@ -15,6 +15,7 @@ from host_driver.rpcrdma.budget import Budget
 from host_driver.rpcrdma.call import RdmaCall
 from host_driver.rpcrdma.channel import Channel
 from host_driver.rpcrdma.errors import HeaderError
+from host_driver.rpcrdma.fatal_calls import Suspects
 from host_driver.rpcrdma.fetch import read_all, read_requests
 from host_driver.rpcrdma.header import (
     VERSION,
@@ -39,14 +40,14 @@ class RdmaServerTransport:
 
     Attributes
     ----------
-    settings: that it was made with. terms: what the client told.
+    settings, suspects: that it was made with. terms: what the client told.
     credits: granted in each reply, 1 to `settings.credits`; may be set.
     discarded: messages that are not answered (RFC 8166, 4.5 and 4.6.2). refused: that were answered
         with RDMA_ERROR.
     """
 
-    def __init__(self, context: Context, settings: ServerSettings):
-        self.settings = settings
+    def __init__(self, context: Context, settings: ServerSettings, suspects: Suspects):
+        self.settings, self.suspects = settings, suspects
         self.terms = Terms()
         self.discarded = self.refused = 0
         self._credits = settings.credits
@@ -109,6 +110,8 @@ class RdmaServerTransport:
                     return
                 case Procedure.RDMA_MSGP if not self.settings.is_rfc5666:
                     raise chunk_error(header, "RDMA_MSGP; allowed: RDMA_MSG, RDMA_NOMSG")
+            if self.suspects.ended_another(header.xid):
+                raise chunk_error(header, "a call whose chunks ended a connection before")
         except HeaderError as error:
             self._start(self._refuse(slot, error))
             return
@@ -140,6 +143,7 @@ class RdmaServerTransport:
             await self._refuse(slot, error)
             return
         except RpcConnectionError:
+            self.suspects.not_read(header, self.channel.qp.terminate)
             return
         call = RdmaCall(self, slot, header, message, regions)
         if self.settings.is_rfc5666 and not message.bulks:
@@ -218,6 +222,7 @@ class RdmaServerTransport:
     # The end
 
     def _on_end(self, _: RpcConnectionError) -> None:
+        self.suspects.ended(self.channel.qp.terminate)
         self._calls.put_nowait(None)
         for done in chain.from_iterable(self.dones.values()):
             done.set()
