@@ -4,7 +4,9 @@
 """
 
 import asyncio
+import ctypes
 import os
+import pkgutil
 
 import pytest
 
@@ -123,6 +125,53 @@ def test_many_calls_at_a_time(tmp_path, profile):
     with NfsPair(tmp_path, profile) as pair:
         pair.use(work)
     assert (tmp_path / "file").read_bytes() == bytes(range(256)) * 1024 + bytes(range(256)) * 1280
+
+
+def address_of(buffer) -> int:
+    return ctypes.addressof(ctypes.c_char.from_buffer(buffer))
+
+
+@BOTH
+def test_the_driver_copies_no_data(tmp_path, monkeypatch, profile):
+    """The device reads and writes the memory of the caller, and that of the file's system calls."""
+    octets = 50_001
+    content = os.urandom(octets)
+    (tmp_path / "file").write_bytes(content)
+    addresses = {}
+
+    def remember(where, name, of):
+        """Has a function tell the address of a buffer before it does its work."""
+        whole = f"{where}.{name}"
+        work = pkgutil.resolve_name(whole)
+
+        def told(*arguments, **others):
+            addresses.setdefault(name, []).append(of(*arguments))
+            return work(*arguments, **others)
+
+        monkeypatch.setattr(whole, told)
+
+    async def work(files):
+        root = await files.find(b"/export")
+        file = (await files.find(b"/export/file")).handle
+        buffer = bytearray(octets)
+        remember("os", "preadv", lambda fd, buffers, offset: address_of(buffers[0]))
+        remember("os", "pwritev", lambda fd, buffers, offset: address_of(buffers[0]))
+        remember("host_driver.rpcrdma.reply", "write_requests", lambda chunk, source: source.addr)
+        remember("host_driver.rpcrdma.server", "read_requests", lambda chunk, into: into.addr)
+        remember(
+            "host_driver.rpcrdma.chunk_memory", "MR", lambda pd, buffer, *_: address_of(buffer)
+        )
+        result = await files.nfs.read(file, 0, memoryview(buffer))
+        assert buffer == content and address_of(result.data) == address_of(buffer)
+        assert addresses.pop("preadv") == addresses.pop("write_requests")
+        copy = await files.nfs.create(root.handle, b"copy")
+        await files.nfs.write(copy, 0, memoryview(buffer))
+        assert addresses.pop("pwritev") == addresses.pop("read_requests")
+        assert addresses == {"MR": [address_of(buffer)] * 2}
+
+    with NfsPair(tmp_path, profile) as pair:
+        pair.use(work)
+    assert (tmp_path / "copy").read_bytes() == content
 
 
 @BOTH

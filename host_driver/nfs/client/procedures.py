@@ -84,7 +84,11 @@ class NfsClient:
         data: memoryview,
         stable: StableHow = StableHow.UNSTABLE,
     ) -> res.WriteOk:
-        """WRITE; the server may write less, `count` says."""
+        """WRITE; the server may write less, `count` says.
+
+        Read-only data are copied first, where more than a Send can hold: only writable memory can
+        be registered.
+        """
         arguments = args.WriteArguments(file, offset, len(data), stable, data)
         result: res.WriteOk = await self._call(program.WRITE, arguments)
         if result.count > len(data):
