@@ -163,8 +163,10 @@ def run_nfs(options: argparse.Namespace) -> int:
         command.show_status(options.url, ways)
     elif options.nfs_command == "rm":
         command.remove(options.url, ways, options.recursive)
-    elif options.nfs_command == "get":
-        command.get(options.url, options.local, ways, options.recursive)
     else:
-        command.put(options.local, options.url, ways, options.recursive)
+        if options.nfs_command == "get":
+            copied = command.get(options.url, options.local, ways, options.recursive)
+        else:
+            copied = command.put(options.local, options.url, ways, options.recursive)
+        return 0 if copied.files else 1  # all that was asked for is no file
     return 0

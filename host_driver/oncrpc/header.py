@@ -132,15 +132,17 @@ _ACCEPTED: dict[type[CallRefused], AcceptStatus] = {
 
 
 def pack_refusal(encoder: Encoder, xid: int, why: CallRefused) -> None:
-    """The whole reply to a call that was not executed."""
+    """The whole reply to a call that was not executed; SYSTEM_ERR for a handler's own reason."""
     if isinstance(why, RpcVersionMismatch):
         rest = (RejectStatus.RPC_MISMATCH, why.low, why.high)
         _pack_reply(encoder, xid, ReplyStatus.MSG_DENIED, *rest)
     elif isinstance(why, AuthenticationFailed):
         _pack_reply(encoder, xid, ReplyStatus.MSG_DENIED, RejectStatus.AUTH_ERROR, why.status)
     else:
+        status = next((_ACCEPTED[each] for each in _ACCEPTED if isinstance(why, each)), None)
         mismatch = (why.low, why.high) if isinstance(why, ProgramMismatch) else ()
-        _pack_reply(encoder, xid, ReplyStatus.MSG_ACCEPTED, _ACCEPTED[type(why)], *mismatch)
+        rest = (AcceptStatus.SYSTEM_ERR if status is None else status, *mismatch)
+        _pack_reply(encoder, xid, ReplyStatus.MSG_ACCEPTED, *rest)
 
 
 def unpack_reply(decoder: Decoder, call: CallHeader) -> None:

@@ -124,7 +124,7 @@ class Copier:
             async with self._places:
                 await self._get_file(found, directory, name)
         else:
-            self.progress.skipped.append(name)
+            self.progress.skipped.append(found.name)
             return
         self.progress.files += 1
 

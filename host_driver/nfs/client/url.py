@@ -37,8 +37,10 @@ class NfsUrl:
             )
         path = unquote_to_bytes(parts.path)
         names = [name for name in path.split(b"/") if name not in (b"", b".")]
-        if b".." in names or b"\0" in path:
-            raise ValueError(f"{text!r}: .. or %00 in the path; allowed: a path that leads down")
+        if b".." in names or b"\0" in path or "%2f" in parts.path.lower():
+            raise ValueError(
+                f"{text!r}: .., %2F or %00 in the path; allowed: names below each other"
+            )
         if port is None:
             port = DEFAULT_PORTS[parts.scheme]
         return cls(parts.scheme, parts.hostname, port, b"/" + b"/".join(names))

@@ -62,6 +62,21 @@ def test_get_and_put(there, tmp_path, capsys):
     assert capsys.readouterr() == ("", "")
 
 
+def test_what_is_no_file_is_not_copied(there, tmp_path, capsys):
+    directory, url = there
+    for place in (directory / "tree", tmp_path):
+        os.mkfifo(place / "fifo")
+    text = "stagecoach nfs: fifo: no file, directory or link: skipped\n"
+    assert run("get", url("/tree/fifo"), tmp_path / "new") == cli.EXIT_FAILED
+    assert capsys.readouterr().err == text
+    assert run("put", tmp_path / "fifo", url()) == cli.EXIT_FAILED
+    assert capsys.readouterr().err == text
+    # What is beside it is copied.
+    assert run("get", "-r", url("/tree"), tmp_path / "new") == 0
+    assert capsys.readouterr().err == text
+    assert len(os.listdir(tmp_path / "new")) == len(os.listdir(directory / "tree")) - 1
+
+
 def test_what_has_no_name(there, tmp_path, monkeypatch, capsys):
     directory, url = there
     (tmp_path / "here").mkdir()

@@ -38,6 +38,8 @@ def test_urls(text, url):
         "nfs+tcp://host/path#part",
         "nfs+tcp://host/a/../b",
         "nfs+tcp://host/a%00",
+        "nfs+tcp://host/a%2Fb",
+        "nfs+tcp://host/..%2fb",
     ],
 )
 def test_what_is_no_url(text):

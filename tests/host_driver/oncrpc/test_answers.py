@@ -7,13 +7,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from host_driver.oncrpc.auth import AUTH_NONE, AUTH_SYS, AuthSys, OpaqueAuth, pack_credential
-from host_driver.oncrpc.errors import RpcError, RpcTransportError, XdrError
+from host_driver.oncrpc.errors import (
+    CallRefused,
+    GarbageArguments,
+    RpcError,
+    RpcTransportError,
+    XdrError,
+)
 from host_driver.oncrpc.header import CallHeader, unpack_reply
 from host_driver.oncrpc.message import Bulk, Message
 from host_driver.oncrpc.server import RpcServer, Service
 from host_driver.oncrpc.transport import ReplyRoom
 from host_driver.oncrpc.xdr import Decoder, Encoder
-from tests.host_driver.oncrpc.arithmetic import ARITHMETIC, service
+from tests.host_driver.oncrpc.arithmetic import ARITHMETIC, SQUARE, service
 from tests.host_driver.oncrpc.memory_transport import MemoryCall
 
 XID = 0x12345678
@@ -122,6 +128,21 @@ def test_null_takes_and_returns_nothing():
 )
 def test_status(call, reply):
     assert reply_to(call) == bytes.fromhex(reply)
+
+
+class Garbage(GarbageArguments):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("why", "status"), [(Garbage(), 4), (CallRefused("a reason of its own"), 5)]
+)
+def test_refusals_of_a_handlers_own_get_an_answer(why, status):
+    def refuse(request, number):
+        raise why
+
+    reply = reply_to(call_of(), Service(ARITHMETIC, {SQUARE: refuse}))
+    assert reply == bytes.fromhex(f"{ACCEPTED} {status:08x}")
 
 
 @pytest.mark.parametrize("octets", ["", "12345678", "12345678 00000001", "12345678 00000002"])
