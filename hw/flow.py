@@ -92,9 +92,9 @@ def mapping(top: str, options: str, netlist: Path) -> str:
     return "; ".join(steps)
 
 
-def synthesize(text: str, options: str = SYNTHESIS_OPTIONS) -> Path:
-    """Synthesizes RTLIL with the top module `rnic` for ECP5 and returns the netlist's folder."""
-    steps = mapping("rnic", options, Path("netlist"))
+def synthesize(text: str, options: str = SYNTHESIS_OPTIONS, top: str = "rnic") -> Path:
+    """Synthesizes RTLIL for ECP5 and returns the folder with the netlist, `rnic.json`."""
+    steps = mapping(top, options, Path("netlist"))
     key = hashlib.sha256((text + steps + ONE_HOT).encode()).hexdigest()[:16]
     folder = BUILD / "timing" / key
     folder.mkdir(parents=True, exist_ok=True)
@@ -104,7 +104,7 @@ def synthesize(text: str, options: str = SYNTHESIS_OPTIONS) -> Path:
         source.write_text(text)
         partial = folder / "partial.json"
         script = (
-            f"read_rtlil {source}; {ONE_HOT}; {mapping('rnic', options, partial)}; "
+            f"read_rtlil {source}; {ONE_HOT}; {mapping(top, options, partial)}; "
             f"tee -o {folder / 'stat.json'} stat -json"
         )
         log = folder / "yosys.log"

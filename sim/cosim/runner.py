@@ -40,6 +40,9 @@ translated and compiled once.
 ports of the top module and nothing inside (the waveform shows everything), and one build serves
 runs with and without a waveform.
 
+With `GATESIM=1` in the environment (`make gatesim`), or `gates=True`, the component is synthesized
+as for a device and its netlist is simulated; cocotb sees its ports only.
+
 `test_filter` is a regular expression for the full name of the cocotb tests to run ("check_words").
 The clock is `clk`, the synchronous active-high reset is `rst`, ports have Amaranth's flat names
 (`o__payload`; a struct payload is one vector). `WAVES=1` in the environment, or `waves=True`,
@@ -63,6 +66,8 @@ from xml.etree import ElementTree
 
 from cocotb_tools.runner import get_runner
 
+from hw.flow import ONE_HOT, SYNTHESIS_OPTIONS, mapping
+from hw.gates import cells, netlist
 from hw.rtlil import export, to_verilog
 from hw.verilog import start_processes
 from sim.verilator import verilator_environment
@@ -119,6 +124,7 @@ def run_cocotb(
     simulator: str = "verilator",
     name: str | None = None,
     ports_only: bool = False,
+    gates: bool | None = None,
 ) -> Path:
     """Run the cocotb tests of `test_module` on `component`; return the folder of the run.
 
@@ -134,7 +140,11 @@ def run_cocotb(
 
         pytest.skip("Icarus Verilog is not installed")
     waves = waves or os.environ.get("WAVES", "0") not in ("", "0")
-    build_dir = build(component, simulator=simulator, waves=waves, ports_only=ports_only)
+    if gates is None:
+        gates = os.environ.get("GATESIM", "0") not in ("", "0")
+    build_dir = build(
+        component, simulator=simulator, waves=waves, ports_only=ports_only, gates=gates
+    )
 
     run_dir = build_dir / "runs" / _run_name(test_module, test_filter, name)
     shutil.rmtree(run_dir, ignore_errors=True)
@@ -183,11 +193,12 @@ def build(
     simulator: str = "verilator",
     waves: bool = False,
     ports_only: bool = False,
+    gates: bool = False,
 ) -> Path:
     """Export and build `component` unless the same was built before; return the folder."""
     # Icarus shows all signals whether it is asked to or not.
-    ports_only = ports_only and simulator == "verilator"
-    waves = waves or ports_only
+    waves = waves or (ports_only and simulator == "verilator")
+    ports_only = (ports_only or gates) and simulator == "verilator"
     text = _to_rtlil(component)
     versions = [f"{package} {importlib.metadata.version(package)}" for package in TOOL_PACKAGES]
     recipe = [simulator, f"waves={waves}", *VERILATOR_ARGUMENTS, *versions, sys.prefix]
@@ -195,6 +206,8 @@ def build(
         recipe.append(inspect.getsource(start_processes))
     if ports_only:
         recipe += [PORTS_ONLY_ARGUMENT, PORTS_ONLY_CONTROL, inspect.getsource(_hide_helpers)]
+    if gates:
+        recipe += [cells(), mapping(TOP, SYNTHESIS_OPTIONS, Path(TOP)), ONE_HOT]
     digest = hashlib.sha256("\n".join([*recipe, text]).encode()).hexdigest()[:20]
     directory = CACHE / digest
     directory.mkdir(parents=True, exist_ok=True)
@@ -203,8 +216,10 @@ def build(
         if done.exists():
             return directory
         source = directory / f"{TOP}.v"
-        verilog = _hide_helpers(to_verilog(text)) if ports_only else to_verilog(text)
-        if simulator == "icarus":
+        verilog = f"{cells()}\n{netlist(text, TOP)}" if gates else to_verilog(text)
+        if ports_only:
+            verilog = _hide_helpers(verilog)
+        if simulator == "icarus" and not gates:
             verilog = start_processes(verilog)
         source.write_text(verilog)
         sources = [source]
