@@ -51,11 +51,8 @@ def measure(
         return points
 
 
-def _step_stream(end: End, address: str, port: int) -> SocketStream | None:
-    """The connection that keeps the devices in step, one that the server refuses for that.
-
-    `None` if the server's device cannot be kept in step.
-    """
+def _step_stream(end: End, address: str, port: int) -> SocketStream:
+    """The connection that keeps the devices in step: one that the server refuses for that."""
     try:
         cm.connect(end.control, address, port, private_data=STEP, keep_rejected=True)
     except ConnectionRejected as rejection:
@@ -64,5 +61,8 @@ def _step_stream(end: End, address: str, port: int) -> SocketStream | None:
         if rejection.stream is not None:
             rejection.stream.close()
         if rejection.private_data == NO_STEP:
-            return None
+            raise PerfError(
+                "the server's device is a board, and with it a simulated one does not run in step; "
+                "allowed: a board here, too, or only here"
+            ) from rejection
     raise PerfError(f"at {address}:{port} is no stagecoach perf that waits for a client")

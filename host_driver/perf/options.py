@@ -24,8 +24,8 @@ _DESCRIPTION = """\
 Measures {title} between two devices, size by size. With -s it is the server, which
 waits for one client; with -c the client; without both, client and server at once. All times are
 cycles of the client's device, which runs in step with the server's: what programs and machine
-take does not count. A board has no such step: with one of them it does count, and with a board as
-client so does its link. Throughput: all messages, from the first doorbell to the interrupt of the
+take does not count. With a board as client there is no such step: what programs, link and machine
+take does count. Throughput: all messages, from the first doorbell to the interrupt of the
 last completion, with up to --depth messages outstanding on each QP; it includes the way of the
 first and the last message. Latency: one message outstanding, from the doorbell of its post to the
 interrupt of its completion, the median of {latencies}. A message is complete {completes}. Octets

@@ -19,7 +19,7 @@ STEP = b"perf step"
 """Private data of the Request whose connection keeps the devices in step instead."""
 
 NO_STEP = b"perf no step"
-"""Private data of the answer of a server whose device is a board: cycles pass there as they do."""
+"""Private data of the answer of a server whose device is a board, which runs as it does."""
 
 END = (1 << 64) - 1
 """The client's last note; others are receives to be posted on each QP, and are sent back."""
@@ -70,7 +70,8 @@ def _first_request(
 ) -> tuple[ConnectionRequest, SocketStream | None]:
     """The first Request of a client, and the connection that keeps the devices in step.
 
-    That comes before, if both devices are simulated. Peers that begin otherwise are refused.
+    That comes before if both devices are simulated; there is none if the client's is a board. Peers
+    that begin otherwise are refused.
     """
     while True:
         try:

@@ -110,6 +110,20 @@ def test_a_server_that_stands_still_is_given_up(monkeypatch):
         command.measure_at(plan, "", 0)
 
 
+def test_a_board_does_not_serve_a_simulated_client(monkeypatch):
+    from host_driver.perf import command, server
+
+    class Board:
+        """No device is one."""
+
+    monkeypatch.setattr(server, "SimulatedDevice", Board)
+    plan = Plan(OPERATIONS["write"], (1,), 1, 1, Framing(1460), 1)
+    with pytest.raises(
+        PerfError, match=r"the server's device is a board, .* allowed: a board here"
+    ):
+        command.measure_at(plan, "", 0)
+
+
 def test_one_command_leaves_table_plots_and_figures(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "80")
     stem = tmp_path / "plot"

@@ -1,12 +1,13 @@
 """Two ends of the link, and what a line between them may do."""
 
 import random
+from collections.abc import Callable
 
 import pytest
 
 from host_driver.hostlink.endpoint import Counters, Endpoint
 from host_driver.hostlink.frames import Deframer, Frame, crc32c, parse
-from hw.interface.hostlink import FLAG, MAXIMUM_PAYLOAD, WINDOW, Kind
+from hw.interface.hostlink import ESCAPE, FIRST_MESSAGE, FLAG, MAXIMUM_PAYLOAD, WINDOW, Kind
 from sim.model.crc32c import crc32c as model_crc32c
 from tests.hostlink.faults import Faults
 
@@ -55,7 +56,7 @@ def test_frames_that_are_too_short_or_too_long_are_broken():
 class Line:
     """Two ends, whose octets arrive a little later, if they arrive."""
 
-    def __init__(self, faults: Faults):
+    def __init__(self, faults: "Faults | OneFault"):
         self.faults = faults
         self.ends = (Endpoint(RETRY, 1e9), Endpoint(RETRY, 1e9))
         self.came: tuple[list, list] = ([], [])
@@ -94,6 +95,51 @@ def test_every_message_arrives_once_and_in_order(share):
     assert line.outstanding <= WINDOW
     again = sum(end.counters.sent_again for end in line.ends)
     assert (again > 0) == (share > 0) == (line.faults.count > 0)
+
+
+class OneFault:
+    """Does one thing to the octet at a place, of all that cross a line, and nothing else."""
+
+    def __init__(self, place: int, becomes: Callable[[int], bytes]):
+        self.place = place
+        self.becomes = becomes
+        self.crossed = 0
+
+    def apply(self, octets: bytes) -> bytes:
+        at = self.place - self.crossed
+        self.crossed += len(octets)
+        if not 0 <= at < len(octets):
+            return octets
+        return octets[:at] + self.becomes(octets[at]) + octets[at + 1 :]
+
+
+FAULTS: dict[str, Callable[[int], bytes]] = {
+    "lost": lambda octet: b"",
+    "changed": lambda octet: bytes([octet ^ 0x20]),
+    "duplicated": lambda octet: bytes([octet, octet]),
+    "a flag behind it": lambda octet: bytes([octet, FLAG]),
+    "an escape behind it": lambda octet: bytes([octet, ESCAPE]),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("kind", [kind for kind in Kind if kind >= FIRST_MESSAGE])
+def test_no_message_suffers_from_any_wrong_octet(kind, fault):
+    """Each octet of the message, of that behind it, and of the acknowledgements, one at a time."""
+    sent = [(int(kind), bytes([FLAG, 1, ESCAPE, 0x20, 5])), (int(Kind.REGISTER_READ), bytes(2))]
+    place, crossed = 0, 1
+    while place < crossed:
+        line = Line(OneFault(place, FAULTS[fault]))
+        line.ends[0].send(*sent[0])
+        line.step()
+        line.ends[0].send(*sent[1])
+        while not (line.ends[0].idle and line.ends[1].idle):
+            line.step()
+            line.now += 0.1
+            assert line.now < 10
+        assert line.came == ([], sent), f"octet {place} {fault}"
+        place, crossed = place + 1, line.faults.crossed
+    assert place > 40
 
 
 def test_nothing_is_repeated_on_a_good_line_before_its_time():

@@ -36,14 +36,13 @@ def test_longer_bursts_than_a_frame_holds_are_refused():
         link(64)
 
 
-@pytest.mark.parametrize(
-    ("pattern", "faults"), [("always", "none"), ("random", "some"), ("always", "many")]
-)
+@pytest.mark.parametrize(("pattern", "faults"), [("always", "none"), ("random", "some")])
 def test_link(pattern, faults):
-    run_cocotb(link(), __name__, parameters={"PATTERN": pattern, "FAULTS": faults})
+    parameters = {"PATTERN": pattern, "FAULTS": faults}
+    run_cocotb(link(), __name__, parameters=parameters, ports_only=True)
 
 
-SHARES = {"none": 0.0, "some": 0.0003, "many": 0.0006}
+SHARES = {"none": 0.0, "some": 0.0005}
 
 
 class DevicePorts:

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -13,13 +14,27 @@ from cocotb.task import bridge
 from cocotb_tools.runner import get_runner
 
 from gateware.config import RnicConfig
-from host_driver import CQ, MR, PD, QP, SGE, AccessFlags, Context, QPInitAttr, SendWR, WROpcode
+from host_driver import (
+    CQ,
+    MR,
+    PD,
+    QP,
+    SGE,
+    AccessFlags,
+    Context,
+    QPInitAttr,
+    SendWR,
+    WROpcode,
+    registers,
+)
+from host_driver.counters import CounterWord, query_qp
+from host_driver.errors import DeviceError
 from hw.verilog import MODULE, SizeError, device_verilog, main, parse_sizes, start_processes
 from sim.cosim.device import CocotbDevice, Link, start_clock
 from sim.verilator import verilator_environment
 
 ROOT = Path(__file__).resolve().parents[2]
-SMALL = RnicConfig(qps=4, cqs=4, stags=16)
+SMALL = RnicConfig(qps=4, cqs=4, stags=16, counters=False)
 OCTETS = 3000
 EMSS = 1460
 
@@ -60,6 +75,35 @@ def test_names_of_all_modules_begin_with_that_of_the_device(exported):
     assert f"{MODULE}(" in names[0]
     assert all(name.startswith((f"{MODULE}(", f"\\{MODULE}.")) for name in names)
     assert len(names) > 20
+
+
+def ports_of_the_file(text: str) -> dict[str, tuple[str, int]]:
+    """Direction and width of each port of the first module."""
+    module = text[text.index(f"module {MODULE}(") :].partition("endmodule")[0]
+    found = re.findall(r"^  (input|output) (?:\[(\d+):0\] )?(\w+);$", module, re.MULTILINE)
+    return {name: (direction, int(high or 0) + 1) for direction, high, name in found}
+
+
+def ports_of_the_document(qps: int) -> dict[str, tuple[str, int]]:
+    """The same from the table in docs/integration.md."""
+    table = (ROOT / "docs" / "integration.md").read_text().partition("| port | out | in |\n")[2]
+    found = {}
+    prefix = ""
+    for line in table.partition("\n\n")[0].splitlines()[1:]:
+        first, *columns = line.strip("|").split("|")
+        if match := re.search(r"`(\w+__)`", first):
+            prefix = match[1]
+        for direction, column in zip(("output", "input"), columns, strict=True):
+            for name, width in re.findall(r"`(\w+)`(?: (\w+))?", column):
+                bits = {"": 1, "Q": qps.bit_length() - 1}.get(width) or int(width)
+                found[prefix + name] = (direction, bits)
+    return found
+
+
+def test_the_document_names_every_port_with_its_width(exported):
+    found = ports_of_the_file(exported.read_text())
+    assert len(found) > 60
+    assert ports_of_the_document(4) == found
 
 
 @pytest.mark.parametrize(
@@ -147,8 +191,17 @@ async def check_write_and_read(dut):
 
 
 def use(device):
-    """Two QPs of one device, joined: one writes into, and reads, what the other has registered."""
+    """Two QPs of one device, joined: one writes into, and reads, what the other has registered.
+
+    The device has no counters; whoever asks for one gets an answer all the same.
+    """
     with Context(device) as context:
+        assert not context.attr.counters
+        context.write(registers.COUNTER_SELECT, counter=CounterWord.FPDUS_SENT, index=0)
+        for register in (registers.COUNTER_LOW, registers.COUNTER_HIGH, registers.COUNTER_LOST):
+            assert context.read(register)["value"] == 0
+        with pytest.raises(DeviceError, match="built without counters"):
+            query_qp(context, 0)
         pd, cq = PD(context), CQ(context)
         near, far = (QP(pd, QPInitAttr(cq, cq)) for _ in range(2))
         links = Link(device, EMSS), Link(device, EMSS)

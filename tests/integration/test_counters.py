@@ -9,10 +9,12 @@ import pytest
 from host_driver import Cause, Context, QPState, SendWR, WROpcode
 from host_driver.cli import main
 from host_driver.counters import QPCounters, query_lost, query_qp, query_stops
+from sim.model.atomics import FETCH_ADD, AtomicRequest
 from sim.model.ddp import decode
 from sim.model.rdmap import Opcode, decode_control
 from tests.integration.rig import End, RawPeer, open_device
-from tests.integration.test_failures import response, send, write
+from tests.integration.test_atomics import request_ulpdu, response_ulpdu
+from tests.integration.test_failures import read, response, send, write
 
 pytestmark = pytest.mark.timeout(150)  # the first test may have to build the device
 
@@ -84,6 +86,55 @@ def test_outstanding_reads_are_those_without_an_answer(context: Context):
     peer = RawPeer(end.qp)
     assert query_qp(context, number).counters.outstanding_reads == 0
     assert query_qp(context, number).counters.messages_sent == 3
+    peer.close()
+
+
+def test_answers_are_messages_and_atomics_are_outstanding(context: Context):
+    end = End(context, 4000)
+    peer = RawPeer(end.qp)
+    requests = [read(end.mr.rkey, end.mr.addr, 3000, msn) for msn in (1, 2)]
+    aligned = end.mr.addr + -end.mr.addr % 8
+    add = AtomicRequest(FETCH_ADD, 7, end.mr.rkey, aligned, 1, 0, 0, 0)
+    requests.append(request_ulpdu(3, add))
+    peer.send(*requests)
+    peer.pump_until(lambda: len(peer.ulpdus) == 3 + 3 + 1)
+    element = end.element(0, 8)
+    end.qp.post_send(
+        SendWR(1, WROpcode.ATOMIC_FETCH_AND_ADD, [element], remote_addr=0, rkey=1, compare_add=1),
+        SendWR(2, WROpcode.RDMA_READ, [element], remote_addr=0, rkey=1),
+    )
+    peer.pump_until(lambda: len(peer.ulpdus) == 9)
+    number = end.qp.qp_num
+    expected = QPCounters(
+        fpdus_sent=9,
+        octets_sent=sum(map(len, peer.ulpdus)),
+        messages_sent=5,
+        outstanding_reads=2,
+        fpdus_received=3,
+        octets_received=sum(map(len, requests)),
+        messages_received=3,
+    )
+    assert query_qp(context, number).counters == expected
+    header, payload = decode(peer.ulpdus[7])
+    assert decode_control(header.rsvd_ulp).opcode == Opcode.ATOMIC_REQUEST
+    peer.send(response_ulpdu(1, AtomicRequest.decode(payload).identifier, 5))
+    assert [wc.wr_id for wc in end.cq.wait(1)] == [1]
+    counters = query_qp(context, number).counters
+    assert (counters.outstanding_reads, counters.messages_received) == (1, 4)
+    peer.close()
+
+
+def test_what_has_a_bad_crc_is_not_received(context: Context):
+    end = End(context, 300)
+    peer = RawPeer(end.qp)
+    good = write(end.mr.rkey, end.mr.addr)
+    bad = bytearray(peer.framer.frame(good))
+    bad[-1] ^= 1
+    peer.send_octets(peer.framer.frame(good) + bytes(bad) + peer.framer.frame(good))
+    peer.pump_until(lambda: query_qp(context, end.qp.qp_num).state is QPState.ERR)
+    counters = query_qp(context, end.qp.qp_num).counters
+    assert (counters.fpdus_received, counters.octets_received) == (1, len(good))
+    assert query_stops(context) == {Cause.CRC_ERROR: 1}
     peer.close()
 
 

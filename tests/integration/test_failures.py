@@ -36,6 +36,7 @@ from host_driver import (
 )
 from host_driver.atomics import OPERATIONS
 from host_driver.context import raise_if_stopped
+from host_driver.counters import query_stops
 from host_driver.transport.sockets import SocketStream
 from hw.interface.causes import CODES
 from sim import build
@@ -179,6 +180,9 @@ class Victim(End):
         assert self.qp.query_state() == (QPState.ERR, cause)
         (event,) = self.context.events
         assert (event.qp_num, event.cause) == (self.qp.qp_num, cause)
+        stops = query_stops(self.context)
+        stops.pop(Cause.NONE, None)  # what was dropped behind the error
+        assert stops == {cause: 1}
         with pytest.raises(QPError) as raised:
             raise_if_stopped(self.qp)
         assert raised.value.cause == cause
