@@ -38,6 +38,7 @@ class Aligner(wiring.Component):
     Members
     -------
     answer: the requests made to the LLP, in order. rx: the answers.
+    ended, until the pulse `leave`: the next answer is the end of the visit, and no beat is taken.
     took: a beat was used or dropped, a cycle ago.
     start: begin a visit at `position`, the start of an FPDU, with `markers` or without; that one is
         stable until the next visit.
@@ -47,11 +48,13 @@ class Aligner(wiring.Component):
     inside: the words so far end inside an FPDU.
     fpdu_units, until_marker: with the first word of an FPDU. Its length without Markers; units
         from its start to the next Marker, 0 if it starts with one.
-    pending: a word comes without a further beat.
+    pending: a word may come without a further beat from the LLP.
     """
 
     answer: In(stream.Signature(ANSWER))
     rx: In(stream.Signature(64))
+    ended: Out(1)
+    leave: In(1)
     took: Out(1)
     start: In(1)
     position: In(32)
@@ -87,7 +90,7 @@ class Aligner(wiring.Component):
             self.rx.ready.eq(beats.ready & active),
             taken.eq(beats.valid & beats.ready),
             self.answer.ready.eq(~answer_valid),
-            advance.eq(~active | (taken & last)),
+            advance.eq(~(active | self.ended) | (taken & last) | self.leave),
             beats.payload.half.eq(last & half),
             beats.payload.whole.eq(~(last & half)),
         ]
@@ -97,7 +100,8 @@ class Aligner(wiring.Component):
             m.d.sync += answer_valid.eq(0)
         with m.If(advance):
             m.d.sync += [
-                active.eq(answer_valid),
+                active.eq(answer_valid & ~answer.end),
+                self.ended.eq(answer_valid & answer.end),
                 more.eq(answer.last_beat),
                 last.eq(answer.last_beat == 0),
                 half.eq(answer.half),
@@ -136,7 +140,7 @@ class Aligner(wiring.Component):
             lower.eq(hold),
             upper.eq(beat.lower),
             from_hold.eq(holding & need_half),
-            self.pending.eq(from_hold),
+            self.pending.eq(from_hold | beats.valid),
             beats.ready.eq(self.kill | (self.room & ~from_hold)),
             emit.eq(self.room & (from_hold | (beats.valid & (holding | need_half | ~beat.half)))),
         ]

@@ -40,9 +40,13 @@ class Deframer(wiring.Component):
 
     Members
     -------
-    answer: the requests made to the LLP, in order. rx: the answers.
+    answer: the requests made to the LLP, in order, and behind the last one of a visit its end. rx:
+        the answers.
     took: a word of an answer was used or dropped, a cycle ago.
-    start: begin a visit of `qp` at `position`; `idle` must be high and every answer taken.
+    left: the end has come, and all before it has left: the visit came to what is said here. Seven
+        cycles after the last beat; until the pulse `leave`, which lets the answers go on.
+    start: begin a visit of `qp` at `position`. Never while another one goes on; with `leave`, or
+        before the first beat.
     qp, crc, markers: of the visit; stable until the next one, from `start` on.
     kill: drop everything of this visit from this cycle on, until `start`.
     failed: an FPDU was wrong; the segment that says so is on its way. `kill` must be high from the
@@ -78,6 +82,8 @@ class Deframer(wiring.Component):
                 "fpdu_end": Out(32),
                 "consumed": Out(32),
                 "idle": Out(1),
+                "left": Out(1),
+                "leave": In(1),
                 "closed": In(1),
                 "closed_qp": In(config.qp_bits),
                 "closed_taken": Out(1),
@@ -107,6 +113,7 @@ class Deframer(wiring.Component):
             aligner.position.eq(self.position),
             aligner.markers.eq(self.markers),
             aligner.kill.eq(self.kill),
+            aligner.leave.eq(self.leave),
             remover.clear.eq(clear),
             remover.valid.eq(aligner.valid),
             remover.word.eq(aligner.word),
@@ -250,12 +257,20 @@ class Deframer(wiring.Component):
         with m.If(clear):
             m.d.sync += releasable.eq(0)
 
-        # The measure takes longest of all that follows a word.
-        recent = Signal(MEASURE_CYCLES - 1)
-        m.d.sync += recent.eq(Mux(clear, 0, Cat(aligner.valid, recent)))
-        m.d.comb += self.idle.eq(
-            ~(aligner.valid | recent.any() | releasable | aligner.pending),
-        )
+        # The measure takes longest of all that follows a word. What is in its last cycle has left
+        # in the next one, where `quiet` counts.
+        recent = Signal(MEASURE_CYCLES - 2)
+        quiet = Signal()
+        ended = Signal()
+        m.d.sync += [
+            recent.eq(Mux(clear, 0, Cat(aligner.valid, recent))),
+            quiet.eq(~(aligner.pending | aligner.valid | recent.any())),
+            ended.eq(aligner.ended),
+        ]
+        m.d.comb += [
+            self.idle.eq(quiet & ~releasable),
+            self.left.eq(self.idle & ended & aligner.ended),
+        ]
 
     def _elaborate_measure(self, m: Module, aligner: Aligner, clear: Signal) -> None:
         """The length of every FPDU, with its Markers, and the position behind it."""

@@ -12,9 +12,13 @@ meaningless. `error`, on the last beat: its payload is not what it should be."""
 CHUNK_OCTETS = 2048
 """Most octets that the receiver requests at once from the LLP."""
 
-ANSWER = data.StructLayout({"last_beat": range(CHUNK_OCTETS // 8), "half": 1})
+ANSWER = data.StructLayout({"end": 1, "last_beat": range(CHUNK_OCTETS // 8), "half": 1})
 """One request as the deframer sees it: number of the last beat of its answer, from 0; `half` if
-only 4 octets of that beat were requested."""
+only 4 octets of that beat were requested. With `end` it is none: the visit has no more of them."""
+
+SMALLEST_FPDU_OCTETS = 8
+"""ULPDU_Length, pad and CRC: an FPDU cannot be shorter, and its length is then known, even if a
+Marker is among the first 8 octets."""
 
 FPDU_WORD = data.StructLayout(
     {
@@ -52,6 +56,16 @@ class MpaLayouts:
                 "report": 1,
                 "sent": Layouts(config).sent_item,
             }
+        )
+
+        # Scheduler to deframer: a visit, from the start of an FPDU up to what is available ...
+        self.visit = data.StructLayout(
+            {"qp": qp, "crc": 1, "markers": 1, "position": 32, "available": 32}
+        )
+        # ... and what it came to: the position behind the last good FPDU, and the octets without
+        # which the next one is not worth a visit. `held`: no command came for the connection.
+        self.visit_end = data.StructLayout(
+            {"qp": qp, "held": 1, "dead": 1, "consumed": 32, "needed": 17}
         )
 
         # The streams of the LLP port, with the names of `LlpSignature`.

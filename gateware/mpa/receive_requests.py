@@ -17,21 +17,27 @@ BEATS_AHEAD = CHUNK_OCTETS // 8
 """A further request is made while no more beats than this are to come: two chunks are on the way,
 twice what an LLP latency of a hundred cycles needs."""
 
+BEATS_AT_THE_END = BEATS_AHEAD // 2
+"""A visit ends for the sake of others while no more beats than this are to come: in their time the
+next visit begins, and its first octets come from the LLP."""
+
 
 class ReceiveRequests(wiring.Component):
-    """Requests octets ahead of the deframer for as long as a visit has any.
+    """Requests octets ahead of the deframer for as long as a visit has any, and then ends it.
 
-    At most one request every four cycles, `CHUNK_OCTETS` each. A visit is over when nothing is
-    left to request and everything requested has left the deframer.
+    At most one request every four cycles, `CHUNK_OCTETS` each. If no others wait, a visit ends when
+    nothing is left to request and everything requested has left the deframer; more octets may be
+    announced until then. If others wait, it ends when nothing is left and the deframer needs
+    something soon: at the last octets of all that is available, in an FPDU that is not there
+    completely, or after `VISIT_OCTETS` at the end of an FPDU.
 
     Members
     -------
-    start, position: a visit begins.
-    connection: that is visited.
-    available: position up to which its octets can be requested, in whole units of 4 octets.
+    open: make requests for `visit`, which may change in `available`; until the pulse `ended`.
+    entered: the deframer is in it: what it says is about this visit.
     dead: nothing more of it is worth a request.
     others: other connections wait: the visit may not go on for ever.
-    over: the visit is over, until not `visiting`.
+    ended: `answer` says the end of the visit.
     request: to the LLP. answer: the same to the deframer, before the answer can be there.
     took, inside, fpdu_end, idle: from the deframer, see there.
     """
@@ -40,14 +46,12 @@ class ReceiveRequests(wiring.Component):
         mpa = MpaLayouts(config)
         super().__init__(
             {
-                "start": In(1),
-                "position": In(32),
-                "connection": In(config.qp_bits),
-                "visiting": In(1),
-                "available": In(32),
+                "open": In(1),
+                "visit": In(mpa.visit),
+                "entered": In(1),
                 "dead": In(1),
                 "others": In(1),
-                "over": Out(1),
+                "ended": Out(1),
                 "request": Out(stream.Signature(mpa.rx_request)),
                 "answer": Out(stream.Signature(ANSWER)),
                 "took": In(1),
@@ -71,6 +75,7 @@ class ReceiveRequests(wiring.Component):
         requested = Signal(32)  # position behind the last request
         budget = Signal(range(-CHUNK_OCTETS, VISIT_OCTETS + 1))
         outstanding = Signal(range(4 * BEATS_AHEAD))
+        entered = Signal()
         answered = Signal()  # everything requested was answered and has left the deframer
         beyond = Signal(32)  # from the end of the FPDU to what is available; negative: incomplete
         unrequested = Signal(32)  # that is available
@@ -78,6 +83,7 @@ class ReceiveRequests(wiring.Component):
         inside = Signal()
         stop = Signal()
         amount = Signal(32)
+        may_end = Signal()
         octets = Signal(range(CHUNK_OCTETS + 1))
         beats = Signal(range(CHUNK_OCTETS // 8 + 1))
         added = Signal()
@@ -88,8 +94,9 @@ class ReceiveRequests(wiring.Component):
             answer.last_beat.eq(beats - 1),
             answer.half.eq(octets[2]),
             answers.w_data.eq(answer),
-            answers.w_en.eq(added),
-            self.request.payload.connection.eq(self.connection),
+            answers.w_en.eq(added | self.ended),
+            answer.end.eq(self.ended),
+            self.request.payload.connection.eq(self.visit.qp),
             self.request.payload.position.eq(requested),
             self.request.payload.octets.eq(octets),
         ]
@@ -98,16 +105,17 @@ class ReceiveRequests(wiring.Component):
         with m.FSM():
             # Wait for a visit.
             with m.State("IDLE"):
-                with m.If(self.start):
-                    m.d.sync += [requested.eq(self.position), budget.eq(VISIT_OCTETS)]
+                m.d.sync += [requested.eq(self.visit.position), budget.eq(VISIT_OCTETS)]
+                with m.If(self.open):
                     m.next = "MEASURE"
             # Take the distances as they are now.
             with m.State("MEASURE"):
                 m.d.sync += [
+                    entered.eq(self.entered),
                     answered.eq((outstanding == 0) & self.idle),
-                    inside.eq(self.inside),
-                    beyond.eq(self.available - self.fpdu_end),
-                    unrequested.eq(self.available - requested),
+                    inside.eq(self.inside & self.entered),
+                    beyond.eq(self.visit.available - self.fpdu_end),
+                    unrequested.eq(self.visit.available - requested),
                     rest.eq(self.fpdu_end - requested),
                     stop.eq(self.others & (budget <= 0)),
                 ]
@@ -119,6 +127,12 @@ class ReceiveRequests(wiring.Component):
                     m.d.sync += amount.eq(Mux(inside & ~rest[31], rest, 0))
                 with m.If(self.dead | (inside & beyond[31])):
                     m.d.sync += amount.eq(0)
+                # The end of the FPDU must be known where the visit is to stop.
+                few = outstanding < BEATS_AT_THE_END
+                known = ~stop | (inside & ~rest[31])
+                m.d.sync += may_end.eq(
+                    entered & (answered | self.dead | (self.others & few & known))
+                )
                 m.next = "LIMIT"
             # One chunk at most, and only if the deframer will soon need it.
             with m.State("LIMIT"):
@@ -126,12 +140,12 @@ class ReceiveRequests(wiring.Component):
                     Mux(amount[11:].any(), CHUNK_OCTETS, amount[:11]),
                 )
                 m.next = "MEASURE"
-                with m.If((amount == 0) & answered):
-                    m.next = "OVER"
-                with m.Elif(
-                    (amount != 0) & (outstanding <= BEATS_AHEAD) & answers.w_rdy & ~self.dead
-                ):
-                    m.next = "REQUEST"
+                with m.If(answers.w_rdy):
+                    with m.If(amount != 0):
+                        with m.If((outstanding <= BEATS_AHEAD) & ~self.dead):
+                            m.next = "REQUEST"
+                    with m.Elif(may_end):
+                        m.next = "END"
             # The LLP takes the request.
             with m.State("REQUEST"):
                 m.d.comb += self.request.valid.eq(1)
@@ -142,9 +156,8 @@ class ReceiveRequests(wiring.Component):
                         budget.eq(Mux(budget[-1], budget, budget - octets)),
                     ]
                     m.next = "MEASURE"
-            # Nothing is left to do or to wait for: the end is written back.
-            with m.State("OVER"):
-                m.d.comb += self.over.eq(1)
-                with m.If(~self.visiting):
-                    m.next = "IDLE"
+            # Nothing is left to do.
+            with m.State("END"):
+                m.d.comb += self.ended.eq(1)
+                m.next = "IDLE"
         return m

@@ -1,17 +1,13 @@
 """Knows what every connection has received and which one is worth a visit."""
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Module, Signal
 from amaranth.lib import data, enum, fifo, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from gateware.config import RnicConfig
 from gateware.interfaces import Layouts, LlpEventKind, QpCommandKind
-from gateware.mpa.layouts import ANSWER, MpaLayouts
-from gateware.mpa.receive_requests import ReceiveRequests
-
-SMALLEST_FPDU_OCTETS = 8
-"""ULPDU_Length, pad and CRC: an FPDU cannot be shorter, and its length is then known, even if a
-Marker is among the first 8 octets."""
+from gateware.mpa.layouts import ANSWER, SMALLEST_FPDU_OCTETS, MpaLayouts
+from gateware.mpa.receive_visits import ReceiveVisits
 
 
 class _Operation(enum.Enum):
@@ -22,19 +18,21 @@ class _Operation(enum.Enum):
 
 
 class ReceiveScheduler(wiring.Component):
-    """Keeps the receive side of every connection and conducts the deframer's visits.
+    """Keeps the receive side of every connection and chooses whom the deframer visits.
 
     A connection with enough octets for the FPDU at its head waits in a queue, once. A visit
     goes on for as long as more is available, at most `VISIT_OCTETS` and the rest of an FPDU if
     others wait. It ends where the next FPDU is not there completely; the connection comes back
-    when it is.
+    when it is. The next visit begins when nothing is left to request for the one before: its
+    request goes to the LLP while the deframer is still in that.
 
     CREATE and DESTROY forget what the LLP announced, CONNECT starts at position 0 with what it
     announced since. RX_AVAILABLE that does not go forward is ignored.
 
     Members
     -------
-    command, event: see `gateware.interfaces`. One takes eight cycles.
+    command, event: see `gateware.interfaces`. One takes eight cycles, as do the begin and
+        the end of a visit.
     request: to the LLP. answer: the same to the deframer, before the answer can be there.
     The rest: to and from the deframer, see there.
     """
@@ -62,6 +60,8 @@ class ReceiveScheduler(wiring.Component):
                 "fpdu_end": In(32),
                 "consumed": In(32),
                 "idle": In(1),
+                "left": In(1),
+                "leave": Out(1),
                 "closed": Out(1),
                 "closed_qp": Out(config.qp_bits),
                 "closed_taken": In(1),
@@ -82,45 +82,26 @@ class ReceiveScheduler(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        # A visit in progress.
-        visiting = Signal()
-        over = Signal()
-        available = Signal(32)  # what the LLP announced, in whole units of 4 octets
-        dead = Signal()  # nothing more of this visit counts
-        replaced = Signal()  # nor may its end be written back: a command came
-        others = Signal()  # a connection waits
-
-        self._elaborate_context(m, visiting, over, available, dead, replaced, others)
-        m.submodules.requests = requests = ReceiveRequests(self._config)
-        wiring.connect(m, requests.request, wiring.flipped(self.request))
-        wiring.connect(m, requests.answer, wiring.flipped(self.answer))
-        m.d.comb += [
-            self.kill.eq(dead),
-            over.eq(requests.over),
-            requests.start.eq(self.start),
-            requests.position.eq(self.position),
-            requests.connection.eq(self.qp),
-            requests.visiting.eq(visiting),
-            requests.available.eq(available),
-            requests.dead.eq(dead),
-            requests.others.eq(others),
-            requests.took.eq(self.took),
-            requests.inside.eq(self.inside),
-            requests.fpdu_end.eq(self.fpdu_end),
-            requests.idle.eq(self.idle),
-        ]
+        m.submodules.visits = visits = ReceiveVisits(self._config)
+        wiring.connect(m, visits.request, wiring.flipped(self.request))
+        wiring.connect(m, visits.answer, wiring.flipped(self.answer))
+        for name in ("start", "position", "qp", "crc", "markers", "kill", "leave"):
+            m.d.comb += getattr(self, name).eq(getattr(visits, name))
+        for name in (
+            "took",
+            "failed",
+            "inside",
+            "fpdu_octets",
+            "fpdu_end",
+            "consumed",
+            "idle",
+            "left",
+        ):
+            m.d.comb += getattr(visits, name).eq(getattr(self, name))
+        self._elaborate_context(m, visits)
         return m
 
-    def _elaborate_context(
-        self,
-        m: Module,
-        visiting: Signal,
-        over: Signal,
-        available: Signal,
-        dead: Signal,
-        replaced: Signal,
-        others: Signal,
-    ) -> None:
+    def _elaborate_context(self, m: Module, visits: ReceiveVisits) -> None:
         """One operation on one connection at a time: read, change, write back."""
         qps = self._config.qps
         m.submodules.connections = connections = memory.Memory(
@@ -130,7 +111,6 @@ class ReceiveScheduler(wiring.Component):
         m.submodules.waiting = waiting = fifo.SyncFIFOBuffered(
             width=self._config.qp_bits, depth=qps
         )
-        m.d.comb += others.eq(waiting.r_rdy)
 
         operation = Signal(_Operation)
         number = Signal(self._config.qp_bits)
@@ -146,21 +126,23 @@ class ReceiveScheduler(wiring.Component):
         enough = Signal()
         may_enlist = Signal()
         enlist = Signal()
-        here = Signal()  # the operation is about the connection that is visited
 
         m.d.comb += [
             read.addr.eq(number),
             write.addr.eq(number),
             write.data.eq(new),
             waiting.w_data.eq(number),
-            here.eq(visiting & (self.qp == number)),
-            self.position.eq(new.consumed),
+            visits.number.eq(number),
+            visits.visit.qp.eq(number),
+            visits.visit.crc.eq(new.crc),
+            visits.visit.markers.eq(new.markers),
+            visits.visit.position.eq(new.consumed),
+            visits.visit.available.eq(new.available),
+            visits.available.eq(value),
+            visits.others.eq(waiting.r_rdy),
         ]
         with m.If(self.closed_taken):
             m.d.sync += self.closed.eq(0)
-        with m.If(self.failed):
-            m.d.sync += dead.eq(1)
-        m.d.sync += self.start.eq(0)
 
         with m.FSM():
             # After a reset: forget every connection.
@@ -194,10 +176,10 @@ class ReceiveScheduler(wiring.Component):
                         number.eq(self.event.payload.connection),
                     ]
                     m.next = "READ"
-                with m.Elif(over):
-                    m.d.sync += [operation.eq(_Operation.VISIT_END), number.eq(self.qp)]
+                with m.Elif(visits.ended):
+                    m.d.sync += [operation.eq(_Operation.VISIT_END), number.eq(visits.end.qp)]
                     m.next = "READ"
-                with m.Elif(waiting.r_rdy & ~visiting & ~self.closed):
+                with m.Elif(waiting.r_rdy & visits.vacant & ~self.closed):
                     m.d.sync += [operation.eq(_Operation.VISIT), number.eq(waiting.r_data)]
                     m.next = "READ"
             # The memory reads.
@@ -218,8 +200,7 @@ class ReceiveScheduler(wiring.Component):
                 with m.Switch(operation):
                     with m.Case(_Operation.COMMAND):
                         self._elaborate_command(m, kind, command_crc, command_markers, new)
-                        with m.If(here):
-                            m.d.sync += [dead.eq(1), replaced.eq(1)]
+                        m.d.comb += visits.command.eq(1)
                         with m.If(self.closed_qp == number):
                             m.d.sync += self.closed.eq(0)
                     with m.Case(_Operation.EVENT):
@@ -227,19 +208,16 @@ class ReceiveScheduler(wiring.Component):
                             m.d.sync += new.closed.eq(1)
                         with m.Elif((event_kind == LlpEventKind.RX_AVAILABLE) & forward):
                             m.d.sync += new.available.eq(value)
-                            with m.If(here):
-                                m.d.sync += available.eq(value & ~3)
+                            m.d.comb += visits.announce.eq(1)
                     with m.Case(_Operation.VISIT):
                         m.d.sync += new.queued.eq(0)
                     with m.Case(_Operation.VISIT_END):
-                        m.d.sync += visiting.eq(0)
-                        with m.If(~replaced):
+                        m.d.comb += visits.written.eq(1)
+                        with m.If(visits.end.held):
                             m.d.sync += [
-                                new.enabled.eq(~dead),
-                                new.consumed.eq(self.consumed),
-                                new.needed.eq(
-                                    Mux(self.inside, self.fpdu_octets, SMALLEST_FPDU_OCTETS)
-                                ),
+                                new.enabled.eq(~visits.end.dead),
+                                new.consumed.eq(visits.end.consumed),
+                                new.needed.eq(visits.end.needed),
                             ]
                 m.next = "MEASURE"
             # How much the connection has that was not consumed.
@@ -251,10 +229,7 @@ class ReceiveScheduler(wiring.Component):
                 m.d.sync += [
                     enough.eq(backlog >= new.needed),
                     may_enlist.eq(
-                        (operation != _Operation.VISIT)
-                        & new.enabled
-                        & ~new.queued
-                        & (~here | replaced)
+                        (operation != _Operation.VISIT) & new.enabled & ~new.queued & ~visits.held
                     ),
                 ]
                 m.next = "WRITE"
@@ -267,16 +242,7 @@ class ReceiveScheduler(wiring.Component):
                     with m.If(enlist):
                         m.d.comb += [write.data.queued.eq(1), waiting.w_en.eq(1)]
                 with m.Elif(new.enabled & enough):
-                    m.d.sync += [
-                        self.start.eq(1),
-                        visiting.eq(1),
-                        self.qp.eq(number),
-                        self.crc.eq(new.crc),
-                        self.markers.eq(new.markers),
-                        available.eq(new.available & ~3),
-                        dead.eq(0),
-                        replaced.eq(0),
-                    ]
+                    m.d.comb += visits.begin.eq(1)
                 with m.Elif(new.enabled & new.closed):
                     # The LLP closed and no whole FPDU is left: it is said once.
                     m.d.comb += write.data.enabled.eq(0)

@@ -15,8 +15,9 @@ from gateware.mpa.receive_scheduler import ReceiveScheduler
 class MpaReceiver(wiring.Component):
     """Requests received octets, finds FPDUs in them, checks them, and keeps them in the store.
 
-    An FPDU of n octets, Markers included, takes ceil(n / 8) cycles and none between FPDUs; its
-    segment comes seven cycles after its last beat. In the store it stands as if without Markers.
+    An FPDU of n octets, Markers included, takes ceil(n / 8) cycles and none between FPDUs of one
+    connection; from one connection to the next it is eight. Its segment comes seven cycles after
+    its last beat. In the store it stands as if without Markers.
 
     Members
     -------
@@ -59,7 +60,17 @@ class MpaReceiver(wiring.Component):
         wiring.connect(m, deframer.segment, wiring.flipped(self.segment))
         wiring.connect(m, wiring.flipped(self.store), store.placer)
 
-        for name in ("start", "position", "qp", "crc", "markers", "kill", "closed", "closed_qp"):
+        for name in (
+            "start",
+            "position",
+            "qp",
+            "crc",
+            "markers",
+            "kill",
+            "closed",
+            "closed_qp",
+            "leave",
+        ):
             m.d.comb += getattr(deframer, name).eq(getattr(scheduler, name))
         for name in (
             "took",
@@ -69,6 +80,7 @@ class MpaReceiver(wiring.Component):
             "fpdu_end",
             "consumed",
             "idle",
+            "left",
             "closed_taken",
         ):
             m.d.comb += getattr(scheduler, name).eq(getattr(deframer, name))

@@ -26,7 +26,7 @@ class LlpReceiveModel:
     ) -> None:
         self._clk = dut.clk
         self._rng = rng
-        self._latency = latency
+        self.latency = latency
         mpa = MpaLayouts(config)
         self._requests = StreamSink(dut, "rx_request", mpa.rx_request, rng=rng, pattern=pattern)
         self._releases = StreamSink(dut, "rx_release", mpa.rx_release, rng=rng, pattern=pattern)
@@ -77,7 +77,7 @@ class LlpReceiveModel:
             if connection in self.available:
                 assert position + count <= self.available[connection], f"{request} too far"
                 assert position >= self.released[connection], f"{request} was released"
-            for _ in range(self._rng.randint(*self._latency)):
+            for _ in range(self._rng.randint(*self.latency)):
                 await RisingEdge(self._clk)
             stored = self.octets.get(connection, bytearray())
             chunk = bytes(stored[position:end]).ljust(count, b"\xee")

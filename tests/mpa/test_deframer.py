@@ -33,19 +33,27 @@ class Bench:
         self.rx = StreamSource(dut, "rx")
         self.segments = StreamSink(dut, "segment", Layouts(CONFIG).segment)
         self.releases = StreamSink(dut, "release", MpaLayouts(CONFIG).rx_release)
-        for name in ("start", "kill", "closed", "store_address", "store_full"):
+        for name in ("start", "kill", "leave", "closed", "store_address", "store_full"):
             getattr(dut, name).value = 0
         self.views: list[tuple[int, int]] = []  # `inside` and `fpdu_end`, each change of them
 
     async def start(self, position: int, *, markers: int, crc: int = 1, qp: int = 2) -> None:
+        await start_clock_and_reset(self.dut)
+        await self.visit(position, markers=markers, crc=crc, qp=qp)
+        cocotb.start_soon(self._watch())
+
+    async def visit(
+        self, position: int, *, markers: int = 0, crc: int = 1, qp: int = 2, leave: int = 0
+    ) -> None:
+        """Begin a visit, in the cycle in which the one before is left."""
         dut = self.dut
-        await start_clock_and_reset(dut)
+        dut.leave.value = leave
         dut.position.value, dut.markers.value = position, markers
         dut.crc.value, dut.qp.value, dut.start.value = crc, qp, 1
         await RisingEdge(dut.clk)
-        dut.start.value, dut.position.value = 0, self.rng.getrandbits(32)
+        dut.start.value, dut.leave.value = 0, 0
+        dut.position.value = self.rng.getrandbits(32)
         await RisingEdge(dut.clk)
-        cocotb.start_soon(self._watch())
 
     async def _watch(self) -> None:
         while True:
@@ -120,3 +128,47 @@ async def check_inside_and_fpdu_end_belong_together(dut: Any) -> None:
                 expected += [(1, framer.position)] * (expected[-1] != (1, framer.position))
             expected.append((0, framer.position))
         assert bench.views == expected
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def check_next_visit_waits_until_the_one_before_has_left(dut: Any) -> None:
+    bench = Bench(dut)
+    rng = bench.rng
+    position = 0
+    await bench.start(position, markers=0)
+    for number in range(40):
+        # The answers of the next visit are there before this one has left.
+        fpdus = [Framer().frame(rng.randbytes(rng.randint(3, 100))) for _ in range(4)]
+        whole = rng.randint(1, 3)
+        octets = b"".join(fpdus[:whole])
+        rest = fpdus[whole][: 4 * rng.randint(0, 2)]
+        bench.give(octets + rest)
+        bench.answers.put({"end": 1})
+        next_visit = Framer().frame(rng.randbytes(14))
+        bench.give(next_visit)
+        beats = -(-len(next_visit) // 8)
+        await RisingEdge(dut.clk)
+        while bench.rx.pending > beats:
+            assert not dut.left.value
+            await RisingEdge(dut.clk)
+        waited = 0
+        while not dut.left.value:
+            waited += 1
+            await RisingEdge(dut.clk)
+        assert waited <= 8
+        assert int(dut.consumed.value) == position + len(octets)
+        # 4 octets make no word yet.
+        assert int(dut.inside.value) == (len(rest) == 8)
+        if dut.inside.value:
+            assert int(dut.fpdu_octets.value) == len(fpdus[whole])
+        for _ in range(rng.randrange(4)):
+            await RisingEdge(dut.clk)
+        assert bench.rx.pending == beats
+        position = 4 * rng.getrandbits(28)
+        await bench.visit(position, qp=number % 4, leave=1)
+        segments = await bench.segments.get_many(whole + 1)
+        assert segments[-1]["qp"] == number % 4
+        assert all(SegmentKind(segment["kind"]) == SegmentKind.FPDU for segment in segments)
+        await bench.settle()
+        assert int(dut.consumed.value) == position + len(next_visit)
+        position += len(next_visit)
