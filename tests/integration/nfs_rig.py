@@ -36,7 +36,7 @@ class NfsPair:
 
     def __enter__(self):
         with self._stack as stack:
-            self._server_context = stack.enter_context(Context(self.there))
+            self.server_context = stack.enter_context(Context(self.there))
             self.context = stack.enter_context(Context(self.here))
             self._export = Export(self._directory, EXPORT)
             stack.callback(self._export.close)
@@ -51,7 +51,7 @@ class NfsPair:
     async def _start(self):
         server = await NfsServer(self._export, HOST).__aenter__()
         settings = ServerSettings(profile=self._profile)
-        return server, await server.listen_rdma(self._server_context, 0, settings)
+        return server, await server.listen_rdma(self.server_context, 0, settings)
 
     def stop(self):
         """Ends the server; its device stays."""

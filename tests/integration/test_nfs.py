@@ -5,8 +5,10 @@
 
 import asyncio
 import ctypes
+import logging
 import os
 import pkgutil
+import time
 
 import pytest
 
@@ -172,6 +174,22 @@ def test_the_driver_copies_no_data(tmp_path, monkeypatch, profile):
     with NfsPair(tmp_path, profile) as pair:
         pair.use(work)
     assert (tmp_path / "copy").read_bytes() == content
+
+
+def test_events_of_connections_do_not_pile_up(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr("host_driver.nfs.server.serving._SWEEP_SECONDS", 0.1)
+    caplog.set_level(logging.DEBUG, logger="host_driver.nfs.server.serving")
+
+    async def work(files):
+        await files.find(b"/export")
+
+    with NfsPair(tmp_path) as pair:
+        pair.use(work)
+        deadline = time.monotonic() + 10
+        while "stopped" not in caplog.text and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert "stopped" in caplog.text
+        assert pair.server_context.events == []
 
 
 @BOTH

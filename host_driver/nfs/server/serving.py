@@ -35,6 +35,7 @@ class NfsServer:
         self._rpc = RpcServer([nfs_service(export), Mounts(export).service()])
         self._tcp: TcpListener | None = None
         self._rdma: RdmaListener | None = None
+        self._contexts: list[Context] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._transports: set[ServerTransport] = set()
 
@@ -54,7 +55,11 @@ class NfsServer:
         return await self._tcp.listen(self._address or None, port)
 
     async def listen_rdma(self, context: Context, port: int, settings: ServerSettings) -> int:
-        """Serves clients over RDMA; returns the port. Raises `OSError`."""
+        """Serves clients over RDMA; returns the port. Raises `OSError`.
+
+        The events of the device are taken, so that they do not pile up.
+        """
+        self._contexts.append(context)
         self._rdma = RdmaListener(context, self._address, port, settings)
         self._start(self._accept(self._rdma))
         return self._rdma.port
@@ -80,6 +85,9 @@ class NfsServer:
         while True:
             await asyncio.sleep(_SWEEP_SECONDS)
             self.export.nodes.sweep()
+            for context in self._contexts:
+                while context.events:
+                    _LOG.debug("%s", context.events.pop(0).describe())
 
     async def __aexit__(self, *_: object) -> None:
         """Stops listening and ends all connections."""
