@@ -8,6 +8,7 @@ from host_driver.nfs.status import NfsError
 from host_driver.rpcrdma.settings import Profile
 from sim.conversation import write_conversation
 from sim.decode import SeenFpdu, decode_file
+from sim.model import rpc
 from sim.model.rpcrdma import Procedure
 from tests.host_driver.nfs.dissected import dissected
 from tests.integration.nfs_rig import NfsPair
@@ -113,12 +114,33 @@ def test_long_reply_comes_in_the_reply_chunk(packets):
     assert offered >= 1 << 15 > used > 4096
 
 
-def test_stagecoach_decode_tells_every_procedure(capture):
+@pytest.fixture(scope="module")
+def sends(capture):
+    """FPDUs with the end of a Send, as `stagecoach decode` has them."""
+    items = decode_file(capture).items
+    assert not any(item.problems for item in items)
+    return [item for item in items if isinstance(item, SeenFpdu) and item.rpc]
+
+
+def test_replies_invalidate_a_chunk_of_their_calls(sends):
+    handles = {}
+    for item in sends:
+        header, invalidated = item.rpc.header, item.observation.invalidate_stag
+        if item.rpc.rpc.kind == rpc.CALL:
+            chunks = (header.reads, *header.writes, header.reply or ())
+            handles[header.xid] = {each.handle for chunk in chunks for each in chunk}
+            assert invalidated is None
+        elif of_call := handles.pop(header.xid):
+            assert invalidated in of_call
+        else:
+            assert invalidated is None
+    assert handles == {}
+
+
+def test_stagecoach_decode_tells_every_procedure(sends):
     """That of the long call, which is not in its Send, too."""
-    decoded = decode_file(capture)
-    found = [item.rpc for item in decoded.items if isinstance(item, SeenFpdu) and item.rpc]
-    assert not any(item.problems for item in decoded.items)
-    assert all(each.rpc is not None and each.rpc.call is not None for each in found)
+    found = [item.rpc for item in sends]
+    assert all(each.rpc.call is not None for each in found)
     long = [each.rpc for each in found if each.header.procedure is Procedure.RDMA_NOMSG]
     assert [(each.call.name, each.status) for each in long] == [
         ("NFS 3 LOOKUP", None),
