@@ -1,4 +1,4 @@
-"""A board in simulation: the compiled device with its UART, and a pseudo-terminal at its pins.
+"""A board in simulation: its compiled top, UART included, and a pseudo-terminal at its pins.
 
 `python -m sim.board` starts one, prints how to name it in `--device`, and runs until interrupted.
 """
@@ -17,7 +17,9 @@ from hw.boards.configs import SMALL
 from sim.build import VERILATOR_ARGUMENTS, Parts, cached_verilog, compile_parts
 
 RUNTIME = Path(__file__).resolve().parent / "board_runtime"
-PARTS = Parts((), RUNTIME, "board")
+BOARDS = Path(__file__).resolve().parents[1] / "hw" / "boards"
+CLOCKS = Path(__file__).resolve().parents[1] / "hw" / "cells" / "clocks.v"
+PARTS = Parts((CLOCKS,), RUNTIME, "board")
 TOP = "board"
 
 DIVISOR = 4
@@ -38,11 +40,12 @@ def build_board(config: RnicConfig = SMALL, progress: Callable[[str], None] | No
     """Return the program that simulates a board, built if it is not in the cache."""
 
     def component() -> Any:
-        from gateware.hostlink.serial_rnic import SerialRnic
+        from sim.board_top import SimulatedTop
 
-        return SerialRnic(config, CLOCK_HZ, BAUD)
+        return SimulatedTop(config, CLOCK_HZ, BAUD)
 
-    key = f"{config!r} {CLOCK_HZ} {BAUD}"
+    sources = [*sorted(BOARDS.glob("*.py")), Path(__file__).with_name("board_top.py")]
+    key = f"{config!r} {CLOCK_HZ} {BAUD} " + "".join(path.read_text() for path in sources)
     verilog = cached_verilog(key, component, TOP, progress)
     given = list(VERILATOR_ARGUMENTS)
     for name, value in zip(_REPLACED, (f"V{TOP}", TOP), strict=True):

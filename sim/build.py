@@ -189,6 +189,9 @@ def compile_parts(
     for path in sorted(parts.runtime.iterdir()):
         if path.suffix in (".cpp", ".h", ".v"):
             digest.update(hashlib.sha256(path.read_bytes()).digest())
+    for path in parts.harness:
+        if path.parent != parts.runtime:
+            digest.update(hashlib.sha256(path.read_bytes()).digest())
     folder = CACHE / digest.hexdigest()[:20]
     library = folder / parts.output
     with _locked(folder):

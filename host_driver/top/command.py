@@ -16,7 +16,7 @@ from rich.live import Live
 
 from host_driver.errors import StagecoachError
 from host_driver.options import DEVICE_VARIABLE
-from host_driver.top.publisher import FOLDER_VARIABLE, INTERVAL_VARIABLE, process_of
+from host_driver.top.publisher import FILES, FOLDER_VARIABLE, INTERVAL_VARIABLE, process_of
 from host_driver.top.rates import DeviceView, view
 from host_driver.top.screen import screen
 
@@ -48,7 +48,7 @@ class Devices:
     def look(self) -> list[DeviceView]:
         """Those of which there is something new, in the order of their files."""
         fresh = []
-        for path in sorted(self._folder.glob("*.json")):
+        for path in sorted(self._folder.glob(FILES)):
             after = json.loads(path.read_text())
             # A program that was killed has left its devices open.
             after["open"] = after["open"] and _lives(process_of(path))

@@ -28,6 +28,9 @@ FOLDER_VARIABLE = "STAGECOACH_TOP"
 INTERVAL_VARIABLE = "STAGECOACH_TOP_INTERVAL"
 DEFAULT_INTERVAL = 1.0
 
+FILES = "[0-9]*-[0-9]*.json"
+"""Those in the folder that are of devices: process, and number of the device in it."""
+
 CLOSE_SECONDS = 5.0
 """How long the end waits for a look that is under way."""
 

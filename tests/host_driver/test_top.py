@@ -226,6 +226,7 @@ def test_without_a_command_all_open_devices_are_shown(device, monkeypatch, tmp_p
         (path,) = (one for one in tmp_path.glob("*.json") if json.loads(one.read_text())["open"])
         killed = json.loads(path.read_text()) | {"device": "of a process that was killed"}
         (tmp_path / "999999999-0.json").write_text(json.dumps(killed))
+        (tmp_path / "something else.json").write_text("not of a device")
         assert main(["top", "--once", "--json"]) == 0
     (shown,) = map(json.loads, capsys.readouterr().out.splitlines())
     assert shown["open"] and shown["device"] == f"{os.getpid()}.{path.stem.rpartition('-')[2]}"
