@@ -31,6 +31,7 @@ SHORT_KEYS = (
     "latency_rx_last_octet_to_first_write_cycles",
     "latency_rx_last_write_response_to_cqe_write_cycles",
     "latency_doorbell_to_first_fpdu_octet_cycles",
+    "qps_64_write_rx_1460_ratio_to_one_qp",
 )
 """One figure of each operation and direction, with small and with large messages."""
 

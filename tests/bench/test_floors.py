@@ -6,7 +6,7 @@ import pytest
 
 from bench import __main__ as command
 from bench import measure
-from bench.catalogue import FIGURES
+from bench.catalogue import FIGURES, RATIOS
 from bench.floors import FLOORS, MANY_QPS, SHORT_KEYS, read_floors, shortened
 from bench.required import REQUIRED
 
@@ -19,11 +19,11 @@ def test_floors_of_the_repository_are_good():
 
 
 def test_every_short_figure_is_required_and_of_a_case():
-    assert set(SHORT_KEYS) <= set(REQUIRED) & set(FIGURES)
+    assert set(SHORT_KEYS) <= set(REQUIRED) & {*FIGURES, *RATIOS}
 
 
 def test_short_cases_are_shorter():
-    for key in SHORT_KEYS:
+    for key in {*SHORT_KEYS} - {*RATIOS}:
         case = FIGURES[key].case
         long, short = (each.options for each in (case, shortened(case)))
         if long["qps"] >= MANY_QPS:
