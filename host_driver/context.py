@@ -110,6 +110,7 @@ class Context:
         self._closing: dict[Callable[[], None], None] = {}  # in order of creation
         self._closed = False
         self.qps: dict[int, QP] = {}
+        self.used_qps: set[int] = set()  # those that are closed, too
         self.cqs: dict[int, CQ] = {}
         self.mrs: dict[int, MR] = {}  # by STag
         self.events: list[AsyncEvent] = []

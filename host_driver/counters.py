@@ -1,5 +1,6 @@
 """The counters that a device keeps of every QP, and of why QPs stopped."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from enum import IntEnum
 from typing import TYPE_CHECKING
@@ -102,15 +103,19 @@ def query_qp(context: "Context", number: int) -> QPStatus:
     return QPStatus(state, cause, QPCounters(**values))
 
 
-def query_stops(context: "Context") -> dict[Cause, int]:
-    """How many QPs stopped for each cause, those that there were; NONE: FPDUs that were dropped.
+def query_stops(context: "Context", causes: Iterable[Cause] = Cause) -> dict[Cause, int]:
+    """How many QPs stopped for each of some causes, those that there were, modulo 2^32.
 
-    An FPDU is dropped if its QP does not run, e.g. behind the one for which the QP stopped. A QP
-    that the driver stops is not counted. Raises `DeviceError` if the device has no counters.
+    NONE: FPDUs that were dropped. One is dropped if its QP does not run, e.g. behind the one for
+    which the QP stopped. A QP that the driver stops is not counted. Raises `DeviceError` if the
+    device has no counters.
     """
     _require_counters(context)
+    found = {}
     with context.lock:
-        found = {cause: _read(context, CounterWord.STOPPED, cause) for cause in Cause}
+        for cause in causes:
+            context.write(registers.COUNTER_SELECT, counter=CounterWord.STOPPED, index=cause)
+            found[cause] = context.read(registers.COUNTER_LOW)["value"]
     return {cause: count for cause, count in found.items() if count}
 
 

@@ -102,6 +102,7 @@ class QP:
                 self._create()
                 undo.pop_all()
             context.qps[self.qp_num] = self
+            context.used_qps.add(self.qp_num)
             self.state = QPState.INIT
             context.on_close(self.close)
             pd.children[self.close] = None

@@ -13,6 +13,7 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,24 +38,29 @@ CLOSE_SECONDS = 5.0
 _numbers = itertools.count()
 
 
-def snapshot(context: "Context", numbers: set[int]) -> dict[str, Any]:
+def snapshot(
+    context: "Context", numbers: set[int], causes: Iterable[Cause] = Cause
+) -> dict[str, Any]:
     """The state of a device: those QPs of `numbers` that are in use or were, and their sums.
 
-    Without the counters if the device has none.
+    How many stopped for `causes` and for those of these QPs. Without the counters if the device has
+    none.
     """
     if not context.attr.counters:
         return _without_counters(context, numbers)
     qps = []
     total = QPCounters()
+    asked = set(causes)
     with context.lock:
         cycles, now = context.cycles, time.time()
         for number in sorted(numbers):
             status = query_qp(context, number)
             counters = status.counters
             total += counters
+            asked.add(status.cause)
             if status.state is not QPState.RESET or counters != QPCounters():
                 qps.append(_names(number, status.state, status.cause) | asdict(counters))
-        stops = query_stops(context)
+        stops = query_stops(context, sorted(asked))
         lost = query_lost(context)
     return {
         "time": now,
@@ -97,7 +103,8 @@ class Publisher:
     def __init__(self, context: "Context", folder: Path, interval: float):
         self._context = context
         self._interval = interval
-        self._seen: set[int] = set()
+        self._used: set[int] = set()  # QPs that somebody has used before
+        self._causes = {Cause.NONE}  # those for which QPs have stopped
         number = next(_numbers)
         self.path = folder / f"{os.getpid()}-{number}.json"  # see `process_of`
         self._about: dict[str, Any] = {
@@ -112,11 +119,18 @@ class Publisher:
 
     def _publish(self, is_open: bool) -> None:
         context = self._context
-        self._seen.update(context.qps)
-        # At first and at the end all: one may have come and gone between two looks.
-        everything = not is_open or "opened" not in self._about
-        now = snapshot(context, set(range(context.attr.max_qp)) if everything else self._seen)
-        self._about.setdefault("opened", now)
+        # Over a link each register takes its time, so only those are read that may have changed.
+        numbers, causes = self._used | context.used_qps, list(self._causes)
+        is_first = "opened" not in self._about
+        if is_first and (context.fpdus_sent or context.fpdus_received):  # by somebody before
+            numbers = set(range(context.attr.max_qp))
+        if not is_open or (numbers and is_first):
+            causes = list(Cause)  # a QP may have stopped and gone between two looks
+        now = snapshot(context, numbers, causes)
+        self._causes.update(Cause[name] for name in now.get("stopped", {}))
+        if is_first:
+            self._used = {qp["qp"] for qp in now["qps"]}
+            self._about["opened"] = now
         text = json.dumps({**self._about, "open": is_open, **now})
         unfinished = self.path.with_suffix(".unfinished")
         unfinished.write_text(text)

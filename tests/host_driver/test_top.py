@@ -127,6 +127,37 @@ def test_a_device_tells_its_state_when_it_opens_and_closes(device, monkeypatch, 
     assert last["opened"]["total"]["octets_sent"] == 0
 
 
+def test_a_look_reads_what_may_have_changed(device, monkeypatch, tmp_path):
+    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path))
+    monkeypatch.setenv(INTERVAL_VARIABLE, "3600")
+    device.counters[CounterWord.STOPPED, Cause.TAGGED_BOUNDS] = 1  # of a QP that came and went
+    with Context(device) as context:
+        assert device.queries <= 1
+        cq = CQ(context)
+        qp = QP(PD(context), QPInitAttr(cq, cq))
+        device.causes[qp.qp_num] = Cause.CRC_ERROR
+        device.counters[CounterWord.STOPPED, Cause.CRC_ERROR] = 3
+        context._publisher._publish(is_open=True)
+        assert device.queries <= 1 + 7 + 2
+        (path,) = tmp_path.glob("*.json")
+        assert json.loads(path.read_text())["stopped"] == {"CRC_ERROR": 3}
+        device.causes[qp.qp_num] = Cause.NONE
+    assert json.loads(path.read_text())["stopped"] == {"CRC_ERROR": 3, "TAGGED_BOUNDS": 1}
+
+
+def test_what_others_did_before_is_no_rate(device, monkeypatch, tmp_path):
+    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path))
+    monkeypatch.setenv(INTERVAL_VARIABLE, "3600")
+    device.words[registers.FPDUS_SENT.address] = 9
+    device.counters[CounterWord.OCTETS_SENT, 3] = 1000
+    with Context(device):
+        pass
+    (path,) = tmp_path.glob("*.json")
+    last = json.loads(path.read_text())
+    assert last["total"]["octets_sent"] == last["opened"]["total"]["octets_sent"] == 1000
+    assert view(last["opened"], last).rates["octets_sent"] == 0
+
+
 def test_a_device_tells_its_state_while_it_is_open(device, monkeypatch, tmp_path):
     monkeypatch.delenv(FOLDER_VARIABLE, raising=False)
     with Context(device) as context:
