@@ -90,6 +90,7 @@ class Copier:
         """Does the work for offset and length of each block of a file."""
         done: list[T] = []
         pending: set[asyncio.Task[T]] = set()
+        ready: set[asyncio.Task[T]] = set()
 
         async def run(offset: int) -> T:
             return await work(offset, min(self._transfer, size - offset))
@@ -106,7 +107,8 @@ class Copier:
         finally:
             for task in pending:
                 task.cancel()
-            await asyncio.gather(*pending, return_exceptions=True)
+            # Of several that failed one is raised, and all are asked.
+            await asyncio.gather(*pending, *ready, return_exceptions=True)
         return done
 
     async def get(self, found: Found, directory: int, name: bytes) -> None:

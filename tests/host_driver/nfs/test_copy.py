@@ -1,6 +1,7 @@
 """Copies of files and trees."""
 
 import asyncio
+import gc
 import os
 import stat
 
@@ -10,6 +11,7 @@ from host_driver.nfs.client import copy, procedures
 from host_driver.nfs.client.connection import mounted
 from host_driver.nfs.client.copy import Copier, Progress
 from host_driver.nfs.status import NfsError
+from host_driver.oncrpc.errors import RpcConnectionError
 from tests.host_driver.nfs.tcp_server import WAYS, served
 from tests.host_driver.nfs.trees import facts_of, make_tree
 
@@ -129,6 +131,27 @@ def test_at_most_so_many_reads_at_a_time(tmp_path, monkeypatch):
     with served(tmp_path / "there") as url:
         copied(url(), tmp_path / "file", "get", SMALL)
     assert most == copy.OUTSTANDING
+
+
+def test_blocks_that_fail_together_raise_one_error(tmp_path, monkeypatch, caplog):
+    """Asyncio logs an error that nobody asked for, with a traceback, for the user to see."""
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "file").write_bytes(bytes(100_000))
+    reads = 0
+
+    async def lost(self, file, offset, into):
+        nonlocal reads
+        reads += 1
+        while reads < copy.OUTSTANDING:
+            await asyncio.sleep(0)
+        raise RpcConnectionError("the server is gone")
+
+    monkeypatch.setattr(procedures.NfsClient, "read", lost)
+    with served(tmp_path / "there") as url, pytest.raises(RpcConnectionError, match="gone"):
+        copied(url(), tmp_path / "file", "get", SMALL)
+    gc.collect()
+    assert caplog.records == []
+    assert os.listdir(tmp_path) == ["there"]
 
 
 @pytest.fixture
