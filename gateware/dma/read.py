@@ -33,7 +33,7 @@ class ReadEngine(wiring.Component):
 
     One burst every two cycles is issued; words arrive at one per cycle, sustained if the client's
     buffer covers the latency (512 beats for 250 cycles). From a command to ARVALID in an idle
-    engine 4 cycles; from R to the client's data 6 cycles, 1 without a buffer.
+    engine 5 cycles; from R to the client's data 6 cycles, 1 without a buffer.
 
     Parameters
     ----------
@@ -123,33 +123,40 @@ class ReadEngine(wiring.Component):
                 ),
             ]
 
-        # Choose a client and load the AR register from it.
+        # Choose a client; a cycle later load the AR register from it.
         latest = Signal(client_bits)
         choice = Signal(client_bits)
-        requests = [fits[number] for number in range(count)]
+        granted = Signal(count)  # one bit per client: its burst is the next one
+        loads = Signal()
+        requests = [fits[number] & ~granted[number] for number in range(count)]
         choose_round_robin(m, requests, latest, choice)
         grant = grant_round_robin(m, requests, latest)
+        m.d.comb += loads.eq(granted.any() & ~axi.arvalid & order.w_rdy)
+        with m.If(loads):
+            m.d.comb += take.eq(granted)
+        with m.If(loads | ~granted.any()):
+            m.d.sync += granted.eq(grant)
+            with m.If(grant.any()):
+                m.d.sync += latest.eq(choice)
 
         burst = Signal(bursts[0].shape())
         pushed = Signal(order_layout)
         m.d.comb += [
-            burst.eq(Array(bursts)[choice]),
-            pushed.client.eq(choice),
+            burst.eq(Array(bursts)[latest]),
+            pushed.client.eq(latest),
             pushed.last.eq(burst.last),
             order.w_data.eq(pushed),
+            order.w_en.eq(loads),
             axi.arsize.eq(AXI_SIZE_WORD),
             axi.arburst.eq(AXI_BURST_INCR),
             axi.arid.eq(0),
         ]
         with m.If(axi.arready):
             m.d.sync += axi.arvalid.eq(0)
+        with m.If(loads):
+            m.d.sync += axi.arvalid.eq(1)
         with m.If(~axi.arvalid):
             m.d.sync += [axi.araddr.eq(burst.address), axi.arlen.eq(burst.beats)]
-            with m.If(order.w_rdy):
-                m.d.comb += take.eq(grant)
-            with m.If(fits.any() & order.w_rdy):
-                m.d.comb += order.w_en.eq(1)
-                m.d.sync += [axi.arvalid.eq(1), latest.eq(choice)]
 
         # The oldest burst says whose words arrive.
         head = Signal(order_layout)

@@ -131,8 +131,11 @@ class WriteEngine(wiring.Component):
         )
         words_in = Signal(words_layout)
         response_in = Signal(response_layout)
+        # A look one cycle old: one more burst may have been issued since.
+        room = Signal(init=1)
+        m.d.sync += room.eq(responses.level < MAX_OUTSTANDING_BURSTS - 1)
         m.d.comb += [
-            issue.eq(chosen_valid & addresses.i.ready & words.i.ready & responses.w_rdy),
+            issue.eq(chosen_valid & addresses.i.ready & words.i.ready & room),
             addresses.i.valid.eq(issue),
             addresses.i.payload.address.eq(chosen.address),
             addresses.i.payload.beats.eq(chosen.beats),
