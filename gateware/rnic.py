@@ -496,11 +496,14 @@ class Rnic(wiring.Component):
             registers.capabilities.counters.eq(int(config.counters)),
             registers.capabilities.swap.eq(~registers.settings.strict_rfc7306),
         ]
+        # A doorbell of a ring that does not exist is taken and ignored. Its word is there before it
+        # is valid.
         for doorbell, fetcher in (
             (registers.send_doorbell, self.send_fetcher),
             (registers.receive_doorbell, self.receive_fetcher),
         ):
-            exists = doorbell.p.qp < config.qps  # a doorbell of another QP is taken and ignored
+            exists = Signal()
+            m.d.sync += exists.eq(doorbell.p.qp < config.qps)
             m.d.comb += [
                 fetcher.doorbell.valid.eq(doorbell.valid & exists),
                 fetcher.doorbell.p.qp.eq(doorbell.p.qp),
@@ -508,7 +511,8 @@ class Rnic(wiring.Component):
                 doorbell.ready.eq(fetcher.doorbell.ready | ~exists),
             ]
         cq_doorbell = self.ring_writer.cq_doorbell
-        exists = registers.cq_doorbell.p.cq <= config.cqs
+        exists = Signal()
+        m.d.sync += exists.eq(registers.cq_doorbell.p.cq <= config.cqs)
         m.d.comb += [
             cq_doorbell.valid.eq(registers.cq_doorbell.valid & exists),
             cq_doorbell.p.cq.eq(registers.cq_doorbell.p.cq),

@@ -104,6 +104,9 @@ class SendCompleter(wiring.Component):
 
         qp_failed = Signal()
         m.d.sync += qp_failed.eq(self.failed.bit_select(qp, 1))
+        # Known in time: `reads` never changes in the cycle before DECIDE.
+        no_reads = Signal()
+        m.d.sync += no_reads.eq(state.reads == 0)
 
         with m.FSM():
             # After a reset nothing is held.
@@ -178,7 +181,7 @@ class SendCompleter(wiring.Component):
                 is_read = Signal()
                 answered = Cat(item.opcode == each for each in ANSWERED_OPERATIONS)
                 m.d.comb += is_read.eq(answered.any())
-                with m.If(qp_failed | (is_read & (state.reads == 0))):
+                with m.If(qp_failed | (is_read & no_reads)):
                     m.next = "STORE"
                 with m.Elif(~completion.valid):
                     m.d.sync += [

@@ -21,6 +21,14 @@ def lowest_bit(m: Module, vector, name: str) -> Signal:
     return number
 
 
+def several(bits: Value) -> Value:
+    """Whether more than one bit is set, in few steps: within four bits, among the fours."""
+    fours = [bits[low : low + 4] for low in range(0, len(bits), 4)]
+    pairs = (Cat(a & b for i, a in enumerate(four) for b in four[:i]).any() for four in fours)
+    some = Cat(pairs).any()
+    return some | several(Cat(four.any() for four in fours)) if len(fours) > 1 else some
+
+
 class Scheduler(wiring.Component):
     """Queues every kicked QP once and offers the queued ones in turn.
 
@@ -136,7 +144,7 @@ class Scheduler(wiring.Component):
                         turn.eq(turn & ~lowest),
                         above.eq(Cat(turn[:i].any() for i in range(group_size))),
                     ]
-                    with m.If(~(turn & ~lowest).any()):
+                    with m.If(~several(turn)):
                         m.next = "REST"
             # Takes those behind the last pick that were queued meanwhile.
             with m.State("REST"):

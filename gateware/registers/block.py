@@ -53,7 +53,8 @@ class RegisterBlock(wiring.Component):
 
     A driven register is an input; a stored one an output; a message register an output stream of
     what is written; a write-1-to-clear register has an input `<name>_set` of pulses and an output
-    of its bits. Constants have no member.
+    of its bits. Constants have no member. The payload of a message is there two cycles before it is
+    valid.
 
     One write and one read at a time; a read takes 4 cycles, a write 3 and as long as the receiver
     of a message makes it wait. An address without a register, or a write that does not cover the

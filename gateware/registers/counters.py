@@ -119,6 +119,8 @@ class Counters(wiring.Component):
         sweeping = ~sweep[-1]
         with m.If(sweeping):
             m.d.sync += sweep.eq(sweep + 1)
+        counting = Signal()  # without the fan-out of the other
+        m.d.sync += counting.eq(~sweeping)
 
         turn_ends = Signal()
         slot = Signal(2)
@@ -147,7 +149,7 @@ class Counters(wiring.Component):
                     self.stopped.valid,
                     self.dropped,
                 )
-                & ~sweeping.replicate(5)
+                & counting.replicate(5)
             ),
             waits.eq((waits & ~taken) | come),
         ]
@@ -171,7 +173,7 @@ class Counters(wiring.Component):
         of_query, of_connect, of_sent, of_received, of_stop = (Signal() for _ in range(5))
         asked = Signal()  # the query is under way
         with m.If(turn_ends):
-            begins = self.query.valid & ~asked & ~sweeping
+            begins = self.query.valid & ~asked & counting
             m.d.sync += [
                 of_query.eq(begins),
                 *(of.eq(0) for of in (of_connect, of_sent, of_received, of_stop)),
