@@ -84,8 +84,8 @@ class AtomicUnit(wiring.Component):
     operation and changes nothing; an error of a write ends the operation that wrote, and what was
     computed with its value and wrote nothing itself starts over.
 
-    Latency, in cycles without those of host memory and of the engines: 7 to the read command, 11
-    from the word to the write command, 7 from the write response to the response. Throughput: one
+    Latency, in cycles without those of host memory and of the engines: 7 to the read command, 12
+    from the word to the write command, 8 from the write response to the response. Throughput: one
     operation every 19 cycles (17 on one word), or the latency of read and write divided by
     `operations` if that is more.
     `request` waits while `operations` are in flight, and a response that is not taken occupies one
@@ -179,6 +179,12 @@ class AtomicUnit(wiring.Component):
         self._addresses = Array(Signal(ADDRESS_BITS, name=f"address_{i}") for i in range(count))
         self._writes = Array(Signal(range(count + 1), name=f"writes_{i}") for i in range(count))
         self._latest = Array(Signal(range(count), name=f"latest_{i}") for i in range(count))
+        # `writes` was not 0, or was 1, a cycle ago: it changes every third cycle at most.
+        self._written, self._written_once = Signal(count), Signal(count)
+        m.d.sync += [
+            self._written.eq(Cat(writes != 0 for writes in self._writes)),
+            self._written_once.eq(Cat(writes == 1 for writes in self._writes)),
+        ]
         self._values_write, self._values_read = self._table(m, "values", 64)
         self._targets_write, self._targets_read = self._table(m, "targets", ADDRESS_BITS)
 
@@ -269,15 +275,22 @@ class AtomicUnit(wiring.Component):
         slot = Signal(range(count))
         mine = Signal(count)  # the bit of `operation`
         here = Signal(count)  # the bit of `slot`
-        on_slot = Signal(count)  # operations of `slot`
+        on_slot = Signal(count)  # operations that were those of `slot` a cycle ago
+        event_slot = Signal(range(count))  # of the next write response, or else of the next word
+        written, arrived = Signal(), Signal()  # there is one
         computed_from = Signal(count)  # operations that returned what `operation` wrote
         m.d.comb += [
             mine.eq(1 << operation),
             here.eq(1 << slot),
-            on_slot.eq(Cat(number == slot for number in self._slot_of)),
             computed_from.eq(
                 self._depends.now & Cat(number == operation for number in self._writer_of)
             ),
+        ]
+
+        m.d.sync += [
+            written.eq(self._ends.r_rdy),
+            arrived.eq(self.read.data.valid),
+            event_slot.eq(Mux(self._ends.r_rdy, self._writers.o.p.slot, self._readers.o.p.slot)),
         ]
 
         # Operations that can do something; those that need no read go first.
@@ -335,23 +348,20 @@ class AtomicUnit(wiring.Component):
             m.d.comb += [owners.i.p.operation.eq(operation), owners.i.p.slot.eq(slot)]
 
         failed = Signal()
-        with m.FSM():
+        with m.FSM() as fsm:
+            looked_at = Mux(fsm.ongoing("CHOOSE"), event_slot, slot)
+            m.d.sync += on_slot.eq(Cat(number == looked_at for number in self._slot_of))
+
             # Waits for something to do.
             with m.State("CHOOSE"):
-                m.d.sync += failed.eq(self._ends.r_data)
-                with m.If(self._ends.r_rdy):
+                m.d.sync += [failed.eq(self._ends.r_data), slot.eq(event_slot)]
+                with m.If(written):
                     m.d.comb += [self._ends.r_en.eq(1), self._writers.o.ready.eq(1)]
-                    m.d.sync += [
-                        operation.eq(self._writers.o.p.operation),
-                        slot.eq(self._writers.o.p.slot),
-                    ]
+                    m.d.sync += operation.eq(self._writers.o.p.operation)
                     m.next = "WRITTEN"
-                with m.Elif(self.read.data.valid):
+                with m.Elif(arrived):
                     m.d.comb += self._readers.o.ready.eq(1)
-                    m.d.sync += [
-                        operation.eq(self._readers.o.p.operation),
-                        slot.eq(self._readers.o.p.slot),
-                    ]
+                    m.d.sync += operation.eq(self._readers.o.p.operation)
                     m.next = "ARRIVED"
                 with m.Elif(choice_there):
                     m.d.sync += operation.eq(chosen)
@@ -383,11 +393,11 @@ class AtomicUnit(wiring.Component):
                     with m.Else():
                         m.d.comb += self._runnable.clear.eq(entry)
                     # A write without a response: memory has no newer value than the slot.
-                    with m.If(self._writes[self._hit_slot] != 0):
+                    with m.If((self._written & self._hit).any()):
                         m.d.comb += self._fresh.set.eq(entry)
                     with m.Else():
                         m.d.comb += self._fresh.clear.eq(entry)
-                    m.next = "SETTLE"
+                    m.next = "JOINED"
                 with m.Else():
                     m.d.comb += [
                         self._runnable.clear.eq(entry),
@@ -399,7 +409,11 @@ class AtomicUnit(wiring.Component):
                         self._slot_of[self._free_operation].eq(self._free_slot),
                         self._addresses[self._free_slot].eq(self._given),
                     ]
-                    m.next = "READ"
+                    m.next = "READ_FIRST"
+
+            # The choice follows what has changed.
+            with m.State("JOINED"):
+                m.next = "CHOOSE"
 
             # The slot and the operands of the chosen operation are looked up, ...
             with m.State("SELECT"):
@@ -422,6 +436,16 @@ class AtomicUnit(wiring.Component):
                     self._readers.i.valid.eq(1),
                     self._runnable.clear.eq(on_slot),
                     self._fresh.set.eq(on_slot),
+                    self._open.clear.eq(here),
+                ]
+                m.next = "SETTLE"
+
+            # A slot with one operation is read.
+            with m.State("READ_FIRST"):
+                m.d.comb += [
+                    read_commands.valid.eq(1),
+                    self._readers.i.valid.eq(1),
+                    self._fresh.set.eq(mine),
                     self._open.clear.eq(here),
                 ]
                 m.next = "SETTLE"
@@ -467,7 +491,7 @@ class AtomicUnit(wiring.Component):
                         self._writes[slot].eq(self._writes[slot] + 1),
                         self._latest[slot].eq(operation),
                     ]
-                with m.Elif(self._writes[slot] != 0):
+                with m.Elif((self._written & here).any()):
                     m.d.comb += self._depends.set.eq(mine)
                     m.d.sync += self._writer_of[operation].eq(self._latest[slot])
                 with m.Else():
@@ -497,7 +521,7 @@ class AtomicUnit(wiring.Component):
                         self._fresh.clear.eq(on_slot),
                         self._runnable.clear.eq(on_slot),
                     ]
-                    with m.If(self._writes[slot] == 1):
+                    with m.If((self._written_once & here).any()):
                         m.d.comb += [
                             self._runnable.set.eq(on_slot),
                             self._spoiled.set.eq(0),

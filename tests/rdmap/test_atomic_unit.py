@@ -23,7 +23,7 @@ from tests.support.streams import seeded_random, start_clock_and_reset
 ONES = 2**64 - 1
 ATOMICITY = ("EXT-5-02", "EXT-5.3-01", "EXT7306-5-01", "EXT7306-5.3-01")
 OPERATIONS = 600
-LATENCIES = (7, 11, 7)
+LATENCIES = (7, 12, 8)
 """To the read command, from the word to the write command, from the response to the answer."""
 
 
