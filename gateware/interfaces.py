@@ -436,9 +436,10 @@ class EntryPort(wiring.Signature):
     """Consumer's side of a prefetched ring (`queues/ring_fetcher.py`), seen from the consumer.
 
     All count units. `level`, `posted` and `index` are those of QP `select` two cycles ago; `word`
-    is word `word_address` of that QP's oldest units, two cycles after both were set. A pop is of QP
-    `select`, which has to be the same in the cycle before; the values are right three cycles later.
-    A consumer never pops what `level` does not cover.
+    is word `word_address` of that QP's oldest units, two cycles after both were set. `coming` is
+    what `select` is in the next cycle, else `word`, `index` and `posted` are right a cycle later. A
+    pop is of QP `select`, which has to be the same in the cycle before, as `coming` before that;
+    the values are right three cycles later. A consumer never pops what `level` does not cover.
 
     Parameters
     ----------
@@ -448,6 +449,7 @@ class EntryPort(wiring.Signature):
     def __init__(self, config: RnicConfig, words: int):
         super().__init__(
             {
+                "coming": Out(config.qp_bits),
                 "select": Out(config.qp_bits),
                 "level": In(8),  # units on chip
                 "posted": In(16),  # units posted and not popped

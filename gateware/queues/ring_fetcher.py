@@ -133,15 +133,16 @@ class RingFetcher(wiring.Component):
                 ~in_lane if lanes_first else in_lane,
             )
 
-        def memory(name: str, shape) -> Memory:
-            m.submodules[name] = it = Memory(shape=shape, depth=qps, init=[])
+        def memory(name: str, shape, **attrs: str) -> Memory:
+            m.submodules[name] = it = Memory(shape=shape, depth=qps, init=[], attrs=attrs)
             return it
 
         contexts = memory("contexts", context_layout)  # of the ring
         produced = memory("produced", 16)  # units posted
         fetched = memory("fetched", 16)  # units requested
-        popped = memory("popped", popped_layout)  # units taken by the consumer
-        homes = memory("homes", home_layout)
+        # Units taken by the consumer. Block RAM has no word that is being written.
+        popped = memory("popped", popped_layout, ram_style="distributed")
+        homes = memory("homes", home_layout, ram_style="distributed")
         # A unit is looked at only when it has arrived, so no word is read while it is written.
         m.submodules.buffer = buffer = Memory(shape=64, depth=depth, init=[], attrs=NO_COLLISION)
         m.submodules.arrivals = arrivals = UnitArrivals(
@@ -180,8 +181,9 @@ class RingFetcher(wiring.Component):
 
         # Consumer's side
         ports = self.entries
-        selected_popped = popped.read_port(domain="comb")
-        selected_home = homes.read_port(domain="comb")
+        # Asked for a cycle earlier, because an address is made of them.
+        selected_popped = popped.read_port(transparent_for=(popped_write,))
+        selected_home = homes.read_port(transparent_for=(homes_write,))
         selected_produced = produced.read_port()
         buffer_read = buffer.read_port()
         selected_number = Signal(16)
@@ -193,8 +195,8 @@ class RingFetcher(wiring.Component):
             in_lane = selected_home.data.in_lane & (selected_popped.data.in_base <= unit)
             units_at.append(address_of(in_lane, selected_home.data.lane, ports.select, number_of))
         m.d.comb += [
-            selected_popped.addr.eq(ports.select),
-            selected_home.addr.eq(ports.select),
+            selected_popped.addr.eq(ports.coming),
+            selected_home.addr.eq(ports.coming),
             selected_produced.addr.eq(ports.select),
             arrivals.select.eq(ports.select),
             buffer_read.addr.eq(

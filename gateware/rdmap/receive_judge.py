@@ -135,6 +135,7 @@ class ReceiveJudge(wiring.Component):
             self.outstanding_requests,
         )
         m.d.comb += [
+            entries.coming.eq(segment.qp),
             entries.select.eq(segment.qp),
             inbound.select.eq(segment.qp),
             outstanding.select.eq(segment.qp),
@@ -237,6 +238,7 @@ class ReceiveJudge(wiring.Component):
                 m.d.comb += [
                     self.qp_command.ready.eq(self.idle),
                     self.segment.ready.eq(~self.qp_command.valid),
+                    entries.coming.eq(self.segment.payload.qp),
                     pieces.restart.eq(1),
                 ]
                 m.d.sync += [

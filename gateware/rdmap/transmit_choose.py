@@ -45,6 +45,7 @@ def choose_states(
     # Wait for a command, or a QP to terminate or to visit; the first two wait for all FPDUs before
     # them. No visit begins before an error of another one is out of the way.
     with m.State("IDLE"):
+        m.d.comb += entries.coming.eq(ports.work.payload.qp)
         m.d.sync += visit.terminating.eq(0)
         with m.If(ports.qp_command.valid):
             with m.If(back.free):

@@ -179,6 +179,7 @@ class Transmitter(wiring.Component):
             retired_sends.select.eq(visit.qp),
             retired_sends.retired.valid.eq(self.retired.valid),
             retired_sends.retired.qp.eq(self.retired.qp),
+            self.send_entries.coming.eq(visit.qp),
             self.send_entries.select.eq(visit.qp),
             self.send_entries.word_address.eq(REMOTE_OFFSET_ADDRESS),
             self.inbound_requests.select.eq(visit.qp),

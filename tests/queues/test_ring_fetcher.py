@@ -70,6 +70,7 @@ class Bench:
         self.base, self.log2, self.posted, self.popped = {}, {}, {}, {}
         dut.entries__pop.value = 0
         dut.entries__pop_both.value = 0
+        dut.entries__coming.value = 0
         dut.entries__select.value = 0
         dut.entries__word_address.value = 0
 
@@ -103,7 +104,7 @@ class Bench:
 
     async def look(self, qp):
         """Return level, posted and index as the consumer sees them."""
-        self.dut.entries__select.value = qp
+        await select(self.dut, qp)
         await cycles(self.dut, 3)
         entries = self.dut
         return (
@@ -116,7 +117,7 @@ class Bench:
         """Check every word of the oldest units, one per cycle, and pop them."""
         words = []
         total = units * self.words
-        self.dut.entries__select.value = qp
+        await select(self.dut, qp)
         for word in range(total + 3):
             self.dut.entries__word_address.value = min(word, total - 1)
             if word >= 3:
@@ -135,6 +136,13 @@ class Bench:
         await RisingEdge(self.dut.clk)
         self.dut.entries__pop.value = 0
         self.dut.entries__select.value = self.rng.randrange(self.qps)
+
+
+async def select(dut, qp):
+    """Make a QP the selected one, and say so in the cycle before."""
+    dut.entries__coming.value = qp
+    await RisingEdge(dut.clk)
+    dut.entries__select.value = qp
 
 
 @cocotb.test(timeout_time=12, timeout_unit="ms")
@@ -330,13 +338,16 @@ class Pace:
         """Cycles for so many units."""
         bench, dut = self.bench, self.bench.dut
         passed, taken, turn = 0, 0, 0
+        await select(dut, self.qps[0])
         while taken < units:
             qp = self.qps[turn % len(self.qps)]
             turn += 1
             await self.post(qp)
             dut.entries__select.value = qp
             dut.entries__word_address.value = 0
-            await cycles(dut, self.gap)
+            await cycles(dut, self.gap - 1)
+            dut.entries__coming.value = self.qps[turn % len(self.qps)]
+            await cycles(dut, 1)
             passed += self.gap
             if not int(dut.entries__level.value):
                 continue
