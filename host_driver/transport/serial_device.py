@@ -93,6 +93,8 @@ class SerialDevice(SocketLender):
         except (serial.SerialException, OSError, ValueError, OverflowError) as error:
             why = _why_not_opened(error, baud)
             raise TransportError(f"cannot open {port}: {why}") from error
+        with contextlib.suppress(ValueError, AttributeError):  # not every port, or system, has it
+            self._port.set_low_latency_mode(True)
         self._memory = MappedMemory()
         self._counters = Counters()
         self._wake_read, self._wake_write = os.pipe()

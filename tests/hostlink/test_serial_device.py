@@ -7,6 +7,7 @@ import threading
 import time
 
 import pytest
+import serial
 
 from host_driver.hostlink.memory import DECERR, OKAY
 from host_driver.transport.base import (
@@ -143,6 +144,21 @@ def test_a_device_that_takes_no_message_is_refused():
     with FakeBoard(window=0) as board:
         with pytest.raises(TransportError, match="a window of 0; allowed: 1 and more, 1 to 127"):
             SerialDevice(board.port)
+
+
+@pytest.mark.parametrize("has_it", [True, False])
+def test_a_port_is_asked_for_low_latency(board, monkeypatch, has_it):
+    asked = []
+
+    def ask(port: serial.Serial, wanted: bool) -> None:
+        asked.append(wanted)
+        if not has_it:
+            raise ValueError("Failed to update ASYNC_LOW_LATENCY flag")
+
+    monkeypatch.setattr(serial.Serial, "set_low_latency_mode", ask)
+    with SerialDevice(board.port) as device:
+        device.write_register(0, 1)
+    assert asked == [True]
 
 
 def test_another_version_is_refused():
