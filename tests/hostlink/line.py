@@ -45,6 +45,13 @@ class Host:
         assert self.endpoint is not None
         self.endpoint.send(kind, payload)
 
+    async def make_noise(self, octets: bytes) -> None:
+        """Octets that are no frame; the device says nothing to them."""
+        self._source.put_all(octets)
+        for _ in range(20 * len(octets)):
+            await RisingEdge(self._dut.clk)
+        assert not self._sink.take_all()
+
     async def open(self, nonce: int = 0x12345678) -> bytes:
         """Begins a session; returns the payload of HELLO."""
         self.endpoint = None

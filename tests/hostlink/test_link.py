@@ -192,6 +192,8 @@ class Bench:
 
     async def start(self) -> None:
         await start_clock_and_reset(self.dut)
+        await self.host.make_noise(self.rng.randbytes(200))  # as of another baud rate
+        assert not self.dut.restart.value
         hello = await self.host.open()
         assert hello[4:] == HELLO_FIELDS
         cocotb.start_soon(self.host.run())

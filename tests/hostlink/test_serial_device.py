@@ -97,6 +97,13 @@ def test_no_port_and_no_board_are_told(board):
         SerialDevice(board.port, 9600, open_seconds=0.3)
 
 
+def test_a_board_with_another_baud_rate_is_told_of():
+    with FakeBoard(spoil=lambda octets: bytes(octet & 0xCC for octet in octets)) as board:
+        with pytest.raises(TransportTimeout, match=r"no device answers at .*, 9600 baud"):
+            SerialDevice(board.port, 9600, open_seconds=0.5)
+        assert board.nonces  # it was asked, and what it answered was not understood
+
+
 def test_what_is_no_serial_port_or_in_use_is_told(board, device):
     with pytest.raises(TransportError, match="cannot open /dev/null: it is no serial port"):
         SerialDevice("/dev/null")
