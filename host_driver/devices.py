@@ -54,12 +54,15 @@ def _simulated() -> dict[str, Any]:
     def refuse(step: str) -> None:
         raise _NotBuilt("not built: the first command that uses it does that")
 
+    built: dict[str, Any] = dataclasses.asdict(RnicConfig())
     try:
         library = build_device(progress=refuse)
     except BuildError as error:
-        row = {"device": SIMULATION, "kind": SIMULATION, "state": str(error).splitlines()[0]}
-        return row | {"configuration": dataclasses.asdict(RnicConfig())}
-    return _ask(SIMULATED, library=lambda: library)
+        words = str(error).splitlines()[0]
+        row: dict[str, Any] = {"device": SIMULATION, "kind": SIMULATION, "state": words}
+        return row | {"configuration": built}
+    row = _ask(SIMULATED, library=lambda: library)
+    return row | {"configuration": row.get("configuration", {}) | built}
 
 
 def _ask(

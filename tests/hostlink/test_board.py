@@ -212,6 +212,7 @@ def test_devices_lists_it(board):
     assert result.returncode == 0, result.stderr
     simulated, found, missing = json.loads(result.stdout)[:3]
     assert (simulated["device"], simulated["state"]) == ("simulation", "ready")
+    assert simulated["configuration"]["qps"] == simulated["configuration"]["max_qp"] == 64
     assert found["state"] == "ready" and found["clock_hz"] == CLOCK_HZ
     assert found["configuration"]["max_qp"] == SMALL.qps
     assert found["capabilities"] == simulated["capabilities"]
