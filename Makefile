@@ -32,7 +32,7 @@ SIZES := COUNTERS QPS CQS STAGS READ_QUEUE_DEPTH PREFETCH_LANES PENDING_SENDS FP
 	PAYLOAD_BUFFER_OCTETS MAX_BURST_BEATS
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test soak conformance nfs bench bench-short timing gatesim bitstream program formal verilog docs lint format clean
+.PHONY: help setup demo test soak conformance nfs bench bench-short timing gatesim gatesim-board bitstream program formal verilog docs lint format clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -77,6 +77,9 @@ GATESIM_TESTS ?= tests/mpa tests/ddp
 
 gatesim: setup ## test MPA and DDP on the netlists of the synthesis flow (GATESIM_TESTS=tests/mpa)
 	GATESIM=1 $(BIN)/python -m pytest -n $(JOBS) --timeout=3600 tests/hw/test_gates.py $(GATESIM_TESTS) $(PYTEST_ARGS)
+
+gatesim-board: setup ## test the netlist of a board at its serial pins (BOARD=ecpix5-45)
+	GATESIM_BOARD="$(BOARD)" $(BIN)/python -m pytest -s tests/hostlink/test_board_netlist.py $(PYTEST_ARGS)
 
 bitstream: setup ## make the bitstream of a board (BOARD=ecpix5-45), write build/bitstream.json
 	$(BIN)/python -m hw.bitstream "$(BOARD)"

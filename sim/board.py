@@ -47,10 +47,15 @@ def build_board(config: RnicConfig = SMALL, progress: Callable[[str], None] | No
     sources = [*sorted(BOARDS.glob("*.py")), Path(__file__).with_name("board_top.py")]
     key = f"{config!r} {CLOCK_HZ} {BAUD} " + "".join(path.read_text() for path in sources)
     verilog = cached_verilog(key, component, TOP, progress)
+    return compile_parts(verilog, PARTS, verilator_arguments(), progress=progress)
+
+
+def verilator_arguments() -> list[str]:
+    """Those of a device, with the names that the runtime of a board has."""
     given = list(VERILATOR_ARGUMENTS)
     for name, value in zip(_REPLACED, (f"V{TOP}", TOP), strict=True):
         given[given.index(name) + 1] = value
-    return compile_parts(verilog, PARTS, given, progress=progress)
+    return given
 
 
 class SimulatedBoard:
@@ -61,12 +66,24 @@ class SimulatedBoard:
     program: what `build_board` returned; `None`: it is called.
     fault_rate: octets in a million that are lost, as many that are changed, and as many behind
         which one is inserted, in either direction. seed: of the faults.
+    divisor, quiet_cycles, baud: of the program, if it is none of `build_board`: cycles of a bit,
+        cycles without an octet until it sleeps, and the rate that `url` names.
     """
 
-    def __init__(self, program: Path | None = None, *, fault_rate: int = 0, seed: int = 1):
+    def __init__(
+        self,
+        program: Path | None = None,
+        *,
+        fault_rate: int = 0,
+        seed: int = 1,
+        divisor: int = DIVISOR,
+        quiet_cycles: int = QUIET_CYCLES,
+        baud: int = BAUD,
+    ):
         if not 0 <= fault_rate <= 1_000_000:
             raise ValueError(f"fault_rate is {fault_rate}; allowed: 0 to 1000000")
-        arguments = [DIVISOR, QUIET_CYCLES, seed, fault_rate]
+        arguments = [divisor, quiet_cycles, seed, fault_rate]
+        self.baud = baud
         self.process = subprocess.Popen(
             [str(program or build_board()), *map(str, arguments)],
             stdin=subprocess.PIPE,
@@ -85,7 +102,7 @@ class SimulatedBoard:
     @property
     def url(self) -> str:
         """How programs name the device."""
-        return f"serial://{self.port}?baud={BAUD}"
+        return f"serial://{self.port}?baud={self.baud}"
 
     def close(self) -> None:
         """Ends the board; `counters` has what it counted. May be called again."""

@@ -69,25 +69,27 @@ COMPILER_ARGUMENTS = (
     "-w",
 )
 
+FAST = "-O3"
+# Constructors and first settling: run once, and long to optimise.
+SLOW = "-O0"
+
 
 @dataclass(frozen=True)
 class Parts:
     """What a compiled model is made of beside the Verilog, and what comes out.
 
     harness: Verilog of its surroundings. runtime: folder of C++ files. output: file in the build's
-    folder, a shared library if its name ends in `.so`, else a program.
+    folder, a shared library if its name ends in `.so`, else a program. level: how much the
+    compiler optimises what runs in every cycle.
     """
 
     harness: tuple[Path, ...]
     runtime: Path
     output: str
+    level: str = FAST
 
 
 DEVICE_PARTS = Parts((HARNESS,), RUNTIME, LIBRARY)
-
-FAST = "-O3"
-# Constructors and first settling: run once, and long to optimise.
-SLOW = "-O0"
 
 Progress = Callable[[str], None]
 
@@ -184,7 +186,15 @@ def compile_parts(
     arguments = [*arguments, *(["--trace-fst"] if trace else [])]
     flags = [*COMPILER_ARGUMENTS, *options]
     digest = hashlib.sha256()
-    for part in (verilog, verilator_version(), version.stdout, *arguments, *flags, FAST, SLOW):
+    for part in (
+        verilog,
+        verilator_version(),
+        version.stdout,
+        *arguments,
+        *flags,
+        parts.level,
+        SLOW,
+    ):
         digest.update(hashlib.sha256(part.encode()).digest())
     for path in sorted(parts.runtime.iterdir()):
         if path.suffix in (".cpp", ".h", ".v"):
@@ -235,7 +245,7 @@ def _build(
     objects = [folder / f"{path.stem}.o" for path in sources]
 
     def compile_one(path: Path, target: Path) -> None:
-        level = SLOW if "__Slow" in path.name or "Trace" in path.name else FAST
+        level = SLOW if "__Slow" in path.name or "Trace" in path.name else parts.level
         if target.parent == folder:
             _run([*compiler, level, "-c", str(path), "-o", str(target)])
             return
@@ -246,7 +256,9 @@ def _build(
                 unfinished.rename(target)
 
     # Verilator's own library is the same for every device.
-    digest = hashlib.sha256(f"{verilator_version()} {version} {compiler_flags} {FAST}".encode())
+    digest = hashlib.sha256(
+        f"{verilator_version()} {version} {compiler_flags} {parts.level}".encode()
+    )
     shared = CACHE / "verilated" / digest.hexdigest()[:20]
     sources += [include / name for name in names]
     objects += [shared / f"{Path(name).stem}.o" for name in names]
