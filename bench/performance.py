@@ -33,7 +33,8 @@ QP_REASONS = {
     "write_64_rx": "FPDUs of several QPs come one by one, so that the MPA receiver visits a "
     "connection for each of them, where it takes a backlog of one QP in one visit",
     "send_8_rx": "FPDUs of several QPs come one by one, as above; {lanes} QPs at a time have many "
-    "receive entries on chip, each other one two",
+    "receive entries on chip, each other one two; a Send that comes before its entry is read waits "
+    "for it, with all behind it",
     "read_8_tx": "{reads} Reads of a QP may be outstanding, and each takes a read of host memory; "
     "more QPs keep the transmitter busy",
 }
@@ -77,6 +78,11 @@ def _lines(figures: Mapping[str, float], results: Results) -> Iterable[str]:
             yield (
                 f"| `{key}` | {figures[key]:,} | {requirement} | {requirement.limit} | {verdict} |"
             )
+    yield from (
+        "",
+        "All but `sim_cycles_per_second` and its ratio are cycles of the device, the same on every",
+        "machine; those two depend on the machine and on what else it does meanwhile.",
+    )
     sizes, qps, latencies = FAMILIES
     yield from ("", "## Size of a message", "", _image("message_size", "size of a message"), "")
     yield from (

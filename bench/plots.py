@@ -1,4 +1,4 @@
-"""The plots of docs/performance.md, as SVG and PNG."""
+"""The plots of docs/performance.md, as SVG."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -10,7 +10,6 @@ from host_driver.perf.table import size_text
 Results = Mapping[str, Mapping[str, Mapping[str, int]]]
 """Of each curve, by x: octets, messages and cycles."""
 
-FORMATS = ("svg", "png")
 LIMIT = {"color": "0.5", "linestyle": "--", "zorder": 1}
 WIRE = {"color": "0.7", "linestyle": ":", "zorder": 1}
 
@@ -45,10 +44,9 @@ def write_plots(results: Results, folder: Path) -> list[Path]:
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": "stagecoach"}):
         for family, draw in drawings:
             figure = draw(family, results)
-            for suffix in FORMATS:
-                path = folder / f"{family.name}.{suffix}"
-                figure.savefig(path, metadata={"Date": None} if suffix == "svg" else None)
-                paths.append(path)
+            path = folder / f"{family.name}.svg"
+            figure.savefig(path, metadata={"Date": None})
+            paths.append(path)
     return paths
 
 
@@ -83,6 +81,7 @@ def _draw_qps(family: Family, results: Results) -> Any:
     for curve in family.curves:
         counts = [point.x for point in curve.points]
         panel.plot(counts, cycles_per_message(curve, results), ".-", label=curve.label)
+    panel.margins(y=0.4)  # for the legend
     panel.set_xscale("log", base=2)
     panel.set_yscale("log")
     panel.set_xticks(counts, [str(count) for count in counts])
