@@ -187,7 +187,7 @@ async def check_read_engine_latency(dut):
     await time.wait_for("word", 1)
     address, word = time.latency("command", "address"), time.latency("response", "word")
     print(f"read engine: address after {address}, word {word} cycles behind R")
-    assert address == 4 and word == 6
+    assert address == 5 and word == 6
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
