@@ -80,8 +80,9 @@ def _lines(figures: Mapping[str, float], results: Results) -> Iterable[str]:
             )
     yield from (
         "",
-        "All but `sim_cycles_per_second` and its ratio are cycles of the device, the same on every",
-        "machine; those two depend on the machine and on what else it does meanwhile.",
+        "Figures of the device are cycles, the same on every machine. In `nfs_read_1m` programs",
+        "take part, which changes it by a few thousandths; `sim_cycles_per_second` and its ratio",
+        "depend on the machine and on what else it does meanwhile.",
     )
     sizes, qps, latencies = FAMILIES
     yield from ("", "## Size of a message", "", _image("message_size", "size of a message"), "")

@@ -437,9 +437,9 @@ class EntryPort(wiring.Signature):
 
     All count units. `level`, `posted` and `index` are those of QP `select` two cycles ago; `word`
     is word `word_address` of that QP's oldest units, two cycles after both were set. `coming` is
-    what `select` is in the next cycle, else `word`, `index` and `posted` are right a cycle later. A
-    pop is of QP `select`, which has to be the same in the cycle before, as `coming` before that;
-    the values are right three cycles later. A consumer never pops what `level` does not cover.
+    what `select` is in the next cycle; if it is not, all of them are right a cycle later. A pop is
+    of QP `select`, which has to be the same in the cycle before, as `coming` before that; the
+    values are right three cycles later. A consumer never pops what `level` does not cover.
 
     Parameters
     ----------

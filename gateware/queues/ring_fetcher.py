@@ -140,7 +140,8 @@ class RingFetcher(wiring.Component):
         contexts = memory("contexts", context_layout)  # of the ring
         produced = memory("produced", 16)  # units posted
         fetched = memory("fetched", 16)  # units requested
-        # Units taken by the consumer. Block RAM has no word that is being written.
+        # Both are read while they are written, which block RAM does not bear. Units taken by the
+        # consumer.
         popped = memory("popped", popped_layout, ram_style="distributed")
         homes = memory("homes", home_layout, ram_style="distributed")
         # A unit is looked at only when it has arrived, so no word is read while it is written.

@@ -275,7 +275,7 @@ class AtomicUnit(wiring.Component):
         slot = Signal(range(count))
         mine = Signal(count)  # the bit of `operation`
         here = Signal(count)  # the bit of `slot`
-        on_slot = Signal(count)  # operations that were those of `slot` a cycle ago
+        on_slot = Signal(count)  # operations that were those of `slot` a cycle ago, or `operation`
         event_slot = Signal(range(count))  # of the next write response, or else of the next word
         written, arrived = Signal(), Signal()  # there is one
         computed_from = Signal(count)  # operations that returned what `operation` wrote
@@ -382,6 +382,8 @@ class AtomicUnit(wiring.Component):
                 m.d.sync += [
                     self._status[self._free_operation].eq(AtomicStatus.DONE),
                     operation.eq(self._free_operation),
+                    # Alone on a slot that is opened; enough to keep one that was there.
+                    on_slot.eq(entry),
                 ]
                 with m.If(self._hit.any()):
                     m.d.sync += [
@@ -397,7 +399,7 @@ class AtomicUnit(wiring.Component):
                         m.d.comb += self._fresh.set.eq(entry)
                     with m.Else():
                         m.d.comb += self._fresh.clear.eq(entry)
-                    m.next = "JOINED"
+                    m.next = "SETTLE"
                 with m.Else():
                     m.d.comb += [
                         self._runnable.clear.eq(entry),
@@ -409,11 +411,7 @@ class AtomicUnit(wiring.Component):
                         self._slot_of[self._free_operation].eq(self._free_slot),
                         self._addresses[self._free_slot].eq(self._given),
                     ]
-                    m.next = "READ_FIRST"
-
-            # The choice follows what has changed.
-            with m.State("JOINED"):
-                m.next = "CHOOSE"
+                    m.next = "READ"
 
             # The slot and the operands of the chosen operation are looked up, ...
             with m.State("SELECT"):
@@ -436,16 +434,6 @@ class AtomicUnit(wiring.Component):
                     self._readers.i.valid.eq(1),
                     self._runnable.clear.eq(on_slot),
                     self._fresh.set.eq(on_slot),
-                    self._open.clear.eq(here),
-                ]
-                m.next = "SETTLE"
-
-            # A slot with one operation is read.
-            with m.State("READ_FIRST"):
-                m.d.comb += [
-                    read_commands.valid.eq(1),
-                    self._readers.i.valid.eq(1),
-                    self._fresh.set.eq(mine),
                     self._open.clear.eq(here),
                 ]
                 m.next = "SETTLE"
