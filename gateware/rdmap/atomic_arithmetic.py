@@ -32,7 +32,7 @@ OPERANDS = data.StructLayout(
 
 
 class AtomicArithmetic(wiring.Component):
-    """Computes what an atomic leaves in memory.
+    """Computes what an atomic writes.
 
     Latency `LATENCY` cycles, one operation per cycle. There is no back-pressure and no valid: what
     comes out belongs to the inputs of `LATENCY` cycles ago, and who feeds it counts the cycles.
@@ -42,14 +42,14 @@ class AtomicArithmetic(wiring.Component):
     port delivers it, octet of the lowest address in bits [7:0]. The caller turns wire fields into
     numbers and back (`from_wire`, `to_wire` of `gateware/ddp/headers.py`).
 
-    An operation that is none of `AtomicOperation` changes nothing; its AOpCode was to be refused.
+    An operation that is none of `AtomicOperation` writes nothing; its AOpCode was to be refused.
 
     Members
     -------
     operands: operation, data and masks of the request.
     original: the Original Remote Data Value.
-    result: the value that memory has afterwards.
-    writes: `result` has to be written. Low for a CmpSwap that did not match: it must leave memory
+    result: what is to be written.
+    writes: it has to be. Low for a CmpSwap that did not match: it must leave memory
         alone (5.1.2), and writing `original` back could undo what somebody else wrote meanwhile.
     """
 
@@ -61,57 +61,47 @@ class AtomicArithmetic(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         given, original = self.operands, self.original
-
-        # A field ends at each bit of the mask. Without these bits nothing is carried out of a
-        # field, and what they themselves become is the sum of three bits without a carry.
-        lower_original = Signal(64)
-        lower_added = Signal(64)
-        ends = Signal(64)
-        replaced = Signal(64)
+        # The result is a sum and what is added to it without a carry. The sum leaves out the bits
+        # of the mask, so that of FetchAdd carries nothing out of a field, which ends at such a bit.
+        #            sum                            without a carry
+        # FetchAdd   original & ~mask, data & ~mask (original ^ data) & mask
+        # Swap       data & ~mask                   data & mask
+        # CmpSwap    original & ~mask               data & mask
+        adds, swaps, compares = (
+            given.operation == each
+            for each in (
+                AtomicOperation.FETCH_ADD,
+                AtomicOperation.SWAP,
+                AtomicOperation.CMP_SWAP,
+            )
+        )
+        augend = Signal(64)
+        addend = Signal(64)
+        masked = Signal(64)
         differs = Signal(8)  # one bit per octet
+        always, matching = Signal(), Signal()  # it writes; it does if nothing differs
         m.d.sync += [
-            lower_original.eq(original & ~given.mask),
-            lower_added.eq(given.data & ~given.mask),
-            ends.eq((original ^ given.data) & given.mask),
-            replaced.eq(original & ~given.mask | given.data & given.mask),
+            augend.eq(original & ~given.mask & ~swaps.replicate(64)),
+            addend.eq(given.data & ~given.mask & ~compares.replicate(64)),
+            masked.eq((original & adds.replicate(64) ^ given.data) & given.mask),
             differs.eq(
                 Cat(
                     ((original ^ given.compare) & given.compare_mask)[low : low + 8].any()
                     for low in range(0, 64, 8)
                 )
             ),
-        ]
-        operation_1 = Signal(AtomicOperation)
-        original_1 = Signal(64)
-        data_1 = Signal(64)
-        m.d.sync += [
-            operation_1.eq(given.operation),
-            original_1.eq(original),
-            data_1.eq(given.data),
+            always.eq(adds | swaps),
+            matching.eq(compares),
         ]
 
         total = Signal(64)
-        ends_2 = Signal(64)
-        other = Signal(64)  # the result of everything but FetchAdd
-        adds = Signal()
+        masked_2 = Signal(64)
         writes = Signal()
         m.d.sync += [
-            total.eq(lower_original + lower_added),
-            ends_2.eq(ends),
-            adds.eq(operation_1 == AtomicOperation.FETCH_ADD),
-            writes.eq(0),
-            other.eq(original_1),
+            total.eq(augend + addend),
+            masked_2.eq(masked),
+            writes.eq(always | matching & ~differs.any()),
         ]
-        with m.Switch(operation_1):
-            with m.Case(AtomicOperation.FETCH_ADD):
-                m.d.sync += writes.eq(1)
-            with m.Case(AtomicOperation.SWAP):
-                m.d.sync += [writes.eq(1), other.eq(data_1)]
-            with m.Case(AtomicOperation.CMP_SWAP):
-                with m.If(~differs.any()):
-                    m.d.sync += [writes.eq(1), other.eq(replaced)]
 
-        m.d.sync += [self.result.eq(other), self.writes.eq(writes)]
-        with m.If(adds):
-            m.d.sync += self.result.eq(total ^ ends_2)
+        m.d.sync += [self.result.eq(total ^ masked_2), self.writes.eq(writes)]
         return m

@@ -8,7 +8,8 @@ from amaranth.lib.wiring import In, Out
 from gateware.config import RnicConfig
 from gateware.dma.bursts import WORD_BITS
 from gateware.interfaces import QpStrobe
-from gateware.rdmap.atomic_unit import AtomicStatus, response_layout
+from gateware.rdmap.atomic_operations import AtomicStatus
+from gateware.rdmap.atomic_unit import response_layout
 from gateware.rdmap.transmit_back import TransmitBack
 from gateware.rdmap.transmit_context import TransmitContexts
 from gateware.rdmap.transmit_visit import TransmitVisit, end_visit, fail

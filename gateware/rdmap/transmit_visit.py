@@ -6,7 +6,7 @@ from amaranth.lib import data
 from gateware.config import RnicConfig
 from gateware.ddp.checks import CAUSE_BITS
 from gateware.interfaces import Layouts
-from gateware.rdmap.atomic_unit import AtomicStatus
+from gateware.rdmap.atomic_operations import AtomicStatus
 from gateware.rdmap.headers import Opcode
 from gateware.rdmap.transmit_context import (
     HALT,

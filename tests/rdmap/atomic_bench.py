@@ -40,7 +40,7 @@ class HostMemory:
         self.history: dict[int, list[tuple[int, int]]] = {}  # address: (cycle, value)
         self.cycle = 0
         self.reads = self.writes = 0
-        self.bad_reads: set[int] = set()  # addresses of which every read fails
+        self.bad_reads: dict[int, int] = {}  # address: how many of the next reads fail
         self.failed_writes = 0
         self.traffic = traffic
         self._dut, self._rng = dut, rng
@@ -103,7 +103,9 @@ class HostMemory:
                     read[3] = self.words[read[2]]
             while reads and reads[0][1] <= self.cycle:
                 _, _, address, value = reads.popleft()
-                error = address in self.bad_reads or rng.random() < self.traffic.read_errors
+                bad = self.bad_reads.get(address, 0)
+                self.bad_reads[address] = max(bad - 1, 0)
+                error = bad > 0 or rng.random() < self.traffic.read_errors
                 word = rng.getrandbits(64) if error else value
                 self._read_words.put({"data": word, "last": 1, "error": int(error)})
             answered = bool(writes) and writes[0][1] <= self.cycle

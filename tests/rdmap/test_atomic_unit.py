@@ -23,7 +23,7 @@ from tests.support.streams import seeded_random, start_clock_and_reset
 ONES = 2**64 - 1
 ATOMICITY = ("EXT-5-02", "EXT-5.3-01", "EXT7306-5-01", "EXT7306-5.3-01")
 OPERATIONS = 600
-LATENCIES = (7, 12, 8)
+LATENCIES = (2, 9, 5)
 """To the read command, from the word to the write command, from the response to the answer."""
 
 
@@ -81,8 +81,9 @@ def test_different_words_overlap(latency, limit):
     run("check_throughput", SAME=0, LATENCY=latency, LIMIT=limit)
 
 
-def test_one_word_is_not_read_again():
-    run("check_throughput", SAME=1, LATENCY=250, LIMIT=20)
+@pytest.mark.parametrize("latency, limit", [(20, 24), (250, 40)])
+def test_operations_on_one_word_overlap(latency, limit):
+    run("check_throughput", SAME=1, LATENCY=latency, LIMIT=limit)
 
 
 def test_latency_is_as_documented():
@@ -209,8 +210,6 @@ async def check_values_are_current(dut):
     while len(queues.idle) < CONFIG.qps:
         await queues.answer()
     assert memory.writes == 0
-    # Contended words share reads.
-    assert memory.reads < memory.cycle / 60
     for address, record in queues.record.items():
         history = memory.history[address]
         for one in record:
@@ -246,14 +245,11 @@ async def check_failed_read(dut):
     memory = HostMemory(dut, rng, Traffic(read_latency=(100, 100)))
     queues = Queues(dut, rng, memory)
     memory.words.update({0x100: 10, 0x108: 20})
-    memory.bad_reads.add(0x100)
+    memory.bad_reads[0x100] = 1
     await start_clock_and_reset(dut)
     for qp in range(3):
         queues.ask(qp, 0x100, FETCH_ADD, 1)
     queues.ask(3, 0x108, FETCH_ADD, 1)
-    while not queues.order.count(0):
-        await queues.answer()
-    memory.bad_reads.clear()
     while len(queues.idle) < CONFIG.qps:
         await queues.answer()
     assert queues.latest[0][0] == READ_ERROR
@@ -307,15 +303,13 @@ async def check_throughput(dut):
     for _ in range(100):
         qp = await queues.answer()
         queues.ask(qp, addresses[qp], FETCH_ADD, 1)
-    begin, reads, measured = memory.cycle, memory.reads, 320
+    begin, measured = memory.cycle, 320
     for _ in range(measured):
         qp = await queues.answer()
         queues.ask(qp, addresses[qp], FETCH_ADD, 1)
     cycles = (memory.cycle - begin) / measured
-    print(f"cycles per operation: {cycles:.1f}, reads: {memory.reads - reads}", flush=True)
+    print(f"cycles per operation: {cycles:.1f}", flush=True)
     assert cycles <= int(parameter("LIMIT"))
-    if same:
-        assert memory.reads - reads <= 1
     # No QP is served less than others.
     counts = [queues.order.count(qp) for qp in range(CONFIG.qps)]
     assert max(counts) - min(counts) <= 2, counts

@@ -8,7 +8,7 @@ from cocotb.triggers import ClockCycles, RisingEdge
 
 from gateware.config import RnicConfig
 from gateware.interfaces import QpCommandKind
-from gateware.rdmap.atomic_unit import AtomicStatus
+from gateware.rdmap.atomic_operations import AtomicStatus
 from gateware.rdmap.transmitter import Transmitter
 from hw.interface.causes import CODES, Cause
 from hw.interface.queue_entries import (

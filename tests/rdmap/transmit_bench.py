@@ -10,7 +10,8 @@ from cocotb.triggers import ClockCycles, RisingEdge
 
 from gateware.config import RnicConfig
 from gateware.interfaces import Layouts, LlpEventKind, QpCommandKind, StagStatus
-from gateware.rdmap.atomic_unit import AtomicStatus, request_layout, response_layout
+from gateware.rdmap.atomic_operations import AtomicStatus
+from gateware.rdmap.atomic_unit import request_layout, response_layout
 from hw.interface.queue_entries import (
     ANSWERED_OPERATIONS,
     IMMEDIATE_OPERATIONS,
