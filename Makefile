@@ -32,7 +32,7 @@ SIZES := COUNTERS QPS CQS STAGS READ_QUEUE_DEPTH PREFETCH_LANES PENDING_SENDS FP
 	PAYLOAD_BUFFER_OCTETS MAX_BURST_BEATS
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test soak conformance nfs bench bench-short timing gatesim gatesim-board bitstream program formal verilog docs lint format clean
+.PHONY: help setup demo test soak conformance nfs bench bench-short timing scaling gatesim gatesim-board bitstream program formal verilog docs lint format clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -71,6 +71,9 @@ bench-short: setup ## measure a few figures, fail if one is below its floor (ben
 
 timing: setup ## synthesize, place and route, write build/timing.json
 	$(BIN)/python -m hw.timing
+
+scaling: setup ## area and Fmax over the number of QPs, write build/scaling.json and its plot
+	$(BIN)/python -m bench.scaling
 
 # Tests that `make gatesim` runs on netlists; others take longer, e.g. GATESIM_TESTS=tests/rdmap.
 GATESIM_TESTS ?= tests/mpa tests/ddp

@@ -1,16 +1,25 @@
 """Writes docs/performance.md and its plots from what was measured."""
 
+import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from bench.curves import EMSS, FAMILIES, QPS, Curve, port_limit
-from bench.plots import Results, cycles_per_message, octets_per_cycle, write_plots
+from bench.plots import (
+    AREA,
+    AREA_UNITS,
+    FIGURES,
+    AreaRows,
+    Results,
+    cycles_per_message,
+    octets_per_cycle,
+    write_plots,
+)
 from bench.required import REQUIRED
 from gateware.config import RnicConfig
 from host_driver.perf.table import size_text
 
 DOCUMENT = Path("docs/performance.md")
-FIGURES = Path("docs/figures/performance")
 NEAR = 0.95
 """A curve is at its limit as long as it has this part of it."""
 
@@ -50,15 +59,16 @@ LATENCY_REASONS = {
 def write_document(figures: Mapping[str, float], results: Results) -> None:
     """Writes the page and its plots."""
     write_plots(results, FIGURES)
-    DOCUMENT.write_text(page(figures, results))
+    area = json.loads(AREA.read_text()) if AREA.exists() else {}
+    DOCUMENT.write_text(page(figures, results, area))
 
 
-def page(figures: Mapping[str, float], results: Results) -> str:
-    """The text of docs/performance.md."""
-    return "\n".join(_lines(figures, results)) + "\n"
+def page(figures: Mapping[str, float], results: Results, area: AreaRows) -> str:
+    """The text of docs/performance.md; without a part on the area if nothing is known of it."""
+    return "\n".join(_lines(figures, results, area)) + "\n"
 
 
-def _lines(figures: Mapping[str, float], results: Results) -> Iterable[str]:
+def _lines(figures: Mapping[str, float], results: Results, area: AreaRows) -> Iterable[str]:
     yield from (
         "# Performance",
         "",
@@ -99,6 +109,35 @@ def _lines(figures: Mapping[str, float], results: Results) -> Iterable[str]:
     yield from ("", "## Read latency", "", _image("read_latency", "read latency"), "")
     for curve in latencies.curves:
         yield _latency_sentence(curve, results)
+    if area:
+        yield from _area(area)
+
+
+def _area(rows: AreaRows) -> Iterable[str]:
+    """What `make scaling` has measured."""
+    yield from (
+        "",
+        "## Area and clock",
+        "",
+        f"![area and Fmax over number of QPs](figures/performance/{AREA.stem}.svg)",
+        "",
+        "Measured by `make scaling` on an LFE5UM5G-85F, one seed; all other sizes are those of the",
+        "default configuration.",
+        "",
+        "| QPs | " + " | ".join(AREA_UNITS.values()) + " |",
+        "|" + "---:|" * (1 + len(AREA_UNITS)),
+    )
+    for count, row in rows.items():
+        yield f"| {count} | " + " | ".join(str(row.get(key, "")) for key in AREA_UNITS) + " |"
+    (fewest, low), *_, (most, high) = ((int(count), row) for count, row in rows.items())
+    lut4, ff = ((high[key] - low[key]) / (most - fewest) for key in ("lut4", "ff"))
+    yield from (
+        "",
+        f"- A QP more takes {lut4:.0f} LUT4 and {ff:.0f} flip-flops, for what each has",
+        "  in registers and for the choice among all. Tables are in block RAM, where there is room",
+        "  for more QPs, and in distributed RAM, of which 16 QPs take a cell.",
+        f"- The data paths are {RnicConfig().data_width} bits wide; no other width can be chosen.",
+    )
 
 
 def _image(name: str, over: str) -> str:

@@ -1,5 +1,6 @@
 """The plots of docs/performance.md, as SVG."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,15 @@ from host_driver.perf.table import size_text
 
 Results = Mapping[str, Mapping[str, Mapping[str, int]]]
 """Of each curve, by x: octets, messages and cycles."""
+
+AreaRows = dict[str, dict[str, Any]]
+"""Of each number of QPs: `lut4`, `ff`, `dp16kd`, and `fmax_mhz` if it was placed."""
+
+AREA_UNITS = {"lut4": "LUT4", "ff": "FF", "dp16kd": "DP16KD", "fmax_mhz": "MHz"}
+
+FIGURES = Path("docs/figures/performance")
+AREA = FIGURES / "area.json"
+"""What `make scaling` has measured, for the page."""
 
 LIMIT = {"color": "0.5", "linestyle": "--", "zorder": 1}
 WIRE = {"color": "0.7", "linestyle": ":", "zorder": 1}
@@ -33,21 +43,42 @@ def cycles_per_message(curve: Curve, results: Results) -> list[float]:
 
 def write_plots(results: Results, folder: Path) -> list[Path]:
     """Writes a plot for each family; returns the paths."""
-    from matplotlib import rc_context
-
-    folder.mkdir(parents=True, exist_ok=True)
-    paths = []
     drawings: Sequence[tuple[Family, Callable[..., Any]]] = tuple(
         zip(FAMILIES, (_draw_sizes, _draw_qps, _draw_latencies), strict=True)
     )
+    return [_save(draw(family, results), folder, family.name) for family, draw in drawings]
+
+
+def write_area_plot(rows: AreaRows, folder: Path) -> None:
+    """Writes the plot of area and Fmax over the number of QPs, and its data beside it."""
+    figure, (left, right) = _figure(2)
+    counts = [int(count) for count in rows]
+    for key in ("lut4", "ff"):
+        left.plot(counts, [row[key] for row in rows.values()], ".-", label=AREA_UNITS[key])
+    left.legend(fontsize="small", loc="upper left")
+    left.set_ylabel("LUT4, flip-flops")
+    placed = {int(count): row["fmax_mhz"] for count, row in rows.items() if "fmax_mhz" in row}
+    right.plot(list(placed), list(placed.values()), ".-")
+    right.set_ylabel("Fmax in MHz")
+    for panel in (left, right):
+        panel.set_ylim(0)
+        panel.set_xscale("log", base=2)
+        panel.set_xticks(counts, [str(count) for count in counts])
+        panel.set_xlabel("QPs")
+        panel.grid(alpha=0.3)
+    _save(figure, folder, AREA.stem)
+    (folder / AREA.name).write_text(json.dumps(rows, indent=2) + "\n")
+
+
+def _save(figure: Any, folder: Path, name: str) -> Path:
+    from matplotlib import rc_context
+
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name}.svg"
     # Text stays text, and the same plot is the same file.
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": "stagecoach"}):
-        for family, draw in drawings:
-            figure = draw(family, results)
-            path = folder / f"{family.name}.svg"
-            figure.savefig(path, metadata={"Date": None})
-            paths.append(path)
-    return paths
+        figure.savefig(path, metadata={"Date": None})
+    return path
 
 
 def _figure(panels: int) -> tuple[Any, Any]:

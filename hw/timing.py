@@ -11,6 +11,7 @@ import json
 import os
 import statistics
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -47,23 +48,34 @@ BLOCKS_RESULT = BUILD / "timing_blocks.json"
 CONFIGS = {"default": RnicConfig(), "small": SMALL}
 
 
-def measure(config: RnicConfig, part: Part, seeds: list[int], jobs: int, options: str) -> dict:
+def progress() -> Progress:
+    """Shows what is being done, and for how long."""
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    return Progress(*columns, console=Console(stderr=True))
+
+
+def measure(
+    config: RnicConfig,
+    part: Part,
+    seeds: list[int],
+    jobs: int,
+    options: str,
+    tell: Callable[[str], object],
+) -> dict:
     """Synthesizes, places all seeds, and returns what `build/timing.json` holds of a device.
 
-    Without seeds nothing is placed, and there is only the area.
+    Without seeds nothing is placed, and there is only the area. `tell` is told what is being done.
     """
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True)) as progress:
-        task = progress.add_task("exporting RTLIL", total=None)
-        harness = Harness(Rnic(config))
-        text = export(harness, "rnic")
-        progress.update(task, description="synthesizing with yosys")
-        folder = synthesize(text, options)
-        progress.update(task, description="packing with nextpnr")
-        used = packed(folder, part)
-        progress.update(task, description=f"placing and routing seeds {seeds}")
-        with ThreadPoolExecutor(jobs) as pool:
-            placed = list(pool.map(lambda seed: place(folder, seed, part), seeds))
+    tell("exporting RTLIL")
+    harness = Harness(Rnic(config))
+    text = export(harness, "rnic")
+    tell("synthesizing with yosys")
+    folder = synthesize(text, options)
+    tell("packing with nextpnr")
+    used = packed(folder, part)
+    tell(f"placing and routing seeds {seeds}")
+    with ThreadPoolExecutor(jobs) as pool:
+        placed = list(pool.map(lambda seed: place(folder, seed, part), seeds))
     result: dict[str, object] = {
         "device": part.name,
         "speed_grade": SPEED_GRADE,
@@ -118,13 +130,12 @@ def measure_blocks(
 ) -> dict[str, dict]:
     """Measures the named blocks, or all, and returns their rows, slowest first."""
     found = blocks.blocks(config) if not names else {n: blocks.find(config, n) for n in names}
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True)) as progress:
-        task = progress.add_task("blocks", total=len(found))
+    with progress() as shown:
+        task = shown.add_task("blocks", total=len(found))
 
         def one(item: tuple[str, wiring.Component]) -> tuple[str, dict]:
             row = measure_block(item[1], seeds, options)
-            progress.update(task, advance=1, description=f"{item[0]} placed")
+            shown.update(task, advance=1, description=f"{item[0]} placed")
             return item[0], row
 
         with ThreadPoolExecutor(jobs) as pool:
@@ -163,7 +174,7 @@ def main() -> int:
     """Runs the command and returns its exit status."""
     parser = argparse.ArgumentParser(prog="python -m hw.timing", description=__doc__)
     parser.add_argument(
-        "--seeds", type=int, help="place-and-route seeds (default 3 for the device, 1 for a block)"
+        "--seeds", type=int, help="place-and-route seeds (default 5 for the device, 1 for a block)"
     )
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="runs at a time")
     parser.add_argument("--abc9", action="store_true", help="map with abc9")
@@ -180,7 +191,7 @@ def main() -> int:
     parser.add_argument("--blocks", action="store_true", help="place every block alone")
     arguments = parser.parse_args()
     alone = bool(arguments.blocks or arguments.block)
-    count = arguments.seeds if arguments.seeds is not None else 1 if alone else 3
+    count = arguments.seeds if arguments.seeds is not None else 1 if alone else 5
     if count < 1:
         parser.error(f"--seeds {count}; allowed: 1 or more")
     options = "" if arguments.abc9 else SYNTHESIS_OPTIONS
@@ -200,7 +211,17 @@ def main() -> int:
         part = PARTS[arguments.device]
         if arguments.area:
             seeds = []
-        result = measure(CONFIGS[arguments.config], part, seeds, arguments.jobs, options)
+        config = CONFIGS[arguments.config]
+        with progress() as shown:
+            task = shown.add_task("", total=None)
+            result = measure(
+                config,
+                part,
+                seeds,
+                arguments.jobs,
+                options,
+                lambda text: shown.update(task, description=text),
+            )
     except (ToolError, blocks.NoSuchBlock) as error:
         print(f"timing: {error}", file=sys.stderr)
         return 1

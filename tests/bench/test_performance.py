@@ -2,9 +2,10 @@
 
 import pytest
 
+from bench import scaling
 from bench.curves import FAMILIES, port_limit, wire_limit
 from bench.performance import page
-from bench.plots import cycles_per_message, octets_per_cycle, write_plots
+from bench.plots import cycles_per_message, octets_per_cycle, write_area_plot, write_plots
 
 SIZES, QPS, LATENCIES = FAMILIES
 
@@ -48,7 +49,7 @@ def test_values_of_a_curve():
 
 def test_page_has_figures_plots_and_a_sentence_for_each_curve():
     figures = {"send_8_rx_cycles_per_message": 74.5, "write_0_rx_cycles_per_message": 5.0}
-    text = page(figures, results_of(lambda octets: 100 + octets / 7.95))
+    text = page(figures, results_of(lambda octets: 100 + octets / 7.95), {})
     assert "| `send_8_rx_cycles_per_message` | 74.5 | at most 12 | 3 to 11 | missed |" in text
     assert "| `write_0_rx_cycles_per_message` | 5.0 | at most 12 | 3 to 11 | met |" in text
     for family in FAMILIES:
@@ -59,10 +60,10 @@ def test_page_has_figures_plots_and_a_sentence_for_each_curve():
 
 
 def test_sentence_says_where_a_curve_leaves_the_limit():
-    text = page({}, results_of(lambda octets: 100 + octets / 7.9))
+    text = page({}, results_of(lambda octets: 100 + octets / 7.9), {})
     assert "- RDMA Write, sent: is within 5 % of the port's limit from 32KiB octets on; " in text
     assert "100.0 cycles for a message without payload" in text
-    near = page({}, results_of(lambda octets: octets / port_limit(octets) if octets else 2.5))
+    near = page({}, results_of(lambda octets: octets / port_limit(octets) if octets else 2.5), {})
     assert "- RDMA Write, sent: within 5 % of the port's limit at every size; 2.5 cycles" in near
 
 
@@ -72,3 +73,25 @@ def test_plots_are_files_that_say_nothing_of_when_they_were_made(tmp_path):
     for path in paths:
         assert path.stat().st_size > 1000
         assert "<dc:date>" not in path.read_text()
+
+
+AREA = {
+    "2": {"lut4": 20_000, "ff": 10_000, "dp16kd": 100, "fmax_mhz": 120.5},
+    "64": {"lut4": 26_200, "ff": 16_200, "dp16kd": 110},
+}
+
+
+def test_page_has_the_area_for_each_number_of_qps(tmp_path):
+    text = page({}, results_of(lambda octets: 100), AREA)
+    assert "| 2 | 20000 | 10000 | 100 | 120.5 |" in text
+    assert "| 64 | 26200 | 16200 | 110 |  |" in text
+    assert "A QP more takes 100 LUT4 and 100 flip-flops" in text
+    assert "## Area" not in page({}, results_of(lambda octets: 100), {})
+    write_area_plot(AREA, tmp_path)
+    assert (tmp_path / "area.svg").read_text().count("QPs") == 2
+
+
+def test_wrong_number_of_qps(monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["scaling", "--qps", "3"])
+    assert scaling.main() == 1
+    assert "RnicConfig.qps is 3; allowed: a power of two from 2 to 256" in capsys.readouterr().err
