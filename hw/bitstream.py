@@ -47,7 +47,8 @@ def sources(board: Board) -> tuple[Any, dict[str, str]]:
     """The platform of a board, and the design as RTLIL with its pins and clocks (`.il`, `.lpf`)."""
     platform = board.make_platform()
     # Only what describes the design is used of the plan: the tools are those of this Python.
-    plan = platform.prepare(BoardTop(board), name=NAME)
+    # Without the lines of its sources, so that what says the same is the same.
+    plan = platform.prepare(BoardTop(board), name=NAME, emit_src=False)
     texts = {suffix: plan.files[f"{NAME}.{suffix}"] for suffix in ("il", "lpf")}
     decoded = {
         suffix: text.decode() if isinstance(text, bytes) else text for suffix, text in texts.items()
