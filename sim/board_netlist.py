@@ -16,13 +16,13 @@ from typing import Any
 
 from hw.bitstream import NAME, sources, synthesize
 from hw.boards.board import NAMES, Board, find
-from hw.gates import CELLS, as_verilog, cells
+from hw.gates import CELLS, in_one_module, own_cells
 from sim.board import PARTS as BOARD_PARTS
 from sim.board import SimulatedBoard, verilator_arguments
 from sim.build import compile_parts
 
-PARTS = replace(BOARD_PARTS, level="-O1")
-"""The compiler takes longer than the program ever runs."""
+PARTS = replace(BOARD_PARTS, level="-Os")
+"""Megabytes of code run in each cycle: the fewer they are, the faster."""
 
 QUIET_CYCLES = 500_000
 """A fraction of what the link waits at the clock of a board before it repeats."""
@@ -35,10 +35,10 @@ def build_netlist(board: Board, progress: Callable[[str], None] | None = None) -
     platform, texts = sources(board)
     if progress is not None:
         progress(f"synthesize {board.name}")
-    netlist = as_verilog(synthesize(board, texts) / f"{NAME}.json")
+    netlist = in_one_module(synthesize(board, texts) / f"{NAME}.json")
     pins = (CELLS / "pins.v").read_text()
     netlist = _PIN.sub(r'\2_PIN #(\1"\2"', netlist)
-    verilog = "\n".join([cells(), pins, netlist, _surroundings(platform)])
+    verilog = "\n".join([own_cells(), pins, netlist, _surroundings(platform)])
     return compile_parts(verilog, PARTS, verilator_arguments(), progress=progress)
 
 

@@ -14,7 +14,7 @@ from host_driver.transport.base import TransportError, TransportTimeout
 from hw.interface.hostlink import MAXIMUM_BEATS, Kind
 
 ACCESS_SECONDS = 30.0
-"""For which a register access may take."""
+"""For which a register access may take, if nothing else is said."""
 
 
 _WORDS = range(1, MAXIMUM_BEATS + 1)
@@ -56,6 +56,7 @@ class LinkedDevice:
     ----------
     endpoint: of the link. memory: what the device may reach. llp: its connections.
     interrupt: called with each level of the interrupt.
+    access_seconds: for which a register access may take.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class LinkedDevice:
         events: int,
         interrupt: Callable[[bool], None],
         record: bool = False,
+        access_seconds: float = ACCESS_SECONDS,
     ):
         self.endpoint = endpoint
         self._memory = memory
@@ -73,6 +75,7 @@ class LinkedDevice:
         self._interrupt = interrupt
         self._accesses: deque[_Access] = deque()  # the first is under way
         self._begun = 0.0
+        self._access_seconds = access_seconds
 
     # Registers
 
@@ -106,7 +109,7 @@ class LinkedDevice:
 
     def check_time(self, now: float) -> None:
         """Lets an access fail that takes too long; the next ones wait for its end all the same."""
-        if self._accesses and now - self._begun >= ACCESS_SECONDS:
+        if self._accesses and now - self._begun >= self._access_seconds:
             what = f"{self._accesses[0].what}: the device does not answer"
             _fail(self._accesses[0].result, TransportTimeout(what))
 

@@ -15,7 +15,7 @@ ALLOWED = f"allowed: {SIMULATION}, or serial:///dev/ttyUSB0?baud={DEFAULT_BAUD}"
 
 MAXIMUM_BAUD = 100_000_000
 
-_SECONDS = {"retry": "retry_seconds", "give_up": "give_up_seconds", "open": "open_seconds"}
+_SECONDS = {name: f"{name}_seconds" for name in ("retry", "give_up", "open", "access")}
 
 
 class DeviceNameError(ValueError):

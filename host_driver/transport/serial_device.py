@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import serial
 
-from host_driver.hostlink.device import LinkedDevice
+from host_driver.hostlink.device import ACCESS_SECONDS, LinkedDevice
 from host_driver.hostlink.endpoint import GIVE_UP_SECONDS, RETRY_SECONDS, Counters, Endpoint
 from host_driver.hostlink.frames import Deframer, Frame
 from host_driver.hostlink.memory import MappedMemory
@@ -71,6 +71,7 @@ class SerialDevice(SocketLender):
     record: keep the octets of all streams, for `take_records`.
     retry_seconds, give_up_seconds: of the link, see `Endpoint`.
     open_seconds: for which the board may take to answer.
+    access_seconds: for which a register access may take.
 
     Raises TransportTimeout if no board answers, TransportError if there is no such port.
     """
@@ -84,6 +85,7 @@ class SerialDevice(SocketLender):
         retry_seconds: float = RETRY_SECONDS,
         give_up_seconds: float = GIVE_UP_SECONDS,
         open_seconds: float = OPEN_SECONDS,
+        access_seconds: float = ACCESS_SECONDS,
     ):
         super().__init__(record)
         self._name = port
@@ -119,7 +121,13 @@ class SerialDevice(SocketLender):
         self._clock_hz = int.from_bytes(hello[8:12], "little")
         endpoint = Endpoint(retry_seconds, give_up_seconds, self._counters, window)
         self._device = LinkedDevice(
-            endpoint, self._memory, self._selector, events, self._take_interrupt, record
+            endpoint,
+            self._memory,
+            self._selector,
+            events,
+            self._take_interrupt,
+            record,
+            access_seconds,
         )
         self._thread = threading.Thread(target=self._serve, name=f"link at {port}", daemon=True)
         self._thread.start()

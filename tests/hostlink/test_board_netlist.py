@@ -76,7 +76,8 @@ class End:
 @pytest.mark.skipif(not BOARD, reason="takes long: make gatesim-board")
 def test_the_device_opens_and_moves_octets():
     board = find(BOARD)
-    patient = {"retry_seconds": 5.0, "give_up_seconds": SECONDS, "open_seconds": SECONDS}
+    patient = dict.fromkeys(("give_up_seconds", "open_seconds", "access_seconds"), SECONDS)
+    patient["retry_seconds"] = 5.0
     with simulate(board) as simulated:
         near = End(SerialDevice(simulated.port, board.baud, **patient))
         far = End(SimulatedDevice())
