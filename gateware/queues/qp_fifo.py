@@ -14,10 +14,10 @@ class QpFifo(wiring.Component):
     """`config.qps` FIFOs of `depth` items; items of one QP leave in the order of their pushes.
 
     One push, one pop and one clear are possible in every cycle, of any QPs. `level` and `head`
-    come from registers, two and three cycles after `select`; the effect of a push, pop or clear is
-    in `level` three cycles after it, in `head` four. Nothing is refused: the writer watches
-    `level`, the reader never pops at level 0. A `head` that leaves in the cycle of its `select`, by
-    a pop or a clear, is undefined.
+    come from registers, two and three cycles after `select`; the effect of a push or pop is in
+    `level` three cycles after it, in `head` four, that of a clear a cycle later. Nothing is
+    refused: the writer watches `level`, the reader never pops at level 0. A `head` that leaves in
+    the cycle of its `select`, by a pop or a clear, is undefined.
 
     A clear empties the FIFO of its QP. A push in the same cycle comes after it, a pop in the same
     cycle is ignored. After a reset of the device a FIFO must be cleared before it is used.
@@ -93,12 +93,19 @@ class QpFifo(wiring.Component):
             popped_write.data.eq(look(popped, self.reader.pop_qp) + 1),
         ]
 
-        skipped_write = skipped.write_port()
-        m.d.comb += [
-            skipped_write.en.eq(self.clear.valid),
-            skipped_write.addr.eq(self.clear.qp),
-            skipped_write.data.eq(look(pushed, self.clear.qp) - look(popped, self.clear.qp)),
-        ]
+        def clear_to_difference(written: Memory, more: Memory, less: Memory) -> None:
+            """A cycle behind a clear, of what the counts were in its cycle."""
+            port = written.write_port()
+            first, second = Signal(count_bits), Signal(count_bits)
+            m.d.sync += [
+                port.en.eq(self.clear.valid),
+                port.addr.eq(self.clear.qp),
+                first.eq(look(more, self.clear.qp)),
+                second.eq(look(less, self.clear.qp)),
+            ]
+            m.d.comb += port.data.eq(first - second)
+
+        clear_to_difference(skipped, pushed, popped)
 
         # The reader's level = released + missed - popped - skipped: a clear misses all that was
         # pushed and not released.
@@ -106,15 +113,13 @@ class QpFifo(wiring.Component):
         if self._held:
             m.submodules.released = released = Memory(shape=count_bits, depth=qps, init=[])
             m.submodules.missed = missed = Memory(shape=count_bits, depth=qps, init=[])
-            released_write, missed_write = released.write_port(), missed.write_port()
+            released_write = released.write_port()
             m.d.comb += [
                 released_write.en.eq(self.release.valid),
                 released_write.addr.eq(self.release.qp),
                 released_write.data.eq(look(released, self.release.qp) + 1),
-                missed_write.en.eq(self.clear.valid),
-                missed_write.addr.eq(self.clear.qp),
-                missed_write.data.eq(look(pushed, self.clear.qp) - look(released, self.clear.qp)),
             ]
+            clear_to_difference(missed, pushed, released)
             reader_memories = (released, popped, skipped, missed)
 
         for side, memories in (
