@@ -17,7 +17,7 @@ class LeavingResponses(wiring.Component):
 
     What they carry has been read from host memory then. `leaving` is that of QP `select` a cycle
     ago; `kick` comes with the end, when nothing else may call for a visit. A job counts for
-    `select` two cycles after it began; three cycles after it has left it counts no more.
+    `select` two cycles after it began; four cycles after it has left it counts no more.
 
     Members
     -------
@@ -54,21 +54,27 @@ class LeavingResponses(wiring.Component):
             number.eq(ended),
             ended.eq(ended + self.finished.valid),
         ]
+        follows = Signal()  # one more of the QP that is looked at begins
         last = Signal()
+        last_qp = Signal(self._config.qp_bits)
         bits = Signal(qps)
         m.d.comb += [
             write.addr.eq(self.begun.qp),
             write.data.eq(begun),
             write.en.eq(self.begun.valid & self.is_response),
-            last.eq(finished & (read.data == number) & bits.bit_select(read.addr, 1)),
+            follows.eq(write.en & (write.addr == read.addr)),
+        ]
+        m.d.sync += [
+            last.eq(finished & (read.data == number) & bits.bit_select(read.addr, 1) & ~follows),
+            last_qp.eq(read.addr),
         ]
         with m.If(last):
-            m.d.sync += bits.bit_select(read.addr, 1).eq(0)
+            m.d.sync += bits.bit_select(last_qp, 1).eq(0)
         with m.If(write.en):
             m.d.sync += bits.bit_select(self.begun.qp, 1).eq(1)
         m.d.sync += [
             self.leaving.eq(bits.bit_select(self.select, 1)),
             self.kick.valid.eq(last),
-            self.kick.qp.eq(read.addr),
+            self.kick.qp.eq(last_qp),
         ]
         return m
