@@ -124,6 +124,7 @@ class Gather(wiring.Component):
 
         # First stage: the word, and where its octets go
         current = Signal(layout)  # `more_words` counts down
+        inline_data = Signal(reset_less=True)  # `current.inline`, a copy for the wide registers
         active = Signal()
         first_word = Signal()
         last_word = Signal()
@@ -153,6 +154,7 @@ class Gather(wiring.Component):
         with m.If(load):
             m.d.sync += [
                 current.eq(head),
+                inline_data.eq(head.inline),
                 active.eq(pieces.valid),
                 first_word.eq(1),
                 last_word.eq(head.more_words == 0),
@@ -181,9 +183,7 @@ class Gather(wiring.Component):
         taken = Signal(stage)
         with m.If(step_data):
             m.d.sync += [
-                taken.data.eq(
-                    Mux(current.inline, self.inline.payload, self.read.data.payload.data)
-                ),
+                taken.data.eq(Mux(inline_data, self.inline.payload, self.read.data.payload.data)),
                 taken.rotation.eq(fill - begin),
                 taken.fill.eq(fill),
                 taken.total.eq(fill + octets),

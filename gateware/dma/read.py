@@ -128,10 +128,12 @@ class ReadEngine(wiring.Component):
         choice = Signal(client_bits)
         granted = Signal(count)  # one bit per client: its burst is the next one
         loads = Signal()
+        room = Signal()  # for a burst: at most every second cycle takes one, so it still is
         requests = [fits[number] & ~granted[number] for number in range(count)]
         choose_round_robin(m, requests, latest, choice)
         grant = grant_round_robin(m, requests, latest)
-        m.d.comb += loads.eq(granted.any() & ~axi.arvalid & order.w_rdy)
+        m.d.sync += room.eq(order.w_rdy)
+        m.d.comb += loads.eq(granted.any() & ~axi.arvalid & room)
         with m.If(loads):
             m.d.comb += take.eq(granted)
         with m.If(loads | ~granted.any()):

@@ -240,21 +240,28 @@ class StagTable(wiring.Component):
 
         refused = Signal()
         with m.FSM():
-            # Takes a new entry, or looks for the entry of an STag to invalidate or to register.
-            with m.State("IDLE"), m.If(~clearing):
+            # Looks for the entry of an STag to invalidate or to register, or takes a new entry.
+            with m.State("IDLE"):
                 change = self.change
-                askers = [(port.valid, port.p.stag) for port in self.invalidate]
-                askers.append((change.valid, change.p.entry.stag))
-                with m.If(Cat(asks for asks, _ in askers).any()):
-                    for number, (asks, stag) in reversed(list(enumerate(askers))):
-                        with m.If(asks):
-                            m.d.sync += [invalidator.eq(number), invalidated.eq(stag)]
+                m.d.sync += [
+                    invalidator.eq(change_number),
+                    invalidated.eq(change.p.entry.stag),
+                ]
+                for number, port in reversed(list(enumerate(self.invalidate))):
+                    with m.If(port.valid):
+                        m.d.sync += [invalidator.eq(number), invalidated.eq(port.p.stag)]
+                asked = change.valid | Cat(port.valid for port in self.invalidate).any()
+                with m.If(~clearing & asked):
                     m.next = "ASK"
-                with m.Else():
+                with m.Elif(~clearing & self.write.valid):
+                    m.next = "WRITE"
+            with m.State("WRITE"):
+                m.next = "IDLE"
+                with m.If(~clearing):
                     m.d.comb += [
                         self.write.ready.eq(1),
                         entry_write.data.valid.eq(~self.write.p.fast),
-                        entry_write.en.eq(self.write.valid),
+                        entry_write.en.eq(1),
                     ]
             # The STag to invalidate enters the pipeline.
             with m.State("ASK"):
