@@ -133,9 +133,10 @@ class ReadEngine(wiring.Component):
         choose_round_robin(m, requests, latest, choice)
         grant = grant_round_robin(m, requests, latest)
         m.d.sync += room.eq(order.w_rdy)
-        m.d.comb += loads.eq(granted.any() & ~axi.arvalid & room)
-        with m.If(loads):
-            m.d.comb += take.eq(granted)
+        m.d.comb += [
+            take.eq(granted & (~axi.arvalid & room).replicate(count)),
+            loads.eq(take.any()),
+        ]
         with m.If(loads | ~granted.any()):
             m.d.sync += granted.eq(grant)
             with m.If(grant.any()):

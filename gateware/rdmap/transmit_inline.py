@@ -68,13 +68,22 @@ class TransmitInline(wiring.Component):
         writing = Signal()
         last = Signal(range(INLINE_WORDS))
         number = Signal(range(INLINE_WORDS))
-        # A word is chosen in one cycle and written in the next.
+        # The word of each kind is chosen in one cycle, the kind in the next; then it is written.
+        words = Array(Signal(64, name=f"word_{kind.name.lower()}") for kind in InlineKind)
+        kind = Signal(InlineKind)
         word = Signal(64)
-        chosen = Signal()
+        found, chosen = Signal(), Signal()
         level = Signal(range(self.DEPTH + 1))
-        # The word of each kind first: they are fewer than all words of the longest one.
-        words = Array(octets.word_select(number, 64) for octets in self.octets)
-        m.d.sync += [word.eq(words[self.kind.as_value()]), chosen.eq(writing)]
+        m.d.sync += [
+            *(
+                one.eq(octets.word_select(number, 64))
+                for one, octets in zip(words, self.octets, strict=True)
+            ),
+            kind.eq(self.kind),
+            found.eq(writing),
+            word.eq(words[kind.as_value()]),
+            chosen.eq(found),
+        ]
         m.d.comb += [
             fifo.i.valid.eq(chosen),
             fifo.i.payload.eq(word),
