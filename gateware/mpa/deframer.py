@@ -1,26 +1,23 @@
 """Takes FPDUs out of the received octets and verifies them (RFC 5044, 4.1 to 4.4, 6 and 8)."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal
-from amaranth.lib import data, stream, wiring
-from amaranth.lib.fifo import SyncFIFOBuffered
+from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from gateware.config import RnicConfig
-from gateware.interfaces import ULPDU_HEADER_OCTETS, Layouts, SegmentKind
+from gateware.interfaces import Layouts, SegmentKind
 from gateware.mpa.aligner import Aligner
-from gateware.mpa.crc32c import INITIAL_STATE, RESIDUE, state_part, word_part
+from gateware.mpa.crc32c import (
+    INITIAL_STATE,
+    RESIDUE,
+    RESIDUE_AND_ZEROS,
+    state_part,
+    word_part,
+)
 from gateware.mpa.layouts import ANSWER, MpaLayouts
 from gateware.mpa.marker_count import MarkerCount
 from gateware.mpa.marker_remove import MarkerRemover
-
-LENGTH_OCTETS = 2  # RFC 5044, 4.1
-HEADER_WORDS = (LENGTH_OCTETS + ULPDU_HEADER_OCTETS) // 8
-
-SEGMENTS_AHEAD = 16
-"""Segments that may wait to be taken."""
-
-SEGMENT_MARGIN = 8
-"""No FPDU goes on with fewer places free: the pipeline, which never stops, may end as many."""
+from gateware.mpa.segment_queue import SegmentQueue
 
 MEASURE_CYCLES = 1 + MarkerCount.LATENCY + 1
 """From the first word of an FPDU to the position behind it."""
@@ -62,6 +59,7 @@ class Deframer(wiring.Component):
     """
 
     def __init__(self, config: RnicConfig):
+        self._config = config
         self._layouts = Layouts(config)
         self._mpa = MpaLayouts(config)
         self._address_bits = config.store_address_bits
@@ -128,32 +126,47 @@ class Deframer(wiring.Component):
     def _elaborate_crc(
         self, m: Module, aligner: Aligner, good: Signal, end: Signal, clear: Signal
     ) -> None:
-        """The verdict over the word of two cycles ago, if that was a last one, and its end."""
+        """The verdict over the word of two cycles ago, if that was a last one, and its end.
+
+        Half a word counts as a whole one with zeros behind it.
+        """
         word = aligner.word
         crc = Signal(32, init=INITIAL_STATE)
+        after, checked = Signal(32), Signal(32)
         # What the word contributes is computed a cycle before it is added to the register.
-        half_part, whole_part = Signal(32), Signal(32)
+        lower_part, upper_part = Signal(32), Signal(32)
         valid, final, half, oversize = (Signal(name=f"crc_{n}") for n in ("v", "f", "h", "o"))
-        checked_oversize = Signal()
-        after = Signal(32)
+        checked_half, checked_oversize = Signal(), Signal()
         position = Signal(32)
+        m.d.comb += [
+            after.eq(lower_part ^ upper_part ^ state_part(crc, 64)),
+            good.eq(
+                ~checked_oversize
+                & (~self.crc | (checked == Mux(checked_half, RESIDUE_AND_ZEROS, RESIDUE)))
+            ),
+        ]
         m.d.sync += [
             valid.eq(aligner.valid & ~clear),
             final.eq(word.final),
             half.eq(word.half),
             oversize.eq(word.oversize),
-            half_part.eq(word_part(word.data[:32])),
-            whole_part.eq(word_part(word.data)),
+            lower_part.eq(word_part(Cat(word.data[:32], Const(0, 32)))),
+            upper_part.eq(word_part(Cat(Const(0, 32), word.data[32:]))),
+            checked_half.eq(half),
             checked_oversize.eq(oversize),
-            after.eq(Mux(half, half_part ^ state_part(crc, 32), whole_part ^ state_part(crc, 64))),
+            checked.eq(after),
             end.eq(position),
         ]
-        m.d.comb += good.eq(~checked_oversize & (~self.crc | (after == RESIDUE)))
+        with m.If(word.half):
+            m.d.sync += upper_part.eq(0)
         with m.If(valid):
-            m.d.sync += crc.eq(whole_part ^ state_part(crc, 64))
+            m.d.sync += crc.eq(after)
         with m.If(aligner.valid):
             m.d.sync += position.eq(position + Mux(word.half, 4, 8))
-        with m.If(clear | (valid & final)):
+        # A word comes three cycles after `start` at the earliest.
+        cleared = Signal()
+        m.d.sync += cleared.eq(clear)
+        with m.If(cleared | (valid & final)):
             m.d.sync += crc.eq(INITIAL_STATE)
         with m.If(self.start):
             m.d.sync += position.eq(self.position)
@@ -175,18 +188,9 @@ class Deframer(wiring.Component):
             self.store_rewind.eq(clear),
         ]
 
-        # The first words make the header that travels with the segment.
-        header = Signal(data.ArrayLayout(64, HEADER_WORDS))
-        next_index = Signal(range(HEADER_WORDS + 1))
-        index = Mux(word.first, 0, next_index)
         first_address = Signal(self._address_bits)
-        with m.If(remover.o_valid):
-            for number in range(HEADER_WORDS):
-                with m.If(index == number):
-                    m.d.sync += header[number].eq(word.data)
-            m.d.sync += next_index.eq(Mux(index == HEADER_WORDS, HEADER_WORDS, index + 1))
-            with m.If(word.first):
-                m.d.sync += first_address.eq(self.store_address)
+        with m.If(remover.o_valid & word.first):
+            m.d.sync += first_address.eq(self.store_address)
 
         last = Signal()
         last_address = Signal(self._address_bits)
@@ -213,35 +217,31 @@ class Deframer(wiring.Component):
         with m.If(self.start):
             m.d.sync += self.consumed.eq(self.position)
 
-        layout = self._layouts.segment
-        m.submodules.segments = segments = SyncFIFOBuffered(width=layout.size, depth=SEGMENTS_AHEAD)
-        out = Signal(layout)
+        m.submodules.segments = segments = SegmentQueue(self._config)
+        wiring.connect(m, segments.segment, wiring.flipped(self.segment))
+        outcome = segments.outcome
         room = Signal()
-        few = segments.level <= SEGMENTS_AHEAD - SEGMENT_MARGIN
         m.d.comb += [
-            segments.w_data.eq(out),
-            segments.w_en.eq(done | self.closed_taken),
-            self.segment.valid.eq(segments.r_rdy),
-            self.segment.payload.eq(segments.r_data),
-            segments.r_en.eq(self.segment.ready),
+            segments.valid.eq(remover.o_valid),
+            segments.word.eq(word.data),
+            segments.first.eq(word.first),
+            segments.last.eq(word.last),
+            segments.clear.eq(clear),
+            segments.done.eq(done | self.closed_taken),
             self.closed_taken.eq(self.closed & room & ~done),
+            outcome.qp.eq(self.qp),
+            outcome.kind.eq(Mux(valid_crc, SegmentKind.MARKER_ERROR, SegmentKind.CRC_ERROR)),
+            outcome.store_address.eq(first_address),
+            outcome.store_end.eq(self.store_commit_end),
         ]
         m.d.sync += [
-            room.eq(few),
-            aligner.room.eq(few & ~self.store_full),
-        ]
-        m.d.comb += [
-            out.qp.eq(self.qp),
-            out.kind.eq(Mux(valid_crc, SegmentKind.MARKER_ERROR, SegmentKind.CRC_ERROR)),
-            out.ulpdu_length.eq(Cat(header[0][8:16], header[0][:8])),
-            out.header.eq(Cat(*header)[8 * LENGTH_OCTETS :]),
-            out.store_address.eq(first_address),
-            out.store_end.eq(self.store_commit_end),
+            room.eq(segments.room),
+            aligner.room.eq(segments.room & ~self.store_full),
         ]
         with m.If(good):
-            m.d.comb += out.kind.eq(SegmentKind.FPDU)
+            m.d.comb += outcome.kind.eq(SegmentKind.FPDU)
         with m.If(self.closed_taken):
-            m.d.comb += [out.qp.eq(self.closed_qp), out.kind.eq(SegmentKind.CLOSED)]
+            m.d.comb += [outcome.qp.eq(self.closed_qp), outcome.kind.eq(SegmentKind.CLOSED)]
 
         # The newest position to release waits here while the LLP takes an older one.
         releasable = Signal()

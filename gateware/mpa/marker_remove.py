@@ -19,7 +19,8 @@ class MarkerRemover(wiring.Component):
 
     Members
     -------
-    clear: forget what is there; the next word is the first one of an FPDU.
+    clear: forget what is there; the next word is the first one of an FPDU, and comes two cycles
+        later at the earliest.
     valid, word: the words of FPDUs.
     o_valid, o: the same without Markers; what is behind the end of the FPDU in its last word is
         meaningless.
@@ -91,7 +92,9 @@ class MarkerRemover(wiring.Component):
         pointer = Signal(POINTER_BITS)
         expected = Signal(POINTER_BITS)
         first = Signal()
+        cleared = Signal()
         m.d.sync += [
+            cleared.eq(self.clear),
             found.eq(self.valid & markers.any()),
             first.eq(self.valid & self.word.first),
             pointer.eq(Cat(marker.fpduptr_low, marker.fpduptr_high)[2:]),
@@ -101,5 +104,5 @@ class MarkerRemover(wiring.Component):
         with m.If(self.valid):
             # A Marker that stands directly before the FPDU does not count.
             m.d.sync += distance.eq(distance + Mux(self.word.first & markers[0], 1, 2))
-        with m.If(self.clear | (self.valid & self.word.final)):
+        with m.If(cleared | (self.valid & self.word.final)):
             m.d.sync += distance.eq(0)

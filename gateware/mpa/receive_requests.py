@@ -1,8 +1,9 @@
 """Decides what to request from the LLP in a visit to a connection."""
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Module, Mux, Signal, Value, signed
 from amaranth.lib import fifo, stream, wiring
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
 
 from gateware.config import RnicConfig
 from gateware.mpa.layouts import ANSWER, CHUNK_OCTETS, MpaLayouts
@@ -20,6 +21,9 @@ twice what an LLP latency of a hundred cycles needs."""
 BEATS_AT_THE_END = BEATS_AHEAD // 2
 """A visit ends for the sake of others while no more beats than this are to come: in their time the
 next visit begins, and its first octets come from the LLP."""
+
+REST_BITS = 18
+"""Of a signed number of octets of the longest FPDU, with its Markers."""
 
 
 class ReceiveRequests(wiring.Component):
@@ -79,10 +83,11 @@ class ReceiveRequests(wiring.Component):
         answered = Signal()  # everything requested was answered and has left the deframer
         beyond = Signal(32)  # from the end of the FPDU to what is available; negative: incomplete
         unrequested = Signal(32)  # that is available
-        rest = Signal(32)  # of the FPDU, not yet requested
+        # Of the FPDU, not yet requested; negative: requested beyond its end, which is a few chunks
+        rest = Signal(signed(REST_BITS))
         inside = Signal()
         stop = Signal()
-        amount = Signal(32)
+        amount = Signal(range(CHUNK_OCTETS + 1))
         may_end = Signal()
         octets = Signal(range(CHUNK_OCTETS + 1))
         beats = Signal(range(CHUNK_OCTETS // 8 + 1))
@@ -120,25 +125,24 @@ class ReceiveRequests(wiring.Component):
                     stop.eq(self.others & (budget <= 0)),
                 ]
                 m.next = "CHOOSE"
-            # How far to go: not into an FPDU that is incomplete or that another visit will take.
+            # How far to go: one chunk at most, and not into an FPDU that is incomplete or that
+            # another visit will take.
             with m.State("CHOOSE"):
-                m.d.sync += amount.eq(unrequested)
+                m.d.sync += amount.eq(_one_chunk(unrequested))
                 with m.If(stop):
-                    m.d.sync += amount.eq(Mux(inside & ~rest[31], rest, 0))
+                    m.d.sync += amount.eq(Mux(inside & ~rest[-1], _one_chunk(rest), 0))
                 with m.If(self.dead | (inside & beyond[31])):
                     m.d.sync += amount.eq(0)
                 # The end of the FPDU must be known where the visit is to stop.
                 few = outstanding < BEATS_AT_THE_END
-                known = ~stop | (inside & ~rest[31])
+                known = ~stop | (inside & ~rest[-1])
                 m.d.sync += may_end.eq(
                     entered & (answered | self.dead | (self.others & few & known))
                 )
                 m.next = "LIMIT"
-            # One chunk at most, and only if the deframer will soon need it.
+            # Only if the deframer will soon need it.
             with m.State("LIMIT"):
-                m.d.sync += octets.eq(
-                    Mux(amount[11:].any(), CHUNK_OCTETS, amount[:11]),
-                )
+                m.d.sync += octets.eq(amount)
                 m.next = "MEASURE"
                 with m.If(answers.w_rdy):
                     with m.If(amount != 0):
@@ -161,3 +165,9 @@ class ReceiveRequests(wiring.Component):
                 m.d.comb += self.ended.eq(1)
                 m.next = "IDLE"
         return m
+
+
+def _one_chunk(octets: Value) -> Value:
+    """Return a number of octets, but no more than a chunk has."""
+    bits = exact_log2(CHUNK_OCTETS)
+    return Mux(octets[bits:].any(), CHUNK_OCTETS, octets[:bits])

@@ -5,7 +5,7 @@ from amaranth.lib import data, enum, fifo, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from gateware.config import RnicConfig
-from gateware.interfaces import Layouts, LlpEventKind, QpCommandKind
+from gateware.interfaces import NO_COLLISION, Layouts, LlpEventKind, QpCommandKind
 from gateware.mpa.layouts import ANSWER, SMALLEST_FPDU_OCTETS, MpaLayouts
 from gateware.mpa.receive_visits import ReceiveVisits
 
@@ -105,7 +105,7 @@ class ReceiveScheduler(wiring.Component):
         """One operation on one connection at a time: read, change, write back."""
         qps = self._config.qps
         m.submodules.connections = connections = memory.Memory(
-            shape=self._connection, depth=qps, init=[]
+            shape=self._connection, depth=qps, init=[], attrs=NO_COLLISION
         )
         read, write = connections.read_port(), connections.write_port()
         m.submodules.waiting = waiting = fifo.SyncFIFOBuffered(
@@ -121,13 +121,15 @@ class ReceiveScheduler(wiring.Component):
         value = Signal(32)
         old = Signal(self._connection)
         new = Signal(self._connection)
+        commands = Signal()  # a command is in CHANGE
         forward = Signal()  # RX_AVAILABLE is beyond what was known
         backlog = Signal(32)
         enough = Signal()
-        may_enlist = Signal()
-        enlist = Signal()
+        may_enlist, may_visit = Signal(), Signal()
 
+        m.d.sync += commands.eq(0)
         m.d.comb += [
+            visits.command.eq(commands),
             read.addr.eq(number),
             write.addr.eq(number),
             write.data.eq(new),
@@ -145,9 +147,9 @@ class ReceiveScheduler(wiring.Component):
             m.d.sync += self.closed.eq(0)
 
         with m.FSM():
-            # After a reset: forget every connection.
+            # After a reset, when `new` is 0: forget every connection.
             with m.State("CLEAR"):
-                m.d.comb += [write.en.eq(1), write.data.eq(0)]
+                m.d.comb += write.en.eq(1)
                 m.d.sync += number.eq(number + 1)
                 with m.If(number == qps - 1):
                     m.next = "SELECT"
@@ -192,7 +194,10 @@ class ReceiveScheduler(wiring.Component):
                 m.next = "RELATE"
             # How an announced position relates to the known one.
             with m.State("RELATE"):
-                m.d.sync += forward.eq(~(value - old.available)[31])
+                m.d.sync += [
+                    forward.eq(~(value - old.available)[31]),
+                    commands.eq(operation == _Operation.COMMAND),
+                ]
                 m.next = "CHANGE"
             # What the operation says.
             with m.State("CHANGE"):
@@ -200,7 +205,6 @@ class ReceiveScheduler(wiring.Component):
                 with m.Switch(operation):
                     with m.Case(_Operation.COMMAND):
                         self._elaborate_command(m, kind, command_crc, command_markers, new)
-                        m.d.comb += visits.command.eq(1)
                         with m.If(self.closed_qp == number):
                             m.d.sync += self.closed.eq(0)
                     with m.Case(_Operation.EVENT):
@@ -227,23 +231,22 @@ class ReceiveScheduler(wiring.Component):
             # Is it worth a visit?
             with m.State("COMPARE"):
                 m.d.sync += [
-                    enough.eq(backlog >= new.needed),
+                    enough.eq(backlog[17:].any() | (backlog[:17] >= new.needed)),
                     may_enlist.eq(
                         (operation != _Operation.VISIT) & new.enabled & ~new.queued & ~visits.held
                     ),
+                    may_visit.eq((operation == _Operation.VISIT) & new.enabled),
                 ]
                 m.next = "WRITE"
             # Write back, and begin what follows from it.
             with m.State("WRITE"):
                 m.d.comb += write.en.eq(1)
                 m.next = "SELECT"
-                with m.If(operation != _Operation.VISIT):
-                    m.d.comb += enlist.eq(may_enlist & (enough | new.closed))
-                    with m.If(enlist):
-                        m.d.comb += [write.data.queued.eq(1), waiting.w_en.eq(1)]
-                with m.Elif(new.enabled & enough):
+                with m.If(may_enlist & (enough | new.closed)):
+                    m.d.comb += [write.data.queued.eq(1), waiting.w_en.eq(1)]
+                with m.If(may_visit & enough):
                     m.d.comb += visits.begin.eq(1)
-                with m.Elif(new.enabled & new.closed):
+                with m.Elif(may_visit & new.closed):
                     # The LLP closed and no whole FPDU is left: it is said once.
                     m.d.comb += write.data.enabled.eq(0)
                     m.d.sync += [self.closed.eq(1), self.closed_qp.eq(number)]

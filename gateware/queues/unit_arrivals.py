@@ -16,8 +16,9 @@ RUN = 4
 COUNT_BITS = 6
 """Of a running number, enough to compare those on chip."""
 
-ARRIVED = data.StructLayout({"count": COUNT_BITS, "failed": 1})
-"""Running number behind the last unit of a QP that arrived, and whether a read failed since."""
+ARRIVED = data.StructLayout({"count": COUNT_BITS, "failed": 1, "told": 1})
+"""Running number behind the last unit of a QP that arrived, whether a read failed since, and
+whether an error told of that."""
 
 
 def arrival_tag(config: RnicConfig, address_bits: int) -> data.StructLayout:
@@ -25,10 +26,7 @@ def arrival_tag(config: RnicConfig, address_bits: int) -> data.StructLayout:
     return data.StructLayout(
         {
             "qp": config.qp_bits,
-            "index": 16,  # running number of its first unit
             "address": address_bits,  # of its first unit in the prefetch memory
-            "in_lane": 1,
-            "lane": range(config.prefetch_lanes),
             "copies": 1,  # its units have arrived before
         }
     )
@@ -45,7 +43,7 @@ class UnitArrivals(wiring.Component):
     config: sizes of the device.
     address_bits: of a unit in the prefetch memory.
     words: of a unit, a power of two.
-    outstanding: reads that may be on their way; no more may begin while `error` is valid.
+    outstanding: reads that may be on their way.
 
     Members
     -------
@@ -53,7 +51,7 @@ class UnitArrivals(wiring.Component):
     word: In(stream READ_WORD), always ready.
     store, store_address, store_data: Out, a word for the prefetch memory.
     filled: Out(QpStrobe), a unit became available.
-    error: Out(stream), QP and running number of a unit that could not be read, once a QP.
+    failed: Out(QpStrobe), one could not be read, the first one of its QP.
     ended, ended_tag, ended_failed: Out, a pulse for each read that has ended.
     select: In(qp); `selected` is its row one cycle later. look, looked: as these.
     set, set_qp, set_row: In, change a row; not while `busy`.
@@ -65,7 +63,6 @@ class UnitArrivals(wiring.Component):
         self._words = words
         self._outstanding = outstanding
         self._tag = tag = arrival_tag(config, address_bits)
-        self._failure = data.StructLayout({"qp": config.qp_bits, "index": 16})
         super().__init__(
             {
                 "tag": In(stream.Signature(tag)),
@@ -74,7 +71,7 @@ class UnitArrivals(wiring.Component):
                 "store_address": Out(address_bits + exact_log2(words)),
                 "store_data": Out(64),
                 "filled": Out(QpStrobe(config)),
-                "error": Out(stream.Signature(self._failure)),
+                "failed": Out(QpStrobe(config)),
                 "ended": Out(1),
                 "ended_tag": Out(tag),
                 "ended_failed": Out(1),
@@ -129,10 +126,7 @@ class UnitArrivals(wiring.Component):
                 any_spoiled.eq((any_spoiled | bad) & ~read_ends),
             ]
         with m.If(unit_ends):
-            m.d.sync += [
-                tag.index.eq(tag.index + 1),
-                tag.address[: exact_log2(RUN)].eq(tag.address[: exact_log2(RUN)] + 1),
-            ]
+            m.d.sync += tag.address[: exact_log2(RUN)].eq(tag.address[: exact_log2(RUN)] + 1)
         with m.If(tags.o.ready):
             m.d.sync += [tag.eq(tags.o.payload), tag_valid.eq(tags.o.valid)]
 
@@ -167,17 +161,12 @@ class UnitArrivals(wiring.Component):
             m.d.comb += [
                 write.data.count.eq(now.data.count + ~(failed | counted.copies)),
                 write.data.failed.eq(failed),
+                write.data.told.eq(now.data.told),
             ]
         m.d.sync += [
             self.filled.valid.eq(counts & ~failed & ~counted.copies),
             self.filled.qp.eq(counted.qp),
-        ]
-
-        m.submodules.failures = failures = StreamFifo(self._failure, self._outstanding + 4)
-        wiring.connect(m, failures.o, wiring.flipped(self.error))
-        m.d.sync += [
-            failures.i.valid.eq(counts & counted_bad & ~now.data.failed),
-            failures.i.p.qp.eq(counted.qp),
-            failures.i.p.index.eq(counted.index),
+            self.failed.valid.eq(counts & counted_bad & ~now.data.failed),
+            self.failed.qp.eq(counted.qp),
         ]
         return m

@@ -6,13 +6,9 @@ from cocotb.triggers import RisingEdge
 
 from gateware.config import RnicConfig
 from gateware.interfaces import Layouts, QpCommandKind
-from gateware.queues.ring_fetcher import (
-    BASE_UNITS,
-    LANE_UNITS,
-    RUN,
-    UNIT_OCTETS,
-    RingFetcher,
-)
+from gateware.queues.prefetch_memory import BASE_UNITS, LANE_UNITS
+from gateware.queues.ring_fetcher import UNIT_OCTETS, RingFetcher
+from gateware.queues.unit_arrivals import RUN
 from hw.interface.causes import Cause
 from tests.queues.ports import Pulses, ReadMemory, cycles
 from tests.support.runner import parameter, run_cocotb

@@ -1,0 +1,158 @@
+"""The units of rings that are on chip, as their consumer sees them."""
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal
+from amaranth.lib import data, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
+
+from gateware.config import RnicConfig
+from gateware.interfaces import NO_COLLISION, EntryPort
+from gateware.queues.prefetch_memory import LANE_UNITS, PrefetchMemory
+from gateware.queues.unit_arrivals import COUNT_BITS
+
+
+class PrefetchedUnits(wiring.Component):
+    """Keeps the units and hands them to the consumer; knows which unit of each QP is the oldest.
+
+    Parameters
+    ----------
+    config: sizes of the device.
+    memory: where the units stand.
+    words: of a unit, a power of two.
+    entry_units: units of the longest entry, 1 or 2.
+
+    Members
+    -------
+    entries: the consumer; `EntryPort`, seen from the fetcher.
+    store, store_address, store_data: a word for the memory.
+    arrived: In, running number behind the units of QP `entries.select` of a cycle ago.
+    qp: In, the QP to look at; `popped` and `home` are its rows a cycle later.
+    settle, settled: In, change a QP's oldest unit; not in a cycle with `entries.pop`.
+    move, moved: In, change a QP's home.
+    post, posted: In, change how many of its units are posted (running number behind them).
+    """
+
+    def __init__(self, config: RnicConfig, memory: PrefetchMemory, *, words: int, entry_units: int):
+        self._config = config
+        self._memory = memory
+        self._words = words
+        self._entry_units = entry_units
+        super().__init__(
+            {
+                "entries": In(EntryPort(config, entry_units * words)),
+                "store": In(1),
+                "store_address": In(memory.address_bits + exact_log2(words)),
+                "store_data": In(64),
+                "arrived": In(COUNT_BITS),
+                "qp": In(config.qp_bits),
+                "popped": Out(memory.popped),
+                "home": Out(memory.home),
+                "settle": In(1),
+                "settled": In(memory.popped),
+                "move": In(1),
+                "moved": In(memory.home),
+                "post": In(1),
+                "posted": In(16),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        ports = self.entries
+
+        def table(name: str, shape: data.StructLayout | int) -> Memory:
+            # They are read while they are written, which block RAM does not bear.
+            m.submodules[name] = it = Memory(
+                shape=shape, depth=self._config.qps, init=[], attrs={"ram_style": "distributed"}
+            )
+            return it
+
+        popped = table("popped", self._memory.popped)
+        homes = table("homes", self._memory.home)
+        produced = table("produced", 16)
+        # A unit is looked at only when it has arrived, so no word is read while it is written.
+        m.submodules.buffer = buffer = Memory(
+            shape=64, depth=self._memory.units * self._words, init=[], attrs=NO_COLLISION
+        )
+
+        popped_write, homes_write = popped.write_port(), homes.write_port()
+        produced_write, buffer_write = produced.write_port(), buffer.write_port()
+        popped_read, homes_read = popped.read_port(), homes.read_port()
+        m.d.comb += [
+            popped_read.addr.eq(self.qp),
+            self.popped.eq(popped_read.data),
+            homes_read.addr.eq(self.qp),
+            self.home.eq(homes_read.data),
+            homes_write.addr.eq(self.qp),
+            homes_write.data.eq(self.moved),
+            homes_write.en.eq(self.move),
+            produced_write.addr.eq(self.qp),
+            produced_write.data.eq(self.posted),
+            produced_write.en.eq(self.post),
+            buffer_write.addr.eq(self.store_address),
+            buffer_write.data.eq(self.store_data),
+            buffer_write.en.eq(self.store),
+        ]
+
+        # Of the selected QP. Asked for a cycle earlier and from registers, because an address is
+        # made of it.
+        coming_popped = popped.read_port(domain="comb")
+        coming_home = homes.read_port(domain="comb")
+        oldest = Signal(self._memory.popped)
+        home = Signal(self._memory.home)
+        m.d.comb += [coming_popped.addr.eq(ports.coming), coming_home.addr.eq(ports.coming)]
+        m.d.sync += [oldest.eq(coming_popped.data), home.eq(coming_home.data)]
+        with m.If(popped_write.en & (popped_write.addr == ports.coming)):
+            m.d.sync += oldest.eq(popped_write.data)
+        with m.If(self.move & (self.qp == ports.coming)):
+            m.d.sync += home.eq(self.moved)
+
+        # Both units that an entry may have: the word address comes late in its cycle.
+        units_at = [
+            self._memory.address(
+                home.in_lane & (oldest.in_base <= unit),
+                home.lane,
+                ports.select,
+                oldest.number[: exact_log2(LANE_UNITS)] + unit,
+            )
+            for unit in range(self._entry_units)
+        ]
+        word_bits = exact_log2(self._words)
+        second = ports.word_address[word_bits:] if self._entry_units > 1 else Const(0)
+        buffer_read = buffer.read_port()
+        selected_produced = produced.read_port()
+        number = Signal(16)
+        level = Signal(COUNT_BITS)
+        m.d.comb += [
+            buffer_read.addr.eq(
+                Cat(ports.word_address[:word_bits], Mux(second, units_at[-1], units_at[0]))
+            ),
+            selected_produced.addr.eq(ports.select),
+            level.eq(self.arrived - number),
+        ]
+        m.d.sync += [
+            number.eq(oldest.number),
+            ports.index.eq(number),
+            ports.posted.eq(selected_produced.data - number),
+            ports.level.eq(level),
+            ports.word.eq(buffer_read.data),
+        ]
+
+        # Of the selected QP: nothing else pops it, so this is right although a cycle old, unless
+        # it was settled in that cycle, which leaves the number as it is.
+        in_base = Signal.like(oldest.in_base)
+        m.d.sync += in_base.eq(
+            Mux(self.settle & (self.qp == ports.select), self.settled.in_base, oldest.in_base)
+        )
+        m.d.comb += [
+            popped_write.addr.eq(Mux(ports.pop, ports.select, self.qp)),
+            popped_write.data.eq(self.settled),
+            popped_write.en.eq(ports.pop | self.settle),
+        ]
+        with m.If(ports.pop):
+            m.d.comb += [
+                popped_write.data.number.eq(number + 1 + ports.pop_both),
+                popped_write.data.in_base.eq(~ports.pop_both & in_base[1]),
+            ]
+        return m
