@@ -28,10 +28,10 @@ from gateware.interfaces import (
 )
 from gateware.mpa.framer import BEATS_AHEAD, Framer
 from gateware.mpa.receiver import MpaReceiver
+from gateware.queues.atomic_drain import AtomicDrain
 from gateware.queues.completer import SendCompleter
 from gateware.queues.delivery_gate import DeliveryGate
 from gateware.queues.fence import Fence
-from gateware.queues.in_flight import InFlight
 from gateware.queues.invalidation_gate import InvalidationGate
 from gateware.queues.qp_fifo import QpFifo
 from gateware.queues.qp_states import QpStates
@@ -152,7 +152,7 @@ class Rnic(wiring.Component):
         # reports; sends that complete and requests that wait for completions; entries in the rings.
         m.submodules.fence = self.fence = Fence(stages=(2, 2, 4, 2, 1))
 
-        m.submodules.atomics = self.atomics = InFlight(config, ends=2, marks=2)
+        m.submodules.atomic_drain = self.atomic_drain = AtomicDrain(config, marks=3)
         m.submodules.atomic_unit = self.atomic_unit = AtomicUnit(config)
         m.submodules.mpa_receiver = self.mpa_receiver = MpaReceiver(config)
         m.submodules.receiver = self.receiver = Receiver(config)
@@ -307,26 +307,24 @@ class Rnic(wiring.Component):
 
     def _connect_atomics(self, m: Module) -> None:
         """The atomic unit, and those who wait until it has done what it was asked."""
-        transmitter, unit, atomics = self.transmitter, self.atomic_unit, self.atomics
+        transmitter, unit, drain = self.transmitter, self.atomic_unit, self.atomic_drain
         wiring.connect(m, transmitter.atomic_request, unit.request)
         wiring.connect(m, unit.response, transmitter.atomic_response)
         m.d.comb += [
-            atomics.begin.valid.eq(transmitter.atomic_begun.valid),
-            atomics.begin.qp.eq(transmitter.atomic_begun.qp),
-            atomics.ends[0].valid.eq(transmitter.atomic_refused.valid),
-            atomics.ends[0].qp.eq(transmitter.atomic_refused.qp),
-            atomics.ends[1].valid.eq(unit.response.valid & unit.response.ready),
-            atomics.ends[1].qp.eq(unit.response.p.qp),
-            self.delivery_gate.changing.eq(atomics.busy),
+            drain.begin.eq(transmitter.atomic_begun.valid),
+            drain.refuse.eq(transmitter.atomic_refused.valid),
+            drain.end.eq(unit.response.valid & unit.response.ready),
             self.transmit_drain.visit_begin.eq(transmitter.begin),
             self.transmit_drain.visit_end.eq(transmitter.end),
             self.transmit_drain.job_begin.eq(transmitter.job_begin),
             self.transmit_drain.job_end.eq(self.framer.finished.valid),
             self.transmit_drain.mark.eq(self.delivery_gate.mark),
-            self.delivery_gate.passed.eq(self.transmit_drain.passed),
+            self.delivery_gate.passed.eq(self.transmit_drain.passed & drain.passed[2]),
             # Behind the visits, which begin them: with placements and FPDUs.
-            atomics.mark.eq(Cat(self.fence.mark_1, self.invalidation_gate.mark)),
-            Cat(self.fence.passed_1, self.invalidation_gate.passed).eq(atomics.passed),
+            drain.mark.eq(
+                Cat(self.fence.mark_1, self.invalidation_gate.mark, self.delivery_gate.mark)
+            ),
+            Cat(self.fence.passed_1, self.invalidation_gate.passed).eq(drain.passed),
             self.receiver.strict.eq(self.registers.settings.strict_rfc7306),
             transmitter.strict.eq(self.registers.settings.strict_rfc7306),
         ]

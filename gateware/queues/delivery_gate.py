@@ -25,8 +25,8 @@ class DeliveryGate(wiring.Component):
     delivery every four cycles. Up to 64 deliveries wait here before `delivery` is held up.
 
     A Send that invalidated an STag also waits until nobody uses a host address that the STag gave
-    before: while an atomic of its QP, whose bit in `changing` is set then, is under way, and, from
-    a pulse of `mark` on, until `passed` tells that no FPDU reads host memory there.
+    before: from a pulse of `mark` on, until `passed` tells that no FPDU reads and no atomic changes
+    host memory there.
 
     A delivery of a QP whose bit in `failed` is set is dropped, with a pulse of `dropped_receive`,
     `dropped_read` or `dropped_request`: a placement of its QP failed. `placed_error` comes with the
@@ -47,7 +47,6 @@ class DeliveryGate(wiring.Component):
                 "request_released": Out(QpStrobe(config)),
                 "request_room": In(1, init=1),
                 "failed": In(config.qps),
-                "changing": In(config.qps),
                 "mark": Out(1),
                 "passed": In(1, init=1),
                 "dropped_receive": Out(1),
@@ -73,14 +72,13 @@ class DeliveryGate(wiring.Component):
         ]
 
         failed = Signal()  # the QP of `head` is in `self.failed`
-        held = Signal()  # it waits for the atomic of its QP, or for FPDUs
+        held = Signal()  # it waits for atomics, or for FPDUs
         invalidates = (head.kind == DeliveryKind.RECEIVE) & (
             head.flags & CompletionFlags.INVALIDATED
         ).any()
-        changing = self.changing.bit_select(head.qp, 1)
         m.d.sync += [
             failed.eq(self.failed.bit_select(head.qp, 1)),
-            held.eq(invalidates & (changing | self.mark | ~self.passed)),
+            held.eq(invalidates & (self.mark | ~self.passed)),
         ]
 
         # The placements that `head` waits for, and whether that is none or one.

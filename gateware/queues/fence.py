@@ -23,9 +23,9 @@ class Fence(wiring.Component):
     numbers of begun items (those that begin in this very cycle count), waits until as many have
     ended, and `SETTLE` cycles later goes on to the next stage, so what stage 0 hands to stage 1 is
     waited for there. The pulses are registered first. No item ends before it begins, and at most
-    `MOST` items of a pair may be between begin and end. For items that end in any order there is
-    `queues/in_flight.py`: `mark_<s>` pulses when the stage takes its numbers, and `passed_<s>` is
-    low from the next cycle on until all that was under way then has ended.
+    `MOST` items of a pair may be between begin and end. Atomics are counted in
+    `queues/atomic_drain.py`: `mark_<s>` pulses when the stage takes its numbers, and `passed_<s>`
+    is low from the next cycle on until all that was under way then has ended.
     `busy` is high from the cycle after `start` until the last stage is done; `start` while busy
     is ignored.
 

@@ -47,7 +47,7 @@ async def check_delivery_gate_rate_and_latency(dut):
     StreamSource(dut, "qp_command")
     for name in ("completion", "read_done"):
         StreamSink(dut, name)
-    for name in ("placed", "placed_error", "failed", "changing"):
+    for name in ("placed", "placed_error", "failed"):
         getattr(dut, name).value = 0
     dut.passed.value = dut.request_room.value = 1
     time = Timeline(
