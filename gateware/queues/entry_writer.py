@@ -35,8 +35,8 @@ class EntryWriter(wiring.Component):
     i: the address of an entry, its octets and its tag. It must not be valid without `room`.
     write: client of `dma/write.py`.
     room: one more entry may come; as it was a cycle ago, so not in the cycle after one came.
-    idle: no write response is outstanding.
-    done, failed, tag: an entry's write response is there; it was an error; its tag.
+    idle: all entries that came have left through `done`.
+    done: an entry's tag, in order, when its write response is there, and if that was an error.
     """
 
     def __init__(self, config: RnicConfig):
@@ -53,15 +53,14 @@ class EntryWriter(wiring.Component):
                 "write": Out(WriteClient()),
                 "room": Out(1),
                 "idle": Out(1),
-                "done": Out(1),
-                "failed": Out(1),
-                "tag": Out(self._tag),
+                "done": Out(stream.Signature(data.StructLayout({"tag": self._tag, "failed": 1}))),
             }
         )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         m.submodules.tags = tags = SyncFIFOBuffered(width=self._tag.size, depth=OUTSTANDING)
+        m.submodules.responses = responses = SyncFIFOBuffered(width=1, depth=OUTSTANDING)
         m.submodules.words = words = StreamBuffer(WORD)
         wiring.connect(m, words.o, wiring.flipped(self.write.data))
         command, word = self.write.command, words.i
@@ -69,36 +68,46 @@ class EntryWriter(wiring.Component):
         take = Signal()
         left = Signal(8 * ENTRY_OCTETS)
         words_left = Signal(range(ENTRY_WORDS + 1))
+        free = Signal(init=1)  # that is 0
         outstanding = Signal(range(OUTSTANDING + 1))
+        leaves = Signal()
         m.d.comb += [
-            self.i.ready.eq(words_left == 0),
+            self.i.ready.eq(free),
             take.eq(self.i.valid & self.i.ready),
             tags.w_en.eq(take),
             tags.w_data.eq(self.i.payload.tag),
-            tags.r_en.eq(self.write.done),
+            self.done.valid.eq(responses.r_rdy),
+            self.done.p.tag.eq(tags.r_data),
+            self.done.p.failed.eq(responses.r_data),
+            leaves.eq(self.done.valid & self.done.ready),
+            tags.r_en.eq(leaves),
+            responses.r_en.eq(leaves),
             command.payload.octets.eq(ENTRY_OCTETS),
-            word.valid.eq(~command.valid & (words_left != 0)),
+            word.valid.eq(~command.valid & ~free),
             word.payload.data.eq(left[:64]),
             word.payload.last.eq(words_left == 1),
         ]
         with m.If(command.ready):
             m.d.sync += command.valid.eq(0)
         with m.If(word.valid & word.ready):
-            m.d.sync += [left.eq(left >> 64), words_left.eq(words_left - 1)]
-        with m.If(words_left == 0):
+            m.d.sync += [
+                left.eq(left >> 64),
+                words_left.eq(words_left - 1),
+                free.eq(words_left == 1),
+            ]
+        with m.If(free):
             m.d.sync += [
                 command.payload.address.eq(self.i.payload.address),
                 left.eq(self.i.payload.entry),
             ]
         with m.If(take):
-            m.d.sync += [command.valid.eq(1), words_left.eq(ENTRY_WORDS)]
+            m.d.sync += [command.valid.eq(1), words_left.eq(ENTRY_WORDS), free.eq(0)]
 
         m.d.sync += [
-            outstanding.eq(outstanding + take - self.write.done),
+            responses.w_en.eq(self.write.done),
+            responses.w_data.eq(self.write.error),
+            outstanding.eq(outstanding + take - leaves),
             self.room.eq(outstanding < OUTSTANDING - 1),
-            self.done.eq(self.write.done),
-            self.failed.eq(self.write.done & self.write.error),
-            self.tag.eq(tags.r_data),
         ]
-        m.d.comb += self.idle.eq((outstanding == 0) & ~self.done)
+        m.d.comb += self.idle.eq(outstanding == 0)
         return m

@@ -1,7 +1,7 @@
 """Remembers which QPs have an error to be named."""
 
-from amaranth.hdl import Array, Elaboratable, Module, Signal
-from amaranth.lib import stream, wiring
+from amaranth.hdl import Elaboratable, Module, Mux, Signal
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
@@ -13,12 +13,12 @@ from hw.interface.causes import Cause
 class QpErrors(wiring.Component):
     """One error for each QP that had failures, however many it had.
 
-    A bit for each QP, so that a failure never waits until an error is taken: who takes errors may
-    itself wait for what comes behind the failure, such as completions, by way of a Terminate behind
-    FPDUs whose reports are not taken. `error` names a QP at most `config.qps` + 1 cycles after its
-    failure while it is free: failures are rare, so one QP is looked at in a cycle. That of a
-    failure is looked at next, so that the failure is the cause before the peer tells what it saw
-    of it.
+    An entry for each QP, so that a failure never waits until an error is taken: who takes errors
+    may itself wait for what comes behind the failure, such as completions, by way of a Terminate
+    behind FPDUs whose reports are not taken. `error` names a QP at most `config.qps` + 1 cycles
+    after its failure while it is free: failures are rare, so one QP is looked at in a cycle. That
+    of a failure is looked at next, so that the failure is the cause before the peer tells what it
+    saw of it. No failure may come in the first `config.qps` cycles after a reset.
 
     Parameters
     ----------
@@ -27,7 +27,8 @@ class QpErrors(wiring.Component):
     Members
     -------
     fail: In(QpStrobe). which: In(1), beside it: number of its cause; the last one of a QP counts.
-    forget: In(QpStrobe), forgets an error that is not named yet.
+    forget: In(QpStrobe), forgets an error that is not named yet. It waits while failures come in
+        each cycle, and the next one must not come before.
     error: Out(stream qp_error).
     """
 
@@ -48,35 +49,44 @@ class QpErrors(wiring.Component):
     def elaborate(self, platform: object) -> Elaboratable:
         m = Module()
         qps = self._config.qps
-        unnamed = Signal(qps)
+        entry = data.StructLayout({"unnamed": 1, "which": len(self._causes) - 1})
+        m.submodules.entries = entries = Memory(shape=entry, depth=qps, init=[])
+        write, read = entries.write_port(), entries.read_port(domain="comb")
         looked_at = Signal(self._config.qp_bits)
-        cause = Signal.like(self.error.p.cause)
-        if len(self._causes) == 1:
-            m.d.comb += cause.eq(self._causes[0])
-        else:
-            m.submodules.reasons = reasons = Memory(shape=1, depth=qps, init=[])
-            write, read = reasons.write_port(), reasons.read_port(domain="comb")
+        clears = Signal(init=1)  # all entries, after a reset
+        forgets = Signal()
+        forgotten = Signal.like(self.forget.qp)
+        error = self.error
+
+        m.d.comb += read.addr.eq(looked_at)
+        m.d.sync += looked_at.eq(looked_at + 1)
+        with m.If(looked_at == qps - 1):
+            m.d.sync += clears.eq(0)
+        with m.If(error.ready):
+            m.d.sync += error.valid.eq(0)
+        with m.If(~error.valid):
+            m.d.sync += [
+                error.p.qp.eq(looked_at),
+                error.p.cause.eq(Mux(read.data.which, self._causes[-1], self._causes[0])),
+            ]
+
+        with m.If(self.fail.valid):
             m.d.comb += [
                 write.addr.eq(self.fail.qp),
-                write.data.eq(self.which),
-                write.en.eq(self.fail.valid),
-                read.addr.eq(looked_at),
-                cause.eq(Array(self._causes)[read.data]),
+                write.data.unnamed.eq(1),
+                write.data.which.eq(self.which),
+                write.en.eq(1),
             ]
-        m.d.sync += looked_at.eq(looked_at + 1)
-        with m.If(self.fail.valid):
             m.d.sync += looked_at.eq(self.fail.qp)
-        with m.If(self.error.ready):
-            m.d.sync += self.error.valid.eq(0)
-        with m.If(~self.error.valid):
-            m.d.sync += [
-                self.error.valid.eq(unnamed.bit_select(looked_at, 1)),
-                self.error.p.qp.eq(looked_at),
-                self.error.p.cause.eq(cause),
-                unnamed.bit_select(looked_at, 1).eq(0),
-            ]
+            with m.If(self.fail.qp == forgotten):
+                m.d.sync += forgets.eq(0)
+        with m.Elif(forgets):
+            m.d.comb += [write.addr.eq(forgotten), write.en.eq(1)]
+            m.d.sync += forgets.eq(0)
+        with m.Else():
+            m.d.comb += [write.addr.eq(looked_at), write.en.eq(clears | ~error.valid)]
+            with m.If(~clears & ~error.valid):
+                m.d.sync += error.valid.eq(read.data.unnamed)
         with m.If(self.forget.valid):
-            m.d.sync += unnamed.bit_select(self.forget.qp, 1).eq(0)
-        with m.If(self.fail.valid):
-            m.d.sync += unnamed.bit_select(self.fail.qp, 1).eq(1)
+            m.d.sync += [forgets.eq(1), forgotten.eq(self.forget.qp)]
         return m

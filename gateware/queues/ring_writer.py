@@ -82,28 +82,30 @@ class RingWriter(wiring.Component):
         wiring.connect(m, wiring.flipped(self.cq_doorbell), notifier.doorbell)
         wiring.connect(m, wiring.flipped(self.forget), errors.forget)
         wiring.connect(m, errors.error, wiring.flipped(self.overflow))
+        done = writer.done
         failed = Signal()  # a completion
         lost = Signal()  # a completion, for which there is no room
         lost_qp = Signal(config.qp_bits)
         m.d.comb += [
-            notifier.done.eq(writer.done),
-            notifier.done_ring.eq(writer.tag.ring),
-            notifier.done_solicited.eq(writer.tag.solicited),
+            notifier.done.valid.eq(done.valid),
+            notifier.done.p.ring.eq(done.p.tag.ring),
+            notifier.done.p.solicited.eq(done.p.tag.solicited),
+            done.ready.eq(notifier.done.ready),
             notifier.query_ring.eq(self.query_ring),
             self.query_answered.eq(notifier.query_answered),
             self.completion_interrupt.eq(notifier.completion_interrupt),
             self.event_interrupt.eq(notifier.event_interrupt),
-            failed.eq(writer.failed & (writer.tag.ring != config.cqs)),
+            failed.eq(done.valid & done.ready & done.p.failed & (done.p.tag.ring != config.cqs)),
         ]
         m.d.sync += [
             errors.fail.valid.eq(failed | lost),
-            errors.fail.qp.eq(Mux(failed, writer.tag.qp, lost_qp)),
+            errors.fail.qp.eq(Mux(failed, done.p.tag.qp, lost_qp)),
             errors.which.eq(failed),
         ]
         dropped = Signal()
         self._elaborate_entries(m, writer, notifier, lost, lost_qp, dropped)
-        # Nothing is dropped while a write response is to come.
-        m.d.sync += self.finished.eq(writer.done | dropped)
+        # Nothing is dropped while an entry is to finish.
+        m.d.sync += self.finished.eq((done.valid & done.ready) | dropped)
         return m
 
     def _elaborate_entries(
@@ -118,7 +120,7 @@ class RingWriter(wiring.Component):
         """Take what comes in, one at a time, and find its place."""
         rings = self._config.cqs + 1
         event_ring = self._config.cqs
-        context_layout = data.StructLayout({"enabled": 1, "base": 64 - ENTRY_BITS, "mask": 15})
+        context_layout = data.StructLayout({"enabled": 1, "base": 64 - ENTRY_BITS, "log2": 4})
         m.submodules.contexts = contexts = Memory(shape=context_layout, depth=rings, init=[])
         m.submodules.produced = produced = Memory(shape=16, depth=rings, init=[])
         m.submodules.consumed = consumed = Memory(shape=16, depth=rings, init=[])
@@ -130,8 +132,12 @@ class RingWriter(wiring.Component):
         wanted = Signal(context_layout)  # by the command
         command, doorbell = self.cq_command.payload, self.cq_doorbell.payload
         rung = Signal()
-        for port in (contexts_read, contexts_write, produced_read, produced_write, consumed_read):
+        for port in (contexts_read, contexts_write, produced_read, produced_write):
             m.d.comb += port.addr.eq(ring)
+        m.d.comb += [
+            consumed_read.addr.eq(Mux(notifier.looks, notifier.ring, ring)),
+            notifier.consumed.eq(consumed_read.data),
+        ]
         # The outputs of the block RAMs are slow: nothing is computed before these registers.
         context = Signal(context_layout)
         number = Signal(16)
@@ -204,6 +210,10 @@ class RingWriter(wiring.Component):
             lost_qp.eq(tag.qp),
         ]
 
+        mask = Signal(15)
+        m.d.comb += mask.eq(Cat(bit < context.log2 for bit in range(15)))
+        m.d.sync += address.eq(context.base + (number & mask))
+
         with m.FSM() as fsm:
             # After a reset no ring is enabled.
             with m.State("FORGET_ALL"):
@@ -223,7 +233,7 @@ class RingWriter(wiring.Component):
                         ring.eq(command.cq),
                         wanted.enabled.eq(command.enable),
                         wanted.base.eq(command.base[ENTRY_BITS:]),
-                        wanted.mask.eq((1 << command.log2) - 1),
+                        wanted.log2.eq(command.log2),
                     ]
                     m.next = "DRAIN"
                 with m.Elif(chosen != 3):
@@ -257,13 +267,10 @@ class RingWriter(wiring.Component):
                 m.next = "COMPARE"
             # The ring is here.
             with m.State("COMPARE"):
-                # The bit above the mask counts the turns of the ring.
-                turn_bit = Signal(16)
-                m.d.comb += turn_bit.eq(Cat(1, context.mask) & ~context.mask)
                 m.d.sync += [
-                    address.eq(context.base + (number & context.mask)),
-                    phase.eq((number & turn_bit) == 0),
-                    full.eq((room_taken > context.mask) | ~context.enabled),
+                    # The bit above the mask counts the turns of the ring.
+                    phase.eq(~number.bit_select(context.log2, 1)),
+                    full.eq((room_taken & ~mask).any() | ~context.enabled),
                 ]
                 m.next = "ISSUE"
             # Hands the entry on; or drops it, but not before all entries before it are visible.
@@ -273,6 +280,7 @@ class RingWriter(wiring.Component):
                 m.d.sync += self.dropped_events.eq(self.dropped_events + (dropped & is_event))
                 with m.If(Mux(full, writer.idle, writer.i.ready)):
                     m.next = "IDLE"
+            m.d.comb += notifier.busy.eq(fsm.ongoing("TAKE"))
             m.d.comb += notifier.hold.eq(
                 fsm.ongoing("FORGET_ALL") | fsm.ongoing("DRAIN") | fsm.ongoing("FORGET")
             )
