@@ -60,6 +60,7 @@ class HostErrors(wiring.Component):
     response to a placement: `placement_begun` brings the QP of each placement with octets in
     order, `placement_done` with `placement_error` its response, 4 cycles later at the earliest.
     `room` is low while too many placements wait for their responses: no placement may begin then.
+    No access may fail in the first `config.qps` cycles after a reset.
 
     Members
     -------

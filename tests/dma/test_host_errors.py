@@ -68,6 +68,7 @@ async def check_a_failed_placement_stops_its_own_qp(dut):
     rng = seeded_random()
     bench = Bench(dut, rng)
     await start_clock_and_reset(dut)
+    await bench.settle(CONFIG.qps)  # no QP can have been made before
     waiting = []
     failed = {6}
     await bench.begin(6)
@@ -97,6 +98,7 @@ async def check_a_failed_read_stops_its_qp_until_it_is_made_anew(dut):
     rng = seeded_random()
     bench = Bench(dut, rng)
     await start_clock_and_reset(dut)
+    await bench.settle(CONFIG.qps)  # no QP can have been made before
     for qp in (5, 1, 5):
         await bench.pulse("read_failed__valid", read_failed__qp=qp)
     await bench.settle()
