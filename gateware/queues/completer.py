@@ -1,14 +1,13 @@
 """Completes send-queue work requests in the order in which they were posted."""
 
-from amaranth import Cat, Module, Mux, Signal
+from amaranth import Cat, Module, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from gateware.config import RnicConfig
-from gateware.interfaces import Layouts, QpCommandKind, QpStrobe
-from gateware.queues.cq_map import CqMap
+from gateware.interfaces import NO_COLLISION, Layouts, QpCommandKind, QpStrobe
 from hw.interface.queue_entries import ANSWERED_OPERATIONS, CompletionOpcode, SendOpcode
 
 
@@ -39,7 +38,10 @@ class SendCompleter(wiring.Component):
     def __init__(self, config: RnicConfig):
         self._config = config
         layouts = Layouts(config)
-        self._item = layouts.sent_item
+        # The QP says where the item stands.
+        self._item = data.StructLayout(
+            {name: field.shape for name, field in layouts.sent_item if name != "qp"}
+        )
         super().__init__(
             {
                 "sent": In(stream.Signature(layouts.sent_item)),
@@ -64,10 +66,18 @@ class SendCompleter(wiring.Component):
                 "head": slot_bits + 1,
                 "tail": slot_bits + 1,
                 "reads": range(reads_most + 1),  # that are done and not yet completed
+                "cq": config.cq_bits,
             }
         )
-        m.submodules.states = states = Memory(shape=state_layout, depth=config.qps, init=[])
-        m.submodules.items = items = Memory(shape=self._item, depth=config.qps * depth, init=[])
+        m.submodules.states = states = Memory(
+            shape=state_layout,
+            depth=config.qps,
+            init=[],
+            attrs=NO_COLLISION | {"ram_style": "block"},
+        )
+        m.submodules.items = items = Memory(
+            shape=self._item, depth=config.qps * depth, init=[], attrs=NO_COLLISION
+        )
         states_read, states_write = states.read_port(), states.write_port()
         items_read, items_write = items.read_port(), items.write_port()
 
@@ -81,26 +91,23 @@ class SendCompleter(wiring.Component):
         m.d.comb += [
             states_read.addr.eq(qp),
             states_write.addr.eq(qp),
-            states_write.data.eq(Mux(forget, 0, state)),
+            states_write.data.eq(state),
             items_read.addr.eq(Cat(state.head[:slot_bits], qp)),
             items_write.addr.eq(Cat(state.tail[:slot_bits], qp)),
             items_write.data.eq(item),
         ]
+        with m.If(forget):
+            m.d.comb += [
+                states_write.data.head.eq(0),
+                states_write.data.tail.eq(0),
+                states_write.data.reads.eq(0),
+            ]
 
         completion = self.completion
         m.d.sync += self.retired.valid.eq(0)
         m.d.comb += self.retired.qp.eq(completion.payload.qp)
         with m.If(completion.ready):
             m.d.sync += completion.valid.eq(0)
-
-        m.submodules.cq_map = cq_map = CqMap(config, receive=False)
-        cq = Signal(config.cq_bits)  # of `qp`, two cycles after that
-        m.d.comb += [
-            cq_map.taken.eq(self.qp_command.valid & self.qp_command.ready),
-            cq_map.command.eq(self.qp_command.payload),
-            cq_map.qp.eq(qp),
-        ]
-        m.d.sync += cq.eq(cq_map.cq)
 
         qp_failed = Signal()
         m.d.sync += qp_failed.eq(self.failed.bit_select(qp, 1))
@@ -118,11 +125,14 @@ class SendCompleter(wiring.Component):
             # Waits for something to happen to a QP.
             with m.State("IDLE"):
                 m.d.sync += [item_arrived.eq(0), read_arrived.eq(0)]
-                m.d.sync += item.eq(self.sent.payload)
+                m.d.sync += [item[name].eq(self.sent.payload[name]) for name, _ in self._item]
                 with m.If(self.qp_command.valid):
                     kind = self.qp_command.payload.kind
                     m.d.comb += self.qp_command.ready.eq(1)
-                    m.d.sync += qp.eq(self.qp_command.payload.qp)
+                    m.d.sync += [
+                        qp.eq(self.qp_command.payload.qp),
+                        state.cq.eq(self.qp_command.payload.send_cq),
+                    ]
                     with m.If((kind == QpCommandKind.CREATE) | (kind == QpCommandKind.DESTROY)):
                         m.next = "FORGET"
                 with m.Elif(self.read_done.valid & ~(read_done_last & self.sent.valid)):
@@ -188,7 +198,7 @@ class SendCompleter(wiring.Component):
                         completion.valid.eq(item.signaled),
                         completion.payload.eq(0),
                         completion.payload.qp.eq(qp),
-                        completion.payload.cq.eq(cq),
+                        completion.payload.cq.eq(state.cq),
                         completion.payload.index.eq(item.index),
                         completion.payload.opcode.eq(item.opcode),
                         completion.payload.length.eq(item.length),

@@ -1,4 +1,4 @@
-"""Which CQ the send or the receive queue of a QP completes to."""
+"""Which CQ the receive queue of a QP completes to."""
 
 from amaranth import Module, Signal
 from amaranth.lib import wiring
@@ -10,11 +10,11 @@ from gateware.interfaces import Layouts, QpCommandKind
 
 
 class CqMap(wiring.Component):
-    """Keeps the CQ of each QP as CREATE named it.
+    """Keeps the receive CQ of each QP as CREATE named it.
 
     Parameters
     ----------
-    config: sizes of the device. receive: of the receive queues, else of the send queues.
+    config: sizes of the device.
 
     Members
     -------
@@ -22,9 +22,8 @@ class CqMap(wiring.Component):
     qp: a QP. cq: the CQ of the QP of a cycle ago; out of a memory.
     """
 
-    def __init__(self, config: RnicConfig, *, receive: bool):
+    def __init__(self, config: RnicConfig):
         self._config = config
-        self._field = "receive_cq" if receive else "send_cq"
         super().__init__(
             {
                 "taken": In(1),
@@ -44,7 +43,7 @@ class CqMap(wiring.Component):
             create.eq(self.taken & (self.command.kind == QpCommandKind.CREATE)),
             write.en.eq(create),
             write.addr.eq(self.command.qp),
-            write.data.eq(self.command[self._field]),
+            write.data.eq(self.command.receive_cq),
             read.addr.eq(self.qp),
             self.cq.eq(read.data),
         ]

@@ -59,7 +59,7 @@ class DeliveryGate(wiring.Component):
         m = Module()
         layout = self._layouts.delivery
         m.submodules.fifo = fifo = SyncFIFOBuffered(width=layout.size, depth=DEPTH)
-        m.submodules.cq_map = cq_map = CqMap(self._config, receive=True)
+        m.submodules.cq_map = cq_map = CqMap(self._config)
         head = Signal(layout)
         m.d.comb += [
             fifo.w_data.eq(self.delivery.payload),

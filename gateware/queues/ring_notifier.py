@@ -6,7 +6,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from gateware.config import RnicConfig
-from gateware.interfaces import Layouts
+from gateware.interfaces import NO_COLLISION, Layouts
 
 
 class RingNotifier(wiring.Component):
@@ -67,7 +67,9 @@ class RingNotifier(wiring.Component):
             }
         )
         event_ring = self._config.cqs
-        m.submodules.states = states = Memory(shape=state_layout, depth=event_ring + 1, init=[])
+        m.submodules.states = states = Memory(
+            shape=state_layout, depth=event_ring + 1, init=[], attrs=NO_COLLISION
+        )
         write, read = states.write_port(), states.read_port()
         state, following = Signal(state_layout), Signal(state_layout)
         doorbell = self.doorbell.payload

@@ -6,7 +6,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from gateware.config import RnicConfig
-from gateware.interfaces import Layouts, QpStrobe, WriteClient
+from gateware.interfaces import NO_COLLISION, Layouts, QpStrobe, WriteClient
 from gateware.queues.entries import COMPLETION_LAYOUT, EVENT_LAYOUT
 from gateware.queues.entry_writer import ENTRY_OCTETS, EntryWriter, entry_tag
 from gateware.queues.qp_errors import QpErrors
@@ -121,7 +121,9 @@ class RingWriter(wiring.Component):
         rings = self._config.cqs + 1
         event_ring = self._config.cqs
         context_layout = data.StructLayout({"enabled": 1, "base": 64 - ENTRY_BITS, "log2": 4})
-        m.submodules.contexts = contexts = Memory(shape=context_layout, depth=rings, init=[])
+        m.submodules.contexts = contexts = Memory(
+            shape=context_layout, depth=rings, init=[], attrs=NO_COLLISION
+        )
         m.submodules.produced = produced = Memory(shape=16, depth=rings, init=[])
         m.submodules.consumed = consumed = Memory(shape=16, depth=rings, init=[])
         contexts_read, contexts_write = contexts.read_port(), contexts.write_port()
