@@ -210,6 +210,8 @@ class AtomicUnit(wiring.Component):
             operations.addresses.select.eq(number),
         ]
         begins = Signal()  # a write
+        expects = Signal()  # a word; as it was a cycle ago, in which `computed` did not change
+        m.d.sync += expects.eq(operations.again | (operations.computed != operations.accepted))
         m.d.sync += operations.responses_due.eq(operations.responses_due + begins - self.write.done)
         for port in (command, word):
             with m.If(port.ready):
@@ -226,10 +228,8 @@ class AtomicUnit(wiring.Component):
                     number.eq(Mux(operations.again, operations.settled, operations.computed)),
                     steps.eq(0),
                 ]
-                with m.If(
-                    read.valid & (operations.again | (operations.computed != operations.accepted))
-                ):
-                    m.d.comb += read.ready.eq(1)
+                m.d.comb += read.ready.eq(expects)
+                with m.If(expects & read.valid):
                     m.next = "LOOK"
             # Its address and the latest one before it are looked up, ...
             with m.State("LOOK"):
