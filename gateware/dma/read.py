@@ -128,13 +128,15 @@ class ReadEngine(wiring.Component):
         choice = Signal(client_bits)
         granted = Signal(count)  # one bit per client: its burst is the next one
         loads = Signal()
-        room = Signal()  # for a burst: at most every second cycle takes one, so it still is
+        room = Signal()
+        ar_free = Signal(init=1)  # the AR register is, with few inputs behind it
         requests = [fits[number] & ~granted[number] for number in range(count)]
         choose_round_robin(m, requests, latest, choice)
         grant = grant_round_robin(m, requests, latest)
-        m.d.sync += room.eq(order.w_rdy)
+        # At most every second cycle takes a burst, and another one may be on its way to `order`.
+        m.d.sync += room.eq(order.level < MAX_OUTSTANDING_BURSTS - 1)
         m.d.comb += [
-            take.eq(granted & (~axi.arvalid & room).replicate(count)),
+            take.eq(granted & (ar_free & room).replicate(count)),
             loads.eq(take.any()),
         ]
         with m.If(loads | ~granted.any()):
@@ -146,18 +148,16 @@ class ReadEngine(wiring.Component):
         pushed = Signal(order_layout)
         m.d.comb += [
             burst.eq(Array(bursts)[latest]),
-            pushed.client.eq(latest),
-            pushed.last.eq(burst.last),
             order.w_data.eq(pushed),
-            order.w_en.eq(loads),
             axi.arsize.eq(AXI_SIZE_WORD),
             axi.arburst.eq(AXI_BURST_INCR),
             axi.arid.eq(0),
         ]
+        m.d.sync += [pushed.client.eq(latest), pushed.last.eq(burst.last), order.w_en.eq(loads)]
         with m.If(axi.arready):
-            m.d.sync += axi.arvalid.eq(0)
+            m.d.sync += [axi.arvalid.eq(0), ar_free.eq(1)]
         with m.If(loads):
-            m.d.sync += axi.arvalid.eq(1)
+            m.d.sync += [axi.arvalid.eq(1), ar_free.eq(0)]
         with m.If(~axi.arvalid):
             m.d.sync += [axi.araddr.eq(burst.address), axi.arlen.eq(burst.beats)]
 
