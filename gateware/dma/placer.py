@@ -67,16 +67,17 @@ class Placer(wiring.Component):
         empty = Signal()
         lane = place.address[:WORD_BITS]
         command = self.write.command
+        command_free = Signal(init=1)  # there is none, with few inputs behind it
         m.d.comb += empty.eq(place.octets == 0)
         with m.If(command.ready):
-            m.d.sync += command.valid.eq(0)
+            m.d.sync += [command.valid.eq(0), command_free.eq(1)]
         with m.If(~command.valid):
             m.d.sync += [
                 command.payload.address.eq(place.address),
                 command.payload.octets.eq(place.octets),
             ]
         with m.If(plan):
-            m.d.sync += command.valid.eq(~empty)
+            m.d.sync += [command.valid.eq(~empty), command_free.eq(empty)]
 
         # Its store reads: how many, and what they are for. When the octets move to higher lanes,
         # every read completes a host word, and the last may be needless; when they move to lower
@@ -102,7 +103,7 @@ class Placer(wiring.Component):
         end = Signal(range(65535 + WORD_OCTETS))
         primes = Signal()
         m.d.comb += [
-            self.placement.ready.eq(~planned_valid & ~command.valid),
+            self.placement.ready.eq(~planned_valid & command_free),
             plan.eq(self.placement.valid & self.placement.ready),
             end.eq(lane + place.octets - 1),
             primes.eq(lane < place.store_octet),

@@ -8,7 +8,7 @@ from amaranth.lib import data, fifo, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from gateware.config import RnicConfig
-from gateware.dma.arbitration import choose_round_robin
+from gateware.dma.arbitration import choose_round_robin, grant_round_robin
 from gateware.dma.axi import AxiWriteSignature
 from gateware.dma.bursts import (
     AXI_BURST_INCR,
@@ -97,6 +97,7 @@ class WriteEngine(wiring.Component):
         choice = Signal(client_bits)
         requests = [offer.valid for offer in offers]
         choose_round_robin(m, requests, latest, choice)
+        grant = grant_round_robin(m, requests, latest)
         issue = Signal()
         free = Signal()
         m.d.comb += free.eq(~chosen_valid | issue)
@@ -109,7 +110,7 @@ class WriteEngine(wiring.Component):
             with m.If(Cat(requests).any()):
                 m.d.sync += latest.eq(choice)
         for number, offer in enumerate(offers):
-            m.d.comb += offer.ready.eq(free & (choice == number))
+            m.d.comb += offer.ready.eq(free & grant[number])
 
         # A burst goes to AW, to W and to the list of expected responses in the same cycle.
         address_layout = data.StructLayout({"address": 64, "beats": 8})
