@@ -21,8 +21,6 @@ from gateware.stream_fifo import StreamFifo
 from hw.interface.queue_entries import IMMEDIATE_DATA_OCTETS
 
 WORD_OCTETS = 8
-INLINE_WORDS = -(-TERMINATE_HEADER_OCTETS // WORD_OCTETS)
-"""Words of the longest RDMAP header."""
 
 
 class InlineKind(enum.Enum, shape=3):
@@ -35,6 +33,21 @@ class InlineKind(enum.Enum, shape=3):
     TERMINATE = 4
 
 
+WORDS = {
+    kind: -(-octets // WORD_OCTETS)
+    for kind, octets in (
+        (InlineKind.READ_REQUEST, READ_REQUEST_HEADER_OCTETS),
+        (InlineKind.ATOMIC_REQUEST, ATOMIC_REQUEST_HEADER_OCTETS),
+        (InlineKind.ATOMIC_RESPONSE, ATOMIC_RESPONSE_HEADER_OCTETS),
+        (InlineKind.IMMEDIATE, IMMEDIATE_DATA_OCTETS),
+        (InlineKind.TERMINATE, TERMINATE_HEADER_OCTETS),
+    )
+}
+"""That the longest header of each kind takes."""
+
+INLINE_WORDS = max(WORDS.values())
+
+
 class TransmitInline(wiring.Component):
     """Writes the octets of an RDMAP header as inline words of the gatherer, one per cycle.
 
@@ -43,8 +56,8 @@ class TransmitInline(wiring.Component):
     start: In(1), write `length` octets of `octets[kind]`, which hold until `done`; only while
         `room`.
     kind: In(InlineKind).
-    octets: In, for each kind; octet i in bits [8i+7:8i].
-    length: In, 1 to 52.
+    octets: In, for each kind; octet i in bits [8i+7:8i]. There are no words behind `WORDS[kind]`.
+    length: In, 1 to what the kind has.
     room: Out(1), there is room for the longest header.
     done: Out(1), the last word is looked at in this cycle.
     o: Out(stream 64), the words.
@@ -74,11 +87,11 @@ class TransmitInline(wiring.Component):
         word = Signal(64)
         found, chosen = Signal(), Signal()
         level = Signal(range(self.DEPTH + 1))
+        for each, one, octets in zip(InlineKind, words, self.octets, strict=True):
+            choices = WORDS[each]
+            which = number[: (choices - 1).bit_length()]
+            m.d.sync += one.eq(octets[: 64 * choices].word_select(which, 64))
         m.d.sync += [
-            *(
-                one.eq(octets.word_select(number, 64))
-                for one, octets in zip(words, self.octets, strict=True)
-            ),
             kind.eq(self.kind),
             found.eq(writing),
             word.eq(words[kind.as_value()]),
