@@ -19,8 +19,8 @@ ARITHMETIC = {
 # What is replaced in the source of the block, by what, and the property that this breaks
 MUTATIONS = {
     "carry_crosses_fields": (
-        "lower_added.eq(given.data & ~given.mask)",
-        "lower_added.eq(given.data)",
+        "given.data & ~given.mask & ~compares",
+        "given.data & ~compares",
         "CHECK_FETCH_ADD",
     ),
     "one_bit_is_not_compared": (
@@ -28,13 +28,17 @@ MUTATIONS = {
         "range(0, 56, 8)",
         "CHECK_CMP_SWAP",
     ),
-    "swap_keeps_a_bit": ("other.eq(data_1)", "other.eq(data_1 | 1 << 63)", "CHECK_SWAP"),
+    "swap_keeps_a_bit": (
+        "~swaps.replicate(64)",
+        "~(swaps.replicate(64) >> 1)",
+        "CHECK_SWAP",
+    ),
     "mask_of_another_operation": (
-        "ends.eq((original ^ given.data) & given.mask)",
-        "ends.eq((original ^ given.data) & lower_added)",
+        "original & adds.replicate(64)",
+        "original & swaps.replicate(64)",
         "CHECK_FETCH_ADD",
     ),
-    "mismatch_is_written": ("writes.eq(0),", "writes.eq(1),", "CHECK_WRITES"),
+    "mismatch_is_written": ("matching & ~differs.any()", "matching", "CHECK_WRITES"),
 }
 
 
