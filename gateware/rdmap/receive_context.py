@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 
 from gateware.config import RnicConfig
 from gateware.ddp.headers import FIRST_MSN
-from gateware.interfaces import NO_COLLISION, Layouts
+from gateware.interfaces import Layouts
 
 CONTEXT = data.StructLayout(
     {
@@ -67,8 +67,7 @@ class ReceiveContexts(wiring.Component):
     -------
     next_qp: In(qp); `found` is the context of QP `next_qp` two cycles ago.
     qp: In(qp); `pd` and `ird` are those of QP `qp` two cycles ago.
-    write_qp, context, write: In, keeps `context` for QP `write_qp`. What was read of that QP in the
-        same cycle means nothing.
+    write_qp, context, write: In, keeps `context` for QP `write_qp`.
     command: In(qp_command); its PD is kept with `set_pd`, its IRD with `set_ird`.
     """
 
@@ -95,9 +94,7 @@ class ReceiveContexts(wiring.Component):
     def elaborate(self, platform: object) -> Elaboratable:
         m = Module()
         qps = self._config.qps
-        m.submodules.contexts = contexts = Memory(
-            shape=CONTEXT, depth=qps, init=[], attrs=NO_COLLISION
-        )
+        m.submodules.contexts = contexts = Memory(shape=CONTEXT, depth=qps, init=[])
         m.submodules.pds = pds = Memory(shape=16, depth=qps, init=[])
         m.submodules.irds = irds = Memory(shape=self._ird, depth=qps, init=[])
         context_read, context_write = contexts.read_port(), contexts.write_port()

@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 
 from gateware.config import RnicConfig
 from gateware.dma.bursts import WORD_BITS
-from gateware.interfaces import NO_COLLISION, QpStrobe
+from gateware.interfaces import QpStrobe
 from gateware.rdmap.atomic_operations import AtomicStatus
 from gateware.rdmap.atomic_unit import response_layout
 from gateware.rdmap.transmit_back import TransmitBack
@@ -46,8 +46,7 @@ class AtomicAnswers(wiring.Component):
     def elaborate(self, platform: object) -> Elaboratable:
         m = Module()
         qps = self._config.qps
-        # What is written says so a cycle later in `bits`, when it can be read.
-        m.submodules.found = found = Memory(shape=FOUND, depth=qps, init=[], attrs=NO_COLLISION)
+        m.submodules.found = found = Memory(shape=FOUND, depth=qps, init=[])
         write, read = found.write_port(), found.read_port()
         response = self.response
         m.d.comb += [

@@ -6,7 +6,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from gateware.config import RnicConfig
-from gateware.interfaces import NO_COLLISION, Layouts, QpStrobe
+from gateware.interfaces import Layouts, QpStrobe
 from hw.interface.queue_entries import SCATTER_GATHER_ELEMENTS
 
 
@@ -60,8 +60,7 @@ class TransmitContexts(wiring.Component):
     Members
     -------
     qp: In(qp); `progress`, `halt`, `settings` and `pd` are those of QP `qp` one cycle ago.
-    followed: In, the progress that QP `qp` gets with `store`; `progress` means nothing in the cycle
-        behind that.
+    followed: In, the progress that QP `qp` gets with `store`.
     halting: In, the halt that QP `halting_qp` gets with `set_halt`.
     command: In(qp_command); QP `qp` gets its settings with `set_settings`, its PD with `set_pd`.
     """
@@ -91,9 +90,7 @@ class TransmitContexts(wiring.Component):
     def elaborate(self, platform: object) -> Elaboratable:
         m = Module()
         qps = self._config.qps
-        m.submodules.progresses = progresses = Memory(
-            shape=self._progress, depth=qps, init=[], attrs=NO_COLLISION
-        )
+        m.submodules.progresses = progresses = Memory(shape=self._progress, depth=qps, init=[])
         m.submodules.halts = halts = Memory(shape=HALT, depth=qps, init=[])
         m.submodules.all_settings = all_settings = Memory(shape=self._settings, depth=qps, init=[])
         m.submodules.pds = pds = Memory(shape=16, depth=qps, init=[])
