@@ -48,19 +48,21 @@ module properties (input clk);
         endcase
     end
     wire matches = ((compare ^ original) & compare_mask) == 0;
+    // What the word holds behind the operation
+    wire [63:0] word = writes ? result : original;
 
     always @* if (cycles == LATENCY) begin
         `ifdef CHECK_FETCH_ADD
-        if (operation == FETCH_ADD) assert (result == expected);
+        if (operation == FETCH_ADD) assert (word == expected);
         `endif
         `ifdef CHECK_SWAP
-        if (operation == SWAP) assert (result == expected);
+        if (operation == SWAP) assert (word == expected);
         `endif
         `ifdef CHECK_CMP_SWAP
-        if (operation == CMP_SWAP) assert (result == expected);
+        if (operation == CMP_SWAP) assert (word == expected);
         `endif
         `ifdef CHECK_OTHER
-        if (operation > CMP_SWAP) assert (result == original);
+        if (operation > CMP_SWAP) assert (word == original);
         `endif
         `ifdef CHECK_WRITES
         // Memory is written by every operation but a CmpSwap that does not match.
