@@ -26,18 +26,19 @@ RESULT = BUILD / "scaling.json"
 
 
 def scale(counts: list[int], jobs: int, place: bool = True) -> AreaRows:
-    """Measures a device for each number of QPs."""
+    """Measures a device for each number of QPs. Raises ValueError if one cannot be built."""
+    configs = [replace(RnicConfig(), qps=count) for count in counts]
     with progress() as shown:
 
-        def one(count: int) -> dict[str, Any]:
+        def one(config: RnicConfig) -> dict[str, Any]:
             task = shown.add_task("", total=None)
             found = measure(
-                replace(RnicConfig(), qps=count),
+                config,
                 DEFAULT_PART,
                 [SEED] if place else [],
                 1,
                 SYNTHESIS_OPTIONS,
-                lambda text: shown.update(task, description=f"{count} QPs: {text}"),
+                lambda text: shown.update(task, description=f"{config.qps} QPs: {text}"),
             )
             row = {key: found[key] for key in ("lut4", "ff", "dp16kd")}
             if place:
@@ -45,7 +46,7 @@ def scale(counts: list[int], jobs: int, place: bool = True) -> AreaRows:
             return row
 
         with ThreadPoolExecutor(jobs) as pool:
-            return dict(zip(map(str, counts), pool.map(one, counts), strict=True))
+            return dict(zip(map(str, counts), pool.map(one, configs), strict=True))
 
 
 def main() -> int:
@@ -55,9 +56,12 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="runs at a time")
     parser.add_argument("--area", action="store_true", help="do not place the devices")
     arguments = parser.parse_args()
+    counts = sorted(set(arguments.qps))
+    if len(counts) < 2:
+        parser.error(f"--qps {counts[0]}; allowed: two or more numbers, for a curve")
     BUILD.mkdir(exist_ok=True)
     try:
-        rows = scale(sorted(set(arguments.qps)), arguments.jobs, not arguments.area)
+        rows = scale(counts, arguments.jobs, not arguments.area)
     except (ToolError, ValueError) as error:
         print(f"scaling: {error}", file=sys.stderr)
         return 1

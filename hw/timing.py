@@ -73,7 +73,8 @@ def measure(
     folder = synthesize(text, options)
     tell("packing with nextpnr")
     used = packed(folder, part)
-    tell(f"placing and routing seeds {seeds}")
+    if seeds:
+        tell(f"placing and routing seeds {seeds}")
     with ThreadPoolExecutor(jobs) as pool:
         placed = list(pool.map(lambda seed: place(folder, seed, part), seeds))
     result: dict[str, object] = {

@@ -92,6 +92,13 @@ def test_page_has_the_area_for_each_number_of_qps(tmp_path):
 
 
 def test_wrong_number_of_qps(monkeypatch, capsys):
-    monkeypatch.setattr("sys.argv", ["scaling", "--qps", "3"])
+    monkeypatch.setattr("sys.argv", ["scaling", "--qps", "3", "8"])
     assert scaling.main() == 1
     assert "RnicConfig.qps is 3; allowed: a power of two from 2 to 256" in capsys.readouterr().err
+
+
+def test_one_number_of_qps_is_no_curve(monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["scaling", "--qps", "8", "8"])
+    with pytest.raises(SystemExit):
+        scaling.main()
+    assert "--qps 8; allowed: two or more numbers" in capsys.readouterr().err

@@ -15,8 +15,8 @@ CONFIG = RnicConfig(qps=4)
 BEGUN_SEEN, LEFT_SEEN = 2, 4
 """Cycles after which `select` shows that a job began, and that the last one has left."""
 
-KICK = 3
-"""Cycles from the end of a job to `kick`."""
+KICK = 4
+"""Cycles from the one in which the end of a job is driven to the one that sees `kick`."""
 
 
 def test_leaving_responses() -> None:
@@ -63,14 +63,14 @@ async def check_bits_and_kicks(dut) -> None:
             responses[finished] -= of_response
             if of_response and not responses[finished]:
                 changed[finished] = (cycle, False)
-                kicks[cycle + KICK + 1] = finished
+                kicks[cycle + KICK] = finished
         # One that begins before the end is known goes on with the same bit: no kick.
         if begins:
             under_way.append((begun, response))
             if response:
                 if not responses[begun]:
                     changed[begun] = (cycle, True)
-                    for late in (cycle + KICK, cycle + KICK + 1):
+                    for late in (cycle + KICK - 1, cycle + KICK):
                         if kicks.get(late) == begun:
                             del kicks[late]
                             seen["overtaken"] += 1
