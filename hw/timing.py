@@ -24,6 +24,7 @@ from gateware.config import RnicConfig
 from gateware.rnic import Rnic
 from hw import blocks
 from hw.boards.configs import SMALL
+from hw.floorplan import floorplan
 from hw.flow import (
     BUILD,
     DEFAULT_PART,
@@ -73,10 +74,13 @@ def measure(
     folder = synthesize(text, options)
     tell("packing with nextpnr")
     used = packed(folder, part)
+    placed = []
     if seeds:
+        tell("finding sites for the block RAMs")
+        netlist = floorplan(folder, part)
         tell(f"placing and routing seeds {seeds}")
-    with ThreadPoolExecutor(jobs) as pool:
-        placed = list(pool.map(lambda seed: place(folder, seed, part), seeds))
+        with ThreadPoolExecutor(jobs) as pool:
+            placed = list(pool.map(lambda seed: place(netlist, seed, part), seeds))
     result: dict[str, object] = {
         "device": part.name,
         "speed_grade": SPEED_GRADE,
@@ -113,7 +117,8 @@ def record(path: Path, config: str, result: dict) -> None:
 def measure_block(block: wiring.Component, seeds: list[int], options: str) -> dict:
     """One row of `build/timing_blocks.json`, without the harness's flip-flops."""
     folder = synthesize(export(Harness(block), "rnic"), options)
-    placed = sorted((place(folder, seed) for seed in seeds), key=lambda one: one.fmax_mhz)
+    netlist = floorplan(folder)
+    placed = sorted((place(netlist, seed) for seed in seeds), key=lambda one: one.fmax_mhz)
     median = placed[len(placed) // 2]
     return {
         "class": f"{type(block).__module__}:{type(block).__name__}",
