@@ -51,12 +51,14 @@ class AtomicArithmetic(wiring.Component):
     result: what is to be written.
     writes: it has to be. Low for a CmpSwap that did not match: it must leave memory
         alone (5.1.2), and writing `original` back could undo what somebody else wrote meanwhile.
+    will_write: `writes` of the next cycle.
     """
 
     operands: In(OPERANDS)
     original: In(64)
     result: Out(64)
     writes: Out(1)
+    will_write: Out(1)
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -96,12 +98,11 @@ class AtomicArithmetic(wiring.Component):
 
         total = Signal(64)
         masked_2 = Signal(64)
-        writes = Signal()
         m.d.sync += [
             total.eq(augend + addend),
             masked_2.eq(masked),
-            writes.eq(always | matching & ~differs.any()),
+            self.will_write.eq(always | matching & ~differs.any()),
         ]
 
-        m.d.sync += [self.result.eq(total ^ masked_2), self.writes.eq(writes)]
+        m.d.sync += [self.result.eq(total ^ masked_2), self.writes.eq(self.will_write)]
         return m

@@ -45,7 +45,7 @@ class AtomicUnit(wiring.Component):
 
     Latency, in cycles without those of host memory and of the engines: 2 to the read command, 9
     from the word to the write command, 5 from the write response to the response. Throughput: one
-    operation every 11 cycles, every 20 while all others are in flight, or the latency of read and
+    operation every 11 cycles, every 24 while all others are in flight, or the latency of read and
     write divided by `operations` if that is more. `request` waits while `operations` are in flight,
     and a response that is not taken occupies one of these places; nothing else depends on
     `response.ready`.
@@ -92,65 +92,77 @@ class AtomicUnit(wiring.Component):
         entry = operations.accepted[:-1]
         in_flight = Signal.like(operations.accepted)
         willing = Signal()
+        alone = Signal()  # one that starts over is; as it was a cycle ago
+        within = Signal.like(entry)
+        recalled = Signal(2)
         operands, qps = operations.operands.write_port(), operations.qps.write_port()
         earlier = operations.earlier.write_port()
         for port in (operands, qps, earlier):
             m.d.comb += port.addr.eq(entry)
+        # Without responses that wait, those before `settled` are the ones that cannot write.
+        may_write = (operations.accepted - operations.settled)[: len(within)]
         m.d.comb += [
             operands.data.eq(request.p.operands),
+            operands.en.eq(request.ready),
             qps.data.eq(request.p.qp),
+            qps.en.eq(request.ready),
             addresses.entry.eq(entry),
             addresses.address.eq(request.p.address[WORD_BITS:]),
+            addresses.within.eq(may_write),
             earlier.data.latest.eq(addresses.latest),
-            earlier.data.within.eq(Mux(addresses.found, addresses.within, 0)),
+            earlier.data.within.eq(Mux(addresses.found, within, 0)),
             in_flight.eq(operations.accepted - operations.answered),
+            willing.eq(~in_flight[-1] & ~operations.responses_wait & ~operations.failed_under),
             command.p.address.eq(Cat(Const(0, WORD_BITS), addresses.word)),
             command.p.octets.eq(WORD_OCTETS),
         ]
-        # Without responses that wait, those before `settled` are the ones that cannot write.
-        m.d.sync += willing.eq(
-            ~in_flight[-1] & ~operations.responses_wait & ~operations.failed_under
-        )
+        m.d.sync += [
+            request.ready.eq(0),
+            recalled.eq(0),
+            alone.eq(
+                operations.failed_under
+                & (operations.computed == operations.accepted)
+                & (operations.responses_due == 0)
+            ),
+        ]
         with m.If(command.ready):
             m.d.sync += command.valid.eq(0)
-        with m.If(addresses.loaded):
-            m.d.sync += command.valid.eq(1)
         with m.FSM():
             # Waits for a request, or until one that starts over is alone.
             with m.State("IDLE"):
-                m.d.sync += addresses.within.eq(operations.accepted - operations.settled)
-                with m.If(willing):
-                    m.d.comb += request.ready.eq(1)
-                    with m.If(request.valid):
-                        m.d.comb += [
-                            operands.en.eq(1),
-                            qps.en.eq(1),
-                            addresses.store.eq(1),
-                            addresses.start.eq(1),
-                        ]
-                        m.next = "SEARCH"
-                with m.Elif(
-                    operations.failed_under
-                    & (operations.computed == operations.accepted)
-                    & (operations.responses_due == 0)
-                ):
-                    m.d.comb += [
-                        addresses.entry.eq(operations.settled),
-                        addresses.start.eq(1),
-                    ]
-                    m.d.sync += [operations.again.eq(1), addresses.within.eq(0)]
-                    m.next = "AGAIN"
-            # Its word is read. Which operation was on it before?
+                m.d.comb += addresses.take.eq(1)
+                m.d.sync += within.eq(may_write)
+                with m.If(request.valid & request.ready):
+                    m.d.comb += addresses.start.eq(1)
+                    m.next = "ASK"
+                with m.Elif(alone & operations.failed_under):
+                    m.d.sync += operations.again.eq(1)
+                    m.next = "RECALL"
+                with m.Else():
+                    m.d.sync += request.ready.eq(willing)
+            # Its word is read.
+            with m.State("ASK"):
+                m.d.sync += command.valid.eq(1)
+                m.next = "SEARCH"
+            # Which operation was on it before? What is written last counts.
             with m.State("SEARCH"):
-                m.d.comb += earlier.en.eq(addresses.found | addresses.missed)
-                with m.If(earlier.en):
+                m.d.comb += earlier.en.eq(1)
+                with m.If(addresses.found | addresses.missed):
                     m.d.sync += operations.accepted.eq(operations.accepted + 1)
                     m.next = "READ"
             # Waits until its read was taken.
             with m.State("READ"):
                 with m.If(~command.valid):
+                    m.d.sync += request.ready.eq(willing)
                     m.next = "IDLE"
-            # Waits until the one that starts over is settled.
+            # The address of the one that starts over is read, which nobody else does then.
+            with m.State("RECALL"):
+                m.d.sync += recalled.eq(recalled + 1)
+                with m.If(recalled == 3):
+                    m.d.comb += addresses.recall.eq(1)
+                    m.d.sync += command.valid.eq(1)
+                    m.next = "AGAIN"
+            # Waits until it is settled.
             with m.State("AGAIN"):
                 with m.If(operations.settles):
                     m.d.sync += operations.again.eq(0)
@@ -169,7 +181,10 @@ class AtomicUnit(wiring.Component):
         age = Signal.like(number)  # operations between its writer and this one
         uses = Signal()  # the value of that writer
         steps = Signal(range(LATENCY))
+        computes = Signal()
         outcome = Signal(operations.outcome)
+        given = Signal(OPERANDS)
+        begins = Signal()  # a write, when the operation takes place
 
         operands, earlier_read, before_read, result_read = (
             memory.read_port(domain="comb")
@@ -193,9 +208,9 @@ class AtomicUnit(wiring.Component):
         m.d.comb += [
             before_read.addr.eq(earlier.latest),
             result_read.addr.eq(before.writer),
-            arithmetic.operands.eq(operands.data),
+            arithmetic.operands.eq(given),
             arithmetic.original.eq(value),
-            outcome.wrote.eq(arithmetic.writes & ~read_failed),
+            outcome.wrote.eq(begins),
             outcome.read_failed.eq(read_failed),
             outcome.stored.eq(outcome.wrote | uses),
             outcome.writer.eq(Mux(outcome.wrote, number, before.writer)),
@@ -209,7 +224,10 @@ class AtomicUnit(wiring.Component):
             word.p.last.eq(1),
             operations.addresses.select.eq(number),
         ]
-        begins = Signal()  # a write
+        m.d.sync += [
+            given.eq(operands.data),
+            begins.eq(computes & (steps == LATENCY - 1) & arithmetic.will_write & ~read_failed),
+        ]
         expects = Signal()  # a word; as it was a cycle ago, in which `computed` did not change
         m.d.sync += expects.eq(operations.again | (operations.computed != operations.accepted))
         m.d.sync += operations.responses_due.eq(operations.responses_due + begins - self.write.done)
@@ -234,10 +252,7 @@ class AtomicUnit(wiring.Component):
             # Its address and the latest one before it are looked up, ...
             with m.State("LOOK"):
                 m.d.comb += operations.addresses.selects.eq(1)
-                m.d.sync += [
-                    address.eq(operations.addresses.selected),
-                    earlier.eq(earlier_read.data),
-                ]
+                m.d.sync += earlier.eq(earlier_read.data)
                 m.next = "BEFORE"
             # ... what that one did, ...
             with m.State("BEFORE"):
@@ -245,7 +260,10 @@ class AtomicUnit(wiring.Component):
                 m.next = "AGE"
             # ... whether the word that was read may be older than that, ...
             with m.State("AGE"):
-                m.d.sync += uses.eq(before.stored & (age < earlier.within) & ~operations.again)
+                m.d.sync += [
+                    uses.eq(before.stored & (age < earlier.within) & ~operations.again),
+                    address.eq(operations.addresses.selected),
+                ]
                 m.next = "VALUE"
             # ... and the value that it has then.
             with m.State("VALUE"):
@@ -254,6 +272,7 @@ class AtomicUnit(wiring.Component):
                 m.next = "COMPUTE"
             # The result is computed.
             with m.State("COMPUTE"):
+                m.d.comb += computes.eq(1)
                 m.d.sync += steps.eq(steps + 1)
                 with m.If(steps == LATENCY - 1):
                     m.next = "COMPUTED"
@@ -263,7 +282,6 @@ class AtomicUnit(wiring.Component):
                     outcomes.en.eq(1),
                     originals.en.eq(1),
                     results.en.eq(1),
-                    begins.eq(outcome.wrote),
                     operations.recomputed.eq(operations.again),
                 ]
                 m.d.sync += operations.computed.eq(operations.computed + ~operations.again)
