@@ -466,7 +466,8 @@ class QpFifoReader(wiring.Signature):
     """Reader's side of a `queues/qp_fifo.py`, seen from the reader.
 
     `level` is that of QP `select` two cycles ago, right three cycles after a pop or push; `head`
-    takes one cycle more. A reader never pops at level 0.
+    takes one cycle more. A reader never pops at level 0. `pop` is a one-cycle strobe for QP
+    `pop_qp`, which stands from the cycle before on.
     """
 
     def __init__(self, config: RnicConfig, shape: data.StructLayout, depth: int):
@@ -485,7 +486,7 @@ class QpFifoWriter(wiring.Signature):
     """Writer's side of a `queues/qp_fifo.py`, seen from the writer.
 
     `level` is that of QP `select` two cycles ago. A writer never pushes to a full FIFO. `push` is
-    a one-cycle strobe for QP `push_qp`.
+    a one-cycle strobe for QP `push_qp`, which stands from the cycle before on.
     """
 
     def __init__(self, config: RnicConfig, shape: data.StructLayout, depth: int):

@@ -13,11 +13,12 @@ from gateware.interfaces import NO_COLLISION, QpFifoReader, QpFifoWriter, QpStro
 class QpFifo(wiring.Component):
     """`config.qps` FIFOs of `depth` items; items of one QP leave in the order of their pushes.
 
-    One push, one pop and one clear are possible in every cycle, of any QPs. `level` and `head`
-    come from registers, two and three cycles after `select`; the effect of a push or pop is in
-    `level` three cycles after it, in `head` four, that of a clear a cycle later. Nothing is
-    refused: the writer watches `level`, the reader never pops at level 0. A `head` that leaves in
-    the cycle of its `select`, by a pop or a clear, is undefined.
+    One push and one pop are possible in every second cycle, one clear in every cycle, of any QPs.
+    The QP of a push or pop stands from the cycle before on. `level` and `head` come from registers,
+    two and three cycles after `select`; the effect of a push or pop is in `level` three cycles
+    after it, in `head` four, that of a clear a cycle later. Nothing is refused: the writer watches
+    `level`, the reader never pops at level 0. A `head` that leaves in the cycle of its `select`, by
+    a pop or a clear, is undefined.
 
     A clear empties the FIFO of its QP. A push in the same cycle comes after it, a pop in the same
     cycle is ignored. After a reset of the device a FIFO must be cleared before it is used.
@@ -75,22 +76,32 @@ class QpFifo(wiring.Component):
 
         items_write = items.write_port()
         pushed_write = pushed.write_port()
-        tail = look(pushed, self.writer.push_qp)
+        # The QP and its count come from registers, because their way is long.
+        push_qp, tail = Signal.like(self.writer.push_qp), Signal(count_bits)
+        m.d.sync += [
+            push_qp.eq(self.writer.push_qp),
+            tail.eq(look(pushed, self.writer.push_qp)),
+        ]
         m.d.comb += [
             items_write.en.eq(self.writer.push),
-            items_write.addr.eq(Cat(tail[:slot_bits], self.writer.push_qp)),
+            items_write.addr.eq(Cat(tail[:slot_bits], push_qp)),
             items_write.data.eq(self.writer.item),
             pushed_write.en.eq(self.writer.push),
-            pushed_write.addr.eq(self.writer.push_qp),
+            pushed_write.addr.eq(push_qp),
             pushed_write.data.eq(tail + 1),
         ]
 
         popped_write = popped.write_port()
-        cleared_now = self.clear.valid & (self.clear.qp == self.reader.pop_qp)
+        pop_qp, gone = Signal.like(self.reader.pop_qp), Signal(count_bits)
+        m.d.sync += [
+            pop_qp.eq(self.reader.pop_qp),
+            gone.eq(look(popped, self.reader.pop_qp)),
+        ]
+        cleared_now = self.clear.valid & (self.clear.qp == pop_qp)
         m.d.comb += [
             popped_write.en.eq(self.reader.pop & ~cleared_now),
-            popped_write.addr.eq(self.reader.pop_qp),
-            popped_write.data.eq(look(popped, self.reader.pop_qp) + 1),
+            popped_write.addr.eq(pop_qp),
+            popped_write.data.eq(gone + 1),
         ]
 
         def clear_to_difference(written: Memory, more: Memory, less: Memory) -> None:

@@ -128,7 +128,9 @@ class ReceiveJudge(wiring.Component):
             contexts.command.eq(command),
         ]
 
-        # The neighbours' state of the QP, valid two cycles after the segment was taken
+        # The neighbours' state of the QP, valid two cycles after the segment was taken. The QP has
+        # a register for it, with another reset value so that it stays one of its own.
+        asked = Signal(config.qp_bits, init=config.qps - 1)
         entries, inbound, outstanding = (
             self.receive_entries,
             self.inbound_requests,
@@ -137,8 +139,8 @@ class ReceiveJudge(wiring.Component):
         m.d.comb += [
             entries.coming.eq(segment.qp),
             entries.select.eq(segment.qp),
-            inbound.select.eq(segment.qp),
-            outstanding.select.eq(segment.qp),
+            inbound.select.eq(asked),
+            outstanding.select.eq(asked),
         ]
 
         # The checks
@@ -216,8 +218,8 @@ class ReceiveJudge(wiring.Component):
             leaving.eq(self.record.valid & self.record.ready & ~record.dropped),
             consumed.eq(leaving & delivers),
             contexts.write.eq(leaving | connecting),
-            inbound.push_qp.eq(segment.qp),
-            outstanding.pop_qp.eq(segment.qp),
+            inbound.push_qp.eq(asked),
+            outstanding.pop_qp.eq(asked),
             self.read_space.valid.eq(outstanding.pop),
             self.read_space.qp.eq(segment.qp),
         ]
@@ -243,6 +245,7 @@ class ReceiveJudge(wiring.Component):
                 ]
                 m.d.sync += [
                     segment.eq(self.segment.payload),
+                    asked.eq(self.segment.payload.qp),
                     cause.eq(Cause.NONE),
                     tells.eq(0),
                     piece_count.eq(0),

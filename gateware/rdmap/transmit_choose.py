@@ -46,7 +46,7 @@ def choose_states(
     # them. No visit begins before an error of another one is out of the way.
     with m.State("IDLE"):
         m.d.comb += entries.coming.eq(ports.work.payload.qp)
-        m.d.sync += visit.terminating.eq(0)
+        m.d.sync += [visit.terminating.eq(0), visit.asked.eq(ports.work.payload.qp)]
         with m.If(ports.qp_command.valid):
             with m.If(back.free):
                 m.d.sync += visit.qp.eq(ports.qp_command.payload.qp)

@@ -45,7 +45,8 @@ class TransmitVisit:
         self.tagged_capacity = Signal(16)  # octets of payload that a tagged FPDU can have
         self.untagged_capacity = Signal(16)  # and an untagged one
 
-        # Its queues
+        # Its queues. They know the QP by a register of their own, as its reset value says.
+        self.asked = Signal(config.qp_bits, init=config.qps - 1)
         self.has_unit = Signal()  # of a send entry, the first unit is there
         self.has_two_units = Signal()
         self.has_three_units = Signal()

@@ -1,4 +1,4 @@
-"""One FIFO per QP: order, levels and clears, with pushes and pops of any QPs in every cycle."""
+"""One FIFO per QP: order, levels and clears, with pushes, pops and clears of any QPs."""
 
 from collections import deque
 
@@ -50,6 +50,8 @@ async def check_items_leave_in_order_and_levels_are_right(dut):
     expected: deque = deque()
     left: dict[int, int] = {}  # item: in which cycle it left
     just_cleared = None
+    pop_qp = push_qp = 0
+    pop = push = False
     number = compared = 0
     for cycle in range(6000):
         queues = [list(queue) for queue in model]
@@ -76,10 +78,14 @@ async def check_items_leave_in_order_and_levels_are_right(dut):
         clear, clear_qp = rng.random() < 0.03, rng.randrange(CONFIG.qps)
         # In turns mostly filling and mostly emptying.
         filling = cycle // 200 % 2
-        pop_qp, push_qp = rng.randrange(CONFIG.qps), rng.randrange(CONFIG.qps)
+        # The QPs of a pop and a push have stood for a cycle.
+        pop_before, push_before = (pop, pop_qp), (push, push_qp)
+        pop_qp, push_qp = (rng.choice([qp, rng.randrange(CONFIG.qps)]) for qp in (pop_qp, push_qp))
         pop = bool(visible[pop_qp]) and rng.random() < (0.3 if filling else 0.9)
+        pop &= pop_before == (False, pop_qp)
         room = len(model[push_qp]) < depth
         push = room and rng.random() < (0.9 if filling else 0.3)
+        push &= push_before == (False, push_qp)
         release_qp = rng.randrange(CONFIG.qps)
         # Not with a clear of the same QP: what was not released then never is.
         release = (
