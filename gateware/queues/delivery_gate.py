@@ -1,7 +1,7 @@
 """Holds deliveries until everything that they cover is visible in host memory."""
 
 from amaranth import Cat, Module, Signal
-from amaranth.lib import stream, wiring
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
@@ -21,8 +21,10 @@ class DeliveryGate(wiring.Component):
     mod 2^16, and at most 2^15 placements may be under way. Deliveries leave in order: RECEIVE as
     receive completions to the CQ that CREATE named, READ as `read_done`, REQUEST as a pulse of
     `request_released`, when the last completion was taken and while there is `request_room`. One
-    cycle from the last pulse to the output, for a delivery that came four cycles before it; one
-    delivery every four cycles. Up to 64 deliveries wait here before `delivery` is held up.
+    cycle from the last pulse to a completion whose delivery came five cycles before it, two if the
+    pulse before it was in the cycle before; two to the other outputs. One delivery every four
+    cycles, every five if it had to wait. Up to 64 deliveries wait here before `delivery` is held
+    up.
 
     A Send that invalidated an STag also waits until nobody uses a host address that the STag gave
     before: from a pulse of `mark` on, until `passed` tells that no FPDU reads and no atomic changes
@@ -61,6 +63,8 @@ class DeliveryGate(wiring.Component):
         m.submodules.fifo = fifo = SyncFIFOBuffered(width=layout.size, depth=DEPTH)
         m.submodules.cq_map = cq_map = CqMap(self._config)
         head = Signal(layout)
+        # Its QP has a register for two lookups, whose reset value keeps it one of its own.
+        looked_up = Signal(self._config.qp_bits, init=self._config.qps - 1)
         m.d.comb += [
             fifo.w_data.eq(self.delivery.payload),
             fifo.w_en.eq(self.delivery.valid),
@@ -68,45 +72,61 @@ class DeliveryGate(wiring.Component):
             self.qp_command.ready.eq(1),
             cq_map.taken.eq(self.qp_command.valid),
             cq_map.command.eq(self.qp_command.payload),
-            cq_map.qp.eq(head.qp),
+            cq_map.qp.eq(looked_up),
         ]
 
         failed = Signal()  # the QP of `head` is in `self.failed`
         held = Signal()  # it waits for atomics, or for FPDUs
-        invalidates = (head.kind == DeliveryKind.RECEIVE) & (
-            head.flags & CompletionFlags.INVALIDATED
-        ).any()
+        is_receive = head.kind == DeliveryKind.RECEIVE
+        invalidates = Signal()
         m.d.sync += [
-            failed.eq(self.failed.bit_select(head.qp, 1)),
+            failed.eq(self.failed.bit_select(looked_up, 1)),
+            invalidates.eq(is_receive & (head.flags & CompletionFlags.INVALIDATED).any()),
             held.eq(invalidates & (self.mark | ~self.passed)),
         ]
 
-        # The placements that `head` waits for, and whether that is none or one.
+        # The placements that `head` waits for, and whether that is none or one. The pulses come
+        # from far and are counted a cycle late.
+        placed, failure = Signal(), Signal()
         placements = Signal(16)
         missing = Signal(16)
         none, one = Signal(), Signal()
-        errors = Signal(3)  # pulses whose failure may not be in `failed` yet
+        errors = Signal(2)  # pulses before that one whose failure may not be in `failed` yet
         m.d.sync += [
-            placements.eq(placements + self.placed),
-            missing.eq(missing - self.placed),
-            one.eq(missing == Cat(~self.placed, self.placed)),
-            errors.eq(Cat(self.placed & self.placed_error, errors)),
+            placed.eq(self.placed),
+            failure.eq(self.placed & self.placed_error),
+            placements.eq(placements + placed),
+            missing.eq(missing - placed),
+            one.eq(missing == Cat(~placed, placed)),
+            errors.eq(Cat(failure, errors)),
         ]
         known = Signal()  # `none` and `one` are about `head`
         with m.If(~known):
-            m.d.sync += none.eq(missing[-1] | (missing == 0) | ((missing == 1) & self.placed))
-        with m.Elif(one & self.placed):
+            m.d.sync += none.eq(missing[-1] | (missing == 0) | ((missing == 1) & placed))
+        with m.Elif(one & placed):
             m.d.sync += none.eq(1)
         visible = Signal()
-        m.d.comb += visible.eq((none | (one & self.placed & ~self.placed_error)) & ~errors.any())
+        m.d.comb += visible.eq((none | (one & placed & ~failure)) & ~errors.any())
 
         completion, read_done = self.completion, self.read_done
+        # A completion leaves with the pulse itself, if no other pulse is being counted.
+        expects = Signal()
+        leaves, left = Signal(), Signal()
+        m.d.comb += leaves.eq(expects & one & ~placed & self.placed & ~self.placed_error)
+        m.d.sync += [
+            expects.eq(
+                known & is_receive & ~held & ~failed & ~failure & ~errors.any() & ~completion.valid
+            ),
+            left.eq(leaves),
+        ]
         cq = Signal(self._config.cq_bits)
         with m.If(~known):
             m.d.sync += cq.eq(cq_map.cq)
         for output in (completion, read_done):
             with m.If(output.ready):
                 m.d.sync += output.valid.eq(0)
+        with m.If(leaves):
+            m.d.sync += completion.valid.eq(1)
         with m.If(~completion.valid):
             m.d.sync += [
                 completion.payload.qp.eq(head.qp),
@@ -128,22 +148,27 @@ class DeliveryGate(wiring.Component):
             # Waits for a delivery.
             with m.State("IDLE"):
                 m.d.comb += fifo.r_en.eq(1)
-                m.d.sync += head.eq(fifo.r_data)
+                m.d.sync += [
+                    head.eq(fifo.r_data),
+                    looked_up.eq(data.View(layout, fifo.r_data).qp),
+                ]
                 with m.If(fifo.r_rdy):
                     m.next = "COUNT"
-            # The difference is taken, with the pulse of this cycle.
+            # The difference is taken, with the pulse of the cycle before.
             with m.State("COUNT"):
-                difference = Cat(0, head.after) - Cat(self.placed, placements)
+                difference = Cat(0, head.after) - Cat(placed, placements)
                 m.d.sync += missing.eq(difference[1:17])
-                m.d.comb += self.mark.eq(invalidates)
                 m.next = "LOOK"
             # Is one of them missing?
             with m.State("LOOK"):
+                m.d.comb += self.mark.eq(invalidates)
                 m.next = "PLACED"
             # Waits until all its placements are visible and the output is free.
             with m.State("PLACED"):
                 m.d.comb += known.eq(1)
-                with m.If(held):
+                with m.If(left):
+                    m.next = "IDLE"
+                with m.Elif(held):
                     pass
                 with m.Elif(visible & failed):
                     # Not in the cycle in which an earlier one leaves: each is counted alone

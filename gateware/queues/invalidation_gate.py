@@ -57,13 +57,16 @@ class InvalidationGate(wiring.Component):
 
         begin = Signal()  # counted a cycle late: whether a placement has octets is known late
         begun = Signal(16)
+        # So are the ends, by their absence: a register of its own, for they come from far.
+        no_end = Signal(init=1)
         placed = Signal(16)
         goal = Signal(16)
         beyond = Signal(16)  # negative: placements are missing
         m.d.sync += [
             begin.eq(self.begun),
             begun.eq(begun + begin),
-            placed.eq(placed + self.placed),
+            no_end.eq(~self.placed),
+            placed.eq(placed + ~no_end),
             beyond.eq(placed - goal),
         ]
         passing = Signal()

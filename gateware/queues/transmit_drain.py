@@ -11,7 +11,7 @@ class TransmitDrain(wiring.Component):
     First it waits until the visits of the transmitter that had begun have ended,
     because they may have asked the STag table before the `mark`; then until the jobs that
     had begun then have left. Nothing of this depends on a delivery. With nothing under way `passed`
-    is low for 6 cycles. Counts run mod 2^16; at most 2^15 jobs may be under way, and 7 visits.
+    is low for 7 cycles. Counts run mod 2^16; at most 2^15 jobs may be under way, and 7 visits.
 
     Members
     -------
@@ -31,12 +31,18 @@ class TransmitDrain(wiring.Component):
         m = Module()
         visits_begun, visits_ended, visits_goal, visits_beyond = (Signal(4) for _ in range(4))
         begun, ended, goal, beyond = (Signal(16) for _ in range(4))
+        # The pulses come late in their cycle: they are counted in the next one.
+        visit_begin, visit_end, job_begin, job_end = (Signal() for _ in range(4))
         m.d.sync += [
-            visits_begun.eq(visits_begun + self.visit_begin),
-            visits_ended.eq(visits_ended + self.visit_end),
+            visit_begin.eq(self.visit_begin),
+            visit_end.eq(self.visit_end),
+            job_begin.eq(self.job_begin),
+            job_end.eq(self.job_end),
+            visits_begun.eq(visits_begun + visit_begin),
+            visits_ended.eq(visits_ended + visit_end),
             visits_beyond.eq(visits_ended - visits_goal),
-            begun.eq(begun + self.job_begin),
-            ended.eq(ended + self.job_end),
+            begun.eq(begun + job_begin),
+            ended.eq(ended + job_end),
             beyond.eq(ended - goal),
         ]
 
@@ -47,6 +53,9 @@ class TransmitDrain(wiring.Component):
                     m.next = "COUNT"
             # A visit that began with the mark is counted.
             with m.State("COUNT"):
+                m.next = "COUNTED"
+            # That many have to end.
+            with m.State("COUNTED"):
                 m.d.sync += visits_goal.eq(visits_begun)
                 m.next = "DIFFERENCE"
             # The difference is taken.
