@@ -1,6 +1,6 @@
 """Completes send-queue work requests in the order in which they were posted."""
 
-from amaranth import Cat, Module, Signal
+from amaranth import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
@@ -113,7 +113,19 @@ class SendCompleter(wiring.Component):
         m.d.sync += qp_failed.eq(self.failed.bit_select(qp, 1))
         # Known in time: `reads` never changes in the cycle before DECIDE.
         no_reads = Signal()
-        m.d.sync += no_reads.eq(state.reads == 0)
+        is_read = Signal()  # or an atomic
+        waits = Signal()
+        commanded = Signal()
+
+        def is_answered(opcode: Value) -> Value:
+            return Cat(opcode == each for each in ANSWERED_OPERATIONS).any()
+
+        m.d.sync += [
+            no_reads.eq(state.reads == 0),
+            is_read.eq(is_answered(item.opcode)),
+            commanded.eq(self.qp_command.valid & ~self.qp_command.ready),
+        ]
+        m.d.comb += waits.eq(qp_failed | (is_read & no_reads))
 
         with m.FSM():
             # After a reset nothing is held.
@@ -126,29 +138,27 @@ class SendCompleter(wiring.Component):
             with m.State("IDLE"):
                 m.d.sync += [item_arrived.eq(0), read_arrived.eq(0)]
                 m.d.sync += [item[name].eq(self.sent.payload[name]) for name, _ in self._item]
-                with m.If(self.qp_command.valid):
-                    kind = self.qp_command.payload.kind
-                    m.d.comb += self.qp_command.ready.eq(1)
-                    m.d.sync += [
-                        qp.eq(self.qp_command.payload.qp),
-                        state.cq.eq(self.qp_command.payload.send_cq),
-                    ]
-                    with m.If((kind == QpCommandKind.CREATE) | (kind == QpCommandKind.DESTROY)):
-                        m.next = "FORGET"
-                with m.Elif(self.read_done.valid & ~(read_done_last & self.sent.valid)):
-                    m.d.sync += [
-                        qp.eq(self.read_done.payload.qp),
-                        read_arrived.eq(1),
-                        read_done_last.eq(1),
-                    ]
+                reads_first = self.read_done.valid & ~(read_done_last & self.sent.valid)
+                m.d.sync += qp.eq(Mux(reads_first, self.read_done.payload.qp, self.sent.payload.qp))
+                with m.If(commanded):
+                    m.next = "COMMAND"
+                with m.Elif(reads_first):
+                    m.d.sync += [read_arrived.eq(1), read_done_last.eq(1)]
                     m.next = "LOOK_UP"
                 with m.Elif(self.sent.valid):
-                    m.d.sync += [
-                        qp.eq(self.sent.payload.qp),
-                        item_arrived.eq(1),
-                        read_done_last.eq(0),
-                    ]
+                    m.d.sync += [item_arrived.eq(1), read_done_last.eq(0)]
                     m.next = "LOOK_UP"
+            # Takes the command.
+            with m.State("COMMAND"):
+                kind = self.qp_command.payload.kind
+                m.d.comb += self.qp_command.ready.eq(1)
+                m.d.sync += [
+                    qp.eq(self.qp_command.payload.qp),
+                    state.cq.eq(self.qp_command.payload.send_cq),
+                ]
+                m.next = "IDLE"
+                with m.If((kind == QpCommandKind.CREATE) | (kind == QpCommandKind.DESTROY)):
+                    m.next = "FORGET"
             # The QP is new or gone.
             with m.State("FORGET"):
                 m.d.comb += [forget.eq(1), states_write.en.eq(1)]
@@ -184,24 +194,26 @@ class SendCompleter(wiring.Component):
                     m.next = "STORE"
             # The oldest item is here.
             with m.State("TAKE"):
-                m.d.sync += item.eq(items_read.data)
+                m.d.sync += [
+                    item.eq(items_read.data),
+                    is_read.eq(is_answered(items_read.data.opcode)),
+                ]
                 m.next = "DECIDE"
-            # Lets the oldest item go, unless it is a Read or atomic that is not done.
+            # Lets the oldest item go, unless it is a Read or atomic that is not done. Any
+            # completion before it was taken.
             with m.State("DECIDE"):
-                is_read = Signal()
-                answered = Cat(item.opcode == each for each in ANSWERED_OPERATIONS)
-                m.d.comb += is_read.eq(answered.any())
-                with m.If(qp_failed | (is_read & no_reads)):
-                    m.next = "STORE"
-                with m.Elif(~completion.valid):
+                m.d.sync += [
+                    completion.payload.eq(0),
+                    completion.payload.qp.eq(qp),
+                    completion.payload.cq.eq(state.cq),
+                    completion.payload.index.eq(item.index),
+                    completion.payload.opcode.eq(item.opcode),
+                    completion.payload.length.eq(item.length),
+                ]
+                m.next = "STORE"
+                with m.If(~waits):
                     m.d.sync += [
                         completion.valid.eq(item.signaled),
-                        completion.payload.eq(0),
-                        completion.payload.qp.eq(qp),
-                        completion.payload.cq.eq(state.cq),
-                        completion.payload.index.eq(item.index),
-                        completion.payload.opcode.eq(item.opcode),
-                        completion.payload.length.eq(item.length),
                         state.head.eq(state.head + 1),
                         state.reads.eq(state.reads - is_read),
                     ]

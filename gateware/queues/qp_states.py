@@ -35,8 +35,8 @@ class QpStates(wiring.Component):
     nothing. The first error of a QP in INIT or RTS -> ERROR, and the error is handed on at
     `event`, and at `termination` for what the peer is told; errors of QPs in RESET or ERROR are
     swallowed. Commands, and the error inputs in
-    turn, are taken one every 5 cycles; only an `event` or a
-    `termination` that is not ready holds them up.
+    turn, are taken one every 5 cycles, one every 8 after one that is handed on; only an `event` or
+    a `termination` that is not ready holds them up.
 
     A QP of which `running` is set is in RTS. It may send (`may_send`) from CONNECT on if it is the
     initiator, else from its first received segment on (RFC 5044, 7.1.2): `first_segment` may pulse
@@ -114,18 +114,14 @@ class QpStates(wiring.Component):
         started = Signal()
         stopped = Signal()
         stopped_before = Signal()
-        stopped_first = Signal()
         last_qp = Signal(config.qp_bits)
         qp_before = Signal(config.qp_bits)
-        qp_first = Signal(config.qp_bits)
         m.d.sync += [
             started.eq(start),
             stopped.eq(stop),
             stopped_before.eq(stopped),
-            stopped_first.eq(stopped_before),
             last_qp.eq(qp),
             qp_before.eq(last_qp),
-            qp_first.eq(qp_before),
             self.released.valid.eq(release),
             self.released.qp.eq(release_qp),
         ]
@@ -140,13 +136,18 @@ class QpStates(wiring.Component):
             m.d.sync += self.may_send.bit_select(self.released.qp, 1).eq(1)
         # A QP that stops in this cycle, or in the three before, is not released.
         m.d.comb += release_qp.eq(segment)
-        with m.If(
-            segment_new
-            & ~(stop & (qp == segment))
-            & ~(stopped & (last_qp == segment))
-            & ~(stopped_before & (qp_before == segment))
-            & ~(stopped_first & (qp_first == segment))
-        ):
+        # `qp` stands from the cycle before `stop` on, so the comparison is one of that cycle.
+        same = Signal()  # `qp` is `segment`, if it stands
+        barred = Signal()  # it stopped in one of the three cycles before
+        m.d.sync += [
+            same.eq(qp == looked_up),
+            barred.eq(
+                (stop & (qp == looked_up))
+                | (stopped & (last_qp == looked_up))
+                | (stopped_before & (qp_before == looked_up))
+            ),
+        ]
+        with m.If(segment_new & ~barred & ~(stop & same)):
             m.d.comb += release.eq(1)
 
         is_command = Signal()
@@ -162,11 +163,19 @@ class QpStates(wiring.Component):
             with m.If(output.ready):
                 m.d.sync += output.valid.eq(0)
         may_send = Signal()
+        may_send_groups = Signal(config.qps // group)  # of the QP at this place of each group
+        told_cause = Signal(8)
+        m.d.sync += may_send_groups.eq(
+            Cat(
+                self.may_send[low : low + group].bit_select(qp[:group_bits], 1)
+                for low in range(0, config.qps, group)
+            )
+        )
         m.d.comb += [
             self.event.payload.eq(error),
             self.termination.payload.qp.eq(error.qp),
             self.termination.payload.may_send.eq(may_send),
-            self.termination.payload.cause.eq(error.cause),
+            self.termination.payload.cause.eq(told_cause),
             self.termination.payload.ulpdu_length.eq(error.ulpdu_length),
             self.termination.payload.header.eq(error.header),
         ]
@@ -264,12 +273,16 @@ class QpStates(wiring.Component):
                         write.data.state.eq(QpState.ERROR),
                         write.data.cause.eq(error.cause),
                     ]
-                    m.d.sync += [
-                        self.event.valid.eq(1),
-                        self.termination.valid.eq(1),
-                        may_send.eq(self.may_send.bit_select(qp, 1)),
-                    ]
-                    m.next = "TELL"
+                    m.d.sync += self.event.valid.eq(1)
+                    m.next = "TERMINATION"
+            # Tells the transmitter, with what the QP was allowed in MOVE.
+            with m.State("TERMINATION"):
+                m.d.sync += [
+                    self.termination.valid.eq(1),
+                    may_send.eq(may_send_groups.bit_select(qp[group_bits:], 1)),
+                    told_cause.eq(error.cause),
+                ]
+                m.next = "TELL"
             # Waits until host and transmitter have been told: no command comes in between.
             with m.State("TELL"):
                 with m.If(~self.event.valid & ~self.termination.valid):
