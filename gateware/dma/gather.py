@@ -20,6 +20,17 @@ PIECES_AHEAD = 32
 BEATS_AHEAD = 8
 """Packed beats that wait to be taken; enough for one per cycle."""
 
+WORD_PLAN = data.StructLayout(
+    {
+        "octets": range(WORD_OCTETS + 1),  # of the piece in this word
+        "begin": WORD_BITS,  # lane of the first of them
+        "ends": 1,  # the FPDU ends with this word
+        "inline": 1,
+        "from_memory": 1,  # the contrary, for the wide registers
+    }
+)
+"""What becomes of a word."""
+
 
 class Gather(wiring.Component):
     """Turns pieces of host memory into the packed payload of one FPDU after another.
@@ -110,6 +121,43 @@ class Gather(wiring.Component):
         with m.Elif(pieces.valid & pieces.ready):
             m.d.sync += measured_valid.eq(0)
 
+    def _plan(self, m: Module, pieces: Any, layout: data.StructLayout, o: Any) -> None:
+        """Cut the pieces into words."""
+        current = Signal(layout)  # `more_words` counts down
+        active = Signal()
+        first_word = Signal()
+        last_word = Signal()
+        load = Signal()
+        m.d.comb += [
+            load.eq(~active | (o.ready & last_word)),
+            pieces.ready.eq(load),
+            o.valid.eq(active),
+            o.payload.octets.eq(WORD_OCTETS),
+            o.payload.ends.eq(last_word & current.last),
+            o.payload.inline.eq(current.inline),
+            o.payload.from_memory.eq(~current.inline),
+        ]
+        with m.If(first_word):
+            m.d.comb += [
+                o.payload.octets.eq(current.first_octets),
+                o.payload.begin.eq(current.lane),
+            ]
+        with m.Elif(last_word):
+            m.d.comb += o.payload.octets.eq(current.last_octets)
+        with m.If(load):
+            m.d.sync += [
+                current.eq(pieces.payload),
+                active.eq(pieces.valid),
+                first_word.eq(1),
+                last_word.eq(pieces.payload.more_words == 0),
+            ]
+        with m.Elif(o.ready):
+            m.d.sync += [
+                current.more_words.eq(current.more_words - 1),
+                first_word.eq(0),
+                last_word.eq(current.more_words == 1),
+            ]
+
     def _pack(self, m: Module, pieces: Any, layout: data.StructLayout) -> None:
         """Rotate each word to the lanes where its octets go, and join it with what is left."""
         m.submodules.beats = beats = SyncFIFOBuffered(width=PAYLOAD_BEAT.size, depth=BEATS_AHEAD)
@@ -122,51 +170,23 @@ class Gather(wiring.Component):
         step_next = (beats.level <= BEATS_AHEAD - 3) & ~tail_next
         m.d.sync += [step.eq(step_next), step_data.eq(step_next)]
 
-        # First stage: the word, and where its octets go
-        current = Signal(layout)  # `more_words` counts down
-        inline_data = Signal(reset_less=True)  # `current.inline`, a copy for the wide registers
-        active = Signal()
-        first_word = Signal()
-        last_word = Signal()
+        # First stage: the word, and where its octets go. What becomes of it is known before it is
+        # there, and stands in registers.
+        m.submodules.plan = planned = StreamBuffer(WORD_PLAN)
+        self._plan(m, pieces, layout, planned.i)
+        plan = planned.o.payload
         fill = Signal(WORD_BITS)  # octets of an incomplete beat before this word's
-        octets = Signal(range(WORD_OCTETS + 1))  # of the piece in this word
-        begin = Signal(WORD_BITS)  # lane of the first of them
         source_valid = Signal()
         moved = Signal()
-        load = Signal()
-        ends = Signal()  # the FPDU ends with this word
-        head = Signal(layout)
         m.d.comb += [
-            head.eq(pieces.payload),
-            source_valid.eq(Mux(current.inline, self.inline.valid, self.read.data.valid)),
-            self.read.data.ready.eq(step & active & ~current.inline),
-            self.inline.ready.eq(step & active & current.inline),
-            moved.eq(step & active & source_valid),
-            load.eq(~active | (moved & last_word)),
-            pieces.ready.eq(load),
-            ends.eq(last_word & current.last),
-            octets.eq(WORD_OCTETS),
+            source_valid.eq(Mux(plan.inline, self.inline.valid, self.read.data.valid)),
+            self.read.data.ready.eq(step & planned.o.valid & ~plan.inline),
+            self.inline.ready.eq(step & planned.o.valid & plan.inline),
+            moved.eq(step & planned.o.valid & source_valid),
+            planned.o.ready.eq(step & source_valid),
         ]
-        with m.If(first_word):
-            m.d.comb += [octets.eq(current.first_octets), begin.eq(current.lane)]
-        with m.Elif(last_word):
-            m.d.comb += octets.eq(current.last_octets)
-        with m.If(load):
-            m.d.sync += [
-                current.eq(head),
-                inline_data.eq(head.inline),
-                active.eq(pieces.valid),
-                first_word.eq(1),
-                last_word.eq(head.more_words == 0),
-            ]
-        with m.Elif(moved):
-            m.d.sync += [
-                current.more_words.eq(current.more_words - 1),
-                first_word.eq(0),
-                last_word.eq(current.more_words == 1),
-            ]
         with m.If(moved):
-            m.d.sync += fill.eq(Mux(ends, 0, (fill + octets)[:WORD_BITS]))
+            m.d.sync += fill.eq(Mux(plan.ends, 0, (fill + plan.octets)[:WORD_BITS]))
 
         stage = data.StructLayout(
             {
@@ -183,12 +203,14 @@ class Gather(wiring.Component):
         taken = Signal(stage)
         with m.If(step_data):
             m.d.sync += [
-                taken.data.eq(Mux(inline_data, self.inline.payload, self.read.data.payload.data)),
-                taken.rotation.eq(fill - begin),
+                taken.data.eq(
+                    Mux(plan.from_memory, self.read.data.payload.data, self.inline.payload)
+                ),
+                taken.rotation.eq(fill - plan.begin),
                 taken.fill.eq(fill),
-                taken.total.eq(fill + octets),
-                taken.ends.eq(ends),
-                taken.error.eq(self.read.data.payload.error & ~current.inline),
+                taken.total.eq(fill + plan.octets),
+                taken.ends.eq(plan.ends),
+                taken.error.eq(self.read.data.payload.error & ~plan.inline),
                 taken.valid.eq(moved),
             ]
 

@@ -104,7 +104,12 @@ class ReceiveJudge(wiring.Component):
 
         # Whether its QP runs
         command = self.qp_command.payload
+        creates, connects = Signal(), Signal()
         connecting = Signal()
+        m.d.sync += [
+            creates.eq(command.kind == QpCommandKind.CREATE),
+            connects.eq(command.kind == QpCommandKind.CONNECT),
+        ]
         m.submodules.running = running = ReceiveRunning(config)
         drops = running.drops
         m.d.comb += [
@@ -238,7 +243,6 @@ class ReceiveJudge(wiring.Component):
             # Takes a command, or else a segment.
             with m.State("IDLE"):
                 m.d.comb += [
-                    self.qp_command.ready.eq(self.idle),
                     self.segment.ready.eq(~self.qp_command.valid),
                     entries.coming.eq(self.segment.payload.qp),
                     pieces.restart.eq(1),
@@ -252,14 +256,19 @@ class ReceiveJudge(wiring.Component):
                     delivers.eq(0),
                 ]
                 with m.If(self.qp_command.valid & self.idle):
-                    m.d.comb += [
-                        contexts.set_pd.eq(command.kind == QpCommandKind.CREATE),
-                        connecting.eq(command.kind == QpCommandKind.CONNECT),
-                        contexts.set_ird.eq(connecting),
-                    ]
+                    m.next = "COMMAND"
                 with m.If(~self.qp_command.valid & self.segment.valid):
                     m.d.comb += self.begin.eq(1)
                     m.next = "DECODE"
+            # Does what the command says; its kind was looked at while it waited.
+            with m.State("COMMAND"):
+                m.d.comb += [
+                    self.qp_command.ready.eq(1),
+                    contexts.set_pd.eq(creates),
+                    connecting.eq(connects),
+                    contexts.set_ird.eq(connects),
+                ]
+                m.next = "IDLE"
             # Waits for the checks of the header.
             with m.State("DECODE"):
                 m.next = "SELECT"
