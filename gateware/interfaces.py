@@ -437,7 +437,8 @@ class EntryPort(wiring.Signature):
 
     All count units. `level`, `posted` and `index` are those of QP `select` two cycles ago; `word`
     is word `word_address` of that QP's oldest units, two cycles after both were set. `coming` is
-    what `select` is in the next cycle; if it is not, all of them are right a cycle later. A pop is
+    what `select` is in the next cycle; if it is not, all of them are right a cycle later. Words of
+    the second unit take a cycle more after `select` was set. A pop is
     of QP `select`, which has to be the same in the cycle before, as `coming` before that; the
     values are right three cycles later. A consumer never pops what `level` does not cover.
 
@@ -457,6 +458,7 @@ class EntryPort(wiring.Signature):
                 "word_address": Out(range(words)),
                 "word": In(64),
                 "pop": Out(1),
+                "popping": Out(1),  # the same, for those who only look at it
                 "pop_both": Out(1),  # the entry has two units
             }
         )

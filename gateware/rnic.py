@@ -573,9 +573,14 @@ class Rnic(wiring.Component):
         received = Signal(32)
         segment = self.mpa_receiver.segment
         sends = self.framer.tx
-        with m.If(sends.valid & sends.ready & sends.p.last & (sends.p.octets != 0)):
+        sends_one, receives_one = Signal(), Signal()
+        m.d.sync += [
+            sends_one.eq(sends.valid & sends.ready & sends.p.last & (sends.p.octets != 0)),
+            receives_one.eq(segment.valid & segment.ready & (segment.p.kind == SegmentKind.FPDU)),
+        ]
+        with m.If(sends_one):
             m.d.sync += sent.eq(sent + 1)
-        with m.If(segment.valid & segment.ready & (segment.p.kind == SegmentKind.FPDU)):
+        with m.If(receives_one):
             m.d.sync += received.eq(received + 1)
         m.d.comb += [
             registers.cycles_low.value.eq(cycles[:32]),

@@ -27,7 +27,7 @@ class Mulpdu(wiring.Component):
     mulpdu: Out(16), longest ULPDU whose FPDU is not longer than `emss`; from 128 to 64768.
     """
 
-    LATENCY = 3
+    LATENCY = 4
 
     emss: In(16)
     markers: In(1)
@@ -37,17 +37,18 @@ class Mulpdu(wiring.Component):
         m = Module()
         interval_bits = MARKER_INTERVAL.bit_length() - 1
         whole, partial = self.emss[interval_bits:], self.emss[:interval_bits].any()
+        markers = Signal(range(-(-(1 << 16) // MARKER_INTERVAL) + 1))
+        beside = Signal(4)
         overhead = Signal(10)
-        emss = Signal(16)
+        emss, last_emss = Signal(16), Signal(16)
         difference = Signal(17)
         m.d.sync += [
             emss.eq(self.emss),
-            overhead.eq(
-                FPDU_OVERHEAD_OCTETS
-                + self.emss[:2]  # what PAD to 4 octets may cost
-                + Mux(self.markers, MARKER_OCTETS * (whole + partial), 0)
-            ),
-            difference.eq(emss - overhead),
+            markers.eq(Mux(self.markers, whole + partial, 0)),
+            beside.eq(FPDU_OVERHEAD_OCTETS + self.emss[:2]),  # what PAD to 4 octets may cost
+            last_emss.eq(emss),
+            overhead.eq(beside + MARKER_OCTETS * markers),
+            difference.eq(last_emss - overhead),
         ]
         negative = difference[-1]
         with m.If(negative | (difference < MIN_MULPDU)):

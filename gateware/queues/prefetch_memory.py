@@ -21,8 +21,9 @@ class PrefetchMemory:
     units: of the memory.
     address_bits: of a unit's address.
     home: whether a QP has a lane, and which.
-    popped: running number of a QP's oldest unit. In the order of the ring: `in_base` units where
-        every QP has room (if it has a lane; else all), then those in its lane.
+    popped: running number of a QP's oldest unit; of this and the next unit, whether they stand
+        `in_lane`. All others do, if the QP has a lane; before them are up to two where every QP
+        has room.
     """
 
     def __init__(self, config: RnicConfig):
@@ -34,7 +35,7 @@ class PrefetchMemory:
         self.units = (1 << base_bits) + (1 << lane_bits)
         self.address_bits = self._half_bits + 1
         self.home = data.StructLayout({"in_lane": 1, "lane": self._lane})
-        self.popped = data.StructLayout({"number": 16, "in_base": range(BASE_UNITS + 1)})
+        self.popped = data.StructLayout({"number": 16, "in_lane": BASE_UNITS})
 
     def address(self, in_lane: Value, lane: Value, qp: Value, number: Value) -> Value:
         """Where unit `number` of a QP stands."""

@@ -108,16 +108,18 @@ class PrefetchedUnits(wiring.Component):
         with m.If(self.move & (self.qp == ports.coming)):
             m.d.sync += home.eq(self.moved)
 
-        # Both units that an entry may have: the word address comes late in its cycle.
+        # Both units that an entry may have; the second one out of a register.
         units_at = [
             self._memory.address(
-                home.in_lane & (oldest.in_base <= unit),
+                oldest.in_lane[unit],
                 home.lane,
                 ports.select,
                 oldest.number[: exact_log2(LANE_UNITS)] + unit,
             )
             for unit in range(self._entry_units)
         ]
+        second_at = Signal(self._memory.address_bits)
+        m.d.sync += second_at.eq(units_at[-1])
         word_bits = exact_log2(self._words)
         second = ports.word_address[word_bits:] if self._entry_units > 1 else Const(0)
         buffer_read = buffer.read_port()
@@ -126,7 +128,7 @@ class PrefetchedUnits(wiring.Component):
         level = Signal(COUNT_BITS)
         m.d.comb += [
             buffer_read.addr.eq(
-                Cat(ports.word_address[:word_bits], Mux(second, units_at[-1], units_at[0]))
+                Cat(ports.word_address[:word_bits], Mux(second, second_at, units_at[0]))
             ),
             selected_produced.addr.eq(ports.select),
             level.eq(self.arrived - number),
@@ -141,10 +143,13 @@ class PrefetchedUnits(wiring.Component):
 
         # Of the selected QP: nothing else pops it, so this is right although a cycle old, unless
         # it was settled in that cycle, which leaves the number as it is.
-        in_base = Signal.like(oldest.in_base)
-        m.d.sync += in_base.eq(
-            Mux(self.settle & (self.qp == ports.select), self.settled.in_base, oldest.in_base)
-        )
+        in_lane = Signal.like(oldest.in_lane)
+        has_lane = Signal()
+        m.d.sync += [in_lane.eq(oldest.in_lane), has_lane.eq(home.in_lane)]
+        with m.If(self.settle & (self.qp == ports.select)):
+            m.d.sync += in_lane.eq(self.settled.in_lane)
+        with m.If(self.move & (self.qp == ports.select)):
+            m.d.sync += has_lane.eq(self.moved.in_lane)
         m.d.comb += [
             popped_write.addr.eq(Mux(ports.pop, ports.select, self.qp)),
             popped_write.data.eq(self.settled),
@@ -153,6 +158,8 @@ class PrefetchedUnits(wiring.Component):
         with m.If(ports.pop):
             m.d.comb += [
                 popped_write.data.number.eq(number + 1 + ports.pop_both),
-                popped_write.data.in_base.eq(~ports.pop_both & in_base[1]),
+                popped_write.data.in_lane.eq(
+                    Cat(Mux(ports.pop_both, has_lane, in_lane[1]), has_lane)
+                ),
             ]
         return m

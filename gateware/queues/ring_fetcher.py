@@ -1,6 +1,6 @@
 """Prefetches the entries of one kind of ring (send or receive) of every QP from host memory."""
 
-from amaranth import Module, Mux, Signal, Value
+from amaranth import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
@@ -116,7 +116,8 @@ class RingFetcher(wiring.Component):
         m.submodules.lanes = lanes = PrefetchLanes(
             config, tick_cycles=self._tick_cycles, outstanding=OUTSTANDING
         )
-        pop = self.entries.pop
+        pop = self.entries.popping
+        last_pop = QpStrobe(config).create(path=("last_pop",))
         wiring.connect(m, wiring.flipped(self.read.data), arrivals.word)
         wiring.connect(m, wiring.flipped(self.entries), shown.entries)
         m.d.comb += [
@@ -127,22 +128,25 @@ class RingFetcher(wiring.Component):
             shown.store_data.eq(arrivals.store_data),
             self.filled.valid.eq(arrivals.filled.valid),
             self.filled.qp.eq(arrivals.filled.qp),
-            lanes.pop.valid.eq(pop),
-            lanes.pop.qp.eq(self.entries.select),
+            lanes.pop.valid.eq(last_pop.valid),
+            lanes.pop.qp.eq(last_pop.qp),
         ]
+        m.d.sync += [last_pop.valid.eq(pop), last_pop.qp.eq(self.entries.select)]
 
         # Who wants to be visited: after a pop, a visit that left more to do, or a failed read
         m.submodules.kicked = kicked = KickQueue(config, kicks=3)
         qp = Signal(config.qp_bits)  # the one that is visited
         again = Signal()
+        called = QpStrobe(config).create(path=("called",))
+        m.d.sync += [called.valid.eq(again), called.qp.eq(qp)]
         clear = Signal()
         m.d.comb += [
             kicked.clear.eq(clear),
             kicked.clear_qp.eq(qp),
-            kicked.kicks[0].valid.eq(pop),
-            kicked.kicks[0].qp.eq(self.entries.select),
-            kicked.kicks[1].valid.eq(again),
-            kicked.kicks[1].qp.eq(qp),
+            kicked.kicks[0].valid.eq(last_pop.valid),
+            kicked.kicks[0].qp.eq(last_pop.qp),
+            kicked.kicks[1].valid.eq(called.valid),
+            kicked.kicks[1].qp.eq(called.qp),
             kicked.kicks[2].valid.eq(arrivals.failed.valid),
             kicked.kicks[2].qp.eq(arrivals.failed.qp),
         ]
@@ -464,7 +468,7 @@ class RingFetcher(wiring.Component):
             with m.State("BIND"):
                 m.d.comb += [
                     shown.settled.number.eq(popped.number),
-                    shown.settled.in_base.eq(used),
+                    shown.settled.in_lane.eq(Cat(used == 0, used <= 1)),
                     shown.moved.in_lane.eq(1),
                     shown.moved.lane.eq(lanes.free_lane),
                 ]
@@ -481,7 +485,7 @@ class RingFetcher(wiring.Component):
                 m.d.sync += [
                     rescue_begun.eq(1),
                     rescue_keep.eq(keep),
-                    rescue_left.eq(keep - popped.in_base),
+                    rescue_left.eq(keep - sum(~bit for bit in popped.in_lane)),
                 ]
                 m.next = "IDLE"
                 with m.If(~at_home.in_lane | arrived.failed | (on_chip != used)):
@@ -497,6 +501,8 @@ class RingFetcher(wiring.Component):
                     m.d.comb += [
                         arrivals.set.eq(1),
                         counts_write.en.eq(1),
+                        shown.settled.number.eq(popped.number),
+                        shown.settle.eq(1),
                         shown.move.eq(1),
                         lanes.release.eq(1),
                     ]

@@ -1,6 +1,6 @@
 """Ring units that come back from host memory."""
 
-from amaranth.hdl import Elaboratable, Module, Mux, Signal
+from amaranth.hdl import Elaboratable, Module, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
@@ -36,7 +36,8 @@ class UnitArrivals(wiring.Component):
     """Stores the words of reads and counts the units of each QP that arrived.
 
     Takes a word in every cycle, whatever happens. A unit that comes after a failed one of its QP is
-    not counted. One cycle from the last word of a unit to `filled`; `arrived` shows it then.
+    not counted. Three cycles from the last word of a unit to `filled`; `selected` and `looked` can
+    show it then.
 
     Parameters
     ----------
@@ -54,8 +55,8 @@ class UnitArrivals(wiring.Component):
     failed: Out(QpStrobe), one could not be read, the first one of its QP.
     ended, ended_tag, ended_failed: Out, a pulse for each read that has ended.
     select: In(qp); `selected` is its row one cycle later. look, looked: as these.
-    set, set_qp, set_row: In, change a row; not while `busy`.
-    busy: Out(1), a unit ends in this cycle.
+    set, set_qp, set_row: In, change a row; not while `busy`. It can be looked at two cycles later.
+    busy: Out(1), a unit that ended is being counted.
     """
 
     def __init__(self, config: RnicConfig, *, address_bits: int, words: int, outstanding: int):
@@ -136,37 +137,54 @@ class UnitArrivals(wiring.Component):
             self.store_data.eq(word.data),
         ]
 
-        # Counted a cycle later, when its last word is stored.
+        # Counted when its last word is stored: a cycle to look up the row, one to change it, one to
+        # write it.
+        ends = Signal()
+        ended = Signal(self._tag)
+        ended_bad = Signal()
         counts = Signal()
         counted = Signal(self._tag)
         counted_bad = Signal()
+        row = Signal(ARRIVED)
         failed = Signal()
         m.d.sync += [
-            counts.eq(unit_ends),
-            counted.eq(tag),
-            counted_bad.eq(bad),
+            ends.eq(unit_ends),
+            ended.eq(tag),
+            ended_bad.eq(bad),
+            counts.eq(ends),
+            counted.eq(ended),
+            counted_bad.eq(ended_bad),
+            row.eq(now.data),
             self.ended.eq(read_ends),
             self.ended_failed.eq(any_spoiled | bad),
         ]
         m.d.comb += [
-            now.addr.eq(counted.qp),
-            failed.eq(now.data.failed | counted_bad),
-            self.ended_tag.eq(counted),
-            self.busy.eq(counts),
+            now.addr.eq(ended.qp),
+            failed.eq(row.failed | counted_bad),
+            self.ended_tag.eq(ended),
+            self.busy.eq(ends | counts),
+        ]
+        m.d.sync += [
             write.en.eq(counts | self.set),
-            write.addr.eq(Mux(counts, counted.qp, self.set_qp)),
+            write.addr.eq(self.set_qp),
             write.data.eq(self.set_row),
         ]
         with m.If(counts):
-            m.d.comb += [
-                write.data.count.eq(now.data.count + ~(failed | counted.copies)),
+            m.d.sync += [
+                write.addr.eq(counted.qp),
+                write.data.count.eq(row.count + ~(failed | counted.copies)),
                 write.data.failed.eq(failed),
-                write.data.told.eq(now.data.told),
+                write.data.told.eq(row.told),
             ]
+        with m.If(write.en & (write.addr == ended.qp)):
+            m.d.sync += row.eq(write.data)
+        filled, fails = Signal(), Signal()
         m.d.sync += [
-            self.filled.valid.eq(counts & ~failed & ~counted.copies),
-            self.filled.qp.eq(counted.qp),
-            self.failed.valid.eq(counts & counted_bad & ~now.data.failed),
-            self.failed.qp.eq(counted.qp),
+            filled.eq(counts & ~failed & ~counted.copies),
+            fails.eq(counts & counted_bad & ~row.failed),
+            self.filled.valid.eq(filled),
+            self.filled.qp.eq(write.addr),
+            self.failed.valid.eq(fails),
+            self.failed.qp.eq(write.addr),
         ]
         return m

@@ -133,6 +133,8 @@ class ReceiveJudge(wiring.Component):
             contexts.command.eq(command),
         ]
 
+        waiting = Signal(init=1)  # the state is IDLE; a register of its own
+
         # The neighbours' state of the QP, valid two cycles after the segment was taken. The QP has
         # a register for it, with another reset value so that it stays one of its own.
         asked = Signal(config.qp_bits, init=config.qps - 1)
@@ -142,7 +144,7 @@ class ReceiveJudge(wiring.Component):
             self.outstanding_requests,
         )
         m.d.comb += [
-            entries.coming.eq(segment.qp),
+            entries.coming.eq(Mux(waiting, self.segment.payload.qp, segment.qp)),
             entries.select.eq(segment.qp),
             inbound.select.eq(asked),
             outstanding.select.eq(asked),
@@ -219,7 +221,9 @@ class ReceiveJudge(wiring.Component):
         # The queues hear of it a cycle later; the next segment looks at them after that.
         leaving = Signal()
         consumed = Signal()
+        popping = Signal(reset_less=True)  # a register of its own
         m.d.comb += [
+            entries.popping.eq(popping),
             leaving.eq(self.record.valid & self.record.ready & ~record.dropped),
             consumed.eq(leaving & delivers),
             contexts.write.eq(leaving | connecting),
@@ -231,6 +235,7 @@ class ReceiveJudge(wiring.Component):
         m.d.sync += [
             self.dropped.eq(self.record.valid & self.record.ready & record.dropped & is_fpdu),
             entries.pop.eq(consumed & kind.takes_entry),
+            popping.eq(consumed & kind.takes_entry),
             outstanding.pop.eq(consumed & kind.response),
             inbound.push.eq(consumed & kind.request),
         ]
@@ -244,7 +249,6 @@ class ReceiveJudge(wiring.Component):
             with m.State("IDLE"):
                 m.d.comb += [
                     self.segment.ready.eq(~self.qp_command.valid),
-                    entries.coming.eq(self.segment.payload.qp),
                     pieces.restart.eq(1),
                 ]
                 m.d.sync += [
@@ -256,9 +260,11 @@ class ReceiveJudge(wiring.Component):
                     delivers.eq(0),
                 ]
                 with m.If(self.qp_command.valid & self.idle):
+                    m.d.sync += waiting.eq(0)
                     m.next = "COMMAND"
                 with m.If(~self.qp_command.valid & self.segment.valid):
                     m.d.comb += self.begin.eq(1)
+                    m.d.sync += waiting.eq(0)
                     m.next = "DECODE"
             # Does what the command says; its kind was looked at while it waited.
             with m.State("COMMAND"):
@@ -268,6 +274,7 @@ class ReceiveJudge(wiring.Component):
                     connecting.eq(connects),
                     contexts.set_ird.eq(connects),
                 ]
+                m.d.sync += waiting.eq(1)
                 m.next = "IDLE"
             # Waits for the checks of the header.
             with m.State("DECODE"):
@@ -373,7 +380,7 @@ class ReceiveJudge(wiring.Component):
             with m.State("HAND_OVER"):
                 m.d.comb += self.record.valid.eq(1)
                 with m.If(self.record.ready):
-                    m.d.sync += bank.eq(~bank)
+                    m.d.sync += [bank.eq(~bank), waiting.eq(1)]
                     m.next = "IDLE"
         return m
 

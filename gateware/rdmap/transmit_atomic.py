@@ -12,7 +12,7 @@ from gateware.rdmap.atomic_operations import AtomicStatus
 from gateware.rdmap.atomic_unit import response_layout
 from gateware.rdmap.transmit_back import TransmitBack
 from gateware.rdmap.transmit_context import TransmitContexts
-from gateware.rdmap.transmit_visit import TransmitVisit, end_visit, fail
+from gateware.rdmap.transmit_visit import TransmitVisit, end_visit, fail, go_idle
 from hw.interface.causes import Cause
 
 FOUND = data.StructLayout({"original": 64, "status": AtomicStatus})
@@ -48,13 +48,14 @@ class AtomicAnswers(wiring.Component):
         qps = self._config.qps
         m.submodules.found = found = Memory(shape=FOUND, depth=qps, init=[])
         write, read = found.write_port(), found.read_port()
-        response = self.response
+        m.d.sync += [
+            write.addr.eq(self.response.p.qp),
+            write.data.original.eq(self.response.p.original),
+            write.data.status.eq(self.response.p.status),
+            write.en.eq(self.response.valid),
+        ]
         m.d.comb += [
-            response.ready.eq(1),
-            write.addr.eq(response.p.qp),
-            write.data.original.eq(response.p.original),
-            write.data.status.eq(response.p.status),
-            write.en.eq(response.valid),
+            self.response.ready.eq(1),
             read.addr.eq(self.select),
             self.original.eq(read.data.original),
             self.status.eq(read.data.status),
@@ -62,12 +63,12 @@ class AtomicAnswers(wiring.Component):
         bits = Signal(qps)
         with m.If(self.clear.valid):
             m.d.sync += bits.bit_select(self.clear.qp, 1).eq(0)
-        with m.If(response.valid):
-            m.d.sync += bits.bit_select(response.p.qp, 1).eq(1)
+        with m.If(write.en):
+            m.d.sync += bits.bit_select(write.addr, 1).eq(1)
         m.d.sync += [
             self.answered.eq(bits.bit_select(self.select, 1)),
-            self.kick.valid.eq(response.valid),
-            self.kick.qp.eq(response.p.qp),
+            self.kick.valid.eq(write.en),
+            self.kick.qp.eq(write.addr),
         ]
         return m
 
@@ -104,7 +105,7 @@ def atomic_states(
             m.next = "TARGET"
             with m.If(visit.doomed):
                 m.d.comb += ports.atomic_refused.valid.eq(1)
-                m.next = "IDLE"
+                go_idle(m, visit)
 
     # Its address is looked at out of a register: it comes late from the STag table.
     with m.State("TARGET"):

@@ -13,6 +13,7 @@ from gateware.rdmap.transmit_context import TransmitContexts
 from gateware.rdmap.transmit_entry import (
     OPERATION,
     OPERATION_ADDRESS,
+    REMOTE_STAG_ADDRESS,
     element_offset_address,
     element_range_address,
     takes_two_units,
@@ -40,21 +41,26 @@ def choose_states(
 ) -> None:
     """From `IDLE` until the first element arrives, a termination or a command begins."""
     entries = ports.send_entries
+    word_address = entries.word_address
     entry_is = visit.entry_is
 
     # Wait for a command, or a QP to terminate or to visit; the first two wait for all FPDUs before
     # them. No visit begins before an error of another one is out of the way.
     with m.State("IDLE"):
-        m.d.comb += entries.coming.eq(ports.work.payload.qp)
-        m.d.sync += [visit.terminating.eq(0), visit.asked.eq(ports.work.payload.qp)]
+        m.d.sync += [
+            visit.terminating.eq(0),
+            visit.asked.eq(ports.work.payload.qp),
+            word_address.eq(OPERATION_ADDRESS),
+        ]
         with m.If(ports.qp_command.valid):
             with m.If(back.free):
-                m.d.sync += visit.qp.eq(ports.qp_command.payload.qp)
+                m.d.sync += [visit.qp.eq(ports.qp_command.payload.qp), visit.idle.eq(0)]
                 m.next = "COMMAND"
         with m.Elif(ports.termination.valid):
             with m.If(back.free):
                 m.d.sync += [
                     visit.qp.eq(ports.termination.payload.qp),
+                    visit.idle.eq(0),
                     visit.terminating.eq(1),
                     visit.responding.eq(0),
                     visit.begins_atomic.eq(0),
@@ -71,21 +77,13 @@ def choose_states(
         with m.Elif(ports.error.ready):
             m.d.sync += visit.qp.eq(ports.work.payload.qp)
             with m.If(ports.work.valid):
+                m.d.sync += visit.idle.eq(0)
                 m.next = "ADDRESS"
 
     # The memories and queues see the QP number; it is taken from the scheduler.
     with m.State("ADDRESS"):
-        m.d.comb += [
-            ports.work.ready.eq(1),
-            ports.begin.eq(1),
-            entries.word_address.eq(OPERATION_ADDRESS),
-        ]
-        m.d.sync += [
-            visit.running.eq(ports.running.bit_select(visit.qp, 1)),
-            visit.may_send.eq(ports.may_send.bit_select(visit.qp, 1)),
-            visit.alone.eq(back.free),
-            visit.doomed.eq(0),
-        ]
+        m.d.comb += [ports.work.ready.eq(1), ports.begin.eq(1)]
+        m.d.sync += [visit.alone.eq(back.free), visit.doomed.eq(0)]
         m.next = "CONTEXT"
 
     # The context comes out of the memories.
@@ -93,20 +91,19 @@ def choose_states(
         m.d.sync += [
             visit.progress.eq(contexts.progress),
             visit.halt.eq(contexts.halt),
-            visit.element.eq(contexts.progress.element),
-            visit.offset.eq(contexts.progress.offset),
+            word_address.eq(element_range_address(contexts.progress.element)),
         ]
         m.next = "QUEUES"
-        with m.If(~visit.running | ~visit.may_send):
-            m.next = "NOTHING"
 
     # The queues answer.
     with m.State("QUEUES"):
         entry = data.View(OPERATION, entries.word)
         progress = visit.progress
         in_flight = (progress.issued - visit.retired_count)[: len(visit.in_flight)]
-        m.d.comb += entries.word_address.eq(element_range_address(visit.element))
         m.d.sync += [
+            word_address.eq(element_offset_address(progress.element)),
+            visit.element.eq(progress.element),
+            visit.offset.eq(progress.offset),
             visit.entry.eq(entry),
             *(entry_is[opcode].eq(entry.opcode == opcode) for opcode in SendOpcode),
             visit.fenced.eq((entry.flags & SendFlags.FENCE).any()),
@@ -139,7 +136,7 @@ def choose_states(
         ]
         m.d.comb += lengths.start.eq(1)
         m.next = "CHOOSE"
-        with m.If(visit.halt.halted):
+        with m.If(visit.halt.halted | ~visit.may_send):
             m.next = "NOTHING"
 
     # Go on, or begin with what waits and may be sent.
@@ -156,7 +153,6 @@ def choose_states(
         respond = Signal()
         tagged = Signal()
         m.d.comb += [
-            entries.word_address.eq(element_offset_address(visit.element)),
             # What the Reads before an atomic found is from before it.
             can_respond.eq(visit.has_inbound & ~(head.atomic & ~atomic_begun & visit.leaving)),
             # Fewer than config.pending_sends, which is the top bit, are in flight.
@@ -178,6 +174,8 @@ def choose_states(
             tagged.eq(Mux(respond, ~head.atomic, entry_is[SendOpcode.RDMA_WRITE])),
         ]
         m.d.sync += [
+            # The words of a send entry do not matter for a response, which may begin anew.
+            word_address.eq(Mux(respond, OPERATION_ADDRESS, REMOTE_STAG_ADDRESS)),
             visit.responding.eq(respond),
             visit.begins_atomic.eq(respond & head.atomic & ~atomic_begun),
             visit.answers_atomic.eq(respond & head.atomic & atomic_begun),
@@ -240,10 +238,8 @@ def choose_states(
 
     # Begin anew when nothing else is under way any more.
     with m.State("AGAIN"):
-        m.d.comb += entries.word_address.eq(OPERATION_ADDRESS)
         m.d.sync += [
-            visit.running.eq(ports.running.bit_select(visit.qp, 1)),
-            visit.may_send.eq(ports.may_send.bit_select(visit.qp, 1)),
+            word_address.eq(OPERATION_ADDRESS),
             visit.alone.eq(1),
             visit.doomed.eq(0),
         ]

@@ -8,7 +8,7 @@ from gateware.interfaces import QpCommandKind
 from gateware.rdmap.transmit_atomic import AtomicAnswers
 from gateware.rdmap.transmit_context import TransmitContexts
 from gateware.rdmap.transmit_limits import TransmitLimits
-from gateware.rdmap.transmit_visit import TransmitVisit
+from gateware.rdmap.transmit_visit import TransmitVisit, go_idle
 
 CONTEXT_CYCLES = 3
 """Until the number of retired sends of the QP stands in its register, and one more."""
@@ -80,4 +80,4 @@ def command_states(
         m.d.comb += limits.connect.valid.eq(is_connect)
         with m.If(~is_connect | limits.connect.ready):
             m.d.comb += ports.qp_command.ready.eq(1)
-            m.next = "IDLE"
+            go_idle(m, visit)

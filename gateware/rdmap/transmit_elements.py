@@ -33,7 +33,8 @@ def element_states(
 
     The words of an Atomic Request go by `OPERANDS`.
 
-    A word arrives in the second state after the one that asks for it. The source of a response
+    A word arrives in the second state after the one in which its address stands in the register
+    that asks for it, so in the third after the one that puts it there. The source of a response
     is its only element, and its words are not looked at.
     """
     entry, inbound, responding = visit.entry, visit.inbound, visit.responding
@@ -46,8 +47,10 @@ def element_states(
 
     # Ask for the next element, unless there is none.
     with m.State("NEXT_ELEMENT"):
-        m.d.comb += word_address.eq(element_range_address(visit.element))
-        m.d.sync += visit.cause.eq(Cause.LOCAL_BAD_ENTRY)
+        m.d.sync += [
+            word_address.eq(element_offset_address(visit.element)),
+            visit.cause.eq(Cause.LOCAL_BAD_ENTRY),
+        ]
         with m.If(visit.element == entry.element_count):
             fail(m, visit)
         with m.Else():
@@ -55,18 +58,23 @@ def element_states(
 
     # Ask for its second word.
     with m.State("NEXT_ELEMENT_OFFSET"):
-        m.d.comb += word_address.eq(element_offset_address(visit.element))
+        m.d.sync += word_address.eq(REMOTE_STAG_ADDRESS)
         m.next = "ELEMENT_RANGE"
 
     # Length and STag of the element arrive; compare the message with the MULPDU. A visit that is
     # not going to wait for the window has the next one asked for if there is something to do in it:
     # the scheduler takes its time.
     with m.State("ELEMENT_RANGE"):
-        m.d.comb += word_address.eq(REMOTE_STAG_ADDRESS)
+        fits = Mux(
+            visit.tagged,
+            visit.remaining <= visit.tagged_capacity,
+            visit.remaining <= visit.untagged_capacity,
+        )
         m.d.sync += [
+            word_address.eq(Mux(visit.is_immediate, IMMEDIATE_DATA_ADDRESS, REMOTE_OFFSET_ADDRESS)),
             visit.capacity.eq(Mux(visit.tagged, visit.tagged_capacity, visit.untagged_capacity)),
-            visit.fits_tagged.eq(visit.remaining <= visit.tagged_capacity),
-            visit.fits_untagged.eq(visit.remaining <= visit.untagged_capacity),
+            visit.fits.eq(fits | visit.is_immediate),
+            visit.whole.eq(fits | visit.inline),
             visit.element_length.eq(element_range.length),
             visit.element_stag.eq(Mux(responding, inbound.source_stag, element_range.stag)),
             visit.bad_entry.eq(
@@ -87,17 +95,19 @@ def element_states(
             m.d.sync += visit.element_length.eq(Mux(visit.is_immediate, IMMEDIATE_DATA_OCTETS, 0))
         with m.If(visit.roomy & (visit.more | is_long) & ~visit.kicked):
             m.d.comb += visit.kick.eq(1)
-            m.d.sync += visit.kicked.eq(1)
         m.next = "ELEMENT_OFFSET"
         with m.If(
             ~responding & ~visit.progress.active & ~visit.summed & entry.element_count[1:].any()
         ):
+            m.d.sync += word_address.eq(element_range_address(0))
             m.next = "SUM"
 
     # Add up the lengths of the elements: a request a cycle, two cycles for an answer.
     with m.State("SUM"):
-        m.d.comb += word_address.eq(element_range_address(step[:2]))
-        m.d.sync += step.eq(step + 1)
+        m.d.sync += [
+            step.eq(step + 1),
+            word_address.eq(element_range_address((step + 1)[:2])),
+        ]
         with m.If((step >= 2) & (step - 2 < entry.element_count)):
             m.d.sync += total.eq(total + element_range.length)
         with m.If(step == SCATTER_GATHER_ELEMENTS + 2):
@@ -105,25 +115,21 @@ def element_states(
 
     # Is the sum the length of the message?
     with m.State("SUM_CHECK"):
-        m.d.sync += [visit.length_matches.eq(total == entry.length), visit.summed.eq(1)]
+        m.d.sync += [
+            visit.length_matches.eq(total == entry.length),
+            visit.summed.eq(1),
+            word_address.eq(element_range_address(visit.element)),
+        ]
         m.next = "ELEMENT_AGAIN"
 
     # Ask for the first element again.
     with m.State("ELEMENT_AGAIN"):
-        m.d.comb += word_address.eq(element_range_address(visit.element))
+        m.d.sync += word_address.eq(element_offset_address(visit.element))
         m.next = "NEXT_ELEMENT_OFFSET"
 
     # The Tagged Offset of the element arrives; what is left of it?
     with m.State("ELEMENT_OFFSET"):
-        m.d.comb += word_address.eq(
-            Mux(visit.is_immediate, IMMEDIATE_DATA_ADDRESS, REMOTE_OFFSET_ADDRESS)
-        )
-        fits = Signal()
-        m.d.comb += fits.eq(
-            Mux(visit.tagged, visit.fits_tagged, visit.fits_untagged) | visit.is_immediate
-        )
         m.d.sync += [
-            visit.fits.eq(fits),
             visit.element_offset.eq(Mux(responding, inbound.source_tagged_offset, word)),
             visit.element_remaining.eq(visit.element_length - visit.offset),
         ]
@@ -132,10 +138,9 @@ def element_states(
                 responding | visit.progress.active | (visit.element_length == entry.length)
             )
         with m.If(visit.first_piece):
-            part = Mux(fits, visit.remaining, visit.capacity)
             m.d.sync += [
-                visit.left.eq(Mux(fits | visit.inline, visit.remaining, visit.capacity)),
-                visit.payload.eq(part),
+                visit.left.eq(Mux(visit.whole, visit.remaining, visit.capacity)),
+                visit.payload.eq(Mux(visit.fits, visit.remaining, visit.capacity)),
             ]
             with m.If(visit.is_read):
                 m.d.sync += visit.payload.eq(READ_REQUEST_HEADER_OCTETS)
@@ -164,6 +169,7 @@ def element_states(
     # The remote Tagged Offset, or Immediate Data, arrives; decide on the piece.
     with m.State("REMOTE_OFFSET"):
         m.d.sync += [
+            word_address.eq(element_range_address(visit.element + 1)),
             visit.remote_offset.eq(Mux(responding, inbound.sink_tagged_offset, word)),
             visit.piece_octets.eq(Mux(visit.covers, visit.left, visit.element_remaining)),
             visit.asks.eq(~visit.none_left & ~visit.is_local),
@@ -172,6 +178,7 @@ def element_states(
         ]
         m.next = "READY"
         with m.If(visit.is_atomic):
+            m.d.sync += word_address.eq(OPERANDS_ADDRESS)
             m.next = "OPERANDS"
         with m.Elif(visit.none_remaining & ~visit.none_left & ~visit.is_local):
             m.d.sync += [visit.element.eq(visit.element + 1), visit.offset.eq(0)]
@@ -179,8 +186,8 @@ def element_states(
 
     # The operands arrive, a request a cycle, two cycles for an answer.
     with m.State("OPERANDS"):
-        m.d.comb += word_address.eq(OPERANDS_ADDRESS + step[:2])
         m.d.sync += [
+            word_address.eq(OPERANDS_ADDRESS + (step + 1)[:2]),
             step.eq(step + 1),
             visit.operands.eq(Cat(visit.operands.as_value()[64:], word)),
         ]

@@ -1,16 +1,17 @@
 """The end of the first half of a visit: a piece is checked and handed over with its FPDU."""
 
-from amaranth.hdl import Module, Mux
+from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import wiring
 
 from gateware.rdmap.transmit_back import TransmitBack
 from gateware.rdmap.transmit_context import TransmitContexts
+from gateware.rdmap.transmit_entry import element_range_address
 from gateware.rdmap.transmit_header import TransmitHeader
 from gateware.rdmap.transmit_inline import TransmitInline
 from gateware.rdmap.transmit_lengths import TransmitLengths
 from gateware.rdmap.transmit_pieces import TransmitPieces
 from gateware.rdmap.transmit_terminate import TransmitTerminate
-from gateware.rdmap.transmit_visit import TransmitVisit, end_visit
+from gateware.rdmap.transmit_visit import TransmitVisit, end_visit, go_idle
 from hw.interface.queue_entries import Rights, SendFlags
 
 
@@ -94,9 +95,12 @@ def connect_queues(
     """
     drops = back.begin & back.record.ends & ~visit.failed & ~visit.terminating
     asked = ports.outstanding_requests.item
+    popping = Signal(reset_less=True)  # a register of its own
+    m.d.comb += ports.send_entries.popping.eq(popping)
     m.d.sync += [
         visit.storing.eq(drops),
         ports.send_entries.pop.eq(drops & visit.last & ~visit.responding),
+        popping.eq(drops & visit.last & ~visit.responding),
         ports.send_entries.pop_both.eq(visit.takes_two),
         ports.inbound_requests.pop.eq(drops & visit.last & visit.responding),
         ports.inbound_requests.pop_qp.eq(visit.asked),
@@ -131,7 +135,7 @@ def hand_states(
         with m.If(visit.doomed):
             # The error of its own piece has ended it already.
             m.d.comb += [visit.kick.eq(~visit.handed), visit.end.eq(~visit.handed)]
-            m.next = "IDLE"
+            go_idle(m, visit)
         with m.Elif(visit.failed):
             m.next = "HAND"
         with m.Elif(visit.is_local):
@@ -149,6 +153,7 @@ def hand_states(
             back.begin.eq(~visit.asks | ports.stag.request.ready),
             ports.atomic_begun.valid.eq(visit.begins_atomic & visit.asks & back.begin),
         ]
+        m.d.sync += ports.send_entries.word_address.eq(element_range_address(visit.element + 1))
         with m.If(back.begin):
             m.d.sync += visit.handed.eq(1)
             # An inline piece needs the registers until its words are written.
@@ -157,7 +162,7 @@ def hand_states(
             with m.Elif(visit.begins_atomic):
                 m.next = "TARGET_CHECK"
             with m.Elif(visit.covers | ~visit.asks):
-                m.next = "IDLE"
+                go_idle(m, visit)
             with m.Else():
                 m.d.sync += [
                     visit.left.eq(visit.left - visit.piece_octets),
@@ -177,4 +182,4 @@ def hand_states(
             m.next = "INLINE"
         with m.Else():
             m.d.comb += ports.termination.ready.eq(visit.terminating)
-            m.next = "IDLE"
+            go_idle(m, visit)

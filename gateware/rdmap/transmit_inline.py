@@ -16,7 +16,7 @@ from gateware.rdmap.transmit_header import (
     read_request_header,
 )
 from gateware.rdmap.transmit_terminate import TransmitTerminate
-from gateware.rdmap.transmit_visit import TransmitVisit
+from gateware.rdmap.transmit_visit import TransmitVisit, go_idle
 from gateware.stream_fifo import StreamFifo
 from hw.interface.queue_entries import IMMEDIATE_DATA_OCTETS
 
@@ -181,4 +181,4 @@ def inline_states(
     with m.State("INLINE"):
         with m.If(inline.done):
             m.d.comb += ports.termination.ready.eq(visit.terminating)
-            m.next = "IDLE"
+            go_idle(m, visit)

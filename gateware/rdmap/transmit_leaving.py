@@ -17,7 +17,7 @@ class LeavingResponses(wiring.Component):
 
     What they carry has been read from host memory then. `leaving` is that of QP `select` a cycle
     ago; `kick` comes with the end, when nothing else may call for a visit. A job counts for
-    `select` two cycles after it began; four cycles after it has left it counts no more.
+    `select` three cycles after it began; four cycles after it has left it counts no more.
 
     Members
     -------
@@ -45,10 +45,14 @@ class LeavingResponses(wiring.Component):
         m.submodules.latest = latest = Memory(shape=JOB_BITS, depth=qps, init=[])
         write, read = latest.write_port(), latest.read_port(domain="comb")
         begun, ended = Signal(JOB_BITS), Signal(JOB_BITS)
+        job, response = Signal(), Signal()
         finished = Signal()
         number = Signal(JOB_BITS)
         m.d.sync += [
-            begun.eq(begun + self.begun.valid),
+            begun.eq(begun + job),
+            job.eq(self.begun.valid),
+            response.eq(self.begun.valid & self.is_response),
+            write.addr.eq(self.begun.qp),
             finished.eq(self.finished.valid),
             read.addr.eq(self.finished.qp),
             number.eq(ended),
@@ -59,9 +63,8 @@ class LeavingResponses(wiring.Component):
         last_qp = Signal(self._config.qp_bits)
         bits = Signal(qps)
         m.d.comb += [
-            write.addr.eq(self.begun.qp),
             write.data.eq(begun),
-            write.en.eq(self.begun.valid & self.is_response),
+            write.en.eq(response),
             follows.eq(write.en & (write.addr == read.addr)),
         ]
         m.d.sync += [
@@ -71,7 +74,7 @@ class LeavingResponses(wiring.Component):
         with m.If(last):
             m.d.sync += bits.bit_select(last_qp, 1).eq(0)
         with m.If(write.en):
-            m.d.sync += bits.bit_select(self.begun.qp, 1).eq(1)
+            m.d.sync += bits.bit_select(write.addr, 1).eq(1)
         m.d.sync += [
             self.leaving.eq(bits.bit_select(self.select, 1)),
             self.kick.valid.eq(last),

@@ -32,7 +32,7 @@ def local_states(m: Module, ports: wiring.Component, visit: TransmitVisit) -> No
     next may use the STag. The window does not matter.
     """
     no_rights = Signal()  # there is no such right
-    m.d.comb += no_rights.eq(visit.registers & visit.element_stag[RIGHTS_BITS:].any())
+    m.d.sync += no_rights.eq(visit.registers & visit.element_stag[RIGHTS_BITS:].any())
 
     # Wait until the table has changed, or refuses to.
     with m.State("CHANGE"):

@@ -25,7 +25,7 @@ from hw.interface.causes import CODES, HeaderCopy, header_copy
 
 
 class TransmitTerminate(wiring.Component):
-    """Makes the Terminate header of a termination, or none, one cycle behind it.
+    """Makes the Terminate header of a termination, or none, two cycles behind it.
 
     A QP that was not allowed to send yet says nothing (tables C-39), nor does one that stopped for
     a reason without a code, as a received Terminate is. No Terminate answers another one, even if
@@ -55,7 +55,9 @@ class TransmitTerminate(wiring.Component):
         control = Signal(TERMINATE_CONTROL)
         has_code = Signal()
         about = data.View(UNTAGGED_HEADER, termination.header[: UNTAGGED_HEADER.size])
-        with m.Switch(termination.cause):
+        termination_cause = Signal.like(termination.cause)
+        m.d.sync += termination_cause.eq(termination.cause)
+        with m.Switch(termination_cause):
             for cause, (code, _) in CODES.items():
                 if code is None or not code.can_be_sent:
                     continue

@@ -26,10 +26,10 @@ class TransmitVisit:
         progress = progress_layout(config)
 
         # The QP
+        self.idle = Signal(init=1)  # the state is IDLE; of its own, for what is asked early
         self.qp = Signal(config.qp_bits)
         self.terminating = Signal()  # it stopped: the visit ends its connection
-        self.running = Signal()
-        self.may_send = Signal()
+        self.may_send = Signal()  # it runs and may send
         self.progress = Signal(progress)  # where it stood before this visit
         self.halt = Signal(HALT)  # it sends nothing any more
         self.alone = Signal()  # no FPDU of an earlier visit was under way when this one began
@@ -80,9 +80,8 @@ class TransmitVisit:
         self.tagged = Signal()  # it is tagged
         self.remaining = Signal(32)  # octets of it that were not sent
         self.capacity = Signal(16)  # octets of payload that an FPDU of it can have
-        self.fits_tagged = Signal()  # what remains fits a tagged FPDU
-        self.fits_untagged = Signal()  # and an untagged one
-        self.fits = Signal()  # it fits one FPDU
+        self.fits = Signal()  # what remains fits one FPDU
+        self.whole = Signal()  # `left` is all of it: that, or it needs no piece of payload
         self.remote_stag = Signal(32)  # of the peer's buffer, or to be invalidated there
         self.remote_offset = Signal(64)  # Tagged Offset of the peer's buffer; Immediate Data
         self.takes_two = Signal()  # its entry has a second unit
@@ -146,7 +145,13 @@ def fail(m: Module, visit: TransmitVisit) -> None:
     m.next = "READY"
 
 
+def go_idle(m: Module, visit: TransmitVisit) -> None:
+    """Leave the state for the next visit, command or termination."""
+    m.d.sync += visit.idle.eq(1)
+    m.next = "IDLE"
+
+
 def end_visit(m: Module, visit: TransmitVisit) -> None:
     """Leave the state: the visit ends here; only if no FPDU of another one is under way."""
     m.d.comb += visit.end.eq(1)
-    m.next = "IDLE"
+    go_idle(m, visit)

@@ -11,9 +11,10 @@ one FSM of one module: its registers are in `transmit_visit.py`, what follows fr
 `connect_*` says what is so in every state. The second half is `transmit_back.py`.
 """
 
-from amaranth.hdl import Elaboratable, Module, Mux
+from amaranth.hdl import Cat, Elaboratable, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
 
 from gateware.config import RnicConfig
 from gateware.interfaces import EntryPort, Layouts, QpFifoReader, QpFifoWriter, QpStrobe, StagClient
@@ -42,6 +43,9 @@ from gateware.rdmap.transmit_local import connect_local, local_states
 from gateware.rdmap.transmit_pieces import TransmitPieces
 from gateware.rdmap.transmit_terminate import TransmitTerminate
 from gateware.rdmap.transmit_visit import TransmitVisit
+
+GROUP = 8
+"""QPs among which one cycle looks one up."""
 
 
 class Transmitter(wiring.Component):
@@ -179,14 +183,13 @@ class Transmitter(wiring.Component):
             retired_sends.select.eq(visit.qp),
             retired_sends.retired.valid.eq(self.retired.valid),
             retired_sends.retired.qp.eq(self.retired.qp),
-            self.send_entries.coming.eq(visit.qp),
+            self.send_entries.coming.eq(Mux(visit.idle, self.work.payload.qp, visit.qp)),
             self.send_entries.select.eq(visit.qp),
-            self.send_entries.word_address.eq(REMOTE_OFFSET_ADDRESS),
             self.inbound_requests.select.eq(visit.asked),
             self.outstanding_requests.select.eq(visit.asked),
             terminate.termination.eq(self.termination.payload),
-            answers.select.eq(visit.qp),
-            leaving.select.eq(visit.qp),
+            answers.select.eq(visit.asked),
+            leaving.select.eq(visit.asked),
             leaving.begun.valid.eq(back.job_begin.valid),
             leaving.begun.qp.eq(back.job_begin.qp),
             leaving.is_response.eq(back.is_response),
@@ -214,11 +217,17 @@ class Transmitter(wiring.Component):
             visit.original.eq(answers.original),
             visit.atomic_status.eq(answers.status),
         ]
+        m.d.sync += self.send_entries.word_address.eq(REMOTE_OFFSET_ADDRESS)
+        self._look_up_rights(m, visit)
         # Kicks of a visit go before those of the limits.
-        m.d.comb += limits.kick_taken.eq(~visit.kick)
-        m.d.sync += [
-            self.kick.valid.eq(visit.kick | limits.kick),
-            self.kick.qp.eq(Mux(visit.kick, visit.qp, limits.kick_qp)),
+        kicks, kicked_qp = Signal(), Signal(config.qp_bits)
+        m.d.sync += [kicks.eq(visit.kick), kicked_qp.eq(visit.qp)]
+        with m.If(kicks):
+            m.d.sync += visit.kicked.eq(1)
+        m.d.comb += [
+            limits.kick_taken.eq(~kicks),
+            self.kick.valid.eq(kicks | limits.kick),
+            self.kick.qp.eq(Mux(kicks, kicked_qp, limits.kick_qp)),
         ]
 
         connect_lengths(m, visit, lengths)
@@ -246,3 +255,20 @@ class Transmitter(wiring.Component):
         with m.If(back.failing):
             m.d.sync += visit.doomed.eq(1)
         return m
+
+    def _look_up_rights(self, m: Module, visit: TransmitVisit) -> None:
+        """Whether the QP of two cycles ago runs and may send: in groups, then among them."""
+        group = min(GROUP, self._config.qps)
+        group_bits = exact_log2(group)
+        for_groups = []
+        for vector in (self.running, self.may_send):
+            in_groups = Signal(self._config.qps // group)
+            m.d.sync += in_groups.eq(
+                Cat(
+                    vector[low : low + group].bit_select(visit.asked[:group_bits], 1)
+                    for low in range(0, self._config.qps, group)
+                )
+            )
+            for_groups.append(in_groups)
+        running, may_send = for_groups
+        m.d.sync += visit.may_send.eq((running & may_send).bit_select(visit.asked[group_bits:], 1))

@@ -64,7 +64,7 @@ class Bench:
         StreamMonitor(dut, "read__command")
         self.filled = Pulses(dut, dut.filled__valid, dut.filled__qp)
         self.base, self.log2, self.posted, self.popped = {}, {}, {}, {}
-        dut.entries__pop.value = 0
+        dut.entries__pop.value = dut.entries__popping.value = 0
         dut.entries__pop_both.value = 0
         dut.entries__coming.value = 0
         dut.entries__select.value = 0
@@ -128,9 +128,9 @@ class Bench:
         ]
         self.popped[qp] += units
         self.dut.entries__pop_both.value = units - 1
-        self.dut.entries__pop.value = 1
+        self.dut.entries__pop.value = self.dut.entries__popping.value = 1
         await RisingEdge(self.dut.clk)
-        self.dut.entries__pop.value = 0
+        self.dut.entries__pop.value = self.dut.entries__popping.value = 0
         self.dut.entries__select.value = self.rng.randrange(self.qps)
 
 
@@ -352,9 +352,9 @@ class Pace:
             assert int(dut.entries__word.value) == expected
             bench.popped[qp] += 1
             dut.entries__pop_both.value = 0
-            dut.entries__pop.value = 1
+            dut.entries__pop.value = dut.entries__popping.value = 1
             await RisingEdge(dut.clk)
-            dut.entries__pop.value = 0
+            dut.entries__pop.value = dut.entries__popping.value = 0
             passed += 1
             taken += 1
         return passed

@@ -106,7 +106,7 @@ async def check_terminate_is_that_of_the_model(dut):
             ulpdu_length=len(segment),
             header=int.from_bytes(header, "little"),
         )
-        await ClockCycles(dut.clk, 2)
+        await ClockCycles(dut.clk, 3)
         error = None if code is None else ErrorCode(*code)
         speaks = may_send and error is not None and error not in NEVER_SENT
         # Where no header is copied, none needs to be whole.
