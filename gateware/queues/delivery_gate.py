@@ -1,17 +1,18 @@
 """Holds deliveries until everything that they cover is visible in host memory."""
 
 from amaranth import Cat, Module, Signal
-from amaranth.lib import data, stream, wiring
-from amaranth.lib.fifo import SyncFIFOBuffered
+from amaranth.lib import stream, wiring
+from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from gateware.config import RnicConfig
-from gateware.interfaces import DeliveryKind, Layouts, QpStrobe
+from gateware.interfaces import NO_COLLISION, DeliveryKind, Layouts, QpStrobe
 from gateware.queues.completer import read_done_layout
 from gateware.queues.cq_map import CqMap
 from hw.interface.queue_entries import CompletionFlags, CompletionOpcode
 
 DEPTH = 64
+"""A power of two."""
 
 
 class DeliveryGate(wiring.Component):
@@ -60,19 +61,33 @@ class DeliveryGate(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         layout = self._layouts.delivery
-        m.submodules.fifo = fifo = SyncFIFOBuffered(width=layout.size, depth=DEPTH)
+        m.submodules.waiting = waiting = Memory(
+            shape=layout, depth=DEPTH, init=[], attrs=NO_COLLISION
+        )
+        write, read = waiting.write_port(), waiting.read_port()
+        level = Signal(range(DEPTH + 1))
+        takes = Signal()
+        waits = Signal()  # the word at the memory's output is a delivery
         m.submodules.cq_map = cq_map = CqMap(self._config)
         head = Signal(layout)
         # Its QP has a register for two lookups, whose reset value keeps it one of its own.
         looked_up = Signal(self._config.qp_bits, init=self._config.qps - 1)
         m.d.comb += [
-            fifo.w_data.eq(self.delivery.payload),
-            fifo.w_en.eq(self.delivery.valid),
-            self.delivery.ready.eq(fifo.w_rdy),
+            write.data.eq(self.delivery.payload),
+            write.en.eq(self.delivery.valid & self.delivery.ready),
+            self.delivery.ready.eq(~level[-1]),
             self.qp_command.ready.eq(1),
             cq_map.taken.eq(self.qp_command.valid),
             cq_map.command.eq(self.qp_command.payload),
             cq_map.qp.eq(looked_up),
+        ]
+
+        # One is taken every four cycles at most, so that `waits` and the word follow in time.
+        m.d.sync += [
+            level.eq(level + write.en - takes),
+            waits.eq(level != 0),
+            write.addr.eq(write.addr + write.en),
+            read.addr.eq(read.addr + takes),
         ]
 
         failed = Signal()  # the QP of `head` is in `self.failed`
@@ -147,12 +162,9 @@ class DeliveryGate(wiring.Component):
         with m.FSM():
             # Waits for a delivery.
             with m.State("IDLE"):
-                m.d.comb += fifo.r_en.eq(1)
-                m.d.sync += [
-                    head.eq(fifo.r_data),
-                    looked_up.eq(data.View(layout, fifo.r_data).qp),
-                ]
-                with m.If(fifo.r_rdy):
+                m.d.comb += takes.eq(waits)
+                m.d.sync += [head.eq(read.data), looked_up.eq(read.data.qp)]
+                with m.If(waits):
                     m.next = "COUNT"
             # The difference is taken, with the pulse of the cycle before.
             with m.State("COUNT"):
