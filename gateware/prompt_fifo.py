@@ -9,7 +9,8 @@ class PromptFifo(wiring.Component):
     """Holds up to `depth` items between `i` and `o`; both ends are registered.
 
     One item per cycle; latency one cycle, because an item passes by the memory when that is empty.
-    This costs a multiplexer of the payload's width beside a `StreamFifo`.
+    This costs a multiplexer of the payload's width beside a `StreamFifo`. It is written to the
+    memory all the same: neither the write port nor its address waits for `o.ready`.
 
     Parameters
     ----------
@@ -41,32 +42,36 @@ class PromptFifo(wiring.Component):
         write, read = waiting.write_port(), waiting.read_port(domain="comb")
         empty = Signal(init=1)  # level is 0
         full = Signal()
+        vacant = Signal(init=1)  # not o.valid; of its own, for the wide register
+        comes = Signal()
         load = Signal()
-        keep = Signal()
-        fetch = Signal()
+        leaves = Signal()
         m.d.comb += [
             self.i.ready.eq(~full),
+            comes.eq(self.i.valid & ~full),
             load.eq(~self.o.valid | self.o.ready),
-            fetch.eq(load & ~empty),
-            keep.eq(self.i.valid & ~full & ~(load & empty)),
-            write.en.eq(keep),
+            leaves.eq(load & (~empty | self.i.valid)),
+            # What stands behind the last item means nothing.
+            write.en.eq(~full),
             write.data.eq(coming),
         ]
         with m.If(load):
             m.d.sync += [
                 self.o.valid.eq(~empty | self.i.valid),
-                item.eq(Mux(empty, coming, read.data)),
+                vacant.eq(empty & ~self.i.valid),
             ]
-        for port, moves in ((write, keep), (read, fetch)):
+        with m.If(vacant | self.o.ready):
+            m.d.sync += item.eq(Mux(empty, coming, read.data))
+        for port, moves in ((write, comes), (read, leaves)):
             with m.If(moves):
                 m.d.sync += port.addr.eq(Mux(port.addr == rest - 1, 0, port.addr + 1))
-        with m.If(keep & ~fetch):
+        with m.If(comes & ~leaves):
             m.d.sync += [
                 self.level.eq(self.level + 1),
                 empty.eq(0),
                 full.eq(self.level == rest - 1),
             ]
-        with m.Elif(fetch & ~keep):
+        with m.Elif(leaves & ~comes):
             m.d.sync += [
                 self.level.eq(self.level - 1),
                 empty.eq(self.level == 1),

@@ -12,6 +12,7 @@ from gateware.ddp.headers import UNTAGGED_HEADER
 from gateware.dma.axi import connect_axi
 from gateware.dma.gather import Gather
 from gateware.dma.host_errors import HostErrors
+from gateware.dma.placement_gate import PlacementGate
 from gateware.dma.placer import Placer
 from gateware.dma.read import ReadEngine
 from gateware.dma.write import WriteEngine
@@ -125,6 +126,9 @@ class Rnic(wiring.Component):
             config, clients=3, whole=(RING_WRITER_CLIENT, ATOMIC_CLIENT)
         )
         m.submodules.host_errors = self.host_errors = HostErrors(config)
+        m.submodules.placement_gate = self.placement_gate = PlacementGate(config)
+        # `done` and `error` of a placement a cycle later, for all but the delivery gate
+        self.placed, self.placed_error = Signal(), Signal()
         m.submodules.gather = self.gather = Gather(config)
         m.submodules.placer = self.placer = Placer(config)
 
@@ -225,26 +229,30 @@ class Rnic(wiring.Component):
 
     def _connect_placements(self, m: Module) -> None:
         """Receiver to placer, with the QP of each placement kept until its write responses."""
-        errors, written = self.host_errors, self.write_engine.clients[0]
-        source, sink = self.receiver.placement, self.placer.placement
+        errors, gate = self.host_errors, self.placement_gate
+        wiring.connect(m, self.receiver.placement, gate.i)
+        wiring.connect(m, gate.o, self.placer.placement)
         m.d.comb += [
-            sink.payload.eq(source.payload),
-            sink.valid.eq(source.valid & errors.room),
-            source.ready.eq(sink.ready & errors.room),
-            errors.placement_begun.valid.eq(sink.valid & sink.ready & (sink.p.octets != 0)),
-            errors.placement_begun.qp.eq(sink.p.qp),
-            errors.placement_done.eq(written.done),
-            errors.placement_error.eq(written.error),
+            gate.room.eq(errors.room),
+            errors.placement_begun.valid.eq(gate.begun.valid),
+            errors.placement_begun.qp.eq(gate.begun.qp),
+            errors.placement_done.eq(self.placed),
+            errors.placement_error.eq(self.placed_error),
             self.delivery_gate.failed.eq(errors.write_failures),
             errors.read_failed.valid.eq(self.framer.spoiled.valid),
             errors.read_failed.qp.eq(self.framer.spoiled.qp),
             self.completer.failed.eq(errors.read_failures),
             errors.command.eq(self.commands.qp_command.payload),
         ]
-        # A cycle later; the command stays as it is.
-        m.d.sync += errors.command_taken.eq(
-            self.commands.qp_command.valid & self.commands.qp_command.ready
-        )
+        written = self.write_engine.clients[0]
+        m.d.sync += [
+            self.placed.eq(written.done),
+            self.placed_error.eq(written.error),
+            # A cycle later; the command stays as it is.
+            errors.command_taken.eq(
+                self.commands.qp_command.valid & self.commands.qp_command.ready
+            ),
+        ]
 
     def _connect_transmit_path(self, m: Module) -> None:
         transmitter, llp = self.transmitter, self.llp
@@ -287,11 +295,10 @@ class Rnic(wiring.Component):
         gate = self.invalidation_gate
         wiring.connect(m, self.framer.sent, gate.i)
         wiring.connect(m, gate.o, self.completer.sent)
-        placement = self.receiver.placement
         m.d.comb += [
             gate.placing.eq(self.receiver.placing),
-            gate.begun.eq(placement.valid & placement.ready & (placement.p.octets != 0)),
-            gate.placed.eq(self.write_engine.clients[0].done),
+            gate.begun.eq(self.placement_gate.begun.valid),
+            gate.placed.eq(self.placed),
         ]
         m.d.comb += [
             llp.tx_valid.eq(self.framer.tx.valid),
@@ -392,10 +399,7 @@ class Rnic(wiring.Component):
                 (self.transmitter.begin, self.transmitter.end),
             ),
             (
-                (
-                    passes(self.receiver.placement) & (self.receiver.placement.p.octets != 0),
-                    self.write_engine.clients[0].done,
-                ),
+                (self.placement_gate.begun.valid, self.placed),
                 (self.transmitter.job_begin, self.framer.finished.valid),
             ),
             (

@@ -14,7 +14,8 @@ PLACEMENTS_AHEAD = 64
 """Placements that may wait for their write responses."""
 
 ROOM_MARGIN = 3
-"""Placements that may begin between the last one for which there was room and `room` being low."""
+"""Placements that may begin and do not count in `room` yet: one every two cycles, the last one a
+cycle after `room` fell."""
 
 
 class FailedQps(wiring.Component):
@@ -59,7 +60,8 @@ class HostErrors(wiring.Component):
     A failed read is known when the FPDU leaves (`read_failed`). A failed write is known by the
     response to a placement: `placement_begun` brings the QP of each placement with octets in
     order, `placement_done` with `placement_error` its response, 4 cycles later at the earliest.
-    `room` is low while too many placements wait for their responses: no placement may begin then.
+    `room` is low while too many placements wait for their responses: one may begin in the cycle in
+    which it falls or in the next one, and none from then on; one every two cycles.
     No access may fail in the first `config.qps` cycles after a reset.
 
     Members

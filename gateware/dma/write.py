@@ -19,13 +19,12 @@ from gateware.dma.bursts import (
     burst,
 )
 from gateware.interfaces import WriteClient
-from gateware.prompt_fifo import PromptFifo
 from gateware.stream_buffer import StreamBuffer
 
 MAX_OUTSTANDING_BURSTS = 32
 
-BURSTS_AHEAD = 2
-"""Bursts that may wait for the W channel, so that it goes from one to the next without a gap."""
+W_BURSTS = 2
+"""Bursts on the W channel: one, and one that waits, so that it goes to that without a gap."""
 
 
 class WriteEngine(wiring.Component):
@@ -49,9 +48,9 @@ class WriteEngine(wiring.Component):
     W may be ahead of AW by the few bursts that are buffered. BREADY is high
     whenever a response can be due.
 
-    One word per cycle, without a gap between bursts and between commands (two cycles at least for
-    each command that is not of a `whole` client). From a command of a `whole` client in an idle
-    engine to AWVALID 2 cycles, to WVALID 3; of another one 2 cycles more. From B to `done` 1 cycle.
+    One word per cycle, without a gap between bursts and between commands, but two cycles at least
+    for each burst. From a command of a `whole` client in an idle engine to AWVALID 2 cycles, to
+    WVALID 3; of another one 2 cycles more. From B to `done` 1 cycle.
 
     Parameters
     ----------
@@ -99,9 +98,10 @@ class WriteEngine(wiring.Component):
         choose_round_robin(m, requests, latest, choice)
         grant = grant_round_robin(m, requests, latest)
         issue = Signal()
-        free = Signal()
-        m.d.comb += free.eq(~chosen_valid | issue)
-        with m.If(free):
+        with m.If(issue):
+            m.d.sync += chosen_valid.eq(0)
+        # Not in the cycle of `issue`: clients do not wait for what that depends on.
+        with m.If(~chosen_valid):
             m.d.sync += [
                 chosen.eq(Array([offer.payload for offer in offers])[choice]),
                 chosen.tag.eq(choice),
@@ -110,7 +110,7 @@ class WriteEngine(wiring.Component):
             with m.If(Cat(requests).any()):
                 m.d.sync += latest.eq(choice)
         for number, offer in enumerate(offers):
-            m.d.comb += offer.ready.eq(free & grant[number])
+            m.d.comb += offer.ready.eq(~chosen_valid & grant[number])
 
         # A burst goes to AW, to W and to the list of expected responses in the same cycle.
         address_layout = data.StructLayout({"address": 64, "beats": 8})
@@ -126,17 +126,17 @@ class WriteEngine(wiring.Component):
         )
         response_layout = data.StructLayout({"client": client_bits, "last": 1})
         m.submodules.addresses = addresses = StreamBuffer(address_layout)
-        m.submodules.words = words = PromptFifo(words_layout, BURSTS_AHEAD)
         m.submodules.responses = responses = fifo.SyncFIFOBuffered(
             width=response_layout.size, depth=MAX_OUTSTANDING_BURSTS
         )
         words_in = Signal(words_layout)
+        words_free = Signal()
         response_in = Signal(response_layout)
         # A look one cycle old: one more burst may have been issued since.
         room = Signal(init=1)
         m.d.sync += room.eq(responses.level < MAX_OUTSTANDING_BURSTS - 1)
         m.d.comb += [
-            issue.eq(chosen_valid & addresses.i.ready & words.i.ready & room),
+            issue.eq(chosen_valid & addresses.i.ready & words_free & room),
             addresses.i.valid.eq(issue),
             addresses.i.payload.address.eq(chosen.address),
             addresses.i.payload.beats.eq(chosen.beats),
@@ -146,7 +146,6 @@ class WriteEngine(wiring.Component):
             words_in.start_lane.eq(chosen.start_lane),
             words_in.end_lane.eq(chosen.end_lane),
             words_in.client.eq(chosen.tag),
-            words.i.payload.eq(words_in),
             responses.w_en.eq(issue),
             response_in.client.eq(chosen.tag),
             response_in.last.eq(chosen.last),
@@ -160,7 +159,7 @@ class WriteEngine(wiring.Component):
             axi.awid.eq(0),
         ]
 
-        self._write_words(m, words, issue, words_layout)
+        self._write_words(m, words_in, issue, words_free)
         self._collect_responses(m, responses, response_layout)
         return m
 
@@ -194,61 +193,88 @@ class WriteEngine(wiring.Component):
         ]
         return offer
 
-    def _write_words(
-        self, m: Module, waiting: PromptFifo, issue: Signal, layout: data.StructLayout
-    ) -> None:
-        """Move the words of the bursts from their clients to the W channel."""
+    def _write_words(self, m: Module, coming: data.View, issue: Signal, free: Signal) -> None:
+        """Move the words of the bursts from their clients to the W channel.
+
+        `coming` is taken with `issue`, which must be low while not `free`.
+        """
+        layout = coming.shape()
         axi = self.m_axi
         w_layout = data.StructLayout({"data": 64, "strobe": WORD_OCTETS, "last": 1})
         m.submodules.w_buffer = w_buffer = StreamBuffer(w_layout)
 
-        head = Signal(layout)
-        active = Signal()
-        current = Signal(layout)  # `beats` counts down
-        last_beat = Signal()  # current.beats is 0
-        selected = Signal(self._count)  # current.client, one bit per client; 0 while not active
-        first_beat = Signal()  # of the command
-        available = Signal()
-        moved = Signal()
-        load = Signal()
+        # Two bursts, in turn: one of which words move, and one that waits. Only few registers of
+        # each wait for a word, and all others are loaded while it is vacant.
+        turn = Signal()  # of which words move
+        fill = Signal()  # which the next burst becomes
+        vacant = Signal(W_BURSTS, init=(1 << W_BURSTS) - 1)
+        bursts = [Signal(layout, name=f"burst{n}") for n in range(W_BURSTS)]
+        last_beat = Signal(W_BURSTS)  # `beats`, which counts down, is 0
+        first_beat = Signal(W_BURSTS)  # of the command
+        # Its client, one bit per client; 0 while it is vacant
+        selected = [Signal(self._count, name=f"selected{n}") for n in range(W_BURSTS)]
+        candidates = Signal(data.ArrayLayout(coming.client.shape(), W_BURSTS))
+        moved = Signal(W_BURSTS)
+        valids = Cat(client.data.valid for client in self.clients)
+        for number, each in enumerate(bursts):
+            mine = turn == number
+            m.d.comb += [
+                moved[number].eq((valids & selected[number]).any() & w_buffer.i.ready & mine),
+                candidates[number].eq(Mux(vacant[number], coming.client, each.client)),
+            ]
+            with m.If(vacant[number]):
+                m.d.sync += [
+                    each.eq(coming),
+                    last_beat[number].eq(coming.beats == 0),
+                    first_beat[number].eq(coming.first),
+                ]
+            with m.If(issue & (fill == number)):
+                m.d.sync += [vacant[number].eq(0), selected[number].eq(1 << coming.client)]
+            with m.If(moved[number]):
+                m.d.sync += [
+                    each.beats.eq(each.beats - 1),
+                    last_beat[number].eq(each.beats == 1),
+                    first_beat[number].eq(0),
+                ]
+                with m.If(last_beat[number]):
+                    m.d.sync += [vacant[number].eq(1), selected[number].eq(0), turn.eq(~turn)]
+        with m.If(issue):
+            m.d.sync += fill.eq(~fill)
+        m.d.comb += free.eq(vacant.bit_select(fill, 1))
 
+        current = Signal(layout)
+        is_selected = Signal(self._count)
+        is_first, is_last = Signal(), Signal()
         m.d.comb += [
-            # When none waits, the burst that is issued comes at once.
-            head.eq(Mux(waiting.o.valid, waiting.o.payload, waiting.i.payload)),
-            waiting.i.valid.eq(issue & (waiting.o.valid | ~load)),
-            waiting.o.ready.eq(load),
-            available.eq((Cat(client.data.valid for client in self.clients) & selected).any()),
-            moved.eq(available & w_buffer.i.ready),
-            w_buffer.i.valid.eq(available),
-            w_buffer.i.payload.last.eq(last_beat),
-            load.eq(~active | (moved & last_beat)),
+            current.eq(Mux(turn, *reversed(bursts))),
+            is_selected.eq(Mux(turn, *reversed(selected))),
+            is_first.eq(first_beat.bit_select(turn, 1)),
+            is_last.eq(last_beat.bit_select(turn, 1)),
+            w_buffer.i.valid.eq((valids & is_selected).any()),
+            w_buffer.i.payload.last.eq(is_last),
         ]
         for number, client in enumerate(self.clients):
-            m.d.comb += client.data.ready.eq(selected[number] & w_buffer.i.ready)
+            m.d.comb += client.data.ready.eq(is_selected[number] & w_buffer.i.ready)
+
+        # The client whose word goes, from a register for each half of the word.
+        lower = Signal.like(coming.client)
+        upper = Signal.like(lower, init=-1)  # inverted
+        following = Mux(moved.any() & is_last, ~turn, turn)
+        m.d.sync += [
+            lower.eq(candidates[following]),
+            upper.eq(~candidates[following]),
+        ]
+        words = [client.data.payload.data for client in self.clients]
         m.d.comb += w_buffer.i.payload.data.eq(
-            Array([client.data.payload.data for client in self.clients])[current.client]
+            Cat(
+                Array([word[:32] for word in words])[lower],
+                Array([word[32:] for word in words])[~upper],
+            )
         )
         for lane in range(WORD_OCTETS):
-            before = first_beat & (lane < current.start_lane)
-            behind = last_beat & current.last & (lane > current.end_lane)
+            before = is_first & (lane < current.start_lane)
+            behind = is_last & current.last & (lane > current.end_lane)
             m.d.comb += w_buffer.i.payload.strobe[lane].eq(~(before | behind))
-
-        with m.If(load):
-            m.d.sync += [
-                active.eq(waiting.o.valid | issue),
-                current.eq(head),
-                last_beat.eq(head.beats == 0),
-                first_beat.eq(head.first),
-                selected.eq(0),
-            ]
-            with m.If(waiting.o.valid | issue):
-                m.d.sync += selected.eq(1 << head.client)
-        with m.Elif(moved):
-            m.d.sync += [
-                current.beats.eq(current.beats - 1),
-                last_beat.eq(current.beats == 1),
-                first_beat.eq(0),
-            ]
 
         m.d.comb += [
             axi.wvalid.eq(w_buffer.o.valid),

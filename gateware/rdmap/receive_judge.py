@@ -3,7 +3,7 @@
 RFC 5041, 7.1; RFC 5040, 7.2; RFC 7306, 8.2.
 """
 
-from amaranth.hdl import Module, Mux, Signal, ValueLike
+from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -52,7 +52,7 @@ class ReceiveJudge(wiring.Component):
     Members
     -------
     qp_command: In(stream): CREATE sets the PD, CONNECT the IRD and starts MSN and MO anew. Taken
-        while `idle`.
+        while `idle`, a cycle after it came at the earliest, one every two cycles.
     segment: In(stream) from the MPA receiver.
     running: In(config.qps), bit n for QP n.
     strict: In(1), the atomics are those of RFC 7306 only.
@@ -94,6 +94,12 @@ class ReceiveJudge(wiring.Component):
         m = Module()
         config = self._config
 
+        entries, inbound, outstanding = (
+            self.receive_entries,
+            self.inbound_requests,
+            self.outstanding_requests,
+        )
+
         # The segment at work; its kind is valid a cycle after it was taken, as all of what follows
         segment = Signal(Layouts(config).segment)
         header = data.View(ULPDU_HEADER, segment.header)
@@ -102,18 +108,24 @@ class ReceiveJudge(wiring.Component):
         kind = decode.kind
         m.d.comb += decode.segment.eq(segment)
 
-        # Whether its QP runs
-        command = self.qp_command.payload
-        creates, connects = Signal(), Signal()
-        connecting = Signal()
+        # A command, and in the cycle behind the one in which it is taken what it does
+        command = Signal(Layouts(config).qp_command)
+        command_waits = Signal()
+        connecting, creating = Signal(), Signal()
+        takes_command = Signal()
         m.d.sync += [
-            creates.eq(command.kind == QpCommandKind.CREATE),
-            connects.eq(command.kind == QpCommandKind.CONNECT),
+            command_waits.eq(self.qp_command.valid),
+            command.eq(self.qp_command.payload),
+            connecting.eq(takes_command & (self.qp_command.p.kind == QpCommandKind.CONNECT)),
+            creating.eq(takes_command & (self.qp_command.p.kind == QpCommandKind.CREATE)),
         ]
+
+        # Whether its QP runs
         m.submodules.running = running = ReceiveRunning(config)
         drops = running.drops
         m.d.comb += [
             running.running.eq(self.running),
+            running.coming.eq(entries.coming),
             running.qp.eq(segment.qp),
             running.connect.valid.eq(connecting),
             running.connect.qp.eq(command.qp),
@@ -131,6 +143,8 @@ class ReceiveJudge(wiring.Component):
             contexts.qp.eq(segment.qp),
             contexts.write_qp.eq(Mux(connecting, command.qp, segment.qp)),
             contexts.command.eq(command),
+            contexts.set_pd.eq(creating),
+            contexts.set_ird.eq(connecting),
         ]
 
         waiting = Signal(init=1)  # the state is IDLE; a register of its own
@@ -138,11 +152,6 @@ class ReceiveJudge(wiring.Component):
         # The neighbours' state of the QP, valid two cycles after the segment was taken. The QP has
         # a register for it, with another reset value so that it stays one of its own.
         asked = Signal(config.qp_bits, init=config.qps - 1)
-        entries, inbound, outstanding = (
-            self.receive_entries,
-            self.inbound_requests,
-            self.outstanding_requests,
-        )
         m.d.comb += [
             entries.coming.eq(Mux(waiting, self.segment.payload.qp, segment.qp)),
             entries.select.eq(segment.qp),
@@ -240,15 +249,15 @@ class ReceiveJudge(wiring.Component):
             inbound.push.eq(consumed & kind.request),
         ]
 
-        def fail(reason: ValueLike) -> None:
-            m.d.sync += [cause.eq(reason), piece_count.eq(0), delivers.eq(0)]
-            m.next = "HAND_OVER"
-
+        # A state that looks for a failure takes it whether there is one or not: the enables of the
+        # registers do not wait for it.
         with m.FSM():
-            # Takes a command, or else a segment.
+            # Takes a command that waited for a cycle, or else a segment.
             with m.State("IDLE"):
                 m.d.comb += [
-                    self.segment.ready.eq(~self.qp_command.valid),
+                    takes_command.eq(command_waits & self.idle),
+                    self.qp_command.ready.eq(takes_command),
+                    self.segment.ready.eq(~command_waits),
                     pieces.restart.eq(1),
                 ]
                 m.d.sync += [
@@ -259,21 +268,15 @@ class ReceiveJudge(wiring.Component):
                     piece_count.eq(0),
                     delivers.eq(0),
                 ]
-                with m.If(self.qp_command.valid & self.idle):
+                with m.If(takes_command):
                     m.d.sync += waiting.eq(0)
                     m.next = "COMMAND"
-                with m.If(~self.qp_command.valid & self.segment.valid):
+                with m.If(~command_waits & self.segment.valid):
                     m.d.comb += self.begin.eq(1)
                     m.d.sync += waiting.eq(0)
                     m.next = "DECODE"
-            # Does what the command says; its kind was looked at while it waited.
+            # The command is carried out; `command_waits` is still about it.
             with m.State("COMMAND"):
-                m.d.comb += [
-                    self.qp_command.ready.eq(1),
-                    contexts.set_pd.eq(creates),
-                    connecting.eq(connects),
-                    contexts.set_ird.eq(connects),
-                ]
                 m.d.sync += waiting.eq(1)
                 m.next = "IDLE"
             # Waits for the checks of the header.
@@ -305,13 +308,18 @@ class ReceiveJudge(wiring.Component):
                     m.next = "SEND_CHECK"
             # Takes the failure of the header, or what there is instead of an FPDU.
             with m.State("REFUSE"):
-                m.d.sync += tells.eq(checks.header_cause == Cause.TERMINATE_RECEIVED)
                 reports = [(segment.kind == report, c) for report, c in _REPORTS.items()]
-                fail(Mux(is_fpdu, checks.header_cause, first_cause(reports)))
+                m.d.sync += [
+                    tells.eq(checks.header_cause == Cause.TERMINATE_RECEIVED),
+                    cause.eq(Mux(is_fpdu, checks.header_cause, first_cause(reports))),
+                    piece_count.eq(0),
+                ]
+                m.next = "HAND_OVER"
             # Judges a segment that takes a receive entry, without its payload.
             with m.State("SEND_CHECK"):
+                m.d.sync += cause.eq(checks.send_cause)
                 with m.If(checks.send_cause != Cause.NONE):
-                    fail(checks.send_cause)
+                    m.next = "HAND_OVER"
                 with m.Elif(~entry_on_chip):
                     m.next = "ENTRY"
                 with m.Elif(kind.immediate):
@@ -330,32 +338,40 @@ class ReceiveJudge(wiring.Component):
                         m.next = "IMMEDIATE"
             # Judges the length of Immediate Data, of which nothing is placed.
             with m.State("IMMEDIATE"):
-                with m.If(checks.immediate_cause != Cause.NONE):
-                    fail(checks.immediate_cause)
-                with m.Else():
-                    m.d.sync += delivers.eq(1)
-                    m.next = "HAND_OVER"
+                m.d.sync += [
+                    cause.eq(checks.immediate_cause),
+                    delivers.eq(checks.immediate_cause == Cause.NONE),
+                ]
+                m.next = "HAND_OVER"
             # Waits until the payload was cut over the elements of the receive entry.
             with m.State("SCAN"):
-                m.d.sync += [piece_count.eq(pieces.count), delivers.eq(kind.last)]
-                with m.If(complete & ~message_end[32]):
+                fits = complete & ~message_end[32]
+                good = fits & ~checks.other_opcode
+                m.d.sync += [
+                    cause.eq(
+                        Mux(
+                            fits,
+                            Mux(checks.other_opcode, Cause.UNEXPECTED_OPCODE, Cause.NONE),
+                            Cause.UNTAGGED_TOO_LONG,
+                        )
+                    ),
+                    piece_count.eq(Mux(good, pieces.count, 0)),
+                    delivers.eq(kind.last & good),
+                ]
+                with m.If(complete | exhausted):
                     m.next = "HAND_OVER"
-                    with m.If(checks.other_opcode):
-                        fail(Cause.UNEXPECTED_OPCODE)
-                with m.Elif(complete | exhausted):
-                    fail(Cause.UNTAGGED_TOO_LONG)
             # Judges a request but for its source or target.
             with m.State("REQUEST_CHECK"):
-                m.d.sync += [
-                    piece_count.eq(kind.atomic_request | (read_octets != 0)),
-                    delivers.eq(1),
-                ]
                 request_cause = Mux(
                     kind.atomic_request, checks.atomic_request_cause, checks.request_cause
                 )
+                good = request_cause == Cause.NONE
+                m.d.sync += [
+                    cause.eq(request_cause),
+                    piece_count.eq((kind.atomic_request | (read_octets != 0)) & good),
+                    delivers.eq(good),
+                ]
                 m.next = "HAND_OVER"
-                with m.If(request_cause != Cause.NONE):
-                    fail(request_cause)
             # Waits for the RDMA Read or atomic that is answered.
             with m.State("RESPONSE_EXPECT"):
                 m.next = "RESPONSE_COMPARE"
@@ -364,18 +380,18 @@ class ReceiveJudge(wiring.Component):
                 m.next = "RESPONSE_CHECK"
             # Judges a response but for the rights of its STag.
             with m.State("RESPONSE_CHECK"):
-                m.d.sync += [
-                    piece_count.eq(kind.atomic_response | (payload != 0)),
-                    delivers.eq(kind.last),
-                ]
-                with m.If(kind.atomic_response):
-                    m.d.sync += position.eq(decode.position + ORIGINAL_OCTET)
                 response_cause = Mux(
                     kind.atomic_response, checks.atomic_response_cause, checks.response_cause
                 )
+                good = response_cause == Cause.NONE
+                m.d.sync += [
+                    cause.eq(response_cause),
+                    piece_count.eq((kind.atomic_response | (payload != 0)) & good),
+                    delivers.eq(kind.last & good),
+                ]
+                with m.If(kind.atomic_response):
+                    m.d.sync += position.eq(decode.position + ORIGINAL_OCTET)
                 m.next = "HAND_OVER"
-                with m.If(response_cause != Cause.NONE):
-                    fail(response_cause)
             # Waits until the record is taken.
             with m.State("HAND_OVER"):
                 m.d.comb += self.record.valid.eq(1)

@@ -8,6 +8,9 @@ from amaranth.lib.wiring import In, Out
 from gateware.config import RnicConfig
 from gateware.interfaces import QpStrobe
 
+GROUP = 8
+"""QPs of which one is chosen in the first of two cycles."""
+
 
 class ReceiveRunning(wiring.Component):
     """Knows the QPs of which a segment failed.
@@ -16,7 +19,8 @@ class ReceiveRunning(wiring.Component):
     -------
     running: In(config.qps), bit n for QP n.
     connect: In(QpStrobe), the QP begins anew. stop: In(QpStrobe), not in the same cycle.
-    qp: In; `drops`: Out(1), a cycle later: it does not run, or was stopped two cycles ago or
+    coming: In, what `qp` will be in the next cycle.
+    qp: In; `drops`: Out(1), a cycle later: it did not run two cycles ago, or was stopped then or
         earlier.
     """
 
@@ -27,6 +31,7 @@ class ReceiveRunning(wiring.Component):
                 "running": In(config.qps),
                 "connect": In(QpStrobe(config)),
                 "stop": In(QpStrobe(config)),
+                "coming": In(config.qp_bits),
                 "qp": In(config.qp_bits),
                 "drops": Out(1),
             }
@@ -38,8 +43,19 @@ class ReceiveRunning(wiring.Component):
         read, write = stopped.read_port(domain="comb"), stopped.write_port()
         is_running = Signal()
         is_stopped = Signal()
+        # Of every GROUP QPs the one that has the lower bits of `qp`
+        of_groups = Signal(-(-self._qps // GROUP))
+        lower_bits = (GROUP - 1).bit_length()
         m.d.sync += [
-            is_running.eq(self.running.bit_select(self.qp, 1)),
+            *(
+                of_groups[number].eq(
+                    self.running[GROUP * number : GROUP * (number + 1)].bit_select(
+                        self.coming[:lower_bits], 1
+                    )
+                )
+                for number in range(len(of_groups))
+            ),
+            is_running.eq(of_groups.bit_select(self.qp[lower_bits:], 1)),
             is_stopped.eq(read.data),
         ]
         m.d.comb += [

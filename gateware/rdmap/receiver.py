@@ -47,7 +47,7 @@ class Receiver(wiring.Component):
     Members
     -------
     qp_command: In(stream): CREATE sets the PD, CONNECT the IRD and starts MSN and MO anew; taken
-        when no segment is at work.
+        when no segment is at work, a cycle after it came at the earliest.
     segment: In(stream) from the MPA receiver.
     running: In(config.qps), bit n for QP n.
     receive_entries: consumer's side of the receive rings.

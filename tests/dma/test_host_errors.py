@@ -116,14 +116,19 @@ async def check_a_failed_read_stops_its_qp_until_it_is_made_anew(dut):
 async def check_there_is_no_room_for_too_many_placements(dut):
     bench = Bench(dut, seeded_random())
     await start_clock_and_reset(dut)
-    for pause in (0, 1, 3):
-        begun = 0
-        while dut.room.value == 1:
-            await bench.begin(begun % CONFIG.qps)
-            await bench.settle(pause)
-            await FallingEdge(dut.clk)  # `room` stops a placement in the same cycle
-            begun += 1
-            assert begun <= PLACEMENTS_AHEAD
+    for pause in (1, 2, 4):
+        begun, cycles, room = 0, pause, [1, 1]
+        while room[-2]:
+            begins = cycles >= pause
+            dut.placement_begun__valid.value = int(begins)
+            dut.placement_begun__qp.value = begun % CONFIG.qps
+            begun += begins
+            cycles = 0 if begins else cycles + 1
+            await FallingEdge(dut.clk)
+            room.append(int(dut.room.value))
+            await RisingEdge(dut.clk)
+        dut.placement_begun__valid.value = 0
+        assert begun <= PLACEMENTS_AHEAD
         assert begun > PLACEMENTS_AHEAD - ROOM_MARGIN
         for qp in range(begun):
             await bench.end(qp == begun - 1)

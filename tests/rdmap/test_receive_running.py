@@ -8,10 +8,10 @@ from gateware.rdmap.receive_running import ReceiveRunning
 from tests.support.runner import run_cocotb
 from tests.support.streams import seeded_random, start_clock_and_reset
 
-CONFIG = RnicConfig(qps=4)
+CONFIG = RnicConfig(qps=16)
 CYCLES = 2000
 STOP_CYCLES = 2
-"""From a stop or connect to `drops`."""
+"""From a stop or connect, and from `running`, to `drops`."""
 
 
 def test_receive_running():
@@ -24,16 +24,18 @@ async def check_drops(dut):
     dut.connect__valid.value = dut.stop__valid.value = 0
     await start_clock_and_reset(dut)
     stopped = [0] * CONFIG.qps
-    # What was driven after an edge, the latest last: what was stopped before, who runs, the QP.
+    # What was driven after an edge, the latest last: what was stopped before, who ran a cycle ago,
+    # the QP.
     driven = []
-    dropped = 0
+    dropped = running_before = coming = 0
     for _ in range(CYCLES):
-        running, qp = rng.getrandbits(CONFIG.qps), rng.randrange(CONFIG.qps)
+        running, qp, coming = rng.getrandbits(CONFIG.qps), coming, rng.randrange(CONFIG.qps)
         kind, about = rng.choice(["stop", "connect", None, None]), rng.randrange(CONFIG.qps)
-        dut.running.value, dut.qp.value = running, qp
+        dut.running.value, dut.qp.value, dut.coming.value = running, qp, coming
         dut.stop__valid.value, dut.stop__qp.value = int(kind == "stop"), about
         dut.connect__valid.value, dut.connect__qp.value = int(kind == "connect"), about
-        driven.append((list(stopped), running, qp))
+        driven.append((list(stopped), running_before, qp))
+        running_before = running
         if kind is not None:
             stopped[about] = int(kind == "stop")
         await RisingEdge(dut.clk)
