@@ -98,19 +98,24 @@ class HostErrors(wiring.Component):
             width=config.qp_bits, depth=PLACEMENTS_AHEAD
         )
         m.d.comb += owners.r_en.eq(self.placement_done)
-        # Both are a cycle late, so that no path leads from one block through here to the next.
+        # All are a cycle late, so that no path leads from one block through here to the next.
         m.d.sync += [
             owners.w_data.eq(self.placement_begun.qp),
             owners.w_en.eq(self.placement_begun.valid),
             self.room.eq(owners.level <= PLACEMENTS_AHEAD - ROOM_MARGIN),
         ]
         fresh = Signal()
-        m.d.comb += fresh.eq(
-            self.command_taken
-            & Cat(
-                self.command.kind == kind for kind in (QpCommandKind.CREATE, QpCommandKind.CONNECT)
-            ).any()
-        )
+        fresh_qp = Signal(config.qp_bits)
+        m.d.sync += [
+            fresh.eq(
+                self.command_taken
+                & Cat(
+                    self.command.kind == kind
+                    for kind in (QpCommandKind.CREATE, QpCommandKind.CONNECT)
+                ).any()
+            ),
+            fresh_qp.eq(self.command.qp),
+        ]
         for block, valid, qp, failures, error in (
             (
                 reads,
@@ -131,7 +136,7 @@ class HostErrors(wiring.Component):
                 block.fail.valid.eq(valid),
                 block.fail.qp.eq(qp),
                 block.forget.valid.eq(fresh),
-                block.forget.qp.eq(self.command.qp),
+                block.forget.qp.eq(fresh_qp),
                 failures.eq(block.failed),
             ]
             wiring.connect(m, block.error, wiring.flipped(error))

@@ -105,6 +105,7 @@ class ReadEngine(wiring.Component):
             queue = ReservedQueue(READ_WORD, depth)
             m.submodules[f"queue{number}"] = queue
             free = Signal(range(depth + 1), init=depth)
+            freed = Signal(name=f"freed{number}")
             reserved = Signal(range(depth + 1))
             m.d.comb += [
                 queue.push.eq(received_for[number]),
@@ -116,7 +117,8 @@ class ReadEngine(wiring.Component):
             with m.If(take[number]):
                 m.d.comb += reserved.eq(splitter.o.payload.beats + 1)
             m.d.sync += [
-                free.eq(free - reserved + queue.freed),
+                freed.eq(queue.freed),
+                free.eq(free - reserved + freed),
                 # Room only grows until the burst is taken, so a look one cycle old is good.
                 fits[number].eq(
                     splitter.o.valid & (free > splitter.o.payload.beats) & ~take[number]

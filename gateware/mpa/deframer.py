@@ -221,6 +221,7 @@ class Deframer(wiring.Component):
         wiring.connect(m, segments.segment, wiring.flipped(self.segment))
         outcome = segments.outcome
         room = Signal()
+        closes = Signal()  # no word of the cycle before was a last one
         m.d.comb += [
             segments.valid.eq(remover.o_valid),
             segments.word.eq(word.data),
@@ -228,7 +229,7 @@ class Deframer(wiring.Component):
             segments.last.eq(word.last),
             segments.clear.eq(clear),
             segments.done.eq(done | self.closed_taken),
-            self.closed_taken.eq(self.closed & room & ~done),
+            self.closed_taken.eq(self.closed & closes),
             outcome.qp.eq(self.qp),
             outcome.kind.eq(Mux(valid_crc, SegmentKind.MARKER_ERROR, SegmentKind.CRC_ERROR)),
             outcome.store_address.eq(first_address),
@@ -236,6 +237,7 @@ class Deframer(wiring.Component):
         ]
         m.d.sync += [
             room.eq(segments.room),
+            closes.eq(self.closed & room & ~closes & ~(remover.o_valid & word.last)),
             aligner.room.eq(segments.room & ~self.store_full),
         ]
         with m.If(good):

@@ -92,21 +92,24 @@ class SegmentQueue(wiring.Component):
         counted = Signal(range(2 * HEADER_PAIRS + 1))  # words of the FPDU before this one
         count = Mux(self.first, 0, counted)
         keeps = Signal()
+        pairs = Signal()  # this one completes a pair
         m.d.comb += [
             keeps.eq(self.valid & (count != 2 * HEADER_PAIRS)),
             lower_write.addr.eq(tail),
             lower_write.data.eq(self.word),
-            lower_write.en.eq(keeps & ~count[0]),
+            # What stands behind the last pair means nothing until it is complete.
+            lower_write.en.eq((self.valid & self.first) | ~counted[0]),
             upper_write.addr.eq(tail),
             upper_write.data.word.eq(self.word),
             upper_write.data.final.eq(self.last | (count == 2 * HEADER_PAIRS - 1)),
-            upper_write.en.eq(keeps & (count[0] | self.last)),
+            upper_write.en.eq(1),
+            pairs.eq(keeps & (count[0] | self.last)),
         ]
         with m.If(keeps):
             m.d.sync += counted.eq(count + 1)
         with m.If(self.clear):
             m.d.sync += tail.eq(committed)
-        with m.Elif(upper_write.en):
+        with m.Elif(pairs):
             m.d.sync += tail.eq(tail + 1)
 
         # What became of them
@@ -159,7 +162,8 @@ class SegmentQueue(wiring.Component):
 
         # FPDUs that are done and not taken: the header is of one of them, if there are any.
         owed = Signal(range(OUTCOMES + 2))
-        m.d.sync += owed.eq(owed + ends - taken)
-        with m.If(self.clear & (owed == 0)):
+        cleared = Signal()  # late enough, and nothing far hangs on it
+        m.d.sync += [owed.eq(owed + ends - taken), cleared.eq(self.clear)]
+        with m.If(cleared & (owed == 0)):
             m.d.sync += [head.eq(committed), pair.eq(0), whole.eq(0)]
         return m

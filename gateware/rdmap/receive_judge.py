@@ -210,6 +210,7 @@ class ReceiveJudge(wiring.Component):
         failed = ~is_fpdu | checks.header_failed
         is_write = kind.opcode == Opcode.RDMA_WRITE
         tells = Signal()  # a Terminate: it is what is told
+        refused = Signal()  # a segment that takes a receive entry failed without its payload
         piece_count = Signal.like(record.pieces)
         delivers = Signal()
         position = Signal.like(record.position)
@@ -315,22 +316,24 @@ class ReceiveJudge(wiring.Component):
                     piece_count.eq(0),
                 ]
                 m.next = "HAND_OVER"
-            # Judges a segment that takes a receive entry, without its payload.
+            # Judges a segment that takes a receive entry, without its payload. A failure is looked
+            # at in the next state, the choice of which does not wait for it.
             with m.State("SEND_CHECK"):
-                m.d.sync += cause.eq(checks.send_cause)
-                with m.If(checks.send_cause != Cause.NONE):
-                    m.next = "HAND_OVER"
-                with m.Elif(~entry_on_chip):
+                m.d.sync += [
+                    cause.eq(checks.send_cause),
+                    refused.eq(checks.send_cause != Cause.NONE),
+                ]
+                with m.If(~entry_on_chip):
                     m.next = "ENTRY"
                 with m.Elif(kind.immediate):
                     m.next = "IMMEDIATE"
                 with m.Else():
                     m.next = "SCAN"
-            # Waits for the receive entry, which is being fetched, unless the QP fails meanwhile.
+            # Waits for the receive entry, which is being fetched, unless the segment or QP failed.
             with m.State("ENTRY"):
                 m.d.comb += pieces.restart.eq(1)
-                with m.If(drops):
-                    m.d.sync += dropped.eq(1)
+                with m.If(drops | refused):
+                    m.d.sync += dropped.eq(drops)
                     m.next = "HAND_OVER"
                 with m.Elif(entry_on_chip):
                     m.next = "SCAN"
@@ -338,27 +341,29 @@ class ReceiveJudge(wiring.Component):
                         m.next = "IMMEDIATE"
             # Judges the length of Immediate Data, of which nothing is placed.
             with m.State("IMMEDIATE"):
-                m.d.sync += [
-                    cause.eq(checks.immediate_cause),
-                    delivers.eq(checks.immediate_cause == Cause.NONE),
-                ]
+                with m.If(~refused):
+                    m.d.sync += [
+                        cause.eq(checks.immediate_cause),
+                        delivers.eq(checks.immediate_cause == Cause.NONE),
+                    ]
                 m.next = "HAND_OVER"
             # Waits until the payload was cut over the elements of the receive entry.
             with m.State("SCAN"):
                 fits = complete & ~message_end[32]
                 good = fits & ~checks.other_opcode
-                m.d.sync += [
-                    cause.eq(
-                        Mux(
-                            fits,
-                            Mux(checks.other_opcode, Cause.UNEXPECTED_OPCODE, Cause.NONE),
-                            Cause.UNTAGGED_TOO_LONG,
-                        )
-                    ),
-                    piece_count.eq(Mux(good, pieces.count, 0)),
-                    delivers.eq(kind.last & good),
-                ]
-                with m.If(complete | exhausted):
+                with m.If(~refused):
+                    m.d.sync += [
+                        cause.eq(
+                            Mux(
+                                fits,
+                                Mux(checks.other_opcode, Cause.UNEXPECTED_OPCODE, Cause.NONE),
+                                Cause.UNTAGGED_TOO_LONG,
+                            )
+                        ),
+                        piece_count.eq(Mux(good, pieces.count, 0)),
+                        delivers.eq(kind.last & good),
+                    ]
+                with m.If(refused | complete | exhausted):
                     m.next = "HAND_OVER"
             # Judges a request but for its source or target.
             with m.State("REQUEST_CHECK"):
