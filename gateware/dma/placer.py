@@ -108,9 +108,9 @@ class Placer(wiring.Component):
             end.eq(lane + place.octets - 1),
             primes.eq(lane < place.store_octet),
         ]
-        with m.If(plan):
+        # Loaded whenever there is none, so that its enable does not wait for a placement.
+        with m.If(~planned_valid):
             m.d.sync += [
-                planned_valid.eq(1),
                 planned.more_reads.eq(Mux(empty, 0, end[WORD_BITS:] + primes)),
                 planned.primes.eq(primes),
                 planned.writes.eq(~empty),
@@ -120,6 +120,8 @@ class Placer(wiring.Component):
                 planned.store_end.eq(place.store_end),
                 planned.rotation.eq(lane - place.store_octet),
             ]
+        with m.If(plan):
+            m.d.sync += planned_valid.eq(1)
         with m.Elif(begin):
             m.d.sync += planned_valid.eq(0)
 
