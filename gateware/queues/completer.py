@@ -8,6 +8,7 @@ from amaranth.utils import exact_log2
 
 from gateware.config import RnicConfig
 from gateware.interfaces import NO_COLLISION, Layouts, QpCommandKind, QpStrobe
+from gateware.queues.qp_choice import bit_of_qp
 from hw.interface.queue_entries import ANSWERED_OPERATIONS, CompletionOpcode, SendOpcode
 
 
@@ -109,8 +110,7 @@ class SendCompleter(wiring.Component):
         with m.If(completion.ready):
             m.d.sync += completion.valid.eq(0)
 
-        qp_failed = Signal()
-        m.d.sync += qp_failed.eq(self.failed.bit_select(qp, 1))
+        qp_failed = bit_of_qp(m, self.failed, qp)
         # Known in time: `reads` never changes in the cycle before DECIDE.
         no_reads = Signal()
         is_read = Signal()  # or an atomic

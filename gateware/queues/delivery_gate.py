@@ -9,6 +9,7 @@ from gateware.config import RnicConfig
 from gateware.interfaces import NO_COLLISION, DeliveryKind, Layouts, QpStrobe
 from gateware.queues.completer import read_done_layout
 from gateware.queues.cq_map import CqMap
+from gateware.queues.qp_choice import bit_of_qp
 from hw.interface.queue_entries import CompletionFlags, CompletionOpcode
 
 DEPTH = 64
@@ -90,12 +91,11 @@ class DeliveryGate(wiring.Component):
             read.addr.eq(read.addr + takes),
         ]
 
-        failed = Signal()  # the QP of `head` is in `self.failed`
+        failed = bit_of_qp(m, self.failed, looked_up)
         held = Signal()  # it waits for atomics, or for FPDUs
         is_receive = head.kind == DeliveryKind.RECEIVE
         invalidates = Signal()
         m.d.sync += [
-            failed.eq(self.failed.bit_select(looked_up, 1)),
             invalidates.eq(is_receive & (head.flags & CompletionFlags.INVALIDATED).any()),
             held.eq(invalidates & (self.mark | ~self.passed)),
         ]
@@ -106,7 +106,7 @@ class DeliveryGate(wiring.Component):
         placements = Signal(16)
         missing = Signal(16)
         none, one = Signal(), Signal()
-        errors = Signal(2)  # pulses before that one whose failure may not be in `failed` yet
+        errors = Signal(2)  # the ones before it, whose failure may not be in `failed` yet
         m.d.sync += [
             placed.eq(self.placed),
             failure.eq(self.placed & self.placed_error),
