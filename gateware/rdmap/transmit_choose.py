@@ -174,8 +174,7 @@ def choose_states(
             tagged.eq(Mux(respond, ~head.atomic, entry_is[SendOpcode.RDMA_WRITE])),
         ]
         m.d.sync += [
-            # The words of a send entry do not matter for a response, which may begin anew.
-            word_address.eq(Mux(respond, OPERATION_ADDRESS, REMOTE_STAG_ADDRESS)),
+            word_address.eq(REMOTE_STAG_ADDRESS),
             visit.responding.eq(respond),
             visit.begins_atomic.eq(respond & head.atomic & ~atomic_begun),
             visit.answers_atomic.eq(respond & head.atomic & atomic_begun),
@@ -236,14 +235,14 @@ def choose_states(
         with m.Else():
             m.next = "NOTHING"
 
-    # Begin anew when nothing else is under way any more.
+    # Begin anew when nothing else is under way any more, and the first word is asked for.
     with m.State("AGAIN"):
         m.d.sync += [
             word_address.eq(OPERATION_ADDRESS),
             visit.alone.eq(1),
             visit.doomed.eq(0),
         ]
-        with m.If(back.free):
+        with m.If(back.free & visit.alone):
             m.next = "CONTEXT"
 
     # Visits end in the order in which they began.

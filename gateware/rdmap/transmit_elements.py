@@ -43,6 +43,7 @@ def element_states(
     # More than an FPDU of it may be left; that is known for sure only later.
     is_long = visit.remaining >= LONG_OCTETS
     step = Signal(range(SCATTER_GATHER_ELEMENTS + 4))
+    counts = Signal()  # there is an element whose length arrives
     total = Signal(34)
 
     # Ask for the next element, unless there is none.
@@ -82,6 +83,7 @@ def element_states(
             ),
             visit.sure.eq(visit.roomy & ~visit.settings.transmit_markers),
             step.eq(0),
+            counts.eq(0),
             total.eq(0),
         ]
         with m.If(responding):
@@ -99,16 +101,16 @@ def element_states(
         with m.If(
             ~responding & ~visit.progress.active & ~visit.summed & entry.element_count[1:].any()
         ):
-            m.d.sync += word_address.eq(element_range_address(0))
             m.next = "SUM"
 
-    # Add up the lengths of the elements: a request a cycle, two cycles for an answer.
+    # Add up the lengths of the elements: a request a cycle, three cycles for an answer.
     with m.State("SUM"):
         m.d.sync += [
             step.eq(step + 1),
-            word_address.eq(element_range_address((step + 1)[:2])),
+            word_address.eq(element_range_address(step[:2])),
+            counts.eq((step >= 2) & (step - 2 < entry.element_count)),
         ]
-        with m.If((step >= 2) & (step - 2 < entry.element_count)):
+        with m.If(counts):
             m.d.sync += total.eq(total + element_range.length)
         with m.If(step == SCATTER_GATHER_ELEMENTS + 2):
             m.next = "SUM_CHECK"
