@@ -66,7 +66,8 @@ class HostErrors(wiring.Component):
 
     Members
     -------
-    read_failures, write_failures: a bit for each QP, from the failure until CREATE or CONNECT.
+    read_failures, write_failures: a bit for each QP, from the failure until CREATE or CONNECT;
+        from two cycles after `placement_done` on.
     read_error, write_error: for `queues/qp_states.py`.
     """
 
@@ -97,11 +98,14 @@ class HostErrors(wiring.Component):
         m.submodules.owners = owners = SyncFIFOBuffered(
             width=config.qp_bits, depth=PLACEMENTS_AHEAD
         )
-        m.d.comb += owners.r_en.eq(self.placement_done)
+        placed, failure = Signal(), Signal()
+        m.d.comb += owners.r_en.eq(placed)
         # All are a cycle late, so that no path leads from one block through here to the next.
         m.d.sync += [
             owners.w_data.eq(self.placement_begun.qp),
             owners.w_en.eq(self.placement_begun.valid),
+            placed.eq(self.placement_done),
+            failure.eq(self.placement_done & self.placement_error),
             self.room.eq(owners.level <= PLACEMENTS_AHEAD - ROOM_MARGIN),
         ]
         fresh = Signal()
@@ -126,7 +130,7 @@ class HostErrors(wiring.Component):
             ),
             (
                 writes,
-                self.placement_done & self.placement_error,
+                failure,
                 owners.r_data,
                 self.write_failures,
                 self.write_error,
