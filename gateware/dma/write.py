@@ -92,6 +92,7 @@ class WriteEngine(wiring.Component):
         offers = [self._bursts(m, number, client_bits) for number in range(self._count)]
         chosen = Signal(burst_layout)
         chosen_valid = Signal()
+        chosen_free = Signal(init=1)  # not chosen_valid; of its own, for the wide register
         latest = Signal(client_bits)
         choice = Signal(client_bits)
         requests = [offer.valid for offer in offers]
@@ -99,20 +100,22 @@ class WriteEngine(wiring.Component):
         grant = grant_round_robin(m, requests, latest)
         issue = Signal()
         with m.If(issue):
-            m.d.sync += chosen_valid.eq(0)
+            m.d.sync += [chosen_valid.eq(0), chosen_free.eq(1)]
         # Not in the cycle of `issue`: clients do not wait for what that depends on.
-        with m.If(~chosen_valid):
+        with m.If(chosen_free):
             m.d.sync += [
                 chosen.eq(Array([offer.payload for offer in offers])[choice]),
                 chosen.tag.eq(choice),
                 chosen_valid.eq(Cat(requests).any()),
+                chosen_free.eq(~Cat(requests).any()),
             ]
             with m.If(Cat(requests).any()):
                 m.d.sync += latest.eq(choice)
         for number, offer in enumerate(offers):
-            m.d.comb += offer.ready.eq(~chosen_valid & grant[number])
+            m.d.comb += offer.ready.eq(chosen_free & grant[number])
 
-        # A burst goes to AW, to W and to the list of expected responses in the same cycle.
+        # A burst goes to AW and W in the same cycle, and a cycle later to the list of expected
+        # responses.
         address_layout = data.StructLayout({"address": 64, "beats": 8})
         words_layout = data.StructLayout(
             {
@@ -132,9 +135,15 @@ class WriteEngine(wiring.Component):
         words_in = Signal(words_layout)
         words_free = Signal()
         response_in = Signal(response_layout)
-        # A look one cycle old: one more burst may have been issued since.
+        # That is long before its response. One that was issued in the last two cycles may not count
+        # in `room`.
         room = Signal(init=1)
-        m.d.sync += room.eq(responses.level < MAX_OUTSTANDING_BURSTS - 1)
+        m.d.sync += [
+            room.eq(responses.level < MAX_OUTSTANDING_BURSTS - 1),
+            responses.w_en.eq(issue),
+            response_in.client.eq(chosen.tag),
+            response_in.last.eq(chosen.last),
+        ]
         m.d.comb += [
             issue.eq(chosen_valid & addresses.i.ready & words_free & room),
             addresses.i.valid.eq(issue),
@@ -146,9 +155,6 @@ class WriteEngine(wiring.Component):
             words_in.start_lane.eq(chosen.start_lane),
             words_in.end_lane.eq(chosen.end_lane),
             words_in.client.eq(chosen.tag),
-            responses.w_en.eq(issue),
-            response_in.client.eq(chosen.tag),
-            response_in.last.eq(chosen.last),
             responses.w_data.eq(response_in),
             axi.awvalid.eq(addresses.o.valid),
             addresses.o.ready.eq(axi.awready),
