@@ -127,8 +127,7 @@ class Rnic(wiring.Component):
         )
         m.submodules.host_errors = self.host_errors = HostErrors(config)
         m.submodules.placement_gate = self.placement_gate = PlacementGate(config)
-        # `done` and `error` of a placement a cycle later, for all but the delivery gate
-        self.placed, self.placed_error = Signal(), Signal()
+        self.placed = Signal()  # a placement is done, a cycle late, for those that only count it
         m.submodules.gather = self.gather = Gather(config)
         m.submodules.placer = self.placer = Placer(config)
 
@@ -230,24 +229,23 @@ class Rnic(wiring.Component):
     def _connect_placements(self, m: Module) -> None:
         """Receiver to placer, with the QP of each placement kept until its write responses."""
         errors, gate = self.host_errors, self.placement_gate
+        written = self.write_engine.clients[0]
         wiring.connect(m, self.receiver.placement, gate.i)
         wiring.connect(m, gate.o, self.placer.placement)
         m.d.comb += [
             gate.room.eq(errors.room),
             errors.placement_begun.valid.eq(gate.begun.valid),
             errors.placement_begun.qp.eq(gate.begun.qp),
-            errors.placement_done.eq(self.placed),
-            errors.placement_error.eq(self.placed_error),
+            errors.placement_done.eq(written.done),
+            errors.placement_error.eq(written.error),
             self.delivery_gate.failed.eq(errors.write_failures),
             errors.read_failed.valid.eq(self.framer.spoiled.valid),
             errors.read_failed.qp.eq(self.framer.spoiled.qp),
             self.completer.failed.eq(errors.read_failures),
             errors.command.eq(self.commands.qp_command.payload),
         ]
-        written = self.write_engine.clients[0]
         m.d.sync += [
             self.placed.eq(written.done),
-            self.placed_error.eq(written.error),
             # A cycle later; the command stays as it is.
             errors.command_taken.eq(
                 self.commands.qp_command.valid & self.commands.qp_command.ready
