@@ -1,6 +1,6 @@
 """Knows when the atomics that were under way at some time have ended."""
 
-from amaranth import Module, Signal
+from amaranth import Cat, Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -23,7 +23,8 @@ class AtomicDrain(wiring.Component):
     -------
     begin, end, refuse: In(1), pulses.
     mark: In(marks), bit n for who asks as number n, about all that began in cycles before.
-    passed: Out(marks), low from the next cycle on.
+    passed: Out(marks), low from the next cycle on, if one was under way up to two cycles before;
+        high three cycles after the last `end`.
     """
 
     def __init__(self, config: RnicConfig, marks: int):
@@ -40,13 +41,18 @@ class AtomicDrain(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        # The pulses may be late in their cycle: they are counted in the next one.
-        begun, ended, refused = Signal(), Signal(), Signal()
-        m.d.sync += [begun.eq(self.begin), ended.eq(self.end), refused.eq(self.refuse)]
+        # The pulses may be late in their cycle and come from far: a register there, and one here.
+        pulses, counted = Signal(3), Signal(3)
+        begun, ended, refused = counted
+        m.d.sync += [pulses.eq(Cat(self.begin, self.end, self.refuse)), counted.eq(pulses)]
+        marked = Signal.like(self.mark)
+        m.d.sync += marked.eq(self.mark)
+        busy = Signal()
         under_way = Signal(range(self._most + 1))
         following = Signal.like(under_way)
         m.d.comb += following.eq(under_way + begun - ended - refused)
         m.d.sync += under_way.eq(following)
+        m.d.comb += busy.eq((under_way != 0) | begun)
         for number in range(len(self.mark)):
             waited_for = Signal.like(under_way, name=f"waited_for_{number}")
             latest_too = Signal(name=f"latest_too_{number}")  # the latest that began
@@ -54,7 +60,7 @@ class AtomicDrain(wiring.Component):
                 m.d.sync += waited_for.eq(waited_for - ended - (refused & latest_too))
             with m.If(begun):
                 m.d.sync += latest_too.eq(0)
-            with m.If(self.mark[number]):
+            with m.If(marked[number]):
                 m.d.sync += [waited_for.eq(following), latest_too.eq(1)]
-            m.d.comb += self.passed[number].eq(waited_for == 0)
+            m.d.comb += self.passed[number].eq((waited_for == 0) & ~(marked[number] & busy))
         return m

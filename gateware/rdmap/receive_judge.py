@@ -45,9 +45,10 @@ class ReceiveJudge(wiring.Component):
     only when all before it are dealt with; `stop` is then known here, and such a record is
     `dropped`, with no effect.
 
-    A record comes 3 cycles after its segment was taken (Write), 5 (Read or Atomic Request), 7
-    (response), 9 (Send of one element, 2 more for each further one), if the receive entry is on
-    chip; the next segment is taken in the cycle behind it. Nothing is taken while it waits.
+    A segment is taken in the cycle behind the one in which it came, at the earliest. A record comes
+    3 cycles after its segment was taken (Write), 5 (Read or Atomic Request), 7 (response), 9 (Send
+    of one element, 2 more for each further one), if the receive entry is on chip; the next segment
+    is taken in the cycle behind it. Nothing is taken while it waits.
 
     Members
     -------
@@ -133,13 +134,21 @@ class ReceiveJudge(wiring.Component):
             running.stop.qp.eq(self.stop.qp),
         ]
 
+        # The QP of the segment that has come: what is far asks by a register
+        come = Signal()
+        coming = Signal.like(segment.qp, init=-1)  # with a reset value that keeps it one of its own
+        m.d.sync += [
+            come.eq(self.segment.valid & ~self.segment.ready),
+            coming.eq(self.segment.payload.qp),
+        ]
+
         # What is known of the QP
         m.submodules.contexts = contexts = ReceiveContexts(config)
         context = Signal.like(contexts.found)
         message_end = Signal(33)
         m.d.comb += [
             # Asked for a cycle earlier than the rest, because it is wanted from a register.
-            contexts.next_qp.eq(self.segment.payload.qp),
+            contexts.next_qp.eq(coming),
             contexts.qp.eq(segment.qp),
             contexts.write_qp.eq(Mux(connecting, command.qp, segment.qp)),
             contexts.command.eq(command),
@@ -153,7 +162,7 @@ class ReceiveJudge(wiring.Component):
         # a register for it, with another reset value so that it stays one of its own.
         asked = Signal(config.qp_bits, init=config.qps - 1)
         m.d.comb += [
-            entries.coming.eq(Mux(waiting, self.segment.payload.qp, segment.qp)),
+            entries.coming.eq(Mux(waiting, coming, segment.qp)),
             entries.select.eq(segment.qp),
             inbound.select.eq(asked),
             outstanding.select.eq(asked),
@@ -258,7 +267,7 @@ class ReceiveJudge(wiring.Component):
                 m.d.comb += [
                     takes_command.eq(command_waits & self.idle),
                     self.qp_command.ready.eq(takes_command),
-                    self.segment.ready.eq(~command_waits),
+                    self.segment.ready.eq(~command_waits & come),
                     pieces.restart.eq(1),
                 ]
                 m.d.sync += [
@@ -272,7 +281,7 @@ class ReceiveJudge(wiring.Component):
                 with m.If(takes_command):
                     m.d.sync += waiting.eq(0)
                     m.next = "COMMAND"
-                with m.If(~command_waits & self.segment.valid):
+                with m.If(~command_waits & come):
                     m.d.comb += self.begin.eq(1)
                     m.d.sync += waiting.eq(0)
                     m.next = "DECODE"
