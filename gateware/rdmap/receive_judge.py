@@ -53,7 +53,7 @@ class ReceiveJudge(wiring.Component):
     Members
     -------
     qp_command: In(stream): CREATE sets the PD, CONNECT the IRD and starts MSN and MO anew. Taken
-        while `idle`, a cycle after it came at the earliest, one every two cycles.
+        while `idle`, two cycles after it came at the earliest, one every three cycles.
     segment: In(stream) from the MPA receiver.
     running: In(config.qps), bit n for QP n.
     strict: In(1), the atomics are those of RFC 7306 only.
@@ -109,37 +109,47 @@ class ReceiveJudge(wiring.Component):
         kind = decode.kind
         m.d.comb += decode.segment.eq(segment)
 
-        # A command, and in the cycle behind the one in which it is taken what it does
+        # A command, and in the cycle in which it is taken what it does
         command = Signal(Layouts(config).qp_command)
         command_waits = Signal()
         connecting, creating = Signal(), Signal()
         takes_command = Signal()
         m.d.sync += [
-            command_waits.eq(self.qp_command.valid),
+            command_waits.eq(self.qp_command.valid & ~self.qp_command.ready),
             command.eq(self.qp_command.payload),
             connecting.eq(takes_command & (self.qp_command.p.kind == QpCommandKind.CONNECT)),
             creating.eq(takes_command & (self.qp_command.p.kind == QpCommandKind.CREATE)),
         ]
+
+        # What is far asks by registers: what they are while a segment is awaited is known a cycle
+        # before. The QP of the next cycle's segment has two, for the entries and for what is near;
+        # another reset value keeps them apart.
+        takes = Signal()  # the segment that came; only in IDLE
+        next_qp = Signal.like(segment.qp, init=-1)
+        m.d.sync += [takes.eq(0), next_qp.eq(segment.qp), entries.coming.eq(segment.qp)]
+        m.d.comb += [self.segment.ready.eq(takes), self.begin.eq(takes)]
+
+        def wait() -> None:
+            """IDLE follows; a command that has waited by now goes before a segment."""
+            arriving = self.segment.payload.qp
+            m.d.sync += [
+                takes.eq(self.segment.valid & ~command_waits),
+                next_qp.eq(arriving),
+                entries.coming.eq(arriving),
+            ]
+            m.next = "IDLE"
 
         # Whether its QP runs
         m.submodules.running = running = ReceiveRunning(config)
         drops = running.drops
         m.d.comb += [
             running.running.eq(self.running),
-            running.coming.eq(entries.coming),
+            running.coming.eq(next_qp),
             running.qp.eq(segment.qp),
             running.connect.valid.eq(connecting),
             running.connect.qp.eq(command.qp),
             running.stop.valid.eq(self.stop.valid),
             running.stop.qp.eq(self.stop.qp),
-        ]
-
-        # The QP of the segment that has come: what is far asks by a register
-        come = Signal()
-        coming = Signal.like(segment.qp, init=-1)  # with a reset value that keeps it one of its own
-        m.d.sync += [
-            come.eq(self.segment.valid & ~self.segment.ready),
-            coming.eq(self.segment.payload.qp),
         ]
 
         # What is known of the QP
@@ -148,7 +158,7 @@ class ReceiveJudge(wiring.Component):
         message_end = Signal(33)
         m.d.comb += [
             # Asked for a cycle earlier than the rest, because it is wanted from a register.
-            contexts.next_qp.eq(coming),
+            contexts.next_qp.eq(next_qp),
             contexts.qp.eq(segment.qp),
             contexts.write_qp.eq(Mux(connecting, command.qp, segment.qp)),
             contexts.command.eq(command),
@@ -156,13 +166,10 @@ class ReceiveJudge(wiring.Component):
             contexts.set_ird.eq(connecting),
         ]
 
-        waiting = Signal(init=1)  # the state is IDLE; a register of its own
-
         # The neighbours' state of the QP, valid two cycles after the segment was taken. The QP has
         # a register for it, with another reset value so that it stays one of its own.
         asked = Signal(config.qp_bits, init=config.qps - 1)
         m.d.comb += [
-            entries.coming.eq(Mux(waiting, coming, segment.qp)),
             entries.select.eq(segment.qp),
             inbound.select.eq(asked),
             outstanding.select.eq(asked),
@@ -262,12 +269,10 @@ class ReceiveJudge(wiring.Component):
         # A state that looks for a failure takes it whether there is one or not: the enables of the
         # registers do not wait for it.
         with m.FSM():
-            # Takes a command that waited for a cycle, or else a segment.
+            # Takes a segment, or a command.
             with m.State("IDLE"):
                 m.d.comb += [
-                    takes_command.eq(command_waits & self.idle),
-                    self.qp_command.ready.eq(takes_command),
-                    self.segment.ready.eq(~command_waits & come),
+                    takes_command.eq(command_waits & self.idle & ~takes),
                     pieces.restart.eq(1),
                 ]
                 m.d.sync += [
@@ -278,17 +283,16 @@ class ReceiveJudge(wiring.Component):
                     piece_count.eq(0),
                     delivers.eq(0),
                 ]
+                wait()
                 with m.If(takes_command):
-                    m.d.sync += waiting.eq(0)
                     m.next = "COMMAND"
-                with m.If(~command_waits & come):
-                    m.d.comb += self.begin.eq(1)
-                    m.d.sync += waiting.eq(0)
+                with m.If(takes):
+                    m.d.sync += takes.eq(0)
                     m.next = "DECODE"
             # The command is carried out; `command_waits` is still about it.
             with m.State("COMMAND"):
-                m.d.sync += waiting.eq(1)
-                m.next = "IDLE"
+                m.d.comb += self.qp_command.ready.eq(1)
+                wait()
             # Waits for the checks of the header.
             with m.State("DECODE"):
                 m.next = "SELECT"
@@ -410,8 +414,8 @@ class ReceiveJudge(wiring.Component):
             with m.State("HAND_OVER"):
                 m.d.comb += self.record.valid.eq(1)
                 with m.If(self.record.ready):
-                    m.d.sync += [bank.eq(~bank), waiting.eq(1)]
-                    m.next = "IDLE"
+                    m.d.sync += bank.eq(~bank)
+                    wait()
         return m
 
 
