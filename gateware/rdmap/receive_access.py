@@ -105,8 +105,11 @@ class ReceiveAccess(wiring.Component):
         invalidating = Signal()
         rights = needed_rights(m, opcode)
         status = Signal(StagStatus)
-        misaligned = Signal()  # the target of an Atomic Request (RFC 7306, 8.2)
+        is_misaligned = Signal()  # the target of an Atomic Request (RFC 7306, 8.2)
+        misaligned = Signal()
+        refused = Signal()  # by either, for what many registers and the next state wait for
         m.d.comb += [
+            is_misaligned.eq((opcode == Opcode.ATOMIC_REQUEST) & (response.address[:3] != 0)),
             self.stag.request.valid.eq(asking),
             request.stag.eq(Mux(invalidating, invalidate_stag, piece.stag)),
             request.tagged_offset.eq(piece.tagged_offset),
@@ -119,9 +122,8 @@ class ReceiveAccess(wiring.Component):
         ]
         m.d.sync += [
             status.eq(response.status),
-            misaligned.eq(
-                (opcode == Opcode.ATOMIC_REQUEST) & (response.address[:3] != 0) & ~invalidating
-            ),
+            misaligned.eq(is_misaligned),
+            refused.eq((response.status != StagStatus.OK) | is_misaligned),
         ]
         refusal = status_cause(m, opcode, status, misaligned)
 
@@ -170,17 +172,20 @@ class ReceiveAccess(wiring.Component):
             m.d.sync += [placement.octets.eq(0), has_octets.eq(0), placement.release.eq(1)]
             m.next = "PLACE"
 
-        def placed() -> None:
-            m.d.sync += [
-                position.eq(position + placement.octets),
-                placements.eq(placements + has_octets),
-            ]
+        # What comes of a placement that is taken. What only says which one follows is loaded in
+        # VERDICT whether the pieces are good or not: it means nothing if they are not.
+        def proceed() -> None:
+            m.d.sync += position.eq(position + placement.octets)
             with m.If(~placement.release):
                 place(address_read.data)
-            with m.Elif(record.delivers):
-                m.next = "DELIVER"
-            with m.Else():
-                finish()
+
+        def placed() -> None:
+            m.d.sync += placements.eq(placements + has_octets)
+            with m.If(placement.release):
+                with m.If(record.delivers):
+                    m.next = "DELIVER"
+                with m.Else():
+                    finish()
 
         def finish() -> None:
             m.d.comb += self.end.eq(1)
@@ -230,9 +235,10 @@ class ReceiveAccess(wiring.Component):
                 m.next = "VERDICT"
             # Judges the answer; nothing is placed before all pieces are good.
             with m.State("VERDICT"):
-                m.d.sync += number.eq(number + 1)
-                with m.If((status != StagStatus.OK) | misaligned):
-                    m.d.sync += record.cause.eq(refusal)
+                m.d.sync += [number.eq(number + 1), record.cause.eq(refusal)]
+                with m.If(places & self.placement.ready):
+                    proceed()
+                with m.If(refused):
                     m.next = "ERROR"
                 with m.Elif(places):
                     m.d.comb += self.placement.valid.eq(1)
@@ -261,8 +267,8 @@ class ReceiveAccess(wiring.Component):
             with m.State("INVALIDATE_VERDICT"):
                 failure = first_cause(invalidate_status_checks(status))
                 m.next = "INVALIDATE"
+                m.d.sync += record.cause.eq(failure)
                 with m.If(failure != Cause.NONE):
-                    m.d.sync += record.cause.eq(failure)
                     m.next = "ERROR"
             # Waits until the STag is invalid: nothing that comes later may use it.
             with m.State("INVALIDATE"):
@@ -281,6 +287,7 @@ class ReceiveAccess(wiring.Component):
             with m.State("PLACE"):
                 m.d.comb += self.placement.valid.eq(record.fpdu)
                 with m.If(self.placement.ready | ~record.fpdu):
+                    proceed()
                     placed()
             # Delivers the message that the segment ended.
             with m.State("DELIVER"):
