@@ -28,7 +28,8 @@ class PrefetchedUnits(wiring.Component):
     store, store_address, store_data: a word for the memory.
     arrived: In, running number behind the units of QP `entries.select` of a cycle ago.
     qp: In, the QP to look at; `popped` and `home` are its rows a cycle later.
-    settle, settled: In, change a QP's oldest unit; not in a cycle with `entries.pop`.
+    settle, settled: In, change a QP's oldest unit; without effect in a cycle with `entries.pop`,
+        which must be of another QP.
     move, moved: In, change a QP's home.
     post, posted: In, change how many of its units are posted (running number behind them).
     """

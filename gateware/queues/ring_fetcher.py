@@ -342,17 +342,21 @@ class RingFetcher(wiring.Component):
                 kind = self.qp_command.payload.kind
                 m.d.sync += [number.eq(0), posted.eq(0)]
                 with m.If((kind != QpCommandKind.CREATE) & (kind != QpCommandKind.DESTROY)):
-                    m.d.comb += self.qp_command.ready.eq(1)
-                    m.next = "IDLE"
+                    m.next = "COMMAND"
                 with m.Elif(outstanding == 0):
                     m.next = "FORGET"
-            # Starts all numbers at 0; the memory of the popped ones may be in use for a pop.
+            # Starts all numbers at 0, until that was done in a cycle without a pop, which uses the
+            # memory, and without a unit that is counted: the enables do not wait for it.
             with m.State("FORGET"):
+                forget()
+                m.d.comb += lanes.forget.eq(1)
                 m.d.sync += rescuing.eq(0)
                 with m.If(~pop & ~arrivals.busy):
-                    forget()
-                    m.d.comb += [lanes.forget.eq(1), self.qp_command.ready.eq(1)]
-                    m.next = "IDLE"
+                    m.next = "COMMAND"
+            # Takes the command.
+            with m.State("COMMAND"):
+                m.d.comb += self.qp_command.ready.eq(1)
+                m.next = "IDLE"
             # The memories read; what was seen in IDLE is taken.
             with m.State("LOOK_UP"):
                 m.d.comb += [
@@ -493,6 +497,7 @@ class RingFetcher(wiring.Component):
                     m.d.comb += lanes.renew.eq(1)
             # Forgets all that is in the lane.
             with m.State("TAKE_BACK"):
+                m.d.comb += shown.settled.number.eq(popped.number)
                 with m.If(disturbed):
                     m.d.sync += rescuing.eq(0)
                     m.d.comb += lanes.renew.eq(1)
@@ -500,14 +505,17 @@ class RingFetcher(wiring.Component):
                 with m.Elif(~pop & ~arrivals.busy):
                     m.d.comb += [
                         arrivals.set.eq(1),
-                        counts_write.en.eq(1),
-                        shown.settled.number.eq(popped.number),
                         shown.settle.eq(1),
                         shown.move.eq(1),
                         lanes.release.eq(1),
                     ]
-                    m.d.sync += [rescuing.eq(0), qp.eq(rescue_for)]
-                    m.next = "CALL"
+                    m.d.sync += rescuing.eq(0)
+                    m.next = "KEPT"
+            # What was kept is all that was fetched.
+            with m.State("KEPT"):
+                m.d.comb += counts_write.en.eq(1)
+                m.d.sync += qp.eq(rescue_for)
+                m.next = "CALL"
             # Has the QP visited that needs it.
             with m.State("CALL"):
                 m.d.comb += again.eq(1)

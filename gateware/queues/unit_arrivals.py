@@ -55,7 +55,8 @@ class UnitArrivals(wiring.Component):
     failed: Out(QpStrobe), one could not be read, the first one of its QP.
     ended, ended_tag, ended_failed: Out, a pulse for each read that has ended.
     select: In(qp); `selected` is its row one cycle later. look, looked: as these.
-    set, set_qp, set_row: In, change a row; not while `busy`. It can be looked at two cycles later.
+    set, set_qp, set_row: In, change a row; without effect while `busy`. It can be looked at two
+        cycles later.
     busy: Out(1), a unit that ended is being counted.
     """
 
