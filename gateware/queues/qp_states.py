@@ -8,14 +8,11 @@ from amaranth.hdl import unsigned
 from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
-from amaranth.utils import exact_log2
 
 from gateware.config import RnicConfig
 from gateware.interfaces import Layouts, QpCommandKind, QpStrobe
+from gateware.queues.qp_choice import bit_of_qp
 from hw.interface.causes import Cause
-
-GROUP = 8
-"""QPs among which one cycle looks one up."""
 
 
 class QpState(enum.Enum, shape=unsigned(2)):
@@ -35,7 +32,7 @@ class QpStates(wiring.Component):
     nothing. The first error of a QP in INIT or RTS -> ERROR, and the error is handed on at
     `event`, and at `termination` for what the peer is told; errors of QPs in RESET or ERROR are
     swallowed. Commands, and the error inputs in
-    turn, are taken one every 5 cycles, one every 8 after one that is handed on; only an `event` or
+    turn, are taken one every 5 cycles, one every 9 after one that is handed on; only an `event` or
     a `termination` that is not ready holds them up.
 
     A QP of which `running` is set is in RTS. It may send (`may_send`) from CONNECT on if it is the
@@ -85,24 +82,18 @@ class QpStates(wiring.Component):
         first = Signal(QpStrobe(config).members["qp"].shape)
         first_valid = Signal()
         looked_up = Signal.like(first)
+        looked_up_valid = Signal()
         segment = Signal.like(first)
-        segment_new = Signal()
-        group = min(GROUP, config.qps)
-        group_bits = exact_log2(group)
-        held_back = self.running & ~self.may_send
-        in_groups = Signal(config.qps // group)  # the QP at this place of each group is held back
+        segment_valid = Signal()
+        held_back = bit_of_qp(m, self.running & ~self.may_send, looked_up, first)
+        segment_new = segment_valid & held_back
         m.d.sync += [
             first.eq(self.first_segment.qp),
             first_valid.eq(self.first_segment.valid),
-            in_groups.eq(
-                Cat(
-                    first_valid & held_back[low : low + group].bit_select(first[:group_bits], 1)
-                    for low in range(0, config.qps, group)
-                )
-            ),
             looked_up.eq(first),
+            looked_up_valid.eq(first_valid),
             segment.eq(looked_up),
-            segment_new.eq(in_groups.bit_select(looked_up[group_bits:], 1)),
+            segment_valid.eq(looked_up_valid),
         ]
         release = Signal()
         release_qp = Signal(config.qp_bits)
@@ -163,14 +154,8 @@ class QpStates(wiring.Component):
             with m.If(output.ready):
                 m.d.sync += output.valid.eq(0)
         may_send = Signal()
-        may_send_groups = Signal(config.qps // group)  # of the QP at this place of each group
+        might_send = bit_of_qp(m, self.may_send, qp)
         told_cause = Signal(8)
-        m.d.sync += may_send_groups.eq(
-            Cat(
-                self.may_send[low : low + group].bit_select(qp[:group_bits], 1)
-                for low in range(0, config.qps, group)
-            )
-        )
         m.d.comb += [
             self.event.payload.eq(error),
             self.termination.payload.qp.eq(error.qp),
@@ -274,12 +259,15 @@ class QpStates(wiring.Component):
                         write.data.cause.eq(error.cause),
                     ]
                     m.d.sync += self.event.valid.eq(1)
-                    m.next = "TERMINATION"
-            # Tells the transmitter, with what the QP was allowed in MOVE.
+                    m.next = "ALLOWED"
+            # What the QP was allowed in MOVE is looked up.
+            with m.State("ALLOWED"):
+                m.next = "TERMINATION"
+            # Tells the transmitter, with that.
             with m.State("TERMINATION"):
                 m.d.sync += [
                     self.termination.valid.eq(1),
-                    may_send.eq(may_send_groups.bit_select(qp[group_bits:], 1)),
+                    may_send.eq(might_send),
                     told_cause.eq(error.cause),
                 ]
                 m.next = "TELL"

@@ -7,9 +7,7 @@ from amaranth.lib.wiring import In, Out
 
 from gateware.config import RnicConfig
 from gateware.interfaces import QpStrobe
-
-GROUP = 8
-"""QPs of which one is chosen in the first of two cycles."""
+from gateware.queues.qp_choice import bit_of_qp
 
 
 class ReceiveRunning(wiring.Component):
@@ -41,23 +39,9 @@ class ReceiveRunning(wiring.Component):
         m = Module()
         m.submodules.stopped = stopped = Memory(shape=1, depth=self._qps, init=[])
         read, write = stopped.read_port(domain="comb"), stopped.write_port()
-        is_running = Signal()
+        is_running = bit_of_qp(m, self.running, self.qp, self.coming)
         is_stopped = Signal()
-        # Of every GROUP QPs the one that has the lower bits of `qp`
-        of_groups = Signal(-(-self._qps // GROUP))
-        lower_bits = (GROUP - 1).bit_length()
-        m.d.sync += [
-            *(
-                of_groups[number].eq(
-                    self.running[GROUP * number : GROUP * (number + 1)].bit_select(
-                        self.coming[:lower_bits], 1
-                    )
-                )
-                for number in range(len(of_groups))
-            ),
-            is_running.eq(of_groups.bit_select(self.qp[lower_bits:], 1)),
-            is_stopped.eq(read.data),
-        ]
+        m.d.sync += is_stopped.eq(read.data)
         m.d.comb += [
             read.addr.eq(self.qp),
             write.addr.eq(Mux(self.stop.valid, self.stop.qp, self.connect.qp)),
