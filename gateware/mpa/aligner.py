@@ -1,6 +1,6 @@
 """Cuts received octets into words that begin where FPDUs do (RFC 5044, 4.1 and 4.3)."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -9,12 +9,14 @@ from gateware.mpa.layouts import ANSWER, FPDU_WORD
 from gateware.mpa.marker_count import UNITS_BETWEEN_MARKERS
 from gateware.stream_buffer import StreamBuffer
 
+LENGTH_AND_PADDING_OCTETS = 2 + 3
+CRC_OCTETS = 4
+
 _UNIT = data.StructLayout(
     {
         "data": 32,
-        # If an FPDU starts here: its units behind the first two; its ULPDU_Length is not allowed,
-        # or it has so many units
-        "rest": 15,
+        # If an FPDU starts here: its units; its ULPDU_Length is not allowed, or it has so many
+        "units": 15,
         "oversize": 1,
         "two": 1,
         "three": 1,
@@ -116,9 +118,9 @@ class Aligner(wiring.Component):
             length = _ulpdu_length(bits)
             m.d.comb += [
                 unit.data.eq(bits),
-                unit.rest.eq((length + 1) >> 2),
-                unit.oversize.eq(length > MAX_ULPDU_LENGTH),
                 # Length, ULPDU and PAD are whole units, the CRC is one.
+                unit.units.eq((length + LENGTH_AND_PADDING_OCTETS + CRC_OCTETS) >> 2),
+                unit.oversize.eq(length > MAX_ULPDU_LENGTH),
                 unit.two.eq(length <= 2),
                 unit.three.eq((length > 2) & (length <= 6)),
                 unit.four.eq((length > 6) & (length <= 10)),
@@ -130,6 +132,7 @@ class Aligner(wiring.Component):
         holding = Signal()
         aligned = Signal(init=1)  # not holding; also a register of its own
         need_half = Signal()  # the FPDU ends with one unit more
+        need_whole = Signal(init=1)  # not so; of its own, for the wide enables
         beat = beats.payload
         lower, upper = Signal(_UNIT), Signal(_UNIT)
         emit = Signal()
@@ -139,10 +142,10 @@ class Aligner(wiring.Component):
             clear.eq(self.kill | self.start),
             lower.eq(hold),
             upper.eq(beat.lower),
-            from_hold.eq(holding & need_half),
+            from_hold.eq(holding & ~need_whole),
             self.pending.eq(from_hold | beats.valid),
             beats.ready.eq(self.kill | (self.room & ~from_hold)),
-            emit.eq(self.room & (from_hold | (beats.valid & (holding | need_half | ~beat.half)))),
+            emit.eq(self.room & (from_hold | (beats.valid & (holding | ~need_whole | ~beat.half)))),
         ]
         m.d.sync += self.took.eq(beats.valid & beats.ready)
         with m.If(aligned):
@@ -153,11 +156,10 @@ class Aligner(wiring.Component):
             with m.Elif(beats.valid):
                 # Holding stays as it is except when exactly one of the two is a half.
                 holds = Mux(need_half, ~beat.half, holding ^ beat.half)
-                m.d.sync += [
-                    holding.eq(holds),
-                    aligned.eq(~holds),
-                    hold.eq(Mux(beat.whole, beat.upper, beat.lower)),
-                ]
+                m.d.sync += [holding.eq(holds), aligned.eq(~holds)]
+            # When what was held is taken, what is there then means nothing.
+            with m.If(beats.valid):
+                m.d.sync += hold.eq(Mux(beat.whole, beat.upper, beat.lower))
         with m.If(clear):
             m.d.sync += [holding.eq(0), aligned.eq(1)]
 
@@ -206,13 +208,12 @@ class Aligner(wiring.Component):
                 one.eq(ends),
                 two.eq(next_two),
                 need_half.eq(ends & ~marker_next),
-                # Two less inside an FPDU, and a Marker does not count: one addition
-                left.eq(
-                    Mux(self.inside, left, start.rest) + Cat(marked, self.inside.replicate(14))
-                ),
+                need_whole.eq(~ends | marker_next),
+                # Two less, and a Marker does not count: one addition
+                left.eq(Mux(self.inside, left, start.units) + Cat(marked, ~Const(0, 14))),
             ]
         with m.If(clear):
-            m.d.sync += [self.inside.eq(0), need_half.eq(0)]
+            m.d.sync += [self.inside.eq(0), need_half.eq(0), need_whole.eq(1)]
 
         m.d.sync += [
             self.valid.eq(emit & ~clear),
@@ -222,7 +223,7 @@ class Aligner(wiring.Component):
             self.word.half.eq(need_half),
             self.word.oversize.eq(~self.inside & start.oversize),
             self.word.markers.eq(Cat(due[0], due[1] & ~need_half)),
-            self.fpdu_units.eq(start.rest + 2),
+            self.fpdu_units.eq(start.units),
             self.until_marker.eq(-position),
         ]
 

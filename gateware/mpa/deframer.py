@@ -45,9 +45,9 @@ class Deframer(wiring.Component):
     start: begin a visit of `qp` at `position`. Never while another one goes on; with `leave`, or
         before the first beat.
     qp, crc, markers: of the visit; stable until the next one, from `start` on.
-    kill: drop everything of this visit from this cycle on, until `start`.
-    failed: an FPDU was wrong; the segment that says so is on its way. `kill` must be high from the
-        next cycle on.
+    kill: drop everything of this visit from the next cycle on, until `start`.
+    failed: an FPDU was wrong; the segment that says so is on its way, and nothing follows. `kill`
+        must be high from the next cycle on.
     inside: the octets end inside an FPDU. fpdu_octets: its length with Markers; fpdu_end: the
         position behind it, or behind the last one. All three as they were some cycles ago, when
         `idle` as they are.
@@ -101,30 +101,36 @@ class Deframer(wiring.Component):
         m = Module()
         m.submodules.aligner = aligner = Aligner()
         m.submodules.remover = remover = MarkerRemover()
-        clear = Signal()
+        # Words pass the aligner, which is cleared by `kill` and `start` themselves, before anything
+        # else sees them: all that is behind it has a cycle more.
+        cleared = Signal()
+        dropping = Signal()
         wiring.connect(m, wiring.flipped(self.answer), aligner.answer)
         wiring.connect(m, wiring.flipped(self.rx), aligner.rx)
         m.d.comb += [
-            clear.eq(self.kill | self.start),
             self.took.eq(aligner.took),
             aligner.start.eq(self.start),
             aligner.position.eq(self.position),
             aligner.markers.eq(self.markers),
             aligner.kill.eq(self.kill),
             aligner.leave.eq(self.leave),
-            remover.clear.eq(clear),
+            remover.clear.eq(cleared),
             remover.valid.eq(aligner.valid),
             remover.word.eq(aligner.word),
         ]
+        m.d.sync += [
+            cleared.eq(self.kill | self.start),
+            dropping.eq(self.kill | self.failed),
+        ]
         crc_good = Signal()
         end = Signal(32)
-        self._elaborate_crc(m, aligner, crc_good, end, clear)
-        self._elaborate_segments(m, aligner, remover, crc_good, end, clear)
-        self._elaborate_measure(m, aligner, clear)
+        self._elaborate_crc(m, aligner, crc_good, end, cleared)
+        self._elaborate_segments(m, aligner, remover, crc_good, end, cleared, dropping)
+        self._elaborate_measure(m, aligner, cleared)
         return m
 
     def _elaborate_crc(
-        self, m: Module, aligner: Aligner, good: Signal, end: Signal, clear: Signal
+        self, m: Module, aligner: Aligner, good: Signal, end: Signal, cleared: Signal
     ) -> None:
         """The verdict over the word of two cycles ago, if that was a last one, and its end.
 
@@ -146,7 +152,7 @@ class Deframer(wiring.Component):
             ),
         ]
         m.d.sync += [
-            valid.eq(aligner.valid & ~clear),
+            valid.eq(aligner.valid),
             final.eq(word.final),
             half.eq(word.half),
             oversize.eq(word.oversize),
@@ -164,8 +170,6 @@ class Deframer(wiring.Component):
         with m.If(aligner.valid):
             m.d.sync += position.eq(position + Mux(word.half, 4, 8))
         # A word comes three cycles after `start` at the earliest.
-        cleared = Signal()
-        m.d.sync += cleared.eq(clear)
         with m.If(cleared | (valid & final)):
             m.d.sync += crc.eq(INITIAL_STATE)
         with m.If(self.start):
@@ -178,14 +182,15 @@ class Deframer(wiring.Component):
         remover: MarkerRemover,
         crc_good: Signal,
         end: Signal,
-        clear: Signal,
+        cleared: Signal,
+        dropping: Signal,
     ) -> None:
         """Store words; commit and report an FPDU, or fail, a cycle after its last word."""
         word = remover.o
         m.d.comb += [
-            self.store_write.eq(remover.o_valid & ~self.kill),
+            self.store_write.eq(remover.o_valid & ~dropping),
             self.store_word.eq(word.data),
-            self.store_rewind.eq(clear),
+            self.store_rewind.eq(cleared),
         ]
 
         first_address = Signal(self._address_bits)
@@ -199,14 +204,14 @@ class Deframer(wiring.Component):
         done = Signal()
         commit = Signal()
         m.d.sync += [
-            last.eq(remover.o_valid & word.last & ~clear),
+            last.eq(remover.o_valid & word.last & ~dropping),
             last_address.eq(self.store_address),
             good.eq(crc_good & ~remover.wrong),
             valid_crc.eq(crc_good),
             verified_end.eq(end),
         ]
         m.d.comb += [
-            done.eq(last & ~self.kill),
+            done.eq(last & ~dropping),
             commit.eq(done & good),
             self.failed.eq(done & ~good),
             self.store_commit.eq(commit),
@@ -225,9 +230,8 @@ class Deframer(wiring.Component):
         m.d.comb += [
             segments.valid.eq(remover.o_valid),
             segments.word.eq(word.data),
-            segments.first.eq(word.first),
             segments.last.eq(word.last),
-            segments.clear.eq(clear),
+            segments.clear.eq(cleared),
             segments.done.eq(done | self.closed_taken),
             self.closed_taken.eq(self.closed & closes),
             outcome.qp.eq(self.qp),
@@ -242,7 +246,7 @@ class Deframer(wiring.Component):
         ]
         with m.If(good):
             m.d.comb += outcome.kind.eq(SegmentKind.FPDU)
-        with m.If(self.closed_taken):
+        with m.If(closes):
             m.d.comb += [outcome.qp.eq(self.closed_qp), outcome.kind.eq(SegmentKind.CLOSED)]
 
         # The newest position to release waits here while the LLP takes an older one.
@@ -256,7 +260,7 @@ class Deframer(wiring.Component):
             ]
         with m.If(commit):
             m.d.sync += releasable.eq(1)
-        with m.If(clear):
+        with m.If(self.kill | self.start):
             m.d.sync += releasable.eq(0)
 
         # The measure takes longest of all that follows a word. What is in its last cycle has left
@@ -265,7 +269,7 @@ class Deframer(wiring.Component):
         quiet = Signal()
         ended = Signal()
         m.d.sync += [
-            recent.eq(Mux(clear, 0, Cat(aligner.valid, recent))),
+            recent.eq(Mux(cleared, 0, Cat(aligner.valid, recent))),
             quiet.eq(~(aligner.pending | aligner.valid | recent.any())),
             ended.eq(aligner.ended),
         ]
@@ -274,7 +278,7 @@ class Deframer(wiring.Component):
             self.left.eq(self.idle & ended & aligner.ended),
         ]
 
-    def _elaborate_measure(self, m: Module, aligner: Aligner, clear: Signal) -> None:
+    def _elaborate_measure(self, m: Module, aligner: Aligner, cleared: Signal) -> None:
         """The length of every FPDU, with its Markers, and the position behind it."""
         m.submodules.count = count = MarkerCount()
         m.d.comb += [
@@ -299,7 +303,10 @@ class Deframer(wiring.Component):
             )
         with m.If(begun[-1]):
             m.d.sync += self.fpdu_end.eq(self.fpdu_end + self.fpdu_octets)
-        with m.If(clear):
-            m.d.sync += [begun.eq(0), inside.eq(0), self.inside.eq(0)]
+        with m.If(cleared):
+            m.d.sync += begun.eq(0)
+        # The next visit is asked about at once whether its octets end inside an FPDU.
+        with m.If(self.kill | self.start):
+            m.d.sync += [inside.eq(0), self.inside.eq(0)]
         with m.If(self.start):
             m.d.sync += self.fpdu_end.eq(self.position)

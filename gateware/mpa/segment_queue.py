@@ -1,6 +1,6 @@
 """Received segments on their way from the deframer to the RDMAP receiver."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out
@@ -41,7 +41,7 @@ class SegmentQueue(wiring.Component):
 
     Members
     -------
-    valid, word, first, last: the words of FPDUs. Those past `HEADER_WORDS` are not kept.
+    valid, word, last: the words of FPDUs. Those past `HEADER_WORDS` are not kept.
     clear: what came of the FPDU that is not `done` is forgotten. Not in the cycle of a `done`.
     done: a pulse, `outcome` is that of the FPDU of which the last word came a cycle ago; or, if its
         kind is CLOSED, of none.
@@ -56,7 +56,6 @@ class SegmentQueue(wiring.Component):
             {
                 "valid": In(1),
                 "word": In(64),
-                "first": In(1),
                 "last": In(1),
                 "clear": In(1),
                 "done": In(1),
@@ -89,8 +88,7 @@ class SegmentQueue(wiring.Component):
         ]
 
         # Words come
-        counted = Signal(range(2 * HEADER_PAIRS + 1))  # words of the FPDU before this one
-        count = Mux(self.first, 0, counted)
+        count = Signal(range(2 * HEADER_PAIRS + 1))  # words of the FPDU before this one
         keeps = Signal()
         pairs = Signal()  # this one completes a pair
         m.d.comb += [
@@ -98,7 +96,7 @@ class SegmentQueue(wiring.Component):
             lower_write.addr.eq(tail),
             lower_write.data.eq(self.word),
             # What stands behind the last pair means nothing until it is complete.
-            lower_write.en.eq((self.valid & self.first) | ~counted[0]),
+            lower_write.en.eq(~count[0]),
             upper_write.addr.eq(tail),
             upper_write.data.word.eq(self.word),
             upper_write.data.final.eq(self.last | (count == 2 * HEADER_PAIRS - 1)),
@@ -106,7 +104,9 @@ class SegmentQueue(wiring.Component):
             pairs.eq(keeps & (count[0] | self.last)),
         ]
         with m.If(keeps):
-            m.d.sync += counted.eq(count + 1)
+            m.d.sync += count.eq(count + 1)
+        with m.If(self.clear | (self.valid & self.last)):
+            m.d.sync += count.eq(0)
         with m.If(self.clear):
             m.d.sync += tail.eq(committed)
         with m.Elif(pairs):

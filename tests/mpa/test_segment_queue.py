@@ -88,7 +88,7 @@ class Feeder:
         self.octets += word
         dut.valid.value = 1
         dut.word.value = int.from_bytes(word, "little")
-        dut.first.value, dut.last.value = int(self.first), int(not self.left)
+        dut.last.value = int(not self.left)
         self.first = not self.left
 
 
@@ -98,7 +98,7 @@ async def check_headers_and_outcomes_belong_together(dut: Any) -> None:
     layout = Layouts(CONFIG).segment
     segments = StreamSink(dut, "segment", layout, rng=feeder.rng, pattern=parameter("PATTERN"))
     StreamMonitor(dut, "segment", layout)
-    for name in ("valid", "clear", "done", "first", "last"):
+    for name in ("valid", "clear", "done", "last"):
         getattr(dut, name).value = 0
     await start_clock_and_reset(dut)
     fill = 1.0
