@@ -95,6 +95,7 @@ class AtomicUnit(wiring.Component):
         alone = Signal()  # one that starts over is; as it was a cycle ago
         within = Signal.like(entry)
         recalled = Signal(2)
+        idle = Signal(init=1)  # the state is IDLE; of its own, for the wide register of the word
         operands, qps = operations.operands.write_port(), operations.qps.write_port()
         earlier = operations.earlier.write_port()
         for port in (operands, qps, earlier):
@@ -108,6 +109,7 @@ class AtomicUnit(wiring.Component):
             qps.en.eq(request.ready),
             addresses.entry.eq(entry),
             addresses.address.eq(request.p.address[WORD_BITS:]),
+            addresses.take.eq(idle),
             addresses.within.eq(may_write),
             earlier.data.latest.eq(addresses.latest),
             earlier.data.within.eq(Mux(addresses.found, within, 0)),
@@ -119,6 +121,7 @@ class AtomicUnit(wiring.Component):
         m.d.sync += [
             request.ready.eq(0),
             recalled.eq(0),
+            addresses.recall.eq(0),
             alone.eq(
                 operations.failed_under
                 & (operations.computed == operations.accepted)
@@ -130,13 +133,13 @@ class AtomicUnit(wiring.Component):
         with m.FSM():
             # Waits for a request, or until one that starts over is alone.
             with m.State("IDLE"):
-                m.d.comb += addresses.take.eq(1)
                 m.d.sync += within.eq(may_write)
                 with m.If(request.valid & request.ready):
                     m.d.comb += addresses.start.eq(1)
+                    m.d.sync += idle.eq(0)
                     m.next = "ASK"
                 with m.Elif(alone & operations.failed_under):
-                    m.d.sync += operations.again.eq(1)
+                    m.d.sync += [operations.again.eq(1), idle.eq(0)]
                     m.next = "RECALL"
                 with m.Else():
                     m.d.sync += request.ready.eq(willing)
@@ -153,19 +156,22 @@ class AtomicUnit(wiring.Component):
             # Waits until its read was taken.
             with m.State("READ"):
                 with m.If(~command.valid):
-                    m.d.sync += request.ready.eq(willing)
+                    m.d.sync += [request.ready.eq(willing), idle.eq(1)]
                     m.next = "IDLE"
             # The address of the one that starts over is read, which nobody else does then.
             with m.State("RECALL"):
                 m.d.sync += recalled.eq(recalled + 1)
                 with m.If(recalled == 3):
-                    m.d.comb += addresses.recall.eq(1)
-                    m.d.sync += command.valid.eq(1)
-                    m.next = "AGAIN"
+                    m.d.sync += addresses.recall.eq(1)
+                    m.next = "RECALLED"
+            # It is there in the next cycle.
+            with m.State("RECALLED"):
+                m.d.sync += command.valid.eq(1)
+                m.next = "AGAIN"
             # Waits until it is settled.
             with m.State("AGAIN"):
                 with m.If(operations.settles):
-                    m.d.sync += operations.again.eq(0)
+                    m.d.sync += [operations.again.eq(0), idle.eq(1)]
                     m.next = "IDLE"
 
     def _compute(self, m: Module, operations: AtomicOperations) -> None:
