@@ -12,7 +12,6 @@ follows.
 import hashlib
 import itertools
 import json
-import re
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,6 +23,7 @@ from scipy.sparse import coo_matrix, diags_array
 from scipy.sparse.linalg import cg
 
 from hw.flow import DEFAULT_PART, Part, nextpnr, place_arguments, utilisation
+from hw.placement import bels, location, top_module
 
 BLOCK_RAM = "DP16KD"
 ROUNDS = 2
@@ -44,20 +44,6 @@ DISTANCE_POWER = 1.5
 Positions = npt.NDArray[np.float64]
 
 
-def location(bel: str) -> tuple[int, int]:
-    """Column and row of a BEL of nextpnr, `X4/Y22/EBR0`."""
-    found = re.match(r"X(\d+)/Y(\d+)/", bel)
-    if found is None:
-        raise ValueError(f"BEL {bel!r}; allowed: X<column>/Y<row>/<name>")
-    return int(found[1]), int(found[2])
-
-
-def top_module(design: dict) -> dict:
-    """The module of a JSON netlist that holds the design; the others are empty."""
-    module: dict = max(design["modules"].values(), key=lambda one: len(one["cells"]))
-    return module
-
-
 def filling_netlist(count: int) -> dict:
     """A design that takes `count` block RAMs and nothing else; placed, it names their sites."""
     cells = {
@@ -72,15 +58,6 @@ def filling_netlist(count: int) -> dict:
     }
     module = {"attributes": {"top": 1}, "ports": {}, "cells": cells, "netnames": {}}
     return {"modules": {"top": module}}
-
-
-def bels(design: dict) -> dict[str, str]:
-    """BELs of the placed cells of a design that nextpnr wrote, by the cells' names."""
-    return {
-        name: cell["attributes"]["NEXTPNR_BEL"]
-        for name, cell in top_module(design)["cells"].items()
-        if "NEXTPNR_BEL" in cell["attributes"]
-    }
 
 
 def springs(cells: dict, names: Sequence[str]) -> tuple[coo_matrix, int]:

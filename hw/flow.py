@@ -8,9 +8,16 @@ import sysconfig
 from dataclasses import dataclass
 from pathlib import Path
 
+from hw.delays import NotSdf
+from hw.placement import NotPlaced
+from hw.refine import refine
+
 BUILD = Path("build")
 SPEED_GRADE = 8
 TARGET_MHZ = 156.25
+REFINED_NS = 0.85 * 1000 / TARGET_MHZ
+"""Goal of the paths before they are routed: routing will make some of them slower."""
+
 SYNTHESIS_OPTIONS = "-noabc9"
 """Anything else goes to `synth_ecp5`. abc9 is reported to make wrong ECP5 logic (issue 5777)."""
 
@@ -150,12 +157,26 @@ def packed(folder: Path, part: Part = DEFAULT_PART) -> dict[str, int]:
 
 
 def place(netlist: Path, seed: int, part: Part = DEFAULT_PART) -> Placed:
-    """Places and routes one seed; all delays are left beside the netlist, as `delays` says."""
+    """Places, refines and routes one seed. Raises `ToolError`.
+
+    What was routed is left beside the netlist, and all delays, as `delays` says.
+    """
     report = netlist.with_name(f"{netlist.stem}_{part.name}_{seed}.json")
     if not report.exists():
+        placed, estimated = report.with_suffix(".placed"), report.with_suffix(".estimated")
+        how = (*place_arguments(seed), "--no-route", "--write", str(placed))
+        nextpnr(part, netlist, report.with_suffix(".place.log"), *how, "--sdf", str(estimated))
+        refined = report.with_suffix(".refined")
+        try:
+            refine(placed, estimated, refined, REFINED_NS, seed)
+        except (NotPlaced, NotSdf) as error:
+            raise ToolError(str(error)) from error
+        placed.unlink()
+        estimated.unlink()
         partial = report.with_suffix(".partial")
         results = ("--report", str(partial), "--sdf", str(delays(netlist, seed, part)))
-        nextpnr(part, netlist, report.with_suffix(".log"), *place_arguments(seed), *results)
+        how = ("--no-pack", "--no-place", "--timing-allow-fail", *results)
+        nextpnr(part, refined, report.with_suffix(".log"), *how)
         partial.rename(report)
     found = json.loads(report.read_text())
     fmax = max(clock["achieved"] for clock in found["fmax"].values())

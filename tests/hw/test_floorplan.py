@@ -9,7 +9,8 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from hw import flow
-from hw.floorplan import BLOCK_RAM, assign, at_rest, bels, floorplan, location, sites, top_module
+from hw.floorplan import BLOCK_RAM, assign, at_rest, floorplan, sites
+from hw.placement import bels, location, top_module
 from hw.rtlil import export
 
 

@@ -6,8 +6,9 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from hw import flow
+from hw.delays import Delays, NotSdf
 from hw.harness import Harness
-from hw.paths import Arrivals, Delays, NotSdf, main, register_name
+from hw.paths import Arrivals, main, register_name
 from hw.rtlil import export
 
 SDF = """(DELAYFILE
