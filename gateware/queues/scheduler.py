@@ -73,11 +73,12 @@ class Scheduler(wiring.Component):
         kicked: Value = Const(0, qps)
         kicked_groups: Value = Const(0, groups)
         for i, kick in enumerate(self.kicks):
-            # Decoded in two halves and registered: one gate per QP and kick remains.
+            # Decoded in two halves and registered: one gate per QP and kick remains. Without a
+            # kick no group is chosen, whatever its member is.
             member = Signal(group_size, name=f"member_{i}")
             group = Signal(groups, name=f"group_{i}")
             m.d.sync += [
-                member.eq(Mux(kick.valid, 1 << kick.qp[:member_bits], 0)),
+                member.eq(1 << kick.qp[:member_bits]),
                 group.eq(Mux(kick.valid, 1 << kick.qp[member_bits:], 0)),
             ]
             kicked_groups = kicked_groups | group

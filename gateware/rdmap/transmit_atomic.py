@@ -25,7 +25,7 @@ class AtomicAnswers(wiring.Component):
     -------
     response: In(stream) from the atomic unit; always ready.
     select: In(qp); `answered`, `original` and `status` are those of QP `select` a cycle ago.
-    clear: In(QpStrobe), the QP has no answer.
+    clear: In(QpStrobe), the QP has no answer, from two cycles later on.
     kick: Out(QpStrobe), the QP has one.
     """
 
@@ -61,8 +61,10 @@ class AtomicAnswers(wiring.Component):
             self.status.eq(read.data.status),
         ]
         bits = Signal(qps)
-        with m.If(self.clear.valid):
-            m.d.sync += bits.bit_select(self.clear.qp, 1).eq(0)
+        clear = QpStrobe(self._config).create(path=("clear_late",))
+        m.d.sync += [clear.valid.eq(self.clear.valid), clear.qp.eq(self.clear.qp)]
+        with m.If(clear.valid):
+            m.d.sync += bits.bit_select(clear.qp, 1).eq(0)
         with m.If(write.en):
             m.d.sync += bits.bit_select(write.addr, 1).eq(1)
         m.d.sync += [

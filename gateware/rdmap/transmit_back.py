@@ -65,7 +65,8 @@ class TransmitBack(wiring.Component):
     failing: Out(1), an error is being reported; until it is `free`.
     response_valid, response: In, of the STag table, at any time from the cycle after `begin` on.
     address: Out(64), that of the last response, from the cycle behind it on.
-    write, item, commit, discard: Out, to `TransmitPieces`.
+    offer, write, item, commit, discard: Out, to `TransmitPieces`; the first two and `commit` out of
+        registers, a cycle after what they are about.
     halt, halting: Out, the QP of `job_begin` is to be halted like this.
     job: Out(stream ulpdu_job). error: Out(stream qp_error).
     job_begin: Out(QpStrobe), the job is taken.
@@ -87,6 +88,7 @@ class TransmitBack(wiring.Component):
                 "response_valid": In(1),
                 "response": In(layouts.stag_response),
                 "address": Out(64),
+                "offer": Out(1),
                 "write": Out(1),
                 "item": Out(layouts.gather_piece),
                 "commit": Out(1),
@@ -119,6 +121,7 @@ class TransmitBack(wiring.Component):
         with m.If(self.begin):
             m.d.sync += [self.free.eq(0), answered.eq(0)]
 
+        m.d.sync += [self.write.eq(0), self.commit.eq(0)]
         m.d.comb += [
             self.item.address.eq(Mux(record.inline, 0, self.address)),
             self.item.octets.eq(record.octets),
@@ -144,15 +147,16 @@ class TransmitBack(wiring.Component):
 
             # Its record is there.
             with m.State("TAKE"):
-                m.d.sync += record.eq(self.record)
+                m.d.sync += [record.eq(self.record), self.offer.eq(self.record.places)]
                 m.next = "ANSWER"
 
-            # Wait for the answer of the STag table.
+            # Wait for the answer of the STag table. The piece is offered all the time.
             with m.State("ANSWER"):
                 with m.If(record.failed | (record.asks & answered & (status != StagStatus.OK))):
+                    m.d.sync += self.offer.eq(0)
                     m.next = "STOP"
                 with m.Elif(~record.asks | answered):
-                    m.d.comb += self.write.eq(record.places)
+                    m.d.sync += [self.offer.eq(0), self.write.eq(record.places)]
                     with m.If(record.ends):
                         m.next = "ISSUE"
                     with m.Else():
@@ -162,7 +166,8 @@ class TransmitBack(wiring.Component):
             with m.State("ISSUE"):
                 m.d.comb += self.job.valid.eq(1)
                 with m.If(self.job.ready):
-                    m.d.comb += [self.commit.eq(1), self.job_begin.valid.eq(1), self.end.eq(1)]
+                    m.d.sync += self.commit.eq(1)
+                    m.d.comb += [self.job_begin.valid.eq(1), self.end.eq(1)]
                     finish(good=True)
 
             # The QP sends nothing any more.

@@ -1,7 +1,7 @@
 """The states that begin a visit: read the context of the QP and choose what to send."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal
-from amaranth.lib import data, wiring
+from amaranth.lib import data, stream, wiring
 
 from gateware.ddp.headers import TAGGED_HEADER_OCTETS, UNTAGGED_HEADER_OCTETS
 from gateware.rdmap.atomic_arithmetic import AtomicOperation
@@ -34,6 +34,7 @@ SHORT_FPDU_OCTETS = 256
 def choose_states(
     m: Module,
     ports: wiring.Component,
+    work: stream.Interface,
     visit: TransmitVisit,
     contexts: TransmitContexts,
     lengths: TransmitLengths,
@@ -49,7 +50,7 @@ def choose_states(
     with m.State("IDLE"):
         m.d.sync += [
             visit.terminating.eq(0),
-            visit.asked.eq(ports.work.payload.qp),
+            visit.asked.eq(work.payload.qp),
             word_address.eq(OPERATION_ADDRESS),
         ]
         with m.If(ports.qp_command.valid):
@@ -75,14 +76,14 @@ def choose_states(
                 ]
                 m.next = "TERMINATE_CONTEXT"
         with m.Elif(ports.error.ready):
-            m.d.sync += visit.qp.eq(ports.work.payload.qp)
-            with m.If(ports.work.valid):
+            m.d.sync += visit.qp.eq(work.payload.qp)
+            with m.If(work.valid):
                 m.d.sync += visit.idle.eq(0)
                 m.next = "ADDRESS"
 
     # The memories and queues see the QP number; it is taken from the scheduler.
     with m.State("ADDRESS"):
-        m.d.comb += [ports.work.ready.eq(1), ports.begin.eq(1)]
+        m.d.comb += [work.ready.eq(1), ports.begin.eq(1)]
         m.d.sync += [visit.alone.eq(back.free), visit.doomed.eq(0)]
         m.next = "CONTEXT"
 
@@ -103,7 +104,7 @@ def choose_states(
         m.d.sync += [
             word_address.eq(element_offset_address(progress.element)),
             visit.element.eq(progress.element),
-            visit.offset.eq(progress.offset),
+            visit.later_element.eq(0),
             visit.entry.eq(entry),
             *(entry_is[opcode].eq(entry.opcode == opcode) for opcode in SendOpcode),
             visit.fenced.eq((entry.flags & SendFlags.FENCE).any()),

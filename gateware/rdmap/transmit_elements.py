@@ -46,13 +46,17 @@ def element_states(
     counts = Signal()  # there is an element whose length arrives
     total = Signal(34)
 
-    # Ask for the next element, unless there is none.
+    # The piece takes what it has of the FPDU. Ask for the next element, unless there is none.
     with m.State("NEXT_ELEMENT"):
+        following = visit.element + 1
         m.d.sync += [
-            word_address.eq(element_offset_address(visit.element)),
+            word_address.eq(element_offset_address(following)),
+            visit.element.eq(following),
+            visit.later_element.eq(1),
+            visit.left.eq(visit.left - visit.piece_octets),
             visit.cause.eq(Cause.LOCAL_BAD_ENTRY),
         ]
-        with m.If(visit.element == entry.element_count):
+        with m.If(following == entry.element_count):
             fail(m, visit)
         with m.Else():
             m.next = "NEXT_ELEMENT_OFFSET"
@@ -87,11 +91,7 @@ def element_states(
             total.eq(0),
         ]
         with m.If(responding):
-            # The source is one element, of which `done` octets were sent.
-            m.d.sync += [
-                visit.element_length.eq(inbound.length),
-                visit.offset.eq(visit.progress.done),
-            ]
+            m.d.sync += visit.element_length.eq(inbound.length)
         with m.Elif(entry.element_count == 0):
             # As if Immediate Data were an element.
             m.d.sync += visit.element_length.eq(Mux(visit.is_immediate, IMMEDIATE_DATA_OCTETS, 0))
@@ -183,7 +183,6 @@ def element_states(
             m.d.sync += word_address.eq(OPERANDS_ADDRESS)
             m.next = "OPERANDS"
         with m.Elif(visit.none_remaining & ~visit.none_left & ~visit.is_local):
-            m.d.sync += [visit.element.eq(visit.element + 1), visit.offset.eq(0)]
             m.next = "NEXT_ELEMENT"
 
     # The operands arrive, a request a cycle, two cycles for an answer.

@@ -50,6 +50,16 @@ def connect_header(m: Module, visit: TransmitVisit, header: TransmitHeader) -> N
     ]
 
 
+def connect_offset(m: Module, visit: TransmitVisit) -> None:
+    """Octets of the element that were sent. The source of a response is its only element."""
+    with m.If(visit.later_element):
+        m.d.sync += visit.offset.eq(0)
+    with m.Elif(visit.responding):
+        m.d.sync += visit.offset.eq(visit.progress.done)
+    with m.Else():
+        m.d.sync += visit.offset.eq(visit.progress.offset)
+
+
 def follow(m: Module, visit: TransmitVisit, lengths: TransmitLengths) -> None:
     """Where the QP stands behind the FPDU.
 

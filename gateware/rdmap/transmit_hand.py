@@ -12,12 +12,13 @@ from gateware.rdmap.transmit_lengths import TransmitLengths
 from gateware.rdmap.transmit_pieces import TransmitPieces
 from gateware.rdmap.transmit_terminate import TransmitTerminate
 from gateware.rdmap.transmit_visit import TransmitVisit, end_visit, go_idle
+from gateware.stream_slot import StreamSlot
 from hw.interface.queue_entries import Rights, SendFlags
 
 
-def connect_request(m: Module, ports: wiring.Component, visit: TransmitVisit) -> None:
-    """The request to the STag table."""
-    request = ports.stag.request.payload
+def connect_request(m: Module, lookup: StreamSlot, visit: TransmitVisit) -> None:
+    """The request to the STag table, which waits there in registers of its own."""
+    request = lookup.i.payload
     m.d.comb += [
         request.stag.eq(visit.element_stag),
         request.tagged_offset.eq(visit.address),
@@ -118,6 +119,7 @@ def connect_queues(
 def hand_states(
     m: Module,
     ports: wiring.Component,
+    lookup: StreamSlot,
     visit: TransmitVisit,
     back: TransmitBack,
     lengths: TransmitLengths,
@@ -142,38 +144,33 @@ def hand_states(
             m.next = "CHANGE"
         with m.Elif(pieces.room & (inline.room | ~visit.inline)):
             with m.If(visit.sure | visit.begins_atomic | (lengths.settled & lengths.window_open)):
+                # The answer to the request before is there, so this one is taken.
+                m.d.comb += lookup.i.valid.eq(visit.asks)
                 m.next = "HAND"
             with m.Elif(lengths.settled):
                 end_visit(m, visit)
 
-    # Ask for the check of the piece and hand it over.
+    # The table is asked for the check of the piece. Hand it over.
     with m.State("HAND"):
         m.d.comb += [
-            ports.stag.request.valid.eq(visit.asks),
-            back.begin.eq(~visit.asks | ports.stag.request.ready),
-            ports.atomic_begun.valid.eq(visit.begins_atomic & visit.asks & back.begin),
+            back.begin.eq(1),
+            ports.atomic_begun.valid.eq(visit.begins_atomic & visit.asks),
         ]
         m.d.sync += ports.send_entries.word_address.eq(element_range_address(visit.element + 1))
-        with m.If(back.begin):
-            m.d.sync += visit.handed.eq(1)
-            # An inline piece needs the registers until its words are written.
-            with m.If(visit.failed | visit.inline | visit.terminating):
-                m.next = "HOLD"
-            with m.Elif(visit.begins_atomic):
-                m.next = "TARGET_CHECK"
-            with m.Elif(visit.covers | ~visit.asks):
-                go_idle(m, visit)
-            with m.Else():
-                m.d.sync += [
-                    visit.left.eq(visit.left - visit.piece_octets),
-                    visit.element.eq(visit.element + 1),
-                    visit.offset.eq(0),
-                ]
-                m.next = "NEXT_ELEMENT"
-            # The next visit is asked for if that was not done already and it has something to do;
-            # whatever comes later asks for one itself.
-            with m.If(back.record.ends & ~visit.failed):
-                m.d.comb += visit.kick.eq(~visit.kicked & (~visit.last | visit.more))
+        m.d.sync += visit.handed.eq(1)
+        # An inline piece needs the registers until its words are written.
+        with m.If(visit.failed | visit.inline | visit.terminating):
+            m.next = "HOLD"
+        with m.Elif(visit.begins_atomic):
+            m.next = "TARGET_CHECK"
+        with m.Elif(visit.covers | ~visit.asks):
+            go_idle(m, visit)
+        with m.Else():
+            m.next = "NEXT_ELEMENT"
+        # The next visit is asked for if that was not done already and it has something to do;
+        # whatever comes later asks for one itself.
+        with m.If(back.record.ends & ~visit.failed):
+            m.d.comb += visit.kick.eq(~visit.kicked & (~visit.last | visit.more))
 
     # Wait until the FPDU is given away; its inline words follow.
     with m.State("HOLD"), m.If(back.free):

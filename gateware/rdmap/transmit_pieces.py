@@ -15,8 +15,10 @@ class TransmitPieces(wiring.Component):
 
     Members
     -------
-    room: Out(1), there is room for the pieces of one FPDU.
-    write: In(1), append `item`; only if there was `room` before the first piece of the FPDU.
+    room: Out(1), there is room for the pieces of one FPDU, and for a write of the cycle before.
+    offer: In(1), `item` may be appended; only if there was `room` before the first piece of the
+        FPDU, and not for more pieces than an FPDU has.
+    write: In(1), append what was offered last. Not with `offer`.
     item: In(gather_piece).
     commit, discard: In(1), what was written so far is good, or is forgotten. Not with `write`.
     piece: Out(stream gather_piece), committed pieces.
@@ -29,6 +31,7 @@ class TransmitPieces(wiring.Component):
         super().__init__(
             {
                 "room": Out(1),
+                "offer": In(1),
                 "write": In(1),
                 "item": In(self._shape),
                 "commit": In(1),
@@ -51,12 +54,13 @@ class TransmitPieces(wiring.Component):
             level.eq(written - read),
             write_port.addr.eq(written),
             write_port.data.eq(self.item),
-            write_port.en.eq(self.write),
+            # What stands behind the last piece means nothing.
+            write_port.en.eq(self.offer),
             read_port.addr.eq(read),
             read_port.en.eq(~self.piece.valid | self.piece.ready),
             self.piece.payload.eq(read_port.data),
         ]
-        m.d.sync += self.room.eq(level <= self.DEPTH - SCATTER_GATHER_ELEMENTS)
+        m.d.sync += self.room.eq(level < self.DEPTH - SCATTER_GATHER_ELEMENTS)
         with m.If(self.write):
             m.d.sync += written.eq(written + 1)
         with m.If(self.commit):

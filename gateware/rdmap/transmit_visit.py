@@ -29,7 +29,7 @@ class TransmitVisit:
         self.idle = Signal(init=1)  # the state is IDLE; of its own, for what is asked early
         self.qp = Signal(config.qp_bits)
         self.terminating = Signal()  # it stopped: the visit ends its connection
-        self.may_send = Signal()  # it runs and may send
+        self.may_send = Signal()  # not a register: it runs and may send
         self.progress = Signal(progress)  # where it stood before this visit
         self.halt = Signal(HALT)  # it sends nothing any more
         self.alone = Signal()  # no FPDU of an earlier visit was under way when this one began
@@ -100,6 +100,7 @@ class TransmitVisit:
 
         # The element at work
         self.element = Signal.like(self.progress.element)  # its number
+        self.later_element = Signal()  # it is not the one with which the visit began
         self.offset = Signal(32)  # octets of it that were sent
         self.element_length = Signal(32)
         self.element_stag = Signal(32)

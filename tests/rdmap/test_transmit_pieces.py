@@ -35,7 +35,7 @@ class Writer:
     def __init__(self, dut, rng):
         self.committed = deque()
         self._dut, self._rng = dut, rng
-        dut.write.value = dut.commit.value = dut.discard.value = 0
+        dut.offer.value = dut.write.value = dut.commit.value = dut.discard.value = 0
 
     async def _pulse(self, signal):
         signal.value = 1
@@ -48,9 +48,16 @@ class Writer:
             await RisingEdge(dut.clk)
         pieces = [rng.getrandbits(width_of(PIECE)) for _ in range(count)]
         for piece in pieces:
+            # What is offered and not written is forgotten.
+            dut.offer.value = 1
+            if rng.random() < 0.5:
+                await ClockCycles(dut.clk, rng.randint(1, 3))
             dut.item.value = piece
-            await self._pulse(dut.write)
+            await self._pulse(dut.offer)
             dut.item.value = rng.getrandbits(width_of(PIECE))
+            if rng.random() < 0.3:
+                await ClockCycles(dut.clk, rng.randint(1, 4))
+            await self._pulse(dut.write)
             if rng.random() < 0.3:
                 await ClockCycles(dut.clk, rng.randint(1, 4))
         if keep:
@@ -102,7 +109,7 @@ async def check_room_is_what_the_memory_has_left(dut):
     writer = Writer(dut, rng)
     await start_clock_and_reset(dut)
     # One piece waits behind the memory.
-    fitting = TransmitPieces.DEPTH - SCATTER_GATHER_ELEMENTS + 1
+    fitting = TransmitPieces.DEPTH - SCATTER_GATHER_ELEMENTS
     for _ in range(fitting):
         await ClockCycles(dut.clk, 3)
         assert dut.room.value
