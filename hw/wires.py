@@ -20,7 +20,7 @@ from hw.placement import DIRECT, NotPlaced, Placement
 DISTANCES = (0, 1, 2, 3, 4, 6, 9, 13, 20, 30, 50, 130)
 """Columns or rows between two cells for which `COLUMNS_NS` and `ROWS_NS` are given."""
 
-SHORTEST_NS = 0.410
+SHORTEST_NS = 0.292
 """Between cells of the same tile."""
 
 COLUMNS_NS = (0, 0.119, 0.170, 0.262, 0.322, 0.326, 0.477, 0.591, 0.814, 1.161, 1.801, 4.845)
@@ -92,17 +92,18 @@ def fit(placement: Placement, delays: Delays) -> tuple[Values, dict[tuple[str, s
         kinds.append(kind(placement.type(there), port))
     frequent = sorted(one for one, count in Counter(kinds).items() if count >= FEW)
     number = {one: place for place, one in enumerate(frequent)}
-    # What inputs add is 0 on average over all wires.
     is_kind = np.zeros((len(routed), len(frequent)))
     for row, one in enumerate(kinds):
         if one in number:
             is_kind[row, number[one]] = 1
-    is_kind -= is_kind.mean(axis=0)
+    # What inputs add is 0 on average over all wires.
+    share = is_kind.mean(axis=0)
     of_distance = [_hats(np.array(one, dtype=float)) for one in (across, along)]
-    table = np.hstack([np.ones((len(routed), 1)), *of_distance, is_kind])
+    table = np.hstack([np.ones((len(routed), 1)), *of_distance, is_kind - share])
     figures, *_ = np.linalg.lstsq(table, np.array(routed), rcond=None)
     count = 1 + 2 * (len(DISTANCES) - 1)
     left = np.array(routed) - table @ figures
+    figures[0] -= share @ figures[count:]
     return figures[:count], dict(zip(frequent, figures[count:], strict=True)), float(left.std())
 
 
