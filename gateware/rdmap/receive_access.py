@@ -85,7 +85,6 @@ class ReceiveAccess(wiring.Component):
         number = Signal(range(SCATTER_GATHER_ELEMENTS))
         piece = piece_read.data
         is_last = Signal()
-        has_pieces = record.pieces != 0
         m.d.comb += [
             piece_write.addr.eq(Cat(self.piece.number, self.piece.bank)),
             piece_write.data.eq(self.piece.piece),
@@ -159,25 +158,26 @@ class ReceiveAccess(wiring.Component):
                 m.d.comb += error.index.eq(record.index)
         m.d.comb += [self.stop.qp.eq(record.qp), self.first_segment.qp.eq(record.qp)]
 
-        def place(address: Value) -> None:
+        # What a placement says is loaded in every cycle of a state that may be the last one before
+        # it is needed: these registers wait for nothing from far.
+        def load(address: Value) -> None:
             m.d.sync += [
                 placement.address.eq(address),
                 placement.octets.eq(length_read.data),
                 placement.release.eq(next_number + 1 >= record.pieces),
                 has_octets.eq(1),
-                next_number.eq(next_number + 1),
             ]
 
-        def release() -> None:
+        def load_release() -> None:
             m.d.sync += [placement.octets.eq(0), has_octets.eq(0), placement.release.eq(1)]
-            m.next = "PLACE"
 
         # What comes of a placement that is taken. What only says which one follows is loaded in
         # VERDICT whether the pieces are good or not: it means nothing if they are not.
         def proceed() -> None:
             m.d.sync += position.eq(position + placement.octets)
             with m.If(~placement.release):
-                place(address_read.data)
+                load(address_read.data)
+                m.d.sync += next_number.eq(next_number + 1)
 
         def placed() -> None:
             m.d.sync += placements.eq(placements + has_octets)
@@ -187,8 +187,10 @@ class ReceiveAccess(wiring.Component):
                 with m.Else():
                     finish()
 
+        m.d.sync += self.end.eq(0)
+
         def finish() -> None:
-            m.d.comb += self.end.eq(1)
+            m.d.sync += self.end.eq(1)
             m.next = "IDLE"
 
         with m.FSM() as fsm:
@@ -209,33 +211,39 @@ class ReceiveAccess(wiring.Component):
             # Asks the STag table about the first piece, if there is one.
             with m.State("START"):
                 m.d.sync += self.first_segment.valid.eq(0)
+                load_release()
                 with m.If(asking):
                     with m.If(self.stag.request.ready):
                         m.d.sync += asking.eq(0)
                         m.next = "ANSWER"
                 with m.Elif(record.dropped):
                     m.d.sync += record.delivers.eq(0)
-                    release()
+                    m.next = "PLACE"
                 with m.Elif(record.cause != Cause.NONE):
                     m.next = "ERROR"
                 with m.Elif(record.invalidates):
                     m.next = "INVALIDATE_CHECK"
                 with m.Else():
-                    release()
+                    m.next = "PLACE"
             # Asks about a further one.
             with m.State("LOOKUP"), m.If(self.stag.request.ready):
                 m.d.sync += asking.eq(0)
                 m.next = "ANSWER"
             # Waits for the answer.
-            with m.State("ANSWER"), m.If(self.stag.response_valid):
+            with m.State("ANSWER"):
                 m.d.comb += address_write.en.eq(1)
                 m.d.sync += places.eq(is_last & ~record.invalidates & ~is_request)
                 with m.If(number == 0):
-                    place(self.stag.response.address)
-                m.next = "VERDICT"
+                    load(self.stag.response.address)
+                with m.If(self.stag.response_valid):
+                    with m.If(number == 0):
+                        m.d.sync += next_number.eq(1)
+                    m.next = "VERDICT"
             # Judges the answer; nothing is placed before all pieces are good.
             with m.State("VERDICT"):
                 m.d.sync += [number.eq(number + 1), record.cause.eq(refusal)]
+                with m.If(is_request):
+                    load_release()
                 with m.If(places & self.placement.ready):
                     proceed()
                 with m.If(refused):
@@ -251,7 +259,7 @@ class ReceiveAccess(wiring.Component):
                 with m.Elif(record.invalidates):
                     m.next = "INVALIDATE_CHECK"
                 with m.Else():
-                    release()
+                    m.next = "PLACE"
             # The request to the STag table is about the STag to invalidate from here on.
             with m.State("INVALIDATE_CHECK"):
                 m.d.sync += [invalidating.eq(1), asking.eq(1)]
@@ -275,14 +283,13 @@ class ReceiveAccess(wiring.Component):
                 m.d.comb += self.invalidate.valid.eq(1)
                 with m.If(self.invalidate.ready):
                     m.next = "PLACE"
-                    with m.If(~has_pieces):
-                        release()
             # Tells why the QP stops.
             with m.State("ERROR"):
                 m.d.comb += [self.error.valid.eq(1), self.stop.valid.eq(1)]
                 m.d.sync += record.delivers.eq(0)
+                load_release()
                 with m.If(self.error.ready):
-                    release()
+                    m.next = "PLACE"
             # Issues the placements; the last one, which may be empty, releases the FPDU.
             with m.State("PLACE"):
                 m.d.comb += self.placement.valid.eq(record.fpdu)
