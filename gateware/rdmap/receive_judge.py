@@ -221,6 +221,7 @@ class ReceiveJudge(wiring.Component):
         # The record
         record = self.record.payload
         dropped = Signal()
+        halted = Signal()  # `drops` as it was a cycle ago
         first = Signal()
         cause = Signal(CAUSE_BITS)
         failed = ~is_fpdu | checks.header_failed
@@ -233,7 +234,7 @@ class ReceiveJudge(wiring.Component):
         fill_record(m, record, segment, kind, outstanding.head, message_end, tells)
         m.d.comb += [
             record.pd.eq(contexts.pd),
-            record.dropped.eq(dropped | drops),
+            record.dropped.eq(dropped | halted | running.stopped),
             record.first.eq(first),
             record.cause.eq(cause),
             record.bank.eq(bank),
@@ -255,8 +256,6 @@ class ReceiveJudge(wiring.Component):
             contexts.write.eq(leaving | connecting),
             inbound.push_qp.eq(asked),
             outstanding.pop_qp.eq(asked),
-            self.read_space.valid.eq(outstanding.pop),
-            self.read_space.qp.eq(segment.qp),
         ]
         m.d.sync += [
             self.dropped.eq(self.record.valid & self.record.ready & record.dropped & is_fpdu),
@@ -264,6 +263,10 @@ class ReceiveJudge(wiring.Component):
             popping.eq(consumed & kind.takes_entry),
             outstanding.pop.eq(consumed & kind.response),
             inbound.push.eq(consumed & kind.request),
+            halted.eq(drops),
+            # Far away: a cycle later
+            self.read_space.valid.eq(outstanding.pop),
+            self.read_space.qp.eq(asked),
         ]
 
         # A state that looks for a failure takes it whether there is one or not: the enables of the

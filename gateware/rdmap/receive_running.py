@@ -19,7 +19,7 @@ class ReceiveRunning(wiring.Component):
     connect: In(QpStrobe), the QP begins anew. stop: In(QpStrobe), not in the same cycle.
     coming: In, what `qp` will be in the next cycle.
     qp: In; `drops`: Out(1), a cycle later: it did not run two cycles ago, or was stopped then or
-        earlier.
+        earlier. `stopped`: Out(1), the latter.
     """
 
     def __init__(self, config: RnicConfig) -> None:
@@ -32,6 +32,7 @@ class ReceiveRunning(wiring.Component):
                 "coming": In(config.qp_bits),
                 "qp": In(config.qp_bits),
                 "drops": Out(1),
+                "stopped": Out(1),
             }
         )
 
@@ -48,5 +49,6 @@ class ReceiveRunning(wiring.Component):
             write.data.eq(self.stop.valid),
             write.en.eq(self.stop.valid | self.connect.valid),
             self.drops.eq(~is_running | is_stopped),
+            self.stopped.eq(is_stopped),
         ]
         return m

@@ -47,7 +47,7 @@ class Receiver(wiring.Component):
     Members
     -------
     qp_command: In(stream): CREATE sets the PD, CONNECT the IRD and starts MSN and MO anew; taken
-        when no segment is at work, a cycle after it came at the earliest.
+        when no segment is at work, two cycles after it came at the earliest.
     segment: In(stream) from the MPA receiver.
     running: In(config.qps), bit n for QP n.
     receive_entries: consumer's side of the receive rings.
@@ -57,12 +57,13 @@ class Receiver(wiring.Component):
     inbound_requests: Read and Atomic Requests for the transmitter, each before its delivery. One
         whose STag is refused is pushed, too, but not delivered, and nor is any behind it.
     outstanding_requests: RDMA Reads and atomics that the transmitter asked for, oldest first;
-        `read_space` pulses when the last segment of a response came.
+        `read_space` pulses when the last segment of a response came, a cycle after the pop.
     first_segment: pulses at the first FPDU of a connection.
     placing: Out(1), from two cycles after the first lookup of a segment was accepted until a cycle
         after its last placement: host addresses are held. Low between segments.
     dropped: Out(1), a pulse for an FPDU that is dropped.
-    begin, end: Out(1), a pulse when a segment is taken, and when all about it has been issued.
+    begin, end: Out(1), a pulse when a segment is taken, and a cycle after all about it has been
+        issued.
     """
 
     def __init__(self, config: RnicConfig) -> None:

@@ -214,6 +214,7 @@ class Bench:
     async def _watch(self) -> None:
         dut = self.dut
         held_none = True
+        popped: int | None = None  # the QP of a request that is popped
         while True:
             await RisingEdge(dut.clk)
             if dut.rst.value:
@@ -265,10 +266,13 @@ class Bench:
                 self.log.append(("deliver", item))
             if dut.receive_entries__pop.value:
                 self.log.append(("pop_entry", int(dut.receive_entries__select.value)))
-            assert dut.read_space__valid.value == dut.outstanding_requests__pop.value
+            popped_before, popped = popped, None
+            if dut.outstanding_requests__pop.value:
+                popped = int(dut.outstanding_requests__pop_qp.value)
+                self.log.append(("pop_read", popped))
+            assert dut.read_space__valid.value == (popped_before is not None)
             if dut.read_space__valid.value:
-                assert dut.read_space__qp.value == dut.outstanding_requests__pop_qp.value
-                self.log.append(("pop_read", int(dut.read_space__qp.value)))
+                assert dut.read_space__qp.value == popped_before
 
     async def _stag_table(self) -> None:
         dut, rng = self.dut, self.rng
