@@ -117,19 +117,29 @@ def is_terminate(header: data.View) -> Value:
     )
 
 
-def terminate_checks(ulpdu: data.View, ulpdu_length: Value) -> list[Check]:
-    """A Terminate ends the stream; queue 2 has one buffer, for one segment (RFC 5040, 5.4).
+def terminate_fits(ulpdu: data.View, ulpdu_length: Value) -> Value:
+    """Two bits, one of them set if the length of a Terminate is right.
 
-    Its length is that of the headers that M, D and R of its control field announce (RFC 5040,
-    4.8), as RFC 5040 lays the field out or as Linux siw does, which sets no reserved bit.
+    It is that of the headers that M, D and R of its control field announce (RFC 5040, 4.8), as
+    RFC 5040 lays the field out or as Linux siw does, which sets no reserved bit.
     """
-    header, terminate = ulpdu.untagged, ulpdu.terminate
-    here = ~header.control.tagged & (rdmap_control(header).opcode == Opcode.TERMINATE)
+    terminate = ulpdu.terminate
     tagged = terminate.ddp_control.tagged
     as_siw = data.View(TERMINATE_CONTROL_AS_SIW, terminate.control.as_value())
     fits = _terminate_length_fits(terminate.control, tagged, ulpdu_length, cut=False)
     fits_siw = _terminate_length_fits(as_siw, tagged, ulpdu_length, cut=True)
-    malformed = ~header.control.last | ~(fits | (fits_siw & (as_siw.reserved == 0)))
+    return Cat(fits, fits_siw & (as_siw.reserved == 0))
+
+
+def terminate_checks(ulpdu: data.View, fits: Value) -> list[Check]:
+    """A Terminate ends the stream; queue 2 has one buffer, for one segment (RFC 5040, 5.4).
+
+    `fits`: `terminate_fits`, or from a register if the ULPDU stands. The last check fails for every
+    Terminate, the one before it tells of a wrong length.
+    """
+    header = ulpdu.untagged
+    here = ~header.control.tagged & (rdmap_control(header).opcode == Opcode.TERMINATE)
+    malformed = ~header.control.last | ~fits.any()
     return [
         (here & (from_wire(header.msn) != FIRST_MSN), Cause.UNTAGGED_MSN),
         (here & (from_wire(header.mo) != 0), Cause.UNTAGGED_MO),

@@ -28,6 +28,7 @@ from gateware.rdmap.checks import (
     read_request_length_checks,
     read_response_checks,
     terminate_checks,
+    terminate_fits,
     version_checks,
 )
 from gateware.rdmap.headers import ULPDU_HEADER
@@ -96,6 +97,11 @@ class ReceiveChecks(wiring.Component):
         # Any segment
         header_octets = Mux(tagged.control.tagged, TAGGED_HEADER_OCTETS, UNTAGGED_HEADER_OCTETS)
         m.d.sync += payload.eq(segment.ulpdu_length - header_octets)
+        # The length of a Terminate takes a cycle more, while the segment stands: if it is wrong
+        # makes no difference to `header_failed`.
+        fits = Signal(2)
+        m.d.sync += fits.eq(terminate_fits(header, segment.ulpdu_length))
+        *misplaced, malformed, terminated = terminate_checks(header, fits)
         header_failures = _registered(
             m,
             [
@@ -104,9 +110,11 @@ class ReceiveChecks(wiring.Component):
                 *opcode_checks(tagged),
                 *queue_checks(untagged, LAST_QN),
                 *queue_opcode_checks(untagged),
-                *terminate_checks(header, segment.ulpdu_length),
+                *misplaced,
+                terminated,
             ],
         )
+        header_causes = [*header_failures[:-1], malformed, header_failures[-1]]
 
         # Sends and Immediate Data
         opcode = rdmap_control(tagged).opcode
@@ -184,7 +192,7 @@ class ReceiveChecks(wiring.Component):
             ],
         )
 
-        m.d.sync += self.header_cause.eq(first_cause(header_failures))
+        m.d.sync += self.header_cause.eq(first_cause(header_causes))
         m.d.comb += [
             self.atomic_request_cause.eq(first_cause(atomic_request_failures)),
             self.atomic_response_cause.eq(first_cause(atomic_response_failures)),

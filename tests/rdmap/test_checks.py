@@ -24,6 +24,7 @@ from gateware.rdmap.checks import (
     read_response_checks,
     read_status_checks,
     terminate_checks,
+    terminate_fits,
     version_checks,
 )
 from gateware.rdmap.headers import ULPDU_HEADER
@@ -74,7 +75,7 @@ class Checks(wiring.Component):
             *opcode_checks(header),
             *queue_checks(header, LAST_QN),
             *queue_opcode_checks(header),
-            *terminate_checks(ulpdu, self.ulpdu_length),
+            *terminate_checks(ulpdu, terminate_fits(ulpdu, self.ulpdu_length)),
         ]
         request_list = [
             *untagged_checks(
