@@ -27,7 +27,8 @@ class PrefetchedUnits(wiring.Component):
     entries: the consumer; `EntryPort`, seen from the fetcher.
     store, store_address, store_data: a word for the memory.
     arrived: In, running number behind the units of QP `entries.select` of a cycle ago.
-    qp: In, the QP to look at; `popped` and `home` are its rows a cycle later.
+    qp: In, the QP to look at; `popped` and `home` are its rows a cycle later. A pop or a `settle`
+        in the cycle in which `qp` is looked at, or in the one before, does not count yet.
     settle, settled: In, change a QP's oldest unit; without effect in a cycle with `entries.pop`,
         which must be of another QP.
     move, moved: In, change a QP's home.
@@ -100,14 +101,36 @@ class PrefetchedUnits(wiring.Component):
         # made of it.
         coming_popped = popped.read_port(domain="comb")
         coming_home = homes.read_port(domain="comb")
-        oldest = Signal(self._memory.popped)
-        home = Signal(self._memory.home)
+        # What is being changed is chosen behind the registers: the memories are slow enough.
+        oldest, oldest_read, oldest_new = (Signal(self._memory.popped) for _ in range(3))
+        home, home_read, home_new = (Signal(self._memory.home) for _ in range(3))
+        oldest_changed, home_changed = Signal(), Signal()
+        m.d.comb += [
+            oldest.eq(Mux(oldest_changed, oldest_new, oldest_read)),
+            home.eq(Mux(home_changed, home_new, home_read)),
+        ]
         m.d.comb += [coming_popped.addr.eq(ports.coming), coming_home.addr.eq(ports.coming)]
-        m.d.sync += [oldest.eq(coming_popped.data), home.eq(coming_home.data)]
-        with m.If(popped_write.en & (popped_write.addr == ports.coming)):
-            m.d.sync += oldest.eq(popped_write.data)
-        with m.If(self.move & (self.qp == ports.coming)):
-            m.d.sync += home.eq(self.moved)
+        # Who pops is far, so the row of a pop is written a cycle later.
+        after_pop = Signal(self._memory.popped)
+        settles = self.settle & ~ports.pop
+        m.d.sync += [
+            popped_write.en.eq(ports.pop | self.settle),
+            popped_write.addr.eq(Mux(ports.pop, ports.select, self.qp)),
+            popped_write.data.eq(Mux(ports.pop, after_pop, self.settled)),
+        ]
+        is_written = popped_write.en & (popped_write.addr == ports.coming)
+        is_settled = settles & (self.qp == ports.coming)
+        is_popped = ports.pop & (ports.select == ports.coming)
+        m.d.sync += [
+            oldest_read.eq(coming_popped.data),
+            oldest_changed.eq(is_written | is_settled | is_popped),
+            oldest_new.eq(Mux(is_settled, self.settled, popped_write.data)),
+            home_read.eq(coming_home.data),
+            home_changed.eq(self.move & (self.qp == ports.coming)),
+            home_new.eq(self.moved),
+        ]
+        with m.If(is_popped):
+            m.d.sync += oldest_new.eq(after_pop)
 
         # Both units that an entry may have; the second one out of a register.
         units_at = [
@@ -152,15 +175,7 @@ class PrefetchedUnits(wiring.Component):
         with m.If(self.move & (self.qp == ports.select)):
             m.d.sync += has_lane.eq(self.moved.in_lane)
         m.d.comb += [
-            popped_write.addr.eq(Mux(ports.pop, ports.select, self.qp)),
-            popped_write.data.eq(self.settled),
-            popped_write.en.eq(ports.pop | self.settle),
+            after_pop.number.eq(number + 1 + ports.pop_both),
+            after_pop.in_lane.eq(Cat(Mux(ports.pop_both, has_lane, in_lane[1]), has_lane)),
         ]
-        with m.If(ports.pop):
-            m.d.comb += [
-                popped_write.data.number.eq(number + 1 + ports.pop_both),
-                popped_write.data.in_lane.eq(
-                    Cat(Mux(ports.pop_both, has_lane, in_lane[1]), has_lane)
-                ),
-            ]
         return m

@@ -363,7 +363,10 @@ class RingFetcher(wiring.Component):
                     self.doorbell.ready.eq(visit == Visit.DOORBELL),
                     kicked.pick.ready.eq(visit == Visit.FETCH),
                 ]
-                m.d.sync += popped_since.eq(pop & (self.entries.select == qp))
+                m.d.sync += popped_since.eq(
+                    (pop & (self.entries.select == qp))
+                    | (last_pop.valid & (last_pop.qp == qp))  # it may not be written yet
+                )
                 m.next = "LATCH"
             # The outputs of the memories are registered.
             with m.State("LATCH"):
