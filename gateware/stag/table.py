@@ -211,10 +211,13 @@ class StagTable(wiring.Component):
             after = tuple(Signal.like(signal) for signal in before)
             m.d.sync += [new.eq(old) for new, old in zip(after, before, strict=True)]
             stages.append(after)
-        answered, answer_internal, answer_client = stages[-1]
+        answered, answer_internal, _ = stages[-1]
+        coming, coming_internal, coming_client = stages[-2]
         for number, port in enumerate(clients):
+            m.d.sync += port.response_valid.eq(
+                coming & ~coming_internal & (coming_client == number)
+            )
             m.d.comb += [
-                port.response_valid.eq(answered & ~answer_internal & (answer_client == number)),
                 port.response.status.eq(status),
                 port.response.address.eq(host_address),
             ]
