@@ -516,7 +516,7 @@ class ReadClient(wiring.Signature):
 
 
 class WriteClient(wiring.Signature):
-    """A client's side of `dma/write.py`: a command and then its words.
+    """A client's side of `dma/write.py`: a command and its words, none taken before the command.
 
     `done` pulses once a command, in their order, when every write response is there; `error`
     with it if one of them was not OKAY.

@@ -1,6 +1,6 @@
 """Hands queue entries to the write engine and remembers whose they are."""
 
-from amaranth import Module, Signal
+from amaranth import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
@@ -34,7 +34,7 @@ class EntryWriter(wiring.Component):
     -------
     i: the address of an entry, its octets and its tag. It must not be valid without `room`.
     write: client of `dma/write.py`.
-    room: one more entry may come; as it was a cycle ago, so not in the cycle after one came.
+    room: one more entry may come; as it was two cycles ago, so not in the two after one came.
     idle: all entries that came have left through `done`.
     done: an entry's tag, in order, when its write response is there, and if that was an error.
     """
@@ -61,21 +61,30 @@ class EntryWriter(wiring.Component):
         m = Module()
         m.submodules.tags = tags = SyncFIFOBuffered(width=self._tag.size, depth=OUTSTANDING)
         m.submodules.responses = responses = SyncFIFOBuffered(width=1, depth=OUTSTANDING)
+        # Two buffers: the write engine is far, and so is the register of the entry.
         m.submodules.words = words = StreamBuffer(WORD)
-        wiring.connect(m, words.o, wiring.flipped(self.write.data))
+        m.submodules.words_out = words_out = StreamBuffer(WORD)
+        wiring.connect(m, words.o, words_out.i)
+        wiring.connect(m, words_out.o, wiring.flipped(self.write.data))
         command, word = self.write.command, words.i
 
-        take = Signal()
+        # An entry is counted a cycle after it came.
+        take, taken = Signal(), Signal()
+        tag = Signal(self._tag)
         left = Signal(8 * ENTRY_OCTETS)
         words_left = Signal(range(ENTRY_WORDS + 1))
         free = Signal(init=1)  # that is 0
+        # The first word goes beside the command, the others when that was taken.
+        first = Signal()
+        commanded = Signal(init=1)  # not command.valid, which is for the write engine alone
+        goes = (commanded | first) & word.ready
         outstanding = Signal(range(OUTSTANDING + 1))
         leaves = Signal()
         m.d.comb += [
             self.i.ready.eq(free),
             take.eq(self.i.valid & self.i.ready),
-            tags.w_en.eq(take),
-            tags.w_data.eq(self.i.payload.tag),
+            tags.w_en.eq(taken),
+            tags.w_data.eq(tag),
             self.done.valid.eq(responses.r_rdy),
             self.done.p.tag.eq(tags.r_data),
             self.done.p.failed.eq(responses.r_data),
@@ -83,31 +92,37 @@ class EntryWriter(wiring.Component):
             tags.r_en.eq(leaves),
             responses.r_en.eq(leaves),
             command.payload.octets.eq(ENTRY_OCTETS),
-            word.valid.eq(~command.valid & ~free),
+            word.valid.eq((commanded | first) & ~free),
             word.payload.data.eq(left[:64]),
             word.payload.last.eq(words_left == 1),
         ]
         with m.If(command.ready):
-            m.d.sync += command.valid.eq(0)
+            m.d.sync += [command.valid.eq(0), commanded.eq(1)]
+        with m.If(free | goes):
+            m.d.sync += left.eq(Mux(free, self.i.payload.entry, left >> 64))
         with m.If(word.valid & word.ready):
             m.d.sync += [
-                left.eq(left >> 64),
                 words_left.eq(words_left - 1),
+                first.eq(0),
                 free.eq(words_left == 1),
             ]
         with m.If(free):
-            m.d.sync += [
-                command.payload.address.eq(self.i.payload.address),
-                left.eq(self.i.payload.entry),
-            ]
+            m.d.sync += [command.payload.address.eq(self.i.payload.address), tag.eq(self.i.p.tag)]
         with m.If(take):
-            m.d.sync += [command.valid.eq(1), words_left.eq(ENTRY_WORDS), free.eq(0)]
+            m.d.sync += [
+                command.valid.eq(1),
+                commanded.eq(0),
+                words_left.eq(ENTRY_WORDS),
+                first.eq(1),
+                free.eq(0),
+            ]
 
         m.d.sync += [
+            taken.eq(take),
             responses.w_en.eq(self.write.done),
             responses.w_data.eq(self.write.error),
-            outstanding.eq(outstanding + take - leaves),
+            outstanding.eq(outstanding + taken - leaves),
             self.room.eq(outstanding < OUTSTANDING - 1),
         ]
-        m.d.comb += self.idle.eq(outstanding == 0)
+        m.d.comb += self.idle.eq((outstanding == 0) & ~taken)
         return m

@@ -29,7 +29,7 @@ class RingWriter(wiring.Component):
     they were taken; `send`, `receive` and `event` take turns. Each stands at a multiple of its
     size, whatever the low bits of the ring's base are, so that it is one AXI burst. One entry every
     six cycles; from a completion in an idle writer to the command of its write 5 cycles, to its
-    first word 7.
+    first word 7, if it is one of `receive`, else one more.
 
     `cq_command` enables (from entry 0, phase 1, unarmed) or disables a ring; it is taken when no
     write is outstanding. `cq_doorbell` gives the number behind the last entry that the host has
@@ -150,21 +150,25 @@ class RingWriter(wiring.Component):
             room_taken.eq(produced_read.data - consumed_read.data),
         ]
 
-        # The choice among the sources: not again the last one if another one can.
+        # The choice among the sources: not again the last one if another one can. All are far: only
+        # `receive` counts in the cycle in which it comes, the others a cycle later.
         sources = (self.send, self.receive, self.event)
         source = Signal(range(3))
-        usable = Signal(3)
-        chosen = Signal(range(4))
-        m.d.comb += [
-            usable.eq(Cat(entry_source.valid & writer.room for entry_source in sources)),
-            chosen.eq(3),
+        sends, tells, commanded = Signal(), Signal(), Signal()
+        waits = Signal()  # `receive` does, for another one
+        event_first = Signal()  # of those
+        m.d.sync += [
+            sends.eq(self.send.valid & ~self.send.ready),
+            tells.eq(self.event.valid & ~self.event.ready),
+            commanded.eq(self.cq_command.valid & ~self.cq_command.ready),
         ]
+        m.d.comb += event_first.eq(tells & ~((source == 2) & sends))
         with m.Switch(source):
-            for last in range(3):
-                with m.Case(last):
-                    for step in (3, 2, 1):
-                        with m.If(usable[(last + step) % 3]):
-                            m.d.comb += chosen.eq((last + step) % 3)
+            with m.Case(1):
+                m.d.comb += waits.eq(sends | tells)
+            with m.Case(2):
+                m.d.comb += waits.eq(sends)
+        receives = self.receive.valid & ~waits
 
         taken = Signal(self._layouts.completion)
         completion = Signal(COMPLETION_LAYOUT)
@@ -194,6 +198,8 @@ class RingWriter(wiring.Component):
         phase = Signal()
         address = Signal(64 - ENTRY_BITS)
         issue = Signal()
+        issued = Signal()  # a cycle ago: its ring still stands
+        m.d.sync += issued.eq(issue)
         m.d.comb += [
             writer.i.payload.tag.eq(tag),
             writer.i.payload.address.eq(Cat(Const(0, ENTRY_BITS), address)),
@@ -202,7 +208,7 @@ class RingWriter(wiring.Component):
             contexts_write.data.eq(wanted),
             contexts_write.en.eq(wipe),
             produced_write.data.eq(Mux(wipe, 0, number + 1)),
-            produced_write.en.eq(wipe | issue),
+            produced_write.en.eq(wipe | issued),
             rung.eq(self.cq_doorbell.valid & self.cq_doorbell.ready),
             consumed_write.addr.eq(Mux(wipe, ring, doorbell.cq)),
             consumed_write.data.eq(Mux(wipe, 0, doorbell.consumer)),
@@ -225,12 +231,9 @@ class RingWriter(wiring.Component):
                     m.next = "IDLE"
             # Waits for a command or an entry.
             with m.State("IDLE"):
-                for number_of, ring_of in enumerate(
-                    (self.send.payload.cq, self.receive.payload.cq, event_ring)
-                ):
-                    with m.If(chosen == number_of):
-                        m.d.sync += ring.eq(ring_of)
-                with m.If(self.cq_command.valid):
+                other_ring = Mux(event_first, event_ring, self.send.payload.cq)
+                m.d.sync += ring.eq(Mux(receives, self.receive.payload.cq, other_ring))
+                with m.If(commanded):
                     m.d.sync += [
                         ring.eq(command.cq),
                         wanted.enabled.eq(command.enable),
@@ -238,8 +241,8 @@ class RingWriter(wiring.Component):
                         wanted.log2.eq(command.log2),
                     ]
                     m.next = "DRAIN"
-                with m.Elif(chosen != 3):
-                    m.d.sync += source.eq(chosen)
+                with m.Elif(writer.room & (self.receive.valid | sends | tells)):
+                    m.d.sync += source.eq(Mux(receives, 1, Mux(event_first, 2, 0)))
                     m.next = "TAKE"
             # Waits until no write is outstanding, then starts the ring anew.
             with m.State("DRAIN"):

@@ -79,6 +79,7 @@ class ReadMemory:
 class WriteMemory:
     """Takes what the WriteClient `name` writes; it is in `words` when its `done` pulses.
 
+    No word is taken before its command, as in the write engine.
     Commands to addresses in `failing` are answered with an error and change nothing.
     """
 
@@ -119,7 +120,6 @@ class WriteMemory:
             if data_ready and self._part("data__valid").value:
                 word = unpack(WORD, int(self._part("data__payload").value))
                 words.append(word["data"])
-                assert commands, "a word came before its command"
                 assert word["last"] == (len(words) * 8 == commands[0]["octets"])
                 if word["last"]:
                     when = cycle + rng.randint(*self.latency)
@@ -139,6 +139,7 @@ class WriteMemory:
             command_ready, data_ready = (
                 int(self.always_ready or rng.random() < 0.7) for _ in range(2)
             )
+            data_ready &= int(bool(commands))
             self._part("command__ready").value = command_ready
             self._part("data__ready").value = data_ready
 
