@@ -23,19 +23,22 @@ class StreamBuffer(wiring.Component):
         spare = Signal(self._shape)  # type: ignore[arg-type]
         spare_full = Signal()
         spare_empty = Signal(init=1)  # of its own, for the wide registers
+        vacant = Signal(init=1)  # not o.valid; of its own, for the wide register
         m.d.comb += self.i.ready.eq(~spare_full)
         with m.If(self.o.ready | ~self.o.valid):
             m.d.sync += [
                 self.o.valid.eq(spare_full | self.i.valid),
+                vacant.eq(~(spare_full | self.i.valid)),
                 spare_full.eq(0),
                 spare_empty.eq(1),
             ]
+        with m.Elif(self.i.valid & ~spare_full):
+            m.d.sync += [spare_full.eq(1), spare_empty.eq(0)]
+        with m.If(self.o.ready | vacant):
             with m.If(spare_empty):
                 m.d.sync += self.o.payload.eq(self.i.payload)
             with m.Else():
                 m.d.sync += self.o.payload.eq(spare)
-        with m.Elif(self.i.valid & ~spare_full):
-            m.d.sync += [spare_full.eq(1), spare_empty.eq(0)]
         # Loaded whenever it is empty, so that its enable does not wait for o.ready.
         with m.If(spare_empty):
             m.d.sync += spare.eq(self.i.payload)
