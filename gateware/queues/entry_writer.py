@@ -28,7 +28,7 @@ class EntryWriter(wiring.Component):
     """Writes entries of 32 octets and tells of each when its write response is there.
 
     A command one cycle after an entry came, its words from three cycles after it on; an entry
-    every six cycles if the write engine takes them at once.
+    every five cycles if the write engine takes them at once.
 
     Members
     -------

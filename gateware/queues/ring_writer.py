@@ -28,7 +28,7 @@ class RingWriter(wiring.Component):
     Ring number `config.cqs` is the event queue. Entries of a ring are written in the order in which
     they were taken; `send`, `receive` and `event` take turns. Each stands at a multiple of its
     size, whatever the low bits of the ring's base are, so that it is one AXI burst. One entry every
-    six cycles; from a completion in an idle writer to the command of its write 5 cycles, to its
+    five cycles; from a completion in an idle writer to the command of its write 5 cycles, to its
     first word 7, if it is one of `receive`, else one more.
 
     `cq_command` enables (from entry 0, phase 1, unarmed) or disables a ring; it is taken when no
