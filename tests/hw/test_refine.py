@@ -12,7 +12,7 @@ from hw import flow, wires
 from hw.delays import Delays
 from hw.harness import Harness
 from hw.paths import Arrivals
-from hw.placement import Placement, bels
+from hw.placement import Placement, bels, top_module
 from hw.refine import Refiner, TimingGraph, refine
 from hw.rtlil import export
 
@@ -81,20 +81,72 @@ def test_a_goal_that_is_reached_moves_nothing(placed, tmp_path):
     assert bels(json.loads((tmp_path / "refined").read_text())) == as_placed
 
 
-def test_what_is_refined_can_be_routed(placed, monkeypatch):
+@pytest.fixture(scope="module")
+def refined(placed):
+    path = placed / "refined"
+    refine(placed / "placed.json", placed / "sdf", path, 1.0, 1)
+    return path
+
+
+def test_no_place_is_taken_twice(placed, refined):
+    after = bels(json.loads(refined.read_text()))
+    before = bels(json.loads((placed / "placed.json").read_text()))
+    assert after.keys() == before.keys()
+    assert after != before
+    assert len(set(after.values())) == len(after)
+
+
+def as_constraints(refined, path, **moved):
+    """Writes a netlist whose cells nextpnr has to place where they are, if they may be there."""
+    design = json.loads(refined.read_text())
+    module = top_module(design)
+    for name, cell in module["cells"].items():
+        cell["attributes"].pop("BEL_STRENGTH", None)
+        if bel := cell["attributes"].pop("NEXTPNR_BEL", None):
+            cell["attributes"]["BEL"] = moved.get(name, bel)
+    module["settings"] |= {"placer": "sa"}
+    path.write_text(json.dumps(design))
+
+
+def test_nextpnr_finds_every_cell_where_it_may_be(placed, refined, monkeypatch):
     monkeypatch.chdir(placed)
-    refine(flow.Path("placed.json"), flow.Path("sdf"), flow.Path("refined"), 1.0, 1)
-    refined = bels(json.loads(flow.Path("refined").read_text()))
-    as_placed = bels(json.loads(flow.Path("placed.json").read_text()))
-    assert refined.keys() == as_placed.keys()
-    assert refined != as_placed
-    assert len(set(refined.values())) == len(refined)
+    as_constraints(refined, flow.Path("fixed.json"))
+    how = ("--no-pack", "--no-route", "--timing-allow-fail")
+    flow.nextpnr(flow.DEFAULT_PART, flow.Path("fixed.json"), flow.Path("log"), *how)
+    count = len(bels(json.loads(refined.read_text())))
+    assert f"Placed {count} cells based on constraints" in flow.Path("log").read_text()
+
+
+def test_nextpnr_refuses_what_the_rules_refuse(placed, refined, monkeypatch):
+    monkeypatch.chdir(placed)
+    placement = Placement(refined)
+    enabled, other = (
+        next(
+            name
+            for name, number in placement.number.items()
+            if f".{register}_TRELLIS_FF" in name and placement.type(number) == "TRELLIS_FF"
+        )
+        for register in ("kept_0", "kept_1")
+    )
+    # Two flip-flops of a slice, with enables of their own.
+    together = {enabled: "X20/Y20/SLICEA.FF0", other: "X20/Y20/SLICEA.FF1"}
+    numbers = {("FF", place): placement.number[name] for place, name in enumerate(together)}
+    assert not placement.fits(numbers)
+    as_constraints(refined, flow.Path("fixed.json"), **together)
+    how = ("--no-pack", "--no-route", "--timing-allow-fail")
+    with pytest.raises(flow.ToolError):
+        flow.nextpnr(flow.DEFAULT_PART, flow.Path("fixed.json"), flow.Path("log"), *how)
+    assert "is not valid for cell" in flow.Path("log").read_text()
+
+
+def test_what_is_refined_can_be_routed(placed, refined, monkeypatch):
+    monkeypatch.chdir(placed)
     options = ("--no-pack", "--no-place", "--timing-allow-fail", "--sdf", "routed")
-    flow.nextpnr(flow.DEFAULT_PART, flow.Path("refined"), flow.Path("log"), *options)
-    # What was estimated is near what was routed, without a bias of half a wire.
-    placement, routed = Placement(flow.Path("refined")), Delays.read(flow.Path("routed"))
-    estimated = Refiner(placement, Delays.read(flow.Path("routed")), 1.0, 1).slowest
-    assert estimated == pytest.approx(Arrivals(routed).paths(0)[0].delay, rel=0.3)
+    flow.nextpnr(flow.DEFAULT_PART, flow.Path(refined.name), flow.Path("log"), *options)
+    # The wires are about as slow as they were estimated.
+    estimated = Refiner(Placement(refined), Delays.read(flow.Path("routed")), 1.0, 1).slowest
+    routed = Arrivals(Delays.read(flow.Path("routed"))).paths(0)[0].delay
+    assert estimated == pytest.approx(routed, rel=0.3)
 
 
 def test_wires_get_slower_with_the_distance():
