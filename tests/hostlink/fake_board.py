@@ -41,6 +41,7 @@ class FakeBoard:
         self.to_send: list[tuple[int, bytes]] = []
         self._endpoint: Endpoint | None = None
         self._stop = False
+        self._unplugging = threading.Lock()
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
 
@@ -101,9 +102,11 @@ class FakeBoard:
         """The terminal ends, as that of a board whose cable is pulled."""
         self._stop = True
         self._thread.join()
-        if self._master >= 0:
-            os.close(self._master)
-        self._master = -1
+        # A test's timer and the end of the test may both come here.
+        with self._unplugging:
+            if self._master >= 0:
+                os.close(self._master)
+            self._master = -1
 
     def close(self) -> None:
         self.unplug()
