@@ -23,14 +23,11 @@ from hw import wires
 from hw.delays import CLOCKS, NO_START, Delays
 from hw.placement import DIRECT, LOGIC_INPUTS, Placement
 
-SOFTNESS_NS = (0.8, 0.7, 0.6, 0.5, 0.4, 0.35, 0.3, 0.25, 0.25, 0.2, 0.2, 0.2, 0.2)
-"""Of each sweep over all units that are slow."""
+SOFTNESS_NS = (0.8, 0.6, 0.4, 0.3, 0.25, 0.2, 0.2, 0.2)
+"""Of each sweep over all units that are slow: those with less slack than that."""
 
-SLOW = 2
-"""A unit is moved when its slack is less than so many times the softness."""
-
-TILE_COST = 0.005
-"""Of each tile that a wire is long: what is not slow should not get long without need."""
+TILE_COST = 0.02
+"""Of each tile that a wire is long. Where wires get much longer, the router finds no room."""
 
 REACH = 8
 """Tiles around the unit, and around where its slow wires pull it, that are tried."""
@@ -244,7 +241,7 @@ class Refiner:
             units = placement.unit[cells]
             there = (units >= 0) & (cells >= 0)
             np.minimum.at(least, units[there], graph.slack[there])
-        slow = np.flatnonzero(least < SLOW * self._softness)
+        slow = np.flatnonzero(least < self._softness)
         self._random.shuffle(slow)
         moved = 0
         for unit in slow:
