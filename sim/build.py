@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from gateware.config import RnicConfig
+from sim.resting import split_clocks
 from sim.verilator import verilator_environment, verilator_root, verilator_version
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -22,6 +23,9 @@ RUNTIME = Path(__file__).resolve().parent / "runtime"
 TOP = "rnic"
 HARNESS = RUNTIME / "harness.v"
 LIBRARY = "librnic.so"
+
+APART = (r"\rnic.ring_writer.errors",)
+"""Modules that never rest, in blocks that do: they get clocks of their own."""
 
 # Files, or folders of them, that decide what the exported Verilog is.
 GATEWARE_SOURCES = ("gateware", "hw/interface", "hw/rtlil.py")
@@ -99,7 +103,11 @@ class BuildError(RuntimeError):
 
 
 def build_device(
-    config: RnicConfig | None = None, trace: bool = False, progress: Progress | None = None
+    config: RnicConfig | None = None,
+    trace: bool = False,
+    progress: Progress | None = None,
+    *,
+    resting: bool = False,
 ) -> Path:
     """Return the shared library of `gateware.rnic.Rnic(config)`, built if it is not in the cache.
 
@@ -108,10 +116,17 @@ def build_device(
     config: sizes of the device, `RnicConfig()` if None.
     trace: build the variant that can write FST waveforms (slower; needs the lz4 and zlib headers).
     progress: called with a few words before each step that takes long.
+    resting: blocks rest while nothing in them would change, which makes the device twice as fast
+        (docs/decisions/resting-blocks.md); not with `trace`, as a waveform shows one clock.
     """
+    if resting and trace:
+        raise ValueError("resting=True with trace=True; allowed: one of them")
     config = RnicConfig() if config is None else config
     verilog = export_verilog(config, progress)
-    return compile_verilog(verilog, config.qps, trace=trace, progress=progress)
+    clocks = 0
+    if resting:
+        verilog, clocks = split_clocks(verilog, TOP, APART)
+    return compile_verilog(verilog, config.qps, clocks=clocks, trace=trace, progress=progress)
 
 
 def export_verilog(config: RnicConfig, progress: Progress | None = None) -> str:
@@ -152,15 +167,20 @@ def compile_verilog(
     verilog: str,
     connections: int,
     *,
+    clocks: int = 0,
     trace: bool = False,
     progress: Progress | None = None,
     options: Sequence[str] = (),
 ) -> Path:
     """Return the shared library of a module `rnic` with the ports of the device.
 
-    `connections` are those of its LLP port. `options` are added to those of the C++ compiler.
+    `connections` are those of its LLP port. `clocks`: how many it has if it is from `split_clocks`.
+    `options` are added to those of the C++ compiler.
     """
     arguments = [*VERILATOR_ARGUMENTS, f"-GCONNECTION_BITS={(connections - 1).bit_length()}"]
+    if clocks:
+        arguments.append(f"-DCLOCKS={clocks}")
+        options = [*options, f"-DCLOCKS={clocks}"]
     return compile_parts(
         verilog, DEVICE_PARTS, arguments, trace=trace, progress=progress, options=options
     )

@@ -269,6 +269,10 @@ void Device::close(double seconds) {
 void Device::thread_main() {
     Status status = Status::kClosed;
     std::string message = "the device is closed";
+#ifdef CLOCKS
+    // The model's destructor takes its scopes from the context of its thread.
+    Verilated::threadContextp(context_.get());
+#endif
     try {
         simulate();
         llp_->close_all(close_seconds_, cycle_);
@@ -501,6 +505,13 @@ void Device::step() {
     registers_.drive(model);
     axi_.drive(model, cycle_);
     llp_->drive(model, cycle_);
+#ifdef CLOCKS
+    input_clocks_.drive(model);
+    // Both edges count. Blocks in which this one would change nothing do without.
+    model.clk = !model.clk;
+    model.clocks ^= cycle_ <= kResetCycles ? ~std::uint64_t{0} >> (64 - CLOCKS) : model.moves;
+    model.eval();
+#else
     model.clk = 1;
     model.eval();
 #ifdef STAGECOACH_TRACE
@@ -510,6 +521,7 @@ void Device::step() {
     model.eval();
 #ifdef STAGECOACH_TRACE
     if (trace_) trace_->dump((2 * cycle_ + 1) * kHalfPeriodPicoseconds);
+#endif
 #endif
 }
 

@@ -15,6 +15,9 @@
 #include "recorder.h"
 #include "register_master.h"
 #include "step.h"
+#ifdef CLOCKS
+#include "input_clocks.h"
+#endif
 
 #ifdef STAGECOACH_TRACE
 #include "verilated_fst_c.h"
@@ -123,6 +126,9 @@ class Device {
     std::unique_ptr<Vrnic> model_;
     AxiMemory axi_;
     RegisterMaster registers_;
+#ifdef CLOCKS
+    InputClocks input_clocks_;
+#endif
     std::unique_ptr<SocketLlp> llp_;
 #ifdef STAGECOACH_TRACE
     std::unique_ptr<VerilatedFstC> trace_;
