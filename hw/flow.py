@@ -10,7 +10,7 @@ from pathlib import Path
 
 from hw.delays import NotSdf
 from hw.placement import NotPlaced
-from hw.refine import refine
+from hw.refine import RECIPE, refine
 
 BUILD = Path("build")
 SPEED_GRADE = 8
@@ -161,7 +161,7 @@ def place(netlist: Path, seed: int, part: Part = DEFAULT_PART) -> Placed:
 
     What was routed is left beside the netlist, and all delays, as `delays` says.
     """
-    report = netlist.with_name(f"{netlist.stem}_{part.name}_{seed}.json")
+    report = _report(netlist, seed, part)
     if not report.exists():
         placed, estimated = report.with_suffix(".placed"), report.with_suffix(".estimated")
         how = (*place_arguments(seed), "--no-route", "--write", str(placed))
@@ -185,7 +185,14 @@ def place(netlist: Path, seed: int, part: Part = DEFAULT_PART) -> Placed:
 
 def delays(netlist: Path, seed: int, part: Part = DEFAULT_PART) -> Path:
     """Where `place` leaves the delays of all wires and cells of a seed, as SDF."""
-    return netlist.with_name(f"{netlist.stem}_{part.name}_{seed}.sdf")
+    return _report(netlist, seed, part).with_suffix(".sdf")
+
+
+def _report(netlist: Path, seed: int, part: Part) -> Path:
+    """Where nextpnr's report of a seed is kept: by all that decides about it."""
+    recipe = RECIPE + repr((place_arguments(seed), REFINED_NS, part)).encode()
+    key = hashlib.sha256(recipe).hexdigest()[:8]
+    return netlist.with_name(f"{netlist.stem}_{key}_{seed}.json")
 
 
 def cell_counts(folder: Path) -> dict[str, int]:

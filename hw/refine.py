@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from hw import wires
+from hw import delays, placement, wires
 from hw.delays import CLOCKS, NO_START, Delays
 from hw.placement import DIRECT, LOGIC_INPUTS, Placement
 
@@ -40,6 +40,12 @@ MOST_SINKS = 48
 
 BATCH = 25
 """Moves after which all delays are computed again."""
+
+RECIPE = b"".join(
+    Path(source).read_bytes()
+    for source in (__file__, delays.__file__, placement.__file__, wires.__file__)
+)
+"""What decides where cells are moved: results that are kept are kept by it."""
 
 NEVER = -1e3
 """ns: earlier than everything."""
