@@ -3,6 +3,7 @@
 import concurrent.futures
 import contextlib
 import fcntl
+import functools
 import hashlib
 import importlib.metadata
 import os
@@ -106,27 +107,27 @@ def build_device(
     config: RnicConfig | None = None,
     trace: bool = False,
     progress: Progress | None = None,
-    *,
-    resting: bool = False,
 ) -> Path:
     """Return the shared library of `gateware.rnic.Rnic(config)`, built if it is not in the cache.
+
+    Its blocks rest while nothing in them would change, which makes it twice as fast
+    (docs/decisions/resting-blocks.md), but not with `trace`: a waveform shows one clock.
 
     Parameters
     ----------
     config: sizes of the device, `RnicConfig()` if None.
     trace: build the variant that can write FST waveforms (slower; needs the lz4 and zlib headers).
     progress: called with a few words before each step that takes long.
-    resting: blocks rest while nothing in them would change, which makes the device twice as fast
-        (docs/decisions/resting-blocks.md); not with `trace`, as a waveform shows one clock.
     """
-    if resting and trace:
-        raise ValueError("resting=True with trace=True; allowed: one of them")
     config = RnicConfig() if config is None else config
     verilog = export_verilog(config, progress)
-    clocks = 0
-    if resting:
-        verilog, clocks = split_clocks(verilog, TOP, APART)
+    verilog, clocks = (verilog, 0) if trace else _split_clocks(verilog)
     return compile_verilog(verilog, config.qps, clocks=clocks, trace=trace, progress=progress)
+
+
+@functools.lru_cache(maxsize=4)
+def _split_clocks(verilog: str) -> tuple[str, int]:
+    return split_clocks(verilog, TOP, APART)
 
 
 def export_verilog(config: RnicConfig, progress: Progress | None = None) -> str:

@@ -108,7 +108,7 @@ async def check_room_is_what_the_memory_has_left(dut):
     sink.paused = True
     writer = Writer(dut, rng)
     await start_clock_and_reset(dut)
-    # One piece waits behind the memory.
+    # One piece waits behind the memory; one place is kept for a write of the cycle before.
     fitting = TransmitPieces.DEPTH - SCATTER_GATHER_ELEMENTS
     for _ in range(fitting):
         await ClockCycles(dut.clk, 3)
