@@ -12,10 +12,12 @@ from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 from rich.console import Console
 
-from hw.delays import CLOCKS, NO_START, Delays, NotSdf
+from hw.delays import Delays, NotSdf
 from hw.flow import TARGET_MHZ
+from hw.timing_graph import TimingGraph
 
 PERIOD_NS = 1000 / TARGET_MHZ
 
@@ -48,50 +50,25 @@ class TimedPath:
         return register_name(self.wires[0][0].rsplit("/", 1)[0]), register_name(end), port
 
 
-class Arrivals:
-    """When every pin has its value after the clock edge."""
+def slow_paths(delays: Delays, over: float) -> list[TimedPath]:
+    """The longest path to each end that takes more than `over` ns, slowest first."""
+    graph = TimingGraph(delays)
+    graph.update(over)
+    inputs, outputs = list(graph.inputs), list(graph.outputs)
 
-    def __init__(self, delays: Delays):
-        self._delays = delays
-        self._known: dict[str, tuple[float, str | None]] = {}
-
-    def paths(self, over: float) -> list[TimedPath]:
-        """The longest path to each end that takes more than `over` ns, slowest first."""
-        found = []
-        for end, setup in self._delays.setup.items():
-            if end in self._delays.wires:
-                source, wire = self._delays.wires[end]
-                arrival = self._arrival(source)[0]
-                if arrival and arrival + wire + setup > over:
-                    path = TimedPath(arrival + wire + setup, end, self._wires(end))
-                    found.append(path)
-        return sorted(found, key=lambda path: -path.delay)
-
-    def _wires(self, pin: str | None) -> tuple[tuple[str, float], ...]:
-        path = []
-        while pin is not None:
-            source, wire = self._delays.wires[pin]
-            path.append((source, wire))
-            pin = self._known[source][1]
+    def wires(pin: int) -> tuple[tuple[str, float], ...]:
+        path: list[tuple[str, float]] = []
+        before: int | None = pin
+        while before is not None:
+            output = int(graph.driver[before])
+            path.append((outputs[output], float(graph.wire[before])))
+            before = graph.latest_input(output)
         return tuple(path[::-1])
 
-    def _arrival(self, output: str) -> tuple[float, str | None]:
-        """When an output has its value, 0 if it has no start; and the input that it waits for."""
-        if output in self._known:
-            return self._known[output]
-        latest: tuple[float, str | None] = (0.0, None)
-        self._known[output] = latest  # should it be in a loop
-        if not any(name in output for name in NO_START):
-            for pin, delay in self._delays.through.get(output, ()):
-                if pin.rsplit("/", 1)[1] in CLOCKS:
-                    latest = max(latest, (delay, None), key=lambda one: one[0])
-                elif pin in self._delays.wires:
-                    source, wire = self._delays.wires[pin]
-                    before = self._arrival(source)[0]
-                    if before and before + wire + delay > latest[0]:
-                        latest = before + wire + delay, pin
-        self._known[output] = latest
-        return latest
+    ends, times = graph.ends()
+    slow = np.flatnonzero(times > over)
+    ranked = slow[np.argsort(-times[slow], kind="stable")]
+    return [TimedPath(float(times[at]), inputs[ends[at]], wires(ends[at])) for at in ranked]
 
 
 def describe(path: TimedPath, ends: int) -> str:
@@ -113,10 +90,8 @@ def main(arguments: list[str] | None = None) -> int:
     except NotSdf as error:
         print(f"paths: {error}", file=sys.stderr)
         return 1
-    # As deep as the longest chain of cells, which is a carry chain.
-    sys.setrecursionlimit(max(sys.getrecursionlimit(), 20_000))
     groups: dict[tuple[str, str, str], list[TimedPath]] = defaultdict(list)
-    for path in Arrivals(delays).paths(options.over):
+    for path in slow_paths(delays, options.over):
         groups[path.ends()].append(path)
     console = Console()
     count = sum(map(len, groups.values()))

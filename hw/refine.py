@@ -11,17 +11,16 @@ first cells are drawn together along all paths that are somewhat slow, in the en
 count.
 """
 
-from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
-from hw import delays, placement, wires
-from hw.delays import CLOCKS, NO_START, Delays
+from hw import wires
+from hw.delays import Delays
 from hw.placement import DIRECT, LOGIC_INPUTS, Placement
+from hw.timing_graph import NEVER, Numbers, Times, TimingGraph
 
 SOFTNESS_NS = (0.8, 0.6, 0.4, 0.3, 0.25, 0.2, 0.2, 0.2)
 """Of each sweep over all units that are slow: those with less slack than that."""
@@ -42,128 +41,10 @@ BATCH = 25
 """Moves after which all delays are computed again."""
 
 RECIPE = b"".join(
-    Path(source).read_bytes()
-    for source in (__file__, delays.__file__, placement.__file__, wires.__file__)
+    Path(__file__).with_name(f"{name}.py").read_bytes()
+    for name in ("refine", "delays", "placement", "timing_graph", "wires")
 )
 """What decides where cells are moved: results that are kept are kept by it."""
-
-NEVER = -1e3
-"""ns: earlier than everything."""
-
-Numbers = npt.NDArray[np.intp]
-Times = npt.NDArray[np.float64]
-
-
-class TimingGraph:
-    """Inputs and outputs of cells, the wires and the arcs between them; all times in ns.
-
-    `wire` is the delay of the wire to each input. `update` finds for each output when it has its
-    value (`arrival`), and for each input when it must have it (`required`).
-    """
-
-    def __init__(self, delays: Delays, placement: Placement):
-        self.inputs: dict[str, int] = {}
-        self.outputs: dict[str, int] = {}
-        driver = []
-        wire = []
-        for pin, (source, delay) in delays.wires.items():
-            if pin.rsplit("/", 1)[1] in CLOCKS or any(name in source for name in NO_START):
-                continue
-            self.inputs[pin] = len(self.inputs)
-            driver.append(self.outputs.setdefault(source, len(self.outputs)))
-            wire.append(delay)
-        self.driver: Numbers = np.array(driver, dtype=np.intp)
-        self.wire: Times = np.array(wire)
-        self.start = np.full(len(self.outputs), NEVER)
-        self.through: dict[int, list[tuple[int, float]]] = defaultdict(list)
-        for output, arcs in delays.through.items():
-            if output in self.outputs:
-                for pin, delay in arcs:
-                    number = self.outputs[output]
-                    if pin.rsplit("/", 1)[1] in CLOCKS:
-                        self.start[number] = max(self.start[number], delay)
-                    elif pin in self.inputs:
-                        self.through[number].append((self.inputs[pin], delay))
-        self.setup = np.full(len(self.inputs), np.nan)
-        for pin, time in delays.setup.items():
-            if pin in self.inputs:
-                self.setup[self.inputs[pin]] = time
-        self.cell_of_input = self._cells(self.inputs, placement)
-        self.cell_of_output = self._cells(self.outputs, placement)
-        by_driver = np.argsort(self.driver, kind="stable")
-        self._sinks = np.split(
-            by_driver, np.cumsum(np.bincount(self.driver, minlength=len(self.outputs)))[:-1]
-        )
-        self._levels = self._in_order()
-
-    def sinks(self, output: int) -> Numbers:
-        """Inputs that an output drives."""
-        found: Numbers = self._sinks[output]
-        return found
-
-    def update(self, goal: float) -> None:
-        """Computes `arrival`, `required` and `slack` anew, for paths of up to `goal` ns."""
-        self.arrival = self.start.copy()
-        for level in self._levels:
-            before = self.arrival[self.driver[level.arc_from]] + self.wire[level.arc_from]
-            np.maximum.at(self.arrival, level.arc_to, before + level.arc_delay)
-        self.required = np.where(np.isnan(self.setup), -NEVER, goal - self.setup)
-        of_output = np.full(len(self.outputs), -NEVER)
-        for level in reversed(self._levels):
-            latest = self.required[level.inputs] - self.wire[level.inputs]
-            np.minimum.at(of_output, self.driver[level.inputs], latest)
-            np.minimum.at(self.required, level.arc_from, of_output[level.arc_to] - level.arc_delay)
-        self.slack = self.required - self.arrival[self.driver] - self.wire
-
-    def slowest(self) -> float:
-        """The longest path."""
-        ends = ~np.isnan(self.setup)
-        times = self.arrival[self.driver] + self.wire + self.setup
-        return float(times[ends].max(initial=0))
-
-    @staticmethod
-    def _cells(pins: Mapping[str, int], placement: Placement) -> Numbers:
-        return np.array(
-            [placement.number.get(pin.rsplit("/", 1)[0], -1) for pin in pins], dtype=np.intp
-        )
-
-    def _in_order(self) -> list["_Level"]:
-        """Outputs by the number of cells before them, with what leads to and from them."""
-        behind: dict[int, list[int]] = defaultdict(list)
-        waits = np.zeros(len(self.outputs), dtype=np.intp)
-        for output, arcs in self.through.items():
-            waits[output] = len(arcs)
-            for pin, _ in arcs:
-                behind[pin].append(output)
-        self.level = level = np.zeros(len(self.outputs), dtype=np.intp)
-        ready = np.flatnonzero(waits == 0).tolist()
-        for output in ready:
-            for pin in self.sinks(output).tolist():
-                for after in behind.get(pin, ()):
-                    level[after] = max(int(level[after]), int(level[output]) + 1)
-                    waits[after] -= 1
-                    if not waits[after]:
-                        ready.append(after)
-        all_arcs = [(*arc, output) for output, arcs in self.through.items() for arc in arcs]
-        arc_from = np.array([pin for pin, _, _ in all_arcs], dtype=np.intp)
-        arc_to = np.array([output for _, _, output in all_arcs], dtype=np.intp)
-        arc_delay = np.array([delay for _, delay, _ in all_arcs])
-        found = []
-        for number in range(level.max(initial=0) + 1):
-            there = np.flatnonzero(level[arc_to] == number)
-            inputs = np.flatnonzero(level[self.driver] == number)
-            found.append(_Level(inputs, arc_from[there], arc_to[there], arc_delay[there]))
-        return found
-
-
-@dataclass(frozen=True)
-class _Level:
-    """Outputs of one level: the inputs that they drive, and the arcs that lead to them."""
-
-    inputs: Numbers
-    arc_from: Numbers
-    arc_to: Numbers
-    arc_delay: Times
 
 
 @dataclass(frozen=True)
@@ -189,7 +70,9 @@ class Refiner:
 
     def __init__(self, placement: Placement, delays: Delays, goal: float, seed: int):
         self._placement = placement
-        self._graph = graph = TimingGraph(delays, placement)
+        self._graph = graph = TimingGraph(delays)
+        self._cell_of_input = self._cells(graph.inputs)
+        self._cell_of_output = self._cells(graph.outputs)
         self._goal = goal
         self._random = np.random.default_rng(seed)
         self._distance = wires.by_distance(
@@ -198,12 +81,12 @@ class Refiner:
         self._last_step = np.array(
             [
                 wires.INPUTS_NS.get(wires.kind(placement.type(cell), pin.rsplit("/", 1)[1]), 0.0)
-                for pin, cell in zip(graph.inputs, graph.cell_of_input, strict=True)
+                for pin, cell in zip(graph.inputs, self._cell_of_input, strict=True)
             ]
         )
         self._timing: dict[int, _Timing] = {}
         self._softness = SOFTNESS_NS[0]
-        cells = zip(graph.cell_of_output[graph.driver], graph.cell_of_input, strict=True)
+        cells = zip(self._cell_of_output[graph.driver], self._cell_of_input, strict=True)
         self._routed = np.array(
             [self._is_routed(pin, *ends) for pin, ends in zip(graph.inputs, cells, strict=True)]
         )
@@ -221,6 +104,10 @@ class Refiner:
             if self.slowest > self._goal:
                 self._sweep()
 
+    def _cells(self, pins: Mapping[str, int]) -> Numbers:
+        number = self._placement.number
+        return np.array([number.get(pin.rsplit("/", 1)[0], -1) for pin in pins], dtype=np.intp)
+
     def _is_routed(self, pin: str, source: int, target: int) -> bool:
         """Whether the delay of a wire depends on where its cells are."""
         if source < 0 or target < 0 or pin.rsplit("/", 1)[1] in DIRECT:
@@ -229,7 +116,7 @@ class Refiner:
 
     def _estimate(self, pins: Numbers) -> None:
         graph = self._graph
-        sources, targets = graph.cell_of_output[graph.driver[pins]], graph.cell_of_input[pins]
+        sources, targets = self._cell_of_output[graph.driver[pins]], self._cell_of_input[pins]
         graph.wire[pins] = self._between(sources, targets) + self._last_step[pins]
 
     def _between(self, sources: Numbers, targets: Numbers) -> Times:
@@ -243,7 +130,7 @@ class Refiner:
         """Tries to move every unit that is slow, in random order."""
         graph, placement = self._graph, self._placement
         least = np.full(len(placement.units), -NEVER)
-        for cells in (graph.cell_of_input, graph.cell_of_output[graph.driver]):
+        for cells in (self._cell_of_input, self._cell_of_output[graph.driver]):
             units = placement.unit[cells]
             there = (units >= 0) & (cells >= 0)
             np.minimum.at(least, units[there], graph.slack[there])
@@ -285,7 +172,7 @@ class Refiner:
         if not len(pins):
             return pins, pins
         others = np.concatenate(
-            [graph.cell_of_output[graph.driver[timing.inputs]], graph.cell_of_input[timing.sinks]]
+            [self._cell_of_output[graph.driver[timing.inputs]], self._cell_of_input[timing.sinks]]
         )
         pull = np.exp(-np.clip(graph.slack[pins], -3, 3) / self._softness)
         pull /= pull.sum()
@@ -306,7 +193,7 @@ class Refiner:
         graph = self._graph
         cost = np.zeros(len(columns))
         sources = graph.driver[timing.inputs]
-        wire = self._to(graph.cell_of_output[sources], columns, rows, cost)
+        wire = self._to(self._cell_of_output[sources], columns, rows, cost)
         there = graph.arrival[sources] + wire + self._last_step[timing.inputs]
         ends = timing.ends > NEVER / 2
         cost += self._lateness(self._goal - there[:, ends] - timing.ends[ends])
@@ -317,7 +204,7 @@ class Refiner:
         if len(sinks) > MOST_SINKS:
             slowest = np.argpartition(graph.slack[sinks], MOST_SINKS)[:MOST_SINKS]
             sinks, output = sinks[slowest], output[slowest]
-        wire = self._to(graph.cell_of_input[sinks], columns, rows, cost) + self._last_step[sinks]
+        wire = self._to(self._cell_of_input[sinks], columns, rows, cost) + self._last_step[sinks]
         cost += self._lateness(graph.required[sinks] - leaves[:, output] - wire)
         return cost
 

@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out
 from hw import flow
 from hw.delays import Delays, NotSdf
 from hw.harness import Harness
-from hw.paths import Arrivals, main, register_name
+from hw.paths import main, register_name, slow_paths
 from hw.rtlil import export
 
 SDF = """(DELAYFILE
@@ -64,7 +64,7 @@ def sdf(tmp_path):
 
 
 def test_a_path_is_the_sum_of_its_cells_and_wires(sdf):
-    slow, fast = Arrivals(Delays.read(sdf)).paths(over=0)
+    slow, fast = slow_paths(Delays.read(sdf), 0)
     assert slow.delay == pytest.approx(0.3 + 1.0 + 0.2 + 0.5)
     assert slow.ends() == ("first", "second", "DI")
     assert slow.wires == (("first_TRELLIS_FF_Q/Q", 1.0), ("sum_LUT4_Z/F", 0.5))
@@ -122,5 +122,5 @@ def test_the_slowest_path_is_the_one_that_nextpnr_names(tmp_path, monkeypatch):
     monkeypatch.setattr(flow, "BUILD", flow.Path("build"))
     folder = flow.synthesize(export(Harness(Adder()), "rnic"))
     placed = flow.place(folder / "rnic.json", seed=1)
-    slowest = Arrivals(Delays.read(flow.delays(folder / "rnic.json", 1))).paths(over=0)[0]
+    slowest = slow_paths(Delays.read(flow.delays(folder / "rnic.json", 1)), 0)[0]
     assert slowest.delay == pytest.approx(1000 / placed.fmax_mhz, abs=0.01)
