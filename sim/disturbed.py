@@ -15,8 +15,14 @@ class DisturbedDevice(SimulatedDevice):
     mapped: address and octets of every buffer, in the order in which they were mapped.
     """
 
-    def __init__(self, library: Path | None = None, *, late_writes: bool = False):
-        super().__init__(library=library, late_writes=late_writes)
+    def __init__(
+        self,
+        library: Path | None = None,
+        *,
+        write_latency: int | None = None,
+        late_writes: bool = False,
+    ):
+        super().__init__(library=library, write_latency=write_latency, late_writes=late_writes)
         self.mapped: list[tuple[int, int]] = []
 
     def map_memory(self, buffer: Any) -> int:

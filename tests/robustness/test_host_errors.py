@@ -44,18 +44,23 @@ class Access:
 
 
 WORDS = LENGTH // 8
+BURSTS = 6
+"""Those of a placement: two of most segments, since none crosses a multiple of 256 octets."""
+
 ACCESSES = {
     "send ring": Access(lambda p: p.send_ring, False, 40, Cause.HOST_READ_ERROR),
     "receive ring": Access(lambda p: p.receive_ring, False, 8, Cause.HOST_READ_ERROR),
     "payload of Writes, Sends and Read Responses": Access(
         lambda p: (p.source[0], LENGTH), False, 3 * WORDS, Cause.HOST_READ_ERROR
     ),
-    "placement of a Send": Access(lambda p: (p.target[0], LENGTH), True, 3, Cause.HOST_WRITE_ERROR),
+    "placement of a Send": Access(
+        lambda p: (p.target[0], LENGTH), True, BURSTS, Cause.HOST_WRITE_ERROR
+    ),
     "placement of a Read Response": Access(
-        lambda p: (p.target[0] + LENGTH, LENGTH), True, 3, Cause.HOST_WRITE_ERROR
+        lambda p: (p.target[0] + LENGTH, LENGTH), True, BURSTS, Cause.HOST_WRITE_ERROR
     ),
     "placement of a Write": Access(
-        lambda p: (p.target[0] + 2 * LENGTH, LENGTH), True, 3, Cause.HOST_WRITE_ERROR
+        lambda p: (p.target[0] + 2 * LENGTH, LENGTH), True, BURSTS, Cause.HOST_WRITE_ERROR
     ),
     "completion": Access(lambda p: p.completion_ring, True, 3, Cause.HOST_WRITE_ERROR),
 }
