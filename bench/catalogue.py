@@ -31,6 +31,9 @@ JUMBO_MESSAGES = 4
 FPDUS_PER_QP = 20
 """With 64 QPs each has one message."""
 
+FPDUS_AHEAD = 64
+"""FPDUs at hand that arrive at several QPs, in all."""
+
 READ_QPS = 16
 """QPs whose Reads of 8 octets are answered: 16 times IRD 8, 128 outstanding."""
 

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from bench.catalogue import FPDUS_AHEAD
 from bench.curves import EMSS, FAMILIES, QPS, Curve, port_limit
 from bench.plots import (
     AREA,
@@ -39,11 +40,11 @@ SIZE_REASONS = {
 QP_REASONS = {
     "write_64_tx": "{lanes} QPs at a time have many send entries on chip, each other one two units "
     "of 64 octets",
-    "write_64_rx": "FPDUs of several QPs come one by one, so that the MPA receiver visits a "
-    "connection for each of them, where it takes a backlog of one QP in one visit",
-    "send_8_rx": "FPDUs of several QPs come one by one, as above; {lanes} QPs at a time have many "
-    "receive entries on chip, each other one two; a Send that comes before its entry is read waits "
-    "for it, with all behind it",
+    "write_64_rx": "{ahead} FPDUs are at hand in all, and the MPA receiver takes those of a QP in "
+    "one visit to its connection: the more QPs, the fewer are taken in a visit",
+    "send_8_rx": "as above; {lanes} QPs at a time have many receive entries on chip, each other "
+    "one two, so that the third Send in a visit waits for its entry, with all behind it: with 16 "
+    "QPs four come in a visit, with 64 one",
     "read_8_tx": "{reads} Reads of a QP may be outstanding, and each takes a read of host memory; "
     "more QPs keep the transmitter busy",
 }
@@ -192,6 +193,7 @@ def _fill(reason: str) -> str:
     return reason.format(
         lanes=config.prefetch_lanes,
         reads=config.read_queue_depth,
+        ahead=FPDUS_AHEAD,
         window=f"{config.payload_buffer_octets:,}",
         window_cycles=config.payload_buffer_octets * 8 // config.data_width,
     )

@@ -11,7 +11,7 @@ from typing import Any
 import cocotb
 from cocotb.task import bridge
 
-from bench.catalogue import full_segment
+from bench.catalogue import FPDUS_AHEAD, full_segment
 from bench.peer import Peer
 from bench.ports import HostWrites, Ports
 from bench.rig import Bench, open_device, options, reach, report
@@ -20,7 +20,6 @@ from host_driver import SGE, RecvWR
 from hw.interface.queue_entries import COMPLETION_ENTRY_OCTETS
 from sim.cosim.device import CocotbDevice
 
-FPDUS_AHEAD = 64
 PHASE_LANE = 1 << (COMPLETION_ENTRY_OCTETS - 1) % 8
 
 
