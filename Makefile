@@ -28,7 +28,7 @@ export WAVES
 FILE ?=
 export FILE
 # Sizes of the device of `make verilog`, as in gateware/config.py.
-SIZES := COUNTERS QPS CQS STAGS READ_QUEUE_DEPTH PREFETCH_LANES PENDING_SENDS FPDU_STORE_OCTETS \
+SIZES := DATA_WIDTH COUNTERS QPS CQS STAGS READ_QUEUE_DEPTH PREFETCH_LANES PENDING_SENDS FPDU_STORE_OCTETS \
 	PAYLOAD_BUFFER_OCTETS MAX_BURST_BEATS
 
 .DEFAULT_GOAL := help
@@ -72,7 +72,7 @@ bench-short: setup ## measure a few figures, fail if one is below its floor (ben
 timing: setup ## synthesize, place and route, write build/timing.json
 	$(BIN)/python -m hw.timing
 
-scaling: setup ## area and Fmax over the number of QPs, write build/scaling.json and its plot
+scaling: setup ## area and Fmax over QPs and data width, write build/scaling.json and its plots
 	$(BIN)/python -m bench.scaling
 
 # Tests that `make gatesim` runs on netlists; others take longer, e.g. GATESIM_TESTS=tests/rdmap.

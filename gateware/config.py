@@ -8,6 +8,16 @@ MAX_ULPDU_LENGTH = 64768
 MAX_FPDU_LENGTH = 64776
 """Longest FPDU in octets without Markers: length field, ULPDU, pad, CRC (RFC 5044, 4.1)."""
 
+WORD_WIDTH = 64
+"""Bits of a word: what moves in a cycle inside the device, whatever the width of its ports."""
+
+DATA_WIDTHS = (32, WORD_WIDTH, 128)
+"""Allowed widths of the ports (docs/decisions/data-width.md)."""
+
+MAX_AXI_BEATS = 256
+"""Longest INCR burst (AMBA AXI4, A3.4.1). 256 words are 2 KiB, so an aligned block of them never
+contains a 4 KiB boundary."""
+
 
 def _check(name: str, value: int, allowed: object, ok: bool) -> None:
     if not ok:
@@ -20,7 +30,8 @@ class RnicConfig:
 
     Parameters
     ----------
-    data_width: width of the AXI and LLP data paths in bits.
+    data_width: width of the ports to host memory and to the LLP in bits: 32, 64 or 128. Inside
+        there are always 64: 32 halve the octets per cycle, 128 do not double them.
     qps: number of Queue Pairs, and of LLP connections (connection n belongs to QP n).
     cqs: number of Completion Queues.
     stags: number of STag table entries.
@@ -30,7 +41,8 @@ class RnicConfig:
     fpdu_store_octets: size of the store that holds received FPDUs until they are verified
         and placed. At least one longest FPDU and one beat.
     payload_buffer_octets: transmit payload read ahead from host memory; bandwidth times latency.
-    max_burst_beats: longest AXI burst.
+    max_burst_beats: longest AXI burst, in words of 64 bits: at a width of 32 it has twice as many
+        beats.
     counters: count octets, messages and errors, in one block RAM (`registers/counters.py`).
     """
 
@@ -52,7 +64,8 @@ class RnicConfig:
             ok = isinstance(value, int) and low <= value <= high and value & (value - 1) == 0
             _check(name, value, f"a power of two from {low} to {high}", ok)
 
-        _check("data_width", self.data_width, "64", self.data_width == 64)
+        widths = ", ".join(map(str, DATA_WIDTHS))
+        _check("data_width", self.data_width, widths, self.data_width in DATA_WIDTHS)
         power_of_two("qps", 2, 256)
         power_of_two("cqs", 2, 256)
         power_of_two("stags", 16, 65536)
@@ -61,7 +74,10 @@ class RnicConfig:
         power_of_two("pending_sends", 4, 256)
         power_of_two("fpdu_store_octets", 65536, 1048576)
         power_of_two("payload_buffer_octets", 1024, 65536)
-        power_of_two("max_burst_beats", 8, 256)
+        power_of_two("max_burst_beats", 8, MAX_AXI_BEATS)
+        longest = MAX_AXI_BEATS * self.data_width // WORD_WIDTH
+        allowed = f"up to {longest} with a data_width of {self.data_width}"
+        _check("max_burst_beats", self.max_burst_beats, allowed, self.max_burst_beats <= longest)
         _check("counters", self.counters, "True, False", self.counters in (True, False))
 
     @property

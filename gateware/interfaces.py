@@ -8,7 +8,7 @@ from amaranth import unsigned
 from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from gateware.config import RnicConfig
+from gateware.config import WORD_WIDTH, RnicConfig
 from gateware.rdmap.atomic_arithmetic import OPERANDS
 
 ULPDU_HEADER_OCTETS = 70
@@ -313,7 +313,7 @@ class AxiSignature(wiring.Signature):
     Flat members, so that exported names are `m_axi__awaddr` and the like.
     """
 
-    def __init__(self, data_width: int = 64):
+    def __init__(self, data_width: int = WORD_WIDTH):
         super().__init__(
             {
                 "awaddr": Out(64),
@@ -382,19 +382,22 @@ class LlpSignature(wiring.Signature):
     """The LLP port, seen from the device: reliable, ordered octet streams, one per connection.
 
     A position counts the octets of one direction of a connection since the start of Full
-    Operation, mod 2^32. See docs/architecture.md, "The LLP port".
+    Operation, mod 2^32. See docs/architecture.md, "The LLP port". A beat has up to
+    `config.data_width / 8` octets.
     """
 
     def __init__(self, config: RnicConfig):
         qp = config.qp_bits
+        octets = config.data_width // 8
         super().__init__(
             {
                 # One FPDU at a time: all its beats follow each other, without another connection's
                 "tx_valid": Out(1),
                 "tx_ready": In(1),
                 "tx_connection": Out(qp),
-                "tx_data": Out(64),
-                "tx_octets": Out(4),  # 8, on the last beat 4 or 8
+                "tx_data": Out(config.data_width),
+                # All of a beat, on the last one a multiple of 4
+                "tx_octets": Out(range(octets + 1)),
                 "tx_first": Out(1),
                 "tx_last": Out(1),
                 # With tx_last: this connection sends nothing more, the LLP closes it gracefully.
@@ -406,10 +409,10 @@ class LlpSignature(wiring.Signature):
                 "rx_request_connection": Out(qp),
                 "rx_request_position": Out(32),
                 "rx_request_octets": Out(17),
-                # The answers, in the order of the requests: ceil(octets / 8) beats from lane 0
+                # The answers, in the order of the requests, each from lane 0 of a beat of its own
                 "rx_valid": In(1),
                 "rx_ready": Out(1),
-                "rx_data": In(64),
+                "rx_data": In(config.data_width),
                 # The LLP may forget received octets before the position
                 "rx_release_valid": Out(1),
                 "rx_release_ready": In(1),

@@ -6,10 +6,11 @@ from amaranth import Cat, Module, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from gateware.config import RnicConfig
+from gateware.config import WORD_WIDTH, RnicConfig
 from gateware.ddp.assembler import Assembler
 from gateware.ddp.headers import UNTAGGED_HEADER
 from gateware.dma.axi import connect_axi
+from gateware.dma.axi_width import AxiReadWidth, AxiWriteWidth
 from gateware.dma.gather import Gather
 from gateware.dma.host_errors import HostErrors
 from gateware.dma.placement_gate import PlacementGate
@@ -28,6 +29,7 @@ from gateware.interfaces import (
     SegmentKind,
 )
 from gateware.mpa.framer import BEATS_AHEAD, Framer
+from gateware.mpa.llp_width import LlpReceiveWidth, LlpTransmitWidth
 from gateware.mpa.receiver import MpaReceiver
 from gateware.queues.atomic_drain import AtomicDrain
 from gateware.queues.completer import SendCompleter
@@ -171,7 +173,15 @@ class Rnic(wiring.Component):
         wiring.connect(m, queue.o, sink)
 
     def _connect_host_memory(self, m: Module) -> None:
-        connect_axi(m, wiring.flipped(self.m_axi), self.read_engine.m_axi, self.write_engine.m_axi)
+        read, write = self.read_engine.m_axi, self.write_engine.m_axi
+        width = self.config.data_width
+        if width != WORD_WIDTH:
+            m.submodules.read_width = read_width = AxiReadWidth(width)
+            m.submodules.write_width = write_width = AxiWriteWidth(width)
+            wiring.connect(m, read, read_width.words)
+            wiring.connect(m, write, write_width.words)
+            read, write = read_width.m_axi, write_width.m_axi
+        connect_axi(m, wiring.flipped(self.m_axi), read, write)
         clients = self.read_engine.clients
         wiring.connect(m, self.gather.read, clients[0])
         wiring.connect(m, self.send_fetcher.read, clients[1])
@@ -184,15 +194,21 @@ class Rnic(wiring.Component):
 
     def _connect_receive_path(self, m: Module) -> None:
         receiver, mpa_receiver, llp = self.receiver, self.mpa_receiver, self.llp
+        request, answers = mpa_receiver.rx_request, mpa_receiver.rx
+        if self.config.data_width != WORD_WIDTH:
+            m.submodules.llp_receive_width = width = LlpReceiveWidth(self.config)
+            wiring.connect(m, request, width.request)
+            wiring.connect(m, width.o, answers)
+            request, answers = width.port_request, width.i
         m.d.comb += [
-            llp.rx_request_valid.eq(mpa_receiver.rx_request.valid),
-            llp.rx_request_connection.eq(mpa_receiver.rx_request.p.connection),
-            llp.rx_request_position.eq(mpa_receiver.rx_request.p.position),
-            llp.rx_request_octets.eq(mpa_receiver.rx_request.p.octets),
-            mpa_receiver.rx_request.ready.eq(llp.rx_request_ready),
-            mpa_receiver.rx.valid.eq(llp.rx_valid),
-            mpa_receiver.rx.payload.eq(llp.rx_data),
-            llp.rx_ready.eq(mpa_receiver.rx.ready),
+            llp.rx_request_valid.eq(request.valid),
+            llp.rx_request_connection.eq(request.p.connection),
+            llp.rx_request_position.eq(request.p.position),
+            llp.rx_request_octets.eq(request.p.octets),
+            request.ready.eq(llp.rx_request_ready),
+            answers.valid.eq(llp.rx_valid),
+            answers.payload.eq(llp.rx_data),
+            llp.rx_ready.eq(answers.ready),
             llp.rx_release_valid.eq(mpa_receiver.rx_release.valid),
             llp.rx_release_connection.eq(mpa_receiver.rx_release.p.connection),
             llp.rx_release_position.eq(mpa_receiver.rx_release.p.position),
@@ -298,15 +314,20 @@ class Rnic(wiring.Component):
             gate.begun.eq(self.placement_gate.begun.valid),
             gate.placed.eq(self.placed),
         ]
+        tx = self.framer.tx
+        if self.config.data_width != WORD_WIDTH:
+            m.submodules.llp_transmit_width = width = LlpTransmitWidth(self.config)
+            wiring.connect(m, tx, width.i)
+            tx = width.o
         m.d.comb += [
-            llp.tx_valid.eq(self.framer.tx.valid),
-            llp.tx_connection.eq(self.framer.tx.p.connection),
-            llp.tx_data.eq(self.framer.tx.p.data),
-            llp.tx_octets.eq(self.framer.tx.p.octets),
-            llp.tx_first.eq(self.framer.tx.p.first),
-            llp.tx_last.eq(self.framer.tx.p.last),
-            llp.tx_close.eq(self.framer.tx.p.close),
-            self.framer.tx.ready.eq(llp.tx_ready),
+            llp.tx_valid.eq(tx.valid),
+            llp.tx_connection.eq(tx.p.connection),
+            llp.tx_data.eq(tx.p.data),
+            llp.tx_octets.eq(tx.p.octets),
+            llp.tx_first.eq(tx.p.first),
+            llp.tx_last.eq(tx.p.last),
+            llp.tx_close.eq(tx.p.close),
+            tx.ready.eq(llp.tx_ready),
         ]
         self._connect_llp_events(m)
 

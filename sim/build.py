@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gateware.config import RnicConfig
+from gateware.config import WORD_WIDTH, RnicConfig
 from sim.resting import split_clocks
 from sim.verilator import verilator_environment, verilator_root, verilator_version
 
@@ -115,11 +115,16 @@ def build_device(
 
     Parameters
     ----------
-    config: sizes of the device, `RnicConfig()` if None.
+    config: sizes of the device, `RnicConfig()` if None; ports of 64 bits, else ValueError.
     trace: build the variant that can write FST waveforms (slower; needs the lz4 and zlib headers).
     progress: called with a few words before each step that takes long.
     """
     config = RnicConfig() if config is None else config
+    if config.data_width != WORD_WIDTH:
+        raise ValueError(
+            f"RnicConfig.data_width is {config.data_width}; "
+            f"allowed in the compiled device: {WORD_WIDTH}"
+        )
     verilog = export_verilog(config, progress)
     verilog, clocks = (verilog, 0) if trace else _split_clocks(verilog)
     return compile_verilog(verilog, config.qps, clocks=clocks, trace=trace, progress=progress)

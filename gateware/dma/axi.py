@@ -6,6 +6,7 @@ from amaranth.hdl import Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In
 
+from gateware.config import WORD_WIDTH
 from gateware.interfaces import AxiSignature
 
 
@@ -17,14 +18,14 @@ def _half(prefixes: tuple[str, ...], data_width: int) -> dict[str, wiring.Member
 class AxiReadSignature(wiring.Signature):
     """The AR and R channels of `AxiSignature`."""
 
-    def __init__(self, data_width: int = 64):
+    def __init__(self, data_width: int = WORD_WIDTH):
         super().__init__(_half(("ar", "r"), data_width))
 
 
 class AxiWriteSignature(wiring.Signature):
     """The AW, W and B channels of `AxiSignature`."""
 
-    def __init__(self, data_width: int = 64):
+    def __init__(self, data_width: int = WORD_WIDTH):
         super().__init__(_half(("aw", "w", "b"), data_width))
 
 

@@ -4,6 +4,8 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from gateware.config import MAX_AXI_BEATS
+
 WORD_OCTETS = 8
 WORD_BITS = 3
 """log2 of the octets of a data word."""
@@ -13,10 +15,6 @@ AXI_SIZE_WORD = 3
 
 AXI_BURST_INCR = 1
 """AxBURST of incrementing bursts (AMBA AXI, A3.4.1)."""
-
-MAX_AXI_BEATS = 256
-"""Longest INCR burst (AMBA AXI4, A3.4.1). 256 words are 2 KiB, so an aligned block of them never
-contains a 4 KiB boundary."""
 
 
 def tagged_command(tag_bits: int) -> data.StructLayout:

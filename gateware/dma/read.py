@@ -59,7 +59,7 @@ class ReadEngine(wiring.Component):
         super().__init__(
             {
                 "clients": In(ReadClient()).array(len(buffer_beats)),
-                "m_axi": Out(AxiReadSignature(config.data_width)),
+                "m_axi": Out(AxiReadSignature()),
             }
         )
 

@@ -78,7 +78,7 @@ class WriteEngine(wiring.Component):
         super().__init__(
             {
                 "clients": In(WriteClient()).array(clients),
-                "m_axi": Out(AxiWriteSignature(config.data_width)),
+                "m_axi": Out(AxiWriteSignature()),
             }
         )
 

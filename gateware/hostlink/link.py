@@ -4,7 +4,7 @@ from amaranth.hdl import Cat, Const, Module, ResetInserter, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from gateware.config import RnicConfig
+from gateware.config import WORD_WIDTH, RnicConfig
 from gateware.dma.axi import connect_axi
 from gateware.hostlink.frame_receiver import FrameReceiver
 from gateware.hostlink.frame_transmitter import FrameTransmitter, Stuffer
@@ -89,7 +89,7 @@ class HostLink(wiring.Component):
 
     Parameters
     ----------
-    config: of the device; bursts of up to 32 words.
+    config: of the device; bursts of up to 32 words, ports of 64 bits.
     clock_hz: told to the host. retry_cycles: see `FrameTransmitter`.
 
     Members
@@ -109,6 +109,11 @@ class HostLink(wiring.Component):
                 f"RnicConfig.max_burst_beats is {config.max_burst_beats}; "
                 f"allowed with a host link: up to {MAXIMUM_BEATS}"
             )
+        if config.data_width != WORD_WIDTH:
+            raise ValueError(
+                f"RnicConfig.data_width is {config.data_width}; "
+                f"allowed with a host link: {WORD_WIDTH}"
+            )
         if not 2 <= retry_cycles:
             raise ValueError(f"retry_cycles is {retry_cycles}; allowed: 2 and more")
         self._config = config
@@ -119,7 +124,7 @@ class HostLink(wiring.Component):
                 "i": In(stream.Signature(8)),
                 "o": Out(stream.Signature(8)),
                 "registers": Out(AxiLiteSignature()),
-                "memory": In(AxiSignature(config.data_width)),
+                "memory": In(AxiSignature()),
                 "llp": In(LlpSignature(config)),
                 "irq": In(1),
                 "restart": Out(1),

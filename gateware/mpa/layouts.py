@@ -2,7 +2,7 @@
 
 from amaranth.lib import data
 
-from gateware.config import RnicConfig
+from gateware.config import WORD_WIDTH, RnicConfig
 from gateware.interfaces import Layouts
 
 ULPDU_BEAT = data.StructLayout({"data": 64, "last": 1, "error": 1})
@@ -68,9 +68,22 @@ class MpaLayouts:
             {"qp": qp, "held": 1, "dead": 1, "consumed": 32, "needed": 17}
         )
 
-        # The streams of the LLP port, with the names of `LlpSignature`.
-        self.tx = data.StructLayout(
-            {"connection": qp, "data": 64, "octets": 4, "first": 1, "last": 1, "close": 1}
-        )
+        # The streams of the LLP port, with the names of `LlpSignature`: as the framer fills it and,
+        # in the width of the port, as it is there.
+        self.tx = _tx(qp, WORD_WIDTH)
+        self.port_tx = _tx(qp, config.data_width)
         self.rx_request = data.StructLayout({"connection": qp, "position": 32, "octets": 17})
         self.rx_release = data.StructLayout({"connection": qp, "position": 32})
+
+
+def _tx(qp_bits: int, width: int) -> data.StructLayout:
+    return data.StructLayout(
+        {
+            "connection": qp_bits,
+            "data": width,
+            "octets": range(width // 8 + 1),
+            "first": 1,
+            "last": 1,
+            "close": 1,
+        }
+    )

@@ -20,12 +20,14 @@ INPUTS = (
 """Of the device; all have a value from the start, for simulators that know unknown ones."""
 
 
-_Word = tuple[int, int, int]
-"""Address, word, strobe."""
+_Word = tuple[int, int, int, int]
+"""Address, word, strobe, octets of a word."""
 
 
 class AxiMemory:
     """Answers the bursts of `<prefix>__ar...` and so on from `memory`, in order.
+
+    The port may have any width; a word is what it moves in a cycle.
 
     Parameters
     ----------
@@ -66,6 +68,7 @@ class AxiMemory:
             "awaddr awlen awvalid awready wdata wstrb wlast wvalid wready bresp bvalid bready bid"
         )
         self._p = {name: getattr(dut, f"{prefix}__{name}") for name in names.split()}
+        self._octets = len(self._p["wdata"]) // 8
         for name in INPUTS:
             self._p[name].value = 0
 
@@ -74,7 +77,7 @@ class AxiMemory:
 
     async def run(self) -> None:
         """Serves the port for ever; start it as a task."""
-        p = self._p
+        p, octets = self._p, self._octets
         drive = Drive(p)
         edge = RisingEdge(self._clock)
         reads: deque[tuple[int, int, int]] = deque()  # due, address, words left
@@ -112,10 +115,10 @@ class AxiMemory:
                 burst = writes[0]
                 if self._late_writes:
                     good &= self._memory.is_mapped(burst[0], strobe)
-                    hidden.append((burst[0], word, strobe))
+                    hidden.append((burst[0], word, strobe, octets))
                 else:
-                    good &= self._memory.write_word(burst[0], word, strobe)
-                burst[0] += 8
+                    good &= self._memory.write_word(burst[0], word, strobe, octets)
+                burst[0] += octets
                 burst[1] -= 1
                 assert last == (burst[1] == 0), "WLAST does not fit AWLEN"
                 if last:
@@ -125,14 +128,14 @@ class AxiMemory:
                     good, hidden = True, []
             if not rvalid and reads and reads[0][0] <= cycle and self._open():
                 due, address, left = reads.popleft()
-                found = self._memory.read_word(address)
+                found = self._memory.read_word(address, octets)
                 p["rdata"].value = 0 if found is None else found
                 p["rresp"].value = SLVERR if found is None else OKAY
                 p["rlast"].value = int(left == 1)
                 rvalid = 1
                 self.words_read += 1
                 if left > 1:
-                    reads.appendleft((due, address + 8, left - 1))
+                    reads.appendleft((due, address + octets, left - 1))
             if not bvalid and answers and answers[0][0] <= cycle and self._open():
                 _, p["bresp"].value, answered = answers.popleft()
                 bvalid = 1

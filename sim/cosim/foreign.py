@@ -36,18 +36,17 @@ class _Target:
         self._memory = memory
 
     async def read(self, address: int, octets: int) -> bytes:
-        """The model reads whole words."""
-        words = [self._memory.read_word(word) for word in range(address, address + octets, 8)]
-        if None in words:
+        """The model reads one beat of the port at a time."""
+        word = self._memory.read_word(address, octets)
+        if word is None:
             raise ValueError(f"0x{address:X} is not mapped")
-        return b"".join(word.to_bytes(8, "little") for word in words if word is not None)
+        return word.to_bytes(octets, "little")
 
     async def write(self, address: int, octets: bytes) -> None:
-        """The model writes runs of octets inside a word."""
-        lane = address % 8
-        word = int.from_bytes(octets, "little") << 8 * lane
-        strobe = ((1 << len(octets)) - 1) << lane
-        if not self._memory.write_word(address - lane, word, strobe):
+        """The model writes runs of octets inside a beat."""
+        count = len(octets)
+        word = int.from_bytes(octets, "little")
+        if not self._memory.write_word(address, word, (1 << count) - 1, count):
             raise ValueError(f"0x{address:X} is not mapped")
 
 

@@ -39,34 +39,34 @@ class HostMemory:
                 return view, address - start
         return None
 
-    def read_word(self, address: int) -> int | None:
-        """The aligned 64-bit word at `address`; octets outside a buffer are zero.
+    def read_word(self, address: int, octets: int = 8) -> int | None:
+        """The word of so many octets at `address`; those outside a buffer are zero.
 
         `None` if no octet of the word is mapped.
         """
-        found = self.find(address, 8)
+        found = self.find(address, octets)
         if found is not None:
             view, offset = found
-            return int.from_bytes(view[offset : offset + 8], "little")
+            return int.from_bytes(view[offset : offset + octets], "little")
         word = 0
         mapped = False
-        for lane in range(8):
+        for lane in range(octets):
             one = self.find(address + lane, 1)
             if one is not None:
                 mapped = True
                 word |= one[0][one[1]] << 8 * lane
         return word if mapped else None
 
-    def write_word(self, address: int, word: int, strobe: int) -> bool:
-        """Writes the lanes of `strobe`; whether all of them are mapped."""
-        if strobe == 0xFF:
-            found = self.find(address, 8)
+    def write_word(self, address: int, word: int, strobe: int, octets: int = 8) -> bool:
+        """Writes the lanes of `strobe` of a word of so many octets; whether all are mapped."""
+        if strobe == (1 << octets) - 1:
+            found = self.find(address, octets)
             if found is not None:
                 view, offset = found
-                view[offset : offset + 8] = word.to_bytes(8, "little")
+                view[offset : offset + octets] = word.to_bytes(octets, "little")
                 return True
         good = True
-        for lane in range(8):
+        for lane in range(octets):
             if strobe >> lane & 1:
                 one = self.find(address + lane, 1)
                 if one is None:
@@ -77,5 +77,5 @@ class HostMemory:
 
     def is_mapped(self, address: int, strobe: int) -> bool:
         """Whether all lanes of `strobe` of the word at `address` are."""
-        lanes = [lane for lane in range(8) if strobe >> lane & 1]
+        lanes = [lane for lane in range(strobe.bit_length()) if strobe >> lane & 1]
         return all(self.find(address + lane, 1) is not None for lane in lanes)

@@ -75,6 +75,7 @@ class LlpPort:
             "event_kind event_value"
         )
         self._p = {name: getattr(dut, f"{prefix}__{name}") for name in names.split()}
+        self._octets = len(self._p["tx_data"]) // 8  # of a beat
         for name in INPUTS:
             self._p[name].value = 0
 
@@ -135,8 +136,9 @@ class LlpPort:
                 f"available are {state.released} to {state.announced}"
             )
             data = bytes(state.received[offset : offset + octets])
-        data += bytes(-len(data) % 8)
-        return [int.from_bytes(data[i : i + 8], "little") for i in range(0, len(data), 8)]
+        step = self._octets
+        data += bytes(-len(data) % step)
+        return [int.from_bytes(data[i : i + step], "little") for i in range(0, len(data), step)]
 
     def _take_fpdu(self, connection: int, octets: bytes) -> None:
         self.fpdus += 1
@@ -179,8 +181,11 @@ class LlpPort:
                 assert first or owner == connection, "two FPDUs interleave"
                 owner = connection
                 count = int(p["tx_octets"].value)
-                fpdu += int(p["tx_data"].value).to_bytes(8, "little")[:count]
-                if p["tx_last"].value == 1:
+                fpdu += int(p["tx_data"].value).to_bytes(self._octets, "little")[:count]
+                last = p["tx_last"].value == 1
+                assert count == self._octets or last, "a beat that is not the last one is not full"
+                assert count % 4 == 0, f"{count} octets"
+                if last:
                     if fpdu:
                         self._take_fpdu(connection, bytes(fpdu))
                     if p["tx_close"].value == 1:

@@ -8,6 +8,7 @@ from gateware.rnic import Rnic
 
 PREFIXES = ("a_", "b_")
 DEVICE = "rnic"
+OTHER = "other_rnic"
 
 
 class RnicPair(wiring.Component):
@@ -15,23 +16,30 @@ class RnicPair(wiring.Component):
 
     Both are instances of one module, which `sim.cosim.runner` finds in `parts`: whatever is done
     with the design on its way to a simulator is done once for the two.
+
+    Parameters
+    ----------
+    config: sizes of the devices. other: of the second one, if they differ; then there are two
+        modules.
     """
 
-    def __init__(self, config: RnicConfig | None = None):
-        device = Rnic(config)
-        self.parts = {DEVICE: device}
+    def __init__(self, config: RnicConfig | None = None, other: RnicConfig | None = None):
+        self.parts = {DEVICE: Rnic(config)}
+        if other is not None:
+            self.parts[OTHER] = Rnic(other)
+        self._modules = dict(zip(PREFIXES, (DEVICE, OTHER if other else DEVICE), strict=True))
         super().__init__(
             {
                 prefix + name: member
-                for prefix in PREFIXES
-                for name, member in device.signature.members.items()
+                for prefix, module in self._modules.items()
+                for name, member in self.parts[module].signature.members.items()
             }
         )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        device = self.parts[DEVICE]
-        for prefix in PREFIXES:
+        for prefix, module in self._modules.items():
+            device = self.parts[module]
             ports: dict[str, object] = {"i_clk": ClockSignal(), "i_rst": ResetSignal()}
             for (first, *rest), member, _ in device.signature.flatten(device):
                 signal = getattr(self, f"{prefix}{first}")
@@ -39,5 +47,5 @@ class RnicPair(wiring.Component):
                     signal = getattr(signal, str(name))
                 direction = "i" if member.flow is wiring.In else "o"
                 ports[f"{direction}_{'__'.join([first, *map(str, rest)])}"] = signal
-            m.submodules[prefix[0]] = Instance(DEVICE, **ports)
+            m.submodules[prefix[0]] = Instance(module, **ports)
         return m

@@ -62,6 +62,36 @@ class RuleMemory:
             self.writes += 1
 
 
+class HeldMonitor:
+    """Asserts that what a channel of the port offers stays offered, and as it is, until taken."""
+
+    def __init__(self, dut: Any, channel: str) -> None:
+        payload = {
+            "ar": ("araddr", "arlen", "arsize", "arburst", "arid"),
+            "aw": ("awaddr", "awlen", "awsize", "awburst", "awid"),
+            "w": ("wdata", "wstrb", "wlast"),
+        }[channel]
+        self._signals = [getattr(dut, f"m_axi__{name}") for name in payload]
+        self._valid = getattr(dut, f"m_axi__{channel}valid")
+        self._ready = getattr(dut, f"m_axi__{channel}ready")
+        self._channel = channel
+        start_soon(self._run(dut))
+
+    async def _run(self, dut: Any) -> None:
+        held = None
+        edge = RisingEdge(dut.clk)
+        while True:
+            await edge
+            if dut.rst.value:
+                held = None
+                continue
+            offered = None
+            if self._valid.value:
+                offered = [int(signal.value) for signal in self._signals]
+            assert held in (None, offered), f"{self._channel} changed from {held} to {offered}"
+            held = None if self._ready.value else offered
+
+
 class BurstMonitor:
     """Asserts the rules of AR or AW, and counts the bursts that were issued and not ended."""
 
@@ -79,6 +109,7 @@ class BurstMonitor:
 
         valid, ready = port(f"{channel}valid"), port(f"{channel}ready")
         fields = [port(channel + name) for name in ("addr", "len", "size", "burst", "id")]
+        octets = len(port("rdata" if channel == "ar" else "wdata")) // 8
         end = "r" if channel == "ar" else "b"
         ends = [port(f"{end}valid"), port(f"{end}ready")]
         if channel == "ar":
@@ -101,10 +132,11 @@ class BurstMonitor:
                 continue
             held = None
             address, length, size, burst, number = offered
-            assert (size, burst, number) == (3, 1, 0)
-            assert address % 8 == 0
+            assert (1 << size, burst, number) == (octets, 1, 0)
+            assert address % octets == 0
             assert length < self._max_beats
-            assert address % 4096 + 8 * (length + 1) <= 4096, f"{address:#x} + {length + 1} beats"
+            end = address % 4096 + octets * (length + 1)
+            assert end <= 4096, f"{address:#x} + {length + 1} beats"
             self.bursts.append((address, length + 1))
             self.outstanding += 1
             self.most_outstanding = max(self.most_outstanding, self.outstanding)
@@ -112,12 +144,13 @@ class BurstMonitor:
 
 
 class LatencyReadSlave:
-    """Answers every burst `latency` cycles after its AR, one word per cycle, any number at once."""
+    """Answers every burst `latency` cycles after its AR, one beat per cycle, any number at once."""
 
     def __init__(self, dut: Any, latency: int) -> None:
-        self.words = 0
+        self.words = 0  # of the port's width
         self.first = self.final = 0  # cycles of the first and the last word
         self.stalls = 0  # cycles in which RREADY was low
+        self._octets = len(dut.m_axi__rdata) // 8
         self._dut, self._latency = dut, latency
         for name in ("rvalid", "rdata", "rresp", "rlast", "rid"):
             getattr(dut, f"m_axi__{name}").value = 0
@@ -144,14 +177,15 @@ class LatencyReadSlave:
             if dut.m_axi__arvalid.value and not dut.rst.value:
                 address, beats = int(dut.m_axi__araddr.value), int(dut.m_axi__arlen.value) + 1
                 due.extend(
-                    (cycle + self._latency, address + 8 * beat, beat == beats - 1)
+                    (cycle + self._latency, address + self._octets * beat, beat == beats - 1)
                     for beat in range(beats)
                 )
             if offered:
                 continue
             if due and due[0][0] <= cycle:
                 _, address, last = due.popleft()
-                dut.m_axi__rdata.value = int.from_bytes(host_word(address), "little")
+                octets = host_octets(address, self._octets)
+                dut.m_axi__rdata.value = int.from_bytes(octets, "little")
                 dut.m_axi__rlast.value = last
                 dut.m_axi__rvalid.value = 1
                 offered = True
@@ -169,7 +203,8 @@ class OrderedWriteSlave:
     def __init__(self, dut: Any, order: str, latency: int) -> None:
         self.memory: dict[int, int] = {}
         self.first = self.final = 0  # cycles of the first and the last word
-        self.words = 0
+        self.words = 0  # of the port's width
+        self._octets = len(dut.m_axi__wdata) // 8
         self._dut, self._order, self._latency = dut, order, latency
         for name in ("awready", "wready", "bvalid", "bresp", "bid"):
             getattr(dut, f"m_axi__{name}").value = 0
@@ -205,9 +240,10 @@ class OrderedWriteSlave:
                 for beat in range(beats):
                     data, strobe, last = words.popleft()
                     assert last == (beat == beats - 1), "WLAST is not with the burst's last beat"
-                    for lane in range(8):
+                    for lane in range(self._octets):
                         if strobe >> lane & 1:
-                            self.memory[address + 8 * beat + lane] = data >> 8 * lane & 0xFF
+                            place = address + self._octets * beat + lane
+                            self.memory[place] = data >> 8 * lane & 0xFF
                 due.append(cycle + self._latency)
             aw_ready = order != "w_first" or taken_bursts > taken_addresses
             w_ready = order != "aw_first" or len(words) < sum(beats for _, beats in addresses)

@@ -36,6 +36,11 @@ def test_longer_bursts_than_a_frame_holds_are_refused():
         link(64)
 
 
+def test_ports_of_another_width_are_refused():
+    with pytest.raises(ValueError, match="data_width is 32; allowed with a host link: 64"):
+        HostLink(RnicConfig(data_width=32), CLOCK_HZ, RETRY_CYCLES)
+
+
 @pytest.mark.parametrize(("pattern", "faults"), [("always", "none"), ("random", "some")])
 def test_link(pattern, faults):
     parameters = {"PATTERN": pattern, "FAULTS": faults}

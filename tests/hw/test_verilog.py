@@ -10,10 +10,13 @@ from xml.etree import ElementTree
 
 import cocotb
 import pytest
+from amaranth.hdl import Shape
+from amaranth.lib import wiring
 from cocotb.task import bridge
 from cocotb_tools.runner import get_runner
 
 from gateware.config import RnicConfig
+from gateware.rnic import Rnic
 from host_driver import (
     CQ,
     MR,
@@ -84,9 +87,11 @@ def ports_of_the_file(text: str) -> dict[str, tuple[str, int]]:
     return {name: (direction, int(high or 0) + 1) for direction, high, name in found}
 
 
-def ports_of_the_document(qps: int) -> dict[str, tuple[str, int]]:
+def ports_of_the_document(config: RnicConfig) -> dict[str, tuple[str, int]]:
     """The same from the table in docs/integration.md."""
     table = (ROOT / "docs" / "integration.md").read_text().partition("| port | out | in |\n")[2]
+    octets = config.data_width // 8
+    widths = {"": 1, "Q": config.qp_bits, "W": 8 * octets, "L": octets, "N": octets.bit_length()}
     found = {}
     prefix = ""
     for line in table.partition("\n\n")[0].splitlines()[1:]:
@@ -95,7 +100,7 @@ def ports_of_the_document(qps: int) -> dict[str, tuple[str, int]]:
             prefix = match[1]
         for direction, column in zip(("output", "input"), columns, strict=True):
             for name, width in re.findall(r"`(\w+)`(?: (\w+))?", column):
-                bits = {"": 1, "Q": qps.bit_length() - 1}.get(width) or int(width)
+                bits = widths.get(width) or int(width)
                 found[prefix + name] = (direction, bits)
     return found
 
@@ -103,7 +108,18 @@ def ports_of_the_document(qps: int) -> dict[str, tuple[str, int]]:
 def test_the_document_names_every_port_with_its_width(exported):
     found = ports_of_the_file(exported.read_text())
     assert len(found) > 60
-    assert ports_of_the_document(4) == found
+    assert ports_of_the_document(RnicConfig(qps=4)) == found
+
+
+@pytest.mark.parametrize("width", [32, 128])
+def test_ports_of_another_width_are_as_the_document_says(width):
+    config = parse_sizes(["QPS=4", f"DATA_WIDTH={width}"])
+    found = {}
+    for path, member, _ in Rnic(config).signature.flatten(Rnic(config)):
+        direction = "output" if member.flow is wiring.Out else "input"
+        found["__".join(map(str, path))] = (direction, Shape.cast(member.shape).width)
+    document = ports_of_the_document(config)
+    assert found == {name: port for name, port in document.items() if name not in ("clk", "rst")}
 
 
 @pytest.mark.parametrize(
@@ -112,6 +128,7 @@ def test_the_document_names_every_port_with_its_width(exported):
         (["QPS=5"], "RnicConfig.qps is 5; allowed: a power of two from 2 to 256"),
         (["QPS"], "'QPS' is not a size"),
         (["LANES=4"], "'LANES=4' is not a size of the device; allowed: DATA_WIDTH="),
+        (["DATA_WIDTH=256"], "RnicConfig.data_width is 256; allowed: 32, 64, 128"),
         (["QPS=many"], "QPS is 'many'; allowed: a whole number"),
     ],
 )
