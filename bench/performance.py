@@ -92,8 +92,9 @@ def _lines(figures: Mapping[str, float], results: Results, area: AreaRows) -> It
     yield from (
         "",
         "Figures of the device are cycles, the same on every machine. In `nfs_read_1m` programs",
-        "take part, which changes it by a few thousandths; `sim_cycles_per_second` and its ratio",
-        "depend on the machine and on what else it does meanwhile.",
+        "take part, which changes it by a few thousandths. `sim_cycles_per_second` and its ratio",
+        "depend on the machine: two devices, of which one sends RDMA Writes to the other, and the",
+        "program around them; seconds are those of one core.",
     )
     sizes, qps, latencies = FAMILIES
     yield from ("", "## Size of a message", "", _image("message_size", "size of a message"), "")
