@@ -8,16 +8,19 @@ from bench.catalogue import FPDUS_AHEAD
 from bench.curves import EMSS, FAMILIES, QPS, Curve, port_limit
 from bench.plots import (
     AREA,
+    AREA_SIZES,
     AREA_UNITS,
     FIGURES,
     AreaRows,
+    AreaSeries,
     Results,
+    area_figure,
     cycles_per_message,
     octets_per_cycle,
     write_plots,
 )
 from bench.required import REQUIRED
-from gateware.config import RnicConfig
+from gateware.config import WORD_WIDTH, RnicConfig
 from host_driver.perf.table import size_text
 
 DOCUMENT = Path("docs/performance.md")
@@ -64,12 +67,12 @@ def write_document(figures: Mapping[str, float], results: Results) -> None:
     DOCUMENT.write_text(page(figures, results, area))
 
 
-def page(figures: Mapping[str, float], results: Results, area: AreaRows) -> str:
+def page(figures: Mapping[str, float], results: Results, area: AreaSeries) -> str:
     """The text of docs/performance.md; without a part on the area if nothing is known of it."""
     return "\n".join(_lines(figures, results, area)) + "\n"
 
 
-def _lines(figures: Mapping[str, float], results: Results, area: AreaRows) -> Iterable[str]:
+def _lines(figures: Mapping[str, float], results: Results, area: AreaSeries) -> Iterable[str]:
     yield from (
         "# Performance",
         "",
@@ -115,31 +118,56 @@ def _lines(figures: Mapping[str, float], results: Results, area: AreaRows) -> It
         yield from _area(area)
 
 
-def _area(rows: AreaRows) -> Iterable[str]:
+def _area(series: AreaSeries) -> Iterable[str]:
     """What `make scaling` has measured."""
     yield from (
         "",
         "## Area and clock",
         "",
-        f"![area and Fmax over number of QPs](figures/performance/{AREA.stem}.svg)",
-        "",
         "Measured by `make scaling` on an LFE5UM5G-85F, one seed; all other sizes are those of the",
         "default configuration.",
-        "",
-        "| QPs | " + " | ".join(AREA_UNITS.values()) + " |",
-        "|" + "---:|" * (1 + len(AREA_UNITS)),
     )
-    for count, row in rows.items():
-        yield f"| {count} | " + " | ".join(str(row.get(key, "")) for key in AREA_UNITS) + " |"
+    for key, rows in series.items():
+        size = AREA_SIZES[key]
+        yield from (
+            "",
+            f"![area and Fmax over {size}](figures/performance/{area_figure(key)}.svg)",
+            "",
+            f"| {size} | " + " | ".join(AREA_UNITS.values()) + " |",
+            "|" + "---:|" * (1 + len(AREA_UNITS)),
+        )
+        for value, row in rows.items():
+            cells = (str(row.get(unit, "")) for unit in AREA_UNITS)
+            yield f"| {value} | " + " | ".join(cells) + " |"
+        yield ""
+        yield from AREA_REASONS[key](rows)
+
+
+def _per_qp(rows: AreaRows) -> Iterable[str]:
     (fewest, low), *_, (most, high) = ((int(count), row) for count, row in rows.items())
     lut4, ff = ((high[key] - low[key]) / (most - fewest) for key in ("lut4", "ff"))
     yield from (
-        "",
         f"- A QP more takes {lut4:.0f} LUT4 and {ff:.0f} flip-flops, for what each has",
         "  in registers and for the choice among all. Tables are in block RAM, where there is room",
         "  for more QPs, and in distributed RAM, of which 16 QPs take a cell.",
-        f"- The data paths are {RnicConfig().data_width} bits wide; no other width can be chosen.",
     )
+
+
+def _per_width(rows: AreaRows) -> Iterable[str]:
+    yield from (
+        "- The data width is that of the ports to host memory and to the LLP. Inside, 64 bits",
+        "  move in a cycle whatever it is, so 32 bits halve the throughput for each cycle and 128",
+        "  do not double it ([why](decisions/data-width.md)).",
+    )
+    own = rows.get(str(WORD_WIDTH))
+    for width, row in rows.items():
+        if own is not None and row is not own:
+            lut4, ff = (row[key] - own[key] for key in ("lut4", "ff"))
+            yield f"- The converters of {width} bits: {lut4:+d} LUT4 and {ff:+d} flip-flops."
+
+
+AREA_REASONS = {"by_qps": _per_qp, "by_data_width_bits": _per_width}
+"""What is to be said of the rows by a size."""
 
 
 def _image(name: str, over: str) -> str:
@@ -196,5 +224,5 @@ def _fill(reason: str) -> str:
         reads=config.read_queue_depth,
         ahead=FPDUS_AHEAD,
         window=f"{config.payload_buffer_octets:,}",
-        window_cycles=config.payload_buffer_octets * 8 // config.data_width,
+        window_cycles=config.payload_buffer_octets * 8 // WORD_WIDTH,
     )

@@ -12,7 +12,13 @@ Results = Mapping[str, Mapping[str, Mapping[str, int]]]
 """Of each curve, by x: octets, messages and cycles."""
 
 AreaRows = dict[str, dict[str, Any]]
-"""Of each number of QPs: `lut4`, `ff`, `dp16kd`, and `fmax_mhz` if it was placed."""
+"""Of each value of a size: `lut4`, `ff`, `dp16kd`, and `fmax_mhz` if it was placed."""
+
+AreaSeries = dict[str, AreaRows]
+"""The rows by each size, under the keys of `AREA_SIZES`."""
+
+AREA_SIZES = {"by_qps": "QPs", "by_data_width_bits": "bits of data width"}
+"""The sizes over which area and clock are measured, and their names."""
 
 AREA_UNITS = {"lut4": "LUT4", "ff": "FF", "dp16kd": "DP16KD", "fmax_mhz": "MHz"}
 
@@ -49,8 +55,19 @@ def write_plots(results: Results, folder: Path) -> list[Path]:
     return [_save(draw(family, results), folder, family.name) for family, draw in drawings]
 
 
-def write_area_plot(rows: AreaRows, folder: Path) -> None:
-    """Writes the plot of area and Fmax over the number of QPs, and its data beside it."""
+def area_figure(key: str) -> str:
+    """The name of the plot over a size."""
+    return f"{AREA.stem}_{key}"
+
+
+def write_area_plots(series: AreaSeries, folder: Path) -> None:
+    """Writes a plot of area and Fmax over each size, and the data of all beside them."""
+    for key, rows in series.items():
+        _save(_draw_area(rows, AREA_SIZES[key]), folder, area_figure(key))
+    (folder / AREA.name).write_text(json.dumps(series, indent=2) + "\n")
+
+
+def _draw_area(rows: AreaRows, size: str) -> Any:
     figure, (left, right) = _figure(2)
     counts = [int(count) for count in rows]
     for key in ("lut4", "ff"):
@@ -63,11 +80,11 @@ def write_area_plot(rows: AreaRows, folder: Path) -> None:
     for panel in (left, right):
         panel.set_ylim(0)
         panel.set_xscale("log", base=2)
+        panel.set_xlim(min(counts) / 1.2, max(counts) * 1.2)  # also where nothing was placed
         panel.set_xticks(counts, [str(count) for count in counts])
-        panel.set_xlabel("QPs")
+        panel.set_xlabel(size)
         panel.grid(alpha=0.3)
-    _save(figure, folder, AREA.stem)
-    (folder / AREA.name).write_text(json.dumps(rows, indent=2) + "\n")
+    return figure
 
 
 def _save(figure: Any, folder: Path, name: str) -> Path:

@@ -1,7 +1,8 @@
-"""What a device takes and how fast it is over its number of QPs (`make scaling`).
+"""What a device takes and how fast it is over its QPs and its data width (`make scaling`).
 
-Writes `build/scaling.json`, and a plot and its data for docs/performance.md. All other sizes are
-those of the default configuration. A number of QPs takes about as long as a seed of `make timing`.
+Writes `build/scaling.json`, and plots and their data for docs/performance.md. All other sizes are
+those of the default configuration. A device takes about as long as a seed of `make timing`; one
+that is in both series is measured once.
 """
 
 import argparse
@@ -15,8 +16,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from bench.plots import AREA_UNITS, FIGURES, AreaRows, write_area_plot
-from gateware.config import RnicConfig
+from bench.plots import AREA_SIZES, AREA_UNITS, FIGURES, AreaSeries, write_area_plots
+from gateware.config import DATA_WIDTHS, RnicConfig
 from hw.flow import BUILD, DEFAULT_PART, SYNTHESIS_OPTIONS, ToolError
 from hw.timing import measure, progress
 
@@ -25,9 +26,16 @@ SEED = 1
 RESULT = BUILD / "scaling.json"
 
 
-def scale(counts: list[int], jobs: int, place: bool = True) -> AreaRows:
-    """Measures a device for each number of QPs. Raises ValueError if one cannot be built."""
-    configs = [replace(RnicConfig(), qps=count) for count in counts]
+def scale(counts: list[int], widths: list[int], jobs: int, place: bool = True) -> AreaSeries:
+    """Measures a device for each number of QPs and each width; none of a series is no series.
+
+    Raises ValueError if one cannot be built.
+    """
+    series = {
+        "by_qps": {str(count): replace(RnicConfig(), qps=count) for count in counts},
+        "by_data_width_bits": {str(w): replace(RnicConfig(), data_width=w) for w in widths},
+    }
+    configs = list(dict.fromkeys(config for rows in series.values() for config in rows.values()))
     with progress() as shown:
 
         def one(config: RnicConfig) -> dict[str, Any]:
@@ -38,7 +46,9 @@ def scale(counts: list[int], jobs: int, place: bool = True) -> AreaRows:
                 [SEED] if place else [],
                 1,
                 SYNTHESIS_OPTIONS,
-                lambda text: shown.update(task, description=f"{config.qps} QPs: {text}"),
+                lambda text: shown.update(
+                    task, description=f"{config.qps} QPs, {config.data_width} bits: {text}"
+                ),
             )
             row = {key: found[key] for key in ("lut4", "ff", "dp16kd")}
             if place:
@@ -46,33 +56,45 @@ def scale(counts: list[int], jobs: int, place: bool = True) -> AreaRows:
             return row
 
         with ThreadPoolExecutor(jobs) as pool:
-            return dict(zip(map(str, counts), pool.map(one, configs), strict=True))
+            found = dict(zip(configs, pool.map(one, configs), strict=True))
+    return {
+        key: {value: found[config] for value, config in rows.items()}
+        for key, rows in series.items()
+        if rows
+    }
 
 
 def main() -> int:
     """Runs the command and returns its exit status."""
     parser = argparse.ArgumentParser(prog="python -m bench.scaling", description=__doc__)
-    parser.add_argument("--qps", type=int, nargs="+", default=QPS, help="numbers of QPs")
+    parser.add_argument("--qps", type=int, nargs="*", default=QPS, help="numbers of QPs, or none")
+    parser.add_argument(
+        "--widths", type=int, nargs="*", default=DATA_WIDTHS, help="data widths in bits, or none"
+    )
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="runs at a time")
     parser.add_argument("--area", action="store_true", help="do not place the devices")
     arguments = parser.parse_args()
-    counts = sorted(set(arguments.qps))
-    if len(counts) < 2:
-        parser.error(f"--qps {counts[0]}; allowed: two or more numbers, for a curve")
+    counts, widths = sorted(set(arguments.qps)), sorted(set(arguments.widths))
+    for option, values in (("qps", counts), ("widths", widths)):
+        if len(values) == 1:
+            parser.error(f"--{option} {values[0]}; allowed: two or more numbers, for a curve")
+    if not counts and not widths:
+        parser.error("--qps and --widths are both empty; allowed: one of them")
     BUILD.mkdir(exist_ok=True)
     try:
-        rows = scale(counts, arguments.jobs, not arguments.area)
+        series = scale(counts, widths, arguments.jobs, not arguments.area)
     except (ToolError, ValueError) as error:
         print(f"scaling: {error}", file=sys.stderr)
         return 1
-    RESULT.write_text(json.dumps(rows, indent=2) + "\n")
-    write_area_plot(rows, FIGURES)
-    table = Table(title=f"{DEFAULT_PART.name}, out of context, seed {SEED}")
-    for name in ("QPs", *AREA_UNITS.values()):
-        table.add_column(name, justify="right")
-    for count, row in rows.items():
-        table.add_row(count, *(str(row.get(key, "")) for key in AREA_UNITS))
-    Console().print(table)
+    RESULT.write_text(json.dumps(series, indent=2) + "\n")
+    write_area_plots(series, FIGURES)
+    for key, rows in series.items():
+        table = Table(title=f"{DEFAULT_PART.name}, out of context, seed {SEED}")
+        for name in (AREA_SIZES[key], *AREA_UNITS.values()):
+            table.add_column(name, justify="right")
+        for value, row in rows.items():
+            table.add_row(value, *(str(row.get(unit, "")) for unit in AREA_UNITS))
+        Console().print(table)
     return 0
 
 

@@ -1,11 +1,14 @@
 """The page of figures and curves, from results that are made up."""
 
+import json
+
 import pytest
 
 from bench import scaling
 from bench.curves import FAMILIES, port_limit, wire_limit
 from bench.performance import page
-from bench.plots import cycles_per_message, octets_per_cycle, write_area_plot, write_plots
+from bench.plots import AREA as AREA_FILE
+from bench.plots import FIGURES, cycles_per_message, octets_per_cycle, write_area_plots, write_plots
 
 SIZES, QPS, LATENCIES = FAMILIES
 
@@ -76,19 +79,57 @@ def test_plots_are_files_that_say_nothing_of_when_they_were_made(tmp_path):
 
 
 AREA = {
-    "2": {"lut4": 20_000, "ff": 10_000, "dp16kd": 100, "fmax_mhz": 120.5},
-    "64": {"lut4": 26_200, "ff": 16_200, "dp16kd": 110},
+    "by_qps": {
+        "2": {"lut4": 20_000, "ff": 10_000, "dp16kd": 100, "fmax_mhz": 120.5},
+        "64": {"lut4": 26_200, "ff": 16_200, "dp16kd": 110},
+    },
+    "by_data_width_bits": {
+        "32": {"lut4": 26_350, "ff": 16_190, "dp16kd": 110},
+        "64": {"lut4": 26_200, "ff": 16_200, "dp16kd": 110},
+    },
 }
 
 
-def test_page_has_the_area_for_each_number_of_qps(tmp_path):
+def test_page_has_the_area_for_each_number_of_qps_and_each_width(tmp_path):
     text = page({}, results_of(lambda octets: 100), AREA)
     assert "| 2 | 20000 | 10000 | 100 | 120.5 |" in text
-    assert "| 64 | 26200 | 16200 | 110 |  |" in text
+    assert text.count("| 64 | 26200 | 16200 | 110 |  |") == 2
     assert "A QP more takes 100 LUT4 and 100 flip-flops" in text
+    assert "The converters of 32 bits: +150 LUT4 and -10 flip-flops." in text
     assert "## Area" not in page({}, results_of(lambda octets: 100), {})
-    write_area_plot(AREA, tmp_path)
-    assert (tmp_path / "area.svg").read_text().count("QPs") == 2
+    write_area_plots(AREA, tmp_path)
+    for key, label in (("by_qps", "QPs"), ("by_data_width_bits", "bits of data width")):
+        assert f"({FIGURES.name}/{AREA_FILE.stem}_{key}.svg)" in text.replace("figures/", "")
+        assert (tmp_path / f"{AREA_FILE.stem}_{key}.svg").read_text().count(label) == 2
+    assert json.loads((tmp_path / AREA_FILE.name).read_text()) == AREA
+
+
+def test_device_in_both_series_is_measured_once(monkeypatch):
+    measured = []
+
+    def measure(config, *_):
+        measured.append(config)
+        return {"lut4": config.qps, "ff": config.data_width, "dp16kd": 1}
+
+    monkeypatch.setattr("bench.scaling.measure", measure)
+    series = scaling.scale([8, 64], [32, 64], jobs=1, place=False)
+    assert len(measured) == 3
+    assert series["by_qps"]["64"] == series["by_data_width_bits"]["64"]
+    assert series["by_data_width_bits"]["32"] == {"lut4": 64, "ff": 32, "dp16kd": 1}
+    assert list(scaling.scale([], [32, 64], jobs=1, place=False)) == ["by_data_width_bits"]
+
+
+def test_wrong_width(monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["scaling", "--qps", "--widths", "32", "48"])
+    assert scaling.main() == 1
+    assert "RnicConfig.data_width is 48; allowed: 32, 64, 128" in capsys.readouterr().err
+
+
+def test_no_sizes_at_all(monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["scaling", "--qps", "--widths"])
+    with pytest.raises(SystemExit):
+        scaling.main()
+    assert "--qps and --widths are both empty" in capsys.readouterr().err
 
 
 def test_wrong_number_of_qps(monkeypatch, capsys):
