@@ -35,7 +35,7 @@ def test_fpdus_octets_and_messages_of_both_directions(context: Context):
         SendWR(1, WROpcode.RDMA_WRITE, [end.element()], remote_addr=0, rkey=1),
         SendWR(2, WROpcode.SEND, [end.element(0, 10)]),
     )
-    peer.pump_until(lambda: len(end.cq.poll()) > 0 or len(peer.ulpdus) >= 5)
+    peer.pump_until(lambda: len(peer.ulpdus) == 5)
     peer.pump_until(lambda: context.fpdus_received >= len(arriving))
     counters = query_qp(context, end.qp.qp_num).counters
     assert len(peer.ulpdus) == 5
