@@ -163,7 +163,10 @@ def _per_width(rows: AreaRows) -> Iterable[str]:
     for width, row in rows.items():
         if own is not None and row is not own:
             lut4, ff = (row[key] - own[key] for key in ("lut4", "ff"))
-            yield f"- The converters of {width} bits: {lut4:+d} LUT4 and {ff:+d} flip-flops."
+            yield from (
+                f"- With {width} bits: {lut4:+d} LUT4 and {ff:+d} flip-flops, for the converters",
+                "  and for what the harness around the device has for each bit of its ports.",
+            )
 
 
 AREA_REASONS = {"by_qps": _per_qp, "by_data_width_bits": _per_width}

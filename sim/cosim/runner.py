@@ -40,6 +40,9 @@ translated and compiled once.
 ports of the top module and nothing inside (the waveform shows everything), and one build serves
 runs with and without a waveform.
 
+`quick` is for components that are simulated for less time than their compilation takes: the
+compiler optimises nothing that is of this design.
+
 With `GATESIM=1` in the environment (`make gatesim`), or `gates=True`, the component is synthesized
 as for a device and its netlist is simulated; cocotb sees its ports only.
 
@@ -84,6 +87,9 @@ PORTS_ONLY_CONTROL = f'''`verilator_config
 public_flat_rw -module "{TOP}" -var "*"
 '''
 
+# A variable of Verilator's makefiles: how what runs in every cycle is compiled.
+NOT_OPTIMISED = "OPT_FAST=-O0"
+
 # Warnings about Verilog that nobody wrote by hand: Yosys writes unsized, unused and undriven
 # helper nets, and case statements without a default.
 VERILATOR_ARGUMENTS = [
@@ -124,6 +130,7 @@ def run_cocotb(
     simulator: str = "verilator",
     name: str | None = None,
     ports_only: bool = False,
+    quick: bool = False,
     gates: bool | None = None,
 ) -> Path:
     """Run the cocotb tests of `test_module` on `component`; return the folder of the run.
@@ -143,7 +150,12 @@ def run_cocotb(
     if gates is None:
         gates = os.environ.get("GATESIM", "0") not in ("", "0")
     build_dir = build(
-        component, simulator=simulator, waves=waves, ports_only=ports_only, gates=gates
+        component,
+        simulator=simulator,
+        waves=waves,
+        ports_only=ports_only,
+        quick=quick,
+        gates=gates,
     )
 
     run_dir = build_dir / "runs" / _run_name(test_module, test_filter, name)
@@ -193,6 +205,7 @@ def build(
     simulator: str = "verilator",
     waves: bool = False,
     ports_only: bool = False,
+    quick: bool = False,
     gates: bool = False,
 ) -> Path:
     """Export and build `component` unless the same was built before; return the folder."""
@@ -206,6 +219,8 @@ def build(
         recipe.append(inspect.getsource(start_processes))
     if ports_only:
         recipe += [PORTS_ONLY_ARGUMENT, PORTS_ONLY_CONTROL, inspect.getsource(_hide_helpers)]
+    if quick:
+        recipe.append(NOT_OPTIMISED)
     if gates:
         recipe += [cells(), mapping(TOP, SYNTHESIS_OPTIONS, Path(TOP)), ONE_HOT]
     digest = hashlib.sha256("\n".join([*recipe, text]).encode()).hexdigest()[:20]
@@ -234,6 +249,8 @@ def build(
             sources.append(control)
         environment = verilator_environment()
         environment["WAVES"] = "1" if waves else "0"
+        if quick:
+            environment["MAKEFLAGS"] += f" {NOT_OPTIMISED}"
         with _process_environment(environment):
             try:
                 _runner(simulator).build(
