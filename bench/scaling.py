@@ -16,7 +16,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from bench.plots import AREA_SIZES, AREA_UNITS, FIGURES, AreaSeries, write_area_plots
+from bench.plots import AREA, AREA_SIZES, AREA_UNITS, FIGURES, AreaSeries, write_area_plots
 from gateware.config import DATA_WIDTHS, RnicConfig
 from hw.flow import BUILD, DEFAULT_PART, SYNTHESIS_OPTIONS, ToolError
 from hw.timing import measure, progress
@@ -69,7 +69,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.scaling", description=__doc__)
     parser.add_argument("--qps", type=int, nargs="*", default=QPS, help="numbers of QPs, or none")
     parser.add_argument(
-        "--widths", type=int, nargs="*", default=DATA_WIDTHS, help="data widths in bits, or none"
+        "--widths",
+        type=int,
+        nargs="*",
+        default=DATA_WIDTHS,
+        choices=DATA_WIDTHS,
+        help="data widths in bits, or none",
     )
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="runs at a time")
     parser.add_argument("--area", action="store_true", help="do not place the devices")
@@ -87,7 +92,8 @@ def main() -> int:
         print(f"scaling: {error}", file=sys.stderr)
         return 1
     RESULT.write_text(json.dumps(series, indent=2) + "\n")
-    write_area_plots(series, FIGURES)
+    known = json.loads(AREA.read_text()) if AREA.exists() else {}
+    write_area_plots(known | series, FIGURES)
     for key, rows in series.items():
         table = Table(title=f"{DEFAULT_PART.name}, out of context, seed {SEED}")
         for name in (AREA_SIZES[key], *AREA_UNITS.values()):

@@ -65,7 +65,8 @@ class RnicConfig:
             _check(name, value, f"a power of two from {low} to {high}", ok)
 
         widths = ", ".join(map(str, DATA_WIDTHS))
-        _check("data_width", self.data_width, widths, self.data_width in DATA_WIDTHS)
+        ok = isinstance(self.data_width, int) and self.data_width in DATA_WIDTHS
+        _check("data_width", self.data_width, widths, ok)
         power_of_two("qps", 2, 256)
         power_of_two("cqs", 2, 256)
         power_of_two("stags", 16, 65536)

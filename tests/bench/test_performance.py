@@ -121,8 +121,9 @@ def test_device_in_both_series_is_measured_once(monkeypatch):
 
 def test_wrong_width(monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", ["scaling", "--qps", "--widths", "32", "48"])
-    assert scaling.main() == 1
-    assert "RnicConfig.data_width is 48; allowed: 32, 64, 128" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        scaling.main()
+    assert "48 (choose from 32, 64, 128)" in capsys.readouterr().err
 
 
 def test_no_sizes_at_all(monkeypatch, capsys):

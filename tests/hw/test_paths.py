@@ -73,6 +73,28 @@ def test_a_path_is_the_sum_of_its_cells_and_wires(sdf):
     assert fast.ends() == ("first", "first", "CE")
 
 
+def test_a_loop_is_cut_somewhere():
+    delays = Delays(
+        wires={
+            "a/A": ("s/Q", 1.0),
+            "a/B": ("b/F", 1.0),
+            "b/A": ("a/F", 1.0),
+            "c/A": ("s/Q", 1.0),
+            "b/B": ("c/F", 1.0),
+            "e/DI": ("b/F", 1.0),
+        },
+        through={
+            "s/Q": [("s/CLK", 0.5)],
+            "a/F": [("a/A", 0.1), ("a/B", 0.1)],
+            "b/F": [("b/A", 0.1), ("b/B", 0.1)],
+            "c/F": [("c/A", 0.1)],
+        },
+        setup={"e/DI": 0.0},
+    )
+    (path,) = slow_paths(delays, 0)
+    assert path.delay == pytest.approx(0.5 + 3 * 1.0 + 2 * 0.1)
+
+
 def test_only_ends_over_the_limit_are_shown(sdf, capsys):
     assert main([str(sdf), "--over", "1.6"]) == 0
     first, second = capsys.readouterr().out.splitlines()
