@@ -32,7 +32,8 @@ class AxiReadWidth(wiring.Component):
 
     Nothing is added to the latency: ARVALID and RVALID go through in the same cycle, as READY goes
     back. 32: a word every two cycles, and the first beat of a word is always taken. 128: a word per
-    cycle, so a beat every two cycles. RREADY looks at RLAST.
+    cycle, so a beat every two cycles. Which beat is the last one is counted: RREADY looks at no
+    input of the port.
 
     Parameters
     ----------
@@ -83,9 +84,9 @@ class AxiReadWidth(wiring.Component):
         changed = ("araddr", "arlen", "arsize", "arvalid", "arready")
         _join(m, words, axi, except_for=(*changed, "rdata", "rlast", "rvalid", "rready"))
 
-        # In which half of a beat the first word and the last word of a burst are.
-        halves = data.StructLayout({"start": 1, "end": 1})
-        m.submodules.bursts = bursts = StreamFifo(halves, READ_BURSTS)
+        # In which half of a beat the first word and the last word of a burst are, and its ARLEN.
+        burst = data.StructLayout({"start": 1, "end": 1, "length": 8})
+        m.submodules.bursts = bursts = StreamFifo(burst, READ_BURSTS)
         begins_upper = _begins_upper(words.araddr)
         beats = words.arlen + begins_upper
         m.d.comb += [
@@ -93,6 +94,7 @@ class AxiReadWidth(wiring.Component):
             axi.arlen.eq(beats[1:]),
             bursts.i.p.start.eq(begins_upper),
             bursts.i.p.end.eq(beats[0]),
+            bursts.i.p.length.eq(axi.arlen),
             axi.arvalid.eq(words.arvalid & bursts.i.ready),
             words.arready.eq(axi.arready & bursts.i.ready),
             bursts.i.valid.eq(words.arvalid & axi.arready),
@@ -102,17 +104,22 @@ class AxiReadWidth(wiring.Component):
         follows = Signal()  # the half that it is in, else
         upper = Signal()
         ends_beat = Signal()
+        beat = Signal(8)  # of the burst
+        last_beat = Signal()
         m.d.comb += [
             upper.eq(Mux(first, bursts.o.p.start, follows)),
-            ends_beat.eq(upper | (axi.rlast & ~bursts.o.p.end)),
+            last_beat.eq(beat == bursts.o.p.length),
+            ends_beat.eq(upper | (last_beat & ~bursts.o.p.end)),
             words.rdata.eq(axi.rdata.word_select(upper, WORD_WIDTH)),
-            words.rlast.eq(axi.rlast & ends_beat),
+            words.rlast.eq(last_beat & ends_beat),
             words.rvalid.eq(axi.rvalid & bursts.o.valid),
             axi.rready.eq(words.rready & bursts.o.valid & ends_beat),
         ]
         with m.If(words.rvalid & words.rready):
             m.d.sync += [first.eq(words.rlast), follows.eq(~upper)]
             m.d.comb += bursts.o.ready.eq(words.rlast)
+        with m.If(axi.rvalid & axi.rready):
+            m.d.sync += beat.eq(Mux(last_beat, 0, beat + 1))
 
 
 class AxiWriteWidth(wiring.Component):
