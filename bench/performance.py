@@ -127,6 +127,8 @@ def _area(series: AreaSeries) -> Iterable[str]:
         "Measured by `make scaling` on an LFE5UM5G-85F, one seed; all other sizes are those of the",
         "default configuration.",
     )
+    if any("fmax_mhz" not in row for rows in series.values() for row in rows.values()):
+        yield "A device without a figure in MHz was not placed."
     for key, rows in series.items():
         size = AREA_SIZES[key]
         yield from (

@@ -94,6 +94,7 @@ def test_page_has_the_area_for_each_number_of_qps_and_each_width(tmp_path):
     text = page({}, results_of(lambda octets: 100), AREA)
     assert "| 2 | 20000 | 10000 | 100 | 120.5 |" in text
     assert text.count("| 64 | 26200 | 16200 | 110 |  |") == 2
+    assert "was not placed" in text
     assert "A QP more takes 100 LUT4 and 100 flip-flops" in text
     assert "With 32 bits: +150 LUT4 and -10 flip-flops, for the converters" in text
     assert "## Area" not in page({}, results_of(lambda octets: 100), {})
