@@ -104,7 +104,7 @@ class TimingGraph:
                 behind[pin].append(output)
         self.level = level = np.zeros(len(self.outputs), dtype=np.intp)
         ready = np.flatnonzero(waits == 0).tolist()
-        while ready:
+        while True:
             for output in ready:
                 for pin in self.sinks(output).tolist():
                     for after in behind.get(pin, ()):
@@ -112,14 +112,13 @@ class TimingGraph:
                         waits[after] -= 1
                         if not waits[after]:
                             ready.append(after)
-            # What is left is in a loop or behind one: one output no longer waits for the others.
-            ready = np.flatnonzero(waits)[:1].tolist()
-            for output in ready:
-                waits[output] = 0
-                for arc in list(self.through[output]):
-                    if waits[self.driver[arc[0]]] or self.driver[arc[0]] == output:
-                        self.through[output].remove(arc)
-                        behind[arc[0]].remove(output)
+            if not waits.any():
+                break
+            arc, after = self._closes_loop(waits)
+            self.through[after].remove(arc)
+            behind[arc[0]].remove(after)
+            waits[after] -= 1
+            ready = [] if waits[after] else [after]
         all_arcs = [(*arc, output) for output, arcs in self.through.items() for arc in arcs]
         arc_from = np.array([pin for pin, _, _ in all_arcs], dtype=np.intp)
         arc_to = np.array([output for _, _, output in all_arcs], dtype=np.intp)
@@ -130,6 +129,17 @@ class TimingGraph:
             inputs = np.flatnonzero(level[self.driver] == number)
             found.append(_Level(inputs, arc_from[there], arc_to[there], arc_delay[there]))
         return found
+
+    def _closes_loop(self, waits: Numbers) -> tuple[tuple[int, float], int]:
+        """An arc of a loop of outputs that wait for each other, and the output that it leads to."""
+        seen: set[int] = set()
+        before = int(np.flatnonzero(waits)[0])
+        while before not in seen:
+            seen.add(before)
+            after = before
+            arc = next(each for each in self.through[after] if waits[self.driver[each[0]]])
+            before = int(self.driver[arc[0]])
+        return arc, after
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """The read half and the write half of the AXI master port, and how they are joined."""
 
+from collections.abc import Collection
 from typing import Any
 
 from amaranth.hdl import Module
@@ -29,12 +30,15 @@ class AxiWriteSignature(wiring.Signature):
         super().__init__(_half(("aw", "w", "b"), data_width))
 
 
-def connect_axi(m: Module, outer: Any, *halves: Any) -> None:
+def connect_axi(m: Module, outer: Any, *halves: Any, except_for: Collection[str] = ()) -> None:
     """Join engines' halves of the port to `outer`, the `AxiSignature` port of the component.
+
+    Signals named in `except_for` are left to the caller.
 
     `connect_axi(m, self.m_axi, read_engine.m_axi, write_engine.m_axi)`
     """
     for half in halves:
         for name, member in half.signature.members.items():
-            inner, port = getattr(half, name), getattr(outer, name)
-            m.d.comb += inner.eq(port) if member.flow == In else port.eq(inner)
+            if name not in except_for:
+                inner, port = getattr(half, name), getattr(outer, name)
+                m.d.comb += inner.eq(port) if member.flow == In else port.eq(inner)

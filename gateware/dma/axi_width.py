@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from gateware.config import DATA_WIDTHS, WORD_WIDTH
-from gateware.dma.axi import AxiReadSignature, AxiWriteSignature
+from gateware.dma.axi import AxiReadSignature, AxiWriteSignature, connect_axi
 from gateware.dma.bursts import WORD_BITS
 from gateware.dma.read import MAX_OUTSTANDING_BURSTS as READ_BURSTS
 from gateware.prompt_fifo import PromptFifo
@@ -63,7 +63,7 @@ class AxiReadWidth(wiring.Component):
     def _elaborate_narrow(self, m: Module) -> None:
         words, axi = self.words, self.m_axi
         changed = ("arlen", "arsize", "rdata", "rresp", "rvalid", "rready")
-        _join(m, words, axi, except_for=changed)
+        connect_axi(m, axi, wiring.flipped(words), except_for=changed)
         upper = Signal()  # the beat is the second one of a word
         lower_data = Signal(WORD_WIDTH // 2)
         lower_resp = Signal(2)
@@ -82,7 +82,12 @@ class AxiReadWidth(wiring.Component):
     def _elaborate_wide(self, m: Module) -> None:
         words, axi = self.words, self.m_axi
         changed = ("araddr", "arlen", "arsize", "arvalid", "arready")
-        _join(m, words, axi, except_for=(*changed, "rdata", "rlast", "rvalid", "rready"))
+        connect_axi(
+            m,
+            axi,
+            wiring.flipped(words),
+            except_for=(*changed, "rdata", "rlast", "rvalid", "rready"),
+        )
 
         # In which half of a beat the first word and the last word of a burst are, and its ARLEN.
         burst = data.StructLayout({"start": 1, "end": 1, "length": 8})
@@ -165,7 +170,7 @@ class AxiWriteWidth(wiring.Component):
     def _elaborate_narrow(self, m: Module) -> None:
         words, axi = self.words, self.m_axi
         changed = ("awlen", "awsize", "wdata", "wstrb", "wlast", "wready")
-        _join(m, words, axi, except_for=changed)
+        connect_axi(m, axi, wiring.flipped(words), except_for=changed)
         upper = Signal()  # the beat is the second one of a word
         with m.If(axi.wvalid & axi.wready):
             m.d.sync += upper.eq(~upper)
@@ -180,7 +185,12 @@ class AxiWriteWidth(wiring.Component):
     def _elaborate_wide(self, m: Module) -> None:
         words, axi = self.words, self.m_axi
         changed = ("awaddr", "awlen", "awsize", "awvalid", "awready")
-        _join(m, words, axi, except_for=(*changed, "wdata", "wstrb", "wvalid", "wready"))
+        connect_axi(
+            m,
+            axi,
+            wiring.flipped(words),
+            except_for=(*changed, "wdata", "wstrb", "wvalid", "wready"),
+        )
 
         # In which half of a beat the first word of a burst is: noted as soon as its address is
         # offered, since its words may be taken first.
@@ -245,11 +255,3 @@ def _begins_upper(address: Any) -> Any:
 def _beat_address(address: Any) -> Any:
     """The address of the 128-bit beat that contains the one given."""
     return Cat(Const(0, WORD_BITS + 1), address[WORD_BITS + 1 :])
-
-
-def _join(m: Module, words: Any, axi: Any, *, except_for: tuple[str, ...]) -> None:
-    """Join the signals of a half that are the same on both sides."""
-    for name, member in axi.signature.members.items():
-        if name not in except_for:
-            inner, outer = getattr(words, name), getattr(axi, name)
-            m.d.comb += inner.eq(outer) if member.flow == In else outer.eq(inner)

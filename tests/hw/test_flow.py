@@ -1,5 +1,7 @@
 """The flow maps with abc, and short additions to LUTs."""
 
+from pathlib import Path
+
 import pytest
 from amaranth.hdl import Module
 from amaranth.lib import wiring
@@ -56,6 +58,15 @@ def test_short_additions_are_made_of_luts(width, chained):
 def test_netlists_of_different_flows_are_different_files():
     text = export(Counter(8), "rnic")
     assert flow.synthesize(text) != flow.synthesize(text, "")
+
+
+def test_placements_of_other_recipes_are_different_files(monkeypatch):
+    files = {flow.delays(Path("rnic.json"), seed) for seed in (1, 2)}
+    monkeypatch.setattr(flow, "RECIPE", b"other")
+    files.add(flow.delays(Path("rnic.json"), 1))
+    monkeypatch.setattr(flow, "version", lambda name: "other")
+    files.add(flow.delays(Path("rnic.json"), 1))
+    assert len(files) == 4
 
 
 def test_packed_tells_what_a_netlist_takes_of_a_part():

@@ -76,6 +76,8 @@ def test_a_path_is_the_sum_of_its_cells_and_wires(sdf):
 def test_a_loop_is_cut_somewhere():
     delays = Delays(
         wires={
+            "g/DI": ("d/F", 1.0),  # behind the loop, and looked at first
+            "d/A": ("b/F", 1.0),
             "a/A": ("s/Q", 1.0),
             "a/B": ("b/F", 1.0),
             "b/A": ("a/F", 1.0),
@@ -88,11 +90,13 @@ def test_a_loop_is_cut_somewhere():
             "a/F": [("a/A", 0.1), ("a/B", 0.1)],
             "b/F": [("b/A", 0.1), ("b/B", 0.1)],
             "c/F": [("c/A", 0.1)],
+            "d/F": [("d/A", 0.1)],
         },
-        setup={"e/DI": 0.0},
+        setup={"e/DI": 0.0, "g/DI": 0.0},
     )
-    (path,) = slow_paths(delays, 0)
-    assert path.delay == pytest.approx(0.5 + 3 * 1.0 + 2 * 0.1)
+    longer, shorter = slow_paths(delays, 0)
+    assert shorter.delay == pytest.approx(0.5 + 3 * 1.0 + 2 * 0.1)
+    assert longer.delay == pytest.approx(shorter.delay + 1.1)
 
 
 def test_only_ends_over_the_limit_are_shown(sdf, capsys):
