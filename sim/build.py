@@ -10,7 +10,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -177,19 +177,19 @@ def compile_verilog(
     trace: bool = False,
     progress: Progress | None = None,
     options: Sequence[str] = (),
+    level: str = FAST,
 ) -> Path:
     """Return the shared library of a module `rnic` with the ports of the device.
 
     `connections` are those of its LLP port. `clocks`: how many it has if it is from `split_clocks`.
-    `options` are added to those of the C++ compiler.
+    `options` are added to those of the C++ compiler. `level`: as in `Parts`.
     """
     arguments = [*VERILATOR_ARGUMENTS, f"-GCONNECTION_BITS={(connections - 1).bit_length()}"]
     if clocks:
         arguments.append(f"-DCLOCKS={clocks}")
         options = [*options, f"-DCLOCKS={clocks}"]
-    return compile_parts(
-        verilog, DEVICE_PARTS, arguments, trace=trace, progress=progress, options=options
-    )
+    parts = replace(DEVICE_PARTS, level=level)
+    return compile_parts(verilog, parts, arguments, trace=trace, progress=progress, options=options)
 
 
 def compile_parts(
