@@ -8,14 +8,17 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from bench.curves import FAMILIES
 from bench.floors import FLOORS, SHORT_KEYS, read_floors, shortened
-from bench.measure import measure, measure_curves, select
+from bench.measure import FAILURES, measure, measure_curves, select
 from bench.performance import write_document
 from bench.required import REQUIRED
 from bench.table import complain, show
-from sim.cosim.runner import CocotbFailure
 
 RESULT = Path("build/bench.json")
+PARTIAL = RESULT.with_suffix(".partial")
+"""Figures of a run that has not come to its end; those of the last one stay as they are."""
+
 CURVES = Path("build/performance.json")
 
 
@@ -23,6 +26,29 @@ def write(path: Path, results: object) -> None:
     """Writes what is measured so far: a run takes minutes."""
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps(results, indent=2) + "\n")
+
+
+def read_results() -> tuple[dict[str, float], dict[str, dict[str, dict[str, int]]]]:
+    """Figures and curves of the last whole run. `ValueError` if one is missing."""
+    found = []
+    for path in (RESULT, CURVES):
+        try:
+            found.append(json.loads(path.read_text()))
+        except FileNotFoundError:
+            raise ValueError(f"{path} is missing: run `make bench` first") from None
+        except json.JSONDecodeError as error:
+            raise ValueError(f"{path} is no JSON ({error}): run `make bench` again") from None
+    figures, curves = found
+    points = {curve.key: curve.points for family in FAMILIES for curve in family.curves}
+    absent = [key for key in REQUIRED if key not in figures] + [
+        f"{key} at {point.x}"
+        for key, of_curve in points.items()
+        for point in of_curve
+        if str(point.x) not in curves.get(key, {})
+    ]
+    if absent:
+        raise ValueError(f"{absent[0]} was not measured: run `make bench` again")
+    return figures, curves
 
 
 def _options() -> argparse.Namespace:
@@ -49,11 +75,10 @@ def main() -> int:
     options = _options()
     if options.document:
         try:
-            results = [json.loads(path.read_text()) for path in (RESULT, CURVES)]
-        except FileNotFoundError as error:
-            print(f"bench: {error.filename} is missing: run `make bench` first", file=sys.stderr)
+            write_document(*read_results())
+        except ValueError as error:
+            print(f"bench: {error}", file=sys.stderr)
             return 2
-        write_document(*results)
         return 0
     try:
         keys = list(SHORT_KEYS) if options.short else select(options.only)
@@ -71,15 +96,17 @@ def main() -> int:
 
         def save(figures: dict[str, float]) -> None:
             if whole:
-                write(RESULT, figures)
+                write(PARTIAL, figures)
 
         figures, failed = measure(keys, begin, save, shortened if options.short else None)
         if whole:
+            PARTIAL.rename(RESULT)
             try:
-                write(CURVES, curves := measure_curves(begin))
-                write_document(figures, curves)
-            except CocotbFailure as error:
+                write(CURVES, measure_curves(begin))
+            except FAILURES as error:
                 failed["curves"] = str(error)
+            if not failed:
+                write_document(*read_results())
     show(figures, floors)
     return 1 if complain(figures, floors, failed) else 0
 

@@ -1,6 +1,6 @@
 """Atomics that a device carries out for its peers, as cocotb tests of one device.
 
-As in `bench/cases.py` host memory answers reads after 250 cycles and writes after 50.
+Host memory answers reads after 250 cycles and writes after 50.
 """
 
 from typing import Any

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from bench.catalogue import Case, receive, transmit
+from bench.catalogue import DEFAULTS, Case, receive, transmit
 from host_driver.perf.limit import PORT_OCTETS, TAGGED_HEADER, Framing
 
 EMSS = 1460
@@ -13,11 +13,11 @@ SIZES = (0, 8, 64, 512, 4096, 32768, 262144, 1048576)
 QPS = (1, 4, 16, 64)
 READ_LATENCIES = (0, 125, 250, 500, 1000)
 
-SMALL_MESSAGES = 128
-"""Messages of a point, as long as they are small, and at least so many of each QP: 8."""
+SMALL_OCTETS = 512
+"""Up to so many octets a message is small; a point has `DEFAULTS["messages"]` of them."""
 
 POINT_OCTETS = 128 * 1024
-"""Octets of a point, when messages are large."""
+"""Octets of a point at least, when messages are large."""
 
 
 @dataclass(frozen=True)
@@ -58,9 +58,9 @@ def wire_limit(octets: int, header: int = TAGGED_HEADER) -> float:
     return PORT_OCTETS * octets / total
 
 
-def _messages(octets: int, qps: int = 1) -> int:
-    if octets * SMALL_MESSAGES <= POINT_OCTETS:
-        return max(SMALL_MESSAGES, 8 * qps)
+def _messages(octets: int) -> int:
+    if octets <= SMALL_OCTETS:
+        return int(DEFAULTS["messages"])
     return max(1, POINT_OCTETS // octets)
 
 
@@ -91,7 +91,7 @@ def _over_qps() -> Family:
                 key,
                 label,
                 tuple(
-                    Point(qps, make(operation, octets=octets, qps=qps, messages=_messages(8, qps)))
+                    Point(qps, make(operation, octets=octets, qps=qps, messages=_messages(octets)))
                     for qps in QPS
                 ),
             )

@@ -6,7 +6,11 @@ from bench import nfs, speed
 from bench.catalogue import FIGURES, RATIOS, Case
 from bench.curves import FAMILIES
 from bench.run import run_case
+from host_driver.errors import StagecoachError
 from sim.cosim.runner import CocotbFailure
+
+FAILURES = (CocotbFailure, StagecoachError, RuntimeError, OSError)
+"""What a figure may fail with, a build that fails among them; the others are measured then."""
 
 KEYS = (*FIGURES, *RATIOS, *nfs.KEYS, *speed.KEYS)
 
@@ -51,7 +55,7 @@ def measure(
                 figures |= _speed_figures(key, figures)
                 if key not in figures:
                     failed[key] = "not measured: there is no iverilog"
-        except CocotbFailure as error:
+        except FAILURES as error:
             failed[key] = str(error)
         save(figures)
     return {key: figures[key] for key in keys if key in figures}, failed

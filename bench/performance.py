@@ -4,7 +4,8 @@ import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from bench.catalogue import FPDUS_AHEAD
+from bench import speed
+from bench.catalogue import FPDUS_AHEAD, FPDUS_PER_MESSAGE, LATENCY_MESSAGES
 from bench.curves import EMSS, FAMILIES, QPS, Curve, port_limit
 from bench.plots import (
     AREA,
@@ -22,6 +23,8 @@ from bench.plots import (
 from bench.required import REQUIRED
 from gateware.config import WORD_WIDTH, RnicConfig
 from host_driver.perf.table import size_text
+
+DOORBELL_LAST = "latency_doorbell_to_last_fpdu_octet_cycles"
 
 DOCUMENT = Path("docs/performance.md")
 NEAR = 0.95
@@ -94,11 +97,20 @@ def _lines(figures: Mapping[str, float], results: Results, area: AreaSeries) -> 
             )
     yield from (
         "",
-        "Figures of the device are cycles, the same on every machine. In `nfs_read_1m` programs",
-        "take part, which changes it by a few thousandths. `sim_cycles_per_second` and its ratio",
-        "depend on the machine: two devices, of which one sends RDMA Writes to the other, and the",
-        "program around them; seconds are those of one core.",
+        "Figures of the device are cycles, the same on every machine: of more than 1,000 messages",
+        "in steady state, or of so many full FPDUs where an EMSS is named, of which a message has",
+        f"{FPDUS_PER_MESSAGE}; latencies are the longest of {LATENCY_MESSAGES}. In `nfs_read_1m`",
+        "programs take part, which changes it by a few thousandths. Limits are rounded: a full",
+        "FPDU of 1460 octets takes 183 beats for 1440 of payload, 7.869 octets in a cycle.",
     )
+    if DOORBELL_LAST in figures:
+        yield from (
+            "From the doorbell to the first octet there is one read of host memory, that of the",
+            "send entry: the header leaves before its payload is read. The last of 64 octets of",
+            f"payload leaves after {figures[DOORBELL_LAST]:g} cycles.",
+        )
+    if all(key in figures for key in speed.KEYS):
+        yield from _simulators(figures)
     sizes, qps, latencies = FAMILIES
     yield from ("", "## Size of a message", "", _image("message_size", "size of a message"), "")
     yield from (
@@ -116,6 +128,30 @@ def _lines(figures: Mapping[str, float], results: Results, area: AreaSeries) -> 
         yield _latency_sentence(curve, results)
     if area:
         yield from _area(area)
+
+
+def _simulators(figures: Mapping[str, float]) -> Iterable[str]:
+    """How fast the device is simulated, all in one run."""
+    yield from (
+        "",
+        "## Simulation",
+        "",
+        "| simulator of the whole device | cycles per second | the compiled device is faster by |",
+        "|---|---:|---:|",
+    )
+    for name, keys, ratio in (
+        ("compiled device", speed.COMPILED_KEYS, None),
+        ("Icarus", speed.ICARUS_KEYS, speed.RATIO_KEY),
+        ("Amaranth's own", speed.AMARANTH_KEYS, speed.AMARANTH_RATIO_KEY),
+    ):
+        times = "" if ratio is None else f"{figures[ratio]:,g}"
+        yield f"| {name} | {figures[keys[0]]:,.0f} | {times} |"
+    yield from (
+        "",
+        "These depend on the machine. Two compiled devices, of which one sends RDMA Writes to the",
+        "other, and the program around them; the cycles of both count, and seconds are those of",
+        "one core. The others simulate one device that sends.",
+    )
 
 
 def _area(series: AreaSeries) -> Iterable[str]:
@@ -147,12 +183,18 @@ def _area(series: AreaSeries) -> Iterable[str]:
 
 def _per_qp(rows: AreaRows) -> Iterable[str]:
     (fewest, low), *_, (most, high) = ((int(count), row) for count, row in rows.items())
-    lut4, ff = ((high[key] - low[key]) / (most - fewest) for key in ("lut4", "ff"))
+    lut4, ff, ram = ((high[key] - low[key]) / (most - fewest) for key in ("lut4", "ff", "dp16kd"))
     yield from (
-        f"- A QP more takes {lut4:.0f} LUT4 and {ff:.0f} flip-flops, for what each has",
-        "  in registers and for the choice among all. Tables are in block RAM, where there is room",
-        "  for more QPs, and in distributed RAM, of which 16 QPs take a cell.",
+        f"- A QP more takes {lut4:.0f} LUT4, {ff:.0f} flip-flops and {ram:.1f} DP16KD, for what",
+        "  each has in registers, for the choice among all, and for tables and queues: in block",
+        "  RAM and in distributed RAM, of which 16 QPs take a cell.",
     )
+    placed = [row["fmax_mhz"] for row in rows.values() if "fmax_mhz" in row]
+    if len(placed) > 1:
+        yield from (
+            f"- Fmax is {min(placed):g} to {max(placed):g} MHz; seeds of one device differ by 15 %",
+            "  ([timing](timing.md)). A choice among QPs takes two cycles, however many there are.",
+        )
 
 
 def _per_width(rows: AreaRows) -> Iterable[str]:
@@ -197,10 +239,10 @@ def _size_sentence(curve: Curve, results: Results) -> str:
 
 
 def _qps_sentence(curve: Curve, results: Results) -> str:
-    first, *_, last = values = cycles_per_message(curve, results)
+    values = cycles_per_message(curve, results)
     text = ", ".join(f"{value:.1f}" for value in values)
     counts = ", ".join(str(count) for count in QPS)
-    if min(first, last) >= NEAR * max(first, last):
+    if min(values) >= NEAR * max(values):
         return f"- {curve.label}: {text} cycles with {counts} QPs; the number makes no difference."
     return f"- {curve.label}: {text} cycles with {counts} QPs: {_fill(QP_REASONS[curve.key])}."
 

@@ -1,11 +1,13 @@
 """The command line of the benchmarks."""
 
+import json
 import sys
 
 import pytest
 
 from bench import __main__ as command
 from bench import measure
+from host_driver.errors import WaitTimeout
 from sim.cosim.runner import CocotbFailure
 
 KEY = "write_0_tx_cycles_per_message"
@@ -71,6 +73,84 @@ def test_case_that_fails_does_not_stop_the_others(monkeypatch, capsys):
 def test_keys_come_in_the_order_of_the_table():
     assert measure.select([KEY, OTHER]) == [OTHER, KEY]
     assert measure.select([]) == list(measure.KEYS)
+
+
+ALL = {
+    "octets": 7900,
+    "messages": 1000,
+    "cycles": 1000,
+    "last_cycles": 1000,
+    "cycles_simulated": 10**9,
+    "seconds": 1.0,
+    "fpdus": 1,
+    "fpdu_octets": 1,
+}
+
+
+@pytest.fixture
+def quick(monkeypatch, folder):
+    """Without the figures that are of no case; the page is not written but counted."""
+    pages = []
+    monkeypatch.setattr(measure.nfs, "measure", lambda key: dict.fromkeys(measure.nfs.KEYS, 3))
+    monkeypatch.setattr(
+        measure, "_speed_figures", lambda key, known: dict.fromkeys(measure.speed.KEYS, 1e6)
+    )
+    monkeypatch.setattr(command, "write_document", lambda *results: pages.append(results))
+    (folder / "build").mkdir()
+    return pages
+
+
+def test_whole_run_leaves_results_and_a_page(monkeypatch, capsys, folder, quick):
+    run(monkeypatch, lambda options: ALL)
+    assert set(json.loads((folder / "build/bench.json").read_text())) == set(measure.KEYS)
+    assert not (folder / "build/bench.partial").exists()
+    assert len(quick) == 1
+    assert run(monkeypatch, None, "--document") == 0
+    assert quick[0] == quick[1]
+
+
+def test_a_figure_that_fails_leaves_the_page_as_it_was(monkeypatch, capsys, folder, quick):
+    def results(options):
+        return WaitTimeout("nothing came") if options["markers"] else ALL
+
+    assert run(monkeypatch, results) == 1
+    key = "write_tx_1460_markers_payload_octets_per_cycle"
+    assert f"bench: {key}: nothing came" in capsys.readouterr().err
+    assert not quick
+    assert run(monkeypatch, None, "--document") == 2
+    assert f"bench: {key} was not measured: run" in capsys.readouterr().err
+
+
+def test_a_run_that_is_interrupted_leaves_the_results_of_the_one_before(monkeypatch, folder, quick):
+    before = folder / "build/bench.json"
+    before.write_text("{}")
+
+    def results(options):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(monkeypatch, results)
+    assert before.read_text() == "{}"
+
+
+@pytest.mark.parametrize(
+    "name, text, message",
+    [
+        ("bench.json", '{"write', "build/bench.json is no JSON"),
+        ("bench.json", "{}", "write_tx_1460_payload_octets_per_cycle was not measured"),
+        ("performance.json", "{}", "write_tx at 0 was not measured"),
+    ],
+)
+def test_a_document_of_half_a_run_is_refused(
+    monkeypatch, capsys, folder, quick, name, text, message
+):
+    run(monkeypatch, lambda options: ALL)
+    (folder / "build" / name).write_text(text)
+    capsys.readouterr()
+    assert run(monkeypatch, None, "--document") == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"bench: {message}") and error.count("\n") == 1
+    assert len(quick) == 1
 
 
 def test_a_document_of_nothing_is_refused_in_one_line(monkeypatch, capsys):

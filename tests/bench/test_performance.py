@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from bench import scaling
+from bench import scaling, speed
 from bench.curves import FAMILIES, port_limit, wire_limit
 from bench.performance import page
 from bench.plots import AREA as AREA_FILE
@@ -70,6 +70,23 @@ def test_sentence_says_where_a_curve_leaves_the_limit():
     assert "- RDMA Write, sent: within 5 % of the port's limit at every size; 2.5 cycles" in near
 
 
+def test_sentence_about_qps_looks_at_all_of_them():
+    results = results_of(lambda octets: 10)
+    same = "10.0, 10.0, 10.0, 10.0 cycles with 1, 4, 16, 64 QPs; the number makes no difference"
+    assert page({}, results, {}).count(same) == len(QPS.curves)
+    results["write_64_tx"]["4"]["cycles"] = 5000
+    assert page({}, results, {}).count(same) == len(QPS.curves) - 1
+
+
+def test_page_has_the_simulators_of_one_run():
+    figures = {key: 1000.0 * number for number, key in enumerate(speed.KEYS, 1)}
+    text = page(figures, results_of(lambda octets: 100), {})
+    assert "| compiled device | 1,000 |  |" in text
+    assert "| Icarus | 5,000 | 13,000 |" in text
+    assert "| Amaranth's own | 9,000 | 14,000 |" in text
+    assert "## Simulation" not in page({}, results_of(lambda octets: 100), {})
+
+
 def test_plots_are_files_that_say_nothing_of_when_they_were_made(tmp_path):
     paths = write_plots(results_of(lambda octets: 100 + octets), tmp_path)
     assert sorted(path.name for path in paths) == sorted(f"{each.name}.svg" for each in FAMILIES)
@@ -95,7 +112,7 @@ def test_page_has_the_area_for_each_number_of_qps_and_each_width(tmp_path):
     assert "| 2 | 20000 | 10000 | 100 | 120.5 |" in text
     assert text.count("| 64 | 26200 | 16200 | 110 |  |") == 2
     assert "was not placed" in text
-    assert "A QP more takes 100 LUT4 and 100 flip-flops" in text
+    assert "A QP more takes 100 LUT4, 100 flip-flops and 0.2 DP16KD" in text
     assert "With 32 bits: +150 LUT4 and -10 flip-flops, for the converters" in text
     assert "## Area" not in page({}, results_of(lambda octets: 100), {})
     write_area_plots(AREA, tmp_path)
