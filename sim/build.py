@@ -1,20 +1,19 @@
 """Builds the compiled device: Amaranth to Verilog to C++ to a shared library, cached by content."""
 
 import concurrent.futures
-import contextlib
-import fcntl
 import functools
 import hashlib
 import importlib.metadata
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from gateware.config import WORD_WIDTH, RnicConfig
+from hw.files import locked, write_whole
 from sim.resting import split_clocks
 from sim.verilator import verilator_environment, verilator_root, verilator_version
 
@@ -159,13 +158,13 @@ def cached_verilog(
                 content = hashlib.sha256(path.read_bytes()).hexdigest()
                 digest.update(f"{path.relative_to(ROOT)} {content}\n".encode())
     cached = CACHE / "verilog" / f"{digest.hexdigest()[:20]}.v"
-    with _locked(cached):
+    with locked(cached):
         if not cached.exists():
             _tell(progress, "export Verilog")
             from hw.rtlil import export, to_verilog
 
             text = to_verilog(export(component(), top))
-            _write(cached, text)
+            write_whole(cached, text)
     return cached.read_text()
 
 
@@ -230,7 +229,7 @@ def compile_parts(
             digest.update(hashlib.sha256(path.read_bytes()).digest())
     folder = CACHE / digest.hexdigest()[:20]
     library = folder / parts.output
-    with _locked(folder):
+    with locked(folder):
         if not library.exists():
             # Objects of a build that was interrupted may be half written.
             shutil.rmtree(folder, ignore_errors=True)
@@ -275,7 +274,7 @@ def _build(
         if target.parent == folder:
             _run([*compiler, level, "-c", str(path), "-o", str(target)])
             return
-        with _locked(target):
+        with locked(target):
             if not target.exists():
                 unfinished = target.with_suffix(".unfinished")
                 _run([*compiler, level, "-c", str(path), "-o", str(unfinished)])
@@ -328,18 +327,3 @@ def _run(command: list[str]) -> None:
 def _tell(progress: Progress | None, text: str) -> None:
     if progress is not None:
         progress(text)
-
-
-def _write(path: Path, text: str) -> None:
-    unfinished = path.with_suffix(".unfinished")
-    unfinished.write_text(text)
-    unfinished.rename(path)
-
-
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Hold the lock file beside `path`: two processes never build the same thing at a time."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path.with_name(path.name + ".lock"), "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield

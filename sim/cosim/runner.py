@@ -53,7 +53,6 @@ leaves an FST file. Exports and builds are cached under `build/cocotb/` by conte
 """
 
 import contextlib
-import fcntl
 import hashlib
 import importlib.metadata
 import inspect
@@ -69,6 +68,7 @@ from xml.etree import ElementTree
 
 from cocotb_tools.runner import get_runner
 
+from hw.files import locked
 from hw.flow import ONE_HOT, SYNTHESIS_OPTIONS, mapping
 from hw.gates import cells, netlist
 from hw.rtlil import export, to_verilog
@@ -227,7 +227,7 @@ def build(
     directory = CACHE / digest
     directory.mkdir(parents=True, exist_ok=True)
     done = directory / "done"
-    with _locked(CACHE / f"{digest}.lock"):
+    with locked(directory):
         if done.exists():
             return directory
         source = directory / f"{TOP}.v"
@@ -352,13 +352,6 @@ def _tail(log: Path) -> str:
     # The seed is printed at the start, and a failure without it cannot be repeated.
     seeds = [line for line in lines[:-LOG_TAIL_LINES] if "STAGECOACH_SEED" in line]
     return "\n".join([*seeds, *lines[-LOG_TAIL_LINES:]])
-
-
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    with path.open("w") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
 
 
 @contextlib.contextmanager
