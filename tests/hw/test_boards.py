@@ -116,6 +116,13 @@ def test_a_clock_that_is_not_reached_is_an_error(monkeypatch, flow, capsys):
     assert not (flow / "bitstream.json").exists()
 
 
+def test_results_that_cannot_be_read_are_told_before_a_bitstream_is_made(monkeypatch, flow, capsys):
+    (flow / "bitstream.json").write_text('{"ulx3s-85": {')
+    monkeypatch.setattr(bitstream, "place", lambda platform, folder: pytest.fail("was placed"))
+    assert bitstream.main(["versa-5g"]) == 1
+    assert "bitstream.json cannot be read" in capsys.readouterr().err
+
+
 def test_programming_tells_what_is_missing(monkeypatch, flow, capsys):
     monkeypatch.setenv("OPENFPGALOADER", "/no/such/loader")
     assert bitstream.main(["--program", "versa-5g"]) == 1

