@@ -28,16 +28,18 @@ class Delays:
     def read(cls, path: Path) -> "Delays":
         """Reads a file. Raises `NotSdf`."""
         found = cls()
-        cell = ""
+        cell = line = ""
+        number = 1
         try:
             with path.open() as lines:
                 if not next(lines, "").startswith("(DELAYFILE"):
                     raise NotSdf(f"{path} is no SDF file; `python -m hw.timing` leaves one")
                 for line in lines:
+                    number += 1
                     words = line.replace("\\", "").split()
                     match words:
                         case ["(INTERCONNECT", source, target, delay, *_]:
-                            found.wires[target] = source, _slowest(delay)
+                            found.wires[_pin(target)] = _pin(source), _slowest(delay)
                         case ["(INSTANCE", name, *_]:
                             cell = name.rstrip(")")
                         case ["(IOPATH", source, target, delay, *_]:
@@ -47,9 +49,27 @@ class Delays:
                             found.setup[f"{cell}/{port.rstrip(')')}"] = _slowest(delay)
         except (OSError, UnicodeDecodeError) as error:
             raise NotSdf(f"{path}: {error}") from error
+        except _BadWord as error:
+            raise NotSdf(f"{path}, line {number}: {error}") from error
+        # The parentheses within are indented.
+        if line.rstrip() != ")":
+            raise NotSdf(f"{path} is cut off: it has no closing parenthesis in its last line")
         return found
+
+
+class _BadWord(Exception):
+    """A word of a line is not what it must be."""
+
+
+def _pin(name: str) -> str:
+    if "/" not in name:
+        raise _BadWord(f"pin {name!r}; allowed: cell/port")
+    return name
 
 
 def _slowest(delays: str) -> float:
     """ns of `(minimum:typical:maximum)`, which are in ps."""
-    return int(delays.strip("()").split(":")[2]) / 1000
+    try:
+        return int(delays.strip("()").split(":")[2]) / 1000
+    except (IndexError, ValueError):
+        raise _BadWord(f"delay {delays!r}; allowed: (minimum:typical:maximum) in ps") from None

@@ -6,6 +6,7 @@ netlist. Paths from constants and from the pins of the harness are left out.
 """
 
 import argparse
+import math
 import re
 import sys
 from collections import defaultdict
@@ -85,6 +86,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--over", type=float, default=PERIOD_NS, help="ns (default %(default)s)")
     parser.add_argument("--paths", type=int, default=20, help="how many to show (default 20)")
     options = parser.parse_args(arguments)
+    if options.paths < 0:
+        parser.error(f"--paths {options.paths}; allowed: 0 or more")
+    if not 0 <= options.over < math.inf:
+        parser.error(f"--over {options.over}; allowed: 0 or more ns")
     try:
         delays = Delays.read(options.sdf)
     except NotSdf as error:

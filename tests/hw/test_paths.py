@@ -1,5 +1,7 @@
 """The ranking of slow paths agrees with nextpnr, and says what is on them."""
 
+import re
+
 import pytest
 from amaranth.hdl import Module, Signal
 from amaranth.lib import wiring
@@ -114,6 +116,52 @@ def test_other_files_are_refused(tmp_path, capsys, text):
     assert "is no SDF file" in capsys.readouterr().err
     with pytest.raises(NotSdf, match="No such file"):
         Delays.read(tmp_path / "nothing")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        (
+            "(1:1:500)",
+            "(1:1)",
+            r"line 9: delay '\(1:1\)'; allowed: \(minimum:typical:maximum\) in ps",
+        ),
+        ("(1:1:500)", "(1:1:x)", r"line 9: delay"),
+        ("(200:250:300)", "(:)", r"line 29: delay"),
+        ("(0:0:40)", "()", r"line 32: delay"),
+        ("sum_LUT4_Z/A", "sum_LUT4_Z", r"line 8: pin 'sum_LUT4_Z'; allowed: cell/port"),
+        ("first_TRELLIS_FF_Q/Q", "first", r"line 8: pin 'first'; allowed: cell/port"),
+    ],
+)
+def test_a_delay_or_pin_that_is_none_is_named(tmp_path, capsys, before, after, message):
+    path = tmp_path / "delays.sdf"
+    assert before in SDF
+    path.write_text(SDF.replace(before, after, 1))
+    assert main([str(path)]) == 1
+    assert re.search(rf"paths: .*delays\.sdf, {message}", capsys.readouterr().err)
+
+
+@pytest.mark.parametrize("lines", [1, 2, 8, 21, 35, SDF.count("\n") - 1])
+def test_a_file_that_is_cut_off_is_refused(tmp_path, capsys, lines):
+    path = tmp_path / "delays.sdf"
+    path.write_text("".join(SDF.splitlines(keepends=True)[:lines]))
+    assert main([str(path)]) == 1
+    assert "delays.sdf is cut off: it has no closing parenthesis" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--paths", "-1"], "--paths -1; allowed: 0 or more"),
+        (["--over", "nan"], "--over nan; allowed: 0 or more ns"),
+        (["--over", "inf"], "--over inf; allowed: 0 or more ns"),
+        (["--over", "-1"], "--over -1.0; allowed: 0 or more ns"),
+    ],
+)
+def test_options_that_say_nothing_are_refused(sdf, capsys, options, message):
+    with pytest.raises(SystemExit):
+        main([str(sdf), *options])
+    assert message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
