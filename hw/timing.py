@@ -1,13 +1,13 @@
 """Synthesis and timing for an ECP5, out of context, of the whole device or of one block.
 
 The device (`make timing`): Fmax for each seed and the median, area, and the critical path in
-words, in `build/timing.json`; that of another `--config` under its name. `--area`: only what the
-device takes, without placing it. `--block` and `--blocks`: each block alone between registers, with
-the parameters that it has in the device, in `build/timing_blocks.json`.
+words, in `build/timing.json`; that of another `--config`, another `--device` or `--abc9` under a
+name of its own. `--area`: only what the device takes, without placing it. `--block` and `--blocks`:
+each block alone between registers, with the parameters that it has in the device, in
+`build/timing_blocks.json`.
 """
 
 import argparse
-import json
 import os
 import statistics
 import sys
@@ -24,6 +24,7 @@ from gateware.config import RnicConfig
 from gateware.rnic import Rnic
 from hw import blocks
 from hw.boards.configs import SMALL
+from hw.files import BadResults, locked, read_results, write_results
 from hw.floorplan import floorplan
 from hw.flow import (
     BUILD,
@@ -46,7 +47,31 @@ from hw.rtlil import export
 RESULT = BUILD / "timing.json"
 BLOCKS_RESULT = BUILD / "timing_blocks.json"
 
-CONFIGS = {"default": RnicConfig(), "small": SMALL}
+DEFAULT = "default"
+"""The configuration, and the entry that stands on the first level of the results."""
+
+CONFIGS = {DEFAULT: RnicConfig(), "small": SMALL}
+
+SAME_DEVICE = ("device", "speed_grade", "synthesis_options", "lut4", "ff", "dp16kd")
+"""What two results have in common if their seeds are those of one netlist."""
+
+
+def entry(config: str, part: Part, options: str) -> str:
+    """The name under which `build/timing.json` holds a configuration, part and flow."""
+    names = [name for name, each in PARTS.items() if each == part != DEFAULT_PART]
+    return "_".join([config, *names, *_flow(options)])
+
+
+def _flow(options: str) -> list[str]:
+    return [] if options == SYNTHESIS_OPTIONS else ["abc9"]
+
+
+ENTRIES = [
+    entry(config, part, options)
+    for config in CONFIGS
+    for part in PARTS.values()
+    for options in (SYNTHESIS_OPTIONS, "")
+]
 
 
 def progress() -> Progress:
@@ -92,26 +117,57 @@ def measure(
         "dp16kd": used["DP16KD"],
     }
     if placed:
-        ranked = sorted(placed, key=lambda one: one.fmax_mhz)
-        result |= {
-            "fmax_mhz": {str(one.seed): round(one.fmax_mhz, 2) for one in placed},
-            "fmax_median_mhz": round(statistics.median(one.fmax_mhz for one in placed), 2),
-            "critical_path": critical_path(ranked[len(ranked) // 2]),
-        }
+        result |= _of_seeds(
+            {str(one.seed): round(one.fmax_mhz, 2) for one in placed},
+            {str(one.seed): critical_path(one) for one in placed},
+        )
     return result
 
 
-def record(path: Path, config: str, result: dict) -> None:
-    """Writes what was measured of a configuration beside what is known of the others.
+def _median_seed(fmax: dict[str, float]) -> str:
+    ranked = sorted(fmax, key=lambda seed: fmax[seed])
+    return ranked[len(ranked) // 2]
 
-    That of the default one stands on the first level, those of others under their names.
+
+def _of_seeds(fmax: dict[str, float], paths: dict[str, str]) -> dict[str, object]:
+    """Fmax of all seeds and its median; the critical path of that seed, and those that are known.
+
+    A result from before each seed had its path has that of its median alone.
     """
-    known = json.loads(path.read_text()) if path.exists() else {}
-    if config == "default":
-        known = result | {name: known[name] for name in CONFIGS if name in known}
-    else:
-        known[config] = result
-    path.write_text(json.dumps(known, indent=2) + "\n")
+    median = _median_seed(fmax)
+    return {
+        "fmax_mhz": {seed: fmax[seed] for seed in sorted(fmax, key=int)},
+        "fmax_median_mhz": round(statistics.median(fmax.values()), 2),
+        "critical_path": paths.get(median, f"of seed {median}, not kept"),
+        "critical_paths": {seed: paths[seed] for seed in sorted(paths, key=int)},
+    }
+
+
+def _merged(known: dict, result: dict) -> dict:
+    """A result with the seeds that only an earlier one of the same device has."""
+    if "fmax_mhz" not in known or any(known.get(key) != result.get(key) for key in SAME_DEVICE):
+        return result
+    of_median = {_median_seed(known["fmax_mhz"]): known["critical_path"]}
+    return result | _of_seeds(
+        known["fmax_mhz"] | result["fmax_mhz"],
+        of_median | known.get("critical_paths", {}) | result["critical_paths"],
+    )
+
+
+def record(path: Path, name: str, result: dict) -> None:
+    """Writes what was measured beside what is known of others, under a name of `ENTRIES`.
+
+    That of the default stands on the first level. Seeds of the same device that were measured
+    before are kept; those of another device are not. Raises `BadResults`.
+    """
+    with locked(path):
+        known = read_results(path)
+        others = {other: known[other] for other in ENTRIES if other in known and other != name}
+        if name == DEFAULT:
+            known = {key: value for key, value in known.items() if key not in others}
+            write_results(path, _merged(known, result) | others)
+        else:
+            write_results(path, known | {name: _merged(known.get(name, {}), result)})
 
 
 def measure_block(block: wiring.Component, seeds: list[int], options: str) -> dict:
@@ -191,50 +247,70 @@ def main() -> int:
         help="place this block alone: its name in the device (framer, mpa_receiver.deframer) or "
         "its class (gateware.mpa.framer:Framer); may be repeated",
     )
-    parser.add_argument("--config", choices=CONFIGS, default="default", help="sizes of the device")
-    parser.add_argument("--device", choices=PARTS, default="85F", help="the ECP5 to place it in")
+    parser.add_argument("--config", choices=CONFIGS, help="sizes of the device (default: default)")
+    parser.add_argument("--device", choices=PARTS, help="the ECP5 to place it in (default: 85F)")
     parser.add_argument("--area", action="store_true", help="do not place the device")
     parser.add_argument("--blocks", action="store_true", help="place every block alone")
     arguments = parser.parse_args()
+    _refuse_ignored(parser, arguments)
     alone = bool(arguments.blocks or arguments.block)
     count = arguments.seeds if arguments.seeds is not None else 1 if alone else 5
     if count < 1:
         parser.error(f"--seeds {count}; allowed: 1 or more")
+    if arguments.jobs < 1:
+        parser.error(f"--jobs {arguments.jobs}; allowed: 1 or more")
     options = "" if arguments.abc9 else SYNTHESIS_OPTIONS
     seeds = list(range(1, count + 1))
     console = Console()
     BUILD.mkdir(exist_ok=True)
     try:
         if alone:
+            read_results(BLOCKS_RESULT)
             names = [] if arguments.blocks else arguments.block
             rows = measure_blocks(RnicConfig(), names, seeds, arguments.jobs, options)
-            known = json.loads(BLOCKS_RESULT.read_text()) if BLOCKS_RESULT.exists() else {}
-            BLOCKS_RESULT.write_text(json.dumps(known | rows, indent=2) + "\n")
             _print_blocks(rows, console)
             for name, row in rows.items():
                 console.print(f"{name}: {row['critical_path']}", soft_wrap=True)
+            named = {"_".join([name, *_flow(options)]): row for name, row in rows.items()}
+            with locked(BLOCKS_RESULT):
+                write_results(BLOCKS_RESULT, read_results(BLOCKS_RESULT) | named)
             return 0
-        part = PARTS[arguments.device]
+        part = PARTS[arguments.device] if arguments.device else DEFAULT_PART
+        config = arguments.config or DEFAULT
         if arguments.area:
             seeds = []
-        config = CONFIGS[arguments.config]
+        else:
+            read_results(RESULT)
         with progress() as shown:
             task = shown.add_task("", total=None)
             result = measure(
-                config,
+                CONFIGS[config],
                 part,
                 seeds,
                 arguments.jobs,
                 options,
                 lambda text: shown.update(task, description=text),
             )
-    except (ToolError, blocks.NoSuchBlock) as error:
+        _print_device(result, console)
+        if not arguments.area:
+            record(RESULT, entry(config, part, options), result)
+    except (ToolError, BadResults, blocks.NoSuchBlock) as error:
         print(f"timing: {error}", file=sys.stderr)
         return 1
-    if not arguments.area:
-        record(RESULT, arguments.config, result)
-    _print_device(result, console)
     return 0
+
+
+def _refuse_ignored(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:
+    """Ends the command where one option would make another mean nothing."""
+    given = [name for name, value in vars(arguments).items() if value not in (None, False)]
+    for name, others in (
+        ("block", ("blocks", "area", "config", "device")),
+        ("blocks", ("area", "config", "device")),
+        ("area", ("seeds",)),
+    ):
+        for other in others:
+            if name in given and other in given:
+                parser.error(f"--{name} with --{other}; allowed: one of them")
 
 
 if __name__ == "__main__":
