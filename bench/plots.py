@@ -1,12 +1,13 @@
 """The plots of docs/performance.md, as SVG."""
 
-import json
+import io
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from bench.curves import FAMILIES, Curve, Family, port_limit, wire_limit
 from host_driver.perf.table import size_text
+from hw.files import write_results, write_whole
 
 Results = Mapping[str, Mapping[str, Mapping[str, int]]]
 """Of each curve, by x: octets, messages and cycles."""
@@ -62,9 +63,9 @@ def area_figure(key: str) -> str:
 
 def write_area_plots(series: AreaSeries, folder: Path) -> None:
     """Writes a plot of area and Fmax over each size, and the data of all beside them."""
+    write_results(folder / AREA.name, series)
     for key, rows in series.items():
         _save(_draw_area(rows, AREA_SIZES[key]), folder, area_figure(key))
-    (folder / AREA.name).write_text(json.dumps(series, indent=2) + "\n")
 
 
 def _draw_area(rows: AreaRows, size: str) -> Any:
@@ -90,11 +91,11 @@ def _draw_area(rows: AreaRows, size: str) -> Any:
 def _save(figure: Any, folder: Path, name: str) -> Path:
     from matplotlib import rc_context
 
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{name}.svg"
+    path, text = folder / f"{name}.svg", io.StringIO()
     # Text stays text, and the same plot is the same file.
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": "stagecoach"}):
-        figure.savefig(path, metadata={"Date": None})
+        figure.savefig(text, format="svg", metadata={"Date": None})
+    write_whole(path, text.getvalue())
     return path
 
 

@@ -1,14 +1,15 @@
 """What a device takes and how fast it is over its QPs and its data width (`make scaling`).
 
-Writes `build/scaling.json`, and plots and their data for docs/performance.md. All other sizes are
-those of the default configuration. A device takes about as long as a seed of `make timing`; one
-that is in both series is measured once.
+Writes `build/scaling.json`, and plots and the same data for docs/performance.md, whenever a device
+is done; what is known of other devices stays. All other sizes are those of the default
+configuration. A device takes about as long as a seed of `make timing`; one that is in both series
+is measured once.
 """
 
 import argparse
-import json
 import os
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
@@ -18,17 +19,26 @@ from rich.table import Table
 
 from bench.plots import AREA, AREA_SIZES, AREA_UNITS, FIGURES, AreaSeries, write_area_plots
 from gateware.config import DATA_WIDTHS, RnicConfig
+from hw.files import BadResults, locked, read_results, write_results
 from hw.flow import BUILD, DEFAULT_PART, SYNTHESIS_OPTIONS, ToolError
 from hw.timing import measure, progress
 
 QPS = (2, 8, 16, 32, 64, 128)
 SEED = 1
+DEVICE_UNITS = ("lut4", "ff", "dp16kd")
 RESULT = BUILD / "scaling.json"
 
 
-def scale(counts: list[int], widths: list[int], jobs: int, place: bool = True) -> AreaSeries:
+def scale(
+    counts: list[int],
+    widths: list[int],
+    jobs: int,
+    place: bool = True,
+    done: Callable[[AreaSeries], object] = lambda rows: None,
+) -> AreaSeries:
     """Measures a device for each number of QPs and each width; none of a series is no series.
 
+    `done` is given the rows of each device when they are there, by the thread that measured it.
     Raises ValueError if one cannot be built.
     """
     series = {
@@ -50,9 +60,15 @@ def scale(counts: list[int], widths: list[int], jobs: int, place: bool = True) -
                     task, description=f"{config.qps} QPs, {config.data_width} bits: {text}"
                 ),
             )
-            row = {key: found[key] for key in ("lut4", "ff", "dp16kd")}
+            row = {key: found[key] for key in DEVICE_UNITS}
             if place:
                 row["fmax_mhz"] = found["fmax_mhz"][str(SEED)]
+            done(
+                {
+                    key: {value: row for value, each in rows.items() if each == config}
+                    for key, rows in series.items()
+                }
+            )
             return row
 
         with ThreadPoolExecutor(jobs) as pool:
@@ -62,6 +78,31 @@ def scale(counts: list[int], widths: list[int], jobs: int, place: bool = True) -
         for key, rows in series.items()
         if rows
     }
+
+
+def merged(known: AreaSeries, found: AreaSeries) -> AreaSeries:
+    """All rows that are known, by their numbers; what was found replaces row by row.
+
+    Where only the area was found, the clock stays that of the same area.
+    """
+    result = {}
+    for key in AREA_SIZES:
+        rows = dict(known.get(key, {}))
+        for value, row in found.get(key, {}).items():
+            before = rows.get(value, {})
+            same = all(before.get(unit) == row[unit] for unit in DEVICE_UNITS)
+            rows[value] = before | row if same else row
+        if rows:
+            result[key] = {value: rows[value] for value in sorted(rows, key=int)}
+    return result
+
+
+def write(found: AreaSeries) -> None:
+    """Adds rows to the results and to the page's data and plots. Raises `BadResults`."""
+    with locked(RESULT):
+        series = merged(read_results(AREA), found)
+        write_results(RESULT, series)
+        write_area_plots(series, FIGURES)
 
 
 def main() -> int:
@@ -85,15 +126,15 @@ def main() -> int:
             parser.error(f"--{option} {values[0]}; allowed: two or more numbers, for a curve")
     if not counts and not widths:
         parser.error("--qps and --widths are both empty; allowed: one of them")
+    if arguments.jobs < 1:
+        parser.error(f"--jobs {arguments.jobs}; allowed: 1 or more")
     BUILD.mkdir(exist_ok=True)
     try:
-        series = scale(counts, widths, arguments.jobs, not arguments.area)
-    except (ToolError, ValueError) as error:
+        read_results(AREA)
+        series = scale(counts, widths, arguments.jobs, not arguments.area, write)
+    except (ToolError, BadResults, ValueError) as error:
         print(f"scaling: {error}", file=sys.stderr)
         return 1
-    RESULT.write_text(json.dumps(series, indent=2) + "\n")
-    known = json.loads(AREA.read_text()) if AREA.exists() else {}
-    write_area_plots(known | series, FIGURES)
     for key, rows in series.items():
         table = Table(title=f"{DEFAULT_PART.name}, out of context, seed {SEED}")
         for name in (AREA_SIZES[key], *AREA_UNITS.values()):

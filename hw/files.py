@@ -22,6 +22,7 @@ def locked(path: Path) -> Iterator[None]:
 
 def write_whole(path: Path, text: str) -> None:
     """Writes a file in one step: it is as it was before, or whole."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(f"{path.name}.unfinished")
     unfinished.write_text(text)
     unfinished.rename(path)
