@@ -24,6 +24,9 @@ EVENT_HEADER_OCTETS = 18
 """Octets of the offending ULPDU that an event carries: its DDP header. Of a received Terminate
 the first octets behind its DDP header."""
 
+RESPONSE_OKAY = 0
+RESPONSE_SLVERR = 2
+"""RRESP and BRESP (AMBA AXI, A3.4.4)."""
 
 NO_COLLISION = {"no_rw_check": 1}
 """Attributes of a memory of which no word is ever used that was read in the cycle in which it was

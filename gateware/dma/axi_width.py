@@ -11,14 +11,12 @@ from gateware.config import DATA_WIDTHS, WORD_WIDTH
 from gateware.dma.axi import AxiReadSignature, AxiWriteSignature, connect_axi
 from gateware.dma.bursts import WORD_BITS
 from gateware.dma.read import MAX_OUTSTANDING_BURSTS as READ_BURSTS
+from gateware.interfaces import RESPONSE_OKAY
 from gateware.prompt_fifo import PromptFifo
 from gateware.stream_fifo import StreamFifo
 
 WRITE_BURSTS = 8
 """Bursts whose words may be behind their addresses; the write engine has fewer of them."""
-
-OKAY = 0
-"""RESP of a beat without an error (AMBA AXI, A3.4.4)."""
 
 
 class AxiReadWidth(wiring.Component):
@@ -74,7 +72,7 @@ class AxiReadWidth(wiring.Component):
         m.d.comb += [
             axi.arlen.eq(Cat(1, words.arlen)),
             words.rdata.eq(Cat(lower_data, axi.rdata)),
-            words.rresp.eq(Mux(lower_resp != OKAY, lower_resp, axi.rresp)),
+            words.rresp.eq(Mux(lower_resp != RESPONSE_OKAY, lower_resp, axi.rresp)),
             words.rvalid.eq(axi.rvalid & upper),
             axi.rready.eq(words.rready | ~upper),
         ]

@@ -6,6 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from gateware.dma.axi import AxiReadSignature, AxiWriteSignature
 from gateware.hostlink.octets import DEPTH, OCTET, MessageSlot, OctetBuffer
+from gateware.interfaces import RESPONSE_OKAY, RESPONSE_SLVERR
 from gateware.stream_fifo import StreamFifo
 from hw.interface.hostlink import MAXIMUM_BEATS, Kind
 
@@ -15,8 +16,6 @@ BURSTS = 16
 BURST = data.StructLayout({"length": 8, "id": 1})
 
 WORD_OCTETS = 8
-RESPONSE_OKAY = 0
-RESPONSE_SLVERR = 2
 
 
 class ReadBridge(wiring.Component):

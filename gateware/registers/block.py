@@ -7,12 +7,10 @@ from amaranth import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from gateware.interfaces import AxiLiteSignature
+from gateware.interfaces import RESPONSE_OKAY, RESPONSE_SLVERR, AxiLiteSignature
 from hw.interface.registers import Register, registers
 
 ADDRESS_BITS = 12
-RESPONSE_OKAY = 0  # AMBA AXI, A3.4.4
-RESPONSE_SLVERR = 2
 
 READ_GROUP = 8
 """Registers among which one cycle selects."""

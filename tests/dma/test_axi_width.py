@@ -5,7 +5,7 @@ import pytest
 from amaranth.hdl import Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
-from cocotb.triggers import ClockCycles, Combine
+from cocotb.triggers import ClockCycles, Combine, ReadOnly, RisingEdge
 from cocotbext.axi import (
     AxiBus,
     AxiMaster,
@@ -101,6 +101,10 @@ def test_engines_on_a_port_of_another_width(width):
 @pytest.mark.parametrize("width", WIDTHS)
 def test_back_pressure_on_both_sides(width):
     run_cocotb(Converters(width), __name__, test_filter="check_alone")
+
+
+def test_ready_of_a_beat_waits_for_nothing():
+    run_cocotb(Converters(128), __name__, test_filter="check_ready_before_beats")
 
 
 @pytest.mark.parametrize("block", [AxiReadWidth, AxiWriteWidth])
@@ -344,3 +348,32 @@ async def check_alone(dut):
         await Combine(*writes)
     await ClockCycles(dut.clk, 10)
     assert ram.read(0, octets) == image
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def check_ready_before_beats(dut):
+    """RREADY of a wide port looks neither at RVALID nor at RLAST: here that is never driven."""
+    for name in ("words__arvalid", "words__awvalid", "words__wvalid", "m_axi__rvalid"):
+        getattr(dut, name).value = 0
+    dut.m_axi__rlast.value = 0
+    dut.m_axi__arready.value = dut.words__rready.value = 1
+    await start_clock_and_reset(dut)
+    # Three words from the upper half of a beat on: two beats, of which the second has two words.
+    dut.words__araddr.value, dut.words__arlen.value, dut.words__arvalid.value = 8, 2, 1
+    await RisingEdge(dut.clk)
+    dut.words__arvalid.value = 0
+    for beat, words in enumerate([[1], [2, 3]]):
+        await ClockCycles(dut.clk, 5)
+        dut.m_axi__rdata.value = sum(2 * beat + half << 64 * half for half in range(2))
+        if len(words) == 1:
+            await ReadOnly()
+            assert dut.m_axi__rready.value, "RREADY waits for RVALID"
+            await RisingEdge(dut.clk)
+        dut.m_axi__rvalid.value = 1
+        for word in words:
+            await ReadOnly()
+            assert dut.words__rvalid.value and dut.words__rdata.value == word
+            assert dut.words__rlast.value == (word == 3)
+            assert dut.m_axi__rready.value == (word == words[-1])
+            await RisingEdge(dut.clk)
+        dut.m_axi__rvalid.value = 0
