@@ -1,7 +1,6 @@
 """Runs the benchmarks, writes `build/bench.json` and docs/performance.md: `make bench`."""
 
 import argparse
-import json
 import sys
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from bench.measure import FAILURES, measure, measure_curves, select
 from bench.performance import write_document
 from bench.required import REQUIRED
 from bench.table import complain, show
+from hw.files import BadResults, read_results, write_results
 
 RESULT = Path("build/bench.json")
 PARTIAL = RESULT.with_suffix(".partial")
@@ -22,23 +22,9 @@ PARTIAL = RESULT.with_suffix(".partial")
 CURVES = Path("build/performance.json")
 
 
-def write(path: Path, results: object) -> None:
-    """Writes what is measured so far: a run takes minutes."""
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(json.dumps(results, indent=2) + "\n")
-
-
-def read_results() -> tuple[dict[str, float], dict[str, dict[str, dict[str, int]]]]:
-    """Figures and curves of the last whole run. `ValueError` if one is missing."""
-    found = []
-    for path in (RESULT, CURVES):
-        try:
-            found.append(json.loads(path.read_text()))
-        except FileNotFoundError:
-            raise ValueError(f"{path} is missing: run `make bench` first") from None
-        except json.JSONDecodeError as error:
-            raise ValueError(f"{path} is no JSON ({error}): run `make bench` again") from None
-    figures, curves = found
+def last_results() -> tuple[dict[str, float], dict[str, dict[str, dict[str, int]]]]:
+    """Figures and curves of the last whole run. `BadResults` if one is missing."""
+    figures, curves = read_results(RESULT), read_results(CURVES)
     points = {curve.key: curve.points for family in FAMILIES for curve in family.curves}
     absent = [key for key in REQUIRED if key not in figures] + [
         f"{key} at {point.x}"
@@ -47,7 +33,7 @@ def read_results() -> tuple[dict[str, float], dict[str, dict[str, dict[str, int]
         if str(point.x) not in curves.get(key, {})
     ]
     if absent:
-        raise ValueError(f"{absent[0]} was not measured: run `make bench` again")
+        raise BadResults(f"{absent[0]} was not measured: run `make bench` first")
     return figures, curves
 
 
@@ -60,7 +46,7 @@ def _options() -> argparse.Namespace:
     choice.add_argument(
         "--short",
         action="store_true",
-        help="measure a few figures in short runs, write nothing; fail if one is below its floor",
+        help="measure all cycles of one device in shorter runs, write nothing; fail below a floor",
     )
     choice.add_argument(
         "--document",
@@ -75,8 +61,8 @@ def main() -> int:
     options = _options()
     if options.document:
         try:
-            write_document(*read_results())
-        except ValueError as error:
+            write_document(*last_results())
+        except BadResults as error:
             print(f"bench: {error}", file=sys.stderr)
             return 2
         return 0
@@ -96,17 +82,17 @@ def main() -> int:
 
         def save(figures: dict[str, float]) -> None:
             if whole:
-                write(PARTIAL, figures)
+                write_results(PARTIAL, figures)
 
         figures, failed = measure(keys, begin, save, shortened if options.short else None)
         if whole:
             PARTIAL.rename(RESULT)
             try:
-                write(CURVES, measure_curves(begin))
+                write_results(CURVES, measure_curves(begin))
             except FAILURES as error:
                 failed["curves"] = str(error)
             if not failed:
-                write_document(*read_results())
+                write_document(*last_results())
     show(figures, floors)
     return 1 if complain(figures, floors, failed) else 0
 

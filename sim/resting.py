@@ -55,6 +55,8 @@ def _assignments(body: str) -> Iterator[tuple[list[str], str, str]]:
     open_blocks: list[str] = []
     once: list[str] = []
     for line in map(str.strip, body.split("\n")):
+        if once and line.startswith("if "):
+            raise ValueError(f"condition {once[0]!r} has {line!r}; allowed: an assignment")
         if match := re.fullmatch(r"if \((.*)\)( begin)?", line):
             if match[2]:
                 open_blocks.append(match[1])

@@ -9,12 +9,13 @@ from hw.flow import DEFAULT_PART, PARTS, SYNTHESIS_OPTIONS, ToolError
 from hw.timing import CONFIGS, ENTRIES, entry, record
 
 
-def result(fmax, lut4=1, options=SYNTHESIS_OPTIONS):
+def result(fmax, lut4=1, options=SYNTHESIS_OPTIONS, flow="now"):
     """What is measured with the Fmax of some seeds."""
     seeds = sorted(fmax, key=lambda seed: fmax[seed])
     return {
         "device": DEFAULT_PART.name,
         "synthesis_options": options,
+        "flow": flow,
         "lut4": lut4,
         "ff": 2,
         "dp16kd": 3,
@@ -104,18 +105,10 @@ def test_fewer_seeds_of_the_same_netlist_are_added(path):
     assert known(path)["small"] == FIVE
 
 
-def test_a_result_from_before_each_seed_had_its_path_is_kept(path):
-    before = {key: value for key, value in FIVE.items() if key != "critical_paths"}
-    record(path, "default", before)
-    record(path, "default", result({"1": 141.0}))
-    found = known(path)
-    assert found["fmax_mhz"] == FIVE["fmax_mhz"]
-    assert found["critical_path"] == FIVE["critical_path"]
-
-
-@pytest.mark.parametrize("other", [result({"1": 150.0}, lut4=9), result({"1": 150.0}, options="")])
-def test_another_netlist_replaces_all_seeds(path, other):
+@pytest.mark.parametrize("other", [{"lut4": 9}, {"options": ""}, {"flow": "before"}])
+def test_another_netlist_or_flow_replaces_all_seeds(path, other):
     record(path, "default", FIVE)
+    other = result({"1": 150.0}, **other)
     record(path, "default", other)
     assert known(path) == other
 

@@ -111,3 +111,18 @@ def test_a_change_that_is_not_told_is_noticed_here(tmp_path):
 def test_a_module_that_is_not_there_cannot_have_a_clock():
     with pytest.raises(ValueError, match="no module is named 'other'"):
         split_clocks("module rnic(clk);\n  input clk;\n  wire clk;\nendmodule\n", "rnic", ["other"])
+
+
+@pytest.mark.parametrize(
+    "body, message",
+    [
+        ("    if (a)\n      if (b) r <= 1'h1;\n", r"condition 'a' has \"if \(b\) r"),
+        ("    if (a)\n      if (b)\n        r <= 1'h1;\n", r"condition 'a' has 'if \(b\)'"),
+        ("    if (a)\n      r <= 1'h1;\n    else\n      r <= 1'h0;\n", "clocked block has 'else'"),
+    ],
+)
+def test_verilog_of_another_shape_is_refused(body, message):
+    always = f"  always @(posedge clk) begin\n{body}  end\n"
+    text = f"module rnic(clk, a, b);\n  reg r;\n{always}endmodule\n"
+    with pytest.raises(ValueError, match=message):
+        split_clocks(text, "rnic")
