@@ -36,7 +36,7 @@ class UnitArrivals(wiring.Component):
     """Stores the words of reads and counts the units of each QP that arrived.
 
     Takes a word in every cycle, whatever happens. A unit that comes after a failed one of its QP is
-    not counted. Three cycles from the last word of a unit to `filled`; `selected` and `looked` can
+    not counted. Five cycles from the last word of a unit to `filled`; `selected` and `looked` can
     show it then.
 
     Parameters
