@@ -30,6 +30,9 @@ DOCUMENT = Path("docs/performance.md")
 NEAR = 0.95
 """A curve is at its limit as long as it has this part of it."""
 
+LIKE = 0.9
+"""Numbers of QPs need no reason if the least figure has this part of the largest."""
+
 _SENT = (
     "below that the work for each message is the limit: a send entry from host memory, a visit of "
     "the transmitter"
@@ -99,7 +102,7 @@ def _lines(figures: Mapping[str, float], results: Results, area: AreaSeries) -> 
         "",
         "Figures of the device are cycles, the same on every machine: of more than 1,000 messages",
         "in steady state, or of so many full FPDUs where an EMSS is named, of which a message has",
-        f"{FPDUS_PER_MESSAGE}; latencies are the longest of {LATENCY_MESSAGES}. In `nfs_read_1m`",
+        f"{FPDUS_PER_MESSAGE}. Latencies are the longest of {LATENCY_MESSAGES}. In `nfs_read_1m`",
         "programs take part, which changes it by a few thousandths. Limits are rounded: a full",
         "FPDU of 1460 octets takes 183 beats for 1440 of payload, 7.869 octets in a cycle.",
     )
@@ -242,8 +245,8 @@ def _qps_sentence(curve: Curve, results: Results) -> str:
     values = cycles_per_message(curve, results)
     text = ", ".join(f"{value:.1f}" for value in values)
     counts = ", ".join(str(count) for count in QPS)
-    if min(values) >= NEAR * max(values):
-        return f"- {curve.label}: {text} cycles with {counts} QPs; the number makes no difference."
+    if min(values) >= LIKE * max(values):
+        return f"- {curve.label}: {text} cycles with {counts} QPs, which is within 10 %."
     return f"- {curve.label}: {text} cycles with {counts} QPs: {_fill(QP_REASONS[curve.key])}."
 
 
