@@ -2,9 +2,9 @@
 
 The device (`make timing`): Fmax for each seed and the median, area, and the critical path in
 words, in `build/timing.json`; that of another `--config`, another `--device` or `--abc9` under a
-name of its own. `--area`: only what the device takes, without placing it. `--block` and `--blocks`:
-each block alone between registers, with the parameters that it has in the device, in
-`build/timing_blocks.json`.
+name of its own. `--area`: only what the device and its blocks take, without placing it. `--block`
+and `--blocks`: each block alone between registers, with the parameters that it has in the device,
+in `build/timing_blocks.json`.
 """
 
 import argparse
@@ -23,6 +23,7 @@ from rich.table import Table
 from gateware.config import RnicConfig
 from gateware.rnic import Rnic
 from hw import blocks
+from hw.area import by_block
 from hw.boards.configs import SMALL
 from hw.files import BadResults, locked, read_results, write_results
 from hw.floorplan import floorplan
@@ -116,6 +117,7 @@ def measure(
         "ff": used["TRELLIS_FF"],
         "ff_of_the_harness": harness.flip_flops,
         "dp16kd": used["DP16KD"],
+        "blocks": by_block(folder / "rnic.json"),
     }
     if placed:
         result["flow"] = flow_key(netlist, part)
@@ -222,6 +224,17 @@ def _print_device(result: dict, console: Console) -> None:
     console.print(table)
     if "critical_path" in result:
         console.print(f"Critical path: {result['critical_path']}")
+    else:
+        _print_area(result["blocks"], console)
+
+
+def _print_area(rows: dict[str, dict[str, int]], console: Console) -> None:
+    table = Table(title="Blocks, without the ends of carry chains")
+    for column in ("block", "LUT4", "of them distributed RAM", "FF", "DP16KD"):
+        table.add_column(column, justify="left" if column == "block" else "right")
+    for block, row in rows.items():
+        table.add_row(block, *(f"{count:,}" if count else "" for count in row.values()))
+    console.print(table)
 
 
 def main() -> int:
