@@ -30,6 +30,7 @@ from host_driver import (
 from host_driver.transport.simulation import SimulatedDevice
 from host_driver.transport.sockets import SocketStream
 from sim.build import SLOW, build_device, compile_verilog, export_verilog
+from sim.model.rdmap import Opcode
 from tests.integration.rig import ALL, READS
 from tests.integration.test_atomics import atomic_wr, random_request
 from tests.support.streams import seeded_random
@@ -217,4 +218,10 @@ def test_everything_happens_in_the_same_cycle_as_without_rest():
     # What is to be seen was there: all operations, and an end of a stream by Terminate.
     completed = {wc.opcode for wc in expected[0].completions if wc.status == WCStatus.SUCCESS}
     assert len(completed) == 9, completed
-    assert any(wc.terminate for end in expected for wc in end.completions)
+    sent = {
+        octets[3] & 0xF  # behind the ULPDU length and DDP's control octet
+        for end in expected
+        for kind, connection, *_, octets in end.records
+        if kind == "TRANSMIT" and connection == QPS - 1
+    }
+    assert Opcode.TERMINATE in sent
