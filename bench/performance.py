@@ -192,12 +192,17 @@ def _per_qp(rows: AreaRows) -> Iterable[str]:
         "  each has in registers, for the choice among all, and for tables and queues: in block",
         "  RAM and in distributed RAM, of which 16 QPs take a cell.",
     )
-    placed = [row["fmax_mhz"] for row in rows.values() if "fmax_mhz" in row]
-    if len(placed) > 1:
-        yield from (
-            f"- Fmax is {min(placed):g} to {max(placed):g} MHz; seeds of one device differ by 15 %",
-            "  ([timing](timing.md)). A choice among QPs takes two cycles, however many there are.",
-        )
+    if all("fmax_mhz" in row for row in rows.values()):
+        yield _clock(rows)
+        yield "  A choice among QPs takes two cycles, however many there are."
+
+
+def _clock(rows: AreaRows) -> str:
+    clocks = [row["fmax_mhz"] for row in rows.values()]
+    return (
+        f"- Fmax is {min(clocks):g} to {max(clocks):g} MHz; seeds of one device differ by 15 %\n"
+        "  ([timing](timing.md))."
+    )
 
 
 def _per_width(rows: AreaRows) -> Iterable[str]:
@@ -214,6 +219,9 @@ def _per_width(rows: AreaRows) -> Iterable[str]:
                 f"- With {width} bits: {lut4:+d} LUT4 and {ff:+d} flip-flops, for the converters",
                 "  and for what the harness around the device has for each bit of its ports.",
             )
+    if all("fmax_mhz" in row for row in rows.values()):
+        yield _clock(rows)
+        yield "  Of the longest path of each see [data width](decisions/data-width.md)."
 
 
 AREA_REASONS = {"by_qps": _per_qp, "by_data_width_bits": _per_width}

@@ -23,7 +23,7 @@ from hw.files import BadResults, locked, read_results, write_results
 from hw.flow import BUILD, DEFAULT_PART, SYNTHESIS_OPTIONS, ToolError
 from hw.timing import measure, progress
 
-QPS = (2, 8, 16, 32, 64, 128)
+QPS = (2, 8, 32, 64, 128)
 SEED = 1
 DEVICE_UNITS = ("lut4", "ff", "dp16kd")
 RESULT = BUILD / "scaling.json"
