@@ -87,6 +87,7 @@ def main() -> int:
         figures, failed = measure(keys, begin, save, shortened if options.short else None)
         if whole:
             PARTIAL.rename(RESULT)
+            CURVES.unlink(missing_ok=True)  # of another run: they do not belong to these figures
             try:
                 write_results(CURVES, measure_curves(begin))
             except FAILURES as error:

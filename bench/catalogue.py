@@ -25,7 +25,6 @@ FPDUS_PER_MESSAGE = 64
 LONG_MESSAGES = 20
 """Messages of `FPDUS_PER_MESSAGE` full FPDUs."""
 
-
 FPDUS_PER_QP = 20
 """With 64 QPs each has one message."""
 

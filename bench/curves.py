@@ -17,7 +17,7 @@ SMALL_OCTETS = 512
 """Up to so many octets a message is small; a point has `DEFAULTS["messages"]` of them."""
 
 POINT_OCTETS = 128 * 1024
-"""Octets of a point at least, when messages are large."""
+"""Octets of a point, when messages are large; one message may have more."""
 
 
 @dataclass(frozen=True)

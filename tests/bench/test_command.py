@@ -8,6 +8,7 @@ import pytest
 from bench import __main__ as command
 from bench import measure
 from host_driver.errors import WaitTimeout
+from hw.files import write_results
 from sim.cosim.runner import CocotbFailure
 
 KEY = "write_0_tx_cycles_per_message"
@@ -119,6 +120,21 @@ def test_a_figure_that_fails_leaves_the_page_as_it_was(monkeypatch, capsys, fold
     assert not quick
     assert run(monkeypatch, None, "--document") == 2
     assert f"bench: {key} was not measured: run" in capsys.readouterr().err
+
+
+def test_curves_of_another_run_do_not_come_to_new_figures(monkeypatch, capsys, folder, quick):
+    run(monkeypatch, lambda options: ALL)
+    monkeypatch.setattr(command, "write_results", fails_to_write_curves)
+    assert run(monkeypatch, lambda options: ALL) == 1
+    assert run(monkeypatch, None, "--document") == 2
+    assert "write_tx at 0 was not measured" in capsys.readouterr().err
+    assert len(quick) == 1
+
+
+def fails_to_write_curves(path, results):
+    if path == command.CURVES:
+        raise OSError("no space left")
+    write_results(path, results)
 
 
 def test_a_run_that_is_interrupted_leaves_the_results_of_the_one_before(monkeypatch, folder, quick):
