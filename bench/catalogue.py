@@ -1,8 +1,7 @@
 """Which case gives which figure.
 
 The name of a figure says what it is: operation, direction, EMSS or octets of a message, unit. At
-an EMSS messages are long and all FPDUs full, so that FPDUs are what counts: more than 1,000 of
-them.
+an EMSS all FPDUs are full.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,12 +20,11 @@ DEFAULTS: dict[str, Any] = {
 }
 """1,250 messages: more than 1,000 are left when the beginning and the end are taken off."""
 
-FPDUS_PER_MESSAGE = 64
-LONG_MESSAGES = 20
-"""Messages of `FPDUS_PER_MESSAGE` full FPDUs."""
+FPDUS_PER_MESSAGE = {1460: 4, 8960: 1}
+"""Full FPDUs of a message, by the EMSS: 6 to 9 thousand octets."""
 
-FPDUS_PER_QP = 20
-"""With 64 QPs each has one message."""
+MANY_QPS_MESSAGES = 1280
+"""Messages of 64 QPs: 20 of each."""
 
 FPDUS_AHEAD = 64
 """FPDUs at hand that arrive at several QPs, in all."""
@@ -34,7 +32,7 @@ FPDUS_AHEAD = 64
 READ_QPS = 16
 """QPs whose Reads of 8 octets are answered: 16 times IRD 8, 128 outstanding."""
 
-LATENCY_MESSAGES = 50
+LATENCY_MESSAGES = 1000
 
 
 @dataclass(frozen=True)
@@ -90,6 +88,11 @@ def full_segment(operation: str, emss: int = 1460, markers: bool = False) -> int
     return mulpdu(emss, markers) - header
 
 
+def message(operation: str, emss: int = 1460, markers: bool = False) -> int:
+    """Octets of a message at an EMSS."""
+    return full_segment(operation, emss, markers) * FPDUS_PER_MESSAGE[emss]
+
+
 def transmit(operation: str, **changes: Any) -> Case:
     """Messages that leave."""
     if operation == "read":
@@ -113,31 +116,20 @@ def _throughput() -> dict[str, Figure]:
     for markers in (False, True):
         size = "1460_markers" if markers else "1460"
         for operation, name in (("write", "write"), ("read", "read_response"), ("send", "send")):
-            octets = full_segment(operation, markers=markers) * FPDUS_PER_MESSAGE
+            octets = message(operation, markers=markers)
             for direction, make in directions:
                 cases[f"{name}_{direction}_{size}"] = make(
-                    operation, octets=octets, markers=markers, messages=LONG_MESSAGES
+                    operation, octets=octets, markers=markers
                 )
-    octets = full_segment("write")
+    octets = message("write")
     for direction, make in directions:
-        cases[f"write_{direction}_8960"] = make(
-            "write",
-            emss=8960,
-            octets=full_segment("write", 8960) * FPDUS_PER_MESSAGE,
-            messages=LONG_MESSAGES,
-        )
+        cases[f"write_{direction}_8960"] = make("write", emss=8960, octets=message("write", 8960))
         cases[f"qps_64_write_{direction}_1460"] = make(
-            "write", octets=octets * FPDUS_PER_QP, qps=64, messages=64
+            "write", octets=octets, qps=64, messages=MANY_QPS_MESSAGES
         )
-    cases["duplex_1460"] = Case(
-        "duplex_cases",
-        "check_duplex",
-        {"octets": octets * FPDUS_PER_MESSAGE, "messages": LONG_MESSAGES},
-    )
+    cases["duplex_1460"] = Case("duplex_cases", "check_duplex", {"octets": octets})
     for name, after_write in (("read", False), ("read_after_write", True)):
-        cases[f"{name}_tx_1460"] = transmit(
-            "read", octets=4096, messages=400, after_write=after_write
-        )
+        cases[f"{name}_tx_1460"] = transmit("read", octets=4096, after_write=after_write)
     return {
         f"{name}_payload_octets_per_cycle": Figure(case, octets_per_cycle)
         for name, case in cases.items()

@@ -17,19 +17,21 @@ FLOORS = Path(__file__).with_name("floors.toml")
 SHORT_KEYS = tuple(key for key in REQUIRED if key in FIGURES or key in RATIOS)
 """All figures that are cycles of one device; neither programs nor the machine take part in them."""
 
-MANY_QPS = 64
-"""So many QPs need all messages of a case to come to a steady state."""
-
-LONG_FPDUS = 16
-"""Messages of more full FPDUs may be shorter."""
+SHORT_LATENCY_MESSAGES = 50
 
 
 def shortened(case: Case) -> Case:
-    """A case with a quarter of the octets of long messages; of short ones all are needed."""
+    """A case with a quarter of its messages if they are large; of small ones all are needed.
+
+    Of latencies, where each message comes alone, `SHORT_LATENCY_MESSAGES` are left.
+    """
     options = case.options
-    if options["qps"] >= MANY_QPS or options["octets"] < LONG_FPDUS * options["emss"]:
-        return case
-    return replace(case, changes={**case.changes, "octets": options["octets"] // 4})
+    messages = options["messages"]
+    if case.module == "latency_cases":
+        messages = SHORT_LATENCY_MESSAGES
+    elif 2 * options["octets"] > options["emss"]:
+        messages //= 4
+    return replace(case, changes={**case.changes, "messages": messages})
 
 
 def read_floors(text: str) -> dict[str, Requirement]:

@@ -68,7 +68,7 @@ def _case_figure(key: str, shape: Callable[[Case], Case]) -> float:
 
 def _speed_figures(key: str, known: dict[str, float]) -> dict[str, float]:
     """Figures of the simulator that `key` is of; of two and their ratio, if that is asked for."""
-    if key in speed.COMPILED_KEYS:
+    if key in speed.COMPILED_KEYS or key == speed.IDLE_KEY:
         return speed.measure_compiled()
     if key in speed.ICARUS_KEYS:
         return speed.measure_icarus()

@@ -101,8 +101,9 @@ def _lines(figures: Mapping[str, float], results: Results, area: AreaSeries) -> 
     yield from (
         "",
         "Figures of the device are cycles, the same on every machine: of more than 1,000 messages",
-        "in steady state, or of so many full FPDUs where an EMSS is named, of which a message has",
-        f"{FPDUS_PER_MESSAGE}. Latencies are the longest of {LATENCY_MESSAGES}. In `nfs_read_1m`",
+        "in steady state. Where an EMSS is named all FPDUs are full; a message has",
+        " or ".join(f"{count} at {emss}" for emss, count in FPDUS_PER_MESSAGE.items()) + ".",
+        f"Latencies are the longest of {LATENCY_MESSAGES:,}. In `nfs_read_1m`",
         "programs take part, which changes it by a few thousandths. Limits are rounded: a full",
         "FPDU of 1460 octets takes 183 beats for 1440 of payload, 7.869 octets in a cycle.",
     )
@@ -154,6 +155,9 @@ def _simulators(figures: Mapping[str, float]) -> Iterable[str]:
         "These depend on the machine. Two compiled devices, of which one sends RDMA Writes to the",
         "other, and the program around them; the cycles of both count, and seconds are those of",
         "one core. The others simulate one device that sends.",
+        "",
+        "When the two compiled devices have no work, the process with both takes",
+        f"{figures[speed.IDLE_KEY]:g} microseconds of a core's time in a second.",
     )
 
 

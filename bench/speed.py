@@ -1,4 +1,7 @@
-"""How fast the compiled device and other simulators are: cycles per second of a core's time."""
+"""How fast the compiled device and other simulators are: cycles per second of a core's time.
+
+And what a device costs that has nothing to do.
+"""
 
 import shutil
 import threading
@@ -29,6 +32,9 @@ WRITE_OCTETS = 1 << 20
 COMPILED_WRITES = 4
 """RDMA Writes during which the compiled device's time is taken: a few seconds."""
 
+IDLE_SECONDS = 2.0
+"""During these the processor's time is taken that two devices without work need."""
+
 ICARUS_CYCLES = 20_000
 """Cycles of one RDMA Write during which Icarus' time is taken: half a minute."""
 
@@ -38,14 +44,17 @@ AMARANTH_CYCLES = 2_000
 COMPILED_KEYS = ("sim_cycles_per_second", "sim_cycles", "sim_fpdus", "sim_fpdu_octets")
 ICARUS_KEYS = tuple(key.replace("sim_", "sim_icarus_", 1) for key in COMPILED_KEYS)
 AMARANTH_KEYS = tuple(key.replace("sim_", "sim_amaranth_", 1) for key in COMPILED_KEYS)
+IDLE_KEY = "sim_idle_cpu_us_per_s"
 RATIO_KEY = "sim_cycles_per_second_ratio"
 AMARANTH_RATIO_KEY = "sim_cycles_per_second_ratio_to_amaranth"
-KEYS = (*COMPILED_KEYS, *ICARUS_KEYS, *AMARANTH_KEYS, RATIO_KEY, AMARANTH_RATIO_KEY)
+KEYS = (*COMPILED_KEYS, IDLE_KEY, *ICARUS_KEYS, *AMARANTH_KEYS, RATIO_KEY, AMARANTH_RATIO_KEY)
 
 
 def measure_compiled() -> dict[str, float]:
-    """Figures of the compiled device."""
-    return _figures("sim", _run_compiled())
+    """Figures of the compiled device, at work and idle."""
+    result = _run_compiled()
+    idle = round(1e6 * result["idle_seconds"] / IDLE_SECONDS, 1)
+    return _figures("sim", result) | {IDLE_KEY: idle}
 
 
 def measure_icarus() -> dict[str, float]:
@@ -65,6 +74,7 @@ def _run_compiled() -> dict[str, float]:
     """Lets a compiled device send RDMA Writes to another one.
 
     Each has a thread; the cycles of both count, and the time that the process spends on a core.
+    `idle_seconds` is what it spends during `IDLE_SECONDS` after the last completion.
     """
     devices = SimulatedDevice(), SimulatedDevice()
     with Context(devices[0]) as sender, Context(devices[1]) as sink:
@@ -95,7 +105,18 @@ def _run_compiled() -> dict[str, float]:
         cq.wait(COMPILED_WRITES, timeout=120)
         counted = {key: count - before[key] for key, count in _counted(devices).items()}
         seconds = time.process_time() - start
-        return {**counted, "seconds": seconds}
+        return {**counted, "seconds": seconds, "idle_seconds": _idle_seconds(devices)}
+
+
+def _idle_seconds(devices: Iterable[SimulatedDevice]) -> float:
+    """Processor's time that the process takes when none of its devices has work left."""
+    cycles: list[int] = []
+    while (now := [device.cycles for device in devices]) != cycles:
+        cycles = now
+        time.sleep(0.1)
+    start = time.process_time()
+    time.sleep(IDLE_SECONDS)
+    return time.process_time() - start
 
 
 def _counted(devices: Iterable[SimulatedDevice]) -> dict[str, int]:

@@ -13,6 +13,7 @@ from hw.delays import NotSdf
 from hw.files import locked
 from hw.placement import NotPlaced
 from hw.refine import RECIPE, refine
+from hw.same_logic import OtherLogic, check_same_logic
 
 BUILD = Path("build")
 SPEED_GRADE = 8
@@ -178,7 +179,8 @@ def place(netlist: Path, seed: int, part: Part = DEFAULT_PART) -> Placed:
             refined = report.with_suffix(".refined")
             try:
                 refine(placed, estimated, refined, REFINED_NS, seed)
-            except (NotPlaced, NotSdf) as error:
+                check_same_logic(placed, refined)
+            except (NotPlaced, NotSdf, OtherLogic) as error:
                 raise ToolError(str(error)) from error
             placed.unlink()
             estimated.unlink()

@@ -7,7 +7,7 @@ import pytest
 from bench import __main__ as command
 from bench import measure
 from bench.catalogue import FIGURES, RATIOS
-from bench.floors import FLOORS, MANY_QPS, SHORT_KEYS, read_floors, shortened
+from bench.floors import FLOORS, SHORT_KEYS, read_floors, shortened
 from bench.required import REQUIRED
 
 MET = "write_0_rx_cycles_per_message"
@@ -49,12 +49,14 @@ def test_short_run_has_every_figure_of_the_line_rate():
     assert set(SHORT_KEYS) <= set(REQUIRED) & {*FIGURES, *RATIOS}
 
 
-def test_long_messages_are_shorter_and_all_others_as_they_are():
+def test_large_messages_are_fewer_and_small_ones_as_many():
     for key in {*SHORT_KEYS} - {*RATIOS}:
         case = FIGURES[key].case
         long, short = (each.options for each in (case, shortened(case)))
-        if long["octets"] > 16 * long["emss"] and long["qps"] < MANY_QPS:
-            assert short == long | {"octets": long["octets"] // 4}
+        if "latency" in key:
+            assert short == long | {"messages": 50}
+        elif "payload_octets" in key:
+            assert short == long | {"messages": long["messages"] // 4}
         else:
             assert short == long
 

@@ -82,8 +82,9 @@ def test_page_has_the_simulators_of_one_run():
     figures = {key: 1000.0 * number for number, key in enumerate(speed.KEYS, 1)}
     text = page(figures, results_of(lambda octets: 100), {})
     assert "| compiled device | 1,000 |  |" in text
-    assert "| Icarus | 5,000 | 13,000 |" in text
-    assert "| Amaranth's own | 9,000 | 14,000 |" in text
+    assert "takes\n5000 microseconds" in text
+    assert "| Icarus | 6,000 | 14,000 |" in text
+    assert "| Amaranth's own | 10,000 | 15,000 |" in text
     assert "## Simulation" not in page({}, results_of(lambda octets: 100), {})
 
 

@@ -116,6 +116,7 @@ class Tools:
         monkeypatch.setattr(gates, "run", self.yosys)
         monkeypatch.setattr(flow, "nextpnr", self.nextpnr)
         monkeypatch.setattr(flow, "refine", lambda placed, *_: placed.read_text())
+        monkeypatch.setattr(flow, "check_same_logic", lambda *_: None)
 
     def yosys(self, name, arguments, log):
         self.runs += 1

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from hw.placement import NotPlaced, Placement, bel_of, place_of
+from hw.same_logic import check_same_logic
 
 CLOCK, RESET = 1, 2
 
@@ -128,6 +129,7 @@ def test_logic_takes_a_global_reset_from_before_its_buffer(placement, tmp_path):
     assert cells["lut"]["connections"]["A"] == [30]
     assert cells["lut"]["connections"]["B"] == [5]
     assert cells["flop"]["connections"]["LSR"] == [RESET]
+    check_same_logic(tmp_path / "placed.json", path)
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"modules": {}}', "[]"])

@@ -1,6 +1,7 @@
 """Refining makes slow paths faster, by the same delays that other code reads from the same file."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from hw.paths import slow_paths
 from hw.placement import Placement, bels, top_module
 from hw.refine import Refiner, refine
 from hw.rtlil import export
+from hw.same_logic import OtherLogic, check_same_logic
 from hw.timing_graph import TimingGraph
 
 
@@ -98,6 +100,52 @@ def test_no_place_is_taken_twice(placed, refined):
     assert after.keys() == before.keys()
     assert after != before
     assert len(set(after.values())) == len(after)
+
+
+def test_the_logic_is_the_same(placed, refined):
+    check_same_logic(placed / "placed.json", refined)
+
+
+def swap_two_inputs(cells, lut):
+    nets = cells[lut]["connections"]
+    assert nets["A"] != nets["B"]
+    nets["A"], nets["B"] = nets["B"], nets["A"]
+
+
+def change_the_function(cells, lut):
+    bits = cells[lut]["parameters"]["INITVAL"].strip()
+    cells[lut]["parameters"]["INITVAL"] = bits.translate(str.maketrans("01", "10"))
+
+
+def tie_a_pin(cells, lut):
+    cells[lut]["connections"]["C"] = ["0"]
+
+
+def leave_it_out(cells, lut):
+    del cells[lut]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (swap_two_inputs, "the driver of A of the cell {}: "),
+        (change_the_function, "the parameters of the cell {}: "),
+        (tie_a_pin, r"the driver of C of the cell {}: \['0'\]; before: \['.+/.+\[0\]'\]"),
+        (leave_it_out, r"only .*placed\.json has the cell {}"),
+    ],
+)
+def test_other_logic_is_found(placed, refined, tmp_path, change, message):
+    design = json.loads(refined.read_text())
+    cells = top_module(design)["cells"]
+    lut = next(
+        name
+        for name, cell in cells.items()
+        if cell["type"] == "TRELLIS_COMB" and all(cell["connections"].get(pin) for pin in "ABC")
+    )
+    change(cells, lut)
+    (tmp_path / "other.json").write_text(json.dumps(design))
+    with pytest.raises(OtherLogic, match=message.format(re.escape(lut))):
+        check_same_logic(placed / "placed.json", tmp_path / "other.json")
 
 
 def as_constraints(refined, path, **moved):
