@@ -76,7 +76,9 @@ scaling: setup ## area and Fmax over QPs and data width, write build/scaling.jso
 	$(BIN)/python -m bench.scaling
 
 # Tests that `make gatesim` runs on netlists; others take longer, e.g. GATESIM_TESTS=tests/rdmap.
-GATESIM_TESTS ?= tests/mpa tests/ddp
+# DDP's checks are made by the receiver, its segments by the transmitter.
+GATESIM_TESTS ?= tests/mpa tests/ddp tests/dma/test_placer.py \
+	$(addprefix tests/rdmap/test_,checks.py receiver.py transmitter.py)
 
 gatesim: setup ## test MPA and DDP on the netlists of the synthesis flow (GATESIM_TESTS=tests/mpa)
 	GATESIM=1 $(BIN)/python -m pytest -n $(JOBS) --timeout=3600 tests/hw/test_gates.py $(GATESIM_TESTS) $(PYTEST_ARGS)
