@@ -66,7 +66,7 @@ nfs: setup ## copy 200 files by NFS through two simulated devices and back (make
 bench: setup ## measure the device, write build/bench.json
 	$(BIN)/python -m bench
 
-bench-short: setup ## measure a few figures, fail if one is below its floor (bench/floors.toml)
+bench-short: setup ## measure all cycles in shorter runs, fail if one is below its floor (bench/floors.toml)
 	$(BIN)/python -m bench --short
 
 timing: setup ## synthesize, place and route, write build/timing.json
@@ -76,11 +76,11 @@ scaling: setup ## area and Fmax over QPs and data width, write build/scaling.jso
 	$(BIN)/python -m bench.scaling
 
 # Tests that `make gatesim` runs on netlists; others take longer, e.g. GATESIM_TESTS=tests/rdmap.
-# DDP's checks are made by the receiver, its segments by the transmitter.
+# DDP's checks are made by the receiver, its segments by the transmitter, its placements by the placer.
 GATESIM_TESTS ?= tests/mpa tests/ddp tests/dma/test_placer.py \
 	$(addprefix tests/rdmap/test_,checks.py receiver.py transmitter.py)
 
-gatesim: setup ## test MPA and DDP on the netlists of the synthesis flow (GATESIM_TESTS=tests/mpa)
+gatesim: setup ## test what receives and transmits on netlists of the flow (GATESIM_TESTS=tests/mpa)
 	GATESIM=1 $(BIN)/python -m pytest -n $(JOBS) --timeout=3600 tests/hw/test_gates.py $(GATESIM_TESTS) $(PYTEST_ARGS)
 
 gatesim-board: setup ## test the netlist of a board at its serial pins (BOARD=ecpix5-45)

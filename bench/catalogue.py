@@ -1,7 +1,7 @@
 """Which case gives which figure.
 
 The name of a figure says what it is: operation, direction, EMSS or octets of a message, unit. At
-an EMSS all FPDUs are full.
+an EMSS all FPDUs are full, but for Reads of 4,096 octets.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,7 +18,10 @@ DEFAULTS: dict[str, Any] = {
     "read_latency": 250,
     "messages": 1250,
 }
-"""1,250 messages: more than 1,000 are left when the beginning and the end are taken off."""
+"""1,250 messages: more than `STEADY_MESSAGES` are left without the beginning and the end."""
+
+STEADY_MESSAGES = 1000
+"""Least of a figure."""
 
 FPDUS_PER_MESSAGE = {1460: 4, 8960: 1}
 """Full FPDUs of a message, by the EMSS: 6 to 9 thousand octets."""
@@ -32,7 +35,7 @@ FPDUS_AHEAD = 64
 READ_QPS = 16
 """QPs whose Reads of 8 octets are answered: 16 times IRD 8, 128 outstanding."""
 
-LATENCY_MESSAGES = 1000
+LATENCY_MESSAGES = STEADY_MESSAGES
 
 
 @dataclass(frozen=True)

@@ -21,9 +21,10 @@ SHORT_LATENCY_MESSAGES = 50
 
 
 def shortened(case: Case) -> Case:
-    """A case with a quarter of its messages if they are large; of small ones all are needed.
+    """A case with a quarter of its messages if they are larger than half of an FPDU.
 
-    Of latencies, where each message comes alone, `SHORT_LATENCY_MESSAGES` are left.
+    Of small ones all are needed, for queue entries are prefetched at the start. Of latencies, where
+    each message comes alone, `SHORT_LATENCY_MESSAGES` are left.
     """
     options = case.options
     messages = options["messages"]

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from bench import nfs, speed
-from bench.catalogue import FIGURES, RATIOS, Case
+from bench.catalogue import FIGURES, RATIOS, STEADY_MESSAGES, Case
 from bench.curves import FAMILIES
 from bench.run import run_case
 from host_driver.errors import StagecoachError
@@ -35,9 +35,9 @@ def measure(
     """Figures by key, and why some could not be measured.
 
     `begin` is called with its key before each one, `save` with the figures so far after it; `shape`
-    gives the case that is run for one of the catalogue.
+    gives the case that is run for one of the catalogue. Without it a figure of less than
+    `STEADY_MESSAGES` is not taken.
     """
-    shape = shape or (lambda case: case)
     figures: dict[str, float] = {}
     failed: dict[str, str] = {}
     for key in keys:
@@ -61,9 +61,13 @@ def measure(
     return {key: figures[key] for key in keys if key in figures}, failed
 
 
-def _case_figure(key: str, shape: Callable[[Case], Case]) -> float:
+def _case_figure(key: str, shape: Callable[[Case], Case] | None) -> float:
     figure = FIGURES[key]
-    return figure.value(run_case(shape(figure.case)))
+    result = run_case(shape(figure.case) if shape else figure.case)
+    if shape is None and result["messages"] < STEADY_MESSAGES:
+        count = f"{result['messages']} messages in steady state"
+        raise RuntimeError(f"{count}; allowed: {STEADY_MESSAGES} or more")
+    return figure.value(result)
 
 
 def _speed_figures(key: str, known: dict[str, float]) -> dict[str, float]:

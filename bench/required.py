@@ -75,5 +75,5 @@ REQUIRED = {
     "nfs_write_rdma_operations": _most(3, "3"),
     "sim_cycles_per_second": _least(500_000),
     "sim_cycles_per_second_ratio": _least(50),
-    "sim_idle_cpu_us_per_s": _most(1000),
+    "sim_idle_cpu_us_per_s": _most(200),
 }

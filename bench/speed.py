@@ -37,6 +37,9 @@ COMPILED_WRITES = 4
 IDLE_SECONDS = 2.0
 """During these the processor's time is taken that two devices without work need."""
 
+QUIET_AFTER_SECONDS = 60.0
+"""Most from the last completion until the devices stand still."""
+
 ICARUS_CYCLES = 20_000
 """Cycles of one RDMA Write during which Icarus' time is taken: half a minute."""
 
@@ -52,14 +55,15 @@ AMARANTH_RATIO_KEY = "sim_cycles_per_second_ratio_to_amaranth"
 KEYS = (*COMPILED_KEYS, IDLE_KEY, *ICARUS_KEYS, *AMARANTH_KEYS, RATIO_KEY, AMARANTH_RATIO_KEY)
 
 
-def measure_compiled() -> dict[str, float]:
+def measure_compiled(writes: int = COMPILED_WRITES) -> dict[str, float]:
     """Figures of the compiled device, at work and idle.
 
-    It runs in a process of its own, in which nothing else takes the processor's time.
+    It runs in a process of its own, in which nothing else takes the processor's time. Raises
+    `RuntimeError`, which names what went wrong there.
     """
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=spawn) as pool:
-        result = pool.submit(_run_compiled).result()
+        result = pool.submit(_compiled_process, writes).result()
     idle = round(1e6 * result["idle_seconds"] / IDLE_SECONDS, 1)
     return _figures("sim", result) | {IDLE_KEY: idle}
 
@@ -77,7 +81,14 @@ def measure_amaranth() -> dict[str, float]:
     return _figures("sim_amaranth", run_amaranth(WRITE_OCTETS, AMARANTH_CYCLES))
 
 
-def _run_compiled() -> dict[str, float]:
+def _compiled_process(writes: int) -> dict[str, float]:
+    try:
+        return _run_compiled(writes)
+    except Exception as error:  # not each of them can be handed to another process
+        raise RuntimeError(f"compiled device: {type(error).__name__}: {error}") from None
+
+
+def _run_compiled(writes: int) -> dict[str, float]:
     """Lets a compiled device send RDMA Writes to another one.
 
     Each has a thread; the cycles of both count, and the time that the process spends on a core.
@@ -107,18 +118,24 @@ def _run_compiled() -> dict[str, float]:
             rkey=target.rkey,
         )
         start, before = time.process_time(), _counted(devices)
-        for _ in range(COMPILED_WRITES):
+        for _ in range(writes):
             qp.post_send(request)
-        cq.wait(COMPILED_WRITES, timeout=120)
+        cq.wait(writes, timeout=120)
         counted = {key: count - before[key] for key, count in _counted(devices).items()}
         seconds = time.process_time() - start
         return {**counted, "seconds": seconds, "idle_seconds": _idle_seconds(devices)}
 
 
 def _idle_seconds(devices: Iterable[SimulatedDevice]) -> float:
-    """Processor's time that the process takes when none of its devices has work left."""
+    """Processor's time that the process takes when none of its devices has work left.
+
+    Raises `RuntimeError` if they have some for `QUIET_AFTER_SECONDS`.
+    """
     cycles: list[int] = []
+    last = time.monotonic() + QUIET_AFTER_SECONDS
     while (now := [device.cycles for device in devices]) != cycles:
+        if time.monotonic() > last:
+            raise RuntimeError(f"devices without work still run: cycles {cycles}, then {now}")
         cycles = now
         time.sleep(0.1)
     start = time.process_time()

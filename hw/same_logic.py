@@ -1,69 +1,72 @@
-"""Whether two placed netlists are the same logic, wherever their cells are.
+"""Whether a netlist that was refined is the logic that nextpnr has placed.
 
-`hw/refine.py` writes the netlist that is routed anew. What it may change is where cells are, and
-whether an input takes a net before or behind its global buffer.
+`hw/refine.py` writes the netlist that is routed. It may change where cells are, and it may let an
+input of the logic take a net from before its global buffer (`Placement.globals_to_logic`); all else
+has to be equal.
 """
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-from hw.placement import top_module
+from hw.placement import LOGIC_INPUTS, top_module
 
-BUFFER = "DCCA"
-"""Of a global net: CLKO is CLKI."""
-
-WHERE = ("NEXTPNR_BEL", "BEL_STRENGTH")
-"""Attributes that say where a cell is."""
+WHERE = "NEXTPNR_BEL"
+"""The attribute that says where a cell is."""
 
 
 class OtherLogic(Exception):
-    """Two netlists are not the same logic; the message names the first cell that differs."""
+    """A netlist is not the logic that it was; the message names the first difference."""
 
 
 def check_same_logic(before: Path, after: Path) -> None:
-    """Raises `OtherLogic` if a cell is new, gone, of another kind or driven by another cell."""
-    one, other = _logic(before), _logic(after)
-    if one.keys() != other.keys():
-        name = min(one.keys() ^ other.keys())
-        raise OtherLogic(f"only {before if name in one else after} has the cell {name}")
-    for name, cell in one.items():
-        for what in sorted({*cell, *other[name]}):
-            was, now = cell.get(what), other[name].get(what)
-            if was != now:
-                raise OtherLogic(f"{after}: {what} of the cell {name}: {now}; before: {was}")
+    """Raises `OtherLogic` if there is a difference, or if a file is no netlist."""
+    try:
+        one, other = (json.loads(path.read_text()) for path in (before, after))
+        _move_back(one, other)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise OtherLogic(f"{before} and {after} are no netlists: {error!r}") from error
+    difference = next(_differences(one, other, ""), None)
+    if difference is not None:
+        raise OtherLogic(f"{after} is not the logic of {before}: {difference}")
 
 
-def _logic(path: Path) -> dict[str, dict[str, Any]]:
-    """What each cell of a netlist is, and what drives its inputs, by its name."""
-    cells = top_module(json.loads(path.read_text()))["cells"]
-    drivers: dict[int | str, tuple[str, str]] = {}
-    for name, cell in cells.items():
-        for port, bits in cell["connections"].items():
-            if cell["port_directions"][port] == "output":
-                drivers |= {bit: (name, f"{port}[{at}]") for at, bit in enumerate(bits)}
+def _move_back(one: dict, other: dict) -> None:
+    """Takes back in `other` what refining may do to `one`."""
+    before, cells = top_module(one)["cells"], top_module(other)["cells"]
+    to_buffer = _buffers(before)
+    for name in before.keys() & cells.keys():
+        was, now = before[name], cells[name]
+        if WHERE in was["attributes"] and WHERE in now["attributes"]:
+            now["attributes"][WHERE] = was["attributes"][WHERE]
+        for port in LOGIC_INPUTS & was["connections"].keys():
+            nets = was["connections"][port]
+            if [to_buffer[net] for net in nets if net in to_buffer] == now["connections"].get(port):
+                now["connections"][port] = nets
 
-    def driver(bit: int | str) -> str:
-        """Cell and port; a constant or the bit of a pin is itself."""
-        if bit not in drivers:
-            return str(bit)
-        name, port = drivers[bit]
-        if cells[name]["type"] == BUFFER:
-            return driver(cells[name]["connections"]["CLKI"][0])
-        return f"{name}/{port}"
 
-    return {
-        name: {
-            "the type": cell["type"],
-            "the parameters": cell["parameters"],
-            "the attributes": {
-                key: value for key, value in cell["attributes"].items() if key not in WHERE
-            },
-        }
-        | {
-            f"the driver of {port}": [driver(bit) for bit in cell["connections"].get(port, ())]
-            for port, direction in cell["port_directions"].items()
-            if direction != "output"
-        }
-        for name, cell in cells.items()
+def _buffers(cells: dict) -> dict[int, int]:
+    """By the nets behind global buffers, which always pass it on, the net before each."""
+    ones = {
+        bit
+        for cell in cells.values()
+        if cell["type"] == "TRELLIS_COMB" and set(cell["parameters"].get("INITVAL", "")) == {"1"}
+        for bit in cell["connections"]["F"]
     }
+    return {
+        nets["CLKO"][0]: nets["CLKI"][0]
+        for nets in (cell["connections"] for cell in cells.values() if cell["type"] == "DCCA")
+        if ones.issuperset(nets.get("CE", ()))
+    }
+
+
+def _differences(one: object, other: object, path: str) -> Iterator[str]:
+    """Where two JSON values differ, as `cells/<name>/connections/A: [3]; before: [2]`."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        for key in sorted(one.keys() | other.keys()):
+            if key not in one or key not in other:
+                yield f"{path}{key} is in one of them only"
+            else:
+                yield from _differences(one[key], other[key], f"{path}{key}/")
+    elif type(one) is not type(other) or one != other:
+        yield f"{path.removesuffix('/')}: {other}; before: {one}"

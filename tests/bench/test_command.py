@@ -62,7 +62,7 @@ def test_missed_figure_is_named_and_fails(monkeypatch, capsys):
 def test_case_that_fails_does_not_stop_the_others(monkeypatch, capsys):
     def results(options):
         if options["octets"]:
-            return {"octets": 7800, "messages": 1, "cycles": 1000}
+            return {"octets": 7800, "messages": 1000, "cycles": 1000}
         return CocotbFailure("stalled")
 
     assert run(monkeypatch, results, "--only", KEY, OTHER) == 1

@@ -14,6 +14,7 @@ from amaranth.lib.wiring import In, Out
 
 from hw import flow, gates
 from hw.rtlil import export
+from hw.same_logic import OtherLogic
 
 
 class Counter(wiring.Component):
@@ -168,6 +169,18 @@ def test_seeds_of_a_netlist_are_placed_at_the_same_time(monkeypatch):
 def test_the_slowest_clock_counts(monkeypatch):
     Tools(monkeypatch)
     assert flow.place(Path("rnic.json"), 1).fmax_mhz == 150.0
+
+
+def test_what_is_refined_to_other_logic_is_not_routed(monkeypatch):
+    def refuse(before, after):
+        raise OtherLogic(f"{after} is not the logic of {before}")
+
+    Tools(monkeypatch)
+    monkeypatch.setattr(flow, "check_same_logic", refuse)
+    netlist = Path("rnic.json")
+    with pytest.raises(flow.ToolError, match=r"refined is not the logic of .*placed"):
+        flow.place(netlist, 1)
+    assert not flow.delays(netlist, 1).exists()
 
 
 def test_routing_that_ends_early_leaves_no_delays(monkeypatch):

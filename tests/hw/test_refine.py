@@ -106,46 +106,100 @@ def test_the_logic_is_the_same(placed, refined):
     check_same_logic(placed / "placed.json", refined)
 
 
-def swap_two_inputs(cells, lut):
-    nets = cells[lut]["connections"]
+def swap_two_inputs(module, lut):
+    nets = module["cells"][lut]["connections"]
     assert nets["A"] != nets["B"]
     nets["A"], nets["B"] = nets["B"], nets["A"]
 
 
-def change_the_function(cells, lut):
-    bits = cells[lut]["parameters"]["INITVAL"].strip()
-    cells[lut]["parameters"]["INITVAL"] = bits.translate(str.maketrans("01", "10"))
+def take_another_output(module, lut):
+    nets = module["cells"][lut]["connections"]
+    nets["OFX"] = nets.pop("F")
 
 
-def tie_a_pin(cells, lut):
-    cells[lut]["connections"]["C"] = ["0"]
+def change_the_function(module, lut):
+    parameters = module["cells"][lut]["parameters"]
+    parameters["INITVAL"] = parameters["INITVAL"].translate(str.maketrans("01", "10"))
 
 
-def leave_it_out(cells, lut):
-    del cells[lut]
+def tie_an_input(module, lut):
+    module["cells"][lut]["connections"]["C"] = ["0"]
+
+
+def make_a_constant_of_a_net(module, lut):
+    nets = module["cells"][lut]["connections"]
+    nets["C"] = [str(net) for net in nets["C"]]
+
+
+def leave_out_an_input(module, lut):
+    del module["cells"][lut]["connections"]["C"]
+
+
+def leave_out_a_cell(module, lut):
+    del module["cells"][lut]
+
+
+def drive_the_net_of_another(module, lut):
+    buffer = next(cell for cell in module["cells"].values() if cell["type"] == "TRELLIS_IO")
+    buffer["connections"]["O"] = module["cells"][lut]["connections"]["F"]
+
+
+def swap_two_pins(module, lut):
+    one, other = (module["ports"][name] for name in ("scan_in", "scan_out"))
+    one["bits"], other["bits"] = other["bits"], one["bits"]
+
+
+def clock_from_before_the_buffer(module, lut):
+    buffer = next(
+        cell["connections"]
+        for cell in module["cells"].values()
+        if cell["type"] == "DCCA" and not cell["connections"]["CE"]
+    )
+    clocked = [
+        cell["connections"]
+        for cell in module["cells"].values()
+        if cell["connections"].get("CLK") == buffer["CLKO"]
+    ]
+    assert clocked
+    for nets in clocked:
+        nets["CLK"] = buffer["CLKI"]
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (swap_two_inputs, "the driver of A of the cell {}: "),
-        (change_the_function, "the parameters of the cell {}: "),
-        (tie_a_pin, r"the driver of C of the cell {}: \['0'\]; before: \['.+/.+\[0\]'\]"),
-        (leave_it_out, r"only .*placed\.json has the cell {}"),
+        (swap_two_inputs, r"cells/{}/connections/A: \[\d+\]; before: \[\d+\]"),
+        (take_another_output, "cells/{}/connections/F is in one of them only"),
+        (change_the_function, "cells/{}/parameters/INITVAL: [01]+; before: "),
+        (tie_an_input, r"cells/{}/connections/C: \['0'\]; before: "),
+        (make_a_constant_of_a_net, r"cells/{}/connections/C: \['\d+'\]; before: "),
+        (leave_out_an_input, "cells/{}/connections/C is in one of them only"),
+        (leave_out_a_cell, "cells/{} is in one of them only"),
+        (drive_the_net_of_another, "tr_io/connections/O: "),
+        (swap_two_pins, "ports/scan_in/bits: "),
+        (clock_from_before_the_buffer, "connections/CLK: "),
     ],
 )
 def test_other_logic_is_found(placed, refined, tmp_path, change, message):
     design = json.loads(refined.read_text())
-    cells = top_module(design)["cells"]
+    module = top_module(design)
     lut = next(
         name
-        for name, cell in cells.items()
+        for name, cell in module["cells"].items()
         if cell["type"] == "TRELLIS_COMB" and all(cell["connections"].get(pin) for pin in "ABC")
     )
-    change(cells, lut)
+    change(module, lut)
     (tmp_path / "other.json").write_text(json.dumps(design))
     with pytest.raises(OtherLogic, match=message.format(re.escape(lut))):
         check_same_logic(placed / "placed.json", tmp_path / "other.json")
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"modules": {"top": {"cells": {"a": {}}}}}'])
+def test_a_damaged_netlist_is_named(placed, tmp_path, text):
+    (tmp_path / "other.json").write_text(text)
+    for files in ("placed.json", "other.json"), ("other.json", "other.json"):
+        with pytest.raises(OtherLogic, match=r"other\.json"):
+            check_same_logic(*((placed if "placed" in name else tmp_path) / name for name in files))
 
 
 def as_constraints(refined, path, **moved):
