@@ -21,7 +21,7 @@ DEFAULTS: dict[str, Any] = {
 """1,250 messages: more than `STEADY_MESSAGES` are left without the beginning and the end."""
 
 STEADY_MESSAGES = 1000
-"""Least of a figure."""
+"""At least so many are in the steady state of a figure."""
 
 FPDUS_PER_MESSAGE = {1460: 4, 8960: 1}
 """Full FPDUs of a message, by the EMSS: 6 to 9 thousand octets."""

@@ -104,7 +104,7 @@ def _lines(figures: Mapping[str, float], results: Results, area: AreaSeries) -> 
         "in steady state, but for `nfs`, which is of a few operations; there programs take part,",
         "which changes it by a few thousandths. Where an EMSS is named, a message has full FPDUs,",
         " or ".join(f"{count} at {emss}" for emss, count in FPDUS_PER_MESSAGE.items())
-        + "; in `read_tx` it has 4,096 octets. A message takes up to 5 cycles of",
+        + "; in `read_tx` it has 4,096 octets. A message takes some cycles of",
         "the transmitter beside those of its FPDUs, which shows where it has but one.",
         f"Latencies are the longest of {LATENCY_MESSAGES:,}. Limits are rounded: a full FPDU of",
         "1460 octets takes 183 beats for 1440 of payload, 7.869 octets in a cycle.",

@@ -41,23 +41,25 @@ def _move_back(one: dict, other: dict) -> None:
             now["attributes"][WHERE] = was["attributes"][WHERE]
         for port in LOGIC_INPUTS & was["connections"].keys():
             nets = was["connections"][port]
-            if [to_buffer[net] for net in nets if net in to_buffer] == now["connections"].get(port):
+            if now["connections"].get(port) == [to_buffer.get(net, net) for net in nets]:
                 now["connections"][port] = nets
 
 
 def _buffers(cells: dict) -> dict[int, int]:
-    """By the nets behind global buffers, which always pass it on, the net before each."""
-    ones = {
-        bit
-        for cell in cells.values()
-        if cell["type"] == "TRELLIS_COMB" and set(cell["parameters"].get("INITVAL", "")) == {"1"}
-        for bit in cell["connections"]["F"]
-    }
+    """The net before each global buffer that is always enabled, by the net behind it."""
+    ones = {bit for cell in cells.values() if _is_one(cell) for bit in cell["connections"]["F"]}
     return {
         nets["CLKO"][0]: nets["CLKI"][0]
         for nets in (cell["connections"] for cell in cells.values() if cell["type"] == "DCCA")
         if ones.issuperset(nets.get("CE", ()))
     }
+
+
+def _is_one(cell: dict) -> bool:
+    """Whether a cell is a LUT that gives 1 whatever its inputs are."""
+    parameters = cell["parameters"]
+    logic = cell["type"] == "TRELLIS_COMB" and parameters.get("MODE", "LOGIC") == "LOGIC"
+    return logic and set(parameters.get("INITVAL", "")) == {"1"}
 
 
 def _differences(one: object, other: object, path: str) -> Iterator[str]:

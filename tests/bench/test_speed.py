@@ -41,12 +41,10 @@ def test_the_idle_device_is_measured_with_the_one_at_work(runs):
     assert runs == ["compiled"]
 
 
-@pytest.mark.timeout(600)  # it may have to build the device
 def test_a_compiled_device_is_measured_in_a_process_of_its_own():
     found = speed.measure_compiled(writes=1)
     assert found.keys() == {*speed.COMPILED_KEYS, speed.IDLE_KEY}
     assert found["sim_fpdu_octets"] > speed.WRITE_OCTETS
-    assert 0 < found["sim_cycles"]
 
 
 def test_what_goes_wrong_in_that_process_is_told():

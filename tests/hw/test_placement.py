@@ -5,7 +5,7 @@ import json
 import pytest
 
 from hw.placement import NotPlaced, Placement, bel_of, place_of
-from hw.same_logic import check_same_logic
+from hw.same_logic import OtherLogic, check_same_logic
 
 CLOCK, RESET = 1, 2
 
@@ -130,6 +130,32 @@ def test_logic_takes_a_global_reset_from_before_its_buffer(placement, tmp_path):
     assert cells["lut"]["connections"]["B"] == [5]
     assert cells["flop"]["connections"]["LSR"] == [RESET]
     check_same_logic(tmp_path / "placed.json", path)
+
+
+def one(net, **more):
+    """A LUT whose content is ones; `MODE="DPRAM"` makes a memory of it."""
+    return cell("TRELLIS_COMB", "X50/Y2/SLICEA.K0", {"F"}, {"F": net}, INITVAL="1" * 16, **more)
+
+
+@pytest.mark.parametrize(
+    ("enable", "passes"),
+    [(one(40), True), (one(40, MODE="DPRAM"), False), (flip_flop("X50/Y2/SLICEA.FF0", 40), False)],
+)
+def test_only_a_buffer_that_is_always_enabled_passes_its_net(placement, tmp_path, enable, passes):
+    placed = placement(
+        enable=enable,
+        reset=flip_flop("X60/Y2/SLICEA.FF0", 30, LSR=None),
+        buffer=cell("DCCA", "X67/Y0/TDCC0", {"CLKO"}, {"CLKI": 30, "CLKO": RESET, "CE": 40}),
+        lut=lut("X3/Y4/SLICEA.K0", 11, RESET),
+    )
+    placed.globals_to_logic()
+    path = tmp_path / "changed.json"
+    placed.write(path)
+    if passes:
+        check_same_logic(tmp_path / "placed.json", path)
+    else:
+        with pytest.raises(OtherLogic, match="cells/lut/connections/A"):
+            check_same_logic(tmp_path / "placed.json", path)
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"modules": {}}', "[]"])

@@ -126,6 +126,10 @@ def tie_an_input(module, lut):
     module["cells"][lut]["connections"]["C"] = ["0"]
 
 
+def disconnect_an_input(module, lut):
+    module["cells"][lut]["connections"]["C"] = []
+
+
 def make_a_constant_of_a_net(module, lut):
     nets = module["cells"][lut]["connections"]
     nets["C"] = [str(net) for net in nets["C"]]
@@ -172,6 +176,7 @@ def clock_from_before_the_buffer(module, lut):
         (take_another_output, "cells/{}/connections/F is in one of them only"),
         (change_the_function, "cells/{}/parameters/INITVAL: [01]+; before: "),
         (tie_an_input, r"cells/{}/connections/C: \['0'\]; before: "),
+        (disconnect_an_input, r"cells/{}/connections/C: \[\]; before: "),
         (make_a_constant_of_a_net, r"cells/{}/connections/C: \['\d+'\]; before: "),
         (leave_out_an_input, "cells/{}/connections/C is in one of them only"),
         (leave_out_a_cell, "cells/{} is in one of them only"),
