@@ -31,9 +31,9 @@ from gateware.interfaces import (
 from gateware.mpa.framer import BEATS_AHEAD, Framer
 from gateware.mpa.llp_width import LlpReceiveWidth, LlpTransmitWidth
 from gateware.mpa.receiver import MpaReceiver
-from gateware.queues.atomic_drain import AtomicDrain
 from gateware.queues.completer import SendCompleter
 from gateware.queues.delivery_gate import DeliveryGate
+from gateware.queues.drain import Drain
 from gateware.queues.fence import Fence
 from gateware.queues.invalidation_gate import InvalidationGate
 from gateware.queues.qp_fifo import QpFifo
@@ -157,7 +157,8 @@ class Rnic(wiring.Component):
         # reports; sends that complete and requests that wait for completions; entries in the rings.
         m.submodules.fence = self.fence = Fence(stages=(2, 2, 4, 2, 1))
 
-        m.submodules.atomic_drain = self.atomic_drain = AtomicDrain(config, marks=3)
+        # One atomic of each QP may be under way
+        m.submodules.atomic_drain = self.atomic_drain = Drain(config.qps.bit_length(), marks=3)
         m.submodules.atomic_unit = self.atomic_unit = AtomicUnit(config)
         m.submodules.mpa_receiver = self.mpa_receiver = MpaReceiver(config)
         m.submodules.receiver = self.receiver = Receiver(config)
@@ -338,7 +339,7 @@ class Rnic(wiring.Component):
         wiring.connect(m, unit.response, transmitter.atomic_response)
         m.d.comb += [
             drain.begin.eq(transmitter.atomic_begun.valid),
-            drain.refuse.eq(transmitter.atomic_refused.valid),
+            drain.cancel.eq(transmitter.atomic_refused.valid),
             drain.end.eq(unit.response.valid & unit.response.ready),
             self.transmit_drain.visit_begin.eq(transmitter.begin),
             self.transmit_drain.visit_end.eq(transmitter.end),

@@ -1,7 +1,7 @@
 """Holds deliveries until everything that they cover is visible in host memory."""
 
 from amaranth import Cat, Module, Signal
-from amaranth.lib import stream, wiring
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
@@ -9,7 +9,9 @@ from gateware.config import RnicConfig
 from gateware.interfaces import NO_COLLISION, DeliveryKind, Layouts, QpStrobe
 from gateware.queues.completer import read_done_layout
 from gateware.queues.cq_map import CqMap
+from gateware.queues.drain import COUNT_BITS
 from gateware.queues.qp_choice import bit_of_qp
+from gateware.queues.queue_drain import QueueDrain
 from hw.interface.queue_entries import CompletionFlags, CompletionOpcode
 
 DEPTH = 64
@@ -19,8 +21,11 @@ DEPTH = 64
 class DeliveryGate(wiring.Component):
     """Passes each delivery on when `placed` has pulsed as often as the delivery's `after` says.
 
-    `placed` pulses once for each placement whose write responses are all there; both counts run
-    mod 2^16, and at most 2^15 placements may be under way. Deliveries leave in order: RECEIVE as
+    `placed` pulses once for each placement whose write responses are all there. Of `after` the low
+    `count_bits` count: fewer than 2^`count_bits` placements may be under way, that is, between the
+    delivery that they stand before and their pulse; those that `dma/host_errors.py` has room for
+    and the few before it. How many end while a delivery is held does not matter: each is accounted
+    to one of those that wait here, or to none (`QueueDrain`). Deliveries leave in order: RECEIVE as
     receive completions to the CQ that CREATE named, READ as `read_done`, REQUEST as a pulse of
     `request_released`, when the last completion was taken and while there is `request_room`. One
     cycle from the last pulse to a completion whose delivery came five cycles before it, two if the
@@ -37,8 +42,9 @@ class DeliveryGate(wiring.Component):
     `placed` of that, its bit two cycles later at most.
     """
 
-    def __init__(self, config: RnicConfig):
+    def __init__(self, config: RnicConfig, count_bits: int = COUNT_BITS):
         self._config = config
+        self._count_bits = count_bits
         self._layouts = layouts = Layouts(config)
         super().__init__(
             {
@@ -61,11 +67,12 @@ class DeliveryGate(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        layout = self._layouts.delivery
+        layout = self._waiting_delivery()
         m.submodules.waiting = waiting = Memory(
             shape=layout, depth=DEPTH, init=[], attrs=NO_COLLISION
         )
         write, read = waiting.write_port(), waiting.read_port()
+        m.submodules.drain = drain = QueueDrain(DEPTH, self._count_bits)
         level = Signal(range(DEPTH + 1))
         takes = Signal()
         waits = Signal()  # the word at the memory's output is a delivery
@@ -74,8 +81,15 @@ class DeliveryGate(wiring.Component):
         # Its QP has a register for two lookups, whose reset value keeps it one of its own.
         looked_up = Signal(self._config.qp_bits, init=self._config.qps - 1)
         m.d.comb += [
-            write.data.eq(self.delivery.payload),
+            *(
+                write.data[name].eq(self.delivery.payload[name])
+                for name, _ in layout
+                if name != "share"
+            ),
+            write.data.share.eq(drain.share),
             write.en.eq(self.delivery.valid & self.delivery.ready),
+            drain.mark.eq(write.en),
+            drain.begun.eq(self.delivery.payload.after[: self._count_bits]),
             self.delivery.ready.eq(~level[-1]),
             self.qp_command.ready.eq(1),
             cq_map.taken.eq(self.qp_command.valid),
@@ -103,18 +117,16 @@ class DeliveryGate(wiring.Component):
         # The placements that `head` waits for, and whether that is none or one. The pulses come
         # from far and are counted a cycle late.
         placed, failure = Signal(), Signal()
-        placements = Signal(16)
-        missing = Signal(16)
+        missing = drain.missing
         none, one = Signal(), Signal()
         errors = Signal(2)  # the ones before it, whose failure may not be in `failed` yet
         m.d.sync += [
             placed.eq(self.placed),
             failure.eq(self.placed & self.placed_error),
-            placements.eq(placements + placed),
-            missing.eq(missing - placed),
             one.eq(missing == Cat(~placed, placed)),
             errors.eq(Cat(failure, errors)),
         ]
+        m.d.comb += [drain.end.eq(placed), drain.loaded.eq(head.share)]
         known = Signal()  # `none` and `one` are about `head`
         with m.If(~known):
             m.d.sync += none.eq(missing[-1] | (missing == 0) | ((missing == 1) & placed))
@@ -166,10 +178,9 @@ class DeliveryGate(wiring.Component):
                 m.d.sync += [head.eq(read.data), looked_up.eq(read.data.qp)]
                 with m.If(waits):
                     m.next = "COUNT"
-            # The difference is taken, with the pulse of the cycle before.
+            # Its share is added to what is missing.
             with m.State("COUNT"):
-                difference = Cat(0, head.after) - Cat(placed, placements)
-                m.d.sync += missing.eq(difference[1:17])
+                m.d.comb += drain.load.eq(1)
                 m.next = "LOOK"
             # Is one of them missing?
             with m.State("LOOK"):
@@ -205,3 +216,8 @@ class DeliveryGate(wiring.Component):
                         m.next = "IDLE"
 
         return m
+
+    def _waiting_delivery(self) -> data.StructLayout:
+        """A delivery with its share of the placements under way in the place of their count."""
+        fields = {name: field.shape for name, field in self._layouts.delivery if name != "after"}
+        return data.StructLayout({**fields, "share": self._count_bits})

@@ -6,6 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from gateware.config import RnicConfig
 from gateware.interfaces import Layouts
+from gateware.queues.drain import COUNT_BITS, Drain
 from gateware.stream_buffer import StreamBuffer
 from hw.interface.queue_entries import SendOpcode
 
@@ -21,8 +22,14 @@ class InvalidationGate(wiring.Component):
     Behind it the reports of all QPs wait.
 
     Two cycles for a report that does not wait, one report every two cycles; six more for a
-    LOCAL_INVALIDATE when nothing is placed. The counts run mod 2^16; at most 2^15 placements may be
-    under way.
+    LOCAL_INVALIDATE when nothing is placed. Placements that begin while a report waits do not
+    count, however many (`Drain`).
+
+    Parameters
+    ----------
+    config: sizes of the device.
+    count_bits: fewer than 2^`count_bits` placements may be under way: those that
+        `dma/host_errors.py` has room for, and the few before it.
 
     Members
     -------
@@ -35,7 +42,8 @@ class InvalidationGate(wiring.Component):
     passed: In(1), low from the next cycle on until it has come.
     """
 
-    def __init__(self, config: RnicConfig):
+    def __init__(self, config: RnicConfig, count_bits: int = COUNT_BITS):
+        self._count_bits = count_bits
         self._item = Layouts(config).sent_item
         super().__init__(
             {
@@ -55,19 +63,11 @@ class InvalidationGate(wiring.Component):
         wiring.connect(m, wiring.flipped(self.i), buffer.i)
         item = buffer.o
 
-        begin = Signal()  # counted a cycle late: whether a placement has octets is known late
-        begun = Signal(16)
-        # So are the ends, by their absence: a register of its own, for they come from far.
-        no_end = Signal(init=1)
-        placed = Signal(16)
-        goal = Signal(16)
-        beyond = Signal(16)  # negative: placements are missing
-        m.d.sync += [
-            begin.eq(self.begun),
-            begun.eq(begun + begin),
-            no_end.eq(~self.placed),
-            placed.eq(placed + ~no_end),
-            beyond.eq(placed - goal),
+        m.submodules.placements = placements = Drain(self._count_bits)
+        m.d.comb += [
+            placements.begin.eq(self.begun),
+            placements.end.eq(self.placed),
+            placements.mark.eq(self.mark),
         ]
         passing = Signal()
         m.d.comb += [
@@ -83,21 +83,14 @@ class InvalidationGate(wiring.Component):
                     m.next = "PASS"
                     with m.If(item.p.opcode == SendOpcode.LOCAL_INVALIDATE):
                         m.next = "RECEIVER"
-            # Waits until the receiver holds no address.
+            # Waits until the receiver holds no address: all that counts has begun.
             with m.State("RECEIVER"):
                 with m.If(~self.placing):
-                    m.next = "COUNT"
-            # All that began is counted.
-            with m.State("COUNT"):
-                m.d.sync += goal.eq(begun)
-                m.d.comb += self.mark.eq(1)
-                m.next = "COMPARE"
-            # The difference is taken.
-            with m.State("COMPARE"):
-                m.next = "PLACED"
-            # Waits until what began is placed.
+                    m.d.comb += self.mark.eq(1)
+                    m.next = "PLACED"
+            # Waits until what began is placed, and the atomics have ended.
             with m.State("PLACED"):
-                with m.If(~beyond[-1] & self.passed):
+                with m.If(placements.passed & self.passed):
                     m.next = "PASS"
             # Waits until the report is taken.
             with m.State("PASS"):

@@ -1,12 +1,14 @@
 """Holds inbound requests until the completions before them are visible in host memory."""
 
-from amaranth import Cat, Module, Signal
+from amaranth import Module, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
 from gateware.config import RnicConfig
 from gateware.interfaces import QpStrobe
+from gateware.queues.drain import COUNT_BITS
+from gateware.queues.queue_drain import QueueDrain
 
 DEPTH = 32
 
@@ -21,7 +23,14 @@ class RequestGate(wiring.Component):
     before it have been completed (RFC 5040, Appendix B; RFC 7306, 7): the host can see their
     entries. Entries of other QPs are waited for too; releases leave in their order. 5 cycles from a
     release, or 4 from the last pulse of `finished`, to the output; one release every 3 cycles.
-    Counts run mod 2^16; at most 2^15 entries may be between `accepted` and `finished`.
+    Nothing holds a release whose entries have finished; entries that begin and end while one waits
+    do not count for it (`QueueDrain`).
+
+    Parameters
+    ----------
+    config: sizes of the device.
+    count_bits: fewer than 2^`count_bits` entries may be between `accepted` and `finished`: the
+        `OUTSTANDING` of `entry_writer.py`, and the one that is being made.
 
     Members
     -------
@@ -31,8 +40,9 @@ class RequestGate(wiring.Component):
         before the request comes, or earlier.
     """
 
-    def __init__(self, config: RnicConfig):
-        self._layout = data.StructLayout({"qp": config.qp_bits, "goal": 16})
+    def __init__(self, config: RnicConfig, count_bits: int = COUNT_BITS):
+        self._count_bits = count_bits
+        self._layout = data.StructLayout({"qp": config.qp_bits, "share": count_bits})
         super().__init__(
             {
                 "i": In(QpStrobe(config)),
@@ -47,41 +57,42 @@ class RequestGate(wiring.Component):
         m = Module()
         layout = self._layout
         m.submodules.fifo = fifo = SyncFIFOBuffered(width=layout.size, depth=DEPTH)
-        accept, finish = Signal(), Signal()
-        accepted, finished = Signal(16), Signal(16)
+        m.submodules.drain = drain = QueueDrain(DEPTH, self._count_bits)
+        accept = Signal()
+        accepted = Signal(self._count_bits)
+        request = Signal(layout)
         m.d.sync += [
             accept.eq(self.accepted),
-            finish.eq(self.finished),
             accepted.eq(accepted + accept),
-            finished.eq(finished + finish),
+            drain.end.eq(self.finished),
             self.room.eq(fifo.level < DEPTH - MARGIN),
         ]
         m.d.comb += [
+            drain.mark.eq(self.i.valid),
+            drain.begun.eq(accepted + accept),  # the one that was accepted a cycle ago counts
+            request.qp.eq(self.i.qp),
+            request.share.eq(drain.share),
             fifo.w_en.eq(self.i.valid),
-            # The one that was accepted a cycle ago counts.
-            fifo.w_data.eq(Cat(self.i.qp, (accepted + accept)[:16])),
+            fifo.w_data.eq(request),
         ]
 
-        head = Signal(layout)
-        beyond = Signal(16)  # negative: entries are missing
-        m.d.sync += [
-            beyond.eq(finished - head.goal),
-            self.o.valid.eq(0),
-            self.o.qp.eq(head.qp),
-        ]
+        head = data.View(layout, fifo.r_data)
+        finished = Signal()
+        m.d.comb += drain.loaded.eq(head.share)
+        m.d.sync += [finished.eq(drain.missing[-1] | (drain.missing == 0)), self.o.valid.eq(0)]
         with m.FSM():
             # Waits for a request.
             with m.State("IDLE"):
-                m.d.comb += fifo.r_en.eq(1)
-                m.d.sync += head.eq(fifo.r_data)
+                m.d.comb += [fifo.r_en.eq(1), drain.load.eq(fifo.r_rdy)]
+                m.d.sync += self.o.qp.eq(head.qp)
                 with m.If(fifo.r_rdy):
                     m.next = "COMPARE"
-            # The difference is taken.
+            # What is missing is looked at.
             with m.State("COMPARE"):
                 m.next = "COMPLETED"
             # Waits until all entries before it are visible.
             with m.State("COMPLETED"):
-                with m.If(~beyond[-1]):
+                with m.If(finished):
                     m.d.sync += self.o.valid.eq(1)
                     m.next = "IDLE"
         return m

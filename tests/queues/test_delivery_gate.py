@@ -9,7 +9,8 @@ from cocotb.triggers import RisingEdge
 from gateware.config import RnicConfig
 from gateware.interfaces import DeliveryKind, Layouts, QpCommandKind
 from gateware.queues.completer import read_done_layout
-from gateware.queues.delivery_gate import DeliveryGate
+from gateware.queues.delivery_gate import DEPTH, DeliveryGate
+from gateware.queues.drain import COUNT_BITS
 from hw.interface.queue_entries import CompletionFlags, CompletionOpcode
 from tests.queues.ports import Pulses, cycles
 from tests.support.runner import parameter, run_cocotb
@@ -28,15 +29,20 @@ LAYOUTS = Layouts(CONFIG)
 @pytest.mark.requirement("RDMAP-5.5-06", "RDMAP-5.5-13", "RDMAP-5.5-16", "DDP-4.1-06", "DDP-5.4-01")
 @pytest.mark.requirement("DDP-5.4-03", "RPCRDMA-2-02", "RDMAP-5.5-08", "RDMAP-5.5-14")
 @pytest.mark.requirement("EXT-5.4-02", "EXT-5.4-04", "EXT-5.4-06", "EXT7306-5.4-03")
-@pytest.mark.parametrize("pattern", ["always", "random", "slow"])
-def test_gate(pattern):
-    run_cocotb(DeliveryGate(CONFIG), __name__, parameters={"PATTERN": pattern})
+@pytest.mark.parametrize(
+    "pattern, count_bits",
+    [("always", COUNT_BITS), ("random", 4), ("random", COUNT_BITS), ("slow", 4)],
+)
+def test_gate(pattern, count_bits):
+    parameters = {"PATTERN": pattern, "COUNT_BITS": str(count_bits)}
+    run_cocotb(DeliveryGate(CONFIG, count_bits), __name__, parameters=parameters)
 
 
 class Bench:
     def __init__(self, dut, rng):
         pattern = parameter("PATTERN")
         self.dut = dut
+        self.most = (1 << int(parameter("COUNT_BITS"))) - 1  # placements under way
         self.deliveries = StreamSource(dut, "delivery", LAYOUTS.delivery, rng=rng, pattern=pattern)
         self.completions = StreamSink(
             dut, "completion", LAYOUTS.completion, rng=rng, pattern=pattern
@@ -70,7 +76,7 @@ class Bench:
 
 @cocotb.test(timeout_time=3, timeout_unit="ms")
 async def check_deliveries_wait_for_their_placements(dut):
-    rng = seeded_random()
+    rng = seeded_random(parameter("COUNT_BITS"))
     bench = Bench(dut, rng)
     await start_clock_and_reset(dut)
     # Past 2^16: the counts wrap in the middle of the test.
@@ -112,7 +118,12 @@ async def check_deliveries_wait_for_their_placements(dut):
             "detail": rng.getrandbits(64),
         }
         expected.append(item | {"total": after})
-        bench.deliveries.put(item | {"after": after % 65536})
+        while after - placed > bench.most:
+            placed += 1
+            await bench.place()
+        # Nothing behind a delivery begins before it was taken.
+        await bench.deliveries.send(item | {"after": after % 65536})
+        look()
         while after - placed > rng.randint(0, 12):
             placed += 1
             await bench.place()
@@ -292,3 +303,39 @@ async def check_a_request_waits_for_room_and_the_completion_before_it_does_not(d
     await cycles(dut, 200)
     assert len(bench.completions) == 2
     assert bench.requests == [DeliveryKind.REQUEST.value]
+
+
+@cocotb.test(timeout_time=40, timeout_unit="ms")
+async def check_deliveries_leave_after_the_head_was_held_while_others_were_placed(dut):
+    """More placements than any count holds, up to 16 bits: of QPs that have no delivery here."""
+    bench = Bench(dut, seeded_random())
+    await start_clock_and_reset(dut)
+    after = 0
+    for turns in (bench.most // 2 + 2, bench.most + 2, (1 << 15) + 2, (1 << 16) + 2):
+        dut.passed.value = 0
+        flags = int(CompletionFlags.INVALIDATED)
+        bench.deliveries.put({"qp": 1, "flags": flags, "after": after % 65536})
+        # Behind it, each waits for as many placements as may be under way.
+        for number in range(1, DEPTH):
+            after += bench.most
+            item = {"qp": 2, "length": number, "after": after % 65536}
+            await bench.deliveries.send(item | {"kind": DeliveryKind(number % 3).value})
+            await bench.place(bench.most)
+        await bench.place(turns)
+        after += turns
+        assert not len(bench.completions) and not len(bench.read_done) and not bench.requests
+        # One that came afterwards, and has to wait.
+        await bench.deliveries.send({"qp": 3, "after": (after + 1) % 65536})
+        await cycles(dut, 20)
+        dut.passed.value = 1
+        await cycles(dut, 64 * DEPTH)
+        receives = [n for n in range(1, DEPTH) if DeliveryKind(n % 3) is DeliveryKind.RECEIVE]
+        got = bench.completions.take_all()
+        assert [item["length"] for item in got] == [0, *receives]
+        reads = [n for n in range(1, DEPTH) if DeliveryKind(n % 3) is DeliveryKind.READ]
+        assert [item["length"] for item in bench.read_done.take_all()] == reads
+        assert len(bench.requests) == DEPTH - 1 - len(receives) - len(reads)
+        bench.requests.clear()
+        await bench.place()
+        after += 1
+        assert (await bench.completions.get())["qp"] == 3

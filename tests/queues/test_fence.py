@@ -4,17 +4,23 @@ import cocotb
 import pytest
 from cocotb.triggers import RisingEdge
 
-from gateware.queues.fence import MOST, SETTLE, Fence
+from gateware.queues.drain import COUNT_BITS
+from gateware.queues.fence import Fence
 from tests.queues.ports import Pulses, cycles
-from tests.support.runner import run_cocotb
+from tests.support.runner import parameter, run_cocotb
 from tests.support.streams import seeded_random, start_clock_and_reset
 
 STAGES = (2, 1, 3)
 
+HANDED_ON = 15
+"""Cycles that an item may be on its way from the end of one stage to the begin of the next."""
+
 
 @pytest.mark.requirement("RDMAP-8.1.1-06", "DDP-8.3.1-07", "SEC-6.2.2-01")
-def test_fence():
-    run_cocotb(Fence(STAGES), __name__)
+@pytest.mark.parametrize("count_bits", [1, 4, COUNT_BITS])
+def test_fence(count_bits):
+    parameters = {"COUNT_BITS": str(count_bits)}
+    run_cocotb(Fence(STAGES, count_bits), __name__, parameters=parameters)
 
 
 @pytest.mark.parametrize("stages", [[], [1, 0]])
@@ -26,6 +32,7 @@ def test_fence_without_pairs_is_refused(stages):
 class Bench:
     def __init__(self, dut):
         self.dut = dut
+        self.most = (1 << int(parameter("COUNT_BITS"))) - 1
         dut.start.value = 0
         for stage in range(len(STAGES)):
             for side in ("begin", "end"):
@@ -45,7 +52,7 @@ class Bench:
         await RisingEdge(self.dut.clk)
         assert self.dut.busy.value
 
-    async def is_busy(self, after=20 * SETTLE):
+    async def is_busy(self, after=12 * HANDED_ON):
         await cycles(self.dut, after)
         return bool(self.dut.busy.value)
 
@@ -58,18 +65,18 @@ async def check_each_pair_holds_the_fence(dut):
     assert not await bench.is_busy()
     for stage, pairs in enumerate(STAGES):
         for pair in range(pairs):
-            await bench.pulse("begin", stage, pair, 3)
+            before = (bench.most + 1) // 2
+            await bench.pulse("begin", stage, pair, before)
             await bench.start()
             assert await bench.is_busy()
             # What begins later does not count.
-            if stage == 0:
-                await bench.pulse("begin", stage, pair, 2)
-            await bench.pulse("end", stage, pair, 2)
+            later = bench.most - before if stage == 0 else 0
+            await bench.pulse("begin", stage, pair, later)
+            await bench.pulse("end", stage, pair, before - 1)
             assert await bench.is_busy()
             await bench.pulse("end", stage, pair)
             assert not await bench.is_busy()
-            if stage == 0:
-                await bench.pulse("end", stage, pair, 2)
+            await bench.pulse("end", stage, pair, later)
 
 
 @cocotb.test(timeout_time=3, timeout_unit="ms")
@@ -80,10 +87,11 @@ async def check_what_a_stage_hands_on_is_waited_for(dut):
     await bench.start()
     assert await bench.is_busy()
     await bench.pulse("end", 0, 1)
-    await cycles(dut, SETTLE - 2)
+    await cycles(dut, HANDED_ON - 1)
     await bench.pulse("begin", 1, 0)
     assert await bench.is_busy()
     await bench.pulse("end", 1, 0)
+    await cycles(dut, HANDED_ON - 1)
     await bench.pulse("begin", 2, 2)
     assert await bench.is_busy()
     await bench.pulse("end", 2, 2)
@@ -137,7 +145,7 @@ async def check_a_stage_asks_when_the_stage_before_has_ended(dut):
     assert await bench.is_busy()
     assert [mark.count for mark in marks] == [1, 0]
     await bench.pulse("end", 0, 1)
-    await cycles(dut, SETTLE - 2)
+    await cycles(dut, HANDED_ON - 1)
     assert [mark.count for mark in marks] == [1, 0]
     assert not await bench.is_busy()
     assert [mark.count for mark in marks] == [1, 1]
@@ -148,10 +156,42 @@ async def check_as_many_as_may_be_under_way(dut):
     rng = seeded_random()
     bench = Bench(dut)
     await start_clock_and_reset(dut)
-    for count in (MOST, *(rng.randint(1, MOST) for _ in range(6))):
+    for count in (bench.most, *(rng.randint(1, bench.most) for _ in range(6))):
         await bench.pulse("begin", 1, 0, count)
         await bench.start()
         await bench.pulse("end", 1, 0, count - 1)
         assert await bench.is_busy()
         await bench.pulse("end", 1, 0)
         assert not await bench.is_busy()
+
+
+@cocotb.test(timeout_time=3, timeout_unit="ms")
+async def check_it_is_busy_for_so_long_with_nothing_under_way(dut):
+    bench = Bench(dut)
+    await start_clock_and_reset(dut)
+    await bench.start()
+    busy = 1
+    while dut.busy.value:
+        await RisingEdge(dut.clk)
+        busy += 1
+    assert busy - 1 == HANDED_ON * (len(STAGES) - 1) + 6
+
+
+@cocotb.test(timeout_time=3, timeout_unit="ms")
+async def check_what_begins_and_ends_while_a_later_stage_is_held_does_not_count(dut):
+    """However much: more than any count holds."""
+    bench = Bench(dut)
+    await start_clock_and_reset(dut)
+    await bench.pulse("begin", 2, 0)
+    await bench.pulse("begin", 0, 0, bench.most)
+    await bench.start()
+    await bench.pulse("end", 0, 0, bench.most)
+    assert await bench.is_busy()
+    for pulses in (bench.most // 2 + 1, bench.most + 1, 3 * bench.most):
+        for _ in range(pulses):
+            for stage in (0, 1):
+                await bench.pulse("begin", stage, 0)
+                await bench.pulse("end", stage, 0)
+        assert await bench.is_busy()
+    await bench.pulse("end", 2, 0)
+    assert not await bench.is_busy()

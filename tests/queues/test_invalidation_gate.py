@@ -6,6 +6,7 @@ from cocotb.triggers import ClockCycles, RisingEdge
 
 from gateware.config import RnicConfig
 from gateware.interfaces import Layouts
+from gateware.queues.drain import COUNT_BITS
 from gateware.queues.invalidation_gate import InvalidationGate
 from hw.interface.queue_entries import SendOpcode
 from tests.queues.ports import Pulses, cycles
@@ -25,8 +26,10 @@ INVALIDATION = SendOpcode.LOCAL_INVALIDATE.value
 
 @pytest.mark.requirement("RDMAP-8.1.1-06", "SEC-6.2.2-01")
 @pytest.mark.parametrize("pattern", ["always", "random", "slow"])
-def test_gate(pattern):
-    run_cocotb(InvalidationGate(CONFIG), __name__, parameters={"PATTERN": pattern})
+@pytest.mark.parametrize("count_bits", [4, COUNT_BITS])
+def test_gate(pattern, count_bits):
+    parameters = {"PATTERN": pattern, "COUNT_BITS": str(count_bits)}
+    run_cocotb(InvalidationGate(CONFIG, count_bits), __name__, parameters=parameters)
 
 
 async def start(dut, rng):
@@ -44,7 +47,8 @@ async def start(dut, rng):
 @cocotb.test(timeout_time=2, timeout_unit="ms")
 async def check_reports_keep_their_order_and_invalidations_wait(dut):
     """The model: when a report leaves, what was being placed when it came has been placed."""
-    rng = seeded_random()
+    rng = seeded_random(parameter("COUNT_BITS"))
+    most = (1 << int(parameter("COUNT_BITS"))) - 1
     source, sink = await start(dut, rng)
     missing = {}  # index of an invalidation: placements begun before it came
     placing_since = {}  # and whether the receiver still holds addresses from then
@@ -76,7 +80,8 @@ async def check_reports_keep_their_order_and_invalidations_wait(dut):
     source.put_all({"index": index, "opcode": opcode} for index, opcode in enumerate(opcodes))
     got = []
     while len(got) < len(opcodes):
-        begun = state["placing"] and rng.random() < 0.3
+        under_way = state["begun"] - state["placed"]
+        begun = state["placing"] and under_way < most and rng.random() < 0.3
         placed = state["placed"] < state["begun"] and rng.random() < 0.3
         dut.begun.value, dut.placed.value = int(begun), int(placed)
         dut.placing.value = state["placing"]
@@ -133,3 +138,26 @@ async def check_an_invalidation_waits_for_the_atomics_of_then(dut):
         assert not len(sink) and marks.count == index + 1
         dut.passed.value = 1
         assert [item["index"] for item in await sink.get_many(2)] == [index, 9]
+
+
+@cocotb.test(timeout_time=10, timeout_unit="ms")
+async def check_an_invalidation_leaves_after_any_number_of_placements(dut):
+    """It is held by an atomic while more is placed than any count holds, up to 16 bits."""
+    source, sink = await start(dut, seeded_random())
+    most = (1 << int(parameter("COUNT_BITS"))) - 1
+    for number, turns in enumerate((most // 2 + 2, most + 2, (1 << 15) + 2, (1 << 16) + 2)):
+        dut.begun.value = 1
+        await cycles(dut, most)
+        dut.begun.value = dut.passed.value = 0
+        source.put({"index": number, "opcode": INVALIDATION})
+        await cycles(dut, 40)
+        dut.placed.value = 1
+        await RisingEdge(dut.clk)
+        dut.begun.value = 1
+        await cycles(dut, turns)
+        dut.begun.value = 0
+        await cycles(dut, most - 1)
+        dut.placed.value = 0
+        assert not len(sink)
+        dut.passed.value = 1
+        assert (await sink.get())["index"] == number

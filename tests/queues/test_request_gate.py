@@ -5,22 +5,26 @@ import pytest
 from cocotb.triggers import RisingEdge
 
 from gateware.config import RnicConfig
+from gateware.queues.drain import COUNT_BITS
 from gateware.queues.request_gate import DEPTH, MARGIN, RequestGate
 from tests.queues.ports import cycles
-from tests.support.runner import run_cocotb
+from tests.support.runner import parameter, run_cocotb
 from tests.support.streams import seeded_random, start_clock_and_reset
 
 CONFIG = RnicConfig(qps=4)
 
 
 @pytest.mark.requirement("RDMAP-B-01", "EXT-7-01")
-def test_gate():
-    run_cocotb(RequestGate(CONFIG), __name__)
+@pytest.mark.parametrize("count_bits", [4, COUNT_BITS])
+def test_gate(count_bits):
+    parameters = {"COUNT_BITS": str(count_bits)}
+    run_cocotb(RequestGate(CONFIG, count_bits), __name__, parameters=parameters)
 
 
 class Bench:
     def __init__(self, dut):
         self.dut = dut
+        self.most = (1 << int(parameter("COUNT_BITS"))) - 1  # entries under way
         self.released: list[int] = []  # QPs
         for signal in (dut.i__valid, dut.i__qp, dut.accepted, dut.finished):
             signal.value = 0
@@ -37,6 +41,14 @@ class Bench:
         await cycles(self.dut, count)
         signal.value = 0
 
+    async def pass_through(self, count):
+        """Entries that finish while the next one is accepted."""
+        await self.pulse(self.dut.accepted)
+        self.dut.finished.value = 1
+        await self.pulse(self.dut.accepted, count - 1)
+        await RisingEdge(self.dut.clk)
+        self.dut.finished.value = 0
+
     async def request(self, qp):
         self.dut.i__qp.value = qp
         await self.pulse(self.dut.i__valid)
@@ -48,8 +60,7 @@ async def check_requests_wait_for_the_entries_before_them(dut):
     await start_clock_and_reset(dut)
     # Past 2^16: the counts wrap in the middle of the test.
     accepted = finished = 65536 - 100
-    await bench.pulse(dut.accepted, accepted)
-    await bench.pulse(dut.finished, finished)
+    await bench.pass_through(accepted)
     waiting: list[tuple[int, int]] = []  # QP, entries before it
     for _ in range(1500):
         match rng.randrange(4):
@@ -57,7 +68,7 @@ async def check_requests_wait_for_the_entries_before_them(dut):
                 qp = rng.randrange(4)
                 waiting.append((qp, accepted))
                 await bench.request(qp)
-            case 1:
+            case 1 if accepted - finished < bench.most:
                 accepted += 1
                 await bench.pulse(dut.accepted)
             case 2 if finished < accepted:
@@ -120,3 +131,26 @@ async def check_room_falls_in_time_and_comes_back(dut):
     await cycles(dut, 4 * DEPTH)
     assert bench.released == [number % 4 for number in range(sent)]
     assert dut.room.value
+
+
+@cocotb.test(timeout_time=10, timeout_unit="ms")
+async def check_requests_leave_at_once_after_any_number_of_entries(dut):
+    bench = Bench(dut)
+    await start_clock_and_reset(dut)
+    for turns in (bench.most // 2 + 2, bench.most + 2, (1 << 15) + 2, (1 << 16) + 2):
+        # Requests that wait for the most that can be under way, and what comes behind them.
+        await bench.pulse(dut.accepted, bench.most)
+        for qp in (1, 2):
+            await bench.request(qp)
+            await cycles(dut, 2)
+        await bench.pulse(dut.finished, bench.most - 1)
+        await cycles(dut, 20)
+        assert bench.released == []
+        await bench.pulse(dut.finished)
+        await cycles(dut, 20)
+        assert bench.released == [1, 2]
+        await bench.pass_through(turns)
+        await bench.request(3)
+        await cycles(dut, 6)
+        assert bench.released == [1, 2, 3]
+        bench.released.clear()
