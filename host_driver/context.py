@@ -276,7 +276,7 @@ class Context:
                     self._event_number = self._event_number + 1 & 0xFFFF
                     taken = True
                     qp = self.qps.get(int(fields["qp"]))
-                    event = read_event(fields, by_initiator=qp is not None and qp.is_responder)
+                    event = read_event(fields)
                     self.events.append(event)
                     if qp is not None:
                         qp.stopped(event)

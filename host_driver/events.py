@@ -67,11 +67,10 @@ class AsyncEvent:
         return ""
 
 
-def read_event(fields: dict[str, int | bytes], *, by_initiator: bool) -> AsyncEvent:
+def read_event(fields: dict[str, int | bytes]) -> AsyncEvent:
     """The event in an entry of the event ring.
 
-    `by_initiator` says whether the peer is the Initiator. Raises `DeviceError` for a cause that
-    there is not.
+    Raises `DeviceError` for a cause that there is not.
     """
     header, length = fields["header"], int(fields["ulpdu_length"])
     assert isinstance(header, bytes)
@@ -83,8 +82,7 @@ def read_event(fields: dict[str, int | bytes], *, by_initiator: bool) -> AsyncEv
     if cause == Cause.TERMINATE_RECEIVED:
         known = max(0, length - UNTAGGED_HEADER_OCTETS)
         with suppress(ValueError):  # it may be in error itself
-            first_fpdu = by_initiator and bool(fields["first_fpdu"])
-            terminate = read_terminate(header[:known], known, first_fpdu=first_fpdu)
+            terminate = read_terminate(header[:known], known)
     return AsyncEvent(
         qp_num=int(fields["qp"]),
         cause=cause,

@@ -79,7 +79,6 @@ class QP:
         self._attached = False
         self._detaching = threading.Lock()  # inside it `context.lock` is not taken
         self._closed = False
-        self._initiator: bool | None = None  # once connected
         self._ord: int | None = None  # RDMA Reads that may be under way, once connected
         # Regions that only this QP may use.
         self.children: dict[Callable[[], None], None] = {}
@@ -157,7 +156,7 @@ class QP:
             )
             context.command(CommandOpcode.QP_CONNECT)
             self.state = QPState.RTS
-            self._initiator, self._ord = initiator, ord
+            self._ord = ord
             try:
                 context.transport.attach(self.qp_num, stream)
             except BaseException:
@@ -313,11 +312,6 @@ class QP:
             wc_flags=completion.wc_flags | WCFlags.WITH_INV,
             invalidated_rkey=invalidated_stag,
         )
-
-    @property
-    def is_responder(self) -> bool:
-        """Whether its peer is the Initiator of the connection."""
-        return self._initiator is False
 
     def stopped(self, event: AsyncEvent) -> None:
         """The device says that the QP has an error: nothing more is sent or placed."""

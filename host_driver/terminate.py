@@ -96,8 +96,6 @@ _ERRORS = {
 # RFC 5044, 8 gives no error type: RFC 6580 says 0, some hardware sends the 3 that RFC 5041 keeps
 # free for the LLP.
 _LLP_TYPES = (0, 3)
-# RFC 6581, 8: they belong into the first FPDU of an Initiator.
-_STARTUP_CODES = (0x05, 0x06, 0x07)
 
 
 class OctetOrder(Enum):
@@ -261,18 +259,17 @@ def describe_code(code: TerminateCode) -> str:
     return f"layer {code.layer}, type {code.error_type}, code 0x{code.error_code:02X}"
 
 
-def readings(octets: bytes, length: int, *, first_fpdu: bool = False) -> list[Terminate]:
+def readings(octets: bytes, length: int) -> list[Terminate]:
     """What a Terminate header can mean, the likeliest first.
 
     The two octet orders are told apart by the length, which has to fit M, D and R, by the reserved
     bits, of which siw sets none, and by codes that only one of them gives a meaning. Where both
-    have one, which takes a Terminate without headers, RFC 5040 wins, except for the codes 5 to 7:
-    they are MPA's in the first FPDU of an Initiator, RDMAP's in any other.
+    have one, which takes a Terminate without headers, RFC 5040 wins: also 2/0/05 to 2/0/07, which
+    either end may send, at any time (RFC 6581, 9.3), though they look like 0/2/05 to 0/2/07 of siw.
 
     Parameters
     ----------
     octets: its first octets. length: octets of the whole Terminate header.
-    first_fpdu: whether it was the first FPDU of an Initiator.
 
     Raises `ValueError` if the length fits neither order, or too few octets are given to tell.
     """
@@ -286,17 +283,12 @@ def readings(octets: bytes, length: int, *, first_fpdu: bool = False) -> list[Te
     if not fitting:
         raise problems[0]
 
-    def rank(reading: Terminate) -> tuple[bool, bool]:
-        of_llp = reading.layer == _LAYER_LLP
-        misplaced = reading.error_code in _STARTUP_CODES and of_llp != first_fpdu
-        return reading.name is None, misplaced
-
-    return sorted(fitting, key=rank)
+    return sorted(fitting, key=lambda reading: reading.name is None)
 
 
-def read_terminate(octets: bytes, length: int, *, first_fpdu: bool = False) -> Terminate:
+def read_terminate(octets: bytes, length: int) -> Terminate:
     """The likeliest of `readings`."""
-    return readings(octets, length, first_fpdu=first_fpdu)[0]
+    return readings(octets, length)[0]
 
 
 def _decode(octets: bytes, length: int, order: OctetOrder) -> Terminate:

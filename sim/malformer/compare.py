@@ -15,7 +15,7 @@ from sim.model.effects import AtomicAccepted, Failure, TaggedPlacement
 from sim.model.errors import ErrorCode
 from sim.model.predict import Prediction, predict
 from sim.model.rdmap import Form, Opcode, Terminate
-from sim.model.terminate import readings, terminate_for, terminate_for_cut_read
+from sim.model.terminate import terminate_for, terminate_for_cut_read
 from sim.model.work import Completion, Operation, Status
 
 TERMINATE_HEADER = UntaggedHeader(
@@ -205,19 +205,11 @@ def _event_differences(case: Case, prediction: Prediction, observed: Observed) -
         if (event.ulpdu_length, header) != (sent.segment_length, sent.ddp_header):
             yield f"event about {event.ulpdu_length} octets, {header.hex()}; predicted {sent}"
     if prediction.terminate_received is not None:
-        yield from _reading_differences(case, prediction.terminate_received, event)
+        yield from _reading_differences(prediction.terminate_received, event)
 
 
-def _reading_differences(case: Case, received: Terminate, event: AsyncEvent) -> Iterator[str]:
-    """Of a Terminate that came; left out where the two forms can only be guessed at."""
-    payload = received.encode()
-    try:
-        guesses = {readings(payload, first_fpdu=first)[0].form for first in (False, True)}
-    except ValueError:
-        # Linux siw may set R without a header, which is not encoded so.
-        return
-    if len(guesses) > 1:
-        return
+def _reading_differences(received: Terminate, event: AsyncEvent) -> Iterator[str]:
+    """Of a Terminate that came."""
     told = event.terminate
     if told is None:
         yield f"the event does not tell of {received}"

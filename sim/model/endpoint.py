@@ -73,7 +73,6 @@ class Endpoint(Posting):
         )
         self._deframer = mpa.Deframer(markers_in, crc)
         self._random = random.Random(seed)
-        self._responder = responder
         self._may_send = not responder
         self._completions: list[Completion] = []
         self._work = deque()
@@ -152,7 +151,7 @@ class Endpoint(Posting):
                     return
                 segment = received
                 self._may_send = True
-                self._sink.segment(segment, from_initiator=self._responder)
+                self._sink.segment(segment)
                 self._delivered()
             except StreamError as failure:
                 self._fail(failure, segment)
@@ -178,7 +177,6 @@ class Endpoint(Posting):
     ) -> None:
         """Go on in the middle of a stream of which ``position`` octets were received before."""
         self._may_send = True
-        self._sink.started = True
         self._deframer.position = position
         self._sink.sends.msn = send_msn
         self._sink.read_requests.msn = read_request_msn

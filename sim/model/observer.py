@@ -110,7 +110,7 @@ class Observer:
         requests, reads = len(sink.read_requests.waiting), len(sink.tagged.reads)
         atomics = len(sink.atomic_responses.outstanding)
         try:
-            sink.segment(ulpdu, from_initiator=direction is Direction.TO_RESPONDER)
+            sink.segment(ulpdu)
         except StreamError as failure:
             return [failure]
         if len(sink.read_requests.waiting) > requests:
@@ -179,9 +179,8 @@ class Observer:
         elif found.opcode in EXTENSION_OPCODES:
             found = with_extension(found)
         elif found.opcode == Opcode.TERMINATE:
-            first = found.direction is Direction.TO_RESPONDER and found.number == 1
             try:
-                terminate = read_terminate(found.payload, first_fpdu=first)
+                terminate = read_terminate(found.payload)
             except ValueError:
                 return found
             about = self._halves[found.direction.opposite].headers.get(terminate.ddp_header)

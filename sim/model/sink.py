@@ -100,7 +100,6 @@ class DataSink:
         # Of receives; those of RDMA Reads and Atomic Operations are left in their work.
         self.completions: list[Completion] = []
         self.terminate: Terminate | None = None
-        self.started = False
 
     def _next_place(self) -> int | None:
         """Of the oldest RDMA Read or atomic that is outstanding, if there is one."""
@@ -108,10 +107,8 @@ class DataSink:
         places += [atomic.place for atomic in list(self.atomic_responses.outstanding)[:1]]
         return min(places, default=None)
 
-    def segment(self, segment: bytes, *, from_initiator: bool = False) -> None:
+    def segment(self, segment: bytes) -> None:
         """All checks of one DDP Segment, then its placement and delivery."""
-        first_fpdu = from_initiator and not self.started
-        self.started = True
         opcode, header, payload = check_header(segment, self.extensions)
         if isinstance(header, TaggedHeader):
             if opcode is Opcode.RDMA_WRITE:
@@ -131,4 +128,4 @@ class DataSink:
         elif opcode is Opcode.ATOMIC_RESPONSE:
             self.atomic_responses.segment(header, payload)
         else:
-            self.terminate = receive_terminate(header, payload, first_fpdu=first_fpdu)
+            self.terminate = receive_terminate(header, payload)

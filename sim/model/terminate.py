@@ -8,8 +8,6 @@ from sim.model.rdmap import Form, Opcode, ReadRequest, Terminate
 _WITH_DDP_HEADER = {(0, 1), (0, 2), (1, 1), (1, 2)}
 _REMOTE_PROTECTION = (0, 1)
 _LAYER_LLP = 2
-# RFC 6581, 8: what can only go wrong at the startup, so in the first FPDU of the initiator.
-_STARTUP_CODES = {0x05, 0x06, 0x07}
 # RFC 5044, 8 gives no error type: RFC 6580 says 0, some hardware sends the 3 that RFC 5041 keeps
 # free for the LLP.
 _LLP_TYPES = {0, 3}
@@ -53,14 +51,14 @@ def is_defined(error: ErrorCode) -> bool:
     return error in NAMES
 
 
-def readings(payload: bytes, *, first_fpdu: bool = False) -> list[Terminate]:
+def readings(payload: bytes) -> list[Terminate]:
     """What a received Terminate header can mean, the likeliest first.
 
     Linux siw sends Layer and EType, and M, D and R, in the reverse order on little-endian hosts.
     Its Terminates are told apart by their length, which has to fit M, D and R, by their reserved
     bits, which are zero, and by codes that only one of the two readings gives a meaning. Where both
-    have one, there is no header, and RFC 5040 wins, except for the codes 5 to 7: as MPA errors they
-    belong into the first FPDU of an initiator (``first_fpdu``), as RDMAP errors into any other.
+    have one, there is no header, and RFC 5040 wins. So do 2/0/05 to 2/0/07, which initiator and
+    responder send when the startup fails (RFC 6581, 9.3), perhaps after it.
 
     Raises ``ValueError`` when the header has the right length in neither form.
     """
@@ -74,15 +72,9 @@ def readings(payload: bytes, *, first_fpdu: bool = False) -> list[Terminate]:
     if not fitting:
         raise ValueError(problem)
 
-    def rank(reading: Terminate) -> tuple[bool, bool]:
-        error = reading.error
-        of_llp = error.layer == _LAYER_LLP
-        misplaced = error.code in _STARTUP_CODES and of_llp != first_fpdu
-        return not is_defined(error), misplaced
-
-    return sorted(fitting, key=rank)
+    return sorted(fitting, key=lambda reading: not is_defined(reading.error))
 
 
-def read_terminate(payload: bytes, *, first_fpdu: bool = False) -> Terminate:
+def read_terminate(payload: bytes) -> Terminate:
     """The likeliest reading of a received Terminate header."""
-    return readings(payload, first_fpdu=first_fpdu)[0]
+    return readings(payload)[0]

@@ -184,14 +184,12 @@ class ReadRequestQueue:
         )
 
 
-def receive_terminate(
-    header: UntaggedHeader, payload: bytes, *, first_fpdu: bool = False
-) -> Terminate:
+def receive_terminate(header: UntaggedHeader, payload: bytes) -> Terminate:
     """Queue 2, which has one buffer (RFC 5040, 5.4)."""
     check_msn(header, ddp.FIRST_MSN)
     check_mo(header, 0)
     check_whole(header, len(payload), rdmap.TERMINATE_CONTROL_OCTETS, checks.TERMINATE_WHOLE)
     try:
-        return read_terminate(payload, first_fpdu=first_fpdu)
+        return read_terminate(payload)
     except ValueError as problem:
         raise checks.TERMINATE_WHOLE.failed(str(problem)) from None

@@ -28,6 +28,8 @@ from sim.model.words import MESSAGE_NAMES, complaint
 from tests.host_driver.fake_device import FakeDevice, NoStream
 
 EVENT_OCTETS = 18
+# What means something in both octet orders, if no header is copied.
+BOTH = ("20050000", "20060000", "20070000", "02050000", "02060000", "02070000")
 ORDERS = {Form.RFC: OctetOrder.RFC, Form.SIW: OctetOrder.SIW}
 
 WRITE = TaggedHeader(0x11223344, 0x0102030405060708, rsvd_ulp=control_octet(Opcode.RDMA_WRITE))
@@ -117,15 +119,14 @@ def test_terminates_mean_what_they_mean_to_the_reference(known):
             # Also with other reserved bits, and with M without D and the like.
             flags = rng.getrandbits(8)
             octets = octets[:2] + bytes([flags, rng.getrandbits(8)]) + octets[4:]
-        first_fpdu = rng.random() < 0.5
         told = octets[:known]
         try:
-            expected = model.readings(octets, first_fpdu=first_fpdu)
+            expected = model.readings(octets)
         except ValueError:
             with pytest.raises(ValueError, match="Terminate header"):
-                readings(told, len(octets), first_fpdu=first_fpdu)
+                readings(told, len(octets))
             continue
-        found = readings(told, len(octets), first_fpdu=first_fpdu)
+        found = readings(told, len(octets))
         assert len(found) == len(expected), f"Terminate {number}: {octets.hex()}"
         for one, other in zip(found, expected, strict=True):
             assert_same(one, other, len(told))
@@ -137,10 +138,11 @@ def test_every_code_is_named_as_in_the_reference(error, form):
     segment = READ_SEGMENT if error[:2] == (0, 1) else WRITE.encode()
     plain = model.terminate_for(error, segment)
     sent = replace(plain, form=form)
-    found = read_terminate(*first_octets(sent), first_fpdu=error.layer == 2 and error.code > 4)
+    found = read_terminate(*first_octets(sent))
     if found.code != error:
-        # Without headers 0/1/00 and 1/0/00 are each other's form: then RFC 5040 wins.
+        # Some are each other's form without headers: then that of RFC 5040 wins.
         assert form is Form.SIW
+        assert sent.encode()[:4].hex() in ("00000000", "10000000", "01000000", *BOTH)
         return
     text = found.describe()
     assert ("RDMAP", "DDP", "MPA")[error.layer] in text
@@ -157,7 +159,7 @@ def test_every_code_that_the_device_sends_has_a_name():
     for code, _ in CODES.values():
         if code is not None and code.can_be_sent:
             octets = bytes([code.layer << 4 | code.error_type, code.error_code, 0, 0])
-            assert read_terminate(octets, 4, first_fpdu=True).name
+            assert read_terminate(octets, 4).name
 
 
 @pytest.mark.parametrize("opcode", range(12))
@@ -173,6 +175,16 @@ def test_every_message_is_named_as_in_the_reference(opcode):
         (
             "02020000",
             "MPA: CRC does not match (layer 2, type 0, code 0x02); in the octet order of Linux siw",
+        ),
+        (
+            "20050000",
+            "MPA: local catastrophic error at startup (layer 2, type 0, code 0x05)",
+        ),
+        ("20060000", "MPA: insufficient IRD resources (layer 2, type 0, code 0x06)"),
+        ("20070000", "MPA: no matching RTR option (layer 2, type 0, code 0x07)"),
+        (
+            "02060000",
+            "RDMAP (remote operation error): unexpected opcode (layer 0, type 2, code 0x06)",
         ),
         ("23020000", "MPA: CRC does not match (layer 2, type 3, code 0x02)"),
         ("00120000", "RDMAP: local catastrophic error (layer 0, type 0, code 0x12)"),
@@ -304,19 +316,20 @@ def test_a_terminate_in_error_is_told_as_such(verbs, header, message):
     )
 
 
+@pytest.mark.requirement("MPA2-8-01", "MPA2-9.3-01")
 @pytest.mark.parametrize(
-    ("initiator", "first_fpdu", "layer"), [(False, True, 2), (True, True, 0), (False, False, 0)]
+    ("initiator", "first_fpdu"), [(False, True), (False, False), (True, True), (True, False)]
 )
-def test_startup_codes_are_those_of_an_initiator_that_said_nothing_before(
-    verbs, initiator, first_fpdu, layer
+def test_startup_codes_are_those_of_mpa_from_either_end_and_in_any_fpdu(
+    verbs, initiator, first_fpdu
 ):
     connect(verbs.qp, initiator)
     receive_terminate(verbs.device, 0, b"\x20\x06\x00\x00", first_fpdu=first_fpdu)
     verbs.context.process_events()
     (event,) = verbs.context.events
-    assert event.terminate.layer == layer
-    order = OctetOrder.RFC if layer == 2 else OctetOrder.SIW
-    assert event.terminate.order is order
+    assert event.terminate.code == (2, 0, 6)
+    assert event.terminate.order is OctetOrder.RFC
+    assert "siw" not in event.describe()
 
 
 def test_a_terminate_for_a_qp_that_is_gone_is_kept(verbs):

@@ -547,19 +547,22 @@ def test_bad_crc_of_the_first_fpdu_is_answered_by_the_close_alone(
     peer.close()
 
 
-@pytest.mark.requirement("MPA-7.1.2-14")
-@pytest.mark.parametrize("layer", [2, 0])
-def test_a_startup_code_is_mpas_only_in_the_first_fpdu(
-    layer: int, victim: Victim, bystander: Bystander
+@pytest.mark.requirement("MPA2-8-01", "MPA2-9.3-01")
+@pytest.mark.parametrize("initiator", [False, True])
+@pytest.mark.parametrize("behind_a_write", [False, True])
+def test_a_startup_code_is_mpas_from_either_end_and_in_any_fpdu(
+    initiator: bool, behind_a_write: bool, victim: Victim, bystander: Bystander
 ):
-    """Behind a Write it is the unexpected opcode of Linux siw (RFC 6581, 8)."""
-    peer = RawPeer(victim.qp, initiator=False)
-    if layer == 0:
+    """A Responder sends it behind the RTR frame at the earliest (RFC 6581, 9.3)."""
+    peer = RawPeer(victim.qp, initiator=initiator)
+    if behind_a_write:
         peer.send(write(victim.mr.rkey, victim.mr.addr))
     peer.send(terminate(cut=0)[:18] + bytes.fromhex("20060000"))
     victim.check_stopped(Cause.TERMINATE_RECEIVED)
-    told = victim.context.events[-1].terminate
-    assert told is not None and (told.layer, told.error_code) == (layer, 6)
+    event = victim.context.events[-1]
+    assert event.terminate is not None and event.terminate.code == (2, 0, 6)
+    assert "MPA: insufficient IRD resources (layer 2, type 0, code 0x06)" in event.describe()
+    assert "siw" not in event.describe()
     peer.close()
 
 

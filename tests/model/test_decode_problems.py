@@ -293,6 +293,19 @@ def test_a_terminate_says_which_fpdu_it_is_about_and_in_which_form(tmp_path):
         assert ("in the octet order of Linux siw" in line) == (form is Form.SIW)
 
 
+@pytest.mark.requirement("MPA2-8-01", "MPA2-9.3-01")
+@pytest.mark.parametrize(
+    ("control", "error"), [("20050000", "2/0/05"), ("20060000", "2/0/06"), ("20070000", "2/0/07")]
+)
+def test_a_terminate_of_a_responder_names_what_failed_at_the_startup(tmp_path, control, error):
+    octets = UntaggedHeader(2, 1, rsvd_ulp=0x47).encode() + bytes.fromhex(control)
+    written(tmp_path / "x.pcapng", conversation((A, write(b"")), (B, octets)))
+    last = decoded(tmp_path / "x.pcapng")[-1]
+    assert (last["terminate"]["error"], last["terminate"]["form"]) == (error, Form.RFC.value)
+    assert last["problems"] == []
+    assert f"{error} of RFC 6581, 8" in printed(tmp_path / "x.pcapng")[-1]
+
+
 def test_lines(tmp_path):
     log = conversation(
         (A, send(1, b"12345", Opcode.SEND_WITH_SE_AND_INVALIDATE, rsvd_ulp_word=0xABC)),
