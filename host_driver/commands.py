@@ -18,6 +18,7 @@ from rich.table import Table
 
 from host_driver.demo.ends import Job, Measurement
 from host_driver.demo.run import Demo, Result
+from host_driver.plain_text import TITLE, plain
 from host_driver.rping import ends
 from host_driver.rping.ends import Settings
 from host_driver.transport.locate import Locator
@@ -149,7 +150,7 @@ def _demo_as_json(
 
 def _print_demo(name: str, octets: int, emss: int, result: Result, files: list[Path]) -> None:
     title = f"{name}: {octets:,} octets there and back, EMSS {emss}"
-    table = Table(title=title, box=box.SIMPLE, padding=(0, 1, 0, 0))  # 80 columns
+    table = Table(title=plain(title, TITLE), box=box.SIMPLE, padding=(0, 1, 0, 0))  # 80 columns
     table.add_column("operation", no_wrap=True)
     for heading in (
         "octets",
@@ -183,7 +184,7 @@ def _print_demo(name: str, octets: int, emss: int, result: Result, files: list[P
     if not result.capture_complete:
         console.print("The recording was full: the capture ends early.")
     for path in files:
-        console.print(f"Written: {os.path.relpath(path)}", soft_wrap=True)
+        console.print(plain(f"Written: {os.path.relpath(path)}"), soft_wrap=True)
 
 
 def open_device(locator: Locator) -> SimulatedDevice | SerialDevice:
@@ -231,10 +232,10 @@ def info(as_json: bool, locator: Locator) -> int:
     if as_json:
         print(json.dumps(found, indent=2))
         return 0
-    table = Table("", "", "", title=f"Device {locator.text}", show_header=False)
+    table = Table("", "", "", title=plain(f"Device {locator.text}", TITLE), show_header=False)
     for section, values in found.items():
         for number, (name, value) in enumerate(values.items()):
-            table.add_row("" if number else section, name, in_words(value))
+            table.add_row("" if number else section, name, plain(in_words(value)))
         table.add_section()
     Console().print(table)
     return 0

@@ -14,6 +14,7 @@ from gateware.config import RnicConfig
 from host_driver.context import Context
 from host_driver.describe import capabilities, in_words, sizes, version
 from host_driver.errors import StagecoachError
+from host_driver.plain_text import plain
 from host_driver.transport.locate import SIMULATED, SIMULATION, Locator, parse_device
 from sim.build import BuildError, build_device
 
@@ -98,6 +99,6 @@ def show_devices(named: Iterable[Locator], baud: int, as_json: bool) -> int:
         if "clock_hz" in row:
             values = {"clock": f"{row['clock_hz'] / 1e6:g} MHz"} | values
         text = "; ".join(f"{name} {in_words(value)}" for name, value in values.items())
-        table.add_row(row["device"], row["state"], text)
+        table.add_row(plain(row["device"]), plain(row["state"]), plain(text))
     Console().print(table)
     return 0

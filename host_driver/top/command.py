@@ -16,9 +16,21 @@ from rich.live import Live
 
 from host_driver.errors import StagecoachError
 from host_driver.options import DEVICE_VARIABLE
-from host_driver.top.publisher import FILES, FOLDER_VARIABLE, INTERVAL_VARIABLE, process_of
+from host_driver.plain_text import printable
+from host_driver.top.folder import (
+    FOLDER_VARIABLE,
+    PRIVATE,
+    FolderError,
+    files,
+    lives,
+    named_folder,
+    private_folder,
+    process_of,
+)
+from host_driver.top.publisher import INTERVAL_VARIABLE
 from host_driver.top.rates import DeviceView, view
 from host_driver.top.screen import screen
+from host_driver.top.snapshot_file import read_snapshot
 
 ENDED_SECONDS = 5.0
 """How long a program that is interrupted may take to end."""
@@ -37,22 +49,29 @@ class Devices:
 
     Attributes
     ----------
-    views: the last of each device, by its name.
+    views: the last of each device, by the name of its file.
+    unread: what is wrong with files that were not read, by their names.
     """
 
     def __init__(self, folder: Path, closed: bool = True):
         self._folder = folder
         self._closed = closed
         self.views: dict[str, DeviceView] = {}
+        self.unread: dict[str, str] = {}
 
     def look(self) -> list[DeviceView]:
         """Those of which there is something new, in the order of their files."""
         fresh = []
-        for path in sorted(self._folder.glob(FILES)):
-            after = json.loads(path.read_text())
+        for path in files(self._folder):
+            name = path.name
+            try:
+                after = read_snapshot(path)
+            except FolderError as error:
+                self.unread[name] = f"{path} is not shown: {error}"
+                continue
+            self.unread.pop(name, None)
             # A program that was killed has left its devices open.
-            after["open"] = after["open"] and _lives(process_of(path))
-            name = after["device"]
+            after["open"] = after["open"] and lives(process_of(path))
             if name not in self.views and not (self._closed or after["open"]):
                 continue
             before = self.views[name].last if name in self.views else after["opened"]
@@ -67,39 +86,45 @@ class Devices:
         return [view(one.last["opened"], one.last) for one in self.views.values()]
 
 
-def _lives(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:  # of another user
-        return True
-    return True
-
-
 def _print_json(views: Sequence[DeviceView]) -> None:
     for one in views:
         print(json.dumps(one.as_json()), flush=True)
 
 
+def _tell_unread(devices: Devices, told: set[str]) -> None:
+    """Says on standard error, once, which files are not shown."""
+    for why in devices.unread.values():
+        if why not in told:
+            told.add(why)
+            print(printable(why), file=sys.stderr)
+
+
 def _show_whole(devices: Devices, as_json: bool) -> None:
     if as_json:
         _print_json(devices.whole())
+        _tell_unread(devices, set())
     else:
-        Console().print(screen(devices.whole()))
+        Console().print(screen(devices.whole(), devices.unread.values()))
 
 
 @contextmanager
 def _shown(as_json: bool) -> Iterator[Callable[[Devices], Any]]:
     """What to call after each interval: it shows what is new."""
     if as_json:
-        yield lambda devices: _print_json(devices.look())
+        told: set[str] = set()
+
+        def print_new(devices: Devices) -> None:
+            _print_json(devices.look())
+            _tell_unread(devices, told)
+
+        yield print_new
         return
     with Live(screen([]), console=Console(), auto_refresh=False) as live:
 
         def update(devices: Devices) -> None:
             devices.look()
-            live.update(screen(devices.views.values()), refresh=True)
+            shown = screen(devices.views.values(), devices.unread.values())
+            live.update(shown, refresh=True)
 
         yield update
 
@@ -137,15 +162,16 @@ def _watch(
 def watch(*, once: bool, as_json: bool, interval: float) -> int:
     """Shows the devices of all programs that publish to the environment's folder.
 
-    Until it is interrupted, or, with `once`, as they are now.
+    That is the user's own one if it names none. Until it is interrupted, or, with `once`, as they
+    are now.
     """
-    folder = os.environ.get(FOLDER_VARIABLE, "")
-    if not Path(folder or "/no").is_dir():
+    folder = named_folder() or private_folder()
+    if not folder.is_dir():
         raise TopError(
-            f"{FOLDER_VARIABLE} is {folder!r}; allowed without COMMAND: a folder, and programs "
-            "that have the same in their environment"
+            f"{FOLDER_VARIABLE} is {str(folder)!r}; allowed without COMMAND: {PRIVATE}, or a "
+            "folder, and programs that have the same in their environment"
         )
-    devices = Devices(Path(folder), closed=False)
+    devices = Devices(folder, closed=False)
     if once:
         devices.look()
         _show_whole(devices, as_json)

@@ -5,7 +5,8 @@ from typing import Any
 
 from host_driver.options import parse_interval
 from host_driver.top.command import top, watch
-from host_driver.top.publisher import DEFAULT_INTERVAL, FOLDER_VARIABLE
+from host_driver.top.folder import FOLDER_VARIABLE, PRIVATE
+from host_driver.top.publisher import DEFAULT_INTERVAL
 from host_driver.transport.locate import device_option
 
 
@@ -40,8 +41,9 @@ def add_top(subparsers: Any) -> None:
         "program",
         nargs="*",
         metavar="COMMAND",
-        help="after --, e.g. -- stagecoach perf write; without it, the devices of all programs are "
-        f"shown that have the same {FOLDER_VARIABLE}, a folder, in their environment",
+        help="after --, e.g. -- stagecoach perf write; without it, the devices of all programs of "
+        f"this user are shown that have {FOLDER_VARIABLE}={PRIVATE} in their environment, or, if "
+        "it names a folder, of those that have the same",
     )
 
 

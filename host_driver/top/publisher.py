@@ -2,13 +2,14 @@
 
 A device belongs to the process that has opened it: a simulated one lives in its memory, a board
 hangs on its serial port. So the process itself reads the counters and writes them where others
-look: to the folder that the environment names in `FOLDER_VARIABLE`. Without that variable nothing
-is read and nothing written.
+look: to the folder that the environment names in `FOLDER_VARIABLE`, readable by its own user only.
+Without that variable nothing is read and nothing written.
 """
 
 import contextlib
 import itertools
 import json
+import logging
 import os
 import sys
 import threading
@@ -20,20 +21,27 @@ from typing import TYPE_CHECKING, Any
 
 from host_driver.counters import QPCounters, query_lost, query_qp, query_state, query_stops
 from host_driver.enums import QPState
+from host_driver.top.folder import (
+    FOLDER_VARIABLE,
+    PRIVATE,
+    FolderError,
+    file_of,
+    named_folder,
+    remove_dead,
+    write_file,
+)
 from hw.interface.causes import Cause
 
 if TYPE_CHECKING:
     from host_driver.context import Context
 
-FOLDER_VARIABLE = "STAGECOACH_TOP"
 INTERVAL_VARIABLE = "STAGECOACH_TOP_INTERVAL"
 DEFAULT_INTERVAL = 1.0
 
-FILES = "[0-9]*-[0-9]*.json"
-"""Those in the folder that are of devices: process, and number of the device in it."""
-
 CLOSE_SECONDS = 5.0
 """How long the end waits for a look that is under way."""
+
+_LOG = logging.getLogger(__name__)
 
 _numbers = itertools.count()
 
@@ -98,6 +106,8 @@ class Publisher:
     Attributes
     ----------
     path: the file. It is replaced as a whole.
+
+    Raises `FolderError` if nothing can be written to the folder.
     """
 
     def __init__(self, context: "Context", folder: Path, interval: float):
@@ -106,7 +116,7 @@ class Publisher:
         self._used: set[int] = set()  # QPs that somebody has used before
         self._causes = {Cause.NONE}  # those for which QPs have stopped
         number = next(_numbers)
-        self.path = folder / f"{os.getpid()}-{number}.json"  # see `process_of`
+        self.path = file_of(folder, os.getpid(), number)
         self._about: dict[str, Any] = {
             "device": f"{os.getpid()}.{number}",
             "kind": context.transport.info.get("kind", ""),
@@ -131,10 +141,7 @@ class Publisher:
         if is_first:
             self._used = {qp["qp"] for qp in now["qps"]}
             self._about["opened"] = now
-        text = json.dumps({**self._about, "open": is_open, **now})
-        unfinished = self.path.with_suffix(".unfinished")
-        unfinished.write_text(text)
-        unfinished.rename(self.path)
+        write_file(self.path, json.dumps({**self._about, "open": is_open, **now}))
 
     def _run(self) -> None:
         # A device that fails tells its program, not this one.
@@ -152,18 +159,20 @@ class Publisher:
             self._publish(is_open=False)
 
 
-def process_of(path: Path) -> int:
-    """The process whose device a file is of."""
-    return int(path.stem.partition("-")[0])
-
-
 def publish(context: "Context") -> Publisher | None:
     """Publishes a device if the environment names a folder.
 
-    A folder that is not there any more is that of a `stagecoach top` that has ended.
+    A folder that is not there any more is that of a `stagecoach top` that has ended. A program does
+    not fail because it cannot be looked at: what is wrong with the folder is logged.
     """
-    folder = os.environ.get(FOLDER_VARIABLE, "")
-    if not folder or not Path(folder).is_dir():
-        return None
     interval = float(os.environ.get(INTERVAL_VARIABLE, "") or DEFAULT_INTERVAL)
-    return Publisher(context, Path(folder), interval)
+    try:
+        folder = named_folder()
+        if folder is None or not folder.is_dir():
+            return None
+        if os.environ.get(FOLDER_VARIABLE) == PRIVATE:
+            remove_dead(folder)
+        return Publisher(context, folder, interval)
+    except FolderError as error:
+        _LOG.warning("stagecoach top does not see this device: %s", error)
+        return None

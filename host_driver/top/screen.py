@@ -7,6 +7,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from host_driver.plain_text import TITLE, plain
 from host_driver.top.rates import DeviceView
 from hw.interface.causes import CODES, Cause
 
@@ -39,7 +40,9 @@ def _device(one: DeviceView) -> RenderableType:
     last = one.last
     state = "" if last["open"] else ", closed"
     title = f"device {last['device']} ({last['kind']}{state}): {last['program']}"
-    table = Table(title=title, title_justify="left", box=box.SIMPLE, padding=(0, 1, 0, 0))
+    table = Table(
+        title=plain(title, TITLE), title_justify="left", box=box.SIMPLE, padding=(0, 1, 0, 0)
+    )
     table.add_column("QP", justify="right")
     table.add_column("state", no_wrap=True)
     headings = ["reads", "sent\noctets/s", "messages/s", "octets"]
@@ -65,7 +68,7 @@ def _device(one: DeviceView) -> RenderableType:
     return Group(table, Text("\n".join(lines)))
 
 
-def screen(views: Iterable[DeviceView]) -> RenderableType:
-    """All devices, one under the other."""
-    devices = [_device(one) for one in views]
-    return Group(*devices) if devices else Text("no device is open")
+def screen(views: Iterable[DeviceView], notes: Iterable[str] = ()) -> RenderableType:
+    """All devices, one under the other, and lines below them."""
+    devices = [_device(one) for one in views] or [Text("no device is open")]
+    return Group(*devices, *(plain(note) for note in notes))
