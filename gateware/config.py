@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from hw.interface.sizes import SIZES
+
 MAX_ULPDU_LENGTH = 64768
 """Longest ULPDU in octets (RFC 5044, 4.5)."""
 
@@ -59,23 +61,11 @@ class RnicConfig:
     counters: bool = True
 
     def __post_init__(self) -> None:
-        def power_of_two(name: str, low: int, high: int) -> None:
-            value = getattr(self, name)
-            ok = isinstance(value, int) and low <= value <= high and value & (value - 1) == 0
-            _check(name, value, f"a power of two from {low} to {high}", ok)
-
         widths = ", ".join(map(str, DATA_WIDTHS))
         ok = isinstance(self.data_width, int) and self.data_width in DATA_WIDTHS
         _check("data_width", self.data_width, widths, ok)
-        power_of_two("qps", 2, 256)
-        power_of_two("cqs", 2, 256)
-        power_of_two("stags", 16, 65536)
-        power_of_two("read_queue_depth", 1, 64)
-        power_of_two("prefetch_lanes", 2, 16)
-        power_of_two("pending_sends", 4, 256)
-        power_of_two("fpdu_store_octets", 65536, 1048576)
-        power_of_two("payload_buffer_octets", 1024, 65536)
-        power_of_two("max_burst_beats", 8, MAX_AXI_BEATS)
+        for name, size in SIZES.items():
+            _check(name, getattr(self, name), size, getattr(self, name) in size)
         longest = MAX_AXI_BEATS * self.data_width // WORD_WIDTH
         allowed = f"up to {longest} with a data_width of {self.data_width}"
         _check("max_burst_beats", self.max_burst_beats, allowed, self.max_burst_beats <= longest)

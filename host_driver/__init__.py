@@ -1,7 +1,8 @@
 """The host driver: verbs, connection manager and transports, named as in pyverbs."""
 
+from host_driver.answers import DeviceAttr
 from host_driver.cm import ConnectionListener, ConnectionRequest, connect, listen
-from host_driver.context import Context, DeviceAttr
+from host_driver.context import Context
 from host_driver.cq import CQ
 from host_driver.enums import (
     AccessFlags,

@@ -4,13 +4,14 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Self
+from dataclasses import replace
+from enum import IntEnum
+from typing import TYPE_CHECKING, Self
 
 from host_driver import entries, registers
-from host_driver.atomics import OPERATIONS
+from host_driver.answers import DeviceAttr, name_of, read_attr, read_capabilities
 from host_driver.device_reset import reset_device
-from host_driver.enums import WITH_IMMEDIATE, QPState, WROpcode
+from host_driver.enums import QPState
 from host_driver.errors import DeviceError, QPError, WaitTimeout, require_type
 from host_driver.events import UNKNOWN_INDEX, AsyncEvent, read_event
 from host_driver.quota import Quota
@@ -20,16 +21,18 @@ from host_driver.ring import Ring
 from host_driver.top.publisher import publish
 from host_driver.transport.base import DeviceClosed, Transport
 from hw.interface.causes import Cause
-from hw.interface.queue_entries import SCATTER_GATHER_ELEMENTS
 
 if TYPE_CHECKING:
     from host_driver.cq import CQ
     from host_driver.mr import MR
     from host_driver.qp import QP
 
-MAGIC = 0x50525769
-VERSION_MAJOR = 2
-COMMAND_POLLS = 100_000
+COMMAND_SECONDS = 10.0
+"""For which a command may take, if nothing else is said: most end in some hundred cycles."""
+
+OPEN_SECONDS = 60.0
+"""For which the opening may take: some 1,300 register accesses of the largest device."""
+
 EVENT_RING_ENTRIES = 256
 
 _OF_COMMANDS = {registers.COMMAND.address} | {
@@ -40,7 +43,7 @@ _OF_COMMANDS = {registers.COMMAND.address} | {
 _NO_QUOTA = Quota()
 
 
-class CommandOpcode:
+class CommandOpcode(IntEnum):
     """COMMAND.opcode."""
 
     QP_CREATE = 1
@@ -52,29 +55,6 @@ class CommandOpcode:
     CQ_ENABLE = 7
     CQ_DISABLE = 8
     STAG_RESET = 9
-
-
-@dataclass(frozen=True)
-class DeviceAttr:
-    """What a device has: sizes, and which operations beside those of RFC 5040."""
-
-    max_qp: int
-    max_cq: int
-    max_mr: int
-    max_qp_rd_atom: int
-    max_sge: int
-    version: tuple[int, int]
-    atomics: tuple[WROpcode, ...] = ()
-    imm_data: bool = False
-    counters: bool = False
-
-    @property
-    def operations(self) -> tuple[WROpcode, ...]:
-        """What may be posted to a send queue."""
-        missing = set(OPERATIONS) - set(self.atomics)
-        if not self.imm_data:
-            missing.update(WITH_IMMEDIATE)
-        return tuple(opcode for opcode in WROpcode if opcode not in missing)
 
 
 class Context:
@@ -90,17 +70,25 @@ class Context:
     quota: how much of the device may be in use at a time; all of it if not given.
     strict_rfc7306: the whole device has the atomics of RFC 7306 only: Swap, of the draft before it,
         is an error, sent and received.
+    command_seconds: for which a command of the device may take.
+    open_seconds: for which all that is asked of the device before it is open may take.
 
     Attributes
     ----------
     events: all that came, the oldest first. A program that runs for long takes them out, or calls
         `events.clear()` now and then: one stays for each QP that has stopped.
 
-    Raises `DeviceError` if what answers there is not this device.
+    Raises `DeviceError` if what answers there is not this device, or does not finish in time.
     """
 
     def __init__(
-        self, transport: Transport, quota: Quota = _NO_QUOTA, *, strict_rfc7306: bool = False
+        self,
+        transport: Transport,
+        quota: Quota = _NO_QUOTA,
+        *,
+        strict_rfc7306: bool = False,
+        command_seconds: float = COMMAND_SECONDS,
+        open_seconds: float = OPEN_SECONDS,
     ):
         require_type("quota", quota, Quota)
         if not hasattr(transport, "read_register"):
@@ -115,22 +103,26 @@ class Context:
         self.mrs: dict[int, MR] = {}  # by STag
         self.events: list[AsyncEvent] = []
         self._unfinished: int | None = None  # opcode of a command that did not end
+        self._command_seconds = command_seconds
+        self._open_seconds = open_seconds
+        self._open_until: float | None = time.monotonic() + open_seconds  # `None`: it is open
 
         with ExitStack() as undo:
             undo.callback(transport.close)
-            self.attr = self._read_attr()
+            self.attr = read_attr(self)
             self.resources = Resources(self.attr.max_mr, quota)
             if self._wait_for_command() is None:
                 raise DeviceError(
-                    f"a command of another program is not finished after {COMMAND_POLLS} polls; "
-                    "allowed: a device that is reset or idle"
+                    "a command of another program is not finished: COMMAND_STATUS.busy is 1 for "
+                    f"{command_seconds:g} s; allowed: a device that is reset or idle"
                 )
             self._event_ring = Ring(transport, EVENT_RING_ENTRIES, entries.EVENT.size)
             undo.callback(self._event_ring.close)
             reset_device(self)
             self.write(registers.SETTINGS, strict_rfc7306=int(strict_rfc7306))
-            self.attr = replace(self.attr, **self._read_capabilities())
+            self.attr = replace(self.attr, **read_capabilities(self))
             self._begin_events()
+            self._open_until = None
             self._publisher = publish(self)
             undo.pop_all()
 
@@ -142,42 +134,11 @@ class Context:
         self.write(registers.INTERRUPT_ENABLE, completion=1, event=1)
         self._arm_events()
 
-    def _read_attr(self) -> DeviceAttr:
-        magic = self.read(registers.ID)["magic"]
-        version = self.read(registers.VERSION)
-        if magic != MAGIC or version["major"] != VERSION_MAJOR:
-            raise DeviceError(
-                f"ID 0x{magic:08X}, version {version['major']}.{version['minor']}; "
-                f"allowed: 0x{MAGIC:08X}, version {VERSION_MAJOR}.x"
-            )
-        queues = self.read(registers.QUEUES)
-        limits = self.read(registers.LIMITS)
-        return DeviceAttr(
-            max_qp=queues["qps"],
-            max_cq=queues["cqs"],
-            max_mr=1 << limits["stags_log2"],
-            max_qp_rd_atom=limits["read_queue_depth"],
-            max_sge=SCATTER_GATHER_ELEMENTS,
-            version=(version["major"], version["minor"]),
-        )
-
-    def _read_capabilities(self) -> dict[str, Any]:
-        has = self.read(registers.CAPABILITIES)
-        atomics: tuple[WROpcode, ...] = ()
-        if has["atomics"]:
-            atomics += (WROpcode.ATOMIC_FETCH_AND_ADD, WROpcode.ATOMIC_CMP_AND_SWP)
-        if has["swap"]:
-            atomics += (WROpcode.ATOMIC_SWAP,)
-        return {
-            "atomics": atomics,
-            "imm_data": bool(has["immediate_data"]),
-            "counters": bool(has["counters"]),
-        }
-
     # Registers and commands
 
     def read(self, register: Register) -> dict[str, int]:
         """The fields of a register."""
+        self._check_opening(register)
         return register.unpack(self.transport.read_register(register.address))
 
     def write(self, register: Register, **fields: int) -> None:
@@ -185,12 +146,20 @@ class Context:
 
         Raises `DeviceError` for COMMAND and its arguments behind a command that did not end.
         """
+        self._check_opening(register)
         if self._unfinished is not None and register.address in _OF_COMMANDS:
             raise DeviceError(
                 f"command {self._unfinished} has not ended, the device takes no other one; "
                 "allowed: close the context and reset the device"
             )
         self.transport.write_register(register.address, register.pack(**fields))
+
+    def _check_opening(self, register: Register) -> None:
+        if self._open_until is not None and time.monotonic() >= self._open_until:
+            raise DeviceError(
+                f"the device is not open after {self._open_seconds:g} s, at {name_of(register)}; "
+                "allowed: more open_seconds if it is only slow"
+            )
 
     def write_wide(self, low: Register, high: Register, value: int) -> None:
         """Writes a value of up to 64 bits to two registers."""
@@ -208,17 +177,23 @@ class Context:
         status = self._wait_for_command()
         if status is None:
             self._unfinished = opcode
-            raise DeviceError(f"command {opcode} is not finished after {COMMAND_POLLS} polls")
+            raise DeviceError(
+                f"command {opcode}, {CommandOpcode(opcode).name}, is not finished: "
+                f"COMMAND_STATUS.busy is 1 for {self._command_seconds:g} s"
+            )
         if status["invalid"]:
             raise DeviceError(f"the device refused command {opcode}: invalid argument")
 
     def _wait_for_command(self) -> dict[str, int] | None:
-        """COMMAND_STATUS when no command is under way, `None` if one does not end."""
-        for _ in range(COMMAND_POLLS):
+        """COMMAND_STATUS when no command is under way, `None` if one does not end in time."""
+        end = time.monotonic() + self._command_seconds
+        while True:
+            late = time.monotonic() >= end
             status = self.read(registers.COMMAND_STATUS)
             if not status["busy"]:
                 return status
-        return None
+            if late:
+                return None
 
     def enable_ring(self, number: int, ring: Ring) -> None:
         """Gives a completion ring, or the event ring, to the device."""
@@ -263,7 +238,10 @@ class Context:
             ring = self._event_ring
             taken = lost = False
             try:
-                while not self._closed:
+                # More do not come before the device is told what was taken.
+                for _ in range(ring.entries):
+                    if self._closed:
+                        break
                     offset = ring.offset(self._event_number)
                     if not ring.is_written(self._event_number):
                         number = self.attr.max_cq
@@ -295,7 +273,13 @@ class Context:
         if not (ask or ring.is_due()):
             return False
         self.write(registers.CQ_NUMBER, cq=number)
-        return ring.skip_lost(entry, self.read(registers.CQ_ANSWERED)["entries"])
+        answered = self.read(registers.CQ_ANSWERED)["entries"]
+        if ring.entries < answered - entry & 0xFFFF < 0x8000:
+            raise DeviceError(
+                f"CQ {number} has CQ_ANSWERED {answered}; allowed: at most {ring.entries} entries "
+                f"behind {entry}"
+            )
+        return ring.skip_lost(entry, answered)
 
     def _find_stopped(self) -> None:
         """Stops the QPs whose events could not be written."""

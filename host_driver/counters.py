@@ -6,6 +6,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from host_driver import registers
+from host_driver.answers import read_state
 from host_driver.enums import QPState
 from host_driver.errors import DeviceError
 from hw.interface.causes import Cause
@@ -78,10 +79,7 @@ def query_state(context: "Context", number: int) -> tuple[QPState, Cause]:
     """
     if not 0 <= number < context.attr.max_qp:
         raise ValueError(f"QP {number}; allowed: 0 to {context.attr.max_qp - 1}")
-    with context.lock:
-        context.write(registers.QP_NUMBER, qp=number)
-        found = context.read(registers.QP_STATE)
-    return QPState(found["state"]), Cause(found["cause"])
+    return read_state(context, number)
 
 
 def query_qp(context: "Context", number: int) -> QPStatus:

@@ -111,7 +111,10 @@ class CQ:
         """
         ring = self._ring
         with self.context.lock:
-            while not self._closed:
+            # More do not come before the device is told what was taken.
+            for _ in range(ring.entries):
+                if self._closed:
+                    break
                 offset = ring.offset(self._consumer)
                 if not ring.is_written(self._consumer):
                     if not self.context.skip_lost(self.number, ring, self._consumer, ask):

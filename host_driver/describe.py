@@ -3,7 +3,7 @@
 import dataclasses
 from typing import Any
 
-from host_driver.context import DeviceAttr
+from host_driver.answers import DeviceAttr
 from host_driver.enums import AccessFlags
 
 

@@ -3,7 +3,7 @@
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from host_driver import registers
+from host_driver.answers import read_state
 from host_driver.enums import QPState
 from host_driver.transport.base import TransportError
 
@@ -24,8 +24,8 @@ def reset_device(context: "Context") -> None:
         for number in range(context.attr.max_cq + 1):
             context.disable_ring(number)
         for number in range(context.attr.max_qp):
-            context.write(registers.QP_NUMBER, qp=number)
-            if context.read(registers.QP_STATE)["state"] != QPState.RESET:
+            state, _ = read_state(context, number)
+            if state != QPState.RESET:
                 context.command(CommandOpcode.QP_DESTROY)
                 with suppress(TransportError):  # it had no stream
                     context.transport.detach(number, 0.0)

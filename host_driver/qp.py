@@ -8,6 +8,7 @@ from dataclasses import field as dataclass_field
 from typing import Self
 
 from host_driver import registers
+from host_driver.answers import read_state
 from host_driver.atomics import OPERATIONS
 from host_driver.context import CommandOpcode
 from host_driver.cq import CQ
@@ -180,9 +181,7 @@ class QP:
         """State and first error of the QP, as the device has them."""
         with self.context.lock:
             self.require_open()
-            self.context.write(registers.QP_NUMBER, qp=self.qp_num)
-            fields = self.context.read(registers.QP_STATE)
-            return QPState(fields["state"]), Cause(fields["cause"])
+            return read_state(self.context, self.qp_num)
 
     # Posting
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from host_driver.hostlink.endpoint import Endpoint
 from host_driver.hostlink.llp import KernelLlp
-from host_driver.hostlink.memory import DECERR, MappedMemory
+from host_driver.hostlink.memory import DECERR, WORD, MappedMemory
 from host_driver.transport.base import TransportError, TransportTimeout
 from hw.interface.hostlink import MAXIMUM_BEATS, Kind
 
@@ -31,6 +31,15 @@ _PAYLOADS: dict[Kind, Container[int]] = {
 """Octets that the payload of a message of the device has."""
 
 
+def _address(kind: int, field: bytes) -> int:
+    address = int.from_bytes(field, "little")
+    if address % WORD:
+        raise TransportError(
+            f"the device has sent {Kind(kind).name} at {address:#x}; allowed: multiples of {WORD}"
+        )
+    return address
+
+
 def _octets(kind: int, field: bytes) -> int:
     octets = int.from_bytes(field, "little")
     if not 1 <= octets <= 8 * MAXIMUM_BEATS:
@@ -47,6 +56,7 @@ class _Access:
     payload: bytes
     what: str
     result: "Future[int]"
+    asked: float
 
 
 class LinkedDevice:
@@ -74,27 +84,34 @@ class LinkedDevice:
         self.llp = KernelLlp(selector, self._send_event, events, record)
         self._interrupt = interrupt
         self._accesses: deque[_Access] = deque()  # the first is under way
-        self._begun = 0.0
         self._access_seconds = access_seconds
 
     # Registers
 
     def access(self, address: int, value: int | None, result: "Future[int]") -> None:
-        """Reads a register, or writes `value`; accesses are made in the order of the calls."""
-        payload = address.to_bytes(2, "little")
-        if value is None:
-            access = _Access(Kind.REGISTER_READ, payload, f"read of register {address:#x}", result)
-        else:
-            payload += value.to_bytes(4, "little")
-            what = f"write of register {address:#x}"
-            access = _Access(Kind.REGISTER_WRITE, payload, what, result)
-        self._accesses.append(access)
+        """Reads a register, or writes `value`; accesses are made in the order of the calls.
+
+        It fails with `TransportTimeout` if it takes too long, and at once while the device owes the
+        answer of another one that took too long.
+        """
+        now = time.monotonic()
+        self.check_time(now)
+        if self._accesses and self._accesses[0].result.done():
+            owed = self._accesses[0].what
+            what = f"register {address:#x}: the device has still to answer the {owed}"
+            _fail(result, TransportTimeout(what))
+            return
+        kind, verb, octets = Kind.REGISTER_READ, "read", b""
+        if value is not None:
+            kind, verb, octets = Kind.REGISTER_WRITE, "write", value.to_bytes(4, "little")
+        payload = address.to_bytes(2, "little") + octets
+        what = f"{verb} of register {address:#x}"
+        self._accesses.append(_Access(kind, payload, what, result, now))
         if len(self._accesses) == 1:
             self._begin_access()
 
     def _begin_access(self) -> None:
         access = self._accesses[0]
-        self._begun = time.monotonic()
         self.endpoint.send(access.kind, access.payload)
 
     def _end_access(self, payload: bytes) -> None:
@@ -108,10 +125,13 @@ class LinkedDevice:
             self._begin_access()
 
     def check_time(self, now: float) -> None:
-        """Lets an access fail that takes too long; the next ones wait for its end all the same."""
-        if self._accesses and now - self._begun >= self._access_seconds:
-            what = f"{self._accesses[0].what}: the device does not answer"
-            _fail(self._accesses[0].result, TransportTimeout(what))
+        """Lets accesses fail that take too long. The first stays until its answer comes."""
+        late = [one for one in self._accesses if now - one.asked >= self._access_seconds]
+        for access in late:
+            what = f"{access.what}: the device does not answer within {self._access_seconds:g} s"
+            _fail(access.result, TransportTimeout(what))
+            if access is not self._accesses[0]:
+                self._accesses.remove(access)
 
     def fail(self, error: Exception) -> None:
         """Ends all accesses with an error."""
@@ -132,12 +152,17 @@ class LinkedDevice:
             case Kind.REGISTER_DONE if self._accesses:
                 self._end_access(payload)
             case Kind.MEMORY_READ:
-                address = int.from_bytes(payload[:8], "little")
-                words = self._memory.read(address, _octets(kind, payload[8:10]))
+                address, octets = _address(kind, payload[:8]), _octets(kind, payload[8:10])
+                if octets % WORD:
+                    raise TransportError(
+                        f"the device has sent MEMORY_READ for {octets} octets; "
+                        f"allowed: multiples of {WORD}"
+                    )
+                words = self._memory.read(address, octets)
                 answer = bytes([DECERR]) if words is None else bytes(1) + words
                 self.endpoint.send(Kind.READ_DATA, answer)
             case Kind.MEMORY_WRITE:
-                address = int.from_bytes(payload[:8], "little")
+                address = _address(kind, payload[:8])
                 response = self._memory.write(address, payload[8:])
                 self.endpoint.send(Kind.WRITE_DONE, bytes([response]))
             case Kind.INTERRUPT:

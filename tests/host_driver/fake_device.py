@@ -4,7 +4,8 @@ import ctypes
 from typing import Any
 
 from host_driver import entries, registers
-from host_driver.context import MAGIC, CommandOpcode
+from host_driver.answers import MAGIC
+from host_driver.context import CommandOpcode
 from host_driver.transport import sockets
 from host_driver.transport.base import ByteStream, TransportError
 from hw.interface.causes import Cause

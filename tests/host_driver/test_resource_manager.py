@@ -12,8 +12,8 @@ MODULES = {
 }
 OWNERS = {
     # The context names it as the first of the arguments of commands.
-    "QP_NUMBER": {"qp.py", "device_reset.py", "context.py", "counters.py"},
-    "QP_STATE": {"qp.py", "device_reset.py", "counters.py"},
+    "QP_NUMBER": {"qp.py", "context.py", "answers.py"},
+    "QP_STATE": {"answers.py"},
     "QP_": {"qp.py", "device_reset.py"},
     "SEND_DOORBELL": {"qp_queues.py"},
     "RECEIVE_DOORBELL": {"qp_queues.py"},
@@ -23,7 +23,8 @@ OWNERS = {
     "INTERRUPT_": {"context.py"},
     "COUNTER_": {"counters.py"},
     # Not the register's in the server: that of RPC-over-RDMA.
-    "VERSION": {"context.py", "rpcrdma/server.py"},
+    "VERSION": {"answers.py", "rpcrdma/server.py"},
+    **{key: {"answers.py"} for key in ("ID", "QUEUES", "LIMITS", "CAPABILITIES")},
 }
 """Which modules name a register; the first fitting beginning of its name counts."""
 

@@ -119,15 +119,14 @@ def test_a_refused_command_is_an_error(context, device):
         MR(PD(context), bytearray(8))
 
 
-def test_a_command_that_never_ends_is_an_error_and_the_last_one(device, monkeypatch):
+def test_a_command_that_never_ends_is_an_error_and_the_last_one(device):
     """Another COMMAND would hang the bus, and other arguments would be those of the first."""
-    monkeypatch.setattr("host_driver.context.COMMAND_POLLS", 10)
-    context = Context(device)
+    context = Context(device, command_seconds=0.05)
     pd, cq = PD(context), CQ(context)
     qp = QP(pd, QPInitAttr(cq, cq))
     device.stuck = True
     commands, words = list(device.commands), dict(device.words)
-    with pytest.raises(DeviceError, match="command 3 is not finished after 10 polls"):
+    with pytest.raises(DeviceError, match="command 3, QP_STOP, is not finished: COMM"):
         context.command(CommandOpcode.QP_STOP)
     for use in (lambda: MR(pd, bytearray(8)), qp.query_state, qp.close):
         with pytest.raises(DeviceError, match="command 3 has not ended"):
@@ -140,11 +139,10 @@ def test_a_command_that_never_ends_is_an_error_and_the_last_one(device, monkeypa
     assert device.closed
 
 
-def test_a_device_with_a_command_of_another_program_is_not_opened(device, monkeypatch):
-    monkeypatch.setattr("host_driver.context.COMMAND_POLLS", 10)
+def test_a_device_with_a_command_of_another_program_is_not_opened(device):
     device.stuck = True
     with pytest.raises(DeviceError, match="command of another program is not finished"):
-        Context(device)
+        Context(device, command_seconds=0.05)
     assert device.commands == [] and device.closed
 
 

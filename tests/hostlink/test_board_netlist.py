@@ -49,7 +49,7 @@ class End:
     """A device with one QP and 2 * OCTETS octets of memory, the second half open to the peer."""
 
     def __init__(self, transport: Transport):
-        self.context = Context(transport)
+        self.context = Context(transport, command_seconds=SECONDS, open_seconds=SECONDS)
         self.pd = PD(self.context)
         self.cq = CQ(self.context, 8)
         cap = QPCap(max_send_wr=4, max_recv_wr=2)

@@ -131,6 +131,9 @@ MESSAGES_THAT_NO_DEVICE_SENDS = [
     (Kind.REGISTER_DONE, bytes(2), "REGISTER_DONE with 2 octets of payload"),
     (Kind.MEMORY_READ, bytes(9), "MEMORY_READ with 9 octets of payload"),
     (Kind.MEMORY_READ, wide((0, 8), (264, 2)), "MEMORY_READ for 264 octets; allowed: 1 to 256"),
+    (Kind.MEMORY_READ, wide((20, 8), (8, 2)), "MEMORY_READ at 0x14; allowed: multiples of 8"),
+    (Kind.MEMORY_READ, wide((0, 8), (12, 2)), "MEMORY_READ for 12 octets; allowed: multiples of 8"),
+    (Kind.MEMORY_WRITE, wide((33, 8)) + bytes(9), "MEMORY_WRITE at 0x21; allowed: multiples of 8"),
     (Kind.MEMORY_WRITE, bytes(16), "MEMORY_WRITE with 16 octets of payload"),
     (Kind.INTERRUPT, b"", "INTERRUPT with 0 octets of payload"),
     (Kind.LLP_SEND, bytes(2), "LLP_SEND with 2 octets of payload"),
@@ -194,6 +197,49 @@ def test_a_board_that_falls_silent_is_told_of(board, device):
         device.wait_interrupt(1.0)
     with pytest.raises(DeviceClosed, match="is lost"):
         device.map_memory(bytearray(8))
+
+
+def test_an_access_that_is_not_answered_ends_and_those_behind_it_do_not_wait(board):
+    """The link itself is alive: the board acknowledges, and never says REGISTER_DONE."""
+    board.mute.add(8)
+    board.registers[0] = 5
+    errors: list[str] = []
+
+    def read() -> None:
+        with pytest.raises(TransportTimeout) as failed:
+            device.read_register(8)
+        errors.append(str(failed.value))
+
+    with SerialDevice(board.port, access_seconds=0.3) as device:
+        begin = time.monotonic()
+        threads = [threading.Thread(target=read, daemon=True) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(10)
+        assert errors == ["read of register 0x8: the device does not answer within 0.3 s"] * 3
+        message = "register 0x0: the device has still to answer the read of register 0x8"
+        with pytest.raises(TransportTimeout, match=message):
+            device.read_register(0)
+        assert time.monotonic() - begin < 5
+        # Its answer, when it comes, is not taken for that of another access.
+        board.mute.clear()
+        board.to_send.append((Kind.REGISTER_DONE, wide((0, 1), (77, 4))))
+        while True:
+            try:
+                assert device.read_register(0) == 5
+                break
+            except TransportTimeout:
+                assert time.monotonic() - begin < 10
+
+
+def test_an_unaligned_write_changes_nothing(board, device):
+    area = bytearray(64)
+    address = device.map_memory(area)
+    board.to_send.append((Kind.MEMORY_WRITE, wide((address + 4, 8)) + b"\xff" * 9))
+    with pytest.raises(DeviceClosed, match=r"MEMORY_WRITE at .*; allowed: multiples of 8"):
+        device.wait_interrupt(10.0)
+    assert area == bytes(64)
 
 
 def test_closed_is_closed(board):

@@ -199,11 +199,10 @@ def test_a_qp_that_is_closed_meanwhile_is_closed_when_the_port_goes_on(context: 
     assert device.statistics()["faults"] == []
 
 
-def test_a_port_that_is_held_for_ever_hangs_no_call(monkeypatch: pytest.MonkeyPatch):
+def test_a_port_that_is_held_for_ever_hangs_no_call():
     """The stop does not end, and no other command is begun: its write would not be answered."""
-    monkeypatch.setattr("host_driver.context.COMMAND_POLLS", 2000)
     device = DisturbedDevice()
-    context = Context(device)
+    context = Context(device, command_seconds=0.5)
     pair = Pair(context, 4000)
     pair.post_all(1000)
     device.run_cycles(300)
