@@ -31,7 +31,7 @@ _SOLICITED = {
 }
 """The operations that can be solicited (RFC 5040, 4.3; RFC 7306, 6)."""
 
-_COMPLETED_AS = {
+COMPLETED_AS = {
     WROpcode.RDMA_WRITE: WCOpcode.RDMA_WRITE,
     WROpcode.RDMA_READ: WCOpcode.RDMA_READ,
     WROpcode.SEND: WCOpcode.SEND,
@@ -44,6 +44,7 @@ _COMPLETED_AS = {
     WROpcode.ATOMIC_FETCH_AND_ADD: WCOpcode.FETCH_ADD,
     WROpcode.ATOMIC_SWAP: WCOpcode.SWAP,
 }
+"""What the completion of a send work request says."""
 
 _FLAGS = {
     SendFlags.SIGNALED: queue_entries.SendFlags.SIGNALED,
@@ -132,7 +133,7 @@ class WorkQueue:
         if opcode == WROpcode.RDMA_WRITE_WITH_IMM:
             length = sum(element.length for element in request.sg)
         signaled = bool(request.send_flags & SendFlags.SIGNALED)
-        completed_as = _COMPLETED_AS[opcode]
+        completed_as = COMPLETED_AS[opcode]
         self.posted.append(
             Posted(first, last, before, request.wr_id, completed_as, hidden, signaled, length)
         )

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import count
 
 from host_driver.context import Context
@@ -13,8 +13,10 @@ from host_driver.mr import PD
 from host_driver.oncrpc.errors import RpcConnectionError
 from host_driver.qp import QP, QPCap, QPInitAttr
 from host_driver.rpcrdma.budget import Budget
+from host_driver.rpcrdma.errors import UnexpectedCompletion
 from host_driver.rpcrdma.pump import CompletionPump
 from host_driver.rpcrdma.slots import Slots
+from host_driver.work_queue import COMPLETED_AS
 from host_driver.wr import WC, RecvWR, SendWR
 
 SEND_REQUESTS = 96
@@ -24,14 +26,31 @@ _BATCH = SEND_REQUESTS // 4
 """The last of so many is signaled, so that room comes back before the queue is full."""
 
 DRAIN_SECONDS = 1.0
-"""What was sent may take so long to leave when the connection is closed."""
+"""What was sent may take so long to leave when this end closes the connection."""
 
 OnMessage = Callable[[int, bytes, int | None], None]
 """Called with the slot of a receive, the octets of its Send, and the STag that it invalidated."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Posted:
+    """A signaled request that is outstanding, with the silent ones before it.
+
+    Attributes
+    ----------
+    opcode: that its completion has. requests: how many are done then. done: who waits for them.
+    """
+
+    opcode: WCOpcode
+    requests: int
+    done: "asyncio.Future[None]"
+
+
 class Channel:
     """One connection, made in the loop that runs, and used in it alone.
+
+    Whatever completes in another way than was posted, such as Immediate Data of the peer, ends the
+    connection with `UnexpectedCompletion`: nothing else is done with it.
 
     Parameters
     ----------
@@ -62,10 +81,13 @@ class Channel:
         self.error: RpcConnectionError | None = None
         self._on_message, self._on_end = on_message, on_end
         self._numbers = count()
-        self._posted: dict[int, tuple[asyncio.Future[None], int]] = {}
+        # What is outstanding, the oldest first; no number is given twice.
+        self._posted: dict[int, _Posted] = {}
+        self._receiving: dict[int, int] = {}  # number to slot
         self._room = Budget(SEND_REQUESTS)
         self._send_slots, self._free_slots = Budget(sends), list(range(sends))
         self._closing: asyncio.Task[None] | None = None
+        self._drain_seconds: float | None = None
         self._pump = CompletionPump.acquire(context)
         with ExitStack() as undo:
             undo.callback(self._pump.release)
@@ -80,7 +102,9 @@ class Channel:
             undo.pop_all()
 
     def _receive(self, slot: int) -> RecvWR:
-        return RecvWR(slot, [self._receives.element(slot)])
+        number = next(self._numbers)
+        self._receiving[number] = slot
+        return RecvWR(number, [self._receives.element(slot)])
 
     @property
     def ord(self) -> int:
@@ -114,7 +138,7 @@ class Channel:
         number, future = next(self._numbers), self.loop.create_future()
         future.add_done_callback(_look_at)
         last = replace(batch[-1], wr_id=number, send_flags=SendFlags.SIGNALED)
-        self._posted[number] = (future, len(batch))
+        self._posted[number] = _Posted(COMPLETED_AS[last.opcode], len(batch), future)
         try:
             self.require_open()
             self.qp.post_send(*batch[:-1], last)
@@ -168,16 +192,36 @@ class Channel:
                 return
             if found.status != WCStatus.SUCCESS:
                 self.lost(found.describe())
-            elif found.opcode == WCOpcode.RECV:
-                octets = bytes(self._receives.view(found.wr_id)[: found.byte_len])
-                invalidated = found.wc_flags & WCFlags.WITH_INV
-                stag = found.invalidated_rkey if invalidated else None
-                self._on_message(found.wr_id, octets, stag)
+            elif found.opcode == WCOpcode.RECV and self._is_next_receive(found):
+                self._received(found)
+            elif self._is_next_send(found):
+                self._sent(found)
             else:
-                future, requests = self._posted.pop(found.wr_id)
-                self._room.give(requests)
-                if not future.done():
-                    future.set_result(None)
+                self._end(UnexpectedCompletion(found))
+                self._begin_closing()
+
+    def _is_next_receive(self, found: WC) -> bool:
+        """Whether a Send of the peer has taken the oldest receive."""
+        flags = found.wc_flags & ~(WCFlags.WITH_INV | WCFlags.SOLICITED)
+        is_next = found.wr_id == next(iter(self._receiving), None)
+        return is_next and found.byte_len <= self._receives.octets and not flags
+
+    def _is_next_send(self, found: WC) -> bool:
+        """Whether the oldest signaled request is done."""
+        number, posted = next(iter(self._posted.items()), (None, None))
+        return found.wr_id == number and posted is not None and found.opcode == posted.opcode
+
+    def _received(self, found: WC) -> None:
+        slot = self._receiving.pop(found.wr_id)
+        octets = bytes(self._receives.view(slot)[: found.byte_len])
+        invalidated = found.wc_flags & WCFlags.WITH_INV
+        self._on_message(slot, octets, found.invalidated_rkey if invalidated else None)
+
+    def _sent(self, found: WC) -> None:
+        posted = self._posted.pop(found.wr_id)
+        self._room.give(posted.requests)
+        if not posted.done.done():
+            posted.done.set_result(None)
 
     def lost(self, why: str) -> None:
         """The connection is over; what the QP has is freed."""
@@ -188,9 +232,9 @@ class Channel:
     def _end(self, error: RpcConnectionError) -> None:
         self.error = error
         # What was posted hears of it first, in its order.
-        for future, _ in self._posted.values():
-            if not future.done():
-                future.set_exception(error)
+        for posted in self._posted.values():
+            if not posted.done.done():
+                posted.done.set_exception(error)
         self._room.fail(error)
         self._send_slots.fail(error)
         self._on_end(error)
@@ -200,6 +244,7 @@ class Channel:
     async def close(self) -> None:
         """Ends the connection; when it returns nothing of it is registered. Repeatable."""
         if self.error is None:
+            self._drain_seconds = DRAIN_SECONDS
             self._end(RpcConnectionError("the connection was closed"))
         await asyncio.shield(self._begin_closing())
 
@@ -219,7 +264,7 @@ class Channel:
 
     def _disconnect(self) -> None:
         with suppress(StagecoachError):  # it has no stream, or the device is gone
-            self.qp.disconnect(drain=DRAIN_SECONDS)
+            self.qp.disconnect(drain=self._drain_seconds)
 
 
 def _look_at(future: "asyncio.Future[None]") -> None:

@@ -3,7 +3,8 @@
 from typing import TYPE_CHECKING
 
 from host_driver.errors import StagecoachError
-from host_driver.oncrpc.errors import RpcTransportError
+from host_driver.oncrpc.errors import RpcConnectionError, RpcTransportError
+from host_driver.wr import WC
 
 if TYPE_CHECKING:
     from host_driver.rpcrdma.header import ErrorCode
@@ -41,3 +42,21 @@ class RdmaErrorReceived(RpcTransportError):
         self.code, self.low, self.high = code, low, high
         versions = f", the peer knows versions {low} to {high}" if low or high else ""
         super().__init__(f"the peer answers {code.name}{versions}")
+
+
+class UnexpectedCompletion(RpcConnectionError):
+    """This end ended the connection at a completion that belongs to nothing that is outstanding.
+
+    Such as of Immediate Data, which no peer of RPC-over-RDMA sends. Nothing of it was used.
+
+    Attributes
+    ----------
+    completion: the completion.
+    """
+
+    def __init__(self, completion: WC):
+        self.completion = completion
+        super().__init__(
+            f"the connection was ended at {completion.describe()}; allowed: Sends of the peer, and "
+            "the completion of the oldest request that is outstanding"
+        )

@@ -43,11 +43,12 @@ class CompletionPump:
     _pumps: ClassVar[dict[Context, "CompletionPump"]] = {}
     _lock: ClassVar[threading.Lock] = threading.Lock()
 
-    def __init__(self, context: Context):
-        self.cq = CQ(context)
+    def __init__(self, context: Context, cq: CQ):
+        self.cq = cq
         self._context = context
         self._users = 0
         self._receivers: dict[int, Receiver] = {}
+        self._taking = threading.Lock()  # held from the CQ to the receivers
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="rpcrdma completions", daemon=True)
 
@@ -57,7 +58,7 @@ class CompletionPump:
         with cls._lock:
             pump = cls._pumps.get(context)
             if pump is None or not pump._thread.is_alive():
-                pump = cls._pumps[context] = cls(context)
+                pump = cls._pumps[context] = cls(context, CQ(context))
                 pump._thread.start()
             pump._users += 1
             return pump
@@ -76,12 +77,22 @@ class CompletionPump:
             self.cq.close()
 
     def add(self, receiver: Receiver) -> None:
-        """Hands the completions of this connection's QP to it from now on."""
-        self._receivers[receiver.qp.qp_num] = receiver
+        """Hands the completions of this connection's QP to it, which has none posted before.
+
+        Those that are in the CQ are of an earlier QP of its number. Raises what `CQ.poll` does.
+        """
+        with self._taking:
+            try:
+                self._take_all()
+            except (StagecoachError, ValueError) as error:
+                self._lose(error)
+                raise
+            self._receivers[receiver.qp.qp_num] = receiver
 
     def remove(self, receiver: Receiver) -> None:
         """The inverse of `add`, before the QP is closed."""
-        self._receivers.pop(receiver.qp.qp_num, None)
+        with self._taking:
+            self._receivers.pop(receiver.qp.qp_num, None)
 
     def _run(self) -> None:
         try:
@@ -94,10 +105,18 @@ class CompletionPump:
                 self._look_for_stopped()
         except (StagecoachError, ValueError) as error:
             # The device, or its CQ, is closed or does not do what it must.
-            for receiver in list(self._receivers.values()):
-                _call(receiver, receiver.lost, f"{type(error).__name__}: {error}")
+            with self._taking:
+                self._lose(error)
+
+    def _lose(self, error: Exception) -> None:
+        for receiver in self._receivers.values():
+            _call(receiver, receiver.lost, f"{type(error).__name__}: {error}")
 
     def _take(self) -> bool:
+        with self._taking:
+            return self._take_all()
+
+    def _take_all(self) -> bool:
         some = False
         while found := self.cq.poll(64):
             some = True

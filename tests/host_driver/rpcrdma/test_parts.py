@@ -146,10 +146,10 @@ def test_what_came_before_the_end_of_a_qp_is_told_before_it():
         deliver=lambda completions: told.extend(f"completion {each.wr_id}" for each in completions),
         lost=lambda why: told.append(why),
     )
-    found = [[], [WC(5, WCStatus.SUCCESS, WCOpcode.RECV, 1, 3)]]
-    pump = object.__new__(CompletionPump)
-    pump.cq = SimpleNamespace(poll=lambda number: found.pop())  # type: ignore[assignment]
-    pump._receivers = {3: receiver}  # type: ignore[dict-item]
+    found = [[], [WC(5, WCStatus.SUCCESS, WCOpcode.RECV, 1, 3)], []]
+    cq = SimpleNamespace(poll=lambda number: found.pop())
+    pump = CompletionPump(None, cq)  # type: ignore[arg-type]
+    pump.add(receiver)  # type: ignore[arg-type]
     pump._look_for_stopped()
     assert told == ["completion 5", "the QP has stopped"]
 
