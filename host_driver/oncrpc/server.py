@@ -43,11 +43,12 @@ class Request:
     """What a handler learns of its call besides the arguments.
 
     credential: who calls, as the client says. buffer: memory for a bulk item of the result, as
-    `Call.buffer`.
+    `Call.buffer`. client: the address that it calls from.
     """
 
     credential: Credential
     buffer: Callable[[int], memoryview]
+    client: str = ""
 
 
 Handler = Callable[[Request, Any], Any | Awaitable[Any]]

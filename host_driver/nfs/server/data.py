@@ -1,49 +1,45 @@
-"""Procedures that move the octets of a file: READ, WRITE, COMMIT. They work in threads."""
+"""Procedures that move the octets of a file: READ, WRITE, COMMIT."""
 
+import contextlib
 import os
+from collections.abc import Iterator
 
 from host_driver.nfs import arguments as args
 from host_driver.nfs import results as res
 from host_driver.nfs.arguments import StableHow
-from host_driver.nfs.server.handles import Node
+from host_driver.nfs.server.export import OpenFile
 from host_driver.nfs.server.objects import MAXIMUM_SIZE, TRANSFER
 from host_driver.nfs.server.operation import Operation
 from host_driver.nfs.status import NfsError, NfsStatus
-from host_driver.nfs.threads import in_thread
 
 _NOTHING = memoryview(b"")
 
 
-async def read(op: Operation, arguments: args.ReadArguments) -> res.ReadOk:
+def read(op: Operation, arguments: args.ReadArguments) -> res.ReadOk:
     """READ: the file goes into the memory from which the transport sends or writes."""
-    node = op.regular(arguments.file)
-    rest = op.stat(node).st_size - arguments.offset
+    file = op.regular(arguments.file)
+    rest = file.stat().st_size - arguments.offset
     count = min(arguments.count, TRANSFER, max(0, rest))
-    fd = _open(op, node, os.O_RDONLY)
-    try:
-        data = _NOTHING
+    data = _NOTHING
+    with _opened(file, os.O_RDONLY) as fd:
         if count:
-            data = op.request.buffer(count)
-            data = data[: await in_thread(os.preadv, fd, [data], arguments.offset)]
+            data = op.buffer(count)
+            data = data[: os.preadv(fd, [data], arguments.offset)]
         eof = arguments.offset + len(data) >= os.fstat(fd).st_size
-    finally:
-        os.close(fd)
+    op.check(file)
     return res.ReadOk(op.after(), len(data), eof, data)
 
 
-async def write(op: Operation, arguments: args.WriteArguments) -> res.WriteOk:
+def write(op: Operation, arguments: args.WriteArguments) -> res.WriteOk:
     """WRITE: the file is written from the memory into which the transport received or read."""
-    node = op.regular(arguments.file)
+    file = op.regular(arguments.file)
     op.writable()
     if arguments.count != len(arguments.data):
         raise NfsError(NfsStatus.INVAL)
     if arguments.offset + arguments.count > MAXIMUM_SIZE:
         raise NfsError(NfsStatus.FBIG)
-    fd = _open(op, node, os.O_WRONLY)
-    try:
-        await in_thread(_write, fd, arguments)
-    finally:
-        os.close(fd)
+    with _opened(file, os.O_WRONLY) as fd:
+        _write(fd, arguments)
     return res.WriteOk(op.wcc(), arguments.count, arguments.stable, op.export.write_verifier)
 
 
@@ -58,17 +54,19 @@ def _write(fd: int, arguments: args.WriteArguments) -> None:
         os.fsync(fd)
 
 
-async def commit(op: Operation, arguments: args.CommitArguments) -> res.CommitOk:
+def commit(op: Operation, arguments: args.CommitArguments) -> res.CommitOk:
     """COMMIT: of the whole file, whatever the range."""
-    node = op.regular(arguments.file)
+    file = op.regular(arguments.file)
     op.writable()
-    fd = _open(op, node, os.O_WRONLY)
-    try:
-        await in_thread(os.fsync, fd)
-    finally:
-        os.close(fd)
+    with _opened(file, os.O_WRONLY) as fd:
+        os.fsync(fd)
     return res.CommitOk(op.wcc(), op.export.write_verifier)
 
 
-def _open(op: Operation, node: Node, flags: int) -> int:
-    return os.open(op.path(node), flags | os.O_NONBLOCK | os.O_CLOEXEC)
+@contextlib.contextmanager
+def _opened(file: OpenFile, flags: int) -> Iterator[int]:
+    fd = os.open(file.path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        yield fd
+    finally:
+        os.close(fd)

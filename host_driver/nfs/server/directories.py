@@ -10,8 +10,9 @@ from host_driver.nfs import results as res
 from host_driver.nfs.arguments import VERIFIER
 from host_driver.nfs.attributes import FileAttributes
 from host_driver.nfs.server.entries import DirectoryEntry, entries
-from host_driver.nfs.server.handles import HANDLE_OCTETS, Node
-from host_driver.nfs.server.objects import TRANSFER
+from host_driver.nfs.server.export import OpenFile
+from host_driver.nfs.server.handles import HANDLE_OCTETS
+from host_driver.nfs.server.objects import DIRECTORY_TRANSFER
 from host_driver.nfs.server.operation import Operation, attributes_of
 from host_driver.nfs.status import NfsError, NfsStatus
 from host_driver.oncrpc.message import roundup
@@ -39,9 +40,9 @@ def _information_octets(name: bytes) -> int:
 
 
 @contextlib.contextmanager
-def _opened(op: Operation, directory: Node) -> Iterator[int]:
+def _opened(directory: OpenFile) -> Iterator[int]:
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-    fd = os.open(".", flags, dir_fd=op.fd(directory))
+    fd = os.open(".", flags, dir_fd=directory.fd)
     try:
         yield fd
     finally:
@@ -56,7 +57,7 @@ def _start(cookie: int, verifier: bytes) -> int:
 
 def _listed(
     op: Operation,
-    directory: Node,
+    directory: OpenFile,
     cookie: int,
     verifier: bytes,
     fits: Callable[[bytes], bool],
@@ -68,7 +69,7 @@ def _listed(
     """
     start = _start(cookie, verifier)
     found: list[Any] = []
-    with _opened(op, directory) as fd:
+    with _opened(directory) as fd:
         try:
             for entry in entries(fd, start):
                 if not fits(entry.name):
@@ -76,13 +77,19 @@ def _listed(
                         raise NfsError(NfsStatus.TOOSMALL)
                     return found, False
                 # Nothing of what is above the export is told.
-                above_root = entry.name == b".." and directory is op.export.root
-                found.append(make(entry, directory.identity[1] if above_root else entry.inode))
+                above_root = entry.name == b".." and directory.node is op.export.root
+                inode = directory.node.identity[1] if above_root else entry.inode
+                found.append(make(entry, inode))
         except OSError as error:
             if start and not found:
                 raise NfsError(NfsStatus.BAD_COOKIE) from error
             raise
     return found, True
+
+
+def _room(octets: int) -> int:
+    """What a reply may have for entries: no call reads more than that of a directory."""
+    return min(octets, DIRECTORY_TRANSFER) - _FIXED
 
 
 class _Budget:
@@ -101,7 +108,7 @@ class _Budget:
 def readdir(op: Operation, arguments: args.ReaddirArguments) -> res.ReaddirOk:
     """READDIR."""
     directory = op.directory(arguments.directory)
-    room = _Budget(min(arguments.count, TRANSFER) - _FIXED)
+    room = _Budget(_room(arguments.count))
     found, eof = _listed(
         op,
         directory,
@@ -110,13 +117,14 @@ def readdir(op: Operation, arguments: args.ReaddirArguments) -> res.ReaddirOk:
         lambda name: room.take(_entry_octets(name)),
         lambda entry, fileid: res.Entry(fileid, entry.name, entry.next),
     )
+    op.check(directory)
     return res.ReaddirOk(op.after(), _COOKIE_VERIFIER, found, eof)
 
 
 def readdirplus(op: Operation, arguments: args.ReaddirplusArguments) -> res.ReaddirplusOk:
     """READDIRPLUS."""
     directory = op.directory(arguments.directory)
-    room = _Budget(min(arguments.maxcount, TRANSFER) - _FIXED)
+    room = _Budget(_room(arguments.maxcount))
     information = _Budget(arguments.dircount)
     some = False
 
@@ -132,15 +140,17 @@ def readdirplus(op: Operation, arguments: args.ReaddirplusArguments) -> res.Read
         return res.EntryPlus(fileid, entry.name, entry.next, attributes, handle)
 
     found, eof = _listed(op, directory, arguments.cookie, arguments.verifier, fits, make)
+    op.check(directory)
     return res.ReaddirplusOk(op.after(), _COOKIE_VERIFIER, found, eof)
 
 
 def _plus(
-    op: Operation, directory: Node, name: bytes
+    op: Operation, directory: OpenFile, name: bytes
 ) -> tuple[FileAttributes | None, bytes | None]:
     """Attributes and handle; neither for what is gone again or cannot be opened."""
     try:
-        node = op.export.child(directory, name)
-        return attributes_of(op.stat(node)), node.handle
+        file = op.export.child(directory, name)
     except (NfsError, OSError):
         return None, None
+    with contextlib.closing(file):
+        return attributes_of(file.stat()), file.node.handle

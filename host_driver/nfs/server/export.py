@@ -2,15 +2,41 @@
 
 import os
 import secrets
+from dataclasses import dataclass
 from pathlib import Path
 
 from host_driver.nfs.arguments import VERIFIER
 from host_driver.nfs.server.handles import HandleTable, Node
-from host_driver.nfs.server.identity import O_NODE, identity, name_of
+from host_driver.nfs.server.identity import O_NODE
+from host_driver.nfs.server.workers import Workers
 from host_driver.nfs.status import NfsError, NfsStatus
 
-_DEEPEST = 64
-"""Directories between one and the next above it that has a handle."""
+
+@dataclass(frozen=True, eq=False)
+class OpenFile:
+    """A file of the export that a call uses.
+
+    fd: opened with `O_NODE`, for the call alone.
+    """
+
+    node: Node
+    fd: int
+
+    def stat(self) -> os.stat_result:
+        """Its status now."""
+        return os.fstat(self.fd)
+
+    @property
+    def path(self) -> str:
+        """What the calls take that want no descriptor opened with O_PATH.
+
+        It leads to the file itself, a symbolic link too: none is followed.
+        """
+        return f"/proc/self/fd/{self.fd}"
+
+    def close(self) -> None:
+        """Closes the descriptor."""
+        os.close(self.fd)
 
 
 class Export:
@@ -31,52 +57,53 @@ class Export:
             raise ValueError(f"export path is {path!r}; allowed: absolute, without ..")
         self.path = b"/" + b"/".join(filter(None, os.fsencode(path).split(b"/")))
         self.read_only = read_only
-        self.nodes = HandleTable()
-        fd = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-        self.root = self.nodes.add(fd, None, b"")
+        root = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        self.nodes = HandleTable(root)
+        self.workers = Workers()
         self.write_verifier = secrets.token_bytes(VERIFIER)
         """Changes when unwritten data may be lost: at every start (RFC 1813, 3.3.7)."""
 
-    def child(self, directory: Node, name: bytes) -> Node:
-        """The file of a name, also of `.` and `..`; that of `..` in the root is the root.
+    @property
+    def root(self) -> Node:
+        """The directory itself."""
+        return self.nodes.root
+
+    def open(self, node: Node) -> OpenFile:
+        """Opens the file of a node. Raises `NfsError`: STALE if it is not in the export now."""
+        return OpenFile(node, self.nodes.open(node))
+
+    def child(self, directory: OpenFile, name: bytes) -> OpenFile:
+        """Opens the file of a name, also of `.` and `..`; that of `..` in the root is the root.
 
         Raises `NfsError` or `OSError`.
         """
-        if name == b".":
-            return directory
-        if name == b"..":
-            return self._parent(directory)
-        check_name(name)
-        fd = os.open(name, O_NODE, dir_fd=self.nodes.fd(directory))
-        return self.nodes.add(fd, directory, name)
-
-    def _parent(self, directory: Node) -> Node:
-        """The directory above, also if it was never looked up from above."""
-        if directory is self.root:
-            return self.root
-        climbed: list[int] = []
-        fd = self.nodes.fd(directory)
+        if name == b"." or (name == b".." and directory.node is self.root):
+            return self.open(directory.node)
+        if name != b"..":
+            check_name(name)
+        fd = os.open(name, O_NODE, dir_fd=directory.fd)
         try:
-            while True:
-                above = os.open("..", O_NODE, dir_fd=fd)
-                climbed.append(above)
-                node = self.nodes.known(above)
-                if node is not None:
-                    break
-                if len(climbed) == _DEEPEST or os.path.samestat(os.fstat(above), os.fstat(fd)):
-                    raise NfsError(NfsStatus.STALE)  # someone moved it out of the export
-                fd = above
-            os.close(climbed.pop())
-            while climbed:
-                name = name_of(self.nodes.fd(node), identity(climbed[-1]))
-                node = self.nodes.add(climbed.pop(), node, name)
-            return node
-        finally:
-            for fd in climbed:
-                os.close(fd)
+            return OpenFile(self._node(fd, directory.node, name), fd)
+        except BaseException:
+            os.close(fd)
+            raise
+
+    def adopt(self, fd: int, directory: OpenFile, name: bytes) -> OpenFile:
+        """A file that was just made under a name and is open; `fd` stays the caller's."""
+        own = os.open(f"/proc/self/fd/{fd}", os.O_PATH | os.O_CLOEXEC)
+        try:
+            return OpenFile(self.nodes.add(own, directory.node, name), own)
+        except BaseException:
+            os.close(own)
+            raise
+
+    def _node(self, fd: int, directory: Node, name: bytes) -> Node:
+        # The directory above may never have been looked up from above.
+        return self.nodes.trace(fd) if name == b".." else self.nodes.add(fd, directory, name)
 
     def close(self) -> None:
-        """Closes all files."""
+        """Ends the threads and closes all files."""
+        self.workers.close()
         self.nodes.close()
 
 

@@ -1,8 +1,10 @@
 """What tells a file from every other one, also from one that got the inode number of a dead one."""
 
 import ctypes
+import errno
 import os
 import struct
+from collections.abc import Sequence
 
 O_NODE = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 """Opens a file of any type for what it is: nothing is read, no link followed, nobody disturbed."""
@@ -39,6 +41,44 @@ def identity(fd: int) -> Identity:
     return status.st_dev, status.st_ino, birth
 
 
+def names_below(root: int, fd: int) -> list[bytes] | None:
+    """Names that lead from one open directory to an open file, as the kernel tells them now.
+
+    `None` for a file that is not below it, or so deep that the kernel has no room for its path.
+    They say where to look and prove nothing: meanwhile the file may have been renamed, a name may
+    end in " (deleted)" by chance, and a file that left the directory of a bind mount may seem to be
+    below another one.
+    """
+    try:
+        start = os.readlink(b"/proc/self/fd/%d" % root)
+        path = os.readlink(b"/proc/self/fd/%d" % fd)
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            return None
+        raise
+    if path == start:
+        return []
+    start = start.rstrip(b"/") + b"/"
+    return path[len(start) :].split(b"/") if path.startswith(start) else None
+
+
+def walk(root: int, names: Sequence[bytes]) -> int:
+    """Opens a file by its names below an open directory, one at a time: no link is followed.
+
+    Raises `OSError`.
+    """
+    fd = os.open(".", O_NODE, dir_fd=root)
+    for name in names:
+        try:
+            if name in (b"", b".", b".."):
+                raise FileNotFoundError
+            below = os.open(name, O_NODE, dir_fd=fd)
+        finally:
+            os.close(fd)
+        fd = below
+    return fd
+
+
 def identity_of(directory: int, name: bytes) -> Identity:
     """That of a file in an open directory. Raises `OSError`."""
     fd = os.open(name, O_NODE, dir_fd=directory)
@@ -61,8 +101,12 @@ def open_identity(directory: int, name: bytes, wanted: Identity) -> int:
 
 def _open_checked(directory: int, name: bytes, wanted: Identity) -> int:
     fd = os.open(name, O_NODE, dir_fd=directory)
-    if identity(fd) == wanted:
-        return fd
+    try:
+        if identity(fd) == wanted:
+            return fd
+    except BaseException:
+        os.close(fd)
+        raise
     os.close(fd)
     raise FileNotFoundError
 

@@ -1,7 +1,6 @@
 """The MOUNT service of an export."""
 
 import errno
-import os
 import stat
 from collections import OrderedDict
 from typing import Any
@@ -9,7 +8,6 @@ from typing import Any
 from host_driver.nfs import mount
 from host_driver.nfs.mount import ExportEntry, MountEntry, MountOk, MountStatus
 from host_driver.nfs.server.export import Export
-from host_driver.nfs.server.handles import Node
 from host_driver.nfs.status import NfsError, status_of
 from host_driver.oncrpc.program import Procedure
 from host_driver.oncrpc.server import Handler, Request, Service
@@ -39,11 +37,9 @@ class Mounts:
         }
         return Service(mount.MOUNT, handlers)
 
-    def _mount(self, request: Request, path: bytes) -> tuple[MountStatus, MountOk | None]:
+    async def _mount(self, request: Request, path: bytes) -> tuple[MountStatus, MountOk | None]:
         try:
-            node = self._walk(path)
-            if not stat.S_ISDIR(os.fstat(self._export.nodes.fd(node)).st_mode):
-                return MountStatus.NOTDIR, None
+            handle = await self._export.workers.run(request.client, self._find, path)
         except NfsError as error:
             return _mount_status(error.status), None
         except OSError as error:
@@ -53,21 +49,27 @@ class Mounts:
         self._mounted.move_to_end(entry)
         if len(self._mounted) > _REMEMBERED:
             self._mounted.popitem(last=False)
-        return MountStatus.OK, MountOk(node.handle, list(mount.FLAVORS))
+        return MountStatus.OK, MountOk(handle, list(mount.FLAVORS))
 
-    def _walk(self, path: bytes) -> Node:
-        """From the root of the export; `..` and links lead nowhere."""
+    def _find(self, path: bytes) -> bytes:
+        """The handle of a directory, from the root of the export; `..` and links lead nowhere."""
         exported, wanted = (
             list(filter(None, each.split(b"/"))) for each in (self._export.path, path)
         )
         if not path.startswith(b"/") or wanted[: len(exported)] != exported:
             raise FileNotFoundError(errno.ENOENT, "not exported")
-        node = self._export.root
-        for name in wanted[len(exported) :]:
-            if name == b"..":
-                raise PermissionError(errno.EACCES, "leads up")
-            node = self._export.child(node, name)
-        return node
+        file = self._export.open(self._export.root)
+        try:
+            for name in wanted[len(exported) :]:
+                if name == b"..":
+                    raise PermissionError(errno.EACCES, "leads up")
+                above, file = file, self._export.child(file, name)
+                above.close()
+            if not stat.S_ISDIR(file.stat().st_mode):
+                raise NotADirectoryError(errno.ENOTDIR, "no directory")
+            return file.node.handle
+        finally:
+            file.close()
 
     def _unmount(self, request: Request, path: bytes) -> None:
         self._mounted.pop(MountEntry(_host(request), path), None)

@@ -4,21 +4,24 @@ import contextlib
 import os
 import stat
 from collections.abc import Callable
+from dataclasses import replace
 
 from host_driver.nfs import arguments as args
 from host_driver.nfs import results as res
 from host_driver.nfs.arguments import CreateMode
 from host_driver.nfs.attributes import FileType, NfsTime, SetAttributes, TimeHow
-from host_driver.nfs.server.export import check_name
-from host_driver.nfs.server.handles import Node
-from host_driver.nfs.server.identity import identity_of
-from host_driver.nfs.server.objects import set_attributes
+from host_driver.nfs.server.export import OpenFile, check_name
+from host_driver.nfs.server.identity import O_NODE
+from host_driver.nfs.server.objects import MAXIMUM_SIZE, MODE, set_attributes
 from host_driver.nfs.server.operation import Operation, attributes_of
 from host_driver.nfs.status import NfsError, NfsStatus
 
 _FILE_MODE = 0o666
 _DIRECTORY_MODE = 0o777
 """Before the umask, if the client does not say."""
+_EXCLUSIVE_MODE = 0o600
+"""An exclusive CREATE has no mode: the client sets it next, and until then nobody else reads."""
+_OWNERS = 0o700
 
 
 def _check_new(name: bytes, dots: NfsStatus = NfsStatus.EXIST) -> None:
@@ -28,11 +31,41 @@ def _check_new(name: bytes, dots: NfsStatus = NfsStatus.EXIST) -> None:
     check_name(name)
 
 
-def _created(op: Operation, directory: Node, name: bytes, wanted: SetAttributes) -> res.CreateOk:
-    """Sets attributes of the new file, whatever the umask, and tells of it."""
-    node = op.export.child(directory, name)
-    set_attributes(op.path(node), wanted)
-    return res.CreateOk(node.handle, attributes_of(op.stat(node)), op.wcc())
+def _first_mode(op: Operation, wanted: SetAttributes, default: int) -> int:
+    """With which a file is made: what is wanted, or less, and never more.
+
+    If it is to get another owner or group, these have their rights when they are set.
+    """
+    if wanted.mode is None:
+        return default & ~op.export.workers.umask
+    others = wanted.uid is not None or wanted.gid is not None
+    return wanted.mode & (_OWNERS if others else MODE)
+
+
+def _complete(file: OpenFile, wanted: SetAttributes) -> None:
+    """Sets attributes of a new file that it could not be made with."""
+    status = file.stat()
+    mode = wanted.mode
+    if mode is not None:
+        have = stat.S_IMODE(status.st_mode)
+        # A directory has this bit of the one above, if that has it.
+        mode = (mode & MODE) | (have & stat.S_ISGID)
+        if mode == have:
+            mode = None
+    set_attributes(file.path, replace(wanted, mode=mode))
+
+
+def _told(op: Operation, file: OpenFile) -> res.CreateOk:
+    return res.CreateOk(file.node.handle, attributes_of(file.stat()), op.wcc())
+
+
+def _created(
+    op: Operation, directory: OpenFile, name: bytes, wanted: SetAttributes
+) -> res.CreateOk:
+    """Completes what was made under a name, and tells of it."""
+    file = op.child(directory, name)
+    _complete(file, wanted)
+    return _told(op, file)
 
 
 def create(op: Operation, arguments: args.CreateArguments) -> res.CreateOk:
@@ -42,57 +75,65 @@ def create(op: Operation, arguments: args.CreateArguments) -> res.CreateOk:
     mode, how = arguments.how
     if isinstance(how, bytes):
         return _create_exclusive(op, directory, name, how)
-    _refuse_size(how)
+    if how.size is not None and how.size > MAXIMUM_SIZE:
+        raise NfsError(NfsStatus.FBIG)  # before there is a file
     try:
-        _create_file(op.fd(directory), name)
+        return _told(op, _create_file(op, directory, name, how, _FILE_MODE))
     except FileExistsError:
         if mode == CreateMode.GUARDED:
             raise
-        if not stat.S_ISREG(_status(op.fd(directory), name).st_mode):
+        file = op.child(directory, name)
+        if not stat.S_ISREG(file.stat().st_mode):
             raise
-        # Of an existing file only the size is set (RFC 1813, 3.3.8).
-        return _created(op, directory, name, SetAttributes(size=how.size))
-    return _created(op, directory, name, how)
+    # Of an existing file only the size is set (RFC 1813, 3.3.8).
+    set_attributes(file.path, SetAttributes(size=how.size))
+    return _told(op, file)
 
 
-def _refuse_size(how: SetAttributes) -> None:
-    if how.size is not None and how.size >= 1 << 63:
-        raise NfsError(NfsStatus.FBIG)  # before there is a file
-
-
-def _create_file(directory: int, name: bytes) -> None:
+def _create_file(
+    op: Operation, directory: OpenFile, name: bytes, wanted: SetAttributes, default: int
+) -> OpenFile:
+    """Makes a file; what is set of it afterwards is set of this one, whatever has its name then."""
     flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
-    os.close(os.open(name, flags, _FILE_MODE, dir_fd=directory))
+    fd = os.open(name, flags, _first_mode(op, wanted, default), dir_fd=directory.fd)
+    try:
+        file = op.held(op.export.adopt(fd, directory, name))
+        if wanted.size is not None:
+            os.ftruncate(fd, wanted.size)
+    finally:
+        os.close(fd)
+    _complete(file, replace(wanted, size=None))
+    return file
 
 
-def _status(directory: int, name: bytes) -> os.stat_result:
-    return os.stat(name, dir_fd=directory, follow_symlinks=False)
-
-
-def _create_exclusive(op: Operation, directory: Node, name: bytes, verifier: bytes) -> res.CreateOk:
+def _create_exclusive(
+    op: Operation, directory: OpenFile, name: bytes, verifier: bytes
+) -> res.CreateOk:
     """The verifier is kept in the times of the file, so that a repeated call is known."""
     seconds = [int.from_bytes(part) & 0x7FFFFFFF for part in (verifier[:4], verifier[4:])]
     atime, mtime = (NfsTime(value, 0) for value in seconds)
+    client = TimeHow.SET_TO_CLIENT_TIME
+    wanted = SetAttributes(mode=_EXCLUSIVE_MODE, atime=(client, atime), mtime=(client, mtime))
     try:
-        _create_file(op.fd(directory), name)
+        return _told(op, _create_file(op, directory, name, wanted, _FILE_MODE))
     except FileExistsError:
-        found = _status(op.fd(directory), name)
+        file = op.child(directory, name)
+        found = file.stat()
         kept = (found.st_atime_ns, found.st_mtime_ns)
         if not stat.S_ISREG(found.st_mode) or kept != (atime.ns, mtime.ns):
             raise
-    client = TimeHow.SET_TO_CLIENT_TIME
-    times = SetAttributes(atime=(client, atime), mtime=(client, mtime))
-    return _created(op, directory, name, times)
+    return _told(op, file)
 
 
 def mkdir(op: Operation, arguments: args.MkdirArguments) -> res.CreateOk:
     """MKDIR."""
     directory, name = op.place(arguments.where.directory), arguments.where.name
     _check_new(name)
-    if arguments.attributes.size is not None:
+    wanted = arguments.attributes
+    if wanted.size is not None:
         raise NfsError(NfsStatus.INVAL)
-    os.mkdir(name, _DIRECTORY_MODE, dir_fd=op.fd(directory))
-    return _created(op, directory, name, arguments.attributes)
+    os.mkdir(name, _first_mode(op, wanted, _DIRECTORY_MODE), dir_fd=directory.fd)
+    return _created(op, directory, name, wanted)
 
 
 def symlink(op: Operation, arguments: args.SymlinkArguments) -> res.CreateOk:
@@ -102,7 +143,7 @@ def symlink(op: Operation, arguments: args.SymlinkArguments) -> res.CreateOk:
     path = bytes(arguments.path)
     if not path or b"\0" in path:
         raise NfsError(NfsStatus.ACCES)
-    os.symlink(path, name, dir_fd=op.fd(directory))
+    os.symlink(path, name, dir_fd=directory.fd)
     return _created(op, directory, name, SetAttributes())
 
 
@@ -116,7 +157,8 @@ def mknod(op: Operation, arguments: args.MknodArguments) -> res.CreateOk:
     _check_new(name)
     if wanted.size is not None:
         raise NfsError(NfsStatus.INVAL)
-    os.mknod(name, formats[kind] | _FILE_MODE, dir_fd=op.fd(directory))
+    mode = formats[kind] | _first_mode(op, wanted, _FILE_MODE)
+    os.mknod(name, mode, dir_fd=directory.fd)
     return _created(op, directory, name, wanted)
 
 
@@ -136,12 +178,14 @@ def rmdir(op: Operation, arguments: args.DirectoryArguments) -> res.Changed:
 
 
 def _unlink(
-    op: Operation, directory: Node, name: bytes, unlink: Callable[..., None]
+    op: Operation, directory: OpenFile, name: bytes, unlink: Callable[..., None]
 ) -> res.Changed:
-    fd = op.fd(directory)
-    gone = identity_of(fd, name)
-    unlink(name, dir_fd=fd)
-    op.export.nodes.removed(gone)
+    gone = os.open(name, O_NODE, dir_fd=directory.fd)
+    try:
+        unlink(name, dir_fd=directory.fd)
+        op.export.nodes.removed(gone)
+    finally:
+        os.close(gone)
     return res.Changed(op.wcc())
 
 
@@ -151,13 +195,13 @@ def rename(op: Operation, arguments: args.RenameArguments) -> res.RenameResult:
     target, new_name = op.place(arguments.target.directory), arguments.target.name
     for each in (name, new_name):
         _check_new(each, NfsStatus.INVAL)
-    replaced = None
-    with contextlib.suppress(FileNotFoundError):
-        replaced = identity_of(op.fd(target), new_name)
-    os.rename(name, new_name, src_dir_fd=op.fd(source), dst_dir_fd=op.fd(target))
-    if replaced is not None:
-        op.export.nodes.removed(replaced)
-    op.export.nodes.moved(target, new_name)
+    with contextlib.ExitStack() as after:
+        with contextlib.suppress(FileNotFoundError):
+            replaced = os.open(new_name, O_NODE, dir_fd=target.fd)
+            after.callback(os.close, replaced)
+            after.callback(op.export.nodes.removed, replaced)
+        os.rename(name, new_name, src_dir_fd=source.fd, dst_dir_fd=target.fd)
+    op.export.nodes.moved(target.fd, target.node, new_name)
     return res.RenameResult(op.wcc(0), op.wcc(1))
 
 
@@ -168,13 +212,14 @@ def rename_failure(op: Operation) -> res.RenameResult:
 
 def link(op: Operation, arguments: args.LinkArguments) -> res.LinkResult:
     """LINK."""
-    node = op.node(arguments.file)
-    directory = op.place(arguments.link.directory)
-    _check_new(arguments.link.name)
-    if stat.S_ISDIR(op.stat(node).st_mode):
+    file, directory = op.node(arguments.file), op.place(arguments.link.directory)
+    name = arguments.link.name
+    _check_new(name)
+    if stat.S_ISDIR(file.stat().st_mode):
         raise NfsError(NfsStatus.INVAL)
     # Follows /proc/self/fd to the file, no link of the export.
-    os.link(op.path(node), arguments.link.name, dst_dir_fd=op.fd(directory), follow_symlinks=True)
+    os.link(file.path, name, dst_dir_fd=directory.fd, follow_symlinks=True)
+    op.export.nodes.moved(directory.fd, directory.node, name)
     return res.LinkResult(op.after(0), op.wcc(1))
 
 

@@ -14,34 +14,35 @@ from host_driver.nfs.status import NfsError, NfsStatus
 TRANSFER = 1 << 20
 """Greatest and preferred octets of a READ or WRITE."""
 DIRECTORY_TRANSFER = 1 << 16
-"""Preferred octets of a READDIR."""
+"""Greatest and preferred octets of a READDIR or READDIRPLUS."""
 MAXIMUM_SIZE = (1 << 63) - 1
 """Of a file: off_t."""
 
-_MODE = 0o7777
+MODE = 0o7777
+"""Bits that `chmod` sets."""
 _BILLION = 1_000_000_000
 
 
 def getattr_(op: Operation, arguments: args.HandleArguments) -> res.GetattrOk:
     """GETATTR."""
-    return res.GetattrOk(attributes_of(op.stat(op.node(arguments.object))))
+    return res.GetattrOk(attributes_of(op.node(arguments.object).stat()))
 
 
 def setattr_(op: Operation, arguments: args.SetattrArguments) -> res.Changed:
     """SETATTR."""
-    node = op.node(arguments.object)
+    file = op.node(arguments.object)
     op.writable()
-    status = op.stat(node)
+    status = file.stat()
     if arguments.guard is not None and arguments.guard != NfsTime.from_ns(status.st_ctime_ns):
         raise NfsError(NfsStatus.NOT_SYNC)
     if arguments.attributes.size is not None and not stat.S_ISREG(status.st_mode):
         raise NfsError(NfsStatus.INVAL)
-    set_attributes(op.path(node), arguments.attributes)
+    set_attributes(file.path, arguments.attributes)
     return res.Changed(op.wcc())
 
 
 def set_attributes(path: str, wanted: SetAttributes) -> None:
-    """Sets attributes of what `Operation.path` returned; raises `NfsError` or `OSError`.
+    """Sets attributes of what is at a path such as `OpenFile.path`; raises `NfsError` or `OSError`.
 
     Bits of the mode that are no permissions are left out, as servers do.
     """
@@ -57,7 +58,7 @@ def set_attributes(path: str, wanted: SetAttributes) -> None:
             unchanged if wanted.gid is None else wanted.gid,
         )
     if wanted.mode is not None:
-        os.chmod(path, wanted.mode & _MODE)
+        os.chmod(path, wanted.mode & MODE)
     if (wanted.atime[0], wanted.mtime[0]) != (TimeHow.DONT_CHANGE, TimeHow.DONT_CHANGE):
         status, now = os.stat(path), time.time_ns()
         atime = _time(wanted.atime, status.st_atime_ns, now)
@@ -79,40 +80,41 @@ def _time(wanted: SetTime, before: int, now: int) -> int:
 def lookup(op: Operation, arguments: args.DirectoryArguments) -> res.LookupOk:
     """LOOKUP."""
     directory = op.directory(arguments.directory)
-    node = op.export.child(directory, arguments.name)
-    return res.LookupOk(node.handle, attributes_of(op.stat(node)), op.after())
+    found = op.child(directory, arguments.name)
+    attributes = attributes_of(found.stat())
+    op.check(directory)
+    return res.LookupOk(found.node.handle, attributes, op.after())
 
 
 def access(op: Operation, arguments: args.AccessArguments) -> res.AccessOk:
     """ACCESS: what the user of the server may, since everything is done as that user."""
-    node = op.node(arguments.object)
-    path, granted = op.path(node), Access(0)
-    is_directory = stat.S_ISDIR(op.stat(node).st_mode)
+    file = op.node(arguments.object)
+    granted, is_directory = Access(0), stat.S_ISDIR(file.stat().st_mode)
     for mode, rights in (
         (os.R_OK, Access.READ),
         (os.W_OK, Access.MODIFY | Access.EXTEND | (Access.DELETE if is_directory else Access(0))),
         (os.X_OK, Access.LOOKUP if is_directory else Access.EXECUTE),
     ):
         if not (mode == os.W_OK and op.export.read_only):
-            if os.access(path, mode, effective_ids=True):
+            if os.access(file.path, mode, effective_ids=True):
                 granted |= rights
     return res.AccessOk(op.after(), granted & arguments.access)
 
 
 def readlink(op: Operation, arguments: args.HandleArguments) -> res.ReadlinkOk:
     """READLINK: the path as it is; where it leads is the client's matter."""
-    node = op.node(arguments.object)
-    if not stat.S_ISLNK(op.stat(node).st_mode):
+    file = op.node(arguments.object)
+    if not stat.S_ISLNK(file.stat().st_mode):
         raise NfsError(NfsStatus.INVAL)
-    path = os.readlink(b"", dir_fd=op.fd(node))
-    data = op.request.buffer(len(path))
+    path = os.readlink(b"", dir_fd=file.fd)
+    data = op.buffer(len(path))
     data[:] = path
     return res.ReadlinkOk(op.after(), data)
 
 
 def fsstat(op: Operation, arguments: args.HandleArguments) -> res.FsstatOk:
     """FSSTAT."""
-    found = os.fstatvfs(op.fd(op.node(arguments.object)))
+    found = os.fstatvfs(op.node(arguments.object).fd)
     return res.FsstatOk(
         op.after(),
         tbytes=found.f_blocks * found.f_frsize,
@@ -147,7 +149,7 @@ def fsinfo(op: Operation, arguments: args.HandleArguments) -> res.FsinfoOk:
 
 def pathconf(op: Operation, arguments: args.HandleArguments) -> res.PathconfOk:
     """PATHCONF."""
-    fd = op.fd(op.node(arguments.object))
+    fd = op.node(arguments.object).fd
     return res.PathconfOk(
         op.after(),
         linkmax=os.fpathconf(fd, "PC_LINK_MAX"),

@@ -1,5 +1,6 @@
 """One call on its way: its files, and what their attributes were before (wcc_data)."""
 
+import contextlib
 import os
 import stat
 from collections.abc import Callable
@@ -14,8 +15,7 @@ from host_driver.nfs.attributes import (
     WccAttributes,
     WccData,
 )
-from host_driver.nfs.server.export import Export
-from host_driver.nfs.server.handles import Node
+from host_driver.nfs.server.export import Export, OpenFile
 from host_driver.nfs.status import NfsError, NfsStatus
 from host_driver.oncrpc.server import Request
 
@@ -53,83 +53,92 @@ def attributes_of(status: os.stat_result) -> FileAttributes:
 
 
 class Operation:
-    """The files of a call, in the order in which they were found.
+    """The files of a call, in the order in which they were found, open until it is answered.
 
     All methods that take a handle raise `NfsError`: BADHANDLE, STALE, or what they say.
+
+    Parameters
+    ----------
+    request: whose call it is. buffer: memory for the data of the reply; may be called in a thread.
     """
 
-    def __init__(self, export: Export, request: Request):
+    def __init__(self, export: Export, request: Request, buffer: Callable[[int], memoryview]):
         self.export = export
         self.request = request
-        self._files: list[tuple[Node, WccAttributes]] = []
+        self.buffer = buffer
+        self._found: list[tuple[OpenFile, WccAttributes]] = []
+        self._open = contextlib.ExitStack()
 
-    def node(self, handle: bytes) -> Node:
+    def node(self, handle: bytes) -> OpenFile:
         """The file of a handle."""
-        node = self.export.nodes.find(handle)
-        status = self.stat(node)
+        file = self.held(self.export.open(self.export.nodes.find(handle)))
+        status = file.stat()
         before = WccAttributes(
             status.st_size,
             NfsTime.from_ns(status.st_mtime_ns),
             NfsTime.from_ns(status.st_ctime_ns),
         )
-        self._files.append((node, before))
-        return node
+        self._found.append((file, before))
+        return file
 
-    def directory(self, handle: bytes) -> Node:
+    def held(self, file: OpenFile) -> OpenFile:
+        """Keeps a file open until the call is answered."""
+        self._open.callback(file.close)
+        return file
+
+    def child(self, directory: OpenFile, name: bytes) -> OpenFile:
+        """The file of a name, as `Export.child`."""
+        return self.held(self.export.child(directory, name))
+
+    def directory(self, handle: bytes) -> OpenFile:
         """The directory of a handle. Raises NOTDIR."""
-        node = self.node(handle)
-        if not stat.S_ISDIR(self.stat(node).st_mode):
+        file = self.node(handle)
+        if not stat.S_ISDIR(file.stat().st_mode):
             raise NfsError(NfsStatus.NOTDIR)
-        return node
+        return file
 
-    def regular(self, handle: bytes) -> Node:
+    def regular(self, handle: bytes) -> OpenFile:
         """The regular file of a handle. Raises ISDIR for a directory, INVAL for other types."""
-        node = self.node(handle)
-        mode = self.stat(node).st_mode
+        file = self.node(handle)
+        mode = file.stat().st_mode
         if not stat.S_ISREG(mode):
             raise NfsError(NfsStatus.ISDIR if stat.S_ISDIR(mode) else NfsStatus.INVAL)
-        return node
+        return file
 
-    def place(self, handle: bytes) -> Node:
+    def place(self, handle: bytes) -> OpenFile:
         """The directory of a handle, for a change in it. Raises NOTDIR, ROFS."""
         directory = self.directory(handle)
         self.writable()
         return directory
 
-    def fd(self, node: Node) -> int:
-        """A descriptor of the file, opened with O_PATH. It belongs to the table of handles."""
-        return self.export.nodes.fd(node)
+    def check(self, file: OpenFile) -> None:
+        """Raises STALE unless a file is in the export now: what was read may be told then."""
+        self.export.nodes.check(file.node, file.fd)
 
     def writable(self) -> None:
         """Raises ROFS if the export is read-only."""
         if self.export.read_only:
             raise NfsError(NfsStatus.ROFS)
 
-    def stat(self, node: Node) -> os.stat_result:
-        """Its status now."""
-        return os.fstat(self.fd(node))
-
-    def path(self, node: Node) -> str:
-        """What the calls take that want no descriptor opened with O_PATH.
-
-        It leads to the file itself, a symbolic link too: none is followed.
-        """
-        return f"/proc/self/fd/{self.fd(node)}"
+    def close(self) -> None:
+        """Closes the files."""
+        self._open.close()
 
     def after(self, number: int = 0) -> FileAttributes | None:
         """Attributes now of the call's file `number`; `None` if it is gone."""
-        if number >= len(self._files):
+        if number >= len(self._found):
             return None
         try:
-            return attributes_of(self.stat(self._files[number][0]))
-        except (NfsError, OSError):
+            status = self._found[number][0].stat()
+        except OSError:
             return None
+        return attributes_of(status) if status.st_nlink else None
 
     def wcc(self, number: int = 0) -> WccData:
         """Attributes of the call's file `number` before and now."""
-        if number >= len(self._files):
+        if number >= len(self._found):
             return WccData()
-        return WccData(self._files[number][1], self.after(number))
+        return WccData(self._found[number][1], self.after(number))
 
 
 Failure = Callable[[Operation], Any]

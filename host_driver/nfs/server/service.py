@@ -1,6 +1,7 @@
 """The NFS service of an export: each procedure with what it answers if it fails."""
 
-import inspect
+import asyncio
+import contextlib
 import logging
 from collections.abc import Callable
 from typing import Any
@@ -11,6 +12,7 @@ from host_driver.nfs.server import data, directories, names, objects
 from host_driver.nfs.server.export import Export
 from host_driver.nfs.server.operation import Failure, Operation, attributes, changed, no_failure
 from host_driver.nfs.status import NfsError, NfsStatus, status_of
+from host_driver.nfs.threads import called_in
 from host_driver.oncrpc.program import Procedure
 from host_driver.oncrpc.server import Handler, Request, Service
 
@@ -55,21 +57,29 @@ def nfs_service(export: Export) -> Service:
 def _handler(
     export: Export, procedure: Procedure[Any, Any], work: Work, failure: Failure
 ) -> Handler:
+    def execute(
+        request: Request, arguments: Any, buffer: Callable[[int], memoryview]
+    ) -> tuple[NfsStatus, Any]:
+        operation = Operation(export, request, buffer)
+        with contextlib.closing(operation):
+            try:
+                return NfsStatus.OK, work(operation, arguments)
+            except NfsError as error:
+                status = error.status
+            except OSError as error:
+                status = status_of(error)
+                _LOG.debug("%s: %s", procedure.name, error)
+            except ResourceError as error:
+                status = NfsStatus.JUKEBOX  # no memory for the data now: the client tries again
+                _LOG.warning("%s: %s", procedure.name, error)
+            return status, failure(operation)
+
     async def handle(request: Request, arguments: Any) -> tuple[NfsStatus, Any]:
-        operation = Operation(export, request)
-        try:
-            result = work(operation, arguments)
-            if inspect.isawaitable(result):
-                result = await result
-            return NfsStatus.OK, result
-        except NfsError as error:
-            status = error.status
-        except OSError as error:
-            status = status_of(error)
-            _LOG.debug("%s: %s", procedure.name, error)
-        except ResourceError as error:
-            status = NfsStatus.JUKEBOX  # no memory for the data now: the client tries again
-            _LOG.warning("%s: %s", procedure.name, error)
-        return status, failure(operation)
+        loop = asyncio.get_running_loop()
+
+        def buffer(octets: int) -> memoryview:
+            return called_in(loop, request.buffer, octets)
+
+        return await export.workers.run(request.client, execute, request, arguments, buffer)
 
     return handle

@@ -16,11 +16,9 @@ CAPACITY = 64
 @pytest.fixture
 def small(rig, monkeypatch):
     """The rig with a table that keeps few files open."""
-    table = HandleTable(CAPACITY)
-    fd = os.open(rig.directory, os.O_PATH)
+    table = HandleTable(os.open(rig.directory, os.O_PATH), CAPACITY)
     rig.export.nodes.close()
     rig.export.nodes = table
-    rig.export.root = table.add(fd, None, b"")
     rig.root = rig.export.root.handle
     return rig
 
@@ -165,4 +163,4 @@ def test_directories_that_seem_to_be_in_each_other(small):
 
 def test_capacity_that_is_too_small_is_an_error():
     with pytest.raises(ValueError, match="allowed: 64 or more"):
-        HandleTable(1)
+        HandleTable(0, 1)
