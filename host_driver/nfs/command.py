@@ -15,6 +15,7 @@ from host_driver.nfs.client.copy import Copier, Progress
 from host_driver.nfs.client.files import Files, Found, shown
 from host_driver.nfs.client.url import RDMA, TCP, NfsUrl
 from host_driver.nfs.server.export import Export
+from host_driver.nfs.server.rights import ClientRights, Rights, ServerRights, Squash
 from host_driver.nfs.server.serving import NfsServer
 from host_driver.nfs.show import long_lines, stat_lines
 from host_driver.nfs.status import NfsError, NfsStatus
@@ -53,6 +54,23 @@ def serve(
 
         with contextlib.suppress(asyncio.CancelledError):
             asyncio.run(run())
+
+
+def rights_of(squash: Squash) -> Rights:
+    """Whose rights calls have, which is told: as root those of clients, else those of the server.
+
+    Raises `OSError`.
+    """
+    if os.geteuid() != 0:
+        print(f"stagecoach nfs: every call has the rights of uid {os.geteuid()}", file=sys.stderr)
+        return ServerRights()
+    rights = ClientRights(squash)
+    print(
+        "stagecoach nfs: warning: root runs this server: each call has the rights of the user whom "
+        f"the client names, and nothing proves who that is ({squash.describe()})",
+        file=sys.stderr,
+    )
+    return rights
 
 
 def _tell(export: Export, place: str) -> None:

@@ -1,6 +1,7 @@
 """Options of `stagecoach nfs`."""
 
 import argparse
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from host_driver.nfs.client.url import DEFAULT_PORTS, RDMA, TCP, NfsUrl
 from host_driver.options import add_device, number
 
 _PROFILES = ("rfc8166", "rfc5666")
+_MAXIMUM_ID = (1 << 32) - 2
 _URL = "nfs+rdma://HOST[:PORT]/PATH or, without a device, nfs+tcp://HOST[:PORT]/PATH"
 
 
@@ -95,8 +97,9 @@ def _add_serve(commands: Any) -> None:
         "serve",
         help="export a directory read-write",
         description="Serves NFS and MOUNT, version 3, for one directory, until it is interrupted. "
-        "Everything is done as the user who runs it, whoever the client says it is: serve nothing "
-        "to networks whose machines may not all write it.",
+        "Everything is done with the rights of the user who runs it, or, if that is root, of the "
+        "user whom the client names. Nothing proves who that is: serve nothing to networks whose "
+        "machines may not all write it.",
     )
     serve.add_argument("directory", type=_parse_directory, metavar="DIR")
     serve.add_argument(
@@ -120,13 +123,54 @@ def _add_serve(commands: Any) -> None:
             f"--no-{name}", dest=name, action="store_false", help=f"do not serve {scheme}"
         )
     serve.add_argument("--read-only", action="store_true", help="refuse changes")
+    _add_squash(serve)
     _add_rdma(serve)
+
+
+def _add_squash(serve: argparse.ArgumentParser) -> None:
+    """Options with the names and defaults of exports(5)."""
+    whom = serve.add_mutually_exclusive_group()
+    whom.add_argument(
+        "--root-squash",
+        dest="squash",
+        action="store_const",
+        const="root",
+        default="root",
+        help="a server that root runs takes root of clients for the anonymous user (default)",
+    )
+    whom.add_argument(
+        "--no-root-squash",
+        dest="squash",
+        action="store_const",
+        const="none",
+        help="... takes root of clients for root",
+    )
+    whom.add_argument(
+        "--all-squash",
+        dest="squash",
+        action="store_const",
+        const="all",
+        help="... takes everybody for the anonymous user",
+    )
+    for name, what in (("uid", "user"), ("gid", "group")):
+        serve.add_argument(
+            f"--anon{name}",
+            type=number(name, 0, _MAXIMUM_ID),
+            metavar=name.upper(),
+            help=f"of the anonymous {what} (65534)",
+        )
 
 
 def check_nfs(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     """Ends the command in one line if options do not fit each other."""
     if options.nfs_command == "serve" and not options.rdma and not options.tcp:
         parser.error("nfs serve: --no-rdma with --no-tcp; allowed: one of them")
+    if options.nfs_command == "serve" and os.geteuid() != 0:
+        for name in ("anonuid", "anongid"):
+            if getattr(options, name) is not None:
+                parser.error(f"nfs serve: --{name} without root; allowed: if root runs the server")
+        if options.squash == "all":
+            parser.error("nfs serve: --all-squash without root; allowed: if root runs the server")
     if options.nfs_command == "put" and not (options.local.is_symlink() or options.local.exists()):
         parser.error(f"nfs put: {options.local} is not there")
 
@@ -139,12 +183,20 @@ def run_nfs(options: argparse.Namespace) -> int:
     from host_driver.nfs import command
     from host_driver.nfs.client.connection import Ways
     from host_driver.nfs.server.export import Export
+    from host_driver.nfs.server.rights import NOBODY, Squash
     from host_driver.rpcrdma.settings import ClientSettings, Profile, ServerSettings
 
     profile = Profile[options.profile.upper()]
     if options.nfs_command == "serve":
+        squash = Squash(
+            root=options.squash != "none",
+            everybody=options.squash == "all",
+            uid=NOBODY if options.anonuid is None else options.anonuid,
+            gid=NOBODY if options.anongid is None else options.anongid,
+        )
+        rights = command.rights_of(squash)
         command.serve(
-            Export(options.directory, options.export, options.read_only),
+            Export(options.directory, options.export, options.read_only, rights),
             options.address,
             options.rdma_port if options.rdma else None,
             options.tcp_port if options.tcp else None,

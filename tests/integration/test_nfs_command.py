@@ -19,7 +19,7 @@ def test_put_list_get_and_remove(tmp_path, capfd, profile):
     there = tmp_path / "there"
     there.mkdir()
     words = ["serve", str(there), "--export", "/data", "-a", "127.0.0.1", "--rdma-port", "0"]
-    words += ["--no-tcp", "--profile", profile]
+    words += ["--no-tcp", "--profile", profile, "--no-root-squash"]
     command = [sys.executable, "-m", "host_driver.cli", "nfs", *words]
 
     def run(*words) -> int:

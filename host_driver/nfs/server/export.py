@@ -8,8 +8,11 @@ from pathlib import Path
 from host_driver.nfs.arguments import VERIFIER
 from host_driver.nfs.server.handles import HandleTable, Node
 from host_driver.nfs.server.identity import O_NODE
+from host_driver.nfs.server.rights import Rights, ServerRights
 from host_driver.nfs.server.workers import Workers
 from host_driver.nfs.status import NfsError, NfsStatus
+
+_SERVER = ServerRights()
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,15 +51,22 @@ class Export:
     Parameters
     ----------
     directory: what is exported. path: what clients mount, the absolute path of the directory if
-    not given. read_only: whether changes are refused.
+    not given. read_only: whether changes are refused. rights: whose rights calls have on files.
     """
 
-    def __init__(self, directory: Path, path: str | None = None, read_only: bool = False):
+    def __init__(
+        self,
+        directory: Path,
+        path: str | None = None,
+        read_only: bool = False,
+        rights: Rights = _SERVER,
+    ):
         path = str(directory.resolve()) if path is None else path
         if not path.startswith("/") or "/../" in f"{path}/" or "\0" in path:
             raise ValueError(f"export path is {path!r}; allowed: absolute, without ..")
         self.path = b"/" + b"/".join(filter(None, os.fsencode(path).split(b"/")))
         self.read_only = read_only
+        self.rights = rights
         root = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         self.nodes = HandleTable(root)
         self.workers = Workers()
@@ -69,8 +79,17 @@ class Export:
         return self.nodes.root
 
     def open(self, node: Node) -> OpenFile:
-        """Opens the file of a node. Raises `NfsError`: STALE if it is not in the export now."""
-        return OpenFile(node, self.nodes.open(node))
+        """Opens the file of a node. Raises `NfsError`: STALE if it is not in the export now.
+
+        Who has a handle needs no rights on the directories above, as with other servers.
+        """
+        with self.rights.own():
+            return OpenFile(node, self.nodes.open(node))
+
+    def check(self, file: OpenFile) -> None:
+        """Raises `NfsError`: STALE unless an open file is in the export now."""
+        with self.rights.own():
+            self.nodes.check(file.node, file.fd)
 
     def child(self, directory: OpenFile, name: bytes) -> OpenFile:
         """Opens the file of a name, also of `.` and `..`; that of `..` in the root is the root.
@@ -99,7 +118,8 @@ class Export:
 
     def _node(self, fd: int, directory: Node, name: bytes) -> Node:
         # The directory above may never have been looked up from above.
-        return self.nodes.trace(fd) if name == b".." else self.nodes.add(fd, directory, name)
+        with self.rights.own():
+            return self.nodes.trace(fd) if name == b".." else self.nodes.add(fd, directory, name)
 
     def close(self) -> None:
         """Ends the threads and closes all files."""

@@ -39,7 +39,7 @@ class Mounts:
 
     async def _mount(self, request: Request, path: bytes) -> tuple[MountStatus, MountOk | None]:
         try:
-            handle = await self._export.workers.run(request.client, self._find, path)
+            handle = await self._export.workers.run(request.client, self._find, request, path)
         except NfsError as error:
             return _mount_status(error.status), None
         except OSError as error:
@@ -51,16 +51,23 @@ class Mounts:
             self._mounted.popitem(last=False)
         return MountStatus.OK, MountOk(handle, list(mount.FLAVORS))
 
-    def _find(self, path: bytes) -> bytes:
-        """The handle of a directory, from the root of the export; `..` and links lead nowhere."""
+    def _find(self, request: Request, path: bytes) -> bytes:
+        """The handle of a directory, from the root of the export; `..` and links lead nowhere.
+
+        Below the root the caller needs its rights: a handle leads past the directories above it.
+        """
         exported, wanted = (
             list(filter(None, each.split(b"/"))) for each in (self._export.path, path)
         )
         if not path.startswith(b"/") or wanted[: len(exported)] != exported:
             raise FileNotFoundError(errno.ENOENT, "not exported")
+        with self._export.rights.acting(request.credential):
+            return self._walk(wanted[len(exported) :])
+
+    def _walk(self, names: list[bytes]) -> bytes:
         file = self._export.open(self._export.root)
         try:
-            for name in wanted[len(exported) :]:
+            for name in names:
                 if name == b"..":
                     raise PermissionError(errno.EACCES, "leads up")
                 above, file = file, self._export.child(file, name)

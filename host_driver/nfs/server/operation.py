@@ -113,7 +113,7 @@ class Operation:
 
     def check(self, file: OpenFile) -> None:
         """Raises STALE unless a file is in the export now: what was read may be told then."""
-        self.export.nodes.check(file.node, file.fd)
+        self.export.check(file)
 
     def writable(self) -> None:
         """Raises ROFS if the export is read-only."""

@@ -63,7 +63,8 @@ def _handler(
         operation = Operation(export, request, buffer)
         with contextlib.closing(operation):
             try:
-                return NfsStatus.OK, work(operation, arguments)
+                with export.rights.acting(request.credential):
+                    return NfsStatus.OK, work(operation, arguments)
             except NfsError as error:
                 status = error.status
             except OSError as error:

@@ -9,6 +9,7 @@ from host_driver.nfs.arguments import DirectoryArguments, HandleArguments
 from host_driver.nfs.mount import MOUNT
 from host_driver.nfs.server.export import Export
 from host_driver.nfs.server.mounts import Mounts
+from host_driver.nfs.server.rights import Rights, ServerRights
 from host_driver.nfs.server.service import nfs_service
 from host_driver.nfs.status import NfsStatus
 from host_driver.oncrpc.auth import AuthSys
@@ -18,15 +19,17 @@ from tests.host_driver.oncrpc.memory_transport import MemoryPair
 
 ROOM = 1 << 21
 MACHINE = b"machine"
+SERVER_RIGHTS = ServerRights()
 
 
 class Rig:
     """Calls procedures of a server that exports `directory`.
 
-    `outside` holds `secret`, which every test may compare: nothing but tests changes it.
+    caller: whom calls name. `outside` holds `secret`, which every test may compare: nothing but
+    tests changes it.
     """
 
-    def __init__(self, path: Path, read_only: bool = False):
+    def __init__(self, path: Path, read_only: bool = False, rights: Rights = SERVER_RIGHTS):
         self.outside = path
         self.directory = path / "export"
         self.directory.mkdir()
@@ -34,8 +37,9 @@ class Rig:
         self.secret.write_bytes(b"secret")
         os.utime(self.secret, ns=(1, 1))
         self._before = self._outside()
-        self.export = Export(self.directory, "/export", read_only=read_only)
+        self.export = Export(self.directory, "/export", read_only, rights)
         self.root = self.export.root.handle
+        self.caller: AuthSys | None = AuthSys(0, MACHINE, 0, 0, [])
         self.server = RpcServer([nfs_service(self.export), Mounts(self.export).service()])
 
     def _outside(self):
@@ -52,7 +56,7 @@ class Rig:
         async def run():
             pair = MemoryPair()
             serving = asyncio.create_task(self.server.serve(pair))
-            async with RpcClient(pair, AuthSys(0, MACHINE, 0, 0, [])) as client:
+            async with RpcClient(pair, self.caller) as client:
                 result = await client.call(of, procedure, arguments, into=into, result_octets=ROOM)
             await serving
             return result

@@ -144,10 +144,45 @@ def test_bad_input_has_one_line(capsys, words):
     assert capsys.readouterr().err.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("option", "name"),
+    [
+        (["--anonuid", "7"], "anonuid"),
+        (["--anongid", "7"], "anongid"),
+        (["--all-squash"], "all-squash"),
+    ],
+)
+def test_whom_callers_are_taken_for_is_roots_to_say(monkeypatch, capsys, option, name):
+    """Without root there is nobody but the user who runs the server."""
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(SystemExit) as ended:
+        run("serve", "/", *option)
+    assert ended.value.code == cli.EXIT_BAD_INPUT
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and f"--{name} without root; allowed: if root" in error
+
+
+@pytest.mark.parametrize("words", [["--anonuid", "4294967295"], ["--all-squash", "--root-squash"]])
+def test_squash_options_that_do_not_fit(capsys, words):
+    with pytest.raises(SystemExit) as ended:
+        run("serve", "/", *words)
+    assert ended.value.code == cli.EXIT_BAD_INPUT
+    assert capsys.readouterr().err.count("\n") == 1
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_serve(tmp_path, number):
     (tmp_path / "file").touch()
-    words = ["serve", str(tmp_path), "--no-rdma", "--tcp-port", "0", "-a", "127.0.0.1"]
+    words = [
+        "serve",
+        str(tmp_path),
+        "--no-rdma",
+        "--tcp-port",
+        "0",
+        "-a",
+        "127.0.0.1",
+        "--no-root-squash",
+    ]
     command = [sys.executable, "-m", "host_driver.cli", "nfs", *words]
     with subprocess.Popen(
         command,
