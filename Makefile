@@ -32,7 +32,7 @@ SIZES := DATA_WIDTH COUNTERS QPS CQS STAGS READ_QUEUE_DEPTH PREFETCH_LANES PENDI
 	PAYLOAD_BUFFER_OCTETS MAX_BURST_BEATS
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test soak conformance nfs bench bench-short timing scaling gatesim gatesim-board bitstream program formal verilog docs lint format clean
+.PHONY: help setup demo test soak conformance nfs bench bench-short timing scaling gatesim gatesim-board bitstream program formal formal-mutants verilog docs lint format clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -92,8 +92,11 @@ bitstream: setup ## make the bitstream of a board (BOARD=ecpix5-45), write build
 program: setup ## load a board's bitstream into it by openFPGALoader (BOARD=ecpix5-45)
 	$(BIN)/python -m hw.bitstream --program "$(BOARD)"
 
-formal: setup ## prove properties of blocks for all inputs, logs in build/formal
+formal: setup ## prove properties of blocks for all inputs, write build/formal.json
 	$(BIN)/python -m hw.formal --jobs $(JOBS)
+
+formal-mutants: setup ## break the blocks: each property of `make formal` has to fail for each of its mutations
+	$(BIN)/python -m hw.formal --jobs $(JOBS) --mutants
 
 verilog: setup docs ## write build/verilog/stagecoach_rnic.v for other designs (QPS=8 STAGS=64 ...)
 	$(BIN)/python -m hw.verilog $(foreach size,$(SIZES),$(if $($(size)),$(size)=$($(size))))

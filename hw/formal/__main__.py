@@ -1,90 +1,128 @@
-"""Proves what is written in SystemVerilog in this folder about blocks of the device: `make formal`.
+"""Proves the properties of `hw/formal/properties` about blocks of the device: `make formal`.
 
-Prints a table and, for a property that does not hold, the values that break it. Logs, traces and
-scripts are in `build/formal`. The exit status is 1 if anything was not proved.
+Prints a table and, for a property that does not hold, the values that break it; writes
+`build/formal.json`. What passed before is not proved again while block and property are the same.
+Logs, traces and scripts are in `build/formal`. The exit status is 1 if anything was not proved.
+With `--mutants` every property is attempted on each of its mutants instead, and has to fail.
 """
 
 import argparse
+import json
 import sys
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from rich.console import Console
+from rich.progress import track
 from rich.table import Table
 
-from gateware.rdmap.atomic_arithmetic import LATENCY, AtomicArithmetic
-from hw.formal.prove import Outcome, Proof, ProofError, prove
+from hw.formal.properties import all_properties
+from hw.formal.property import Property
+from hw.formal.run import Killed, Result, break_all, prove_all
 
-BUILD = Path("build") / "formal"
+REPORT = Path("build") / "formal.json"
+MUTANTS_REPORT = Path("build") / "formal_mutants.json"
 
-
-def _arithmetic(name: str, check: str, mode: str = "prove") -> Proof:
-    return Proof(
-        name=name,
-        sources=("atomic_arithmetic.sv", "rfc7306_atomics.sv"),
-        check=check,
-        mode=mode,
-        depth=LATENCY + 2,
-        values=(
-            *("operation", "original", "data", "mask", "compare", "compare_mask"),
-            *("result", "expected", "writes"),
-        ),
-    )
+Item = TypeVar("Item")
 
 
-PROOFS: tuple[tuple[type[Any], Proof], ...] = (
-    (AtomicArithmetic, _arithmetic("FetchAdd is RFC 7306, 5.1.1", "CHECK_FETCH_ADD")),
-    (AtomicArithmetic, _arithmetic("Swap is the draft's 5.1.2", "CHECK_SWAP")),
-    (AtomicArithmetic, _arithmetic("CmpSwap is RFC 7306, 5.1.2", "CHECK_CMP_SWAP")),
-    (AtomicArithmetic, _arithmetic("other AOpCodes change nothing", "CHECK_OTHER")),
-    (AtomicArithmetic, _arithmetic("a mismatch is not written", "CHECK_WRITES")),
-    (AtomicArithmetic, _arithmetic("every case is reached", "CHECK_REACHED", mode="cover")),
-)
-
-
-def show(outcomes: list[Outcome], console: Console) -> None:
+def show(results: list[Result], console: Console) -> None:
     """Print the table, and a counterexample for what failed."""
     table = Table(title="Proofs, for all inputs")
-    table.add_column("property")
+    table.add_column("block", overflow="fold")
+    table.add_column("property", overflow="fold")
     table.add_column("result")
     table.add_column("seconds", justify="right")
-    table.add_column("log", overflow="fold")
-    for outcome in outcomes:
-        table.add_row(
-            outcome.proof.name,
-            "holds" if outcome.passed else outcome.status,
-            f"{outcome.seconds:.1f}",
-            str(outcome.log.relative_to(Path.cwd())),
-        )
-    console.print(table)
-    for outcome in outcomes:
-        if outcome.counterexample:
-            console.print(f"{outcome.proof.name}: does not hold for", highlight=False)
-            for name, value in outcome.counterexample.items():
-                console.print(f"  {name:<14}{value:#x}", highlight=False)
+    for each in results:
+        result = each.result if isinstance(each.result, str) else f"{each.result} cycles"
+        table.add_row(each.block, each.property, result, f"{each.seconds:.1f}")
+    console.print(table, markup=False)
+    for each in results:
+        if not each.passed:
+            console.print(
+                f"{each.block}: {each.property}: {each.reason}", style="red", markup=False
+            )
+            console.print(f"  log: {each.log}", markup=False)
+            for name, value in each.counterexample.items():
+                console.print(f"  {name:<24}{value:#x}", highlight=False, markup=False)
+
+
+def write_report(results: list[Result]) -> None:
+    """Write build/formal.json."""
+    proved = sum(each.result == "proved" for each in results)
+    bounded = sum(isinstance(each.result, int) for each in results)
+    report = {
+        "properties_total": len(results),
+        "properties_proved": proved,
+        "properties_bounded": bounded,
+        "blocks": [
+            {
+                "block": each.block,
+                "property": each.property,
+                "result": each.result,
+                "seconds": round(each.seconds, 2),
+            }
+            for each in results
+        ],
+    }
+    REPORT.parent.mkdir(parents=True, exist_ok=True)
+    REPORT.write_text(json.dumps(report, indent=1) + "\n")
+
+
+def show_mutants(mutants: list[Killed], console: Console) -> None:
+    """Print what became of the mutants, and write it to a file."""
+    table = Table(title="Properties of broken blocks")
+    for column in ("property", "mutation", "what it shows"):
+        table.add_column(column, overflow="fold")
+    for each in mutants:
+        reason = each.reason if each.killed else f"SURVIVES: {each.reason}"
+        table.add_row(f"{each.block}: {each.property}", each.mutation, reason)
+    console.print(table, markup=False)
+    report = {
+        "mutants": len(mutants),
+        "killed": sum(each.killed for each in mutants),
+        "properties": [asdict(each) for each in mutants],
+    }
+    MUTANTS_REPORT.parent.mkdir(parents=True, exist_ok=True)
+    MUTANTS_REPORT.write_text(json.dumps(report, indent=1) + "\n")
+
+
+def _progress(items: Iterable[Item], total: int, what: str) -> Iterator[Item]:
+    console = Console(stderr=True)
+    return iter(track(items, what, total=total, console=console, disable=not console.is_terminal))
 
 
 def main() -> int:
     """Runs the command and returns its exit status."""
     parser = argparse.ArgumentParser(prog="python -m hw.formal", description=__doc__)
     parser.add_argument("--jobs", type=int, default=2, help="proofs at a time (default 2)")
+    parser.add_argument("--only", default="", help="properties with this in `block: property`")
+    parser.add_argument("--mutants", action="store_true", help="break the blocks instead")
     arguments = parser.parse_args()
     if arguments.jobs < 1:
         parser.error(f"--jobs {arguments.jobs}; allowed: 1 or more")
+    properties: list[Property] = [each for each in all_properties() if arguments.only in each.key]
+    if not properties:
+        parser.error(f"--only {arguments.only!r}; no property has this in its name")
+    order = {each.key: number for number, each in enumerate(properties)}
 
-    def attempt(numbered: tuple[int, tuple[type[Any], Proof]]) -> Outcome:
-        number, (component, proof) = numbered
-        return prove(proof, component(), BUILD / f"{number}_{proof.check.lower()}")
+    def place(each: Result | Killed) -> int:
+        return order[f"{each.block}: {each.property}"]
 
-    try:
-        with ThreadPoolExecutor(arguments.jobs) as pool:
-            outcomes = list(pool.map(attempt, enumerate(PROOFS, 1)))
-    except ProofError as error:
-        print(f"formal: {error}", file=sys.stderr)
-        return 1
-    show(outcomes, Console())
-    return 0 if all(outcome.passed for outcome in outcomes) else 1
+    if arguments.mutants:
+        count = sum(len(each.mutations) for each in properties)
+        running = break_all(properties, arguments.jobs)
+        mutants = sorted(_progress(running, count, "mutants"), key=place)
+        show_mutants(mutants, Console())
+        return 0 if all(each.killed for each in mutants) else 1
+    running_proofs = prove_all(properties, arguments.jobs)
+    results = sorted(_progress(running_proofs, len(properties), "proofs"), key=place)
+    show(results, Console())
+    if not arguments.only:
+        write_report(results)
+    return 0 if all(each.passed for each in results) else 1
 
 
 if __name__ == "__main__":

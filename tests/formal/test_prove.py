@@ -1,53 +1,20 @@
 """A proof fails for a block that is broken, with inputs that show it, and only then."""
 
-import inspect
+import importlib
 from dataclasses import replace
 
 import pytest
+from amaranth.hdl import Signal
+from amaranth.lib import memory
 
-from gateware.rdmap import atomic_arithmetic
-from hw.formal.__main__ import PROOFS
-from hw.formal.prove import ProofError, last_values, prove
+from gateware.interfaces import NO_COLLISION
+from hw.formal.harness import Model
+from hw.formal.properties import all_properties
+from hw.formal.properties.atomic_arithmetic import PROPERTIES as ARITHMETIC
+from hw.formal.property import PROMPT, Mutation, Property, in_harness
+from hw.formal.prove import Mode, ProofError, Task, cached, last_values, prove
+from hw.formal.run import break_all
 from sim.model.atomics import cmp_swap, fetch_add
-
-ARITHMETIC = {
-    proof.check: proof
-    for component, proof in PROOFS
-    if component is atomic_arithmetic.AtomicArithmetic
-}
-
-# What is replaced in the source of the block, by what, and the property that this breaks
-MUTATIONS = {
-    "carry_crosses_fields": (
-        "given.data & ~given.mask & ~compares",
-        "given.data & ~compares",
-        "CHECK_FETCH_ADD",
-    ),
-    "one_bit_is_not_compared": (
-        "range(0, 64, 8)",
-        "range(0, 56, 8)",
-        "CHECK_CMP_SWAP",
-    ),
-    "swap_keeps_a_bit": (
-        "~swaps.replicate(64)",
-        "~(swaps.replicate(64) >> 1)",
-        "CHECK_SWAP",
-    ),
-    "mask_of_another_operation": (
-        "original & adds.replicate(64)",
-        "original & swaps.replicate(64)",
-        "CHECK_FETCH_ADD",
-    ),
-    "mismatch_is_written": ("matching & ~differs.any()", "matching", "CHECK_WRITES"),
-}
-
-
-def mutated(old, new):
-    source = inspect.getsource(atomic_arithmetic)
-    assert source.count(old) == 1, f"{old!r} is {source.count(old)} times in the block"
-    names = {"__name__": "mutant"}
-    exec(compile(source.replace(old, new), "mutant", "exec"), names)
-    return names["AtomicArithmetic"]()
 
 
 def reference(values):
@@ -62,25 +29,105 @@ def reference(values):
     return original
 
 
-@pytest.mark.parametrize("mutation", MUTATIONS)
-def test_broken_block_has_a_counterexample(mutation, tmp_path):
-    old, new, check = MUTATIONS[mutation]
-    outcome = prove(ARITHMETIC[check], mutated(old, new), tmp_path)
+def test_broken_block_has_a_counterexample():
+    mutants = list(break_all(ARITHMETIC, 1))
+    assert len(mutants) == len(ARITHMETIC) == 5
+    for mutant in mutants:
+        values = mutant.counterexample
+        assert mutant.killed and mutant.reason == "does not hold from the reset"
+        assert values["expected"] == reference(values)
+        if mutant.property.startswith("memory is written"):
+            assert values["operation"] == 2 and values["writes"]
+            assert (values["compare"] ^ values["original"]) & values["compare_mask"]
+        else:
+            assert values["result"] != values["expected"]
+
+
+def counter(limit, covered=5):
+    """A register that counts up to `limit`, and the property that it is never above 5."""
+
+    def build(h):
+        count = Signal(4, name="count")
+        with h.m.If(count != limit):
+            h.m.d.sync += count.eq(count + 1)
+        h.check("never above 5", count <= 5)
+        h.show("shown", count)
+        h.cover("reached", count == covered)
+
+    return in_harness(build)()
+
+
+def task(model, mode=Mode.INDUCTION, depth=2):
+    return Task(model, mode, depth, PROMPT)
+
+
+def test_property_that_holds_is_proved(tmp_path):
+    assert prove(task(counter(5)), tmp_path).passed
+
+
+def test_property_that_fails_from_the_reset_has_the_values_of_its_last_cycle(tmp_path):
+    outcome = prove(task(counter(6), Mode.BOUNDED, 8), tmp_path)
     assert outcome.status == "FAIL"
-    values = outcome.counterexample
-    assert list(values) == list(ARITHMETIC[check].values)
-    assert values["expected"] == reference(values)
-    if check == "CHECK_WRITES":
-        assert values["operation"] == 2 and values["writes"]
-        assert (values["compare"] ^ values["original"]) & values["compare_mask"]
-    else:
-        assert values["result"] != values["expected"]
+    assert outcome.counterexample == {"assert_never_above_5": 0, "shown": 6}
 
 
-def test_block_that_no_proof_fits_is_an_error(tmp_path):
-    proof = replace(ARITHMETIC["CHECK_SWAP"], sources=("rfc7306_atomics.sv",))
+def test_property_that_fails_from_a_state_that_is_not_reached_is_unknown(tmp_path):
+    # It takes six cycles from the reset, but one from an arbitrary state.
+    outcome = prove(task(counter(6), depth=2), tmp_path)
+    assert outcome.status == "UNKNOWN"
+    assert outcome.counterexample["shown"] == 6
+
+
+def test_cover_that_is_out_of_reach_fails(tmp_path):
+    assert prove(task(counter(5), Mode.COVER, 7), tmp_path).passed
+    assert prove(task(counter(5), Mode.COVER, 4), tmp_path).status == "FAIL"
+
+
+def test_what_passed_is_not_attempted_again(tmp_path):
+    cache = tmp_path / "cache"
+    first = cached(task(counter(5)), cache, tmp_path / "first")
+    assert cached(task(counter(5)), cache, tmp_path / "second") == first
+    assert not (tmp_path / "second").exists()
+    # Another model, and one that failed, are attempted.
+    assert not cached(task(counter(6)), cache, tmp_path / "third").passed
+    assert not cached(task(counter(6)), cache, tmp_path / "fourth").passed
+    assert (tmp_path / "fourth").exists()
+
+
+def test_model_that_yosys_does_not_read_is_an_error(tmp_path):
+    model = Model(files={"properties.il": "no RTLIL"}, script=("read_rtlil properties.il",))
     with pytest.raises(ProofError, match=r"sby ended with an error; see .*log\.txt"):
-        prove(proof, atomic_arithmetic.AtomicArithmetic(), tmp_path)
+        prove(task(model), tmp_path)
+
+
+def test_memory_word_that_is_read_while_it_is_written_may_be_anything(tmp_path):
+    def build(h):
+        store = memory.Memory(shape=1, depth=2, init=[], attrs=NO_COLLISION)
+        h.m.submodules.store = store
+        write, read = store.write_port(), store.read_port()
+        h.m.d.comb += [write.en.eq(1), write.data.eq(0), read.en.eq(1)]
+        h.check("the old word or the new one", read.data == 0)
+
+    assert prove(task(in_harness(build)(), Mode.BOUNDED, 4), tmp_path).status == "FAIL"
+
+
+def test_bounded_property_needs_a_cover():
+    with pytest.raises(ValueError, match="bounded, but nothing is covered"):
+        Property("block", "name", counter, (), bounded="there is no invariant")
+
+
+def test_every_property_has_a_mutation_and_a_block_of_gateware():
+    for each in all_properties():
+        assert each.mutations, each.key
+        module = importlib.import_module("gateware." + each.block.rpartition(".")[0])
+        assert hasattr(module, each.block.rpartition(".")[2]), each.key
+
+
+def test_mutation_that_fits_nowhere_is_told():
+    absent = replace(ARITHMETIC[0], mutations=(Mutation("gateware.fork", "absent", ""),))
+    (mutant,) = break_all([absent], 1)
+    assert not mutant.killed
+    assert mutant.reason == "gateware.fork has 'absent' 0 times; allowed: once"
 
 
 def test_values_are_those_at_the_end_of_the_trace(tmp_path):

@@ -68,8 +68,6 @@ module properties (input clk);
         // Memory is written by every operation but a CmpSwap that does not match.
         assert (writes == (operation == FETCH_ADD || operation == SWAP
                            || (operation == CMP_SWAP && matches)));
-        `endif
-        `ifdef CHECK_REACHED
         // Guards against a proof of nothing: every operation gets here, with and without a match.
         cover (operation == FETCH_ADD && mask != 0 && result != original + data);
         cover (operation == SWAP && writes);

@@ -1,0 +1,191 @@
+"""What stands around a block in a proof: free inputs, assumptions, assertions, a look inside."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from amaranth.back import rtlil
+from amaranth.hdl import Assert, Assume, Cover, Instance, Module, Signal, Value
+from amaranth.lib import memory
+
+from hw.rtlil import leave_collisions_undefined
+
+TOP = "properties"
+
+_BUILT_IN = re.compile(r"cell \\\$(any\w+)")
+
+
+@dataclass(frozen=True)
+class Model:
+    """What sby reads.
+
+    files: texts by name.
+    script: Yosys commands that read them and leave one flat module `properties`.
+    values: wires of that module that a counterexample shows.
+    assertions: those of its wires of which one is 0 where an assertion fails.
+    """
+
+    files: Mapping[str, str]
+    script: tuple[str, ...]
+    values: tuple[str, ...] = ()
+    assertions: tuple[str, ...] = ()
+
+
+class Inside:
+    """A component in a harness, elaborated, and what is inside it.
+
+    `ports` is the component. Signals, states and submodules have the names of the source; those
+    that a module drives can be read wherever they are.
+    """
+
+    def __init__(self, component: Any):
+        component._MustUse__used = True  # or Amaranth warns that it was never elaborated
+        self.ports = component
+        self.module = component.elaborate(None)
+        self.module._flush()
+        self._children: dict[str, Inside] = {}
+
+    def signal(self, name: str) -> Any:
+        """The signal of that name which this module drives."""
+        found = [signal for signal in self.module._driving if signal.name == name]
+        if len(found) != 1:
+            driven = ", ".join(sorted({signal.name for signal in self.module._driving}))
+            raise LookupError(f"{len(found)} signals are named {name!r}; driven here: {driven}")
+        return found[0]
+
+    def in_state(self, *states: str, fsm: str = "fsm") -> Value:
+        """Whether a state machine is in one of the states."""
+        machine = self.module._generated[fsm]
+        value = machine.state
+        return Value.cast(sum((value == machine.encoding[name] for name in states), start=0) != 0)
+
+    def legal_state(self, fsm: str = "fsm") -> Value:
+        """Whether a state machine is in any of its states: from an arbitrary one it need not be."""
+        machine = self.module._generated[fsm]
+        return machine.state < len(machine.encoding)
+
+    def memory(self, name: str) -> memory.Memory:
+        """The memory that is a submodule of that name; `Harness.word` reads it."""
+        found = self.module._named_submodules[name][0]
+        if not isinstance(found, memory.Memory):
+            raise LookupError(f"{name!r} is no memory but {found!r}")
+        return found
+
+    def child(self, name: str) -> "Inside":
+        """A look inside a submodule."""
+        if name not in self._children:
+            component, location = self.module._named_submodules[name]
+            self._children[name] = child = Inside(component)
+            self.module._named_submodules[name] = (child.module, location)
+        return self._children[name]
+
+
+class Harness:
+    """A module around one block. Every input of the block that nothing here drives is free.
+
+    The reset is free in every cycle: what was remembered of the cycle before is forgotten with it,
+    but memories keep their content.
+    """
+
+    def __init__(self) -> None:
+        self.m = Module()
+        self._ports: list[Any] = []
+        self._values: list[str] = []
+        self._assertions: list[str] = []
+        self._pasts = 0
+        self.started = Signal(name="started")
+        """Not in the first cycle, nor in the first one behind a reset: there was a cycle before."""
+        self.m.d.sync += self.started.eq(1)
+
+    def block(self, component: Any, name: str = "dut") -> Inside:
+        """Put a block into the harness."""
+        inside = Inside(component)
+        self.m.submodules[name] = inside.module
+        for _, _, port in component.signature.flatten(component):
+            signal = Value.cast(port)
+            if isinstance(signal, Signal):
+                self._ports.append(signal)
+        return inside
+
+    def free(self, shape: Any, name: str) -> Any:
+        """A value that is another one, any one, in every cycle."""
+        signal = Signal(shape, name=name)
+        self._ports.append(Value.cast(signal))
+        self._values.append(name)
+        return signal
+
+    def constant(self, shape: Any, name: str) -> Any:
+        """A value that is any one, but the same in all cycles."""
+        signal = Signal(shape, name=name)
+        flat = Value.cast(signal)
+        cell = Instance("$anyconst", p_WIDTH=len(flat), o_Y=flat)
+        self.m.submodules[f"constant_{name}"] = cell
+        self._values.append(name)
+        return signal
+
+    def past(self, value: Any, name: str | None = None, init: int = 0) -> Any:
+        """The value in the cycle before; `init` when there was none."""
+        value = Value.cast(value)
+        self._pasts += 1
+        past = Signal(value.shape(), name=name or f"past_{self._pasts}", init=init)
+        self.m.d.sync += past.eq(value)
+        return past
+
+    def show(self, name: str, value: Any) -> None:
+        """Have a counterexample show a value."""
+        value = Value.cast(value)
+        shown = Signal(value.shape(), name=name, attrs={"keep": 1})
+        self.m.d.comb += shown.eq(value)
+        self._values.append(name)
+
+    def word(self, store: Any, address: Any) -> Any:
+        """What stands at an address of a memory, by a read port that only the harness has."""
+        port = store.read_port(domain="comb")
+        self.m.d.comb += port.addr.eq(address)
+        return port.data
+
+    def assume(self, condition: Any) -> None:
+        """Leave out what does not fulfil a condition. docs/proofs.md says who guarantees it."""
+        self.m.d.comb += Assume(condition)
+
+    def check(self, name: str, condition: Any) -> None:
+        """Assert a condition; a counterexample tells its name."""
+        signal = self._named("assert", name, condition)
+        self._assertions.append(signal.name)
+        self.m.d.comb += Assert(signal)
+
+    def cover(self, name: str, condition: Any) -> None:
+        """Ask for a sequence that meets a condition, which shows that something is guarded."""
+        self.m.d.comb += Cover(self._named("cover", name, condition))
+
+    def _named(self, kind: str, name: str, condition: Any) -> Any:
+        slug = re.sub(r"\W+", "_", name)
+        signal = Signal(name=f"{kind}_{slug}", attrs={"keep": 1})
+        self.m.d.comb += signal.eq(Value.cast(condition).bool())
+        return signal
+
+    def held(self, stream: Any) -> Value:
+        """The rule of a stream: valid stays, and the payload with it, until it is ready."""
+        payload = Value.cast(stream.payload)
+        waits = self.past(stream.valid & ~stream.ready)
+        return ~waits | (stream.valid & (payload == self.past(payload)))
+
+    def model(self) -> Model:
+        """What was built, as RTLIL."""
+        ports = list({id(port): port for port in self._ports}.values())
+        text = rtlil.convert(self.m, ports=ports, name=TOP, emit_src=False)
+        text = leave_collisions_undefined(_BUILT_IN.sub(r"cell $\1", text))
+        return Model(
+            files={"properties.il": text},
+            script=(
+                "read_rtlil properties.il",
+                f"prep -flatten -top {TOP}",
+                "memory_nordff",
+                # What is undefined may have any value: the tools must not choose one.
+                "setundef -anyseq",
+                "opt -full",
+            ),
+            values=tuple(self._values),
+            assertions=tuple(self._assertions),
+        )

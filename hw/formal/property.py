@@ -1,0 +1,63 @@
+"""What a property is: of which block, what it says, how it is shown, and how it can be broken."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from hw.formal.harness import Harness, Model
+
+PROMPT = "smtbmc --nopresat z3"
+UNROLLED = "smtbmc --nopresat --unroll z3"
+"""Engines of sby: the second one is for arithmetic without memories."""
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """A change of one place in the source of a module, e.g. `gateware.fork`."""
+
+    module: str
+    old: str
+    new: str
+
+
+@dataclass(frozen=True)
+class Property:
+    """What is shown about a block.
+
+    block: where its class is, below `gateware`, e.g. `fork.Fork`.
+    name: the property, as a sentence.
+    build: makes the model: `in_harness(...)`, or one of Verilog.
+    mutations: each of them alone makes the property fail; at least one.
+    depth: cycles of the induction, or, of a bounded property, from the reset.
+    bounded: why it is not shown by induction; empty if it is.
+    covered: cycles from the reset within which everything is met that the model covers; 0 if it
+        covers nothing. A bounded property needs it: it guards against a proof of nothing.
+    engine: line of sby's section [engines].
+    """
+
+    block: str
+    name: str
+    build: Callable[[], Model]
+    mutations: tuple[Mutation, ...]
+    depth: int = 2
+    bounded: str = ""
+    covered: int = 0
+    engine: str = PROMPT
+
+    def __post_init__(self) -> None:
+        if self.bounded and not self.covered:
+            raise ValueError(f"{self.block}: {self.name}: bounded, but nothing is covered")
+
+    @property
+    def key(self) -> str:
+        return f"{self.block}: {self.name}"
+
+
+def in_harness(build: Callable[[Harness], None]) -> Callable[[], Model]:
+    """The model that `build` makes in a harness."""
+
+    def model() -> Model:
+        harness = Harness()
+        build(harness)
+        return harness.model()
+
+    return model

@@ -1,0 +1,187 @@
+"""Proves properties side by side, in processes of their own, and remembers what passed."""
+
+import importlib
+import importlib.abc
+import importlib.machinery
+import multiprocessing
+import os
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from hw.formal.property import Mutation, Property
+from hw.formal.prove import Mode, Outcome, ProofError, Task, cached, prove
+
+BUILD = Path("build") / "formal"
+CACHE = BUILD / "cache"
+TIMEOUT_SECONDS = 120
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of a property.
+
+    result: "proved", the cycles from the reset for which it holds, or "failed".
+    seconds: of all that was run for it, when it was.
+    reason: of a failure, in a few words, with what shows it.
+    """
+
+    block: str
+    property: str
+    result: str | int
+    seconds: float
+    reason: str = ""
+    log: str = ""
+    counterexample: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def passed(self) -> bool:
+        return self.result != "failed"
+
+
+def tasks(proved: Property) -> list[Task]:
+    """What sby has to do for a property, its proof first."""
+    model = proved.build()
+    mode = Mode.BOUNDED if proved.bounded else Mode.INDUCTION
+    found = [Task(model, mode, proved.depth, proved.engine)]
+    if proved.covered:
+        found.append(Task(model, Mode.COVER, proved.covered, proved.engine))
+    return found
+
+
+WORDS = {
+    (Mode.INDUCTION, "FAIL"): "does not hold from the reset",
+    (Mode.INDUCTION, "UNKNOWN"): "holds from the reset, but not from every state",
+    (Mode.BOUNDED, "FAIL"): "does not hold",
+    (Mode.COVER, "FAIL"): "the guarded event is not reached",
+}
+
+
+def attempt(proved: Property) -> Result:
+    """Prove a property, or take the result from the cache if nothing changed."""
+    folder = BUILD / re.sub(r"\W+", "_", proved.key).strip("_").lower()
+    seconds = 0.0
+    for task in tasks(proved):
+        outcome = cached(task, CACHE, folder / task.mode.value, timeout_seconds=TIMEOUT_SECONDS)
+        seconds += outcome.seconds
+        if not outcome.passed:
+            return _failed(proved, task, outcome, seconds)
+    result = proved.depth if proved.bounded else "proved"
+    return Result(proved.block, proved.name, result, seconds, log=_shown(outcome.log))
+
+
+def _failed(proved: Property, task: Task, outcome: Outcome, seconds: float) -> Result:
+    reason = WORDS.get((task.mode, outcome.status), outcome.status.lower())
+    if outcome.trace:
+        reason += f"; {_shown(outcome.trace)}"
+    return Result(
+        proved.block,
+        proved.name,
+        "failed",
+        seconds,
+        reason,
+        _shown(outcome.log),
+        dict(outcome.counterexample),
+    )
+
+
+def _shown(path: Path) -> str:
+    return os.path.relpath(path)
+
+
+def _find(key: str) -> Property:
+    properties = importlib.import_module("hw.formal.properties")
+    return next(each for each in properties.all_properties() if each.key == key)
+
+
+def _work(key: str) -> Result:
+    proved = _find(key)
+    try:
+        return attempt(proved)
+    except ProofError as error:
+        return Result(proved.block, proved.name, "failed", 0.0, str(error))
+
+
+def _pool(jobs: int, tasks_each: int | None = None) -> ProcessPoolExecutor:
+    # Spawned: a mutant replaces modules before they are imported.
+    context = multiprocessing.get_context("spawn")
+    return ProcessPoolExecutor(jobs, mp_context=context, max_tasks_per_child=tasks_each)
+
+
+def prove_all(properties: Sequence[Property], jobs: int) -> Iterator[Result]:
+    """Results as they come."""
+    with _pool(jobs) as pool:
+        for done in as_completed([pool.submit(_work, each.key) for each in properties]):
+            yield done.result()
+
+
+@dataclass(frozen=True)
+class Killed:
+    """Whether a property fails where it must: for a block with a mutation."""
+
+    block: str
+    property: str
+    mutation: str
+    killed: bool
+    seconds: float
+    reason: str
+    counterexample: dict[str, int] = field(default_factory=dict)
+
+
+class _Mutating(importlib.abc.MetaPathFinder):
+    """Loads one module from a source that is changed in one place."""
+
+    def __init__(self, mutation: Mutation):
+        self._mutation = mutation
+
+    def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
+        if name != self._mutation.module:
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(name, path)
+        assert spec is not None and spec.origin is not None
+        source = Path(spec.origin).read_text()
+        count = source.count(self._mutation.old)
+        if count != 1:
+            raise ProofError(f"{name} has {self._mutation.old!r} {count} times; allowed: once")
+        code = compile(source.replace(self._mutation.old, self._mutation.new), name, "exec")
+
+        class Loader(importlib.abc.Loader):
+            def exec_module(self, module: ModuleType) -> None:
+                exec(code, module.__dict__)
+
+        return importlib.machinery.ModuleSpec(name, Loader(), origin=spec.origin)
+
+
+def _work_mutant(key: str, mutation: Mutation) -> Killed:
+    for name in [name for name in sys.modules if name.split(".")[0] == "gateware"]:
+        del sys.modules[name]
+    sys.meta_path.insert(0, _Mutating(mutation))
+    block, name = key.split(": ", 1)
+    shown = f"{mutation.old} -> {mutation.new}"
+    try:
+        importlib.import_module(mutation.module)
+        task, *_ = tasks(_find(key))
+        outcome = prove(task, BUILD / "mutants" / task.digest()[:16])
+    except ProofError as error:
+        return Killed(block, name, shown, False, 0.0, str(error))
+    killed = outcome.status in ("FAIL", "UNKNOWN")
+    reason = WORDS.get((task.mode, outcome.status), outcome.status.lower())
+    values = dict(outcome.counterexample)
+    return Killed(block, name, shown, killed, outcome.seconds, reason, values)
+
+
+def break_all(properties: Sequence[Property], jobs: int) -> Iterator[Killed]:
+    """Attempt each property on each of its mutants."""
+    with _pool(jobs, tasks_each=1) as pool:
+        pending = [
+            pool.submit(_work_mutant, each.key, mutation)
+            for each in properties
+            for mutation in each.mutations
+        ]
+        for done in as_completed(pending):
+            yield done.result()
