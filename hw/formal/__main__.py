@@ -37,12 +37,12 @@ def show(results: list[Result], console: Console) -> None:
     table.add_column("seconds", justify="right")
     for each in results:
         result = each.result if isinstance(each.result, str) else f"{each.result} cycles"
-        table.add_row(each.block, each.property, result, f"{each.seconds:.1f}")
+        table.add_row(each.block, each.name, result, f"{each.seconds:.1f}")
     console.print(table, markup=False)
     for each in results:
         if not each.passed:
             console.print(
-                f"{each.block}: {each.property}: {each.reason}", style="red", markup=False
+                f"{each.block}: {each.name}: {each.reason}", style="red", markup=False
             )
             console.print(f"  log: {each.log}", markup=False)
             for name, value in each.counterexample.items():
@@ -60,7 +60,7 @@ def write_report(results: list[Result]) -> None:
         "blocks": [
             {
                 "block": each.block,
-                "property": each.property,
+                "property": each.name,
                 "result": each.result,
                 "seconds": round(each.seconds, 2),
             }
@@ -78,7 +78,7 @@ def show_mutants(mutants: list[Killed], console: Console) -> None:
         table.add_column(column, overflow="fold")
     for each in mutants:
         reason = each.reason if each.killed else f"SURVIVES: {each.reason}"
-        table.add_row(f"{each.block}: {each.property}", each.mutation, reason)
+        table.add_row(f"{each.block}: {each.name}", each.mutation, reason)
     console.print(table, markup=False)
     report = {
         "mutants": len(mutants),
@@ -109,7 +109,7 @@ def main() -> int:
     order = {each.key: number for number, each in enumerate(properties)}
 
     def place(each: Result | Killed) -> int:
-        return order[f"{each.block}: {each.property}"]
+        return order[f"{each.block}: {each.name}"]
 
     if arguments.mutants:
         count = sum(len(each.mutations) for each in properties)

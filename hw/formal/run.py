@@ -32,7 +32,7 @@ class Result:
     """
 
     block: str
-    property: str
+    name: str
     result: str | int
     seconds: float
     reason: str = ""
@@ -125,7 +125,7 @@ class Killed:
     """Whether a property fails where it must: for a block with a mutation."""
 
     block: str
-    property: str
+    name: str
     mutation: str
     killed: bool
     seconds: float

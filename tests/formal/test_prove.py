@@ -36,7 +36,7 @@ def test_broken_block_has_a_counterexample():
         values = mutant.counterexample
         assert mutant.killed and mutant.reason == "does not hold from the reset"
         assert values["expected"] == reference(values)
-        if mutant.property.startswith("memory is written"):
+        if mutant.name.startswith("memory is written"):
             assert values["operation"] == 2 and values["writes"]
             assert (values["compare"] ^ values["original"]) & values["compare_mask"]
         else:
