@@ -68,7 +68,8 @@ class Bench:
         self.pd = PD(self.context)
         self.cq = CQ(self.context, min(2 * qps * depth, 1 << 15))
         cap = QPCap(depth, depth)
-        self.qps = [QP(self.pd, QPInitAttr(self.cq, self.cq, cap)) for _ in range(qps)]
+        attributes = QPInitAttr(self.cq, self.cq, cap, rfc7306=True)
+        self.qps = [QP(self.pd, attributes) for _ in range(qps)]
         self.qp = self.qps[0]
         self.buffer = bytearray(octets)
         access = AccessFlags.LOCAL_WRITE | AccessFlags.REMOTE_WRITE | AccessFlags.REMOTE_READ

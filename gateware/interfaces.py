@@ -52,13 +52,14 @@ class QpCommandKind(enum.Enum, shape=unsigned(3)):
     DESTROY = 4  # the QP is unused again; every block forgets it
 
 
-class SegmentKind(enum.Enum, shape=unsigned(2)):
-    """What the MPA receiver says of a connection."""
+class SegmentKind(enum.Enum, shape=unsigned(3)):
+    """What the MPA receiver says of a connection; bit 2 is set if it is about no FPDU."""
 
     FPDU = 0  # a whole FPDU with good CRC is in the store
     CRC_ERROR = 1
-    CLOSED = 2  # the LLP closed and every whole FPDU before it was passed on
-    MARKER_ERROR = 3
+    MARKER_ERROR = 2
+    CLOSED = 4  # the LLP closed and every whole FPDU before it was passed on
+    CLOSED_INSIDE = 5  # the same, and octets are left that are no whole FPDU
 
 
 class StagStatus(enum.Enum, shape=unsigned(3)):
@@ -125,6 +126,7 @@ class Layouts:
                 "transmit_markers": 1,  # CONNECT
                 "receive_markers": 1,  # CONNECT
                 "initiator": 1,  # CONNECT: may send before it received (RFC 5044, 7.1.2)
+                "rfc7306": 1,  # CONNECT: takes the messages of RFC 7306
             }
         )
 

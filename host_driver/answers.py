@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from host_driver.context import Context
 
 MAGIC = 0x50525769
-VERSION_MAJOR = 2
+VERSION_MAJOR = 3
 
 
 @dataclass(frozen=True)

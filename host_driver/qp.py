@@ -37,11 +37,19 @@ ERROR_FLUSH_SECONDS = 0.05
 
 @dataclass(frozen=True)
 class QPInitAttr:
-    """What a QP is made of: CQ of the send queue, CQ of the receive queue, sizes."""
+    """What a QP is made of.
+
+    Attributes
+    ----------
+    scq, rcq: CQ of the send queue, CQ of the receive queue. cap: sizes.
+    rfc7306: the QP has atomics and Immediate Data (RFC 7306), both ways. Without, it sends none,
+        and stops with `Cause.UNEXPECTED_OPCODE` if its peer does (RFC 5040, 7.2).
+    """
 
     scq: CQ
     rcq: CQ
     cap: QPCap = dataclass_field(default_factory=QPCap)
+    rfc7306: bool = False
 
 
 class QP:
@@ -52,11 +60,12 @@ class QP:
     Parameters
     ----------
     pd: the Protection Domain.
-    init_attr: CQs and sizes.
+    init_attr: CQs, sizes, and whether it has atomics and Immediate Data.
 
     Attributes
     ----------
     qp_num: its number on the device. state: `QPState`. cause: why it stopped, or `Cause.NONE`.
+    rfc7306: as in `init_attr`.
     terminate: what the peer complained about, if that was why, else `None`.
     connection: what MPA startup agreed on; `None` before.
 
@@ -70,6 +79,7 @@ class QP:
         self.pd = pd
         self.context = context = pd.context
         self.scq, self.rcq = init_attr.scq, init_attr.rcq
+        self.rfc7306 = init_attr.rfc7306
         for name, cq in (("scq", self.scq), ("rcq", self.rcq)):
             require_type(name, cq, CQ)
             if cq.context is not context:
@@ -154,6 +164,7 @@ class QP:
                 transmit_markers=int(markers_tx),
                 receive_markers=int(markers_rx),
                 initiator=int(initiator),
+                rfc7306=int(self.rfc7306),
             )
             context.command(CommandOpcode.QP_CONNECT)
             self.state = QPState.RTS
@@ -190,8 +201,8 @@ class QP:
 
         Raises `QPStateError` if the QP is not connected, `ResourceError` if the queue has no room,
         `ValueError` for a request that no device takes, for an atomic or Immediate Data that this
-        device does not have, or for an RDMA Read or atomic if the connection allows none (ORD 0);
-        nothing is posted then.
+        device or this QP does not have, or for an RDMA Read or atomic if the connection allows none
+        (ORD 0); nothing is posted then.
         """
         self._post_send(requests)
 
@@ -221,6 +232,12 @@ class QP:
             if request.imm_data is not None and not self.context.attr.imm_data:
                 raise ValueError(
                     f"{WROpcode(request.opcode).name}; this device has no Immediate Data"
+                )
+            extended = request.opcode in OPERATIONS or request.imm_data is not None
+            if extended and not self.rfc7306:
+                raise ValueError(
+                    f"{WROpcode(request.opcode).name} on QP {self.qp_num}, which was made without "
+                    "RFC 7306; allowed: on a QP of QPInitAttr(..., rfc7306=True)"
                 )
 
     def _changes_stag(self, request: SendWR) -> None:

@@ -224,6 +224,7 @@ QP_MODE = Register(
         "transmit_markers": Field(1, 1),
         "receive_markers": Field(2, 1),
         "initiator": Field(3, 1),
+        "rfc7306": Field(4, 1),
     },
 )
 STAG_VALUE = Register(

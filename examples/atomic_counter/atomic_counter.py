@@ -193,7 +193,7 @@ def run_client(client: int, job: Job, port: int, library: Path, begin: Barrier) 
     with Context(device(library)) as context:
         pd, cq = PD(context), CQ(context)
         cap = QPCap(max_send_wr=BATCHES * BATCH, max_recv_wr=1)
-        qps = [QP(pd, QPInitAttr(cq, cq, cap)) for _ in range(QPS + 1)]
+        qps = [QP(pd, QPInitAttr(cq, cq, cap, rfc7306=True)) for _ in range(QPS + 1)]
         for qp in qps:
             target = Target(*TARGET.unpack(connect(qp, "127.0.0.1", port)))
         originals = np.zeros(share.counted, np.uint64)
@@ -261,7 +261,7 @@ def serve(job: Job, library: Path, show: Callable[[int], None]) -> bool:
                     processes.append(spawn.Process(target=client_process, args=arguments))
                     processes[-1].start()
                 for _ in range(CLIENTS * (QPS + 1)):
-                    qp = QP(pd, QPInitAttr(cq, cq))
+                    qp = QP(pd, QPInitAttr(cq, cq, rfc7306=True))
                     listener.get_request(PATIENCE).accept(qp, private_data=target)
             # The server has nothing else to do: its device does it all.
             while any(process.is_alive() for process in processes):

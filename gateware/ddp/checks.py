@@ -45,14 +45,14 @@ def header_checks(control: data.View, ulpdu_length: Value) -> list[Check]:
     ]
 
 
-def queue_checks(header: data.View, last_qn: int) -> list[Check]:
-    """The Queue Number of an untagged header must be one of 0 to `last_qn`."""
-    return [
-        (
-            ~header.control.tagged & (from_wire(header.qn) > last_qn),
-            Cause.UNTAGGED_QN,
-        )
-    ]
+def queue_checks(header: data.View, last_qn: int, last_used: ValueLike = 1) -> list[Check]:
+    """The Queue Number of an untagged header must be one of 0 to `last_qn`.
+
+    Of that itself there are messages only with `last_used`.
+    """
+    qn = from_wire(header.qn)
+    unknown = (qn > last_qn) | ((qn == last_qn) & ~Value.cast(last_used))
+    return [(~header.control.tagged & unknown, Cause.UNTAGGED_QN)]
 
 
 def untagged_checks(

@@ -53,7 +53,8 @@ class Deframer(wiring.Component):
         `idle` as they are.
     consumed: the position behind the last committed FPDU.
     idle: nothing moves unless an answer comes.
-    closed, closed_qp: say that a connection is closed, until `closed_taken`.
+    closed, closed_qp: say that a connection is closed, until `closed_taken`; closed_inside, that
+        octets of it are left that are no whole FPDU.
     segment: what happened, in order. release: positions of octets that the LLP may forget.
     The rest: to and from the store.
     """
@@ -84,6 +85,7 @@ class Deframer(wiring.Component):
                 "leave": In(1),
                 "closed": In(1),
                 "closed_qp": In(config.qp_bits),
+                "closed_inside": In(1),
                 "closed_taken": Out(1),
                 "segment": Out(stream.Signature(self._layouts.segment)),
                 "release": Out(stream.Signature(self._mpa.rx_release)),
@@ -247,7 +249,12 @@ class Deframer(wiring.Component):
         with m.If(good):
             m.d.comb += outcome.kind.eq(SegmentKind.FPDU)
         with m.If(closes):
-            m.d.comb += [outcome.qp.eq(self.closed_qp), outcome.kind.eq(SegmentKind.CLOSED)]
+            m.d.comb += [
+                outcome.qp.eq(self.closed_qp),
+                outcome.kind.eq(
+                    Mux(self.closed_inside, SegmentKind.CLOSED_INSIDE, SegmentKind.CLOSED)
+                ),
+            ]
 
         # The newest position to release waits here while the LLP takes an older one.
         releasable = Signal()

@@ -64,6 +64,7 @@ class ReceiveScheduler(wiring.Component):
                 "leave": Out(1),
                 "closed": Out(1),
                 "closed_qp": Out(config.qp_bits),
+                "closed_inside": Out(1),
                 "closed_taken": In(1),
             }
         )
@@ -125,6 +126,7 @@ class ReceiveScheduler(wiring.Component):
         forward = Signal()  # RX_AVAILABLE is beyond what was known
         backlog = Signal(32)
         enough = Signal()
+        some = Signal()
         may_enlist, may_visit = Signal(), Signal()
 
         m.d.sync += commands.eq(0)
@@ -232,6 +234,7 @@ class ReceiveScheduler(wiring.Component):
             with m.State("COMPARE"):
                 m.d.sync += [
                     enough.eq(backlog[17:].any() | (backlog[:17] >= new.needed)),
+                    some.eq(backlog.any()),
                     may_enlist.eq(
                         (operation != _Operation.VISIT) & new.enabled & ~new.queued & ~visits.held
                     ),
@@ -249,7 +252,11 @@ class ReceiveScheduler(wiring.Component):
                 with m.Elif(may_visit & new.closed):
                     # The LLP closed and no whole FPDU is left: it is said once.
                     m.d.comb += write.data.enabled.eq(0)
-                    m.d.sync += [self.closed.eq(1), self.closed_qp.eq(number)]
+                    m.d.sync += [
+                        self.closed.eq(1),
+                        self.closed_qp.eq(number),
+                        self.closed_inside.eq(some),
+                    ]
 
     def _elaborate_command(
         self, m: Module, kind: Signal, crc: Signal, markers: Signal, new: data.View

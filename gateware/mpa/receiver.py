@@ -69,6 +69,7 @@ class MpaReceiver(wiring.Component):
             "kill",
             "closed",
             "closed_qp",
+            "closed_inside",
             "leave",
         ):
             m.d.comb += getattr(deframer, name).eq(getattr(scheduler, name))

@@ -1,12 +1,12 @@
 """Received segments on their way from the deframer to the RDMAP receiver."""
 
-from amaranth.hdl import Cat, Module, Signal
+from amaranth.hdl import Cat, Module, Signal, Value
 from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out
 
 from gateware.config import RnicConfig
-from gateware.interfaces import ULPDU_HEADER_OCTETS, Layouts, SegmentKind
+from gateware.interfaces import ULPDU_HEADER_OCTETS, Layouts
 
 LENGTH_OCTETS = 2  # RFC 5044, 4.1
 HEADER_WORDS = (LENGTH_OCTETS + ULPDU_HEADER_OCTETS) // 8
@@ -33,6 +33,11 @@ def outcome_layout(config: RnicConfig) -> data.StructLayout:
     )
 
 
+def _is_of_fpdu(outcome: data.View) -> Value:
+    """Whether it belongs to an FPDU, of which there is a header."""
+    return ~outcome.kind.as_value()[2]
+
+
 class SegmentQueue(wiring.Component):
     """Keeps the headers of FPDUs, two words at a time, and hands them out with what became of them.
 
@@ -44,7 +49,7 @@ class SegmentQueue(wiring.Component):
     valid, word, last: the words of FPDUs. Those past `HEADER_WORDS` are not kept.
     clear: what came of the FPDU that is not `done` is forgotten. Not in the cycle of a `done`.
     done: a pulse, `outcome` is that of the FPDU of which the last word came a cycle ago; or, if its
-        kind is CLOSED, of none.
+        kind says so, of none.
     room: words may come; up to four more when it falls, and the outcomes of what came.
     segment: what happened, in order.
     """
@@ -117,7 +122,7 @@ class SegmentQueue(wiring.Component):
         m.d.comb += [
             outcomes.w_data.eq(self.outcome),
             outcomes.w_en.eq(self.done),
-            ends.eq(self.done & (self.outcome.kind != SegmentKind.CLOSED)),
+            ends.eq(self.done & _is_of_fpdu(self.outcome)),
         ]
         with m.If(ends):
             m.d.sync += committed.eq(tail)
@@ -127,20 +132,16 @@ class SegmentQueue(wiring.Component):
         pair = Signal(range(HEADER_PAIRS))
         whole = Signal()  # the header
         loads, completes, gives, taken = Signal(), Signal(), Signal(), Signal()
-        given = Signal(self._outcome)  # if CLOSED, `header` belongs to the next one
+        given = Signal(self._outcome)  # if of no FPDU, `header` belongs to the next one
         segment = self.segment
         m.d.comb += [
             lower_read.addr.eq(head),
             upper_read.addr.eq(head),
             loads.eq(~whole & ~segment.valid & (head != tail)),
             completes.eq(loads & upper_read.data.final),
-            gives.eq(
-                ~segment.valid
-                & outcomes.r_rdy
-                & (whole | completes | (outcome.kind == SegmentKind.CLOSED))
-            ),
+            gives.eq(~segment.valid & outcomes.r_rdy & (whole | completes | ~_is_of_fpdu(outcome))),
             outcomes.r_en.eq(gives),
-            taken.eq(segment.valid & segment.ready & (given.kind != SegmentKind.CLOSED)),
+            taken.eq(segment.valid & segment.ready & _is_of_fpdu(given)),
             *(segment.payload[name].eq(given[name]) for name in self._outcome.members),
             segment.payload.ulpdu_length.eq(Cat(header[0][8:16], header[0][:8])),
             segment.payload.header.eq(Cat(*header)[8 * LENGTH_OCTETS :]),

@@ -67,6 +67,9 @@ QUEUES = {
 }
 """The untagged messages that are received, with their queue (RFC 5040, Figure 5; RFC 7306, 3)."""
 
+RFC_7306_OPCODES = (*IMMEDIATE_OPCODES, Opcode.ATOMIC_REQUEST, Opcode.ATOMIC_RESPONSE)
+"""The messages that a QP takes only if its program asked for them; queue 3 is theirs alone."""
+
 REQUEST_OPCODES = (Opcode.RDMA_READ_REQUEST, Opcode.ATOMIC_REQUEST)
 RESPONSE_OPCODES = (Opcode.RDMA_READ_RESPONSE, Opcode.ATOMIC_RESPONSE)
 """What is asked for, and answered, in one order (RFC 7306, 5.2)."""
@@ -84,15 +87,19 @@ def version_checks(header: data.View) -> list[Check]:
     return [(rdmap_control(header).version != RDMAP_VERSION, Cause.RDMAP_VERSION)]
 
 
-def opcode_checks(header: data.View) -> list[Check]:
-    """The opcode is one that is received, and comes in the buffer model that it needs."""
+def opcode_checks(header: data.View, rfc7306: ValueLike = 1) -> list[Check]:
+    """The opcode is one that is received, and comes in the buffer model that it needs.
+
+    `rfc7306`: the stream takes those of RFC 7306, too.
+    """
     opcode = rdmap_control(header).opcode
+    excluded = is_any(opcode, RFC_7306_OPCODES) & ~Value.cast(rfc7306)
     return [
         (
             header.control.tagged & ~is_any(opcode, TAGGED_OPCODES),
             Cause.UNEXPECTED_OPCODE,
         ),
-        (~header.control.tagged & ~is_any(opcode, QUEUES), Cause.UNEXPECTED_OPCODE),
+        (~header.control.tagged & (~is_any(opcode, QUEUES) | excluded), Cause.UNEXPECTED_OPCODE),
     ]
 
 
@@ -265,8 +272,8 @@ def read_response_checks(
 ) -> list[Check]:
     """A Read Response segment is the next part of what the oldest RDMA Read asked for.
 
-    STag and TO of an empty segment mean nothing (RFC 5041, 5.2). L comes exactly with the last
-    of the `remaining` octets.
+    STag and TO of an empty segment mean nothing (RFC 5041, 5.2). L comes with the last of the
+    `remaining` octets or behind it.
     """
     filled = payload != 0
     return [
@@ -274,7 +281,7 @@ def read_response_checks(
         (filled & other_stag, Cause.READ_RESPONSE_STAG),
         (filled & other_offset, Cause.READ_RESPONSE_RANGE),
         (payload > remaining, Cause.READ_RESPONSE_RANGE),
-        (last != (payload == remaining), Cause.READ_RESPONSE_RANGE),
+        (last & (payload != remaining), Cause.READ_RESPONSE_RANGE),
     ]
 
 

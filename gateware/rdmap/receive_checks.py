@@ -42,6 +42,7 @@ class ReceiveChecks(wiring.Component):
     Members
     -------
     segment: In, the segment at work.
+    rfc7306: In(1), its stream takes the messages of RFC 7306.
     payload: Out(16), its octets behind the DDP header, a cycle later.
     header_failed: Out(1), there is a `header_cause`, which is there a cycle later.
     header_cause: Out, of any segment, two cycles later.
@@ -65,6 +66,7 @@ class ReceiveChecks(wiring.Component):
         super().__init__(
             {
                 "segment": In(layouts.segment),
+                "rfc7306": In(1),
                 "payload": Out(16),
                 "header_failed": Out(1),
                 "header_cause": Out(CAUSE_BITS),
@@ -107,8 +109,8 @@ class ReceiveChecks(wiring.Component):
             [
                 *header_checks(tagged.control, segment.ulpdu_length),
                 *version_checks(tagged),
-                *opcode_checks(tagged),
-                *queue_checks(untagged, LAST_QN),
+                *opcode_checks(tagged, self.rfc7306),
+                *queue_checks(untagged, LAST_QN, self.rfc7306),
                 *queue_opcode_checks(untagged),
                 *misplaced,
                 terminated,

@@ -61,14 +61,15 @@ def follow(
 
 
 class ReceiveContexts(wiring.Component):
-    """The context, the PD and the IRD of every QP.
+    """The context, the PD, the IRD and the opcodes of every QP.
 
     Members
     -------
-    next_qp: In(qp); `found` is the context of QP `next_qp` two cycles ago.
+    next_qp: In(qp); `found` is the context of QP `next_qp` two cycles ago, `rfc7306` whether QP
+        `next_qp` of a cycle ago takes the messages of RFC 7306.
     qp: In(qp); `pd` and `ird` are those of QP `qp` two cycles ago.
     write_qp, context, write: In, keeps `context` for QP `write_qp`.
-    command: In(qp_command); its PD is kept with `set_pd`, its IRD with `set_ird`.
+    command: In(qp_command); its PD is kept with `set_pd`, IRD and opcodes with `connect`.
     """
 
     def __init__(self, config: RnicConfig) -> None:
@@ -79,6 +80,7 @@ class ReceiveContexts(wiring.Component):
             {
                 "next_qp": In(config.qp_bits),
                 "found": Out(CONTEXT),
+                "rfc7306": Out(1),
                 "qp": In(config.qp_bits),
                 "pd": Out(16),
                 "ird": Out(self._ird),
@@ -87,7 +89,7 @@ class ReceiveContexts(wiring.Component):
                 "write": In(1),
                 "command": In(layouts.qp_command),
                 "set_pd": In(1),
-                "set_ird": In(1),
+                "connect": In(1),
             }
         )
 
@@ -97,9 +99,11 @@ class ReceiveContexts(wiring.Component):
         m.submodules.contexts = contexts = Memory(shape=CONTEXT, depth=qps, init=[])
         m.submodules.pds = pds = Memory(shape=16, depth=qps, init=[])
         m.submodules.irds = irds = Memory(shape=self._ird, depth=qps, init=[])
+        m.submodules.extended = extended = Memory(shape=1, depth=qps, init=[])
         context_read, context_write = contexts.read_port(), contexts.write_port()
         pd_read, pd_write = pds.read_port(), pds.write_port()
         ird_read, ird_write = irds.read_port(), irds.write_port()
+        extended_read, extended_write = extended.read_port(domain="comb"), extended.write_port()
         m.d.comb += [
             context_read.addr.eq(self.next_qp),
             pd_read.addr.eq(self.qp),
@@ -112,11 +116,16 @@ class ReceiveContexts(wiring.Component):
             pd_write.en.eq(self.set_pd),
             ird_write.addr.eq(self.command.qp),
             ird_write.data.eq(self.command.ird),
-            ird_write.en.eq(self.set_ird),
+            ird_write.en.eq(self.connect),
+            extended_read.addr.eq(self.next_qp),
+            extended_write.addr.eq(self.command.qp),
+            extended_write.data.eq(self.command.rfc7306),
+            extended_write.en.eq(self.connect),
         ]
         m.d.sync += [
             self.found.eq(context_read.data),
             self.pd.eq(pd_read.data),
             self.ird.eq(ird_read.data),
+            self.rfc7306.eq(extended_read.data),
         ]
         return m

@@ -52,8 +52,9 @@ class ReceiveJudge(wiring.Component):
 
     Members
     -------
-    qp_command: In(stream): CREATE sets the PD, CONNECT the IRD and starts MSN and MO anew. Taken
-        while `idle`, two cycles after it came at the earliest, one every three cycles.
+    qp_command: In(stream): CREATE sets the PD, CONNECT the IRD and whether the messages of RFC 7306
+        are taken, and starts MSN and MO anew. Taken while `idle`, two cycles after it came at the
+        earliest, one every three cycles.
     segment: In(stream) from the MPA receiver.
     running: In(config.qps), bit n for QP n.
     strict: In(1), the atomics are those of RFC 7306 only.
@@ -163,7 +164,7 @@ class ReceiveJudge(wiring.Component):
             contexts.write_qp.eq(Mux(connecting, command.qp, segment.qp)),
             contexts.command.eq(command),
             contexts.set_pd.eq(creating),
-            contexts.set_ird.eq(connecting),
+            contexts.connect.eq(connecting),
         ]
 
         # The neighbours' state of the QP, valid two cycles after the segment was taken. The QP has
@@ -184,6 +185,7 @@ class ReceiveJudge(wiring.Component):
             checks.segment.eq(segment),
             checks.context.eq(context),
             checks.ird.eq(contexts.ird),
+            checks.rfc7306.eq(contexts.rfc7306),
             checks.strict.eq(self.strict),
             checks.posted.eq(entries.posted),
             checks.inbound_level.eq(inbound.level),
@@ -425,6 +427,7 @@ class ReceiveJudge(wiring.Component):
 _REPORTS = {
     SegmentKind.CRC_ERROR: Cause.CRC_ERROR,
     SegmentKind.CLOSED: Cause.LLP_CLOSED,
+    SegmentKind.CLOSED_INSIDE: Cause.LLP_CLOSED_INSIDE_FPDU,
     SegmentKind.MARKER_ERROR: Cause.MARKER_MISMATCH,
 }
 """What the MPA receiver reports instead of an FPDU."""

@@ -46,8 +46,9 @@ class Receiver(wiring.Component):
 
     Members
     -------
-    qp_command: In(stream): CREATE sets the PD, CONNECT the IRD and starts MSN and MO anew; taken
-        when no segment is at work, two cycles after it came at the earliest.
+    qp_command: In(stream): CREATE sets the PD, CONNECT the IRD and whether the messages of RFC 7306
+        are taken, and starts MSN and MO anew; taken when no segment is at work, two cycles after it
+        came at the earliest.
     segment: In(stream) from the MPA receiver.
     running: In(config.qps), bit n for QP n.
     receive_entries: consumer's side of the receive rings.

@@ -222,6 +222,7 @@ class CommandProcessor(wiring.Component):
                 port.p.transmit_markers.eq(self.qp_mode.transmit_markers),
                 port.p.receive_markers.eq(self.qp_mode.receive_markers),
                 port.p.initiator.eq(self.qp_mode.initiator),
+                port.p.rfc7306.eq(self.qp_mode.rfc7306),
             ]
         m.d.comb += [
             self.stag_write.p.stag.eq(self.stag_value.stag),

@@ -22,7 +22,13 @@ def measure(
     Raises `PerfError` if the server does not want it, or goes away.
     """
     framing = plan.framing
-    with End(context, qps=plan.qps, octets=plan.octets, sends=plan.depth) as end:
+    with End(
+        context,
+        qps=plan.qps,
+        octets=plan.octets,
+        sends=plan.depth,
+        rfc7306=plan.operation.rfc7306,
+    ) as end:
         stream = None
         if isinstance(context.transport, SimulatedDevice):
             stream = _step_stream(end, address, port)

@@ -39,7 +39,7 @@ class End:
     ----------
     context: an open device. qps: those that are measured.
     octets: of the buffer. access: what the peer may do there.
-    sends, receives: most that are outstanding on each of these QPs.
+    sends, receives: most that are outstanding on each of these QPs. rfc7306: as of `QPInitAttr`.
 
     Attributes
     ----------
@@ -56,6 +56,7 @@ class End:
         access: AccessFlags = AccessFlags.LOCAL_WRITE,
         sends: int = 1,
         receives: int = 1,
+        rfc7306: bool = False,
     ):
         self.context = context
         self._simulated: SimulatedDevice | None = None
@@ -67,7 +68,7 @@ class End:
             self._control_cq = CQ(context, 2 * _NOTES)
             self._cq = CQ(context, qps * (sends + receives))
             self.control = self._qp(self._control_cq, _NOTES, _NOTES)
-            self.qps = [self._qp(self._cq, sends, receives) for _ in range(qps)]
+            self.qps = [self._qp(self._cq, sends, receives, rfc7306) for _ in range(qps)]
             self.mr = MR(self.pd, mmap.mmap(-1, octets), access | AccessFlags.LOCAL_WRITE)
             # The first slot is for what is sent, the others for what comes.
             self._slots = mmap.mmap(-1, _NOTE_OCTETS * (1 + _NOTES))
@@ -79,8 +80,8 @@ class End:
             self.pd.close()
             raise
 
-    def _qp(self, cq: CQ, sends: int, receives: int) -> QP:
-        return QP(self.pd, QPInitAttr(cq, cq, QPCap(max_send_wr=sends, max_recv_wr=receives)))
+    def _qp(self, cq: CQ, sends: int, receives: int, rfc7306: bool = False) -> QP:
+        return QP(self.pd, QPInitAttr(cq, cq, QPCap(sends, receives), rfc7306))
 
     def _slot(self, slot: int) -> SGE:
         mr = self._slots_mr

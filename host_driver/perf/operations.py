@@ -40,6 +40,7 @@ class Operation:
     wire: octets on the wire for a message of some octets.
     size: the only one that its messages have; None if they have any.
     stride: octets from the target of a QP to that of the next one.
+    rfc7306: whether its messages are of RFC 7306.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Operation:
     wire: Callable[[Framing, int], WireOctets]
     size: int | None = None
     stride: int = 0
+    rfc7306: bool = False
 
 
 def _source(mr: MR, octets: int) -> list[SGE]:
@@ -123,6 +125,7 @@ OPERATIONS = {
             ),
             size=ATOMIC_OCTETS,
             stride=ATOMIC_OCTETS,
+            rfc7306=True,
         ),
     )
 }

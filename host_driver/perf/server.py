@@ -52,6 +52,7 @@ def serve(
                 octets=plan.octets,
                 access=operation.access,
                 receives=max(plan.receives, 1),
+                rfc7306=operation.rfc7306,
             ) as end:
                 remote = pack_remote(Remote(end.mr.addr, end.mr.rkey))
                 request.accept(

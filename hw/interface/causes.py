@@ -40,6 +40,7 @@ class Cause(IntEnum):
     CRC_ERROR = 2
     MARKER_MISMATCH = 3
     ULPDU_TOO_SHORT = 4
+    LLP_CLOSED_INSIDE_FPDU = 5
     # DDP, tagged
     TAGGED_STAG_INVALID = 8
     TAGGED_BOUNDS = 9
@@ -110,6 +111,7 @@ READ_CAUSES = (
 CODES: dict[Cause, tuple[TerminateCode | None, str]] = {
     Cause.NONE: (None, "no error"),
     Cause.LLP_CLOSED: (LLP_LOST, "connection closed or lost"),
+    Cause.LLP_CLOSED_INSIDE_FPDU: (LLP_LOST, "connection closed or lost inside an FPDU"),
     Cause.CRC_ERROR: (TerminateCode(2, 0, 0x02), "MPA CRC error"),
     Cause.MARKER_MISMATCH: (
         TerminateCode(2, 0, 0x03),

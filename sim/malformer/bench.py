@@ -132,7 +132,7 @@ class _Run:
         self.socket, theirs = socket.socketpair()
         self.socket.setblocking(False)
         cap = QPCap(max(1, len(setting.reads)), max(1, len(setting.receives)))
-        self.qp = QP(lane.pd, QPInitAttr(lane.cq, lane.cq, cap))
+        self.qp = QP(lane.pd, QPInitAttr(lane.cq, lane.cq, cap, rfc7306=setting.rfc7306))
         if setting.own:
             lane.register("own", lane.pd, self.qp)
         if setting.receives:

@@ -38,6 +38,14 @@ CAUSES: dict[Check, set[Cause]] = {
     checks.RECEIVE_BUFFER: {Cause.UNTAGGED_NO_BUFFER},
     checks.READ_REQUEST_BUFFER: {Cause.TOO_MANY_READ_REQUESTS},
     checks.MO: {Cause.UNTAGGED_MO},
+    checks.MO_NEXT: {Cause.UNTAGGED_MO},
+    checks.ONE_SEGMENT: {
+        Cause.READ_REQUEST_TOO_SHORT,
+        Cause.IMMEDIATE_TOO_SHORT,
+        Cause.ATOMIC_REQUEST_TOO_SHORT,
+        Cause.ATOMIC_RESPONSE_TOO_SHORT,
+        Cause.TERMINATE_MALFORMED,
+    },
     checks.MESSAGE_LENGTH: {
         Cause.UNTAGGED_TOO_LONG,
         Cause.READ_REQUEST_TOO_LONG,
@@ -75,6 +83,7 @@ CAUSES: dict[Check, set[Cause]] = {
     checks.READ_OUTSTANDING: {Cause.UNSOLICITED_READ_RESPONSE},
     checks.RESPONSE_STAG: {Cause.READ_RESPONSE_STAG},
     checks.RESPONSE_OFFSET: {Cause.READ_RESPONSE_RANGE},
+    checks.RESPONSE_NEXT: {Cause.READ_RESPONSE_RANGE},
     checks.RESPONSE_LENGTH: {Cause.READ_RESPONSE_RANGE},
 }
 """How the driver tells that a check failed."""
@@ -192,6 +201,8 @@ def _event_differences(case: Case, prediction: Prediction, observed: Observed) -
         causes = causes_of(failure)
     elif prediction.terminate_received is not None:
         causes = {Cause.TERMINATE_RECEIVED}
+    elif len(case.octets) > prediction.accepted:
+        causes = {Cause.LLP_CLOSED_INSIDE_FPDU}
     else:
         causes = {Cause.LLP_CLOSED}
     if event.cause not in causes:

@@ -21,8 +21,9 @@ class Setting:
     ----------
     receives: element lengths of every receive that is posted.
     reads: the RDMA Reads of the device that are outstanding, as offset in `sink` and octets.
-    own: whether the region `own` exists. half_close: the peer closes its half at once, not
-        only when it has all answers. pieces: in how many the octets are sent.
+    own: whether the region `own` exists. rfc7306: whether its messages are taken.
+    half_close: the peer closes its half at once, not only when it has all answers.
+    pieces: in how many the octets are sent.
     """
 
     initiator: bool = True
@@ -34,6 +35,7 @@ class Setting:
     receives: tuple[tuple[int, ...], ...] = ()
     reads: tuple[tuple[int, int], ...] = ()
     own: bool = False
+    rfc7306: bool = True
     half_close: bool = False
     pieces: int = 1
 
@@ -63,7 +65,7 @@ class Setting:
             markers=self.markers_in,
             responder=not self.initiator,
             started=self.initiator,
-            extensions=Extensions(),
+            extensions=Extensions() if self.rfc7306 else None,
             mulpdu=mpa.mulpdu(self.emss, self.markers_out),
         )
 
@@ -92,6 +94,7 @@ def make_setting(rng: random.Random, layout: Layout) -> Setting:
         receives=tuple(receives),
         reads=tuple(reads),
         own=rng.random() < 0.3,
+        rfc7306=rng.random() < 0.8,
         half_close=rng.random() < 0.3,
         pieces=rng.choice([1, 1, 1, 2, 3]),
     )

@@ -44,7 +44,7 @@ class AtomicRequests:
 
     def segment(self, header: UntaggedHeader, payload: bytes, segment: bytes) -> None:
         """Check the request and keep it."""
-        self._queue.check_position(header)
+        self._queue.check_position(header, ATOMIC_REQUEST_OCTETS)
         check_length(header, len(payload), ATOMIC_REQUEST_OCTETS)
         check_whole(header, len(payload), ATOMIC_REQUEST_OCTETS, checks.ATOMIC_REQUEST_WHOLE)
         request = AtomicRequest.decode(payload)

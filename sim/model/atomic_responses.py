@@ -42,7 +42,7 @@ class AtomicResponses:
             raise checks.ATOMIC_OUTSTANDING.failed(
                 "Atomic Response, and the oldest outstanding request is not an Atomic Request"
             )
-        check_mo(header, 0)
+        check_mo(header, 0, ATOMIC_RESPONSE_OCTETS)
         check_length(header, len(payload), ATOMIC_RESPONSE_OCTETS)
         check_whole(header, len(payload), ATOMIC_RESPONSE_OCTETS, checks.ATOMIC_RESPONSE_WHOLE)
         response = AtomicResponse.decode(payload)

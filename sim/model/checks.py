@@ -8,6 +8,9 @@ queue, an outstanding RDMA Read) is known from the opcode alone, and nothing may
 message which is invalid. Second, all checks come before the first octet of their segment is
 placed, those included which RDMAP could make after Delivery.
 
+Some checks are of no RFC: this receiver refuses what they allow, for the reasons of `CHOICE`, the
+decision page that is their source.
+
 Inside one segment the RFCs leave the order open: RFC 5040, 7.1 (4) asks for the first *message*
 in error. Chosen here, too, where they are silent:
 
@@ -20,7 +23,8 @@ in error. Chosen here, too, where they are silent:
 * A ULPDU shorter than its DDP header is a length that MPA cannot have meant.
 * RFC 5041 has no code for a Write without remote write right: the STag is invalid for it.
 * The opcode of a Send must not change between its segments.
-* A Read Response ends exactly with the last octet asked for.
+* A Read Response ends when all octets asked for are there: with the last of them, or with an
+  empty segment behind it.
 * What a Send with Invalidate names may not be invalidated by a Remote Peer if it is shared.
 * RFC 7306, 8.2 lists only the alignment of what an Atomic Operation is to change; its STag, rights
   (to read and to write) and range are checked like those of a Read Request, before the alignment,
@@ -36,6 +40,7 @@ from sim.model import errors
 from sim.model.errors import ErrorCode, MpaError, StreamError
 
 _LAYER_LLP = 2
+CHOICE = "docs/decisions/stricter-than-the-rfcs.md"
 
 
 @dataclass(frozen=True)
@@ -93,7 +98,11 @@ RECEIVE_BUFFER = Check("a receive is posted", errors.DDP_NO_BUFFER, "RFC 5041, 7
 READ_REQUEST_BUFFER = Check(
     "no more Read and Atomic Requests than the IRD", errors.DDP_NO_BUFFER, "RFC 5040, 6.1"
 )
-MO = Check("the MO is the next octet", errors.DDP_INVALID_MO, "RFC 5041, 7.1 (3)")
+MO = Check("the MO is inside the buffer", errors.DDP_INVALID_MO, "RFC 5041, 7.1 (3)")
+MO_NEXT = Check("the MO is the next octet", errors.DDP_INVALID_MO, CHOICE)
+ONE_SEGMENT = Check(
+    "a message of fixed length is one DDP Segment", errors.RDMAP_OPERATION_UNSPECIFIED, CHOICE
+)
 MESSAGE_LENGTH = Check(
     "the message fits its buffer", errors.DDP_MESSAGE_TOO_LONG, "RFC 5041, 7.1 (4)"
 )
@@ -194,8 +203,11 @@ RESPONSE_STAG = Check(
     "the STag is that of the Read Request", errors.DDP_INVALID_STAG, "RFC 5040, 5.2.2"
 )
 RESPONSE_OFFSET = Check(
-    "the TO is the next of the Read Request", errors.DDP_BASE_OR_BOUNDS, "RFC 5040, 5.2.2"
+    "the range is of what the Read Request asked for",
+    errors.DDP_BASE_OR_BOUNDS,
+    "RFC 5040, 5.2.2",
 )
+RESPONSE_NEXT = Check("the TO is the next of the Read Request", errors.DDP_BASE_OR_BOUNDS, CHOICE)
 RESPONSE_LENGTH = Check(
     "the Read Response has the length of the Read Request",
     errors.DDP_BASE_OR_BOUNDS,
@@ -217,6 +229,7 @@ SEND_ORDER = (
     MSN,
     RECEIVE_BUFFER,
     MO,
+    MO_NEXT,
     MESSAGE_LENGTH,
     SEND_OPCODE,
     INVALIDATE_VALID,
@@ -227,16 +240,29 @@ READ_REQUEST_ORDER = (
     MSN,
     READ_REQUEST_BUFFER,
     MO,
+    MO_NEXT,
     MESSAGE_LENGTH,
+    ONE_SEGMENT,
     READ_REQUEST_WHOLE,
     *SOURCE.order,
 )
-IMMEDIATE_ORDER = (MSN, RECEIVE_BUFFER, MO, MESSAGE_LENGTH, SEND_OPCODE, IMMEDIATE_WHOLE)
+IMMEDIATE_ORDER = (
+    MSN,
+    RECEIVE_BUFFER,
+    MO,
+    MO_NEXT,
+    MESSAGE_LENGTH,
+    SEND_OPCODE,
+    ONE_SEGMENT,
+    IMMEDIATE_WHOLE,
+)
 ATOMIC_REQUEST_ORDER = (
     MSN,
     READ_REQUEST_BUFFER,
     MO,
+    MO_NEXT,
     MESSAGE_LENGTH,
+    ONE_SEGMENT,
     ATOMIC_REQUEST_WHOLE,
     ATOMIC_OPERATION,
     *ATOMIC_TARGET.order,
@@ -246,16 +272,19 @@ ATOMIC_RESPONSE_ORDER = (
     MSN,
     ATOMIC_OUTSTANDING,
     MO,
+    MO_NEXT,
     MESSAGE_LENGTH,
+    ONE_SEGMENT,
     ATOMIC_RESPONSE_WHOLE,
     ATOMIC_IDENTIFIER,
 )
-TERMINATE_ORDER = (MSN, MO, TERMINATE_WHOLE)
+TERMINATE_ORDER = (MSN, MO, MO_NEXT, ONE_SEGMENT, TERMINATE_WHOLE)
 WRITE_ORDER = TARGET.order
 READ_RESPONSE_ORDER = (
     READ_OUTSTANDING,
     RESPONSE_STAG,
     RESPONSE_OFFSET,
+    RESPONSE_NEXT,
     RESPONSE_LENGTH,
     *TARGET.order,
 )

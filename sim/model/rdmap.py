@@ -150,6 +150,10 @@ FLAG_DDP_HEADER = 0x40
 FLAG_RDMAP_HEADER = 0x20
 _SIW_RESERVED = 0xF8  # of the octet with the flags, which siw has in reverse
 _LENGTH_OCTETS = 2
+# With all that it may copy: the longest DDP header and that of a Read Request.
+TERMINATE_OCTETS = (
+    TERMINATE_CONTROL_OCTETS + _LENGTH_OCTETS + ddp.UNTAGGED_HEADER_OCTETS + READ_REQUEST_OCTETS
+)
 
 
 class Form(Enum):

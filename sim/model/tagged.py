@@ -94,13 +94,20 @@ class TaggedBuffers:
                     f"Read Response for STag {header.stag:#010x}; {request.sink_stag:#010x} "
                     "was asked for"
                 )
-            expected = (request.sink_tagged_offset + read.received) % TAGGED_OFFSET_SPAN
-            if header.tagged_offset != expected:
+            offset = (header.tagged_offset - request.sink_tagged_offset) % TAGGED_OFFSET_SPAN
+            if offset + length > request.size:
                 raise checks.RESPONSE_OFFSET.failed(
-                    f"Read Response at TO {header.tagged_offset:#x}; {expected:#x} is next"
+                    f"Read Response of {length} octets at TO {header.tagged_offset:#x}; "
+                    f"{request.size} from {request.sink_tagged_offset:#x} on were asked for"
+                )
+            if offset != read.received:
+                expected = (request.sink_tagged_offset + read.received) % TAGGED_OFFSET_SPAN
+                raise checks.RESPONSE_NEXT.failed(
+                    f"Read Response at TO {header.tagged_offset:#x}; {expected:#x} is next, and "
+                    "no other is taken"
                 )
         total = read.received + length
-        if total > request.size or header.last != (total == request.size):
+        if header.last and total != request.size:
             raise checks.RESPONSE_LENGTH.failed(
                 f"Read Response of {total} octets, L {int(header.last)}; {request.size} were "
                 "asked for"

@@ -24,10 +24,14 @@ def check_msn(header: UntaggedHeader, expected: int) -> None:
         raise checks.MSN.failed(f"MSN {header.msn} on QN {header.qn}; {expected} is next")
 
 
-def check_mo(header: UntaggedHeader, expected: int) -> None:
-    """The segment continues its message."""
+def check_mo(header: UntaggedHeader, expected: int, room: int) -> None:
+    """The segment continues its message, in a buffer of ``room`` octets."""
+    if header.mo > room:
+        raise checks.MO.failed(f"MO {header.mo} on QN {header.qn}; there is room for {room} octets")
     if header.mo != expected:
-        raise checks.MO.failed(f"MO {header.mo} on QN {header.qn}; {expected} is next")
+        raise checks.MO_NEXT.failed(
+            f"MO {header.mo} on QN {header.qn}; {expected} is next, and no other is taken"
+        )
 
 
 def check_length(header: UntaggedHeader, found: int, room: int) -> None:
@@ -38,11 +42,13 @@ def check_length(header: UntaggedHeader, found: int, room: int) -> None:
 
 
 def check_whole(header: UntaggedHeader, found: int, needed: int, check: Check) -> None:
-    """A message of one segment has all its octets."""
-    if found < needed or not header.last:
-        raise check.failed(
-            f"{found} octets with L {int(header.last)}; {needed} in one segment are required"
+    """A message of fixed length comes in one segment, and has all its octets."""
+    if not header.last:
+        raise checks.ONE_SEGMENT.failed(
+            f"{found} octets with L 0; {needed} are taken with L 1 only"
         )
+    if found < needed:
+        raise check.failed(f"{found} octets; {needed} are required")
 
 
 class SendQueue:
@@ -101,7 +107,7 @@ class SendQueue:
         if not self.receives:
             raise checks.RECEIVE_BUFFER.failed(f"no receive for the message with MSN {header.msn}")
         receive = self.receives[0]
-        check_mo(header, receive.filled)
+        check_mo(header, receive.filled, receive.room)
         return receive
 
     @staticmethod
@@ -147,8 +153,8 @@ class ReadRequestQueue:
 
     def segment(self, header: UntaggedHeader, payload: bytes, segment: bytes) -> None:
         """Check the request and keep it."""
-        self.check_position(header)
         needed = rdmap.READ_REQUEST_OCTETS
+        self.check_position(header, needed)
         check_length(header, len(payload), needed)
         check_whole(header, len(payload), needed, checks.READ_REQUEST_WHOLE)
         request = ReadRequest.decode(payload)
@@ -156,14 +162,14 @@ class ReadRequestQueue:
         self.accept(InboundRead(request, segment))
         self._record(effects.ReadAccepted(request))
 
-    def check_position(self, header: UntaggedHeader) -> None:
-        """The request is the next one, and there is a buffer for it."""
+    def check_position(self, header: UntaggedHeader, room: int) -> None:
+        """The request is the next one, and there is a buffer for it, of ``room`` octets."""
         check_msn(header, self.msn)
         if len(self.waiting) >= self._ird:
             raise checks.READ_REQUEST_BUFFER.failed(
                 f"one more request with {len(self.waiting)} waiting; the IRD is {self._ird}"
             )
-        check_mo(header, 0)
+        check_mo(header, 0, room)
 
     def accept(self, inbound: InboundRead | InboundAtomic) -> None:
         """Keep a good request until it is answered."""
@@ -187,7 +193,7 @@ class ReadRequestQueue:
 def receive_terminate(header: UntaggedHeader, payload: bytes) -> Terminate:
     """Queue 2, which has one buffer (RFC 5040, 5.4)."""
     check_msn(header, ddp.FIRST_MSN)
-    check_mo(header, 0)
+    check_mo(header, 0, rdmap.TERMINATE_OCTETS)
     check_whole(header, len(payload), rdmap.TERMINATE_CONTROL_OCTETS, checks.TERMINATE_WHOLE)
     try:
         return read_terminate(payload)

@@ -27,7 +27,7 @@ def verbs(context: Context, device: FakeDevice) -> SimpleNamespace:
     """`pd`, `cq`, `qp` (4 sends, 4 receives) and their `context` and `device`."""
     pd = PD(context)
     cq = CQ(context, 8, overcommit=True)
-    qp = QP(pd, QPInitAttr(cq, cq, QPCap(max_send_wr=4, max_recv_wr=4)))
+    qp = QP(pd, QPInitAttr(cq, cq, QPCap(max_send_wr=4, max_recv_wr=4), rfc7306=True))
     return SimpleNamespace(context=context, device=device, pd=pd, cq=cq, qp=qp)
 
 

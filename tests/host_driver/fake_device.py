@@ -67,7 +67,7 @@ class FakeDevice:
     def __init__(self) -> None:
         self.words = {register.address: 0 for register in described()}
         self.words[registers.ID.address] = MAGIC
-        self.words[registers.VERSION.address] = registers.VERSION.pack(major=2, minor=0)
+        self.words[registers.VERSION.address] = registers.VERSION.pack(major=3, minor=0)
         self.words[registers.QUEUES.address] = registers.QUEUES.pack(qps=QPS, cqs=CQS)
         self.words[registers.LIMITS.address] = registers.LIMITS.pack(
             stags_log2=STAGS_LOG2, read_queue_depth=READS, pending_sends=8

@@ -150,7 +150,7 @@ class TestDevice:
         assert ran.returncode == 0, ran.stderr
         found = json.loads(ran.stdout)
         assert found["device"]["max_qp"] == found["configuration"]["qps"] == 64
-        assert found["versions"]["register description"] == "2.1"
+        assert found["versions"]["register description"] == "3.0"
         assert "RDMA_READ" in found["capabilities"]["operations"]
         assert set(found["capabilities"]["operations"]) == {opcode.name for opcode in WROpcode}
         table = run("info")

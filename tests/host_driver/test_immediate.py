@@ -229,7 +229,7 @@ def test_eight_octets_without_elements_are_allowed(connected):
 
 
 def test_a_queue_of_one_holds_no_write_with_immediate_data(verbs):
-    qp = QP(verbs.pd, QPInitAttr(verbs.cq, verbs.cq, QPCap(1, 1)))
+    qp = QP(verbs.pd, QPInitAttr(verbs.cq, verbs.cq, QPCap(1, 1), rfc7306=True))
     qp.connect(NoStream(), initiator=True, crc=True, ord=3, ird=2, emss=1460)
     with pytest.raises(ResourceError, match="2 more work requests for a send queue that holds 1"):
         qp.post_send(with_immediate(1))

@@ -81,7 +81,7 @@ class Endpoint:
 
     def __init__(self, end: "End", rng: random.Random, doing: list, peer_doing: list):
         access = AccessFlags.LOCAL_WRITE | AccessFlags.REMOTE_WRITE | AccessFlags.REMOTE_READ
-        self.qp = QP(end.pd, QPInitAttr(end.cq, end.cq))
+        self.qp = QP(end.pd, QPInitAttr(end.cq, end.cq, rfc7306=True))
         self.source = MR(end.pd, bytearray(rng.randbytes(REGION_OCTETS)), access)
         self.regions = {opcode: MR(end.pd, bytearray(REGION_OCTETS), access) for opcode in OPCODES}
         self.doing, self.peer_doing = doing, peer_doing

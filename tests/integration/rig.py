@@ -133,7 +133,7 @@ class End:
         self.context = context
         self.pd = PD(context)
         self.cq = CQ(context)
-        self.qp = QP(self.pd, QPInitAttr(self.cq, self.cq, QPCap(16, 16)))
+        self.qp = QP(self.pd, QPInitAttr(self.cq, self.cq, QPCap(16, 16), rfc7306=True))
         self.buffer = bytearray(octets)
         self.mr = MR(self.pd, self.buffer, access)
 

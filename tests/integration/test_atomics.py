@@ -226,7 +226,7 @@ def test_many_qps_have_a_serial_order(context: Context):
     buffer = bytearray(64)
     mr = MR(pd, buffer, AccessFlags.REMOTE_ATOMIC)
     count = 64
-    qps = [QP(pd, QPInitAttr(cq, cq, QPCap(1, 1))) for _ in range(count)]
+    qps = [QP(pd, QPInitAttr(cq, cq, QPCap(1, 1), rfc7306=True)) for _ in range(count)]
     peers = [RawPeer(qp) for qp in qps]
     words, initial = 3, [rng.getrandbits(64) for _ in range(3)]
     for word in range(words):

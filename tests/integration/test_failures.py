@@ -603,11 +603,43 @@ def test_wrong_read_response(what: str, victim: Victim, bystander: Bystander):
         case "early end":
             answer = response(stag, to, PATTERN[:-1])
         case _:
-            answer = response(stag, to, PATTERN, last=False)
+            # All octets, and one more behind them
+            peer.send(response(stag, to, PATTERN, last=False))
+            answer = response(stag, to + len(PATTERN), b"x")
     peer.send(answer)
     victim.check_stopped(cause)
     victim.flushed(1, 2, 9)
+    placed = len(PATTERN) if what == "no end" else 0
+    assert victim.buffer[:placed] == PATTERN[:placed]
+    victim.buffer[:placed] = bytes([FILL]) * placed
     victim.check_untouched()
+    peer.close()
+
+
+@pytest.mark.requirement("RDMAP-5.2.2-04", "DDP-5.2-11")
+@pytest.mark.parametrize("cut", [(200, 0), (100, 100, 0), (0, 200), (50, 0, 150, 0, 0)])
+def test_a_read_response_may_have_empty_segments_also_at_its_end(
+    cut: tuple[int, ...], victim: Victim, bystander: Bystander
+):
+    peer = RawPeer(victim.qp)
+    stag, to = victim.mr.rkey, victim.mr.addr
+    reads = [SendWR(n, WROpcode.RDMA_READ, [SGE(to, len(PATTERN), stag)]) for n in (1, 2)]
+    victim.qp.post_send(*reads)
+    peer.pump_until(lambda: len(peer.ulpdus) == 2)
+    at = 0
+    for number, octets in enumerate(cut):
+        assert victim.cq.poll() == []
+        last = number == len(cut) - 1
+        # STag and TO of an empty segment mean nothing.
+        where = (stag, to + at) if octets else (stag ^ 1, 5)
+        peer.send(response(*where, PATTERN[at : at + octets], last))
+        at += octets
+    (completion,) = victim.cq.wait(1, SECONDS)
+    assert (completion.wr_id, completion.status) == (1, WCStatus.SUCCESS)
+    assert victim.buffer[: len(PATTERN)] == PATTERN
+    # The next one follows.
+    peer.send(response(stag, to, PATTERN))
+    assert victim.cq.wait(1, SECONDS)[0].wr_id == 2
     peer.close()
 
 
@@ -671,7 +703,12 @@ def test_connection_lost_while_reading(reset: bool, victim: Victim, bystander: B
         peer.reset()
     else:
         peer.close()
-    victim.check_stopped(Cause.LLP_CLOSED)
+    causes = {Cause.LLP_CLOSED_INSIDE_FPDU}
+    if reset:
+        causes.add(Cause.LLP_CLOSED)  # a reset discards what nobody has read
+    victim.context.poll_until(lambda: victim.qp.state == QPState.ERR, SECONDS, "the error")
+    assert victim.qp.cause in causes
+    victim.check_stopped(victim.qp.cause)
     # The Write was sent, but may not complete before the Read in front of it.
     victim.flushed(1, 2, 3)
     assert victim.buffer[200:] == bytes([FILL]) * (len(victim.buffer) - 200)
@@ -683,7 +720,11 @@ def test_connection_lost_inside_an_incoming_write(victim: Victim, bystander: Bys
     octets = peer.framer.frame(write(victim.mr.rkey, victim.mr.addr))
     peer.send_octets(octets[: len(octets) // 2])
     peer.close()
-    victim.check_stopped(Cause.LLP_CLOSED)
+    victim.check_stopped(Cause.LLP_CLOSED_INSIDE_FPDU)
+    assert victim.context.events[-1].describe() == (
+        f"QP {victim.qp.qp_num} stopped: connection closed or lost inside an FPDU "
+        "(layer 2, type 0, code 0x01)"
+    )
     victim.check_untouched()
 
 

@@ -224,7 +224,7 @@ class DeviceSide:
         self.part = part
         self._rng = rng
         self._cap = QPCap(rng.choice([3, 16, 64]), rng.choice([2, 16, 64]))
-        self.qp = QP(pd, QPInitAttr(rng.choice(cqs), rng.choice(cqs), self._cap))
+        self.qp = QP(pd, QPInitAttr(rng.choice(cqs), rng.choice(cqs), self._cap, rfc7306=True))
         self.ord, self.ird = rng.randint(1, READS), rng.randint(1, READS)
         self._remote = MR(pd, part.arena, ALL, qp=rng.choice([None, self.qp]))
         base = rng.randrange(1 << 63)

@@ -123,7 +123,7 @@ class End:
         self._context = Context(self.device)
         pd = PD(self._context)
         self._cq = CQ(self._context, 2 * QUEUED * QPS)
-        attributes = QPInitAttr(self._cq, self._cq, QPCap(QUEUED, QUEUED))
+        attributes = QPInitAttr(self._cq, self._cq, QPCap(QUEUED, QUEUED), rfc7306=True)
         self._qps = [QP(pd, attributes) for _ in range(QPS)]
         # Whole pages: a burst must not cross from one to the next, wherever they are.
         self._memory = [mmap.mmap(-1, REGION_OCTETS) for _ in range(QPS)]

@@ -88,7 +88,7 @@ def set_up(context: Context, qps: int, *, scoped: bool) -> Stage:
     """The first of `qps` QPs is the one that the region is for, if it is `scoped`."""
     # The region of `End` keeps the buffer mapped: a late access is not refused.
     end = End(context, OCTETS)
-    made = [QP(end.pd, QPInitAttr(end.cq, end.cq, QPCap(16, 16))) for _ in range(qps)]
+    made = [QP(end.pd, QPInitAttr(end.cq, end.cq, QPCap(16, 16), rfc7306=True)) for _ in range(qps)]
     region = MR(end.pd, end.buffer, AccessFlags.REMOTE_ATOMIC, qp=made[0] if scoped else None)
     return Stage(context, end, region, {qp: RawPeer(qp) for qp in made}, RawPeer(end.qp))
 

@@ -1,12 +1,14 @@
 """Every check of a receiver alone, and the order of any two of them (sim/model/checks.py)."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from sim.model import checks, errors, mpa, rdmap
+from sim.model.checks import Check
 from sim.model.ddp import TaggedHeader, UntaggedHeader
-from sim.model.predict import predict
+from sim.model.predict import Prediction, predict
 from sim.model.rdmap import Opcode, ReadRequest, Terminate, control_octet
 from tests.model.segments import (
     BASE,
@@ -63,7 +65,8 @@ BREAKS: Breaks = {
             *UNTAGGED_HEADER,
             (checks.MSN, header(msn=2)),
             (checks.RECEIVE_BUFFER, state(receives=())),
-            (checks.MO, header(mo=1)),
+            (checks.MO, header(mo=65)),
+            (checks.MO_NEXT, header(mo=1)),
             (checks.MESSAGE_LENGTH, NO_ROOM),
             (checks.INVALIDATE_VALID, header(rsvd_ulp_word=UNKNOWN)),
             (checks.INVALIDATE_ASSOCIATED, header(rsvd_ulp_word=OTHER_PD)),
@@ -76,9 +79,11 @@ BREAKS: Breaks = {
             *UNTAGGED_HEADER,
             (checks.MSN, header(msn=0)),
             (checks.READ_REQUEST_BUFFER, state(ird=0)),
-            (checks.MO, header(mo=28)),
+            (checks.MO, header(mo=29)),
+            (checks.MO_NEXT, header(mo=28)),
             (checks.MESSAGE_LENGTH, payload(REQUEST.payload + b"\0")),
-            (checks.READ_REQUEST_WHOLE, header(last=False)),
+            (checks.ONE_SEGMENT, header(last=False)),
+            (checks.READ_REQUEST_WHOLE, payload(REQUEST.payload[:27])),
             (checks.SOURCE.valid, source(source_stag=UNKNOWN)),
             (checks.SOURCE.associated, source(source_stag=OTHER_STREAM)),
             (checks.SOURCE.rights, source(source_stag=WRITE_ONLY)),
@@ -103,8 +108,12 @@ BREAKS: Breaks = {
             *TAGGED_HEADER,
             (checks.READ_OUTSTANDING, state(reads=())),
             (checks.RESPONSE_STAG, header(stag=GOOD)),
-            (checks.RESPONSE_OFFSET, header(tagged_offset=17)),
-            (checks.RESPONSE_LENGTH, payload(b"r" * 65)),
+            (checks.RESPONSE_OFFSET, header(tagged_offset=15)),
+            (
+                checks.RESPONSE_NEXT,
+                lambda segment: header(tagged_offset=17)(payload(b"r" * 63)(segment)),
+            ),
+            (checks.RESPONSE_LENGTH, payload(b"r" * 63)),
             (checks.TARGET.valid, state(regions=REGIONS[:-1])),
         ],
     ),
@@ -114,7 +123,9 @@ BREAKS: Breaks = {
             *UNTAGGED_HEADER[:-1],
             (checks.QUEUE_OF_OPCODE, header(qn=0)),
             (checks.MSN, header(msn=2)),
-            (checks.MO, header(mo=1)),
+            (checks.MO, header(mo=53)),
+            (checks.MO_NEXT, header(mo=1)),
+            (checks.ONE_SEGMENT, header(last=False)),
             (checks.TERMINATE_WHOLE, payload(TERMINATE.payload[:3])),
         ],
     ),
@@ -231,10 +242,58 @@ def test_a_terminate_of_another_version_is_answered():
     assert found.terminate.error == errors.DDP_UNTAGGED_INVALID_VERSION
 
 
-def test_the_whole_read_response_ends_with_l():
-    header = RESPONSE.header
-    first = replace(header, last=False).encode() + b"r" * 32
-    second = replace(header, tagged_offset=48, last=False).encode() + b"r" * 32
-    found = predict(STATE, mpa.frame_fpdu(first) + mpa.frame_fpdu(second))
-    assert found.failure.source == checks.RESPONSE_LENGTH.source
-    assert found.memory[SINK] == FILL[:16] + b"r" * 32 + FILL[48:]
+def responses(*segments: tuple[int, int, bool]) -> Prediction:
+    """What becomes of segments of a Read Response: offset, octets, L."""
+    ulpdus = (
+        replace(RESPONSE.header, tagged_offset=16 + offset, last=last).encode() + b"r" * octets
+        for offset, octets, last in segments
+    )
+    return predict(STATE, b"".join(map(mpa.frame_fpdu, ulpdus)))
+
+
+WHOLE = FILL[:16] + b"r" * 64 + FILL[80:]
+
+
+@pytest.mark.requirement("RDMAP-5.2.2-04", "DDP-5.2-11")
+@pytest.mark.parametrize("empty", [0, 1, 2])
+def test_a_read_response_may_end_with_an_empty_segment(empty):
+    segments = [(0, 32, False), (32, 32, False), *[(64, 0, False)] * empty, (64, 0, True)]
+    found = responses(*segments)
+    assert found.error is None
+    assert found.memory[SINK] == WHOLE
+    assert [completion.length for completion in found.completions] == [64]
+
+
+def test_a_read_response_without_l_is_not_over():
+    found = responses((0, 64, False), (0, 0, False))
+    assert (found.error, found.memory[SINK], found.completions) == (None, WHOLE, [])
+
+
+@pytest.mark.parametrize(
+    ("segments", "check", "placed"),
+    [
+        ([(0, 64, False), (64, 1, True)], checks.RESPONSE_OFFSET, 64),
+        ([(0, 65, True)], checks.RESPONSE_OFFSET, 0),
+        ([(0, 63, False), (63, 0, True)], checks.RESPONSE_LENGTH, 63),
+        # Each octet once, in another order: the RFCs allow it.
+        ([(32, 32, False), (0, 32, True)], checks.RESPONSE_NEXT, 0),
+        # An octet twice.
+        ([(0, 32, False), (31, 33, True)], checks.RESPONSE_NEXT, 32),
+    ],
+)
+def test_other_read_responses_are_refused(segments, check, placed):
+    found = responses(*segments)
+    assert (found.failure.source, found.error) == (check.source, check.error)
+    assert found.memory[SINK] == FILL[:16] + b"r" * placed + FILL[16 + placed :]
+
+
+def test_what_the_rfcs_allow_and_this_receiver_refuses_has_a_decision_page():
+    refused = {name for name, check in vars(checks).items() if _source(check) == checks.CHOICE}
+    assert refused == {"MO_NEXT", "ONE_SEGMENT", "RESPONSE_NEXT"}
+    page = (Path(__file__).parents[2] / checks.CHOICE).read_text()
+    for code in ("1/2/04", "0/2/FF", "1/1/01"):
+        assert code in page
+
+
+def _source(check: object) -> str | None:
+    return check.source if isinstance(check, Check) else None

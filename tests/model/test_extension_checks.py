@@ -78,9 +78,11 @@ IMMEDIATE_BREAKS = [
     *HEADER,
     (checks.MSN, header(msn=2)),
     (checks.RECEIVE_BUFFER, state(receives=())),
-    (checks.MO, header(mo=1)),
+    (checks.MO, header(mo=65)),
+    (checks.MO_NEXT, header(mo=1)),
     (checks.MESSAGE_LENGTH, payload(bytes(9))),
-    (checks.IMMEDIATE_WHOLE, header(last=False)),
+    (checks.ONE_SEGMENT, header(last=False)),
+    (checks.IMMEDIATE_WHOLE, payload(bytes(7))),
 ]
 BREAKS: Breaks = {
     "Immediate Data": (IMMEDIATE, IMMEDIATE_BREAKS),
@@ -91,9 +93,11 @@ BREAKS: Breaks = {
             *HEADER,
             (checks.MSN, header(msn=0)),
             (checks.READ_REQUEST_BUFFER, state(ird=0)),
-            (checks.MO, header(mo=52)),
+            (checks.MO, header(mo=53)),
+            (checks.MO_NEXT, header(mo=52)),
             (checks.MESSAGE_LENGTH, payload(REQUEST.payload + b"\0")),
-            (checks.ATOMIC_REQUEST_WHOLE, header(last=False)),
+            (checks.ONE_SEGMENT, header(last=False)),
+            (checks.ATOMIC_REQUEST_WHOLE, payload(REQUEST.payload[:51])),
             (checks.ATOMIC_OPERATION, target(operation=3)),
             (checks.ATOMIC_TARGET.valid, target(stag=UNKNOWN)),
             (checks.ATOMIC_TARGET.associated, target(stag=OTHER_STREAM)),
@@ -109,9 +113,11 @@ BREAKS: Breaks = {
             *HEADER,
             (checks.MSN, header(msn=0)),
             (checks.ATOMIC_OUTSTANDING, state(reads=())),
-            (checks.MO, header(mo=12)),
+            (checks.MO, header(mo=13)),
+            (checks.MO_NEXT, header(mo=12)),
             (checks.MESSAGE_LENGTH, payload(RESPONSE.payload + b"\0")),
-            (checks.ATOMIC_RESPONSE_WHOLE, header(last=False)),
+            (checks.ONE_SEGMENT, header(last=False)),
+            (checks.ATOMIC_RESPONSE_WHOLE, payload(RESPONSE.payload[:11])),
             (checks.ATOMIC_IDENTIFIER, payload(AtomicResponse(0x54, 0x1234).encode())),
         ],
     ),
@@ -234,7 +240,9 @@ def test_both_remote_rights_are_needed():
 def test_any_other_length_is_an_error(segment, needed, short):
     for octets in (0, 1, needed - 1):
         assert_fails(payload(segment.payload[:octets])(segment), short)
-        assert_fails(header(last=False)(payload(segment.payload[:octets])(segment)), short)
+        part = header(last=False)(payload(segment.payload[:octets])(segment))
+        assert_fails(part, checks.ONE_SEGMENT)
+    assert_fails(header(last=False)(segment), checks.ONE_SEGMENT)
     for octets in (needed + 1, needed + 60):
         assert_fails(payload(segment.payload.ljust(octets, b"\0"))(segment), checks.MESSAGE_LENGTH)
     assert (short.error, checks.MESSAGE_LENGTH.error) == (
@@ -253,7 +261,10 @@ def test_immediate_data_takes_a_receive_of_any_size_and_leaves_it_as_it_is(size)
     assert found.receives == [bytes(size), bytes(5)]
 
 
-@pytest.mark.parametrize(("mo", "check"), [(0, checks.MO), (4, checks.SEND_OPCODE), (5, checks.MO)])
+@pytest.mark.parametrize(
+    ("mo", "check"),
+    [(0, checks.MO_NEXT), (4, checks.SEND_OPCODE), (5, checks.MO_NEXT), (65, checks.MO)],
+)
 def test_immediate_data_does_not_go_on_with_a_send(mo, check):
     begun = replace(send(), last=False).encode() + b"sent"
     stream = mpa.frame_fpdu(begun) + mpa.frame_fpdu(header(mo=mo)(IMMEDIATE).ulpdu)

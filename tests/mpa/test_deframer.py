@@ -33,7 +33,15 @@ class Bench:
         self.rx = StreamSource(dut, "rx")
         self.segments = StreamSink(dut, "segment", Layouts(CONFIG).segment)
         self.releases = StreamSink(dut, "release", MpaLayouts(CONFIG).rx_release)
-        for name in ("start", "kill", "leave", "closed", "store_address", "store_full"):
+        for name in (
+            "start",
+            "kill",
+            "leave",
+            "closed",
+            "closed_inside",
+            "store_address",
+            "store_full",
+        ):
             getattr(dut, name).value = 0
         self.views: list[tuple[int, int]] = []  # `inside` and `fpdu_end`, each change of them
 

@@ -9,7 +9,7 @@ from cocotb.triggers import RisingEdge
 from gateware.interfaces import QpCommandKind, SegmentKind
 from gateware.mpa.receiver import MpaReceiver
 from sim.model.crc32c import crc32c_octets
-from sim.model.mpa import frame_fpdu
+from sim.model.mpa import Framer, frame_fpdu
 from tests.mpa.receiver_bench import CONFIG, Bench, random_length
 from tests.mpa.vectors import all_vectors
 from tests.support.runner import parameter, run_cocotb
@@ -161,10 +161,49 @@ async def check_closed_comes_after_all_whole_fpdus(dut: Any) -> None:
         bench.llp.close(qp)
     await bench.connect(3)
     bench.llp.close(3)
-    closed = sorted([await bench.wait_for_error() for _ in range(4)])
-    assert closed == [(qp, SegmentKind.CLOSED) for qp in range(4)]
+    closed = dict([await bench.wait_for_error() for _ in range(4)])
+    assert closed == {
+        0: SegmentKind.CLOSED,
+        1: SegmentKind.CLOSED_INSIDE,
+        2: SegmentKind.CLOSED_INSIDE,
+        3: SegmentKind.CLOSED,
+    }
     for qp in range(3):
-        assert [item for number, item in bench.log if number == qp] == [*sent, SegmentKind.CLOSED]
+        assert [item for number, item in bench.log if number == qp] == [*sent, closed[qp]]
+
+
+@cocotb.test(timeout_time=2, timeout_unit="ms")
+async def check_a_stream_that_ends_inside_an_fpdu_is_told_apart(dut: Any) -> None:
+    rng = seeded_random(parameter("PATTERN"))
+    bench = Bench(dut, rng, parameter("PATTERN"))
+    await bench.start()
+    for markers in (False, True):
+        fpdu = Framer(markers=markers).frame(rng.randbytes(600))
+        for octets in (0, 1, 2, 3, 4, 7, 8, 9, 512, 516, len(fpdu) - 1, len(fpdu)):
+            qp = rng.randrange(CONFIG.qps)
+            await bench.connect(qp, markers=markers)
+            bench.deliver(qp, fpdu[:octets])
+            # Its octets may be announced long before the end, or with it.
+            await bench.announce_in_chunks(qp, rng.choice([(1, 8), (700, 700)]), 20)
+            await bench.cycles(rng.choice([0, 300]))
+            bench.llp.close(qp)
+            inside = 0 < octets < len(fpdu)
+            kind = SegmentKind.CLOSED_INSIDE if inside else SegmentKind.CLOSED
+            assert await bench.wait_for_error() == (qp, kind), octets
+            # Once.
+            await bench.cycles(100)
+            assert not bench.errors
+            await bench.command(qp, QpCommandKind.DESTROY)
+    # A connection that was wrong before does not say so.
+    await bench.connect(1)
+    fpdu = bytearray(frame_fpdu(bytes(100)))
+    fpdu[50] ^= 1
+    bench.deliver(1, bytes(fpdu + fpdu[:50]))
+    bench.llp.announce(1, 1 << 20)
+    bench.llp.close(1)
+    assert await bench.wait_for_error() == (1, SegmentKind.CRC_ERROR)
+    await bench.cycles(1000)
+    assert not bench.errors
 
 
 @cocotb.test(timeout_time=2, timeout_unit="ms")

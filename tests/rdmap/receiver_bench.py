@@ -113,10 +113,12 @@ class Bench:
 
     # Commands and state that changes only while no segment is at work
 
-    async def connect(self, number: int, ird: int = CONFIG.read_queue_depth) -> None:
-        """Make the QP anew, with a random PD."""
+    async def connect(
+        self, number: int, ird: int = CONFIG.read_queue_depth, rfc7306: bool = True
+    ) -> None:
+        """Make the QP anew, with a random PD; `rfc7306`: it takes the messages of that."""
         pd = self.rng.getrandbits(16)
-        self.model.connect(number, pd, ird)
+        self.model.connect(number, pd, ird, rfc7306)
         self.inbound[number] = self.undelivered[number] = 0
         self.reads[number].clear()
         entries = self.model.qps[number].entries
@@ -125,13 +127,17 @@ class Bench:
             index=self.model.qps[number].index,
         )
         await self._command(number, QpCommandKind.CREATE, pd=pd)
-        await self._command(number, QpCommandKind.CONNECT, ird=ird)
+        await self._command(number, QpCommandKind.CONNECT, ird=ird, rfc7306=int(rfc7306))
         self.set_running(number, True)
         await ClockCycles(self.dut.clk, 4)
 
     async def _command(self, number: int, kind: QpCommandKind, **fields: int) -> None:
-        noise = {"pd": self.rng.getrandbits(16), "ird": self.rng.randrange(4)} | fields
-        await self._commands.send({"kind": kind.value, "qp": number} | noise)
+        noise = {
+            "pd": self.rng.getrandbits(16),
+            "ird": self.rng.randrange(4),
+            "rfc7306": self.rng.getrandbits(1),
+        }
+        await self._commands.send({"kind": kind.value, "qp": number} | noise | fields)
 
     def set_running(self, number: int, running: bool) -> None:
         self.model.qps[number].running = running

@@ -221,6 +221,8 @@ _CAUSES: dict[Check, Cause] = {
     checks.RECEIVE_BUFFER: Cause.UNTAGGED_NO_BUFFER,
     checks.READ_REQUEST_BUFFER: Cause.TOO_MANY_READ_REQUESTS,
     checks.MO: Cause.UNTAGGED_MO,
+    checks.MO_NEXT: Cause.UNTAGGED_MO,
+    checks.ONE_SEGMENT: Cause.READ_REQUEST_TOO_SHORT,
     checks.MESSAGE_LENGTH: Cause.UNTAGGED_TOO_LONG,
     checks.SEND_OPCODE: Cause.UNEXPECTED_OPCODE,
     checks.INVALIDATE_VALID: Cause.INVALIDATE_REFUSED,
@@ -241,6 +243,7 @@ _CAUSES: dict[Check, Cause] = {
     checks.READ_OUTSTANDING: Cause.UNSOLICITED_READ_RESPONSE,
     checks.RESPONSE_STAG: Cause.READ_RESPONSE_STAG,
     checks.RESPONSE_OFFSET: Cause.READ_RESPONSE_RANGE,
+    checks.RESPONSE_NEXT: Cause.READ_RESPONSE_RANGE,
     checks.RESPONSE_LENGTH: Cause.READ_RESPONSE_RANGE,
     checks.TERMINATE_WHOLE: Cause.TERMINATE_MALFORMED,
     checks.ATOMIC_REQUEST_WHOLE: Cause.ATOMIC_REQUEST_TOO_SHORT,
@@ -259,6 +262,16 @@ _NARROWER = {
     (Opcode.RDMA_READ_REQUEST, Cause.UNTAGGED_TOO_LONG): Cause.READ_REQUEST_TOO_LONG,
     (Opcode.ATOMIC_REQUEST, Cause.UNTAGGED_TOO_LONG): Cause.ATOMIC_REQUEST_TOO_LONG,
     (Opcode.ATOMIC_RESPONSE, Cause.UNTAGGED_TOO_LONG): Cause.ATOMIC_RESPONSE_TOO_LONG,
+    **{
+        (opcode, Cause.READ_REQUEST_TOO_SHORT): cause
+        for opcode, cause in {
+            Opcode.IMMEDIATE_DATA: Cause.IMMEDIATE_TOO_SHORT,
+            Opcode.IMMEDIATE_DATA_WITH_SE: Cause.IMMEDIATE_TOO_SHORT,
+            Opcode.ATOMIC_REQUEST: Cause.ATOMIC_REQUEST_TOO_SHORT,
+            Opcode.ATOMIC_RESPONSE: Cause.ATOMIC_RESPONSE_TOO_SHORT,
+            Opcode.TERMINATE: Cause.TERMINATE_MALFORMED,
+        }.items()
+    },
     (Opcode.RDMA_READ_RESPONSE, Cause.WRITE_NOT_PERMITTED): Cause.TAGGED_STAG_INVALID,
 }
 _BY_FAILURE = {(check.error, check.source): cause for check, cause in _CAUSES.items()}
@@ -318,22 +331,23 @@ class Model:
         self.causes: set[Cause] = set()
         self._effects: list[effects.Effect] = []
         self._placements = 0
-        self.qps = [Qp(self._sink(number, 0, 0)) for number in range(CONFIG.qps)]
+        self.qps = [Qp(self._sink(number, 0, 0, True)) for number in range(CONFIG.qps)]
 
-    def _sink(self, number: int, pd: int, ird: int) -> DataSink:
+    def _sink(self, number: int, pd: int, ird: int, rfc7306: bool) -> DataSink:
         table: Any = _StagTable(number, pd, self.events)
         accessor = Accessor(pd, number)
+        extensions = self._extensions if rfc7306 else None
         sink = DataSink(
-            table, accessor, ird=ird, extensions=self._extensions, record=self._effects.append
+            table, accessor, ird=ird, extensions=extensions, record=self._effects.append
         )
         sink.sends = _SendQueue(table, accessor, self._effects.append)
         sink.sends.table = table
         return sink
 
-    def connect(self, number: int, pd: int, ird: int) -> None:
+    def connect(self, number: int, pd: int, ird: int, rfc7306: bool = True) -> None:
         """The QP is made anew; what was posted to its receive queue stays."""
         old = self.qps[number]
-        self.qps[number] = Qp(self._sink(number, pd, ird), old.index, True, ird)
+        self.qps[number] = Qp(self._sink(number, pd, ird, rfc7306), old.index, True, ird)
         for entry in old.entries:
             self.post(number, entry.elements)
 
@@ -393,7 +407,7 @@ class Model:
             self.events.append(("first", segment["qp"]))
         opcode = None
         try:
-            opcode, *_ = check_header(ulpdu, self._extensions)
+            opcode, *_ = check_header(ulpdu, qp.sink.extensions)
             self._good(qp, segment, ulpdu)
         except LocalProtection:
             return Cause.LOCAL_RECEIVE_PROTECTION, qp.index, header
@@ -519,6 +533,7 @@ class Model:
 _KINDS = {
     SegmentKind.CRC_ERROR: Cause.CRC_ERROR,
     SegmentKind.CLOSED: Cause.LLP_CLOSED,
+    SegmentKind.CLOSED_INSIDE: Cause.LLP_CLOSED_INSIDE_FPDU,
     SegmentKind.MARKER_ERROR: Cause.MARKER_MISMATCH,
 }
 

@@ -53,6 +53,7 @@ class Checks(wiring.Component):
 
     header: In(8 * ULPDU_HEADER_OCTETS)
     ulpdu_length: In(16)
+    rfc7306: In(1)
     header_cause: Out(CAUSE_BITS)
     request: In(REQUEST)
     response: In(RESPONSE)
@@ -72,8 +73,8 @@ class Checks(wiring.Component):
         header_list = [
             *header_checks(header.control, self.ulpdu_length),
             *version_checks(header),
-            *opcode_checks(header),
-            *queue_checks(header, LAST_QN),
+            *opcode_checks(header, self.rfc7306),
+            *queue_checks(header, LAST_QN, self.rfc7306),
             *queue_opcode_checks(header),
             *terminate_checks(ulpdu, terminate_fits(ulpdu, self.ulpdu_length)),
         ]
@@ -145,14 +146,18 @@ async def check_headers(dut):
         segment = bytes([FLAG_TAGGED * tagged | rng.getrandbits(5) << 2 | version, control])
         segment += rng.randbytes(4) + qn.to_bytes(4, "big") + rng.randbytes(30)
         segment = segment[: rng.choice([len(segment), rng.randint(13, 19)])]
+        extensions = rng.choice([EXTENSIONS, None])
+        dut.rfc7306.value = int(extensions is not None)
         await show(dut, rng, segment)
-        expected = error_of(check_header, segment, EXTENSIONS)
+        expected = error_of(check_header, segment, extensions)
         is_terminate = expected is None and opcode == Opcode.TERMINATE
         if not is_terminate:
             assert code_of(dut.header_cause) == expected, segment.hex()
             assert cause_of(dut.header_cause) not in OF_TERMINATES
         seen.add(expected)
-    assert seen == {None, *(check.error for check in checks.HEADER_ORDER)}
+        excluded = extensions is None and expected == checks.OPCODE.error and opcode in range(8, 12)
+        seen |= {"excluded"} if excluded else set()
+    assert seen == {None, "excluded", *(check.error for check in checks.HEADER_ORDER)}
 
 
 async def show(dut, rng, segment):
@@ -172,9 +177,14 @@ async def check_terminates(dut):
     rng = seeded_random()
     control = rdmap.control_octet(Opcode.TERMINATE)
     causes = {
-        checks.MSN.source: Cause.UNTAGGED_MSN,
-        checks.MO.source: Cause.UNTAGGED_MO,
-        checks.TERMINATE_WHOLE.source: Cause.TERMINATE_MALFORMED,
+        (check.error, check.source): cause
+        for check, cause in (
+            (checks.MSN, Cause.UNTAGGED_MSN),
+            (checks.MO, Cause.UNTAGGED_MO),
+            (checks.MO_NEXT, Cause.UNTAGGED_MO),
+            (checks.ONE_SEGMENT, Cause.TERMINATE_MALFORMED),
+            (checks.TERMINATE_WHOLE, Cause.TERMINATE_MALFORMED),
+        )
     }
     seen = set()
     for _ in range(3 * CASES):
@@ -196,7 +206,7 @@ async def check_terminates(dut):
         try:
             receive_terminate(header, payload[:octets])
         except StreamError as failure:
-            expected = causes[failure.source]
+            expected = causes[failure.error, failure.source]
         assert cause_of(dut.header_cause) is expected, segment.hex()
         seen.add((expected, octets))
     assert {cause for cause, _ in seen} == {Cause.TERMINATE_RECEIVED, *causes.values()}

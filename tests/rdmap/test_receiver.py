@@ -69,6 +69,17 @@ def expecting(length: int, wrong: Callable[[], bytes]) -> Wrong:
     return segment
 
 
+def answered(length: int, octets: int, wrong: Callable[[], bytes]) -> Wrong:
+    """A Read Response, behind a segment of `octets` octets."""
+
+    def segment(bench: Bench, rng: Any) -> bytes:
+        bench.expect_read(1, STAG, TO, length)
+        bench.send(1, response(STAG, TO, octets, False))
+        return wrong()
+
+    return segment
+
+
 def posted(*lengths: int, wrong: Callable[[], bytes], bad: int | None = None) -> Wrong:
     def segment(bench: Bench, rng: Any) -> bytes:
         bench.post(1, elements(rng, *lengths, bad=bad))
@@ -124,6 +135,7 @@ def inside(begun: int, octets: int, mo: int) -> Wrong:
 WRONG: list[tuple[Cause, Wrong]] = [
     (Cause.CRC_ERROR, lambda bench, rng: SegmentKind.CRC_ERROR),
     (Cause.LLP_CLOSED, lambda bench, rng: SegmentKind.CLOSED),
+    (Cause.LLP_CLOSED_INSIDE_FPDU, lambda bench, rng: SegmentKind.CLOSED_INSIDE),
     (Cause.MARKER_MISMATCH, lambda bench, rng: SegmentKind.MARKER_ERROR),
     (Cause.ULPDU_TOO_SHORT, lambda bench, rng: b""),
     (Cause.ULPDU_TOO_SHORT, lambda bench, rng: write(rng, 0)[:13]),
@@ -180,6 +192,8 @@ WRONG: list[tuple[Cause, Wrong]] = [
     (Cause.UNTAGGED_MSN, posted(64, wrong=lambda: send(0, 0, 0))),
     (Cause.UNTAGGED_MO, posted(64, wrong=lambda: send(1, 1, 9))),
     (Cause.UNTAGGED_MO, posted(64, wrong=lambda: send(1, 2**31, 0))),
+    (Cause.UNTAGGED_MO, posted(64, wrong=lambda: send(1, 64, 0))),
+    (Cause.UNTAGGED_MO, posted(64, wrong=lambda: send(1, 65, 1))),
     (Cause.UNTAGGED_TOO_LONG, posted(5, 0, 7, wrong=lambda: send(1, 0, 13))),
     (Cause.UNTAGGED_TOO_LONG, posted(wrong=lambda: send(1, 0, 1))),
     (Cause.LOCAL_RECEIVE_PROTECTION, posted(5, 7, wrong=lambda: send(1, 0, 12), bad=0)),
@@ -257,8 +271,15 @@ WRONG: list[tuple[Cause, Wrong]] = [
     (Cause.READ_RESPONSE_RANGE, expecting(9, lambda: response(STAG, TO, 10, True))),
     (Cause.READ_RESPONSE_RANGE, expecting(9, lambda: response(STAG, TO, 10, False))),
     (Cause.READ_RESPONSE_RANGE, expecting(9, lambda: response(STAG, TO, 8, True))),
-    (Cause.READ_RESPONSE_RANGE, expecting(9, lambda: response(STAG, TO, 9, False))),
     (Cause.READ_RESPONSE_RANGE, expecting(9, lambda: response(STAG, TO, 0, True))),
+    (Cause.READ_RESPONSE_RANGE, expecting(0, lambda: response(STAG, TO, 1, False))),
+    (Cause.READ_RESPONSE_RANGE, answered(9, 8, lambda: response(STAG, TO + 8, 0, True))),
+    (Cause.READ_RESPONSE_RANGE, answered(9, 9, lambda: response(STAG, TO + 9, 1, True))),
+    # Not the next octet, though inside of what was asked for
+    *(
+        (Cause.READ_RESPONSE_RANGE, answered(9, 4, lambda to=to: response(STAG, TO + to, 4, True)))
+        for to in (0, 3, 5)
+    ),
 ]
 
 
@@ -266,6 +287,30 @@ WRONG: list[tuple[Cause, Wrong]] = [
 async def check_every_wrong_segment_stops_its_qp_only(dut: Any) -> None:
     bench = await start(dut)
     await each_stops_its_qp_only(bench, WRONG)
+
+
+@cocotb.test(timeout_time=2, timeout_unit="ms")
+async def check_a_read_response_ends_with_l_and_with_all_octets(dut: Any) -> None:
+    """The segment with L may be empty (RFC 5041, 5.2), and so may any other be."""
+    bench = await start(dut)
+    rng = bench.rng
+    await bench.connect(1)
+    for lengths in ((0,), (9,), (9, 0), (0, 0), (0, 9), (4, 5), (4, 0, 5, 0), (9, 0, 0), (0, 0, 0)):
+        stag = stag_with(rng)
+        bench.expect_read(1, stag, TO, sum(lengths))
+        offset = 0
+        for number, octets in enumerate(lengths):
+            assert not [event for event in bench.model.events if event[0] == "deliver"]
+            to = TO + offset if octets else rng.getrandbits(64)
+            segment = response(
+                stag if octets else rng.getrandbits(32), to, octets, number == len(lengths) - 1
+            )
+            bench.send(1, segment)
+            offset += octets
+        assert not bench.model.qps[1].stopped
+        (delivered,) = [event[1] for event in bench.model.events if event[0] == "deliver"]
+        assert delivered["length"] == sum(lengths)
+        await bench.settle()
 
 
 @cocotb.test(timeout_time=2, timeout_unit="ms")

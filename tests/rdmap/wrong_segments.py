@@ -12,12 +12,17 @@ Wrong = Callable[[Bench, Any], bytes | SegmentKind]
 """Brings QP 1 to where its next segment is in error, and gives that."""
 
 
-async def each_stops_its_qp_only(bench: Bench, wrong: Iterable[tuple[Cause, Wrong]]) -> None:
-    """Send each on a new connection of QP 1, with good segments of it and QP 2 behind it."""
+async def each_stops_its_qp_only(
+    bench: Bench, wrong: Iterable[tuple[Cause, Wrong]], rfc7306: bool = True
+) -> None:
+    """Send each on a new connection of QP 1, with good segments of it and QP 2 behind it.
+
+    `rfc7306`: whether QP 1 takes the messages of that.
+    """
     rng = bench.rng
     await bench.connect(2)
     for cause, make in wrong:
-        await bench.connect(1)
+        await bench.connect(1, rfc7306=rfc7306)
         bench.model.causes.clear()
         result = make(bench, rng)
         if isinstance(result, SegmentKind):

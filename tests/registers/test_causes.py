@@ -22,6 +22,7 @@ REGISTERED = {
 NONE, DDP, READ_REQUEST = HeaderCopy.NONE, HeaderCopy.DDP, HeaderCopy.READ_REQUEST
 EXPECTED = {
     Cause.LLP_CLOSED: (2, 0, 0x01, NONE),
+    Cause.LLP_CLOSED_INSIDE_FPDU: (2, 0, 0x01, NONE),
     Cause.CRC_ERROR: (2, 0, 0x02, NONE),
     Cause.MARKER_MISMATCH: (2, 0, 0x03, NONE),
     Cause.ULPDU_TOO_SHORT: (2, 0, 0x03, NONE),
@@ -105,4 +106,4 @@ def test_every_cause_has_a_registered_code_or_none():
 
 def test_what_cannot_be_sent_is_the_loss_of_the_connection():
     cannot = [cause for cause, (code, _) in CODES.items() if code and not code.can_be_sent]
-    assert cannot == [Cause.LLP_CLOSED]
+    assert cannot == [Cause.LLP_CLOSED, Cause.LLP_CLOSED_INSIDE_FPDU]

@@ -47,7 +47,9 @@ class Stage:
         first = len(device.mapped)
         self.mr = MR(self.pd, self.buffer, AccessFlags.REMOTE_ATOMIC)
         self.address = device.mapped[first][0]
-        made = [QP(self.pd, QPInitAttr(self.cq, self.cq, QPCap(1, 1))) for _ in range(qps)]
+        made = [
+            QP(self.pd, QPInitAttr(self.cq, self.cq, QPCap(1, 1), rfc7306=True)) for _ in range(qps)
+        ]
         self.peers = {qp: RawPeer(qp) for qp in made}
 
     def add(self, msn: int, word: int = 0) -> bytes:

@@ -67,7 +67,7 @@ def cut_cases(setting: Setting) -> Iterator[Case]:
         yield case
 
 
-@pytest.mark.requirement("DDP-6.2.2-02", "MPA-6-01")
+@pytest.mark.requirement("DDP-6.2.2-02", "MPA-6-01", "MPA-8-01", "MPA-8-02")
 @pytest.mark.parametrize("markers", [False, True], ids=["no Markers", "Markers"])
 @pytest.mark.parametrize("at_once", [False, True], ids=["behind the answers", "at once"])
 def test_the_peer_closes_behind_every_octet(markers: bool, at_once: bool):
@@ -79,11 +79,17 @@ def test_the_peer_closes_behind_every_octet(markers: bool, at_once: bool):
         half_close=at_once,
     )
     with Bench(SEED, lanes=[0]) as bench:
-        count = 0
+        stream, starts = assemble(conversation(), setting)
+        ends = {*starts, len(stream)}
+        count = orderly = 0
         for case, observed in bench.run(cut_cases(setting)):
             assert differences(case, observed) == [], f"{len(case.octets)} octets were sent"
-            assert observed.event is not None and observed.event.cause == Cause.LLP_CLOSED
+            whole = len(case.octets) in ends
+            cause = Cause.LLP_CLOSED if whole else Cause.LLP_CLOSED_INSIDE_FPDU
+            assert observed.event is not None and observed.event.cause == cause
+            orderly += whole
             count += 1
+        assert orderly == 1 + len(conversation())
         assert count > sum(len(fpdu.ulpdu) for fpdu in conversation())
         bench.bystander.check()
 
