@@ -2,6 +2,7 @@
 
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -22,7 +23,9 @@ from sim.conversation import write_conversation
 from sim.decode import Decoded, SeenFpdu, Startup, decode_file
 from sim.model.ddp import TaggedHeader, UntaggedHeader
 from sim.model.direction import Direction
-from sim.model.rdmap import Opcode
+from sim.model.mpa import frame_fpdu
+from sim.model.rdmap import Opcode, control_octet
+from sim.model.startup import EnhancedData, StartupFrame
 
 ROOT = Path(__file__).parents[2]
 CAPTURES = ROOT / "tests" / "data" / "captures"
@@ -336,9 +339,31 @@ class TestProcesses:
         killed.process.kill()
         killed.process.communicate()
         status, _, err = server.end()
-        # In the middle of a ping, or between two.
-        assert (status == 1) == ("PeerClosed" in err)
+        # In the middle of a ping, or between two, or of an FPDU.
+        assert (status == 1) == ("PeerClosed" in err or "inside an FPDU" in err)
         assert status in (0, 1) and "Traceback" not in err
+
+    @pytest.mark.requirement("MPA-8-02")
+    @pytest.mark.parametrize("cut", [0, 1, 39])
+    def test_a_stream_that_ends_inside_an_fpdu_is_no_end_of_the_server(self, server, cut):
+        """As that of a client whose host goes down: `cut` octets of its first Send are missing."""
+        request = StartupFrame(reply=False, revision=2, enhanced=EnhancedData(ird=1, ord=1))
+        header = UntaggedHeader(0, 1, rsvd_ulp=control_octet(Opcode.SEND)).encode()
+        fpdu = frame_fpdu(header + Advertisement(0, 0, 64).pack())
+        with socket.create_connection(("127.0.0.1", server.wait_listening())) as stream:
+            stream.sendall(request.encode())
+            assert stream.recv(1000).startswith(b"MPA ID Rep Frame")
+            # Not one octet of the Send, or all but some.
+            stream.sendall(fpdu[: len(fpdu) - cut] if cut else b"")
+        status, out, err = server.end()
+        assert out == ""
+        if not cut:
+            assert (status, "the client has closed after 0 pings" in err) == (0, True)
+            return
+        assert status == 1 and "Traceback" not in err
+        last = err.splitlines()[-1]
+        assert last.startswith("stagecoach rping: RpingError: ")
+        assert "connection closed or lost inside an FPDU" in last
 
     def serve_one(self, context: Context, listener, corrupt: int | None) -> None:
         """A server that closes in the first ping, or changes an octet of what it has read."""
