@@ -31,10 +31,12 @@ class RingWriter(wiring.Component):
     five cycles; from a completion in an idle writer to the command of its write 5 cycles, to its
     first word 7, if it is one of `receive`, else one more.
 
+    A ring has 2^0 to 2^15 entries; running numbers have 16 bits.
     `cq_command` enables (from entry 0, phase 1, unarmed) or disables a ring; it is taken when no
     write is outstanding. `cq_doorbell` gives the number behind the last entry that the host has
     consumed. An entry for a full or disabled ring is dropped: a completion then raises CQ_OVERFLOW
-    for its QP at `overflow`; events are counted in `dropped_events`. A completion entry whose write
+    for its QP at `overflow`; events are counted in `dropped_events`,
+    mod 2^16. A completion entry whose write
     failed raises HOST_WRITE_ERROR. Errors of a QP that come before the first is taken become one;
     `forget` forgets one that is not named yet, when its QP is another one.
     Arming and interrupts are those of `RingNotifier`; solicited are the entries with
@@ -218,8 +220,9 @@ class RingWriter(wiring.Component):
             lost_qp.eq(tag.qp),
         ]
 
-        mask = Signal(15)
-        m.d.comb += mask.eq(Cat(bit < context.log2 for bit in range(15)))
+        # As wide as the numbers: full and empty rings of 2^15 entries differ in the top bit alone.
+        mask = Signal.like(number)
+        m.d.comb += mask.eq(Cat(bit < context.log2 for bit in range(len(mask))))
         m.d.sync += address.eq(context.base + (number & mask))
 
         with m.FSM() as fsm:

@@ -27,7 +27,14 @@ ENTRY = 32
 
 @pytest.mark.parametrize("pattern", ["always", "random"])
 def test_writer(pattern):
-    run_cocotb(RingWriter(CONFIG), __name__, parameters={"PATTERN": pattern})
+    run_cocotb(RingWriter(CONFIG), __name__, parameters={"PATTERN": pattern, "LOG2": "0"})
+
+
+@pytest.mark.parametrize("log2", [0, 1, 15])
+def test_a_ring_of_any_size_overflows_when_it_is_full(log2):
+    parameters = {"PATTERN": "always", "LOG2": str(log2)}
+    test = "check_a_full_ring_takes_no_more"
+    run_cocotb(RingWriter(CONFIG), __name__, parameters=parameters, test_filter=test)
 
 
 def parse(fields: Fields, octets: bytes) -> dict[str, int]:
@@ -521,3 +528,46 @@ async def check_what_is_dropped_finishes_behind_what_came_before(dut):
         while bench.poll(0):
             pass
         await bench.ring_doorbell(0)
+
+
+@cocotb.test(timeout_time=12, timeout_unit="ms")
+async def check_a_full_ring_takes_no_more(dut):
+    """Of completions and of events; full at its last entry, and then at one in the middle."""
+    log2, more = int(parameter("LOG2")), 3
+    bench = Bench(dut, seeded_random())
+    await start_clock_and_reset(dut)
+    bench.memory.always_ready, bench.memory.latency = True, (4, 4)
+    size = 1 << log2
+    sources = ((0, bench.send), (EVENTS, bench.event))
+    for ring, _ in sources:
+        await bench.create_ring(ring, log2)
+    bench.create_qp(1, 0, 1)
+    items = {
+        0: [bench.completion(1, 0, i & 0xFFFF) for i in range(size + more)],
+        EVENTS: [bench.error(2) for _ in range(size + more)],
+    }
+    for ring, source in sources:
+        source.put_all(items[ring])
+    await cycles(dut, 10 * (size + more) + 100)
+    assert bench.accepted.count == bench.finished.count == 2 * (size + more)
+    assert int(dut.dropped_events.value) == more
+    errors = await bench.overflow.get_many(len(bench.overflow))
+    assert errors and all((e["qp"], e["cause"]) == (1, Cause.CQ_OVERFLOW) for e in errors)
+    # So many fit as were consumed, and no more.
+    taken = max(1, size // 8)
+    for ring, source in sources:
+        for item in items[ring][:taken]:
+            assert same(bench.poll(ring), item)
+        await bench.ring_doorbell(ring)
+        source.put_all(items[ring][:taken])
+    await cycles(dut, 10 * taken + 100)
+    assert not len(bench.overflow) and int(dut.dropped_events.value) == more
+    for ring, source in sources:
+        source.put(items[ring][0])
+    assert (await bench.overflow.get())["qp"] == 1
+    await cycles(dut, 100)
+    assert int(dut.dropped_events.value) == more + 1
+    for ring, _ in sources:
+        for item in items[ring][taken:size] + items[ring][:taken]:
+            assert same(bench.poll(ring), item)
+        assert bench.poll(ring) is None
