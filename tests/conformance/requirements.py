@@ -45,11 +45,13 @@ class Review:
 
 
 class Requirements:
-    """All rows in the order of the documents.
+    """All rows in the order of the files and documents.
+
+    `requirements.csv` has the rows of the specification pack, `rfc8166.csv` those of RFC 8166.
 
     Parameters
     ----------
-    folder: has `requirements.csv`, `corrections.toml` and `reviewed.toml`.
+    folder: has the rows in CSV files, `corrections.toml` and `reviewed.toml`.
 
     Raises `ValueError` for an id that occurs twice, for a correction or a review of an id that
     does not exist, and for a review of a row that is not counted.
@@ -59,28 +61,31 @@ class Requirements:
         corrections = _tables(folder / "corrections.toml", {"text", "reason"})
         reviews = _tables(folder / "reviewed.toml", {"reason", "where"})
         self.rows: dict[str, Requirement] = {}
-        with (folder / "requirements.csv").open(newline="") as file:
-            for row in csv.DictReader(file):
-                if row["id"] in self.rows:
-                    raise ValueError(f"requirements.csv: {row['id']} occurs twice")
-                correction = corrections.get(row["id"], {})
-                self.rows[row["id"]] = Requirement(
-                    row["id"],
-                    row["spec"],
-                    row["section"],
-                    row["level"],
-                    row["component"],
-                    correction.get("text", row["requirement"]),
-                    correction.get("reason", ""),
-                )
+        for path in sorted(folder.glob("*.csv")):
+            with path.open(newline="") as file:
+                for row in csv.DictReader(file):
+                    self._add(path.name, row, corrections.get(row["id"], {}))
         for name, found in (("corrections.toml", corrections), ("reviewed.toml", reviews)):
             if unknown := sorted(found.keys() - self.rows.keys()):
-                raise ValueError(f"{name}: {unknown}; allowed: ids of requirements.csv")
+                raise ValueError(f"{name}: {unknown}; allowed: ids of rows")
         if outside := sorted(id for id in reviews if not self.rows[id].counted):
             raise ValueError(f"reviewed.toml: {outside}; allowed: rows that are counted")
         self.reviews = {
             id: Review(review["reason"], tuple(review["where"])) for id, review in reviews.items()
         }
+
+    def _add(self, file: str, row: dict[str, str], correction: dict[str, Any]) -> None:
+        if row["id"] in self.rows:
+            raise ValueError(f"{file}: {row['id']} occurs twice")
+        self.rows[row["id"]] = Requirement(
+            row["id"],
+            row["spec"],
+            row["section"],
+            row["level"],
+            row["component"],
+            correction.get("text", row["requirement"]),
+            correction.get("reason", ""),
+        )
 
     @cached_property
     def counted(self) -> list[Requirement]:
@@ -92,7 +97,7 @@ class Requirements:
         found = []
         for id in named:
             if id not in self.rows:
-                found.append(f"{id!r} is no id of requirements.csv")
+                found.append(f"{id!r} is no id of a row")
             elif id in self.reviews:
                 found.append(f"{id!r} has a test now: it must not be in reviewed.toml")
         return found

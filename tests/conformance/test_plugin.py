@@ -126,7 +126,7 @@ def test_rows_without_a_test_are_an_error_only_if_that_is_asked_for(
     strict.stdout.fnmatch_lines(["*rows without a test: an error, as asked for*"])
 
 
-UNKNOWN = ("'MPA-3-01', 'MPA-3-99'", "test_one: 'MPA-3-99' is no id of requirements.csv")
+UNKNOWN = ("'MPA-3-01', 'MPA-3-99'", "test_one: 'MPA-3-99' is no id of a row")
 
 
 @pytest.mark.parametrize(

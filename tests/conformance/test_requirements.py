@@ -33,6 +33,12 @@ def test_must_and_should_rows_of_what_is_built_are_counted(folder: Path):
     assert [row.id for row in requirements.counted] == ["A-1", "A-2"]
 
 
+def test_rows_of_all_files_are_one_list(folder: Path):
+    more = ROWS.replace("A-", "B-")
+    (folder / "more.csv").write_text(more)
+    assert list(Requirements(folder).rows) == [f"{file}-{n}" for file in "BA" for n in (1, 2, 3, 4)]
+
+
 def test_a_correction_replaces_the_text_and_says_why(folder: Path):
     (folder / "corrections.toml").write_text('["A-2"]\ntext = "right"\nreason = "it was wrong"\n')
     rows = Requirements(folder).rows
@@ -44,12 +50,17 @@ def test_a_correction_replaces_the_text_and_says_why(folder: Path):
     ("name", "content", "message"),
     [
         ("requirements.csv", ROWS + "A-1,,,MUST,one,again,\n", "A-1 occurs twice"),
-        ("corrections.toml", '["A-9"]\ntext = ""\nreason = ""\n', r"\['A-9'\]; allowed: ids of"),
+        ("more.csv", ROWS, "more.csv: A-1 occurs twice|requirements.csv: A-1 occurs twice"),
+        (
+            "corrections.toml",
+            '["A-9"]\ntext = ""\nreason = ""\n',
+            r"\['A-9'\]; allowed: ids of rows",
+        ),
         ("corrections.toml", '["A-1"]\nreason = ""\n', "allowed: a table of"),
-        ("reviewed.toml", '["A-9"]\nreason = ""\nwhere = []\n', r"\['A-9'\]; allowed: ids of"),
+        ("reviewed.toml", '["A-9"]\nreason = ""\nwhere = []\n', r"\['A-9'\]; allowed: ids of rows"),
         ("reviewed.toml", '["A-4"]\nreason = ""\nwhere = []\n', "allowed: rows that are counted"),
     ],
-    ids=["twice", "unknown correction", "no text", "unknown review", "not counted"],
+    ids=["twice", "in two files", "unknown correction", "no text", "unknown review", "not counted"],
 )
 def test_what_names_no_row_is_refused(folder: Path, name: str, content: str, message: str):
     (folder / name).write_text(content)
@@ -72,7 +83,7 @@ def test_reviews_say_why_and_name_files_that_exist():
 
 def test_corrections_change_something():
     requirements = Requirements()
-    unchanged = (FOLDER / "requirements.csv").read_text()
+    unchanged = "".join(path.read_text() for path in FOLDER.glob("*.csv"))
     for row in requirements.rows.values():
         if row.correction:
             assert row.text not in unchanged, row.id
