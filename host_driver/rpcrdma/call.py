@@ -15,6 +15,9 @@ from host_driver.rpcrdma.reply import Reply
 if TYPE_CHECKING:
     from host_driver.rpcrdma.server import RdmaServerTransport
 
+_REFUSED = (MessageTooLong, ResourceError, ValueError, TypeError)
+"""Why a reply cannot be made; the client is told ERR_CHUNK."""
+
 
 class RdmaCall:
     """A `host_driver.oncrpc.transport.Call`.
@@ -82,24 +85,16 @@ class RdmaCall:
         """As `Call.reply`.
 
         `ValueError` if the call has been answered or dropped, and for a message that is no reply to
-        it; the client is told ERR_CHUNK then.
+        it; the client is told ERR_CHUNK then. Any other error ends the connection, and so does a
+        cancellation.
         """
         slot = self._take_slot()
         with ExitStack() as steps:
             steps.callback(self._give)
             try:
-                self.transport.channel.require_open()
-                reply = Reply(self, message, steps)
-                octets = reply.inline() or reply.in_reply_chunk()
-                if octets is not None:
-                    await self._send(slot, octets, reply)
-                elif self.transport.settings.is_rfc5666:
-                    await reply_by_reads(
-                        self.transport, reply, lambda octets: self._send(slot, octets, reply)
-                    )
-                else:
-                    raise reply.too_long()
-            except (MessageTooLong, ResourceError, ValueError, TypeError) as error:
+                with self.transport.answering(but=_REFUSED):
+                    await self._answer(slot, message, steps)
+            except _REFUSED as error:
                 await self.transport.send_error(
                     slot, self.header.xid, self.header.version, ErrorCode.ERR_CHUNK
                 )
@@ -107,15 +102,29 @@ class RdmaCall:
                     raise
                 raise MessageTooLong(f"no memory to send the reply from: {error}") from error
 
+    async def _answer(self, slot: int, message: Message, steps: ExitStack) -> None:
+        self.transport.channel.require_open()
+        reply = Reply(self, message, steps)
+        octets = reply.inline() or reply.in_reply_chunk()
+        if octets is not None:
+            await self._send(slot, octets, reply)
+        elif self.transport.settings.is_rfc5666:
+            await reply_by_reads(
+                self.transport, reply, lambda octets: self._send(slot, octets, reply)
+            )
+        else:
+            raise reply.too_long()
+
     async def _send(self, slot: int, octets: bytes, reply: Reply) -> None:
         """Returns when all is sent: the memory is free."""
         channel = self.transport.channel
-        # Before the reply, with which the client has the credit again (RFC 8166, 3.3.1).
-        channel.give_back(slot)
-        if reply.requests:
-            self.transport.suspects.write(self.header)
-        invalidate = self._invalidated() if self.transport.terms.remote_invalidation else None
-        await (await channel.send(octets, before=reply.requests, invalidate=invalidate))
+        with self.transport.answering():
+            # Before the reply, with which the client has the credit again (RFC 8166, 3.3.1).
+            channel.give_back(slot)
+            if reply.requests:
+                self.transport.suspects.write(self.header)
+            invalidate = self._invalidated() if self.transport.terms.remote_invalidation else None
+            await (await channel.send(octets, before=reply.requests, invalidate=invalidate))
 
     def _invalidated(self) -> int | None:
         """An STag of the call, for Send with Invalidate: one less for the client to do."""

@@ -16,7 +16,8 @@ class HeaderError(StagecoachError):
     Attributes
     ----------
     xid, version: of the message in error. answer: the code of the RDMA_ERROR that a responder
-        answers with. All are `None` if the message is too short to be answered (RFC 8166, 4.5).
+        answers with. All are `None` if the message is discarded in silence: too short to trust
+        its XID (RFC 8166, 4.5), RDMA_DONE, or RDMA_ERROR.
     """
 
     def __init__(

@@ -23,6 +23,10 @@ class Procedure(IntEnum):
     RDMA_ERROR = 4
 
 
+_UNANSWERED = (Procedure.RDMA_DONE, Procedure.RDMA_ERROR)
+"""Discarded in silence, even if they cannot be decoded (RFC 8166, 4.2.4, 4.5 and 4.6.2)."""
+
+
 class ErrorCode(IntEnum):
     """rdma_err."""
 
@@ -93,15 +97,20 @@ def decode_header(octets: bytes | bytearray | memoryview) -> tuple[Header, int]:
     with ERR_VERS is one whatever its version, it is the same in all (RFC 8166, 7).
     """
     words = Words(octets)
-    xid: int | None = None
-    version = VERSION
     try:
         xid, version, credits, procedure = (words.word() for _ in range(4))
-        if version != VERSION and procedure != Procedure.RDMA_ERROR:
-            raise _error(octets, xid, version, ErrorCode.ERR_VERS, f"version {version}; allowed: 1")
+    except Truncated as error:
+        raise HeaderError(str(error)) from error
+    answered = len(octets) >= MINIMUM_CALL_OCTETS
+    if version != VERSION and procedure != Procedure.RDMA_ERROR:
+        answer = (xid, version, ErrorCode.ERR_VERS) if answered else ()
+        raise HeaderError(f"version {version}; allowed: 1", *answer)
+    try:
         header = _decode_body(words, xid, version, credits, procedure)
     except (Truncated, ListError) as error:
-        raise _error(octets, xid, version, ErrorCode.ERR_CHUNK, str(error)) from error
+        answered = answered and procedure not in _UNANSWERED
+        answer = (xid, version, ErrorCode.ERR_CHUNK) if answered else ()
+        raise HeaderError(str(error), *answer) from error
     return header, words.at
 
 
@@ -137,15 +146,3 @@ def _decode_fault(words: Words) -> Fault:
     if code == ErrorCode.ERR_CHUNK:
         return Fault(ErrorCode.ERR_CHUNK)
     return Fault(ErrorCode.ERR_VERS, words.word(), words.word())
-
-
-def _error(
-    octets: bytes | bytearray | memoryview,
-    xid: int | None,
-    version: int,
-    code: ErrorCode,
-    detail: str,
-) -> HeaderError:
-    if xid is None or len(octets) < MINIMUM_CALL_OCTETS:
-        return HeaderError(detail)
-    return HeaderError(detail, xid, version, code)

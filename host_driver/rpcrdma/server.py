@@ -1,8 +1,8 @@
 """The server's end of RPC-over-RDMA: calls in, whatever the client sends."""
 
 import asyncio
-from collections.abc import Coroutine
-from contextlib import suppress
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager, suppress
 from itertools import chain
 from typing import Self
 
@@ -121,10 +121,29 @@ class RdmaServerTransport:
         self._start(self._take(slot, header, stream))
 
     def _start(self, work: Coroutine[None, None, None]) -> None:
-        """Runs a coroutine that ends with the connection."""
-        task = self.channel.loop.create_task(work)
+        """Runs a coroutine that ends with the connection, and the connection with its failure."""
+
+        async def run() -> None:
+            with suppress(Exception), self.answering():
+                await work
+
+        task = self.channel.loop.create_task(run())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    @contextmanager
+    def answering(self, but: tuple[type[Exception], ...] = ()) -> Iterator[None]:
+        """Ends the connection if what is inside fails: the answer is lost (RFC 8166, 4.5.4).
+
+        The client is to know. And where an answer was cut off, the device may still send from its
+        memory: nobody gets that any more. Errors of the types `but` are answered in another way.
+        """
+        try:
+            yield
+        except BaseException as error:
+            if not isinstance(error, (RpcConnectionError, *but)):
+                self.channel.lost(f"an answer is lost: {type(error).__name__}: {error}")
+            raise
 
     def _take_done(self, header: Header) -> None:
         waiting = [done for done in self.dones.get(header.xid, []) if not done.is_set()]
@@ -213,11 +232,9 @@ class RdmaServerTransport:
             fault=fault,
             version=VERSION if version is None else version,
         )
-        self.channel.give_back(slot)
-        try:
+        with suppress(RpcConnectionError), self.answering():  # or the client is gone
+            self.channel.give_back(slot)
             await self.channel.send(header.encode())
-        except RpcConnectionError:
-            return  # the client is gone
 
     # The end
 

@@ -14,7 +14,7 @@ from host_driver.rpcrdma.listener import RdmaListener
 from host_driver.rpcrdma.private_data import PrivateData
 from host_driver.rpcrdma.server import RdmaServerTransport
 from host_driver.rpcrdma.settings import ClientSettings, ServerSettings
-from tests.host_driver.rpcrdma.rig import Devices
+from tests.host_driver.rpcrdma.rig import Devices, echo, inline
 
 SECONDS = 10.0
 
@@ -120,6 +120,16 @@ async def raw_server(
     devices.check_clean()
 
 
+def words(*values: int) -> bytes:
+    """Words as XDR has them."""
+    return b"".join(value.to_bytes(4) for value in values)
+
+
+def segment_words(segment: Segment, length: int) -> tuple[int, int, int, int]:
+    """HLOO of a segment with this length (RFC 8166, 4.7)."""
+    return segment.handle, length, segment.offset >> 32, segment.offset & 0xFFFFFFFF
+
+
 def call_of(xid: int, stream: bytes, *reads: tuple[int, Segment], **lists) -> bytes:
     """An RDMA_MSG with read segments at positions, and other lists."""
     entries = tuple(ReadSegment(position, segment) for position, segment in reads)
@@ -137,3 +147,12 @@ async def nothing_comes(peer: RawPeer, seconds: float = 0.2) -> None:
         octets = await asyncio.wait_for(peer.received.get(), seconds)
         raise AssertionError(f"{octets.hex()} came")
     assert not peer.ended.is_set()
+
+
+async def still_serves(peer: RawPeer, transport: RdmaServerTransport, xid: int) -> None:
+    """A call and its reply, behind the answers to what came before."""
+    await peer.send(call_of(xid, inline(xid, b"good").stream))
+    await echo(await transport.receive())
+    while (header := await peer.next_header()).xid != xid:
+        assert header.fault is not None
+    assert header.procedure is Procedure.RDMA_MSG

@@ -13,10 +13,16 @@ from host_driver.rpcrdma.chunks import ChunkLists, ReadSegment, Segment
 from host_driver.rpcrdma.header import ErrorCode, Fault, Header, Padding, Procedure
 from host_driver.rpcrdma.private_data import PrivateData
 from host_driver.rpcrdma.settings import Profile, ServerSettings
-from tests.host_driver.rpcrdma.raw import call_of, done, nothing_comes, raw_client
+from tests.host_driver.rpcrdma.raw import (
+    call_of,
+    done,
+    nothing_comes,
+    raw_client,
+    still_serves,
+    words,
+)
 from tests.host_driver.rpcrdma.rig import (
     Devices,
-    echo,
     inline,
     items_of,
     message,
@@ -34,10 +40,6 @@ def long_call(*reads: tuple[int, Segment], **lists) -> bytes:
     entries = tuple(ReadSegment(position, segment) for position, segment in reads)
     nomsg = Header(XID, 8, Procedure.RDMA_NOMSG, ChunkLists(reads=entries, **lists))
     return nomsg.encode()
-
-
-def words(*values: int) -> bytes:
-    return b"".join(value.to_bytes(4) for value in values)
 
 
 def segments(count: int, position: int = 12, length: int = 100) -> list[tuple[int, Segment]]:
@@ -70,15 +72,6 @@ ERR_CHUNK = [
 ]
 
 
-async def still_serves(peer, transport) -> None:
-    """A call and its reply, behind the answers to what came before."""
-    await peer.send(call_of(XID + 7, inline(XID + 7, b"good").stream))
-    await echo(await transport.receive())
-    while (header := await peer.next_header()).xid != XID + 7:
-        assert header.fault is not None
-    assert header.procedure is Procedure.RDMA_MSG
-
-
 @pytest.mark.requirement(
     "RPCRDMA-4.2-01",
     "RPCRDMA-4.2-02",
@@ -101,7 +94,7 @@ def test_bad_headers_are_answered_with_err_chunk_and_the_xid(devices: Devices):
                 assert header.credits == 32, name
             assert transport.refused == len(ERR_CHUNK)
             assert devices.server.mrs == before
-            await still_serves(peer, transport)
+            await still_serves(peer, transport, XID + 7)
 
     run(work)
 
@@ -113,7 +106,7 @@ def test_another_version_is_answered_with_err_vers_and_its_own(devices: Devices)
             for version in (0, 2, 2**32 - 1):
                 await peer.send(words(XID, version, 8, 0, 0, 0, 0) + STREAM)
                 assert await peer.next() == words(XID, version, 32, 4, 1, 1, 1)
-            await still_serves(peer, transport)
+            await still_serves(peer, transport, XID + 7)
 
     run(work)
 
@@ -134,7 +127,7 @@ def test_what_cannot_be_trusted_and_what_is_reserved_is_discarded(devices: Devic
                 await peer.send(octets)
             await nothing_comes(peer)
             assert transport.discarded == len(silent)
-            await still_serves(peer, transport)
+            await still_serves(peer, transport, XID + 7)
 
     run(work)
 
@@ -368,6 +361,6 @@ def test_spoilt_messages_are_answered_discarded_or_calls(devices: Devices, profi
                     if peer.ended.is_set() or transport.channel.error is not None:
                         break
                 else:
-                    await still_serves(peer, transport)
+                    await still_serves(peer, transport, XID + 7)
 
     run(work)

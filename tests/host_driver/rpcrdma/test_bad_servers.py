@@ -20,7 +20,7 @@ from host_driver.rpcrdma.header import (
 from host_driver.rpcrdma.reply import cut
 from host_driver.rpcrdma.settings import ClientSettings
 from host_driver.wr import SGE
-from tests.host_driver.rpcrdma.raw import RawPeer, raw_server
+from tests.host_driver.rpcrdma.raw import RawPeer, raw_server, words
 from tests.host_driver.rpcrdma.rig import Devices, inline, items_of, message, pattern, room, run
 
 XID = 0x600D
@@ -29,10 +29,6 @@ STREAM = inline(XID, b"result").stream
 
 def reply(xid: int = XID, stream: bytes = STREAM, credits: int = 8, **fields) -> bytes:
     return Header(xid, credits, **fields).encode() + stream
-
-
-def words(*values: int) -> bytes:
-    return b"".join(value.to_bytes(4) for value in values)
 
 
 async def outstanding(transport, peer: RawPeer, offered: ReplyRoom | None = None, **fields):
