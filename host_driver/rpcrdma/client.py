@@ -2,7 +2,7 @@
 
 import asyncio
 import secrets
-from contextlib import ExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from typing import Self
 
@@ -139,9 +139,9 @@ class RdmaClientTransport:
         try:
             self._channel.require_open()
             # Whatever happens: when the caller goes on, the peer reaches none of its memory.
-            with ExitStack() as steps:
+            async with AsyncExitStack() as steps:
                 memory = ChunkMemory(self._channel.qp, self.settings.segment_octets)
-                steps.callback(self._revoke, memory)
+                steps.push_async_callback(self._revoke, memory)
                 offer = Offer(room, memory, self.sizes)
                 await self._channel.send(offer.encode(message, self.credits.requested))
                 pending.number = self.credits.sent_call()
@@ -168,12 +168,17 @@ class RdmaClientTransport:
             header, _ = pending.reply.result()
             self._done_later(header)
 
-    def _revoke(self, memory: ChunkMemory) -> None:
+    async def _revoke(self, memory: ChunkMemory) -> None:
         try:
             memory.close()
         except BaseException:
-            # Only the end of the connection protects it then (RFC 8166, 4.5.4).
+            # Only the end of the connection protects it then, for which the call waits, even if
+            # its caller does not (RFC 8166, 4.5.4).
             self._channel.lost("a region of a call cannot be invalidated")
+            closing = asyncio.ensure_future(self._channel.close())
+            while not closing.done():
+                with suppress(asyncio.CancelledError):
+                    await asyncio.wait([closing])
             raise
 
     # Replies
@@ -251,7 +256,7 @@ class RdmaClientTransport:
                 check_stream(header, stream)
             except HeaderError as error:
                 raise RpcTransportError(f"the long reply: {error}") from error
-        elif offered.reply is not None and lists.reply is not None and octets_of(lists.reply):
+        elif lists.reply is not None and octets_of(lists.reply):
             raise RpcTransportError("a reply both inline and in the reply chunk")
         return Message(stream, bulks)
 

@@ -37,9 +37,12 @@ def returned_octets(offered: WriteChunk, returned: WriteChunk) -> int:
 def placed(
     offered: Sequence[WriteChunk], returned: Sequence[WriteChunk], room: Sequence[memoryview]
 ) -> tuple[Bulk, ...]:
-    """A bulk item for each buffer of the write list, none if the reply has no write list."""
+    """A bulk item for each buffer of the write list: an empty one if its chunk is not used.
+
+    A reply without write list uses none.
+    """
     if not returned:
-        return ()
+        return tuple(Bulk(PLACED, buffer[:0]) for buffer in room)
     if len(returned) != len(offered):
         raise RpcTransportError(
             f"the reply has {len(returned)} write chunks; allowed: {len(offered)}"

@@ -79,7 +79,8 @@ class ClientSettings(Settings):
     ----------
     segment_octets: of the longest segment into which a chunk is divided.
     offer_reply_chunk: whether a call whose reply may be too long for a Send offers a chunk for it.
-        Without one a server of the profile RFC5666 returns it as read chunk, another one cannot.
+        Without one a server of the profile RFC5666 returns it as read chunk; in the profile RFC8166
+        it must be offered (RFC 8166, 4.3.3).
     reply_timeout: seconds for a call, with the time that it waits for a credit; `None` for ever.
     """
 
@@ -90,6 +91,8 @@ class ClientSettings(Settings):
     def __post_init__(self) -> None:
         super().__post_init__()
         _check("segment_octets", self.segment_octets, 1, (1 << 32) - 1)
+        if not self.offer_reply_chunk and not self.is_rfc5666:
+            raise ValueError("offer_reply_chunk is False; allowed: True in the profile RFC8166")
 
 
 @dataclass(frozen=True, kw_only=True)
