@@ -14,6 +14,8 @@ PYTEST_ARGS ?=
 FPDUS ?= 1000000
 SEED ?=
 DASK ?=
+# Mutants of `make mutate` that count.
+MUTANTS ?= 60
 # The board of `make bitstream` and `make program`.
 BOARD ?= ecpix5-45
 # With 1, rows of the requirement list without a test or a review are an error.
@@ -32,7 +34,7 @@ SIZES := DATA_WIDTH COUNTERS QPS CQS STAGS READ_QUEUE_DEPTH PREFETCH_LANES PENDI
 	PAYLOAD_BUFFER_OCTETS MAX_BURST_BEATS
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test soak conformance nfs bench bench-short timing scaling gatesim gatesim-board bitstream program formal formal-mutants verilog docs lint format clean
+.PHONY: help setup demo test soak mutate conformance nfs bench bench-short timing scaling gatesim gatesim-board bitstream program formal formal-mutants verilog docs lint format clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -56,6 +58,10 @@ soak: setup ## send malformed FPDUs (FPDUS=1000000, SEED=1, JOBS=2, DASK=tcp://h
 	$(if $(DASK),$(BIN)/python -m pip install --disable-pip-version-check -q -e '.[soak]')
 	$(BIN)/python -m sim.malformer.soak --fpdus $(FPDUS) --jobs $(JOBS) \
 		$(if $(SEED),--seed $(SEED)) $(if $(DASK),--dask $(DASK))
+
+mutate: setup ## change the gateware at random points, see that tests notice (MUTANTS=60 SEED=1 JOBS=1)
+	$(BIN)/python -m tools.mutate --mutants $(MUTANTS) --seed $(or $(SEED),1) \
+		--jobs $(if $(filter command line environment,$(origin JOBS)),$(JOBS),1)
 
 conformance: setup ## run the tests that name a requirement, write build/conformance.html (STRICT=1)
 	$(BIN)/python -m pytest -n $(JOBS) --conformance $(if $(filter-out 0,$(STRICT)),--conformance-strict) $(PYTEST_ARGS)

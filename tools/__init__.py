@@ -1,0 +1,1 @@
+"""Tools of development, none of them in the wheel."""
