@@ -1,4 +1,4 @@
-"""The deframer at positions that wrap, and what the scheduler reads of it."""
+"""The deframer at positions that wrap, with wrong CRCs, and what the scheduler reads of it."""
 
 from typing import Any
 
@@ -20,7 +20,12 @@ WRAP = 1 << 32
 
 @pytest.mark.requirement("MPA-4.3-04")
 def test_deframer() -> None:
-    run_cocotb(Deframer(CONFIG), __name__)
+    run_cocotb(Deframer(CONFIG), __name__, test_filter="check_(?!wrong_crc)")
+
+
+@pytest.mark.requirement("MPA-6-01", "MPA-4.4-08")
+def test_wrong_crc() -> None:
+    run_cocotb(Deframer(CONFIG), __name__, test_filter="check_wrong_crc")
 
 
 class Bench:
@@ -44,18 +49,20 @@ class Bench:
         ):
             getattr(dut, name).value = 0
         self.views: list[tuple[int, int]] = []  # `inside` and `fpdu_end`, each change of them
+        self.failures = self.commits = 0
 
     async def start(self, position: int, *, markers: int, crc: int = 1, qp: int = 2) -> None:
         await start_clock_and_reset(self.dut)
         await self.visit(position, markers=markers, crc=crc, qp=qp)
         cocotb.start_soon(self._watch())
+        cocotb.start_soon(self._kill())
 
     async def visit(
         self, position: int, *, markers: int = 0, crc: int = 1, qp: int = 2, leave: int = 0
     ) -> None:
         """Begin a visit, in the cycle in which the one before is left."""
         dut = self.dut
-        dut.leave.value = leave
+        dut.leave.value, dut.kill.value = leave, 0
         dut.position.value, dut.markers.value = position, markers
         dut.crc.value, dut.qp.value, dut.start.value = crc, qp, 1
         await RisingEdge(dut.clk)
@@ -69,6 +76,15 @@ class Bench:
             if self.views[-1:] != [view]:
                 self.views.append(view)
             await RisingEdge(self.dut.clk)
+
+    async def _kill(self) -> None:
+        """Counts what is committed and what fails; kills a visit that failed, as the scheduler."""
+        while True:
+            await RisingEdge(self.dut.clk)
+            self.commits += int(self.dut.store_commit.value)
+            if self.dut.failed.value:
+                self.failures += 1
+                self.dut.kill.value = 1
 
     def give(self, octets: bytes) -> None:
         """Answer a request for these octets."""
@@ -180,3 +196,67 @@ async def check_next_visit_waits_until_the_one_before_has_left(dut: Any) -> None
         await bench.settle()
         assert int(dut.consumed.value) == position + len(next_visit)
         position += len(next_visit)
+
+
+async def end_visit(bench: Bench) -> None:
+    """Wait until the visit has come to its end."""
+    bench.answers.put({"end": 1})
+    while not bench.dut.left.value:
+        await RisingEdge(bench.dut.clk)
+    for _ in range(12):  # the segment that says so may come later
+        await RisingEdge(bench.dut.clk)
+
+
+@cocotb.test(timeout_time=20, timeout_unit="ms")
+async def check_wrong_crc_stops_the_visit_and_commits_nothing_of_it(dut: Any) -> None:
+    bench = Bench(dut)
+    rng = bench.rng
+    await bench.start(0, markers=0)
+    bench.give(Framer().frame(b"abc"))
+    await bench.segments.get()
+    await end_visit(bench)
+    # Of every length in words and halves of words; behind the length each octet, pad and CRC too.
+    for length in (*range(1, 15), 40, 41, 300, 1460):
+        for markers in (0, 1):
+            position = 4 * rng.getrandbits(28)
+            fpdus = []
+            framer = Framer(markers=bool(markers), position=position)
+            for octets in (rng.randrange(1, 60), length, rng.randrange(1, 60)):
+                fpdus.append((framer.position, framer.frame(rng.randbytes(octets))))
+            start, fpdu = fpdus[1]
+            # An octet of a Marker is the Marker's matter.
+            marked = {start + i for i in range(len(fpdu)) if markers and (start + i) % 512 < 4}
+            free = [i for i in range(len(fpdu)) if start + i not in marked]
+            at = rng.choice([*free[2:], free[-1], free[2]])
+            wrong = bytearray(fpdu)
+            wrong[at] ^= 1 << rng.randrange(8)
+            commits, failures = bench.commits, bench.failures
+            await bench.visit(position, markers=markers, qp=3, leave=1)
+            bench.give(fpdus[0][1] + bytes(wrong) + fpdus[2][1])
+            await end_visit(bench)
+            segments = await bench.segments.get_many(2)
+            assert [SegmentKind(segment["kind"]) for segment in segments] == [
+                SegmentKind.FPDU,
+                SegmentKind.CRC_ERROR,
+            ], (length, markers, at)
+            assert [segment["qp"] for segment in segments] == [3, 3]
+            assert not len(bench.segments), "something followed the error"
+            assert (bench.commits, bench.failures) == (commits + 1, failures + 1)
+            assert int(dut.consumed.value) == start % WRAP
+
+
+@cocotb.test(timeout_time=5, timeout_unit="ms")
+async def check_wrong_crc_means_nothing_while_crcs_are_off(dut: Any) -> None:
+    bench = Bench(dut)
+    rng = bench.rng
+    await bench.start(0, markers=0, crc=0)
+    for number in range(40):
+        ulpdu = rng.randbytes(rng.randrange(1, 90))
+        fpdu = Framer().frame(ulpdu)
+        bench.give(fpdu[:-4] + rng.randbytes(4))
+        segment = await bench.segments.get()
+        assert SegmentKind(segment["kind"]) == SegmentKind.FPDU
+        header = segment["header"].to_bytes(ULPDU_HEADER_OCTETS, "little")
+        whole = min(len(ulpdu), ULPDU_HEADER_OCTETS)
+        assert header[:whole] == ulpdu[:whole]
+        assert (bench.commits, bench.failures) == (number + 1, 0)

@@ -62,13 +62,20 @@ class Bench:
         self.monitor = StreamMonitor(dut, "tx", MPA.tx)
         StreamMonitor(dut, "sent", SENT)
         self.finished: list[int] = []
+        self.spoiled: list[tuple[int, int]] = []  # QP, and reports that were valid before
+        self.reports = 0
         cocotb.start_soon(self._watch())
 
     async def _watch(self) -> None:
         while True:
             await RisingEdge(self.dut.clk)
-            if self.dut.finished__valid.value and not self.dut.rst.value:
+            if self.dut.rst.value:
+                continue
+            if self.dut.spoiled__valid.value:
+                self.spoiled.append((int(self.dut.spoiled__qp.value), self.reports))
+            if self.dut.finished__valid.value:
                 self.finished.append(int(self.dut.finished__qp.value))
+            self.reports += int(self.dut.sent__valid.value and self.dut.sent__ready.value)
 
     def put(self, ulpdu: bytes, qp: int = 0, *, error: bool = False, **fields: Any) -> None:
         """Queue a ULPDU with noise in all lanes that mean nothing."""
@@ -229,10 +236,37 @@ async def check_spoiled_crc_of_an_fpdu_with_markers(dut: Any) -> None:
         position = -until * MARKER_OCTETS % MARKER_INTERVAL
         ulpdu = bench.rng.randbytes(bench.rng.randint(33, 42))
         for error in (True, False):
-            bench.put(ulpdu, error=error, markers=1, until_marker=until)
+            bench.put(ulpdu, until % CONFIG.qps, error=error, markers=1, until_marker=until)
             good = frame_fpdu(ulpdu, markers=True, position=position)
             spoiled = good[:-4] + bytes(octet ^ 0xFF for octet in good[-4:])
             assert (await bench.fpdu())[1] == (spoiled if error else good)
+    assert [qp for qp, _ in bench.spoiled] == [until % CONFIG.qps for until in range(14)]
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def check_spoiled_names_its_qp_before_its_report(dut: Any) -> None:
+    bench = Bench(dut, parameter("PATTERN"))
+    rng = bench.rng
+    await start_clock_and_reset(dut)
+    expected = []
+    for number in range(60):
+        qp, error = rng.randrange(CONFIG.qps), rng.random() < 0.5
+        # Also of one word, and with the error in a beat that is not the first.
+        bench.put(
+            rng.randbytes(rng.choice([4, 14, 60])), qp, error=error, report=1, sent={"qp": qp}
+        )
+        if error:
+            expected.append((qp, number))
+        # An `empty` job has no beats that could have an error.
+        if rng.random() < 0.2:
+            bench.jobs.put({"qp": rng.randrange(CONFIG.qps), "empty": 1})
+    for _ in range(60):
+        await bench.fpdu()
+        await bench.sent.get()
+    assert len(bench.spoiled) == len(expected)
+    for (qp, reports), (expected_qp, number) in zip(bench.spoiled, expected, strict=True):
+        assert qp == expected_qp
+        assert reports <= number, "its report came before"
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
@@ -246,6 +280,7 @@ async def check_unreadable_payload_spoils_the_crc_of_its_fpdu_only(dut: Any) -> 
         good = frame_fpdu(ulpdu)
         spoiled = good[:-4] + bytes(octet ^ 0xFF for octet in good[-4:])
         assert (await bench.fpdu())[1] == (spoiled if index in (1, 2) else good)
+    assert len(bench.spoiled) == 2
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
