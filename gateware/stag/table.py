@@ -206,9 +206,12 @@ class StagTable(wiring.Component):
 
         # Who gets the answer travels beside.
         stages = [(valid, internal, client)]
-        for _ in range(LOOKUP_CYCLES - 1):
+        for number in range(1, LOOKUP_CYCLES):
             before = stages[-1]
-            after = tuple(Signal.like(signal) for signal in before)
+            after = tuple(
+                Signal.like(signal, name=f"{name}_{number}")
+                for signal, name in zip(before, ("valid", "internal", "client"), strict=True)
+            )
             m.d.sync += [new.eq(old) for new, old in zip(after, before, strict=True)]
             stages.append(after)
         answered, answer_internal, _ = stages[-1]
@@ -239,9 +242,14 @@ class StagTable(wiring.Component):
         m.d.comb += entry_write.addr.eq(self.write.payload.stag[index])
         m.d.comb += entry_write.data.entry.eq(self.write.payload)
         with m.If(clearing):
-            m.d.comb += [entry_write.addr.eq(swept), entry_write.en.eq(1)]
+            m.d.comb += [
+                entry_write.addr.eq(swept),
+                # What `write` offers meanwhile is not there before it is taken
+                entry_write.data.entry.fast.eq(0),
+                entry_write.en.eq(1),
+            ]
 
-        refused = Signal()
+        is_refused = Signal()
         with m.FSM():
             # Looks for the entry of an STag to invalidate or to register, or takes a new entry.
             with m.State("IDLE"):
@@ -272,17 +280,17 @@ class StagTable(wiring.Component):
                 m.next = "FIND"
             # Waits until the entry was compared with the STag to invalidate.
             with m.State("FIND"), m.If(answered & answer_internal):
-                m.d.sync += refused.eq(0)
+                m.d.sync += is_refused.eq(0)
                 with m.If(invalidator == change_number):
                     with m.If(self.change.p.register):
-                        m.d.sync += refused.eq(~is_registrable)
+                        m.d.sync += is_refused.eq(~is_registrable)
                         m.next = "REGISTER"
                         with m.If(~is_registrable):
                             m.next = "DONE"
                     with m.Elif(
                         (status == StagStatus.INVALID) | (status == StagStatus.NOT_ASSOCIATED)
                     ):
-                        m.d.sync += refused.eq(1)
+                        m.d.sync += is_refused.eq(1)
                         m.next = "DONE"
                     with m.Else():
                         m.next = "INVALIDATE"
@@ -304,7 +312,7 @@ class StagTable(wiring.Component):
             with m.State("REGISTER"):
                 m.next = "DONE"
                 with m.If(clearing):
-                    m.d.sync += refused.eq(1)
+                    m.d.sync += is_refused.eq(1)
                 with m.Else():
                     m.d.comb += [
                         entry_write.addr.eq(invalidated[index]),
@@ -321,7 +329,7 @@ class StagTable(wiring.Component):
                     m.d.comb += port.ready.eq(invalidator == number)
                 m.d.comb += [
                     self.change.ready.eq(invalidator == change_number),
-                    self.refused.eq(refused),
+                    self.refused.eq(is_refused),
                 ]
                 m.next = "IDLE"
         return m
