@@ -41,9 +41,7 @@ def show(results: list[Result], console: Console) -> None:
     console.print(table, markup=False)
     for each in results:
         if not each.passed:
-            console.print(
-                f"{each.block}: {each.name}: {each.reason}", style="red", markup=False
-            )
+            console.print(f"{each.block}: {each.name}: {each.reason}", style="red", markup=False)
             console.print(f"  log: {each.log}", markup=False)
             for name, value in each.counterexample.items():
                 console.print(f"  {name:<24}{value:#x}", highlight=False, markup=False)
