@@ -7,6 +7,7 @@ from collections.abc import Awaitable
 
 from host_driver.context import Context
 from host_driver.errors import ListenerClosed
+from host_driver.nfs.server.ends import tell_ends
 from host_driver.nfs.server.export import Export
 from host_driver.nfs.server.mounts import Mounts
 from host_driver.nfs.server.service import nfs_service
@@ -85,9 +86,7 @@ class NfsServer:
         while True:
             await asyncio.sleep(_SWEEP_SECONDS)
             self.export.nodes.sweep()
-            for context in self._contexts:
-                while context.events:
-                    _LOG.debug("%s", context.events.pop(0).describe())
+            tell_ends(self._contexts)
 
     async def __aexit__(self, *_: object) -> None:
         """Stops listening and ends all connections."""
@@ -103,3 +102,4 @@ class NfsServer:
         # A connection that was just being closed has been disturbed.
         for transport in self._transports:
             await transport.close()
+        tell_ends(self._contexts)
