@@ -48,7 +48,8 @@ class RpcClient:
         Parameters
         ----------
         into: buffers for the bulk items of the result, in order. If the transport can, the items
-            are placed there; in any case what the result holds then is the start of the buffer.
+            are placed there; in any case what the result holds then is the start of the buffer, but
+            for an empty one, which asks for its item in the stream.
         result_octets: the most that the result takes in the stream, if its type does not limit it.
 
         Raises
@@ -69,7 +70,8 @@ class RpcClient:
         procedure.arguments.pack(encoder, arguments)
         if result_octets is None:
             result_octets = procedure.result.octets
-            if not into:
+            # An item with an empty buffer comes inline (RFC 8166, 4.3.2.3).
+            if not into or not all(map(len, into)):
                 result_octets += procedure.result.bulk_octets
         if result_octets >= UNLIMITED:
             raise ValueError(

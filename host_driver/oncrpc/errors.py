@@ -39,6 +39,10 @@ class XdrError(RpcError):
     """Octets are not what their declaration in XDR says, or a value is none of it (RFC 4506)."""
 
 
+class MisplacedItem(XdrError):
+    """A chunk where the binding has no bulk item, or one beside its chunk (RFC 8166, 6.1)."""
+
+
 class CallRefused(RpcError):
     """The server answered, and did not execute the call (RFC 5531, 9).
 

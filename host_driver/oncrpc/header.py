@@ -10,6 +10,7 @@ from host_driver.oncrpc.errors import (
     AuthStatus,
     CallRefused,
     GarbageArguments,
+    MisplacedItem,
     ProcedureUnavailable,
     ProgramMismatch,
     ProgramUnavailable,
@@ -104,6 +105,8 @@ def unpack_call(xid: int, decoder: Decoder) -> CallHeader:
 def _unpack_auth(decoder: Decoder, failure: AuthStatus) -> OpaqueAuth:
     try:
         return OPAQUE_AUTH.unpack(decoder)
+    except MisplacedItem:
+        raise
     except XdrError as error:
         raise AuthenticationFailed(failure) from error
 

@@ -12,6 +12,7 @@ from host_driver.oncrpc.errors import (
     CallRefused,
     GarbageArguments,
     MessageTooLong,
+    MisplacedItem,
     ProcedureUnavailable,
     ProgramMismatch,
     ProgramUnavailable,
@@ -118,11 +119,16 @@ class RpcServer:
         decoder = Decoder(call.message)
         try:
             xid = unpack_call_type(decoder)
+        except MisplacedItem:
+            # Only a call has such chunks (RFC 8166, 4.3.1).
+            xid = call.message.xid
+            reply = _refusal(xid, GarbageArguments())
         except XdrError as error:
             _LOG.warning("no RPC call: %s", error)
             await call.drop()
             return
-        reply = await self._execute(xid, decoder, call)
+        else:
+            reply = await self._execute(xid, decoder, call)
         try:
             await call.reply(reply)
         except MessageTooLong as error:
@@ -143,13 +149,11 @@ class RpcServer:
             pack_success(encoder, xid)
             procedure.result.pack(encoder, result)
         except CallRefused as why:
-            encoder = Encoder()
-            pack_refusal(encoder, xid, why)
+            return _refusal(xid, why)
         except Exception:
             # Whatever is wrong with a handler, its client gets an answer.
             _LOG.exception("call %#x failed", xid)
-            encoder = Encoder()
-            pack_refusal(encoder, xid, SystemFailure())
+            return _refusal(xid, SystemFailure())
         return encoder.message()
 
     def _header(self, xid: int, decoder: Decoder) -> CallHeader:
@@ -173,3 +177,9 @@ class RpcServer:
         except XdrError as error:
             raise GarbageArguments from error
         return arguments
+
+
+def _refusal(xid: int, why: CallRefused) -> Message:
+    encoder = Encoder()
+    pack_refusal(encoder, xid, why)
+    return encoder.message()

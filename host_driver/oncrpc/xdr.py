@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import xdrlib3
 
-from host_driver.oncrpc.errors import XdrError
+from host_driver.oncrpc.errors import MisplacedItem, XdrError
 from host_driver.oncrpc.message import PLACED, Bulk, Message, roundup
 
 T = TypeVar("T")
@@ -81,7 +81,10 @@ class Decoder:
     Parameters
     ----------
     into: buffers where bulk items shall be, in order; those that a transport has placed there are,
-        the others are copied there.
+        the others are copied there. An item whose buffer is empty is left where it is.
+
+    Bulk items are found where the binding has them only: a chunk in another place is an error of
+    the item that it is in, or behind.
     """
 
     def __init__(self, message: Message, into: Sequence[memoryview] = ()):
@@ -93,7 +96,22 @@ class Decoder:
 
     def _take(self, unpack: Callable[[], T]) -> T:
         with _as_xdr_error():
-            return unpack()
+            taken = unpack()
+        self._check_passed()
+        return taken
+
+    @property
+    def _position(self) -> int:
+        """In the whole stream."""
+        return self._unpacker.get_position() + self._inserted
+
+    def _check_passed(self) -> None:
+        """Raises if a chunk begins inside of what was taken: it was reduced, and must not be."""
+        bulk = self._bulks[-1] if self._bulks else None
+        if bulk is not None and len(bulk.data) and PLACED < bulk.position < self._position:
+            raise MisplacedItem(
+                f"a chunk at position {bulk.position}; allowed: where a bulk item begins"
+            )
 
     @property
     def remaining(self) -> int:
@@ -126,25 +144,39 @@ class Decoder:
     def bulk(self, maximum: int) -> memoryview:
         """Opaque data behind its length, from beside the stream if the transport moved it there."""
         octets = self.length(maximum)
+        if not octets and self._next_is_placed:
+            # That is the next item: an empty one need not take a chunk (RFC 8166, 4.3.2.2).
+            return memoryview(b"")
         place = next(self._into, None)
-        bulk = self._beside(octets)
+        bulk = self._beside(octets, place)
         if bulk is not None and bulk.position == PLACED:
             return bulk.data[:octets]
         data = memoryview(self.fixed(octets)) if bulk is None else bulk.data[:octets]
-        if place is None:
+        if not place:
             return data
         if octets > len(place):
             raise XdrError(f"an item of {octets} octets; allowed: {len(place)}, its buffer")
         place[:octets] = data
         return place[:octets]
 
-    def _beside(self, octets: int) -> Bulk | None:
-        position = self._unpacker.get_position() + self._inserted
-        if not self._bulks or self._bulks[-1].position not in (position, PLACED):
+    @property
+    def _next_is_placed(self) -> bool:
+        """Whether the next write chunk is used."""
+        bulk = self._bulks[-1] if self._bulks else None
+        return bulk is not None and bulk.position == PLACED and len(bulk.data) > 0
+
+    def _beside(self, octets: int, place: memoryview | None) -> Bulk | None:
+        if not self._bulks or self._bulks[-1].position not in (self._position, PLACED):
             return None
         bulk = self._bulks.pop()
         if bulk.position == PLACED and not len(bulk.data):
-            return None  # a write chunk that the peer did not use
+            # A write chunk that the peer did not use.
+            if octets and place:
+                raise MisplacedItem(
+                    f"an item of {octets} octets in the stream; allowed: in its write chunk of "
+                    f"{len(place)}"
+                )
+            return None
         # With or without roundup (RFC 5666, 3.7; RFC 8166, 3.4.5.2).
         if len(bulk.data) not in (octets, roundup(octets)):
             raise XdrError(f"an item of {octets} octets has a chunk of {len(bulk.data)}")

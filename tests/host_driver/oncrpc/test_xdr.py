@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from host_driver.oncrpc.errors import XdrError
+from host_driver.oncrpc.errors import MisplacedItem, XdrError
 from host_driver.oncrpc.message import PLACED, Bulk, Message
 from host_driver.oncrpc.records import Record, Uhyper, Uint, xdr_type
 from host_driver.oncrpc.xdr import Decoder, Encoder
@@ -254,13 +254,20 @@ def test_placed_item_is_the_start_of_its_buffer():
     assert buffer[0] == ord("X")
 
 
-@pytest.mark.parametrize("unused", [False, True])
-def test_item_that_came_inline_is_copied_into_its_buffer(unused):
+@pytest.mark.requirement("RFC8166-6.1-06")
+def test_item_that_came_inline_is_copied_into_its_buffer_unless_it_had_a_chunk():
     buffer = memoryview(bytearray(8))
-    bulks = (Bulk(PLACED, buffer[:0]),) if unused else ()
-    write = write_of(Message(reduced(b"abcde").whole(), bulks), [buffer])
+    whole = reduced(b"abcde").whole()
+    write = write_of(Message(whole), [buffer])
     assert bytes(write.data) == b"abcde"
     assert bytes(buffer) == b"abcde\0\0\0"
+    unused = (Bulk(PLACED, buffer[:0]),)
+    with pytest.raises(
+        MisplacedItem, match="of 5 octets in the stream; allowed: in its write chunk of 8"
+    ):
+        write_of(Message(whole, unused), [buffer])
+    # An empty buffer has an empty chunk, which asks for this.
+    assert bytes(write_of(Message(whole, unused), [buffer[:0]]).data) == b"abcde"
 
 
 def test_item_longer_than_its_buffer_is_an_error():
