@@ -146,7 +146,7 @@ def test_a_device_with_a_command_of_another_program_is_not_opened(device):
     assert device.commands == [] and device.closed
 
 
-@pytest.mark.requirement("RDMAP-8.1.1-09")
+@pytest.mark.requirement("RDMAP-8.1.1-09", "RFC8166-8.1.2-01")
 def test_stags_are_drawn_over_the_whole_space_and_in_free_slots(context):
     pd = PD(context)
     seen = []
@@ -231,7 +231,7 @@ def test_any_writable_buffer_is_registered_without_a_copy(context, device):
         assert bytes(memoryview(buffer).cast("B")[:3]) == b"abc"
 
 
-@pytest.mark.requirement("DDP-8.3-01", "RPCRDMA-2-01")
+@pytest.mark.requirement("DDP-8.3-01", "RPCRDMA-2-01", "RFC8166-2.3.2-01")
 def test_a_chosen_tagged_offset_is_written_and_checked(context, device):
     pd = PD(context)
     region = MR(pd, bytearray(16), addr=(1 << 64) - 17)

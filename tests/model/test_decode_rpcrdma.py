@@ -64,6 +64,7 @@ def captured() -> list[dict[str, Any]]:
     return sends(decoded(CAPTURE))
 
 
+@pytest.mark.requirement("RFC8166-4-01", "RFC8166-4.1.2-01")
 def test_headers_of_linux_are_those_that_tshark_finds(captured):
     found = {each["packet"]: fields_of(each["rpcrdma"]["header"]) for each in captured}
     tshark = {

@@ -62,6 +62,7 @@ def test_short_calls_and_their_replies_go_inline(devices: Devices):
 
 
 @pytest.mark.requirement("RPCRDMA-3.7-02", "RPCRDMA-3.4-07")
+@pytest.mark.requirement("RFC8166-3.5.2-01")
 @pytest.mark.parametrize("octets", [4094, 4097, 20_000])
 def test_long_items_of_a_call_become_read_chunks(devices: Devices, octets: int):
     async def work():
@@ -186,6 +187,7 @@ def test_an_item_longer_than_its_write_chunk_is_answered_with_err_chunk(devices:
 
 
 @pytest.mark.requirement("RPCRDMA-3.3-04", "RPCRDMA-6.1-01", "RPCRDMA-6.1-02", "RPCRDMA-4.1-06")
+@pytest.mark.requirement("RFC8166-3.3.1-01", "RFC8166-3.3.3-01", "RFC8166-3.3.3-02")
 def test_calls_complete_in_any_order_and_never_exceed_the_credits(devices: Devices):
     async def work():
         waiting: list[RdmaCall] = []
@@ -220,6 +222,7 @@ def test_calls_complete_in_any_order_and_never_exceed_the_credits(devices: Devic
     run(work)
 
 
+@pytest.mark.requirement("RFC8166-3.3.1-02", "RFC8166-3.3.1-04")
 @pytest.mark.requirement(
     "RPCRDMA-3.3-01", "RPCRDMA-3.3-02", "RPCRDMA-3.3-03", "RPCRDMA-3.3-06", "RPCRDMA-11-06"
 )
@@ -240,6 +243,7 @@ def test_requests_and_grants_may_change(devices: Devices):
 
 
 @pytest.mark.requirement("RPCRDMA-6.2-02", "RPCRDMA-6-02")
+@pytest.mark.requirement("RFC8166-3.3.3-05", "RFC8166-3.3.3-06")
 def test_sends_are_1024_octets_until_both_ends_have_told_more(devices: Devices):
     async def work():
         silent = ServerSettings(announce=False)

@@ -1,5 +1,7 @@
 """The headers of a Linux NFS/RDMA session: the codec and tshark say the same."""
 
+import pytest
+
 from host_driver.rpcrdma.chunks import Segment
 from host_driver.rpcrdma.header import Header, Procedure, decode_header
 from tests.host_driver.rpcrdma.captured import dissected, sends
@@ -31,6 +33,10 @@ def fields_of(header: Header) -> dict[str, list[int]]:
     return {name: numbers for name, numbers in fields.items() if numbers}
 
 
+OF_THE_RFC = pytest.mark.requirement("RFC8166-4-01", "RFC8166-4.1.2-01")
+
+
+@OF_THE_RFC
 def test_every_header_has_the_fields_that_tshark_finds():
     decoded = {send.packet: decode_header(send.octets)[0] for send in sends()}
     found = dissected()
@@ -44,6 +50,7 @@ def test_every_header_has_the_fields_that_tshark_finds():
         assert ours == {name: numbers for name, numbers in fields.items() if name in NAMES}, packet
 
 
+@OF_THE_RFC
 def test_every_header_encodes_to_its_octets():
     for send in sends():
         header, end = decode_header(send.octets)

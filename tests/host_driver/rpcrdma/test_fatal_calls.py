@@ -33,6 +33,7 @@ async def a_connection(devices: Devices, listener: RdmaListener):
         await peer.channel.close()
 
 
+@pytest.mark.requirement("RFC8166-4.5.3-01")
 @pytest.mark.parametrize("written", [False, True], ids=["read chunk", "write chunk"])
 def test_it_is_an_error_on_the_next_connection(devices: Devices, written: bool):
     async def work():

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from host_driver.rpcrdma.chunks import ChunkLists, ReadSegment, Segment
 from host_driver.rpcrdma.errors import HeaderError
 from host_driver.rpcrdma.header import (
+    VERSION,
     ErrorCode,
     Fault,
     Header,
@@ -14,6 +15,7 @@ from host_driver.rpcrdma.header import (
     Procedure,
     decode_header,
 )
+from sim.model import rpcrdma
 from tests.host_driver.rpcrdma.strategies import headers
 
 XID, CREDITS = 0x11223344, 32
@@ -24,6 +26,9 @@ SEGMENT = Segment(0xAABBCCDD, 4096, 0x10000)
 SECOND = Segment(0x01020304, 8, 2**40)
 H_L_OO = "aabbccdd 00001000 00000000 00010000"
 H_L_OO_2 = "01020304 00000008 00000100 00000000"
+
+LARGEST = Segment(2**32 - 1, 2**32 - 1, 2**64 - 1)
+ONES = "ffffffff ffffffff ffffffff ffffffff"
 
 
 def header(procedure: Procedure = Procedure.RDMA_MSG, lists=None, **fields) -> Header:
@@ -73,6 +78,18 @@ VECTORS = [
         header(Procedure.RDMA_MSGP, padding=Padding(4096, 512)),
         "00001000 00000200 00000000 00000000 00000000",
     ),
+    (
+        "all bits of all fields",
+        Header(
+            2**32 - 1,
+            2**32 - 1,
+            lists=ChunkLists(
+                reads=(ReadSegment(2**32 - 1, LARGEST),), writes=((LARGEST,),), reply=(LARGEST,)
+            ),
+        ),
+        f"{f'00000001 ffffffff {ONES}'} 00000000 00000001 00000001 {ONES} 00000000"
+        f" 00000001 00000001 {ONES}",
+    ),
     ("done", header(Procedure.RDMA_DONE), ""),
     (
         "ERR_VERS",
@@ -88,12 +105,71 @@ def message(of: Header) -> bytes:
     return RPC if of.procedure in (Procedure.RDMA_MSG, Procedure.RDMA_MSGP) else b""
 
 
+PROCEDURES = {"RDMA_MSG": 0, "RDMA_NOMSG": 1, "RDMA_MSGP": 2, "RDMA_DONE": 3, "RDMA_ERROR": 4}
+"""rdma_proc (RFC 8166, 4.1.2)."""
+
+OF_THE_RFC = pytest.mark.requirement(
+    *("RFC8166-4-01", "RFC8166-4.1.2-01", "RFC8166-4.2.2-01", "RFC8166-2.3.2-01"),
+)
+
+
+def octets_of(vector: Header, rest: str) -> bytes:
+    """The octets of a vector: the fixed words, and what it has behind them."""
+    fixed = f"{vector.xid:08x} 00000001 {vector.credits:08x}"
+    return bytes.fromhex(f"{fixed} {PROCEDURES[vector.procedure.name]:08x} {rest}")
+
+
+@OF_THE_RFC
 @pytest.mark.requirement("RPCRDMA-4.1-05", "RPCRDMA-4.1-07", "RPCRDMA-4.1-08", "RPCRDMA-4.1-01")
-@pytest.mark.parametrize(("expected", "rest"), [each[1:] for each in VECTORS], ids=lambda each: "")
-def test_vectors(expected: Header, rest: str):
-    octets = bytes.fromhex(f"11223344 00000001 00000020 {expected.procedure:08x} {rest}")
+@pytest.mark.parametrize(("_", "expected", "rest"), VECTORS, ids=[each[0] for each in VECTORS])
+def test_vectors(_: str, expected: Header, rest: str):
+    octets = octets_of(expected, rest)
     assert expected.encode() == octets
     assert decode_header(octets + message(expected)) == (expected, len(octets))
+
+
+@OF_THE_RFC
+@pytest.mark.parametrize(("_", "expected", "rest"), VECTORS, ids=[each[0] for each in VECTORS])
+def test_the_decoder_of_captures_reads_the_vectors(_: str, expected: Header, rest: str):
+    found = rpcrdma.parse(octets_of(expected, rest) + message(expected))
+    assert (found.xid, found.version, found.credits) == (expected.xid, 1, expected.credits)
+    assert (found.procedure.name, found.message) == (expected.procedure.name, message(expected))
+    reads = [(each.position, each.handle, each.length, each.offset) for each in found.reads]
+    lists = expected.lists
+    assert reads == [
+        (each.position, each.target.handle, each.target.length, each.target.offset)
+        for each in lists.reads
+    ]
+    chunks = [*found.writes, *([] if found.reply is None else [found.reply])]
+    assert [[(each.handle, each.length, each.offset) for each in chunk] for chunk in chunks] == [
+        [(each.handle, each.length, each.offset) for each in chunk]
+        for chunk in (*lists.writes, *([] if lists.reply is None else [lists.reply]))
+    ]
+    fault, padding = expected.fault, expected.padding
+    versions = (fault.low, fault.high) if fault and fault.code is ErrorCode.ERR_VERS else None
+    assert (found.error, found.versions) == (fault and fault.code, versions)
+    assert (found.align, found.threshold) == (
+        (padding.align, padding.threshold) if padding else (None, None)
+    )
+
+
+@OF_THE_RFC
+def test_codes_are_those_of_the_rfc():
+    errors = {"ERR_VERS": 1, "ERR_CHUNK": 2}
+    assert {each.name: each.value for each in Procedure} == PROCEDURES
+    assert {each.name: each.value for each in rpcrdma.Procedure} == PROCEDURES
+    assert {each.name: each.value for each in ErrorCode} == errors
+    assert {name: code for code, name in rpcrdma.ERROR_NAMES.items()} == errors
+    assert VERSION == rpcrdma.VERSION == 1
+
+
+@pytest.mark.requirement("RFC8166-2.3.2-01")
+@pytest.mark.parametrize(
+    "segment", [Segment(2**32, 1, 0), Segment(1, 2**32, 0), Segment(1, 1, 2**64)]
+)
+def test_more_bits_than_a_segment_has_are_not_encoded(segment: Segment):
+    with pytest.raises(OverflowError):
+        segment.encode()
 
 
 @given(headers)

@@ -50,7 +50,7 @@ def test_private_data_of_all_sizes(send: int, receive: int, invalidation: bool):
     assert PrivateData.decode(each.encode()) == each
 
 
-@pytest.mark.requirement("RPCRDMA-12-01", "RPCRDMA-12-02")
+@pytest.mark.requirement("RPCRDMA-12-01", "RPCRDMA-12-02", "RFC8166-9-01", "RFC8166-9-02")
 def test_port_and_netids_are_the_registered_ones():
     assert (DEFAULT_PORT, NETID_IPV4, NETID_IPV6) == (20049, "rdma", "rdma6")
 
