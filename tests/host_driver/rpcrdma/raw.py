@@ -4,8 +4,11 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from functools import partial
+from unittest import mock
 
-from host_driver import MR, AccessFlags, Context, cm
+from host_driver import MR, AccessFlags, Context, QPInitAttr, cm
+from host_driver.rpcrdma import channel
 from host_driver.rpcrdma.channel import Channel
 from host_driver.rpcrdma.chunks import ChunkLists, ReadSegment, Segment
 from host_driver.rpcrdma.client import RdmaClientTransport, connect
@@ -19,8 +22,13 @@ from tests.host_driver.rpcrdma.rig import Devices, echo, inline
 SECONDS = 10.0
 
 
+def with_rfc7306() -> contextlib.AbstractContextManager[object]:
+    """Channels that are made meanwhile have QPs with atomics and Immediate Data."""
+    return mock.patch.object(channel, "QPInitAttr", partial(QPInitAttr, rfc7306=True))
+
+
 class RawPeer:
-    """One end of a connection without RPC-over-RDMA.
+    """One end of a connection without RPC-over-RDMA, whose QP has atomics and Immediate Data.
 
     Attributes
     ----------
@@ -32,14 +40,15 @@ class RawPeer:
         self.received: asyncio.Queue[bytes] = asyncio.Queue()
         self.stags: list[int | None] = []
         self.ended = asyncio.Event()
-        self.channel = Channel(
-            context,
-            receives=receives,
-            sends=16,
-            octets=octets,
-            on_message=self._on_message,
-            on_end=lambda error: self.ended.set(),
-        )
+        with with_rfc7306():
+            self.channel = Channel(
+                context,
+                receives=receives,
+                sends=16,
+                octets=octets,
+                on_message=self._on_message,
+                on_end=lambda error: self.ended.set(),
+            )
 
     def _on_message(self, slot: int, octets: bytes, stag: int | None) -> None:
         self.channel.give_back(slot)

@@ -1,6 +1,7 @@
 """Completions that a channel does not expect end the connection, and nothing else happens."""
 
 import asyncio
+import contextlib
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -12,6 +13,7 @@ from host_driver import (
     WC,
     AccessFlags,
     QPState,
+    SendFlags,
     SendWR,
     WCFlags,
     WCOpcode,
@@ -24,7 +26,14 @@ from host_driver.rpcrdma.channel import Channel
 from host_driver.rpcrdma.errors import UnexpectedCompletion
 from host_driver.rpcrdma.pump import CompletionPump
 from host_driver.wr import SGE
-from tests.host_driver.rpcrdma.raw import SECONDS, RawPeer, call_of, raw_client, raw_server
+from tests.host_driver.rpcrdma.raw import (
+    SECONDS,
+    RawPeer,
+    call_of,
+    raw_client,
+    raw_server,
+    with_rfc7306,
+)
 from tests.host_driver.rpcrdma.rig import Devices, connected, echo, inline, message, room, run
 
 XID = 0x1CE
@@ -33,21 +42,35 @@ IMMEDIATE = b"\x01\x00\x00\x00\x02\x00\x00\x00"
 # A peer that really sends them
 
 
-def immediate(peer: RawPeer) -> SendWR:
+def immediate(_: RawPeer) -> SendWR:
     return SendWR(opcode=WROpcode.IMM_DATA, imm_data=IMMEDIATE)
 
 
-def empty_write(peer: RawPeer) -> SendWR:
+def solicited(_: RawPeer) -> SendWR:
+    return replace(immediate(_), send_flags=SendFlags.SIGNALED | SendFlags.SOLICITED)
+
+
+def empty_write(_: RawPeer) -> SendWR:
     return SendWR(opcode=WROpcode.RDMA_WRITE_WITH_IMM, imm_data=IMMEDIATE)
 
 
-REQUESTS = [immediate, empty_write]
+REQUESTS = [immediate, solicited, empty_write]
+
+
+@pytest.fixture(params=[True, False], ids=["taken by the QP", "refused by the QP"])
+def ends_with(request: pytest.FixtureRequest) -> Iterator[type[RpcConnectionError]]:
+    """How a connection ends at Immediate Data if its QP has that, and as it is."""
+    with with_rfc7306() if request.param else contextlib.nullcontext():
+        yield UnexpectedCompletion if request.param else RpcConnectionError
 
 
 @pytest.mark.parametrize("request_of", REQUESTS, ids=lambda each: each.__name__)
 @pytest.mark.parametrize("answering", [False, True], ids=["waiting", "answering"])
 def test_a_client_that_sends_immediate_data_loses_the_connection(
-    devices: Devices, request_of: Callable[[RawPeer], SendWR], answering: bool
+    devices: Devices,
+    ends_with: type[RpcConnectionError],
+    request_of: Callable[[RawPeer], SendWR],
+    answering: bool,
 ):
     async def work():
         async with raw_client(devices) as (peer, transport):
@@ -57,10 +80,10 @@ def test_a_client_that_sends_immediate_data_loses_the_connection(
                 await echo(call)
                 await peer.next()
             await peer.channel.post([request_of(peer)])
-            with pytest.raises(RpcConnectionError):
+            with pytest.raises(ends_with):
                 await asyncio.wait_for(transport.receive(), SECONDS)
             if answering:
-                with pytest.raises(RpcConnectionError):
+                with pytest.raises(ends_with):
                     await call.reply(inline(XID))
             await peer.until_ended()
             assert peer.received.empty()
@@ -70,13 +93,14 @@ def test_a_client_that_sends_immediate_data_loses_the_connection(
 
 @pytest.mark.parametrize("with_write", [False, True], ids=["alone", "behind an RDMA Write"])
 def test_a_server_that_sends_immediate_data_loses_the_connection(
-    devices: Devices, with_write: bool
+    devices: Devices, ends_with: type[RpcConnectionError], with_write: bool
 ):
     async def work():
         async with raw_server(devices) as (transport, peer):
             buffer = memoryview(bytearray(500))
             task = asyncio.ensure_future(transport.call(message(XID), ReplyRoom(100, (buffer,))))
             header = await peer.next_header()
+            request = immediate(peer)
             if with_write:
                 _, source = peer.region(b"w" * 500, AccessFlags(0))
                 (target,) = header.lists.writes[0]
@@ -87,12 +111,10 @@ def test_a_server_that_sends_immediate_data_loses_the_connection(
                     rkey=target.handle,
                     imm_data=IMMEDIATE,
                 )
-            else:
-                request = immediate(peer)
             await peer.channel.post([request])
-            with pytest.raises(RpcConnectionError):
+            with pytest.raises(ends_with):
                 await asyncio.wait_for(task, SECONDS)
-            with pytest.raises(RpcConnectionError):
+            with pytest.raises(ends_with):
                 await transport.call(inline(XID + 1), room(100))
             await peer.until_ended()
 
@@ -100,7 +122,9 @@ def test_a_server_that_sends_immediate_data_loses_the_connection(
 
 
 @pytest.mark.parametrize("opcode", [WROpcode.ATOMIC_FETCH_AND_ADD, WROpcode.ATOMIC_CMP_AND_SWP])
-def test_atomics_on_the_memory_of_a_call_change_nothing(devices: Devices, opcode: WROpcode):
+def test_atomics_on_the_memory_of_a_call_change_nothing(
+    devices: Devices, ends_with: type[RpcConnectionError], opcode: WROpcode
+):
     async def work():
         async with raw_server(devices) as (transport, peer):
             buffer = memoryview(bytearray(512))
@@ -119,6 +143,7 @@ def test_atomics_on_the_memory_of_a_call_change_nothing(devices: Devices, opcode
                     )
                 ]
             )
+            # The device refuses them in any case: write chunks cannot be read.
             with pytest.raises(RpcConnectionError):
                 await asyncio.wait_for(task, SECONDS)
             assert buffer == bytes(512)
