@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections import Counter
 from typing import Self
 
 from host_driver.cm_responder import ConnectionRequest
@@ -35,6 +36,7 @@ class _Handshake:
 
     def __init__(self, stream: ByteStream, seconds: float):
         self.stream = stream
+        self.peer = stream.peer_address[0]
         self._reader = FrameReader(stream, reply=False)
         self._deadline = Deadline(seconds)
 
@@ -53,7 +55,8 @@ class ConnectionListener:
     ----------
     context: the open device; closing it closes the listener.
     host, port: where to listen; port 0 takes any free one, an empty host all addresses.
-    backlog: connections that may be open without a whole Request, 1 or more; others wait.
+    backlog: connections that may be open without a whole Request, 1 or more. When one more peer
+        comes, the oldest of the address that has most of them is turned away.
     request_timeout: seconds that each of them has for it (RFC 5044, 7.1.2 item 8).
 
     Attributes
@@ -93,7 +96,7 @@ class ConnectionListener:
         its Request may go on, and the next call takes it,
 
         `MalformedFrame` or `StartupError`, once for each peer that sent anything but a Request,
-        was too slow with it, or has gone; its connection is closed then,
+        was too slow with it, was turned away, or has gone; its connection is closed then,
 
         `ListenerClosed` if the listener is closed, also while this waits.
         """
@@ -129,9 +132,6 @@ class ConnectionListener:
                 self._begun.remove(handshake)
                 return ConnectionRequest(self._context, handshake.stream, frame)
         seconds = min(deadline.left, _POLL_SECONDS if self._begun else _IDLE_SECONDS)
-        if len(self._begun) >= self._backlog:
-            time.sleep(seconds)
-            return None
         try:
             stream = self._listener.accept(seconds)
         except TransportTimeout:
@@ -139,9 +139,24 @@ class ConnectionListener:
         except StreamClosed as error:
             raise ListenerClosed(f"the listener at port {self.port} was closed") from error
         except TransportError as error:
+            time.sleep(seconds)  # such as without a descriptor: the next try may fail as well
             raise StartupError(f"no connection at port {self.port}: {error}") from error
         self._begun.append(_Handshake(stream, self._request_seconds))
+        if len(self._begun) > self._backlog:
+            self._turn_away()
         return None
+
+    def _turn_away(self) -> None:
+        """Makes room: peers that mean it are done soon, and those that fall silent are old."""
+        counts = Counter(each.peer for each in self._begun)
+        most = max(counts.values())
+        oldest = next(each for each in self._begun if counts[each.peer] == most)
+        self._begun.remove(oldest)
+        oldest.stream.close()
+        raise StartupError(
+            f"a peer at {oldest.peer} without a whole MPA Request frame was turned away for "
+            f"another; allowed: {self._backlog} at a time"
+        )
 
     def close(self) -> None:
         """Stops listening, also while `get_request` waits; what it has returned stays open."""

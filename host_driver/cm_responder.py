@@ -1,6 +1,8 @@
 """The connection manager as MPA Responder: answering a Request (RFC 5044 7.1, RFC 6581)."""
 
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Self
 
 from host_driver.context import Context
@@ -32,9 +34,9 @@ from host_driver.mpa_negotiation import (
     told_reads,
 )
 from host_driver.mpa_startup import RTR, StartupFrame
-from host_driver.mpa_terms import DEFAULT_RTR, Terms, octets_of
+from host_driver.mpa_terms import DEFAULT_RTR, Connection, Terms, octets_of
 from host_driver.qp import QP
-from host_driver.transport.base import ByteStream, TransportError
+from host_driver.transport.base import ByteStream, TransportError, TransportTimeout
 
 
 class ConnectionRequest:
@@ -120,6 +122,41 @@ class ConnectionRequest:
         if qp.context is not self._context:
             raise ValueError("the QP is of another device; allowed: a QP of the listener's device")
         qp.require(QPState.INIT)
+        accepted = self.answer(
+            private_data=private_data,
+            ord=ord,
+            ird=ird,
+            minimum_ord=minimum_ord,
+            crc=crc,
+            markers=markers,
+            rtr=rtr,
+            emss=emss,
+            timeout=timeout,
+            receives_posted=qp.receives_posted > 0,
+        )
+        if accepted.connection.peer_to_peer:
+            accepted.wait()
+        accepted.connect(qp)
+
+    def answer(
+        self,
+        *,
+        private_data: bytes = b"",
+        ord: int | None = None,
+        ird: int | None = None,
+        minimum_ord: int = 0,
+        crc: bool = True,
+        markers: bool = False,
+        rtr: RTR = DEFAULT_RTR,
+        emss: int | None = None,
+        timeout: float = DEFAULT_TIMEOUT,
+        receives_posted: bool = True,
+    ) -> "AcceptedRequest":
+        """The first half of `accept`: sends the Reply. No QP is needed before the peer sends.
+
+        `receives_posted` tells whether the QP will have receives posted when it is connected; the
+        others are as in `accept`, and so is what is raised.
+        """
         request = self._request
         terms = Terms.check(
             self._context.attr.max_qp_rd_atom,
@@ -133,26 +170,16 @@ class ConnectionRequest:
         if not 0 <= minimum_ord <= terms.ord:
             raise ValueError(f"minimum_ord {minimum_ord}; allowed: 0 to the ORD, {terms.ord}")
         check_emss(emss)
-        reply, connection = accepting_reply(terms, request, receives_posted=qp.receives_posted > 0)
+        reply, connection = accepting_reply(terms, request, receives_posted=receives_posted)
         octets = reply.encode()
         deadline = Deadline(timeout)
         self._refuse_unfit(minimum_ord)
         stream = self._take_stream()
-        try:
+        with _closed_if_it_fails(stream):
             segment = choose_emss(stream, emss)
             require_quiet(stream)
             send_octets(stream, octets, StartupStep.REPLY, deadline)
-            if connection.peer_to_peer:
-                await_first_fpdu(stream, deadline)
-            enter_full_operation(qp, stream, connection, segment)
-            await_rtr(qp, connection, deadline)
-        except TransportError as error:
-            stream.close()
-            raise StartupError(f"MPA startup: {error}") from error
-        except BaseException:
-            # No Terminate: nothing may be sent before the first FPDU (RFC 5044, 7.1.2 item 4).
-            stream.close()
-            raise
+        return AcceptedRequest(self._context, stream, connection, segment, deadline)
 
     def _refuse_unfit(self, minimum_ord: int) -> None:
         """Rejects a peer with which no QP can be connected, and raises why."""
@@ -212,3 +239,79 @@ class ConnectionRequest:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+class AcceptedRequest:
+    """A peer whose Request was accepted, and that has to send its first FPDU next.
+
+    A program with many peers takes a QP only when that comes: a peer that falls silent costs none.
+
+    Attributes
+    ----------
+    connection: what was agreed.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        stream: ByteStream,
+        connection: Connection,
+        emss: int,
+        deadline: Deadline,
+    ):
+        self.connection = connection
+        self._context, self._stream, self._emss = context, stream, emss
+        self._deadline = deadline
+        context.on_close(self.close)
+
+    def wait(self) -> None:
+        """Waits until the first FPDU begins to arrive.
+
+        Raises `StartupError` if it does not in the time of `ConnectionRequest.answer`; the
+        connection is closed then.
+        """
+        with _closed_if_it_fails(self._stream, self._forget):
+            await_first_fpdu(self._stream, self._deadline)
+
+    def poll(self) -> bool:
+        """Whether it has begun by now; raises as `wait`."""
+        try:
+            self._stream.wait_readable(0.0)
+        except TransportTimeout:
+            if not self._deadline.left:
+                self.wait()  # it raises, unless an octet has just come
+            return False
+        except TransportError:
+            self.wait()
+        return True
+
+    def connect(self, qp: QP) -> None:
+        """Connects a QP as MPA Responder. Raises as `ConnectionRequest.accept`."""
+        with _closed_if_it_fails(self._stream, self._forget):
+            enter_full_operation(qp, self._stream, self.connection, self._emss)
+            self._forget()
+            await_rtr(qp, self.connection, self._deadline)
+
+    def _forget(self) -> None:
+        self._context.forget_close(self.close)
+
+    def close(self) -> None:
+        """Closes the connection, unless it was given to a QP."""
+        self._forget()
+        self._stream.close()
+
+
+@contextmanager
+def _closed_if_it_fails(
+    stream: ByteStream, also: Callable[[], None] = lambda: None
+) -> Iterator[None]:
+    """Closes the stream at an exception; that of a transport becomes a `StartupError`."""
+    try:
+        yield
+    except BaseException as error:
+        # No Terminate: nothing may be sent before the first FPDU (RFC 5044, 7.1.2 item 4).
+        stream.close()
+        also()
+        if isinstance(error, TransportError):
+            raise StartupError(f"MPA startup: {error}") from error
+        raise

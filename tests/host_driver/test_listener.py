@@ -190,16 +190,37 @@ def test_peers_wait_in_the_backlog_and_are_taken_in_order(passive):
             peer.close()
 
 
-def test_a_full_backlog_has_room_again_when_a_peer_is_done(passive):
-    with listen(passive.context, backlog=2, request_timeout=3 * SHORT) as listener:
-        silent = [raw_initiator(listener.port) for _ in range(2)]
+def test_silent_peers_in_a_full_backlog_give_way(passive):
+    """They do not hold up others for the time that they have."""
+    with listen(passive.context, backlog=2) as listener:
+        silent = [raw_initiator(listener.port) for _ in range(3)]
         with raw_initiator(listener.port, OCTETS):
-            for peer in silent:
-                with pytest.raises(StartupTimeout, match="MPA Request frame: not within"):
+            begun = time.monotonic()
+            for peer in silent[:2]:
+                with pytest.raises(StartupError, match=r"turned away for another; allowed: 2 at"):
                     listener.get_request()
                 assert receive_all(peer) == b""
-                peer.close()
             assert listener.get_request().private_data == b"who"
+            assert time.monotonic() - begun < PATIENCE / 2
+        for peer in silent:
+            peer.close()
+
+
+def test_who_has_most_silent_connections_gives_way(passive):
+    with listen(passive.context, "", backlog=3) as listener:
+        addresses = ("127.0.0.1", "127.0.0.2", "127.0.0.2", "127.0.0.2")
+        silent = []
+        for address in addresses:
+            silent.append(socket.socket())
+            silent[-1].bind((address, 0))
+            silent[-1].connect(("127.0.0.1", listener.port))
+        with pytest.raises(StartupError, match=r"a peer at (::ffff:)?127\.0\.0\.2 without"):
+            listener.get_request()
+        assert receive_all(silent[1]) == b""
+        silent[0].sendall(OCTETS)
+        assert listener.get_request().private_data == b"who"
+        for peer in silent:
+            peer.close()
 
 
 @pytest.mark.parametrize("backlog", [0, -1])
