@@ -508,6 +508,7 @@ class Rnic(wiring.Component):
             registers.qp_state.cause.eq(self.qp_states.query_cause),
             self.ring_writer.query_ring.eq(registers.cq_number.cq),
             registers.cq_answered.entries.eq(self.ring_writer.query_answered),
+            registers.events_lost.events.eq(self.ring_writer.dropped_events),
             registers.queues.qps.eq(config.qps),
             registers.queues.cqs.eq(config.cqs),
             registers.limits.stags_log2.eq((config.stags - 1).bit_length()),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Self
 
 from host_driver import entries, registers
 from host_driver.answers import DeviceAttr, name_of, read_attr, read_capabilities
+from host_driver.counters import query_dropped_events
 from host_driver.device_reset import reset_device
 from host_driver.enums import QPState
 from host_driver.errors import DeviceError, QPError, WaitTimeout, require_type
@@ -77,6 +78,9 @@ class Context:
     ----------
     events: all that came, the oldest first. A program that runs for long takes them out, or calls
         `events.clear()` now and then: one stays for each QP that has stopped.
+    events_lost: how many the device had no place for, because more came than its event queue holds
+        before they were taken. The QPs that they were about are asked instead: each that has
+        stopped gives an event with its cause and `UNKNOWN_INDEX`.
 
     Raises `DeviceError` if what answers there is not this device, or does not finish in time.
     """
@@ -102,6 +106,7 @@ class Context:
         self.cqs: dict[int, CQ] = {}
         self.mrs: dict[int, MR] = {}  # by STag
         self.events: list[AsyncEvent] = []
+        self.events_lost = 0
         self._unfinished: int | None = None  # opcode of a command that did not end
         self._command_seconds = command_seconds
         self._open_seconds = open_seconds
@@ -131,6 +136,7 @@ class Context:
         self._event_ring.memory[:] = bytes(len(self._event_ring.memory))
         self._event_number = 0
         self.enable_ring(self.attr.max_cq, self._event_ring)
+        self._events_dropped = query_dropped_events(self)
         self.write(registers.INTERRUPT_ENABLE, completion=1, event=1)
         self._arm_events()
 
@@ -231,12 +237,13 @@ class Context:
     def process_events(self, ask: bool = False) -> None:
         """Takes what the device wrote to the event ring; stops the QPs that it names.
 
-        Of an event that could not be written its QP tells, when the device is asked: now with
-        `ask`, else each `LOOKS`-th time that nothing has come.
+        Of an event that could not be written, or had no place, its QP tells, when the device is
+        asked: now with `ask`, else each `LOOKS`-th time, and when the ring was full.
         """
         with self.lock:
             ring = self._event_ring
-            taken = lost = False
+            ask = ask or ring.is_due()
+            taken, lost = 0, False
             try:
                 # More do not come before the device is told what was taken.
                 for _ in range(ring.entries):
@@ -248,11 +255,11 @@ class Context:
                         if not self.skip_lost(number, ring, self._event_number, ask or lost):
                             break
                         self._event_number = self._event_number + 1 & 0xFFFF
-                        taken = lost = True
+                        taken, lost = taken + 1, True
                         continue
                     fields = entries.EVENT.unpack_from(ring.memory, offset)
                     self._event_number = self._event_number + 1 & 0xFFFF
-                    taken = True
+                    taken += 1
                     qp = self.qps.get(int(fields["qp"]))
                     event = read_event(fields)
                     self.events.append(event)
@@ -264,13 +271,25 @@ class Context:
                 if taken:
                     self.write(registers.INTERRUPT_STATUS, event=1)
                     self._arm_events()
+            # Behind the doorbell, which made room: those that came before it are counted
+            if (ask or taken >= ring.entries) and not self._closed:
+                self._find_dropped()
+
+    def _find_dropped(self) -> None:
+        """Stops the QPs whose events had no place."""
+        dropped = query_dropped_events(self)
+        more = dropped - self._events_dropped & 0xFFFF
+        self._events_dropped = dropped
+        if more:
+            self.events_lost += more
+            self._find_stopped()
 
     def skip_lost(self, number: int, ring: Ring, entry: int, ask: bool) -> bool:
         """Whether an entry of CQ `number` that is not there is lost, see `Ring.skip_lost`.
 
-        The device is asked with `ask`, or if it is time to.
+        The device is asked with `ask`; without it none is.
         """
-        if not (ask or ring.is_due()):
+        if not ask:
             return False
         self.write(registers.CQ_NUMBER, cq=number)
         answered = self.read(registers.CQ_ANSWERED)["entries"]
@@ -282,7 +301,7 @@ class Context:
         return ring.skip_lost(entry, answered)
 
     def _find_stopped(self) -> None:
-        """Stops the QPs whose events could not be written."""
+        """Stops the QPs that have stopped and were not told of."""
         for qp in list(self.qps.values()):
             if qp.state not in (QPState.INIT, QPState.RTS):
                 continue

@@ -120,3 +120,11 @@ def query_stops(context: "Context", causes: Iterable[Cause] = Cause) -> dict[Cau
 def query_lost(context: "Context") -> int:
     """Events that are in no counter, since the reset of the device; 255 if there were more."""
     return context.read(registers.COUNTER_LOST)["value"]
+
+
+def query_dropped_events(context: "Context") -> int:
+    """Events of stopped QPs that the event queue had no place for, since reset, mod 2^16.
+
+    Every device has it, also one without counters. `Context.events_lost` counts those of a context.
+    """
+    return context.read(registers.EVENTS_LOST)["events"]

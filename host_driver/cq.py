@@ -117,6 +117,7 @@ class CQ:
                     break
                 offset = ring.offset(self._consumer)
                 if not ring.is_written(self._consumer):
+                    ask = ask or ring.is_due()
                     if not self.context.skip_lost(self.number, ring, self._consumer, ask):
                         break
                     ask = True  # the next one may be lost, too

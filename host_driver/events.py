@@ -31,7 +31,7 @@ class AsyncEvent:
     ----------
     qp_num: number of the QP. cause: the check that failed first.
     index: running number mod 2^16 of the work request at fault, if one is; `UNKNOWN_INDEX` if the
-        device could not write the event, so that only the cause is known.
+        device could not write the event, or had no place for it: only the cause is known then.
     ulpdu_length: of the offending segment; 0 if there is none.
     header: the first octets of the offending ULPDU, its DDP header; of a Terminate that was
         received the first ones behind its DDP header.

@@ -320,6 +320,12 @@ FPDUS_RECEIVED = Register(
         "value": Field(0, 32),
     },
 )
+EVENTS_LOST = Register(
+    0x208,
+    {
+        "events": Field(0, 16),
+    },
+)
 COUNTER_SELECT = Register(
     0x210,
     {

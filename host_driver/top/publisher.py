@@ -19,7 +19,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from host_driver.counters import QPCounters, query_lost, query_qp, query_state, query_stops
+from host_driver.counters import (
+    QPCounters,
+    query_dropped_events,
+    query_lost,
+    query_qp,
+    query_state,
+    query_stops,
+)
 from host_driver.enums import QPState
 from host_driver.top.folder import (
     FOLDER_VARIABLE,
@@ -69,7 +76,7 @@ def snapshot(
             if status.state is not QPState.RESET or counters != QPCounters():
                 qps.append(_names(number, status.state, status.cause) | asdict(counters))
         stops = query_stops(context, sorted(asked))
-        lost = query_lost(context)
+        lost, dropped = query_lost(context), query_dropped_events(context)
     return {
         "time": now,
         "cycles": cycles,
@@ -78,6 +85,7 @@ def snapshot(
         "dropped_fpdus": stops.pop(Cause.NONE, 0),
         "stopped": {cause.name: count for cause, count in stops.items()},
         "events_not_counted": lost,
+        "events_lost": dropped,
         "qps": qps,
     }
 
@@ -90,12 +98,14 @@ def _without_counters(context: "Context", numbers: set[int]) -> dict[str, Any]:
     with context.lock:
         cycles, now = context.cycles, time.time()
         states = {number: query_state(context, number) for number in sorted(numbers)}
+        dropped = query_dropped_events(context)
     qps = [
         _names(number, *found)
         for number, found in states.items()
         if found != (QPState.RESET, Cause.NONE)
     ]
-    return {"time": now, "cycles": cycles, "counters": False, "total": {}, "qps": qps}
+    rest = {"counters": False, "total": {}, "events_lost": dropped, "qps": qps}
+    return {"time": now, "cycles": cycles, **rest}
 
 
 class Publisher:

@@ -62,6 +62,8 @@ def _device(one: DeviceView) -> RenderableType:
         lines.append("the device was built without counters (COUNTERS=0): nothing is counted")
     if last.get("dropped_fpdus"):
         lines.append(f"{last['dropped_fpdus']:,} FPDUs dropped: their QP did not run")
+    if last.get("events_lost"):
+        lines.append(f"{last['events_lost']:,} events lost: the event queue was full")
     if last.get("events_not_counted"):
         lines.append(f"{last['events_not_counted']:,} events or more are in no counter")
     lines.append(f"{quantity(one.cycles_per_second)} cycles per second")

@@ -1,5 +1,7 @@
 """All users of a CQ overflow it at once, while the device cannot send."""
 
+import contextlib
+
 import pytest
 
 from host_driver import (
@@ -15,14 +17,15 @@ from host_driver import (
     QPState,
     RecvWR,
     SendWR,
+    WCStatus,
     WROpcode,
 )
 from sim.disturbed import DisturbedDevice
 from sim.model import rdmap
 from sim.model.ddp import UntaggedHeader
 from sim.model.rdmap import Opcode, control_octet
-from tests.integration.rig import RawPeer
-from tests.integration.test_failures import Bystander
+from tests.integration.rig import RawPeer, open_device
+from tests.integration.test_failures import Bystander, send
 
 pytestmark = pytest.mark.timeout(600)  # the first test may have to build the device
 
@@ -71,3 +74,34 @@ def test_every_qp_is_stopped_and_told_and_a_bystander_goes_on():
             qp.close()
             peer.close()
         assert device.statistics()["faults"] == []
+
+
+@pytest.mark.requirement("RDMAP-8.1.1-11", "SEC-6.4.6-01")
+@pytest.mark.parametrize("cqe, entries, each", [(100, 256, 136), (16_000, 32_768, 16_800)])
+def test_a_cq_of_any_size_overflows_when_its_ring_is_full(cqe: int, entries: int, each: int):
+    """With more receives than it has entries, and nobody who polls: all entries are good."""
+    with open_device() as context:
+        pd, cq = PD(context), CQ(context, cqe, overcommit=True)
+        qps = [QP(pd, QPInitAttr(CQ(context), cq, QPCap(1, each))) for _ in range(2)]
+        peers = [RawPeer(qp) for qp in qps]
+        for qp in qps:
+            qp.post_recv(*(RecvWR(n) for n in range(each)))
+        for qp, peer in zip(qps, peers, strict=True):
+            # A peer that goes on when the QP has stopped finds its stream closed.
+            with contextlib.suppress(ConnectionError):
+                for first in range(0, each, 100):
+                    count = min(100, each - first)
+                    peer.send(*(send(b"", msn=first + n + 1) for n in range(count)))
+            assert qp is not qps[0] or qp.query_state() == (QPState.RTS, Cause.NONE)
+        stopped = qps[-1]
+        peers[-1].pump_until(lambda: peers[-1].ended, SECONDS)
+        context.poll_until(lambda: bool(context.events), SECONDS, "the event")
+        (event,) = context.events
+        assert (event.qp_num, event.cause) == (stopped.qp_num, Cause.CQ_OVERFLOW)
+        for qp in qps:
+            qp.close()
+        statuses = [wc.status for wc in cq.wait(2 * each, SECONDS)]
+        assert statuses.count(WCStatus.SUCCESS) == entries
+        assert statuses.count(WCStatus.WR_FLUSH_ERR) == 2 * each - entries
+        for peer in peers:
+            peer.close()
