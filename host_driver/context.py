@@ -287,7 +287,7 @@ class Context:
     def skip_lost(self, number: int, ring: Ring, entry: int, ask: bool) -> bool:
         """Whether an entry of CQ `number` that is not there is lost, see `Ring.skip_lost`.
 
-        The device is asked with `ask`; without it none is.
+        Without `ask` the device is not asked, and none is known to be.
         """
         if not ask:
             return False

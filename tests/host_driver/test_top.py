@@ -177,7 +177,13 @@ def test_a_device_tells_its_state_while_it_is_open(device, monkeypatch, tmp_path
 def snapshot_of(time, cycles, sent, **other):
     qp = {"qp": 0, "state": "RTS", "cause": "NONE", **asdict(QPCounters(octets_sent=sent))}
     about = {"device": "1.0", "kind": "test", "program": "a program", "open": True}
-    rest = {"counters": True, "dropped_fpdus": 0, "stopped": {}, "events_not_counted": 0}
+    rest = {
+        "counters": True,
+        "dropped_fpdus": 0,
+        "stopped": {},
+        "events_not_counted": 0,
+        "events_lost": 0,
+    }
     total = asdict(QPCounters(octets_sent=sent))
     return {**about, "time": time, "cycles": cycles, "total": total, "qps": [qp], **rest, **other}
 
@@ -198,13 +204,15 @@ def test_rates_go_on_when_a_counter_begins_anew():
 
 def test_screen_names_reasons():
     reasons = {"stopped": {"CRC_ERROR": 2}, "dropped_fpdus": 3, "events_not_counted": 4}
+    reasons["events_lost"] = 5
     seen = view(snapshot_of(1.0, 0, 0), snapshot_of(2.0, 100, 5_000_000, **reasons))
     console = Console(width=100, file=io.StringIO())
     console.print(screen([seen]))
     text = console.file.getvalue()
     for words in ("device 1.0", "RTS", "5M", "2 stopped: MPA CRC error (CRC_ERROR)"):
         assert words in text
-    assert "3 FPDUs dropped" in text and "4 events" in text
+    assert "3 FPDUs dropped" in text and "4 events or more" in text
+    assert "5 events lost" in text
 
 
 @pytest.mark.parametrize(
