@@ -361,7 +361,39 @@ def test_the_address_is_aligned_whatever_the_tagged_offset_is(context: Context):
     end.close()
 
 
-@pytest.mark.requirement("EXT-5.1.2-01", "EXT7306-5-03", "EXT7306-1.1-01")
+@pytest.mark.requirement("EXT7306-5-03")
+@pytest.mark.parametrize("strict", [True, False], ids=["strict", "with Swap"])
+def test_fetch_add_and_cmp_swap_change_memory(strict: bool):
+    with open_device(strict_rfc7306=strict) as context:
+        end = End(context, 64)
+        peer = RawPeer(end.qp)
+        stag, to = end.mr.rkey, end.mr.addr + 8
+        other = 0x1122334455667788
+        # What the word is before and behind each, in order.
+        for msn, (request, before, behind) in enumerate(
+            (
+                (AtomicRequest(FETCH_ADD, 1, stag, to, 5, 0, 0, WORD), 0, 5),
+                (AtomicRequest(FETCH_ADD, 2, stag, to, WORD, 0, 0, WORD), 5, 4),
+                (AtomicRequest(CMP_SWAP, 3, stag, to, other, WORD, 5, WORD), 4, 4),
+                (AtomicRequest(CMP_SWAP, 4, stag, to, other, WORD, 4, WORD), 4, other),
+                (AtomicRequest(CMP_SWAP, 5, stag, to, 0, 0xFF, 0, 0), other, other & ~0xFF),
+                (AtomicRequest(FETCH_ADD, 6, stag, to, 1, 0, 0, WORD), other & ~0xFF, None),
+            ),
+            start=1,
+        ):
+            peer.send(request_ulpdu(msn, request))
+            peer.pump_until(lambda msn=msn: len(peer.ulpdus) == msn, SECONDS)  # type: ignore[misc]
+            answer = response_of(peer.ulpdus[-1], msn)
+            assert (answer.identifier, answer.original) == (msn, before)
+            if behind is not None:
+                assert int.from_bytes(end.buffer[8:16], "little") == behind
+        # Nothing else has changed.
+        assert end.buffer[:8] + end.buffer[16:] == bytes(56)
+        end.close()
+        peer.close()
+
+
+@pytest.mark.requirement("EXT-5.1.2-01", "EXT7306-1.1-01")
 def test_a_strict_device_has_no_swap():
     with open_device(strict_rfc7306=True) as context:
         assert context.attr.atomics == (

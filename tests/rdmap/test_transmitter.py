@@ -1,6 +1,10 @@
-"""The transmitter sends what the model of RFC 5041 and RFC 5040 says, within all limits."""
+"""The transmitter sends what the model of RFC 5041 and RFC 5040 says, within all limits.
+
+What random messages come to is in `test_transmitted_octets.py`.
+"""
 
 import itertools
+from pathlib import Path
 
 import cocotb
 import pytest
@@ -21,6 +25,7 @@ from hw.interface.queue_entries import (
 from sim.model import ddp, rdmap
 from sim.model.errors import ErrorCode
 from sim.model.terminate import terminate_for
+from tests.rdmap.transcript import Recorder
 from tests.rdmap.transmit_bench import LOCAL, Bench, Element, Entry, Region
 from tests.support.runner import parameter, run_cocotb
 from tests.support.streams import seeded_random, start_clock_and_reset
@@ -29,40 +34,6 @@ CONFIG = RnicConfig(qps=4, pending_sends=4, read_queue_depth=4)
 LARGE_WINDOW = 2**30
 TABLE_LATENCY = 5
 """Cycles that stag/table.py takes."""
-
-
-@pytest.mark.requirement("RDMAP-3.1-03", "RDMAP-3.1-04", "RDMAP-4.1-03", "RDMAP-4.1-04")
-@pytest.mark.requirement("RDMAP-4.1-05", "RDMAP-4.1-06", "RDMAP-4.1-07", "RDMAP-4.1-08")
-@pytest.mark.requirement("RDMAP-4.1-10", "RDMAP-4.2-01", "RDMAP-4.4-01", "RDMAP-4.4-02")
-@pytest.mark.requirement("RDMAP-5.1-01", "RDMAP-5.1-06", "RDMAP-5.2.1-01", "RDMAP-5.2.1-06")
-@pytest.mark.requirement("RDMAP-5.2.1-07", "RDMAP-5.2.1-09", "RDMAP-5.2.1-11", "RDMAP-5.2.2-01")
-@pytest.mark.requirement("RDMAP-5.2.2-06", "RDMAP-5.2.2-08", "RDMAP-5.3-01", "RDMAP-5.3-08")
-@pytest.mark.requirement("RDMAP-5.3-09", "RDMAP-5.3-12", "RDMAP-5.5-10", "RDMAP-5.5-17")
-@pytest.mark.requirement("RDMAP-6.1-05", "RDMAP-8.1.1-12", "DDP-3-02", "DDP-3-03", "DDP-4.1-03")
-@pytest.mark.requirement("DDP-4.1-04", "DDP-4.1-05", "DDP-4.1-07", "DDP-4.1-09", "DDP-4.2-01")
-@pytest.mark.requirement("DDP-4.2-02", "DDP-4.2-04", "DDP-4.2-06", "DDP-4.2-08", "DDP-4.3-01")
-@pytest.mark.requirement("DDP-4.3-02", "DDP-4.3-04", "DDP-4.3-06", "DDP-4.3-07", "DDP-4.3-08")
-@pytest.mark.requirement("DDP-4.3-11", "DDP-4.3-12", "DDP-4.4-01", "DDP-5.2-01", "DDP-5.2-03")
-@pytest.mark.requirement("DDP-5.2-05", "DDP-5.2-07", "DDP-5.2-08", "DDP-5.3-01", "DDP-5.3-02")
-@pytest.mark.requirement("MPA-3-02", "MPA-3-03", "MPA-3-09", "MPA-4.5-04", "MPA-7.1.1-06")
-@pytest.mark.requirement("MPA-7.1.1-07", "MPA-7.1.2-18", "MPA-C.1-01", "RPCRDMA-6.2-03")
-@pytest.mark.requirement("SEC-6.4.3.3-02", "EXT-6.3-01", "EXT-6.3-04", "EXT-6.3-05", "EXT-6.3-06")
-@pytest.mark.requirement("EXT-4-01", "EXT-4.1-01", "EXT-4.1-02", "EXT-4.1-03", "EXT-4.1-04")
-@pytest.mark.requirement("EXT-4.2-01", "EXT-5.1.1-02", "EXT-5.2-01", "EXT-5.2.1-01", "EXT-5.2.1-02")
-@pytest.mark.requirement("EXT-5.2.1-04", "EXT-5.2.1-05", "EXT-5.2.1-06", "EXT-5.2.1-08")
-@pytest.mark.requirement("EXT-5.2.1-13", "EXT-5.2.1-14", "EXT-5.2.1-15", "EXT-5.2.1-16")
-@pytest.mark.requirement("EXT-5.2.2-01", "EXT-5.2.2-02", "EXT-5.2.2-03", "EXT-5.2.2-04")
-@pytest.mark.requirement("EXT-5.2.2-09", "EXT-5.4-07", "EXT-5.4-08", "EXT7306-5.2-01")
-@pytest.mark.requirement("EXT7306-5.2.2-02")
-@pytest.mark.parametrize("pattern", ["always", "random", "bursty"])
-def test_random_messages(pattern):
-    run_cocotb(
-        Transmitter(CONFIG),
-        __name__,
-        test_filter="check_random",
-        parameters={"PATTERN": pattern},
-        name=pattern,
-    )
 
 
 @pytest.mark.requirement("RDMAP-4.1-10", "RDMAP-4.2-01", "RDMAP-4.8-01", "RDMAP-4.8-02")
@@ -79,8 +50,15 @@ def test_rules():
     run_cocotb(
         Transmitter(CONFIG),
         __name__,
-        test_filter="check_(?!random)",
+        test_filter="check_(?!random|posted)",
         parameters={"PATTERN": "always"},
+    )
+
+
+@pytest.mark.requirement("DDP-3-03", "DDP-3-02")
+def test_emss_changes_behind_posted_segments():
+    run_cocotb(
+        Transmitter(CONFIG), __name__, test_filter="check_posted", parameters={"PATTERN": "always"}
     )
 
 
@@ -232,7 +210,9 @@ def _random_entry(bench, number):
 
 @cocotb.test(timeout_time=20, timeout_unit="ms")
 async def check_random_messages_are_segmented(dut):
+    """Its transcript is what `test_transmitted_octets.py` looks at."""
     bench, rng = await _bench(dut)
+    bench.record = Recorder(Path(parameter("TRANSCRIPT")))
     numbers = range(CONFIG.qps)
     for number in numbers:
         await bench.connect(
@@ -241,7 +221,8 @@ async def check_random_messages_are_segmented(dut):
             ord=rng.randint(1, 4),
             emss=rng.choice([140, 536, 1460, 8960, 65535]),
             crc=rng.getrandbits(1),
-            markers=rng.getrandbits(1),
+            # Some with and some without.
+            markers=number % 2 if number < 2 else rng.getrandbits(1),
         )
     todo = dict.fromkeys(numbers, 40)
     to_answer = dict.fromkeys(numbers, 15)
@@ -279,6 +260,50 @@ async def check_random_messages_are_segmented(dut):
     assert not len(bench.error_sink)
     assert bench.sends_done == 40 * CONFIG.qps
     assert bench.atomics > CONFIG.qps and not bench.busy_atomics
+
+
+@cocotb.test(timeout_time=2, timeout_unit="ms")
+async def check_posted_segments_stay_as_they_are_when_the_mulpdu_changes(dut):
+    """RFC 5041, 3: what was handed down is not segmented again, whatever the new MULPDU is."""
+    octets, header = 40_000, 14
+    for opcode, old, new in (
+        (SendOpcode.RDMA_WRITE, 8960, 536),
+        (SendOpcode.RDMA_WRITE, 536, 8960),
+        (SendOpcode.RDMA_WRITE, 1460, 1456),
+    ):
+        bench, rng = await _bench(dut)
+        await bench.connect(1, pd=7, ord=1, emss=old)
+        bench.grant(1, LARGE_WINDOW)
+        lengths = []
+        bench.record = lambda event, lengths=lengths, **fields: (
+            lengths.append(fields["ulpdu_length"]) if event == "job" else None
+        )
+        bench.job_sink.paused = True
+        target = rng.getrandbits(32), rng.getrandbits(64)
+        bench.post(
+            1,
+            Entry(
+                opcode,
+                [_element(bench, octets, 7)],
+                remote_stag=target[0],
+                remote_tagged_offset=target[1],
+            ),
+        )
+        while not dut.job__valid.value:
+            await RisingEdge(dut.clk)
+        posted = int(dut.job__payload.value)
+        bench.set_emss(1, new)
+        # Long enough for anything that would be done anew.
+        await ClockCycles(dut.clk, 600)
+        assert int(dut.job__payload.value) == posted
+        bench.job_sink.paused = False
+        # The scoreboard sees that no octet is lost or comes twice between old and new.
+        await bench.settle()
+        before, behind = (emss - 6 - emss % 4 for emss in (old, new))
+        count = next(i for i, length in enumerate(lengths) if length != before)
+        assert 1 <= count <= 4, "segments of before the change"
+        assert set(lengths[count:-1]) <= {behind}
+        assert sum(lengths) - header * len(lengths) == octets
 
 
 @cocotb.test(timeout_time=5, timeout_unit="ms")

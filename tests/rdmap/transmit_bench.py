@@ -1,7 +1,7 @@
 """Stand-ins for the neighbours of the transmitter, and a scoreboard that knows every FPDU."""
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import islice
 from typing import Any
 
@@ -27,6 +27,7 @@ from hw.interface.queue_entries import (
 from sim.model import ddp, mpa, rdmap
 from sim.model.atomics import WORD, AtomicRequest, AtomicResponse
 from tests.rdmap.requests import pack_request, request_bits
+from tests.rdmap.transcript import NO_RECORDER, Recorder
 from tests.support.streams import StreamMonitor, StreamSink, StreamSource, pack, unpack
 
 UNIT_WORDS = SEND_UNIT_OCTETS // 8
@@ -218,6 +219,7 @@ class Bench:
         self._kicks: deque[tuple[int, int]] = deque()
         self.expected_pieces: deque[dict[str, int]] = deque()
         self.expected_words: deque[bytes] = deque()
+        self.record: Recorder = NO_RECORDER
         self.terminates: list[tuple[int, bytes]] = []  # QP and ULPDU, empty if only the close
         self.changes: deque[dict[str, Any]] = deque()  # made, without their job so far
         self.refuse = False  # the STag table changes nothing
@@ -275,6 +277,7 @@ class Bench:
         )
         qp.running = True
         self.drive_states()
+        self.record("connect", qp=number, ord=ord, emss=emss, crc=crc, markers=markers)
         return qp
 
     def drive_states(self) -> None:
@@ -288,6 +291,7 @@ class Bench:
     def set_emss(self, number: int, emss: int) -> None:
         qp = self.qps[number]
         qp.emss_changed = True
+        self.record("emss", qp=number, emss=emss)
         qp.mulpdus.append(mpa.mulpdu(emss, bool(qp.markers)))
         self._event(number, LlpEventKind.EMSS, emss)
 
@@ -299,22 +303,39 @@ class Bench:
         entry.index = qp.next_index
         qp.next_index = (qp.next_index + entry.units) % 2**16
         qp.entries.append(entry)
+        self.record("post", qp=number, memory=self._memory(entry), **asdict(entry))
         self.kick(number)
 
     def push_inbound(self, number: int, **fields: int) -> None:
         assert len(self.qps[number].inbound) < self.config.read_queue_depth
         self.qps[number].inbound.append({"atomic": 0, "of": fields})
+        region = self.regions[fields["source_stag"]]
+        address = region.address + fields["source_tagged_offset"] - region.base
+        memory = [(address % 2**64, fields["length"])]
+        self.record("inbound", qp=number, atomic=0, memory=memory, **fields)
         self.kick(number)
 
     def push_atomic(self, number: int, **fields: Any) -> None:
         """An inbound atomic; see `layouts.inbound_atomic`."""
         assert len(self.qps[number].inbound) < self.config.read_queue_depth
         self.qps[number].inbound.append({"atomic": 1, "of": fields})
+        self.record("inbound", qp=number, atomic=1, **fields)
         self.kick(number)
 
     def pop_outstanding(self, number: int) -> None:
         self.qps[number].outstanding.popleft()
+        self.record("answered", qp=number)
         self.kick(number)
+
+    def _memory(self, entry: Entry) -> list[tuple[int, int]]:
+        """Host address and octets of each element that is read."""
+        found = []
+        for element in entry.elements:
+            region = self.regions.get(element.stag)
+            if region is not None:
+                address = (region.address + element.tagged_offset - region.base) % 2**64
+                found.append((address, element.length))
+        return found
 
     def kick(self, number: int) -> None:
         if number not in self.queued:
@@ -482,6 +503,7 @@ class Bench:
         while True:
             job = await self.job_sink.get()
             self.jobs += 1
+            self.record("job", **job)
             opcode = job["header"] >> 8 & 0xF
             self.leaving.append((job["qp"], not job["empty"] and opcode == 2))
             self._check_job(job)
@@ -489,12 +511,14 @@ class Bench:
     async def _piece_scoreboard(self) -> None:
         while True:
             piece = await self.piece_sink.get()
+            self.record("piece", **piece)
             assert self.expected_pieces, f"a piece without a job: {piece}"
             assert piece == self.expected_pieces.popleft()
 
     async def _inline_scoreboard(self) -> None:
         while True:
             word = await self.inline_sink.get()
+            self.record("word", octets=word.to_bytes(8, "little"))
             assert self.expected_words, f"an inline word without a job: {word:016x}"
             octets = self.expected_words.popleft()
             # Behind the end of the header a word is meaningless.
@@ -527,6 +551,7 @@ class Bench:
         while True:
             request = await self.atomic_sink.get()
             number = request["qp"]
+            self.record("atomic", qp=number, operands=request["operands"])
             qp = self.qps[number]
             expected, region = self._target(qp)
             assert request["operands"] == expected["operands"]
@@ -542,6 +567,7 @@ class Bench:
             await RisingEdge(self.dut.clk)
         original, status = self.rng.getrandbits(64), self.atomic_status
         self.qps[number].atomic = (original, status)
+        self.record("original", qp=number, value=original)
         self.busy_atomics.discard(number)
         self.atomic_source.put({"qp": number, "original": original, "status": status.value})
 
