@@ -17,7 +17,7 @@ from tools.mutate import __main__ as command
 from tools.mutate import points
 from tools.mutate.explained import BadExplanations, read_explanations
 from tools.mutate.judge import KILLED, NOT_BUILT, SAME, SURVIVED, Result
-from tools.mutate.nearest import imports, nearest
+from tools.mutate.nearest import imports, nearest, slow_tests
 from tools.mutate.netlist import is_same, modules
 from tools.mutate.operators import OURS
 from tools.mutate.points import Change, change, draw, places
@@ -133,6 +133,12 @@ def test_nearest_tests_mirror_the_file_then_use_it_then_use_the_device() -> None
     assert found.users[0].startswith("tests/mpa/")
     assert found.whole[0].startswith("tests/integration/")
     assert len(set(found.all)) == len(found.all)
+    # What is slow comes last.
+    slow = slow_tests(ROOT)
+    later = nearest(graph, "gateware/mpa/crc32c.py", slow).whole
+    assert set(later) == set(found.whole)
+    is_slow = [test in slow for test in later]
+    assert is_slow == sorted(is_slow) and len(set(is_slow)) == 2
     assert not any(test.startswith("tests/hw") for test in found.all)
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from hw.files import locked, read_results, write_results
 from tools.mutate.designs import DESIGNS
-from tools.mutate.nearest import closure, imports, nearest
+from tools.mutate.nearest import closure, imports, nearest, slow_tests
 from tools.mutate.netlist import is_same
 from tools.mutate.points import Change
 from tools.mutate.verdict import VARIABLE
@@ -75,6 +75,7 @@ class Copy:
         self._process: subprocess.Popen[bytes] | None = None
         self._refresh()
         self._graph = imports(self._tree)
+        self._slow = slow_tests(self._tree)
         self._designs: dict[str, dict[str, str]] = {}
 
     def _refresh(self) -> None:
@@ -141,7 +142,7 @@ class Copy:
             return Result(SAME)
         result = Result(SURVIVED)
         left = self._minutes * 60.0
-        for test in nearest(self._graph, change.file).all:
+        for test in nearest(self._graph, change.file, self._slow).all:
             if left <= 0:
                 result.skipped.append(test)
                 continue

@@ -80,8 +80,21 @@ def _is_test(file: str) -> bool:
     return file.startswith("tests/") and Path(file).name.startswith("test_")
 
 
-def nearest(graph: Mapping[str, set[str]], file: str) -> Nearest:
-    """The tests for a file of the gateware; `graph` is what `imports` returned."""
+def slow_tests(root: Path) -> frozenset[str]:
+    """Test files with a test that is marked as slow."""
+    paths = (root / "tests").rglob("test_*.py")
+    return frozenset(
+        str(path.relative_to(root)) for path in paths if "pytest.mark.slow" in path.read_text()
+    )
+
+
+def nearest(
+    graph: Mapping[str, set[str]], file: str, slow: frozenset[str] = frozenset()
+) -> Nearest:
+    """The tests for a file of the gateware; `graph` is what `imports` returned.
+
+    Those of whole devices that are `slow` come last.
+    """
     users: dict[str, set[str]] = {}
     for user, used in graph.items():
         for one in used:
@@ -109,14 +122,14 @@ def nearest(graph: Mapping[str, set[str]], file: str) -> Nearest:
     ]
     folders = (str(mirror),) if mirror.name == "hostlink" else WHOLE_DEVICE
     whole = [
-        (folders.index(str(Path(test).parent)), test)
+        (test in slow, folders.index(str(Path(test).parent)), test)
         for test in tests
         if str(Path(test).parent) in folders and not is_mirrored(test) and test not in block_users
     ]
     return Nearest(
         tuple(mirrored),
         tuple(sorted(block_users, key=order)),
-        tuple(test for _, test in sorted(whole)),
+        tuple(test for *_, test in sorted(whole)),
     )
 
 
