@@ -151,14 +151,16 @@ def test_a_file_of_the_host_link_has_its_tests() -> None:
 @pytest.mark.parametrize(
     ("text", "trace", "expected"),
     [
-        ("AssertionError: assert 1 == 2", ["/x/tests/mpa/test_a.py"], "check"),
-        ("sim.cosim.runner.CocotbFailure: 1 of 3 cocotb tests failed", ["/x/t.py"], "check"),
-        ("Failed: Timeout (>300.0s) from pytest-timeout.", ["/x/t.py"], "timeout"),
-        ("RuntimeError: building Framer with verilator failed", ["/x/t.py"], "build"),
-        ("sim.build.BuildError: verilator", ["/x/t.py"], "build"),
-        ("ValueError: 3", ["/x/tests/t.py", "/x/gateware/mpa/framer.py"], "build"),
-        ("TypeError: 3", ["/x/t.py", "/x/site-packages/amaranth/hdl/_ast.py"], "build"),
-        ("CocotbFailure: ... %Error: dut.v: did not converge", ["/x/t.py"], "build"),
+        ("AssertionError: assert 1 == 2", ["tests/mpa/test_a.py"], "check"),
+        ("AssertionError: 3", ["tests/t.py", "amaranth/sim/_pyrtl.py", "tests/t.py"], "check"),
+        ("sim.cosim.runner.CocotbFailure: 1 of 3 cocotb tests failed", ["tests/t.py"], "check"),
+        ("Failed: Timeout (>300.0s) from pytest-timeout.", ["tests/t.py"], "timeout"),
+        ("RuntimeError: building Framer with verilator failed", ["tests/t.py"], "build"),
+        ("sim.build.BuildError: verilator", ["tests/t.py"], "build"),
+        ("ValueError: 3", ["tests/t.py", "gateware/mpa/framer.py"], "build"),
+        ("AssertionError: 3", ["tests/t.py", "gateware/mpa/framer.py"], "build"),
+        ("TypeError: 3", ["tests/t.py", "gateware/a.py", "amaranth/hdl/_ast.py"], "build"),
+        ("CocotbFailure: ... %Error: dut.v: did not converge", ["tests/t.py"], "build"),
     ],
 )
 def test_a_failure_of_a_build_is_no_check(text: str, trace: list[str], expected: str) -> None:

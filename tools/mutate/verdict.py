@@ -17,8 +17,8 @@ VARIABLE = "STAGECOACH_VERDICT"
 BUILD_ERRORS = ("BuildError", "RuntimeError: building ", "did not converge", "YosysError")
 """What the text of an error has in it when a design could not be built or settled."""
 
-ELABORATION = (f"{os.sep}gateware{os.sep}", f"{os.sep}amaranth{os.sep}")
-"""A test that fails in code of these folders was making the design."""
+ELABORATION = ("gateware/", "amaranth/")
+"""Where a design is made; paths from the root of the project, or from where packages are."""
 
 
 class Verdict:
@@ -38,7 +38,8 @@ class Verdict:
         seconds[item.nodeid] = seconds.get(item.nodeid, 0.0) + call.duration
         report = outcome.get_result()
         if report.failed and call.excinfo is not None:
-            trace = [str(entry.path) for entry in call.excinfo.traceback]
+            root = item.config.rootpath
+            trace = [_place(Path(entry.path), root) for entry in call.excinfo.traceback]
             self._fail(item.nodeid, kind(call.excinfo.exconly(), trace), call.excinfo.exconly())
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
@@ -57,15 +58,26 @@ class Verdict:
             self._found |= {"failed": test, "kind": kind, "reason": " ".join(lines[:2])[:400]}
 
 
+def _place(path: Path, root: Path) -> str:
+    """A path from the root of the project, or from the folder of packages that it is in."""
+    _, packages, place = path.as_posix().rpartition("/site-packages/")
+    if not packages and path.is_relative_to(root):
+        return path.relative_to(root).as_posix()
+    return place
+
+
 def kind(text: str, trace: list[str]) -> str:
-    """What kind of failure an error is, by its text and the files that it went through."""
+    """What kind of failure an error is, by its text and the files that it went through.
+
+    An assertion that failed in a test is a check, even if a simulator of Amaranth called it.
+    """
     if any(error in text for error in BUILD_ERRORS):
         return "build"
-    if text.startswith("Failed: Timeout") or "pytest-timeout" in text:
+    if text.startswith("Failed: Timeout"):
         return "timeout"
-    if any(folder in file for file in trace for folder in ELABORATION):
-        return "build"
-    return "check"
+    makes = [file.startswith(ELABORATION) for file in trace]
+    asserts = text.startswith("AssertionError") and not makes[-1]
+    return "build" if any(makes) and not asserts else "check"
 
 
 def pytest_configure(config: pytest.Config) -> None:
