@@ -440,3 +440,15 @@ def test_a_closed_context_refuses_all_that_is_new(device):
 def test_what_is_no_device_is_refused(make):
     with pytest.raises(TypeError, match="is a NoneType; allowed:"):
         make(None)
+
+
+def test_events_without_a_place_are_counted_from_the_opening_on(device):
+    lost = registers.EVENTS_LOST.address
+    device.words[lost] = 65_534
+    with Context(device) as context:
+        context.process_events(ask=True)
+        assert context.events_lost == 0
+        device.words[lost] = 3  # mod 2^16
+        context.process_events(ask=True)
+        context.process_events(ask=True)
+        assert (context.events_lost, context.events) == (5, [])

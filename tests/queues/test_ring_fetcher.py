@@ -263,6 +263,30 @@ async def check_bad_doorbells_raise_an_error_and_change_nothing(dut):
 
 
 @cocotb.test(timeout_time=4, timeout_unit="ms")
+async def check_the_smallest_and_the_largest_ring_take_what_they_hold(dut):
+    bench = Bench(dut, seeded_random())
+    await start_clock_and_reset(dut)
+    for log2 in (0, 15):
+        size = 1 << log2
+        await bench.create(3, log2)
+        await bench.command("CONNECT", 3)
+        for turn in range(5):
+            # It is full; one more, and one less than there are, are errors and change nothing.
+            producer = bench.post(3, size - (bench.posted[3] - bench.popped[3]))
+            await bench.doorbells.send({"qp": 3, "producer": producer})
+            for wrong in (1, -1):
+                bad = (producer + wrong) % 65536
+                await bench.doorbells.send({"qp": 3, "producer": bad})
+                assert (await bench.errors.get())["index"] == bad
+            level, posted, index = await bench.look(3)
+            assert (posted, index) == (size, turn)
+            while not level:
+                level, _, _ = await bench.look(3)
+            await bench.pop(3)
+    assert not len(bench.errors)
+
+
+@cocotb.test(timeout_time=4, timeout_unit="ms")
 async def check_failed_read_stops_its_qp_alone(dut):
     rng = seeded_random()
     bench = Bench(dut, rng)
