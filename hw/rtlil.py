@@ -29,12 +29,14 @@ def leave_collisions_undefined(text: str) -> str:
     """Make words undefined that are read from a memory with `no_rw_check` while they are written.
 
     Yosys heeds this attribute only for read ports that it infers, and Amaranth describes its read
-    ports completely. A simulation of the result shows whether such a word is ever used.
+    ports completely. A simulation of the result shows whether such a word is ever used. A port
+    without a clock sees the word as it is before the write.
     """
     lines = text.split("\n")
     memories: set[str] = set()
     attribute = False
     in_port = False  # a read port of one of them
+    mask = (0, "")  # the line of its mask, as it was
     for number, line in enumerate(lines):
         if line.startswith("module "):
             memories.clear()
@@ -44,6 +46,9 @@ def leave_collisions_undefined(text: str) -> str:
         elif line.startswith("    parameter \\MEMID "):
             in_port = line.split('"')[1].replace("\\\\", "\\") in memories
         elif in_port and (match := _COLLISION_MASK.match(line)):
+            mask = number, line
             lines[number] = match[1] + "1" * int(match[2])
+        elif in_port and line == "    parameter \\CLK_ENABLE 0":
+            lines[mask[0]] = mask[1]
         attribute = line == "  attribute \\no_rw_check 1"
     return "\n".join(lines)

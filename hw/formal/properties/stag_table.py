@@ -8,7 +8,7 @@ from functools import reduce
 from operator import and_
 from typing import Any
 
-from amaranth.hdl import Cat, Const, Mux, Signal, Value
+from amaranth.hdl import Cat, Mux, Signal, Value
 from amaranth.lib import data
 
 from gateware.config import RnicConfig
@@ -23,7 +23,7 @@ NUMBER = slice(STAG_KEY_BITS, None)
 """The bits of an STag that are not the key."""
 
 
-def checks_of(entry: Any, valid: Value, request: Any) -> dict[StagStatus, Value]:
+def checks_of(entry: Any, valid: Value, request: Any) -> dict[Any, Any]:
     """What must hold by RFC 5041, 7.1 and RFC 5040, 7.2, in the order of the table's answers."""
     end = request.tagged_offset + request.octets  # 65 bits: no carry is lost
     return {
@@ -38,11 +38,11 @@ def checks_of(entry: Any, valid: Value, request: Any) -> dict[StagStatus, Value]
     }
 
 
-def status_of(checks: dict[StagStatus, Value]) -> Value:
+def status_of(checks: dict[Any, Any]) -> Value:
     """The first check that fails."""
-    status: Value = Const(StagStatus.OK.value, 3)
+    status: Value = Value.cast(StagStatus.OK)
     for failure, holds in reversed(checks.items()):
-        status = Mux(holds, status, failure.value)
+        status = Mux(holds, status, failure)
     return status
 
 
@@ -50,8 +50,7 @@ def _answered(h: Harness) -> None:
     table = StagTable(CONFIG, clients=2, invalidators=2)
     inside = h.block(table)
     request = inside.signal("request")
-    stages = [("valid", "internal", "client")]
-    stages += [tuple(f"{name}_{k}" for name in stages[0]) for k in range(1, LOOKUP_CYCLES)]
+    suffixes = ("", *(f"_{number}" for number in range(1, LOOKUP_CYCLES)))
     running = Signal(LOOKUP_CYCLES)
     h.m.d.sync += running.eq((running << 1) | 1)
     for number, client in enumerate(table.clients):
@@ -61,8 +60,10 @@ def _answered(h: Harness) -> None:
         asked = h.past(client.request.payload)
         h.check(f"request of {number}", ~waiting[0] | (Value.cast(request) == asked))
         h.check(f"answer to {number}", client.response_valid == waiting[-1])
-        for stage, names in enumerate(stages):
-            valid, internal, who = (inside.signal(name) for name in names)
+        for stage, suffix in enumerate(suffixes):
+            valid, internal, who = (
+                inside.signal(name + suffix) for name in ("valid", "internal", "client")
+            )
             h.check(
                 f"stage {stage} of {number}",
                 waiting[stage] == (valid & ~internal & (who == number)),
@@ -91,7 +92,7 @@ def _status(h: Harness) -> None:
     )
     m.d.sync += [read_entry.eq(stored), found_entry.eq(read_entry), entry.eq(found_entry)]
     # A reset clears the pipeline, and not what the memory has read.
-    known = Signal(LOOKUP_CYCLES - 1)
+    known = Signal(LOOKUP_CYCLES - 2)
     m.d.sync += known.eq((known << 1) | 1)
     about = [
         (each.stag[INDEX] == place) & k for each, k in zip(requests, Cat(1, known), strict=True)
@@ -237,8 +238,8 @@ def _stored(h: Harness) -> None:
     h.check("invalid", ~(stages[3] & about) | (failed[0] == ~names_it))
     h.check("foreign", ~(stages[3] & about & by_change) | (failed[1] == ~in_reach))
     earlier = inside.signal("earlier_status")
-    is_invalid = earlier == StagStatus.INVALID.value
-    is_foreign = earlier == StagStatus.NOT_ASSOCIATED.value
+    is_invalid = earlier == Value.cast(StagStatus.INVALID)
+    is_foreign = earlier == Value.cast(StagStatus.NOT_ASSOCIATED)
     h.check("status invalid", ~(stages[4] & about) | (is_invalid == ~names_it))
     h.check(
         "status foreign", ~(stages[4] & about & by_change & names_it) | (is_foreign == ~in_reach)
