@@ -106,7 +106,7 @@ ONE_SEGMENT = Check(
 MESSAGE_LENGTH = Check(
     "the message fits its buffer", errors.DDP_MESSAGE_TOO_LONG, "RFC 5041, 7.1 (4)"
 )
-SEND_OPCODE = Check("one Send has one opcode", errors.RDMAP_UNEXPECTED_OPCODE, "RFC 5040, 4.1")
+SEND_OPCODE = Check("one Send has one opcode", errors.RDMAP_UNEXPECTED_OPCODE, "RFC 5041, 4.3")
 INVALIDATE_VALID = Check(
     "the Invalidate STag is valid", errors.RDMAP_OPERATION_CANNOT_INVALIDATE, "RFC 5040, 7.2 (4)"
 )

@@ -87,7 +87,7 @@ CASES: dict[str, tuple[list[tuple[Direction, bytes]], int, tuple[str, str | None
     "Send changes": (
         [(A, send(1, b"ab", last=False)), (A, send(1, b"c", Opcode.SEND_WITH_SE, mo=2))],
         1,
-        ("RFC 5040, 4.1", "0/2/06"),
+        ("RFC 5041, 4.3", "0/2/06"),
     ),
     "short Read Request": ([(A, read(1, cut=27))], 0, ("RFC 5040, 4.4", "0/2/FF")),
     "Read Request not last": ([(A, read(1, last=False))], 0, (checks.CHOICE, "0/2/FF")),
