@@ -66,17 +66,27 @@ class QueueDrain(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         ended = Signal(self._count_bits)
+        following = Signal(self._count_bits, init=1)  # ended + 1
         # Operations in shares, and those that were forgotten: `ended` never passes it.
         accounted = Signal(self._count_bits)
+        settled = Signal(init=1)  # it is `ended`
         owed, forgotten = Signal(), Signal()
         m.d.comb += [
-            owed.eq(self.end & (accounted != ended)),
-            forgotten.eq(self.end & (accounted == ended)),
+            owed.eq(self.end & ~settled),
+            forgotten.eq(self.end & settled),
             self.share.eq(self.begun - accounted - forgotten),
         ]
-        m.d.sync += [
-            ended.eq(ended + self.end),
-            accounted.eq(Mux(self.mark, self.begun, accounted + forgotten)),
-            self.missing.eq(self.missing + Mux(self.load, self.loaded, 0) - owed),
-        ]
+        m.d.sync += self.missing.eq(self.missing + Mux(self.load, self.loaded, 0) - owed)
+        with m.If(self.end):
+            m.d.sync += [ended.eq(following), following.eq(following + 1)]
+        with m.If(self.mark):
+            m.d.sync += [
+                accounted.eq(self.begun),
+                settled.eq(self.begun == Mux(self.end, following, ended)),
+            ]
+        with m.Else():
+            m.d.sync += [
+                accounted.eq(accounted + forgotten),
+                settled.eq(settled | (self.end & (accounted == following))),
+            ]
         return m

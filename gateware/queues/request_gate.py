@@ -58,18 +58,16 @@ class RequestGate(wiring.Component):
         layout = self._layout
         m.submodules.fifo = fifo = SyncFIFOBuffered(width=layout.size, depth=DEPTH)
         m.submodules.drain = drain = QueueDrain(DEPTH, self._count_bits)
-        accept = Signal()
         accepted = Signal(self._count_bits)
         request = Signal(layout)
         m.d.sync += [
-            accept.eq(self.accepted),
-            accepted.eq(accepted + accept),
+            accepted.eq(accepted + self.accepted),
             drain.end.eq(self.finished),
             self.room.eq(fifo.level < DEPTH - MARGIN),
         ]
         m.d.comb += [
             drain.mark.eq(self.i.valid),
-            drain.begun.eq(accepted + accept),  # the one that was accepted a cycle ago counts
+            drain.begun.eq(accepted),  # the one that was accepted a cycle ago counts
             request.qp.eq(self.i.qp),
             request.share.eq(drain.share),
             fifo.w_en.eq(self.i.valid),
