@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sim.malformer.layout import Layout, Place
 from sim.malformer.setting import Setting
@@ -18,6 +18,8 @@ from sim.model.rdmap import Form, Opcode, ReadRequest, Terminate
 _MESSAGES = (1, 2, 3, 4, 5)
 _LARGE = 0.006
 """Share of Writes whose FPDUs are as long as they can be."""
+_EMPTY_END = 0.1
+"""Share of messages whose last segment has no octets; that of the others has some."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,19 @@ def _range(rng: random.Random, place: Place, limit: int) -> tuple[int, int]:
     return rng.choice([place.base, last, rng.randint(place.base, last)]), octets
 
 
+def _with_empty_end(ulpdu: bytes) -> tuple[bytes, bytes]:
+    """The last segment of a message as the last but one, and an empty one behind it."""
+    header, payload = ddp.decode(ulpdu)
+    end: TaggedHeader | UntaggedHeader
+    if isinstance(header, TaggedHeader):
+        end = replace(
+            header, tagged_offset=(header.tagged_offset + len(payload)) % TAGGED_OFFSET_SPAN
+        )
+    else:
+        end = replace(header, mo=header.mo + len(payload))
+    return replace(header, last=False).encode() + payload, end.encode()
+
+
 class Traffic:
     """Makes the messages of one stream; it knows what the device's end has left."""
 
@@ -58,10 +73,12 @@ class Traffic:
         segments: list[Segment] = []
         for _ in range(self._rng.choice(_MESSAGES)):
             kinds: list[Callable[[], Iterator[Segment]]] = [self._write, self._write]
+            # A stream that does not take them seldom has any: it ends there.
+            rfc7306 = self._setting.rfc7306 or self._rng.random() < 0.1
             if self._receives:
-                kinds += [self._send, self._send, self._immediate]
+                kinds += [self._send, self._send, *[self._immediate] * rfc7306]
             if self._requests:
-                kinds += [self._read_request, self._atomic_request]
+                kinds += [self._read_request, *[self._atomic_request] * rfc7306]
             if self._reads:
                 kinds += [self._read_response] * 3
             segments += self._rng.choice(kinds)()
@@ -72,7 +89,12 @@ class Traffic:
     def _cut(self, kind: str, message: Message, mulpdu: int = 0) -> Iterator[Segment]:
         mulpdu = mulpdu or self._rng.choice([40, 128, 500, 1454, 4000])
         while not message.done:
-            yield Segment(kind, message.segment(mulpdu))
+            ulpdu = message.segment(mulpdu)
+            if message.done and self._rng.random() < _EMPTY_END:
+                ulpdu, empty = _with_empty_end(ulpdu)
+                yield Segment(kind, ulpdu)
+                ulpdu = empty
+            yield Segment(kind, ulpdu)
 
     def _untagged(self, opcode: Opcode, payload: bytes, word: int = 0) -> Message:
         qn = rdmap.QUEUE_OF[opcode]

@@ -293,6 +293,20 @@ def test_a_terminate_says_which_fpdu_it_is_about_and_in_which_form(tmp_path):
         assert ("in the octet order of Linux siw" in line) == (form is Form.SIW)
 
 
+def test_empty_last_segments_are_no_problem(tmp_path):
+    log = conversation(
+        (A, read(1)),
+        (B, response(last=False)),
+        (B, response(b"", to=0x108)),
+        (A, send(1, b"12", last=False)),
+        (A, send(1, b"", mo=2)),
+        (A, read(2)),
+        (B, response()),
+    )
+    written(tmp_path / "x.pcapng", log)
+    assert all(item["problems"] == [] for item in decoded(tmp_path / "x.pcapng"))
+
+
 @pytest.mark.requirement("MPA2-8-01", "MPA2-9.3-01")
 @pytest.mark.parametrize(
     ("control", "error"), [("20050000", "2/0/05"), ("20060000", "2/0/06"), ("20070000", "2/0/07")]
