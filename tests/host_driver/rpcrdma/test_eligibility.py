@@ -279,7 +279,8 @@ class MaybeTwo:
 
 TWO = Procedure(1, "TWO", UINT, Record(Two))
 MAYBE_TWO = Procedure(2, "MAYBE_TWO", UINT, Record(MaybeTwo))
-PAIRS = Program("PAIRS", 0x20000002, 1, [TWO, MAYBE_TWO])
+UNLIMITED = Procedure(3, "UNLIMITED", UINT, BulkOpaque())
+PAIRS = Program("PAIRS", 0x20000002, 1, [TWO, MAYBE_TWO, UNLIMITED])
 
 
 def pairs(request, octets: int, kind: type) -> Any:
@@ -308,6 +309,20 @@ def test_an_item_takes_the_chunk_that_the_one_before_it_left(
             assert bytes(result.first or b"") == pattern(octets)
             assert bytes(result.second) == pattern(700, 5)
             assert result.second.obj is into[1 if octets else 0].obj
+            await client.close()
+            await serving
+
+    run(work)
+
+
+def test_an_empty_buffer_is_enough_for_an_empty_item_whose_type_has_no_limit(devices: Devices):
+    server = RpcServer([Service(PAIRS, {UNLIMITED: lambda request, _: memoryview(b"")})])
+
+    async def work():
+        async with connected(devices) as pair:
+            serving = asyncio.ensure_future(server.serve(pair.server))
+            client = RpcClient(pair.client, None)
+            assert await client.call(PAIRS, UNLIMITED, 0, into=[memoryview(b"")]) == b""
             await client.close()
             await serving
 

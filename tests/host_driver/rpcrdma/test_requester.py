@@ -203,6 +203,10 @@ IN_ERROR = [
     words(XID, 1, 99, NOMSG, 0, 0, 0),
     words(XID, 1, 99, NOMSG, 0, 0, 1, 1, 1, 100, 0, 0) + STREAM,
 ]
+TO_NO_CALL = [
+    words(XID + xid, 1, 99, MSG, 0, 0, 0) + inline(XID + xid).stream
+    for xid in (1, 2)  # one that waits for a credit, and none
+]
 MSGPS = [
     words(XID, 1, 99, MSGP, 4, 4, 0, 0, 0) + STREAM,
     words(XID, 1, 99, MSGP, 0, 0, 0),
@@ -230,8 +234,8 @@ ERRORS = [
 )
 @pytest.mark.parametrize(
     "discarded",
-    [IN_ERROR, MSGPS, DONES, ERRORS, [read_list]],
-    ids=["in error", "MSGP", "DONE", "ERROR", "read list"],
+    [IN_ERROR, TO_NO_CALL, MSGPS, DONES, ERRORS, [read_list]],
+    ids=["in error", "to no call", "MSGP", "DONE", "ERROR", "read list"],
 )
 def test_what_is_discarded_in_silence(devices: Devices, discarded: list):
     async def work():

@@ -16,6 +16,7 @@ from sim.decode import SeenFpdu, decode_file
 from sim.rpc_sends import SeenRpc
 from sim.rpc_words import as_json
 from tests.host_driver.rpcrdma.captured import dissected
+from tests.host_driver.rpcrdma.raw import raw_client, words
 from tests.host_driver.rpcrdma.rig import Devices, connected, pattern, room, run
 from tests.model.test_decode_rpcrdma import NAMES, fields_of
 
@@ -125,3 +126,28 @@ def test_rfc5666_on_the_wire(recording, tmp_path: Path):
     # CONF_RDMA, the first call.
     assert as_json(found[0])["rpc"]["name"] == "CONFIG_RDMA 1 CONF_RDMA"
     assert found[2].header.align == 64
+
+
+@pytest.mark.requirement("RFC8166-4-01", "RFC8166-4.1.2-01")
+def test_errors_on_the_wire(recording, tmp_path: Path):
+    device, devices = recording
+
+    async def work():
+        async with raw_client(devices) as (peer, _):
+            for version in (2, 1):
+                await peer.send(words(7, version, 8, 0, 0, 0, 0))
+                await peer.next()
+
+    before = len(device.recorded_streams)
+    device.take_records()
+    run(work)
+    path = tmp_path / "errors.pcapng"
+    write_conversation(path, device.recorded_streams[before:], device.take_records())
+    items = [item for item in decode_file(path).items if isinstance(item, SeenFpdu)]
+    found = [item.rpc.header for item in items if item.rpc is not None and item.rpc.header]
+    errors = [(each.version, each.error, each.versions) for each in found if each.error]
+    assert errors == [(2, 1, (1, 1)), (1, 2, None)]
+    # tshark knows version 1 alone.
+    (theirs,) = [fields for _, fields in dissected(path) if fields["msg_type"] == [4]]
+    fixed = {"xid": [7], "version": [1], "flow_control": [32], "msg_type": [4]}
+    assert theirs == {**fixed, "errcode": [2]}
