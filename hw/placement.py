@@ -59,6 +59,25 @@ def bels(design: dict) -> dict[str, str]:
     }
 
 
+def constrain(placed: Path, constrained: Path) -> int:
+    """Writes a placed netlist as one whose cells are still to be placed, each where it is now.
+
+    nextpnr places it by its own rules then, or refuses to. Returns how many cells have a place.
+    """
+    design = json.loads(placed.read_text())
+    module = top_module(design)
+    count = 0
+    for cell in module["cells"].values():
+        cell["attributes"].pop("BEL_STRENGTH", None)
+        if bel := cell["attributes"].pop("NEXTPNR_BEL", None):
+            cell["attributes"]["BEL"] = bel
+            count += 1
+    # This placer keeps cells where they are told to be; none is left for it to place.
+    module["settings"] |= {"placer": "sa"}
+    constrained.write_text(json.dumps(design))
+    return count
+
+
 def place_of(bel: str) -> Place | None:
     """Place in its tile of a BEL of logic, None for others."""
     found = _LOGIC.match(bel)

@@ -207,47 +207,72 @@ def test_a_damaged_netlist_is_named(placed, tmp_path, text):
             check_same_logic(*((placed if "placed" in name else tmp_path) / name for name in files))
 
 
-def as_constraints(refined, path, **moved):
-    """Writes a netlist whose cells nextpnr has to place where they are, if they may be there."""
-    design = json.loads(refined.read_text())
-    module = top_module(design)
-    for name, cell in module["cells"].items():
-        cell["attributes"].pop("BEL_STRENGTH", None)
-        if bel := cell["attributes"].pop("NEXTPNR_BEL", None):
-            cell["attributes"]["BEL"] = moved.get(name, bel)
-    module["settings"] |= {"placer": "sa"}
-    path.write_text(json.dumps(design))
-
-
 def test_nextpnr_finds_every_cell_where_it_may_be(placed, refined, monkeypatch):
     monkeypatch.chdir(placed)
-    as_constraints(refined, flow.Path("fixed.json"))
-    how = ("--no-pack", "--no-route", "--timing-allow-fail")
-    flow.nextpnr(flow.DEFAULT_PART, flow.Path("fixed.json"), flow.Path("log"), *how)
-    count = len(bels(json.loads(refined.read_text())))
+    path = flow.Path(refined.name)
+    flow.check_places(path, flow.DEFAULT_PART, flow.Path("log"))
+    count = len(bels(json.loads(path.read_text())))
     assert f"Placed {count} cells based on constraints" in flow.Path("log").read_text()
+    assert not path.with_suffix(".fixed").exists()
+
+
+def move(netlist, moved, **places):
+    """Writes a placed netlist with cells at other places."""
+    design = json.loads(netlist.read_text())
+    cells = top_module(design)["cells"]
+    for name, bel in places.items():
+        cells[name]["attributes"]["NEXTPNR_BEL"] = bel
+    moved.write_text(json.dumps(design))
+
+
+def register(placement, name):
+    return next(
+        cell
+        for cell, number in placement.number.items()
+        if f".{name}_TRELLIS_FF" in cell and placement.type(number) == "TRELLIS_FF"
+    )
 
 
 def test_nextpnr_refuses_what_the_rules_refuse(placed, refined, monkeypatch):
     monkeypatch.chdir(placed)
     placement = Placement(refined)
-    enabled, other = (
-        next(
-            name
-            for name, number in placement.number.items()
-            if f".{register}_TRELLIS_FF" in name and placement.type(number) == "TRELLIS_FF"
-        )
-        for register in ("kept_0", "kept_1")
-    )
     # Two flip-flops of a slice, with enables of their own.
+    enabled, other = register(placement, "kept_0"), register(placement, "kept_1")
     together = {enabled: "X20/Y20/SLICEA.FF0", other: "X20/Y20/SLICEA.FF1"}
     numbers = {("FF", place): placement.number[name] for place, name in enumerate(together)}
     assert not placement.fits(numbers)
-    as_constraints(refined, flow.Path("fixed.json"), **together)
-    how = ("--no-pack", "--no-route", "--timing-allow-fail")
-    with pytest.raises(flow.ToolError):
-        flow.nextpnr(flow.DEFAULT_PART, flow.Path("fixed.json"), flow.Path("log"), *how)
-    assert "is not valid for cell" in flow.Path("log").read_text()
+    move(refined, flow.Path("moved.json"), **together)
+    with pytest.raises(flow.ToolError, match=r"moved\.json is not legal; ERROR: .*not valid for"):
+        flow.check_places(flow.Path("moved.json"), flow.DEFAULT_PART, flow.Path("log"))
+
+
+def test_a_place_that_is_taken_twice_is_refused(placed, refined, monkeypatch):
+    monkeypatch.chdir(placed)
+    placement = Placement(refined)
+    one, other = register(placement, "kept_0"), register(placement, "kept_1")
+    move(refined, flow.Path("twice.json"), **{one: bels(json.loads(refined.read_text()))[other]})
+    with pytest.raises(flow.ToolError, match=r"twice\.json is not legal; ERROR: "):
+        flow.check_places(flow.Path("twice.json"), flow.DEFAULT_PART, flow.Path("log"))
+
+
+def test_what_is_refined_is_checked_before_it_is_routed(placed, monkeypatch):
+    """In the flow of every seed: a step that moves cells to a wrong place ends it."""
+    monkeypatch.chdir(placed)
+    real = flow.refine
+
+    def wrong(source, estimated, refined, goal, seed):
+        found = real(source, estimated, refined, goal, seed)
+        placement = Placement(refined)
+        one, other = register(placement, "kept_0"), register(placement, "kept_1")
+        taken = bels(json.loads(refined.read_text()))[other]
+        move(refined, refined, **{one: taken})
+        return found
+
+    monkeypatch.setattr(flow, "refine", wrong)
+    (folder,) = flow.Path("build/timing").iterdir()
+    with pytest.raises(flow.ToolError, match="is not legal; ERROR: "):
+        flow.place(folder / "rnic.json", 1)
+    assert not list(folder.glob("*.routed"))
 
 
 def test_what_is_refined_can_be_routed(placed, refined, monkeypatch):
