@@ -1,6 +1,7 @@
 """Record marking: messages in a stream of octets (RFC 5531, 11)."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 from host_driver.oncrpc.errors import RpcConnectionError
 from host_driver.oncrpc.message import Message, roundup
@@ -28,21 +29,36 @@ def pieces(message: Message) -> list[bytes | memoryview]:
     return found
 
 
-async def read_record(reader: asyncio.StreamReader, maximum: int) -> bytes:
-    """The next record.
+async def _admit_all(octets: int) -> None:
+    pass
+
+
+async def read_record(
+    reader: asyncio.StreamReader,
+    maximum: int,
+    first: bytes = b"",
+    admit: Callable[[int], Awaitable[None]] = _admit_all,
+) -> bytes:
+    """The next record; `first` are octets of it that were read already, at most 4.
+
+    `admit` is awaited before memory is taken, with the octets that the record may have.
 
     Raises `RpcConnectionError` at the end of the stream, also inside a record, for a record of more
     than `maximum` octets, or one of very many fragments.
     """
     record = bytearray()
     try:
-        for _ in range(_FRAGMENTS):
-            mark = int.from_bytes(await reader.readexactly(_MARK))
+        for number in range(_FRAGMENTS):
+            head = first + await reader.readexactly(_MARK - len(first))
+            first = b""
+            mark = int.from_bytes(head)
             octets = mark & ~_LAST
             if len(record) + octets > maximum:
                 raise RpcConnectionError(
                     f"a record of {len(record) + octets} octets or more; allowed: {maximum}"
                 )
+            if number == 0:
+                await admit(octets if mark & _LAST else maximum)
             record += await reader.readexactly(octets)
             if mark & _LAST:
                 return bytes(record)

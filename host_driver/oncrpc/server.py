@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from host_driver.oncrpc.auth import Credential, unpack_credential
+from host_driver.oncrpc.complaints import Complaints
 from host_driver.oncrpc.errors import (
     CallRefused,
     GarbageArguments,
@@ -34,6 +35,7 @@ from host_driver.oncrpc.transport import Call, ServerTransport
 from host_driver.oncrpc.xdr import Decoder, Encoder
 
 _LOG = logging.getLogger(__name__)
+_COMPLAINTS = Complaints(_LOG)
 
 CALLS_AT_A_TIME = 64
 """Of one connection that are executed at a time; others wait in the transport."""
@@ -44,11 +46,12 @@ class Request:
     """What a handler learns of its call besides the arguments.
 
     credential: who calls, as the client says. buffer: memory for a bulk item of the result, as
-    `Call.buffer`. client: the address that it calls from.
+    `Call.buffer`. reserve: as `Call.reserve`. client: the address that it calls from.
     """
 
     credential: Credential
     buffer: Callable[[int], memoryview]
+    reserve: Callable[[int], Awaitable[None]]
     client: str = ""
 
 
@@ -107,15 +110,15 @@ class RpcServer:
                 while True:
                     await places.acquire()
                     call = await transport.receive()
-                    task = tasks.create_task(self.answer(call))
+                    task = tasks.create_task(self.answer(call, transport.peer))
                     task.add_done_callback(lambda _: places.release())
         except* RpcConnectionError as gone:
             _LOG.debug("connection ended: %s", gone.exceptions[0])
         finally:
             await transport.close()
 
-    async def answer(self, call: Call) -> None:
-        """Executes one call and answers it."""
+    async def answer(self, call: Call, client: str = "") -> None:
+        """Executes one call of a client and answers it."""
         decoder = Decoder(call.message)
         try:
             xid = unpack_call_type(decoder)
@@ -124,35 +127,36 @@ class RpcServer:
             xid = call.message.xid
             reply = _refusal(xid, GarbageArguments())
         except XdrError as error:
-            _LOG.warning("no RPC call: %s", error)
+            _COMPLAINTS.warning("no call", f"no RPC call: {error}")
             await call.drop()
             return
         else:
-            reply = await self._execute(xid, decoder, call)
+            reply = await self._execute(xid, decoder, call, client)
         try:
             await call.reply(reply)
         except MessageTooLong as error:
-            _LOG.warning("call %#x: %s", xid, error)
+            _COMPLAINTS.warning("too long", f"call {xid:#x}: {error}")
         except RpcTransportError as error:
-            _LOG.warning("reply to call %#x: %s", xid, error)
+            _COMPLAINTS.warning("reply", f"reply to call {xid:#x}: {error}")
 
-    async def _execute(self, xid: int, decoder: Decoder, call: Call) -> Message:
+    async def _execute(self, xid: int, decoder: Decoder, call: Call, client: str) -> Message:
         encoder = Encoder()
         try:
             header = self._header(xid, decoder)
             credential = unpack_credential(header.credential, header.verifier)
             procedure, handler = self._find(header)
             arguments = self._arguments(procedure, decoder)
-            result = handler(Request(credential, call.buffer), arguments)
+            request = Request(credential, call.buffer, call.reserve, client)
+            result = handler(request, arguments)
             if inspect.isawaitable(result):
                 result = await result
             pack_success(encoder, xid)
             procedure.result.pack(encoder, result)
         except CallRefused as why:
             return _refusal(xid, why)
-        except Exception:
+        except Exception as error:
             # Whatever is wrong with a handler, its client gets an answer.
-            _LOG.exception("call %#x failed", xid)
+            _COMPLAINTS.error("fault", f"call {xid:#x} failed", error)
             return _refusal(xid, SystemFailure())
         return encoder.message()
 

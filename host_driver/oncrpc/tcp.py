@@ -1,8 +1,9 @@
-"""RPC over TCP (RFC 5531, 11): transports of clients and of servers."""
+"""RPC over TCP (RFC 5531, 11): records on a connection, and the transport of clients."""
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+import socket
+import struct
 from typing import Self
 
 from host_driver.oncrpc.errors import (
@@ -13,7 +14,7 @@ from host_driver.oncrpc.errors import (
 )
 from host_driver.oncrpc.message import Message, roundup
 from host_driver.oncrpc.record import pieces, read_record
-from host_driver.oncrpc.transport import ReplyRoom, ServerTransport
+from host_driver.oncrpc.transport import ReplyRoom
 
 MAXIMUM_RECORD = (1 << 20) + (1 << 16)
 """Octets of a message: a bulk item of 1 MiB, and what is around it."""
@@ -25,30 +26,70 @@ REPLY_SECONDS = 60.0
 """That it has to answer a call, if nothing else is said."""
 
 
-class _Stream:
-    """A connection to which records are written whole."""
+CLOSE_SECONDS = 1.0
+"""That what was written has to leave when the connection is closed."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter):
+
+_NO_LINGER = struct.pack("ii", 1, 0)
+
+
+class RecordStream:
+    """A connection to which records are written whole.
+
+    Parameters
+    ----------
+    write_seconds: that the peer has to take a record; `None` for ever.
+    """
+
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        write_seconds: float | None = None,
+    ):
         self.reader = reader
         self._writer = writer
+        self._write_seconds = write_seconds
         self._writing = asyncio.Lock()
 
     async def write(self, message: Message) -> None:
+        """Returns when the record has left, but for little."""
         if message.whole_octets > MAXIMUM_RECORD:
             raise MessageTooLong(
                 f"message of {message.whole_octets} octets; allowed: {MAXIMUM_RECORD}"
             )
         async with self._writing:
             try:
-                self._writer.writelines(pieces(message))
-                await self._writer.drain()
+                async with asyncio.timeout(self._write_seconds):
+                    self._writer.writelines(pieces(message))
+                    await self._writer.drain()
+            except TimeoutError as error:
+                self._reset()
+                raise RpcConnectionError(
+                    f"the peer did not take a record in {self._write_seconds} s"
+                ) from error
             except OSError as error:
                 raise RpcConnectionError(f"the connection ended: {error}") from error
 
     async def close(self) -> None:
+        """Closes the connection, also if the peer takes nothing."""
         self._writer.close()
-        with contextlib.suppress(OSError):
-            await self._writer.wait_closed()
+        try:
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await self._writer.wait_closed()
+        except TimeoutError:
+            self._reset()
+        except OSError:
+            pass
+        finally:
+            self._writer.transport.abort()
+
+    def _reset(self) -> None:
+        """Ends the connection with what the kernel has of it, which the peer does not take."""
+        connected = self._writer.get_extra_info("socket")
+        with contextlib.suppress(OSError):  # it is closed
+            connected.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
+        self._writer.transport.abort()
 
 
 class TcpClientTransport:
@@ -66,7 +107,7 @@ class TcpClientTransport:
         writer: asyncio.StreamWriter,
         reply_timeout: float | None = REPLY_SECONDS,
     ):
-        self._stream = _Stream(reader, writer)
+        self._stream = RecordStream(reader, writer)
         self._reply_timeout = reply_timeout
         self._waiting: dict[int, asyncio.Future[Message]] = {}
         self._lost: Exception | None = None
@@ -135,83 +176,3 @@ class TcpClientTransport:
         with contextlib.suppress(asyncio.CancelledError):
             await self._receiver
         await self._stream.close()
-
-
-class TcpCall:
-    """A `Call` that came over TCP."""
-
-    bulk_room: tuple[int, ...] = ()
-
-    def __init__(self, message: Message, stream: _Stream):
-        self.message = message
-        self._stream = stream
-
-    def buffer(self, octets: int) -> memoryview:
-        """As `Call.buffer`."""
-        if octets > MAXIMUM_RECORD:
-            raise MessageTooLong(f"bulk item of {octets} octets; allowed: {MAXIMUM_RECORD}")
-        return memoryview(bytearray(octets))
-
-    async def reply(self, message: Message) -> None:
-        """As `Call.reply`."""
-        await self._stream.write(message)
-
-    async def drop(self) -> None:
-        """What is no call ends the connection: its peer does not speak RPC."""
-        await self._stream.close()
-
-
-class TcpServerTransport:
-    """A `ServerTransport` on a TCP connection."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter):
-        self._stream = _Stream(reader, writer)
-
-    async def receive(self) -> TcpCall:
-        """As `ServerTransport.receive`."""
-        message = Message(await read_record(self._stream.reader, MAXIMUM_RECORD))
-        return TcpCall(message, self._stream)
-
-    async def close(self) -> None:
-        """As `ServerTransport.close`."""
-        await self._stream.close()
-
-
-class TcpListener:
-    """Serves every TCP connection to a port.
-
-    Parameters
-    ----------
-    serve: such as `RpcServer.serve`.
-    """
-
-    def __init__(self, serve: Callable[[ServerTransport], Awaitable[None]]):
-        self._serve = serve
-        self._server: asyncio.Server | None = None
-        self._connections: set[asyncio.Task[None]] = set()
-
-    async def listen(self, host: str | None, port: int) -> int:
-        """Listens at an address, `None` for all; port 0 chooses one. Returns the port."""
-        self._server = await asyncio.start_server(self._connected, host, port)
-        return int(self._server.sockets[0].getsockname()[1])
-
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._connections.add(task)
-        try:
-            await self._serve(TcpServerTransport(reader, writer))
-        except asyncio.CancelledError:
-            pass  # by `close`; asyncio's callback of 3.11 reports it otherwise
-        finally:
-            self._connections.discard(task)
-
-    async def close(self) -> None:
-        """Stops listening and ends all connections."""
-        if self._server is not None:
-            self._server.close()
-        for task in list(self._connections):
-            task.cancel()
-        await asyncio.gather(*self._connections, return_exceptions=True)
-        if self._server is not None:
-            await self._server.wait_closed()

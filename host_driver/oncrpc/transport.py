@@ -67,6 +67,12 @@ class Call(Protocol):
         as many as there are chunks.
         """
 
+    async def reserve(self, octets: int) -> None:
+        """Waits until the connection may have so many octets for the reply of this call.
+
+        At most once per call, before `buffer`; what was reserved is free when the call is over.
+        """
+
     def buffer(self, octets: int) -> memoryview:
         """Memory, writable and of exactly this size, from which a bulk item of the reply goes out
         without a copy. For this call's reply only; may be called once per bulk item.
@@ -95,6 +101,10 @@ class Call(Protocol):
 
 class ServerTransport(Protocol):
     """The side that is called, on one connection. All on one event loop."""
+
+    @property
+    def peer(self) -> str:
+        """The address of the client."""
 
     async def receive(self) -> Call:
         """The next call. Calls may be answered while others are received.

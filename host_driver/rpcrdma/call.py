@@ -8,7 +8,7 @@ from host_driver.oncrpc.errors import MessageTooLong
 from host_driver.oncrpc.message import Message
 from host_driver.rpcrdma.chunks import octets_of
 from host_driver.rpcrdma.header import ErrorCode, Header
-from host_driver.rpcrdma.pool import Region
+from host_driver.rpcrdma.holding import Holding
 from host_driver.rpcrdma.read_reply import reply_by_reads
 from host_driver.rpcrdma.reply import Reply
 
@@ -25,7 +25,7 @@ class RdmaCall:
     Attributes
     ----------
     message: the call, with its bulk items in registered memory. header: its header.
-    regions: memory of the server that it uses; given back with the answer.
+    holding: memory of the server that it uses; given back with the answer.
     """
 
     def __init__(
@@ -34,13 +34,14 @@ class RdmaCall:
         slot: int,
         header: Header,
         message: Message,
-        regions: list[Region],
+        holding: Holding,
     ):
         self.transport = transport
         self._slot: int | None = slot
         self.header = header
         self._message = message
-        self.regions = regions
+        self.holding = holding
+        transport.open_calls += 1
 
     @property
     def message(self) -> Message:
@@ -52,6 +53,10 @@ class RdmaCall:
         """As `Call.bulk_room`; 0 for an empty chunk, whose item goes inline (RFC 8166, 4.3.2.3)."""
         return tuple(octets_of(chunk) for chunk in self.header.lists.writes)
 
+    async def reserve(self, octets: int) -> None:
+        """As `Call.reserve`."""
+        await self.holding.reserve(octets)
+
     def buffer(self, octets: int) -> memoryview:
         """As `Call.buffer`; also `ResourceError` if the device has no STag left."""
         most = self.transport.settings.maximum_octets
@@ -61,24 +66,19 @@ class RdmaCall:
             return memoryview(bytearray())
         if self.transport.channel.error is not None:
             return memoryview(bytearray(octets))  # `reply` raises it
-        region = self.transport.pool.take(octets)
-        self.regions.append(region)
-        return region.view
+        return self.holding.region(octets).view
 
     def _take_slot(self) -> int:
         slot, self._slot = self._slot, None
         if slot is None:
             raise ValueError("the call is answered or dropped; allowed: one answer")
+        self.transport.open_calls -= 1
         return slot
-
-    def _give(self) -> None:
-        while self.regions:
-            self.transport.pool.give(self.regions.pop())
 
     async def drop(self) -> None:
         """As `Call.drop`. `ValueError` if the call has been answered or dropped."""
         slot = self._take_slot()
-        self._give()
+        self.holding.give()
         self.transport.channel.give_back(slot)
 
     async def reply(self, message: Message) -> None:
@@ -90,7 +90,7 @@ class RdmaCall:
         """
         slot = self._take_slot()
         with ExitStack() as steps:
-            steps.callback(self._give)
+            steps.callback(self.holding.give)
             try:
                 with self.transport.answering(but=_REFUSED):
                     await self._answer(slot, message, steps)
@@ -124,7 +124,8 @@ class RdmaCall:
             if reply.requests:
                 self.transport.suspects.write(self.header)
             invalidate = self._invalidated() if self.transport.terms.remote_invalidation else None
-            await (await channel.send(octets, before=reply.requests, invalidate=invalidate))
+            async with self.transport.in_time():
+                await (await channel.send(octets, before=reply.requests, invalidate=invalidate))
 
     def _invalidated(self) -> int | None:
         """An STag of the call, for Send with Invalidate: one less for the client to do."""

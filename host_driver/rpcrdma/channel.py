@@ -10,9 +10,9 @@ from host_driver.context import Context
 from host_driver.enums import AccessFlags, SendFlags, WCFlags, WCOpcode, WCStatus, WROpcode
 from host_driver.errors import QPStateError, StagecoachError
 from host_driver.mr import PD
+from host_driver.oncrpc.budget import Budget
 from host_driver.oncrpc.errors import RpcConnectionError
 from host_driver.qp import QP, QPCap, QPInitAttr
-from host_driver.rpcrdma.budget import Budget
 from host_driver.rpcrdma.errors import UnexpectedCompletion
 from host_driver.rpcrdma.pump import CompletionPump
 from host_driver.rpcrdma.slots import Slots

@@ -8,8 +8,13 @@ from host_driver.mr import MR, PD
 from host_driver.wr import SGE
 
 SMALLEST_OCTETS = 4096
-KEPT_OCTETS = 16 << 20
+KEPT_OCTETS = 4 << 20
 """Octets that stay registered while nobody uses them."""
+
+
+def region_octets(octets: int) -> int:
+    """Of the region that is taken for so many octets."""
+    return max(SMALLEST_OCTETS, 1 << (octets - 1).bit_length()) if octets else 0
 
 
 @dataclass(eq=False)
@@ -51,7 +56,7 @@ class Pool:
 
     def take(self, octets: int) -> Region:
         """A region with so many octets, 1 or more; they are not zero."""
-        size = max(SMALLEST_OCTETS, 1 << (octets - 1).bit_length())
+        size = region_octets(octets)
         if free := self._free.get(size):
             region = free.pop()
             self._kept -= size

@@ -110,12 +110,11 @@ class Reply:
     def _local(self, data: memoryview) -> SGE:
         """Registered memory with these octets: where they are, or a copy."""
         call = self._call
-        for region in call.regions:
+        for region in call.holding.regions:
             if (element := region.find(data)) is not None:
                 return element
         if data.readonly or len(data) <= _COPIED_OCTETS:
-            region = call.transport.pool.take(len(data))
-            call.regions.append(region)
+            region = call.holding.region(len(data))
             region.view[:] = data
             return region.element()
         channel = call.transport.channel

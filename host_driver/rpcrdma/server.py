@@ -1,17 +1,18 @@
 """The server's end of RPC-over-RDMA: calls in, whatever the client sends."""
 
 import asyncio
-from collections.abc import Coroutine, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from itertools import chain
 from typing import Self
 
 from host_driver.context import Context
 from host_driver.errors import ResourceError
+from host_driver.oncrpc.budget import Budget
 from host_driver.oncrpc.errors import RpcConnectionError, RpcTransportError
+from host_driver.oncrpc.limits import Account
 from host_driver.oncrpc.message import Message
 from host_driver.rpcrdma import configuration
-from host_driver.rpcrdma.budget import Budget
 from host_driver.rpcrdma.call import RdmaCall
 from host_driver.rpcrdma.channel import Channel
 from host_driver.rpcrdma.errors import HeaderError
@@ -25,8 +26,9 @@ from host_driver.rpcrdma.header import (
     Procedure,
     decode_header,
 )
+from host_driver.rpcrdma.holding import Holding
 from host_driver.rpcrdma.padding import unpad
-from host_driver.rpcrdma.pool import Pool, Region
+from host_driver.rpcrdma.pool import Pool
 from host_driver.rpcrdma.read_chunks import chunk_error, items, join, read_chunks
 from host_driver.rpcrdma.settings import INITIAL_INLINE_OCTETS, ServerSettings
 from host_driver.rpcrdma.terms import Terms
@@ -42,12 +44,16 @@ class RdmaServerTransport:
     ----------
     settings, suspects: that it was made with. terms: what the client told.
     credits: granted in each reply, 1 to `settings.credits`; may be set.
+    account: what the connection has. open_calls: that are not answered.
     discarded: messages that are not answered (RFC 8166, 4.5 and 4.6.2). refused: that were answered
         with RDMA_ERROR.
     """
 
-    def __init__(self, context: Context, settings: ServerSettings, suspects: Suspects):
-        self.settings, self.suspects = settings, suspects
+    def __init__(
+        self, context: Context, settings: ServerSettings, suspects: Suspects, account: Account
+    ):
+        self.settings, self.suspects, self.account = settings, suspects, account
+        self.open_calls = 0
         self.terms = Terms()
         self.discarded = self.refused = 0
         self._credits = settings.credits
@@ -67,6 +73,14 @@ class RdmaServerTransport:
             on_end=self._on_end,
         )
         self.pool = Pool(self.channel.pd)
+        self._silence = account.limits.first_seconds
+        self._last = self.channel.loop.time()
+        self._timer = self.channel.loop.call_later(self._silence, self._look_if_idle)
+
+    @property
+    def peer(self) -> str:
+        """As `ServerTransport.peer`."""
+        return self.account.peer
 
     @property
     def credits(self) -> int:
@@ -101,6 +115,7 @@ class RdmaServerTransport:
     # What the client sends
 
     def _on_message(self, slot: int, octets: bytes, _: int | None) -> None:
+        self._silence, self._last = self.account.limits.idle_seconds, self.channel.loop.time()
         try:
             header, end = decode_header(octets)
             match header.procedure:
@@ -154,17 +169,17 @@ class RdmaServerTransport:
 
     async def _take(self, slot: int, header: Header, stream: bytes) -> None:
         """Fetches the read chunks of a call."""
-        regions: list[Region] = []
+        holding = Holding(self.pool, self.account)
         try:
-            message = await self._fetch(header, stream, regions)
+            message = await self._fetch(header, stream, holding)
         except HeaderError as error:
-            self._give(regions)
+            holding.give()
             await self._refuse(slot, error)
             return
         except RpcConnectionError:
             self.suspects.not_read(header, self.channel.qp.terminate)
             return
-        call = RdmaCall(self, slot, header, message, regions)
+        call = RdmaCall(self, slot, header, message, holding)
         if self.settings.is_rfc5666 and not message.bulks:
             config = configuration.ConfigCall.decode(message.stream)
             if config is not None:
@@ -172,28 +187,31 @@ class RdmaServerTransport:
                 return
         self._calls.put_nowait(call)
 
-    async def _fetch(self, header: Header, stream: bytes, regions: list[Region]) -> Message:
+    async def _fetch(self, header: Header, stream: bytes, holding: Holding) -> Message:
         self.channel.require_open()
         whole, chunks = read_chunks(header, self.settings.maximum_octets)
         if whole is None:
             items(header, stream, chunks)  # before anything is read
         views: list[memoryview] = []
         requests = []
-        for chunk in ([whole] if whole else []) + chunks:
+        wanted = ([whole] if whole else []) + chunks
+        await holding.take(*(chunk.octets for chunk in wanted))
+        self.channel.require_open()
+        for chunk in wanted:
             if not chunk.octets:
                 views.append(memoryview(b""))
                 continue
             try:
-                region = self.pool.take(chunk.octets)
+                region = holding.region(chunk.octets)
             except ResourceError as error:
                 raise chunk_error(header, f"no memory for a read chunk: {error}") from error
-            regions.append(region)
             views.append(region.view)
             requests += read_requests(chunk.segments, region.element())
         if requests:
             if not self.reads:
                 raise chunk_error(header, "read chunks, and no RDMA Reads are possible")
-            await read_all(self.channel, requests, self.reads)
+            async with self.in_time():
+                await read_all(self.channel, requests, self.reads)
         if whole is not None:
             stream = bytes(views.pop(0))
         return join(header, stream, chunks, views)
@@ -210,9 +228,30 @@ class RdmaServerTransport:
         with suppress(RpcConnectionError, RpcTransportError):
             await call.reply(Message(config.answer(answer)))
 
-    def _give(self, regions: list[Region]) -> None:
-        while regions:
-            self.pool.give(regions.pop())
+    @asynccontextmanager
+    async def in_time(self) -> AsyncIterator[None]:
+        """The client must let what is inside be done in some time, or loses the connection.
+
+        Raises `RpcConnectionError`.
+        """
+        seconds = self.account.limits.reply_seconds
+        try:
+            async with asyncio.timeout(seconds) as timer:
+                yield
+        except TimeoutError:
+            if not timer.expired():
+                raise
+            self.channel.lost(f"the client has left what this end sends for {seconds} s")
+            self.channel.require_open()
+
+    def _look_if_idle(self) -> None:
+        """Ends the connection of a client that does not call."""
+        loop = self.channel.loop
+        left = self._last + self._silence - loop.time()
+        if left <= 0 and not self.open_calls:
+            self.channel.lost(f"no call in {self._silence} s")
+            return
+        self._timer = loop.call_later(left if left > 0 else self._silence, self._look_if_idle)
 
     async def _refuse(self, slot: int, error: HeaderError) -> None:
         if error.answer is None or error.xid is None:
@@ -234,11 +273,13 @@ class RdmaServerTransport:
         )
         with suppress(RpcConnectionError), self.answering():  # or the client is gone
             self.channel.give_back(slot)
-            await self.channel.send(header.encode())
+            async with self.in_time():
+                await self.channel.send(header.encode())
 
     # The end
 
     def _on_end(self, _: RpcConnectionError) -> None:
+        self._timer.cancel()
         self.suspects.ended(self.channel.qp.terminate)
         self._calls.put_nowait(None)
         for done in chain.from_iterable(self.dones.values()):
@@ -250,6 +291,7 @@ class RdmaServerTransport:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        self.account.close()
 
     async def __aenter__(self) -> Self:
         return self

@@ -45,6 +45,14 @@ _PROCEDURES: list[tuple[Procedure[Any, Any], Work, Failure]] = [
 ]
 
 
+_ROOM: dict[Procedure[Any, Any], Callable[[Any], int]] = {
+    program.READ: lambda arguments: min(arguments.count, objects.TRANSFER),
+    program.READDIR: lambda arguments: min(arguments.count, objects.DIRECTORY_TRANSFER),
+    program.READDIRPLUS: lambda arguments: min(arguments.maxcount, objects.DIRECTORY_TRANSFER),
+}
+"""Octets of replies that may be long, for which there must be memory before the call begins."""
+
+
 def nfs_service(export: Export) -> Service:
     """The NFS program, version 3."""
     handlers: dict[Procedure[Any, Any], Handler] = {
@@ -76,6 +84,9 @@ def _handler(
             return status, failure(operation)
 
     async def handle(request: Request, arguments: Any) -> tuple[NfsStatus, Any]:
+        room = _ROOM.get(procedure)
+        if room is not None:
+            await request.reserve(room(arguments))
         loop = asyncio.get_running_loop()
 
         def buffer(octets: int) -> memoryview:

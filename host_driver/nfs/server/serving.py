@@ -1,7 +1,6 @@
 """Serves an export at ports: NFS and MOUNT on every connection, over RDMA and over TCP."""
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Awaitable
 
@@ -11,13 +10,17 @@ from host_driver.nfs.server.ends import tell_ends
 from host_driver.nfs.server.export import Export
 from host_driver.nfs.server.mounts import Mounts
 from host_driver.nfs.server.service import nfs_service
+from host_driver.nfs.threads import in_thread
+from host_driver.oncrpc.complaints import Complaints
+from host_driver.oncrpc.limits import Admission, Limits
 from host_driver.oncrpc.server import RpcServer
-from host_driver.oncrpc.tcp import TcpListener
+from host_driver.oncrpc.tcp_server import TcpListener
 from host_driver.oncrpc.transport import ServerTransport
 from host_driver.rpcrdma.listener import RdmaListener
 from host_driver.rpcrdma.settings import ServerSettings
 
 _LOG = logging.getLogger(__name__)
+_COMPLAINTS = Complaints(_LOG)
 
 _SWEEP_SECONDS = 10.0
 
@@ -27,11 +30,12 @@ class NfsServer:
 
     Parameters
     ----------
-    export: stays open. address: where to listen, "" for all.
+    export: stays open. address: where to listen, "" for all. limits: of what clients may take.
     """
 
-    def __init__(self, export: Export, address: str = ""):
+    def __init__(self, export: Export, address: str = "", limits: Limits | None = None):
         self.export = export
+        self.admission = Admission(limits)
         self._address = address
         self._rpc = RpcServer([nfs_service(export), Mounts(export).service()])
         self._tcp: TcpListener | None = None
@@ -47,12 +51,13 @@ class NfsServer:
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            _LOG.error("a connection failed", exc_info=task.exception())
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            _COMPLAINTS.error("fault", "a connection failed", error)
 
     async def listen_tcp(self, port: int) -> int:
         """Serves clients over TCP; returns the port. Raises `OSError`."""
-        self._tcp = TcpListener(self._rpc.serve)
+        self._tcp = TcpListener(self._rpc.serve, self.admission)
         return await self._tcp.listen(self._address or None, port)
 
     async def listen_rdma(self, context: Context, port: int, settings: ServerSettings) -> int:
@@ -61,7 +66,9 @@ class NfsServer:
         The events of the device are taken, so that they do not pile up.
         """
         self._contexts.append(context)
-        self._rdma = RdmaListener(context, self._address, port, settings)
+        self._rdma = RdmaListener(
+            context, self._address, port, settings, admission=self.admission, late=True
+        )
         self._start(self._accept(self._rdma))
         return self._rdma.port
 
@@ -85,7 +92,7 @@ class NfsServer:
     async def _sweep(self) -> None:
         while True:
             await asyncio.sleep(_SWEEP_SECONDS)
-            self.export.nodes.sweep()
+            await in_thread(self.export.nodes.sweep)
             tell_ends(self._contexts)
 
     async def __aexit__(self, *_: object) -> None:
@@ -97,9 +104,8 @@ class NfsServer:
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         # A connection that was just being closed has been disturbed.
-        for transport in self._transports:
-            await transport.close()
+        closing = (transport.close() for transport in list(self._transports))
+        await asyncio.gather(*closing, return_exceptions=True)
         tell_ends(self._contexts)

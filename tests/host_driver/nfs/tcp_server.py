@@ -9,6 +9,7 @@ from host_driver.nfs.client.url import NfsUrl
 from host_driver.nfs.server.export import Export
 from host_driver.nfs.server.serving import NfsServer
 from host_driver.oncrpc.blocking import LoopThread
+from host_driver.oncrpc.limits import Limits
 from host_driver.rpcrdma.settings import ClientSettings
 
 HOST = "127.0.0.1"
@@ -23,13 +24,15 @@ WAYS = Ways(no_device, ClientSettings())
 
 
 @contextlib.contextmanager
-def served(directory: Path, path: str = EXPORT, read_only: bool = False):
+def served(
+    directory: Path, path: str = EXPORT, read_only: bool = False, limits: Limits | None = None
+):
     """Serves a directory; gives what makes the URL of a path in it."""
     thread = LoopThread()
     export = Export(directory, path, read_only)
 
     async def start():
-        server = NfsServer(export, HOST)
+        server = NfsServer(export, HOST, limits)
         await server.__aenter__()
         return server, await server.listen_tcp(0)
 

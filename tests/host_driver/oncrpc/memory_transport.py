@@ -19,6 +19,9 @@ class MemoryCall:
     def bulk_room(self):
         return tuple(len(bulk) for bulk in self.room.bulks)
 
+    async def reserve(self, octets):
+        self.reserved = octets
+
     def buffer(self, octets):
         self.buffers.append(memoryview(bytearray(octets)))
         return self.buffers[-1]
@@ -45,6 +48,8 @@ class MemoryCall:
 
 class MemoryPair:
     """Both transports; `calls` remembers what came."""
+
+    peer = "memory"
 
     def __init__(self):
         self._queue = asyncio.Queue()

@@ -25,7 +25,8 @@ from host_driver.oncrpc.errors import (
 from host_driver.oncrpc.message import Bulk, Message
 from host_driver.oncrpc.program import Program
 from host_driver.oncrpc.server import RpcServer
-from host_driver.oncrpc.tcp import TcpClientTransport, TcpListener
+from host_driver.oncrpc.tcp import TcpClientTransport
+from host_driver.oncrpc.tcp_server import TcpListener
 from host_driver.oncrpc.transport import ReplyRoom
 from tests.host_driver.oncrpc.arithmetic import (
     ADD_TO_OCTETS,

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from host_driver import WC, QPState, WCOpcode, WCStatus
+from host_driver.oncrpc.budget import Budget
 from host_driver.oncrpc.errors import MessageTooLong, RpcTransportError
 from host_driver.oncrpc.message import PLACED, roundup
-from host_driver.rpcrdma.budget import Budget
 from host_driver.rpcrdma.chunks import EMPTY_LISTS_OCTETS, Segment
 from host_driver.rpcrdma.credits import CreditWindow
 from host_driver.rpcrdma.plan import plan_call

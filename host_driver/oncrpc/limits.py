@@ -1,0 +1,156 @@
+"""What clients may take of a server: connections, memory, and time."""
+
+import ipaddress
+from collections import Counter
+from dataclasses import dataclass
+
+from host_driver.errors import ResourceError
+from host_driver.oncrpc.budget import Budget
+
+_IPV6_SITE = 64
+"""Bits of an IPv6 address that are one peer: who has one address has all of these."""
+
+
+class TooManyConnections(ResourceError):
+    """A client is turned away: there are as many connections as allowed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """Of a server.
+
+    Attributes
+    ----------
+    connections: of all clients. connections_per_peer: of one IPv4 address, or IPv6 network of 64
+        bits.
+    octets: of memory for the calls of all connections, and again for their replies.
+        octets_per_connection: the same of one; calls beyond that wait. A call that needs more than
+        there is has all of it.
+    reply_seconds: that a client has to take a reply, or to have its memory read.
+    record_seconds: that a client has for a call over TCP from its first octet to its last.
+    first_seconds: that a client has for its first call. idle_seconds: between calls, after the last
+        reply.
+    """
+
+    connections: int = 256
+    connections_per_peer: int = 16
+    octets: int = 256 << 20
+    octets_per_connection: int = 8 << 20
+    reply_seconds: float = 30.0
+    record_seconds: float = 30.0
+    first_seconds: float = 30.0
+    idle_seconds: float = 360.0
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if value <= 0:
+                raise ValueError(f"{name} is {value}; allowed: more than 0")
+
+
+class Share:
+    """Memory of one connection, for its calls or for its replies.
+
+    Attributes
+    ----------
+    held: octets that are taken.
+    """
+
+    def __init__(self, everybody: Budget, most: int):
+        self._everybody = everybody
+        self._own = Budget(min(most, everybody.total))
+        self.held = 0
+        self._closed = False
+
+    async def take(self, octets: int) -> int:
+        """Waits for so many octets, and returns how many are taken: no more than there are."""
+        octets = min(octets, self._own.total)
+        if not octets:
+            return 0
+        await self._own.take(octets)
+        try:
+            await self._everybody.take(octets)
+        except BaseException:
+            self._own.give(octets)
+            raise
+        self.held += octets
+        if self._closed:
+            self.give(octets)
+        return octets
+
+    def give(self, octets: int) -> None:
+        """Gives back what `take` returned, or some of it. Nothing is held when all is closed."""
+        octets = min(octets, self.held)
+        self.held -= octets
+        self._own.give(octets)
+        self._everybody.give(octets)
+
+    def close(self) -> None:
+        """Gives back all."""
+        self._closed = True
+        self.give(self.held)
+
+
+class Account:
+    """What one connection has; made by `Admission.enter`.
+
+    Attributes
+    ----------
+    peer: the address. limits: of the server. calls, replies: memory for them.
+    """
+
+    def __init__(self, admission: "Admission", peer: str):
+        self.peer, self.limits = peer, admission.limits
+        self.calls = Share(admission.calls, self.limits.octets_per_connection)
+        self.replies = Share(admission.replies, self.limits.octets_per_connection)
+        self._admission: Admission | None = admission
+
+    def close(self) -> None:
+        """The connection is over. Repeatable."""
+        admission, self._admission = self._admission, None
+        if admission is not None:
+            self.calls.close()
+            self.replies.close()
+            admission.leave(self.peer)
+
+
+class Admission:
+    """Lets the connections of a server in, over all its transports."""
+
+    def __init__(self, limits: Limits | None = None):
+        self.limits = limits or Limits()
+        self.calls, self.replies = Budget(self.limits.octets), Budget(self.limits.octets)
+        self._peers: Counter[str] = Counter()
+
+    def enter(self, peer: str) -> Account:
+        """The account of a new connection from an address. Raises `TooManyConnections`."""
+        limits, key = self.limits, _key(peer)
+        if self._peers[key] >= limits.connections_per_peer:
+            raise TooManyConnections(
+                f"{self._peers[key]} connections of {key}; allowed: {limits.connections_per_peer}"
+            )
+        if self._peers.total() >= limits.connections:
+            raise TooManyConnections(
+                f"{self._peers.total()} connections; allowed: {limits.connections}"
+            )
+        self._peers[key] += 1
+        return Account(self, peer)
+
+    def leave(self, peer: str) -> None:
+        """A connection is over."""
+        key = _key(peer)
+        self._peers[key] -= 1
+        if not self._peers[key]:
+            del self._peers[key]
+
+
+def _key(peer: str) -> str:
+    """What counts as one peer."""
+    try:
+        address = ipaddress.ip_address(peer.partition("%")[0])
+    except ValueError:
+        return peer
+    if isinstance(address, ipaddress.IPv4Address):
+        return str(address)
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return str(ipaddress.IPv6Network((address, _IPV6_SITE), strict=False))
