@@ -73,9 +73,8 @@ class RdmaServerTransport:
             on_end=self._on_end,
         )
         self.pool = Pool(self.channel.pd)
-        self._silence = account.limits.first_seconds
-        self._last = self.channel.loop.time()
-        self._timer = self.channel.loop.call_later(self._silence, self._look_if_idle)
+        self._called, self._last = False, self.channel.loop.time()
+        self._watch(account.limits.first_seconds)
 
     @property
     def peer(self) -> str:
@@ -115,7 +114,11 @@ class RdmaServerTransport:
     # What the client sends
 
     def _on_message(self, slot: int, octets: bytes, _: int | None) -> None:
-        self._silence, self._last = self.account.limits.idle_seconds, self.channel.loop.time()
+        self._last = self.channel.loop.time()
+        if not self._called:
+            self._called = True
+            self._timer.cancel()
+            self._watch(self.account.limits.idle_seconds)
         try:
             header, end = decode_header(octets)
             match header.procedure:
@@ -244,14 +247,18 @@ class RdmaServerTransport:
             self.channel.lost(f"the client has left what this end sends for {seconds} s")
             self.channel.require_open()
 
-    def _look_if_idle(self) -> None:
-        """Ends the connection of a client that does not call."""
+    def _watch(self, silence: float) -> None:
+        """Ends the connection if the client is silent for so many seconds."""
+
+        def look() -> None:
+            left = self._last + silence - loop.time()
+            if left <= 0 and not self.open_calls:
+                self.channel.lost(f"no call in {silence} s")
+                return
+            self._timer = loop.call_later(left if left > 0 else silence, look)
+
         loop = self.channel.loop
-        left = self._last + self._silence - loop.time()
-        if left <= 0 and not self.open_calls:
-            self.channel.lost(f"no call in {self._silence} s")
-            return
-        self._timer = loop.call_later(left if left > 0 else self._silence, self._look_if_idle)
+        self._timer = loop.call_later(silence, look)
 
     async def _refuse(self, slot: int, error: HeaderError) -> None:
         if error.answer is None or error.xid is None:
