@@ -2,11 +2,14 @@
 
 import asyncio
 import contextlib
+import logging
 import os
 import signal
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from host_driver.commands import open_device, progress_bar
 from host_driver.context import Context
@@ -19,8 +22,13 @@ from host_driver.nfs.server.rights import ClientRights, Rights, ServerRights, Sq
 from host_driver.nfs.server.serving import NfsServer
 from host_driver.nfs.show import long_lines, stat_lines
 from host_driver.nfs.status import NfsError, NfsStatus
+from host_driver.oncrpc.complaints import Complaints
 from host_driver.rpcrdma.settings import ServerSettings
 from host_driver.transport.locate import Locator
+
+_COMPLAINTS = Complaints(logging.getLogger(__name__))
+
+_CLOSING_THREADS = 64
 
 
 def serve(
@@ -41,7 +49,11 @@ def serve(
         async def run() -> None:
             task = asyncio.current_task()
             assert task is not None
-            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+            loop = asyncio.get_running_loop()
+            loop.add_signal_handler(signal.SIGTERM, task.cancel)
+            loop.set_exception_handler(_complain)
+            # Connections wait in these threads for their peers when they are closed.
+            loop.set_default_executor(ThreadPoolExecutor(_CLOSING_THREADS, "closing"))
             async with NfsServer(export, address) as server:
                 host = address or "*"
                 if context is not None and rdma_port is not None:
@@ -54,6 +66,13 @@ def serve(
 
         with contextlib.suppress(asyncio.CancelledError):
             asyncio.run(run())
+
+
+def _complain(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """What goes wrong in the event loop in one line: clients may be able to cause it."""
+    error = context.get("exception")
+    why = "" if error is None else f": {type(error).__name__}: {error}"
+    _COMPLAINTS.warning(context["message"], f"{context['message']}{why}")
 
 
 def rights_of(squash: Squash) -> Rights:
