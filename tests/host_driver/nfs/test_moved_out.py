@@ -1,6 +1,7 @@
 """What leaves the export leaves the reach of clients with it, whatever handles they hold."""
 
 import os
+import threading
 
 import pytest
 
@@ -251,3 +252,33 @@ def test_identity_decides_not_the_path(rig, place, monkeypatch):
     (rig.directory / "file").write_bytes(b"other")
     monkeypatch.setattr(handles, "names_below", lambda root, fd: [b"file"])
     assert rig.status(p.GETATTR, HandleArguments(handle)) == NfsStatus.STALE
+
+
+def test_reads_that_race_with_a_move_never_return_what_is_written_outside(rig, place):
+    """Another user moves files out and writes into them while a client reads them."""
+    rounds, path = 60, rig.directory / "file"
+    begun, moved = threading.Barrier(2), threading.Barrier(2)
+
+    def move():
+        for _ in range(rounds):
+            begun.wait(10)
+            path.rename(place / "file")
+            (place / "file").write_bytes(b"private")
+            moved.wait(10)
+            (place / "file").unlink()
+
+    thread = threading.Thread(target=move)
+    thread.start()
+    seen = set()
+    for _ in range(rounds):
+        path.write_bytes(b"content")
+        handle = rig.handle("file")
+        begun.wait(10)
+        for _ in range(3):
+            status, result = rig.call(p.READ, ReadArguments(handle, 0, 100))
+            seen.add((status, bytes(result.data) if status == NfsStatus.OK else None))
+        moved.wait(10)
+        assert rig.status(p.READ, ReadArguments(handle, 0, 100)) == NfsStatus.STALE
+    thread.join()
+    assert (NfsStatus.STALE, None) in seen
+    assert seen <= {(NfsStatus.OK, b"content"), (NfsStatus.OK, b""), (NfsStatus.STALE, None)}
