@@ -2,7 +2,7 @@
 
 from enum import IntEnum
 
-from host_driver.errors import StagecoachError
+from host_driver.errors import ResourceError, StagecoachError
 
 
 class RpcError(StagecoachError):
@@ -14,6 +14,10 @@ class RpcConnectionError(RpcError, ConnectionError):
 
     Whether the server executed a call that was outstanding is not known.
     """
+
+
+class TooManyConnections(RpcError, ResourceError):
+    """A server turned a client away: there are as many connections as it allows."""
 
 
 class RpcTransportError(RpcError):

@@ -4,15 +4,11 @@ import ipaddress
 from collections import Counter
 from dataclasses import dataclass
 
-from host_driver.errors import ResourceError
 from host_driver.oncrpc.budget import Budget
+from host_driver.oncrpc.errors import TooManyConnections
 
 _IPV6_SITE = 64
 """Bits of an IPv6 address that are one peer: who has one address has all of these."""
-
-
-class TooManyConnections(ResourceError):
-    """A client is turned away: there are as many connections as allowed."""
 
 
 @dataclass(frozen=True, kw_only=True)

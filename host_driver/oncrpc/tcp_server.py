@@ -7,8 +7,8 @@ import socket
 from collections.abc import Awaitable, Callable
 
 from host_driver.oncrpc.complaints import Complaints
-from host_driver.oncrpc.errors import MessageTooLong, RpcConnectionError
-from host_driver.oncrpc.limits import Account, Admission, TooManyConnections
+from host_driver.oncrpc.errors import MessageTooLong, RpcConnectionError, TooManyConnections
+from host_driver.oncrpc.limits import Account, Admission
 from host_driver.oncrpc.message import Message
 from host_driver.oncrpc.record import read_record
 from host_driver.oncrpc.tcp import MAXIMUM_RECORD, RecordStream

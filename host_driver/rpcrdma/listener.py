@@ -13,7 +13,8 @@ from host_driver.cm_responder import AcceptedRequest
 from host_driver.context import Context
 from host_driver.errors import ListenerClosed, ResourceError, StartupError
 from host_driver.oncrpc.complaints import Complaints
-from host_driver.oncrpc.limits import Account, Admission, TooManyConnections
+from host_driver.oncrpc.errors import TooManyConnections
+from host_driver.oncrpc.limits import Account, Admission
 from host_driver.rpcrdma import terms
 from host_driver.rpcrdma.fatal_calls import FatalCalls, Suspects
 from host_driver.rpcrdma.server import RdmaServerTransport

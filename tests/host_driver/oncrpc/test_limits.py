@@ -12,7 +12,8 @@ import pytest
 from host_driver.oncrpc import complaints, tcp, tcp_server
 from host_driver.oncrpc.client import RpcClient
 from host_driver.oncrpc.complaints import Complaints
-from host_driver.oncrpc.limits import Admission, Limits, Share, TooManyConnections
+from host_driver.oncrpc.errors import TooManyConnections
+from host_driver.oncrpc.limits import Admission, Limits, Share
 from host_driver.oncrpc.program import Procedure, Program, null_procedure
 from host_driver.oncrpc.server import RpcServer, Service
 from host_driver.oncrpc.tcp import TcpClientTransport

@@ -8,8 +8,8 @@ import pytest
 
 from host_driver import StartupError
 from host_driver.mpa_startup import RTR, StartupFrame
-from host_driver.oncrpc.errors import RpcConnectionError
-from host_driver.oncrpc.limits import Admission, Limits, TooManyConnections
+from host_driver.oncrpc.errors import RpcConnectionError, TooManyConnections
+from host_driver.oncrpc.limits import Admission, Limits
 from host_driver.rpcrdma.client import connect
 from host_driver.rpcrdma.listener import RdmaListener
 from host_driver.rpcrdma.settings import ServerSettings
