@@ -1,9 +1,11 @@
 """`stagecoach nfs` over RDMA: server and client in two processes, each with a compiled device."""
 
+import os
 import re
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -46,3 +48,31 @@ def test_put_list_get_and_remove(tmp_path, capfd, profile):
         assert process.wait(30) == 0
     assert run("ls", url) == cli.EXIT_FAILED
     assert capfd.readouterr().err.count("\n") == 1
+
+
+def test_sigterm_ends_the_server_while_a_client_takes_nothing(tmp_path):
+    """The client is stopped in the middle of its READs: the server's device cannot send."""
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "file").write_bytes(bytes(16 << 20))
+    words = ["serve", str(tmp_path / "there"), "--export", "/data", "-a", "127.0.0.1"]
+    words += ["--rdma-port", "0", "--no-tcp", "--no-root-squash"]
+    command = [sys.executable, "-m", "host_driver.cli", "nfs"]
+    with subprocess.Popen([*command, *words], stdout=subprocess.PIPE, text=True) as server:
+        client = None
+        try:
+            url = server.stdout.readline().split()[1]
+            get = [*command, "get", f"{url}/file", str(tmp_path / "copy")]
+            client = subprocess.Popen(get, stderr=subprocess.DEVNULL)
+            deadline = time.monotonic() + 120
+            while not any(name.endswith(".part") for name in os.listdir(tmp_path)):
+                assert client.poll() is None and time.monotonic() < deadline
+                time.sleep(0.05)
+            time.sleep(0.5)
+            client.send_signal(signal.SIGSTOP)
+            server.send_signal(signal.SIGTERM)
+            assert server.wait(30) == 0
+        finally:
+            server.kill()
+            if client is not None:
+                client.kill()
+                client.wait()

@@ -69,6 +69,7 @@ def resident_octets(process: int) -> int:
 def server(tmp_path):
     """The command; its process and a function from a path to its URL."""
     (tmp_path / "file").write_bytes(bytes(MEBI))
+    (tmp_path / "file").chmod(0o644)
     words = ["serve", str(tmp_path), "--no-rdma", "--tcp-port", "0", "-a", HOST, "--export", "/e"]
     command = [sys.executable, "-m", "host_driver.cli", "nfs", *words, "--no-root-squash"]
     with subprocess.Popen(
@@ -170,6 +171,7 @@ def test_a_listing_is_short_whatever_is_asked_for(rig):
 
 def test_clients_that_take_no_replies_hold_up_others_only_for_their_time(tmp_path):
     (tmp_path / "file").write_bytes(bytes(MEBI))
+    (tmp_path / "file").chmod(0o644)
     limits = Limits(octets=4 * MEBI, octets_per_connection=2 * MEBI, reply_seconds=0.3)
     with served(tmp_path, limits=limits) as url:
         handle = asyncio.run(handle_of(url("/file")))
