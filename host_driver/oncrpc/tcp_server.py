@@ -1,6 +1,7 @@
 """RPC over TCP (RFC 5531, 11): the transport of servers, and the listener."""
 
 import asyncio
+import contextlib
 import errno
 import logging
 import socket
@@ -148,23 +149,23 @@ class TcpListener:
         self._connections: set[asyncio.Task[None]] = set()
 
     async def listen(self, host: str | None, port: int) -> int:
-        """Listens at an address, `None` for all; port 0 chooses one. Returns the port."""
-        family = socket.AF_INET
-        if host is None and socket.has_dualstack_ipv6():
-            family = socket.AF_INET6
-        elif host is not None:
+        """Listens at a host, `None` for all addresses; port 0 chooses one. Returns the port.
+
+        Called once. Raises `OSError`.
+        """
+        if host is None:
+            self._sockets.append(_everywhere(port))
+        else:
             loop = asyncio.get_running_loop()
-            family = (await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM))[0][0]
-        listening = socket.create_server(
-            (host or "", port),
-            family=family,
-            backlog=_BACKLOG,
-            dualstack_ipv6=host is None and family == socket.AF_INET6,
-        )
-        listening.setblocking(False)
-        self._sockets.append(listening)
-        self._accepting.append(asyncio.create_task(self._accept(listening)))
-        return int(listening.getsockname()[1])
+            found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            for family, address in dict.fromkeys((each[0], str(each[4][0])) for each in found):
+                listening = socket.create_server((address, port), family=family, backlog=_BACKLOG)
+                self._sockets.append(listening)
+                port = int(listening.getsockname()[1])
+        for listening in self._sockets:
+            listening.setblocking(False)
+            self._accepting.append(asyncio.create_task(self._accept(listening)))
+        return int(self._sockets[0].getsockname()[1])
 
     async def _accept(self, listening: socket.socket) -> None:
         loop = asyncio.get_running_loop()
@@ -211,3 +212,13 @@ class TcpListener:
         self._accepting.clear()
         while self._sockets:
             self._sockets.pop().close()
+
+
+def _everywhere(port: int) -> socket.socket:
+    if socket.has_dualstack_ipv6():
+        # The kernel may know IPv6, and the machine have no address of it.
+        with contextlib.suppress(OSError):
+            return socket.create_server(
+                ("", port), family=socket.AF_INET6, backlog=_BACKLOG, dualstack_ipv6=True
+            )
+    return socket.create_server(("", port), backlog=_BACKLOG)

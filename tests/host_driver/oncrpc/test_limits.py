@@ -340,6 +340,34 @@ def test_many_connections_at_once_print_little(caplog):
     serving(work)
 
 
+# Addresses
+
+
+def has_ipv6() -> bool:
+    """Whether this machine has an address of it."""
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("host", [None, "localhost", HOST])
+def test_addresses_at_which_a_server_listens(host):
+    async def run():
+        server = Server(Limits())
+        server.port = await server.listener.listen(host, 0)
+        for address in [HOST] + ["::1"] * (has_ipv6() and host is None):
+            transport = await TcpClientTransport.connect(address, server.port)
+            async with RpcClient(transport, None) as client:
+                assert await client.call(PROGRAM, WAIT, 0) == 0
+        with pytest.raises(OSError, match="in use"):
+            await Server(Limits()).listener.listen(host, server.port)
+        await server.listener.close()
+
+    asyncio.run(run())
+
+
 # The parts
 
 
