@@ -25,8 +25,8 @@ SERVER_RIGHTS = ServerRights()
 class Rig:
     """Calls procedures of a server that exports `directory`.
 
-    caller: whom calls name. `outside` holds `secret`, which every test may compare: nothing but
-    tests changes it.
+    caller: whom calls name. calls: the last one, at the server. `outside` holds `secret`, which
+    every test may compare: nothing but tests changes it.
     """
 
     def __init__(self, path: Path, read_only: bool = False, rights: Rights = SERVER_RIGHTS):
@@ -55,6 +55,7 @@ class Rig:
     def call(self, procedure, arguments, into=(), of=program.NFS):
         async def run():
             pair = MemoryPair()
+            self.calls = pair.calls
             serving = asyncio.create_task(self.server.serve(pair))
             async with RpcClient(pair, self.caller) as client:
                 result = await client.call(of, procedure, arguments, into=into, result_octets=ROOM)

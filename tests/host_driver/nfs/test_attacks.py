@@ -13,7 +13,7 @@ import time
 import pytest
 
 from host_driver.nfs import program as p
-from host_driver.nfs.arguments import ReaddirArguments, ReaddirplusArguments
+from host_driver.nfs.arguments import ReadArguments, ReaddirArguments, ReaddirplusArguments
 from host_driver.nfs.client.connection import mounted
 from host_driver.nfs.client.files import Files
 from host_driver.nfs.client.url import NfsUrl
@@ -167,6 +167,22 @@ def test_a_listing_is_short_whatever_is_asked_for(rig):
     assert len(rig.ok(p.READDIRPLUS, arguments).entries) < 400
     found = rig.ok(p.READDIR, ReaddirArguments(rig.root, 0, bytes(8), MEBI))
     assert len(found.entries) < 800 and not found.eof
+
+
+def test_memory_for_long_replies_is_reserved_before_the_call_begins(rig):
+    (rig.directory / "file").write_bytes(b"content")
+    handle = rig.handle("file")
+    no_cookie = (0, bytes(8))
+    for procedure, arguments, octets in [
+        (p.READ, ReadArguments(handle, 0, 5000), 5000),
+        (p.READ, ReadArguments(handle, 0, 1 << 31), MEBI),
+        (p.READDIR, ReaddirArguments(rig.root, *no_cookie, 5000), 5000),
+        (p.READDIR, ReaddirArguments(rig.root, *no_cookie, MEBI), MEBI >> 4),
+        (p.READDIRPLUS, ReaddirplusArguments(rig.root, *no_cookie, 5000, 6000), 6000),
+        (p.READDIRPLUS, ReaddirplusArguments(rig.root, *no_cookie, MEBI, MEBI), MEBI >> 4),
+    ]:
+        rig.ok(procedure, arguments)
+        assert rig.calls[0].reserved == octets
 
 
 def test_clients_that_take_no_replies_hold_up_others_only_for_their_time(tmp_path):
