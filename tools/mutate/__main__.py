@@ -7,6 +7,7 @@ status is 1 if a survivor is not explained.
 
 import argparse
 import hashlib
+import signal
 import sys
 import threading
 from collections.abc import Iterator, Sequence
@@ -235,6 +236,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     options = parser.parse_args(arguments)
     console = Console()
+    for number in (signal.SIGINT, signal.SIGTERM):  # a background job ignores SIGINT
+        signal.signal(number, signal.default_int_handler)
     try:
         book = Book(options.seed, options.mutants)
         changes = draw(ROOT, options.seed)

@@ -100,9 +100,8 @@ class Copy:
         for cache in ("objects", "device"):
             link = self._tree / "build" / cache
             (self._root / "build" / cache).mkdir(parents=True, exist_ok=True)
-            if not link.is_symlink():
-                shutil.rmtree(link, ignore_errors=True)
-                link.symlink_to(self._root / "build" / cache)
+            link.unlink(missing_ok=True)  # what was interrupted may have left another one
+            link.symlink_to(self._root / "build" / cache)
 
     def stop(self) -> None:
         """Ends what is running; `judge` then raises KeyboardInterrupt."""
