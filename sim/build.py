@@ -114,19 +114,21 @@ def build_device(
 
     Parameters
     ----------
-    config: sizes of the device, `RnicConfig()` if None; ports of 64 bits, else ValueError.
+    config: sizes of the device, `RnicConfig()` if None.
     trace: build the variant that can write FST waveforms (slower; needs the lz4 and zlib headers).
     progress: called with a few words before each step that takes long.
     """
     config = RnicConfig() if config is None else config
-    if config.data_width != WORD_WIDTH:
-        raise ValueError(
-            f"RnicConfig.data_width is {config.data_width}; "
-            f"allowed in the compiled device: {WORD_WIDTH}"
-        )
     verilog = export_verilog(config, progress)
     verilog, clocks = (verilog, 0) if trace else _split_clocks(verilog)
-    return compile_verilog(verilog, config.qps, clocks=clocks, trace=trace, progress=progress)
+    return compile_verilog(
+        verilog,
+        config.qps,
+        data_width=config.data_width,
+        clocks=clocks,
+        trace=trace,
+        progress=progress,
+    )
 
 
 @functools.lru_cache(maxsize=4)
@@ -172,6 +174,7 @@ def compile_verilog(
     verilog: str,
     connections: int,
     *,
+    data_width: int = WORD_WIDTH,
     clocks: int = 0,
     trace: bool = False,
     progress: Progress | None = None,
@@ -180,10 +183,15 @@ def compile_verilog(
 ) -> Path:
     """Return the shared library of a module `rnic` with the ports of the device.
 
-    `connections` are those of its LLP port. `clocks`: how many it has if it is from `split_clocks`.
+    `connections` are those of its LLP port. `data_width`: of its ports to host memory and LLP; the
+    runtime takes it from the model. `clocks`: how many it has if it is from `split_clocks`.
     `options` are added to those of the C++ compiler. `level`: as in `Parts`.
     """
-    arguments = [*VERILATOR_ARGUMENTS, f"-GCONNECTION_BITS={(connections - 1).bit_length()}"]
+    arguments = [
+        *VERILATOR_ARGUMENTS,
+        f"-GCONNECTION_BITS={(connections - 1).bit_length()}",
+        f"-GDATA_WIDTH={data_width}",
+    ]
     if clocks:
         arguments.append(f"-DCLOCKS={clocks}")
         options = [*options, f"-DCLOCKS={clocks}"]

@@ -3,7 +3,6 @@
 import pytest
 
 from gateware.config import RnicConfig
-from sim.build import build_device
 
 
 @pytest.mark.parametrize("width", [0, 16, 65, 256, "64"])
@@ -18,10 +17,3 @@ def test_bursts_of_a_narrow_port_are_no_longer_than_those_of_axi():
     message = "max_burst_beats is 256; allowed: up to 128 with a data_width of 32"
     with pytest.raises(ValueError, match=message):
         RnicConfig(data_width=32, max_burst_beats=256)
-
-
-@pytest.mark.parametrize("width", [32, 128])
-def test_the_compiled_device_has_ports_of_64_bits(width):
-    message = f"RnicConfig.data_width is {width}; allowed in the compiled device: 64"
-    with pytest.raises(ValueError, match=message):
-        build_device(RnicConfig(data_width=width))

@@ -32,7 +32,7 @@ class AxiMemory {
     // Answers nothing any more on the held channels, until it is called again.
     void hold(unsigned channels) { held_ = channels; }
 
-    // Once, after `skip` of them, an access to these octets ends with an error response: a word
+    // Once, after `skip` of them, an access to these octets ends with an error response: a beat
     // that is read, which is zero then, or a burst that is written, of which nothing is written.
     void fail(bool write, std::uint64_t address, std::uint64_t octets, std::uint64_t skip,
               std::uint8_t response) {
@@ -51,7 +51,7 @@ class AxiMemory {
         }
         model.PORT(m_axi, rvalid) = read_valid_;
         if (read_valid_) {
-            model.PORT(m_axi, rdata) = read_data_;
+            write_port(model.PORT(m_axi, rdata), read_data_);
             model.PORT(m_axi, rresp) = read_response_;
             model.PORT(m_axi, rid) = reads_.front().id;
             model.PORT(m_axi, rlast) = reads_.front().beats == 1;
@@ -72,20 +72,20 @@ class AxiMemory {
             counters.read_errors += read_response_ != kOkay;
             read_valid_ = false;
             Burst& burst = reads_.front();
-            burst.address += 8;
+            burst.address += kDataOctets;
             if (--burst.beats == 0) reads_.pop_front();
         }
         if (model.PORT(m_axi, arvalid) && model.PORT(m_axi, arready)) {
             ++counters.read_bursts;
             check(cycle, "read", model.PORT(m_axi, araddr), model.PORT(m_axi, arlen),
                   model.PORT(m_axi, arsize), model.PORT(m_axi, arburst));
-            reads_.push_back({model.PORT(m_axi, araddr) & ~7ull, model.PORT(m_axi, arlen) + 1u,
+            reads_.push_back({model.PORT(m_axi, araddr) & kAligned, model.PORT(m_axi, arlen) + 1u,
                               static_cast<std::uint8_t>(model.PORT(m_axi, arid)),
                               cycle + read_latency_, kOkay, {}});
         }
         if (write_valid_ && model.PORT(m_axi, bready)) {
-            for (const Word& word : responses_.front().words) {
-                memory_.write_word(word.address, word.data, word.strobes);
+            for (const Late& late : responses_.front().late) {
+                memory_.write_word(late.address, late.value, late.strobes);
             }
             responses_.pop_front();
             write_valid_ = false;
@@ -94,15 +94,15 @@ class AxiMemory {
             ++counters.write_bursts;
             check(cycle, "write", model.PORT(m_axi, awaddr), model.PORT(m_axi, awlen),
                   model.PORT(m_axi, awsize), model.PORT(m_axi, awburst));
-            const std::uint64_t address = model.PORT(m_axi, awaddr) & ~7ull;
+            const std::uint64_t address = model.PORT(m_axi, awaddr) & kAligned;
             const unsigned beats = model.PORT(m_axi, awlen) + 1u;
             writes_.push_back({address, beats, static_cast<std::uint8_t>(model.PORT(m_axi, awid)),
-                               0, write_failure_.meets(address, 8ull * beats), {}});
+                               0, write_failure_.meets(address, std::uint64_t{kDataOctets} * beats), {}});
         }
         if (model.PORT(m_axi, wvalid) && model.PORT(m_axi, wready)) {
             ++counters.write_beats;
-            beats_.push_back({model.PORT(m_axi, wdata),
-                              static_cast<std::uint8_t>(model.PORT(m_axi, wstrb)),
+            beats_.push_back({read_port(model.PORT(m_axi, wdata)),
+                              static_cast<std::uint16_t>(model.PORT(m_axi, wstrb)),
                               static_cast<bool>(model.PORT(m_axi, wlast))});
         }
         while (!beats_.empty() && !writes_.empty()) write_beat(cycle);
@@ -116,9 +116,13 @@ class AxiMemory {
     static constexpr std::size_t kOutstanding = 64;
     static constexpr std::size_t kBufferedBeats = 64;
     static constexpr std::uint8_t kOkay = 0, kDecodeError = 3;
+    static constexpr std::uint64_t kAligned = ~std::uint64_t{kDataOctets - 1};
+    static constexpr unsigned kSize = kDataOctets == 4 ? 2 : kDataOctets == 8 ? 3 : 4;  // AxSIZE
 
-    struct Word {
-        std::uint64_t address, data;
+    // A word that is written and not visible yet.
+    struct Late {
+        std::uint64_t address;
+        Word value;
         std::uint8_t strobes;
     };
     struct Burst {
@@ -127,7 +131,7 @@ class AxiMemory {
         std::uint8_t id;
         Cycle ready;
         std::uint8_t response;
-        std::vector<Word> words;         // written and not visible yet
+        std::vector<Late> late;
         bool failing = response != kOkay;  // from its start
     };
     struct Failure {
@@ -144,19 +148,47 @@ class AxiMemory {
         }
     };
     struct Beat {
-        std::uint64_t data;
-        std::uint8_t strobes;
+        Data data;
+        std::uint16_t strobes;
         bool last;
     };
 
     void load_read() {
-        read_response_ = read_failure_.meets(reads_.front().address, 8);
-        if (read_response_ != kOkay) {
-            read_data_ = 0;
-        } else if (!memory_.read_word(reads_.front().address, read_data_)) {
-            read_response_ = kDecodeError;
+        const std::uint64_t address = reads_.front().address;
+        read_data_ = {};
+        read_response_ = read_failure_.meets(address, kDataOctets);
+        if (read_response_ == kOkay) {
+            bool any = false;
+            for (unsigned word = 0; word < kWords; ++word) {
+                any |= memory_.read_word(address + kWordOctets * word, read_data_.words[word]);
+            }
+            if (!any) read_response_ = kDecodeError;
         }
         read_valid_ = true;
+    }
+
+    static std::uint8_t strobes_of(const Beat& beat, unsigned word) {
+        return beat.strobes >> (kWordOctets * word) & kWordStrobes;
+    }
+
+    // Whether all strobed octets of a beat are mapped.
+    bool writable(std::uint64_t address, const Beat& beat) {
+        for (unsigned word = 0; word < kWords; ++word) {
+            if (!memory_.writable(address + kWordOctets * word, strobes_of(beat, word))) return false;
+        }
+        return true;
+    }
+
+    // Writes the strobed octets of a beat. False, and nothing is written, if one is not mapped.
+    bool write(std::uint64_t address, const Beat& beat) {
+        // One word looks for itself.
+        if (kWords > 1 && !writable(address, beat)) return false;
+        bool written = true;
+        for (unsigned word = 0; word < kWords; ++word) {
+            written &= memory_.write_word(address + kWordOctets * word, beat.data.words[word],
+                                          strobes_of(beat, word));
+        }
+        return written;
     }
 
     void write_beat(Cycle cycle) {
@@ -166,16 +198,19 @@ class AxiMemory {
         if (!beat.strobes || burst.failing) {
             // Nothing is written.
         } else if (late_writes_) {
-            if (memory_.writable(burst.address, beat.strobes)) {
-                burst.words.push_back({burst.address, beat.data, beat.strobes});
+            if (writable(burst.address, beat)) {
+                for (unsigned word = 0; word < kWords; ++word) {
+                    burst.late.push_back({burst.address + kWordOctets * word, beat.data.words[word],
+                                          strobes_of(beat, word)});
+                }
             } else {
                 burst.response = kDecodeError;
             }
-        } else if (!memory_.write_word(burst.address, beat.data, beat.strobes)) {
+        } else if (!write(burst.address, beat)) {
             burst.response = kDecodeError;
         }
         if (beat.last != (burst.beats == 1)) faults_.add(cycle, "AXI write: WLAST not on the last beat");
-        burst.address += 8;
+        burst.address += kDataOctets;
         if (--burst.beats == 0) {
             counters.write_errors += burst.response != kOkay;
             burst.ready = cycle + write_latency_;
@@ -186,11 +221,12 @@ class AxiMemory {
 
     void check(Cycle cycle, const char* what, std::uint64_t address, unsigned length, unsigned size,
                unsigned burst) {
-        if (size != 3 || burst != 1) {
+        if (size != kSize || burst != 1) {
             faults_.add(cycle, std::string("AXI ") + what + ": size " + std::to_string(size) +
-                                   ", burst " + std::to_string(burst) + "; allowed: 3 and 1 (INCR)");
+                                   ", burst " + std::to_string(burst) + "; allowed: " +
+                                   std::to_string(kSize) + " and 1 (INCR)");
         }
-        if ((address & 0xff8) + 8 * (length + 1u) > 0x1000) {
+        if ((address & kAligned & 0xfff) + kDataOctets * (length + 1u) > 0x1000) {
             faults_.add(cycle, std::string("AXI ") + what + " burst crosses 4 KiB");
         }
     }
@@ -202,7 +238,7 @@ class AxiMemory {
     std::deque<Burst> reads_, writes_, responses_;
     std::deque<Beat> beats_;
     bool read_valid_ = false, write_valid_ = false;
-    std::uint64_t read_data_ = 0;
+    Data read_data_;
     std::uint8_t read_response_ = kOkay;
     unsigned held_ = 0;
     Failure read_failure_, write_failure_;

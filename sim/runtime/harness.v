@@ -8,6 +8,8 @@
 // With CLOCKS the device is that of sim/resting.py, with so many clocks. The registers of each port have one
 // with two active edges, too, which the runtime turns when one of them changes: what is behind a quiet port
 // is not evaluated.
+//
+// DATA_WIDTH is that of the ports to host memory and to the LLP: 32, 64 or 128.
 `ifdef CLOCKS
 `define TURN(clock) edge clock
 `else
@@ -15,7 +17,8 @@
 `endif
 
 module rnic_harness #(
-    parameter CONNECTION_BITS = 6
+    parameter CONNECTION_BITS = 6,
+    parameter DATA_WIDTH = 64
 ) (
     input clk,
 `ifdef CLOCKS
@@ -54,7 +57,7 @@ module rnic_harness #(
     input m_axi__bvalid,
     input m_axi__arready,
     input m_axi__rid,
-    input [63:0] m_axi__rdata,
+    input [DATA_WIDTH-1:0] m_axi__rdata,
     input [1:0] m_axi__rresp,
     input m_axi__rlast,
     input m_axi__rvalid,
@@ -64,8 +67,8 @@ module rnic_harness #(
     output [1:0] m_axi__awburst,
     output m_axi__awid,
     output m_axi__awvalid,
-    output [63:0] m_axi__wdata,
-    output [7:0] m_axi__wstrb,
+    output [DATA_WIDTH-1:0] m_axi__wdata,
+    output [DATA_WIDTH/8-1:0] m_axi__wstrb,
     output m_axi__wlast,
     output m_axi__wvalid,
     output m_axi__bready,
@@ -79,7 +82,7 @@ module rnic_harness #(
     input llp__tx_ready,
     input llp__rx_request_ready,
     input llp__rx_valid,
-    input [63:0] llp__rx_data,
+    input [DATA_WIDTH-1:0] llp__rx_data,
     input llp__rx_release_ready,
     input llp__event_valid,
     input [CONNECTION_BITS-1:0] llp__event_connection,
@@ -87,8 +90,8 @@ module rnic_harness #(
     input [31:0] llp__event_value,
     output llp__tx_valid,
     output [CONNECTION_BITS-1:0] llp__tx_connection,
-    output [63:0] llp__tx_data,
-    output [3:0] llp__tx_octets,
+    output [DATA_WIDTH-1:0] llp__tx_data,
+    output [$clog2(DATA_WIDTH/8+1)-1:0] llp__tx_octets,
     output llp__tx_first,
     output llp__tx_last,
     output llp__tx_close,
@@ -121,14 +124,14 @@ module rnic_harness #(
     reg m_axi__bvalid_now;
     reg m_axi__arready_now;
     reg m_axi__rid_now;
-    reg [63:0] m_axi__rdata_now;
+    reg [DATA_WIDTH-1:0] m_axi__rdata_now;
     reg [1:0] m_axi__rresp_now;
     reg m_axi__rlast_now;
     reg m_axi__rvalid_now;
     reg llp__tx_ready_now;
     reg llp__rx_request_ready_now;
     reg llp__rx_valid_now;
-    reg [63:0] llp__rx_data_now;
+    reg [DATA_WIDTH-1:0] llp__rx_data_now;
     reg llp__rx_release_ready_now;
     reg llp__event_valid_now;
     reg [CONNECTION_BITS-1:0] llp__event_connection_now;

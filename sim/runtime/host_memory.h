@@ -27,18 +27,17 @@ class HostMemory {
 
     // Reads the aligned word. Octets outside every region read as 0: AXI reads have no strobes, so
     // the device always reads whole words. False if no octet of it is mapped.
-    bool read_word(std::uint64_t address, std::uint64_t& value) {
-        if (contains(address, 8, read_hint_)) {
-            value = __atomic_load_n(reinterpret_cast<const std::uint64_t*>(address),
-                                    __ATOMIC_ACQUIRE);
+    bool read_word(std::uint64_t address, Word& value) {
+        if (contains(address, kWordOctets, read_hint_)) {
+            value = __atomic_load_n(reinterpret_cast<const Word*>(address), __ATOMIC_ACQUIRE);
             return true;
         }
         bool any = false;
         value = 0;
-        for (unsigned octet = 0; octet < 8; ++octet) {
+        for (unsigned octet = 0; octet < kWordOctets; ++octet) {
             if (!contains(address + octet, 1, read_hint_)) continue;
             any = true;
-            value |= static_cast<std::uint64_t>(
+            value |= static_cast<Word>(
                          *reinterpret_cast<const volatile std::uint8_t*>(address + octet))
                      << (8 * octet);
         }
@@ -47,8 +46,8 @@ class HostMemory {
 
     // Whether all strobed octets of the aligned word are mapped.
     bool writable(std::uint64_t address, std::uint8_t strobes) {
-        if (strobes == 0xff && contains(address, 8, write_hint_)) return true;
-        for (unsigned octet = 0; octet < 8; ++octet) {
+        if (strobes == kWordStrobes && contains(address, kWordOctets, write_hint_)) return true;
+        for (unsigned octet = 0; octet < kWordOctets; ++octet) {
             if ((strobes >> octet & 1) && !contains(address + octet, 1, write_hint_)) return false;
         }
         return true;
@@ -56,13 +55,13 @@ class HostMemory {
 
     // Writes the strobed octets of the aligned word. False, and nothing is written, if one of them
     // is not mapped.
-    bool write_word(std::uint64_t address, std::uint64_t value, std::uint8_t strobes) {
-        if (strobes == 0xff && contains(address, 8, write_hint_)) {
-            __atomic_store_n(reinterpret_cast<std::uint64_t*>(address), value, __ATOMIC_RELEASE);
+    bool write_word(std::uint64_t address, Word value, std::uint8_t strobes) {
+        if (strobes == kWordStrobes && contains(address, kWordOctets, write_hint_)) {
+            __atomic_store_n(reinterpret_cast<Word*>(address), value, __ATOMIC_RELEASE);
             return true;
         }
         if (!writable(address, strobes)) return false;
-        for (unsigned half = 0; half < 2; ++half) {
+        for (unsigned half = 0; half < kWordOctets / 4; ++half) {
             const unsigned enabled = strobes >> (4 * half) & 0xf;
             const std::uint64_t at = address + 4 * half;
             const auto word = static_cast<std::uint32_t>(value >> (32 * half));

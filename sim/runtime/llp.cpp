@@ -431,25 +431,25 @@ void SocketLlp::drive(Vrnic& model, Cycle cycle) {
         answer_valid_ = true;
     }
     model.PORT(llp, rx_valid) = answer_valid_;
-    if (answer_valid_) model.PORT(llp, rx_data) = answer_data_;
+    if (answer_valid_) write_port(model.PORT(llp, rx_data), answer_data_);
 }
 
-// The next word of an answer; zeros where the connection has no such octets any more.
-std::uint64_t SocketLlp::read_octets(const Request& request) const {
+// The next beat of an answer; zeros where the connection has no such octets any more.
+Data SocketLlp::read_octets(const Request& request) const {
     const Connection& connection = connections_[request.connection];
-    if (!connection.ring || connection.stream != request.stream) return 0;
-    std::uint64_t word = 0;
-    const unsigned count = std::min(8u, request.octets);
+    Data data;
+    if (!connection.ring || connection.stream != request.stream) return data;
+    const unsigned count = std::min(kDataOctets, request.octets);
     const std::uint64_t start = request.position & (kReceiveBuffer - 1);
+    auto* octets = reinterpret_cast<std::uint8_t*>(data.words);
     if (start + count <= kReceiveBuffer) {
-        std::memcpy(&word, connection.ring.get() + start, count);
+        std::memcpy(octets, connection.ring.get() + start, count);
     } else {
         for (unsigned i = 0; i < count; ++i) {
-            const std::uint64_t at = (start + i) & (kReceiveBuffer - 1);
-            word |= static_cast<std::uint64_t>(connection.ring[at]) << (8 * i);
+            octets[i] = connection.ring[(start + i) & (kReceiveBuffer - 1)];
         }
     }
-    return word;
+    return data;
 }
 
 void SocketLlp::sample(const Vrnic& model, Cycle cycle) {
@@ -461,11 +461,11 @@ void SocketLlp::sample(const Vrnic& model, Cycle cycle) {
         Counters& counters = connections_[request.connection].counters;
         if (counters.rx_beats++ == 0) counters.rx_first_cycle = cycle;
         counters.rx_last_cycle = cycle;
-        request.position += 8;
-        if (request.octets <= 8) {
+        request.position += kDataOctets;
+        if (request.octets <= kDataOctets) {
             requests_.pop_front();
         } else {
-            request.octets -= 8;
+            request.octets -= kDataOctets;
         }
     }
 
@@ -522,9 +522,12 @@ void SocketLlp::sample(const Vrnic& model, Cycle cycle) {
             faults_.add(cycle, "LLP tx: FPDUs of connections " + std::to_string(fpdu_connection_) +
                                    " and " + std::to_string(number) + " are not whole");
         }
-        if (octets != 8 && !(last && octets == 4) && !(first && last && close && octets == 0)) {
-            faults_.add(cycle, "LLP tx: beat of " + std::to_string(octets) +
-                                   " octets; allowed: 8, on the last beat 4 or 8, or 0 for a "
+        const bool partial = last && octets < kDataOctets && octets % 4 == 0;
+        const bool whole = octets == kDataOctets || (partial && octets != 0);
+        if (!whole && !(first && last && close && octets == 0)) {
+            faults_.add(cycle, "LLP tx: beat of " + std::to_string(octets) + " octets; allowed: " +
+                                   std::to_string(kDataOctets) +
+                                   ", on the last beat a multiple of 4 up to that, or 0 for a "
                                    "close alone");
         }
         if (close && !last) faults_.add(cycle, "LLP tx: close before the last beat");
@@ -538,9 +541,9 @@ void SocketLlp::sample(const Vrnic& model, Cycle cycle) {
         if (counters.tx_beats++ == 0) counters.tx_first_cycle = cycle;
         counters.tx_last_cycle = cycle;
         if (fpdu_.size() < kLongestFpdu) {
-            const std::uint64_t word = model.PORT(llp, tx_data);
-            const auto* raw = reinterpret_cast<const std::uint8_t*>(&word);
-            fpdu_.insert(fpdu_.end(), raw, raw + std::min(8u, octets));
+            const Data data = read_port(model.PORT(llp, tx_data));
+            const auto* raw = reinterpret_cast<const std::uint8_t*>(data.words);
+            fpdu_.insert(fpdu_.end(), raw, raw + std::min(kDataOctets, octets));
         }
         if (connection.phase == Phase::kAttached &&
             connection.transmitted + fpdu_.size() >= connection.lost_after) {

@@ -134,7 +134,7 @@ class SocketLlp {
     void serve_detachments(Cycle cycle);
     void finish_detachment(unsigned number, bool flushed, Cycle cycle);
     void serve_lingering(bool draining);
-    std::uint64_t read_octets(const Request& request) const;
+    Data read_octets(const Request& request) const;
 
     std::vector<Connection> connections_;
     Recorder& recorder_;
@@ -153,7 +153,7 @@ class SocketLlp {
 
     std::deque<Request> requests_;
     bool answer_valid_ = false;
-    std::uint64_t answer_data_ = 0;
+    Data answer_data_;
 
     bool transmit_held_ = false;
     bool in_fpdu_ = false;

@@ -15,6 +15,7 @@ from host_driver import (
     QP,
     SGE,
     AccessFlags,
+    ConnectionListener,
     Context,
     QPInitAttr,
     RecvWR,
@@ -79,9 +80,10 @@ def split(rng: random.Random, mr: MR, offset: int, octets: int) -> list[SGE]:
 class Endpoint:
     """One QP of an end with its regions, what it does, and what its peer does to it."""
 
-    def __init__(self, end: "End", rng: random.Random, doing: list, peer_doing: list):
+    def __init__(self, end: "End", cq: CQ, rng: random.Random, doing: list, peer_doing: list):
         access = AccessFlags.LOCAL_WRITE | AccessFlags.REMOTE_WRITE | AccessFlags.REMOTE_READ
-        self.qp = QP(end.pd, QPInitAttr(end.cq, end.cq, rfc7306=True))
+        self.qp = QP(end.pd, QPInitAttr(cq, cq, rfc7306=True))
+        self.cq = cq
         self.source = MR(end.pd, bytearray(rng.randbytes(REGION_OCTETS)), access)
         self.regions = {opcode: MR(end.pd, bytearray(REGION_OCTETS), access) for opcode in OPCODES}
         self.doing, self.peer_doing = doing, peer_doing
@@ -128,30 +130,29 @@ class Endpoint:
 
 
 class End:
-    """One open device and its QPs."""
+    """One open device and its QPs, which share `cqs` CQs."""
 
-    def __init__(self, device, rng: random.Random, doing: list, peer_doing: list):
+    def __init__(self, device, rng: random.Random, doing: list, peer_doing: list, cqs: int = 1):
         self.context = Context(device)
         self.pd = PD(self.context)
-        self.cq = CQ(self.context)
+        self.cqs = [CQ(self.context) for _ in range(cqs)]
         self.endpoints = [
-            Endpoint(self, rng, mine, theirs)
-            for mine, theirs in zip(doing, peer_doing, strict=True)
+            Endpoint(self, self.cqs[number % cqs], rng, mine, theirs)
+            for number, (mine, theirs) in enumerate(zip(doing, peer_doing, strict=True))
         ]
 
-    def connect(self) -> None:
+    def connect(self, host: str = "", port: int = PORT) -> None:
         """Connects all QPs and posts their operations."""
         for endpoint in self.endpoints:
             mine = endpoint.private_data
-            endpoint.post(connect(endpoint.qp, "", PORT, private_data=mine, timeout=SECONDS))
+            endpoint.post(connect(endpoint.qp, host, port, private_data=mine, timeout=SECONDS))
 
-    def accept(self) -> None:
+    def accept(self, listener: ConnectionListener) -> None:
         """Accepts a connection for every QP and posts its operations."""
-        with listen(self.context, port=PORT) as listener:
-            for endpoint in self.endpoints:
-                request = listener.get_request(timeout=SECONDS)
-                request.accept(endpoint.qp, private_data=endpoint.private_data)
-                endpoint.post(request.private_data)
+        for endpoint in self.endpoints:
+            request = listener.get_request(timeout=SECONDS)
+            request.accept(endpoint.qp, private_data=endpoint.private_data)
+            endpoint.post(request.private_data)
 
     def wait(self) -> None:
         """Waits until everything is done; checks that completions come in order."""
@@ -167,14 +168,17 @@ class End:
                 for number, operation in enumerate(endpoint.doing)
             ]
             expected[endpoint.qp.qp_num] = (done, received)
-        count = sum(len(done) + len(received) for done, received in expected.values())
-        completions = self.cq.wait(count, timeout=SECONDS)
+        completions = []
+        for cq in self.cqs:
+            mine = [expected[one.qp.qp_num] for one in self.endpoints if one.cq is cq]
+            count = sum(len(done) + len(received) for done, received in mine)
+            completions += cq.wait(count, timeout=SECONDS)
         for number, (done, received) in expected.items():
-            mine = [completion for completion in completions if completion.qp_num == number]
-            assert all(completion.status == WCStatus.SUCCESS for completion in mine), mine
-            sent = [wc for wc in mine if wc.opcode != WCOpcode.RECV]
+            found = [completion for completion in completions if completion.qp_num == number]
+            assert all(completion.status == WCStatus.SUCCESS for completion in found), found
+            sent = [wc for wc in found if wc.opcode != WCOpcode.RECV]
             assert [(wc.wr_id, wc.opcode) for wc in sent] == done
-            arrived = [wc for wc in mine if wc.opcode == WCOpcode.RECV]
+            arrived = [wc for wc in found if wc.opcode == WCOpcode.RECV]
             assert [(wc.wr_id, wc.opcode, wc.byte_len) for wc in arrived] == received
 
     def check(self, peer: "End") -> None:
@@ -199,7 +203,8 @@ async def run_ends(
 
     def passive() -> End:
         end = End(devices[1], random.Random(seeds[1]), doing[1], doing[0])
-        end.accept()
+        with listen(end.context, port=PORT) as listener:
+            end.accept(listener)
         end.wait()
         return end
 

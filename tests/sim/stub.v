@@ -1,11 +1,16 @@
 // A module with the ports of the device that exercises the runtime around it:
 //  * registers: 0x000 identity, 0x004 scratch, 0x008/0x00c source address, 0x010/0x014 destination
-//    address, 0x018 octets (multiple of 8), 0x01c write: copy, read: {errors, busy},
+//    address, 0x018 octets (multiple of a beat), 0x01c write: copy, read: {errors, busy},
 //    0x020 irq level, 0x024 connection whose positions start anew, 0x028 EMSS and CLOSED seen,
 //    0x02c cycle counter, 0x030 write: ends the simulation, 0xffc answers with an error,
 //    0xff8 never answers;
-//  * copies memory word by word over AXI;
+//  * copies memory beat by beat over AXI;
 //  * sends what a connection receives back to it, in "FPDUs" of at most 8192 octets.
+// WIDTH: bits of the ports to memory and LLP, 64 unless the text begins with another one.
+`ifndef WIDTH
+`define WIDTH 64
+`endif
+`define BEAT (`WIDTH / 8)
 module rnic (
     input clk, input rst, output reg irq,
     input [11:0] s_axi__awaddr, input [2:0] s_axi__awprot, input s_axi__awvalid, output s_axi__awready,
@@ -15,16 +20,16 @@ module rnic (
     output reg [31:0] s_axi__rdata, output reg [1:0] s_axi__rresp, output reg s_axi__rvalid, input s_axi__rready,
     output [63:0] m_axi__awaddr, output [7:0] m_axi__awlen, output [2:0] m_axi__awsize, output [1:0] m_axi__awburst,
     output m_axi__awid, output reg m_axi__awvalid, input m_axi__awready,
-    output reg [63:0] m_axi__wdata, output [7:0] m_axi__wstrb, output m_axi__wlast, output reg m_axi__wvalid, input m_axi__wready,
+    output reg [`WIDTH-1:0] m_axi__wdata, output [`BEAT-1:0] m_axi__wstrb, output m_axi__wlast, output reg m_axi__wvalid, input m_axi__wready,
     input m_axi__bid, input [1:0] m_axi__bresp, input m_axi__bvalid, output m_axi__bready,
     output [63:0] m_axi__araddr, output [7:0] m_axi__arlen, output [2:0] m_axi__arsize, output [1:0] m_axi__arburst,
     output m_axi__arid, output reg m_axi__arvalid, input m_axi__arready,
-    input m_axi__rid, input [63:0] m_axi__rdata, input [1:0] m_axi__rresp, input m_axi__rlast, input m_axi__rvalid, output m_axi__rready,
-    output reg llp__tx_valid, input llp__tx_ready, output [1:0] llp__tx_connection, output reg [63:0] llp__tx_data,
-    output reg [3:0] llp__tx_octets, output reg llp__tx_first, output reg llp__tx_last, output llp__tx_close,
+    input m_axi__rid, input [`WIDTH-1:0] m_axi__rdata, input [1:0] m_axi__rresp, input m_axi__rlast, input m_axi__rvalid, output m_axi__rready,
+    output reg llp__tx_valid, input llp__tx_ready, output [1:0] llp__tx_connection, output reg [`WIDTH-1:0] llp__tx_data,
+    output reg [$clog2(`BEAT+1)-1:0] llp__tx_octets, output reg llp__tx_first, output reg llp__tx_last, output llp__tx_close,
     output reg llp__rx_request_valid, input llp__rx_request_ready, output [1:0] llp__rx_request_connection,
     output [31:0] llp__rx_request_position, output [16:0] llp__rx_request_octets,
-    input llp__rx_valid, output llp__rx_ready, input [63:0] llp__rx_data,
+    input llp__rx_valid, output llp__rx_ready, input [`WIDTH-1:0] llp__rx_data,
     output reg llp__rx_release_valid, input llp__rx_release_ready, output [1:0] llp__rx_release_connection,
     output [31:0] llp__rx_release_position,
     input llp__event_valid, output llp__event_ready, input [1:0] llp__event_connection, input [1:0] llp__event_kind,
@@ -83,12 +88,12 @@ module rnic (
         end
     end
 
-    // Copy: one word at a time
+    // Copy: one beat at a time
     reg [1:0] copy;
     assign m_axi__araddr = source + offset, m_axi__awaddr = destination + offset;
-    assign m_axi__arlen = 0, m_axi__awlen = 0, m_axi__arsize = 3, m_axi__awsize = 3;
+    assign m_axi__arlen = 0, m_axi__awlen = 0, m_axi__arsize = $clog2(`BEAT), m_axi__awsize = $clog2(`BEAT);
     assign m_axi__arburst = 1, m_axi__awburst = 1, m_axi__arid = 0, m_axi__awid = 0;
-    assign m_axi__wlast = 1, m_axi__wstrb = 8'hff, m_axi__bready = 1, m_axi__rready = 1;
+    assign m_axi__wlast = 1, m_axi__wstrb = {`BEAT{1'b1}}, m_axi__bready = 1, m_axi__rready = 1;
     reg [63:0] offset;
     always @(posedge clk) begin
         if (m_axi__arready) m_axi__arvalid <= 0;
@@ -105,8 +110,8 @@ module rnic (
             end
             2: if (m_axi__bvalid) begin
                 if (m_axi__bresp != 0) errors <= errors + 1;
-                offset <= offset + 8;
-                if (offset + 8 >= octets) begin copy <= 0; busy <= 0; end
+                offset <= offset + `BEAT;
+                if (offset + `BEAT >= octets) begin copy <= 0; busy <= 0; end
                 else begin m_axi__arvalid <= 1; copy <= 1; end
             end
             default: copy <= 0;
@@ -151,10 +156,10 @@ module rnic (
             end
             2: if (llp__rx_valid && llp__rx_ready) begin
                 llp__tx_valid <= 1; llp__tx_data <= llp__rx_data;
-                llp__tx_first <= left == amount; llp__tx_last <= left <= 8;
-                llp__tx_octets <= left >= 8 ? 8 : left[3:0];
-                if (left <= 8) begin position[connection] <= position[connection] + amount; echo <= 3; end
-                else left <= left - 8;
+                llp__tx_first <= left == amount; llp__tx_last <= left <= `BEAT;
+                llp__tx_octets <= left >= `BEAT ? `BEAT : left;
+                if (left <= `BEAT) begin position[connection] <= position[connection] + amount; echo <= 3; end
+                else left <= left - `BEAT;
             end
             3: if (!llp__tx_valid) begin llp__rx_release_valid <= 1; echo <= 4; end
             4: if (llp__rx_release_ready) begin

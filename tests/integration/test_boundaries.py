@@ -1,0 +1,55 @@
+"""The smallest device, with the narrowest ports, moves data on every QP."""
+
+import random
+import threading
+
+import pytest
+
+from gateware.config import DATA_WIDTHS, RnicConfig
+from host_driver import listen
+from host_driver.transport.simulation import SimulatedDevice
+from hw.interface.sizes import SIZES
+from sim.build import build_device
+from tests.integration.pair_traffic import End, draw_operations
+from tests.support.streams import seeded_random
+
+# It is built once, which takes minutes on a small machine.
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
+
+SMALLEST = RnicConfig(
+    data_width=min(DATA_WIDTHS),
+    counters=False,
+    **{name: size.least for name, size in SIZES.items()},
+)
+
+
+@pytest.mark.parametrize(
+    ("config", "operations", "cqs"),
+    [pytest.param(SMALLEST, 60, 2, id="smallest")],
+)
+def test_random_operations_on_every_qp(config, operations, cqs):
+    """Write, Send and Read in both directions at random alignments; all memory is compared."""
+    library = build_device(config)
+    rng = seeded_random()
+    doing = [[draw_operations(rng, operations) for _ in range(config.qps)] for _ in range(2)]
+    with (
+        SimulatedDevice(config, library=library) as one,
+        SimulatedDevice(config, library=library, late_writes=True) as other,
+    ):
+        active = End(one, random.Random(rng.getrandbits(64)), doing[0], doing[1], cqs)
+        passive = End(other, random.Random(rng.getrandbits(64)), doing[1], doing[0], cqs)
+        attr = active.context.attr
+        assert (attr.max_qp, attr.max_cq, attr.max_mr) == (config.qps, config.cqs, config.stags)
+        assert attr.counters == config.counters
+        with listen(passive.context) as listener:
+            accepting = threading.Thread(target=passive.accept, args=(listener,))
+            accepting.start()
+            active.connect("127.0.0.1", listener.port)
+            accepting.join()
+        active.wait()
+        passive.wait()
+        active.check(passive)
+        passive.check(active)
+        for end, device in ((active, one), (passive, other)):
+            end.context.close()
+            assert device.statistics()["faults"] == []
