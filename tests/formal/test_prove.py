@@ -30,7 +30,7 @@ def reference(values):
 
 
 def test_broken_block_has_a_counterexample():
-    mutants = list(break_all(ARITHMETIC, 1))
+    mutants = list(break_all({"atomic_arithmetic": ARITHMETIC}, 1))
     assert len(mutants) == len(ARITHMETIC) == 5
     for mutant in mutants:
         values = mutant.counterexample
@@ -117,7 +117,7 @@ def test_bounded_property_needs_a_cover():
 
 
 def test_every_property_has_a_mutation_and_a_block_of_gateware():
-    for each in all_properties():
+    for each in (each for those in all_properties().values() for each in those):
         assert each.mutations, each.key
         module = importlib.import_module("gateware." + each.block.rpartition(".")[0])
         assert hasattr(module, each.block.rpartition(".")[2]), each.key
@@ -125,7 +125,7 @@ def test_every_property_has_a_mutation_and_a_block_of_gateware():
 
 def test_mutation_that_fits_nowhere_is_told():
     absent = replace(ARITHMETIC[0], mutations=(Mutation("gateware.fork", "absent", ""),))
-    (mutant,) = break_all([absent], 1)
+    (mutant,) = break_all({"atomic_arithmetic": [absent]}, 1)
     assert not mutant.killed
     assert mutant.reason == "gateware.fork has 'absent' 0 times; allowed: once"
 

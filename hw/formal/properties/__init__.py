@@ -9,13 +9,18 @@ import pkgutil
 from hw.formal.property import Property
 
 
-def all_properties() -> tuple[Property, ...]:
-    """Everything that `make formal` proves."""
-    found: list[Property] = []
-    for module in sorted(pkgutil.iter_modules(__path__), key=lambda module: module.name):
-        found += importlib.import_module(f"{__name__}.{module.name}").PROPERTIES
-    keys = [each.key for each in found]
+def properties_of(module: str) -> tuple[Property, ...]:
+    """Those of one module."""
+    found: tuple[Property, ...] = importlib.import_module(f"{__name__}.{module}").PROPERTIES
+    return found
+
+
+def all_properties() -> dict[str, tuple[Property, ...]]:
+    """Everything that `make formal` proves, by the module that has it."""
+    names = sorted(module.name for module in pkgutil.iter_modules(__path__))
+    found = {name: properties_of(name) for name in names}
+    keys = [each.key for properties in found.values() for each in properties]
     for key in keys:
         if keys.count(key) > 1:
             raise ValueError(f"property {key!r} is there {keys.count(key)} times; allowed: once")
-    return tuple(found)
+    return found

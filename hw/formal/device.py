@@ -1,0 +1,147 @@
+"""Every block of the device, as the device builds it, and the streams of its ports."""
+
+import warnings
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from amaranth.hdl import Module, UnusedElaboratable
+from amaranth.lib import stream, wiring
+
+from gateware.config import RnicConfig
+from gateware.hostlink.serial_rnic import SerialRnic
+from gateware.rnic import Rnic
+from hw.formal.harness import is_block, without_reset
+
+# Only blocks that are asked for are elaborated.
+warnings.simplefilter("ignore", UnusedElaboratable)
+
+DEVICES: dict[str, Callable[[], wiring.Component]] = {
+    "rnic": lambda: Rnic(RnicConfig()),
+    "board": lambda: SerialRnic(RnicConfig(), 100_000_000, 2_000_000),
+    "rnic 32": lambda: Rnic(RnicConfig(data_width=32)),
+    "rnic 128": lambda: Rnic(RnicConfig(data_width=128)),
+}
+"""Devices that together have every block; of all but the first one only other classes count."""
+
+
+def submodules(component: wiring.Component) -> dict[str, wiring.Component]:
+    """Blocks that a block is built of. Elaborates it, which can be done once."""
+    module = component.elaborate(None)
+    if not isinstance(module, Module):
+        return {}
+    found = {}
+    for name, (submodule, _) in module._named_submodules.items():
+        block, _ = without_reset(submodule)
+        if is_block(block):
+            found[name] = block
+    return found
+
+
+def _walk(
+    component: wiring.Component, path: str, known: Collection[str]
+) -> Iterator[tuple[str, wiring.Component]]:
+    """A block and all below it, but for those of known classes.
+
+    Each is handed out before it is elaborated itself.
+    """
+    if class_name(component) in known:
+        return
+    yield path, component
+    for name, submodule in submodules(component).items():
+        yield from _walk(submodule, f"{path}/{name}", known)
+
+
+def class_name(component: wiring.Component) -> str:
+    """Module and class, below `gateware`."""
+    kind = type(component)
+    return f"{kind.__module__.removeprefix('gateware.')}.{kind.__name__}"
+
+
+def _parameters(component: wiring.Component) -> str:
+    """What tells instances of one class apart: signature, and what the constructor kept."""
+    kept = {
+        name: value
+        for name, value in vars(component).items()
+        if not name.startswith("_MustUse") and name not in component.signature.members
+    }
+    return f"{component.signature!r} {kept!r}"
+
+
+@dataclass(frozen=True)
+class Place:
+    """A block of the device.
+
+    path: where it is, as `device/submodule/submodule`.
+    name: module and class, below `gateware`.
+    outputs, inputs: its streams.
+    """
+
+    path: str
+    name: str
+    outputs: tuple[str, ...]
+    inputs: tuple[str, ...]
+
+
+@cache
+def blocks() -> tuple[Place, ...]:
+    """Every block; of those of the same class with the same parameters there is one."""
+    found: list[Place] = []
+    seen: set[str] = set()
+    classes: set[str] = set()
+    for device, make in DEVICES.items():
+        earlier = set(classes)
+        if device.startswith("rnic "):
+            earlier.discard("rnic.Rnic")
+        for path, component in _walk(make(), device, earlier):
+            name = class_name(component)
+            classes.add(name)
+            key = f"{name} {_parameters(component)}"
+            if key not in seen:
+                seen.add(key)
+                ports = list(streams(component))
+                outputs = tuple(port for port, is_output, _ in ports if is_output)
+                inputs = tuple(port for port, is_output, _ in ports if not is_output)
+                found.append(Place(path, name, outputs, inputs))
+    return tuple(found)
+
+
+def stream_names(device: str) -> list[str]:
+    """Every output stream of a device, as the flat netlist names it, without `__valid`."""
+    found = []
+    for path, component in _walk(DEVICES[device](), "", ()):
+        for name, is_output, _ in streams(component):
+            if is_output:
+                flat = name.replace("[", "__").replace("]", "").replace(".", "__")
+                found.append(".".join([*path.split("/")[1:], flat]))
+    return found
+
+
+def block(path: str) -> wiring.Component:
+    """The block at a place, not elaborated yet."""
+    device, *names = path.split("/")
+    component = DEVICES[device]()
+    for name in names:
+        component = submodules(component)[name]
+    return component
+
+
+def streams(interface: Any, path: str = "") -> Iterator[tuple[str, bool, Any]]:
+    """Name, whether it is an output, and the stream, of all streams in the ports of a block."""
+    for name, member in interface.signature.members.items():
+        if member.is_signature:
+            yield from _streams_of(getattr(interface, name), f"{path}{name}")
+
+
+def _streams_of(value: Any, path: str) -> Iterator[tuple[str, bool, Any]]:
+    if isinstance(value, list | tuple):
+        for index, each in enumerate(value):
+            yield from _streams_of(each, f"{path}[{index}]")
+        return
+    signature = value.signature
+    flipped = isinstance(signature, wiring.FlippedSignature)
+    if isinstance(signature.flip() if flipped else signature, stream.Signature):
+        yield path, not flipped, value
+    else:
+        yield from streams(value, f"{path}.")

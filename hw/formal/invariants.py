@@ -1,0 +1,268 @@
+"""What holds inside blocks in every cycle, which their proofs and those of the blocks around use.
+
+Each function gets a look inside a block of its class and yields names and conditions. They are
+asserted together with the property that needs them, so they are proved whenever they are used.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from amaranth.hdl import Cat, Signal, Value
+
+from gateware.mpa.receive_scheduler import _Operation
+from gateware.queues.entry_writer import ENTRY_WORDS, OUTSTANDING
+from gateware.queues.ring_fetcher import Visit
+from gateware.rdmap.receive_record import record_layout
+from gateware.registers.block import _is_message
+from gateware.registers.commands import staging_registers
+from hw.formal.device import class_name
+from hw.formal.harness import Harness, Inside
+from hw.interface.registers import registers
+
+Conditions = Iterator[tuple[str, Any]]
+
+
+def pending_writes(h: Harness, inside: Inside) -> Any:
+    """How many commands of a client of the write engine it took and did not end."""
+    if "pending" not in inside.notes:
+        write = inside.ports.write
+        pending = Signal(16, name="pending")
+        begins = write.command.valid & write.command.ready
+        h.m.d.sync += pending.eq(pending + begins - write.done)
+        inside.notes["pending"] = pending
+    return inside.notes["pending"]
+
+
+def _stream_buffer(h: Harness, inside: Inside) -> Conditions:
+    o = inside.ports.o
+    spare_full = inside.signal("spare_full")
+    yield "vacant", inside.signal("vacant") == ~o.valid
+    yield "spare empty", inside.signal("spare_empty") == ~spare_full
+    yield "spare behind", ~spare_full | o.valid
+
+
+def _prompt_fifo(h: Harness, inside: Inside) -> Conditions:
+    o, level = inside.ports.o, inside.ports.level
+    yield "vacant", inside.signal("vacant") == ~o.valid
+    yield "empty", inside.signal("empty") == (level == 0)
+    yield "full", inside.signal("full") == (level == inside.ports._rest)
+    yield "level", level <= inside.ports._rest
+    yield "behind", (level == 0) | o.valid
+
+
+def _register_block(h: Harness, inside: Inside) -> Conditions:
+    address = inside.signal("address", 0)
+    decoded = inside.in_state("STORE", "MESSAGE", fsm="write")
+    for register in registers():
+        if _is_message(register):
+            name = register.name.lower()
+            hit = inside.signal(f"address_is_{name}")
+            yield f"{name} decoded", ~decoded | (hit == (address == register.address))
+            port = getattr(inside.ports, name)
+            waits = inside.in_state("MESSAGE", fsm="write")
+            yield f"{name} waits", ~port.valid | (waits & hit)
+
+
+def _qp_states(h: Harness, inside: Inside) -> Conditions:
+    event, termination = inside.ports.event, inside.ports.termination
+    yield "event", ~event.valid | inside.in_state("ALLOWED", "TERMINATION", "TELL")
+    yield "termination", ~termination.valid | inside.in_state("TELL")
+
+
+def _entry_writer(h: Harness, inside: Inside) -> Conditions:
+    command = inside.ports.write.command
+    left, free = inside.signal("words_left"), inside.signal("free")
+    commanded, first = inside.signal("commanded"), inside.signal("first")
+    yield "commanded", commanded == ~command.valid
+    yield "free", free == (left == 0)
+    yield "words", left <= ENTRY_WORDS
+    yield "no word before its command", ~free | commanded
+    yield "first", ~first | (left == ENTRY_WORDS)
+    # As many tags as responses, those on their way, and those to come
+    tags, responses = inside.child("tags"), inside.child("responses")
+    taken, outstanding = inside.signal("taken"), inside.signal("outstanding")
+    held, answered = tags.ports.level, responses.ports.level
+    answers = responses.ports.w_en
+    to_come = pending_writes(h, inside)
+    yield "taken", ~taken | (command.valid & ~free)
+    yield "tags", held + taken == answered + answers + to_come + command.valid
+    yield "outstanding", (outstanding == held) & (outstanding + taken <= OUTSTANDING)
+    yield "room", ~inside.ports.room | (outstanding + taken < OUTSTANDING)
+    for name, fifo in (("tags", tags), ("responses", responses)):
+        yield f"{name} level", fifo.signal("inner_level") < OUTSTANDING
+    late = ~tags.ports.r_rdy & (held != 0)
+    yield "tag first", ~late | ((held == 1) & (answered == 0) & ~answers)
+
+
+def _has_room(entry_writer: Inside) -> Any:
+    """Room for one entry more."""
+    outstanding = entry_writer.signal("outstanding")
+    return outstanding + entry_writer.signal("taken") < OUTSTANDING
+
+
+def _ring_writer(h: Harness, inside: Inside) -> Conditions:
+    goes = inside.in_state("TAKE", "LATCH", "COMPARE", "ISSUE")
+    writer = inside.child("writer")
+    yield "room", ~goes | _has_room(writer)
+    yield "to come", pending_writes(h, inside) == pending_writes(h, writer)
+
+
+def _placer(h: Harness, inside: Inside) -> Conditions:
+    command = inside.ports.write.command
+    yield "command free", inside.signal("command_free") == ~command.valid
+
+
+def _send_completer(h: Harness, inside: Inside) -> Conditions:
+    yield "completion", ~inside.ports.completion.valid | inside.in_state("RETIRE")
+
+
+def _octet_buffer(h: Harness, inside: Inside) -> Conditions:
+    yield "fetching", ~(inside.signal("fetching") & inside.ports.o.valid)
+
+
+def _invalidation_gate(h: Harness, inside: Inside) -> Conditions:
+    yield "report", inside.in_state("IDLE") | inside.child("buffer").ports.o.valid
+
+
+def _ring_fetcher(h: Harness, inside: Inside) -> Conditions:
+    command, visit = inside.ports.read.command, inside.signal("visit")
+    fetches = (visit == Visit.FETCH) | (visit == Visit.COPY)
+    path = inside.in_state(
+        "LOOK_UP", "LATCH", "COMPARE", "PLAN", "LIMIT", "ROOM", "BIND", "REQUEST"
+    )
+    yield "what fetches", ~inside.in_state("LIMIT", "ROOM", "BIND", "REQUEST") | fetches
+    yield "may fetch", ~inside.signal("may_fetch") | ~command.valid
+    yield "no command waits where one is made", ~(path & fetches & command.valid)
+    yield "every word is taken", inside.ports.read.data.ready
+
+
+def _receive_scheduler(h: Harness, inside: Inside) -> Conditions:
+    operation = inside.signal("operation")
+    states = ("READ", "FETCH", "RELATE", "CHANGE", "MEASURE", "COMPARE", "WRITE")
+    visits = inside.in_state(*states) & (operation == _Operation.VISIT)
+    yield "visit", ~visits | inside.child("visits").ports.vacant
+    may_visit = inside.in_state("WRITE") & inside.signal("may_visit")
+    yield "may visit", ~may_visit | (operation == _Operation.VISIT)
+
+
+def _receive_visits(h: Harness, inside: Inside) -> Conditions:
+    yield "open", inside.child("requests").in_state("IDLE") | inside.signal("open_")
+
+
+def _receive_access(h: Harness, inside: Inside) -> Conditions:
+    asking, invalidating = inside.signal("asking"), inside.signal("invalidating")
+    asks = inside.in_state("START", "LOOKUP", "INVALIDATE_LOOKUP")
+    yield "asking", ~asking | asks
+    pieces = inside.in_state("START", "LOOKUP", "ANSWER", "VERDICT")
+    yield "not yet to invalidate", ~pieces | ~invalidating
+    record = inside.view("record", record_layout(inside.ports._config))
+    about_pieces = inside.in_state("LOOKUP", "ANSWER", "VERDICT")
+    asks_first = inside.in_state("START") & asking
+    yield "pieces are of an FPDU", ~(about_pieces | asks_first) | record.fpdu
+
+
+INVARIANTS: dict[str, Callable[[Harness, Inside], Conditions]] = {
+    "stream_buffer.StreamBuffer": _stream_buffer,
+    "prompt_fifo.PromptFifo": _prompt_fifo,
+    "registers.block.RegisterBlock": _register_block,
+    "queues.qp_states.QpStates": _qp_states,
+    "queues.entry_writer.EntryWriter": _entry_writer,
+    "queues.ring_writer.RingWriter": _ring_writer,
+    "dma.placer.Placer": _placer,
+    "queues.completer.SendCompleter": _send_completer,
+    "queues.invalidation_gate.InvalidationGate": _invalidation_gate,
+    "queues.ring_fetcher.RingFetcher": _ring_fetcher,
+    "mpa.receive_scheduler.ReceiveScheduler": _receive_scheduler,
+    "mpa.receive_visits.ReceiveVisits": _receive_visits,
+    "rdmap.receive_access.ReceiveAccess": _receive_access,
+    "hostlink.octets.OctetBuffer": _octet_buffer,
+}
+
+
+def _command_processor(h: Harness, inside: Inside) -> Conditions:
+    """The host writes no staging register while COMMAND_STATUS.busy (hw/interface)."""
+    ports = inside.ports
+    busy = h.past(ports.busy) & ports.busy
+    for name in staging_registers():
+        register = getattr(ports, name).as_value()
+        yield name, ~busy | (register == h.past(register))
+
+
+def _receive_requests(h: Harness, inside: Inside) -> Conditions:
+    """The visit stands while its octets are requested."""
+    visit = inside.ports.visit.qp
+    requesting = inside.in_state("REQUEST")
+    yield "visit", ~h.past(requesting) | ~requesting | (visit == h.past(visit))
+
+
+def _entry_writer_needs(h: Harness, inside: Inside) -> Conditions:
+    """`done` comes for a command that was taken; an entry comes when there is room."""
+    ports = inside.ports
+    yield "done", ~ports.write.done | (pending_writes(h, inside) != 0)
+    yield "room for it", ~(ports.i.valid & ports.i.ready) | _has_room(inside)
+
+
+def _ring_writer_needs(h: Harness, inside: Inside) -> Conditions:
+    """`done` comes for a command that was taken."""
+    yield "done", ~inside.ports.write.done | (pending_writes(h, inside) != 0)
+
+
+def _receive_visits_needs(h: Harness, inside: Inside) -> Conditions:
+    """A visit begins when there is none."""
+    yield "begin", ~inside.ports.begin | inside.ports.vacant
+
+
+def _receive_access_needs(h: Harness, inside: Inside) -> Conditions:
+    """A piece of a record that was taken is not changed; a record with pieces is an FPDU."""
+    coming = inside.ports.record
+    yield "FPDU", ~coming.valid | (coming.payload.pieces == 0) | coming.payload.fpdu
+    piece = inside.ports.piece
+    stands = h.word(inside.memory("pieces"), Cat(piece.number, piece.bank))
+    record = inside.view("record", record_layout(inside.ports._config))
+    taken = ~inside.in_state("IDLE") & (piece.bank == record.bank)
+    yield "piece", ~(piece.valid & taken) | (Value.cast(stands) == Value.cast(piece.piece))
+
+
+def _read_engine(h: Harness, inside: Inside) -> Conditions:
+    """Clients without a buffer take every word at once, as `RingFetcher` does."""
+    ports = inside.ports
+    for number, depth in enumerate(ports._buffer_beats):
+        if not depth:
+            yield f"client {number}", ports.clients[number].data.ready
+
+
+def _transmitter(h: Harness, inside: Inside) -> Conditions:
+    """The oldest inbound request stands while the atomic unit is asked (`QpFifo`)."""
+    request = inside.ports.atomic_request
+    operands = Value.cast(inside.ports.inbound_requests.head.of.atomic.operands)
+    yield "operands", ~h.past(request.valid & ~request.ready) | (operands == h.past(operands))
+
+
+NEEDS: dict[str, Callable[[Harness, Inside], Conditions]] = {
+    "registers.commands.CommandProcessor": _command_processor,
+    "dma.read.ReadEngine": _read_engine,
+    "rdmap.transmitter.Transmitter": _transmitter,
+    "queues.entry_writer.EntryWriter": _entry_writer_needs,
+    "queues.ring_writer.RingWriter": _ring_writer_needs,
+    "mpa.receive_visits.ReceiveVisits": _receive_visits_needs,
+    "rdmap.receive_access.ReceiveAccess": _receive_access_needs,
+    "mpa.receive_requests.ReceiveRequests": _receive_requests,
+}
+"""What a block needs of its inputs besides the rules of streams: assumed where it stands alone,
+asserted where it is a part of another block."""
+
+
+def needs(h: Harness, name: str, inside: Inside) -> Conditions:
+    """The conditions that a block of the class `name` needs."""
+    return NEEDS[name](h, inside) if name in NEEDS else iter(())
+
+
+def invariants(h: Harness, name: str, inside: Inside, path: str = "") -> None:
+    """Assert what is known of a block of the class `name` and of all blocks inside it."""
+    for machine in inside.machines():
+        h.check(f"{path}{machine} legal", inside.legal_state(machine))
+    if name in INVARIANTS:
+        for what, condition in INVARIANTS[name](h, inside):
+            h.check(f"{path}{what}", Value.cast(condition))
+    for part_name, part in list(inside.children()):
+        invariants(h, class_name(part.ports), part, f"{path}{part_name}.")

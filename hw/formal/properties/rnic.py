@@ -1,0 +1,97 @@
+"""What the blocks of the device need of each other where `rnic.Rnic` joins them.
+
+Its blocks are left out: their outputs are free, but for what is proved of them. What is assumed in
+the proof of a block about its inputs is asserted here of the logic that drives them.
+"""
+
+from typing import Any
+
+from amaranth.hdl import Signal, Value
+
+from gateware.config import RnicConfig
+from gateware.queues.ring_fetcher import RingFetcher
+from gateware.rnic import Rnic
+from hw.formal.device import class_name, is_block, streams
+from hw.formal.harness import Harness
+from hw.formal.properties.streams import ASSUMED
+from hw.formal.property import Mutation, Property, in_harness
+
+
+def _without_blocks(h: Harness, device: Any) -> dict[str, Any]:
+    """Put a device in the harness, but leave out its blocks; all of their outputs are free."""
+    inside = h.block(device)
+    left_out = {}
+    for name, (submodule, _) in list(inside.module._named_submodules.items()):
+        if is_block(submodule):
+            del inside.module._named_submodules[name]
+            submodule._MustUse__used = True
+            left_out[name] = submodule
+            for _, _, port in submodule.signature.flatten(submodule):
+                if isinstance(signal := Value.cast(port), Signal):
+                    h.expose(signal, f"{name}__{signal.name}")
+    return left_out
+
+
+def _build(h: Harness, config: RnicConfig) -> None:
+    device = Rnic(config)
+    blocks = _without_blocks(h, device)
+    # The LLP port holds an event, and received octets, until the device took them.
+    llp = device.llp
+    for valid, ready, shown in (
+        (llp.event_valid, llp.event_ready, (llp.event_connection, llp.event_kind, llp.event_value)),
+        (llp.rx_valid, llp.rx_ready, (llp.rx_data,)),
+    ):
+        waits = h.past(valid & ~ready)
+        h.assume(~waits | valid)
+        for each in shown:
+            h.assume(~waits | (each == h.past(each)))
+    for name, each in blocks.items():
+        for stream_name, is_output, stream in streams(each):
+            if is_output:
+                h.assume(h.held(stream))
+            elif stream_name in ASSUMED.get(class_name(each), ()):
+                h.check(f"{name}.{stream_name}", h.held(stream))
+        if isinstance(each, RingFetcher):
+            h.assume(each.read.data.ready)
+    engine = blocks["read_engine"]
+    for number, depth in enumerate(engine._buffer_beats):
+        if not depth:
+            h.check(f"read client {number} takes every word", engine.clients[number].data.ready)
+
+
+def _property(config: RnicConfig, mutation: Mutation) -> Property:
+    return Property(
+        block="rnic.Rnic",
+        name="what is assumed of the streams between blocks holds where they are joined "
+        f"(ports of {config.data_width} bits)",
+        build=in_harness(lambda h: _build(h, config)),
+        mutations=(mutation,),
+    )
+
+
+PROPERTIES = (
+    _property(
+        RnicConfig(),
+        Mutation(
+            "gateware.rnic",
+            "events.i.valid.eq(llp.event_valid)",
+            "events.i.valid.eq(llp.event_valid & llp.tx_ready)",
+        ),
+    ),
+    _property(
+        RnicConfig(data_width=32),
+        Mutation(
+            "gateware.rnic", "answers.payload.eq(llp.rx_data)", "answers.payload.eq(llp.tx_data)"
+        ),
+    ),
+    _property(
+        RnicConfig(data_width=128),
+        Mutation(
+            "gateware.rnic",
+            "wiring.connect(m, self.gather.read, clients[0])\n        "
+            "wiring.connect(m, self.send_fetcher.read, clients[1])",
+            "wiring.connect(m, self.gather.read, clients[1])\n        "
+            "wiring.connect(m, self.send_fetcher.read, clients[0])",
+        ),
+    ),
+)

@@ -1,0 +1,104 @@
+"""The rules of streams, for every stream of every block of the device.
+
+An output holds valid and payload until it was ready. The block starts in any state whatever; its
+inputs and the ready of its outputs are free, but its input streams hold their words, too. That is
+no assumption about the device: inside a block of blocks the same is asserted of the inputs of
+all its parts, and what is joined in the device itself is asserted of `rnic.Rnic`.
+"""
+
+from typing import Any
+
+from hw.formal.device import Place, block, blocks, class_name, streams
+from hw.formal.harness import Harness, Inside
+from hw.formal.invariants import invariants, needs
+from hw.formal.property import Property, Rebuilt, in_harness
+
+ASSUMED: dict[str, tuple[str, ...]] = {
+    "fork.Fork": ("i",),
+    "hostlink.link.Dispatcher": ("i",),
+    "mpa.llp_width.LlpReceiveWidth": ("request", "i"),
+    "mpa.llp_width.LlpTransmitWidth": ("i",),
+}
+"""Inputs that must hold their words for the outputs to do so: they pass through."""
+
+RESTARTS: dict[str, str] = {
+    "hostlink.frame_receiver.FrameReceiver": "restart",
+}
+"""Ports that reset the outputs of a block as the reset does; what is behind them is reset, too."""
+
+NOT_HELD: dict[str, dict[str, str]] = {
+    "rdmap.receive_judge.ReceiveJudge": {
+        "record": "`dropped` may rise while it waits: the QP stopped",
+    },
+}
+"""Outputs of which the payload is not asserted here, and why."""
+
+OPEN: dict[str, tuple[str, ...]] = {
+    "rdmap.receiver.Receiver": ("access",),
+}
+"""Parts whose needs are not proved: they are assumed (docs/proofs.md, "What is assumed")."""
+
+ELSEWHERE: dict[str, tuple[str, ...]] = {
+    "rdmap.atomic_unit.AtomicUnit": ("read.command", "write.command", "write.data"),
+}
+"""Outputs that have a property of their own."""
+
+
+def _parts(h: Harness, inside: Inside, path: str) -> None:
+    """What is assumed of the inputs of the parts of a block."""
+    for name, part in list(inside.children()):
+        kind = class_name(part.ports)
+        restarted = h.past(part.reset)
+        for stream_name, _, stream in streams(part.ports):
+            if stream_name in ASSUMED.get(kind, ()):
+                h.check(f"{path}{name}.{stream_name}", restarted | h.held(stream))
+        for what, condition in needs(h, kind, part):
+            if name in OPEN.get(class_name(inside.ports), ()):
+                h.assume(restarted | condition)
+            else:
+                h.check(f"{path}{name} {what}", restarted | condition)
+        _parts(h, part, f"{path}{name}.")
+
+
+def _build(h: Harness, place: Place, broken: str) -> None:
+    component: Any = block(place.path)
+    inside = h.block(component)
+    invariants(h, place.name, inside)
+    _parts(h, inside, "")
+    for _, condition in needs(h, place.name, inside):
+        h.assume(condition)
+    restart = h.past(getattr(component, RESTARTS[place.name])) if place.name in RESTARTS else 0
+    for name, is_output, stream in streams(component):
+        if name in ELSEWHERE.get(place.name, ()):
+            continue
+        if not is_output:
+            if name in ASSUMED.get(place.name, ()):
+                h.assume(h.held(stream))
+            continue
+        ready = stream.ready
+        if name == broken:
+            h.m.d.comb += stream.ready.eq(1)
+            ready = h.free(1, "taken")
+        if name in NOT_HELD.get(place.name, {}):
+            h.check(f"{name} valid", restart | ~h.past(stream.valid & ~ready) | stream.valid)
+        else:
+            h.check(name, restart | h.held(stream, ready))
+
+
+def _property(place: Place) -> Property:
+    def model(broken: str = "") -> Any:
+        return in_harness(lambda h: _build(h, place, broken))
+
+    elsewhere = ELSEWHERE.get(place.name, ())
+    outputs = [output for output in place.outputs if output not in elsewhere]
+    return Property(
+        block=place.name,
+        name=f"streams hold until taken: {', '.join(outputs)} ({place.path})",
+        build=model(),
+        mutations=tuple(
+            Rebuilt(f"{output} does not look at ready", model(output)) for output in outputs
+        ),
+    )
+
+
+PROPERTIES = tuple(_property(place) for place in blocks() if place.outputs)

@@ -1,0 +1,55 @@
+"""Valid does not wait for ready: no combinational path in the netlists of the whole devices."""
+
+from collections.abc import Callable
+from functools import partial
+
+from hw.formal.device import DEVICES, stream_names
+from hw.formal.harness import TOP, Model
+from hw.formal.paths import Netlist
+from hw.formal.property import Mutation, Property
+from hw.rtlil import export
+
+
+def _model(device: str) -> Model:
+    return Model(
+        files={"device.il": export(DEVICES[device](), TOP)},
+        script=(
+            "read_rtlil device.il",
+            f"hierarchy -top {TOP}",
+            "proc",
+            "flatten",
+        ),
+    )
+
+
+def _waiting(device: str, netlist: Netlist) -> list[str]:
+    """Streams whose valid depends on their own ready in the same cycle."""
+    return [
+        name
+        for name in stream_names(device)
+        if netlist.reaches(netlist.bits(f"{name}__ready"), netlist.bits(f"{name}__valid"))
+    ]
+
+
+def _property(device: str, block: str) -> Property:
+    find: Callable[[Netlist], list[str]] = partial(_waiting, device)
+    return Property(
+        block=block,
+        name=f"valid of no stream waits for its ready, by no path through any block ({device})",
+        build=partial(_model, device),
+        mutations=(
+            Mutation(
+                "gateware.queues.invalidation_gate",
+                "self.o.valid.eq(passing)",
+                "self.o.valid.eq(passing & self.o.ready)",
+            ),
+        ),
+        netlist=find,
+    )
+
+
+PROPERTIES = (
+    _property("board", "hostlink.serial_rnic.SerialRnic"),
+    _property("rnic 32", "rnic.Rnic"),
+    _property("rnic 128", "rnic.Rnic"),
+)
