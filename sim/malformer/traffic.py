@@ -88,9 +88,11 @@ class Traffic:
 
     def _cut(self, kind: str, message: Message, mulpdu: int = 0) -> Iterator[Segment]:
         mulpdu = mulpdu or self._rng.choice([40, 128, 500, 1454, 4000])
-        while not message.done:
+        done = message.done
+        while not done:
             ulpdu = message.segment(mulpdu)
-            if message.done and self._rng.random() < _EMPTY_END:
+            done = message.done
+            if done and self._rng.random() < _EMPTY_END:
                 ulpdu, empty = _with_empty_end(ulpdu)
                 yield Segment(kind, ulpdu)
                 ulpdu = empty
