@@ -311,7 +311,8 @@ async def check_marker_behind_the_last_fpdu_waits_for_the_next(dut: Any) -> None
     bench.llp.octets[2] = bytearray(stream.octets + bytes(4))
     bench.llp.announce(2, 1 << 20)
     bench.llp.close(2)
-    assert await bench.wait_for_error() == (2, SegmentKind.CLOSED)
+    # The Marker is contained in the FPDU that follows (RFC 5044, 4.3): the stream ends inside it.
+    assert await bench.wait_for_error() == (2, SegmentKind.CLOSED_INSIDE)
     assert bench.ulpdus[2] == stream.ulpdus
 
 
