@@ -6,13 +6,14 @@ import socket
 
 import pytest
 
-from host_driver import StartupError
+from host_driver import Context, Quota, StartupError
 from host_driver.mpa_startup import RTR, StartupFrame
 from host_driver.oncrpc.errors import RpcConnectionError, TooManyConnections
 from host_driver.oncrpc.limits import Admission, Limits
 from host_driver.rpcrdma.client import connect
 from host_driver.rpcrdma.listener import RdmaListener
 from host_driver.rpcrdma.settings import ServerSettings
+from host_driver.transport.simulation import SimulatedDevice
 from tests.host_driver.rpcrdma.rig import Devices, inline, items_of, message, room, run
 from tests.host_driver.startup_rig import raw_initiator
 
@@ -156,6 +157,24 @@ def test_only_so_many_connections(devices: Devices):
             await until(lambda: len(listener.refused) == 2)
             await one_call(devices, listener)
             await first.close()
+
+    run(work)
+
+
+def test_a_client_that_finds_no_qp_when_it_sends_loses_its_connection(devices: Devices):
+    async def work():
+        with Context(SimulatedDevice(), Quota(qps=1)) as small:
+            async with listening(Devices(devices.client, small)) as listener:
+                first = await connect(devices.client, "127.0.0.1", listener.port)
+                await first.call(inline(1, b"good"), room(100))
+                second = await connect(devices.client, "127.0.0.1", listener.port)
+                with pytest.raises(RpcConnectionError):
+                    await second.call(inline(2, b"good"), room(100))
+                await until(lambda: listener.refused)
+                assert "nothing left for an accepted client" in str(listener.refused[0])
+                await first.call(inline(3, b"good"), room(100))
+                await second.close()
+                await first.close()
 
     run(work)
 
