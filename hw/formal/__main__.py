@@ -19,7 +19,7 @@ from rich.progress import track
 from rich.table import Table
 
 from hw.formal.properties import all_properties
-from hw.formal.run import Killed, Result, break_all, prove_all
+from hw.formal.run import TIMEOUT_SECONDS, Killed, Result, break_all, prove_all
 
 REPORT = Path("build") / "formal.json"
 MUTANTS_REPORT = Path("build") / "formal_mutants.json"
@@ -97,9 +97,13 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2, help="proofs at a time (default 2)")
     parser.add_argument("--only", default="", help="properties with this in `block: property`")
     parser.add_argument("--mutants", action="store_true", help="break the blocks instead")
+    parser.add_argument(
+        "--timeout", type=int, default=TIMEOUT_SECONDS, help="s of a run of sby (%(default)s)"
+    )
     arguments = parser.parse_args()
-    if arguments.jobs < 1:
-        parser.error(f"--jobs {arguments.jobs}; allowed: 1 or more")
+    for name in ("jobs", "timeout"):
+        if getattr(arguments, name) < 1:
+            parser.error(f"--{name} {getattr(arguments, name)}; allowed: 1 or more")
     properties = {
         module: [each for each in those if arguments.only in each.key]
         for module, those in all_properties().items()
@@ -114,11 +118,11 @@ def main() -> int:
 
     if arguments.mutants:
         count = sum(len(each.mutations) for each in chosen)
-        running = break_all(properties, arguments.jobs)
+        running = break_all(properties, arguments.jobs, arguments.timeout)
         mutants = sorted(_progress(running, count, "mutants"), key=place)
         show_mutants(mutants, Console())
         return 0 if all(each.killed for each in mutants) else 1
-    running_proofs = prove_all(properties, arguments.jobs)
+    running_proofs = prove_all(properties, arguments.jobs, arguments.timeout)
     results = sorted(_progress(running_proofs, len(chosen), "proofs"), key=place)
     show(results, Console())
     if not arguments.only:

@@ -22,7 +22,8 @@ CACHE = BUILD / "cache"
 Properties = Mapping[str, Sequence[Property]]
 """By the module of `hw.formal.properties` that has them."""
 
-TIMEOUT_SECONDS = int(os.environ.get("FT", "60"))
+TIMEOUT_SECONDS = 300
+"""Of one run of sby; the largest block takes 30 on an idle core."""
 
 
 @dataclass(frozen=True)
@@ -68,12 +69,12 @@ WORDS = {
 }
 
 
-def attempt(proved: Property) -> Result:
+def attempt(proved: Property, timeout_seconds: int) -> Result:
     """Prove a property, or take the result from the cache if nothing changed."""
     folder = BUILD / re.sub(r"\W+", "_", proved.key).strip("_").lower()
     seconds = 0.0
     for task in tasks(proved):
-        outcome = cached(task, CACHE, folder / task.mode.value, timeout_seconds=TIMEOUT_SECONDS)
+        outcome = cached(task, CACHE, folder / task.mode.value, timeout_seconds=timeout_seconds)
         seconds += outcome.seconds
         if not outcome.passed:
             return _failed(proved, task, outcome, seconds)
@@ -105,10 +106,10 @@ def _find(module: str, key: str) -> Property:
     return next(each for each in properties.properties_of(module) if each.key == key)
 
 
-def _work(module: str, key: str) -> Result:
+def _work(module: str, key: str, timeout_seconds: int) -> Result:
     proved = _find(module, key)
     try:
-        return attempt(proved)
+        return attempt(proved, timeout_seconds)
     except (ProofError, LookupError) as error:
         return Result(proved.block, proved.name, "failed", 0.0, str(error))
 
@@ -119,11 +120,13 @@ def _pool(jobs: int, tasks_each: int | None = None) -> ProcessPoolExecutor:
     return ProcessPoolExecutor(jobs, mp_context=context, max_tasks_per_child=tasks_each)
 
 
-def prove_all(properties: Properties, jobs: int) -> Iterator[Result]:
+def prove_all(
+    properties: Properties, jobs: int, timeout_seconds: int = TIMEOUT_SECONDS
+) -> Iterator[Result]:
     """Results as they come."""
     with _pool(jobs) as pool:
         pending = [
-            pool.submit(_work, module, each.key)
+            pool.submit(_work, module, each.key, timeout_seconds)
             for module, those in properties.items()
             for each in those
         ]
@@ -168,7 +171,9 @@ class _Mutating(importlib.abc.MetaPathFinder):
         return importlib.machinery.ModuleSpec(name, Loader(), origin=spec.origin)
 
 
-def _work_mutant(module: str, key: str, number: int, mutation: Mutation | None) -> Killed:
+def _work_mutant(
+    module: str, key: str, number: int, mutation: Mutation | None, timeout_seconds: int
+) -> Killed:
     """Attempt a property on the mutant of this number, which `mutation` makes if it is one."""
     if mutation:
         for name in [name for name in sys.modules if name.split(".")[0] == "gateware"]:
@@ -185,7 +190,8 @@ def _work_mutant(module: str, key: str, number: int, mutation: Mutation | None) 
             shown = change.name
             broken = replace(broken, build=change.build)
         task, *_ = tasks(broken)
-        outcome = prove(task, BUILD / "mutants" / task.digest()[:16])
+        folder = BUILD / "mutants" / task.digest()[:16]
+        outcome = prove(task, folder, timeout_seconds=timeout_seconds)
     except ProofError as error:
         return Killed(block, name, shown, False, 0.0, str(error))
     killed = outcome.status in ("FAIL", "UNKNOWN")
@@ -194,7 +200,9 @@ def _work_mutant(module: str, key: str, number: int, mutation: Mutation | None) 
     return Killed(block, name, shown, killed, outcome.seconds, reason, values)
 
 
-def break_all(properties: Properties, jobs: int) -> Iterator[Killed]:
+def break_all(
+    properties: Properties, jobs: int, timeout_seconds: int = TIMEOUT_SECONDS
+) -> Iterator[Killed]:
     """Attempt each property on each of its mutants."""
     with _pool(jobs, tasks_each=1) as pool:
         pending = [
@@ -204,6 +212,7 @@ def break_all(properties: Properties, jobs: int) -> Iterator[Killed]:
                 each.key,
                 number,
                 change if isinstance(change, Mutation) else None,
+                timeout_seconds,
             )
             for module, those in properties.items()
             for each in those

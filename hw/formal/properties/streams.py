@@ -43,6 +43,19 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
 }
 """Outputs that have a property of their own."""
 
+UNPROVED: dict[str, dict[str, str]] = {
+    "rdmap.transmitter.Transmitter": {
+        "stag_change": "its payload is of the send entry, whose words come one by one: "
+        "that none comes late needs an invariant of the whole visit",
+    },
+}
+"""Outputs of which nothing is proved, and why."""
+
+
+def _left_out(place: Place) -> set[str]:
+    """Outputs that are not in the property of a block."""
+    return {*ELSEWHERE.get(place.name, ()), *UNPROVED.get(place.name, {})}
+
 
 def _parts(h: Harness, inside: Inside, path: str) -> None:
     """What is assumed of the inputs of the parts of a block."""
@@ -69,7 +82,7 @@ def _build(h: Harness, place: Place, broken: str) -> None:
         h.assume(condition)
     restart = h.past(getattr(component, RESTARTS[place.name])) if place.name in RESTARTS else 0
     for name, is_output, stream in streams(component):
-        if name in ELSEWHERE.get(place.name, ()):
+        if name in _left_out(place):
             continue
         if not is_output:
             if name in ASSUMED.get(place.name, ()):
@@ -89,8 +102,7 @@ def _property(place: Place) -> Property:
     def model(broken: str = "") -> Any:
         return in_harness(lambda h: _build(h, place, broken))
 
-    elsewhere = ELSEWHERE.get(place.name, ())
-    outputs = [output for output in place.outputs if output not in elsewhere]
+    outputs = [output for output in place.outputs if output not in _left_out(place)]
     return Property(
         block=place.name,
         name=f"streams hold until taken: {', '.join(outputs)} ({place.path})",
