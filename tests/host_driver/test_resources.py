@@ -39,7 +39,7 @@ def slot_of(stag: int) -> int:
 
 def test_another_device_is_refused(device):
     device.words[registers.ID.address] = 0xDEADBEEF
-    with pytest.raises(DeviceError, match=r"0xDEADBEEF.*allowed: 0x50525769, version 2\.x"):
+    with pytest.raises(DeviceError, match=r"0xDEADBEEF.*allowed: 0x50525769, version 3\.x"):
         Context(device)
 
 
@@ -110,7 +110,7 @@ def test_a_ring_that_cannot_be_mapped_keeps_nothing(verbs, monkeypatch):
 def test_sizes_come_from_the_registers(context):
     attr = context.query_device()
     assert (attr.max_qp, attr.max_cq, attr.max_mr, attr.max_qp_rd_atom) == (QPS, CQS, SLOTS, 8)
-    assert attr.version == (2, 0)
+    assert attr.version == (3, 0)
 
 
 def test_a_refused_command_is_an_error(context, device):
