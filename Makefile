@@ -34,7 +34,7 @@ SIZES := DATA_WIDTH COUNTERS QPS CQS STAGS READ_QUEUE_DEPTH PREFETCH_LANES PENDI
 	PAYLOAD_BUFFER_OCTETS MAX_BURST_BEATS
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test soak mutate conformance nfs bench bench-short timing scaling gatesim gatesim-board bitstream program formal formal-mutants verilog docs lint format clean
+.PHONY: help setup demo test soak mutate conformance nfs bench bench-short timing scaling gatesim gatesim-board bitstream program boundaries formal formal-mutants verilog docs lint format clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -97,6 +97,9 @@ bitstream: setup ## make the bitstream of a board (BOARD=ecpix5-45), write build
 
 program: setup ## load a board's bitstream into it by openFPGALoader (BOARD=ecpix5-45)
 	$(BIN)/python -m hw.bitstream --program "$(BOARD)"
+
+boundaries: setup ## list the sizes of blocks that tests elaborate, write build/boundaries.json
+	$(BIN)/python -m tests.support.boundaries
 
 formal: setup ## prove properties of blocks for all inputs, write build/formal.json
 	$(BIN)/python -m hw.formal --jobs $(JOBS)

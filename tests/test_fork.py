@@ -13,28 +13,28 @@ from tests.support.streams import (
     start_clock_and_reset,
 )
 
-OUTPUTS = 3
-
 
 def test_fork_needs_an_output():
     with pytest.raises(ValueError, match="outputs is 0"):
         Fork(8, 0)
 
 
+@pytest.mark.parametrize("outputs", [1, 3])
 @pytest.mark.parametrize("pattern", ["always", "random", "bursty"])
-def test_fork(pattern):
-    run_cocotb(Fork(8, OUTPUTS), __name__, parameters={"PATTERN": pattern})
+def test_fork(pattern, outputs):
+    parameters = {"PATTERN": pattern, "OUTPUTS": str(outputs)}
+    run_cocotb(Fork(8, outputs), __name__, parameters=parameters)
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def check_every_output_gets_every_item_once(dut):
     rng = seeded_random()
-    pattern = parameter("PATTERN")
+    pattern, outputs = parameter("PATTERN"), int(parameter("OUTPUTS"))
     source = StreamSource(dut, "i", 8, rng=rng, pattern=pattern)
     sinks = [
-        StreamSink(dut, f"o__{number}", 8, rng=rng, pattern=pattern) for number in range(OUTPUTS)
+        StreamSink(dut, f"o__{number}", 8, rng=rng, pattern=pattern) for number in range(outputs)
     ]
-    for number in range(OUTPUTS):
+    for number in range(outputs):
         StreamMonitor(dut, f"o__{number}")
     await start_clock_and_reset(dut)
     items = [rng.randrange(256) for _ in range(200)]

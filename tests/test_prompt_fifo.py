@@ -17,7 +17,6 @@ from tests.support.streams import (
 from tests.support.timeline import Timeline, high, passes
 
 ITEM = data.StructLayout({"a": 9, "b": 5})
-DEPTH = 4
 
 
 def test_depth_is_checked():
@@ -25,9 +24,11 @@ def test_depth_is_checked():
         PromptFifo(ITEM, 1)
 
 
+@pytest.mark.parametrize("depth", [2, 4])
 @pytest.mark.parametrize("pattern", ["always", "random", "bursty", "slow"])
-def test_prompt_fifo(pattern):
-    run_cocotb(PromptFifo(ITEM, DEPTH), __name__, parameters={"PATTERN": pattern})
+def test_prompt_fifo(pattern, depth):
+    parameters = {"PATTERN": pattern, "DEPTH": str(depth)}
+    run_cocotb(PromptFifo(ITEM, depth), __name__, parameters=parameters)
 
 
 def items_of(rng, count):
@@ -56,16 +57,16 @@ async def check_items_leave_in_order(dut):
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def check_it_holds_its_depth_and_costs_one_cycle(dut):
-    rng = seeded_random()
+    rng, depth = seeded_random(), int(parameter("DEPTH"))
     source = StreamSource(dut, "i", ITEM)
     sink = StreamSink(dut, "o", ITEM)
     time = Timeline(dut, i=passes(dut, "i"), o=high(dut.o__valid))
     await start_clock_and_reset(dut)
     sink.paused = True
-    items = items_of(rng, DEPTH + 3)
+    items = items_of(rng, depth + 3)
     source.put_all(items)
     await ClockCycles(dut.clk, 20)
-    assert (source.sent, int(dut.level.value)) == (DEPTH, DEPTH - 1)
+    assert (source.sent, int(dut.level.value)) == (depth, depth - 1)
     assert time.latency("i", "o") == 1
     sink.paused = False
     assert await sink.get_many(len(items)) == items

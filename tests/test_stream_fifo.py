@@ -22,9 +22,10 @@ def test_depth_is_checked():
         StreamFifo(ITEM, 1)
 
 
+@pytest.mark.parametrize("depth", [2, 4])
 @pytest.mark.parametrize("pattern", ["always", "random", "slow"])
-def test_stream_fifo(pattern):
-    run_cocotb(StreamFifo(ITEM, 4), __name__, parameters={"PATTERN": pattern})
+def test_stream_fifo(pattern, depth):
+    run_cocotb(StreamFifo(ITEM, depth), __name__, parameters={"PATTERN": pattern})
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")

@@ -32,6 +32,14 @@ def test_reserved_queue(source, sink):
     )
 
 
+@pytest.mark.parametrize("source", ["always", "random"])
+def test_the_smallest_queue_loses_no_word(source):
+    parameters = {"SOURCE": source, "SINK": "random", "DEPTH": "2"}
+    run_cocotb(
+        ReservedQueue(READ_WORD, 2), __name__, test_filter="check_words", parameters=parameters
+    )
+
+
 def test_full_queue_keeps_all_words():
     run_cocotb(ReservedQueue(READ_WORD, DEPTH), __name__, test_filter="check_full")
 
@@ -46,7 +54,7 @@ class Writer:
 
     def __init__(self, dut, rng, pattern):
         self.pushed = []
-        self.places = DEPTH
+        self.places = self.depth = int(parameter("DEPTH", str(DEPTH)))
         self.limit = WORDS
         self._dut, self._rng = dut, rng
         self._active = active_cycles(pattern, rng)
@@ -60,7 +68,7 @@ class Writer:
             if dut.rst.value:
                 continue
             self.places += int(dut.freed.value)
-            assert self.places <= DEPTH
+            assert self.places <= self.depth
             word = self._rng.getrandbits(66)
             push = next(self._active) and self.places > 0 and len(self.pushed) < self.limit
             dut.push.value, dut.word.value = int(push), pack(READ_WORD, word)
@@ -79,7 +87,7 @@ async def check_words_leave_in_order(dut):
     assert await sink.get_many(WORDS) == writer.pushed
     if parameter("SOURCE") == parameter("SINK") == "always":
         assert monitor.cycles <= WORDS + 10
-    assert writer.places == DEPTH
+    assert writer.places == writer.depth
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")

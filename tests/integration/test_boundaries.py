@@ -1,4 +1,4 @@
-"""The smallest device, with the narrowest ports, moves data on every QP."""
+"""The smallest and the largest device, with the narrowest and the widest ports, move data."""
 
 import random
 import threading
@@ -13,13 +13,18 @@ from sim.build import build_device
 from tests.integration.pair_traffic import End, draw_operations
 from tests.support.streams import seeded_random
 
-# It is built once, which takes minutes on a small machine.
+# Each is built once, which takes minutes on a small machine.
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
 SMALLEST = RnicConfig(
     data_width=min(DATA_WIDTHS),
     counters=False,
     **{name: size.least for name, size in SIZES.items()},
+)
+LARGEST = RnicConfig(
+    data_width=max(DATA_WIDTHS),
+    counters=True,
+    **{name: size.most for name, size in SIZES.items()},
 )
 
 

@@ -1,6 +1,7 @@
 """Every event is in its counters, or in `lost`; nothing waits."""
 
 from collections import Counter
+from dataclasses import replace
 
 import cocotb
 import pytest
@@ -10,18 +11,20 @@ from gateware.config import RnicConfig
 from gateware.rdmap.headers import Opcode
 from gateware.registers.counters import LOST_MOST, Counters, CounterWord, counter_rows, fpdu_layout
 from hw.interface.causes import Cause
-from tests.support.runner import run_cocotb
+from tests.support.runner import parameter, run_cocotb
 from tests.support.streams import seeded_random, start_clock_and_reset
 
-CONFIG = RnicConfig(qps=4, cqs=4, stags=16)
+CONFIG = RnicConfig(qps=int(parameter("QPS", "4")), cqs=4, stags=16)
 FPDU = fpdu_layout(CONFIG)
 REQUESTS = (Opcode.RDMA_READ_REQUEST, Opcode.ATOMIC_REQUEST)
 RESPONSES = (Opcode.RDMA_READ_RESPONSE, Opcode.ATOMIC_RESPONSE)
 SWEEP = counter_rows(CONFIG) * 8 + 8
 
 
-def test_counters():
-    run_cocotb(Counters(CONFIG), __name__)
+@pytest.mark.parametrize("qps", [2, 4])
+def test_counters(qps):
+    config = replace(CONFIG, qps=qps)
+    run_cocotb(Counters(config), __name__, parameters={"QPS": str(qps)})
 
 
 @pytest.mark.parametrize(("qps", "rows"), [(2, 64), (64, 64), (256, 256)])
@@ -162,11 +165,12 @@ async def check_a_qp_that_connects_has_no_outstanding_read(dut):
 async def check_octets_carry_into_all_bits(dut):
     bench = Bench(dut)
     await bench.start()
+    last = CONFIG.qps - 1
     for _ in range(1100):  # past 2^26
-        bench.fpdu("received", 3, 65535, 0, Opcode.RDMA_WRITE)
+        bench.fpdu("received", last, 65535, 0, Opcode.RDMA_WRITE)
         await bench.cycle()
         await bench.cycles(3)
-    assert bench.expected[3, "OCTETS_RECEIVED"] > 1 << 26
+    assert bench.expected[last, "OCTETS_RECEIVED"] > 1 << 26
     await bench.check()
 
 

@@ -22,8 +22,8 @@ from tests.support.streams import (
 
 CONFIG = RnicConfig(qps=4, cqs=4, stags=16)
 LAYOUTS = Layouts(CONFIG)
-CLIENTS = 2
-INVALIDATORS = 2
+CLIENTS = int(parameter("CLIENTS", "2"))
+INVALIDATORS = int(parameter("INVALIDATORS", "2"))
 TO_LIMIT = 2**64
 
 
@@ -42,6 +42,14 @@ def test_table(pattern: str) -> None:
         StagTable(CONFIG, clients=CLIENTS, invalidators=INVALIDATORS),
         __name__,
         parameters={"PATTERN": pattern},
+    )
+
+
+def test_table_of_one_client_and_one_invalidator() -> None:
+    run_cocotb(
+        StagTable(CONFIG, clients=1, invalidators=1),
+        __name__,
+        parameters={"PATTERN": "random", "CLIENTS": "1", "INVALIDATORS": "1"},
     )
 
 
