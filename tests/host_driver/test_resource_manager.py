@@ -22,6 +22,7 @@ OWNERS = {
     "COMMAND": {"context.py"},
     "INTERRUPT_": {"context.py"},
     "COUNTER_": {"counters.py"},
+    "EVENTS_LOST": {"counters.py"},
     # Not the register's in the server: that of RPC-over-RDMA.
     "VERSION": {"answers.py", "rpcrdma/server.py"},
     **{key: {"answers.py"} for key in ("ID", "QUEUES", "LIMITS", "CAPABILITIES")},
