@@ -6,7 +6,13 @@ import cocotb
 import pytest
 from cocotb.triggers import RisingEdge
 
-from gateware.queues.drain import COUNT_BITS, Drain
+from gateware.dma.host_errors import PLACEMENTS_AHEAD
+from gateware.mpa.framer import BEATS_AHEAD, SENT_DEPTH
+from gateware.queues.delivery_gate import DEPTH as DELIVERIES
+from gateware.queues.drain import COUNT_BITS, MOST, Drain
+from gateware.queues.entry_writer import OUTSTANDING
+from gateware.queues.request_gate import DEPTH as REQUESTS
+from gateware.rnic import JOBS_AHEAD
 from tests.support.runner import parameter, run_cocotb
 from tests.support.streams import seeded_random, start_clock_and_reset
 
@@ -139,3 +145,19 @@ async def check_what_has_passed_stays_so_whatever_begins_and_ends(dut):
             assert int(dut.passed.value) & 1
         for _ in range(ahead):
             await bench.cycle(end=True)
+
+
+def test_counts_hold_what_may_be_under_way():
+    """Of each kind that the device counts in `COUNT_BITS`: what its own limits let begin."""
+    pending = {
+        "placements: responses awaited, and one each in receiver, gate and the pulses' registers": (
+            PLACEMENTS_AHEAD + 3
+        ),
+        "jobs: two queues, assembler and framer": 2 * (JOBS_AHEAD + BEATS_AHEAD),
+        "deliveries: the queue, its head, three outputs": DELIVERIES + 4,
+        "requests: the queue and its head": REQUESTS + 1,
+        "reports: the framer's, and two in the gate": SENT_DEPTH + 2,
+        "entries: those with the write engine, and the one that is made": OUTSTANDING + 1,
+    }
+    for kind, most in pending.items():
+        assert most <= MOST == (1 << COUNT_BITS) - 1, kind
