@@ -38,7 +38,8 @@ class Feeder:
         self.octets = b""
         self.left = 0  # words of the FPDU to come
         self.first = True
-        self.rooms = [0] * PIPELINE
+        # A word looks at the room of `PIPELINE` cycles ago, so that four come when it has fallen.
+        self.rooms = [0] * (PIPELINE - 1)
         self.forgets = 0  # cycles of `clear` to come
         self.forgotten = 0
 
