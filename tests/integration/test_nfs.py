@@ -178,7 +178,7 @@ def test_the_driver_copies_no_data(tmp_path, monkeypatch, profile):
 
 def test_events_of_connections_do_not_pile_up(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr("host_driver.nfs.server.serving._SWEEP_SECONDS", 0.1)
-    caplog.set_level(logging.DEBUG, logger="host_driver.nfs.server.serving")
+    caplog.set_level(logging.DEBUG, logger="host_driver.nfs.server.ends")
 
     async def work(files):
         await files.find(b"/export")
