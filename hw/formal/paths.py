@@ -1,10 +1,12 @@
 """Combinational paths of a netlist: on which bits a bit depends in the same cycle."""
 
 import json
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+_NUMBER = re.compile(r"\$\d+(?=\.)")
 _BITWISE = {"$not", "$and", "$or", "$xor", "$xnor", "$pos", "$buf"}
 _MULTIPLEXERS = {"$mux": ("A", "B"), "$pmux": ("A", "B"), "$bwmux": ("A", "B", "S")}
 
@@ -21,12 +23,18 @@ class Netlist:
         self._names: dict[str, list[Any]] = {
             name: net["bits"] for name, net in module["netnames"].items()
         }
+        # Amaranth numbers a submodule that is named as a signal beside it.
+        for name, bits in list(self._names.items()):
+            self._names.setdefault(_NUMBER.sub("", name), bits)
         self._before: dict[Any, set[Any]] = {}
         for cell in module["cells"].values():
             for output, inputs in _arcs(cell):
                 if isinstance(output, int):
                     bits = {bit for bit in inputs if isinstance(bit, int)}
                     self._before.setdefault(output, set()).update(bits)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._names
 
     def bits(self, name: str) -> list[Any]:
         """The bits of a net; KeyError if there is none of that name."""

@@ -136,6 +136,12 @@ def _read_engine(h: Harness) -> None:
         valid = splitter.ports.o.valid
         h.check(f"client {number} fits", ~fits[number] | valid)
         h.check(f"client {number} granted", ~granted[number] | (valid & (latest == number)))
+        burst_taken = splitter.ports.o.payload
+        told = (axi.araddr == h.past(burst_taken.address)) & (
+            axi.arlen == h.past(burst_taken.beats)
+        )
+        taken = h.past(valid & splitter.ports.o.ready)
+        h.check(f"client {number} announced", ~taken | (axi.arvalid & told))
     h.check(
         "AR stays",
         _stays(h, axi.arvalid, axi.arready, axi.araddr, axi.arlen, axi.arsize, axi.arburst),
@@ -277,7 +283,7 @@ PROPERTIES = (
     ),
     Property(
         "dma.read.ReadEngine",
-        "AR stays until it is taken; no burst crosses 4 KiB",
+        "every burst is announced; AR stays until it is taken; no burst crosses 4 KiB",
         in_harness(_read_engine),
         mutations=(
             Mutation(READ, "with m.If(~axi.arvalid):", "with m.If(1):"),

@@ -24,11 +24,14 @@ def _model(device: str) -> Model:
 
 def _waiting(device: str, netlist: Netlist) -> list[str]:
     """Streams whose valid depends on their own ready in the same cycle."""
-    return [
-        name
-        for name in stream_names(device)
-        if netlist.reaches(netlist.bits(f"{name}__ready"), netlist.bits(f"{name}__valid"))
-    ]
+    found = []
+    for name in stream_names(device):
+        valid = netlist.bits(f"{name}__valid")
+        # A ready that its block does not look at is not in the netlist.
+        ready = netlist.bits(f"{name}__ready") if f"{name}__ready" in netlist else []
+        if netlist.reaches(ready, valid):
+            found.append(name)
+    return found
 
 
 def _property(device: str, block: str) -> Property:
