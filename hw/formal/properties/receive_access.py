@@ -41,7 +41,6 @@ def _placed(h: Harness) -> None:
     placement, arriving = access.placement, access.record.p
 
     # The judge: no piece of what it dropped or refused, and none of the record at work is changed.
-    h.assume(h.held(access.record))
     none = ~arriving.dropped & (arriving.cause == Cause.NONE)
     h.assume(none | (arriving.pieces == 0))
     h.assume(arriving.fpdu | (arriving.pieces == 0))

@@ -1,0 +1,98 @@
+"""What is read out of the FPDU store was committed, and stands there as it was written.
+
+One word of the store, any, is followed. The deframer keeps to the port's rules: it commits what it
+has written, and not in the cycle of a rewind, and it writes for 8 cycles at most after `full` rose.
+The placer releases what is committed.
+"""
+
+from amaranth.hdl import Cat, Mux, Signal
+
+from gateware.config import RnicConfig
+from gateware.mpa.fpdu_store import MARGIN_WORDS, FpduStore
+from hw.formal.harness import Harness
+from hw.formal.property import Mutation, Property, in_harness
+
+CONFIG = RnicConfig(qps=4)
+# Smaller than a device may have: the words at reset are a list for z3.
+object.__setattr__(CONFIG, "fpdu_store_octets", 512)
+WORDS = CONFIG.fpdu_store_octets // 8
+LATE = 8
+"""Cycles after `full` rose in which words may still come."""
+
+
+def _read(h: Harness) -> None:
+    m = h.m
+    store = FpduStore(CONFIG)
+    inside = h.block(store)
+    released = inside.signal("released")
+    bits = len(released)
+
+    # Distances from what was released: of the word behind the last one, of what is behind the last
+    # committed one, and of the word that is followed.
+    followed = h.constant(bits, "followed")
+    used, verified, place = Signal(bits), Signal(bits), Signal(bits)
+    m.d.comb += [
+        used.eq(store.address - released),
+        verified.eq(inside.signal("verified") - released),
+        place.eq(followed - released),
+    ]
+    content = Signal(64)
+    with m.If(store.write & ~store.rewind & (store.address == followed)):
+        m.d.sync += content.eq(store.word)
+    committed = place < verified
+
+    since = Signal(range(LATE + 1))  # cycles that `full` was high before this one
+    with m.If(~store.full):
+        m.d.sync += since.eq(0)
+    with m.Elif(since != LATE):
+        m.d.sync += since.eq(since + 1)
+    commit_end = (store.commit_end - released)[:bits]
+    release_end = (store.placer.release_end - released)[:bits]
+    h.assume(~store.commit | ((commit_end >= verified) & (commit_end <= used)))
+    h.assume(~(store.commit & store.rewind))
+    h.assume(~store.placer.release | (release_end <= verified))
+    h.assume(~store.write | ~store.full | (since < LATE))
+
+    # It was committed when the placer asked for it, and still is.
+    asked = Signal(3)
+    m.d.sync += asked.eq(Cat(store.placer.address == followed, asked) & committed.replicate(4))
+    arrived = asked[2] & committed
+    h.check("what is read is what was written", ~arrived | (store.placer.data == content))
+    overwrites = store.write & ~store.rewind & (store.address == followed)
+    h.check("nothing committed is written over", ~overwrites | ~committed)
+
+    memory = inside.memory("memory")
+    (write,), (read, *_) = memory.write_ports, memory.read_ports
+    kept = h.word(memory, followed)
+    coming = write.en & (write.addr == followed)
+    h.check("content", (place >= used) | (Mux(coming, write.data, kept) == content))
+    h.check("asked", ~(asked[0] & committed) | (read.addr == followed))
+    h.check("it is there", ~(asked[0] & committed) | ~coming)
+    h.check("read", ~(asked[1] & committed) | (read.data == content))
+
+    h.check("committed was written", verified <= used)
+    # `used` of the store is that of the cycle before, and `full` that of the one before it.
+    late, limit = inside.signal("used"), WORDS - MARGIN_WORDS
+    h.check("used", used <= late + 1)
+    h.check("room", store.full | (late <= limit))
+    h.check("room while full", ~store.full | (used <= limit + 2 + since))
+    h.check("cycles", since <= LATE)
+
+
+PROPERTIES = (
+    Property(
+        "mpa.fpdu_store.FpduStore",
+        "what is read was committed, and stands there as it was written",
+        in_harness(_read),
+        mutations=tuple(
+            Mutation("gateware.mpa.fpdu_store", *change)
+            for change in (
+                ("self.address.eq(verified)", "self.address.eq(self.address)"),
+                ("used >= self._words - MARGIN_WORDS", "used > self._words - 4"),
+                ("write.en.eq(self.write & ~self.rewind)", "write.en.eq(self.write)"),
+                ("write.addr.eq(self.address)", "write.addr.eq(verified)"),
+            )
+        ),
+        depth=1,
+    ),
+)
