@@ -334,22 +334,32 @@ def test_segments_leave_in_the_order_of_their_offsets(transcript: Transcript) ->
 # RFC 5041, 5: segmentation and order
 
 
+def in_force(stream: Stream) -> Iterator[tuple[Message, Segment, list[int]]]:
+    """Each segment of messages that may have several, and the MULPDUs that may be in force.
+
+    One that was announced before one that was used does not come back.
+    """
+    held = 0
+    for message in sent(stream, *TAGGED, *SENDS):
+        for segment in message.segments:
+            allowed = message.mulpdus[held:]
+            yield message, segment, allowed
+            if segment is not message.segments[-1] and segment.ulpdu_length in allowed:
+                held += allowed.index(segment.ulpdu_length)
+
+
 @pytest.mark.requirement("DDP-5.2-01", "MPA-3-02", "MPA-3-03", "DDP-3-02")
 def test_no_segment_is_longer_than_mulpdu(transcript: Transcript) -> None:
-    for _, message in transcript.messages():
-        for segment in message.segments:
-            one = message.opcode not in (*TAGGED, *SENDS)  # one segment whatever the EMSS is
-            assert one or segment.ulpdu_length <= max(message.mulpdus)
+    for stream in transcript.streams.values():
+        for _, segment, allowed in in_force(stream):
+            assert segment.ulpdu_length <= max(allowed)
 
 
 @pytest.mark.requirement("MPA-4.5-04", "DDP-3-02")
 def test_segments_are_as_long_as_mulpdu_allows(transcript: Transcript) -> None:
     for stream in transcript.streams.values():
-        held = 0  # the EMSS that was in force; an older one does not come back
-        for message in sent(stream, *TAGGED, *SENDS):
-            for segment in message.segments[:-1]:
-                assert segment.ulpdu_length in message.mulpdus[held:]
-                held += message.mulpdus[held:].index(segment.ulpdu_length)
+        for message, segment, allowed in in_force(stream):
+            assert segment is message.segments[-1] or segment.ulpdu_length in allowed
 
 
 @pytest.mark.requirement("DDP-5.2-03")
