@@ -30,8 +30,8 @@ class Netlist:
         for cell in module["cells"].values():
             for output, inputs in _arcs(cell):
                 if isinstance(output, int):
-                    bits = {bit for bit in inputs if isinstance(bit, int)}
-                    self._before.setdefault(output, set()).update(bits)
+                    driving = (bit for bit in inputs if isinstance(bit, int))
+                    self._before.setdefault(output, set()).update(driving)
 
     def __contains__(self, name: str) -> bool:
         return name in self._names
