@@ -39,7 +39,7 @@ OPEN: dict[str, tuple[str, ...]] = {
 """Parts whose needs are not proved: they are assumed (docs/proofs.md, "What is assumed")."""
 
 ELSEWHERE: dict[str, tuple[str, ...]] = {
-    "rdmap.atomic_unit.AtomicUnit": ("read.command", "write.command", "write.data"),
+    "rdmap.atomic_unit.AtomicUnit": ("read.command",),
 }
 """Outputs that have a property of their own."""
 
@@ -48,6 +48,11 @@ UNPROVED: dict[str, dict[str, str]] = {
         "stag_change": "its payload is of the send entry, whose words come one by one: "
         "that none comes late needs an invariant of the whole visit",
     },
+    "rdmap.atomic_unit.AtomicUnit": dict.fromkeys(
+        ("write.command", "write.data"),
+        "they are computed of memories of operations under way; none waits within 17 cycles of "
+        "the reset, and a deeper search takes z3 minutes",
+    ),
 }
 """Outputs of which nothing is proved, and why."""
 
