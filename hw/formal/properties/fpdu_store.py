@@ -61,6 +61,9 @@ def _read(h: Harness) -> None:
     overwrites = store.write & ~store.rewind & (store.address == followed)
     h.check("nothing committed is written over", ~overwrites | ~committed)
 
+    rewound = h.past(store.rewind)
+    h.check("a rewind forgets what is not committed", ~rewound | (used == verified))
+
     memory = inside.memory("memory")
     (write,), (read, *_) = memory.write_ports, memory.read_ports
     kept = h.word(memory, followed)
@@ -89,8 +92,8 @@ PROPERTIES = (
             for change in (
                 ("self.address.eq(verified)", "self.address.eq(self.address)"),
                 ("used >= self._words - MARGIN_WORDS", "used > self._words - 4"),
-                ("write.en.eq(self.write & ~self.rewind)", "write.en.eq(self.write)"),
-                ("write.addr.eq(self.address)", "write.addr.eq(verified)"),
+                ("read.addr.eq(self.placer.address)", "read.addr.eq(self.placer.address + 1)"),
+                ("write.addr.eq(self.address)", "write.addr.eq(self.address + 1)"),
             )
         ),
         depth=1,

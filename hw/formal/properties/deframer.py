@@ -1,0 +1,171 @@
+"""The deframer commits a word to the store only if the CRC of its FPDU was found good.
+
+With the store, as in `mpa/receiver.py`. One word of the store, any, is followed: it is pending when
+it was written, and good when the verdict over its FPDU was.
+"""
+
+from collections.abc import Callable
+
+from amaranth.hdl import Mux, Signal
+
+from gateware.config import RnicConfig
+from gateware.mpa.deframer import Deframer
+from gateware.mpa.fpdu_store import MARGIN_WORDS, FpduStore
+from hw.formal.harness import Harness, Inside
+from hw.formal.property import Mutation, Property, in_harness
+
+CONFIG = RnicConfig(qps=4)
+# Smaller than a device may have: the words at reset are a list for z3.
+object.__setattr__(CONFIG, "fpdu_store_octets", 512)
+Build = Callable[[Harness], None]
+WORDS = CONFIG.fpdu_store_octets // 8
+LATE = 8
+"""Cycles after `full` rose in which words may still come."""
+
+
+def _connected(h: Harness) -> tuple[Deframer, FpduStore, Inside, Inside]:
+    deframer, store = Deframer(CONFIG), FpduStore(CONFIG)
+    inside, store_inside = h.block(deframer), h.block(store, "store")
+    h.m.d.comb += [
+        store.write.eq(deframer.store_write),
+        store.word.eq(deframer.store_word),
+        store.commit.eq(deframer.store_commit),
+        store.commit_end.eq(deframer.store_commit_end),
+        store.rewind.eq(deframer.store_rewind),
+        deframer.store_address.eq(store.address),
+        deframer.store_full.eq(store.full),
+    ]
+    return deframer, store, inside, store_inside
+
+
+def _all(inside: Inside, name: str) -> list[Signal]:
+    """Signals of one name in the order in which they are driven; in a pair made in one line, the
+    first one is `$signal`."""
+    return [signal for signal in inside.module._driving if signal.name == name]
+
+
+class _Visits:
+    """Deframer and store, led as `mpa/receive_visits.py` does it.
+
+    `kill` stays until the next visit, and is there after a failure; none begins while words of the
+    one before are on their way, unless they are dropped: it begins behind `left`, or when there is
+    no visit and so no beat. `crc` changes only there.
+    """
+
+    def __init__(self, h: Harness) -> None:
+        deframer, self.store, inside, self.store_inside = _connected(h)
+        self.deframer, self.inside = deframer, inside
+        aligner, self.remover = inside.child("aligner"), inside.child("remover")
+        self.cut, self.word, self.out = aligner.ports.valid, aligner.ports.word, self.remover.ports
+        cut, out = self.cut, self.out
+        started, kill = deframer.start, deframer.kill
+        self.started = started
+        self.cleared, self.dropping = inside.signal("cleared"), inside.signal("dropping")
+        self.last, _ = _all(inside, "last")
+        # In the one, two and three cycles before
+        one = h.past(cut)
+        two = h.past(one)
+        three = h.past(two)
+        self.cut_one, self.cut_two = one, two
+        killed, failed = h.past(kill), h.past(deframer.failed)
+
+        h.assume(~killed | kill | started)
+        h.assume(~failed | kill)
+        h.assume(~started | killed | ~(cut | one | two))
+        h.assume(~h.started | started | (deframer.crc == h.past(deframer.crc)))
+
+        h.check("cleared", self.cleared == (killed | h.past(started)))
+        h.check("dropping", self.dropping == (killed | failed))
+        h.check("kill clears", ~killed | (self.cleared & self.dropping))
+        h.check("no word is cut when it is cleared", ~(cut & self.cleared))
+        h.check("complete", ~self.remover.signal("complete") | one)
+        h.check("out", ~out.o_valid | one | two)
+        h.check("last out", ~self.last | two | three)
+        h.check("cleared before", ~h.past(self.cleared) | ~out.o_valid)
+        h.check("dropped before", ~h.past(self.dropping) | ~self.last)
+        moves = out.o_valid | self.last
+        h.check("nothing moves between visits", ~self.cleared | self.dropping | ~moves)
+
+
+def _committed(h: Harness) -> None:
+    m = h.m
+    visits = _Visits(h)
+    inside, store, store_inside = visits.inside, visits.store, visits.store_inside
+    cleared, dropping, last, out = visits.cleared, visits.dropping, visits.last, visits.out
+    cut = visits.cut
+    *_, good = _all(inside, "$signal")
+    ends = out.o_valid & out.o.last
+    verdict = inside.signal("crc_good")
+
+    # One word of the store.
+    a = h.constant(CONFIG.store_address_bits, "a")
+    NONE, PENDING, GOOD = range(3)
+    kind = Signal(range(3))
+    written = store.write & ~store.rewind & (store.address == a)
+    with m.If(written):
+        m.d.sync += kind.eq(PENDING)
+    with m.If(ends & (written | (kind == PENDING))):
+        m.d.sync += kind.eq(Mux(verdict & ~dropping, GOOD, NONE))
+    with m.If(store.rewind & (kind == PENDING)):
+        m.d.sync += kind.eq(NONE)
+
+    released = store_inside.signal("released")
+    bits = len(released)
+    used = Signal(bits)
+    verified, offset = Signal(bits), Signal(bits)
+    m.d.comb += [
+        used.eq(store.address - released),
+        verified.eq(store_inside.signal("verified") - released),
+        offset.eq(a - released),
+    ]
+    # Only what is verified is released.
+    release_end = (store.placer.release_end - released)[:bits]
+    h.assume(~store.placer.release | (release_end <= verified))
+
+    committed = offset < verified
+    h.check("what is committed has a good CRC", ~committed | (kind == GOOD))
+    h.check("committed was written", verified <= used)
+    end = (inside.signal("last_address") + 1 - released)[:bits]
+    alive = ~dropping & ~cleared
+    open_ = alive & (offset >= verified) & (offset < used)
+    h.check("pending", ~open_ | last | (kind == PENDING))
+    h.check("ended", ~(open_ & last & good & (offset < end)) | (kind == GOOD))
+    h.check("behind it", ~(open_ & last & (offset >= end)) | (kind == PENDING))
+    h.check("end", ~(alive & last) | ((end > verified) & (end == used)))
+    h.check("kinds", kind <= GOOD)
+
+    # What the store asks of the deframer.
+    commit = store.commit
+    h.check("commits what was written", ~commit | ((end > verified) & (end <= used)))
+    h.check("commits without a rewind", ~(commit & store.rewind))
+    full, room = store.full, inside.child("aligner").ports.room
+    since = Signal(range(LATE + 1))
+    with m.If(~full):
+        m.d.sync += since.eq(0)
+    with m.Elif(since != LATE):
+        m.d.sync += since.eq(since + 1)
+    h.check("writes in time", ~store.write | ~full | (since < LATE))
+    h.check("room", ~room | (since == 0))
+    for late, there in enumerate((cut, visits.cut_one, visits.cut_two), 1):
+        h.check(f"cut with room {late}", ~there | (since <= late))
+    before, limit = store_inside.signal("used"), WORDS - MARGIN_WORDS
+    h.check("used", used <= before + 1)
+    h.check("room in the store", full | (before <= limit))
+    h.check("room while full", ~full | (used <= limit + 2 + since))
+    h.check("cycles", since <= LATE)
+
+
+def _property(name: str, build: Build, *changes: tuple[str, str, str]) -> Property:
+    mutations = tuple(Mutation(f"gateware.mpa.{module}", *change) for module, *change in changes)
+    return Property("mpa.deframer.Deframer", name, in_harness(build), mutations, depth=1)
+
+
+PROPERTIES = (
+    _property(
+        "only words of an FPDU whose CRC was found good are committed",
+        _committed,
+        ("deframer", "commit.eq(done & good)", "commit.eq(done)"),
+        ("deframer", "good.eq(crc_good & ~remover.wrong)", "good.eq(1)"),
+        ("deframer", "dropping.eq(self.kill | self.failed)", "dropping.eq(self.kill)"),
+    ),
+)
