@@ -150,6 +150,9 @@ def _queue(h: Harness, depth: int, count_bits: int) -> None:
     accounted = Signal(signed(width + 1))
     m.d.comb += accounted.eq(missing + shares)
     open_now = (inside.signal("accounted") - inside.signal("ended"))[:count_bits]
+    ended, settled = inside.signal("ended"), inside.signal("settled")
+    h.check("following", inside.signal("following") == (ended + 1)[:count_bits])
+    h.check("settled", settled == (open_now == 0))
     h.check("all that is accounted", accounted == open_now)
     h.check("of what is under way", open_now <= under_way)
     h.check("begun", (begun - inside.signal("accounted"))[:count_bits] == under_way - open_now)
