@@ -28,8 +28,8 @@ _PLACES = 4
 """Names of a file that are remembered."""
 _TRIES = 8
 """Walks to a file that others rename meanwhile."""
-_DEEPEST = 256
-"""Directories above a file that are opened again for it."""
+_MOST_SOUGHT = 256
+"""Directories that are looked for to open a file again."""
 
 
 @dataclass(eq=False)
@@ -117,7 +117,7 @@ class HandleTable:
 
         Raises `NfsError`: STALE if it is not below the export now, and `OSError`.
         """
-        return self._open_below(node, ())
+        return self._open_below(node, set())
 
     def check(self, node: Node, fd: int) -> None:
         """Raises `NfsError`, STALE, unless an open file of a node is below the export now."""
@@ -145,8 +145,8 @@ class HandleTable:
             os.close(at)
         return node
 
-    def _open_below(self, node: Node, under: tuple[Node, ...]) -> int:
-        """`open`; `under` are the nodes that were looked for when this one came into question."""
+    def _open_below(self, node: Node, sought: set[Node]) -> int:
+        """`open`; `sought` are nodes that are being looked for, or were not found."""
         with self._lock:
             kept = None if node.fd is None else os.dup(node.fd)
             if kept is not None:
@@ -154,7 +154,7 @@ class HandleTable:
         try:
             fd = None if kept is None else self._walk(kept, node.identity)
             if fd is None:
-                fd = self._open_at_places(node, under)
+                fd = self._open_at_places(node, sought)
         finally:
             if kept is not None:
                 os.close(kept)
@@ -182,16 +182,18 @@ class HandleTable:
             before = names
         return None
 
-    def _open_at_places(self, node: Node, under: tuple[Node, ...]) -> int | None:
+    def _open_at_places(self, node: Node, sought: set[Node]) -> int | None:
         with self._lock:
             places = list(node.places)
-        # Moved directories can seem to be in each other, until they are looked up again.
-        if node in under or len(under) == _DEEPEST:
+        # Moved directories can seem to be in each other, until they are looked up again. And each
+        # is looked for once: the ways up multiply with the places of every directory on them.
+        if node in sought or len(sought) == _MOST_SOUGHT:
             return None
+        sought.add(node)
         for parent, name in reversed(places):
             directory = None
             try:
-                directory = self._open_below(parent, (*under, node))
+                directory = self._open_below(parent, sought)
                 fd = open_identity(directory, name, node.identity)
             except (NfsError, FileNotFoundError, NotADirectoryError, PermissionError):
                 continue
@@ -199,6 +201,7 @@ class HandleTable:
                 if directory is not None:
                     os.close(directory)
             self._keep(node, fd)
+            sought.discard(node)
             return fd
         return None
 

@@ -24,6 +24,7 @@ from host_driver.nfs.arguments import (
 )
 from host_driver.nfs.attributes import SetAttributes
 from host_driver.nfs.server import directories, handles
+from host_driver.nfs.server.identity import names_below
 from host_driver.nfs.status import NfsStatus
 
 STABLE = StableHow.FILE_SYNC
@@ -282,3 +283,25 @@ def test_reads_that_race_with_a_move_never_return_what_is_written_outside(rig, p
     thread.join()
     assert (NfsStatus.STALE, None) in seen
     assert seen <= {(NfsStatus.OK, b"content"), (NfsStatus.OK, b""), (NfsStatus.STALE, None)}
+
+
+def test_looking_for_a_lost_file_takes_no_longer_with_every_name_above(rig, place, monkeypatch):
+    """Each folder has had four names: there are 4^12 ways up from the last one."""
+    above, names = rig.directory, ""
+    for _ in range(12):
+        (above / "a").mkdir()
+        handle = rig.handle(f"{names}a")
+        for before, after in ("ab", "bc", "cd"):
+            (above / before).rename(above / after)
+            handle = rig.handle(names + after)
+        above, names = above / "d", f"{names}d/"
+    os.rename(rig.directory / "d", place / "d")
+    looked = []
+
+    def count(*arguments):
+        looked.append(arguments)
+        assert len(looked) < 1000
+        return names_below(*arguments)
+
+    monkeypatch.setattr(handles, "names_below", count)
+    assert rig.status(p.GETATTR, HandleArguments(handle)) == NfsStatus.STALE
