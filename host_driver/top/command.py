@@ -166,7 +166,7 @@ def watch(*, once: bool, as_json: bool, interval: float) -> int:
     are now.
     """
     folder = named_folder() or private_folder()
-    if not folder.is_dir():
+    if not os.path.isdir(folder):
         raise TopError(
             f"{FOLDER_VARIABLE} is {str(folder)!r}; allowed without COMMAND: {PRIVATE}, or a "
             "folder, and programs that have the same in their environment"

@@ -5,6 +5,7 @@ its owner alone, and then moved to its place, so that no link is followed; one i
 a regular file, without waiting.
 """
 
+import errno
 import os
 import re
 import stat
@@ -123,6 +124,8 @@ def read_file(path: Path) -> bytes:
                 raise FolderError("it is no regular file")
             octets = file.read(MOST_OCTETS + 1)
     except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise FolderError("it is a symbolic link") from None
         raise FolderError(error.strerror or str(error)) from None
     if len(octets) > MOST_OCTETS:
         raise FolderError(f"it has more than {MOST_OCTETS} octets")

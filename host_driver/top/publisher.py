@@ -6,6 +6,7 @@ look: to the folder that the environment names in `FOLDER_VARIABLE`, readable by
 Without that variable nothing is read and nothing written.
 """
 
+import argparse
 import contextlib
 import itertools
 import json
@@ -28,6 +29,7 @@ from host_driver.counters import (
     query_stops,
 )
 from host_driver.enums import QPState
+from host_driver.options import parse_interval
 from host_driver.top.folder import (
     FOLDER_VARIABLE,
     PRIVATE,
@@ -173,16 +175,18 @@ def publish(context: "Context") -> Publisher | None:
     """Publishes a device if the environment names a folder.
 
     A folder that is not there any more is that of a `stagecoach top` that has ended. A program does
-    not fail because it cannot be looked at: what is wrong with the folder is logged.
+    not fail because it cannot be looked at: what is wrong with folder or interval is logged.
     """
-    interval = float(os.environ.get(INTERVAL_VARIABLE, "") or DEFAULT_INTERVAL)
     try:
         folder = named_folder()
-        if folder is None or not folder.is_dir():
+        if folder is None or not os.path.isdir(folder):
             return None
+        interval = parse_interval(os.environ.get(INTERVAL_VARIABLE, "") or str(DEFAULT_INTERVAL))
         if os.environ.get(FOLDER_VARIABLE) == PRIVATE:
             remove_dead(folder)
         return Publisher(context, folder, interval)
     except FolderError as error:
         _LOG.warning("stagecoach top does not see this device: %s", error)
-        return None
+    except argparse.ArgumentTypeError as error:
+        _LOG.warning("stagecoach top does not see this device: %s is %s", INTERVAL_VARIABLE, error)
+    return None

@@ -117,6 +117,29 @@ def test_a_folder_that_takes_no_file_does_not_keep_a_program_from_its_device(fol
     assert files_of(folder) == before
 
 
+@pytest.mark.parametrize("seconds", ["abc", "nan", "0", "-1"])
+def test_an_interval_that_is_none_does_not_keep_a_program_from_its_device(
+    folder, monkeypatch, caplog, seconds
+):
+    monkeypatch.setenv("STAGECOACH_TOP_INTERVAL", seconds)
+    with Context(CountingDevice()) as context:
+        assert context.fpdus_sent == 0
+    told = f"STAGECOACH_TOP_INTERVAL is {seconds!r} seconds; allowed: 0.05 to 3600"
+    assert told in caplog.text
+    assert files_of(folder) == []
+
+
+def test_a_folder_that_cannot_be_reached_does_not_keep_a_program_from_its_device(
+    monkeypatch, tmp_path, capsys
+):
+    # Not by mode bits, which do not stop root.
+    monkeypatch.setenv(VARIABLE, str(tmp_path / ("x" * 300)))
+    with Context(CountingDevice()) as context:
+        assert context.fpdus_sent == 0
+    assert look_once() == 1
+    assert "allowed without COMMAND" in capsys.readouterr().err
+
+
 BAD_FILES = {
     "no JSON": b"{",
     "not UTF-8": b"\xff\xfe\xfd",
@@ -209,6 +232,7 @@ def test_what_is_no_regular_file_is_not_waited_for(folder, tmp_path):
     told = [line.partition(" is not shown: ")[::2] for line in done.stderr.splitlines()]
     assert [Path(path).name for path, _ in told] == [f"1-{number}.json" for number in range(4)]
     assert told[0][1] == "it is no regular file"
+    assert [why for _, why in told[2:]] == ["it is a symbolic link"] * 2
 
 
 def test_the_private_folder_is_that_of_the_user_alone(runtime, monkeypatch, capsys):
