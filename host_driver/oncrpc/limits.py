@@ -1,7 +1,7 @@
 """What clients may take of a server: connections, memory, and time."""
 
 import ipaddress
-from collections import Counter
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 from host_driver.oncrpc.budget import Budget
@@ -20,8 +20,8 @@ class Limits:
     connections: of all clients. connections_per_peer: of one IPv4 address, or IPv6 network of 64
         bits.
     octets: of memory for the calls of all connections, and again for their replies.
-        octets_per_connection: the same of one; calls beyond that wait. A call that needs more than
-        there is has all of it.
+        octets_per_peer, octets_per_connection: the same of the connections of one peer, and of one
+        connection; calls beyond that wait. A call that needs more than there is has all of it.
     reply_seconds: that a client has to take a reply, or to have its memory read.
     record_seconds: that a client has for a call over TCP from its first octet to its last.
     first_seconds: that a client has for its first call. idle_seconds: between calls, after the last
@@ -31,6 +31,7 @@ class Limits:
     connections: int = 256
     connections_per_peer: int = 16
     octets: int = 256 << 20
+    octets_per_peer: int = 32 << 20
     octets_per_connection: int = 8 << 20
     reply_seconds: float = 30.0
     record_seconds: float = 30.0
@@ -46,28 +47,32 @@ class Limits:
 class Share:
     """Memory of one connection, for its calls or for its replies.
 
+    Parameters
+    ----------
+    most: octets of the connection. others: budgets of which its octets are taken as well, the
+        smallest first, so that nobody holds what all need while waiting for what is its own.
+
     Attributes
     ----------
     held: octets that are taken.
     """
 
-    def __init__(self, everybody: Budget, most: int):
-        self._everybody = everybody
-        self._own = Budget(min(most, everybody.total))
+    def __init__(self, most: int, *others: Budget):
+        self._most = min(most, *(each.total for each in others))
+        self._budgets = (Budget(self._most), *others)
         self.held = 0
         self._closed = False
 
     async def take(self, octets: int) -> int:
         """Waits for so many octets, and returns how many are taken: no more than there are."""
-        octets = min(octets, self._own.total)
+        octets = min(octets, self._most)
         if not octets:
             return 0
-        await self._own.take(octets)
-        try:
-            await self._everybody.take(octets)
-        except BaseException:
-            self._own.give(octets)
-            raise
+        with ExitStack() as undo:
+            for budget in self._budgets:
+                await budget.take(octets)
+                undo.callback(budget.give, octets)
+            undo.pop_all()
         self.held += octets
         if self._closed:
             self.give(octets)
@@ -77,13 +82,22 @@ class Share:
         """Gives back what `take` returned, or some of it. Nothing is held when all is closed."""
         octets = min(octets, self.held)
         self.held -= octets
-        self._own.give(octets)
-        self._everybody.give(octets)
+        for budget in self._budgets:
+            budget.give(octets)
 
     def close(self) -> None:
         """Gives back all."""
         self._closed = True
         self.give(self.held)
+
+
+@dataclass(eq=False)
+class _Peer:
+    """What the connections of one peer have together: their number, and memory."""
+
+    calls: Budget
+    replies: Budget
+    connections: int = 0
 
 
 class Account:
@@ -94,10 +108,11 @@ class Account:
     peer: the address. limits: of the server. calls, replies: memory for them.
     """
 
-    def __init__(self, admission: "Admission", peer: str):
+    def __init__(self, admission: "Admission", peer: str, together: _Peer):
         self.peer, self.limits = peer, admission.limits
-        self.calls = Share(admission.calls, self.limits.octets_per_connection)
-        self.replies = Share(admission.replies, self.limits.octets_per_connection)
+        most = self.limits.octets_per_connection
+        self.calls = Share(most, together.calls, admission.calls)
+        self.replies = Share(most, together.replies, admission.replies)
         self._admission: Admission | None = admission
 
     def close(self) -> None:
@@ -110,32 +125,45 @@ class Account:
 
 
 class Admission:
-    """Lets the connections of a server in, over all its transports."""
+    """Lets the connections of a server in, over all its transports.
+
+    Attributes
+    ----------
+    limits: of the server. calls, replies: memory for them. connections: that are open.
+    """
 
     def __init__(self, limits: Limits | None = None):
         self.limits = limits or Limits()
         self.calls, self.replies = Budget(self.limits.octets), Budget(self.limits.octets)
-        self._peers: Counter[str] = Counter()
+        self._peers: dict[str, _Peer] = {}
+        self.connections = 0
 
     def enter(self, peer: str) -> Account:
         """The account of a new connection from an address. Raises `TooManyConnections`."""
         limits, key = self.limits, _key(peer)
-        if self._peers[key] >= limits.connections_per_peer:
+        together = self._peers.get(key)
+        of_peer = 0 if together is None else together.connections
+        if of_peer >= limits.connections_per_peer:
             raise TooManyConnections(
-                f"{self._peers[key]} connections of {key}; allowed: {limits.connections_per_peer}"
+                f"{of_peer} connections of {key}; allowed: {limits.connections_per_peer}"
             )
-        if self._peers.total() >= limits.connections:
+        if self.connections >= limits.connections:
             raise TooManyConnections(
-                f"{self._peers.total()} connections; allowed: {limits.connections}"
+                f"{self.connections} connections; allowed: {limits.connections}"
             )
-        self._peers[key] += 1
-        return Account(self, peer)
+        if together is None:
+            octets = min(limits.octets_per_peer, limits.octets)
+            together = self._peers[key] = _Peer(Budget(octets), Budget(octets))
+        together.connections += 1
+        self.connections += 1
+        return Account(self, peer, together)
 
     def leave(self, peer: str) -> None:
         """A connection is over."""
         key = _key(peer)
-        self._peers[key] -= 1
-        if not self._peers[key]:
+        self.connections -= 1
+        self._peers[key].connections -= 1
+        if not self._peers[key].connections:
             del self._peers[key]
 
 

@@ -156,6 +156,21 @@ def test_all_clients_that_take_no_replies_have_so_much_memory_together():
     serving(work, octets=3 * BIG, reply_seconds=0.3)
 
 
+def test_clients_of_one_address_that_take_no_replies_hold_up_no_other_address():
+    async def work(server):
+        deaf = [await deaf_client(server, 100) for _ in range(6)]
+        await until(lambda: server.most == 4 * BIG)
+        streams = await asyncio.open_connection(HOST, server.port, local_addr=("127.0.0.2", 0))
+        async with asyncio.timeout(SECONDS), RpcClient(TcpClientTransport(*streams), None) as other:
+            found = await other.call(PROGRAM, FETCH, 2 * BIG, result_octets=3 * BIG)
+        assert len(found) == 2 * BIG
+        for each in deaf:
+            each.close()
+        await until(lambda: not server.admission._peers)
+
+    serving(work, octets_per_peer=4 * BIG, reply_seconds=2 * SECONDS)
+
+
 def test_a_reply_beyond_all_memory_has_all_of_it():
     async def work(server):
         async with client_of(server) as client:
@@ -257,7 +272,7 @@ def test_a_server_ends_whatever_clients_do(monkeypatch, what):
         if what == "half a record":
             for each in deaf:
                 each.send(bytes(3))
-        await until(lambda: server.admission._peers.total() == 10)
+        await until(lambda: server.admission.connections == 10)
         if what == "unread":
             await until(lambda: server.replies >= 10 << 20)
         async with asyncio.timeout(2):
@@ -283,14 +298,14 @@ def test_only_so_many_connections(caplog, monkeypatch, limits, text):
 
     async def work(server):
         clients = [await deaf_client(server, 0) for _ in range(3)]
-        await until(lambda: server.admission._peers.total() == 3)
+        await until(lambda: server.admission.connections == 3)
         for _ in range(50):
             await ended(await deaf_client(server, 0))
         assert [record.getMessage() for record in caplog.records] == [
             f"a client was turned away: {text}"
         ]
         clients.pop().close()
-        await until(lambda: server.admission._peers.total() == 2)
+        await until(lambda: server.admission.connections == 2)
         async with client_of(server) as client:
             assert await client.call(PROGRAM, WAIT, 0) == 0
         for each in clients:
@@ -330,7 +345,7 @@ def test_many_connections_at_once_print_little(caplog):
 
     async def work(server):
         clients = [await deaf_client(server, 0) for _ in range(200)]
-        await until(lambda: server.admission._peers.total() == 16)
+        await until(lambda: server.admission.connections == 16)
         await asyncio.sleep(0.05)
         for each in clients:
             each.close()
@@ -396,7 +411,7 @@ def test_what_one_peer_is(one, other, same):
 def test_shares_give_back_what_a_cancelled_call_waited_for():
     async def run():
         admission = Admission(Limits(octets=10, octets_per_connection=6))
-        shares = [Share(admission.replies, 6) for _ in range(2)]
+        shares = [Share(6, admission.replies) for _ in range(2)]
         assert await shares[0].take(100) == 6
         waiting = asyncio.ensure_future(shares[1].take(5))
         await asyncio.sleep(0)
