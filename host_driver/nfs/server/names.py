@@ -60,10 +60,15 @@ def _told(op: Operation, file: OpenFile) -> res.CreateOk:
 
 
 def _created(
-    op: Operation, directory: OpenFile, name: bytes, wanted: SetAttributes
+    op: Operation, directory: OpenFile, name: bytes, wanted: SetAttributes, kind: int
 ) -> res.CreateOk:
-    """Completes what was made under a name, and tells of it."""
+    """Completes what was made under a name, and tells of it; `kind` as of `stat.S_IFMT`.
+
+    Raises EXIST if something of another kind has taken the name.
+    """
     file = op.child(directory, name)
+    if stat.S_IFMT(file.stat().st_mode) != kind:
+        raise NfsError(NfsStatus.EXIST)
     _complete(file, wanted)
     return _told(op, file)
 
@@ -133,7 +138,7 @@ def mkdir(op: Operation, arguments: args.MkdirArguments) -> res.CreateOk:
     if wanted.size is not None:
         raise NfsError(NfsStatus.INVAL)
     os.mkdir(name, _first_mode(op, wanted, _DIRECTORY_MODE), dir_fd=directory.fd)
-    return _created(op, directory, name, wanted)
+    return _created(op, directory, name, wanted, stat.S_IFDIR)
 
 
 def symlink(op: Operation, arguments: args.SymlinkArguments) -> res.CreateOk:
@@ -144,7 +149,7 @@ def symlink(op: Operation, arguments: args.SymlinkArguments) -> res.CreateOk:
     if not path or b"\0" in path:
         raise NfsError(NfsStatus.ACCES)
     os.symlink(path, name, dir_fd=directory.fd)
-    return _created(op, directory, name, SetAttributes())
+    return _created(op, directory, name, SetAttributes(), stat.S_IFLNK)
 
 
 def mknod(op: Operation, arguments: args.MknodArguments) -> res.CreateOk:
@@ -159,7 +164,7 @@ def mknod(op: Operation, arguments: args.MknodArguments) -> res.CreateOk:
         raise NfsError(NfsStatus.INVAL)
     mode = formats[kind] | _first_mode(op, wanted, _FILE_MODE)
     os.mknod(name, mode, dir_fd=directory.fd)
-    return _created(op, directory, name, wanted)
+    return _created(op, directory, name, wanted, formats[kind])
 
 
 def remove(op: Operation, arguments: args.DirectoryArguments) -> res.Changed:

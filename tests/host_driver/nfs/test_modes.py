@@ -15,6 +15,7 @@ from host_driver.nfs.arguments import (
     MknodArguments,
 )
 from host_driver.nfs.attributes import FileType, NfsTime, SetAttributes, TimeHow
+from host_driver.nfs.status import NfsStatus
 
 MAKERS = ("open", "mkdir", "mknod")
 
@@ -150,3 +151,23 @@ def test_nobody_sees_other_rights(rig):
         done.set()
         thread.join()
     assert seen == {0o600}
+
+
+@pytest.mark.parametrize("kind", ["mkdir", "mknod"])
+def test_a_file_that_takes_the_name_of_what_was_made_is_not_changed(rig, monkeypatch, kind):
+    (rig.directory / "private").touch(0o600)
+    really = getattr(os, kind)
+
+    def make_and_replace(name, *arguments, **keys):
+        really(name, *arguments, **keys)
+        (rig.directory / "new").rename(rig.directory / "moved")
+        (rig.directory / "private").rename(rig.directory / "new")
+
+    monkeypatch.setattr(os, kind, make_and_replace)
+    where, wanted = DirectoryArguments(rig.root, b"new"), SetAttributes(mode=0o777)
+    if kind == "mkdir":
+        status = rig.status(p.MKDIR, MkdirArguments(where, wanted))
+    else:
+        status = rig.status(p.MKNOD, MknodArguments(where, (FileType.FIFO, wanted)))
+    assert status == NfsStatus.EXIST
+    assert mode_of(rig.directory / "new") == 0o600
