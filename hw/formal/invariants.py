@@ -13,6 +13,7 @@ from gateware.mpa.receive_scheduler import _Operation
 from gateware.queues.entry_writer import ENTRY_WORDS, OUTSTANDING
 from gateware.queues.ring_fetcher import Visit
 from gateware.rdmap.receive_record import record_layout
+from gateware.rdmap.transmit_local import RIGHTS_BITS
 from gateware.registers.block import _is_message
 from gateware.registers.commands import staging_registers
 from hw.formal.device import class_name
@@ -161,6 +162,22 @@ def _receive_access(h: Harness, inside: Inside) -> Conditions:
     yield "pieces are of an FPDU", ~(about_pieces | asks_first) | record.fpdu
 
 
+def _transmit_visit(h: Harness, inside: Inside) -> Conditions:
+    """What a change of an STag is made of stands before its state is reached."""
+    stag, no_rights = inside.signal("element_stag"), inside.signal("no_rights")
+    misses = inside.signal("registers") & stag[RIGHTS_BITS:].any()
+    changes = inside.in_state("CHOOSE", "ELEMENT_RANGE")
+    yield "no rights", ~h.started | h.past(changes) | (no_rights == misses)
+    # The PD of the QP goes from its memory through two registers.
+    contexts = inside.child("contexts")
+    stored = h.word(contexts.memory("pds"), contexts.ports.qp)
+    new_qp = inside.in_state("IDLE", "ADDRESS", "TERMINATE_CONTEXT")
+    command = inside.in_state("COMMAND", "COMMAND_CONTEXT", "COMMAND_STORE", "COMMAND_LIMITS")
+    read = inside.in_state("CONTEXT", "TERMINATE_LOAD")
+    yield "PD read", new_qp | command | (contexts.ports.pd == stored)
+    yield "PD", new_qp | command | read | (inside.signal("pd") == stored)
+
+
 INVARIANTS: dict[str, Callable[[Harness, Inside], Conditions]] = {
     "stream_buffer.StreamBuffer": _stream_buffer,
     "prompt_fifo.PromptFifo": _prompt_fifo,
@@ -175,6 +192,7 @@ INVARIANTS: dict[str, Callable[[Harness, Inside], Conditions]] = {
     "mpa.receive_scheduler.ReceiveScheduler": _receive_scheduler,
     "mpa.receive_visits.ReceiveVisits": _receive_visits,
     "rdmap.receive_access.ReceiveAccess": _receive_access,
+    "rdmap.transmitter.Transmitter": _transmit_visit,
     "hostlink.octets.OctetBuffer": _octet_buffer,
 }
 

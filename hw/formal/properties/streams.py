@@ -44,10 +44,6 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
 """Outputs that have a property of their own."""
 
 UNPROVED: dict[str, dict[str, str]] = {
-    "rdmap.transmitter.Transmitter": {
-        "stag_change": "its payload is of the send entry, whose words come one by one: "
-        "that none comes late needs an invariant of the whole visit",
-    },
     "rdmap.atomic_unit.AtomicUnit": dict.fromkeys(
         ("write.command", "write.data"),
         "they are computed of memories of operations under way; none waits within 17 cycles of "
