@@ -194,6 +194,9 @@ def _work_mutant(
         outcome = prove(task, folder, timeout_seconds=timeout_seconds)
     except ProofError as error:
         return Killed(block, name, shown, False, 0.0, str(error))
+    except Exception as error:  # of the changed source, whatever it is: it shows nothing
+        reason = f"cannot be built: {type(error).__name__}: {error}"
+        return Killed(block, name, shown, False, 0.0, reason)
     killed = outcome.status in ("FAIL", "UNKNOWN")
     reason = WORDS.get((task.mode, outcome.status), outcome.status.lower())
     values = dict(outcome.counterexample)

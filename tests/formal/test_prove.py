@@ -130,6 +130,20 @@ def test_mutation_that_fits_nowhere_is_told():
     assert mutant.reason == "gateware.fork has 'absent' 0 times; allowed: once"
 
 
+def test_mutant_that_is_no_block_is_told_beside_the_others():
+    module, old = "gateware.rdmap.atomic_arithmetic", "given.data & ~given.mask & ~compares"
+    broken = replace(ARITHMETIC[0], mutations=(Mutation(module, old, "absent"),))
+    fits_nowhere = replace(ARITHMETIC[1], mutations=(Mutation(module, "absent", ""),))
+    mutants = {
+        each.name: each for each in break_all({"atomic_arithmetic": [broken, fits_nowhere]}, 1)
+    }
+    assert not any(each.killed for each in mutants.values())
+    assert mutants[broken.name].reason == (
+        "cannot be built: NameError: name 'absent' is not defined"
+    )
+    assert fits_nowhere.name in mutants
+
+
 def test_values_are_those_at_the_end_of_the_trace(tmp_path):
     trace = tmp_path / "trace.vcd"
     trace.write_text(
