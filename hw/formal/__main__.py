@@ -74,7 +74,14 @@ def show_mutants(mutants: list[Killed], console: Console) -> None:
     for column in ("property", "mutation", "what it shows"):
         table.add_column(column, overflow="fold")
     for each in mutants:
+        failed = [
+            name.removeprefix("assert_")
+            for name in each.counterexample
+            if name.startswith("assert_")
+        ]
         reason = each.reason if each.killed else f"SURVIVES: {each.reason}"
+        if failed:
+            reason += f": {', '.join(failed)}"
         table.add_row(f"{each.block}: {each.name}", each.mutation, reason)
     console.print(table, markup=False)
     report = {

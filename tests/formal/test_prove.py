@@ -1,19 +1,22 @@
 """A proof fails for a block that is broken, with inputs that show it, and only then."""
 
 import importlib
+import io
 from dataclasses import replace
 
 import pytest
 from amaranth.hdl import Signal
 from amaranth.lib import memory
+from rich.console import Console
 
+import hw.formal.__main__
 from gateware.interfaces import NO_COLLISION
 from hw.formal.harness import Model
 from hw.formal.properties import all_properties
 from hw.formal.properties.atomic_arithmetic import PROPERTIES as ARITHMETIC
 from hw.formal.property import PROMPT, Mutation, Property, in_harness
 from hw.formal.prove import Mode, ProofError, Task, cached, last_values, prove
-from hw.formal.run import break_all
+from hw.formal.run import Killed, break_all
 from sim.model.atomics import cmp_swap, fetch_add
 
 
@@ -142,6 +145,16 @@ def test_mutant_that_is_no_block_is_told_beside_the_others():
         "cannot be built: NameError: name 'absent' is not defined"
     )
     assert fits_nowhere.name in mutants
+
+
+def test_table_of_mutants_names_the_assertions_that_failed(tmp_path, monkeypatch):
+    monkeypatch.setattr(hw.formal.__main__, "MUTANTS_REPORT", tmp_path / "mutants.json")
+    values = {"assert_room": 0, "assert_order": 0, "item": 0}
+    mutant = Killed("fork.Fork", "name", "a -> b", True, 1.0, "does not hold", values)
+    text = io.StringIO()
+    hw.formal.__main__.show_mutants([mutant], Console(file=text, width=200))
+    assert "does not hold: room, order" in text.getvalue()
+    assert "item" not in text.getvalue()
 
 
 def test_values_are_those_at_the_end_of_the_trace(tmp_path):
