@@ -278,6 +278,7 @@ PROPERTIES = (
             Mutation(BURSTS, "blocks_left.eq(blocks_left - 1)", "blocks_left.eq(0)"),
             Mutation(BURSTS, "end_beat.eq(self._max_beats - 1)", "end_beat.eq(self._max_beats)"),
             Mutation(BURSTS, "command.octets - 1)", "command.octets)"),
+            Mutation(BURSTS, "(end_beat - start[WORD_BITS:])[: len(end_beat)]", "end_beat"),
         ),
         covered=8,
     ),
