@@ -2,10 +2,12 @@
 
 Beside each block stands a list of the items that came and have not left. The block shows its oldest
 one, takes no more than it has room for, and what it holds is that list, item by item. Payloads have
-4 bits and FIFOs few items here: no block looks at either.
+4 bits here: no block looks at them. FIFOs have few items. The addresses of `StreamFifo` go round in
+one of two ways: alone if its memory has a power of two of words, else by a comparison.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from amaranth.hdl import Cat, Mux, Signal
@@ -89,9 +91,9 @@ def _prompt_fifo(h: Harness, inside: Inside) -> tuple[Any, Sequence[Any]]:
 
 def _stream_fifo(h: Harness, inside: Inside) -> tuple[Any, Sequence[Any]]:
     fifo = inside.child("fifo")
+    rest = inside.ports._depth - 1
     o, level = inside.ports.o, fifo.signal("inner_level")
     produce, consume = fifo.signal("produce"), fifo.signal("consume")
-    rest = DEPTH - 1
     h.check("addresses", (produce < rest) & (consume < rest))
     ahead = Mux(produce >= consume, produce - consume, produce + rest - consume)
     h.check("distance", (level == ahead) | ((level == rest) & (ahead == 0)))
@@ -125,7 +127,7 @@ def _fork(h: Harness) -> None:
 def _fifo(name: str, component: Any, room: int, contents: Contents, old: str, new: str) -> Property:
     return Property(
         name,
-        "no item is lost or doubled, the order is kept, none comes without room",
+        f"no item is lost or doubled, the order is kept, none comes without room (depth {room})",
         in_harness(_keeps_order(component, room, contents)),
         mutations=(Mutation("gateware." + name.rpartition(".")[0], old, new),),
         covered=room + 5,
@@ -157,13 +159,16 @@ PROPERTIES = (
         "full.eq(self.level == rest - 1)",
         "full.eq(0)",
     ),
-    _fifo(
-        "stream_fifo.StreamFifo",
-        lambda: StreamFifo(WIDTH, DEPTH),
-        DEPTH,
-        _stream_fifo,
-        "self.i.ready.eq(items.w_rdy)",
-        "self.i.ready.eq(1)",
+    *(
+        _fifo(
+            "stream_fifo.StreamFifo",
+            partial(StreamFifo, WIDTH, depth),
+            depth,
+            _stream_fifo,
+            "self.i.ready.eq(items.w_rdy)",
+            "self.i.ready.eq(1)",
+        )
+        for depth in (DEPTH, DEPTH + 1)
     ),
     Property(
         "fork.Fork",
