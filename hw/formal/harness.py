@@ -133,7 +133,7 @@ class Harness:
         self._ports: list[Any] = []
         self._values: list[str] = []
         self._assertions: list[str] = []
-        self._pasts = 0
+        self._pasts: dict[tuple[int, int], tuple[Value, Signal]] = {}
         self.started = Signal(name="started")
         """Not in the first cycle, nor in the first one behind a reset: there was a cycle before."""
         self.m.d.sync += self.started.eq(1)
@@ -170,11 +170,18 @@ class Harness:
         return signal
 
     def past(self, value: Any, name: str | None = None, init: int = 0) -> Any:
-        """The value in the cycle before; `init` when there was none."""
+        """The value in the cycle before; `init` when there was none.
+
+        One register for each value: asked again about the same object, it is the same one, so what
+        was proved of it holds for all who ask.
+        """
         value = Value.cast(value)
-        self._pasts += 1
-        past = Signal(value.shape(), name=name or f"past_{self._pasts}", init=init)
+        known = self._pasts.get((id(value), init))
+        if known:
+            return known[1]
+        past = Signal(value.shape(), name=name or f"past_{len(self._pasts) + 1}", init=init)
         self.m.d.sync += past.eq(value)
+        self._pasts[id(value), init] = value, past  # the value is kept: its id stays its own
         return past
 
     def show(self, name: str, value: Any) -> None:

@@ -15,7 +15,7 @@ import hw.formal.__main__
 import hw.formal.prove
 from gateware.interfaces import NO_COLLISION
 from hw.formal import device, paths
-from hw.formal.harness import Model
+from hw.formal.harness import Harness, Model
 from hw.formal.properties import all_properties
 from hw.formal.properties.atomic_arithmetic import PROPERTIES as ARITHMETIC
 from hw.formal.property import PROMPT, Mutation, Property, in_harness
@@ -127,6 +127,15 @@ def test_memory_word_that_is_read_while_it_is_written_may_be_anything(tmp_path):
         h.check("the old word or the new one", read.data == 0)
 
     assert prove(task(in_harness(build)(), Mode.BOUNDED, 4), tmp_path).status == "FAIL"
+
+
+def test_past_of_a_value_is_one_register():
+    h = Harness()
+    value, other = Signal(4), Signal(4)
+    assert h.past(value) is h.past(value)
+    assert h.past(h.past(value)) is h.past(h.past(value))
+    assert h.past(value) is not h.past(other)
+    assert h.past(value) is not h.past(value, init=1)
 
 
 def test_bounded_property_needs_a_cover():

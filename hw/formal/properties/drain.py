@@ -5,32 +5,38 @@ and fewer than 2^`count_bits` are under way.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 from amaranth.hdl import Mux, Signal, signed
 
 from gateware.queues.drain import COUNT_BITS, Drain
 from gateware.queues.queue_drain import QueueDrain
-from hw.formal.harness import Harness
+from hw.formal.harness import Harness, Inside
 from hw.formal.property import Mutation, Property, in_harness
 
 Build = Callable[[Harness], None]
 
 
-def _drain(h: Harness, count_bits: int) -> None:
+def watch(h: Harness, inside: Inside, count_bits: int, name: str = "") -> tuple[Signal, Signal]:
+    """What a drain, alone or in a block, says about the operations that it counts.
+
+    Returns those under way, and those of them that began before the latest mark or with it. Its
+    state is tied to them, and `passed` is high only if there are none of the latter.
+    """
     m = h.m
     most = (1 << count_bits) - 1
-    drain = Drain(count_bits)
-    inside = h.block(drain)
+    drain = inside.ports
 
-    # Operations under way; those of them that began before the mark or with it; and whether the
-    # latest one is among these, so that it is one of them that may be cancelled.
-    under_way, owed, latest = Signal(count_bits + 1), Signal(count_bits + 1), Signal()
+    # And whether the latest one is among those, so that it is one of them that may be cancelled.
+    under_way = Signal(count_bits + 1, name=f"{name}under_way")
+    owed = Signal(count_bits + 1, name=f"{name}owed")
+    latest = Signal(name=f"{name}latest")
     left = under_way - drain.end - drain.cancel
     h.assume(left >= 0)
     h.assume(left + drain.begin <= most)
     m.d.sync += under_way.eq(left + drain.begin)
     # Only the latest one is cancelled, and only once.
-    cancelled_already = Signal()
+    cancelled_already = Signal(name=f"{name}cancelled_already")
     m.d.sync += cancelled_already.eq(~drain.begin & (drain.cancel | cancelled_already))
     h.assume(~(drain.cancel & cancelled_already))
     with m.If(drain.mark):
@@ -41,42 +47,73 @@ def _drain(h: Harness, count_bits: int) -> None:
         with m.If(drain.begin):
             m.d.sync += latest.eq(0)
 
-    h.check("passed when all have ended", ~drain.passed | (owed == 0))
-    since = h.past(owed != 0), h.past(h.past(owed != 0)), h.past(h.past(h.past(owed != 0)))
-    marked = h.past(drain.mark) | h.past(h.past(drain.mark))
-    waits = since[0] | since[1] | since[2]
-    h.check("passed at once", drain.passed | (owed != 0) | waits | marked)
+    h.check(f"{name}passed when all have ended", ~drain.passed | (owed == 0))
 
     # Events of the two cycles before are on their way to the counts.
     one, two = h.past, lambda value: h.past(h.past(value))
     names = ("begin", "begun"), ("end", "ended"), ("cancel", "cancelled")
     for early, late in names:
         port = getattr(drain, early)
-        h.check(early, inside.signal(early) == one(port))
-        h.check(late, inside.signal(late) == two(port))
+        h.check(f"{name}{early}", inside.signal(early) == one(port))
+        h.check(f"{name}{late}", inside.signal(late) == two(port))
     (begin, begun), (end, ended), (cancel, cancelled) = (
         (inside.signal(early), inside.signal(late)) for early, late in names
     )
     counted = inside.signal("under_way")
-    h.check("under way", under_way == counted + begin - end - cancel)
-    h.check("owed", owed <= under_way)
+    h.check(f"{name}under way", under_way == counted + begin - end - cancel)
+    h.check(f"{name}owed", owed <= under_way)
     later = latest | cancelled_already | (owed == 0) | (owed < under_way)
-    h.check("the latest is not owed", later)
-    h.check("all are owed", ~latest | (owed == under_way))
+    h.check(f"{name}the latest is not owed", later)
+    h.check(f"{name}all are owed", ~latest | (owed == under_way))
     mark, take = inside.signal("marked_0"), inside.signal("take_0")
     latest_too, ahead = inside.signal("latest_too_0"), inside.signal("left_0")
-    h.check("marked", ~mark | latest)
-    h.check("take", mark | ~take | (latest == ~begin))
+    h.check(f"{name}marked", ~mark | latest)
+    h.check(f"{name}take", mark | ~take | (latest == ~begin))
     rest = counted - end - cancel
-    h.check("taken", mark | ~take | (owed == Mux(rest >= 0, rest, 0)))
-    h.check("latest", mark | take | (latest == (latest_too & ~begun & ~begin)))
+    h.check(f"{name}taken", mark | ~take | (owed == Mux(rest >= 0, rest, 0)))
+    h.check(f"{name}latest one", mark | take | (latest == (latest_too & ~begun & ~begin)))
     first = ahead - ended - (cancelled & latest_too)
     first = Mux(first >= 0, first, 0)
     second = first - end - (cancel & latest_too & ~begun)
     second = Mux(second >= 0, second, 0)
-    h.check("left", mark | take | (owed == second))
-    h.check("marks", mark == one(drain.mark))
-    h.check("takes", take == two(drain.mark))
+    h.check(f"{name}left", mark | take | (owed == second))
+    h.check(f"{name}marks", mark == one(drain.mark))
+    h.check(f"{name}takes", take == two(drain.mark))
+    return under_way, owed
+
+
+class Followed:
+    """One operation, any, of those that a watched drain counts.
+
+    `inside` is high while it is under way. It `begins` in a cycle in which one does, when none is
+    followed, and is over behind the cycle of `ends`. `owed` tells that the drain waits for it.
+    """
+
+    def __init__(
+        self, h: Harness, drain: Inside, count_bits: int, begins: Any, name: str = ""
+    ) -> None:
+        ports = drain.ports
+        under_way, owed = watch(h, drain, count_bits, name)
+        self.inside = Signal(name=f"{name}inside")
+        ahead = Signal(count_bits + 1, name=f"{name}ahead")  # up to it, with it
+        self.begins = begins & ports.begin & ~self.inside
+        self.ends = self.inside & ports.end & (ahead == 1)
+        with h.m.If(self.begins):
+            h.m.d.sync += [self.inside.eq(1), ahead.eq(under_way - ports.end + 1)]
+        with h.m.Elif(self.inside):
+            h.m.d.sync += [self.inside.eq(~self.ends), ahead.eq(ahead - ports.end)]
+        self.owed = self.inside & (ahead <= owed)
+        counted = (ahead > 0) & (ahead <= under_way)
+        h.check(f"{name}it is under way", ~self.inside | counted)
+
+
+def _drain(h: Harness, count_bits: int) -> None:
+    drain = Drain(count_bits)
+    _, owed = watch(h, h.block(drain), count_bits)
+    since = h.past(owed != 0)
+    marked = h.past(drain.mark) | h.past(h.past(drain.mark))
+    waits = since | h.past(since) | h.past(h.past(since))
+    h.check("passed at once", drain.passed | (owed != 0) | waits | marked)
 
 
 def _queue(h: Harness, depth: int, count_bits: int) -> None:

@@ -1,0 +1,135 @@
+"""Fence: when busy falls, all that had begun when it was started has ended, wherever it went.
+
+One item, any, is followed. It begins at any pair, or is an atomic (counted elsewhere), and when it
+ends in a stage it may be handed to the next one, where it begins at some pair 15 cycles later at
+most; 13 cycles if `passed_<s>` told of its end, which may be in the cycle behind it. If it had
+begun when the fence was started, or begins in the cycle behind, `busy` stays until it has ended in
+the last stage that it came to.
+
+Of the environment: what `Drain` asks for; `passed_<s>` is low from the cycle behind `mark_<s>` on
+until what was under way has ended.
+"""
+
+from amaranth.hdl import Mux, Signal, Value
+
+from gateware.queues.fence import SETTLE, Fence
+from hw.formal.harness import Harness
+from hw.formal.properties.drain import Followed
+from hw.formal.property import Mutation, Property, in_harness
+
+STAGES = (2, 1)
+COUNT_BITS = 2
+
+LATEST = 15
+"""Cycles after its end in a stage at which an item begins in the next one."""
+
+EARLIER = 2
+"""Cycles that `passed_<s>` may be ahead of a drain."""
+
+
+def _busy(h: Harness) -> None:
+    m = h.m
+    fence = Fence(STAGES, COUNT_BITS)
+    inside = h.block(fence)
+    begins = h.free(1, "begins")
+    stays = h.free(1, "stays")  # it does not go on to the next stage
+    atomic_ends = h.free(1, "atomic_ends")
+    # Where it begins first, and the pair at which it begins in each stage; atomics are behind them.
+    first = h.constant(range(len(STAGES)), "first")
+    places = [h.constant(range(n + 1), f"place_{s}") for s, n in enumerate(STAGES)]
+
+    for place, pairs in zip(places, STAGES, strict=True):
+        h.assume(place <= pairs)
+
+    alive, between = Signal(), Signal()
+    at = Signal(range(len(STAGES)))  # the stage where it is, or to which it is on its way
+    age = Signal(range(LATEST + 1))  # cycles since its end in the stage before
+    marking = inside.in_state("MARK")
+    begun, over, not_waited_for = Signal(), Signal(), Signal()
+    for number, pairs in enumerate(STAGES):
+        comes = begins & Mux(alive, between & (at == number), first == number)
+        for pair in range(pairs):
+            drain = inside.child(f"drain_{number}_{pair}")
+            here = comes & (places[number] == pair)
+            item = Followed(h, drain, COUNT_BITS, here, f"pair_{number}_{pair}_")
+            with m.If(item.begins):
+                m.d.comb += begun.eq(1)
+                m.d.sync += at.eq(number)
+            with m.If(item.ends):
+                m.d.comb += over.eq(1)
+                m.d.sync += age.eq(1)
+            _is_here(h, item.inside, alive & ~between & (at == number) & (places[number] == pair))
+            with m.If(item.inside & ~item.owed):
+                m.d.comb += not_waited_for.eq(1)
+        # An atomic
+        atomic, asked = Signal(name=f"atomic_{number}"), Signal(name=f"asked_{number}")
+        passed, mark = (getattr(fence, f"{name}_{number}") for name in ("passed", "mark"))
+        h.assume(~(atomic & asked & passed))
+        starts = comes & (places[number] == pairs)
+        ends = atomic & atomic_ends
+        m.d.sync += [
+            atomic.eq(starts | (atomic & ~ends)),
+            asked.eq((starts | (atomic & ~ends)) & (asked | mark)),
+        ]
+        with m.If(starts):
+            m.d.comb += begun.eq(1)
+            m.d.sync += at.eq(number)
+        with m.If(ends):
+            m.d.comb += over.eq(1)
+            m.d.sync += age.eq(1 + EARLIER)
+        _is_here(h, atomic, alive & ~between & (at == number) & (places[number] == pairs))
+        with m.If(atomic & ~asked):
+            m.d.comb += not_waited_for.eq(1)
+
+    goes_on = over & ~stays & (at != len(STAGES) - 1)
+    with m.If(begun):
+        m.d.sync += [alive.eq(1), between.eq(0)]
+    with m.Elif(over):
+        m.d.sync += [alive.eq(goes_on), between.eq(goes_on), at.eq(at + goes_on)]
+    with m.Elif(between):
+        m.d.sync += [age.eq(age + 1), between.eq(age != LATEST), alive.eq(age != LATEST)]
+    stage, wait = inside.signal("stage"), inside.signal("wait")
+    dies = (over & ~goes_on) | (between & ~begun & (age == LATEST))
+    there = (alive | begun) & ~dies
+    waited = Signal()  # `busy` has to wait for it
+    first_mark = marking & (stage == 0)
+    started = fence.start & ~fence.busy
+    m.d.sync += waited.eq(there & (waited | started | (first_mark & begun)))
+
+    h.check("busy until it has ended", fence.busy | ~waited)
+
+    hands_over = inside.in_state("HAND_OVER")
+    h.check("legal", inside.legal_state() & (stage <= len(STAGES)))
+    h.check("settles", ~hands_over | (wait <= SETTLE))
+    looks = inside.in_state("MARKED", "ENDED")
+    h.check("stage", hands_over | (stage < len(STAGES)) | ~fence.busy)
+    h.check("it is somewhere", alive | ~(between | waited))
+    h.check("it ended before", ~between | ((at != 0) & (age != 0)))
+    h.check("one stage after the other", ~waited | (stage <= at))
+    h.check("it is owed", ~(waited & looks & (stage == at)) | (~between & ~not_waited_for))
+    late = (hands_over & (age + wait >= LATEST - 1)) | (marking & (age >= LATEST))
+    h.check("in time", ~(waited & between & (stage == at)) | late)
+
+
+def _is_here(h: Harness, inside: Signal, here: Value) -> None:
+    """The item is inside one place at most, and there if it is anywhere."""
+    h.check(f"in {inside.name}", inside == here)
+
+
+PROPERTIES = (
+    Property(
+        "queues.fence.Fence",
+        f"busy stays until all that had begun has ended (stages of {STAGES} pairs)",
+        in_harness(_busy),
+        mutations=tuple(
+            Mutation("gateware.queues.fence", *change)
+            for change in (
+                ("SETTLE = 9", "SETTLE = 8"),
+                ('m.next = "MARKED"', 'm.next = "ENDED"'),
+                ("Cat(passed).all()", "Cat(passed).any()"),
+                ("take & (stage == number)", "take & (stage != number)"),
+            )
+        ),
+        depth=6,
+    ),
+)
