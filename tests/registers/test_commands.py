@@ -127,6 +127,7 @@ def random_qp_arguments(rng: random.Random) -> dict[str, int]:
         "transmit_markers": rng.getrandbits(1),
         "receive_markers": rng.getrandbits(1),
         "initiator": rng.getrandbits(1),
+        "rfc7306": rng.getrandbits(1),
     }
 
 
@@ -143,7 +144,7 @@ def stage_qp(bench: Bench, arguments: dict[str, int]) -> None:
     )
     bench.stage("qp_reads", ord=arguments["ord"], ird=arguments["ird"])
     bench.stage("qp_emss", emss=arguments["emss"])
-    modes = ("crc", "transmit_markers", "receive_markers", "initiator")
+    modes = ("crc", "transmit_markers", "receive_markers", "initiator", "rfc7306")
     bench.stage("qp_mode", **{name: arguments[name] for name in modes})
 
 
