@@ -1,4 +1,4 @@
-"""Completion and event rings of the smallest and the largest size hold all the entries they have."""
+"""Completion and event rings of the smallest and the largest size hold as many as they have."""
 
 import cocotb
 import pytest
