@@ -1,7 +1,7 @@
 """Compares what a device did with a malformed stream with what the reference model predicts."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from host_driver import WC, Cause, WCFlags, WCOpcode, WCStatus
 from host_driver.events import AsyncEvent
@@ -323,7 +323,7 @@ def _differences_of_race(case: Case, prediction: Prediction, observed: Observed)
         yield "no event"
         return
     allowed = {b""} | {
-        TERMINATE_HEADER + terminate.encode() for terminate in _possible_terminates(case)
+        TERMINATE_HEADER + terminate.encode() for terminate in possible_terminates(case)
     }
     last = observed.ulpdus[-1] if observed.ulpdus else b""
     terminate = last if last.startswith(TERMINATE_HEADER) else b""
@@ -356,11 +356,11 @@ def _differences_of_race(case: Case, prediction: Prediction, observed: Observed)
         yield "octets beside the receives have changed"
 
 
-def _possible_terminates(case: Case) -> Iterator[Terminate]:
+def possible_terminates(case: Case) -> Iterator[Terminate]:
+    """Those that some order of answers gives."""
     for prediction in (case.prediction, case.prediction.late):
         if prediction is not None and prediction.terminate is not None:
             yield prediction.terminate
-    error = checks.READ_REQUEST_BUFFER.error
     deframer = mpa.Deframer(case.setting.markers_in, case.setting.crc)
     mulpdu = case.setting.state(case.layout).mulpdu
     for ulpdu in deframer.feed(case.octets[: case.prediction.accepted]):
@@ -369,15 +369,36 @@ def _possible_terminates(case: Case) -> Iterator[Terminate]:
         opcode = rdmap.decode_control(ulpdu[1]).opcode
         if opcode not in (Opcode.RDMA_READ_REQUEST, Opcode.ATOMIC_REQUEST):
             continue
-        # It may find no buffer, and an invalid STag may cut its answer anywhere.
-        yield terminate_for(error, ulpdu)
-        if opcode == Opcode.ATOMIC_REQUEST:
-            for check in checks.ATOMIC_TARGET.order:
-                yield terminate_for(check.error, ulpdu)
-            continue
-        if len(ulpdu) != ddp.UNTAGGED_HEADER_OCTETS + rdmap.READ_REQUEST_OCTETS:
-            continue
-        size = rdmap.ReadRequest.decode(ulpdu[ddp.UNTAGGED_HEADER_OCTETS :]).size
-        for sent in range(0, min(size, _LONGEST_READ) + 1, mulpdu - ddp.TAGGED_HEADER_OCTETS):
-            for check in checks.SOURCE.order:
-                yield terminate_for_cut_read(check.error, ulpdu, sent)
+        # What an answer cannot be made of is told without what the RFCs have receivers ignore.
+        for sent_back in (ulpdu, _without_ignored_fields(ulpdu)):
+            yield from _terminates_of_request(opcode, sent_back, mulpdu)
+
+
+def _terminates_of_request(opcode: int, ulpdu: bytes, mulpdu: int) -> Iterator[Terminate]:
+    # It may find no buffer, and an invalid STag may cut its answer anywhere.
+    yield terminate_for(checks.READ_REQUEST_BUFFER.error, ulpdu)
+    if opcode == Opcode.ATOMIC_REQUEST:
+        for check in checks.ATOMIC_TARGET.order:
+            yield terminate_for(check.error, ulpdu)
+        return
+    if len(ulpdu) != ddp.UNTAGGED_HEADER_OCTETS + rdmap.READ_REQUEST_OCTETS:
+        return
+    size = rdmap.ReadRequest.decode(ulpdu[ddp.UNTAGGED_HEADER_OCTETS :]).size
+    for sent in range(0, min(size, _LONGEST_READ) + 1, mulpdu - ddp.TAGGED_HEADER_OCTETS):
+        for check in checks.SOURCE.order:
+            yield terminate_for_cut_read(check.error, ulpdu, sent)
+
+
+def _without_ignored_fields(ulpdu: bytes) -> bytes:
+    """A request without reserved bits and Invalidate STag (RFC 5041, 4.3; RFC 5040, 4.1)."""
+    header, payload = ddp.decode(ulpdu)
+    if not isinstance(header, UntaggedHeader):
+        return ulpdu
+    control = rdmap.decode_control(header.rsvd_ulp)
+    plain = replace(
+        header,
+        reserved=0,
+        rsvd_ulp=rdmap.control_octet(control.opcode, version=control.version),
+        rsvd_ulp_word=0,
+    )
+    return plain.encode() + payload
