@@ -47,10 +47,8 @@ class RunFailure(Exception):
 class Result:
     """What came of a change.
 
-        verdict: OWN_DEVICES = "device_of_change"
-
-    KILLED, SURVIVED, NOT_BUILT, SAME. by: the test that failed. reason: how. tests: files
-        of tests that were run. skipped: those that the time did not allow.
+    verdict: KILLED, SURVIVED, NOT_BUILT, SAME. by: the test that failed. reason: how. tests: files
+    of tests that were run. skipped: those that the time did not allow.
     """
 
     verdict: str
