@@ -79,8 +79,8 @@ def test_threads_are_started_as_they_are_needed():
         assert workers._threads == []
         for _ in range(5):
             await workers.run("", int)
-        # One, or a second that began before the first was idle again.
-        assert len(workers._threads) <= 2
+            await until(lambda: workers._idle == len(workers._threads))
+        assert len(workers._threads) == 1
         tasks = [ask(number) for number in range(4)]
         await until(lambda: len(gate.begun) == 4)
         gate.open()
