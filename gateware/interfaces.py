@@ -290,7 +290,6 @@ class Layouts:
                 "index": 16,
                 "ulpdu_length": 16,
                 "header": 8 * TERMINATED_HEADER_OCTETS,  # the offending ULPDU as it came
-                "first_fpdu": 1,  # it was in the first one of its connection
             }
         )
 

@@ -190,7 +190,6 @@ class RingWriter(wiring.Component):
             event.ulpdu_length.eq(self.event.payload.ulpdu_length),
             event.cause.eq(self.event.payload.cause),
             event.header.eq(self.event.payload.header),
-            event.first_fpdu.eq(self.event.payload.first_fpdu),
         ]
 
         entry = Signal(8 * ENTRY_OCTETS)

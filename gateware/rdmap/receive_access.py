@@ -151,7 +151,6 @@ class ReceiveAccess(wiring.Component):
             error.cause.eq(record.cause),
             error.ulpdu_length.eq(record.ulpdu_length),
             error.header.eq(record.header),
-            error.first_fpdu.eq(record.first),
         ]
         with m.Switch(record.cause):
             with m.Case(Cause.LOCAL_RECEIVE_PROTECTION, Cause.LOCAL_SEND_PROTECTION):

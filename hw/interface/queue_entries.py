@@ -91,7 +91,7 @@ EVENT_ENTRY: Fields = (
     Field("index", 2, "Running number modulo 2^16 of the work request at fault (local causes)."),
     Field("ulpdu_length", 2, "Of the offending segment, 0 if none."),
     Field("cause", 1, "Cause."),
-    Field("first_fpdu", 1, "1 if the offending segment was in the first FPDU of its connection."),
+    Field("reserved_0", 1),
     Field("header", 18, "First octets of the offending ULPDU, as on the wire."),
     Field("reserved_1", 5),
     Field("phase", 1, "As in a completion entry."),

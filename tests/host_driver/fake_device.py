@@ -192,7 +192,6 @@ class FakeDevice:
         index: int = 0,
         header: bytes = b"",
         ulpdu_length: int | None = None,
-        first_fpdu: bool = False,
     ) -> None:
         """Stops a QP and writes an event entry; the ULPDU is as long as `header` if not given."""
         self.states[qp], self.causes[qp] = ERR, cause
@@ -203,7 +202,6 @@ class FakeDevice:
             index=index,
             ulpdu_length=len(header) if ulpdu_length is None else ulpdu_length,
             header=header[:18].ljust(18, b"\xee"),
-            first_fpdu=int(first_fpdu),
         )
         self._interrupt(CQS)
 

@@ -127,7 +127,6 @@ async def check_random_life_follows_the_diagram(dut):
                 "index": rng.getrandbits(16),
                 "ulpdu_length": rng.getrandbits(16),
                 "header": rng.getrandbits(368),
-                "first_fpdu": rng.getrandbits(1),
             }
             may_send = model.may_send
             if model.error(error["cause"]):

@@ -127,7 +127,6 @@ class Bench:
             "index": self.rng.getrandbits(16),
             "ulpdu_length": self.rng.getrandbits(16),
             "header": self.rng.getrandbits(144),
-            "first_fpdu": self.rng.getrandbits(1),
         }
 
 

@@ -376,7 +376,6 @@ class Model:
             if is_fpdu:
                 self._place(segment, [])
             return
-        first_fpdu = is_fpdu and not qp.started
         cause, index, header = self._outcome(qp, segment, ulpdu)
         if cause is Cause.NONE:
             return
@@ -390,7 +389,6 @@ class Model:
             "index": index,
             "ulpdu_length": len(ulpdu) if is_fpdu else 0,
             "header": header if is_fpdu else 0,
-            "first_fpdu": int(first_fpdu),
         }
         self.events.append(("error", error))
         if is_fpdu:

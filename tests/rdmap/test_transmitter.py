@@ -553,7 +553,7 @@ async def check_local_errors_stop_the_qp(dut):
         assert bench.jobs == before + 1, name
         (error,) = bench.error_sink.take_all()
         assert error == {
-            "qp": 0, "cause": cause, "index": 1, "ulpdu_length": 0, "header": 0, "first_fpdu": 0,
+            "qp": 0, "cause": cause, "index": 1, "ulpdu_length": 0, "header": 0,
         }, name  # fmt: skip
 
 
@@ -623,7 +623,7 @@ async def check_stag_operations_that_are_wrong_or_refused_stop_the_qp(dut):
         assert not bench.changes, name
         (error,) = bench.error_sink.take_all()
         assert error == {
-            "qp": 0, "cause": cause, "index": 1, "ulpdu_length": 0, "header": 0, "first_fpdu": 0,
+            "qp": 0, "cause": cause, "index": 1, "ulpdu_length": 0, "header": 0,
         }, name  # fmt: skip
 
 
