@@ -305,10 +305,12 @@ class Bench:
     async def _queues(self) -> None:
         """Answers are seen two cycles after the question, pops and pushes after three.
 
-        What stands in a FIFO is seen a cycle later than that.
+        What stands in a FIFO is seen a cycle later than that. What is asked about entries of a QP
+        that was not `coming` has any answer.
         """
         dut, rng = self.dut, self.rng
         before: dict[str, int] = {}
+        coming = 0
         heads = deque([0, 0])
         while True:
             await RisingEdge(dut.clk)
@@ -316,7 +318,8 @@ class Bench:
                 continue
             for name, value in before.items():
                 getattr(dut, name).value = value
-            ring = self.rings[int(dut.receive_entries__select.value)]
+            asked = int(dut.receive_entries__select.value)
+            ring = self.rings[asked]
             address = int(dut.receive_entries__word_address.value)
             reads = self.reads[int(dut.outstanding_requests__select.value)]
             dut.outstanding_requests__head.value = heads.popleft()
@@ -333,6 +336,11 @@ class Bench:
                 "inbound_requests__level": self.inbound[int(dut.inbound_requests__select.value)],
                 "outstanding_requests__level": len(reads),
             }
+            if coming != asked:
+                for name in ("level", "posted", "index", "word"):
+                    answer = f"receive_entries__{name}"
+                    before[answer] = rng.getrandbits(len(getattr(dut, answer)))
+            coming = int(dut.receive_entries__coming.value)
             if dut.receive_entries__pop.value:
                 ring = self.rings[int(dut.receive_entries__select.value)]
                 assert ring.fetched, "popped an entry that is not on chip"

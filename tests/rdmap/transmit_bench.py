@@ -366,7 +366,8 @@ class Bench:
     async def _neighbours(self) -> None:
         dut, rng = self.dut, self.rng
         edge = RisingEdge(dut.clk)
-        send = inbound = outstanding = 0
+        send = inbound = outstanding = coming = 0
+        send_was_coming = False
         address = 0
         stag_wait = -1
         response = (0, 0)
@@ -418,6 +419,10 @@ class Bench:
             else:
                 dut.send_entries__index.value = rng.getrandbits(16)
                 dut.send_entries__word.value = rng.getrandbits(64)
+            if not send_was_coming:  # any answer
+                for name in ("level", "posted", "index", "word"):
+                    answer = getattr(dut, f"send_entries__{name}")
+                    answer.value = rng.getrandbits(len(answer))
             qp = self.qps[inbound]
             dut.inbound_requests__level.value = len(qp.inbound)
             dut.inbound_requests__head.value = (
@@ -427,6 +432,8 @@ class Bench:
             )
             dut.outstanding_requests__level.value = len(self.qps[outstanding].outstanding)
             send = int(dut.send_entries__select.value)
+            send_was_coming = send == coming
+            coming = int(dut.send_entries__coming.value)
             address = int(dut.send_entries__word_address.value)
             inbound = int(dut.inbound_requests__select.value)
             outstanding = int(dut.outstanding_requests__select.value)
