@@ -109,7 +109,14 @@ LOG_TAIL_LINES = 60
 
 
 class CocotbFailure(AssertionError):
-    """cocotb tests failed; the message names them and shows why."""
+    """cocotb tests failed; the message names them and shows why.
+
+    `checks`: the reason by name of the cocotb test; empty if it was not a test that failed.
+    """
+
+    def __init__(self, message: str, checks: Mapping[str, str] | None = None):
+        super().__init__(message)
+        self.checks = dict(checks or {})
 
 
 def parameter(name: str, default: str | None = None) -> str:
@@ -324,7 +331,7 @@ def _report(
         raise CocotbFailure(
             f"cocotb left no results ({ending or 'simulator ended'}); end of {log}:\n{_tail(log)}"
         )
-    ran, failed = 0, []
+    ran, failed = 0, {}
     for case in ElementTree.parse(results).getroot().iter("testcase"):
         if case.find("skipped") is None:
             ran += 1
@@ -333,11 +340,12 @@ def _report(
             problem = case.find("error")
         if problem is not None:
             reason = problem.get("message") or (problem.text or "").strip() or "no reason given"
-            failed.append(f"{case.get('classname')}.{case.get('name')}: {reason}")
+            failed[case.get("name", "?")] = reason
     if failed:
-        listing = "\n".join(f"  {line}" for line in failed)
+        listing = "\n".join(f"  {test_module}.{name}: {failed[name]}" for name in failed)
         raise CocotbFailure(
-            f"{len(failed)} of {ran} cocotb tests failed:\n{listing}\nend of {log}:\n{_tail(log)}"
+            f"{len(failed)} of {ran} cocotb tests failed:\n{listing}\nend of {log}:\n{_tail(log)}",
+            failed,
         )
     if ran == 0:
         raise CocotbFailure(f"no cocotb test of {test_module} matches test_filter={test_filter!r}")

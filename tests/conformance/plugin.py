@@ -1,8 +1,9 @@
 """Pytest plugin: which tests name which rows of the requirement list, and what became of them.
 
 A test names the rows that it would fail for: `@pytest.mark.requirement("MPA-4.1-03", ...)`. Ids
-that do not exist are errors in every run. `--conformance` runs exactly the tests that name a row
-and writes the report; `--conformance-report` writes it for whatever else is run.
+that do not exist are errors in every run, and a red test says what its rows demand.
+`--conformance` runs exactly the tests that name a row and writes the report; `--conformance-report`
+writes it for whatever else is run.
 """
 
 from collections.abc import Generator, Iterator
@@ -82,6 +83,17 @@ class Conformance:
         if not all(marker.args for marker in item.iter_markers(MARKER)):
             faults.append("a requirement marker without an id")
         return [f"{item.nodeid}: {fault}" for fault in faults]
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        made = yield
+        if made.failed and (named := named_by(item)):
+            rows = [self._requirements.rows[id] for id in named]
+            text = "\n".join(f"{row.id} ({row.level}): {row.text}" for row in rows)
+            made.sections.append(("What it looks at", text))
+        return made
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(

@@ -56,6 +56,14 @@ def rows(project: pytest.Pytester) -> dict[str, Any]:
     return {row["id"]: row for row in listed(project)["rows"]}
 
 
+def test_a_red_test_says_what_its_rows_demand(project: pytest.Pytester):
+    project.makepyfile(test_named=TESTS)
+    ran = run(project)
+    ran.assert_outcomes(passed=2, failed=1, skipped=1)
+    ran.stdout.fnmatch_lines(["*What it looks at*", "MPA-3-02 (*): *", "MPA-3-07 (*): *"])
+    ran.stdout.no_fnmatch_line("MPA-3-04 (*")
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 def test_exactly_the_tests_that_name_a_row_are_run_once(project: pytest.Pytester, workers: int):
     project.makepyfile(test_named=TESTS, test_others=OTHERS)

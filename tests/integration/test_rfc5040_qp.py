@@ -68,7 +68,7 @@ def check_refused(end: End, peer: RawPeer, ulpdu: bytes, cause: Cause, error: Er
     peer.close()
 
 
-@pytest.mark.requirement("RDMAP-7.2-02", "RDMAP-7.2-07", "RDMAP-7.1-01")
+@pytest.mark.requirement("RDMAP-7.2-02", "RDMAP-7.2-07", "RDMAP-7.1-01", "EXT7306-1.1-03")
 @pytest.mark.parametrize("name", MESSAGES)
 def test_messages_of_rfc_7306_are_unexpected_opcodes(name: str, context: Context):
     end = plain(End(context))

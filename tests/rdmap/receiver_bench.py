@@ -196,8 +196,8 @@ class Bench:
         self._segments.put(segment)
         self.sent += 1
 
-    async def settle(self) -> None:
-        """Wait until every segment was processed; compare what happened with the model."""
+    async def settle(self) -> list[tuple[Any, ...]]:
+        """Wait until every segment was processed; compare what happened with the model, tell it."""
         while self.ended < self.sent:
             await RisingEdge(self.dut.clk)
         await ClockCycles(self.dut.clk, 2)
@@ -212,8 +212,9 @@ class Bench:
                 if qp.stopped or not qp.running:
                     mine = mine[: len(wanted)]
                 _compare(mine, wanted)
-        self.log.clear()
+        self.log = []
         self.model.events.clear()
+        return got
 
     # Stand-ins
 

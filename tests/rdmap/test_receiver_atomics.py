@@ -27,29 +27,14 @@ from tests.rdmap.receiver_segments import (
     send,
     write,
 )
-from tests.rdmap.wrong_segments import Wrong, each_stops_its_qp_only
-from tests.support.runner import run_cocotb
+from tests.rdmap.wrong_segments import Wrong, WrongSegments, each_kind, each_stops_its_qp_only
+from tests.support.verdicts import Verdicts, each_check, shows, simulate
 
 REQUEST, RESPONSE = 10, 11
 """The opcodes."""
 QUEUES = {REQUEST: 1, RESPONSE: 3}
 OPERANDS = ("data", "mask", "compare", "compare_mask")
 """In the order of the header (RFC 7306, Figure 4)."""
-
-
-@pytest.mark.requirement("EXT-5.1.1-02", "EXT-5.1.1-03", "EXT-5.1.3-02", "EXT-5.2-01")
-@pytest.mark.requirement("EXT-5.2.1-01", "EXT-5.2.1-02", "EXT-5.2.1-03", "EXT-5.2.1-07")
-@pytest.mark.requirement("EXT-5.2.1-08", "EXT-5.2.1-09", "EXT-5.2.1-11", "EXT-5.2.1-12")
-@pytest.mark.requirement("EXT-5.2.1-13", "EXT-5.2.1-15", "EXT-5.2.2-01", "EXT-5.2.2-03")
-@pytest.mark.requirement("EXT-5.2.2-04", "EXT-5.2.2-05", "EXT-5.2.2-06", "EXT-5.2.2-07")
-@pytest.mark.requirement("EXT-5.2.2-08", "EXT-5.4-02", "EXT-5.4-04", "EXT-5.4-06", "EXT-8.2-01")
-@pytest.mark.requirement("EXT-8.2-03", "EXT-8.2-04", "EXT-8.2-05", "EXT7306-5-05")
-@pytest.mark.requirement("EXT7306-5.1.1-01", "EXT7306-5.1.2-02", "EXT7306-5.2-01")
-@pytest.mark.requirement("EXT7306-5.2.1-01", "EXT7306-5.2.1-02", "EXT7306-5.2.2-01")
-@pytest.mark.requirement("EXT7306-5.4-03", "EXT7306-8.2-01")
-@pytest.mark.parametrize("pattern", ["always", "random", "bursty"])
-def test_receiver(pattern: str) -> None:
-    run_cocotb(Receiver(CONFIG), __name__, parameters={"PATTERN": pattern})
 
 
 def some_sink(rng: Any, status: StagStatus = StagStatus.OK) -> AtomicSink:
@@ -61,6 +46,7 @@ def happens(bench: Bench) -> list[tuple[Any, ...]]:
     return [event for event in bench.model.events if event[0] not in ("stag", "first")]
 
 
+@shows("EXT-5.1.1-02", "EXT-5.2.1-01", "EXT-5.2.1-02", "EXT-5.2.1-03", "EXT-5.2.1-07")
 @cocotb.test(timeout_time=2, timeout_unit="ms")
 async def check_a_good_request_is_handed_over_with_all_its_fields(dut: Any) -> None:
     bench = await start(dut)
@@ -98,6 +84,35 @@ async def check_a_good_request_is_handed_over_with_all_its_fields(dut: Any) -> N
     assert len(bench.rings[1].entries) == 1
 
 
+@shows("EXT-5.2-01", "EXT-5.2.1-11", "EXT-5.2.1-15")
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def check_requests_are_handed_over_in_order_and_take_no_receive(dut: Any) -> None:
+    bench = await start(dut)
+    rng = bench.rng
+    await bench.connect(1)
+    bench.post(1, elements(rng, 100))
+    kinds = [1, 0, 1, 1]
+    requests = [
+        (atomic_request if atomic else read_request)(rng, msn)
+        for msn, atomic in enumerate(kinds, 1)
+    ]
+    for request in requests:
+        bench.send(1, request)
+    log = await bench.settle()
+    pushed = [event[2] for event in log if event[0] == "push"]
+    assert [item["atomic"] for item in pushed] == kinds
+    for item, request in zip(pushed, requests, strict=True):
+        if item["atomic"]:
+            identifier = request[UNTAGGED_HEADER_OCTETS + 4 :][:4]
+            assert item["of"]["identifier"].to_bytes(4, "big") == identifier
+        else:
+            assert item["of"]["sink_stag"].to_bytes(4, "big") == request[18:22]
+    delivered = [event[1]["kind"] for event in log if event[0] == "deliver"]
+    assert delivered == [DeliveryKind.REQUEST.value] * len(kinds)
+    assert len(bench.rings[1].entries) == 1
+
+
+@shows("EXT-5.2.2-01", "EXT-5.2.2-07")
 @cocotb.test(timeout_time=2, timeout_unit="ms")
 async def check_the_original_value_is_placed_as_a_number_of_the_host(dut: Any) -> None:
     bench = await start(dut)
@@ -120,6 +135,7 @@ async def check_the_original_value_is_placed_as_a_number_of_the_host(dut: Any) -
     assert len(bench.rings[1].entries) == 1
 
 
+@shows("RDMAP-5.5-07")
 @cocotb.test(timeout_time=2, timeout_unit="ms")
 async def check_responses_to_reads_and_atomics_come_in_the_order_of_the_requests(dut: Any) -> None:
     bench = await start(dut)
@@ -200,120 +216,237 @@ def refused_sink(status: StagStatus, wrong: int = 0) -> Wrong:
     return segment
 
 
-WRONG: list[tuple[Cause, Wrong]] = [
-    # DDP and RDMAP headers
-    *(
-        (Cause.UNTAGGED_DDP_VERSION, lambda bench, rng, n=n, v=v: send(1, 0, 52, version=v, **n))
-        for n in (opcode(n, qn=qn) for n, qn in QUEUES.items())
-        for v in (0, 2, 3)
+KINDS = (
+    WrongSegments(
+        "DDP version",
+        "EXT-8.2-01",
+        [
+            (
+                Cause.UNTAGGED_DDP_VERSION,
+                lambda bench, rng, n=n, v=v: send(1, 0, 52, version=v, **n),
+            )
+            for n in (opcode(n, qn=qn) for n, qn in QUEUES.items())
+            for v in (0, 2, 3)
+        ],
     ),
-    *(
-        (
-            Cause.RDMAP_VERSION,
-            lambda bench, rng, n=n, v=v: send(1, 0, 52, qn=QUEUES[n], rsvd_ulp=v << 6 | n),
-        )
-        for n in (REQUEST, RESPONSE)
-        for v in (0, 2, 3)
+    WrongSegments(
+        "RDMAP version",
+        "EXT-8.2-03",
+        [
+            (
+                Cause.RDMAP_VERSION,
+                lambda bench, rng, n=n, v=v: send(1, 0, 52, qn=QUEUES[n], rsvd_ulp=v << 6 | n),
+            )
+            for n in (REQUEST, RESPONSE)
+            for v in (0, 2, 3)
+        ],
     ),
-    *(
-        (Cause.UNEXPECTED_OPCODE, lambda bench, rng, qn=qn: atomic_request(rng, 1, qn=qn))
-        for qn in (0, 2, 3)
+    WrongSegments(
+        "request in another queue",
+        "EXT-5.2.1-13 EXT7306-5.2-01 EXT-5.2.1-12",
+        [
+            *(
+                (Cause.UNEXPECTED_OPCODE, lambda bench, rng, qn=qn: atomic_request(rng, 1, qn=qn))
+                for qn in (0, 2, 3)
+            ),
+            (Cause.UNTAGGED_QN, lambda bench, rng: atomic_request(rng, 1, qn=4)),
+        ],
     ),
-    *(
-        (Cause.UNEXPECTED_OPCODE, answering(lambda rng, n, qn=qn: atomic_response(rng, n, qn=qn)))
-        for qn in (0, 1, 2)
+    WrongSegments(
+        "response in another queue",
+        "EXT-5.2.2-04 EXT7306-5-05 EXT-5.2.2-08",
+        [
+            *(
+                (
+                    Cause.UNEXPECTED_OPCODE,
+                    answering(lambda rng, n, qn=qn: atomic_response(rng, n, qn=qn)),
+                )
+                for qn in (0, 1, 2)
+            ),
+            (Cause.UNTAGGED_QN, answering(lambda rng, n: atomic_response(rng, n, qn=2**31 + 3))),
+        ],
     ),
-    (Cause.UNTAGGED_QN, lambda bench, rng: atomic_request(rng, 1, qn=4)),
-    (Cause.UNTAGGED_QN, answering(lambda rng, n: atomic_response(rng, n, qn=2**31 + 3))),
-    *(
-        (Cause.UNEXPECTED_OPCODE, lambda bench, rng, n=n: write(rng, 52, **opcode(n)))
-        for n in (REQUEST, RESPONSE)
+    WrongSegments(
+        "tagged request",
+        "EXT-5.2.1-08 EXT-5.2.1-12",
+        [(Cause.UNEXPECTED_OPCODE, lambda bench, rng: write(rng, 52, **opcode(REQUEST)))],
+    ),
+    WrongSegments(
+        "tagged response",
+        "EXT-5.2.2-03 EXT-5.2.2-08",
+        [(Cause.UNEXPECTED_OPCODE, lambda bench, rng: write(rng, 52, **opcode(RESPONSE)))],
     ),
     # Atomic Requests
-    (Cause.UNTAGGED_MSN, lambda bench, rng: atomic_request(rng, 2)),
-    (Cause.UNTAGGED_MSN, lambda bench, rng: atomic_request(rng, 0, misaligned=1)),
-    (Cause.UNTAGGED_MO, lambda bench, rng: atomic_request(rng, 1, mo=52)),
-    (Cause.UNTAGGED_MO, lambda bench, rng: atomic_request(rng, 1, mo=2**31)),
-    (Cause.ATOMIC_REQUEST_TOO_LONG, lambda bench, rng: atomic_request(rng, 1) + b"\0"),
-    (Cause.ATOMIC_REQUEST_TOO_LONG, lambda bench, rng: atomic_request(rng, 1, 15) + b"\0"),
-    (
-        Cause.ATOMIC_REQUEST_TOO_LONG,
-        lambda bench, rng: atomic_request(rng, 1).ljust(18 + LONGEST_PAYLOAD),
+    WrongSegments(
+        "MSN or MO of a request",
+        "EXT-8.2-01 EXT-5.2-01 EXT-5.2.1-12",
+        [
+            (Cause.UNTAGGED_MSN, lambda bench, rng: atomic_request(rng, 2)),
+            (Cause.UNTAGGED_MSN, lambda bench, rng: atomic_request(rng, 0, misaligned=1)),
+            (Cause.UNTAGGED_MO, lambda bench, rng: atomic_request(rng, 1, mo=52)),
+            (Cause.UNTAGGED_MO, lambda bench, rng: atomic_request(rng, 1, mo=2**31)),
+        ],
     ),
-    (Cause.ATOMIC_REQUEST_TOO_SHORT, lambda bench, rng: atomic_request(rng, 1)[:-1]),
-    (Cause.ATOMIC_REQUEST_TOO_SHORT, lambda bench, rng: atomic_request(rng, 1)[:18]),
-    (Cause.ATOMIC_REQUEST_TOO_SHORT, lambda bench, rng: atomic_request(rng, 1, last=False)),
-    *(
-        (
-            Cause.ATOMIC_OPERATION_UNSUPPORTED,
-            lambda bench, rng, n=n, status=status: atomic_request(rng, 1, n, status),
-        )
-        for n in range(3, 16)
-        for status in (StagStatus.OK, StagStatus.INVALID)
+    WrongSegments(
+        "request that is not 52 octets",
+        "EXT-5.2.1-01 EXT-5.2.1-12",
+        [
+            (Cause.ATOMIC_REQUEST_TOO_LONG, lambda bench, rng: atomic_request(rng, 1) + b"\0"),
+            (Cause.ATOMIC_REQUEST_TOO_LONG, lambda bench, rng: atomic_request(rng, 1, 15) + b"\0"),
+            (
+                Cause.ATOMIC_REQUEST_TOO_LONG,
+                lambda bench, rng: atomic_request(rng, 1).ljust(18 + LONGEST_PAYLOAD),
+            ),
+            (Cause.ATOMIC_REQUEST_TOO_SHORT, lambda bench, rng: atomic_request(rng, 1)[:-1]),
+            (Cause.ATOMIC_REQUEST_TOO_SHORT, lambda bench, rng: atomic_request(rng, 1)[:18]),
+            (Cause.ATOMIC_REQUEST_TOO_SHORT, lambda bench, rng: atomic_request(rng, 1, last=False)),
+        ],
+    ),
+    WrongSegments(
+        "unknown operation",
+        "EXT7306-5.2.1-02 EXT-5.2.1-07 EXT-5.2.1-12",
+        [
+            (
+                Cause.ATOMIC_OPERATION_UNSUPPORTED,
+                lambda bench, rng, n=n, status=status: atomic_request(rng, 1, n, status),
+            )
+            for n in range(3, 16)
+            for status in (StagStatus.OK, StagStatus.INVALID)
+        ],
     ),
     *(
-        (cause, lambda bench, rng, status=status, low=low: atomic_request(rng, 1, 0, status, low))
-        for status, cause in (
-            (StagStatus.INVALID, Cause.ATOMIC_STAG_INVALID),
-            (StagStatus.NOT_ASSOCIATED, Cause.ATOMIC_STAG_NOT_ASSOCIATED),
-            (StagStatus.NOT_PERMITTED, Cause.ATOMIC_NOT_PERMITTED),
-            (StagStatus.WRAP, Cause.ATOMIC_TO_WRAP),
-            (StagStatus.BOUNDS, Cause.ATOMIC_BOUNDS),
+        WrongSegments(
+            f"target {what}",
+            "EXT-8.2-05 EXT-5.2.1-12",
+            [
+                (
+                    cause,
+                    lambda bench, rng, status=status, low=low: atomic_request(
+                        rng, 1, 0, status, low
+                    ),
+                )
+                for low in (0, 1)
+            ],
         )
-        for low in (0, 1)
+        for what, status, cause in (
+            ("of no STag", StagStatus.INVALID, Cause.ATOMIC_STAG_INVALID),
+            ("of others", StagStatus.NOT_ASSOCIATED, Cause.ATOMIC_STAG_NOT_ASSOCIATED),
+            ("without the right", StagStatus.NOT_PERMITTED, Cause.ATOMIC_NOT_PERMITTED),
+            ("that wraps", StagStatus.WRAP, Cause.ATOMIC_TO_WRAP),
+            ("out of bounds", StagStatus.BOUNDS, Cause.ATOMIC_BOUNDS),
+        )
     ),
-    # The address counts: some of these TOs are multiples of 8.
     *(
-        (
-            Cause.ATOMIC_MISALIGNED,
-            lambda bench, rng, n=n, low=low: atomic_request(rng, 1, n, misaligned=low),
+        # The address counts: some of these TOs are multiples of 8.
+        WrongSegments(
+            f"misaligned {operation.name}",
+            f"{rows} EXT-8.2-04 EXT7306-8.2-01 EXT7306-5.2.1-01",
+            [
+                (
+                    Cause.ATOMIC_MISALIGNED,
+                    lambda bench, rng, n=operation, low=low: atomic_request(
+                        rng, 1, n, misaligned=low
+                    ),
+                )
+                for low in range(1, 8)
+            ],
         )
-        for n in AtomicOperation
-        for low in range(1, 8)
+        for operation, rows in {
+            AtomicOperation.FETCH_ADD: "EXT7306-5.1.1-01 EXT-5.1.1-03",
+            AtomicOperation.SWAP: "",
+            AtomicOperation.CMP_SWAP: "EXT7306-5.1.2-02 EXT-5.1.3-02",
+        }.items()
     ),
     # Atomic Responses
-    (Cause.UNSOLICITED_ATOMIC_RESPONSE, lambda bench, rng: atomic_response(rng, 1)),
-    (Cause.UNSOLICITED_ATOMIC_RESPONSE, answered_before),
-    (Cause.UNSOLICITED_ATOMIC_RESPONSE, behind_a_read),
-    (Cause.UNSOLICITED_ATOMIC_RESPONSE, inside_a_read),
-    *((Cause.UNSOLICITED_READ_RESPONSE, behind_an_atomic(octets)) for octets in (0, 8)),
-    (Cause.UNTAGGED_MSN, answering(lambda rng, n: atomic_response(rng, n, msn=n + 1))),
-    (Cause.UNTAGGED_MSN, answering(lambda rng, n: atomic_response(rng, n, msn=n - 1))),
-    (Cause.UNTAGGED_MSN, answering(lambda rng, n: atomic_response(rng, n, msn=n ^ 1 << 31))),
-    (Cause.UNTAGGED_MO, answering(lambda rng, n: atomic_response(rng, n, mo=12))),
-    (Cause.UNTAGGED_MO, answering(lambda rng, n: atomic_response(rng, n, mo=2**31))),
-    (Cause.ATOMIC_RESPONSE_TOO_LONG, answering(lambda rng, n: atomic_response(rng, n) + b"\0")),
-    (
-        Cause.ATOMIC_RESPONSE_TOO_LONG,
-        answering(lambda rng, n: atomic_response(rng, n, last=False) + b"\0"),
+    WrongSegments(
+        "response that nobody asked for",
+        "EXT-5.2.2-08",
+        [
+            (Cause.UNSOLICITED_ATOMIC_RESPONSE, lambda bench, rng: atomic_response(rng, 1)),
+            (Cause.UNSOLICITED_ATOMIC_RESPONSE, answered_before),
+        ],
     ),
-    (Cause.ATOMIC_RESPONSE_TOO_SHORT, answering(lambda rng, n: atomic_response(rng, n)[:-1])),
-    (Cause.ATOMIC_RESPONSE_TOO_SHORT, answering(lambda rng, n: atomic_response(rng, n)[:18])),
-    (
-        Cause.ATOMIC_RESPONSE_TOO_SHORT,
-        answering(lambda rng, n: atomic_response(rng, n, last=False)),
+    WrongSegments(
+        "response out of order",
+        "EXT-5.2.2-08",
+        [
+            (Cause.UNSOLICITED_ATOMIC_RESPONSE, behind_a_read),
+            (Cause.UNSOLICITED_ATOMIC_RESPONSE, inside_a_read),
+            *((Cause.UNSOLICITED_READ_RESPONSE, behind_an_atomic(octets)) for octets in (0, 8)),
+        ],
     ),
-    *(
-        (
-            Cause.ATOMIC_RESPONSE_IDENTIFIER,
-            answering(lambda rng, n, wrong=wrong: atomic_response(rng, n ^ wrong, msn=n)),
-        )
-        for wrong in (1, 2, 1 << 31)
+    WrongSegments(
+        "MSN or MO of a response",
+        "EXT-8.2-01 EXT7306-5-05 EXT-5.2.2-06 EXT-5.2.2-08",
+        [
+            (Cause.UNTAGGED_MSN, answering(lambda rng, n: atomic_response(rng, n, msn=n + 1))),
+            (Cause.UNTAGGED_MSN, answering(lambda rng, n: atomic_response(rng, n, msn=n - 1))),
+            (
+                Cause.UNTAGGED_MSN,
+                answering(lambda rng, n: atomic_response(rng, n, msn=n ^ 1 << 31)),
+            ),
+            (Cause.UNTAGGED_MO, answering(lambda rng, n: atomic_response(rng, n, mo=12))),
+            (Cause.UNTAGGED_MO, answering(lambda rng, n: atomic_response(rng, n, mo=2**31))),
+        ],
     ),
-    # A wrong response is told before a refused sink.
-    (Cause.ATOMIC_RESPONSE_IDENTIFIER, refused_sink(StagStatus.INVALID, wrong=1)),
-    *(
-        (Cause.LOCAL_SEND_PROTECTION, refused_sink(status))
-        for status in StagStatus
-        if status is not StagStatus.OK
+    WrongSegments(
+        "response that is not 12 octets",
+        "EXT-5.2.2-01 EXT-5.2.2-08",
+        [
+            (
+                Cause.ATOMIC_RESPONSE_TOO_LONG,
+                answering(lambda rng, n: atomic_response(rng, n) + b"\0"),
+            ),
+            (
+                Cause.ATOMIC_RESPONSE_TOO_LONG,
+                answering(lambda rng, n: atomic_response(rng, n, last=False) + b"\0"),
+            ),
+            (
+                Cause.ATOMIC_RESPONSE_TOO_SHORT,
+                answering(lambda rng, n: atomic_response(rng, n)[:-1]),
+            ),
+            (
+                Cause.ATOMIC_RESPONSE_TOO_SHORT,
+                answering(lambda rng, n: atomic_response(rng, n)[:18]),
+            ),
+            (
+                Cause.ATOMIC_RESPONSE_TOO_SHORT,
+                answering(lambda rng, n: atomic_response(rng, n, last=False)),
+            ),
+        ],
     ),
-]
+    WrongSegments(
+        "response to another request",
+        "EXT-5.2.2-06 EXT-5.2.2-08",
+        [
+            *(
+                (
+                    Cause.ATOMIC_RESPONSE_IDENTIFIER,
+                    answering(lambda rng, n, wrong=wrong: atomic_response(rng, n ^ wrong, msn=n)),
+                )
+                for wrong in (1, 2, 1 << 31)
+            ),
+            # A wrong response is told before a refused sink.
+            (Cause.ATOMIC_RESPONSE_IDENTIFIER, refused_sink(StagStatus.INVALID, wrong=1)),
+        ],
+    ),
+    WrongSegments(
+        "refused sink",
+        "",
+        [
+            (Cause.LOCAL_SEND_PROTECTION, refused_sink(status))
+            for status in StagStatus
+            if status is not StagStatus.OK
+        ],
+    ),
+)
 
 
-@cocotb.test(timeout_time=5, timeout_unit="ms")
-async def check_every_wrong_atomic_stops_its_qp_only(dut: Any) -> None:
+@cocotb.test(timeout_time=2, timeout_unit="ms")
+@each_kind(KINDS)
+async def check_what_is_wrong_stops_its_qp_only(dut: Any, wrong: WrongSegments) -> None:
     bench = await start(dut)
-    await each_stops_its_qp_only(bench, WRONG)
+    await each_stops_its_qp_only(bench, wrong.segments)
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
@@ -331,6 +464,7 @@ async def check_a_refused_sink_is_told_with_its_send_entry(dut: Any) -> None:
         await bench.settle()
 
 
+@shows("EXT-5.2.1-09", "EXT-5.2.2-05", "EXT7306-5.2.2-01", "EXT-5.2-01")
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def check_the_ird_counts_reads_and_atomics_together(dut: Any) -> None:
     bench = await start(dut)
@@ -366,3 +500,18 @@ async def check_swap_is_unsupported_with_the_strict_setting(dut: Any) -> None:
         for n in (1, *range(3, 16))
     ]
     await each_stops_its_qp_only(bench, wrong)
+
+
+# The first test of each pattern waits for the compilation of the receiver and for the simulation.
+pytestmark = pytest.mark.timeout(1200)
+
+
+@pytest.fixture(scope="module", params=["always", "random", "bursty"])
+def verdicts(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Verdicts:
+    parameters = {"PATTERN": request.param}
+    return simulate(tmp_path_factory, Receiver(CONFIG), __name__, parameters=parameters)
+
+
+@each_check(globals())
+def test_receiver(check: str, verdicts: Verdicts) -> None:
+    verdicts.require(check)

@@ -26,7 +26,7 @@ from tests.rdmap.wrong_segments import Wrong, each_stops_its_qp_only
 from tests.support.runner import run_cocotb
 
 
-@pytest.mark.requirement("RDMAP-7.2-02", "RDMAP-7.2-07", "DDP-7.1-01")
+@pytest.mark.requirement("RDMAP-7.2-02", "RDMAP-7.2-07", "DDP-7.1-01", "EXT7306-1.1-03")
 @pytest.mark.parametrize("pattern", ["always", "random"])
 def test_receiver_without_rfc7306(pattern: str) -> None:
     run_cocotb(Receiver(CONFIG), __name__, parameters={"PATTERN": pattern})

@@ -128,7 +128,7 @@ def each(values: dict[int, str]) -> Any:
 # RFC 5040, 4.1 and RFC 7306, 4: the control octet
 
 
-@pytest.mark.requirement("RDMAP-4.1-05", "EXT-4.1-02")
+@pytest.mark.requirement("RDMAP-4.1-05", "RDMAP-6.1-01", "EXT-4.1-02")
 @pytest.mark.parametrize("opcode", OPCODES)
 def test_opcode_is_that_of_figure_4(opcode: int, transcript: Transcript) -> None:
     for _, message in transcript.messages(opcode):
@@ -188,7 +188,7 @@ def test_tagged_flag(opcode: int, transcript: Transcript) -> None:
         assert segment.header[0] >> 7 == (opcode in TAGGED), segment
 
 
-@pytest.mark.requirement("DDP-4.1-09", "MPA-3-09", "MPA-C.1-01")
+@pytest.mark.requirement("DDP-4.1-09", "RDMAP-3.1-01", "MPA-3-09", "MPA-C.1-01")
 def test_ddp_version_is_1(transcript: Transcript) -> None:
     for segment in transcript.segments():
         assert segment.header[0] & 0x03 == 1, segment
@@ -366,7 +366,7 @@ def test_segments_are_as_long_as_mulpdu_allows(transcript: Transcript) -> None:
             assert segment is message.segments[-1] or segment.ulpdu_length in allowed
 
 
-@pytest.mark.requirement("DDP-5.2-03")
+@pytest.mark.requirement("DDP-5.2-03", "RDMAP-4-01")
 def test_every_octet_is_sent_once_and_in_order(transcript: Transcript) -> None:
     for _, message in transcript.messages(*TAGGED, *SENDS):
         assert message.origin is not None
@@ -614,7 +614,7 @@ def test_atomic_response_has_the_original_value(transcript: Transcript) -> None:
 
 
 @pytest.mark.requirement("RDMAP-6.1-05", "RDMAP-8.1.1-12", "RPCRDMA-6.2-03", "SEC-6.4.3.3-02")
-@pytest.mark.requirement("EXT7306-5.2.2-02")
+@pytest.mark.requirement("RPCRDMA-3.3-07", "EXT7306-5.2.2-02")
 def test_no_more_requests_are_outstanding_than_ord(transcript: Transcript) -> None:
     reached = 0
     for stream in transcript.streams.values():

@@ -4,6 +4,8 @@ What random messages come to is in `test_transmitted_octets.py`.
 """
 
 import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import cocotb
@@ -14,7 +16,7 @@ from gateware.config import RnicConfig
 from gateware.interfaces import QpCommandKind
 from gateware.rdmap.atomic_operations import AtomicStatus
 from gateware.rdmap.transmitter import Transmitter
-from hw.interface.causes import CODES, Cause
+from hw.interface.causes import CODES, Cause, HeaderCopy, header_copy
 from hw.interface.queue_entries import (
     IMMEDIATE_OPERATIONS,
     STAG_OPERATIONS,
@@ -23,36 +25,19 @@ from hw.interface.queue_entries import (
     SendOpcode,
 )
 from sim.model import ddp, rdmap
+from sim.model.atomics import AtomicOperation
 from sim.model.errors import ErrorCode
 from sim.model.terminate import terminate_for
 from tests.rdmap.transcript import Recorder
 from tests.rdmap.transmit_bench import LOCAL, Bench, Element, Entry, Region
 from tests.support.runner import parameter, run_cocotb
 from tests.support.streams import seeded_random, start_clock_and_reset
+from tests.support.verdicts import each_check, shows, simulate
 
 CONFIG = RnicConfig(qps=4, pending_sends=4, read_queue_depth=4)
 LARGE_WINDOW = 2**30
 TABLE_LATENCY = 5
 """Cycles that stag/table.py takes."""
-
-
-@pytest.mark.requirement("RDMAP-4.1-10", "RDMAP-4.2-01", "RDMAP-4.8-01", "RDMAP-4.8-02")
-@pytest.mark.requirement("RDMAP-4.8-03", "RDMAP-4.8-04", "RDMAP-4.8-05", "RDMAP-4.8-06")
-@pytest.mark.requirement("RDMAP-4.8-07", "RDMAP-4.8-08", "RDMAP-4.8-10", "RDMAP-4.8-11")
-@pytest.mark.requirement("RDMAP-4.8-12", "RDMAP-4.8-13", "RDMAP-4.8-14", "RDMAP-4.8-15")
-@pytest.mark.requirement("RDMAP-5.2.1-13", "RDMAP-5.2.1-14", "RDMAP-5.2.1-15", "RDMAP-5.4-01")
-@pytest.mark.requirement("RDMAP-5.4-02", "RDMAP-6.1-05", "RDMAP-7.1-02", "RDMAP-7.1-03")
-@pytest.mark.requirement("RDMAP-7.1-04", "DDP-5.2-01", "DDP-5.2-08", "DDP-6.2-01", "DDP-6.2.2-03")
-@pytest.mark.requirement("DDP-6.2.2-04", "MPA-7.1.2-14", "MPA-7.1.2-18")
-@pytest.mark.requirement("EXT-5.1.1-03", "EXT-5.1.3-02", "EXT-5.2.1-12", "EXT-8.1-01", "EXT-8.2-04")
-@pytest.mark.requirement("EXT-8.2-05", "EXT7306-5.1.1-01", "EXT7306-5.1.2-02")
-def test_rules():
-    run_cocotb(
-        Transmitter(CONFIG),
-        __name__,
-        test_filter="check_(?!random|posted)",
-        parameters={"PATTERN": "always"},
-    )
 
 
 @pytest.mark.requirement("DDP-3-03", "DDP-3-02")
@@ -150,7 +135,7 @@ def _atomic(bench, number, **fields):
 ATOMIC_RIGHTS = Rights.REMOTE_READ | Rights.REMOTE_WRITE
 
 
-def _inbound_atomic(bench, number, rights=ATOMIC_RIGHTS, aligned=True):
+def _inbound_atomic(bench, number, rights=ATOMIC_RIGHTS, aligned=True, operation=None):
     """An Atomic Request whose target has a host address that is a multiple of 8, or is not."""
     rng = bench.rng
     stag, base = bench.add_region(bench.qps[number].pd, rights, 40)
@@ -161,7 +146,7 @@ def _inbound_atomic(bench, number, rights=ATOMIC_RIGHTS, aligned=True):
         tagged_offset=(base + offset + (0 if aligned else rng.randrange(1, 8))) % 2**64,
         identifier=rng.getrandbits(32),
         operands={
-            "operation": rng.randrange(3),
+            "operation": rng.randrange(3) if operation is None else operation,
             "data": rng.getrandbits(64),
             "mask": rng.getrandbits(64),
             "compare": rng.getrandbits(64),
@@ -332,6 +317,7 @@ async def check_nothing_is_sent_before_and_past_the_window(dut):
     assert bench.jobs == 1 and qp.position == length
 
 
+@shows("MPA-7.1.2-14")
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def check_not_running_or_not_allowed_sends_nothing(dut):
     bench, _ = await _bench(dut)
@@ -370,6 +356,7 @@ async def check_sends_in_flight_are_limited(dut):
     assert qp.in_flight == CONFIG.pending_sends
 
 
+@shows("RDMAP-6.1-05")
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def check_outstanding_reads_are_limited_and_block_no_response(dut):
     bench, _ = await _bench(dut)
@@ -401,6 +388,7 @@ async def check_responses_and_sends_alternate(dut):
     assert qp.started in (["send", "response"] * 4, ["response", "send"] * 4)
 
 
+@shows("RDMAP-5.2.1-14", "RDMAP-5.2.1-15", "DDP-5.2-08")
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def check_empty_messages_need_no_stag(dut):
     bench, rng = await _bench(dut)
@@ -535,6 +523,7 @@ LOCAL_ERRORS |= {
 }
 
 
+@shows("RDMAP-7.1-02")
 @cocotb.test(timeout_time=3, timeout_unit="ms")
 async def check_local_errors_stop_the_qp(dut):
     bench, _ = await _bench(dut)
@@ -659,6 +648,7 @@ async def check_local_rights_are_needed(dut):
     assert bench.jobs == 0
 
 
+@shows("RDMAP-4.8-15", "RDMAP-5.2.1-13")
 @cocotb.test(timeout_time=3, timeout_unit="ms")
 async def check_response_is_checked_at_each_segment(dut):
     bench, _ = await _bench(dut)
@@ -698,33 +688,52 @@ async def check_response_is_checked_at_each_segment(dut):
         assert error["header"] == int.from_bytes(request, "little")
 
 
-@cocotb.test(timeout_time=1, timeout_unit="ms")
-async def check_an_atomic_whose_target_is_wrong_changes_nothing(dut):
-    bench, _ = await _bench(dut)
-    cases = {
-        Cause.ATOMIC_STAG_INVALID: {},
-        Cause.ATOMIC_STAG_NOT_ASSOCIATED: {"pd": 2},
-        Cause.ATOMIC_NOT_PERMITTED: {"rights": 15 - Rights.REMOTE_READ},
-        Cause.ATOMIC_BOUNDS: {"length": 7},
-        Cause.ATOMIC_MISALIGNED: None,
-    }
-    cases = [*cases.items(), (Cause.ATOMIC_NOT_PERMITTED, {"rights": 15 - Rights.REMOTE_WRITE})]
-    for msn, (cause, changes) in enumerate(cases, start=1):
-        await bench.connect(0, pd=1, ord=2, emss=1460)
-        bench.grant(0, LARGE_WINDOW)
-        for _ in range(msn - 1):
-            _inbound(bench, 0, 0)
+async def _refused_atomic(bench, cause, **changes):
+    """Sends nothing and changes nothing for the atomic of a QP whose region has changed."""
+    for msn in range(1, 4):
+        for operation in AtomicOperation:
+            await bench.connect(0, pd=1, ord=2, emss=1460)
+            bench.grant(0, LARGE_WINDOW)
+            for _ in range(msn - 1):
+                _inbound(bench, 0, 0)
+                await bench.settle()
+            aligned = cause is not Cause.ATOMIC_MISALIGNED
+            stag = _inbound_atomic(bench, 0, aligned=aligned, operation=operation)
+            region = bench.regions.pop(stag)
+            if cause is not Cause.ATOMIC_STAG_INVALID:
+                bench.regions[stag] = type(region)(**{**region.__dict__, **changes})
             await bench.settle()
-        stag = _inbound_atomic(bench, 0, aligned=changes is not None)
-        region = bench.regions.pop(stag)
-        if changes or changes is None:
-            bench.regions[stag] = type(region)(**{**region.__dict__, **(changes or {})})
-        await bench.settle()
-        (error,) = bench.error_sink.take_all()
-        assert (error["cause"], error["ulpdu_length"]) == (cause, 70)
-        expected = ddp.UntaggedHeader(1, msn, rsvd_ulp=0x4A).encode()
-        assert error["header"].to_bytes(46, "little")[:18] == expected
-        assert not bench.busy_atomics and not bench.atomics
+            (error,) = bench.error_sink.take_all()
+            assert (error["cause"], error["ulpdu_length"]) == (cause, 70)
+            expected = ddp.UntaggedHeader(1, msn, rsvd_ulp=0x4A).encode()
+            assert error["header"].to_bytes(46, "little")[:18] == expected
+            assert not bench.busy_atomics and not bench.atomics
+
+
+@shows("EXT-5.2.1-12", "EXT-8.2-05")
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.parametrize(
+    (
+        ("cause", "changes"),
+        [
+            (Cause.ATOMIC_STAG_INVALID, {}),
+            (Cause.ATOMIC_STAG_NOT_ASSOCIATED, {"pd": 2}),
+            (Cause.ATOMIC_NOT_PERMITTED, {"rights": 15 - Rights.REMOTE_READ}),
+            (Cause.ATOMIC_NOT_PERMITTED, {"rights": 15 - Rights.REMOTE_WRITE}),
+            (Cause.ATOMIC_BOUNDS, {"length": 7}),
+        ],
+    )
+)
+async def check_an_atomic_whose_target_is_refused_changes_nothing(dut, cause, changes):
+    bench, _ = await _bench(dut)
+    await _refused_atomic(bench, cause, **changes)
+
+
+@shows("EXT-5.1.1-03", "EXT-5.1.3-02", "EXT-8.2-04", "EXT7306-5.1.1-01", "EXT7306-5.1.2-02")
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def check_an_atomic_whose_target_is_misaligned_changes_nothing(dut):
+    bench, _ = await _bench(dut)
+    await _refused_atomic(bench, Cause.ATOMIC_MISALIGNED)
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
@@ -923,50 +932,135 @@ async def check_a_terminate_stands_where_the_bad_fpdu_would_have_stood(dut):
         assert not bench.terminates
 
 
+@dataclass(frozen=True)
+class Causes:
+    """Causes whose Terminates are alike, and the rows of the requirement list about these."""
+
+    name: str
+    causes: Sequence[Cause]
+    shows: Sequence[str] = ()
+
+
+def _causes(name, rows, header):
+    """Those that copy so much of the segment."""
+    mine = [
+        cause for cause, (code, _) in CODES.items() if _sent(cause) and header_copy(cause) is header
+    ]
+    return Causes(name, mine, rows.split())
+
+
+def _sent(cause):
+    code, _ = CODES[cause]
+    return code is not None and cause not in (Cause.LLP_CLOSED, Cause.LLP_CLOSED_INSIDE_FPDU)
+
+
+TERMINATIONS = (
+    _causes("code alone", "RDMAP-4.8-12 RDMAP-7.1-02 EXT-8.1-01", HeaderCopy.NONE),
+    _causes("DDP header", "RDMAP-4.8-10 RDMAP-4.8-11 RDMAP-7.1-03", HeaderCopy.DDP),
+    _causes("Read Request", "RDMAP-4.8-07 RDMAP-4.8-13 RDMAP-7.1-04", HeaderCopy.READ_REQUEST),
+    Causes("no FPDU", [cause for cause in CODES if not _sent(cause)]),
+)
+
+
+def _terminated(rng, cause):
+    """Octets that an error tells and length of the segment, for a segment that fits the cause."""
+    code, _ = CODES[cause]
+    if cause.name.startswith("ATOMIC_"):
+        return ddp.UntaggedHeader(1, 3, rsvd_ulp=0x4A).encode() + bytes(28), 70
+    if code is not None and code[:2] in ((0, 1), (0, 2)) and code[2] != 9:
+        request = rdmap.ReadRequest(*(rng.getrandbits(32) for _ in range(5))).encode()
+        return ddp.UntaggedHeader(1, 3, rsvd_ulp=0x41).encode() + request, 46
+    if code is not None and code[:2] == (1, 1):
+        header = ddp.TaggedHeader(rng.getrandbits(32), rng.getrandbits(64), True, 0x40).encode()
+    else:
+        header = ddp.UntaggedHeader(0, 7, 100, True, 0x43).encode()
+    return header + bytes(46 - len(header)), 60
+
+
+async def _terminate(bench, qp, cause, may_send=True):
+    """Ends a QP, and looks at the Terminate, or at the close alone."""
+    rng = bench.rng
+    octets, length = _terminated(rng, cause)
+    expected = b""
+    if may_send and _sent(cause):
+        ulpdu = octets[:length] + bytes(length - len(octets))
+        terminate = terminate_for(ErrorCode(*CODES[cause][0]), ulpdu)
+        # RFC 5040, 4.1 and 5.4: RDMAP version 1, opcode 7; queue 2, MSN 1, MO 0.
+        expected = bytes.fromhex("4147 00000000 00000002 00000001 00000000") + terminate.encode()
+    bench.expect_terminate(qp, expected)
+    bench.qps[qp].running = False
+    bench.drive_states()
+    bench.terminations.put(
+        {
+            "qp": qp,
+            "may_send": may_send,
+            "cause": cause,
+            "ulpdu_length": length,
+            "header": int.from_bytes(octets, "little"),
+        }
+    )
+    await bench.settle()
+    assert not bench.terminates and not bench.terminations.pending, cause.name
+
+
 @cocotb.test(timeout_time=3, timeout_unit="ms")
-async def check_a_termination_becomes_a_terminate_and_a_close(dut):
+@cocotb.parametrize(of=[cocotb.Param(each, each.name) for each in TERMINATIONS])
+async def check_a_termination_becomes_a_terminate_and_a_close(dut, of):
     """Every cause, with the headers that it copies (tables 6.2 and 6.3), or no FPDU at all."""
     bench, rng = await _bench(dut)
-    segments = {
-        1: (ddp.TaggedHeader(rng.getrandbits(32), rng.getrandbits(64), True, 0x40).encode(), 60),
-        0: (ddp.UntaggedHeader(0, 7, 100, True, 0x43).encode(), 60),
-    }
-    request = ddp.UntaggedHeader(1, 3, rsvd_ulp=0x41).encode()
-    request += rdmap.ReadRequest(*(rng.getrandbits(32) for _ in range(5))).encode()
-    atomic = ddp.UntaggedHeader(1, 3, rsvd_ulp=0x4A).encode() + bytes(28)
-    for number, (cause, (code, _)) in enumerate(CODES.items()):
-        qp = number % CONFIG.qps
-        await bench.connect(qp, pd=1, ord=2, emss=1460, markers=rng.randrange(2))
-        bench.grant(qp, 600)
-        bench.post(qp, _write(bench, qp, rng.randrange(100)))
+    assert of.causes
+    for number, cause in enumerate(of.causes):
+        for may_send in (True, False):
+            qp = number % CONFIG.qps
+            await bench.connect(qp, pd=1, ord=2, emss=1460, markers=rng.randrange(2))
+            bench.grant(qp, 600)
+            bench.post(qp, _write(bench, qp, rng.randrange(100)))
+            await bench.settle()
+            await _terminate(bench, qp, cause, may_send)
+
+
+@shows("RDMAP-4.1-10", "RDMAP-4.2-01", "RDMAP-5.4-01", "RDMAP-5.4-02")
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def check_the_octets_of_a_terminate(dut):
+    """Those before its code, as `_terminate` has them from the RFC, behind other messages."""
+    bench, _ = await _bench(dut)
+    for cause in (Cause.CRC_ERROR, Cause.TAGGED_BOUNDS, Cause.READ_BOUNDS):
+        await bench.connect(0, pd=1, ord=2, emss=1460)
+        bench.grant(0, LARGE_WINDOW)
+        for _ in range(2):
+            bench.post(0, Entry(SendOpcode.SEND, [_element(bench, 10)]))
+            stag, base = bench.add_region(1, Rights.LOCAL_WRITE, 10)
+            bench.post(0, Entry(SendOpcode.RDMA_READ, [Element(base, 10, stag)]))
         await bench.settle()
-        if cause.name.startswith("ATOMIC_"):
-            octets, length = atomic, 70
-        elif code is not None and code[:2] in ((0, 1), (0, 2)) and code[2] != 9:
-            octets, length = request, 46
+        await _terminate(bench, 0, cause)
+
+
+@shows("DDP-6.2-01", "DDP-6.2.2-03", "DDP-6.2.2-04")
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def check_a_stream_is_not_closed_before_that_is_asked_for(dut):
+    """An error is told; the stream stays as it is, for the Terminate, until a termination comes."""
+    bench, _ = await _bench(dut)
+    for error in (Cause.LOCAL_SEND_PROTECTION, Cause.READ_BOUNDS):
+        qp = await bench.connect(0, pd=1, ord=2, emss=1460)
+        bench.grant(0, LARGE_WINDOW)
+        if error is Cause.READ_BOUNDS:
+            stag = _inbound(bench, 0, 4000)
+            region = bench.regions[stag]
+            bench.regions[stag] = type(region)(**{**region.__dict__, "length": 7})
         else:
-            header, length = segments[code is not None and code[:2] == (1, 1)]
-            octets = header + bytes(46 - len(header))
-        may_send = rng.random() < 0.8
-        expected = b""
-        if code is not None and cause is not Cause.LLP_CLOSED and may_send:
-            error = ErrorCode(*code)
-            terminate = terminate_for(error, octets[:length] + bytes(length - len(octets)))
-            expected = ddp.UntaggedHeader(2, 1, rsvd_ulp=0x47).encode() + terminate.encode()
-        bench.expect_terminate(qp, expected)
-        bench.qps[qp].running = False
-        bench.drive_states()
-        bench.terminations.put(
-            {
-                "qp": qp,
-                "may_send": may_send,
-                "cause": cause,
-                "ulpdu_length": length,
-                "header": int.from_bytes(octets, "little"),
-            }
-        )
+            bench.regions.pop(1, None)
+            bench.post(0, Entry(SendOpcode.SEND, [Element(0, 100, 1)]))
         await bench.settle()
-        assert not bench.terminates and not bench.terminations.pending, cause.name
+        (told,) = bench.error_sink.take_all()
+        assert told["cause"] == error
+        jobs = bench.jobs
+        await ClockCycles(dut.clk, 1000)
+        qp.running = False
+        bench.drive_states()
+        await ClockCycles(dut.clk, 1000)
+        # A job with `close` that nobody asked for fails in the scoreboard.
+        assert bench.jobs == jobs
+        await _terminate(bench, 0, error)
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
@@ -989,3 +1083,25 @@ async def check_commands_and_events_pass_while_a_job_waits(dut):
     bench.job_sink.paused = False
     await bench.settle()
     assert bench.jobs == 1
+
+
+# The first test waits for the compilation of the transmitter and for the simulation.
+pytestmark = pytest.mark.timeout(1200)
+APART = "check_(random|posted)"
+"""Checks that have a simulation of their own."""
+
+
+@pytest.fixture(scope="module")
+def verdicts(tmp_path_factory):
+    return simulate(
+        tmp_path_factory,
+        Transmitter(CONFIG),
+        __name__,
+        test_filter="check_(?!random|posted)",
+        parameters={"PATTERN": "always"},
+    )
+
+
+@each_check(globals(), but=APART)
+def test_rules(check, verdicts):
+    verdicts.require(check)

@@ -1,7 +1,10 @@
 """What the RDMAP receiver must do with a segment in error, whichever it is."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
+
+import cocotb
 
 from gateware.interfaces import SegmentKind
 from hw.interface.causes import Cause
@@ -10,6 +13,28 @@ from tests.rdmap.receiver_segments import write
 
 Wrong = Callable[[Bench, Any], bytes | SegmentKind]
 """Brings QP 1 to where its next segment is in error, and gives that."""
+
+
+@dataclass(frozen=True)
+class WrongSegments:
+    """Segments that are in error in one way, each with its cause.
+
+    `rows`: those of the requirement list that forbid them, with spaces between.
+    """
+
+    name: str
+    rows: str
+    segments: Sequence[tuple[Cause, Wrong]]
+
+    @property
+    def shows(self) -> list[str]:
+        """What `tests.support.verdicts` asks for."""
+        return self.rows.split()
+
+
+def each_kind(kinds: Iterable[WrongSegments]) -> Any:
+    """A cocotb test for each kind, as `wrong`."""
+    return cocotb.parametrize(wrong=[cocotb.Param(kind, kind.name) for kind in kinds])
 
 
 async def each_stops_its_qp_only(

@@ -17,11 +17,16 @@ ALL = Rights.LOCAL_READ | Rights.LOCAL_WRITE | Rights.REMOTE_READ | Rights.REMOT
 PD_BITS = 16
 
 
+OF_STREAMS = ("DDP-8.2-02", "DDP-8.3.1-03", "RDMAP-8.1.1-02", "SEC-6.1.1-03")
+OF_DOMAINS = ("DDP-8.2-01", "DDP-8.3.1-02", "RDMAP-8.1.1-01", "SEC-6.1.1-02")
+
+
+@pytest.mark.requirement("DDP-8.2-04", "DDP-8.3-03", "RDMAP-7.2-10", "SEC-6.1.1-01")
 @pytest.mark.parametrize(
     "scoped",
     [
-        pytest.param(1, marks=pytest.mark.requirement("DDP-8.2-02", "RDMAP-8.1.1-02")),
-        pytest.param(0, marks=pytest.mark.requirement("DDP-8.2-01", "RDMAP-8.1.1-01")),
+        pytest.param(1, marks=pytest.mark.requirement(*OF_STREAMS)),
+        pytest.param(0, marks=pytest.mark.requirement(*OF_DOMAINS)),
     ],
 )
 def test_association(scoped: int) -> None:

@@ -1,4 +1,7 @@
-"""The STag table answers every request as a plain model does, whatever comes between."""
+"""The STag table answers every request as a plain model does, whatever comes between.
+
+The rules one by one are in `test_rules.py` and `test_association.py`.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -27,15 +30,6 @@ INVALIDATORS = int(parameter("INVALIDATORS", "2"))
 TO_LIMIT = 2**64
 
 
-@pytest.mark.requirement("RDMAP-3.2-04", "RDMAP-5.3-13", "RDMAP-7.2-04", "RDMAP-7.2-05")
-@pytest.mark.requirement("RDMAP-7.2-09", "RDMAP-7.2-10", "RDMAP-7.2-11", "RDMAP-7.2-12")
-@pytest.mark.requirement("RDMAP-7.2-13", "RDMAP-7.2-14", "RDMAP-8.1.1-01", "RDMAP-8.1.1-02")
-@pytest.mark.requirement("RDMAP-8.1.1-03", "RDMAP-8.1.1-05", "RDMAP-8.1.1-07", "DDP-4.2-05")
-@pytest.mark.requirement("DDP-7.1-09", "DDP-7.1-10", "DDP-7.1-11", "DDP-7.1-12", "DDP-7.1-13")
-@pytest.mark.requirement("DDP-8.2-01", "DDP-8.2-04", "DDP-8.3-01", "DDP-8.3-02")
-@pytest.mark.requirement("DDP-8.3-03", "DDP-8.3.1-02", "DDP-8.3.1-03", "DDP-8.3.1-04")
-@pytest.mark.requirement("DDP-8.3.1-06", "SEC-6.1.1-01", "SEC-6.1.1-02", "SEC-6.1.1-03")
-@pytest.mark.requirement("SEC-6.2.1-01", "SEC-6.3.5-01", "SEC-6.4.5-01")
 @pytest.mark.parametrize("pattern", ["always", "random", "bursty"])
 def test_table(pattern: str) -> None:
     run_cocotb(

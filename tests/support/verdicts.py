@@ -1,0 +1,120 @@
+"""One simulation with many cocotb tests, and a pytest test for each of them.
+
+A block is simulated once with all its checks; a red test is one check, with the rows of the
+requirement list that this check looks at, and no others. In the file of a block:
+
+    @shows("MPA-4.1-03")
+    @cocotb.test(timeout_time=1, timeout_unit="ms")
+    async def check_words_arrive_in_order(dut):
+        ...
+
+    @pytest.fixture(scope="module", params=["always", "random"])
+    def verdicts(request, tmp_path_factory):
+        parameters = {"PATTERN": request.param}
+        return simulate(tmp_path_factory, Thing(), __name__, parameters=parameters)
+
+    @each_check(globals())
+    def test_thing(check, verdicts):
+        verdicts.require(check)
+
+`each_check` stands behind the checks, since it looks for them.
+"""
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import pytest
+
+from hw.files import locked, write_whole
+from tests.support.runner import CocotbFailure, run_cocotb
+
+CheckType = TypeVar("CheckType")
+
+
+@dataclass(frozen=True)
+class Verdicts:
+    """What became of the checks of one simulation.
+
+    Attributes
+    ----------
+    failures: reason by name of the check. ending: why the simulation has no verdicts, or empty.
+    """
+
+    failures: Mapping[str, str]
+    ending: str
+
+    def require(self, check: str) -> None:
+        """Raises `CocotbFailure` if this check failed, or if the simulation has no verdicts."""
+        __tracebackhide__ = True
+        if self.ending:
+            raise CocotbFailure(self.ending)
+        if check in self.failures:
+            raise CocotbFailure(f"{check}: {self.failures[check]}")
+
+
+def simulate(
+    factory: pytest.TempPathFactory, component: Any, test_module: str, **options: Any
+) -> Verdicts:
+    """Run the cocotb tests of a module, once for all workers; options as those of `run_cocotb`."""
+    base = factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        base = base.parent  # one for all workers
+    digest = hashlib.sha256(repr((test_module, sorted(options.items()))).encode()).hexdigest()[:12]
+    path = base / f"verdicts-{digest}.json"
+    with locked(path):
+        if not path.exists():
+            failures, ending = {}, ""
+            try:
+                run_cocotb(component, test_module, name=f"verdicts-{digest}", **options)
+            except CocotbFailure as failure:
+                failures = failure.checks
+                ending = "" if failures else str(failure)
+            write_whole(path, json.dumps({"failures": failures, "ending": ending}))
+    return Verdicts(**json.loads(path.read_text()))
+
+
+def shows(*ids: str) -> Callable[[CheckType], CheckType]:
+    """A cocotb test would fail if these rows of the requirement list were broken."""
+
+    def mark(check: CheckType) -> CheckType:
+        check.shows = (*ids, *getattr(check, "shows", ()))  # type: ignore[attr-defined]
+        return check
+
+    return mark
+
+
+def each_check(namespace: Mapping[str, Any], but: str | None = None) -> pytest.MarkDecorator:
+    """A parameter `check` for each cocotb test of a module, marked with the rows that it shows.
+
+    Parameters
+    ----------
+    namespace: the module's. but: a regular expression for names of checks to leave out.
+
+    Values of `cocotb.parametrize` may have an attribute `shows` for rows of their own.
+    """
+    return pytest.mark.parametrize(
+        "check",
+        [
+            pytest.param(name, marks=pytest.mark.requirement(*ids) if ids else ())
+            for name, ids in _checks(namespace)
+            if but is None or not re.search(but, name)
+        ],
+    )
+
+
+def _checks(namespace: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
+    """Name and rows of every cocotb test that a module defines."""
+    for check in namespace.values():
+        # What `cocotb.test` makes of a function, whose type has no public name.
+        if not hasattr(check, "generate_tests") or check.module != namespace["__name__"]:
+            continue
+        for test in check.generate_tests():
+            ids = list(getattr(check, "shows", ()))
+            for value in test.kwargs.values():
+                ids += getattr(value, "shows", ())
+            yield test.name, ids
