@@ -44,15 +44,24 @@ class Usage:
 
     def take(self, **demands: int) -> None:
         """Counts what is demanded; `QuotaExceeded`, and nothing is counted, if it is too much."""
+        self.require(**demands)
+        self._taken.update(demands)
+
+    def require(self, **demands: int) -> None:
+        """Raises `QuotaExceeded` if `take` would."""
         for name, demand in demands.items():
             limit = getattr(self._quota, name)
             if limit is not None and self._taken[name] + demand > limit:
                 raise QuotaExceeded(name, limit, self._taken[name], demand)
-        self._taken.update(demands)
 
     def give(self, **demands: int) -> None:
         """Takes back a `take`."""
         self._taken.subtract(demands)
+
+    def limit(self, name: str, most: int) -> int:
+        """What may be open: the quota of that name, or `most` if that is less or there is none."""
+        limit = getattr(self._quota, name)
+        return most if limit is None else min(limit, most)
 
     def __getitem__(self, name: str) -> int:
         """What is open now, by the name of its quota."""

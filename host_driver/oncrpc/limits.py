@@ -98,6 +98,7 @@ class _Peer:
     calls: Budget
     replies: Budget
     connections: int = 0
+    served: int = 0
 
 
 class Account:
@@ -106,6 +107,7 @@ class Account:
     Attributes
     ----------
     peer: the address. limits: of the server. calls, replies: memory for them.
+    served: whether `serve` was called.
     """
 
     def __init__(self, admission: "Admission", peer: str, together: _Peer):
@@ -114,11 +116,24 @@ class Account:
         self.calls = Share(most, together.calls, admission.calls)
         self.replies = Share(most, together.replies, admission.replies)
         self._admission: Admission | None = admission
+        self._together = together
+        self.served = False
+
+    @property
+    def peer_served(self) -> int:
+        """Connections of the peer for which `serve` was called, until they close."""
+        return self._together.served
+
+    def serve(self) -> None:
+        """The connection has what its transport has few of: a QP. Repeatable."""
+        self._together.served += not self.served
+        self.served = True
 
     def close(self) -> None:
         """The connection is over. Repeatable."""
         admission, self._admission = self._admission, None
         if admission is not None:
+            self._together.served -= self.served
             self.calls.close()
             self.replies.close()
             admission.leave(self.peer)

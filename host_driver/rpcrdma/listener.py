@@ -28,6 +28,8 @@ _DEFAULTS = ServerSettings()
 _LONG_SECONDS = 3600.0
 _THREADS = 4
 """For steps of accepting that take no time of the client."""
+_KEPT = 4
+"""One QP of so many is kept for addresses that have none."""
 _POLL_SECONDS = 0.005
 _LONGEST_POLL_SECONDS = 0.1
 
@@ -35,7 +37,8 @@ _LONGEST_POLL_SECONDS = 0.1
 class RdmaListener:
     """Waits for clients on a port; made in the loop that runs.
 
-    Clients are taken in side by side: one that is slow, or falls silent, holds up no other.
+    Clients are taken in side by side: one that is slow, or falls silent, holds up no other. The
+    last quarter of the QPs is for addresses that have none yet: a few cannot take all.
 
     Parameters
     ----------
@@ -145,7 +148,7 @@ class RdmaListener:
         transport = None
         try:
             if late:
-                self._require_room()
+                self._require_room(account)
             else:
                 transport = self._transport(suspects, account)
             accepted = await self._in_thread(self._answer, request)
@@ -167,12 +170,24 @@ class RdmaListener:
             raise
 
     def _transport(self, suspects: Suspects, account: Account) -> RdmaServerTransport:
-        return RdmaServerTransport(self._context, self._settings, suspects, account)
+        self._require_room(account)
+        transport = RdmaServerTransport(self._context, self._settings, suspects, account)
+        account.serve()
+        return transport
 
-    def _require_room(self) -> None:
+    def _require_room(self, account: Account) -> None:
+        """Raises `ResourceError` unless this client may have a QP."""
         used, most = len(self._context.qps), self._context.attr.max_qp
         if used >= most:
             raise ResourceError(f"{used} QPs are in use; allowed: {most}")
+        self._context.resources.used.require(qps=1)
+        most = self._context.resources.used.limit("qps", most)
+        allowed = most - most // _KEPT
+        if account.peer_served and used >= allowed:
+            raise ResourceError(
+                f"{used} QPs are in use, {account.peer_served} of them by {account.peer}; "
+                f"allowed: {allowed}, the others are for addresses that have none"
+            )
 
     def _answer(self, request: ConnectionRequest) -> AcceptedRequest:
         settings = self._settings

@@ -259,8 +259,10 @@ def answer_with(octets: bytes) -> Callable[[socket.socket], tuple[model.StartupF
     return handle
 
 
-def raw_initiator(port: int, octets: bytes = b"", host: str = "127.0.0.1") -> socket.socket:
-    """A connected socket that has sent some octets."""
-    peer = socket.create_connection((host, port), PATIENCE)
+def raw_initiator(
+    port: int, octets: bytes = b"", host: str = "127.0.0.1", source: str = ""
+) -> socket.socket:
+    """A connected socket that has sent some octets; `source` is its own address."""
+    peer = socket.create_connection((host, port), PATIENCE, (source, 0) if source else None)
     peer.sendall(octets)
     return peer

@@ -78,8 +78,8 @@ async def one_call(devices, listener, octets=10):
         assert items_of(reply) == [bytes(octets)]
 
 
-async def silent_peers(listener, frame, count=SILENT) -> list[socket.socket]:
-    peers = [raw_initiator(listener.port, frame.encode()) for _ in range(count)]
+async def silent_peers(listener, frame, count=SILENT, source="127.0.0.1") -> list[socket.socket]:
+    peers = [raw_initiator(listener.port, frame.encode(), source=source) for _ in range(count)]
     for peer in peers:
         await asyncio.to_thread(peer.recv, 1000)  # the Reply
     return peers
@@ -166,8 +166,8 @@ def test_a_client_that_finds_no_qp_when_it_sends_loses_its_connection(devices: D
         with Context(SimulatedDevice(), Quota(qps=1)) as small:
             async with listening(Devices(devices.client, small)) as listener:
                 first = await connect(devices.client, "127.0.0.1", listener.port)
-                await first.call(inline(1, b"good"), room(100))
                 second = await connect(devices.client, "127.0.0.1", listener.port)
+                await first.call(inline(1, b"good"), room(100))
                 with pytest.raises(RpcConnectionError):
                     await second.call(inline(2, b"good"), room(100))
                 await until(lambda: listener.refused)
@@ -175,6 +175,34 @@ def test_a_client_that_finds_no_qp_when_it_sends_loses_its_connection(devices: D
                 await first.call(inline(3, b"good"), room(100))
                 await second.close()
                 await first.close()
+
+    run(work)
+
+
+@pytest.mark.parametrize("late", [True, False])
+def test_few_addresses_do_not_take_all_qps(devices: Devices, late: bool):
+    """Each sends an octet behind its Request, has its QP then, and never makes a call."""
+
+    async def work():
+        with Context(SimulatedDevice(), Quota(qps=8)) as small:
+            async with listening(Devices(devices.client, small), late=late) as listener:
+                greedy = []
+                for source in ("127.0.0.2", "127.0.0.3"):
+                    mine = await silent_peers(listener, PLAIN, 8, source)
+                    for peer in mine:
+                        with contextlib.suppress(ConnectionError):
+                            peer.sendall(b"\0")
+                    greedy += mine
+                await until(lambda: len(small.qps) + len(listener.refused) == len(greedy))
+                assert len(small.qps) == 7, "6 by the first address, and one by the second"
+                told = [str(error) for error in listener.refused]
+                assert all("the others are for addresses that have none" in each for each in told)
+                await one_call(devices, listener)
+                # What is free again is for everybody.
+                for peer in greedy:
+                    peer.close()
+                await until(lambda: not small.qps)
+                await one_call(devices, listener)
 
     run(work)
 
