@@ -117,7 +117,8 @@ class Publisher:
 
     Attributes
     ----------
-    path: the file. It is replaced as a whole.
+    path: the file. It is replaced as a whole. If that fails later, it is logged once, and tried
+        again at the next look.
 
     Raises `FolderError` if nothing can be written to the folder.
     """
@@ -156,10 +157,19 @@ class Publisher:
         write_file(self.path, json.dumps({**self._about, "open": is_open, **now}))
 
     def _run(self) -> None:
-        # A device that fails tells its program, not this one.
-        with contextlib.suppress(Exception):
-            while not self._closing.wait(self._interval):
+        told = False
+        while not self._closing.wait(self._interval):
+            try:
                 self._publish(is_open=True)
+                told = False
+            except FolderError as error:
+                # Without the folder nobody looks any more.
+                if not told and self.path.parent.is_dir():
+                    _LOG.warning("stagecoach top does not see what this device does: %s", error)
+                    told = True
+            except Exception as error:  # a device that fails tells its program
+                _LOG.debug("no more is published of device %s: %r", self._about["device"], error)
+                return
 
     def close(self) -> None:
         """Ends; the last snapshot says that the device is closed. Call it without the lock."""

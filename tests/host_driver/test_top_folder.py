@@ -6,6 +6,7 @@ import os
 import stat
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -115,6 +116,41 @@ def test_a_folder_that_takes_no_file_does_not_keep_a_program_from_its_device(fol
         assert context.fpdus_sent == 0
     assert "stagecoach top does not see this device: cannot write" in caplog.text
     assert files_of(folder) == before
+
+
+def until(condition) -> None:
+    end = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_a_file_that_cannot_be_written_once_is_written_later(folder, monkeypatch, caplog):
+    monkeypatch.setenv("STAGECOACH_TOP_INTERVAL", "0.05")
+    told = "stagecoach top does not see what this device does: cannot write"
+    with Context(CountingDevice()) as context:
+        (path,) = files_of(folder)
+        for times in (1, 2):
+            path.unlink()
+            path.mkdir()
+            until(lambda times=times: caplog.text.count(told) == times)
+            time.sleep(0.2)
+            assert caplog.text.count(told) == times, "once, not at every look"
+            path.rmdir()
+            until(path.is_file)
+            assert json.loads(path.read_text())["open"]
+        assert context.fpdus_sent == 0
+    assert not json.loads(path.read_text())["open"]
+
+
+def test_nothing_is_told_of_a_folder_that_is_gone(folder, monkeypatch, caplog):
+    monkeypatch.setenv("STAGECOACH_TOP_INTERVAL", "0.05")
+    with Context(CountingDevice()):
+        (path,) = files_of(folder)
+        path.unlink()
+        folder.rmdir()
+        time.sleep(0.2)
+    assert not caplog.records
 
 
 @pytest.mark.parametrize("seconds", ["abc", "nan", "0", "-1"])
