@@ -18,6 +18,9 @@ RECEIVE_OCTETS = 1 << 20
 TRANSMIT_OCTETS = 256 << 10
 """The window: octets that the socket has not taken, of a connection."""
 
+CLOSE_OCTETS = 92
+"""That the device may send past the window: a Terminate (docs/architecture.md, the LLP port)."""
+
 WINDOW_STEP = TRANSMIT_OCTETS // 8
 LINGER_SECONDS = 2.0
 
@@ -131,10 +134,16 @@ class KernelLlp:
     # What the device says
 
     def take_send(self, number: int, octets: bytes, flags: int) -> None:
-        """A part of an FPDU."""
+        """A part of an FPDU. Raises `TransportError` for octets that the window does not allow."""
         connection = self._connections.get(number)
         if connection is None:
             return
+        sent = connection.transmitted + len(connection.part) + len(octets)
+        if sent > connection.granted + CLOSE_OCTETS:
+            raise TransportError(
+                f"the device has sent {sent} octets on connection {number}; allowed: "
+                f"{connection.granted}, and {CLOSE_OCTETS} with the close"
+            )
         connection.part += octets
         if not flags & SEND_LAST:
             return
