@@ -24,6 +24,8 @@ HANDLE_OCTETS = 24
 _LEAST_OPEN = 64
 _SWEEP_EVERY = 256
 """New handles between two looks for files that are gone."""
+_SWEPT = 2 * _SWEEP_EVERY
+"""Open files that such a look is at, in turns: its time does not grow with their number."""
 _PLACES = 4
 """Names of a file that are remembered."""
 _TRIES = 8
@@ -80,6 +82,7 @@ class HandleTable:
         self._by_identity: dict[Identity, Node] = {}
         self._open: OrderedDict[Node, None] = OrderedDict()  # least recently used first
         self._since_sweep = 0
+        self._to_sweep: list[Node] = []
         self._root = root
         self.root = Node(_new_handle(), identity(root), root)
         self._nodes[self.root.handle] = self._by_identity[self.root.identity] = self.root
@@ -100,7 +103,7 @@ class HandleTable:
             node.seen(parent, name)
             self._use(node)
             if self._since_sweep >= _SWEEP_EVERY:
-                self.sweep()
+                self._sweep_some()
             return node
 
     def find(self, handle: bytes) -> Node:
@@ -241,10 +244,24 @@ class HandleTable:
     def sweep(self) -> None:
         """Forgets files that are deleted; until then their blocks are not free."""
         with self._lock:
+            self._to_sweep.clear()
             self._since_sweep = 0
-            for node in list(self._open):
-                if node.fd is not None and not os.fstat(node.fd).st_nlink:
-                    self._forget(node)
+            self._forget_deleted(list(self._open))
+
+    def _sweep_some(self) -> None:
+        """The same for the files whose turn it is.
+
+        All have had their turn when half as many handles were given out.
+        """
+        self._since_sweep = 0
+        self._to_sweep = self._to_sweep or list(self._open)
+        self._forget_deleted(self._to_sweep[-_SWEPT:])
+        del self._to_sweep[-_SWEPT:]
+
+    def _forget_deleted(self, nodes: list[Node]) -> None:
+        for node in nodes:
+            if node.fd is not None and not os.fstat(node.fd).st_nlink:
+                self._forget(node)
 
     def moved(self, directory: int, parent: Node, name: bytes) -> None:
         """Notes that a file in an open directory, that of `parent`, has a new name."""

@@ -164,3 +164,43 @@ def test_directories_that_seem_to_be_in_each_other(small):
 def test_capacity_that_is_too_small_is_an_error():
     with pytest.raises(ValueError, match="allowed: 64 or more"):
         HandleTable(0, 1)
+
+
+EVERY = 8
+
+
+@pytest.fixture
+def looks(rig, monkeypatch):
+    """Files that looks for deleted ones were at; there is one after each 8 new handles."""
+    found = []
+    monkeypatch.setattr(handles, "_SWEEP_EVERY", EVERY)
+    monkeypatch.setattr(handles, "_SWEPT", 2 * EVERY)
+    whole = HandleTable._forget_deleted
+
+    def forget_deleted(table, nodes):
+        found.append(len(nodes))
+        whole(table, nodes)
+
+    monkeypatch.setattr(HandleTable, "_forget_deleted", forget_deleted)
+    return found
+
+
+def use_new(rig, numbers):
+    for number in numbers:
+        (rig.directory / f"{number}").touch()
+        rig.handle(f"{number}")
+
+
+def test_looks_for_deleted_files_do_not_take_longer_with_more_files(rig, looks):
+    use_new(rig, range(400))
+    assert len(looks) >= 400 // EVERY - 1
+    assert max(looks) <= 2 * EVERY and sum(looks) <= 2 * 400
+
+
+def test_every_deleted_file_has_its_turn(rig, looks):
+    """Others have deleted them: no client did, and nobody uses their handles."""
+    use_new(rig, range(100))
+    for number in range(100):
+        (rig.directory / f"{number}").unlink()
+    use_new(rig, range(100, 260))
+    assert len(rig.export.nodes._open) <= 160
