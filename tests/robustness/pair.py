@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 from host_driver import SGE, WC, Context, RecvWR, SendWR, WCStatus, WROpcode
 from host_driver.transport.sockets import SocketStream
-from sim.disturbed import DisturbedDevice
 from sim.model.endpoint import Endpoint
 from sim.model.peer import Peer
 from sim.model.startup import StartupFrame
 from tests.integration.rig import READS, End
+from tests.robustness.rig import device_of
 
 SECONDS = 120.0
 
@@ -23,9 +23,8 @@ class Pair:
     """
 
     def __init__(self, context: Context, octets: int = 4096, *, emss: int = 1460):
-        device = context.transport
-        assert isinstance(device, DisturbedDevice)
-        self.device, self.octets = device, octets
+        device, self.octets = device_of(context), octets
+        self.device = device
         first = len(device.mapped)
         self.end = End(context, 2 * octets)
         # In the order of `End`: a CQ, the two rings of a QP, a region.

@@ -1,6 +1,5 @@
 """Error responses of host memory to the atomic unit: one QP less, and the others are right."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -8,12 +7,12 @@ import pytest
 
 from host_driver import CQ, MR, PD, QP, AccessFlags, Cause, Context, QPCap, QPInitAttr, QPState
 from sim.device import Response
-from sim.disturbed import DisturbedDevice
 from sim.model import ddp
 from sim.model.atomics import FETCH_ADD, AtomicRequest, AtomicResponse
 from sim.model.rdmap import Opcode, decode_control
 from tests.integration.rig import READS, RawPeer
 from tests.integration.test_atomics import request_ulpdu
+from tests.robustness.rig import device_of
 from tests.robustness.test_host_errors import error_count
 from tests.support.streams import seeded_random
 
@@ -29,24 +28,16 @@ LOCAL_CATASTROPHIC = bytes([0x00, 0x00, 0x00, 0x00])
 """Terminate control field, layer 0, type 0, code 0, without headers (RFC 5040, 4.8)."""
 
 
-@pytest.fixture(scope="module")
-def context() -> Iterator[Context]:
-    with Context(DisturbedDevice()) as opened:
-        yield opened
-
-
 class Stage:
     """QPs of one PD whose peers do atomics to one region of two words."""
 
     def __init__(self, context: Context, qps: int):
-        device = context.transport
-        assert isinstance(device, DisturbedDevice)
-        self.device, self.context = device, context
+        self.device, self.context = device_of(context), context
         self.pd, self.cq = PD(context), CQ(context)
         self.buffer = bytearray(16)
-        first = len(device.mapped)
+        first = len(self.device.mapped)
         self.mr = MR(self.pd, self.buffer, AccessFlags.REMOTE_ATOMIC)
-        self.address = device.mapped[first][0]
+        self.address = self.device.mapped[first][0]
         made = [
             QP(self.pd, QPInitAttr(self.cq, self.cq, QPCap(1, 1), rfc7306=True)) for _ in range(qps)
         ]
@@ -161,6 +152,4 @@ def test_others_on_the_same_word_go_on_with_right_values(
         assert steps - len(answered) in ((0, len(ended)) if write else (0,)), f"round {number}"
         stage.close()
     assert hit >= ROUNDS // 4
-    device = context.transport
-    assert isinstance(device, DisturbedDevice)
-    assert device.statistics()["faults"] == []
+    assert device_of(context).statistics()["faults"] == []

@@ -1,7 +1,6 @@
 """Ports that answer nothing for long: what does not need them goes on, and nothing is lost."""
 
 import threading
-from collections.abc import Iterator
 
 import pytest
 
@@ -20,24 +19,13 @@ from host_driver import (
 )
 from sim.disturbed import DisturbedDevice
 from tests.robustness.pair import Pair
+from tests.robustness.rig import device_of
 from tests.support.streams import seeded_random
 
 pytestmark = pytest.mark.timeout(600)  # the first test may have to build the device
 
 LONG = 60_000
 """Cycles for which a port is held: many times what all the work takes."""
-
-
-@pytest.fixture(scope="module")
-def context() -> Iterator[Context]:
-    with Context(DisturbedDevice()) as opened:
-        yield opened
-
-
-def device_of(context: Context) -> DisturbedDevice:
-    device = context.transport
-    assert isinstance(device, DisturbedDevice)
-    return device
 
 
 def fill(pairs: list[Pair], *salt: object) -> None:

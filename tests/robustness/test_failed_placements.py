@@ -25,6 +25,7 @@ from sim.model.ddp import TaggedHeader, UntaggedHeader
 from sim.model.rdmap import INVALIDATE_OPCODES, Opcode, ReadRequest, control_octet, decode_control
 from tests.integration.rig import ALL, READS, End, RawPeer
 from tests.integration.test_atomics import request_ulpdu, response_ulpdu
+from tests.robustness.rig import Receiver, device_of
 from tests.support.streams import seeded_random
 
 pytestmark = pytest.mark.timeout(300)  # the first test may have to build the device
@@ -60,10 +61,8 @@ class Victim(End):
 
     def __init__(self, context: Context, rng: random.Random, count: int, octets: int):
         super().__init__(context, count * STRIDE, ALL | AccessFlags.REMOTE_ATOMIC)
-        device = context.transport
-        assert isinstance(device, DisturbedDevice)
-        self.device = device
-        self.address = device.mapped[-1][0]
+        self.device = device_of(context)
+        self.address = self.device.mapped[-1][0]
         self.count, self.octets = count, octets
         self.buffer[:] = bytes([FILL]) * len(self.buffer)
         self.payloads = [rng.randbytes(octets) for _ in range(count)]
@@ -248,23 +247,20 @@ KINDS = {
 }
 
 
-class Bystander:
+class Bystander(Receiver):
     """A QP of the same device that receives Sends meanwhile."""
 
     SENDS = 8
     OCTETS = 100
 
     def __init__(self, context: Context, rng: random.Random):
-        self.end = End(context, self.SENDS * self.OCTETS)
-        self.peer = RawPeer(self.end.qp)
-        self._octets = rng.randbytes(len(self.end.buffer))
-        at = [(n, n * self.OCTETS) for n in range(self.SENDS)]
-        self.end.qp.post_recv(*(RecvWR(n, [self.end.element(o, self.OCTETS)]) for n, o in at))
+        super().__init__(context, self.SENDS, self.OCTETS, self.SENDS * self.OCTETS)
+        self._octets = rng.randbytes(len(self.buffer))
         control = control_octet(Opcode.SEND)
         self._ulpdus = [
             UntaggedHeader(rdmap.QN_SEND, n + 1, rsvd_ulp=control).encode()
-            + self._octets[offset:][: self.OCTETS]
-            for n, offset in at
+            + self._octets[n * self.OCTETS :][: self.OCTETS]
+            for n in range(self.SENDS)
         ]
 
     def send(self, count: int) -> None:
@@ -275,14 +271,9 @@ class Bystander:
     def check(self) -> None:
         """All its Sends were received."""
         self.send(len(self._ulpdus))
-        found = self.end.cq.wait(self.SENDS, SECONDS)
-        assert [(wc.wr_id, wc.status) for wc in found] == [
-            (number, WCStatus.SUCCESS) for number in range(self.SENDS)
-        ]
-        assert self.end.buffer == self._octets
-        assert self.end.qp.query_state() == (QPState.RTS, Cause.NONE)
-        self.end.close()
-        self.peer.close()
+        self.check_receives()
+        assert self.buffer == self._octets
+        self.stop()
 
 
 def fail_and_send(victim: Victim, kind: Kind, bystander: Bystander, rng: random.Random) -> int:

@@ -13,10 +13,7 @@ import pytest
 from host_driver import (
     MR,
     AccessFlags,
-    Cause,
     Context,
-    QPState,
-    RecvWR,
     SendFlags,
     SendWR,
     WCStatus,
@@ -24,11 +21,10 @@ from host_driver import (
 )
 from sim.disturbed import DisturbedDevice
 from sim.model.atomics import FETCH_ADD, AtomicRequest
-from sim.model.ddp import UntaggedHeader
 from sim.model.rdmap import Opcode, ReadRequest, control_octet
-from tests.integration.rig import End, RawPeer
 from tests.integration.test_atomics import request_ulpdu
 from tests.integration.test_failures import PATTERN, read, response, send, write
+from tests.robustness.rig import SECONDS, Receiver, device_of
 
 pytestmark = pytest.mark.timeout(600)  # the first test may have to build the device
 
@@ -46,30 +42,12 @@ MESSAGES = 2
 CYCLES = 5_000
 """More than one message takes, with the entries that it needs."""
 
-SECONDS = 60.0
 
-
-class Party(End):
-    """A QP with receives, and a peer that sends it what it likes."""
+class Party(Receiver):
+    """It has as many receives as messages come for it."""
 
     def __init__(self, context: Context):
-        super().__init__(context)
-        self.peer = RawPeer(self.qp)
-        self.qp.post_recv(*(RecvWR(n, [self.element(200 * n, 200)]) for n in range(MESSAGES)))
-
-    def check_receives(self, count: int) -> None:
-        """So many messages are completed in order, and nothing else."""
-        completions = self.cq.wait(count, SECONDS)
-        assert [(wc.wr_id, wc.status) for wc in completions] == [
-            (n, WCStatus.SUCCESS) for n in range(count)
-        ]
-        assert self.cq.poll() == []
-
-    def stop(self) -> None:
-        """Ends: the stop waits for all that was begun."""
-        assert self.qp.query_state() == (QPState.RTS, Cause.NONE)
-        self.close()
-        self.peer.close()
+        super().__init__(context, MESSAGES, 200)
 
 
 @pytest.fixture
@@ -84,17 +62,6 @@ def arrive(context: Context, party: Party, *ulpdus: bytes) -> None:
     party.peer.send(*ulpdus)
     party.peer.pump_until(lambda: context.fpdus_received >= goal, SECONDS)
     device_of(context).run_cycles(CYCLES)
-
-
-def device_of(context: Context) -> DisturbedDevice:
-    device = context.transport
-    assert isinstance(device, DisturbedDevice)
-    return device
-
-
-def send_with_invalidate(stag: int) -> bytes:
-    control = control_octet(Opcode.SEND_WITH_INVALIDATE)
-    return UntaggedHeader(qn=0, msn=1, rsvd_ulp=control, rsvd_ulp_word=stag).encode()
 
 
 def place_many(context: Context, party: Party) -> None:
@@ -132,7 +99,9 @@ class Scene:
 
     def hold(self) -> None:
         """Something is held already; the messages come, and then the many Writes."""
-        arrive(self.context, self.invalidated, send_with_invalidate(self.mr.rkey))
+        control = control_octet(Opcode.SEND_WITH_INVALIDATE)
+        invalidation = send(b"", rsvd_ulp=control, rsvd_ulp_word=self.mr.rkey)
+        arrive(self.context, self.invalidated, invalidation)
         for party in self.others:
             messages = [send(PATTERN, msn=msn) for msn in range(1, MESSAGES + 1)]
             request = read(party.mr.rkey, party.mr.addr, len(PATTERN))

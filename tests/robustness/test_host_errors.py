@@ -1,7 +1,7 @@
 """Error responses of host memory at any access: a named error, one QP less, nothing misplaced."""
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 
@@ -24,6 +24,7 @@ from sim.disturbed import DisturbedDevice
 from sim.model.errors import StreamError
 from tests.integration.rig import End, RawPeer
 from tests.robustness.pair import SECONDS, Pair
+from tests.robustness.rig import device_of
 from tests.support.streams import seeded_random
 
 pytestmark = pytest.mark.timeout(600)  # the first test may have to build the device
@@ -66,12 +67,6 @@ ACCESSES = {
 }
 
 
-@pytest.fixture(scope="module")
-def context() -> Iterator[Context]:
-    with Context(DisturbedDevice()) as opened:
-        yield opened
-
-
 def fill(pair: Pair, rng: random.Random) -> None:
     pair.end.buffer[:] = rng.randbytes(len(pair.end.buffer))
     pair.theirs[:] = rng.randbytes(len(pair.theirs))
@@ -89,8 +84,7 @@ def changed(before: bytes, found: bytes, meant: bytes, what: str) -> None:
 @pytest.mark.parametrize("name", ACCESSES)
 def test_a_failed_access_stops_its_qp_only(context: Context, name: str, response: Response):
     access = ACCESSES[name]
-    device, rng = context.transport, seeded_random(name, response.name)
-    assert isinstance(device, DisturbedDevice)
+    device, rng = device_of(context), seeded_random(name, response.name)
     bystander = Pair(context, 4 * LENGTH)
     hit = 0
     for _ in range(ROUNDS):
@@ -187,8 +181,7 @@ def stop(pair: Pair) -> None:
 @pytest.mark.parametrize("look", ["poll", "wait"])
 def test_an_event_that_cannot_be_written_stops_its_qp_all_the_same(look: str):
     with Context(DisturbedDevice()) as context:
-        device = context.transport
-        assert isinstance(device, DisturbedDevice)
+        device = device_of(context)
         victim, other = Pair(context, 4 * LENGTH), Pair(context, 4 * LENGTH)
         # The event ring is the first that a context maps.
         device.fail_access(device.mapped[0], write=True, skip=0, response=Response.SLVERR)
@@ -209,8 +202,7 @@ def test_an_event_that_cannot_be_written_stops_its_qp_all_the_same(look: str):
 
 def test_events_behind_one_that_could_not_be_written_are_told():
     with Context(DisturbedDevice()) as context, ExitStack() as ends:
-        device = context.transport
-        assert isinstance(device, DisturbedDevice)
+        device = device_of(context)
         first, second = Pair(context, 4 * LENGTH), Pair(context, 4 * LENGTH)
         ends.callback(first.close)
         ends.callback(second.close)
@@ -228,8 +220,7 @@ def test_events_behind_one_that_could_not_be_written_are_told():
 def test_completions_of_others_behind_one_that_could_not_be_written_are_told():
     """Two QPs with one CQ: the failure is that of one of them."""
     with Context(DisturbedDevice()) as context, ExitStack() as ends:
-        device = context.transport
-        assert isinstance(device, DisturbedDevice)
+        device = device_of(context)
         first = len(device.mapped)
         end = End(context)
         other = QP(end.pd, QPInitAttr(end.cq, end.cq, QPCap(4, 4)))

@@ -1,0 +1,14 @@
+"""One disturbed device for all tests of a file that have no other one."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from host_driver import Context
+from sim.disturbed import DisturbedDevice
+
+
+@pytest.fixture(scope="module")
+def context() -> Iterator[Context]:
+    with Context(DisturbedDevice()) as opened:
+        yield opened
