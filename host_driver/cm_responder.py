@@ -88,7 +88,7 @@ class ConnectionRequest:
 
     def accept(
         self,
-        qp: QP,
+        qp: QP | None,
         *,
         private_data: bytes = b"",
         ord: int | None = None,
@@ -99,7 +99,7 @@ class ConnectionRequest:
         rtr: RTR = DEFAULT_RTR,
         emss: int | None = None,
         timeout: float = DEFAULT_TIMEOUT,
-    ) -> None:
+    ) -> "AcceptedRequest":
         """Accepts: sends the Reply and connects the QP as MPA Responder.
 
         The QP sends nothing before the first FPDU has arrived (RFC 5044, 7.1.2 item 4). With a
@@ -108,55 +108,20 @@ class ConnectionRequest:
 
         Parameters
         ----------
+        qp: `None` to send the Reply alone: no QP is needed before the peer sends its first FPDU.
+            Wait for that with what is returned, and connect a QP with receives then.
         minimum_ord: refuse a peer whose IRD is smaller, telling it (RFC 6581, 9.1).
         rtr: RTR frames that this end takes. A Send takes a receive of the driver, so it is
             possible only if none is posted before this returns.
-        timeout: seconds for the Reply and the RTR frame.
+        timeout: seconds for the Reply and the RTR frame, or without a QP for the first FPDU.
         Others as in `connect`. Private data has at most 508 octets, 512 if the Request has no
         IRD and ORD.
 
         Raises `ValueError` for arguments that do not fit, and the request can still be answered;
         `StartupError` for what goes wrong in startup, and the connection is closed.
         """
-        require_type("qp", qp, QP)
-        if qp.context is not self._context:
-            raise ValueError("the QP is of another device; allowed: a QP of the listener's device")
-        qp.require(QPState.INIT)
-        accepted = self.answer(
-            private_data=private_data,
-            ord=ord,
-            ird=ird,
-            minimum_ord=minimum_ord,
-            crc=crc,
-            markers=markers,
-            rtr=rtr,
-            emss=emss,
-            timeout=timeout,
-            receives_posted=qp.receives_posted > 0,
-        )
-        if accepted.connection.peer_to_peer:
-            accepted.wait()
-        accepted.connect(qp)
-
-    def answer(
-        self,
-        *,
-        private_data: bytes = b"",
-        ord: int | None = None,
-        ird: int | None = None,
-        minimum_ord: int = 0,
-        crc: bool = True,
-        markers: bool = False,
-        rtr: RTR = DEFAULT_RTR,
-        emss: int | None = None,
-        timeout: float = DEFAULT_TIMEOUT,
-        receives_posted: bool = True,
-    ) -> "AcceptedRequest":
-        """The first half of `accept`: sends the Reply. No QP is needed before the peer sends.
-
-        `receives_posted` tells whether the QP will have receives posted when it is connected; the
-        others are as in `accept`, and so is what is raised.
-        """
+        if qp is not None:
+            self._require_usable(qp)
         request = self._request
         terms = Terms.check(
             self._context.attr.max_qp_rd_atom,
@@ -170,6 +135,7 @@ class ConnectionRequest:
         if not 0 <= minimum_ord <= terms.ord:
             raise ValueError(f"minimum_ord {minimum_ord}; allowed: 0 to the ORD, {terms.ord}")
         check_emss(emss)
+        receives_posted = qp is None or qp.receives_posted > 0
         reply, connection = accepting_reply(terms, request, receives_posted=receives_posted)
         octets = reply.encode()
         deadline = Deadline(timeout)
@@ -179,7 +145,18 @@ class ConnectionRequest:
             segment = choose_emss(stream, emss)
             require_quiet(stream)
             send_octets(stream, octets, StartupStep.REPLY, deadline)
-        return AcceptedRequest(self._context, stream, connection, segment, deadline)
+        accepted = AcceptedRequest(self._context, stream, connection, segment, deadline)
+        if qp is not None:
+            if connection.peer_to_peer:
+                accepted.wait()
+            accepted.connect(qp)
+        return accepted
+
+    def _require_usable(self, qp: QP) -> None:
+        require_type("qp", qp, QP)
+        if qp.context is not self._context:
+            raise ValueError("the QP is of another device; allowed: a QP of the listener's device")
+        qp.require(QPState.INIT)
 
     def _refuse_unfit(self, minimum_ord: int) -> None:
         """Rejects a peer with which no QP can be connected, and raises why."""
@@ -245,6 +222,7 @@ class AcceptedRequest:
     """A peer whose Request was accepted, and that has to send its first FPDU next.
 
     A program with many peers takes a QP only when that comes: a peer that falls silent costs none.
+    If it was accepted with a QP, only `connection` is of use.
 
     Attributes
     ----------
@@ -267,7 +245,7 @@ class AcceptedRequest:
     def wait(self) -> None:
         """Waits until the first FPDU begins to arrive.
 
-        Raises `StartupError` if it does not in the time of `ConnectionRequest.answer`; the
+        Raises `StartupError` if it does not in the time of `ConnectionRequest.accept`; the
         connection is closed then.
         """
         with _closed_if_it_fails(self._stream, self._forget):

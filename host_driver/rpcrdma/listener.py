@@ -191,7 +191,8 @@ class RdmaListener:
 
     def _answer(self, request: ConnectionRequest) -> AcceptedRequest:
         settings = self._settings
-        return request.answer(
+        return request.accept(
+            None,
             private_data=terms.private_data(settings, remote_invalidation=False),
             ord=settings.ord,
             ird=settings.ird,
