@@ -12,11 +12,14 @@ class BadResults(Exception):
 
 
 @contextlib.contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Holds the lock file beside `path`, against other processes and other threads of this one."""
+def locked(path: Path, wait: bool = True) -> Iterator[None]:
+    """Holds the lock file beside `path`, against other processes and other threads of this one.
+
+    Raises `BlockingIOError` if another one holds it and this one is not to `wait`.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.with_name(f"{path.name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        fcntl.flock(lock, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
 
 

@@ -15,7 +15,7 @@ from sim.model.markers import MARKER_INTERVAL, MARKER_OCTETS
 from sim.model.mpa import Framer as ModelFramer
 from sim.model.mpa import frame_fpdu
 from tests.mpa.vectors import all_vectors
-from tests.support.runner import parameter, run_cocotb
+from tests.support.runner import parameter
 from tests.support.streams import (
     CLOCK_PERIOD_NS,
     StreamMonitor,
@@ -24,21 +24,11 @@ from tests.support.streams import (
     seeded_random,
     start_clock_and_reset,
 )
+from tests.support.verdicts import PATTERNS, Verdicts, each_check, shows, simulate
 
 CONFIG = RnicConfig(qps=8)
 MPA = MpaLayouts(CONFIG)
 SENT = Layouts(CONFIG).sent_item
-
-
-@pytest.mark.requirement("RDMAP-5.5-11", "DDP-3-08", "MPA-3-01", "MPA-4.1-01", "MPA-4.1-02")
-@pytest.mark.requirement("MPA-4.1-03", "MPA-4.1-05", "MPA-4.2-01", "MPA-4.2-02", "MPA-4.2-04")
-@pytest.mark.requirement("MPA-4.3-01", "MPA-4.3-02", "MPA-4.3-03", "MPA-4.3-05", "MPA-4.3-07")
-@pytest.mark.requirement("MPA-4.3-08", "MPA-4.3-09", "MPA-4.4-01", "MPA-4.4-10", "MPA-4.4-11")
-@pytest.mark.requirement("MPA-4.4-12", "MPA-7.1.1-06", "MPA-7.1.1-07", "MPA-7.1.1-09")
-@pytest.mark.requirement("MPA-7.1.2-18", "MPA-7.2-01")
-@pytest.mark.parametrize("pattern", ["always", "random", "bursty"])
-def test_framer(pattern: str) -> None:
-    run_cocotb(Framer(CONFIG), __name__, parameters={"PATTERN": pattern}, name=pattern)
 
 
 POSITIONS = MARKER_INTERVAL // MARKER_OCTETS
@@ -112,6 +102,7 @@ class Bench:
         return beats[0]["connection"], octets
 
 
+@shows("MPA-3-01")
 @cocotb.test(timeout_time=5, timeout_unit="ms")
 async def check_random_ulpdus_become_their_fpdus(dut: Any) -> None:
     bench = Bench(dut, parameter("PATTERN"))
@@ -132,6 +123,8 @@ async def check_random_ulpdus_become_their_fpdus(dut: Any) -> None:
     assert not len(bench.sent)
 
 
+@shows("DDP-3-08", "MPA-4.1-01", "MPA-4.1-02", "MPA-4.1-03", "MPA-4.1-05", "MPA-4.4-01")
+@shows("MPA-4.4-10", "MPA-4.4-11", "MPA-7.1.1-06", "MPA-7.1.1-09")
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def check_known_fpdus_without_markers(dut: Any) -> None:
     bench = Bench(dut, parameter("PATTERN"))
@@ -146,6 +139,7 @@ async def check_known_fpdus_without_markers(dut: Any) -> None:
         assert stream.hex() == vector["stream_hex"], vector["name"]
 
 
+@shows("MPA-4.3-01", "MPA-4.3-02", "MPA-4.3-07", "MPA-7.1.1-07")
 @cocotb.test(timeout_time=5, timeout_unit="ms")
 async def check_markers_stand_every_512_octets_of_their_connection(dut: Any) -> None:
     bench = Bench(dut, parameter("PATTERN"))
@@ -165,6 +159,7 @@ async def check_markers_stand_every_512_octets_of_their_connection(dut: Any) -> 
         assert await bench.fpdu() == fpdu
 
 
+@shows("MPA-4.3-05", "MPA-4.3-08", "MPA-4.3-09", "MPA-4.4-12")
 @cocotb.test(timeout_time=10, timeout_unit="ms")
 async def check_every_position_of_the_first_marker(dut: Any) -> None:
     bench = Bench(dut, parameter("PATTERN"))
@@ -186,6 +181,7 @@ async def check_every_position_of_the_first_marker(dut: Any) -> None:
             assert (await bench.fpdu())[1] == fpdu
 
 
+@shows("MPA-4.2-01", "MPA-4.2-02", "MPA-4.2-04", "MPA-4.3-03", "MPA-7.1.2-18")
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def check_known_fpdus_with_markers(dut: Any) -> None:
     bench = Bench(dut, parameter("PATTERN"))
@@ -283,6 +279,7 @@ async def check_unreadable_payload_spoils_the_crc_of_its_fpdu_only(dut: Any) -> 
     assert len(bench.spoiled) == 2
 
 
+@shows("RDMAP-5.5-11")
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def check_sent_is_reported_when_the_last_beat_left(dut: Any) -> None:
     bench = Bench(dut, parameter("PATTERN"), sent_pattern="slow")
@@ -309,6 +306,7 @@ async def check_sent_is_reported_when_the_last_beat_left(dut: Any) -> None:
     assert len(bench.finished) == 60
 
 
+@shows("MPA-7.2-01")
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def check_close_comes_with_the_last_beat_or_alone_and_a_report_in_its_turn(dut: Any) -> None:
     bench = Bench(dut, parameter("PATTERN"))
@@ -383,3 +381,13 @@ async def check_first_word_leaves_six_cycles_after_it_came(dut: Any) -> None:
         assert not dut.tx__valid.value
         await RisingEdge(dut.clk)
     assert dut.tx__valid.value
+
+
+@pytest.fixture(scope="module", params=PATTERNS)
+def verdicts(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Verdicts:
+    return simulate(tmp_path_factory, Framer(CONFIG), __name__, request.param)
+
+
+@each_check(globals())
+def test_framer(check: str, verdicts: Verdicts) -> None:
+    verdicts.require(check)

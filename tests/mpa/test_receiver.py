@@ -12,26 +12,12 @@ from sim.model.crc32c import crc32c_octets
 from sim.model.mpa import Framer, frame_fpdu
 from tests.mpa.receiver_bench import CONFIG, Bench, random_length
 from tests.mpa.vectors import all_vectors
-from tests.support.runner import parameter, run_cocotb
+from tests.support.runner import parameter
 from tests.support.streams import seeded_random
+from tests.support.verdicts import PATTERNS, Verdicts, each_check, shows, simulate
 
 
-@pytest.mark.requirement("DDP-3-05", "DDP-3-07", "DDP-3-09", "DDP-3-11", "DDP-3-13", "MPA-1.2-01")
-@pytest.mark.requirement("MPA-3-07", "MPA-3-08", "MPA-4.1-04", "MPA-4.1-06", "MPA-4.3-10")
-@pytest.mark.requirement("MPA-4.3-11", "MPA-4.4-01", "MPA-4.4-07", "MPA-4.4-08", "MPA-4.4-10")
-@pytest.mark.requirement("MPA-4.4-13", "MPA-4.4-14", "MPA-5.1-05", "MPA-5.2-01", "MPA-6-01")
-@pytest.mark.requirement("MPA-6-02", "MPA-6-03", "MPA-7.1.1-08", "MPA-7.1.1-10", "MPA-7.2-02")
-@pytest.mark.requirement("MPA-8-01", "MPA-8-08", "MPA-A.4-01")
-@pytest.mark.parametrize("pattern", ["always", "random", "bursty"])
-def test_receiver(pattern: str) -> None:
-    run_cocotb(
-        MpaReceiver(CONFIG),
-        __name__,
-        parameters={"PATTERN": pattern},
-        name=pattern,
-    )
-
-
+@shows("DDP-3-07", "DDP-3-13", "MPA-1.2-01", "MPA-3-08", "MPA-5.1-05", "MPA-A.4-01")
 @cocotb.test(timeout_time=20, timeout_unit="ms")
 async def check_random_fpdus_of_several_connections_arrive_in_order(dut: Any) -> None:
     rng = seeded_random(parameter("PATTERN"))
@@ -59,6 +45,8 @@ async def check_random_fpdus_of_several_connections_arrive_in_order(dut: Any) ->
         assert bench.llp.released[qp] == len(bench.llp.octets[qp])
 
 
+@shows("DDP-3-05", "DDP-3-09", "MPA-3-07", "MPA-4.3-10", "MPA-4.3-11", "MPA-4.4-01")
+@shows("MPA-4.4-10", "MPA-5.2-01", "MPA-6-02")
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def check_known_fpdus_without_markers(dut: Any) -> None:
     rng = seeded_random(parameter("PATTERN"))
@@ -77,6 +65,8 @@ async def check_known_fpdus_without_markers(dut: Any) -> None:
         assert await bench.wait_for(qp, len(expected)) == expected
 
 
+@shows("MPA-4.4-07", "MPA-4.4-13", "MPA-4.4-14", "MPA-6-01", "MPA-7.1.1-10", "MPA-8-01")
+@shows("MPA-8-08")
 @cocotb.test(timeout_time=2, timeout_unit="ms")
 async def check_bad_crc_ends_its_connection_only(dut: Any) -> None:
     rng = seeded_random(parameter("PATTERN"))
@@ -118,6 +108,7 @@ async def check_too_long_ulpdu_length_is_an_error_at_once(dut: Any) -> None:
         assert bench.ulpdus[qp] == [b"good"]
 
 
+@shows("MPA-4.1-06", "MPA-4.4-08", "MPA-7.1.1-08")
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def check_crc_is_not_checked_when_off(dut: Any) -> None:
     rng = seeded_random(parameter("PATTERN"))
@@ -131,6 +122,7 @@ async def check_crc_is_not_checked_when_off(dut: Any) -> None:
     assert await bench.wait_for(3, len(sent)) == sent
 
 
+@shows("MPA-4.1-04")
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def check_pad_counts_only_in_the_crc(dut: Any) -> None:
     rng = seeded_random(parameter("PATTERN"))
@@ -147,6 +139,7 @@ async def check_pad_counts_only_in_the_crc(dut: Any) -> None:
     assert not bench.errors
 
 
+@shows("DDP-3-11", "MPA-7.2-02")
 @cocotb.test(timeout_time=2, timeout_unit="ms")
 async def check_closed_comes_after_all_whole_fpdus(dut: Any) -> None:
     rng = seeded_random(parameter("PATTERN"))
@@ -172,6 +165,7 @@ async def check_closed_comes_after_all_whole_fpdus(dut: Any) -> None:
         assert [item for number, item in bench.log if number == qp] == [*sent, closed[qp]]
 
 
+@shows("MPA-6-03")
 @cocotb.test(timeout_time=2, timeout_unit="ms")
 async def check_a_stream_that_ends_inside_an_fpdu_is_told_apart(dut: Any) -> None:
     rng = seeded_random(parameter("PATTERN"))
@@ -206,6 +200,7 @@ async def check_a_stream_that_ends_inside_an_fpdu_is_told_apart(dut: Any) -> Non
     assert not bench.errors
 
 
+@shows("DDP-3-13", "MPA-6-03")
 @cocotb.test(timeout_time=2, timeout_unit="ms")
 async def check_partial_fpdu_does_not_block_others(dut: Any) -> None:
     rng = seeded_random(parameter("PATTERN"))
@@ -333,3 +328,13 @@ async def check_backlog_streams_at_full_rate(dut: Any) -> None:
         dut._log.info(f"{name}: {words} words, {beats} beats, {cycles} cycles")
         assert cycles <= words + 80
         assert bench.rx_stalls - stalls <= words - beats + 2
+
+
+@pytest.fixture(scope="module", params=PATTERNS)
+def verdicts(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Verdicts:
+    return simulate(tmp_path_factory, MpaReceiver(CONFIG), __name__, request.param)
+
+
+@each_check(globals())
+def test_receiver(check: str, verdicts: Verdicts) -> None:
+    verdicts.require(check)

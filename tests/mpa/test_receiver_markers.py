@@ -15,24 +15,11 @@ from sim.model.markers import MARKER_INTERVAL, MARKER_OCTETS
 from sim.model.mpa import Framer, fpdu_length, frame_fpdu, parse_fpdu
 from tests.mpa.receiver_bench import CONFIG, Bench, random_length
 from tests.mpa.vectors import all_vectors
-from tests.support.runner import parameter, run_cocotb
+from tests.support.runner import parameter
 from tests.support.streams import seeded_random
+from tests.support.verdicts import PATTERNS, Verdicts, each_check, shows, simulate
 
 POSITIONS = MARKER_INTERVAL // MARKER_OCTETS
-
-
-@pytest.mark.requirement("DDP-3-05", "DDP-3-09", "MPA-3-07", "MPA-4.2-03", "MPA-4.2-05")
-@pytest.mark.requirement("MPA-4.3-06", "MPA-4.3-10", "MPA-4.3-11", "MPA-4.4-13", "MPA-4.4-14")
-@pytest.mark.requirement("MPA-5.1-05", "MPA-5.2-02", "MPA-6-01", "MPA-6-02", "MPA-6-03", "MPA-8-01")
-@pytest.mark.requirement("MPA-8-03", "MPA-8-04", "MPA-8-05", "MPA-8-08", "MPA-A.4-01")
-@pytest.mark.parametrize("pattern", ["always", "random", "bursty"])
-def test_receiver_markers(pattern: str) -> None:
-    run_cocotb(
-        MpaReceiver(CONFIG),
-        __name__,
-        parameters={"PATTERN": pattern},
-        name=pattern,
-    )
 
 
 class Stream:
@@ -76,6 +63,7 @@ async def start_bench(dut: Any, **options: Any) -> Bench:
     return bench
 
 
+@shows("MPA-5.1-05", "MPA-A.4-01")
 @cocotb.test(timeout_time=20, timeout_unit="ms")
 async def check_random_fpdus_of_connections_with_and_without_markers(dut: Any) -> None:
     bench = await start_bench(dut)
@@ -97,6 +85,7 @@ async def check_random_fpdus_of_connections_with_and_without_markers(dut: Any) -
         assert bench.llp.released[qp] == len(bench.llp.octets[qp])
 
 
+@shows("MPA-4.3-11", "MPA-6-02")
 @cocotb.test(timeout_time=20, timeout_unit="ms")
 async def check_every_position_of_the_first_marker(dut: Any) -> None:
     bench = await start_bench(dut)
@@ -122,6 +111,7 @@ async def check_every_position_of_the_first_marker(dut: Any) -> None:
     assert not bench.errors
 
 
+@shows("DDP-3-05", "DDP-3-09", "MPA-3-07", "MPA-4.3-10", "MPA-4.3-11")
 @cocotb.test(timeout_time=2, timeout_unit="ms")
 async def check_known_fpdus_with_markers(dut: Any) -> None:
     bench = await start_bench(dut)
@@ -151,6 +141,7 @@ def other_pointer(rng: random.Random, wrong: int) -> Any:
     return change
 
 
+@shows("MPA-5.2-02", "MPA-8-01", "MPA-8-03", "MPA-8-04", "MPA-8-05", "MPA-8-08")
 @cocotb.test(timeout_time=10, timeout_unit="ms")
 async def check_wrong_fpduptr_is_a_marker_error(dut: Any) -> None:
     bench = await start_bench(dut)
@@ -190,6 +181,7 @@ async def check_wrong_fpduptr_is_a_marker_error(dut: Any) -> None:
     assert not bench.errors
 
 
+@shows("MPA-4.4-13", "MPA-4.4-14", "MPA-6-01")
 @cocotb.test(timeout_time=5, timeout_unit="ms")
 async def check_bad_crc_comes_before_wrong_fpduptr(dut: Any) -> None:
     bench = await start_bench(dut)
@@ -214,6 +206,7 @@ async def check_bad_crc_comes_before_wrong_fpduptr(dut: Any) -> None:
             await bench.cycles(200)
 
 
+@shows("MPA-4.2-03", "MPA-4.2-05", "MPA-4.3-06")
 @cocotb.test(timeout_time=5, timeout_unit="ms")
 async def check_reserved_and_low_bits_of_fpduptr_do_not_count(dut: Any) -> None:
     bench = await start_bench(dut)
@@ -248,6 +241,7 @@ async def check_too_long_ulpdu_length_behind_a_marker_is_an_error_at_once(dut: A
         assert bench.ulpdus[qp] == stream.ulpdus
 
 
+@shows("MPA-6-03")
 @cocotb.test(timeout_time=5, timeout_unit="ms")
 async def check_incomplete_fpdu_does_not_block_others(dut: Any) -> None:
     bench = await start_bench(dut)
@@ -388,3 +382,13 @@ async def check_backlog_streams_at_full_rate(dut: Any) -> None:
         dut._log.info(f"{name}: {words} words, {beats} beats, {cycles} cycles")
         assert cycles <= words + 80
         assert bench.rx_stalls - stalls <= words - beats + 2
+
+
+@pytest.fixture(scope="module", params=PATTERNS)
+def verdicts(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Verdicts:
+    return simulate(tmp_path_factory, MpaReceiver(CONFIG), __name__, request.param)
+
+
+@each_check(globals())
+def test_receiver_markers(check: str, verdicts: Verdicts) -> None:
+    verdicts.require(check)

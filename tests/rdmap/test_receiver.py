@@ -36,7 +36,7 @@ from tests.rdmap.receiver_segments import (
     terminate,
     write,
 )
-from tests.support.verdicts import Verdicts, each_check, shows, simulate
+from tests.support.verdicts import PATTERNS, Verdicts, each_check, shows, simulate
 
 TO = 2**64 - 100
 
@@ -429,10 +429,9 @@ async def check_random_traffic_of_many_qps(dut: Any) -> None:
 pytestmark = pytest.mark.timeout(1200)
 
 
-@pytest.fixture(scope="module", params=["always", "random", "bursty"])
+@pytest.fixture(scope="module", params=PATTERNS)
 def verdicts(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Verdicts:
-    parameters = {"PATTERN": request.param}
-    return simulate(tmp_path_factory, Receiver(CONFIG), __name__, parameters=parameters)
+    return simulate(tmp_path_factory, Receiver(CONFIG), __name__, request.param)
 
 
 @each_check(globals())

@@ -28,7 +28,7 @@ from tests.rdmap.receiver_segments import (
     write,
 )
 from tests.rdmap.wrong_segments import Wrong, WrongSegments, each_kind, each_stops_its_qp_only
-from tests.support.verdicts import Verdicts, each_check, shows, simulate
+from tests.support.verdicts import PATTERNS, Verdicts, each_check, shows, simulate
 
 REQUEST, RESPONSE = 10, 11
 """The opcodes."""
@@ -506,10 +506,9 @@ async def check_swap_is_unsupported_with_the_strict_setting(dut: Any) -> None:
 pytestmark = pytest.mark.timeout(1200)
 
 
-@pytest.fixture(scope="module", params=["always", "random", "bursty"])
+@pytest.fixture(scope="module", params=PATTERNS)
 def verdicts(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Verdicts:
-    parameters = {"PATTERN": request.param}
-    return simulate(tmp_path_factory, Receiver(CONFIG), __name__, parameters=parameters)
+    return simulate(tmp_path_factory, Receiver(CONFIG), __name__, request.param)
 
 
 @each_check(globals())

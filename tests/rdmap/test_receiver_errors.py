@@ -29,7 +29,7 @@ from tests.rdmap.receiver_segments import (
     write,
 )
 from tests.rdmap.wrong_segments import Wrong, WrongSegments, each_kind, each_stops_its_qp_only
-from tests.support.verdicts import Verdicts, each_check, shows, simulate
+from tests.support.verdicts import PATTERNS, Verdicts, each_check, shows, simulate
 
 STAG = 0x1000
 TO = 2**64 - 100
@@ -600,10 +600,9 @@ async def check_behind_an_error_everything_is_dropped_and_nothing_told(dut: Any)
 pytestmark = pytest.mark.timeout(1200)
 
 
-@pytest.fixture(scope="module", params=["always", "random", "bursty"])
+@pytest.fixture(scope="module", params=PATTERNS)
 def verdicts(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Verdicts:
-    parameters = {"PATTERN": request.param}
-    return simulate(tmp_path_factory, Receiver(CONFIG), __name__, parameters=parameters)
+    return simulate(tmp_path_factory, Receiver(CONFIG), __name__, request.param)
 
 
 @each_check(globals())

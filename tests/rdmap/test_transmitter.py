@@ -1097,8 +1097,9 @@ def verdicts(tmp_path_factory):
         tmp_path_factory,
         Transmitter(CONFIG),
         __name__,
+        "always",
+        ["always"],
         test_filter="check_(?!random|posted)",
-        parameters={"PATTERN": "always"},
     )
 
 

@@ -206,7 +206,7 @@ async def check_a_peer_may_invalidate_what_is_of_its_stream_alone(dut: Any) -> N
 @pytest.fixture(scope="module")
 def verdicts(tmp_path_factory: pytest.TempPathFactory) -> Verdicts:
     table = StagTable(CONFIG, clients=CLIENTS, invalidators=INVALIDATORS)
-    return simulate(tmp_path_factory, table, __name__, parameters={"PATTERN": "always"})
+    return simulate(tmp_path_factory, table, __name__, "always", ["always"])
 
 
 @each_check(globals())

@@ -8,10 +8,9 @@ requirement list that this check looks at, and no others. In the file of a block
     async def check_words_arrive_in_order(dut):
         ...
 
-    @pytest.fixture(scope="module", params=["always", "random"])
+    @pytest.fixture(scope="module", params=PATTERNS)
     def verdicts(request, tmp_path_factory):
-        parameters = {"PATTERN": request.param}
-        return simulate(tmp_path_factory, Thing(), __name__, parameters=parameters)
+        return simulate(tmp_path_factory, Thing(), __name__, request.param)
 
     @each_check(globals())
     def test_thing(check, verdicts):
@@ -20,12 +19,13 @@ requirement list that this check looks at, and no others. In the file of a block
 `each_check` stands behind the checks, since it looks for them.
 """
 
-import hashlib
+import contextlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
@@ -57,25 +57,54 @@ class Verdicts:
             raise CocotbFailure(f"{check}: {self.failures[check]}")
 
 
+PATTERNS = ("always", "random", "bursty")
+"""Of back-pressure, one simulation for each."""
+
+
 def simulate(
-    factory: pytest.TempPathFactory, component: Any, test_module: str, **options: Any
+    factory: pytest.TempPathFactory,
+    component: Any,
+    test_module: str,
+    pattern: str,
+    patterns: Sequence[str] = PATTERNS,
+    **options: Any,
 ) -> Verdicts:
-    """Run the cocotb tests of a module, once for all workers; options as those of `run_cocotb`."""
+    """Run the cocotb tests of a module with parameter PATTERN, once for all workers.
+
+    A worker that finds another one at it makes a simulation for another of `patterns` meanwhile.
+    `options` are those of `run_cocotb`.
+    """
     base = factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         base = base.parent  # one for all workers
-    digest = hashlib.sha256(repr((test_module, sorted(options.items()))).encode()).hexdigest()[:12]
-    path = base / f"verdicts-{digest}.json"
+    folder = base / f"verdicts-{test_module}"
+    for each in (pattern, *patterns):
+        path = folder / f"{each}.json"
+        # Only one that nobody is at, but in the end the one that is asked for.
+        with contextlib.suppress(BlockingIOError), locked(path, wait=False):
+            if not path.exists():
+                _run(path, component, test_module, {"PATTERN": each}, options)
+        if (folder / f"{pattern}.json").exists():
+            break
+    path = folder / f"{pattern}.json"
     with locked(path):
         if not path.exists():
-            failures, ending = {}, ""
-            try:
-                run_cocotb(component, test_module, name=f"verdicts-{digest}", **options)
-            except CocotbFailure as failure:
-                failures = failure.checks
-                ending = "" if failures else str(failure)
-            write_whole(path, json.dumps({"failures": failures, "ending": ending}))
+            _run(path, component, test_module, {"PATTERN": pattern}, options)
     return Verdicts(**json.loads(path.read_text()))
+
+
+def _run(
+    path: Path, component: Any, test_module: str, parameters: dict[str, str], options: Any
+) -> None:
+    failures: dict[str, str] = {}
+    ending = ""
+    name = f"{test_module}-{path.stem}"
+    try:
+        run_cocotb(component, test_module, name=name, parameters=parameters, **options)
+    except CocotbFailure as failure:
+        failures = failure.checks
+        ending = "" if failures else str(failure)
+    write_whole(path, json.dumps({"failures": failures, "ending": ending}))
 
 
 def shows(*ids: str) -> Callable[[CheckType], CheckType]:
