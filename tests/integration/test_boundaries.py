@@ -2,28 +2,28 @@
 
 import random
 import threading
+from dataclasses import replace
 
 import pytest
 
-from gateware.config import DATA_WIDTHS, RnicConfig
+from gateware.config import DATA_WIDTHS
 from host_driver import listen
 from host_driver.transport.simulation import SimulatedDevice
-from hw.interface.sizes import SIZES
 from sim.build import build_device
 from tests.integration.pair_traffic import End, draw_operations
+from tests.support.sizes import SMALLEST
 from tests.support.streams import seeded_random
 
 # Each is built once, which takes minutes on a small machine.
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
 OPERATIONS, CQS = 60, 2
-SMALLEST = {name: size.least for name, size in SIZES.items()}
 
 
 @pytest.mark.parametrize("data_width", [min(DATA_WIDTHS), max(DATA_WIDTHS)])
 def test_random_operations_on_every_qp(data_width):
     """Write, Send and Read in both directions at random alignments; all memory is compared."""
-    config = RnicConfig(data_width=data_width, counters=False, **SMALLEST)
+    config = replace(SMALLEST, data_width=data_width)
     library = build_device(config)
     rng = seeded_random()
     doing = [[draw_operations(rng, OPERATIONS) for _ in range(config.qps)] for _ in range(2)]

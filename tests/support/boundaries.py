@@ -38,7 +38,7 @@ from hw.boards.board import find
 from hw.interface.hostlink import MAXIMUM_BEATS
 from hw.interface.sizes import SIZES
 from sim.cosim import runner
-from tests.integration.test_boundaries import LARGEST, SMALLEST
+from tests.support.sizes import LARGEST, SMALLEST
 
 ROOT = Path(__file__).parents[2]
 OUTPUT = ROOT / "build" / "boundaries.json"
