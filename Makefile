@@ -4,12 +4,14 @@ PYTHON ?= $(shell command -v python3.11 || echo python3)
 VENV := .venv
 BIN := $(VENV)/bin
 # Where the set-up leaves its mark; it runs again when one of its inputs changes in content.
-SETUP_INPUTS := pyproject.toml tools/install_system_packages.sh
+SETUP_INPUTS := pyproject.toml constraints.txt tools/install_system_packages.sh
 SETUP_HASH := $(shell { cat $(SETUP_INPUTS); echo "$(CURDIR)"; } | sha256sum | cut -c1-16)
 STAMP := $(VENV)/.setup-$(SETUP_HASH)
 # How many tests run at once.
 JOBS ?= 2
 PYTEST_ARGS ?=
+# With 1, `make test-wheel` installs the lowest versions that pyproject.toml allows.
+LOWEST ?= 0
 # Mutated FPDUs of `make soak`, the seed that another run had, the address of a Dask scheduler.
 FPDUS ?= 1000000
 SEED ?=
@@ -34,28 +36,36 @@ SIZES := DATA_WIDTH COUNTERS QPS CQS STAGS READ_QUEUE_DEPTH PREFETCH_LANES PENDI
 	PAYLOAD_BUFFER_OCTETS MAX_BURST_BEATS
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test soak mutate conformance nfs bench bench-short timing scaling gatesim gatesim-board bitstream program boundaries formal formal-mutants verilog docs lint format clean
+.PHONY: help setup demo test test-wheel soak mutate conformance nfs bench bench-short timing scaling gatesim gatesim-board bitstream program boundaries formal formal-mutants verilog docs lint format clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
 
-setup: $(STAMP) ## make .venv, install all that is needed (fast the second time)
+setup: $(STAMP) $(STAMP)-test ## make .venv, install all that is needed (fast the second time)
 
 $(STAMP):
-	sh tools/install_system_packages.sh $(PYTHON)
+	sh tools/install_system_packages.sh $(PYTHON) base
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --disable-pip-version-check -q -e '.[test,synthesis,formal]'
+	@echo "installing Python packages into $(VENV): stagecoach[all] of pyproject.toml, about 1 GB"
+	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e '.[all]'
 	rm -f $(VENV)/.setup-*
 	touch $@
 
-demo: setup ## move a file between two simulated devices (FILE=path, WAVES=1)
+# Packages of the system that some commands need, and others do not.
+$(STAMP)-%: | $(STAMP)
+	sh tools/install_system_packages.sh $(PYTHON) $*
+	touch $@
+
+demo: $(STAMP) $(if $(filter-out 0,$(WAVES)),$(STAMP)-waves) ## move a file between two simulated devices (FILE=path, WAVES=1)
 	$(BIN)/stagecoach demo $(if $(FILE),"$$FILE") $(if $(filter-out 0,$(WAVES)),--waves)
 
 test: setup ## run all tests (JOBS=2, PYTEST_ARGS="-k mpa")
 	$(BIN)/python -m pytest -n $(JOBS) $(PYTEST_ARGS)
 
+test-wheel: setup ## install the wheel elsewhere and use it (PYTHON=python3.12, LOWEST=1)
+	$(BIN)/python -m tools.check_wheel --python $(PYTHON) $(if $(filter-out 0,$(LOWEST)),--lowest)
+
 soak: setup ## send malformed FPDUs (FPDUS=1000000, SEED=1, JOBS=2, DASK=tcp://host:port)
-	$(if $(DASK),$(BIN)/python -m pip install --disable-pip-version-check -q -e '.[soak]')
 	$(BIN)/python -m sim.malformer.soak --fpdus $(FPDUS) --jobs $(JOBS) \
 		$(if $(SEED),--seed $(SEED)) $(if $(DASK),--dask $(DASK))
 
@@ -108,7 +118,7 @@ formal-mutants: setup ## break the blocks: each property of `make formal` has to
 	$(BIN)/python -m hw.formal --jobs $(JOBS) --mutants
 
 verilog: setup docs ## write build/verilog/stagecoach_rnic.v for other designs (QPS=8 STAGS=64 ...)
-	$(BIN)/python -m hw.verilog $(foreach size,$(SIZES),$(if $($(size)),$(size)=$($(size))))
+	$(BIN)/stagecoach verilog $(foreach size,$(SIZES),$(if $($(size)),$(size)=$($(size))))
 
 docs: setup ## write the register and queue-entry reference and a C header to build/docs
 	$(BIN)/python -m hw.reference
@@ -122,6 +132,6 @@ format: setup ## format the sources
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix --exit-zero
 
-clean: ## remove build products, keep .venv
+clean: ## remove build products, keep .venv (`stagecoach cache clear`: the compiled devices)
 	rm -rf build .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info
 	find . -path ./$(VENV) -prune -o -type d -name __pycache__ -exec rm -rf {} +

@@ -22,7 +22,7 @@ from bench.plots import (
 )
 from bench.required import REQUIRED
 from gateware.config import WORD_WIDTH, RnicConfig
-from host_driver.perf.table import size_text
+from host_driver.perf.sizes import size_text
 
 DOORBELL_LAST = "latency_doorbell_to_last_fpdu_octet_cycles"
 

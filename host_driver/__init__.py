@@ -32,6 +32,7 @@ from host_driver.errors import (
     WaitTimeout,
 )
 from host_driver.events import AsyncEvent
+from host_driver.extras import MissingExtra
 from host_driver.mpa_startup import RTR
 from host_driver.mpa_terms import Connection
 from host_driver.mr import MR, PD, FastMR, inc_rkey
@@ -66,6 +67,7 @@ __all__ = [
     "InsufficientIRD",
     "ListenerClosed",
     "MalformedFrame",
+    "MissingExtra",
     "NoMatchingRTR",
     "QPCap",
     "QPError",

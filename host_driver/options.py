@@ -11,6 +11,9 @@ from host_driver.transport.serial_device import DEFAULT_BAUD
 DEVICE_VARIABLE = "STAGECOACH_DEVICE"
 """Environment variable: the device of commands that are not told of one."""
 
+DEFAULT_EMSS = 1460
+"""Payload of a TCP segment in an Ethernet frame of 1500 octets."""
+
 _SIZE = re.compile(r"(\d+)\s*(|B|KiB|MiB|GiB)")
 _UNITS = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 

@@ -3,6 +3,7 @@
 import contextlib
 import fcntl
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,15 +13,36 @@ class BadResults(Exception):
 
 
 @contextlib.contextmanager
-def locked(path: Path, wait: bool = True) -> Iterator[None]:
+def locked(path: Path, *, wait: bool = True, remove: bool = False) -> Iterator[bool]:
     """Holds the lock file beside `path`, against other processes and other threads of this one.
 
-    Raises `BlockingIOError` if another one holds it and this one is not to `wait`.
+    Yields True. Without `wait` it yields False, at once, if somebody else holds the lock.
+    `remove`: the lock file goes away at the end.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.with_name(f"{path.name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
+    name = path.with_name(f"{path.name}.lock")
+    how = fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB
+    while True:
+        with name.open("w") as lock:
+            try:
+                fcntl.flock(lock, how)
+            except BlockingIOError:
+                yield False
+                return
+            if not _is(lock.fileno(), name):
+                continue  # whoever held it has removed it: a lock on that file keeps nobody out
+            yield True
+            if remove:
+                name.unlink(missing_ok=True)
+            return
+
+
+def _is(descriptor: int, path: Path) -> bool:
+    """Whether an open file is the one that has this name now."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def write_whole(path: Path, text: str) -> None:

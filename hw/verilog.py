@@ -1,16 +1,14 @@
-"""The device as one self-contained Verilog file, for designs of others: `make verilog`.
+"""The device as one self-contained Verilog file, for designs of others.
 
-`python -m hw.verilog QPS=8 STAGS=64` takes the sizes of `RnicConfig` by name; those that are not
-named have their defaults.
+`stagecoach verilog QPS=8 STAGS=64` (`make verilog`) takes the sizes of `RnicConfig` by name; those
+that are not named have their defaults.
 """
 
-import argparse
 import dataclasses
 import re
-import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from gateware.config import RnicConfig
 
@@ -119,27 +117,10 @@ def parse_sizes(arguments: Sequence[str]) -> RnicConfig:
         raise SizeError(str(error)) from None
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message}\n")
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command and returns its exit status."""
-    parser = _Parser(prog="python -m hw.verilog", description=__doc__)
-    parser.add_argument("sizes", nargs="*", metavar="SIZE=NUMBER", help="as QPS=8")
-    parser.add_argument("-o", "--output", type=Path, default=TARGET, help="%(default)s")
-    options = parser.parse_args(arguments)
-    try:
-        config = parse_sizes(options.sizes)
-    except SizeError as error:
-        parser.error(str(error))
+def write_verilog(config: RnicConfig, output: Path) -> int:
+    """Writes the device to a file, says so, and returns the exit status of the command."""
     text = device_verilog(config)
-    options.output.parent.mkdir(parents=True, exist_ok=True)
-    options.output.write_text(text)
-    print(f"{options.output}: module {MODULE}, {len(text.splitlines()):,} lines")
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.write_text(text)
+    print(f"{output}: module {MODULE}, {len(text.splitlines()):,} lines")
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

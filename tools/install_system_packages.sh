@@ -1,9 +1,19 @@
 #!/bin/sh
-# Installs with apt-get, where missing, what pip cannot: usage: install_system_packages.sh [python]
+# Installs with apt-get, where missing, what pip cannot; says before what that is.
 #
+# Usage: install_system_packages.sh PYTHON base|waves|test
+#   base: what nothing works without. waves: also what FST waveforms take. test: all that tests use.
 # Without root or sudo it only fails if something is missing that nothing works without.
 set -eu
 python=${1:-python3}
+purpose=${2:-test}
+case $purpose in
+base | waves | test) ;;
+*)
+    echo "install_system_packages.sh: $purpose is no purpose; allowed: base, waves, test" >&2
+    exit 2
+    ;;
+esac
 version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 
 required= useful=
@@ -28,14 +38,18 @@ has command -v g++ || required="$required g++"
 has command -v perl || required="$required perl"
 # Debian has the part of Python that makes virtual environments in a package of its own.
 has "$python" -c 'import ensurepip, venv' || required="$required python$version-venv"
-# cocotb loads Python into the simulator as a shared library.
-has_shared_python || useful="$useful libpython$version"
-# FST waveforms are written with zlib and lz4.
-has_header zlib.h || useful="$useful zlib1g-dev"
-has_header lz4.h || useful="$useful liblz4-dev"
-# The second opinions: on simulation, and on what goes over the wire.
-has command -v iverilog || useful="$useful iverilog"
-has command -v tshark || useful="$useful tshark"
+if [ "$purpose" != base ]; then
+    # FST waveforms are written with zlib and lz4.
+    has_header zlib.h || useful="$useful zlib1g-dev"
+    has_header lz4.h || useful="$useful liblz4-dev"
+fi
+if [ "$purpose" = test ]; then
+    # cocotb loads Python into the simulator as a shared library.
+    has_shared_python || useful="$useful libpython$version"
+    # The second opinions: on simulation, and on what goes over the wire.
+    has command -v iverilog || useful="$useful iverilog"
+    has command -v tshark || useful="$useful tshark"
+fi
 
 packages=$required$useful
 [ -n "$packages" ] || exit 0
@@ -51,6 +65,7 @@ else
     reason="this needs root; run: apt-get install$packages"
 fi
 if [ -z "${reason:-}" ]; then
+    echo "installing with ${root:+$root }apt-get:$packages"
     $root apt-get update -q
     # shellcheck disable=SC2086 # one word for each package
     if $root env DEBIAN_FRONTEND=noninteractive \

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from host_driver.commands import built_device, open_device, progress_bar
 from host_driver.context import Context
+from host_driver.extras import MissingExtra, extra_named
 from host_driver.perf.both import LOCALHOST, LocalServer
 from host_driver.perf.client import measure
 from host_driver.perf.operations import Operation
@@ -74,9 +75,17 @@ def measure_at(plan: Plan, address: str, port: int, locator: Locator = SIMULATED
 
 
 def show(result: Result, stem: Path, json_path: Path | None) -> None:
-    """Prints the table, writes the plots, and the figures to a file if one is named."""
+    """Prints the table, writes the plots, and the figures to a file if one is named.
+
+    Without the library that draws them there are no plots.
+    """
     Console().print(table_of(result))
-    paths = write_plots(result, stem)
+    try:
+        with extra_named():
+            paths = write_plots(result, stem)
+    except MissingExtra as error:
+        paths = []
+        print(f"stagecoach perf: no plot: {error}", file=sys.stderr)
     if json_path is not None:
         json_path.write_text(json.dumps(result.as_json(), indent=2) + "\n")
         paths.append(json_path)

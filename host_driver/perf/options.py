@@ -5,7 +5,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from host_driver.options import add_device, number, parse_emss
+from host_driver.options import DEFAULT_EMSS, add_device, number, parse_emss
 from host_driver.perf.operations import OPERATIONS, Operation
 from host_driver.perf.plot import plot_paths
 from host_driver.perf.settings import (
@@ -177,18 +177,19 @@ def check_perf(parser: argparse.ArgumentParser, options: argparse.Namespace) -> 
 def run_perf(options: argparse.Namespace) -> int:
     """Runs the command and returns its exit status."""
     # Only now: the other commands need nothing of this.
-    from host_driver.commands import DEFAULT_EMSS, GOAL_HZ
+    from host_driver.commands import GOAL_HZ
     from host_driver.perf import command
     from host_driver.perf.limit import Framing
     from host_driver.perf.result import Result
     from host_driver.perf.settings import Plan
-    from sim.build import ROOT
 
     operation = OPERATIONS[options.operation]
     port = DEFAULT_PORT if options.port is None else options.port
     if options.server:
         command.serve(operation, options.address or "", port, options.device)
         return 0
+    if options.plot is not None:
+        import matplotlib  # noqa: F401  # if it is missing, now and not after the measurement
     sizes = DEFAULT_SIZES if operation.size is None else (operation.size,)
     plan = Plan(
         operation,
@@ -199,7 +200,7 @@ def run_perf(options: argparse.Namespace) -> int:
         options.messages,
     )
     measured = command.measure_at(plan, options.address or "", port, options.device)
-    stem = options.plot or ROOT / "build" / f"perf_{operation.name}"
+    stem = options.plot or Path("build") / f"perf_{operation.name}"
     clock = options.clock or measured.clock_mhz or GOAL_HZ / 1e6
     result = Result(plan, clock, measured.points, options.device.text)
     command.show(result, stem, options.json)

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from host_driver.perf.result import Result
-from host_driver.perf.table import size_text
+from host_driver.perf.sizes import size_text
 
 FORMATS = ("png", "svg")
 _CURVE_POINTS = 200

@@ -1,4 +1,4 @@
-"""The sizes of messages that an option names."""
+"""The sizes of messages as options name them."""
 
 import argparse
 
@@ -35,3 +35,11 @@ def _powers(first: int, last: int, text: str) -> list[int]:
             f"range of sizes is {text}; allowed: from a power of two to one that is not smaller"
         )
     return [1 << power for power in range(first.bit_length() - 1, last.bit_length())]
+
+
+def size_text(octets: int) -> str:
+    """A size as the options take it."""
+    for unit, factor in (("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if octets % factor == 0:
+            return f"{octets // factor}{unit}"
+    return str(octets)

@@ -4,16 +4,7 @@ from rich import box
 from rich.table import Table
 
 from host_driver.perf.result import Result
-
-_KIB = 1024
-
-
-def size_text(octets: int) -> str:
-    """A size as the options take it."""
-    for unit, factor in (("MiB", _KIB * _KIB), ("KiB", _KIB)):
-        if octets % factor == 0:
-            return f"{octets // factor}{unit}"
-    return str(octets)
+from host_driver.perf.sizes import size_text
 
 
 def table_of(result: Result) -> Table:

@@ -4,7 +4,6 @@ import argparse
 from typing import Any
 
 from host_driver.options import parse_interval
-from host_driver.top.command import top, watch
 from host_driver.top.folder import FOLDER_VARIABLE, PRIVATE
 from host_driver.top.publisher import DEFAULT_INTERVAL
 from host_driver.transport.locate import device_option
@@ -55,6 +54,8 @@ def check_top(parser: argparse.ArgumentParser, options: argparse.Namespace) -> N
 
 def run_top(options: argparse.Namespace) -> int:
     """Runs the command and returns its exit status."""
+    from host_driver.top.command import top, watch
+
     if not options.program:
         return watch(once=options.once, as_json=options.json, interval=options.interval)
     return top(

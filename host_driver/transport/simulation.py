@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from host_driver.extras import extra_named
 from host_driver.transport.base import (
     ByteStream,
     DeviceClosed,
@@ -33,6 +34,8 @@ class SimulatedDevice(SocketLender):
     read_latency, write_latency: of the host memory, in cycles.
     late_writes: what the device writes is visible only with its write response.
     progress: called with a few words before each long step of a build.
+
+    Raises `MissingExtra` if what it takes to build a device is not installed.
     """
 
     def __init__(
@@ -56,7 +59,8 @@ class SimulatedDevice(SocketLender):
         if library is None:
             from sim.build import build_device
 
-            library = build_device(self.config, trace=trace_path is not None, progress=progress)
+            with extra_named():
+                library = build_device(self.config, trace=trace_path is not None, progress=progress)
         latencies = {"read_latency": read_latency, "write_latency": write_latency}
         self._device = sim_device.Device(
             library,

@@ -49,7 +49,8 @@ as for a device and its netlist is simulated; cocotb sees its ports only.
 `test_filter` is a regular expression for the full name of the cocotb tests to run ("check_words").
 The clock is `clk`, the synchronous active-high reset is `rst`, ports have Amaranth's flat names
 (`o__payload`; a struct payload is one vector). `WAVES=1` in the environment, or `waves=True`,
-leaves an FST file. Exports and builds are cached under `build/cocotb/` by content.
+leaves an FST file. What is built is kept in the cache (`hw/cache.py`); the results, the log and the
+waveform of a run are in `build/cocotb/` below the current folder.
 """
 
 import contextlib
@@ -68,15 +69,17 @@ from xml.etree import ElementTree
 
 from cocotb_tools.runner import get_runner
 
-from hw.files import locked
+from hw import cache
 from hw.flow import ONE_HOT, SYNTHESIS_OPTIONS, mapping
 from hw.gates import cells, netlist
 from hw.rtlil import export, to_verilog
 from hw.verilog import start_processes
-from sim.verilator import verilator_environment
+from sim.verilator import BuildError, require, verilator_environment
 
-ROOT = Path(__file__).resolve().parents[2]
-CACHE = ROOT / "build" / "cocotb"
+PACKAGES = Path(__file__).resolve().parents[2]
+"""Where `gateware`, `hw` and `sim` are; the simulator's Python imports them, too."""
+
+RESULTS = Path("build") / "cocotb"
 TOP = "dut"
 TIMESCALE = ("1ns", "1ps")
 
@@ -165,7 +168,8 @@ def run_cocotb(
         gates=gates,
     )
 
-    run_dir = build_dir / "runs" / _run_name(test_module, test_filter, name)
+    label = _run_name(test_module, test_filter, name, f"{simulator} {gates}")
+    run_dir = RESULTS.absolute() / label
     shutil.rmtree(run_dir, ignore_errors=True)
     run_dir.mkdir(parents=True)
     results, log = run_dir / "results.xml", run_dir / "log.txt"
@@ -182,7 +186,7 @@ def run_cocotb(
     # The runner would otherwise end the process when a test fails.
     environment.pop("PYTEST_CURRENT_TEST", None)
     ending = ""
-    with _process_environment(environment), _import_path(ROOT):
+    with _process_environment(environment), _import_path(PACKAGES):
         try:
             _runner(simulator).test(
                 test_module=test_module,
@@ -231,12 +235,9 @@ def build(
     if gates:
         recipe += [cells(), mapping(TOP, SYNTHESIS_OPTIONS, Path(TOP)), ONE_HOT]
     digest = hashlib.sha256("\n".join([*recipe, text]).encode()).hexdigest()[:20]
-    directory = CACHE / digest
-    directory.mkdir(parents=True, exist_ok=True)
-    done = directory / "done"
-    with locked(directory):
-        if done.exists():
-            return directory
+
+    def make(directory: Path) -> None:
+        require("make", "g++", "perl")
         source = directory / f"{TOP}.v"
         verilog = f"{cells()}\n{netlist(text, TOP)}" if gates else to_verilog(text)
         if ports_only:
@@ -271,12 +272,13 @@ def build(
                     log_file=log,
                 )
             except (RuntimeError, SystemExit) as error:
-                raise RuntimeError(
+                raise BuildError(
                     f"building {type(component).__name__} with {simulator} failed: {error}; "
                     f"end of {log}:\n{_tail(log)}"
                 ) from None
-        done.touch()
-    return directory
+        (directory / "done").touch()
+
+    return cache.kept("cocotb", digest, "done", make).parent
 
 
 def _hide_helpers(verilog_text: str) -> str:
@@ -314,10 +316,10 @@ def _runner(simulator: str) -> Any:
     return runner
 
 
-def _run_name(test_module: str, test_filter: str | None, name: str | None) -> str:
+def _run_name(test_module: str, test_filter: str | None, name: str | None, how: str) -> str:
     current = os.environ.get("PYTEST_CURRENT_TEST", "").split(" (")[0]
     label = current.rsplit("::", 1)[-1] or test_module.rsplit(".", 1)[-1]
-    identity = repr((test_module, current, test_filter, name))
+    identity = repr((test_module, current, test_filter, name, how))
     label = re.sub(r"[^A-Za-z0-9_.-]+", "-", label if name is None else f"{label}-{name}")
     return f"{label[:80]}-{hashlib.sha256(identity.encode()).hexdigest()[:8]}"
 

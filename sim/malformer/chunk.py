@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
 
-from sim.build import ROOT
 from sim.malformer.bench import Bench
 from sim.malformer.capture import write_capture
 from sim.malformer.case import Case, make_case
@@ -15,7 +14,7 @@ from sim.malformer.report import Report
 from sim.malformer.rows import observed_row
 from sim.malformer.shrink import shrink
 
-CAPTURES = ROOT / "build" / "malformer"
+CAPTURES = Path("build") / "malformer"
 NUMBERS_PER_CHUNK = 1_000_000
 BYSTANDER_PERIOD = 200
 MOST_FAILURES = 3

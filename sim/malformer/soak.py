@@ -13,7 +13,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from sim.build import ROOT, build_device
+from sim.build import PACKAGES, build_device
 from sim.malformer.chunk import run_chunk
 from sim.malformer.report import Report
 
@@ -21,7 +21,7 @@ CHUNK_FPDUS = 2500
 LINE_CHUNKS = 4
 """After so many chunks comes a line where there is no terminal for a bar."""
 
-CHUNKS_FILE = ROOT / "tests" / "malformer" / "soak_chunks.py"
+CHUNKS_FILE = PACKAGES / "tests" / "malformer" / "soak_chunks.py"
 PLAN_VARIABLE = "STAGECOACH_SOAK"
 """Environment variable that tells the tests of the chunks the seed and the sizes."""
 
@@ -66,6 +66,10 @@ def soak_here(seed: int, sizes: Sequence[int], jobs: str, done: Done) -> None:
     """Runs the chunks on the cores of this machine with pytest-xdist."""
     import pytest
 
+    if not CHUNKS_FILE.exists():
+        failure = f"{CHUNKS_FILE} is missing: `make soak` needs the project's repository"
+        done(Report(failures=[failure]))
+        return
     build_device()
     os.environ[PLAN_VARIABLE] = encode_plan(seed, sizes)
     arguments = ["-n", jobs, "-s", "--dist", "worksteal", "-p", "no:cacheprovider"]

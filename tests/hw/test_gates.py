@@ -152,7 +152,7 @@ def test_a_wrong_lut_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
             count=1,
         )
 
-    monkeypatch.setattr(runner, "CACHE", tmp_path)
+    monkeypatch.setenv("STAGECOACH_CACHE", str(tmp_path))
     monkeypatch.setattr(runner, "netlist", wrong)
     with pytest.raises(CocotbFailure):
         run_cocotb(Counter(), __name__, test_filter="check_counter", gates=True)

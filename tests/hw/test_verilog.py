@@ -3,8 +3,8 @@
 import hashlib
 import os
 import re
-import shutil
 import subprocess
+import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -30,9 +30,11 @@ from host_driver import (
     WROpcode,
     registers,
 )
+from host_driver.cli import main
 from host_driver.counters import CounterWord, query_qp
 from host_driver.errors import DeviceError
-from hw.verilog import MODULE, SizeError, device_verilog, main, parse_sizes, start_processes
+from hw import cache
+from hw.verilog import MODULE, SizeError, device_verilog, parse_sizes, start_processes
 from sim.cosim.device import CocotbDevice, Link, start_clock
 from sim.verilator import verilator_environment
 
@@ -45,7 +47,7 @@ EMSS = 1460
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory):
     path = tmp_path_factory.mktemp("verilog") / f"{MODULE}.v"
-    assert main(["QPS=4", "CQS=4", "STAGS=16", "-o", str(path)]) == 0
+    assert main(["verilog", "QPS=4", "CQS=4", "STAGS=16", "-o", str(path)]) == 0
     return path
 
 
@@ -150,34 +152,33 @@ def test_a_process_without_inputs_runs_at_time_0():
 def build() -> Path:
     """Builds the exported file for cocotb, unless the same was built before."""
     text = device_verilog(SMALL)
-    folder = ROOT / "build" / "cocotb" / hashlib.sha256(f"export {text}".encode()).hexdigest()[:20]
-    if (folder / "done").exists():
-        return folder
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    source = folder / f"{MODULE}.v"
-    source.write_text(text)
-    # cocotb needs the ports, and nothing inside.
-    ports = folder / "ports.vlt"
-    ports.write_text(f'`verilator_config\npublic_flat_rw -module "{MODULE}" -var "*"\n')
-    runner = get_runner("verilator")
-    runner.build(
-        sources=[source, ports],
-        hdl_toplevel=MODULE,
-        build_dir=folder,
-        # What is undefined is unlikely to look right.
-        build_args=["--no-public-flat-rw", "--x-assign", "1"],
-        timescale=("1ns", "1ps"),
-        always=True,
-        log_file=folder / "build.txt",
-    )
-    (folder / "done").touch()
-    return folder
+    key = hashlib.sha256(f"export {sys.prefix} {text}".encode()).hexdigest()[:20]
+
+    def make(folder: Path) -> None:
+        source = folder / f"{MODULE}.v"
+        source.write_text(text)
+        # cocotb needs the ports, and nothing inside.
+        ports = folder / "ports.vlt"
+        ports.write_text(f'`verilator_config\npublic_flat_rw -module "{MODULE}" -var "*"\n')
+        runner = get_runner("verilator")
+        runner.build(
+            sources=[source, ports],
+            hdl_toplevel=MODULE,
+            build_dir=folder,
+            # What is undefined is unlikely to look right.
+            build_args=["--no-public-flat-rw", "--x-assign", "1"],
+            timescale=("1ns", "1ps"),
+            always=True,
+            log_file=folder / "build.txt",
+        )
+        (folder / "done").touch()
+
+    return cache.kept("cocotb", key, "done", make).parent
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)  # the first run builds the simulator
-def test_write_and_read_through_the_exported_file(monkeypatch):
+def test_write_and_read_through_the_exported_file(monkeypatch, tmp_path):
     for name, value in verilator_environment().items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
@@ -188,15 +189,15 @@ def test_write_and_read_through_the_exported_file(monkeypatch):
         hdl_toplevel=MODULE,
         hdl_toplevel_lang="verilog",
         build_dir=folder,
-        test_dir=folder,
-        results_xml=str(folder / "results.xml"),
-        log_file=folder / "run.txt",
+        test_dir=tmp_path,
+        results_xml=str(tmp_path / "results.xml"),
+        log_file=tmp_path / "run.txt",
         timescale=("1ns", "1ps"),
     )
     cases = list(ElementTree.parse(results).getroot().iter("testcase"))
     assert [case.get("name") for case in cases] == ["check_write_and_read"]
     problems = [one for case in cases for one in case if one.tag in ("failure", "error", "skipped")]
-    assert not problems, (folder / "run.txt").read_text()[-4000:]
+    assert not problems, (tmp_path / "run.txt").read_text()[-4000:]
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")

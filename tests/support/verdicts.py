@@ -19,7 +19,6 @@ requirement list that this check looks at, and no others. In the file of a block
 `each_check` stands behind the checks, since it looks for them.
 """
 
-import contextlib
 import json
 import os
 import re
@@ -81,8 +80,8 @@ def simulate(
     for each in (pattern, *patterns):
         path = folder / f"{each}.json"
         # Only one that nobody is at, but in the end the one that is asked for.
-        with contextlib.suppress(BlockingIOError), locked(path, wait=False):
-            if not path.exists():
+        with locked(path, wait=False) as mine:
+            if mine and not path.exists():
                 _run(path, component, test_module, {"PATTERN": each}, options)
         if (folder / f"{pattern}.json").exists():
             break

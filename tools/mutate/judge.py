@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hw.cache import FOLDER_VARIABLE, LIMIT_VARIABLE
 from hw.files import locked, read_results, write_results
 from tools.mutate.designs import DESIGNS
 from tools.mutate.nearest import closure, imports, nearest, slow_tests
@@ -28,9 +29,8 @@ machine may be slower by less."""
 ELABORATION_SECONDS = 300
 # A file of tests and all that it builds; pytest has a limit for each test, and stops at the first.
 FILE_SECONDS = 7200
-KEPT_BLOCKS = 150
-
-OWN_DEVICES = "device_of_change"
+CACHE_MIB = 2048
+"""What the builds of changes may take."""
 
 KILLED, SURVIVED, NOT_BUILT, SAME = "killed", "survived", "not built", "same netlist"
 
@@ -95,11 +95,6 @@ class Copy:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(source, target, follow_symlinks=False)
         (self._tree / "build").mkdir(exist_ok=True)
-        for cache in ("objects", "device"):
-            link = self._tree / "build" / cache
-            (self._root / "build" / cache).mkdir(parents=True, exist_ok=True)
-            link.unlink(missing_ok=True)  # what was interrupted may have left another one
-            link.symlink_to(self._root / "build" / cache)
 
     def stop(self) -> None:
         """Ends what is running; `judge` then raises KeyboardInterrupt."""
@@ -110,11 +105,7 @@ class Copy:
     def judge(self, change: Change, say: Callable[[str], None]) -> Result:
         """Tells what comes of a change; `say` is told what is under way."""
         start = time.monotonic()
-        try:
-            result = self._judge(change, say)
-        finally:
-            # The devices that were built for it.
-            shutil.rmtree(self._tree / "build" / OWN_DEVICES, ignore_errors=True)
+        result = self._judge(change, say)
         result.seconds = round(time.monotonic() - start, 1)
         return result
 
@@ -145,8 +136,8 @@ class Copy:
                 continue
             say(Path(test).stem)
             began = time.monotonic()
-            with self._changed(change), self._own_devices():
-                verdict = self._run(test)
+            with self._changed(change):
+                verdict = self._run(test, self._own_cache)
             left -= time.monotonic() - began
             if verdict.kind == "build":
                 return Result(NOT_BUILT, reason=verdict.reason)
@@ -203,15 +194,21 @@ class Copy:
         seconds: float = known["seconds"]
         return seconds
 
-    def _run(self, test: str) -> "_Verdict":
+    @property
+    def _own_cache(self) -> dict[str, str]:
+        """Variables that keep what is built of a change out of the user's cache."""
+        folder = self._tree / "build" / "cache"
+        return {FOLDER_VARIABLE: str(folder), LIMIT_VARIABLE: str(CACHE_MIB)}
+
+    def _run(self, test: str, variables: dict[str, str] | None = None) -> "_Verdict":
         """Runs a file of tests, or one test, up to the first failure."""
         file = self._tree / "build" / "verdict.json"
         file.unlink(missing_ok=True)
         command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "tools.mutate.verdict"]
         command += ["-p", "no:cacheprovider", test]
         log = self._tree / "build" / "tests.txt"
-        status = self._call(command, FILE_SECONDS, log, {VARIABLE: str(file)})
-        self._prune()
+        variables = {VARIABLE: str(file)} | (variables or {})
+        status = self._call(command, FILE_SECONDS, log, variables)
         if status not in (0, 1, 2) or not file.exists():
             # The interpreter itself ended, or was ended: neither a check nor a build says so.
             tail = log.read_text(errors="replace")[-400:]
@@ -269,28 +266,6 @@ class Copy:
         # Python takes compiled code for current that is of the same second and the same size.
         for compiled in path.parent.glob(f"__pycache__/{path.stem}.*.pyc"):
             compiled.unlink()
-
-    @contextlib.contextmanager
-    def _own_devices(self) -> Any:
-        """Keeps whole devices that are built of a change out of the common cache."""
-        build = self._tree / "build"
-        device, own = build / "device", build / OWN_DEVICES
-        shared = device.readlink()
-        own.mkdir(exist_ok=True)
-        device.unlink()
-        device.symlink_to(own)
-        try:
-            yield
-        finally:
-            device.unlink()
-            device.symlink_to(shared)
-
-    def _prune(self) -> None:
-        """Removes the blocks that were built and not used for the longest time."""
-        blocks = self._tree / "build" / "cocotb"
-        used = {path.parent: path.stat().st_mtime for path in blocks.glob("*/runs")}
-        for folder in sorted(used, key=lambda folder: used[folder])[:-KEPT_BLOCKS]:
-            shutil.rmtree(folder)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,259 @@
+"""What is built is kept by content: once, whole, up to a size, in a folder that can be named."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from host_driver.cache_command import age_text, size_text
+from host_driver.cli import main
+from hw import cache
+from hw.files import locked
+from sim.verilator import BuildError, require
+
+ROOT = Path(__file__).resolve().parents[2]
+HOUR = 3600.0
+
+
+@pytest.fixture(autouse=True)
+def root(tmp_path, monkeypatch):
+    folder = tmp_path / "cache"
+    monkeypatch.setenv("STAGECOACH_CACHE", str(folder))
+    monkeypatch.delenv("STAGECOACH_CACHE_MIB", raising=False)
+    return folder
+
+
+def keep(kind, key, size=1, age_hours=0.0):
+    """An entry of so many octets that was used so long ago."""
+    path = cache.kept(kind, key, "it", lambda folder: (folder / "it").write_bytes(bytes(size)))
+    then = time.time() - age_hours * HOUR
+    os.utime(path.parent, (then, then))
+    return path
+
+
+def keys():
+    return [entry.path.name for entry in cache.entries()]
+
+
+def test_an_entry_is_made_once(root):
+    made = []
+
+    def make(folder):
+        assert list(folder.iterdir()) == []
+        made.append(folder)
+        (folder / "it").write_text("whole")
+
+    for _ in range(2):
+        assert cache.kept("device", "a", "it", make) == root / "device" / "a" / "it"
+    assert made == [root / "device" / "a"]
+
+
+def test_what_was_interrupted_is_made_anew(root):
+    def fail(folder):
+        (folder / "half").touch()
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        cache.kept("device", "a", "it", fail)
+    assert keep("device", "a").exists()
+    assert not (root / "device" / "a" / "half").exists()
+
+
+PROCESS = """
+import sys, time
+from hw import cache
+
+def make(folder):
+    print("makes it", flush=True)
+    time.sleep(1)
+    (folder / "it").touch()
+
+print("asks", flush=True)
+print(cache.kept("device", "a", "it", make).exists())
+"""
+
+
+def test_of_two_processes_one_makes_it_and_the_other_waits():
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", PROCESS], cwd=ROOT, stdout=subprocess.PIPE, text=True
+        )
+        for _ in range(2)
+    ]
+    said = sorted(process.communicate(timeout=60)[0] for process in processes)
+    assert said == ["asks\nTrue\n", "asks\nmakes it\nTrue\n"]
+
+
+def test_what_was_not_used_for_the_longest_time_goes_first(monkeypatch):
+    for age in (5, 3, 4, 2):
+        keep("cocotb" if age % 2 else "device", f"used_{age}", 1 << 20, age)
+    assert keys() == ["used_5", "used_4", "used_3", "used_2"]
+    keep("device", "used_4")  # a use, nothing is made
+    os.utime(cache.root() / "device" / "used_4", (time.time() - 1.5 * HOUR,) * 2)
+    monkeypatch.setenv("STAGECOACH_CACHE_MIB", "3")
+    keep("device", "new", 1 << 20)
+    assert keys() == ["used_2", "used_4", "new"]
+    assert not list(cache.root().rglob("used_5*")), "its lock file goes away, too"
+
+
+def test_what_may_be_in_use_stays_above_the_limit(monkeypatch):
+    keep("device", "recent", 1 << 20, 0.9)
+    keep("device", "held", 1 << 20, 3)
+    keep("device", "older", 1 << 20, 2)
+    monkeypatch.setenv("STAGECOACH_CACHE_MIB", "0")
+    with locked(cache.root() / "device" / "held"):
+        keep("device", "new")
+    assert keys() == ["held", "recent", "new"]
+
+
+def test_a_use_is_the_last_one(root):
+    keep("device", "a", age_hours=5)
+    cache.kept("device", "a", "it", lambda folder: None)
+    assert cache.entries()[0].used > time.time() - 60
+
+
+def test_what_is_half_removed_is_removed(root):
+    keep("device", "a")
+    (root / "device" / "b.7.removed").mkdir()
+    keep("device", "c")
+    assert sorted(keys()) == ["a", "c"]
+
+
+@pytest.mark.parametrize("text", ["many", "-1", "1.5"])
+def test_a_limit_that_is_no_number_is_named(text, monkeypatch):
+    monkeypatch.setenv("STAGECOACH_CACHE_MIB", text)
+    with pytest.raises(
+        cache.CacheError, match=f"STAGECOACH_CACHE_MIB is '{text}'; allowed: a whole"
+    ):
+        keep("device", "a")
+    assert cache.entries() == []
+
+
+def test_the_default_is_the_folder_of_the_user(monkeypatch, tmp_path):
+    monkeypatch.delenv("STAGECOACH_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    assert cache.root() == tmp_path / "home" / "stagecoach"
+    assert cache.limit() == 4 << 30
+
+
+def test_a_cache_that_cannot_be_written_is_named(tmp_path, monkeypatch):
+    file = tmp_path / "file"
+    file.touch()
+    monkeypatch.setenv("STAGECOACH_CACHE", str(file / "cache"))
+    with pytest.raises(cache.CacheError) as caught:
+        keep("device", "a")
+    assert str(caught.value) == (
+        f"the cache {file}/cache cannot be written: Not a directory; "
+        "name another folder in STAGECOACH_CACHE"
+    )
+    assert cache.entries() == []
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_what_is_in_a_cache_that_cannot_be_written_is_used(root):
+    path = keep("device", "a")
+    (root / "device").chmod(0o555)
+    (root / "device" / "a.lock").chmod(0o444)
+    assert cache.kept("device", "a", "it", pytest.fail) == path
+    with pytest.raises(cache.CacheError, match="Permission denied"):
+        keep("device", "b")
+
+
+def test_what_is_in_a_cache_without_locks_is_used(root):
+    path = keep("device", "a")
+    (root / "device" / "a.lock").unlink()
+    (root / "device" / "a.lock").mkdir()  # no lock can be made, whoever asks
+    assert cache.kept("device", "a", "it", pytest.fail) == path
+
+
+# The command line
+
+
+def test_the_command_shows_what_is_there(root, capsys):
+    keep("device", "a", 3 << 20, 2.5)
+    keep("device", "b", 1 << 20, 30)
+    keep("cocotb", "c", 2048)
+    assert main(["cache"]) == 0
+    rows = [
+        " ".join(line.strip("│").replace("│", " ").split())
+        for line in capsys.readouterr().out.splitlines()
+    ]
+    assert "compiled devices 2 4.0 MiB 2 hours ago" in rows
+    assert "block simulators 1 2.0 KiB now" in rows
+    assert "exported Verilog 0 0 bytes" in rows
+    assert rows[-1] == f"{root}: 4.0 MiB of 4.0 GiB (STAGECOACH_CACHE_MIB)"
+
+    assert main(["cache", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["folder"], found["limit_bytes"]) == (str(root), 4 << 30)
+    assert [row["size_bytes"] for row in found["kinds"]] == [4 << 20, 0, 2048, 0]
+
+
+def test_the_command_clears_what_nobody_makes(root, capsys):
+    keep("device", "a", 1 << 20)
+    keep("cocotb", "b", 1 << 20)
+    with locked(root / "cocotb" / "b"):
+        assert main(["cache", "clear"]) == 0
+    assert keys() == ["b"]
+    out = capsys.readouterr().out
+    assert f"{root}: 1 entries removed, 1.0 MiB\n1 entries stay: another process" in out
+    assert main(["cache", "clear"]) == 0
+    assert keys() == []
+
+
+def fails(command, **environment):
+    """The one line of a command that fails with status 1."""
+    ran = subprocess.run(
+        [sys.executable, "-m", "host_driver.cli", command],
+        cwd=ROOT,
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+    )
+    assert (ran.returncode, ran.stdout) == (1, "")
+    (line,) = ran.stderr.splitlines()
+    return line
+
+
+def test_a_command_tells_in_one_line_that_the_cache_cannot_be_written(tmp_path):
+    (tmp_path / "file").touch()
+    line = fails("info", STAGECOACH_CACHE=str(tmp_path / "file"))
+    assert line.startswith(
+        f"stagecoach info: CacheError: the cache {tmp_path}/file cannot be written"
+    )
+
+
+def test_a_command_tells_in_one_line_that_the_compiler_is_missing(tmp_path):
+    (tmp_path / "perl").symlink_to(sys.executable)
+    line = fails("info", PATH=str(tmp_path))
+    assert line.startswith("stagecoach info: BuildError: the C++ compiler 'g++' is not installed")
+
+
+def test_missing_programs_are_named_with_what_brings_them(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(
+        BuildError, match=r"^make and perl are not installed \(Debian: apt install make perl\)$"
+    ):
+        require("make", "perl")
+    (tmp_path / "make").symlink_to(sys.executable)
+    require("make")
+
+
+@pytest.mark.parametrize(
+    ("octets", "text"),
+    [(0, "0 bytes"), (1023, "1023 bytes"), (1024, "1.0 KiB"), (3 << 29, "1.5 GiB")],
+)
+def test_sizes_are_in_the_largest_unit(octets, text):
+    assert size_text(octets) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "now"), (59, "now"), (60, "1 minute ago"), (7200, "2 hours ago"), (200000, "2 days ago")],
+)
+def test_ages_are_in_words(seconds, text):
+    assert age_text(seconds) == text
