@@ -1,18 +1,13 @@
 """Text of others on a terminal: shown as it is, whatever it means to the terminal or to rich."""
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from rich.text import Text
+from rich.text import Text
 
 TITLE = "table.title"
 """The style of titles of tables."""
 
 
-def plain(text: object, style: str = "") -> "Text":
+def plain(text: object, style: str = "") -> Text:
     """What a cell or a title shows: no markup, and what cannot be printed as Python writes it."""
-    from rich.text import Text
-
     return Text(printable(str(text)), style)
 
 

@@ -5,6 +5,7 @@ import contextlib
 import pytest
 from hypothesis import settings
 
+from hw.cache import CacheError
 from sim.board import build_board
 from sim.build import BuildError, build_device
 
@@ -42,8 +43,8 @@ def pytest_runtestloop(session: pytest.Session) -> None:
     if session.config.option.collectonly:
         return
     if any(item.nodeid.startswith(USERS_OF_THE_DEVICE) for item in session.items):
-        with contextlib.suppress(BuildError):  # the tests say so
+        with contextlib.suppress(BuildError, CacheError):  # the tests say so
             build_device()
     if any(item.nodeid.startswith(USERS_OF_THE_BOARD) for item in session.items):
-        with contextlib.suppress(BuildError):
+        with contextlib.suppress(BuildError, CacheError):
             build_board()

@@ -55,8 +55,8 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import Out
 from cocotb.triggers import ClockCycles
 
-from sim.cosim.device import start_clock
 from sim.cosim.runner import run_cocotb
+from sim.cosim.streams import start_clock_and_reset
 
 
 class Counter(wiring.Component):
@@ -74,7 +74,7 @@ def test_counter():
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def check_counter(dut):
-    await start_clock(dut)
+    await start_clock_and_reset(dut)
     before = int(dut.count.value)
     await ClockCycles(dut.clk, 5)
     assert int(dut.count.value) == (before + 5) % 256

@@ -13,7 +13,7 @@ that pytest does not collect them. Every folder below `tests/` has an `__init__.
 
     from gateware.mpa.thing import Thing, WordLayout
     from sim.cosim.runner import parameter, run_cocotb
-    from tests.support.streams import (
+    from sim.cosim.streams import (
         StreamMonitor, StreamSink, StreamSource, seeded_random, start_clock_and_reset
     )
 

@@ -1,6 +1,7 @@
 """The `stagecoach` command: bad input without a device, the demonstration with two."""
 
 import argparse
+import importlib.metadata
 import json
 import os
 import subprocess
@@ -53,6 +54,9 @@ def test_other_sizes_are_refused(text):
         (["demo", "--emss", "x"], "EMSS is x; allowed: 128 to 65535"),
         (["demo", "--size", "1", __file__], "allowed: FILE or --size"),
         (["info", "--colour"], "unrecognized arguments: --colour"),
+        (["verilog", "QPS=5"], "verilog: RnicConfig.qps is 5; allowed: a power of two"),
+        (["verilog", "LANES=4"], "verilog: 'LANES=4' is not a size of the device; allowed: DATA_"),
+        (["cache", "burn"], "invalid choice: 'burn'"),
     ],
 )
 def test_bad_input_is_one_line_and_status_2(arguments, message, capsys):
@@ -103,7 +107,8 @@ def test_the_table_fits_80_columns(monkeypatch, capsys):
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--help"], ["demo", "--help"], ["info", "--help"], ["rping", "-h"]]
+    "arguments",
+    [["--help"], *([name, "--help"] for name in ("demo", "info", "rping", "verilog", "cache"))],
 )
 def test_help_is_everywhere(arguments, capsys):
     with pytest.raises(SystemExit) as caught:
@@ -112,6 +117,13 @@ def test_help_is_everywhere(arguments, capsys):
     out, err = capsys.readouterr()
     assert out.startswith("usage: stagecoach")
     assert err == ""
+
+
+def test_the_version_is_that_of_the_package(capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(["--version"])
+    assert caught.value.code == 0
+    assert capsys.readouterr().out == f"stagecoach {importlib.metadata.version('stagecoach')}\n"
 
 
 def test_a_failed_build_is_a_named_error(monkeypatch, capsys):

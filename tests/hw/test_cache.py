@@ -227,10 +227,11 @@ def test_a_command_tells_in_one_line_that_the_cache_cannot_be_written(tmp_path):
     )
 
 
-def test_a_command_tells_in_one_line_that_the_compiler_is_missing(tmp_path):
+def test_a_command_tells_in_one_line_that_the_compiler_is_missing(tmp_path, root):
     (tmp_path / "perl").symlink_to(sys.executable)
     line = fails("info", PATH=str(tmp_path))
     assert line.startswith("stagecoach info: BuildError: the C++ compiler 'g++' is not installed")
+    assert not root.exists(), "nothing was exported before"
 
 
 def test_missing_programs_are_named_with_what_brings_them(tmp_path, monkeypatch):

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 
@@ -56,3 +57,32 @@ def test_results_that_cannot_be_read_are_named(tmp_path, text):
     path.write_bytes(text.encode(errors="surrogateescape"))
     with pytest.raises(BadResults, match=r"results\.json .*mend or remove it"):
         read_results(path)
+
+
+def test_a_lock_that_goes_away_keeps_others_out_all_the_same(tmp_path):
+    path = tmp_path / "entry"
+    command = [sys.executable, "-c", TRY, f"{path}.lock"]
+    waits, holds, done = threading.Event(), threading.Event(), threading.Event()
+
+    def other():
+        waits.set()
+        with locked(path):  # waits for a file that has lost its name when it gets it
+            holds.set()
+            done.wait()
+
+    thread = threading.Thread(target=other, daemon=True)
+    with locked(path, remove=True) as mine:
+        assert mine
+        thread.start()
+        waits.wait()
+        time.sleep(0.1)
+        assert not holds.is_set()
+    holds.wait()
+    assert subprocess.run(command, check=False).returncode == 3
+    with locked(path, wait=False) as mine:
+        assert not mine
+    done.set()
+    thread.join()
+    with locked(path, wait=False, remove=True) as mine:
+        assert mine
+    assert list(tmp_path.iterdir()) == []
