@@ -36,6 +36,7 @@ KINDS = {
 """Kinds of entries, and what they are."""
 
 _REMOVED = ".removed"
+_SIZE = ".size"
 
 
 class CacheError(RuntimeError):
@@ -97,6 +98,8 @@ def kept(kind: str, key: str, name: str, make: Callable[[Path], None]) -> Path:
             except OSError as error:
                 raise _not_written(error) from error
             make(folder)
+            # Counted once: there may be thousands of files, and each build asks for all sizes.
+            (folder / _SIZE).write_text(str(_count(folder)))
             trim(most)
         with suppress(OSError):
             os.utime(folder)
@@ -127,6 +130,13 @@ def _folders(parent: Path) -> Iterator[Path]:
 
 
 def _size(path: Path) -> int:
+    try:
+        return int((path / _SIZE).read_text())
+    except (OSError, ValueError):  # it is not whole, or no program of Python made it
+        return _count(path)
+
+
+def _count(path: Path) -> int:
     total = 0
     for folder, _, names in os.walk(path):
         for name in names:

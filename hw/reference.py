@@ -157,6 +157,8 @@ def entry_page() -> str:
 
 def _peakrdl(*arguments: str) -> None:
     program = Path(sysconfig.get_path("scripts")) / "peakrdl"
+    if not program.exists():
+        raise ToolFailure("peakrdl is not installed; run: pip install 'stagecoach[docs]'")
     result = subprocess.run([str(program), *arguments], capture_output=True, text=True, check=False)
     if result.returncode:
         raise ToolFailure(f"peakrdl {arguments[0]} failed:\n{result.stdout}{result.stderr}")
@@ -181,7 +183,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m hw.reference", description=__doc__)
     parser.add_argument("-o", "--output", type=Path, default=TARGET, help="%(default)s")
     folder = parser.parse_args().output
-    write_reference(folder)
+    try:
+        write_reference(folder)
+    except ToolFailure as failure:
+        print(f"{parser.prog}: {failure}", file=sys.stderr)
+        return 1
     for name in (REGISTER_PAGE, ENTRY_PAGE, REGISTER_HEADER, ENTRY_HEADER):
         print(folder / name)
     return 0

@@ -3,7 +3,7 @@
 `make test-wheel` (`PYTHON=python3.12`; `LOWEST=1`: with the lowest versions that pyproject.toml
 allows). First without extras: what is in the wheel, how large its base is, what a missing extra
 says. Then with the simulator: every command that uses a device, and a cocotb test. Whole devices
-come from the cache of the user. Writes build/wheel.json.
+come from the cache of the user. Leaves the wheel in build, and build/wheel.json.
 """
 
 import argparse
@@ -264,6 +264,8 @@ def check_commands(user: Environment) -> None:
     user.stagecoach("verilog")
     check((user.folder / "build" / "verilog" / "stagecoach_rnic.v").exists(), "no Verilog")
     check("compiled devices" in user.stagecoach("cache"), "cache")
+    said = user.run(str(user.bin / "python"), "-m", "hw.reference", status=1)
+    check(said.endswith("run: pip install 'stagecoach[docs]'\n") and said.count("\n") == 1, said)
     check_untouched(user, before)
 
 
@@ -313,7 +315,9 @@ def check_wheel(folder: Path, python: str, constraints: Path) -> dict[str, int]:
     check_commands(user)
     step("a cocotb test, and the imports of the examples")
     check_cocotb(user)
-    step("passed")
+    RESULT.parent.mkdir(exist_ok=True)
+    shutil.copy2(wheel, RESULT.parent)
+    step(f"passed: {RESULT.parent / wheel.name}")
     return result
 
 
