@@ -24,6 +24,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 from hw.files import write_results
+from hw.interface.registers import registers
 
 ROOT = Path(__file__).resolve().parents[1]
 CONSTRAINTS = ROOT / "constraints.txt"
@@ -264,6 +265,9 @@ def check_commands(user: Environment) -> None:
     user.stagecoach("verilog")
     check((user.folder / "build" / "verilog" / "stagecoach_rnic.v").exists(), "no Verilog")
     check("compiled devices" in user.stagecoach("cache"), "cache")
+    # The device was exported before: nothing has read the register description yet.
+    found = user.python("from hw.interface.registers import registers; print(registers())")
+    check(found == f"{registers()}\n", "other registers than here")
     said = user.run(str(user.bin / "python"), "-m", "hw.reference", status=1)
     check(said.endswith("run: pip install 'stagecoach[docs]'\n") and said.count("\n") == 1, said)
     check_untouched(user, before)
