@@ -9,6 +9,7 @@ from amaranth.back import rtlil
 from amaranth.hdl import Assert, Assume, Cat, Cover, Instance, Module, Signal, Value
 from amaranth.hdl._xfrm import TransformedElaboratable
 from amaranth.lib import data, memory
+from amaranth.lib.wiring import Out
 
 from hw.rtlil import leave_collisions_undefined
 
@@ -147,6 +148,19 @@ class Harness:
             if isinstance(signal, Signal):
                 self._ports.append(signal)
         return inside
+
+    def free_part(self, inside: Inside, name: str) -> Any:
+        """Take a submodule out of a block: its outputs are any values, others in every cycle.
+
+        Returns its component, for what is assumed of its outputs.
+        """
+        component, location = inside.module._named_submodules[name]
+        component._MustUse__used = True
+        inside.module._named_submodules[name] = (Module(), location)
+        for path, member, port in component.signature.flatten(component):
+            if member.flow == Out:
+                self.expose(Value.cast(port), "_".join((name, *map(str, path))))
+        return component
 
     def expose(self, signal: Any, name: str) -> None:
         """Make a signal a port: free if nothing drives it. `name` tells it from others."""

@@ -5,14 +5,15 @@ and fewer than 2^`count_bits` are under way.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-from amaranth.hdl import Mux, Signal, signed
+from amaranth.hdl import Mux, Signal
 
 from gateware.queues.drain import COUNT_BITS, Drain
 from gateware.queues.queue_drain import QueueDrain
 from hw.formal.harness import Harness, Inside
-from hw.formal.property import Mutation, Property, in_harness
+from hw.formal.property import Mutation, Property, Rebuilt, in_harness
 
 Build = Callable[[Harness], None]
 
@@ -116,96 +117,107 @@ def _drain(h: Harness, count_bits: int) -> None:
     h.check("passed at once", drain.passed | (owed != 0) | waits | marked)
 
 
-def _queue(h: Harness, depth: int, count_bits: int) -> None:
+ENOUGH = ("all that is accounted", "of what is under way", "settled then", "share")
+"""Names of what is asserted of the counts, and enough for what is said of the head."""
+
+
+def _queue(
+    h: Harness, depth: int, count_bits: int, counts: bool, known: tuple[str, ...] = ENOUGH
+) -> None:
     """One item, any, is followed from its mark until it is at the head and the next one is loaded.
 
-    The queue keeps the share of each item and loads them in their order.
+    The queue keeps the share of each item and loads them in their order. So when the followed one
+    is loaded, the shares of those that came behind it are left, and before that more.
+
+    `counts`: what is asserted, the counts or what is said of the head. For that one, what is
+    `known` of the counts is assumed.
     """
     m = h.m
     most = (1 << count_bits) - 1
     drain = QueueDrain(depth, count_bits)
     inside = h.block(drain)
-    width = count_bits + depth.bit_length() + 2
+    width = count_bits + depth.bit_length() + 1
 
     # Operations that began and did not end; what they began with is a free count.
     begin = h.free(1, "begin")
-    under_way, begun = Signal(count_bits + 1), Signal(count_bits)
+    under_way, begun = Signal(count_bits), Signal(count_bits)
     m.d.sync += [under_way.eq(under_way + begin - drain.end), begun.eq(begun + begin)]
     h.assume(~drain.end | (under_way != 0))
-    h.assume(under_way + begin <= most)
+    h.assume(under_way + begin - drain.end <= most)
     h.assume(~drain.mark | (drain.begun == begun))
 
-    # Items that are not loaded, and their shares; the followed one, what is before it, and what it
-    # has to wait for.
+    # Items that are not loaded, and the sum of their shares
     items, shares = Signal(range(depth + 1)), Signal(width)
-    follows = h.free(1, "follows")
-    IDLE, WAITS, HEAD = range(3)
-    state = Signal(range(3))
-    before, shares_before, own = Signal(range(depth + 1)), Signal(width), Signal(count_bits)
-    owed = Signal(count_bits + 1)
-    h.assume(~drain.mark | (items < depth))
-    h.assume(~drain.load | ((items > 0) & (drain.loaded <= shares)))
     loaded = Mux(drain.load, drain.loaded, 0)
     share = Mux(drain.mark, drain.share, 0)
+    h.assume(~drain.mark | (items - drain.load < depth))
+    h.assume(~drain.load | ((items != 0) & (drain.loaded <= shares)))
+    if counts:
+        h.assume((shares - loaded)[:width] <= ((items - drain.load)[: len(items)] * most))
     m.d.sync += [
         items.eq(items + drain.mark - drain.load),
         shares.eq(shares + share - loaded),
-        owed.eq(owed - (drain.end & (owed != 0))),
     ]
-    h.assume(~(drain.load & (items == 1)) | (drain.loaded == shares))
-    h.assume(~drain.load | (shares - drain.loaded <= ((items - 1) << count_bits)))
-    with m.If(drain.load & (state == WAITS)):
-        m.d.sync += [before.eq(before - 1), shares_before.eq(shares_before - loaded)]
-        with m.If(before == 0):
-            m.d.sync += state.eq(HEAD)
-    with m.If(drain.load & (state == HEAD)):
-        m.d.sync += state.eq(IDLE)
-    with m.If(drain.mark & (state == IDLE) & follows):
-        m.d.sync += [
-            state.eq(WAITS),
-            before.eq(items - drain.load),
-            shares_before.eq(shares - loaded),
-            own.eq(drain.share),
-            owed.eq(under_way - drain.end),
-        ]
-    waits = (state == WAITS) & drain.load
-    h.assume(~(waits & (before == 0)) | (drain.loaded == own))
-    h.assume(~(waits & (before != 0)) | (drain.loaded <= shares_before))
-    h.assume(~(waits & (before == 1)) | (drain.loaded == shares_before))
-    h.assume(
-        ~(waits & (before != 0)) | (shares_before - drain.loaded <= ((before - 1) << count_bits))
-    )
-    behind = items - before - 1
-    shares_behind = shares - shares_before - own
-    h.assume(~(waits & (before == 0) & (behind == 0)) | (shares_behind == 0))
 
-    # What is missing at the head.
-    missing = drain.missing
-    exact = Mux(owed == 0, missing <= 0, missing == owed)
-    h.check("what the head waits for", (state != HEAD) | exact)
+    def check(name: str, condition: Any) -> None:
+        if counts:
+            h.check(name, condition)
+        elif name in known:
+            h.assume(condition)
 
-    accounted = Signal(signed(width + 1))
-    m.d.comb += accounted.eq(missing + shares)
+    missing, opened = drain.missing, Signal(count_bits)
     open_now = (inside.signal("accounted") - inside.signal("ended"))[:count_bits]
     ended, settled = inside.signal("ended"), inside.signal("settled")
-    h.check("following", inside.signal("following") == (ended + 1)[:count_bits])
-    h.check("settled", settled == (open_now == 0))
-    h.check("all that is accounted", accounted == open_now)
-    h.check("of what is under way", open_now <= under_way)
-    h.check("begun", (begun - inside.signal("accounted"))[:count_bits] == under_way - open_now)
-    h.check("most", under_way <= most)
-    h.check("items", items <= depth)
-    h.check("shares", shares <= (items << count_bits))
-    h.check("before", (state != WAITS) | ((before < items) & (shares_before + own <= shares)))
-    h.check("no share before", (state != WAITS) | (before != 0) | (shares_before == 0))
-    h.check("shares behind", (state != WAITS) | (shares_behind <= (behind << count_bits)))
-    h.check("nothing behind", (state != WAITS) | (behind != 0) | (shares_behind == 0))
-    h.check("shares before", (state != WAITS) | (shares_before <= (before << count_bits)))
-    then = missing + shares_before + own
-    h.check("then", (state != WAITS) | Mux(owed == 0, then <= 0, then == owed))
+    check("following", inside.signal("following") == (ended + 1)[:count_bits])
+    check("settled", settled == (open_now == 0))
+    check("settled then", settled == (opened == 0))
+    check("all that is accounted", missing + shares == opened)
+    check("of what is under way", opened <= under_way)
+    started = begun - inside.signal("accounted")
+    check("begun", started[:count_bits] == (under_way - open_now)[:count_bits])
+    # What a cycle does to it, as a number and not modulo 2^count_bits
+    over = drain.end & ~settled
+    shared = under_way - opened - (drain.end & ~over)
+    check("share", ~drain.mark | (drain.share == shared))
+    forgotten = drain.end & settled
+    then = Mux(drain.mark, drain.begun, inside.signal("accounted") + forgotten)
+    then = (then - ended - drain.end)[:count_bits]
+    m.d.sync += opened.eq(Mux(drain.mark, under_way - drain.end, opened - over))
+    check("then", then == Mux(drain.mark, under_way - drain.end, open_now - over))
+    check("opened", opened == open_now)
+    check("items", items <= depth)
+    check("shares", shares <= items * most)
+    if counts:
+        return
+
+    # The followed one, the shares behind it, and what it has to wait for
+    follows = h.free(1, "follows")
+    IDLE, WAITS, HEAD = range(3)
+    state, owed, behind = Signal(range(3)), Signal(count_bits), Signal(width)
+    its_load = h.free(1, "its_load") & drain.load & (state == WAITS)
+    h.assume(~its_load | (shares - loaded == behind))
+    h.assume((state != WAITS) | (shares - loaded >= behind))
+    m.d.sync += [
+        owed.eq(owed - (drain.end & (owed != 0))),
+        behind.eq(behind + share - Mux(state == HEAD, loaded, 0)),
+    ]
+    with m.If(its_load):
+        m.d.sync += state.eq(HEAD)
+    with m.Elif(drain.load & (state == HEAD)):
+        m.d.sync += state.eq(IDLE)
+    with m.If(drain.mark & (state == IDLE) & follows):
+        m.d.sync += [state.eq(WAITS), behind.eq(0), owed.eq(under_way - drain.end)]
+
+    # What is missing at the head.
+    exact = Mux(owed == 0, missing <= 0, missing == owed)
+    h.check("what the head waits for", (state != HEAD) | exact)
+    rest = opened - behind
+    h.check("rest", (state == IDLE) | Mux(owed == 0, rest <= 0, rest == owed))
+    h.check("behind", (state == IDLE) | (behind <= shares))
+    h.check("all behind", (state != HEAD) | (behind == shares))
     h.check("states", state <= HEAD)
     h.check("owed", (state == IDLE) | (owed <= under_way))
-    h.check("no items", (items != 0) | (shares == 0))
+    h.cover("one waits", (state == HEAD) & (owed == 2) & (behind == 1))
 
 
 def _property(
@@ -220,6 +232,9 @@ def _property(
         depth=4 if block == "Drain" else 1,
     )
 
+
+QUEUES = ((64, COUNT_BITS), (32, COUNT_BITS), (1, 2))
+"""Items and bits of a share: those of `DeliveryGate` and `RequestGate`, and the smallest."""
 
 PROPERTIES = (
     _property(
@@ -239,19 +254,42 @@ PROPERTIES = (
         lambda h: _drain(h, 1),
         ("~marked & ~take & (left == 0)", "~take & (left == 0)"),
     ),
-    _property(
-        "QueueDrain",
-        "queue_drain",
-        "the head waits for what began before it came (2 items)",
-        lambda h: _queue(h, 2, 2),
-        ("- accounted - forgotten", "- accounted"),
-        ("Mux(self.load, self.loaded, 0) - owed", "Mux(self.load, self.loaded, 0) - self.end"),
+    *(
+        _property(
+            "QueueDrain",
+            "queue_drain",
+            f"what is missing, and what waits, is what is accounted ({depth}, {count_bits} bits)",
+            partial(_queue, depth=depth, count_bits=count_bits, counts=True),
+            ("- accounted - forgotten", "- accounted"),
+            ("Mux(self.load, self.loaded, 0) - owed", "Mux(self.load, self.loaded, 0) - self.end"),
+            ("accounted + forgotten", "accounted"),
+        )
+        for depth, count_bits in QUEUES
     ),
-    _property(
-        "QueueDrain",
-        "queue_drain",
-        "the head waits for what began before it came (1 item)",
-        lambda h: _queue(h, 1, 2),
-        ("accounted + forgotten", "accounted"),
+    *(
+        Property(
+            "queues.queue_drain.QueueDrain",
+            f"the head waits for what began before it came ({depth}, {count_bits} bits)",
+            in_harness(partial(_queue, depth=depth, count_bits=count_bits, counts=False)),
+            # What breaks the block breaks the counts, which are assumed here.
+            mutations=tuple(
+                Rebuilt(
+                    f"not known: {name}",
+                    in_harness(
+                        partial(
+                            _queue,
+                            depth=depth,
+                            count_bits=count_bits,
+                            counts=False,
+                            known=tuple(each for each in ENOUGH if each != name),
+                        )
+                    ),
+                )
+                for name in ENOUGH[:1]
+            ),
+            depth=1,
+            covered=8,
+        )
+        for depth, count_bits in QUEUES
     ),
 )
