@@ -66,7 +66,7 @@ test-wheel: setup ## install the wheel elsewhere and use it (PYTHON=python3.12, 
 	$(BIN)/python -m tools.check_wheel --python $(PYTHON) $(if $(filter-out 0,$(LOWEST)),--lowest)
 
 soak: setup ## send malformed FPDUs (FPDUS=1000000, SEED=1, JOBS=2, DASK=tcp://host:port)
-	$(BIN)/python -m sim.malformer.soak --fpdus $(FPDUS) --jobs $(JOBS) \
+	$(BIN)/python -m stagecoach.sim.malformer.soak --fpdus $(FPDUS) --jobs $(JOBS) \
 		$(if $(SEED),--seed $(SEED)) $(if $(DASK),--dask $(DASK))
 
 mutate: setup ## change the gateware at random points, see that tests notice (MUTANTS=60 SEED=1 JOBS=1)
@@ -86,7 +86,7 @@ bench-short: setup ## measure all cycles in shorter runs, fail if one is below i
 	$(BIN)/python -m bench --short
 
 timing: setup ## synthesize, place and route, write build/timing.json
-	$(BIN)/python -m hw.timing
+	$(BIN)/python -m stagecoach.hw.timing
 
 scaling: setup ## area and Fmax over QPs and data width, write build/scaling.json and its plots
 	$(BIN)/python -m bench.scaling
@@ -103,25 +103,25 @@ gatesim-board: setup ## test the netlist of a board at its serial pins (BOARD=ec
 	GATESIM_BOARD="$(BOARD)" $(BIN)/python -m pytest -s tests/hostlink/test_board_netlist.py $(PYTEST_ARGS)
 
 bitstream: setup ## make the bitstream of a board (BOARD=ecpix5-45), write build/bitstream.json
-	$(BIN)/python -m hw.bitstream "$(BOARD)"
+	$(BIN)/python -m stagecoach.hw.bitstream "$(BOARD)"
 
 program: setup ## load a board's bitstream into it by openFPGALoader (BOARD=ecpix5-45)
-	$(BIN)/python -m hw.bitstream --program "$(BOARD)"
+	$(BIN)/python -m stagecoach.hw.bitstream --program "$(BOARD)"
 
 boundaries: setup ## list the sizes of blocks that tests elaborate, write build/boundaries.json
 	$(BIN)/python -m tests.support.boundaries
 
 formal: setup ## prove properties of blocks for all inputs, write build/formal.json
-	$(BIN)/python -m hw.formal --jobs $(JOBS)
+	$(BIN)/python -m stagecoach.hw.formal --jobs $(JOBS)
 
 formal-mutants: setup ## break the blocks: each property of `make formal` has to fail for each of its mutations
-	$(BIN)/python -m hw.formal --jobs $(JOBS) --mutants
+	$(BIN)/python -m stagecoach.hw.formal --jobs $(JOBS) --mutants
 
 verilog: setup docs ## write build/verilog/stagecoach_rnic.v for other designs (QPS=8 STAGS=64 ...)
 	$(BIN)/stagecoach verilog $(foreach size,$(SIZES),$(if $($(size)),$(size)=$($(size))))
 
 docs: setup ## write the register and queue-entry reference and a C header to build/docs
-	$(BIN)/python -m hw.reference
+	$(BIN)/python -m stagecoach.hw.reference
 
 lint: setup ## check format, style and types
 	$(BIN)/ruff format --check

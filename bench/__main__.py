@@ -13,7 +13,7 @@ from bench.measure import FAILURES, measure, measure_curves, select
 from bench.performance import write_document
 from bench.required import REQUIRED
 from bench.table import complain, show
-from hw.files import BadResults, read_results, write_results
+from stagecoach.hw.files import BadResults, read_results, write_results
 
 RESULT = Path("build/bench.json")
 PARTIAL = RESULT.with_suffix(".partial")

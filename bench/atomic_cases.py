@@ -10,10 +10,10 @@ from cocotb.task import bridge
 from cocotb.triggers import ClockCycles
 
 from bench.rig import Bench, open_device, options, report
-from sim.model.atomics import FETCH_ADD, AtomicRequest
-from sim.model.ddp import segment_untagged
-from sim.model.mpa import frame_fpdu, mulpdu
-from sim.model.rdmap import QN_READ_REQUEST, Opcode, control_octet
+from stagecoach.sim.model.atomics import FETCH_ADD, AtomicRequest
+from stagecoach.sim.model.ddp import segment_untagged
+from stagecoach.sim.model.mpa import frame_fpdu, mulpdu
+from stagecoach.sim.model.rdmap import QN_READ_REQUEST, Opcode, control_octet
 
 AHEAD = 2
 """Requests of each QP that are outstanding: the next one is there when one is answered."""

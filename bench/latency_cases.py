@@ -15,8 +15,8 @@ from bench.ports import HostWrites, Ports
 from bench.receive_cases import Placed
 from bench.rig import Bench, open_device, options, reach, report
 from bench.transmit_cases import requests
-from host_driver import SGE, RecvWR
-from host_driver.registers import SEND_DOORBELL
+from stagecoach.host_driver import SGE, RecvWR
+from stagecoach.host_driver.registers import SEND_DOORBELL
 
 PAUSE_CYCLES = 700
 """More than prefetches of queue entries and write responses take."""

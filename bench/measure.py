@@ -6,8 +6,8 @@ from bench import nfs, speed
 from bench.catalogue import FIGURES, RATIOS, STEADY_MESSAGES, Case
 from bench.curves import FAMILIES
 from bench.run import run_case
-from host_driver.errors import StagecoachError
-from sim.cosim.runner import CocotbFailure
+from stagecoach.host_driver.errors import StagecoachError
+from stagecoach.sim.cosim.runner import CocotbFailure
 
 FAILURES = (CocotbFailure, StagecoachError, RuntimeError, OSError)
 """What a figure may fail with, a build that fails among them; the others are measured then."""

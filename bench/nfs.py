@@ -15,21 +15,21 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from host_driver.context import Context
-from host_driver.nfs.client.connection import Ways, mounted
-from host_driver.nfs.client.files import Files
-from host_driver.nfs.client.url import RDMA, NfsUrl
-from host_driver.nfs.server.export import Export
-from host_driver.nfs.server.serving import NfsServer
-from host_driver.oncrpc.blocking import LoopThread
-from host_driver.rpcrdma.settings import ClientSettings, ServerSettings
-from host_driver.transport.simulation import SimulatedDevice
-from host_driver.transport.sockets import SocketStream
-from sim.conversation import write_conversation
-from sim.decode import SeenFpdu, decode_file
-from sim.device import Record
-from sim.model import rdmap
-from sim.model.rdmap import Opcode
+from stagecoach.host_driver.context import Context
+from stagecoach.host_driver.nfs.client.connection import Ways, mounted
+from stagecoach.host_driver.nfs.client.files import Files
+from stagecoach.host_driver.nfs.client.url import RDMA, NfsUrl
+from stagecoach.host_driver.nfs.server.export import Export
+from stagecoach.host_driver.nfs.server.serving import NfsServer
+from stagecoach.host_driver.oncrpc.blocking import LoopThread
+from stagecoach.host_driver.rpcrdma.settings import ClientSettings, ServerSettings
+from stagecoach.host_driver.transport.simulation import SimulatedDevice
+from stagecoach.host_driver.transport.sockets import SocketStream
+from stagecoach.sim.conversation import write_conversation
+from stagecoach.sim.decode import SeenFpdu, decode_file
+from stagecoach.sim.device import Record
+from stagecoach.sim.model import rdmap
+from stagecoach.sim.model.rdmap import Opcode
 
 READ_KEY = "nfs_read_1m_payload_octets_per_cycle"
 OPERATION_KEYS = ("nfs_read_rdma_operations", "nfs_write_rdma_operations")

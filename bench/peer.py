@@ -2,9 +2,9 @@
 
 from itertools import count
 
-from sim.model.ddp import segment_tagged, segment_untagged
-from sim.model.mpa import Framer, mulpdu
-from sim.model.rdmap import QN_READ_REQUEST, QN_SEND, Opcode, ReadRequest, control_octet
+from stagecoach.sim.model.ddp import segment_tagged, segment_untagged
+from stagecoach.sim.model.mpa import Framer, mulpdu
+from stagecoach.sim.model.rdmap import QN_READ_REQUEST, QN_SEND, Opcode, ReadRequest, control_octet
 
 REMOTE_STAG = 0x12345678
 """STag of the peer's memory, which nobody looks at."""

@@ -9,9 +9,9 @@ from cocotb.triggers import RisingEdge
 
 from bench.rig import reach
 from bench.stamps import Stamp
-from sim.cosim.device import CocotbDevice
-from sim.model.ddp import FLAG_LAST, header_octets
-from sim.model.mpa import parse_fpdu
+from stagecoach.sim.cosim.device import CocotbDevice
+from stagecoach.sim.model.ddp import FLAG_LAST, header_octets
+from stagecoach.sim.model.mpa import parse_fpdu
 
 Handler = Callable[..., None]
 

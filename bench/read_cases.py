@@ -10,10 +10,10 @@ from bench.ports import Ports, SentFpdus
 from bench.receive_cases import Placed
 from bench.rig import READS, Bench, open_device, options, reach, report
 from bench.stamps import steady
-from host_driver import SGE, SendWR, WROpcode
-from host_driver.enums import SendFlags
-from sim.model.ddp import decode
-from sim.model.rdmap import ReadRequest
+from stagecoach.host_driver import SGE, SendWR, WROpcode
+from stagecoach.host_driver.enums import SendFlags
+from stagecoach.sim.model.ddp import decode
+from stagecoach.sim.model.rdmap import ReadRequest
 
 
 @cocotb.test()

@@ -16,9 +16,9 @@ from bench.peer import Peer
 from bench.ports import HostWrites, Ports
 from bench.rig import Bench, open_device, options, reach, report
 from bench.stamps import WARM_UP, Stamp, steady
-from host_driver import SGE, RecvWR
-from hw.interface.queue_entries import COMPLETION_ENTRY_OCTETS
-from sim.cosim.device import CocotbDevice
+from stagecoach.host_driver import SGE, RecvWR
+from stagecoach.hw.interface.queue_entries import COMPLETION_ENTRY_OCTETS
+from stagecoach.sim.cosim.device import CocotbDevice
 
 PHASE_LANE = 1 << (COMPLETION_ENTRY_OCTETS - 1) % 8
 

@@ -10,8 +10,8 @@ from amaranth.sim import Simulator
 
 from bench.catalogue import Case
 from bench.run import run_case
-from gateware.config import RnicConfig
-from gateware.rnic import Rnic
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.rnic import Rnic
 
 OUTPUTS = ("tx_valid", "tx_ready", "tx_first", "tx_last", "tx_data", "tx_octets")
 """Of the LLP port: what leaves the device by it, and when."""

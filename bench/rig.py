@@ -8,9 +8,9 @@ from typing import Any
 
 from cocotb.triggers import ClockCycles
 
-from host_driver import CQ, MR, PD, QP, AccessFlags, Context, QPInitAttr
-from host_driver.qp_queues import QPCap
-from sim.cosim.device import CocotbDevice, start_clock
+from stagecoach.host_driver import CQ, MR, PD, QP, AccessFlags, Context, QPInitAttr
+from stagecoach.host_driver.qp_queues import QPCap
+from stagecoach.sim.cosim.device import CocotbDevice, start_clock
 
 READS = 8
 """IRD and ORD of a QP: the largest of the default device."""

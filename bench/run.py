@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from bench.catalogue import Case
-from gateware.config import RnicConfig
-from gateware.rnic import Rnic
-from sim.cosim.runner import run_cocotb
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.rnic import Rnic
+from stagecoach.sim.cosim.runner import run_cocotb
 
 _results: dict[tuple[str, str], dict[str, int]] = {}
 

@@ -13,7 +13,7 @@ from concurrent.futures import ProcessPoolExecutor
 from bench.catalogue import Case
 from bench.replay import run_amaranth
 from bench.run import run_case
-from host_driver import (
+from stagecoach.host_driver import (
     CQ,
     MR,
     PD,
@@ -27,7 +27,7 @@ from host_driver import (
     connect,
     listen,
 )
-from host_driver.transport.simulation import SimulatedDevice
+from stagecoach.host_driver.transport.simulation import SimulatedDevice
 
 EMSS = 1460
 WRITE_OCTETS = 1 << 20

@@ -13,8 +13,8 @@ from bench.peer import REMOTE_STAG
 from bench.ports import SentFpdus
 from bench.rig import Bench, open_device, options, report
 from bench.stamps import steady
-from host_driver import SGE, SendWR, WROpcode
-from host_driver.enums import SendFlags
+from stagecoach.host_driver import SGE, SendWR, WROpcode
+from stagecoach.host_driver.enums import SendFlags
 
 OPCODES = {"write": WROpcode.RDMA_WRITE, "send": WROpcode.SEND}
 

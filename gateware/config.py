@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from hw.interface.sizes import SIZES
+from stagecoach.hw.interface.sizes import SIZES
 
 MAX_ULPDU_LENGTH = 64768
 """Longest ULPDU in octets (RFC 5044, 4.5)."""

@@ -8,8 +8,8 @@ from amaranth import unsigned
 from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from gateware.config import WORD_WIDTH, RnicConfig
-from gateware.rdmap.atomic_arithmetic import OPERANDS
+from stagecoach.gateware.config import WORD_WIDTH, RnicConfig
+from stagecoach.gateware.rdmap.atomic_arithmetic import OPERANDS
 
 ULPDU_HEADER_OCTETS = 70
 """Longest header kept beside an FPDU: untagged DDP header and Atomic Request header."""

@@ -6,19 +6,19 @@ from amaranth import Cat, Module, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from gateware.config import WORD_WIDTH, RnicConfig
-from gateware.ddp.assembler import Assembler
-from gateware.ddp.headers import UNTAGGED_HEADER
-from gateware.dma.axi import connect_axi
-from gateware.dma.axi_width import AxiReadWidth, AxiWriteWidth
-from gateware.dma.gather import Gather
-from gateware.dma.host_errors import HostErrors
-from gateware.dma.placement_gate import PlacementGate
-from gateware.dma.placer import Placer
-from gateware.dma.read import ReadEngine
-from gateware.dma.write import WriteEngine
-from gateware.fork import Fork
-from gateware.interfaces import (
+from stagecoach.gateware.config import WORD_WIDTH, RnicConfig
+from stagecoach.gateware.ddp.assembler import Assembler
+from stagecoach.gateware.ddp.headers import UNTAGGED_HEADER
+from stagecoach.gateware.dma.axi import connect_axi
+from stagecoach.gateware.dma.axi_width import AxiReadWidth, AxiWriteWidth
+from stagecoach.gateware.dma.gather import Gather
+from stagecoach.gateware.dma.host_errors import HostErrors
+from stagecoach.gateware.dma.placement_gate import PlacementGate
+from stagecoach.gateware.dma.placer import Placer
+from stagecoach.gateware.dma.read import ReadEngine
+from stagecoach.gateware.dma.write import WriteEngine
+from stagecoach.gateware.fork import Fork
+from stagecoach.gateware.interfaces import (
     AxiLiteSignature,
     AxiSignature,
     DeliveryKind,
@@ -28,33 +28,33 @@ from gateware.interfaces import (
     QpCommandKind,
     SegmentKind,
 )
-from gateware.mpa.framer import BEATS_AHEAD, Framer
-from gateware.mpa.llp_width import LlpReceiveWidth, LlpTransmitWidth
-from gateware.mpa.receiver import MpaReceiver
-from gateware.queues.completer import SendCompleter
-from gateware.queues.delivery_gate import DeliveryGate
-from gateware.queues.drain import Drain
-from gateware.queues.fence import Fence
-from gateware.queues.invalidation_gate import InvalidationGate
-from gateware.queues.qp_fifo import QpFifo
-from gateware.queues.qp_states import QpStates
-from gateware.queues.request_gate import RequestGate
-from gateware.queues.ring_fetcher import UNIT_OCTETS, RingFetcher
-from gateware.queues.ring_writer import RingWriter
-from gateware.queues.scheduler import Scheduler
-from gateware.queues.transmit_drain import TransmitDrain
-from gateware.rdmap.atomic_unit import OPERATIONS, AtomicUnit
-from gateware.rdmap.headers import CONTROL as RDMAP_CONTROL
-from gateware.rdmap.receiver import Receiver
-from gateware.rdmap.transmit_leaving import JOB_BITS
-from gateware.rdmap.transmitter import Transmitter
-from gateware.registers.block import RegisterBlock, address_of
-from gateware.registers.commands import CommandProcessor, staging_registers
-from gateware.registers.counters import Counters
-from gateware.stag.table import StagTable
-from gateware.stream_fifo import StreamFifo
-from gateware.stream_slot import StreamSlot
-from hw.interface.queue_entries import RECEIVE_ENTRY_OCTETS, SEND_ENTRY_OCTETS
+from stagecoach.gateware.mpa.framer import BEATS_AHEAD, Framer
+from stagecoach.gateware.mpa.llp_width import LlpReceiveWidth, LlpTransmitWidth
+from stagecoach.gateware.mpa.receiver import MpaReceiver
+from stagecoach.gateware.queues.completer import SendCompleter
+from stagecoach.gateware.queues.delivery_gate import DeliveryGate
+from stagecoach.gateware.queues.drain import Drain
+from stagecoach.gateware.queues.fence import Fence
+from stagecoach.gateware.queues.invalidation_gate import InvalidationGate
+from stagecoach.gateware.queues.qp_fifo import QpFifo
+from stagecoach.gateware.queues.qp_states import QpStates
+from stagecoach.gateware.queues.request_gate import RequestGate
+from stagecoach.gateware.queues.ring_fetcher import UNIT_OCTETS, RingFetcher
+from stagecoach.gateware.queues.ring_writer import RingWriter
+from stagecoach.gateware.queues.scheduler import Scheduler
+from stagecoach.gateware.queues.transmit_drain import TransmitDrain
+from stagecoach.gateware.rdmap.atomic_unit import OPERATIONS, AtomicUnit
+from stagecoach.gateware.rdmap.headers import CONTROL as RDMAP_CONTROL
+from stagecoach.gateware.rdmap.receiver import Receiver
+from stagecoach.gateware.rdmap.transmit_leaving import JOB_BITS
+from stagecoach.gateware.rdmap.transmitter import Transmitter
+from stagecoach.gateware.registers.block import RegisterBlock, address_of
+from stagecoach.gateware.registers.commands import CommandProcessor, staging_registers
+from stagecoach.gateware.registers.counters import Counters
+from stagecoach.gateware.stag.table import StagTable
+from stagecoach.gateware.stream_fifo import StreamFifo
+from stagecoach.gateware.stream_slot import StreamSlot
+from stagecoach.hw.interface.queue_entries import RECEIVE_ENTRY_OCTETS, SEND_ENTRY_OCTETS
 
 RING_WRITER_CLIENT = 1
 ATOMIC_CLIENT = 2

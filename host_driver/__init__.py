@@ -1,10 +1,10 @@
 """The host driver: verbs, connection manager and transports, named as in pyverbs."""
 
-from host_driver.answers import DeviceAttr
-from host_driver.cm import ConnectionListener, ConnectionRequest, connect, listen
-from host_driver.context import Context
-from host_driver.cq import CQ
-from host_driver.enums import (
+from stagecoach.host_driver.answers import DeviceAttr
+from stagecoach.host_driver.cm import ConnectionListener, ConnectionRequest, connect, listen
+from stagecoach.host_driver.context import Context
+from stagecoach.host_driver.cq import CQ
+from stagecoach.host_driver.enums import (
     AccessFlags,
     QPState,
     SendFlags,
@@ -13,7 +13,7 @@ from host_driver.enums import (
     WCStatus,
     WROpcode,
 )
-from host_driver.errors import (
+from stagecoach.host_driver.errors import (
     ConnectionRejected,
     DeviceError,
     InitiatorInitiatorError,
@@ -31,17 +31,17 @@ from host_driver.errors import (
     StartupTimeout,
     WaitTimeout,
 )
-from host_driver.events import AsyncEvent
-from host_driver.extras import MissingExtra
-from host_driver.mpa_startup import RTR
-from host_driver.mpa_terms import Connection
-from host_driver.mr import MR, PD, FastMR, inc_rkey
-from host_driver.qp import QP, QPCap, QPInitAttr
-from host_driver.quota import Quota
-from host_driver.terminate import SegmentHeader, Terminate
-from host_driver.transport.base import DeviceClosed, TransportError
-from host_driver.wr import SGE, WC, RecvWR, SendWR
-from hw.interface.causes import Cause
+from stagecoach.host_driver.events import AsyncEvent
+from stagecoach.host_driver.extras import MissingExtra
+from stagecoach.host_driver.mpa_startup import RTR
+from stagecoach.host_driver.mpa_terms import Connection
+from stagecoach.host_driver.mr import MR, PD, FastMR, inc_rkey
+from stagecoach.host_driver.qp import QP, QPCap, QPInitAttr
+from stagecoach.host_driver.quota import Quota
+from stagecoach.host_driver.terminate import SegmentHeader, Terminate
+from stagecoach.host_driver.transport.base import DeviceClosed, TransportError
+from stagecoach.host_driver.wr import SGE, WC, RecvWR, SendWR
+from stagecoach.hw.interface.causes import Cause
 
 __all__ = [
     "CQ",

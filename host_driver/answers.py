@@ -3,17 +3,17 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from host_driver import registers
-from host_driver.atomics import OPERATIONS
-from host_driver.enums import WITH_IMMEDIATE, QPState, WROpcode
-from host_driver.errors import DeviceError
-from host_driver.registers import Register
-from hw.interface.causes import CODES, Cause
-from hw.interface.queue_entries import SCATTER_GATHER_ELEMENTS
-from hw.interface.sizes import SIZES
+from stagecoach.host_driver import registers
+from stagecoach.host_driver.atomics import OPERATIONS
+from stagecoach.host_driver.enums import WITH_IMMEDIATE, QPState, WROpcode
+from stagecoach.host_driver.errors import DeviceError
+from stagecoach.host_driver.registers import Register
+from stagecoach.hw.interface.causes import CODES, Cause
+from stagecoach.hw.interface.queue_entries import SCATTER_GATHER_ELEMENTS
+from stagecoach.hw.interface.sizes import SIZES
 
 if TYPE_CHECKING:
-    from host_driver.context import Context
+    from stagecoach.host_driver.context import Context
 
 MAGIC = 0x50525769
 VERSION_MAJOR = 3

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from host_driver.enums import WROpcode
-from hw.interface.queue_entries import AtomicOperation
+from stagecoach.host_driver.enums import WROpcode
+from stagecoach.hw.interface.queue_entries import AtomicOperation
 
 if TYPE_CHECKING:
-    from host_driver.wr import SendWR
+    from stagecoach.host_driver.wr import SendWR
 
 ATOMIC_OCTETS = 8
 """What an atomic reads and changes (RFC 7306, 5.1)."""

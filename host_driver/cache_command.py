@@ -7,8 +7,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from host_driver.plain_text import printable
-from hw import cache
+from stagecoach.host_driver.plain_text import printable
+from stagecoach.hw import cache
 
 _UNITS = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 _TIMES = ((86400, "day"), (3600, "hour"), (60, "minute"))

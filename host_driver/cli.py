@@ -10,17 +10,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from host_driver.extras import extra_named
-from host_driver.nfs.options import add_nfs, check_nfs, run_nfs
-from host_driver.options import DEFAULT_EMSS, add_device, number, parse_emss, parse_size
-from host_driver.perf.options import add_perf, check_perf, run_perf
-from host_driver.rping.ends import DEFAULT_PORT, DEFAULT_SIZE, Settings
-from host_driver.rping.messages import MAXIMUM_SIZE, MINIMUM_SIZE
-from host_driver.top.options import add_top, check_top, run_top
-from host_driver.transport.locate import MAXIMUM_BAUD, device_option
-from host_driver.transport.serial_device import DEFAULT_BAUD
-from hw.cache import DEFAULT_LIMIT_MIB, FOLDER_VARIABLE, LIMIT_VARIABLE, CacheError
-from hw.verilog import TARGET, SizeError, parse_sizes, write_verilog
+from stagecoach.host_driver.extras import extra_named
+from stagecoach.host_driver.nfs.options import add_nfs, check_nfs, run_nfs
+from stagecoach.host_driver.options import DEFAULT_EMSS, add_device, number, parse_emss, parse_size
+from stagecoach.host_driver.perf.options import add_perf, check_perf, run_perf
+from stagecoach.host_driver.rping.ends import DEFAULT_PORT, DEFAULT_SIZE, Settings
+from stagecoach.host_driver.rping.messages import MAXIMUM_SIZE, MINIMUM_SIZE
+from stagecoach.host_driver.top.options import add_top, check_top, run_top
+from stagecoach.host_driver.transport.locate import MAXIMUM_BAUD, device_option
+from stagecoach.host_driver.transport.serial_device import DEFAULT_BAUD
+from stagecoach.hw.cache import DEFAULT_LIMIT_MIB, FOLDER_VARIABLE, LIMIT_VARIABLE, CacheError
+from stagecoach.hw.verilog import TARGET, SizeError, parse_sizes, write_verilog
 
 EXIT_FAILED = 1
 EXIT_BAD_INPUT = 2
@@ -236,7 +236,7 @@ def _add_rping(subparsers: Any) -> None:
 
 
 def _rping(options: argparse.Namespace) -> int:
-    from host_driver import commands
+    from stagecoach.host_driver import commands
 
     given = vars(options)
     names = [field.name for field in dataclasses.fields(Settings)]
@@ -272,7 +272,7 @@ def _run(options: argparse.Namespace) -> int:
     """
     match options.command:
         case "demo":
-            from host_driver import commands
+            from stagecoach.host_driver import commands
 
             return commands.demo(
                 options.file,
@@ -293,30 +293,30 @@ def _run(options: argparse.Namespace) -> int:
         case "top":
             return run_top(options)
         case "decode":
-            from host_driver.decode import decode
+            from stagecoach.host_driver.decode import decode
 
             return decode(options.file, options.json, options.pager)
         case "devices":
-            from host_driver.devices import show_devices
+            from stagecoach.host_driver.devices import show_devices
 
             return show_devices(options.device, options.baud, options.json)
         case "verilog":
             return write_verilog(options.config, options.output)
         case "cache":
-            from host_driver.cache_command import clear_cache, show_cache
+            from stagecoach.host_driver.cache_command import clear_cache, show_cache
 
             return clear_cache() if options.action == "clear" else show_cache(options.json)
         case _:
-            from host_driver import commands
+            from stagecoach.host_driver import commands
 
             return commands.info(options.json, options.device)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command and returns its exit status."""
-    from host_driver.errors import StagecoachError
-    from sim.build import BuildError
-    from sim.capture_file import CaptureError
+    from stagecoach.host_driver.errors import StagecoachError
+    from stagecoach.sim.build import BuildError
+    from stagecoach.sim.capture_file import CaptureError
 
     parser = _build_parser()
     options = parser.parse_args(arguments)

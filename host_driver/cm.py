@@ -6,11 +6,11 @@ This end as Initiator; the Responder is in `cm_listener` and `cm_responder`. RFC
 import contextlib
 import time
 
-from host_driver.cm_listener import ConnectionListener
-from host_driver.cm_responder import ConnectionRequest
-from host_driver.context import Context
-from host_driver.enums import QPState
-from host_driver.errors import (
+from stagecoach.host_driver.cm_listener import ConnectionListener
+from stagecoach.host_driver.cm_responder import ConnectionRequest
+from stagecoach.host_driver.context import Context
+from stagecoach.host_driver.enums import QPState
+from stagecoach.host_driver.errors import (
     ConnectionRejected,
     InsufficientIRD,
     NoMatchingRTR,
@@ -19,7 +19,7 @@ from host_driver.errors import (
     StartupTimeout,
     require_type,
 )
-from host_driver.full_operation import (
+from stagecoach.host_driver.full_operation import (
     MAXIMUM_EMSS,
     MINIMUM_EMSS,
     await_rtr,
@@ -27,24 +27,24 @@ from host_driver.full_operation import (
     choose_emss,
     enter_full_operation,
 )
-from host_driver.mpa_exchange import (
+from stagecoach.host_driver.mpa_exchange import (
     DEFAULT_TIMEOUT,
     Deadline,
     FrameReader,
     open_stream,
     send_octets,
 )
-from host_driver.mpa_negotiation import (
+from stagecoach.host_driver.mpa_negotiation import (
     check_reply,
     request_frame,
     settle,
     told_reads,
 )
-from host_driver.mpa_startup import ENHANCED_REVISION, RTR, StartupFrame
-from host_driver.mpa_terminate import SetupError, terminate_fpdu
-from host_driver.mpa_terms import DEFAULT_RTR, Connection, Terms
-from host_driver.qp import QP
-from host_driver.transport.base import ByteStream, TransportError
+from stagecoach.host_driver.mpa_startup import ENHANCED_REVISION, RTR, StartupFrame
+from stagecoach.host_driver.mpa_terminate import SetupError, terminate_fpdu
+from stagecoach.host_driver.mpa_terms import DEFAULT_RTR, Connection, Terms
+from stagecoach.host_driver.qp import QP
+from stagecoach.host_driver.transport.base import ByteStream, TransportError
 
 __all__ = [
     "DEFAULT_TIMEOUT",

@@ -5,18 +5,18 @@ import time
 from collections import Counter
 from typing import Self
 
-from host_driver.cm_responder import ConnectionRequest
-from host_driver.context import Context
-from host_driver.errors import (
+from stagecoach.host_driver.cm_responder import ConnectionRequest
+from stagecoach.host_driver.context import Context
+from stagecoach.host_driver.errors import (
     ListenerClosed,
     StartupError,
     StartupStep,
     StartupTimeout,
     require_type,
 )
-from host_driver.mpa_exchange import DEFAULT_TIMEOUT, Deadline, FrameReader
-from host_driver.mpa_startup import StartupFrame
-from host_driver.transport.base import (
+from stagecoach.host_driver.mpa_exchange import DEFAULT_TIMEOUT, Deadline, FrameReader
+from stagecoach.host_driver.mpa_startup import StartupFrame
+from stagecoach.host_driver.transport.base import (
     ByteStream,
     Listener,
     StreamClosed,

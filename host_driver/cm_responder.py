@@ -5,38 +5,38 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Self
 
-from host_driver.context import Context
-from host_driver.enums import QPState
-from host_driver.errors import (
+from stagecoach.host_driver.context import Context
+from stagecoach.host_driver.enums import QPState
+from stagecoach.host_driver.errors import (
     InsufficientIRD,
     StartupError,
     StartupStep,
     require_type,
 )
-from host_driver.full_operation import (
+from stagecoach.host_driver.full_operation import (
     await_rtr,
     check_emss,
     choose_emss,
     enter_full_operation,
 )
-from host_driver.mpa_exchange import (
+from stagecoach.host_driver.mpa_exchange import (
     DEFAULT_TIMEOUT,
     Deadline,
     await_first_fpdu,
     require_quiet,
     send_octets,
 )
-from host_driver.mpa_negotiation import (
+from stagecoach.host_driver.mpa_negotiation import (
     accepting_reply,
     check_request,
     limit_reads,
     rejecting_reply,
     told_reads,
 )
-from host_driver.mpa_startup import RTR, StartupFrame
-from host_driver.mpa_terms import DEFAULT_RTR, Connection, Terms, octets_of
-from host_driver.qp import QP
-from host_driver.transport.base import ByteStream, TransportError, TransportTimeout
+from stagecoach.host_driver.mpa_startup import RTR, StartupFrame
+from stagecoach.host_driver.mpa_terms import DEFAULT_RTR, Connection, Terms, octets_of
+from stagecoach.host_driver.qp import QP
+from stagecoach.host_driver.transport.base import ByteStream, TransportError, TransportTimeout
 
 
 class ConnectionRequest:

@@ -16,14 +16,14 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from host_driver.demo.ends import Job, Measurement
-from host_driver.demo.run import Demo, Result
-from host_driver.plain_text import TITLE, plain
-from host_driver.rping import ends
-from host_driver.rping.ends import Settings
-from host_driver.transport.locate import Locator
-from host_driver.transport.serial_device import SerialDevice
-from host_driver.transport.simulation import SimulatedDevice
+from stagecoach.host_driver.demo.ends import Job, Measurement
+from stagecoach.host_driver.demo.run import Demo, Result
+from stagecoach.host_driver.plain_text import TITLE, plain
+from stagecoach.host_driver.rping import ends
+from stagecoach.host_driver.rping.ends import Settings
+from stagecoach.host_driver.transport.locate import Locator
+from stagecoach.host_driver.transport.serial_device import SerialDevice
+from stagecoach.host_driver.transport.simulation import SimulatedDevice
 
 DEFAULT_SIZE = 4 << 20
 SMALL_SIZE = 64 << 10
@@ -51,7 +51,7 @@ def progress_bar() -> Iterator[Progress]:
 
 def built_device(bar: Progress, trace: bool = False) -> Path:
     """The built device, from the cache or new."""
-    from sim.build import build_device
+    from stagecoach.sim.build import build_device
 
     what = "build the device" + (" with waveform" if trace else "")
     task = bar.add_task(what, total=None)
@@ -196,7 +196,7 @@ def open_device(locator: Locator) -> SimulatedDevice | SerialDevice:
 
 def rping(server: bool, settings: Settings, locator: Locator) -> int:
     """Runs one end of rping on a device; returns the exit status."""
-    from host_driver.context import Context
+    from stagecoach.host_driver.context import Context
 
     with Context(open_device(locator)) as context:
         if server:
@@ -217,8 +217,8 @@ def _installed(*packages: str) -> dict[str, str]:
 
 def info(as_json: bool, locator: Locator) -> int:
     """Opens a device and shows what it is; returns the exit status."""
-    from host_driver.context import Context
-    from host_driver.describe import capabilities, in_words, sizes, version
+    from stagecoach.host_driver.context import Context
+    from stagecoach.host_driver.describe import capabilities, in_words, sizes, version
 
     device = open_device(locator)
     with Context(device) as context:

@@ -8,25 +8,25 @@ from dataclasses import replace
 from enum import IntEnum
 from typing import TYPE_CHECKING, Self
 
-from host_driver import entries, registers
-from host_driver.answers import DeviceAttr, name_of, read_attr, read_capabilities
-from host_driver.counters import query_dropped_events
-from host_driver.device_reset import reset_device
-from host_driver.enums import QPState
-from host_driver.errors import DeviceError, QPError, WaitTimeout, require_type
-from host_driver.events import UNKNOWN_INDEX, AsyncEvent, read_event
-from host_driver.quota import Quota
-from host_driver.registers import Register
-from host_driver.resources import Resources
-from host_driver.ring import Ring
-from host_driver.top.publisher import publish
-from host_driver.transport.base import DeviceClosed, Transport
-from hw.interface.causes import Cause
+from stagecoach.host_driver import entries, registers
+from stagecoach.host_driver.answers import DeviceAttr, name_of, read_attr, read_capabilities
+from stagecoach.host_driver.counters import query_dropped_events
+from stagecoach.host_driver.device_reset import reset_device
+from stagecoach.host_driver.enums import QPState
+from stagecoach.host_driver.errors import DeviceError, QPError, WaitTimeout, require_type
+from stagecoach.host_driver.events import UNKNOWN_INDEX, AsyncEvent, read_event
+from stagecoach.host_driver.quota import Quota
+from stagecoach.host_driver.registers import Register
+from stagecoach.host_driver.resources import Resources
+from stagecoach.host_driver.ring import Ring
+from stagecoach.host_driver.top.publisher import publish
+from stagecoach.host_driver.transport.base import DeviceClosed, Transport
+from stagecoach.hw.interface.causes import Cause
 
 if TYPE_CHECKING:
-    from host_driver.cq import CQ
-    from host_driver.mr import MR
-    from host_driver.qp import QP
+    from stagecoach.host_driver.cq import CQ
+    from stagecoach.host_driver.mr import MR
+    from stagecoach.host_driver.qp import QP
 
 COMMAND_SECONDS = 10.0
 """For which a command may take, if nothing else is said: most end in some hundred cycles."""

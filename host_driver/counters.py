@@ -5,14 +5,14 @@ from dataclasses import dataclass, fields
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from host_driver import registers
-from host_driver.answers import read_state
-from host_driver.enums import QPState
-from host_driver.errors import DeviceError
-from hw.interface.causes import Cause
+from stagecoach.host_driver import registers
+from stagecoach.host_driver.answers import read_state
+from stagecoach.host_driver.enums import QPState
+from stagecoach.host_driver.errors import DeviceError
+from stagecoach.hw.interface.causes import Cause
 
 if TYPE_CHECKING:
-    from host_driver.context import Context
+    from stagecoach.host_driver.context import Context
 
 COUNTER_BITS = 36
 LOST_MOST = 255

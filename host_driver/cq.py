@@ -6,16 +6,20 @@ from contextlib import ExitStack
 from enum import Enum
 from typing import TYPE_CHECKING, Self
 
-from host_driver import entries, registers
-from host_driver.context import Context
-from host_driver.enums import WCFlags, WCStatus
-from host_driver.errors import DeviceError, ResourceError, WaitTimeout, require_type
-from host_driver.ring import MAXIMUM_LOG2, Ring, check_entries, ring_entries
-from host_driver.wr import WC
-from hw.interface.queue_entries import IMMEDIATE_DATA_OCTETS, CompletionFlags, CompletionOpcode
+from stagecoach.host_driver import entries, registers
+from stagecoach.host_driver.context import Context
+from stagecoach.host_driver.enums import WCFlags, WCStatus
+from stagecoach.host_driver.errors import DeviceError, ResourceError, WaitTimeout, require_type
+from stagecoach.host_driver.ring import MAXIMUM_LOG2, Ring, check_entries, ring_entries
+from stagecoach.host_driver.wr import WC
+from stagecoach.hw.interface.queue_entries import (
+    IMMEDIATE_DATA_OCTETS,
+    CompletionFlags,
+    CompletionOpcode,
+)
 
 if TYPE_CHECKING:
-    from host_driver.qp import QP
+    from stagecoach.host_driver.qp import QP
 
 DEFAULT_CQE = 8192
 

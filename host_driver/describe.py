@@ -3,8 +3,8 @@
 import dataclasses
 from typing import Any
 
-from host_driver.answers import DeviceAttr
-from host_driver.enums import AccessFlags
+from stagecoach.host_driver.answers import DeviceAttr
+from stagecoach.host_driver.enums import AccessFlags
 
 
 def sizes(attr: DeviceAttr) -> dict[str, int]:

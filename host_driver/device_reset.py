@@ -3,12 +3,12 @@
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from host_driver.answers import read_state
-from host_driver.enums import QPState
-from host_driver.transport.base import TransportError
+from stagecoach.host_driver.answers import read_state
+from stagecoach.host_driver.enums import QPState
+from stagecoach.host_driver.transport.base import TransportError
 
 if TYPE_CHECKING:
-    from host_driver.context import Context
+    from stagecoach.host_driver.context import Context
 
 
 def reset_device(context: "Context") -> None:
@@ -17,7 +17,7 @@ def reset_device(context: "Context") -> None:
     The device has no command for all of that at once. When this returns it reaches nothing of the
     host's memory, also none that was given to it by a process which is dead by now.
     """
-    from host_driver.context import CommandOpcode
+    from stagecoach.host_driver.context import CommandOpcode
 
     with context.lock:
         # First the rings: what is stopped below would write to them.

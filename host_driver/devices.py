@@ -10,15 +10,15 @@ from rich.console import Console
 from rich.table import Table
 from serial.tools import list_ports
 
-from gateware.config import RnicConfig
-from host_driver.context import Context
-from host_driver.describe import capabilities, in_words, sizes, version
-from host_driver.errors import StagecoachError
-from host_driver.extras import extra_named
-from host_driver.plain_text import plain
-from host_driver.transport.locate import SIMULATED, SIMULATION, Locator, parse_device
-from hw.cache import CacheError
-from sim.build import BuildError, build_device
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.host_driver.context import Context
+from stagecoach.host_driver.describe import capabilities, in_words, sizes, version
+from stagecoach.host_driver.errors import StagecoachError
+from stagecoach.host_driver.extras import extra_named
+from stagecoach.host_driver.plain_text import plain
+from stagecoach.host_driver.transport.locate import SIMULATED, SIMULATION, Locator, parse_device
+from stagecoach.hw.cache import CacheError
+from stagecoach.sim.build import BuildError, build_device
 
 BRIDGES = {(0x0403, 0x6010), (0x0403, 0x6011), (0x0403, 0x6014), (0x0403, 0x6015)}
 """USB vendor and product of the serial bridges on boards. Other ports are not asked: who knows what

@@ -2,7 +2,7 @@
 
 import struct
 
-from hw.interface.queue_entries import (
+from stagecoach.hw.interface.queue_entries import (
     COMPLETION_ENTRY,
     EVENT_ENTRY,
     SCATTER_GATHER_ELEMENT,

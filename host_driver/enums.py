@@ -2,7 +2,7 @@
 
 from enum import IntEnum, IntFlag
 
-from hw.interface.queue_entries import CompletionOpcode, SendOpcode
+from stagecoach.hw.interface.queue_entries import CompletionOpcode, SendOpcode
 
 
 class AccessFlags(IntFlag):

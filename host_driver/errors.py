@@ -3,11 +3,11 @@
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from host_driver.terminate import Terminate, describe_code
-from hw.interface.causes import CODES, Cause
+from stagecoach.host_driver.terminate import Terminate, describe_code
+from stagecoach.hw.interface.causes import CODES, Cause
 
 if TYPE_CHECKING:
-    from host_driver.transport.base import ByteStream
+    from stagecoach.host_driver.transport.base import ByteStream
 
 
 class StagecoachError(Exception):

@@ -3,14 +3,14 @@
 from contextlib import suppress
 from dataclasses import dataclass
 
-from host_driver.errors import DeviceError, describe
-from host_driver.terminate import (
+from stagecoach.host_driver.errors import DeviceError, describe
+from stagecoach.host_driver.terminate import (
     UNTAGGED_HEADER_OCTETS,
     SegmentHeader,
     Terminate,
     read_terminate,
 )
-from hw.interface.causes import CODES, Cause
+from stagecoach.hw.interface.causes import CODES, Cause
 
 _WORK_REQUESTS = {
     Cause.LOCAL_SEND_PROTECTION: "send",

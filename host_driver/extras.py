@@ -7,7 +7,7 @@ the simulated device and plots need more.
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from host_driver.errors import StagecoachError
+from stagecoach.host_driver.errors import StagecoachError
 
 EXTRA_OF = {
     "amaranth": "sim",

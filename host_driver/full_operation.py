@@ -1,13 +1,19 @@
 """Brings a QP and its stream from MPA startup into Full Operation, the RTR frame included."""
 
-from host_driver.enums import QPState, WROpcode
-from host_driver.errors import StartupError, StartupStep, StartupTimeout, WaitTimeout, describe
-from host_driver.mpa_exchange import Deadline
-from host_driver.mpa_startup import RTR
-from host_driver.mpa_terms import Connection
-from host_driver.qp import QP
-from host_driver.transport.base import ByteStream
-from host_driver.wr import RecvWR, SendWR
+from stagecoach.host_driver.enums import QPState, WROpcode
+from stagecoach.host_driver.errors import (
+    StartupError,
+    StartupStep,
+    StartupTimeout,
+    WaitTimeout,
+    describe,
+)
+from stagecoach.host_driver.mpa_exchange import Deadline
+from stagecoach.host_driver.mpa_startup import RTR
+from stagecoach.host_driver.mpa_terms import Connection
+from stagecoach.host_driver.qp import QP
+from stagecoach.host_driver.transport.base import ByteStream
+from stagecoach.host_driver.wr import RecvWR, SendWR
 
 MINIMUM_EMSS = 128
 MAXIMUM_EMSS = 65535

@@ -2,9 +2,9 @@
 
 import time
 
-from host_driver.errors import MalformedFrame, StartupError, StartupStep, StartupTimeout
-from host_driver.mpa_startup import StartupFrame, missing_octets
-from host_driver.transport.base import (
+from stagecoach.host_driver.errors import MalformedFrame, StartupError, StartupStep, StartupTimeout
+from stagecoach.host_driver.mpa_startup import StartupFrame, missing_octets
+from stagecoach.host_driver.transport.base import (
     ByteStream,
     StreamClosed,
     Transport,

@@ -1,7 +1,7 @@
 """What the two ends of an MPA connection agree on (RFC 5044 7.1; RFC 6581 6, 9 and 10)."""
 
-from host_driver.errors import InsufficientIRD, MalformedFrame, NoMatchingRTR
-from host_driver.mpa_startup import (
+from stagecoach.host_driver.errors import InsufficientIRD, MalformedFrame, NoMatchingRTR
+from stagecoach.host_driver.mpa_startup import (
     ENHANCED_REVISION,
     NO_RTR,
     NOT_NEGOTIATED,
@@ -9,7 +9,7 @@ from host_driver.mpa_startup import (
     RTR,
     StartupFrame,
 )
-from host_driver.mpa_terms import DEFAULT_RTR, Connection, Terms
+from stagecoach.host_driver.mpa_terms import DEFAULT_RTR, Connection, Terms
 
 _RTR_PREFERENCE = (RTR.WRITE, RTR.READ, RTR.SEND)
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Self
 
-from host_driver.mpa_startup import NOT_NEGOTIATED, RTR
+from stagecoach.host_driver.mpa_startup import NOT_NEGOTIATED, RTR
 
 DEFAULT_RTR = RTR.WRITE | RTR.READ
 """A Send as RTR frame would take a receive buffer of the ULP, so it is not offered."""

@@ -4,14 +4,14 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Self
 
-from host_driver import registers
-from host_driver.context import CommandOpcode, Context
-from host_driver.enums import AccessFlags
-from host_driver.errors import require_type
-from hw.interface.queue_entries import Rights
+from stagecoach.host_driver import registers
+from stagecoach.host_driver.context import CommandOpcode, Context
+from stagecoach.host_driver.enums import AccessFlags
+from stagecoach.host_driver.errors import require_type
+from stagecoach.hw.interface.queue_entries import Rights
 
 if TYPE_CHECKING:
-    from host_driver.qp import QP
+    from stagecoach.host_driver.qp import QP
 
 
 class PD:
@@ -134,7 +134,7 @@ class MR:
         check_access(access)
         if qp is not None:
             # `host_driver.qp` needs this module.
-            from host_driver.qp import QP
+            from stagecoach.host_driver.qp import QP
 
             require_type("qp", qp, QP)
         view = memoryview(buffer)

@@ -5,8 +5,8 @@ import os
 import re
 from collections.abc import Callable
 
-from host_driver.transport.locate import SIMULATION, device_option
-from host_driver.transport.serial_device import DEFAULT_BAUD
+from stagecoach.host_driver.transport.locate import SIMULATION, device_option
+from stagecoach.host_driver.transport.serial_device import DEFAULT_BAUD
 
 DEVICE_VARIABLE = "STAGECOACH_DEVICE"
 """Environment variable: the device of commands that are not told of one."""
@@ -35,7 +35,7 @@ def parse_size(text: str) -> int:
 
 def parse_emss(text: str) -> int:
     """An EMSS that devices take."""
-    from host_driver.cm import MAXIMUM_EMSS, MINIMUM_EMSS
+    from stagecoach.host_driver.cm import MAXIMUM_EMSS, MINIMUM_EMSS
 
     if not text.isdecimal() or not MINIMUM_EMSS <= int(text) <= MAXIMUM_EMSS:
         raise argparse.ArgumentTypeError(

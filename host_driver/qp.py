@@ -7,23 +7,23 @@ from dataclasses import dataclass, replace
 from dataclasses import field as dataclass_field
 from typing import Self
 
-from host_driver import registers
-from host_driver.answers import read_state
-from host_driver.atomics import OPERATIONS
-from host_driver.context import CommandOpcode
-from host_driver.cq import CQ
-from host_driver.enums import QPState, WCFlags, WCOpcode, WROpcode
-from host_driver.errors import QPStateError, require_type
-from host_driver.events import AsyncEvent
-from host_driver.mpa_terms import Connection
-from host_driver.mr import MR, PD
-from host_driver.qp_queues import QPCap, QPQueues
-from host_driver.terminate import Terminate
-from host_driver.transport.base import ByteStream, DeviceClosed, TransportError
-from host_driver.work_queue import WorkQueue
-from host_driver.wr import WC, RecvWR, SendWR
-from hw.interface.causes import Cause
-from hw.interface.queue_entries import CompletionFlags
+from stagecoach.host_driver import registers
+from stagecoach.host_driver.answers import read_state
+from stagecoach.host_driver.atomics import OPERATIONS
+from stagecoach.host_driver.context import CommandOpcode
+from stagecoach.host_driver.cq import CQ
+from stagecoach.host_driver.enums import QPState, WCFlags, WCOpcode, WROpcode
+from stagecoach.host_driver.errors import QPStateError, require_type
+from stagecoach.host_driver.events import AsyncEvent
+from stagecoach.host_driver.mpa_terms import Connection
+from stagecoach.host_driver.mr import MR, PD
+from stagecoach.host_driver.qp_queues import QPCap, QPQueues
+from stagecoach.host_driver.terminate import Terminate
+from stagecoach.host_driver.transport.base import ByteStream, DeviceClosed, TransportError
+from stagecoach.host_driver.work_queue import WorkQueue
+from stagecoach.host_driver.wr import WC, RecvWR, SendWR
+from stagecoach.hw.interface.causes import Cause
+from stagecoach.hw.interface.queue_entries import CompletionFlags
 
 _ANSWERED = (WROpcode.RDMA_READ, *OPERATIONS)
 """What the peer answers: ORD is how many of them are outstanding at a time."""

@@ -4,18 +4,18 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
-from host_driver import registers
-from host_driver.cq import CQ
-from host_driver.enums import WCFlags, WCStatus
-from host_driver.errors import DeviceError
-from host_driver.events import AsyncEvent
-from host_driver.ring import Ring, check_entries
-from host_driver.terminate import Terminate
-from host_driver.transport.base import Transport
-from host_driver.work_queue import WorkQueue, check_elements, check_send, parts_of
-from host_driver.wr import WC, RecvWR, SendWR
-from hw.interface.causes import Cause
-from hw.interface.queue_entries import (
+from stagecoach.host_driver import registers
+from stagecoach.host_driver.cq import CQ
+from stagecoach.host_driver.enums import WCFlags, WCStatus
+from stagecoach.host_driver.errors import DeviceError
+from stagecoach.host_driver.events import AsyncEvent
+from stagecoach.host_driver.ring import Ring, check_entries
+from stagecoach.host_driver.terminate import Terminate
+from stagecoach.host_driver.transport.base import Transport
+from stagecoach.host_driver.work_queue import WorkQueue, check_elements, check_send, parts_of
+from stagecoach.host_driver.wr import WC, RecvWR, SendWR
+from stagecoach.hw.interface.causes import Cause
+from stagecoach.hw.interface.queue_entries import (
     RECEIVE_ENTRY_OCTETS,
     SEND_ENTRY_OCTETS,
     SEND_UNIT_OCTETS,

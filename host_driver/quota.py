@@ -3,7 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass, fields
 
-from host_driver.errors import QuotaExceeded
+from stagecoach.host_driver.errors import QuotaExceeded
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,5 +1,5 @@
 """Register addresses and fields, made from hw/interface/registers.rdl by
-`python -m hw.interface.generate`. Do not edit.
+`python -m stagecoach.hw.interface.generate`. Do not edit.
 """
 
 from typing import NamedTuple

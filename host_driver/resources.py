@@ -4,8 +4,8 @@ import secrets
 from collections.abc import Container, Iterator
 from contextlib import ExitStack, contextmanager
 
-from host_driver.errors import ResourceError
-from host_driver.quota import Quota, Usage
+from stagecoach.host_driver.errors import ResourceError
+from stagecoach.host_driver.quota import Quota, Usage
 
 _PDS = 1 << 16
 

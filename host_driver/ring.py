@@ -2,7 +2,7 @@
 
 import mmap
 
-from host_driver.transport.base import Transport
+from stagecoach.host_driver.transport.base import Transport
 
 MAXIMUM_LOG2 = 15
 """Running numbers have 16 bits; a ring of 2^15 entries keeps full and empty apart."""

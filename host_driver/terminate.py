@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
-from hw.interface.causes import TerminateCode
+from stagecoach.hw.interface.causes import TerminateCode
 
 # RFC 5041, 4.1 to 4.3
 _FLAG_TAGGED = 0x80

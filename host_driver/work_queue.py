@@ -4,16 +4,16 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from host_driver import entries
-from host_driver.atomics import OPERATIONS, check_atomic, entry_fields
-from host_driver.enums import WITH_IMMEDIATE, AccessFlags, SendFlags, WCOpcode, WROpcode
-from host_driver.errors import ResourceError
-from host_driver.mr import FastMR, check_access, rights_of
-from host_driver.registers import Register
-from host_driver.ring import Ring
-from host_driver.wr import SGE, RecvWR, SendWR
-from hw.interface import queue_entries
-from hw.interface.queue_entries import (
+from stagecoach.host_driver import entries
+from stagecoach.host_driver.atomics import OPERATIONS, check_atomic, entry_fields
+from stagecoach.host_driver.enums import WITH_IMMEDIATE, AccessFlags, SendFlags, WCOpcode, WROpcode
+from stagecoach.host_driver.errors import ResourceError
+from stagecoach.host_driver.mr import FastMR, check_access, rights_of
+from stagecoach.host_driver.registers import Register
+from stagecoach.host_driver.ring import Ring
+from stagecoach.host_driver.wr import SGE, RecvWR, SendWR
+from stagecoach.hw.interface import queue_entries
+from stagecoach.hw.interface.queue_entries import (
     IMMEDIATE_DATA_OCTETS,
     IMMEDIATE_OPERATIONS,
     RECEIVE_ENTRY_OCTETS,

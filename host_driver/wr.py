@@ -4,15 +4,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from host_driver.atomics import ALL_ONES
-from host_driver.enums import AccessFlags, SendFlags, WCFlags, WCOpcode, WCStatus, WROpcode
-from host_driver.errors import describe
-from host_driver.terminate import Terminate
-from hw.interface.causes import Cause
-from hw.interface.queue_entries import IMMEDIATE_DATA_OCTETS
+from stagecoach.host_driver.atomics import ALL_ONES
+from stagecoach.host_driver.enums import (
+    AccessFlags,
+    SendFlags,
+    WCFlags,
+    WCOpcode,
+    WCStatus,
+    WROpcode,
+)
+from stagecoach.host_driver.errors import describe
+from stagecoach.host_driver.terminate import Terminate
+from stagecoach.hw.interface.causes import Cause
+from stagecoach.hw.interface.queue_entries import IMMEDIATE_DATA_OCTETS
 
 if TYPE_CHECKING:
-    from host_driver.mr import FastMR
+    from stagecoach.host_driver.mr import FastMR
 
 
 def _check_range(name: str, value: int, bits: int) -> None:

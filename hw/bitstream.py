@@ -18,10 +18,10 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from hw.boards.board import NAMES, Board, NoSuchBoard, find
-from hw.boards.top import BoardTop
-from hw.files import BadResults, locked, read_results, write_results
-from hw.flow import (
+from stagecoach.hw.boards.board import NAMES, Board, NoSuchBoard, find
+from stagecoach.hw.boards.top import BoardTop
+from stagecoach.hw.files import BadResults, locked, read_results, write_results
+from stagecoach.hw.flow import (
     BUILD,
     ONE_HOT,
     PLACE_OPTIONS,
@@ -31,7 +31,7 @@ from hw.flow import (
     run,
     slowest_clock,
 )
-from hw.rtlil import leave_collisions_undefined
+from stagecoach.hw.rtlil import leave_collisions_undefined
 
 FOLDER = BUILD / "bitstream"
 RESULT = BUILD / "bitstream.json"
@@ -191,7 +191,7 @@ def show(row: dict, console: Console) -> None:
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs the command and returns its exit status."""
-    parser = argparse.ArgumentParser(prog="python -m hw.bitstream", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m stagecoach.hw.bitstream", description=__doc__)
     parser.add_argument("board", metavar="BOARD", help=", ".join(NAMES))
     parser.add_argument("--program", action="store_true", help="load what was built into the board")
     options = parser.parse_args(arguments)

@@ -7,8 +7,8 @@ from typing import Any
 from amaranth.hdl import Module, UnusedElaboratable
 from amaranth.lib import wiring
 
-from gateware.config import RnicConfig
-from gateware.rnic import Rnic
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.rnic import Rnic
 
 # Only the blocks that are asked for are elaborated.
 warnings.simplefilter("ignore", UnusedElaboratable)

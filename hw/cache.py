@@ -18,7 +18,7 @@ from pathlib import Path
 
 import platformdirs
 
-from hw.files import locked
+from stagecoach.hw.files import locked
 
 FOLDER_VARIABLE = "STAGECOACH_CACHE"
 LIMIT_VARIABLE = "STAGECOACH_CACHE_MIB"

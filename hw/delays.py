@@ -33,7 +33,9 @@ class Delays:
         try:
             with path.open() as lines:
                 if not next(lines, "").startswith("(DELAYFILE"):
-                    raise NotSdf(f"{path} is no SDF file; `python -m hw.timing` leaves one")
+                    raise NotSdf(
+                        f"{path} is no SDF file; `python -m stagecoach.hw.timing` leaves one"
+                    )
                 for line in lines:
                     number += 1
                     words = line.replace("\\", "").split()

@@ -1,6 +1,6 @@
 """Estimates the paths of a netlist before it is placed, from its gates and their fan-out.
 
-`python -m hw.estimate` takes seconds for a netlist that `hw.timing` has made, and minutes where it
+`python -m stagecoach.hw.estimate` takes seconds for a netlist that `hw.timing` has made, and minutes where it
 has to make it. The figures are no timing: they rank paths, and show what a change does to them.
 """
 
@@ -17,11 +17,11 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from hw import blocks
-from hw.flow import BUILD, SYNTHESIS_OPTIONS, ToolError, synthesize
-from hw.harness import Harness
-from hw.rtlil import export
-from hw.timing import CONFIGS
+from stagecoach.hw import blocks
+from stagecoach.hw.flow import BUILD, SYNTHESIS_OPTIONS, ToolError, synthesize
+from stagecoach.hw.harness import Harness
+from stagecoach.hw.rtlil import export
+from stagecoach.hw.timing import CONFIGS
 
 CLOCK_TO_OUTPUT = 0.40
 MEMORY_TO_OUTPUT = 3.7
@@ -205,7 +205,7 @@ def _block(name: str) -> str:
 
 def main() -> int:
     """Runs the command and returns its exit status."""
-    parser = argparse.ArgumentParser(prog="python -m hw.estimate", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m stagecoach.hw.estimate", description=__doc__)
     parser.add_argument("--config", choices=CONFIGS, default="default", help="sizes of the device")
     parser.add_argument("--block", metavar="NAME", help="this block alone, as in hw.timing")
     parser.add_argument("--from", dest="source", metavar="NAME", help="only paths from this block")

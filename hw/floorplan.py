@@ -23,9 +23,16 @@ from scipy.optimize import linear_sum_assignment
 from scipy.sparse import coo_matrix, diags_array
 from scipy.sparse.linalg import cg
 
-from hw.files import locked
-from hw.flow import DEFAULT_PART, SPEED_GRADE, Part, nextpnr, place_arguments, utilisation
-from hw.placement import bels, location, top_module
+from stagecoach.hw.files import locked
+from stagecoach.hw.flow import (
+    DEFAULT_PART,
+    SPEED_GRADE,
+    Part,
+    nextpnr,
+    place_arguments,
+    utilisation,
+)
+from stagecoach.hw.placement import bels, location, top_module
 
 BLOCK_RAM = "DP16KD"
 ROUNDS = 2

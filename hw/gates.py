@@ -3,8 +3,8 @@
 from importlib.util import find_spec
 from pathlib import Path
 
-from hw.files import locked
-from hw.flow import SYNTHESIS_OPTIONS, run, synthesize
+from stagecoach.hw.files import locked
+from stagecoach.hw.flow import SYNTHESIS_OPTIONS, run, synthesize
 
 CELLS = Path(__file__).parent / "cells"
 

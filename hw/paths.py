@@ -16,9 +16,9 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 
-from hw.delays import Delays, NotSdf
-from hw.flow import TARGET_MHZ
-from hw.timing_graph import TimingGraph
+from stagecoach.hw.delays import Delays, NotSdf
+from stagecoach.hw.flow import TARGET_MHZ
+from stagecoach.hw.timing_graph import TimingGraph
 
 PERIOD_NS = 1000 / TARGET_MHZ
 
@@ -81,7 +81,7 @@ def describe(path: TimedPath, ends: int) -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs the command and returns its exit status."""
-    parser = argparse.ArgumentParser(prog="python -m hw.paths", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m stagecoach.hw.paths", description=__doc__)
     parser.add_argument("sdf", type=Path, help="delays of a placed device")
     parser.add_argument("--over", type=float, default=PERIOD_NS, help="ns (default %(default)s)")
     parser.add_argument("--paths", type=int, default=20, help="how many to show (default 20)")

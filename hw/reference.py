@@ -1,6 +1,6 @@
 """What programs and readers outside get of the host interface, made from its descriptions.
 
-`python -m hw.reference` (`make docs`) writes to `build/docs`:
+`python -m stagecoach.hw.reference` (`make docs`) writes to `build/docs`:
 
 * `registers/index.html`: the registers, by PeakRDL;
 * `queue_entries.html`: queue entries, their enumerations and the causes of errors;
@@ -15,9 +15,9 @@ import sysconfig
 from enum import IntEnum, IntFlag
 from pathlib import Path
 
-from hw.interface import queue_entries
-from hw.interface.causes import CODES, Cause
-from hw.interface.queue_entries import (
+from stagecoach.hw.interface import queue_entries
+from stagecoach.hw.interface.causes import CODES, Cause
+from stagecoach.hw.interface.queue_entries import (
     COMPLETION_ENTRY,
     EVENT_ENTRY,
     RECEIVE_ENTRY,
@@ -29,7 +29,7 @@ from hw.interface.queue_entries import (
     offset_of,
     size_of,
 )
-from hw.interface.registers import SOURCE, registers
+from stagecoach.hw.interface.registers import SOURCE, registers
 
 TARGET = Path("build") / "docs"
 REGISTER_HEADER = "stagecoach_registers.h"
@@ -180,7 +180,7 @@ def write_reference(folder: Path) -> None:
 
 def main() -> int:
     """Runs the command and returns its exit status."""
-    parser = argparse.ArgumentParser(prog="python -m hw.reference", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m stagecoach.hw.reference", description=__doc__)
     parser.add_argument("-o", "--output", type=Path, default=TARGET, help="%(default)s")
     folder = parser.parse_args().output
     try:

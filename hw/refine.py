@@ -17,10 +17,10 @@ from pathlib import Path
 
 import numpy as np
 
-from hw import wires
-from hw.delays import Delays
-from hw.placement import DIRECT, LOGIC_INPUTS, Placement
-from hw.timing_graph import NEVER, Numbers, Times, TimingGraph
+from stagecoach.hw import wires
+from stagecoach.hw.delays import Delays
+from stagecoach.hw.placement import DIRECT, LOGIC_INPUTS, Placement
+from stagecoach.hw.timing_graph import NEVER, Numbers, Times, TimingGraph
 
 SOFTNESS_NS = (0.8, 0.6, 0.4, 0.3, 0.25, 0.2, 0.2, 0.2)
 """Of each sweep over all units that are slow: those with less slack than that."""

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from hw.placement import LOGIC_INPUTS, top_module
+from stagecoach.hw.placement import LOGIC_INPUTS, top_module
 
 WHERE = "NEXTPNR_BEL"
 """The attribute that says where a cell is."""

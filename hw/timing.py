@@ -20,14 +20,14 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from gateware.config import RnicConfig
-from gateware.rnic import Rnic
-from hw import blocks
-from hw.area import by_block
-from hw.boards.configs import SMALL
-from hw.files import BadResults, locked, read_results, write_results
-from hw.floorplan import floorplan
-from hw.flow import (
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.rnic import Rnic
+from stagecoach.hw import blocks
+from stagecoach.hw.area import by_block
+from stagecoach.hw.boards.configs import SMALL
+from stagecoach.hw.files import BadResults, locked, read_results, write_results
+from stagecoach.hw.floorplan import floorplan
+from stagecoach.hw.flow import (
     BUILD,
     DEFAULT_PART,
     PARTS,
@@ -43,8 +43,8 @@ from hw.flow import (
     place,
     synthesize,
 )
-from hw.harness import Harness
-from hw.rtlil import export
+from stagecoach.hw.harness import Harness
+from stagecoach.hw.rtlil import export
 
 RESULT = BUILD / "timing.json"
 BLOCKS_RESULT = BUILD / "timing_blocks.json"
@@ -239,7 +239,7 @@ def _print_area(rows: dict[str, dict[str, int]], console: Console) -> None:
 
 def main() -> int:
     """Runs the command and returns its exit status."""
-    parser = argparse.ArgumentParser(prog="python -m hw.timing", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m stagecoach.hw.timing", description=__doc__)
     parser.add_argument(
         "--seeds", type=int, help="place-and-route seeds (default 5 for the device, 1 for a block)"
     )

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from gateware.config import RnicConfig
+from stagecoach.gateware.config import RnicConfig
 
 MODULE = "stagecoach_rnic"
 """Name of the top module; all others in the file have names that begin with it and a dot."""
@@ -47,7 +47,7 @@ class SizeError(ValueError):
 
 def device_verilog(config: RnicConfig) -> str:
     """The Verilog of the whole device with the top module `MODULE`; it depends on nothing else."""
-    from sim.build import TOP, export_verilog
+    from stagecoach.sim.build import TOP, export_verilog
 
     text = export_verilog(config)
     text = re.sub(rf"^module {TOP}\(", f"module {MODULE}(", text, flags=re.MULTILINE)

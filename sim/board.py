@@ -1,6 +1,6 @@
 """A board in simulation: its compiled top, UART included, and a pseudo-terminal at its pins.
 
-`python -m sim.board` starts one, prints how to name it in `--device`, and runs until interrupted.
+`python -m stagecoach.sim.board` starts one, prints how to name it in `--device`, and runs until interrupted.
 """
 
 import argparse
@@ -12,9 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from gateware.config import RnicConfig
-from hw.boards.configs import SMALL
-from sim.build import VERILATOR_ARGUMENTS, Parts, cached_verilog, compile_parts
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.hw.boards.configs import SMALL
+from stagecoach.sim.build import VERILATOR_ARGUMENTS, Parts, cached_verilog, compile_parts
 
 RUNTIME = Path(__file__).resolve().parent / "board_runtime"
 BOARDS = Path(__file__).resolve().parents[1] / "hw" / "boards"
@@ -40,7 +40,7 @@ def build_board(config: RnicConfig = SMALL, progress: Callable[[str], None] | No
     """Return the program that simulates a board, built if it is not in the cache."""
 
     def component() -> Any:
-        from sim.board_top import SimulatedTop
+        from stagecoach.sim.board_top import SimulatedTop
 
         return SimulatedTop(config, CLOCK_HZ, BAUD)
 
@@ -121,7 +121,7 @@ class SimulatedBoard:
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs a board until it is interrupted, or until it ends; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m sim.board", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m stagecoach.sim.board", description=__doc__)
     parser.add_argument(
         "--faults",
         type=int,

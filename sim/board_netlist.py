@@ -3,7 +3,7 @@
 Everything between the pins is what was synthesized, with the board's clock, baud rate and reset.
 The cut is the PLL: one cycle of the board's oscillator is one of the core (`hw/cells/clocks.v`);
 and pins have one direction (`hw/cells/pins.v`).
-`python -m sim.board_netlist BOARD` builds the program that simulates it.
+`python -m stagecoach.sim.board_netlist BOARD` builds the program that simulates it.
 """
 
 import argparse
@@ -14,12 +14,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from hw.bitstream import NAME, sources, synthesize
-from hw.boards.board import NAMES, Board, find
-from hw.gates import CELLS, in_one_module, own_cells
-from sim.board import PARTS as BOARD_PARTS
-from sim.board import SimulatedBoard, verilator_arguments
-from sim.build import compile_parts
+from stagecoach.hw.bitstream import NAME, sources, synthesize
+from stagecoach.hw.boards.board import NAMES, Board, find
+from stagecoach.hw.gates import CELLS, in_one_module, own_cells
+from stagecoach.sim.board import PARTS as BOARD_PARTS
+from stagecoach.sim.board import SimulatedBoard, verilator_arguments
+from stagecoach.sim.build import compile_parts
 
 PARTS = replace(BOARD_PARTS, level="-Os")
 """Megabytes of code run in each cycle: the fewer they are, the faster."""
@@ -68,7 +68,9 @@ def simulate(board: Board, program: Path | None = None) -> SimulatedBoard:
 
 def main(arguments: list[str] | None = None) -> int:
     """Builds the simulation of a board's netlist and prints the name of the program."""
-    parser = argparse.ArgumentParser(prog="python -m sim.board_netlist", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m stagecoach.sim.board_netlist", description=__doc__
+    )
     parser.add_argument("board", choices=NAMES)
     options = parser.parse_args(arguments)
     board = find(options.board)

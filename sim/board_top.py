@@ -8,9 +8,9 @@ from amaranth.hdl import Fragment, Module
 from amaranth.lib import io, wiring
 from amaranth.lib.wiring import In, Out
 
-from gateware.config import RnicConfig
-from hw.boards.board import find
-from hw.boards.top import BoardTop
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.hw.boards.board import find
+from stagecoach.hw.boards.top import BoardTop
 
 NAME = "ecpix5-85"
 """The board that is simulated. Others differ in their pins and in what their PLL divides by."""

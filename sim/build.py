@@ -15,11 +15,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from gateware.config import WORD_WIDTH, RnicConfig
-from hw import cache
-from hw.files import write_whole
-from sim.resting import split_clocks
-from sim.verilator import (
+from stagecoach.gateware.config import WORD_WIDTH, RnicConfig
+from stagecoach.hw import cache
+from stagecoach.hw.files import write_whole
+from stagecoach.sim.resting import split_clocks
+from stagecoach.sim.verilator import (
     BuildError,
     require,
     verilator_environment,
@@ -148,7 +148,7 @@ def export_verilog(config: RnicConfig, progress: Progress | None = None) -> str:
     """Return the Verilog of the whole device, cached by the content of its sources."""
 
     def component() -> Any:
-        from gateware.rnic import Rnic
+        from stagecoach.gateware.rnic import Rnic
 
         return Rnic(config)
 
@@ -171,7 +171,7 @@ def cached_verilog(
 
     def make(folder: Path) -> None:
         _tell(progress, "export Verilog")
-        from hw.rtlil import export, to_verilog
+        from stagecoach.hw.rtlil import export, to_verilog
 
         write_whole(folder / name, to_verilog(export(component(), top)))
 

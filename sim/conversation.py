@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from host_driver.transport.lending import RecordedStream
-from sim.captures import Direction
-from sim.device import Record, RecordKind
-from sim.model.startup import KEY_REQUEST
-from sim.pcapng import PcapngWriter, TcpConversation
+from stagecoach.host_driver.transport.lending import RecordedStream
+from stagecoach.sim.captures import Direction
+from stagecoach.sim.device import Record, RecordKind
+from stagecoach.sim.model.startup import KEY_REQUEST
+from stagecoach.sim.pcapng import PcapngWriter, TcpConversation
 
 _NANOSECOND = 1e-9
 

@@ -2,15 +2,15 @@
 
 from typing import Any
 
-from sim import rpc_words
-from sim.decode import Item, SeenFpdu, Startup
-from sim.model import rdmap, words
-from sim.model.atomics import AtomicRequest
-from sim.model.ddp import Header, TaggedHeader
-from sim.model.errors import ErrorCode
-from sim.model.observation import Observation, Problem
-from sim.model.rdmap import ReadRequest, Terminate
-from sim.model.startup import StartupFrame
+from stagecoach.sim import rpc_words
+from stagecoach.sim.decode import Item, SeenFpdu, Startup
+from stagecoach.sim.model import rdmap, words
+from stagecoach.sim.model.atomics import AtomicRequest
+from stagecoach.sim.model.ddp import Header, TaggedHeader
+from stagecoach.sim.model.errors import ErrorCode
+from stagecoach.sim.model.observation import Observation, Problem
+from stagecoach.sim.model.rdmap import ReadRequest, Terminate
+from stagecoach.sim.model.startup import StartupFrame
 
 
 def as_json(item: Item) -> dict[str, Any]:

@@ -4,13 +4,13 @@ from collections.abc import Iterator
 
 from rich.text import Text
 
-from sim import rpc_words
-from sim.decode import Decoded, Item, Place, SeenFpdu, Startup
-from sim.model import rdmap, words
-from sim.model.direction import Direction
-from sim.model.observation import Observation, Problem
-from sim.model.rdmap import Form, Opcode
-from sim.model.startup import DEPTH_NOT_NEGOTIATED, EnhancedData, StartupFrame
+from stagecoach.sim import rpc_words
+from stagecoach.sim.decode import Decoded, Item, Place, SeenFpdu, Startup
+from stagecoach.sim.model import rdmap, words
+from stagecoach.sim.model.direction import Direction
+from stagecoach.sim.model.observation import Observation, Problem
+from stagecoach.sim.model.rdmap import Form, Opcode
+from stagecoach.sim.model.startup import DEPTH_NOT_NEGOTIATED, EnhancedData, StartupFrame
 
 _ARROWS = {Direction.TO_RESPONDER: "→", Direction.TO_INITIATOR: "←"}
 _STYLES: dict[int, str] = {

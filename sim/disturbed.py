@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from host_driver.transport.simulation import SimulatedDevice
-from sim.device import Response
+from stagecoach.host_driver.transport.simulation import SimulatedDevice
+from stagecoach.sim.device import Response
 
 
 class DisturbedDevice(SimulatedDevice):

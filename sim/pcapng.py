@@ -7,9 +7,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from sim.captures import Address, Direction
-from sim.model import mpa
-from sim.model.startup import StartupFrame, negotiate
+from stagecoach.sim.captures import Address, Direction
+from stagecoach.sim.model import mpa
+from stagecoach.sim.model.startup import StartupFrame, negotiate
 
 # pcapng: draft-ietf-opsawg-pcapng, sections 4.1 to 4.3.
 _BLOCK_SECTION = 0x0A0D0D0A

@@ -3,11 +3,11 @@
 from collections import deque
 from collections.abc import Callable
 
-from sim.model.ddp import TaggedHeader
-from sim.model.direction import Direction
-from sim.model.observation import Observation
-from sim.model.rdmap import Opcode, ReadRequest
-from sim.model.rpcrdma import Segment
+from stagecoach.sim.model.ddp import TaggedHeader
+from stagecoach.sim.model.direction import Direction
+from stagecoach.sim.model.observation import Observation
+from stagecoach.sim.model.rdmap import Opcode, ReadRequest
+from stagecoach.sim.model.rpcrdma import Segment
 
 START_OCTETS = 512
 """Of a message that are kept: its RPC header has less, verifiers 400 octets (RFC 5531, 8.2)."""

@@ -2,14 +2,14 @@
 
 from dataclasses import dataclass, replace
 
-from sim.model import rpc, rpcrdma
-from sim.model.ddp import UntaggedHeader
-from sim.model.direction import Direction
-from sim.model.observation import Observation, Problem
-from sim.model.rdmap import SEND_OPCODES
-from sim.model.rpc import RpcCall, RpcMessage
-from sim.model.rpcrdma import Procedure, RpcRdmaError, RpcRdmaHeader
-from sim.rpc_chunks import ChunkMessages, Start
+from stagecoach.sim.model import rpc, rpcrdma
+from stagecoach.sim.model.ddp import UntaggedHeader
+from stagecoach.sim.model.direction import Direction
+from stagecoach.sim.model.observation import Observation, Problem
+from stagecoach.sim.model.rdmap import SEND_OPCODES
+from stagecoach.sim.model.rpc import RpcCall, RpcMessage
+from stagecoach.sim.model.rpcrdma import Procedure, RpcRdmaError, RpcRdmaHeader
+from stagecoach.sim.rpc_chunks import ChunkMessages, Start
 
 NFS_RDMA_PORT = 20049
 PRIVATE_DATA = bytes.fromhex("f6ab0e18")

@@ -12,7 +12,7 @@ import shutil
 import stat
 from pathlib import Path
 
-from hw import cache
+from stagecoach.hw import cache
 
 MAKE_VARIABLES = {
     "AR": "ar",

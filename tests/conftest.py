@@ -5,9 +5,9 @@ import contextlib
 import pytest
 from hypothesis import settings
 
-from hw.cache import CacheError
-from sim.board import build_board
-from sim.build import BuildError, build_device
+from stagecoach.hw.cache import CacheError
+from stagecoach.sim.board import build_board
+from stagecoach.sim.build import BuildError, build_device
 
 pytest_plugins = ["tests.conformance.plugin"]
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateware.config import RnicConfig
+from stagecoach.gateware.config import RnicConfig
 
 
 @pytest.mark.parametrize("width", [0, 16, 65, 256, "64"])

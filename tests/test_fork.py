@@ -3,7 +3,7 @@
 import cocotb
 import pytest
 
-from gateware.fork import Fork
+from stagecoach.gateware.fork import Fork
 from tests.support.runner import parameter, run_cocotb
 from tests.support.streams import (
     StreamMonitor,

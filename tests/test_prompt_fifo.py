@@ -5,7 +5,7 @@ import pytest
 from amaranth.lib import data
 from cocotb.triggers import ClockCycles
 
-from gateware.prompt_fifo import PromptFifo
+from stagecoach.gateware.prompt_fifo import PromptFifo
 from tests.support.runner import parameter, run_cocotb
 from tests.support.streams import (
     StreamMonitor,

@@ -5,8 +5,8 @@ import pytest
 from amaranth.lib import data
 from cocotb.triggers import RisingEdge, Timer
 
-from gateware.stream_buffer import StreamBuffer
-from gateware.stream_slot import StreamSlot
+from stagecoach.gateware.stream_buffer import StreamBuffer
+from stagecoach.gateware.stream_slot import StreamSlot
 from tests.support.runner import parameter, run_cocotb
 from tests.support.streams import (
     StreamMonitor,

@@ -4,7 +4,7 @@ import cocotb
 import pytest
 from amaranth.lib import data
 
-from gateware.stream_fifo import StreamFifo
+from stagecoach.gateware.stream_fifo import StreamFifo
 from tests.support.runner import parameter, run_cocotb
 from tests.support.streams import (
     StreamMonitor,

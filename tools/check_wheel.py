@@ -23,8 +23,8 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
-from hw.files import write_results
-from hw.interface.registers import registers
+from stagecoach.hw.files import write_results
+from stagecoach.hw.interface.registers import registers
 
 ROOT = Path(__file__).resolve().parents[1]
 CONSTRAINTS = ROOT / "constraints.txt"
@@ -39,8 +39,8 @@ EXAMPLES = ("atomic_counter/atomic_counter.py", "cocotb/test_two_devices.py")
 BOARD = ("--device", "serial:///dev/no_such_port")
 
 NO_BOARD = """
-from host_driver import TransportError
-from host_driver.transport.serial_device import SerialDevice
+from stagecoach.host_driver import TransportError
+from stagecoach.host_driver.transport.serial_device import SerialDevice
 try:
     SerialDevice("/dev/no_such_port")
 except TransportError as error:
@@ -56,8 +56,8 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import Out
 from cocotb.triggers import ClockCycles
 
-from sim.cosim.runner import run_cocotb
-from sim.cosim.streams import start_clock_and_reset
+from stagecoach.sim.cosim.runner import run_cocotb
+from stagecoach.sim.cosim.streams import start_clock_and_reset
 
 
 class Counter(wiring.Component):
@@ -268,7 +268,7 @@ def check_commands(user: Environment) -> None:
     # The device was exported before: nothing has read the register description yet.
     found = user.python("from hw.interface.registers import registers; print(registers())")
     check(found == f"{registers()}\n", "other registers than here")
-    said = user.run(str(user.bin / "python"), "-m", "hw.reference", status=1)
+    said = user.run(str(user.bin / "python"), "-m", "stagecoach.hw.reference", status=1)
     check(said.endswith("run: pip install 'stagecoach[docs]'\n") and said.count("\n") == 1, said)
     check_untouched(user, before)
 

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from host_driver import (
+from stagecoach.host_driver import (
     CQ,
     MR,
     PD,
@@ -42,9 +42,9 @@ from host_driver import (
     connect,
     listen,
 )
-from host_driver.commands import built_device, progress_bar
-from host_driver.options import number
-from host_driver.transport.simulation import SimulatedDevice
+from stagecoach.host_driver.commands import built_device, progress_bar
+from stagecoach.host_driver.options import number
+from stagecoach.host_driver.transport.simulation import SimulatedDevice
 
 CLIENTS = 2
 AMOUNTS = (1, 1 << 32)

@@ -4,8 +4,8 @@ import cocotb
 import pytest
 from cocotb.task import bridge
 
-from gateware.config import RnicConfig
-from host_driver import (
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.host_driver import (
     CQ,
     MR,
     PD,
@@ -21,9 +21,9 @@ from host_driver import (
     connect,
     listen,
 )
-from sim.cosim.device import start_pair
-from sim.cosim.pair import RnicPair
-from sim.cosim.runner import run_cocotb
+from stagecoach.sim.cosim.device import start_pair
+from stagecoach.sim.cosim.pair import RnicPair
+from stagecoach.sim.cosim.runner import run_cocotb
 
 OCTETS = 5000
 ACCESS = AccessFlags.LOCAL_WRITE | AccessFlags.REMOTE_WRITE | AccessFlags.REMOTE_READ

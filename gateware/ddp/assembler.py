@@ -4,11 +4,11 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from gateware.config import RnicConfig
-from gateware.ddp.headers import TAGGED_HEADER_OCTETS, UNTAGGED_HEADER_OCTETS
-from gateware.interfaces import PAYLOAD_BEAT, Layouts
-from gateware.mpa.layouts import ULPDU_BEAT, MpaLayouts
-from gateware.stream_buffer import StreamBuffer
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.ddp.headers import TAGGED_HEADER_OCTETS, UNTAGGED_HEADER_OCTETS
+from stagecoach.gateware.interfaces import PAYLOAD_BEAT, Layouts
+from stagecoach.gateware.mpa.layouts import ULPDU_BEAT, MpaLayouts
+from stagecoach.gateware.stream_buffer import StreamBuffer
 
 FIRST_LANE = 2
 """Lane of the first word in which the ULPDU starts: the FPDU has ULPDU_Length before it."""

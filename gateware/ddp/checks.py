@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from amaranth.hdl import Const, Mux, Value, ValueLike
 from amaranth.lib import data
 
-from gateware.ddp.headers import (
+from stagecoach.gateware.ddp.headers import (
     DDP_VERSION,
     TAGGED_HEADER_OCTETS,
     UNTAGGED_HEADER_OCTETS,
     from_wire,
 )
-from gateware.interfaces import StagStatus
-from hw.interface.causes import Cause
+from stagecoach.gateware.interfaces import StagStatus
+from stagecoach.hw.interface.causes import Cause
 
 CAUSE_BITS = 8
 

@@ -7,8 +7,8 @@ from amaranth.hdl import Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In
 
-from gateware.config import WORD_WIDTH
-from gateware.interfaces import AxiSignature
+from stagecoach.gateware.config import WORD_WIDTH
+from stagecoach.gateware.interfaces import AxiSignature
 
 
 def _half(prefixes: tuple[str, ...], data_width: int) -> dict[str, wiring.Member]:

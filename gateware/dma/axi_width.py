@@ -7,13 +7,13 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from gateware.config import DATA_WIDTHS, WORD_WIDTH
-from gateware.dma.axi import AxiReadSignature, AxiWriteSignature, connect_axi
-from gateware.dma.bursts import WORD_BITS
-from gateware.dma.read import MAX_OUTSTANDING_BURSTS as READ_BURSTS
-from gateware.interfaces import RESPONSE_OKAY
-from gateware.prompt_fifo import PromptFifo
-from gateware.stream_fifo import StreamFifo
+from stagecoach.gateware.config import DATA_WIDTHS, WORD_WIDTH
+from stagecoach.gateware.dma.axi import AxiReadSignature, AxiWriteSignature, connect_axi
+from stagecoach.gateware.dma.bursts import WORD_BITS
+from stagecoach.gateware.dma.read import MAX_OUTSTANDING_BURSTS as READ_BURSTS
+from stagecoach.gateware.interfaces import RESPONSE_OKAY
+from stagecoach.gateware.prompt_fifo import PromptFifo
+from stagecoach.gateware.stream_fifo import StreamFifo
 
 WRITE_BURSTS = 8
 """Bursts whose words may be behind their addresses; the write engine has fewer of them."""

@@ -5,7 +5,7 @@ from amaranth.lib import memory, stream, wiring
 from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
-from gateware.interfaces import NO_COLLISION
+from stagecoach.gateware.interfaces import NO_COLLISION
 
 WORDS_AHEAD = 16
 """Words between the memory and the user of a queue; enough for one per cycle."""

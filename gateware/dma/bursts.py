@@ -4,7 +4,7 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from gateware.config import MAX_AXI_BEATS
+from stagecoach.gateware.config import MAX_AXI_BEATS
 
 WORD_OCTETS = 8
 WORD_BITS = 3

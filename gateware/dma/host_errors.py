@@ -5,10 +5,10 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
-from gateware.config import RnicConfig
-from gateware.interfaces import Layouts, QpCommandKind, QpStrobe
-from gateware.queues.qp_errors import QpErrors
-from hw.interface.causes import Cause
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.interfaces import Layouts, QpCommandKind, QpStrobe
+from stagecoach.gateware.queues.qp_errors import QpErrors
+from stagecoach.hw.interface.causes import Cause
 
 PLACEMENTS_AHEAD = 64
 """Placements that may wait for their write responses."""

@@ -4,12 +4,12 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from gateware.config import RnicConfig
-from gateware.ddp.headers import from_wire
-from gateware.dma.bursts import WORD_BITS, WORD_OCTETS
-from gateware.dma.lanes import choose_lanes, lanes_below, rotate_lanes
-from gateware.interfaces import WORD, Layouts, StorePort, WriteClient
-from gateware.prompt_fifo import PromptFifo
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.ddp.headers import from_wire
+from stagecoach.gateware.dma.bursts import WORD_BITS, WORD_OCTETS
+from stagecoach.gateware.dma.lanes import choose_lanes, lanes_below, rotate_lanes
+from stagecoach.gateware.interfaces import WORD, Layouts, StorePort, WriteClient
+from stagecoach.gateware.prompt_fifo import PromptFifo
 
 READS_AHEAD = StorePort.LATENCY + 5
 """Words on their way from the store, those that the FIFO's level does not show yet, and the one

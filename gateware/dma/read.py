@@ -6,12 +6,12 @@ from amaranth.hdl import Array, Module, Signal
 from amaranth.lib import data, fifo, wiring
 from amaranth.lib.wiring import In, Out
 
-from gateware.config import RnicConfig
-from gateware.dma.arbitration import choose_round_robin, grant_round_robin
-from gateware.dma.axi import AxiReadSignature
-from gateware.dma.buffers import ReservedQueue
-from gateware.dma.bursts import AXI_BURST_INCR, AXI_SIZE_WORD, BurstSplitter
-from gateware.interfaces import READ_WORD, ReadClient
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.dma.arbitration import choose_round_robin, grant_round_robin
+from stagecoach.gateware.dma.axi import AxiReadSignature
+from stagecoach.gateware.dma.buffers import ReservedQueue
+from stagecoach.gateware.dma.bursts import AXI_BURST_INCR, AXI_SIZE_WORD, BurstSplitter
+from stagecoach.gateware.interfaces import READ_WORD, ReadClient
 
 MAX_OUTSTANDING_BURSTS = 64
 

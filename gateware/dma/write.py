@@ -7,10 +7,10 @@ from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, fifo, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from gateware.config import RnicConfig
-from gateware.dma.arbitration import choose_round_robin, grant_round_robin
-from gateware.dma.axi import AxiWriteSignature
-from gateware.dma.bursts import (
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.dma.arbitration import choose_round_robin, grant_round_robin
+from stagecoach.gateware.dma.axi import AxiWriteSignature
+from stagecoach.gateware.dma.bursts import (
     AXI_BURST_INCR,
     AXI_SIZE_WORD,
     WORD_BITS,
@@ -18,8 +18,8 @@ from gateware.dma.bursts import (
     BurstSplitter,
     burst,
 )
-from gateware.interfaces import WriteClient
-from gateware.stream_buffer import StreamBuffer
+from stagecoach.gateware.interfaces import WriteClient
+from stagecoach.gateware.stream_buffer import StreamBuffer
 
 MAX_OUTSTANDING_BURSTS = 32
 

@@ -4,9 +4,9 @@ from amaranth.hdl import Cat, Module, ResetInserter, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from gateware.hostlink.octets import OCTET, OctetBuffer
-from gateware.mpa.crc32c import INITIAL_STATE, RESIDUE, next_state
-from hw.interface.hostlink import (
+from stagecoach.gateware.hostlink.octets import OCTET, OctetBuffer
+from stagecoach.gateware.mpa.crc32c import INITIAL_STATE, RESIDUE, next_state
+from stagecoach.hw.interface.hostlink import (
     CRC_OCTETS,
     ESCAPE,
     ESCAPE_CHANGE,

@@ -4,10 +4,10 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from gateware.hostlink.octets import DEPTH, OCTET
-from gateware.interfaces import NO_COLLISION
-from gateware.mpa.crc32c import INITIAL_STATE, next_state
-from hw.interface.hostlink import CRC_OCTETS, ESCAPE, ESCAPE_CHANGE, FLAG, WINDOW, Kind
+from stagecoach.gateware.hostlink.octets import DEPTH, OCTET
+from stagecoach.gateware.interfaces import NO_COLLISION
+from stagecoach.gateware.mpa.crc32c import INITIAL_STATE, next_state
+from stagecoach.hw.interface.hostlink import CRC_OCTETS, ESCAPE, ESCAPE_CHANGE, FLAG, WINDOW, Kind
 
 ADDRESS_BITS = (DEPTH - 1).bit_length()
 

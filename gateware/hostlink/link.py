@@ -4,16 +4,16 @@ from amaranth.hdl import Cat, Const, Module, ResetInserter, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from gateware.config import WORD_WIDTH, RnicConfig
-from gateware.dma.axi import connect_axi
-from gateware.hostlink.frame_receiver import FrameReceiver
-from gateware.hostlink.frame_transmitter import FrameTransmitter, Stuffer
-from gateware.hostlink.llp_bridge import LlpBridge
-from gateware.hostlink.memory_bridge import ReadBridge, WriteBridge
-from gateware.hostlink.octets import OCTET, MessageArbiter, MessageSlot
-from gateware.hostlink.register_bridge import RegisterBridge
-from gateware.interfaces import AxiLiteSignature, AxiSignature, LlpSignature
-from hw.interface.hostlink import EVENTS, MAXIMUM_BEATS, VERSION, WINDOW, Kind
+from stagecoach.gateware.config import WORD_WIDTH, RnicConfig
+from stagecoach.gateware.dma.axi import connect_axi
+from stagecoach.gateware.hostlink.frame_receiver import FrameReceiver
+from stagecoach.gateware.hostlink.frame_transmitter import FrameTransmitter, Stuffer
+from stagecoach.gateware.hostlink.llp_bridge import LlpBridge
+from stagecoach.gateware.hostlink.memory_bridge import ReadBridge, WriteBridge
+from stagecoach.gateware.hostlink.octets import OCTET, MessageArbiter, MessageSlot
+from stagecoach.gateware.hostlink.register_bridge import RegisterBridge
+from stagecoach.gateware.interfaces import AxiLiteSignature, AxiSignature, LlpSignature
+from stagecoach.hw.interface.hostlink import EVENTS, MAXIMUM_BEATS, VERSION, WINDOW, Kind
 
 RESTART_CYCLES = 16
 FIELD_OCTETS = 7

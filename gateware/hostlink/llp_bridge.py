@@ -4,11 +4,11 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from gateware.config import RnicConfig
-from gateware.hostlink.octets import DEPTH, OCTET, MessageSlot, OctetBuffer
-from gateware.interfaces import LlpSignature
-from gateware.stream_fifo import StreamFifo
-from hw.interface.hostlink import EVENTS, MAXIMUM_BEATS, SEND_CLOSE, SEND_LAST, Kind
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.hostlink.octets import DEPTH, OCTET, MessageSlot, OctetBuffer
+from stagecoach.gateware.interfaces import LlpSignature
+from stagecoach.gateware.stream_fifo import StreamFifo
+from stagecoach.hw.interface.hostlink import EVENTS, MAXIMUM_BEATS, SEND_CLOSE, SEND_LAST, Kind
 
 EVENT = data.StructLayout({"connection": 16, "kind": 8, "value": 32})
 """Payload of LLP_EVENT."""

@@ -4,11 +4,11 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from gateware.dma.axi import AxiReadSignature, AxiWriteSignature
-from gateware.hostlink.octets import DEPTH, OCTET, MessageSlot, OctetBuffer
-from gateware.interfaces import RESPONSE_OKAY, RESPONSE_SLVERR
-from gateware.stream_fifo import StreamFifo
-from hw.interface.hostlink import MAXIMUM_BEATS, Kind
+from stagecoach.gateware.dma.axi import AxiReadSignature, AxiWriteSignature
+from stagecoach.gateware.hostlink.octets import DEPTH, OCTET, MessageSlot, OctetBuffer
+from stagecoach.gateware.interfaces import RESPONSE_OKAY, RESPONSE_SLVERR
+from stagecoach.gateware.stream_fifo import StreamFifo
+from stagecoach.hw.interface.hostlink import MAXIMUM_BEATS, Kind
 
 BURSTS = 16
 """Reads, and writes, under way."""

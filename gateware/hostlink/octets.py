@@ -4,8 +4,8 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from gateware.interfaces import NO_COLLISION
-from gateware.stream_slot import StreamSlot
+from stagecoach.gateware.interfaces import NO_COLLISION
+from stagecoach.gateware.stream_slot import StreamSlot
 
 OCTET = data.StructLayout({"octet": 8, "last": 1})
 """An octet of a message, the kind first; `last` with the last one."""

@@ -4,9 +4,9 @@ from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from gateware.hostlink.octets import OCTET, MessageSlot
-from gateware.interfaces import AxiLiteSignature
-from hw.interface.hostlink import Kind
+from stagecoach.gateware.hostlink.octets import OCTET, MessageSlot
+from stagecoach.gateware.interfaces import AxiLiteSignature
+from stagecoach.hw.interface.hostlink import Kind
 
 ACCESS = data.StructLayout({"address": 16, "value": 32, "write": 1})
 DONE_PAYLOAD_OCTETS = 5

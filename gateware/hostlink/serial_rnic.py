@@ -4,10 +4,10 @@ from amaranth.hdl import ClockDomain, ClockSignal, DomainRenamer, Instance, Modu
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from gateware.config import RnicConfig
-from gateware.hostlink.link import HostLink
-from gateware.hostlink.uart import UartReceiver, UartTransmitter, divisor_of
-from gateware.rnic import Rnic
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.hostlink.link import HostLink
+from stagecoach.gateware.hostlink.uart import UartReceiver, UartTransmitter, divisor_of
+from stagecoach.gateware.rnic import Rnic
 
 RETRY_SECONDS = 0.1
 """Without an acknowledgement, until the device sends everything again."""

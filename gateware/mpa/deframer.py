@@ -4,20 +4,20 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from gateware.config import RnicConfig
-from gateware.interfaces import Layouts, SegmentKind
-from gateware.mpa.aligner import Aligner
-from gateware.mpa.crc32c import (
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.interfaces import Layouts, SegmentKind
+from stagecoach.gateware.mpa.aligner import Aligner
+from stagecoach.gateware.mpa.crc32c import (
     INITIAL_STATE,
     RESIDUE,
     RESIDUE_AND_ZEROS,
     state_part,
     word_part,
 )
-from gateware.mpa.layouts import ANSWER, MpaLayouts
-from gateware.mpa.marker_count import MarkerCount
-from gateware.mpa.marker_remove import MarkerRemover
-from gateware.mpa.segment_queue import SegmentQueue
+from stagecoach.gateware.mpa.layouts import ANSWER, MpaLayouts
+from stagecoach.gateware.mpa.marker_count import MarkerCount
+from stagecoach.gateware.mpa.marker_remove import MarkerRemover
+from stagecoach.gateware.mpa.segment_queue import SegmentQueue
 
 MEASURE_CYCLES = 1 + MarkerCount.LATENCY + 1
 """From the first word of an FPDU to the position behind it."""

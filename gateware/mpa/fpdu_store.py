@@ -4,8 +4,8 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
 
-from gateware.config import RnicConfig
-from gateware.interfaces import NO_COLLISION, StorePort
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.interfaces import NO_COLLISION, StorePort
 
 MARGIN_WORDS = 16
 """Words kept free, so that `full` may be late; an empty store is not mistaken for a full one."""

@@ -5,11 +5,11 @@ from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
-from gateware.config import RnicConfig
-from gateware.interfaces import Layouts, QpStrobe
-from gateware.mpa.crc32c import INITIAL_STATE, next_state
-from gateware.mpa.layouts import ULPDU_BEAT, MpaLayouts
-from gateware.mpa.marker_insert import MarkerInserter
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.interfaces import Layouts, QpStrobe
+from stagecoach.gateware.mpa.crc32c import INITIAL_STATE, next_state
+from stagecoach.gateware.mpa.layouts import ULPDU_BEAT, MpaLayouts
+from stagecoach.gateware.mpa.marker_insert import MarkerInserter
 
 LENGTH_OCTETS = 2  # RFC 5044, 4.1
 

@@ -2,8 +2,8 @@
 
 from amaranth.lib import data
 
-from gateware.config import WORD_WIDTH, RnicConfig
-from gateware.interfaces import Layouts
+from stagecoach.gateware.config import WORD_WIDTH, RnicConfig
+from stagecoach.gateware.interfaces import Layouts
 
 ULPDU_BEAT = data.StructLayout({"data": 64, "last": 1, "error": 1})
 """A ULPDU from lane 2 of its first word on: lanes 0 and 1 there, and all behind its end, are

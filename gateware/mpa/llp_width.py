@@ -5,9 +5,9 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from gateware.config import WORD_WIDTH, RnicConfig
-from gateware.mpa.layouts import MpaLayouts
-from gateware.stream_fifo import StreamFifo
+from stagecoach.gateware.config import WORD_WIDTH, RnicConfig
+from stagecoach.gateware.mpa.layouts import MpaLayouts
+from stagecoach.gateware.stream_fifo import StreamFifo
 
 REQUESTS_AHEAD = 16
 """Requests that may be unanswered; the MPA receiver makes fewer."""

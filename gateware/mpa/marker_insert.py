@@ -4,8 +4,8 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, enum, wiring
 from amaranth.lib.wiring import In, Out
 
-from gateware.mpa.layouts import MARKER
-from gateware.mpa.marker_count import UNITS_BETWEEN_MARKERS
+from stagecoach.gateware.mpa.layouts import MARKER
+from stagecoach.gateware.mpa.marker_count import UNITS_BETWEEN_MARKERS
 
 
 class _Unit(enum.Enum, shape=2):

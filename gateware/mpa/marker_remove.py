@@ -4,7 +4,7 @@ from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from gateware.mpa.layouts import FPDU_WORD, MARKER
+from stagecoach.gateware.mpa.layouts import FPDU_WORD, MARKER
 
 POINTER_BITS = 14
 """FPDUPTR in units of 4 octets: its low two bits count as zero (RFC 5044, 4.2)."""

@@ -4,7 +4,7 @@ from amaranth.hdl import Elaboratable, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from gateware.config import MAX_ULPDU_LENGTH
+from stagecoach.gateware.config import MAX_ULPDU_LENGTH
 
 MIN_MULPDU = 128
 """The MULPDU never falls below it (RFC 5044, 4.5)."""

@@ -5,8 +5,8 @@ from amaranth.lib import fifo, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from gateware.config import RnicConfig
-from gateware.mpa.layouts import ANSWER, CHUNK_OCTETS, MpaLayouts
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.mpa.layouts import ANSWER, CHUNK_OCTETS, MpaLayouts
 
 VISIT_OCTETS = 16384
 """Octets requested in a visit before the next connection gets its turn at the end of an FPDU."""

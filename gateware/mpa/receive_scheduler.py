@@ -4,10 +4,10 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import data, enum, fifo, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from gateware.config import RnicConfig
-from gateware.interfaces import NO_COLLISION, Layouts, LlpEventKind, QpCommandKind
-from gateware.mpa.layouts import ANSWER, SMALLEST_FPDU_OCTETS, MpaLayouts
-from gateware.mpa.receive_visits import ReceiveVisits
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.interfaces import NO_COLLISION, Layouts, LlpEventKind, QpCommandKind
+from stagecoach.gateware.mpa.layouts import ANSWER, SMALLEST_FPDU_OCTETS, MpaLayouts
+from stagecoach.gateware.mpa.receive_visits import ReceiveVisits
 
 
 class _Operation(enum.Enum):

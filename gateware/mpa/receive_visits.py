@@ -4,9 +4,9 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from gateware.config import RnicConfig
-from gateware.mpa.layouts import ANSWER, SMALLEST_FPDU_OCTETS, MpaLayouts
-from gateware.mpa.receive_requests import ReceiveRequests
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.mpa.layouts import ANSWER, SMALLEST_FPDU_OCTETS, MpaLayouts
+from stagecoach.gateware.mpa.receive_requests import ReceiveRequests
 
 
 class ReceiveVisits(wiring.Component):

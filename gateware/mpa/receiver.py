@@ -4,12 +4,12 @@ from amaranth.hdl import Module
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from gateware.config import RnicConfig
-from gateware.interfaces import Layouts, StorePort
-from gateware.mpa.deframer import Deframer
-from gateware.mpa.fpdu_store import FpduStore
-from gateware.mpa.layouts import MpaLayouts
-from gateware.mpa.receive_scheduler import ReceiveScheduler
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.interfaces import Layouts, StorePort
+from stagecoach.gateware.mpa.deframer import Deframer
+from stagecoach.gateware.mpa.fpdu_store import FpduStore
+from stagecoach.gateware.mpa.layouts import MpaLayouts
+from stagecoach.gateware.mpa.receive_scheduler import ReceiveScheduler
 
 
 class MpaReceiver(wiring.Component):

@@ -5,8 +5,8 @@ from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out
 
-from gateware.config import RnicConfig
-from gateware.interfaces import ULPDU_HEADER_OCTETS, Layouts
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.interfaces import ULPDU_HEADER_OCTETS, Layouts
 
 LENGTH_OCTETS = 2  # RFC 5044, 4.1
 HEADER_WORDS = (LENGTH_OCTETS + ULPDU_HEADER_OCTETS) // 8

@@ -6,10 +6,10 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from gateware.config import RnicConfig
-from gateware.interfaces import NO_COLLISION, Layouts, QpCommandKind, QpStrobe
-from gateware.queues.qp_choice import bit_of_qp
-from hw.interface.queue_entries import ANSWERED_OPERATIONS, CompletionOpcode, SendOpcode
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.interfaces import NO_COLLISION, Layouts, QpCommandKind, QpStrobe
+from stagecoach.gateware.queues.qp_choice import bit_of_qp
+from stagecoach.hw.interface.queue_entries import ANSWERED_OPERATIONS, CompletionOpcode, SendOpcode
 
 
 def read_done_layout(config: RnicConfig) -> data.StructLayout:

@@ -5,8 +5,8 @@ from amaranth.lib import wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from gateware.config import RnicConfig
-from gateware.interfaces import Layouts, QpCommandKind
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.interfaces import Layouts, QpCommandKind
 
 
 class CqMap(wiring.Component):

@@ -5,14 +5,14 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from gateware.config import RnicConfig
-from gateware.interfaces import NO_COLLISION, DeliveryKind, Layouts, QpStrobe
-from gateware.queues.completer import read_done_layout
-from gateware.queues.cq_map import CqMap
-from gateware.queues.drain import COUNT_BITS
-from gateware.queues.qp_choice import bit_of_qp
-from gateware.queues.queue_drain import QueueDrain
-from hw.interface.queue_entries import CompletionFlags, CompletionOpcode
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.interfaces import NO_COLLISION, DeliveryKind, Layouts, QpStrobe
+from stagecoach.gateware.queues.completer import read_done_layout
+from stagecoach.gateware.queues.cq_map import CqMap
+from stagecoach.gateware.queues.drain import COUNT_BITS
+from stagecoach.gateware.queues.qp_choice import bit_of_qp
+from stagecoach.gateware.queues.queue_drain import QueueDrain
+from stagecoach.hw.interface.queue_entries import CompletionFlags, CompletionOpcode
 
 DEPTH = 64
 """A power of two."""

@@ -2,7 +2,7 @@
 
 from amaranth.lib import data
 
-from hw.interface.queue_entries import COMPLETION_ENTRY, EVENT_ENTRY, Fields
+from stagecoach.hw.interface.queue_entries import COMPLETION_ENTRY, EVENT_ENTRY, Fields
 
 
 def entry_layout(fields: Fields) -> data.StructLayout:

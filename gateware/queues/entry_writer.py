@@ -5,10 +5,10 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
-from gateware.config import RnicConfig
-from gateware.interfaces import WORD, WriteClient
-from gateware.stream_buffer import StreamBuffer
-from hw.interface.queue_entries import COMPLETION_ENTRY_OCTETS, EVENT_ENTRY_OCTETS
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.interfaces import WORD, WriteClient
+from stagecoach.gateware.stream_buffer import StreamBuffer
+from stagecoach.hw.interface.queue_entries import COMPLETION_ENTRY_OCTETS, EVENT_ENTRY_OCTETS
 
 ENTRY_OCTETS = 32
 ENTRY_WORDS = ENTRY_OCTETS // 8

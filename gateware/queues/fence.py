@@ -6,7 +6,7 @@ from amaranth import Cat, Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from gateware.queues.drain import COUNT_BITS, Drain
+from stagecoach.gateware.queues.drain import COUNT_BITS, Drain
 
 SETTLE = 9
 """Cycles that it waits between two stages; 6 more go by with the looking."""

@@ -4,11 +4,11 @@ from amaranth import Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from gateware.config import RnicConfig
-from gateware.interfaces import Layouts
-from gateware.queues.drain import COUNT_BITS, Drain
-from gateware.stream_buffer import StreamBuffer
-from hw.interface.queue_entries import SendOpcode
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.interfaces import Layouts
+from stagecoach.gateware.queues.drain import COUNT_BITS, Drain
+from stagecoach.gateware.stream_buffer import StreamBuffer
+from stagecoach.hw.interface.queue_entries import SendOpcode
 
 
 class InvalidationGate(wiring.Component):

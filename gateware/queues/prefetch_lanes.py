@@ -4,8 +4,8 @@ from amaranth.hdl import Cat, Elaboratable, Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from gateware.config import RnicConfig
-from gateware.interfaces import QpStrobe
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.interfaces import QpStrobe
 
 OLD = 3
 """Ticks without a pop after which a lane may be taken back."""

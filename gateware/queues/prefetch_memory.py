@@ -4,7 +4,7 @@ from amaranth.hdl import Cat, Const, Mux, Value
 from amaranth.lib import data
 from amaranth.utils import exact_log2
 
-from gateware.config import RnicConfig
+from stagecoach.gateware.config import RnicConfig
 
 BASE_UNITS = 2
 """Units of prefetch memory that each QP has of its own."""

@@ -6,10 +6,10 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from gateware.config import RnicConfig
-from gateware.interfaces import NO_COLLISION, EntryPort
-from gateware.queues.prefetch_memory import LANE_UNITS, PrefetchMemory
-from gateware.queues.unit_arrivals import COUNT_BITS
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.interfaces import NO_COLLISION, EntryPort
+from stagecoach.gateware.queues.prefetch_memory import LANE_UNITS, PrefetchMemory
+from stagecoach.gateware.queues.unit_arrivals import COUNT_BITS
 
 
 class PrefetchedUnits(wiring.Component):

@@ -5,9 +5,9 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from gateware.config import RnicConfig
-from gateware.interfaces import Layouts, QpStrobe
-from hw.interface.causes import Cause
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.interfaces import Layouts, QpStrobe
+from stagecoach.hw.interface.causes import Cause
 
 
 class QpErrors(wiring.Component):

@@ -6,8 +6,8 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In
 from amaranth.utils import exact_log2
 
-from gateware.config import RnicConfig
-from gateware.interfaces import NO_COLLISION, QpFifoReader, QpFifoWriter, QpStrobe
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.interfaces import NO_COLLISION, QpFifoReader, QpFifoWriter, QpStrobe
 
 
 class QpFifo(wiring.Component):

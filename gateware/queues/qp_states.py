@@ -9,10 +9,10 @@ from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from gateware.config import RnicConfig
-from gateware.interfaces import Layouts, QpCommandKind, QpStrobe
-from gateware.queues.qp_choice import bit_of_qp
-from hw.interface.causes import Cause
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.interfaces import Layouts, QpCommandKind, QpStrobe
+from stagecoach.gateware.queues.qp_choice import bit_of_qp
+from stagecoach.hw.interface.causes import Cause
 
 
 class QpState(enum.Enum, shape=unsigned(2)):

@@ -4,7 +4,7 @@ from amaranth import Module, Mux, Signal, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from gateware.queues.drain import COUNT_BITS
+from stagecoach.gateware.queues.drain import COUNT_BITS
 
 
 class QueueDrain(wiring.Component):

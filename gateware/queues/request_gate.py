@@ -5,10 +5,10 @@ from amaranth.lib import data, wiring
 from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
-from gateware.config import RnicConfig
-from gateware.interfaces import QpStrobe
-from gateware.queues.drain import COUNT_BITS
-from gateware.queues.queue_drain import QueueDrain
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.interfaces import QpStrobe
+from stagecoach.gateware.queues.drain import COUNT_BITS
+from stagecoach.gateware.queues.queue_drain import QueueDrain
 
 DEPTH = 32
 

@@ -6,8 +6,8 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from gateware.config import RnicConfig
-from gateware.interfaces import (
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.interfaces import (
     NO_COLLISION,
     EntryPort,
     Layouts,
@@ -15,12 +15,12 @@ from gateware.interfaces import (
     QpStrobe,
     ReadClient,
 )
-from gateware.queues.kick_queue import KickQueue
-from gateware.queues.prefetch_lanes import PrefetchLanes
-from gateware.queues.prefetch_memory import BASE_UNITS, LANE_UNITS, PrefetchMemory
-from gateware.queues.prefetched_units import PrefetchedUnits
-from gateware.queues.unit_arrivals import ARRIVED, COUNT_BITS, RUN, UnitArrivals
-from hw.interface.causes import Cause
+from stagecoach.gateware.queues.kick_queue import KickQueue
+from stagecoach.gateware.queues.prefetch_lanes import PrefetchLanes
+from stagecoach.gateware.queues.prefetch_memory import BASE_UNITS, LANE_UNITS, PrefetchMemory
+from stagecoach.gateware.queues.prefetched_units import PrefetchedUnits
+from stagecoach.gateware.queues.unit_arrivals import ARRIVED, COUNT_BITS, RUN, UnitArrivals
+from stagecoach.hw.interface.causes import Cause
 
 UNIT_OCTETS = 64
 """Size of a unit of a ring."""

@@ -5,14 +5,14 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from gateware.config import RnicConfig
-from gateware.interfaces import NO_COLLISION, Layouts, QpStrobe, WriteClient
-from gateware.queues.entries import COMPLETION_LAYOUT, EVENT_LAYOUT
-from gateware.queues.entry_writer import ENTRY_OCTETS, EntryWriter, entry_tag
-from gateware.queues.qp_errors import QpErrors
-from gateware.queues.ring_notifier import RingNotifier
-from hw.interface.causes import Cause
-from hw.interface.queue_entries import CompletionFlags
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.interfaces import NO_COLLISION, Layouts, QpStrobe, WriteClient
+from stagecoach.gateware.queues.entries import COMPLETION_LAYOUT, EVENT_LAYOUT
+from stagecoach.gateware.queues.entry_writer import ENTRY_OCTETS, EntryWriter, entry_tag
+from stagecoach.gateware.queues.qp_errors import QpErrors
+from stagecoach.gateware.queues.ring_notifier import RingNotifier
+from stagecoach.hw.interface.causes import Cause
+from stagecoach.hw.interface.queue_entries import CompletionFlags
 
 ENTRY_BITS = 5
 """log2 of the octets of an entry."""

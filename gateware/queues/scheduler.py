@@ -5,8 +5,8 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from gateware.config import RnicConfig
-from gateware.interfaces import Layouts, QpStrobe
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.interfaces import Layouts, QpStrobe
 
 GROUP = 16
 """QPs that one step of the search looks at; keeps its logic shallow for 256 QPs."""

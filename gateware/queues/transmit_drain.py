@@ -4,7 +4,7 @@ from amaranth import Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from gateware.queues.drain import COUNT_BITS, Drain
+from stagecoach.gateware.queues.drain import COUNT_BITS, Drain
 
 
 class TransmitDrain(wiring.Component):

@@ -6,9 +6,9 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from gateware.config import RnicConfig
-from gateware.interfaces import READ_WORD, QpStrobe
-from gateware.stream_fifo import StreamFifo
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.interfaces import READ_WORD, QpStrobe
+from stagecoach.gateware.stream_fifo import StreamFifo
 
 RUN = 4
 """Units that one read may have."""

@@ -5,7 +5,7 @@ from amaranth.lib import wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from gateware.dma.bursts import WORD_BITS
+from stagecoach.gateware.dma.bursts import WORD_BITS
 
 ADDRESS_BITS = 64 - WORD_BITS
 

@@ -5,7 +5,7 @@ from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import data, enum, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.interface import queue_entries
+from stagecoach.hw.interface import queue_entries
 
 LATENCY = 3
 """Cycles from the operands to the result."""

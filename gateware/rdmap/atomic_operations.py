@@ -7,9 +7,9 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import data, enum
 from amaranth.lib.memory import Memory
 
-from gateware.config import RnicConfig
-from gateware.rdmap.atomic_addresses import AtomicAddresses
-from gateware.rdmap.atomic_arithmetic import OPERANDS
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.rdmap.atomic_addresses import AtomicAddresses
+from stagecoach.gateware.rdmap.atomic_arithmetic import OPERANDS
 
 
 class AtomicStatus(enum.Enum, shape=unsigned(2)):

@@ -6,7 +6,7 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.memory import Memory
 
-from gateware.rdmap.atomic_operations import AtomicOperations, AtomicStatus
+from stagecoach.gateware.rdmap.atomic_operations import AtomicOperations, AtomicStatus
 
 QUEUE_DEPTH = 4
 """Least depth of a queue that takes two items in successive cycles: one is on its way through."""

@@ -4,13 +4,13 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from gateware.config import RnicConfig
-from gateware.dma.bursts import WORD_BITS, WORD_OCTETS
-from gateware.interfaces import ReadClient, WriteClient
-from gateware.rdmap.atomic_addresses import ADDRESS_BITS
-from gateware.rdmap.atomic_arithmetic import LATENCY, OPERANDS, AtomicArithmetic
-from gateware.rdmap.atomic_operations import AtomicOperations, AtomicStatus
-from gateware.rdmap.atomic_settling import answer, settle
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.dma.bursts import WORD_BITS, WORD_OCTETS
+from stagecoach.gateware.interfaces import ReadClient, WriteClient
+from stagecoach.gateware.rdmap.atomic_addresses import ADDRESS_BITS
+from stagecoach.gateware.rdmap.atomic_arithmetic import LATENCY, OPERANDS, AtomicArithmetic
+from stagecoach.gateware.rdmap.atomic_operations import AtomicOperations, AtomicStatus
+from stagecoach.gateware.rdmap.atomic_settling import answer, settle
 
 ATOMIC_OCTETS = 8
 """What an atomic reads and changes (RFC 7306, 5.1)."""

@@ -8,17 +8,17 @@ from collections.abc import Iterable
 from amaranth.hdl import Cat, Mux, Value, ValueLike
 from amaranth.lib import data
 
-from gateware.ddp.checks import Check
-from gateware.ddp.headers import (
+from stagecoach.gateware.ddp.checks import Check
+from stagecoach.gateware.ddp.headers import (
     DDP_VERSION,
     FIRST_MSN,
     TAGGED_HEADER_OCTETS,
     UNTAGGED_HEADER_OCTETS,
     from_wire,
 )
-from gateware.interfaces import StagStatus
-from gateware.rdmap.atomic_arithmetic import AtomicOperation
-from gateware.rdmap.headers import (
+from stagecoach.gateware.interfaces import StagStatus
+from stagecoach.gateware.rdmap.atomic_arithmetic import AtomicOperation
+from stagecoach.gateware.rdmap.headers import (
     ATOMIC_REQUEST_HEADER_OCTETS,
     ATOMIC_RESPONSE_HEADER_OCTETS,
     CONTROL,
@@ -33,8 +33,8 @@ from gateware.rdmap.headers import (
     TERMINATE_LENGTH_OCTETS,
     Opcode,
 )
-from hw.interface.causes import Cause
-from hw.interface.queue_entries import IMMEDIATE_DATA_OCTETS
+from stagecoach.hw.interface.causes import Cause
+from stagecoach.hw.interface.queue_entries import IMMEDIATE_DATA_OCTETS
 
 TAGGED_OPCODES = (Opcode.RDMA_WRITE, Opcode.RDMA_READ_RESPONSE)
 """The tagged messages that are received (RFC 5040, Figure 5)."""

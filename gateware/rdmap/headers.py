@@ -6,10 +6,10 @@ Wire fields as in `gateware/ddp/headers.py`: read them with `from_wire`, write t
 from amaranth import unsigned
 from amaranth.lib import data, enum
 
-from gateware.ddp.headers import CONTROL as CONTROL_OCTET
-from gateware.ddp.headers import TAGGED_HEADER, UNTAGGED_HEADER, octets
-from gateware.interfaces import ULPDU_HEADER_OCTETS
-from hw.interface.queue_entries import IMMEDIATE_DATA_OCTETS
+from stagecoach.gateware.ddp.headers import CONTROL as CONTROL_OCTET
+from stagecoach.gateware.ddp.headers import TAGGED_HEADER, UNTAGGED_HEADER, octets
+from stagecoach.gateware.interfaces import ULPDU_HEADER_OCTETS
+from stagecoach.hw.interface.queue_entries import IMMEDIATE_DATA_OCTETS
 
 RDMAP_VERSION = 1
 """The only RV that is sent and accepted (RFC 5040, 4.1; RFC 5044, C.2)."""

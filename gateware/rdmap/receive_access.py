@@ -8,18 +8,18 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from gateware.config import RnicConfig
-from gateware.ddp.checks import first_cause
-from gateware.interfaces import Layouts, QpStrobe, StagClient, StagStatus
-from gateware.rdmap.checks import REQUEST_OPCODES, invalidate_status_checks, is_any
-from gateware.rdmap.headers import Opcode
-from gateware.rdmap.receive_delivery import fill_delivery, invalidated_stag
-from gateware.rdmap.receive_pieces import BANKS, PIECE_WRITE
-from gateware.rdmap.receive_record import record_layout
-from gateware.rdmap.receive_rights import needed_rights, status_cause
-from gateware.rdmap.receive_scan import PIECE
-from hw.interface.causes import Cause
-from hw.interface.queue_entries import SCATTER_GATHER_ELEMENTS
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.ddp.checks import first_cause
+from stagecoach.gateware.interfaces import Layouts, QpStrobe, StagClient, StagStatus
+from stagecoach.gateware.rdmap.checks import REQUEST_OPCODES, invalidate_status_checks, is_any
+from stagecoach.gateware.rdmap.headers import Opcode
+from stagecoach.gateware.rdmap.receive_delivery import fill_delivery, invalidated_stag
+from stagecoach.gateware.rdmap.receive_pieces import BANKS, PIECE_WRITE
+from stagecoach.gateware.rdmap.receive_record import record_layout
+from stagecoach.gateware.rdmap.receive_rights import needed_rights, status_cause
+from stagecoach.gateware.rdmap.receive_scan import PIECE
+from stagecoach.hw.interface.causes import Cause
+from stagecoach.hw.interface.queue_entries import SCATTER_GATHER_ELEMENTS
 
 
 class ReceiveAccess(wiring.Component):

@@ -6,8 +6,8 @@ from amaranth.hdl import Cat, Elaboratable, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from gateware.config import RnicConfig
-from gateware.ddp.checks import (
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.ddp.checks import (
     CAUSE_BITS,
     Check,
     first_cause,
@@ -15,9 +15,9 @@ from gateware.ddp.checks import (
     queue_checks,
     untagged_checks,
 )
-from gateware.ddp.headers import TAGGED_HEADER_OCTETS, UNTAGGED_HEADER_OCTETS, from_wire
-from gateware.interfaces import Layouts
-from gateware.rdmap.checks import (
+from stagecoach.gateware.ddp.headers import TAGGED_HEADER_OCTETS, UNTAGGED_HEADER_OCTETS, from_wire
+from stagecoach.gateware.interfaces import Layouts
+from stagecoach.gateware.rdmap.checks import (
     LAST_QN,
     atomic_request_checks,
     atomic_response_checks,
@@ -31,9 +31,9 @@ from gateware.rdmap.checks import (
     terminate_fits,
     version_checks,
 )
-from gateware.rdmap.headers import ULPDU_HEADER
-from gateware.rdmap.receive_context import CONTEXT
-from hw.interface.causes import Cause
+from stagecoach.gateware.rdmap.headers import ULPDU_HEADER
+from stagecoach.gateware.rdmap.receive_context import CONTEXT
+from stagecoach.hw.interface.causes import Cause
 
 
 class ReceiveChecks(wiring.Component):

@@ -5,9 +5,9 @@ from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from gateware.config import RnicConfig
-from gateware.ddp.headers import FIRST_MSN
-from gateware.interfaces import Layouts
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.ddp.headers import FIRST_MSN
+from stagecoach.gateware.interfaces import Layouts
 
 CONTEXT = data.StructLayout(
     {

@@ -4,10 +4,10 @@ from amaranth.hdl import Cat, Const, Module, Mux
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from gateware.config import RnicConfig
-from gateware.ddp.headers import TAGGED_HEADER_OCTETS, UNTAGGED_HEADER_OCTETS
-from gateware.interfaces import Layouts
-from gateware.rdmap.checks import (
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.ddp.headers import TAGGED_HEADER_OCTETS, UNTAGGED_HEADER_OCTETS
+from stagecoach.gateware.interfaces import Layouts
+from stagecoach.gateware.rdmap.checks import (
     IMMEDIATE_OPCODES,
     INVALIDATING_OPCODES,
     REQUEST_OPCODES,
@@ -16,7 +16,7 @@ from gateware.rdmap.checks import (
     is_any,
     rdmap_control,
 )
-from gateware.rdmap.headers import ULPDU_HEADER, Opcode
+from stagecoach.gateware.rdmap.headers import ULPDU_HEADER, Opcode
 
 ULPDU_LENGTH_OCTETS = 2
 """Octets of the FPDU before its ULPDU (RFC 5044, 4.1)."""

@@ -3,9 +3,9 @@
 from amaranth.hdl import Module, Mux, Value
 from amaranth.lib import data
 
-from gateware.ddp.headers import UNTAGGED_HEADER, from_wire
-from gateware.interfaces import DeliveryKind
-from gateware.rdmap.checks import (
+from stagecoach.gateware.ddp.headers import UNTAGGED_HEADER, from_wire
+from stagecoach.gateware.interfaces import DeliveryKind
+from stagecoach.gateware.rdmap.checks import (
     IMMEDIATE_OPCODES,
     INVALIDATING_OPCODES,
     RESPONSE_OPCODES,
@@ -13,8 +13,8 @@ from gateware.rdmap.checks import (
     SOLICITING_OPCODES,
     is_any,
 )
-from gateware.rdmap.headers import IMMEDIATE_ULPDU
-from hw.interface.queue_entries import CompletionFlags
+from stagecoach.gateware.rdmap.headers import IMMEDIATE_ULPDU
+from stagecoach.hw.interface.queue_entries import CompletionFlags
 
 
 def invalidated_stag(record: data.View) -> Value:

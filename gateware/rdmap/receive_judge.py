@@ -7,10 +7,10 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from gateware.config import RnicConfig
-from gateware.ddp.checks import CAUSE_BITS, first_cause
-from gateware.ddp.headers import UNTAGGED_HEADER_OCTETS, from_wire
-from gateware.interfaces import (
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.ddp.checks import CAUSE_BITS, first_cause
+from stagecoach.gateware.ddp.headers import UNTAGGED_HEADER_OCTETS, from_wire
+from stagecoach.gateware.interfaces import (
     EntryPort,
     Layouts,
     QpCommandKind,
@@ -19,17 +19,17 @@ from gateware.interfaces import (
     QpStrobe,
     SegmentKind,
 )
-from gateware.rdmap.atomic_unit import ATOMIC_OCTETS
-from gateware.rdmap.headers import ATOMIC_RESPONSE_ULPDU, ULPDU_HEADER, Opcode
-from gateware.rdmap.receive_checks import ReceiveChecks
-from gateware.rdmap.receive_context import NEW_CONTEXT, ReceiveContexts, follow
-from gateware.rdmap.receive_decode import ReceiveDecode
-from gateware.rdmap.receive_pieces import PIECE_WRITE, ReceivePieces
-from gateware.rdmap.receive_record import fill_record, record_layout
-from gateware.rdmap.receive_request import fill_inbound_request
-from gateware.rdmap.receive_running import ReceiveRunning
-from gateware.rdmap.receive_scan import ENTRY_WORDS
-from hw.interface.causes import Cause
+from stagecoach.gateware.rdmap.atomic_unit import ATOMIC_OCTETS
+from stagecoach.gateware.rdmap.headers import ATOMIC_RESPONSE_ULPDU, ULPDU_HEADER, Opcode
+from stagecoach.gateware.rdmap.receive_checks import ReceiveChecks
+from stagecoach.gateware.rdmap.receive_context import NEW_CONTEXT, ReceiveContexts, follow
+from stagecoach.gateware.rdmap.receive_decode import ReceiveDecode
+from stagecoach.gateware.rdmap.receive_pieces import PIECE_WRITE, ReceivePieces
+from stagecoach.gateware.rdmap.receive_record import fill_record, record_layout
+from stagecoach.gateware.rdmap.receive_request import fill_inbound_request
+from stagecoach.gateware.rdmap.receive_running import ReceiveRunning
+from stagecoach.gateware.rdmap.receive_scan import ENTRY_WORDS
+from stagecoach.hw.interface.causes import Cause
 
 ORIGINAL_OCTET = ATOMIC_RESPONSE_ULPDU.size // 8 - ATOMIC_OCTETS - UNTAGGED_HEADER_OCTETS
 """Where the original value stands behind the DDP header of an Atomic Response."""

@@ -4,14 +4,14 @@ from amaranth.hdl import Module, Mux, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from gateware.config import RnicConfig
-from gateware.ddp.headers import from_wire
-from gateware.interfaces import Layouts
-from gateware.rdmap.atomic_unit import ATOMIC_OCTETS
-from gateware.rdmap.headers import ULPDU_HEADER
-from gateware.rdmap.receive_decode import KIND
-from gateware.rdmap.receive_scan import ENTRY_WORDS, PIECE, ReceiveScan
-from hw.interface.queue_entries import SCATTER_GATHER_ELEMENTS
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.ddp.headers import from_wire
+from stagecoach.gateware.interfaces import Layouts
+from stagecoach.gateware.rdmap.atomic_unit import ATOMIC_OCTETS
+from stagecoach.gateware.rdmap.headers import ULPDU_HEADER
+from stagecoach.gateware.rdmap.receive_decode import KIND
+from stagecoach.gateware.rdmap.receive_scan import ENTRY_WORDS, PIECE, ReceiveScan
+from stagecoach.hw.interface.queue_entries import SCATTER_GATHER_ELEMENTS
 
 BANKS = 2
 """Segments whose pieces are kept: one is judged, one is placed."""

@@ -3,13 +3,17 @@
 from amaranth.hdl import Module, Value
 from amaranth.lib import data
 
-from gateware.config import RnicConfig
-from gateware.ddp.checks import CAUSE_BITS
-from gateware.ddp.headers import UNTAGGED_HEADER_OCTETS
-from gateware.interfaces import EVENT_HEADER_OCTETS, TERMINATED_HEADER_OCTETS, SegmentKind
-from gateware.rdmap.atomic_unit import ATOMIC_OCTETS
-from gateware.rdmap.receive_pieces import BANKS
-from hw.interface.queue_entries import SCATTER_GATHER_ELEMENTS
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.ddp.checks import CAUSE_BITS
+from stagecoach.gateware.ddp.headers import UNTAGGED_HEADER_OCTETS
+from stagecoach.gateware.interfaces import (
+    EVENT_HEADER_OCTETS,
+    TERMINATED_HEADER_OCTETS,
+    SegmentKind,
+)
+from stagecoach.gateware.rdmap.atomic_unit import ATOMIC_OCTETS
+from stagecoach.gateware.rdmap.receive_pieces import BANKS
+from stagecoach.hw.interface.queue_entries import SCATTER_GATHER_ELEMENTS
 
 
 def record_layout(config: RnicConfig) -> data.StructLayout:

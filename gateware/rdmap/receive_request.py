@@ -3,7 +3,7 @@
 from amaranth.hdl import Module, Value
 from amaranth.lib import data
 
-from gateware.ddp.headers import from_wire
+from stagecoach.gateware.ddp.headers import from_wire
 
 
 def fill_inbound_request(m: Module, item: data.View, header: data.View, is_atomic: Value) -> None:

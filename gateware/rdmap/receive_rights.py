@@ -2,11 +2,11 @@
 
 from amaranth.hdl import Module, Signal, Value
 
-from gateware.ddp.checks import CAUSE_BITS, first_cause, tagged_status_checks
-from gateware.rdmap.checks import atomic_status_checks, read_status_checks
-from gateware.rdmap.headers import Opcode
-from hw.interface.causes import Cause
-from hw.interface.queue_entries import Rights
+from stagecoach.gateware.ddp.checks import CAUSE_BITS, first_cause, tagged_status_checks
+from stagecoach.gateware.rdmap.checks import atomic_status_checks, read_status_checks
+from stagecoach.gateware.rdmap.headers import Opcode
+from stagecoach.hw.interface.causes import Cause
+from stagecoach.hw.interface.queue_entries import Rights
 
 
 def needed_rights(m: Module, opcode: Value) -> Signal:

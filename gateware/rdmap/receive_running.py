@@ -5,9 +5,9 @@ from amaranth.lib import wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from gateware.config import RnicConfig
-from gateware.interfaces import QpStrobe
-from gateware.queues.qp_choice import bit_of_qp
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.interfaces import QpStrobe
+from stagecoach.gateware.queues.qp_choice import bit_of_qp
 
 
 class ReceiveRunning(wiring.Component):

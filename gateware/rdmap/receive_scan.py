@@ -4,7 +4,7 @@ from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.interface.queue_entries import (
+from stagecoach.hw.interface.queue_entries import (
     RECEIVE_ENTRY_OCTETS,
     SCATTER_GATHER_ELEMENT,
     SCATTER_GATHER_ELEMENTS,

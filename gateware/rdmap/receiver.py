@@ -7,8 +7,8 @@ from amaranth.hdl import Module
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from gateware.config import RnicConfig
-from gateware.interfaces import (
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.interfaces import (
     EntryPort,
     Layouts,
     QpFifoReader,
@@ -16,9 +16,9 @@ from gateware.interfaces import (
     QpStrobe,
     StagClient,
 )
-from gateware.rdmap.receive_access import ReceiveAccess
-from gateware.rdmap.receive_judge import ReceiveJudge
-from gateware.rdmap.receive_scan import ENTRY_WORDS
+from stagecoach.gateware.rdmap.receive_access import ReceiveAccess
+from stagecoach.gateware.rdmap.receive_judge import ReceiveJudge
+from stagecoach.gateware.rdmap.receive_scan import ENTRY_WORDS
 
 
 class Receiver(wiring.Component):

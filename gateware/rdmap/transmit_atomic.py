@@ -5,15 +5,15 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from gateware.config import RnicConfig
-from gateware.dma.bursts import WORD_BITS
-from gateware.interfaces import QpStrobe
-from gateware.rdmap.atomic_operations import AtomicStatus
-from gateware.rdmap.atomic_unit import response_layout
-from gateware.rdmap.transmit_back import TransmitBack
-from gateware.rdmap.transmit_context import TransmitContexts
-from gateware.rdmap.transmit_visit import TransmitVisit, end_visit, fail, go_idle
-from hw.interface.causes import Cause
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.dma.bursts import WORD_BITS
+from stagecoach.gateware.interfaces import QpStrobe
+from stagecoach.gateware.rdmap.atomic_operations import AtomicStatus
+from stagecoach.gateware.rdmap.atomic_unit import response_layout
+from stagecoach.gateware.rdmap.transmit_back import TransmitBack
+from stagecoach.gateware.rdmap.transmit_context import TransmitContexts
+from stagecoach.gateware.rdmap.transmit_visit import TransmitVisit, end_visit, fail, go_idle
+from stagecoach.hw.interface.causes import Cause
 
 FOUND = data.StructLayout({"original": 64, "status": AtomicStatus})
 

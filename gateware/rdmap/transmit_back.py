@@ -4,20 +4,20 @@ from amaranth.hdl import Cat, Elaboratable, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from gateware.config import RnicConfig
-from gateware.ddp.checks import CAUSE_BITS, first_cause
-from gateware.ddp.headers import TAGGED_HEADER, to_wire
-from gateware.interfaces import Layouts, QpStrobe, StagStatus
-from gateware.rdmap.checks import atomic_status_checks, read_status_checks
-from gateware.rdmap.headers import (
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.ddp.checks import CAUSE_BITS, first_cause
+from stagecoach.gateware.ddp.headers import TAGGED_HEADER, to_wire
+from stagecoach.gateware.interfaces import Layouts, QpStrobe, StagStatus
+from stagecoach.gateware.rdmap.checks import atomic_status_checks, read_status_checks
+from stagecoach.gateware.rdmap.headers import (
     ATOMIC_REQUEST_ULPDU_OCTETS,
     READ_REQUEST_HEADER,
     READ_REQUEST_ULPDU_OCTETS,
     Opcode,
 )
-from gateware.rdmap.transmit_context import HALT
-from gateware.rdmap.transmit_header import packed, request_ddp_header
-from hw.interface.causes import Cause
+from stagecoach.gateware.rdmap.transmit_context import HALT
+from stagecoach.gateware.rdmap.transmit_header import packed, request_ddp_header
+from stagecoach.hw.interface.causes import Cause
 
 
 def record_layout(config: RnicConfig) -> data.StructLayout:

@@ -3,14 +3,14 @@
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 
-from gateware.ddp.headers import TAGGED_HEADER_OCTETS, UNTAGGED_HEADER_OCTETS
-from gateware.rdmap.atomic_arithmetic import AtomicOperation
-from gateware.rdmap.atomic_unit import ATOMIC_OCTETS
-from gateware.rdmap.checks import is_any
-from gateware.rdmap.headers import ATOMIC_RESPONSE_HEADER_OCTETS
-from gateware.rdmap.transmit_back import TransmitBack
-from gateware.rdmap.transmit_context import TransmitContexts
-from gateware.rdmap.transmit_entry import (
+from stagecoach.gateware.ddp.headers import TAGGED_HEADER_OCTETS, UNTAGGED_HEADER_OCTETS
+from stagecoach.gateware.rdmap.atomic_arithmetic import AtomicOperation
+from stagecoach.gateware.rdmap.atomic_unit import ATOMIC_OCTETS
+from stagecoach.gateware.rdmap.checks import is_any
+from stagecoach.gateware.rdmap.headers import ATOMIC_RESPONSE_HEADER_OCTETS
+from stagecoach.gateware.rdmap.transmit_back import TransmitBack
+from stagecoach.gateware.rdmap.transmit_context import TransmitContexts
+from stagecoach.gateware.rdmap.transmit_entry import (
     OPERATION,
     OPERATION_ADDRESS,
     REMOTE_STAG_ADDRESS,
@@ -18,9 +18,9 @@ from gateware.rdmap.transmit_entry import (
     element_range_address,
     takes_two_units,
 )
-from gateware.rdmap.transmit_lengths import TransmitLengths
-from gateware.rdmap.transmit_visit import TransmitVisit, end_visit
-from hw.interface.queue_entries import (
+from stagecoach.gateware.rdmap.transmit_lengths import TransmitLengths
+from stagecoach.gateware.rdmap.transmit_visit import TransmitVisit, end_visit
+from stagecoach.hw.interface.queue_entries import (
     IMMEDIATE_OPERATIONS,
     SCATTER_GATHER_ELEMENTS,
     SendFlags,

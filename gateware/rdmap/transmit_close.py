@@ -3,12 +3,12 @@
 from amaranth.hdl import Module
 from amaranth.lib import wiring
 
-from gateware.rdmap.transmit_context import TransmitContexts
-from gateware.rdmap.transmit_inline import TransmitInline
-from gateware.rdmap.transmit_lengths import TransmitLengths
-from gateware.rdmap.transmit_pieces import TransmitPieces
-from gateware.rdmap.transmit_terminate import TransmitTerminate
-from gateware.rdmap.transmit_visit import TransmitVisit
+from stagecoach.gateware.rdmap.transmit_context import TransmitContexts
+from stagecoach.gateware.rdmap.transmit_inline import TransmitInline
+from stagecoach.gateware.rdmap.transmit_lengths import TransmitLengths
+from stagecoach.gateware.rdmap.transmit_pieces import TransmitPieces
+from stagecoach.gateware.rdmap.transmit_terminate import TransmitTerminate
+from stagecoach.gateware.rdmap.transmit_visit import TransmitVisit
 
 
 def close_states(

@@ -3,12 +3,12 @@
 from amaranth.hdl import Module, Signal
 from amaranth.lib import wiring
 
-from gateware.ddp.headers import FIRST_MSN
-from gateware.interfaces import QpCommandKind
-from gateware.rdmap.transmit_atomic import AtomicAnswers
-from gateware.rdmap.transmit_context import TransmitContexts
-from gateware.rdmap.transmit_limits import TransmitLimits
-from gateware.rdmap.transmit_visit import TransmitVisit, go_idle
+from stagecoach.gateware.ddp.headers import FIRST_MSN
+from stagecoach.gateware.interfaces import QpCommandKind
+from stagecoach.gateware.rdmap.transmit_atomic import AtomicAnswers
+from stagecoach.gateware.rdmap.transmit_context import TransmitContexts
+from stagecoach.gateware.rdmap.transmit_limits import TransmitLimits
+from stagecoach.gateware.rdmap.transmit_visit import TransmitVisit, go_idle
 
 CONTEXT_CYCLES = 3
 """Until the number of retired sends of the QP stands in its register, and one more."""

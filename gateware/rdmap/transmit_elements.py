@@ -3,8 +3,11 @@
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, wiring
 
-from gateware.rdmap.headers import ATOMIC_REQUEST_HEADER_OCTETS, READ_REQUEST_HEADER_OCTETS
-from gateware.rdmap.transmit_entry import (
+from stagecoach.gateware.rdmap.headers import (
+    ATOMIC_REQUEST_HEADER_OCTETS,
+    READ_REQUEST_HEADER_OCTETS,
+)
+from stagecoach.gateware.rdmap.transmit_entry import (
     ELEMENT_RANGE,
     IMMEDIATE_DATA_ADDRESS,
     OPERANDS,
@@ -14,10 +17,10 @@ from gateware.rdmap.transmit_entry import (
     element_offset_address,
     element_range_address,
 )
-from gateware.rdmap.transmit_lengths import TransmitLengths
-from gateware.rdmap.transmit_visit import TransmitVisit, fail
-from hw.interface.causes import Cause
-from hw.interface.queue_entries import (
+from stagecoach.gateware.rdmap.transmit_lengths import TransmitLengths
+from stagecoach.gateware.rdmap.transmit_visit import TransmitVisit, fail
+from stagecoach.hw.interface.causes import Cause
+from stagecoach.hw.interface.queue_entries import (
     IMMEDIATE_DATA_OCTETS,
     SCATTER_GATHER_ELEMENTS,
 )

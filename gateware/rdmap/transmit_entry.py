@@ -3,7 +3,7 @@
 from amaranth.hdl import Value, ValueLike
 from amaranth.lib import data
 
-from hw.interface.queue_entries import (
+from stagecoach.hw.interface.queue_entries import (
     SCATTER_GATHER_ELEMENT,
     SCATTER_GATHER_ELEMENT_OCTETS,
     SEND_ENTRY,

@@ -2,11 +2,11 @@
 
 from amaranth.hdl import Module, Mux
 
-from gateware.ddp.headers import FIRST_MSN
-from gateware.rdmap.headers import Opcode
-from gateware.rdmap.transmit_header import TransmitHeader
-from gateware.rdmap.transmit_lengths import TransmitLengths
-from gateware.rdmap.transmit_visit import TransmitVisit
+from stagecoach.gateware.ddp.headers import FIRST_MSN
+from stagecoach.gateware.rdmap.headers import Opcode
+from stagecoach.gateware.rdmap.transmit_header import TransmitHeader
+from stagecoach.gateware.rdmap.transmit_lengths import TransmitLengths
+from stagecoach.gateware.rdmap.transmit_visit import TransmitVisit
 
 
 def connect_lengths(m: Module, visit: TransmitVisit, lengths: TransmitLengths) -> None:

@@ -3,17 +3,17 @@
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import wiring
 
-from gateware.rdmap.transmit_back import TransmitBack
-from gateware.rdmap.transmit_context import TransmitContexts
-from gateware.rdmap.transmit_entry import element_range_address
-from gateware.rdmap.transmit_header import TransmitHeader
-from gateware.rdmap.transmit_inline import TransmitInline
-from gateware.rdmap.transmit_lengths import TransmitLengths
-from gateware.rdmap.transmit_pieces import TransmitPieces
-from gateware.rdmap.transmit_terminate import TransmitTerminate
-from gateware.rdmap.transmit_visit import TransmitVisit, end_visit, go_idle
-from gateware.stream_slot import StreamSlot
-from hw.interface.queue_entries import Rights, SendFlags
+from stagecoach.gateware.rdmap.transmit_back import TransmitBack
+from stagecoach.gateware.rdmap.transmit_context import TransmitContexts
+from stagecoach.gateware.rdmap.transmit_entry import element_range_address
+from stagecoach.gateware.rdmap.transmit_header import TransmitHeader
+from stagecoach.gateware.rdmap.transmit_inline import TransmitInline
+from stagecoach.gateware.rdmap.transmit_lengths import TransmitLengths
+from stagecoach.gateware.rdmap.transmit_pieces import TransmitPieces
+from stagecoach.gateware.rdmap.transmit_terminate import TransmitTerminate
+from stagecoach.gateware.rdmap.transmit_visit import TransmitVisit, end_visit, go_idle
+from stagecoach.gateware.stream_slot import StreamSlot
+from stagecoach.hw.interface.queue_entries import Rights, SendFlags
 
 
 def connect_request(m: Module, lookup: StreamSlot, visit: TransmitVisit) -> None:

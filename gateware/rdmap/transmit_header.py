@@ -6,9 +6,9 @@ from amaranth.hdl import Cat, Const, Elaboratable, Module, Shape, Signal, Value,
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from gateware.ddp import headers as ddp
-from gateware.rdmap import headers as rdmap
-from gateware.rdmap.atomic_arithmetic import AtomicOperation
+from stagecoach.gateware.ddp import headers as ddp
+from stagecoach.gateware.rdmap import headers as rdmap
+from stagecoach.gateware.rdmap.atomic_arithmetic import AtomicOperation
 
 HEADER_FIELDS = data.StructLayout(
     {

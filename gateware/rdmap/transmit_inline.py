@@ -4,21 +4,21 @@ from amaranth.hdl import Array, Elaboratable, Module, Signal
 from amaranth.lib import enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from gateware.rdmap.headers import (
+from stagecoach.gateware.rdmap.headers import (
     ATOMIC_REQUEST_HEADER_OCTETS,
     ATOMIC_RESPONSE_HEADER_OCTETS,
     READ_REQUEST_HEADER_OCTETS,
     TERMINATE_HEADER_OCTETS,
 )
-from gateware.rdmap.transmit_header import (
+from stagecoach.gateware.rdmap.transmit_header import (
     atomic_request_header,
     atomic_response_header,
     read_request_header,
 )
-from gateware.rdmap.transmit_terminate import TransmitTerminate
-from gateware.rdmap.transmit_visit import TransmitVisit, go_idle
-from gateware.stream_fifo import StreamFifo
-from hw.interface.queue_entries import IMMEDIATE_DATA_OCTETS
+from stagecoach.gateware.rdmap.transmit_terminate import TransmitTerminate
+from stagecoach.gateware.rdmap.transmit_visit import TransmitVisit, go_idle
+from stagecoach.gateware.stream_fifo import StreamFifo
+from stagecoach.hw.interface.queue_entries import IMMEDIATE_DATA_OCTETS
 
 WORD_OCTETS = 8
 

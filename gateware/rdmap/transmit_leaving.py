@@ -5,8 +5,8 @@ from amaranth.lib import wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from gateware.config import RnicConfig
-from gateware.interfaces import QpStrobe
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.interfaces import QpStrobe
 
 JOB_BITS = 7
 """Of a job's number: fewer than 128 are between the transmitter and the LLP."""

@@ -4,8 +4,8 @@ from amaranth.hdl import Cat, Const, Elaboratable, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from gateware.ddp.headers import TAGGED_HEADER_OCTETS, UNTAGGED_HEADER_OCTETS
-from gateware.mpa.marker_count import MarkerCount
+from stagecoach.gateware.ddp.headers import TAGGED_HEADER_OCTETS, UNTAGGED_HEADER_OCTETS
+from stagecoach.gateware.mpa.marker_count import MarkerCount
 
 LENGTH_OCTETS = 2
 CRC_OCTETS = 4

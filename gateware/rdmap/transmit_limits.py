@@ -5,9 +5,9 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from gateware.config import RnicConfig
-from gateware.interfaces import Layouts, LlpEventKind
-from gateware.mpa.mulpdu import Mulpdu
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.interfaces import Layouts, LlpEventKind
+from stagecoach.gateware.mpa.mulpdu import Mulpdu
 
 
 def connect_layout(config: RnicConfig) -> data.StructLayout:

@@ -3,9 +3,9 @@
 from amaranth.hdl import Module, Signal
 from amaranth.lib import wiring
 
-from gateware.rdmap.transmit_visit import TransmitVisit, fail
-from hw.interface.causes import Cause
-from hw.interface.queue_entries import Rights
+from stagecoach.gateware.rdmap.transmit_visit import TransmitVisit, fail
+from stagecoach.hw.interface.causes import Cause
+from stagecoach.hw.interface.queue_entries import Rights
 
 RIGHTS_BITS = max(Rights).bit_length()
 

@@ -5,9 +5,9 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from gateware.config import RnicConfig
-from gateware.interfaces import Layouts
-from hw.interface.queue_entries import SCATTER_GATHER_ELEMENTS
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.interfaces import Layouts
+from stagecoach.hw.interface.queue_entries import SCATTER_GATHER_ELEMENTS
 
 
 class TransmitPieces(wiring.Component):

@@ -4,24 +4,24 @@ from amaranth.hdl import Cat, Const, Elaboratable, Module, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from gateware.config import RnicConfig
-from gateware.ddp.headers import (
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.ddp.headers import (
     CONTROL,
     TAGGED_HEADER_OCTETS,
     UNTAGGED_HEADER,
     UNTAGGED_HEADER_OCTETS,
     to_wire,
 )
-from gateware.interfaces import Layouts
-from gateware.rdmap.checks import is_terminate
-from gateware.rdmap.headers import (
+from stagecoach.gateware.interfaces import Layouts
+from stagecoach.gateware.rdmap.checks import is_terminate
+from stagecoach.gateware.rdmap.headers import (
     READ_REQUEST_HEADER_OCTETS,
     TERMINATE_CONTROL,
     TERMINATE_CONTROL_OCTETS,
     TERMINATE_HEADER_OCTETS,
     TERMINATE_LENGTH_OCTETS,
 )
-from hw.interface.causes import CODES, HeaderCopy, header_copy
+from stagecoach.hw.interface.causes import CODES, HeaderCopy, header_copy
 
 
 class TransmitTerminate(wiring.Component):

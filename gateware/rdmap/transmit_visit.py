@@ -3,19 +3,19 @@
 from amaranth.hdl import Module, Signal
 from amaranth.lib import data
 
-from gateware.config import RnicConfig
-from gateware.ddp.checks import CAUSE_BITS
-from gateware.interfaces import Layouts
-from gateware.rdmap.atomic_operations import AtomicStatus
-from gateware.rdmap.headers import Opcode
-from gateware.rdmap.transmit_context import (
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.ddp.checks import CAUSE_BITS
+from stagecoach.gateware.interfaces import Layouts
+from stagecoach.gateware.rdmap.atomic_operations import AtomicStatus
+from stagecoach.gateware.rdmap.headers import Opcode
+from stagecoach.gateware.rdmap.transmit_context import (
     HALT,
     progress_layout,
     sends_bits,
     settings_layout,
 )
-from gateware.rdmap.transmit_entry import OPERANDS, OPERATION
-from hw.interface.queue_entries import SendOpcode
+from stagecoach.gateware.rdmap.transmit_entry import OPERANDS, OPERATION
+from stagecoach.hw.interface.queue_entries import SendOpcode
 
 
 class TransmitVisit:

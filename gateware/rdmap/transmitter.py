@@ -15,35 +15,47 @@ from amaranth.hdl import Elaboratable, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from gateware.config import RnicConfig
-from gateware.interfaces import EntryPort, Layouts, QpFifoReader, QpFifoWriter, QpStrobe, StagClient
-from gateware.queues.qp_choice import bit_of_qp
-from gateware.rdmap.atomic_unit import request_layout, response_layout
-from gateware.rdmap.transmit_atomic import AtomicAnswers, atomic_states, connect_atomic
-from gateware.rdmap.transmit_back import TransmitBack
-from gateware.rdmap.transmit_choose import choose_states
-from gateware.rdmap.transmit_close import close_states
-from gateware.rdmap.transmit_command import command_states, connect_command
-from gateware.rdmap.transmit_context import RetiredSends, TransmitContexts
-from gateware.rdmap.transmit_elements import element_states
-from gateware.rdmap.transmit_entry import REMOTE_OFFSET_ADDRESS, SEND_ENTRY_WORDS
-from gateware.rdmap.transmit_follow import connect_header, connect_lengths, connect_offset, follow
-from gateware.rdmap.transmit_hand import (
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.interfaces import (
+    EntryPort,
+    Layouts,
+    QpFifoReader,
+    QpFifoWriter,
+    QpStrobe,
+    StagClient,
+)
+from stagecoach.gateware.queues.qp_choice import bit_of_qp
+from stagecoach.gateware.rdmap.atomic_unit import request_layout, response_layout
+from stagecoach.gateware.rdmap.transmit_atomic import AtomicAnswers, atomic_states, connect_atomic
+from stagecoach.gateware.rdmap.transmit_back import TransmitBack
+from stagecoach.gateware.rdmap.transmit_choose import choose_states
+from stagecoach.gateware.rdmap.transmit_close import close_states
+from stagecoach.gateware.rdmap.transmit_command import command_states, connect_command
+from stagecoach.gateware.rdmap.transmit_context import RetiredSends, TransmitContexts
+from stagecoach.gateware.rdmap.transmit_elements import element_states
+from stagecoach.gateware.rdmap.transmit_entry import REMOTE_OFFSET_ADDRESS, SEND_ENTRY_WORDS
+from stagecoach.gateware.rdmap.transmit_follow import (
+    connect_header,
+    connect_lengths,
+    connect_offset,
+    follow,
+)
+from stagecoach.gateware.rdmap.transmit_hand import (
     connect_queues,
     connect_record,
     connect_request,
     hand_states,
 )
-from gateware.rdmap.transmit_header import TransmitHeader
-from gateware.rdmap.transmit_inline import TransmitInline, connect_inline, inline_states
-from gateware.rdmap.transmit_leaving import LeavingResponses
-from gateware.rdmap.transmit_lengths import TransmitLengths
-from gateware.rdmap.transmit_limits import TransmitLimits
-from gateware.rdmap.transmit_local import connect_local, local_states
-from gateware.rdmap.transmit_pieces import TransmitPieces
-from gateware.rdmap.transmit_terminate import TransmitTerminate
-from gateware.rdmap.transmit_visit import TransmitVisit
-from gateware.stream_slot import StreamSlot
+from stagecoach.gateware.rdmap.transmit_header import TransmitHeader
+from stagecoach.gateware.rdmap.transmit_inline import TransmitInline, connect_inline, inline_states
+from stagecoach.gateware.rdmap.transmit_leaving import LeavingResponses
+from stagecoach.gateware.rdmap.transmit_lengths import TransmitLengths
+from stagecoach.gateware.rdmap.transmit_limits import TransmitLimits
+from stagecoach.gateware.rdmap.transmit_local import connect_local, local_states
+from stagecoach.gateware.rdmap.transmit_pieces import TransmitPieces
+from stagecoach.gateware.rdmap.transmit_terminate import TransmitTerminate
+from stagecoach.gateware.rdmap.transmit_visit import TransmitVisit
+from stagecoach.gateware.stream_slot import StreamSlot
 
 
 class Transmitter(wiring.Component):

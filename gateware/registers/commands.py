@@ -4,10 +4,10 @@ from amaranth import Cat, Module, Signal, unsigned
 from amaranth.lib import enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from gateware.config import RnicConfig
-from gateware.interfaces import Layouts, QpCommandKind
-from gateware.registers.block import register_layout
-from hw.interface.registers import registers
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.interfaces import Layouts, QpCommandKind
+from stagecoach.gateware.registers.block import register_layout
+from stagecoach.hw.interface.registers import registers
 
 
 class CommandOpcode(enum.Enum, shape=unsigned(8)):

@@ -8,10 +8,10 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
-from gateware.config import RnicConfig
-from gateware.interfaces import NO_COLLISION, QpStrobe
-from gateware.rdmap.headers import Opcode
-from hw.interface.causes import Cause
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.interfaces import NO_COLLISION, QpStrobe
+from stagecoach.gateware.rdmap.headers import Opcode
+from stagecoach.hw.interface.causes import Cause
 
 COUNTER_BITS = 36
 """Width of a word of block RAM."""

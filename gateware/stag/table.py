@@ -5,8 +5,8 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from gateware.config import RnicConfig
-from gateware.interfaces import Layouts, StagClient, StagStatus
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.interfaces import Layouts, StagClient, StagStatus
 
 STAG_KEY_BITS = 8
 """Low bits of an STag that do not take part in finding its entry (the key of the verbs)."""

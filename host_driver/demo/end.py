@@ -4,15 +4,15 @@ import hashlib
 from collections.abc import Iterator
 from typing import Any, Self
 
-from host_driver.context import Context, raise_if_stopped
-from host_driver.cq import CQ
-from host_driver.demo.messages import NOTE_OCTETS, Note, NoteKind
-from host_driver.enums import AccessFlags, WCOpcode, WCStatus, WROpcode
-from host_driver.errors import StagecoachError, WaitTimeout
-from host_driver.mr import MR, PD
-from host_driver.qp import QP, QPCap, QPInitAttr
-from host_driver.transport.base import Transport
-from host_driver.wr import SGE, WC, RecvWR, SendWR
+from stagecoach.host_driver.context import Context, raise_if_stopped
+from stagecoach.host_driver.cq import CQ
+from stagecoach.host_driver.demo.messages import NOTE_OCTETS, Note, NoteKind
+from stagecoach.host_driver.enums import AccessFlags, WCOpcode, WCStatus, WROpcode
+from stagecoach.host_driver.errors import StagecoachError, WaitTimeout
+from stagecoach.host_driver.mr import MR, PD
+from stagecoach.host_driver.qp import QP, QPCap, QPInitAttr
+from stagecoach.host_driver.transport.base import Transport
+from stagecoach.host_driver.wr import SGE, WC, RecvWR, SendWR
 
 CHUNK_OCTETS = 1 << 20
 """Octets of one RDMA Write or RDMA Read."""

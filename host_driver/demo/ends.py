@@ -10,12 +10,12 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from host_driver import cm
-from host_driver.demo.end import DemoError, End, check_digest, digest_of
-from host_driver.demo.messages import Note, NoteKind, Region, pack_length, unpack_length
-from host_driver.enums import AccessFlags, WROpcode
-from host_driver.transport.locate import SIMULATED, Locator
-from host_driver.transport.simulation import SimulatedDevice
+from stagecoach.host_driver import cm
+from stagecoach.host_driver.demo.end import DemoError, End, check_digest, digest_of
+from stagecoach.host_driver.demo.messages import Note, NoteKind, Region, pack_length, unpack_length
+from stagecoach.host_driver.enums import AccessFlags, WROpcode
+from stagecoach.host_driver.transport.locate import SIMULATED, Locator
+from stagecoach.host_driver.transport.simulation import SimulatedDevice
 
 STARTUP_SECONDS = 60.0
 GENERATED_SEED = 5040
@@ -179,7 +179,7 @@ def _check_octets(found: bytearray, expected: Any) -> None:
 
 def source(job: Job, port: int, report: Callable[[Report], None]) -> None:
     """Connects, writes the file, compares digests, reads it back, compares octets."""
-    from sim.conversation import write_conversation
+    from stagecoach.sim.conversation import write_conversation
 
     buffer = _load(job)
     length = len(buffer)

@@ -7,9 +7,9 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from typing import Any
 
-from host_driver.demo import ends
-from host_driver.demo.end import DemoError
-from host_driver.demo.ends import Job, Measurement, Report
+from stagecoach.host_driver.demo import ends
+from stagecoach.host_driver.demo.end import DemoError
+from stagecoach.host_driver.demo.ends import Job, Measurement, Report
 
 GRACE_SECONDS = 10.0
 """How long the other process may take to end by itself after one has failed or finished."""

@@ -7,11 +7,11 @@ from collections.abc import Callable, Container
 from concurrent.futures import Future
 from dataclasses import dataclass
 
-from host_driver.hostlink.endpoint import Endpoint
-from host_driver.hostlink.llp import KernelLlp
-from host_driver.hostlink.memory import DECERR, WORD, MappedMemory
-from host_driver.transport.base import TransportError, TransportTimeout
-from hw.interface.hostlink import MAXIMUM_BEATS, Kind
+from stagecoach.host_driver.hostlink.endpoint import Endpoint
+from stagecoach.host_driver.hostlink.llp import KernelLlp
+from stagecoach.host_driver.hostlink.memory import DECERR, WORD, MappedMemory
+from stagecoach.host_driver.transport.base import TransportError, TransportTimeout
+from stagecoach.hw.interface.hostlink import MAXIMUM_BEATS, Kind
 
 ACCESS_SECONDS = 30.0
 """For which a register access may take, if nothing else is said."""

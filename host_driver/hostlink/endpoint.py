@@ -7,8 +7,8 @@ other end; two of these also work against each other.
 from collections import deque
 from dataclasses import dataclass
 
-from host_driver.hostlink.frames import Deframer, Frame
-from hw.interface.hostlink import FIRST_MESSAGE, FLAG, WINDOW, Kind
+from stagecoach.host_driver.hostlink.frames import Deframer, Frame
+from stagecoach.hw.interface.hostlink import FIRST_MESSAGE, FLAG, WINDOW, Kind
 
 RETRY_SECONDS = 0.2
 """Without an acknowledgement, until everything is sent again; twice as long after each time."""

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from hw.interface.hostlink import (
+from stagecoach.hw.interface.hostlink import (
     CRC_OCTETS,
     ESCAPE,
     ESCAPE_CHANGE,

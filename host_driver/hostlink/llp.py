@@ -8,9 +8,9 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from host_driver.transport.base import TransportError
-from hw.interface.hostlink import EVENTS, SEND_CLOSE, SEND_LAST
-from sim.device import Record, RecordKind
+from stagecoach.host_driver.transport.base import TransportError
+from stagecoach.hw.interface.hostlink import EVENTS, SEND_CLOSE, SEND_LAST
+from stagecoach.sim.device import Record, RecordKind
 
 RECEIVE_OCTETS = 1 << 20
 """Octets that are kept for the device, of a connection."""

@@ -4,8 +4,8 @@ import bisect
 import ctypes
 from typing import Any
 
-from host_driver.transport.base import TransportError
-from host_driver.transport.buffers import Exported, export
+from stagecoach.host_driver.transport.base import TransportError
+from stagecoach.host_driver.transport.buffers import Exported, export
 
 OKAY = 0
 DECERR = 3

@@ -4,9 +4,15 @@ from dataclasses import dataclass
 from enum import IntEnum, IntFlag
 from typing import Annotated
 
-from host_driver.nfs.attributes import FileHandle, FileType, NfsTime, SetAttributes, SpecData
-from host_driver.oncrpc.records import Record, Uhyper, Uint
-from host_driver.oncrpc.xdr_types import VOID, BulkOpaque, FixedOpaque, Opaque, Union
+from stagecoach.host_driver.nfs.attributes import (
+    FileHandle,
+    FileType,
+    NfsTime,
+    SetAttributes,
+    SpecData,
+)
+from stagecoach.host_driver.oncrpc.records import Record, Uhyper, Uint
+from stagecoach.host_driver.oncrpc.xdr_types import VOID, BulkOpaque, FixedOpaque, Opaque, Union
 
 MAXIMUM_NAME = 4096
 """Octets of a filename3 that are decoded; longer ones are garbage. Servers allow less."""

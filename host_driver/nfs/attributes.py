@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Annotated
 
-from host_driver.oncrpc.records import Record, Uhyper, Uint
-from host_driver.oncrpc.xdr_types import VOID, Opaque, Union
+from stagecoach.host_driver.oncrpc.records import Record, Uhyper, Uint
+from stagecoach.host_driver.oncrpc.xdr_types import VOID, Opaque, Union
 
 MAXIMUM_HANDLE = 64
 """NFS3_FHSIZE."""

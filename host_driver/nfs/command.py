@@ -11,20 +11,20 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from host_driver.commands import open_device, progress_bar
-from host_driver.context import Context
-from host_driver.nfs.client.connection import Ways, mounted
-from host_driver.nfs.client.copy import Copier, Progress
-from host_driver.nfs.client.files import Files, Found, shown
-from host_driver.nfs.client.url import RDMA, TCP, NfsUrl
-from host_driver.nfs.server.export import Export
-from host_driver.nfs.server.rights import ClientRights, Rights, ServerRights, Squash
-from host_driver.nfs.server.serving import NfsServer
-from host_driver.nfs.show import long_lines, stat_lines
-from host_driver.nfs.status import NfsError, NfsStatus
-from host_driver.oncrpc.complaints import Complaints
-from host_driver.rpcrdma.settings import ServerSettings
-from host_driver.transport.locate import Locator
+from stagecoach.host_driver.commands import open_device, progress_bar
+from stagecoach.host_driver.context import Context
+from stagecoach.host_driver.nfs.client.connection import Ways, mounted
+from stagecoach.host_driver.nfs.client.copy import Copier, Progress
+from stagecoach.host_driver.nfs.client.files import Files, Found, shown
+from stagecoach.host_driver.nfs.client.url import RDMA, TCP, NfsUrl
+from stagecoach.host_driver.nfs.server.export import Export
+from stagecoach.host_driver.nfs.server.rights import ClientRights, Rights, ServerRights, Squash
+from stagecoach.host_driver.nfs.server.serving import NfsServer
+from stagecoach.host_driver.nfs.show import long_lines, stat_lines
+from stagecoach.host_driver.nfs.status import NfsError, NfsStatus
+from stagecoach.host_driver.oncrpc.complaints import Complaints
+from stagecoach.host_driver.rpcrdma.settings import ServerSettings
+from stagecoach.host_driver.transport.locate import Locator
 
 _COMPLAINTS = Complaints(logging.getLogger(__name__))
 

@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Annotated
 
-from host_driver.errors import StagecoachError
-from host_driver.nfs.attributes import FileHandle
-from host_driver.oncrpc.auth import AUTH_NONE, AUTH_SYS
-from host_driver.oncrpc.program import Procedure, Program, null_procedure
-from host_driver.oncrpc.records import Record
-from host_driver.oncrpc.xdr_types import UINT, VOID, Array, LinkedList, Opaque, Union
+from stagecoach.host_driver.errors import StagecoachError
+from stagecoach.host_driver.nfs.attributes import FileHandle
+from stagecoach.host_driver.oncrpc.auth import AUTH_NONE, AUTH_SYS
+from stagecoach.host_driver.oncrpc.program import Procedure, Program, null_procedure
+from stagecoach.host_driver.oncrpc.records import Record
+from stagecoach.host_driver.oncrpc.xdr_types import UINT, VOID, Array, LinkedList, Opaque, Union
 
 MOUNT_PROGRAM = 100005
 MOUNT_VERSION = 3

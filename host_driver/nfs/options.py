@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from host_driver.nfs.client.url import DEFAULT_PORTS, RDMA, TCP, NfsUrl
-from host_driver.options import add_device, number
+from stagecoach.host_driver.nfs.client.url import DEFAULT_PORTS, RDMA, TCP, NfsUrl
+from stagecoach.host_driver.options import add_device, number
 
 _PROFILES = ("rfc8166", "rfc5666")
 _MAXIMUM_ID = (1 << 32) - 2
@@ -178,13 +178,13 @@ def check_nfs(parser: argparse.ArgumentParser, options: argparse.Namespace) -> N
 def run_nfs(options: argparse.Namespace) -> int:
     """Runs the command and returns its exit status."""
     # Only now: the other commands need nothing of this.
-    from host_driver.commands import open_device
-    from host_driver.context import Context
-    from host_driver.nfs import command
-    from host_driver.nfs.client.connection import Ways
-    from host_driver.nfs.server.export import Export
-    from host_driver.nfs.server.rights import NOBODY, Squash
-    from host_driver.rpcrdma.settings import ClientSettings, Profile, ServerSettings
+    from stagecoach.host_driver.commands import open_device
+    from stagecoach.host_driver.context import Context
+    from stagecoach.host_driver.nfs import command
+    from stagecoach.host_driver.nfs.client.connection import Ways
+    from stagecoach.host_driver.nfs.server.export import Export
+    from stagecoach.host_driver.nfs.server.rights import NOBODY, Squash
+    from stagecoach.host_driver.rpcrdma.settings import ClientSettings, Profile, ServerSettings
 
     profile = Profile[options.profile.upper()]
     if options.nfs_command == "serve":

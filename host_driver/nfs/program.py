@@ -6,12 +6,12 @@ READLINK results, WRITE and SYMLINK arguments are eligible for chunks (RFC 5667,
 
 from typing import Any
 
-from host_driver.nfs import arguments as args
-from host_driver.nfs import results as res
-from host_driver.nfs.status import NfsStatus
-from host_driver.oncrpc.program import Procedure, Program, null_procedure
-from host_driver.oncrpc.records import Record
-from host_driver.oncrpc.xdr_types import VOID, Union, XdrType
+from stagecoach.host_driver.nfs import arguments as args
+from stagecoach.host_driver.nfs import results as res
+from stagecoach.host_driver.nfs.status import NfsStatus
+from stagecoach.host_driver.oncrpc.program import Procedure, Program, null_procedure
+from stagecoach.host_driver.oncrpc.records import Record
+from stagecoach.host_driver.oncrpc.xdr_types import VOID, Union, XdrType
 
 NFS_PROGRAM = 100003
 NFS_VERSION = 3

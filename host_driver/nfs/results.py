@@ -4,10 +4,10 @@ from dataclasses import dataclass, field
 from enum import IntFlag
 from typing import Annotated
 
-from host_driver.nfs.arguments import FileData, FileName, PathData, StableHow, Verifier
-from host_driver.nfs.attributes import FileAttributes, FileHandle, NfsTime, WccData
-from host_driver.oncrpc.records import Record, Uhyper, Uint
-from host_driver.oncrpc.xdr_types import LinkedList
+from stagecoach.host_driver.nfs.arguments import FileData, FileName, PathData, StableHow, Verifier
+from stagecoach.host_driver.nfs.attributes import FileAttributes, FileHandle, NfsTime, WccData
+from stagecoach.host_driver.oncrpc.records import Record, Uhyper, Uint
+from stagecoach.host_driver.oncrpc.xdr_types import LinkedList
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,8 @@
 import stat
 import time
 
-from host_driver.nfs.attributes import FileAttributes, FileType
-from host_driver.nfs.client.files import Found, shown
+from stagecoach.host_driver.nfs.attributes import FileAttributes, FileType
+from stagecoach.host_driver.nfs.client.files import Found, shown
 
 _FORMATS = {
     FileType.REG: stat.S_IFREG,

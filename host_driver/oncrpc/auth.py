@@ -5,11 +5,11 @@ import socket
 from dataclasses import dataclass
 from typing import Annotated
 
-from host_driver.oncrpc.errors import AuthenticationFailed, AuthStatus, XdrError
-from host_driver.oncrpc.message import Message
-from host_driver.oncrpc.records import Record, Uint
-from host_driver.oncrpc.xdr import Decoder, Encoder
-from host_driver.oncrpc.xdr_types import UINT, Array, Opaque
+from stagecoach.host_driver.oncrpc.errors import AuthenticationFailed, AuthStatus, XdrError
+from stagecoach.host_driver.oncrpc.message import Message
+from stagecoach.host_driver.oncrpc.records import Record, Uint
+from stagecoach.host_driver.oncrpc.xdr import Decoder, Encoder
+from stagecoach.host_driver.oncrpc.xdr_types import UINT, Array, Opaque
 
 AUTH_NONE = 0
 AUTH_SYS = 1

@@ -6,8 +6,8 @@ from collections.abc import Callable, Coroutine, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from host_driver.oncrpc.client import RpcClient
-from host_driver.oncrpc.program import Procedure, Program
+from stagecoach.host_driver.oncrpc.client import RpcClient
+from stagecoach.host_driver.oncrpc.program import Procedure, Program
 
 T = TypeVar("T")
 A = TypeVar("A")

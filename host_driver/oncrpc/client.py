@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Self, TypeVar
 
-from host_driver.oncrpc.auth import Credential, pack_credential
-from host_driver.oncrpc.header import REPLY_OCTETS, CallHeader, unpack_reply
-from host_driver.oncrpc.program import Procedure, Program
-from host_driver.oncrpc.transport import ClientTransport, ReplyRoom
-from host_driver.oncrpc.xdr import Decoder, Encoder
-from host_driver.oncrpc.xdr_types import UNLIMITED
+from stagecoach.host_driver.oncrpc.auth import Credential, pack_credential
+from stagecoach.host_driver.oncrpc.header import REPLY_OCTETS, CallHeader, unpack_reply
+from stagecoach.host_driver.oncrpc.program import Procedure, Program
+from stagecoach.host_driver.oncrpc.transport import ClientTransport, ReplyRoom
+from stagecoach.host_driver.oncrpc.xdr import Decoder, Encoder
+from stagecoach.host_driver.oncrpc.xdr_types import UNLIMITED
 
 A = TypeVar("A")
 R = TypeVar("R")

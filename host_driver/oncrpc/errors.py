@@ -2,7 +2,7 @@
 
 from enum import IntEnum
 
-from host_driver.errors import ResourceError, StagecoachError
+from stagecoach.host_driver.errors import ResourceError, StagecoachError
 
 
 class RpcError(StagecoachError):

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NoReturn
 
-from host_driver.oncrpc.auth import NONE, OPAQUE_AUTH, OpaqueAuth
-from host_driver.oncrpc.errors import (
+from stagecoach.host_driver.oncrpc.auth import NONE, OPAQUE_AUTH, OpaqueAuth
+from stagecoach.host_driver.oncrpc.errors import (
     AuthenticationFailed,
     AuthStatus,
     CallRefused,
@@ -18,7 +18,7 @@ from host_driver.oncrpc.errors import (
     SystemFailure,
     XdrError,
 )
-from host_driver.oncrpc.xdr import Decoder, Encoder
+from stagecoach.host_driver.oncrpc.xdr import Decoder, Encoder
 
 RPC_VERSION = 2
 

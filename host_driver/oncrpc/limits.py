@@ -4,8 +4,8 @@ import ipaddress
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from host_driver.oncrpc.budget import Budget
-from host_driver.oncrpc.errors import TooManyConnections
+from stagecoach.host_driver.oncrpc.budget import Budget
+from stagecoach.host_driver.oncrpc.errors import TooManyConnections
 
 _IPV6_SITE = 64
 """Bits of an IPv6 address that are one peer: who has one address has all of these."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Generic, TypeVar
 
-from host_driver.oncrpc.xdr_types import VOID, XdrType
+from stagecoach.host_driver.oncrpc.xdr_types import VOID, XdrType
 
 A = TypeVar("A")
 R = TypeVar("R")

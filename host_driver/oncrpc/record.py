@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from host_driver.oncrpc.errors import RpcConnectionError
-from host_driver.oncrpc.message import Message, roundup
+from stagecoach.host_driver.oncrpc.errors import RpcConnectionError
+from stagecoach.host_driver.oncrpc.message import Message, roundup
 
 _LAST = 1 << 31
 _MARK = 4

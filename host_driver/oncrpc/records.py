@@ -15,9 +15,9 @@ import typing
 from enum import IntEnum
 from typing import Annotated, Any, TypeVar
 
-from host_driver.oncrpc.errors import XdrError
-from host_driver.oncrpc.xdr import Decoder, Encoder
-from host_driver.oncrpc.xdr_types import BOOL, UHYPER, UINT, Enumeration, Maybe, XdrType
+from stagecoach.host_driver.oncrpc.errors import XdrError
+from stagecoach.host_driver.oncrpc.xdr import Decoder, Encoder
+from stagecoach.host_driver.oncrpc.xdr_types import BOOL, UHYPER, UINT, Enumeration, Maybe, XdrType
 
 R = TypeVar("R")
 

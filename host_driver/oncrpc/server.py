@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from host_driver.oncrpc.auth import Credential, unpack_credential
-from host_driver.oncrpc.complaints import Complaints
-from host_driver.oncrpc.errors import (
+from stagecoach.host_driver.oncrpc.auth import Credential, unpack_credential
+from stagecoach.host_driver.oncrpc.complaints import Complaints
+from stagecoach.host_driver.oncrpc.errors import (
     CallRefused,
     GarbageArguments,
     MessageTooLong,
@@ -22,17 +22,17 @@ from host_driver.oncrpc.errors import (
     SystemFailure,
     XdrError,
 )
-from host_driver.oncrpc.header import (
+from stagecoach.host_driver.oncrpc.header import (
     CallHeader,
     pack_refusal,
     pack_success,
     unpack_call,
     unpack_call_type,
 )
-from host_driver.oncrpc.message import Message
-from host_driver.oncrpc.program import Procedure, Program
-from host_driver.oncrpc.transport import Call, ServerTransport
-from host_driver.oncrpc.xdr import Decoder, Encoder
+from stagecoach.host_driver.oncrpc.message import Message
+from stagecoach.host_driver.oncrpc.program import Procedure, Program
+from stagecoach.host_driver.oncrpc.transport import Call, ServerTransport
+from stagecoach.host_driver.oncrpc.xdr import Decoder, Encoder
 
 _LOG = logging.getLogger(__name__)
 _COMPLAINTS = Complaints(_LOG)

@@ -6,15 +6,15 @@ import socket
 import struct
 from typing import Self
 
-from host_driver.oncrpc.errors import (
+from stagecoach.host_driver.oncrpc.errors import (
     MessageTooLong,
     ReplyTimeout,
     ReplyTooLong,
     RpcConnectionError,
 )
-from host_driver.oncrpc.message import Message, roundup
-from host_driver.oncrpc.record import pieces, read_record
-from host_driver.oncrpc.transport import ReplyRoom
+from stagecoach.host_driver.oncrpc.message import Message, roundup
+from stagecoach.host_driver.oncrpc.record import pieces, read_record
+from stagecoach.host_driver.oncrpc.transport import ReplyRoom
 
 MAXIMUM_RECORD = (1 << 20) + (1 << 16)
 """Octets of a message: a bulk item of 1 MiB, and what is around it."""

@@ -7,13 +7,17 @@ import logging
 import socket
 from collections.abc import Awaitable, Callable
 
-from host_driver.oncrpc.complaints import Complaints
-from host_driver.oncrpc.errors import MessageTooLong, RpcConnectionError, TooManyConnections
-from host_driver.oncrpc.limits import Account, Admission
-from host_driver.oncrpc.message import Message
-from host_driver.oncrpc.record import read_record
-from host_driver.oncrpc.tcp import MAXIMUM_RECORD, RecordStream
-from host_driver.oncrpc.transport import ServerTransport
+from stagecoach.host_driver.oncrpc.complaints import Complaints
+from stagecoach.host_driver.oncrpc.errors import (
+    MessageTooLong,
+    RpcConnectionError,
+    TooManyConnections,
+)
+from stagecoach.host_driver.oncrpc.limits import Account, Admission
+from stagecoach.host_driver.oncrpc.message import Message
+from stagecoach.host_driver.oncrpc.record import read_record
+from stagecoach.host_driver.oncrpc.tcp import MAXIMUM_RECORD, RecordStream
+from stagecoach.host_driver.oncrpc.transport import ServerTransport
 
 _COMPLAINTS = Complaints(logging.getLogger(__name__))
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Protocol
 
-from host_driver.oncrpc.message import Message
+from stagecoach.host_driver.oncrpc.message import Message
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ from typing import TypeVar
 
 import xdrlib3
 
-from host_driver.oncrpc.errors import MisplacedItem, XdrError
-from host_driver.oncrpc.message import PLACED, Bulk, Message, roundup
+from stagecoach.host_driver.oncrpc.errors import MisplacedItem, XdrError
+from stagecoach.host_driver.oncrpc.message import PLACED, Bulk, Message, roundup
 
 T = TypeVar("T")
 

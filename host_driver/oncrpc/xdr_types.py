@@ -4,9 +4,9 @@ from abc import ABC, abstractmethod
 from enum import IntEnum
 from typing import Any, Generic, TypeVar
 
-from host_driver.oncrpc.errors import XdrError
-from host_driver.oncrpc.message import roundup
-from host_driver.oncrpc.xdr import Decoder, Encoder
+from stagecoach.host_driver.oncrpc.errors import XdrError
+from stagecoach.host_driver.oncrpc.message import roundup
+from stagecoach.host_driver.oncrpc.xdr import Decoder, Encoder
 
 T = TypeVar("T")
 E = TypeVar("E", bound=IntEnum)

@@ -4,11 +4,11 @@ import threading
 from pathlib import Path
 from typing import Self
 
-from host_driver.context import Context
-from host_driver.perf.end import PeerClosed
-from host_driver.perf.operations import Operation
-from host_driver.perf.server import serve
-from host_driver.transport.simulation import SimulatedDevice
+from stagecoach.host_driver.context import Context
+from stagecoach.host_driver.perf.end import PeerClosed
+from stagecoach.host_driver.perf.operations import Operation
+from stagecoach.host_driver.perf.server import serve
+from stagecoach.host_driver.transport.simulation import SimulatedDevice
 
 LOCALHOST = "127.0.0.1"
 

@@ -2,16 +2,16 @@
 
 from contextlib import nullcontext
 
-from host_driver import cm
-from host_driver.context import Context
-from host_driver.errors import ConnectionRejected
-from host_driver.perf.end import End
-from host_driver.perf.measure import Meter, Progress
-from host_driver.perf.result import Point
-from host_driver.perf.server import END, NO_STEP, STEP
-from host_driver.perf.settings import PerfError, Plan, unpack_remote
-from host_driver.transport.simulation import SimulatedDevice
-from host_driver.transport.sockets import SocketStream
+from stagecoach.host_driver import cm
+from stagecoach.host_driver.context import Context
+from stagecoach.host_driver.errors import ConnectionRejected
+from stagecoach.host_driver.perf.end import End
+from stagecoach.host_driver.perf.measure import Meter, Progress
+from stagecoach.host_driver.perf.result import Point
+from stagecoach.host_driver.perf.server import END, NO_STEP, STEP
+from stagecoach.host_driver.perf.settings import PerfError, Plan, unpack_remote
+from stagecoach.host_driver.transport.simulation import SimulatedDevice
+from stagecoach.host_driver.transport.sockets import SocketStream
 
 
 def measure(

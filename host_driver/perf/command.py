@@ -8,18 +8,18 @@ from pathlib import Path
 
 from rich.console import Console
 
-from host_driver.commands import built_device, open_device, progress_bar
-from host_driver.context import Context
-from host_driver.extras import MissingExtra, extra_named
-from host_driver.perf.both import LOCALHOST, LocalServer
-from host_driver.perf.client import measure
-from host_driver.perf.operations import Operation
-from host_driver.perf.plot import write_plots
-from host_driver.perf.result import Point, Result
-from host_driver.perf.server import serve as serve_client
-from host_driver.perf.settings import LATENCY_MESSAGES, Plan
-from host_driver.perf.table import table_of
-from host_driver.transport.locate import SIMULATED, Locator
+from stagecoach.host_driver.commands import built_device, open_device, progress_bar
+from stagecoach.host_driver.context import Context
+from stagecoach.host_driver.extras import MissingExtra, extra_named
+from stagecoach.host_driver.perf.both import LOCALHOST, LocalServer
+from stagecoach.host_driver.perf.client import measure
+from stagecoach.host_driver.perf.operations import Operation
+from stagecoach.host_driver.perf.plot import write_plots
+from stagecoach.host_driver.perf.result import Point, Result
+from stagecoach.host_driver.perf.server import serve as serve_client
+from stagecoach.host_driver.perf.settings import LATENCY_MESSAGES, Plan
+from stagecoach.host_driver.perf.table import table_of
+from stagecoach.host_driver.transport.locate import SIMULATED, Locator
 
 
 def serve(operation: Operation, address: str, port: int, locator: Locator = SIMULATED) -> None:

@@ -7,16 +7,16 @@ import time
 from collections import deque
 from typing import Self
 
-from host_driver.context import Context
-from host_driver.cq import CQ
-from host_driver.enums import AccessFlags, WCOpcode, WCStatus
-from host_driver.mr import MR, PD
-from host_driver.perf.settings import PerfError
-from host_driver.qp import QP, QPCap, QPInitAttr
-from host_driver.transport.simulation import SimulatedDevice
-from host_driver.transport.sockets import SocketStream
-from host_driver.wr import SGE, WC, RecvWR, SendWR
-from hw.interface.causes import Cause
+from stagecoach.host_driver.context import Context
+from stagecoach.host_driver.cq import CQ
+from stagecoach.host_driver.enums import AccessFlags, WCOpcode, WCStatus
+from stagecoach.host_driver.mr import MR, PD
+from stagecoach.host_driver.perf.settings import PerfError
+from stagecoach.host_driver.qp import QP, QPCap, QPInitAttr
+from stagecoach.host_driver.transport.simulation import SimulatedDevice
+from stagecoach.host_driver.transport.sockets import SocketStream
+from stagecoach.host_driver.wr import SGE, WC, RecvWR, SendWR
+from stagecoach.hw.interface.causes import Cause
 
 PATIENCE = 60.0
 """Seconds in which no cycle passes, after which the other end is given up."""

@@ -4,11 +4,11 @@ import statistics
 from collections import Counter
 from collections.abc import Callable
 
-from host_driver.perf.end import End
-from host_driver.perf.operations import Remote
-from host_driver.perf.result import Point
-from host_driver.perf.settings import LATENCY_MESSAGES, Plan
-from host_driver.wr import SendWR
+from stagecoach.host_driver.perf.end import End
+from stagecoach.host_driver.perf.operations import Remote
+from stagecoach.host_driver.perf.result import Point
+from stagecoach.host_driver.perf.settings import LATENCY_MESSAGES, Plan
+from stagecoach.host_driver.wr import SendWR
 
 Progress = Callable[[int], None]
 """Called with the messages that were completed since the last call."""

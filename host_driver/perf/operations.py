@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from host_driver.atomics import ATOMIC_OCTETS
-from host_driver.enums import AccessFlags, WROpcode
-from host_driver.mr import MR
-from host_driver.perf.limit import (
+from stagecoach.host_driver.atomics import ATOMIC_OCTETS
+from stagecoach.host_driver.enums import AccessFlags, WROpcode
+from stagecoach.host_driver.mr import MR
+from stagecoach.host_driver.perf.limit import (
     ATOMIC_REQUEST_HEADER,
     ATOMIC_RESPONSE_HEADER,
     READ_REQUEST_HEADER,
@@ -15,7 +15,7 @@ from host_driver.perf.limit import (
     Framing,
     WireOctets,
 )
-from host_driver.wr import SGE, SendWR
+from stagecoach.host_driver.wr import SGE, SendWR
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,10 @@ import math
 from pathlib import Path
 from typing import Any
 
-from host_driver.options import DEFAULT_EMSS, add_device, number, parse_emss
-from host_driver.perf.operations import OPERATIONS, Operation
-from host_driver.perf.plot import plot_paths
-from host_driver.perf.settings import (
+from stagecoach.host_driver.options import DEFAULT_EMSS, add_device, number, parse_emss
+from stagecoach.host_driver.perf.operations import OPERATIONS, Operation
+from stagecoach.host_driver.perf.plot import plot_paths
+from stagecoach.host_driver.perf.settings import (
     DEFAULT_DEPTH,
     DEFAULT_PORT,
     DEFAULT_SIZES,
@@ -16,7 +16,7 @@ from host_driver.perf.settings import (
     MAXIMUM_OUTSTANDING,
     MAXIMUM_QPS,
 )
-from host_driver.perf.sizes import parse_sizes
+from stagecoach.host_driver.perf.sizes import parse_sizes
 
 _CLIENT_ONLY = ("sizes", "depth", "qps", "messages", "emss", "markers", "clock", "plot", "json")
 
@@ -177,11 +177,11 @@ def check_perf(parser: argparse.ArgumentParser, options: argparse.Namespace) -> 
 def run_perf(options: argparse.Namespace) -> int:
     """Runs the command and returns its exit status."""
     # Only now: the other commands need nothing of this.
-    from host_driver.commands import GOAL_HZ
-    from host_driver.perf import command
-    from host_driver.perf.limit import Framing
-    from host_driver.perf.result import Result
-    from host_driver.perf.settings import Plan
+    from stagecoach.host_driver.commands import GOAL_HZ
+    from stagecoach.host_driver.perf import command
+    from stagecoach.host_driver.perf.limit import Framing
+    from stagecoach.host_driver.perf.result import Result
+    from stagecoach.host_driver.perf.settings import Plan
 
     operation = OPERATIONS[options.operation]
     port = DEFAULT_PORT if options.port is None else options.port

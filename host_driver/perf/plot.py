@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from host_driver.perf.result import Result
-from host_driver.perf.sizes import size_text
+from stagecoach.host_driver.perf.result import Result
+from stagecoach.host_driver.perf.sizes import size_text
 
 FORMATS = ("png", "svg")
 _CURVE_POINTS = 200

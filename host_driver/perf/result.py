@@ -4,8 +4,8 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
-from host_driver.perf.settings import Plan
-from host_driver.transport.locate import SIMULATION
+from stagecoach.host_driver.perf.settings import Plan
+from stagecoach.host_driver.transport.locate import SIMULATION
 
 
 @dataclass(frozen=True)

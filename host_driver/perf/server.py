@@ -4,16 +4,16 @@ import sys
 from collections.abc import Callable
 from contextlib import nullcontext
 
-from host_driver import cm
-from host_driver.cm_responder import ConnectionRequest
-from host_driver.context import Context
-from host_driver.errors import ListenerClosed, StartupError, StartupStep, StartupTimeout
-from host_driver.perf.end import FOREVER, End
-from host_driver.perf.operations import Operation, Remote
-from host_driver.perf.settings import PerfError, ServerPlan, pack_remote
-from host_driver.transport.simulation import SimulatedDevice
-from host_driver.transport.sockets import SocketStream
-from host_driver.wr import SGE, RecvWR
+from stagecoach.host_driver import cm
+from stagecoach.host_driver.cm_responder import ConnectionRequest
+from stagecoach.host_driver.context import Context
+from stagecoach.host_driver.errors import ListenerClosed, StartupError, StartupStep, StartupTimeout
+from stagecoach.host_driver.perf.end import FOREVER, End
+from stagecoach.host_driver.perf.operations import Operation, Remote
+from stagecoach.host_driver.perf.settings import PerfError, ServerPlan, pack_remote
+from stagecoach.host_driver.transport.simulation import SimulatedDevice
+from stagecoach.host_driver.transport.sockets import SocketStream
+from stagecoach.host_driver.wr import SGE, RecvWR
 
 STEP = b"perf step"
 """Private data of the Request whose connection keeps the devices in step instead."""

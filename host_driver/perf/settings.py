@@ -4,10 +4,10 @@ import struct
 from dataclasses import dataclass
 from typing import Self
 
-from host_driver.cm import MAXIMUM_EMSS, MINIMUM_EMSS
-from host_driver.errors import StagecoachError
-from host_driver.perf.limit import Framing
-from host_driver.perf.operations import Operation, Remote
+from stagecoach.host_driver.cm import MAXIMUM_EMSS, MINIMUM_EMSS
+from stagecoach.host_driver.errors import StagecoachError
+from stagecoach.host_driver.perf.limit import Framing
+from stagecoach.host_driver.perf.operations import Operation, Remote
 
 DEFAULT_PORT = 7175
 DEFAULT_DEPTH = 16

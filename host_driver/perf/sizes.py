@@ -2,8 +2,8 @@
 
 import argparse
 
-from host_driver.options import parse_size
-from host_driver.perf.settings import MAXIMUM_SIZE
+from stagecoach.host_driver.options import parse_size
+from stagecoach.host_driver.perf.settings import MAXIMUM_SIZE
 
 
 def parse_sizes(text: str) -> tuple[int, ...]:

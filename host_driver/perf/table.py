@@ -3,8 +3,8 @@
 from rich import box
 from rich.table import Table
 
-from host_driver.perf.result import Result
-from host_driver.perf.sizes import size_text
+from stagecoach.host_driver.perf.result import Result
+from stagecoach.host_driver.perf.sizes import size_text
 
 
 def table_of(result: Result) -> Table:

@@ -3,17 +3,17 @@
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from host_driver.errors import ResourceError
-from host_driver.oncrpc.errors import MessageTooLong
-from host_driver.oncrpc.message import Message
-from host_driver.rpcrdma.chunks import octets_of
-from host_driver.rpcrdma.header import ErrorCode, Header
-from host_driver.rpcrdma.holding import Holding
-from host_driver.rpcrdma.read_reply import reply_by_reads
-from host_driver.rpcrdma.reply import Reply
+from stagecoach.host_driver.errors import ResourceError
+from stagecoach.host_driver.oncrpc.errors import MessageTooLong
+from stagecoach.host_driver.oncrpc.message import Message
+from stagecoach.host_driver.rpcrdma.chunks import octets_of
+from stagecoach.host_driver.rpcrdma.header import ErrorCode, Header
+from stagecoach.host_driver.rpcrdma.holding import Holding
+from stagecoach.host_driver.rpcrdma.read_reply import reply_by_reads
+from stagecoach.host_driver.rpcrdma.reply import Reply
 
 if TYPE_CHECKING:
-    from host_driver.rpcrdma.server import RdmaServerTransport
+    from stagecoach.host_driver.rpcrdma.server import RdmaServerTransport
 
 _REFUSED = (MessageTooLong, ResourceError, ValueError, TypeError)
 """Why a reply cannot be made; the client is told ERR_CHUNK."""

@@ -6,18 +6,25 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from itertools import count
 
-from host_driver.context import Context
-from host_driver.enums import AccessFlags, SendFlags, WCFlags, WCOpcode, WCStatus, WROpcode
-from host_driver.errors import QPStateError, StagecoachError
-from host_driver.mr import PD
-from host_driver.oncrpc.budget import Budget
-from host_driver.oncrpc.errors import RpcConnectionError
-from host_driver.qp import QP, QPCap, QPInitAttr
-from host_driver.rpcrdma.errors import UnexpectedCompletion
-from host_driver.rpcrdma.pump import CompletionPump
-from host_driver.rpcrdma.slots import Slots
-from host_driver.work_queue import COMPLETED_AS
-from host_driver.wr import WC, RecvWR, SendWR
+from stagecoach.host_driver.context import Context
+from stagecoach.host_driver.enums import (
+    AccessFlags,
+    SendFlags,
+    WCFlags,
+    WCOpcode,
+    WCStatus,
+    WROpcode,
+)
+from stagecoach.host_driver.errors import QPStateError, StagecoachError
+from stagecoach.host_driver.mr import PD
+from stagecoach.host_driver.oncrpc.budget import Budget
+from stagecoach.host_driver.oncrpc.errors import RpcConnectionError
+from stagecoach.host_driver.qp import QP, QPCap, QPInitAttr
+from stagecoach.host_driver.rpcrdma.errors import UnexpectedCompletion
+from stagecoach.host_driver.rpcrdma.pump import CompletionPump
+from stagecoach.host_driver.rpcrdma.slots import Slots
+from stagecoach.host_driver.work_queue import COMPLETED_AS
+from stagecoach.host_driver.wr import WC, RecvWR, SendWR
 
 SEND_REQUESTS = 96
 """Work requests that may be in the send queue."""

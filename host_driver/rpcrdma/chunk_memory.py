@@ -5,10 +5,10 @@ RFC 8166, 4.4 and 8.1.3.
 
 from contextlib import ExitStack
 
-from host_driver.enums import AccessFlags
-from host_driver.mr import MR
-from host_driver.qp import QP
-from host_driver.rpcrdma.chunks import Segment
+from stagecoach.host_driver.enums import AccessFlags
+from stagecoach.host_driver.mr import MR
+from stagecoach.host_driver.qp import QP
+from stagecoach.host_driver.rpcrdma.chunks import Segment
 
 
 class ChunkMemory:

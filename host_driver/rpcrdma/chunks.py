@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from host_driver.rpcrdma.xdr_words import WORD, Words, pack
+from stagecoach.host_driver.rpcrdma.xdr_words import WORD, Words, pack
 
 SEGMENT_OCTETS = 4 * WORD
 READ_SEGMENT_OCTETS = 2 * WORD + SEGMENT_OCTETS

@@ -6,23 +6,23 @@ from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from typing import Self
 
-from host_driver import cm
-from host_driver.context import Context
-from host_driver.oncrpc.errors import ReplyTimeout, RpcConnectionError, RpcTransportError
-from host_driver.oncrpc.message import Message
-from host_driver.oncrpc.transport import ReplyRoom
-from host_driver.rpcrdma import configuration, fetch, terms
-from host_driver.rpcrdma.channel import Channel
-from host_driver.rpcrdma.chunk_memory import ChunkMemory
-from host_driver.rpcrdma.chunks import octets_of
-from host_driver.rpcrdma.credits import CreditWindow
-from host_driver.rpcrdma.errors import HeaderError, RdmaErrorReceived
-from host_driver.rpcrdma.header import Header, Procedure, decode_header
-from host_driver.rpcrdma.outgoing import Offer, Sizes
-from host_driver.rpcrdma.padding import unpad
-from host_driver.rpcrdma.read_chunks import check_stream
-from host_driver.rpcrdma.returned import placed, returned_octets
-from host_driver.rpcrdma.settings import (
+from stagecoach.host_driver import cm
+from stagecoach.host_driver.context import Context
+from stagecoach.host_driver.oncrpc.errors import ReplyTimeout, RpcConnectionError, RpcTransportError
+from stagecoach.host_driver.oncrpc.message import Message
+from stagecoach.host_driver.oncrpc.transport import ReplyRoom
+from stagecoach.host_driver.rpcrdma import configuration, fetch, terms
+from stagecoach.host_driver.rpcrdma.channel import Channel
+from stagecoach.host_driver.rpcrdma.chunk_memory import ChunkMemory
+from stagecoach.host_driver.rpcrdma.chunks import octets_of
+from stagecoach.host_driver.rpcrdma.credits import CreditWindow
+from stagecoach.host_driver.rpcrdma.errors import HeaderError, RdmaErrorReceived
+from stagecoach.host_driver.rpcrdma.header import Header, Procedure, decode_header
+from stagecoach.host_driver.rpcrdma.outgoing import Offer, Sizes
+from stagecoach.host_driver.rpcrdma.padding import unpad
+from stagecoach.host_driver.rpcrdma.read_chunks import check_stream
+from stagecoach.host_driver.rpcrdma.returned import placed, returned_octets
+from stagecoach.host_driver.rpcrdma.settings import (
     DEFAULT_PORT,
     INITIAL_INLINE_OCTETS,
     ClientSettings,

@@ -3,8 +3,8 @@
 from dataclasses import astuple, dataclass
 from typing import Self
 
-from host_driver.oncrpc.errors import RpcTransportError
-from host_driver.rpcrdma.xdr_words import WORD, Truncated, Words, pack
+from stagecoach.host_driver.oncrpc.errors import RpcTransportError
+from stagecoach.host_driver.rpcrdma.xdr_words import WORD, Truncated, Words, pack
 
 PROGRAM, VERSION, CONF_RDMA = 100417, 1, 1
 _NULL = 0

@@ -3,7 +3,7 @@
 import asyncio
 from collections import deque
 
-from host_driver.rpcrdma.settings import INITIAL_CREDITS
+from stagecoach.host_driver.rpcrdma.settings import INITIAL_CREDITS
 
 
 class CreditWindow:

@@ -2,12 +2,12 @@
 
 from typing import TYPE_CHECKING
 
-from host_driver.errors import StagecoachError
-from host_driver.oncrpc.errors import RpcConnectionError, RpcTransportError
-from host_driver.wr import WC
+from stagecoach.host_driver.errors import StagecoachError
+from stagecoach.host_driver.oncrpc.errors import RpcConnectionError, RpcTransportError
+from stagecoach.host_driver.wr import WC
 
 if TYPE_CHECKING:
-    from host_driver.rpcrdma.header import ErrorCode
+    from stagecoach.host_driver.rpcrdma.header import ErrorCode
 
 
 class HeaderError(StagecoachError):

@@ -2,9 +2,9 @@
 
 from collections import OrderedDict, deque
 
-from host_driver.rpcrdma.chunks import Segment
-from host_driver.rpcrdma.header import Header
-from host_driver.terminate import Terminate
+from stagecoach.host_driver.rpcrdma.chunks import Segment
+from stagecoach.host_driver.rpcrdma.header import Header
+from stagecoach.host_driver.terminate import Terminate
 
 _REMEMBERED = 1024
 _REMOTE_PROTECTION = (0, 1)

@@ -2,15 +2,15 @@
 
 from contextlib import ExitStack
 
-from host_driver.enums import AccessFlags, SendFlags, WROpcode
-from host_driver.mr import MR
-from host_driver.oncrpc.errors import RpcTransportError
-from host_driver.oncrpc.message import Message
-from host_driver.rpcrdma.channel import Channel
-from host_driver.rpcrdma.chunks import Segment
-from host_driver.rpcrdma.header import Header
-from host_driver.rpcrdma.read_chunks import items, join, read_chunks
-from host_driver.wr import SGE, SendWR
+from stagecoach.host_driver.enums import AccessFlags, SendFlags, WROpcode
+from stagecoach.host_driver.mr import MR
+from stagecoach.host_driver.oncrpc.errors import RpcTransportError
+from stagecoach.host_driver.oncrpc.message import Message
+from stagecoach.host_driver.rpcrdma.channel import Channel
+from stagecoach.host_driver.rpcrdma.chunks import Segment
+from stagecoach.host_driver.rpcrdma.header import Header
+from stagecoach.host_driver.rpcrdma.read_chunks import items, join, read_chunks
+from stagecoach.host_driver.wr import SGE, SendWR
 
 
 def read_requests(segments: tuple[Segment, ...], into: SGE) -> list[SendWR]:

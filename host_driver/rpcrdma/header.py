@@ -3,9 +3,9 @@
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-from host_driver.rpcrdma.chunks import ChunkLists, ListError
-from host_driver.rpcrdma.errors import HeaderError
-from host_driver.rpcrdma.xdr_words import WORD, Truncated, Words, pack
+from stagecoach.host_driver.rpcrdma.chunks import ChunkLists, ListError
+from stagecoach.host_driver.rpcrdma.errors import HeaderError
+from stagecoach.host_driver.rpcrdma.xdr_words import WORD, Truncated, Words, pack
 
 VERSION = 1
 FIXED_OCTETS = 4 * WORD

@@ -1,7 +1,7 @@
 """Memory of a server that one call uses."""
 
-from host_driver.oncrpc.limits import Account
-from host_driver.rpcrdma.pool import Pool, Region, region_octets
+from stagecoach.host_driver.oncrpc.limits import Account
+from stagecoach.host_driver.rpcrdma.pool import Pool, Region, region_octets
 
 
 class Holding:

@@ -7,18 +7,18 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Self, TypeVar
 
-from host_driver import cm
-from host_driver.cm import ConnectionRequest
-from host_driver.cm_responder import AcceptedRequest
-from host_driver.context import Context
-from host_driver.errors import ListenerClosed, ResourceError, StartupError
-from host_driver.oncrpc.complaints import Complaints
-from host_driver.oncrpc.errors import TooManyConnections
-from host_driver.oncrpc.limits import Account, Admission
-from host_driver.rpcrdma import terms
-from host_driver.rpcrdma.fatal_calls import FatalCalls, Suspects
-from host_driver.rpcrdma.server import RdmaServerTransport
-from host_driver.rpcrdma.settings import DEFAULT_PORT, ServerSettings
+from stagecoach.host_driver import cm
+from stagecoach.host_driver.cm import ConnectionRequest
+from stagecoach.host_driver.cm_responder import AcceptedRequest
+from stagecoach.host_driver.context import Context
+from stagecoach.host_driver.errors import ListenerClosed, ResourceError, StartupError
+from stagecoach.host_driver.oncrpc.complaints import Complaints
+from stagecoach.host_driver.oncrpc.errors import TooManyConnections
+from stagecoach.host_driver.oncrpc.limits import Account, Admission
+from stagecoach.host_driver.rpcrdma import terms
+from stagecoach.host_driver.rpcrdma.fatal_calls import FatalCalls, Suspects
+from stagecoach.host_driver.rpcrdma.server import RdmaServerTransport
+from stagecoach.host_driver.rpcrdma.settings import DEFAULT_PORT, ServerSettings
 
 T = TypeVar("T")
 

@@ -2,15 +2,15 @@
 
 from dataclasses import dataclass
 
-from host_driver.oncrpc.message import Message, roundup
-from host_driver.oncrpc.transport import ReplyRoom
-from host_driver.rpcrdma.chunk_memory import ChunkMemory
-from host_driver.rpcrdma.chunks import ChunkLists, ReadSegment
-from host_driver.rpcrdma.header import FIXED_OCTETS, Header, Padding, Procedure
-from host_driver.rpcrdma.padding import THRESHOLD, pad, padding_octets
-from host_driver.rpcrdma.plan import Plan, plan_call
-from host_driver.rpcrdma.read_chunks import split
-from host_driver.rpcrdma.settings import INITIAL_INLINE_OCTETS, ClientSettings
+from stagecoach.host_driver.oncrpc.message import Message, roundup
+from stagecoach.host_driver.oncrpc.transport import ReplyRoom
+from stagecoach.host_driver.rpcrdma.chunk_memory import ChunkMemory
+from stagecoach.host_driver.rpcrdma.chunks import ChunkLists, ReadSegment
+from stagecoach.host_driver.rpcrdma.header import FIXED_OCTETS, Header, Padding, Procedure
+from stagecoach.host_driver.rpcrdma.padding import THRESHOLD, pad, padding_octets
+from stagecoach.host_driver.rpcrdma.plan import Plan, plan_call
+from stagecoach.host_driver.rpcrdma.read_chunks import split
+from stagecoach.host_driver.rpcrdma.settings import INITIAL_INLINE_OCTETS, ClientSettings
 
 
 @dataclass(slots=True)

@@ -6,9 +6,9 @@ Linux' implementation, so that data in an aligned receive buffer is aligned; and
 padding is the one that ends the message, the only one with a use for it (RFC 8166, 4.6.1).
 """
 
-from host_driver.oncrpc.message import roundup
-from host_driver.rpcrdma.header import Padding
-from host_driver.rpcrdma.xdr_words import WORD
+from stagecoach.host_driver.oncrpc.message import roundup
+from stagecoach.host_driver.rpcrdma.header import Padding
+from stagecoach.host_driver.rpcrdma.xdr_words import WORD
 
 THRESHOLD = 512
 """rdma_thresh of what this end sends: shorter items gain nothing by padding."""

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from host_driver.oncrpc.errors import MessageTooLong
-from host_driver.oncrpc.message import Bulk, Message, roundup
-from host_driver.rpcrdma.chunks import READ_SEGMENT_OCTETS
-from host_driver.rpcrdma.header import FIXED_OCTETS
+from stagecoach.host_driver.oncrpc.errors import MessageTooLong
+from stagecoach.host_driver.oncrpc.message import Bulk, Message, roundup
+from stagecoach.host_driver.rpcrdma.chunks import READ_SEGMENT_OCTETS
+from stagecoach.host_driver.rpcrdma.header import FIXED_OCTETS
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,9 @@
 import ctypes
 from dataclasses import dataclass
 
-from host_driver.enums import AccessFlags
-from host_driver.mr import MR, PD
-from host_driver.wr import SGE
+from stagecoach.host_driver.enums import AccessFlags
+from stagecoach.host_driver.mr import MR, PD
+from stagecoach.host_driver.wr import SGE
 
 SMALLEST_OCTETS = 4096
 KEPT_OCTETS = 4 << 20

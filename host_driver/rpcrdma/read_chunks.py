@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from host_driver.oncrpc.message import Bulk, Message, roundup
-from host_driver.rpcrdma.chunks import ReadSegment, Segment, octets_of
-from host_driver.rpcrdma.errors import HeaderError
-from host_driver.rpcrdma.header import ErrorCode, Header, Procedure
-from host_driver.rpcrdma.xdr_words import WORD
+from stagecoach.host_driver.oncrpc.message import Bulk, Message, roundup
+from stagecoach.host_driver.rpcrdma.chunks import ReadSegment, Segment, octets_of
+from stagecoach.host_driver.rpcrdma.errors import HeaderError
+from stagecoach.host_driver.rpcrdma.header import ErrorCode, Header, Procedure
+from stagecoach.host_driver.rpcrdma.xdr_words import WORD
 
 _OFFSETS = 1 << 64
 

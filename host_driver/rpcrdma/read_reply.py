@@ -6,15 +6,15 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from host_driver.oncrpc.errors import MessageTooLong
-from host_driver.rpcrdma.chunk_memory import ChunkMemory
-from host_driver.rpcrdma.chunks import ReadSegment
-from host_driver.rpcrdma.header import FIXED_OCTETS, Procedure
-from host_driver.rpcrdma.read_chunks import split
-from host_driver.rpcrdma.reply import Reply
+from stagecoach.host_driver.oncrpc.errors import MessageTooLong
+from stagecoach.host_driver.rpcrdma.chunk_memory import ChunkMemory
+from stagecoach.host_driver.rpcrdma.chunks import ReadSegment
+from stagecoach.host_driver.rpcrdma.header import FIXED_OCTETS, Procedure
+from stagecoach.host_driver.rpcrdma.read_chunks import split
+from stagecoach.host_driver.rpcrdma.reply import Reply
 
 if TYPE_CHECKING:
-    from host_driver.rpcrdma.server import RdmaServerTransport
+    from stagecoach.host_driver.rpcrdma.server import RdmaServerTransport
 
 _LONGEST_SEGMENT = 1 << 30
 

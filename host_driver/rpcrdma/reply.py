@@ -7,18 +7,18 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from host_driver.enums import AccessFlags, SendFlags, WROpcode
-from host_driver.mr import MR
-from host_driver.oncrpc.errors import MessageTooLong
-from host_driver.oncrpc.message import Bulk, Message, roundup
-from host_driver.rpcrdma.chunks import ChunkLists, Segment, WriteChunk, octets_of
-from host_driver.rpcrdma.header import FIXED_OCTETS, Header, Padding, Procedure
-from host_driver.rpcrdma.padding import THRESHOLD, pad, padding_octets
-from host_driver.rpcrdma.read_chunks import split
-from host_driver.wr import SGE, SendWR
+from stagecoach.host_driver.enums import AccessFlags, SendFlags, WROpcode
+from stagecoach.host_driver.mr import MR
+from stagecoach.host_driver.oncrpc.errors import MessageTooLong
+from stagecoach.host_driver.oncrpc.message import Bulk, Message, roundup
+from stagecoach.host_driver.rpcrdma.chunks import ChunkLists, Segment, WriteChunk, octets_of
+from stagecoach.host_driver.rpcrdma.header import FIXED_OCTETS, Header, Padding, Procedure
+from stagecoach.host_driver.rpcrdma.padding import THRESHOLD, pad, padding_octets
+from stagecoach.host_driver.rpcrdma.read_chunks import split
+from stagecoach.host_driver.wr import SGE, SendWR
 
 if TYPE_CHECKING:
-    from host_driver.rpcrdma.call import RdmaCall
+    from stagecoach.host_driver.rpcrdma.call import RdmaCall
 
 _COPIED_OCTETS = 4096
 """Up to so many octets of a bulk item are copied: that costs less than to register them."""

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from host_driver.oncrpc.errors import RpcTransportError
-from host_driver.oncrpc.message import PLACED, Bulk, roundup
-from host_driver.rpcrdma.chunks import WriteChunk, octets_of
+from stagecoach.host_driver.oncrpc.errors import RpcTransportError
+from stagecoach.host_driver.oncrpc.message import PLACED, Bulk, roundup
+from stagecoach.host_driver.rpcrdma.chunks import WriteChunk, octets_of
 
 
 def returned_octets(offered: WriteChunk, returned: WriteChunk) -> int:

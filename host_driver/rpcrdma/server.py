@@ -6,19 +6,19 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from itertools import chain
 from typing import Self
 
-from host_driver.context import Context
-from host_driver.errors import ResourceError
-from host_driver.oncrpc.budget import Budget
-from host_driver.oncrpc.errors import RpcConnectionError, RpcTransportError
-from host_driver.oncrpc.limits import Account
-from host_driver.oncrpc.message import Message
-from host_driver.rpcrdma import configuration
-from host_driver.rpcrdma.call import RdmaCall
-from host_driver.rpcrdma.channel import Channel
-from host_driver.rpcrdma.errors import HeaderError
-from host_driver.rpcrdma.fatal_calls import Suspects
-from host_driver.rpcrdma.fetch import read_all, read_requests
-from host_driver.rpcrdma.header import (
+from stagecoach.host_driver.context import Context
+from stagecoach.host_driver.errors import ResourceError
+from stagecoach.host_driver.oncrpc.budget import Budget
+from stagecoach.host_driver.oncrpc.errors import RpcConnectionError, RpcTransportError
+from stagecoach.host_driver.oncrpc.limits import Account
+from stagecoach.host_driver.oncrpc.message import Message
+from stagecoach.host_driver.rpcrdma import configuration
+from stagecoach.host_driver.rpcrdma.call import RdmaCall
+from stagecoach.host_driver.rpcrdma.channel import Channel
+from stagecoach.host_driver.rpcrdma.errors import HeaderError
+from stagecoach.host_driver.rpcrdma.fatal_calls import Suspects
+from stagecoach.host_driver.rpcrdma.fetch import read_all, read_requests
+from stagecoach.host_driver.rpcrdma.header import (
     VERSION,
     ErrorCode,
     Fault,
@@ -26,12 +26,12 @@ from host_driver.rpcrdma.header import (
     Procedure,
     decode_header,
 )
-from host_driver.rpcrdma.holding import Holding
-from host_driver.rpcrdma.padding import unpad
-from host_driver.rpcrdma.pool import Pool
-from host_driver.rpcrdma.read_chunks import chunk_error, items, join, read_chunks
-from host_driver.rpcrdma.settings import INITIAL_INLINE_OCTETS, ServerSettings
-from host_driver.rpcrdma.terms import Terms
+from stagecoach.host_driver.rpcrdma.holding import Holding
+from stagecoach.host_driver.rpcrdma.padding import unpad
+from stagecoach.host_driver.rpcrdma.pool import Pool
+from stagecoach.host_driver.rpcrdma.read_chunks import chunk_error, items, join, read_chunks
+from stagecoach.host_driver.rpcrdma.settings import INITIAL_INLINE_OCTETS, ServerSettings
+from stagecoach.host_driver.rpcrdma.terms import Terms
 
 
 class RdmaServerTransport:

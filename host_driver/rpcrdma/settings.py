@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import Enum
 
-from host_driver.rpcrdma.private_data import INLINE_UNIT, MAXIMUM_INLINE
+from stagecoach.host_driver.rpcrdma.private_data import INLINE_UNIT, MAXIMUM_INLINE
 
 DEFAULT_PORT = 20049
 """Of NFS/RDMA (RFC 5666, 12)."""

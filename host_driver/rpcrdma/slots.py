@@ -1,8 +1,8 @@
 """Buffers of one size for Sends and receives, registered once."""
 
-from host_driver.enums import AccessFlags
-from host_driver.mr import MR, PD
-from host_driver.wr import SGE
+from stagecoach.host_driver.enums import AccessFlags
+from stagecoach.host_driver.mr import MR, PD
+from stagecoach.host_driver.wr import SGE
 
 
 class Slots:

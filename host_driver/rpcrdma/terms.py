@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from host_driver.rpcrdma.private_data import PrivateData
-from host_driver.rpcrdma.settings import INITIAL_INLINE_OCTETS, Settings
+from stagecoach.host_driver.rpcrdma.private_data import PrivateData
+from stagecoach.host_driver.rpcrdma.settings import INITIAL_INLINE_OCTETS, Settings
 
 
 @dataclass(frozen=True, slots=True)

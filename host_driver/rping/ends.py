@@ -6,12 +6,12 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from host_driver import cm
-from host_driver.context import Context
-from host_driver.enums import AccessFlags, WROpcode
-from host_driver.errors import StartupError, StartupStep, StartupTimeout, WaitTimeout
-from host_driver.rping.link import Link, PeerClosed, RpingError
-from host_driver.rping.messages import GO_AHEAD, Advertisement, ping_text, text_of
+from stagecoach.host_driver import cm
+from stagecoach.host_driver.context import Context
+from stagecoach.host_driver.enums import AccessFlags, WROpcode
+from stagecoach.host_driver.errors import StartupError, StartupStep, StartupTimeout, WaitTimeout
+from stagecoach.host_driver.rping.link import Link, PeerClosed, RpingError
+from stagecoach.host_driver.rping.messages import GO_AHEAD, Advertisement, ping_text, text_of
 
 DEFAULT_PORT = 7174
 DEFAULT_SIZE = 64

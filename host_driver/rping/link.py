@@ -3,15 +3,15 @@
 from collections import deque
 from typing import Any, Self
 
-from host_driver.context import Context
-from host_driver.cq import CQ
-from host_driver.enums import AccessFlags, WCOpcode, WCStatus, WROpcode
-from host_driver.errors import StagecoachError, WaitTimeout
-from host_driver.mr import MR, PD
-from host_driver.qp import QP, QPCap, QPInitAttr
-from host_driver.rping.messages import ADVERTISEMENT_OCTETS
-from host_driver.wr import SGE, WC, RecvWR, SendWR
-from hw.interface.causes import Cause
+from stagecoach.host_driver.context import Context
+from stagecoach.host_driver.cq import CQ
+from stagecoach.host_driver.enums import AccessFlags, WCOpcode, WCStatus, WROpcode
+from stagecoach.host_driver.errors import StagecoachError, WaitTimeout
+from stagecoach.host_driver.mr import MR, PD
+from stagecoach.host_driver.qp import QP, QPCap, QPInitAttr
+from stagecoach.host_driver.rping.messages import ADVERTISEMENT_OCTETS
+from stagecoach.host_driver.wr import SGE, WC, RecvWR, SendWR
+from stagecoach.hw.interface.causes import Cause
 
 PATIENCE = 120.0
 """Seconds that the other side may take for its part of a ping that has begun."""

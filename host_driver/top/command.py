@@ -14,10 +14,10 @@ from typing import Any
 from rich.console import Console
 from rich.live import Live
 
-from host_driver.errors import StagecoachError
-from host_driver.options import DEVICE_VARIABLE
-from host_driver.plain_text import printable
-from host_driver.top.folder import (
+from stagecoach.host_driver.errors import StagecoachError
+from stagecoach.host_driver.options import DEVICE_VARIABLE
+from stagecoach.host_driver.plain_text import printable
+from stagecoach.host_driver.top.folder import (
     FOLDER_VARIABLE,
     PRIVATE,
     FolderError,
@@ -27,10 +27,10 @@ from host_driver.top.folder import (
     private_folder,
     process_of,
 )
-from host_driver.top.publisher import INTERVAL_VARIABLE
-from host_driver.top.rates import DeviceView, view
-from host_driver.top.screen import screen
-from host_driver.top.snapshot_file import read_snapshot
+from stagecoach.host_driver.top.publisher import INTERVAL_VARIABLE
+from stagecoach.host_driver.top.rates import DeviceView, view
+from stagecoach.host_driver.top.screen import screen
+from stagecoach.host_driver.top.snapshot_file import read_snapshot
 
 ENDED_SECONDS = 5.0
 """How long a program that is interrupted may take to end."""

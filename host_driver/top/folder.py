@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from host_driver.errors import StagecoachError
+from stagecoach.host_driver.errors import StagecoachError
 
 FOLDER_VARIABLE = "STAGECOACH_TOP"
 

@@ -3,10 +3,10 @@
 import argparse
 from typing import Any
 
-from host_driver.options import parse_interval
-from host_driver.top.folder import FOLDER_VARIABLE, PRIVATE
-from host_driver.top.publisher import DEFAULT_INTERVAL
-from host_driver.transport.locate import device_option
+from stagecoach.host_driver.options import parse_interval
+from stagecoach.host_driver.top.folder import FOLDER_VARIABLE, PRIVATE
+from stagecoach.host_driver.top.publisher import DEFAULT_INTERVAL
+from stagecoach.host_driver.transport.locate import device_option
 
 
 def add_top(subparsers: Any) -> None:
@@ -54,7 +54,7 @@ def check_top(parser: argparse.ArgumentParser, options: argparse.Namespace) -> N
 
 def run_top(options: argparse.Namespace) -> int:
     """Runs the command and returns its exit status."""
-    from host_driver.top.command import top, watch
+    from stagecoach.host_driver.top.command import top, watch
 
     if not options.program:
         return watch(once=options.once, as_json=options.json, interval=options.interval)

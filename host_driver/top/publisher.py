@@ -20,7 +20,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from host_driver.counters import (
+from stagecoach.host_driver.counters import (
     QPCounters,
     query_dropped_events,
     query_lost,
@@ -28,9 +28,9 @@ from host_driver.counters import (
     query_state,
     query_stops,
 )
-from host_driver.enums import QPState
-from host_driver.options import parse_interval
-from host_driver.top.folder import (
+from stagecoach.host_driver.enums import QPState
+from stagecoach.host_driver.options import parse_interval
+from stagecoach.host_driver.top.folder import (
     FOLDER_VARIABLE,
     PRIVATE,
     FolderError,
@@ -39,10 +39,10 @@ from host_driver.top.folder import (
     remove_dead,
     write_file,
 )
-from hw.interface.causes import Cause
+from stagecoach.hw.interface.causes import Cause
 
 if TYPE_CHECKING:
-    from host_driver.context import Context
+    from stagecoach.host_driver.context import Context
 
 INTERVAL_VARIABLE = "STAGECOACH_TOP_INTERVAL"
 DEFAULT_INTERVAL = 1.0

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from host_driver.counters import COUNTER_BITS
+from stagecoach.host_driver.counters import COUNTER_BITS
 
 RATES = ("octets_sent", "octets_received", "messages_sent", "messages_received")
 

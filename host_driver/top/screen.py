@@ -7,9 +7,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from host_driver.plain_text import TITLE, plain
-from host_driver.top.rates import DeviceView
-from hw.interface.causes import CODES, Cause
+from stagecoach.host_driver.plain_text import TITLE, plain
+from stagecoach.host_driver.top.rates import DeviceView
+from stagecoach.hw.interface.causes import CODES, Cause
 
 _UNITS = ("", "k", "M", "G", "T")
 

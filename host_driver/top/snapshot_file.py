@@ -5,10 +5,10 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from host_driver.counters import QPCounters
-from host_driver.enums import QPState
-from host_driver.top.folder import FolderError, read_file
-from hw.interface.causes import Cause
+from stagecoach.host_driver.counters import QPCounters
+from stagecoach.host_driver.enums import QPState
+from stagecoach.host_driver.top.folder import FolderError, read_file
+from stagecoach.hw.interface.causes import Cause
 
 _COUNTERS = tuple(field.name for field in fields(QPCounters))
 _MOST_SECONDS = 1e12

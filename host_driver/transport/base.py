@@ -3,7 +3,7 @@
 from types import TracebackType
 from typing import Any, Protocol, runtime_checkable
 
-from host_driver.errors import StagecoachError
+from stagecoach.host_driver.errors import StagecoachError
 
 
 class TransportError(StagecoachError, OSError):

@@ -3,7 +3,7 @@
 import ctypes
 from typing import Any
 
-from host_driver.transport.base import TransportError
+from stagecoach.host_driver.transport.base import TransportError
 
 Exported = ctypes.Array[ctypes.c_char]
 """The octets of a buffer, which cannot be resized or closed while this lives."""

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from host_driver.transport import sockets
-from host_driver.transport.base import ByteStream, TransportError
-from host_driver.transport.sockets import SocketListener, SocketStream
+from stagecoach.host_driver.transport import sockets
+from stagecoach.host_driver.transport.base import ByteStream, TransportError
+from stagecoach.host_driver.transport.sockets import SocketListener, SocketStream
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from host_driver.transport.serial_device import DEFAULT_BAUD, SerialDevice
-from host_driver.transport.simulation import SimulatedDevice
+from stagecoach.host_driver.transport.serial_device import DEFAULT_BAUD, SerialDevice
+from stagecoach.host_driver.transport.simulation import SimulatedDevice
 
 SIMULATION = "simulation"
 ALLOWED = f"allowed: {SIMULATION}, or serial:///dev/ttyUSB0?baud={DEFAULT_BAUD}"

@@ -16,19 +16,24 @@ from typing import Any, TypeVar
 
 import serial
 
-from host_driver.hostlink.device import ACCESS_SECONDS, LinkedDevice
-from host_driver.hostlink.endpoint import GIVE_UP_SECONDS, RETRY_SECONDS, Counters, Endpoint
-from host_driver.hostlink.frames import Deframer, Frame
-from host_driver.hostlink.memory import MappedMemory
-from host_driver.transport.base import (
+from stagecoach.host_driver.hostlink.device import ACCESS_SECONDS, LinkedDevice
+from stagecoach.host_driver.hostlink.endpoint import (
+    GIVE_UP_SECONDS,
+    RETRY_SECONDS,
+    Counters,
+    Endpoint,
+)
+from stagecoach.host_driver.hostlink.frames import Deframer, Frame
+from stagecoach.host_driver.hostlink.memory import MappedMemory
+from stagecoach.host_driver.transport.base import (
     ByteStream,
     DeviceClosed,
     TransportError,
     TransportTimeout,
 )
-from host_driver.transport.lending import SocketLender
-from hw.interface.hostlink import FLAG, VERSION, Kind
-from sim.device import Record, check_access
+from stagecoach.host_driver.transport.lending import SocketLender
+from stagecoach.hw.interface.hostlink import FLAG, VERSION, Kind
+from stagecoach.sim.device import Record, check_access
 
 DEFAULT_BAUD = 2_000_000
 MOST_WINDOW = 127

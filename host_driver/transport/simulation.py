@@ -6,20 +6,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from host_driver.extras import extra_named
-from host_driver.transport.base import (
+from stagecoach.host_driver.extras import extra_named
+from stagecoach.host_driver.transport.base import (
     ByteStream,
     DeviceClosed,
     TransportError,
     TransportTimeout,
 )
-from host_driver.transport.buffers import Exported, export
-from host_driver.transport.lending import SocketLender
-from host_driver.transport.sockets import SocketStream
+from stagecoach.host_driver.transport.buffers import Exported, export
+from stagecoach.host_driver.transport.lending import SocketLender
+from stagecoach.host_driver.transport.sockets import SocketStream
 
 if TYPE_CHECKING:
-    from gateware.config import RnicConfig
-    from sim.device import Record
+    from stagecoach.gateware.config import RnicConfig
+    from stagecoach.sim.device import Record
 
 
 class SimulatedDevice(SocketLender):
@@ -51,13 +51,13 @@ class SimulatedDevice(SocketLender):
         progress: Callable[[str], None] | None = None,
     ):
         # Only this transport needs the simulation, and only a build needs Amaranth.
-        from gateware.config import RnicConfig
-        from sim import device as sim_device
+        from stagecoach.gateware.config import RnicConfig
+        from stagecoach.sim import device as sim_device
 
         self._sim = sim_device
         self.config = RnicConfig() if config is None else config
         if library is None:
-            from sim.build import build_device
+            from stagecoach.sim.build import build_device
 
             with extra_named():
                 library = build_device(self.config, trace=trace_path is not None, progress=progress)

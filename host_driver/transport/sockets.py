@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from host_driver.transport.base import StreamClosed, TransportError, TransportTimeout
+from stagecoach.host_driver.transport.base import StreamClosed, TransportError, TransportTimeout
 
 STREAM_SOCKET_MSS = 65535
 """Stands for the segment size of a socket that is not TCP: an EMSS has 16 bits."""

@@ -4,8 +4,8 @@ import importlib
 from dataclasses import dataclass, field
 from typing import Any
 
-from gateware.config import RnicConfig
-from hw.boards.configs import SMALL
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.hw.boards.configs import SMALL
 
 NAMES = ("ecpix5-85", "ecpix5-45", "ulx3s-85", "versa-5g")
 
@@ -46,6 +46,6 @@ def find(name: str) -> Board:
     """A board by its name. Raises `NoSuchBoard`."""
     if name not in NAMES:
         raise NoSuchBoard(f"board {name!r}; allowed: {', '.join(NAMES)}")
-    module = importlib.import_module(f"hw.boards.{name.replace('-', '_')}")
+    module = importlib.import_module(f"stagecoach.hw.boards.{name.replace('-', '_')}")
     board: Board = module.BOARD
     return board

@@ -1,6 +1,6 @@
 """Configurations of the device that boards use."""
 
-from gateware.config import RnicConfig
+from stagecoach.gateware.config import RnicConfig
 
 SMALL = RnicConfig(
     qps=8,

@@ -1,6 +1,6 @@
 """LambdaConcept ECPIX-5, LFE5UM5G-85F."""
 
-from hw.boards.board import Board
+from stagecoach.hw.boards.board import Board
 
 BOARD = Board(
     name="ecpix5-85",

@@ -6,8 +6,8 @@ from amaranth.hdl import ClockDomain, Elaboratable, Instance, Module, Signal
 from amaranth.lib import io
 from amaranth.lib.cdc import FFSynchronizer
 
-from gateware.hostlink.serial_rnic import SerialRnic
-from hw.boards.board import Board
+from stagecoach.gateware.hostlink.serial_rnic import SerialRnic
+from stagecoach.hw.boards.board import Board
 
 PLL_HZ = 600_000_000
 """Of the PLL's oscillator, which makes 400 to 800 MHz."""

@@ -1,6 +1,6 @@
 """Radiona ULX3S, LFE5U-85F."""
 
-from hw.boards.board import Board
+from stagecoach.hw.boards.board import Board
 
 BOARD = Board(
     name="ulx3s-85",

@@ -1,6 +1,6 @@
 """Lattice ECP5-5G Versa, LFE5UM5G-45F."""
 
-from hw.boards.board import Board
+from stagecoach.hw.boards.board import Board
 
 BOARD = Board(
     name="versa-5g",

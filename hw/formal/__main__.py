@@ -18,8 +18,8 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from hw.formal.properties import all_properties
-from hw.formal.run import TIMEOUT_SECONDS, Killed, Result, break_all, prove_all
+from stagecoach.hw.formal.properties import all_properties
+from stagecoach.hw.formal.run import TIMEOUT_SECONDS, Killed, Result, break_all, prove_all
 
 REPORT = Path("build") / "formal.json"
 MUTANTS_REPORT = Path("build") / "formal_mutants.json"
@@ -100,7 +100,7 @@ def _progress(items: Iterable[Item], total: int, what: str) -> Iterator[Item]:
 
 def main() -> int:
     """Runs the command and returns its exit status."""
-    parser = argparse.ArgumentParser(prog="python -m hw.formal", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m stagecoach.hw.formal", description=__doc__)
     parser.add_argument("--jobs", type=int, default=2, help="proofs at a time (default 2)")
     parser.add_argument("--only", default="", help="properties with this in `block: property`")
     parser.add_argument("--mutants", action="store_true", help="break the blocks instead")

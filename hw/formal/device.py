@@ -9,10 +9,10 @@ from typing import Any
 from amaranth.hdl import Module, UnusedElaboratable
 from amaranth.lib import stream, wiring
 
-from gateware.config import RnicConfig
-from gateware.hostlink.serial_rnic import SerialRnic
-from gateware.rnic import Rnic
-from hw.formal.harness import is_block, without_reset
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.hostlink.serial_rnic import SerialRnic
+from stagecoach.gateware.rnic import Rnic
+from stagecoach.hw.formal.harness import is_block, without_reset
 
 # Only blocks that are asked for are elaborated.
 warnings.simplefilter("ignore", UnusedElaboratable)

@@ -11,7 +11,7 @@ from amaranth.hdl._xfrm import TransformedElaboratable
 from amaranth.lib import data, memory
 from amaranth.lib.wiring import Out
 
-from hw.rtlil import leave_collisions_undefined
+from stagecoach.hw.rtlil import leave_collisions_undefined
 
 TOP = "properties"
 

@@ -9,16 +9,16 @@ from typing import Any
 
 from amaranth.hdl import Cat, Signal, Value
 
-from gateware.mpa.receive_scheduler import _Operation
-from gateware.queues.entry_writer import ENTRY_WORDS, OUTSTANDING
-from gateware.queues.ring_fetcher import Visit
-from gateware.rdmap.receive_record import record_layout
-from gateware.rdmap.transmit_local import RIGHTS_BITS
-from gateware.registers.block import _is_message
-from gateware.registers.commands import staging_registers
-from hw.formal.device import class_name
-from hw.formal.harness import Harness, Inside
-from hw.interface.registers import registers
+from stagecoach.gateware.mpa.receive_scheduler import _Operation
+from stagecoach.gateware.queues.entry_writer import ENTRY_WORDS, OUTSTANDING
+from stagecoach.gateware.queues.ring_fetcher import Visit
+from stagecoach.gateware.rdmap.receive_record import record_layout
+from stagecoach.gateware.rdmap.transmit_local import RIGHTS_BITS
+from stagecoach.gateware.registers.block import _is_message
+from stagecoach.gateware.registers.commands import staging_registers
+from stagecoach.hw.formal.device import class_name
+from stagecoach.hw.formal.harness import Harness, Inside
+from stagecoach.hw.interface.registers import registers
 
 Conditions = Iterator[tuple[str, Any]]
 

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from hw.formal.harness import Harness, Model
-from hw.formal.paths import Netlist
+from stagecoach.hw.formal.harness import Harness, Model
+from stagecoach.hw.formal.paths import Netlist
 
 PROMPT = "smtbmc --nopresat z3"
 UNROLLED = "smtbmc --nopresat --unroll z3"

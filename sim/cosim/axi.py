@@ -6,8 +6,8 @@ from typing import Any
 
 from cocotb.triggers import RisingEdge
 
-from sim.cosim.drive import Drive
-from sim.cosim.host_memory import HostMemory
+from stagecoach.sim.cosim.drive import Drive
+from stagecoach.sim.cosim.host_memory import HostMemory
 
 OKAY = 0
 SLVERR = 2

@@ -15,12 +15,12 @@ from cocotb.clock import Clock
 from cocotb.task import resume
 from cocotb.triggers import ClockCycles, RisingEdge, Timer
 
-from host_driver.transport.base import StreamClosed, TransportError, TransportTimeout
-from sim.cosim.axi import AxiMemory
-from sim.cosim.foreign import ForeignMemory, ForeignRegisters
-from sim.cosim.host_memory import HostMemory
-from sim.cosim.llp import LlpPort
-from sim.cosim.registers import RegisterMaster
+from stagecoach.host_driver.transport.base import StreamClosed, TransportError, TransportTimeout
+from stagecoach.sim.cosim.axi import AxiMemory
+from stagecoach.sim.cosim.foreign import ForeignMemory, ForeignRegisters
+from stagecoach.sim.cosim.host_memory import HostMemory
+from stagecoach.sim.cosim.llp import LlpPort
+from stagecoach.sim.cosim.registers import RegisterMaster
 
 CLOCK_NS = 6.4
 """Period of 156.25 MHz."""

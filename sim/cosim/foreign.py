@@ -8,7 +8,7 @@ from typing import Any
 from cocotb.triggers import RisingEdge
 from cocotbext.axi import AxiBus, AxiLiteBus, AxiLiteMaster, AxiSlave
 
-from sim.cosim.host_memory import HostMemory
+from stagecoach.sim.cosim.host_memory import HostMemory
 
 PAUSE_SHARE = 0.3
 LONGEST_PAUSE = 12

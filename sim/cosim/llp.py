@@ -7,7 +7,7 @@ from typing import Any
 
 from cocotb.triggers import RisingEdge
 
-from sim.cosim.drive import Drive
+from stagecoach.sim.cosim.drive import Drive
 
 MASK = 0xFFFFFFFF
 RX_AVAILABLE, TX_WINDOW, EMSS, CLOSED = range(4)

@@ -3,8 +3,8 @@
 from amaranth import ClockSignal, Instance, Module, ResetSignal
 from amaranth.lib import wiring
 
-from gateware.config import RnicConfig
-from gateware.rnic import Rnic
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.rnic import Rnic
 
 PREFIXES = ("a_", "b_")
 DEVICE = "rnic"

@@ -11,9 +11,9 @@ that pytest does not collect them. Every folder below `tests/` has an `__init__.
     import cocotb
     import pytest
 
-    from gateware.mpa.thing import Thing, WordLayout
-    from sim.cosim.runner import parameter, run_cocotb
-    from sim.cosim.streams import (
+    from stagecoach.gateware.mpa.thing import Thing, WordLayout
+    from stagecoach.sim.cosim.runner import parameter, run_cocotb
+    from stagecoach.sim.cosim.streams import (
         StreamMonitor, StreamSink, StreamSource, seeded_random, start_clock_and_reset
     )
 
@@ -69,12 +69,12 @@ from xml.etree import ElementTree
 
 from cocotb_tools.runner import get_runner
 
-from hw import cache
-from hw.flow import ONE_HOT, SYNTHESIS_OPTIONS, mapping
-from hw.gates import cells, netlist
-from hw.rtlil import export, to_verilog
-from hw.verilog import start_processes
-from sim.verilator import BuildError, require, verilator_environment
+from stagecoach.hw import cache
+from stagecoach.hw.flow import ONE_HOT, SYNTHESIS_OPTIONS, mapping
+from stagecoach.hw.gates import cells, netlist
+from stagecoach.hw.rtlil import export, to_verilog
+from stagecoach.hw.verilog import start_processes
+from stagecoach.sim.verilator import BuildError, require, verilator_environment
 
 PACKAGES = Path(__file__).resolve().parents[2]
 """Where `gateware`, `hw` and `sim` are; the simulator's Python imports them, too."""

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
 
-from host_driver import (
+from stagecoach.host_driver import (
     CQ,
     MR,
     PD,
@@ -27,19 +27,19 @@ from host_driver import (
     WCStatus,
     WROpcode,
 )
-from host_driver.transport.sockets import SocketStream
-from sim.disturbed import DisturbedDevice
-from sim.malformer.case import Case
-from sim.malformer.compare import Observed
-from sim.malformer.layout import LANES, OWN_PD, Layout, Place, free_stag, make_layout
-from sim.malformer.setting import IRD_MAX, Setting
-from sim.model import mpa
-from sim.model.endpoint import Endpoint
-from sim.model.errors import StreamError
-from sim.model.memory import Rights
-from sim.model.peer import Peer
-from sim.model.predict import Scope
-from sim.model.startup import StartupFrame
+from stagecoach.host_driver.transport.sockets import SocketStream
+from stagecoach.sim.disturbed import DisturbedDevice
+from stagecoach.sim.malformer.case import Case
+from stagecoach.sim.malformer.compare import Observed
+from stagecoach.sim.malformer.layout import LANES, OWN_PD, Layout, Place, free_stag, make_layout
+from stagecoach.sim.malformer.setting import IRD_MAX, Setting
+from stagecoach.sim.model import mpa
+from stagecoach.sim.model.endpoint import Endpoint
+from stagecoach.sim.model.errors import StreamError
+from stagecoach.sim.model.memory import Rights
+from stagecoach.sim.model.peer import Peer
+from stagecoach.sim.model.predict import Scope
+from stagecoach.sim.model.startup import StartupFrame
 
 PATIENCE = 20.0
 """Seconds after which a stream counts as hanging, if this process had as much of them as it needs.

@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from sim.captures import Direction
-from sim.malformer.case import Case
-from sim.malformer.compare import Observed
-from sim.model import mpa
-from sim.model.startup import REVISION, StartupFrame
-from sim.pcapng import PcapngWriter, TcpConversation
+from stagecoach.sim.captures import Direction
+from stagecoach.sim.malformer.case import Case
+from stagecoach.sim.malformer.compare import Observed
+from stagecoach.sim.model import mpa
+from stagecoach.sim.model.startup import REVISION, StartupFrame
+from stagecoach.sim.pcapng import PcapngWriter, TcpConversation
 
 
 def write_capture(path: Path, case: Case, observed: Observed) -> None:

@@ -4,13 +4,13 @@ import random
 from dataclasses import dataclass
 from functools import cached_property
 
-from sim.malformer.fpdu import Fpdu, assemble
-from sim.malformer.layout import LANES, Layout, make_layout
-from sim.malformer.mutations import Stream, mutate
-from sim.malformer.setting import Setting, make_setting
-from sim.malformer.traffic import Traffic
-from sim.model import checks
-from sim.model.predict import Prediction, predict
+from stagecoach.sim.malformer.fpdu import Fpdu, assemble
+from stagecoach.sim.malformer.layout import LANES, Layout, make_layout
+from stagecoach.sim.malformer.mutations import Stream, mutate
+from stagecoach.sim.malformer.setting import Setting, make_setting
+from stagecoach.sim.malformer.traffic import Traffic
+from stagecoach.sim.model import checks
+from stagecoach.sim.model.predict import Prediction, predict
 
 _MPA = {(check.error, check.source) for check in checks.MPA_ORDER}
 

@@ -5,14 +5,14 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
 
-from sim.malformer.bench import Bench
-from sim.malformer.capture import write_capture
-from sim.malformer.case import Case, make_case
-from sim.malformer.compare import Observed, differences
-from sim.malformer.layout import LANES
-from sim.malformer.report import Report
-from sim.malformer.rows import observed_row
-from sim.malformer.shrink import shrink
+from stagecoach.sim.malformer.bench import Bench
+from stagecoach.sim.malformer.capture import write_capture
+from stagecoach.sim.malformer.case import Case, make_case
+from stagecoach.sim.malformer.compare import Observed, differences
+from stagecoach.sim.malformer.layout import LANES
+from stagecoach.sim.malformer.report import Report
+from stagecoach.sim.malformer.rows import observed_row
+from stagecoach.sim.malformer.shrink import shrink
 
 CAPTURES = Path("build") / "malformer"
 NUMBERS_PER_CHUNK = 1_000_000

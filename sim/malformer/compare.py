@@ -3,20 +3,20 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from host_driver import WC, Cause, WCFlags, WCOpcode, WCStatus
-from host_driver.events import AsyncEvent
-from host_driver.terminate import OctetOrder
-from sim.malformer.case import Case
-from sim.model import checks, ddp, mpa, rdmap
-from sim.model.atomics import ATOMIC_OCTETS
-from sim.model.checks import Check
-from sim.model.ddp import UntaggedHeader
-from sim.model.effects import AtomicAccepted, Failure, TaggedPlacement
-from sim.model.errors import ErrorCode
-from sim.model.predict import Prediction, predict
-from sim.model.rdmap import Form, Opcode, Terminate
-from sim.model.terminate import terminate_for, terminate_for_cut_read
-from sim.model.work import Completion, Operation, Status
+from stagecoach.host_driver import WC, Cause, WCFlags, WCOpcode, WCStatus
+from stagecoach.host_driver.events import AsyncEvent
+from stagecoach.host_driver.terminate import OctetOrder
+from stagecoach.sim.malformer.case import Case
+from stagecoach.sim.model import checks, ddp, mpa, rdmap
+from stagecoach.sim.model.atomics import ATOMIC_OCTETS
+from stagecoach.sim.model.checks import Check
+from stagecoach.sim.model.ddp import UntaggedHeader
+from stagecoach.sim.model.effects import AtomicAccepted, Failure, TaggedPlacement
+from stagecoach.sim.model.errors import ErrorCode
+from stagecoach.sim.model.predict import Prediction, predict
+from stagecoach.sim.model.rdmap import Form, Opcode, Terminate
+from stagecoach.sim.model.terminate import terminate_for, terminate_for_cut_read
+from stagecoach.sim.model.work import Completion, Operation, Status
 
 TERMINATE_HEADER = UntaggedHeader(
     rdmap.QN_TERMINATE, ddp.FIRST_MSN, rsvd_ulp=rdmap.control_octet(Opcode.TERMINATE)

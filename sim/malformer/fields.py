@@ -4,10 +4,10 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from sim.malformer.layout import Layout
-from sim.model import ddp, rdmap
-from sim.model.memory import TAGGED_OFFSET_SPAN
-from sim.model.rdmap import Opcode
+from stagecoach.sim.malformer.layout import Layout
+from stagecoach.sim.model import ddp, rdmap
+from stagecoach.sim.model.memory import TAGGED_OFFSET_SPAN
+from stagecoach.sim.model.rdmap import Opcode
 
 STAG, OFFSET, NUMBER, SIZE = "STag", "TO", "number", "size"
 

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sim.malformer.setting import Setting
-from sim.model import mpa
-from sim.model.crc32c import crc32c_octets
-from sim.model.errors import StreamError
-from sim.model.markers import MARKER_INTERVAL, MARKER_OCTETS, insert_markers
+from stagecoach.sim.malformer.setting import Setting
+from stagecoach.sim.model import mpa
+from stagecoach.sim.model.crc32c import crc32c_octets
+from stagecoach.sim.model.errors import StreamError
+from stagecoach.sim.model.markers import MARKER_INTERVAL, MARKER_OCTETS, insert_markers
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,8 @@
 import random
 from dataclasses import dataclass
 
-from sim.model.memory import TAGGED_OFFSET_SPAN, Rights
-from sim.model.predict import Region, Scope
+from stagecoach.sim.model.memory import TAGGED_OFFSET_SPAN, Rights
+from stagecoach.sim.model.predict import Region, Scope
 
 LANES = 24
 """QPs under test of one device at a time."""

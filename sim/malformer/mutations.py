@@ -4,16 +4,16 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from sim.malformer import fields
-from sim.malformer.fields import another_value, fields_of
-from sim.malformer.fpdu import Edit, Flip, Fpdu, MarkerEdit
-from sim.malformer.layout import Layout
-from sim.malformer.setting import Setting
-from sim.model import ddp, mpa, rdmap
-from sim.model.atomics import ATOMIC_OCTETS, ATOMIC_REQUEST_OCTETS
-from sim.model.markers import MARKER_OCTETS
-from sim.model.memory import TAGGED_OFFSET_SPAN
-from sim.model.rdmap import Opcode
+from stagecoach.sim.malformer import fields
+from stagecoach.sim.malformer.fields import another_value, fields_of
+from stagecoach.sim.malformer.fpdu import Edit, Flip, Fpdu, MarkerEdit
+from stagecoach.sim.malformer.layout import Layout
+from stagecoach.sim.malformer.setting import Setting
+from stagecoach.sim.model import ddp, mpa, rdmap
+from stagecoach.sim.model.atomics import ATOMIC_OCTETS, ATOMIC_REQUEST_OCTETS
+from stagecoach.sim.model.markers import MARKER_OCTETS
+from stagecoach.sim.model.memory import TAGGED_OFFSET_SPAN
+from stagecoach.sim.model.rdmap import Opcode
 
 
 @dataclass

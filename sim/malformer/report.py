@@ -7,7 +7,7 @@ from typing import Any, Self
 from rich.console import Group
 from rich.table import Table
 
-from sim.malformer.rows import ROWS
+from stagecoach.sim.malformer.rows import ROWS
 
 
 @dataclass

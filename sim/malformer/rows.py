@@ -3,14 +3,14 @@
 Left out is what needs Atomic Requests of the device, and what no peer can cause.
 """
 
-from hw.interface.causes import Cause
-from sim.malformer.case import Case
-from sim.malformer.compare import Observed
-from sim.model import checks, rdmap
-from sim.model.checks import Check
-from sim.model.effects import Failure
-from sim.model.predict import Prediction
-from sim.model.rdmap import Opcode
+from stagecoach.hw.interface.causes import Cause
+from stagecoach.sim.malformer.case import Case
+from stagecoach.sim.malformer.compare import Observed
+from stagecoach.sim.model import checks, rdmap
+from stagecoach.sim.model.checks import Check
+from stagecoach.sim.model.effects import Failure
+from stagecoach.sim.model.predict import Prediction
+from stagecoach.sim.model.rdmap import Opcode
 
 NO_ERROR = "no error"
 TERMINATE_RECEIVED = "Terminate"

@@ -3,11 +3,11 @@
 import random
 from dataclasses import dataclass
 
-from sim.malformer.layout import OWN_PD, Layout
-from sim.model import mpa
-from sim.model.extensions import Extensions
-from sim.model.predict import State
-from sim.model.rdmap import ReadRequest
+from stagecoach.sim.malformer.layout import OWN_PD, Layout
+from stagecoach.sim.model import mpa
+from stagecoach.sim.model.extensions import Extensions
+from stagecoach.sim.model.predict import State
+from stagecoach.sim.model.rdmap import ReadRequest
 
 IRD_MAX = 8
 EMSS = (256, 536, 1460, 9000)

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from sim.malformer.case import Case
-from sim.malformer.fpdu import Fpdu
-from sim.model import ddp
+from stagecoach.sim.malformer.case import Case
+from stagecoach.sim.malformer.fpdu import Fpdu
+from stagecoach.sim.model import ddp
 
 TRIES = 400
 

@@ -13,9 +13,9 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from sim.build import PACKAGES, build_device
-from sim.malformer.chunk import run_chunk
-from sim.malformer.report import Report
+from stagecoach.sim.build import PACKAGES, build_device
+from stagecoach.sim.malformer.chunk import run_chunk
+from stagecoach.sim.malformer.report import Report
 
 CHUNK_FPDUS = 2500
 LINE_CHUNKS = 4

@@ -4,16 +4,16 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from sim.malformer.layout import Layout, Place
-from sim.malformer.setting import Setting
-from sim.model import ddp, errors, mpa, rdmap
-from sim.model.atomics import ATOMIC_OCTETS, AtomicOperation, AtomicRequest
-from sim.model.ddp import TaggedHeader, UntaggedHeader
-from sim.model.errors import ErrorCode
-from sim.model.immediate import IMMEDIATE_OCTETS
-from sim.model.memory import TAGGED_OFFSET_SPAN
-from sim.model.message import Message
-from sim.model.rdmap import Form, Opcode, ReadRequest, Terminate
+from stagecoach.sim.malformer.layout import Layout, Place
+from stagecoach.sim.malformer.setting import Setting
+from stagecoach.sim.model import ddp, errors, mpa, rdmap
+from stagecoach.sim.model.atomics import ATOMIC_OCTETS, AtomicOperation, AtomicRequest
+from stagecoach.sim.model.ddp import TaggedHeader, UntaggedHeader
+from stagecoach.sim.model.errors import ErrorCode
+from stagecoach.sim.model.immediate import IMMEDIATE_OCTETS
+from stagecoach.sim.model.memory import TAGGED_OFFSET_SPAN
+from stagecoach.sim.model.message import Message
+from stagecoach.sim.model.rdmap import Form, Opcode, ReadRequest, Terminate
 
 _MESSAGES = (1, 2, 3, 4, 5)
 _LARGE = 0.006

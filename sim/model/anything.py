@@ -1,7 +1,7 @@
 """Memory and receives of which nothing is known, because they cannot be seen on the wire."""
 
-from sim.model.memory import Accessor, MemoryRegion, MemoryTable
-from sim.model.work import Receive
+from stagecoach.sim.model.memory import Accessor, MemoryRegion, MemoryTable
+from stagecoach.sim.model.work import Receive
 
 # RFC 5041, 5.2: a message has fewer octets.
 _LONGEST_MESSAGE = 2**32 - 1

@@ -1,7 +1,7 @@
 """Atomic Requests at the Responder (RFC 7306, 5.2.1)."""
 
-from sim.model import checks, effects, rdmap
-from sim.model.atomics import (
+from stagecoach.sim.model import checks, effects, rdmap
+from stagecoach.sim.model.atomics import (
     ATOMIC_OCTETS,
     ATOMIC_REQUEST_OCTETS,
     ATOMIC_RESPONSE_OCTETS,
@@ -9,15 +9,15 @@ from sim.model.atomics import (
     AtomicResponse,
     result_of,
 )
-from sim.model.ddp import UntaggedHeader
-from sim.model.effects import Recorder
-from sim.model.errors import ErrorCode
-from sim.model.extensions import Extensions
-from sim.model.memory import Accessor, MemoryRegion, MemoryTable, Rights
-from sim.model.message import Answer
-from sim.model.rdmap import Opcode, Terminate
-from sim.model.terminate import terminate_for
-from sim.model.untagged import InboundAtomic, ReadRequestQueue, check_length, check_whole
+from stagecoach.sim.model.ddp import UntaggedHeader
+from stagecoach.sim.model.effects import Recorder
+from stagecoach.sim.model.errors import ErrorCode
+from stagecoach.sim.model.extensions import Extensions
+from stagecoach.sim.model.memory import Accessor, MemoryRegion, MemoryTable, Rights
+from stagecoach.sim.model.message import Answer
+from stagecoach.sim.model.rdmap import Opcode, Terminate
+from stagecoach.sim.model.terminate import terminate_for
+from stagecoach.sim.model.untagged import InboundAtomic, ReadRequestQueue, check_length, check_whole
 
 
 class AtomicRequests:

@@ -4,11 +4,11 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from sim.model import checks, ddp
-from sim.model.atomics import ATOMIC_RESPONSE_OCTETS, AtomicRequest, AtomicResponse
-from sim.model.ddp import UntaggedHeader
-from sim.model.untagged import MSN_SPAN, check_length, check_mo, check_msn, check_whole
-from sim.model.work import PLACES, Completion, Work
+from stagecoach.sim.model import checks, ddp
+from stagecoach.sim.model.atomics import ATOMIC_RESPONSE_OCTETS, AtomicRequest, AtomicResponse
+from stagecoach.sim.model.ddp import UntaggedHeader
+from stagecoach.sim.model.untagged import MSN_SPAN, check_length, check_mo, check_msn, check_whole
+from stagecoach.sim.model.work import PLACES, Completion, Work
 
 
 @dataclass(frozen=True)

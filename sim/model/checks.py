@@ -36,8 +36,8 @@ in error. Chosen here, too, where they are silent:
 
 from dataclasses import dataclass
 
-from sim.model import errors
-from sim.model.errors import ErrorCode, MpaError, StreamError
+from stagecoach.sim.model import errors
+from stagecoach.sim.model.errors import ErrorCode, MpaError, StreamError
 
 _LAYER_LLP = 2
 CHOICE = "docs/decisions/stricter-than-the-rfcs.md"

@@ -4,7 +4,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from sim.model import checks
+from stagecoach.sim.model import checks
 
 # RFC 5041, 4.1: the control octet.
 FLAG_TAGGED = 0x80

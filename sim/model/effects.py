@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from sim.model.atomics import AtomicRequest
-from sim.model.errors import ErrorCode
-from sim.model.rdmap import ReadRequest, Terminate
-from sim.model.work import Completion
+from stagecoach.sim.model.atomics import AtomicRequest
+from stagecoach.sim.model.errors import ErrorCode
+from stagecoach.sim.model.rdmap import ReadRequest, Terminate
+from stagecoach.sim.model.work import Completion
 
 
 @dataclass(frozen=True)

@@ -4,17 +4,17 @@ import random
 from collections import deque
 from collections.abc import Iterator
 
-from sim.model import ddp, effects, errors, mpa
-from sim.model.effects import Recorder
-from sim.model.errors import ErrorCode, StreamError
-from sim.model.extensions import Extensions
-from sim.model.memory import STAG_MAX, Accessor, MemoryRegion, MemoryTable, Rights
-from sim.model.posting import Posting
-from sim.model.rdmap import Terminate
-from sim.model.sink import DataSink, is_terminate
-from sim.model.terminate import NEVER_SENT, terminate_for
-from sim.model.transmit import AnswerCut, Transmitter
-from sim.model.work import Buffer, Completion, Operation, Status, Work
+from stagecoach.sim.model import ddp, effects, errors, mpa
+from stagecoach.sim.model.effects import Recorder
+from stagecoach.sim.model.errors import ErrorCode, StreamError
+from stagecoach.sim.model.extensions import Extensions
+from stagecoach.sim.model.memory import STAG_MAX, Accessor, MemoryRegion, MemoryTable, Rights
+from stagecoach.sim.model.posting import Posting
+from stagecoach.sim.model.rdmap import Terminate
+from stagecoach.sim.model.sink import DataSink, is_terminate
+from stagecoach.sim.model.terminate import NEVER_SENT, terminate_for
+from stagecoach.sim.model.transmit import AnswerCut, Transmitter
+from stagecoach.sim.model.work import Buffer, Completion, Operation, Status, Work
 
 __all__ = ["Completion", "Endpoint", "Operation", "Status"]
 

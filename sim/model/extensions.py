@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from sim.model import rdmap
-from sim.model.atomics import AtomicOperation
-from sim.model.rdmap import Opcode
+from stagecoach.sim.model import rdmap
+from stagecoach.sim.model.atomics import AtomicOperation
+from stagecoach.sim.model.rdmap import Opcode
 
 EXTENSION_OPCODES = rdmap.IMMEDIATE_OPCODES | {Opcode.ATOMIC_REQUEST, Opcode.ATOMIC_RESPONSE}
 EXTENSION_QUEUES = frozenset({rdmap.QN_ATOMIC_RESPONSE})

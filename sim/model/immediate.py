@@ -1,9 +1,9 @@
 """Immediate Data at the Data Sink (RFC 7306, 6)."""
 
-from sim.model import checks, rdmap
-from sim.model.ddp import UntaggedHeader
-from sim.model.untagged import SendQueue, check_length, check_whole
-from sim.model.work import Completion, Operation
+from stagecoach.sim.model import checks, rdmap
+from stagecoach.sim.model.ddp import UntaggedHeader
+from stagecoach.sim.model.untagged import SendQueue, check_length, check_whole
+from stagecoach.sim.model.work import Completion, Operation
 
 IMMEDIATE_OCTETS = 8
 

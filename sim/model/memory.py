@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import Flag, auto
 
-from sim.model.checks import (
+from stagecoach.sim.model.checks import (
     INVALIDATE_ASSOCIATED,
     INVALIDATE_UNSHARED,
     INVALIDATE_VALID,

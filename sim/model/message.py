@@ -2,13 +2,13 @@
 
 from abc import ABC, abstractmethod
 
-from sim.model import ddp, rdmap
-from sim.model.ddp import TaggedHeader, UntaggedHeader
-from sim.model.errors import ErrorCode
-from sim.model.rdmap import Opcode, Terminate
-from sim.model.terminate import terminate_for_cut_read
-from sim.model.untagged import InboundRead, ReadRequestQueue
-from sim.model.work import Buffer, Work
+from stagecoach.sim.model import ddp, rdmap
+from stagecoach.sim.model.ddp import TaggedHeader, UntaggedHeader
+from stagecoach.sim.model.errors import ErrorCode
+from stagecoach.sim.model.rdmap import Opcode, Terminate
+from stagecoach.sim.model.terminate import terminate_for_cut_read
+from stagecoach.sim.model.untagged import InboundRead, ReadRequestQueue
+from stagecoach.sim.model.work import Buffer, Work
 
 
 class Message:

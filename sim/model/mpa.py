@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from sim.model import checks
-from sim.model.crc32c import crc32c_octets
-from sim.model.errors import MpaError, StreamError
-from sim.model.markers import (
+from stagecoach.sim.model import checks
+from stagecoach.sim.model.crc32c import crc32c_octets
+from stagecoach.sim.model.errors import MpaError, StreamError
+from stagecoach.sim.model.markers import (
     MARKER_INTERVAL,
     MARKER_OCTETS,
     Marker,
@@ -16,7 +16,7 @@ from sim.model.markers import (
     marked_length,
     remove_markers,
 )
-from sim.model.startup import EnhancedData, Negotiated, StartupFrame, negotiate
+from stagecoach.sim.model.startup import EnhancedData, Negotiated, StartupFrame, negotiate
 
 __all__ = [
     "MARKER_INTERVAL",

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from sim.model import rdmap, words
-from sim.model.atomics import (
+from stagecoach.sim.model import rdmap, words
+from stagecoach.sim.model.atomics import (
     ATOMIC_REQUEST_OCTETS,
     ATOMIC_RESPONSE_OCTETS,
     FETCH_ADD,
@@ -13,13 +13,13 @@ from sim.model.atomics import (
     AtomicRequest,
     AtomicResponse,
 )
-from sim.model.ddp import Header, UntaggedHeader
-from sim.model.direction import Direction
-from sim.model.errors import ErrorCode
-from sim.model.extensions import EXTENSION_OPCODES
-from sim.model.immediate import IMMEDIATE_OCTETS
-from sim.model.mpa import Fpdu
-from sim.model.rdmap import Opcode, ReadRequest, Terminate
+from stagecoach.sim.model.ddp import Header, UntaggedHeader
+from stagecoach.sim.model.direction import Direction
+from stagecoach.sim.model.errors import ErrorCode
+from stagecoach.sim.model.extensions import EXTENSION_OPCODES
+from stagecoach.sim.model.immediate import IMMEDIATE_OCTETS
+from stagecoach.sim.model.mpa import Fpdu
+from stagecoach.sim.model.rdmap import Opcode, ReadRequest, Terminate
 
 
 @dataclass(frozen=True)

@@ -9,16 +9,16 @@ one error does not hide what comes behind.
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from sim.model import ddp, rdmap
-from sim.model.anything import AnyMemory, AnyReceive
-from sim.model.atomic_responses import OutstandingAtomic
-from sim.model.ddp import Header, TaggedHeader
-from sim.model.direction import Direction
-from sim.model.errors import StreamError
-from sim.model.extensions import EXTENSION_OPCODES, Extensions
-from sim.model.memory import TAGGED_OFFSET_SPAN, Accessor
-from sim.model.mpa import Fpdu
-from sim.model.observation import (
+from stagecoach.sim.model import ddp, rdmap
+from stagecoach.sim.model.anything import AnyMemory, AnyReceive
+from stagecoach.sim.model.atomic_responses import OutstandingAtomic
+from stagecoach.sim.model.ddp import Header, TaggedHeader
+from stagecoach.sim.model.direction import Direction
+from stagecoach.sim.model.errors import StreamError
+from stagecoach.sim.model.extensions import EXTENSION_OPCODES, Extensions
+from stagecoach.sim.model.memory import TAGGED_OFFSET_SPAN, Accessor
+from stagecoach.sim.model.mpa import Fpdu
+from stagecoach.sim.model.observation import (
     Observation,
     Problem,
     opcode_of,
@@ -26,12 +26,12 @@ from sim.model.observation import (
     unused_field_problems,
     with_extension,
 )
-from sim.model.rdmap import Opcode, ReadRequest
-from sim.model.sink import DataSink
-from sim.model.startup import DEPTH_NOT_NEGOTIATED, StartupFrame, negotiate
-from sim.model.terminate import read_terminate
-from sim.model.untagged import MSN_SPAN, InboundAtomic, InboundRead
-from sim.model.work import Operation, OutstandingRead, Work
+from stagecoach.sim.model.rdmap import Opcode, ReadRequest
+from stagecoach.sim.model.sink import DataSink
+from stagecoach.sim.model.startup import DEPTH_NOT_NEGOTIATED, StartupFrame, negotiate
+from stagecoach.sim.model.terminate import read_terminate
+from stagecoach.sim.model.untagged import MSN_SPAN, InboundAtomic, InboundRead
+from stagecoach.sim.model.work import Operation, OutstandingRead, Work
 
 _NO_LIMIT = 2**32
 

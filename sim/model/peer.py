@@ -7,9 +7,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Self
 
-from sim.model import mpa, startup
-from sim.model.endpoint import Completion, Endpoint
-from sim.model.startup import EnhancedData, StartupFrame
+from stagecoach.sim.model import mpa, startup
+from stagecoach.sim.model.endpoint import Completion, Endpoint
+from stagecoach.sim.model.startup import EnhancedData, StartupFrame
 
 RECEIVE_OCTETS = 1 << 16
 DEFAULT_TIMEOUT = 10.0

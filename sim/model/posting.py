@@ -6,13 +6,28 @@ RFC 5040, 5; RFC 7306, 5 and 6.
 from abc import ABC, abstractmethod
 from collections import deque
 
-from sim.model.atomic_responses import OutstandingAtomic
-from sim.model.atomics import CMP_SWAP, FETCH_ADD, SWAP, WORD, AtomicOperation, AtomicRequest
-from sim.model.extensions import Extensions
-from sim.model.immediate import IMMEDIATE_OCTETS
-from sim.model.rdmap import Opcode, ReadRequest
-from sim.model.sink import DataSink
-from sim.model.work import Buffer, Completion, Operation, OutstandingRead, Receive, Status, Work
+from stagecoach.sim.model.atomic_responses import OutstandingAtomic
+from stagecoach.sim.model.atomics import (
+    CMP_SWAP,
+    FETCH_ADD,
+    SWAP,
+    WORD,
+    AtomicOperation,
+    AtomicRequest,
+)
+from stagecoach.sim.model.extensions import Extensions
+from stagecoach.sim.model.immediate import IMMEDIATE_OCTETS
+from stagecoach.sim.model.rdmap import Opcode, ReadRequest
+from stagecoach.sim.model.sink import DataSink
+from stagecoach.sim.model.work import (
+    Buffer,
+    Completion,
+    Operation,
+    OutstandingRead,
+    Receive,
+    Status,
+    Work,
+)
 
 
 class Posting(ABC):

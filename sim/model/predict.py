@@ -8,15 +8,22 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from sim.model import ddp, mpa
-from sim.model.atomics import AtomicRequest
-from sim.model.effects import AtomicAccepted, Effect, Failure, Invalidation, ReadAccepted, Recorder
-from sim.model.endpoint import Endpoint
-from sim.model.errors import ErrorCode
-from sim.model.extensions import Extensions
-from sim.model.memory import MemoryRegion, Rights
-from sim.model.rdmap import ReadRequest, Terminate
-from sim.model.work import Buffer, Completion
+from stagecoach.sim.model import ddp, mpa
+from stagecoach.sim.model.atomics import AtomicRequest
+from stagecoach.sim.model.effects import (
+    AtomicAccepted,
+    Effect,
+    Failure,
+    Invalidation,
+    ReadAccepted,
+    Recorder,
+)
+from stagecoach.sim.model.endpoint import Endpoint
+from stagecoach.sim.model.errors import ErrorCode
+from stagecoach.sim.model.extensions import Extensions
+from stagecoach.sim.model.memory import MemoryRegion, Rights
+from stagecoach.sim.model.rdmap import ReadRequest, Terminate
+from stagecoach.sim.model.work import Buffer, Completion
 
 __all__ = ["Prediction", "Region", "Scope", "State", "effects_of", "predict"]
 

@@ -4,8 +4,8 @@ import struct
 from dataclasses import dataclass, replace
 from enum import Enum, IntEnum
 
-from sim.model import ddp
-from sim.model.errors import NAMES, ErrorCode
+from stagecoach.sim.model import ddp
+from stagecoach.sim.model.errors import NAMES, ErrorCode
 
 __all__ = [
     "NAMES",

@@ -3,11 +3,11 @@
 from collections import deque
 from dataclasses import dataclass, field
 
-from sim.captures import Connection, Direction
-from sim.model import ddp, mpa, rdmap
-from sim.model.ddp import TaggedHeader
-from sim.model.memory import Rights
-from sim.model.rdmap import Opcode, ReadRequest
+from stagecoach.sim.captures import Connection, Direction
+from stagecoach.sim.model import ddp, mpa, rdmap
+from stagecoach.sim.model.ddp import TaggedHeader
+from stagecoach.sim.model.memory import Rights
+from stagecoach.sim.model.rdmap import Opcode, ReadRequest
 
 
 @dataclass

@@ -1,17 +1,17 @@
 """The Data Sink of the reference endpoint: what a DDP Segment is, and who takes it."""
 
-from sim.model import checks, ddp, effects, rdmap
-from sim.model.atomic_requests import AtomicRequests
-from sim.model.atomic_responses import AtomicResponses
-from sim.model.ddp import Header, TaggedHeader, UntaggedHeader
-from sim.model.effects import Recorder
-from sim.model.extensions import EXTENSION_OPCODES, EXTENSION_QUEUES, Extensions
-from sim.model.immediate import receive_immediate
-from sim.model.memory import Accessor, MemoryTable
-from sim.model.rdmap import Opcode, Terminate
-from sim.model.tagged import TaggedBuffers
-from sim.model.untagged import ReadRequestQueue, SendQueue, receive_terminate
-from sim.model.work import Completion
+from stagecoach.sim.model import checks, ddp, effects, rdmap
+from stagecoach.sim.model.atomic_requests import AtomicRequests
+from stagecoach.sim.model.atomic_responses import AtomicResponses
+from stagecoach.sim.model.ddp import Header, TaggedHeader, UntaggedHeader
+from stagecoach.sim.model.effects import Recorder
+from stagecoach.sim.model.extensions import EXTENSION_OPCODES, EXTENSION_QUEUES, Extensions
+from stagecoach.sim.model.immediate import receive_immediate
+from stagecoach.sim.model.memory import Accessor, MemoryTable
+from stagecoach.sim.model.rdmap import Opcode, Terminate
+from stagecoach.sim.model.tagged import TaggedBuffers
+from stagecoach.sim.model.untagged import ReadRequestQueue, SendQueue, receive_terminate
+from stagecoach.sim.model.work import Completion
 
 # Queues of the untagged model that exist without RFC 7306.
 _KNOWN_QUEUES = frozenset({rdmap.QN_SEND, rdmap.QN_READ_REQUEST, rdmap.QN_TERMINATE})

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from sim.model import errors
-from sim.model.errors import MpaError
+from stagecoach.sim.model import errors
+from stagecoach.sim.model.errors import MpaError
 
 # RFC 5044, 7.1.1.
 KEY_REQUEST = b"MPA ID Req Frame"

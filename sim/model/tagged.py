@@ -3,11 +3,17 @@
 from collections import deque
 from collections.abc import Callable
 
-from sim.model import checks, effects
-from sim.model.ddp import TaggedHeader
-from sim.model.effects import Recorder
-from sim.model.memory import TAGGED_OFFSET_SPAN, Accessor, MemoryRegion, MemoryTable, Rights
-from sim.model.work import Completion, Operation, OutstandingRead
+from stagecoach.sim.model import checks, effects
+from stagecoach.sim.model.ddp import TaggedHeader
+from stagecoach.sim.model.effects import Recorder
+from stagecoach.sim.model.memory import (
+    TAGGED_OFFSET_SPAN,
+    Accessor,
+    MemoryRegion,
+    MemoryTable,
+    Rights,
+)
+from stagecoach.sim.model.work import Completion, Operation, OutstandingRead
 
 
 class TaggedBuffers:

@@ -1,8 +1,8 @@
 """Terminates: which headers are sent back, and which form a received one has (RFC 5040, 4.8)."""
 
-from sim.model import ddp, rdmap
-from sim.model.errors import MPA_INVALID_STARTUP, MPA_TCP_LOST, NAMES, ErrorCode
-from sim.model.rdmap import Form, Opcode, ReadRequest, Terminate
+from stagecoach.sim.model import ddp, rdmap
+from stagecoach.sim.model.errors import MPA_INVALID_STARTUP, MPA_TCP_LOST, NAMES, ErrorCode
+from stagecoach.sim.model.rdmap import Form, Opcode, ReadRequest, Terminate
 
 # RFC 5040, Figure 10: layer and error type of which the DDP header is sent back.
 _WITH_DDP_HEADER = {(0, 1), (0, 2), (1, 1), (1, 2)}

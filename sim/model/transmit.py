@@ -2,16 +2,16 @@
 
 from collections import deque
 
-from sim.model import ddp, effects, mpa, rdmap
-from sim.model.atomic_requests import AtomicAnswer
-from sim.model.atomic_responses import OutstandingAtomic
-from sim.model.effects import Recorder
-from sim.model.errors import StreamError
-from sim.model.message import Answer, Message, ReadResponse
-from sim.model.rdmap import Opcode, ReadRequest, Terminate
-from sim.model.sink import DataSink
-from sim.model.untagged import MSN_SPAN, InboundAtomic
-from sim.model.work import Buffer, Operation, OutstandingRead, Work
+from stagecoach.sim.model import ddp, effects, mpa, rdmap
+from stagecoach.sim.model.atomic_requests import AtomicAnswer
+from stagecoach.sim.model.atomic_responses import OutstandingAtomic
+from stagecoach.sim.model.effects import Recorder
+from stagecoach.sim.model.errors import StreamError
+from stagecoach.sim.model.message import Answer, Message, ReadResponse
+from stagecoach.sim.model.rdmap import Opcode, ReadRequest, Terminate
+from stagecoach.sim.model.sink import DataSink
+from stagecoach.sim.model.untagged import MSN_SPAN, InboundAtomic
+from stagecoach.sim.model.work import Buffer, Operation, OutstandingRead, Work
 
 
 class AnswerCut(StreamError):

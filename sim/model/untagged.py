@@ -3,16 +3,16 @@
 from collections import deque
 from dataclasses import dataclass
 
-from sim.model import checks, ddp, effects, rdmap
-from sim.model.atomics import AtomicRequest
-from sim.model.checks import Check
-from sim.model.ddp import UntaggedHeader
-from sim.model.effects import Recorder
-from sim.model.memory import Accessor, MemoryRegion, MemoryTable, Rights
-from sim.model.rdmap import ReadRequest, Terminate
-from sim.model.terminate import read_terminate
-from sim.model.words import message_name
-from sim.model.work import Completion, Operation, Receive
+from stagecoach.sim.model import checks, ddp, effects, rdmap
+from stagecoach.sim.model.atomics import AtomicRequest
+from stagecoach.sim.model.checks import Check
+from stagecoach.sim.model.ddp import UntaggedHeader
+from stagecoach.sim.model.effects import Recorder
+from stagecoach.sim.model.memory import Accessor, MemoryRegion, MemoryTable, Rights
+from stagecoach.sim.model.rdmap import ReadRequest, Terminate
+from stagecoach.sim.model.terminate import read_terminate
+from stagecoach.sim.model.words import message_name
+from stagecoach.sim.model.work import Completion, Operation, Receive
 
 # MSNs are 32 bits wide and wrap (RFC 5041, 4.3).
 MSN_SPAN = 2**32

@@ -1,10 +1,17 @@
 """Headers and Terminates in words, for people who read captures and error messages."""
 
-from sim.model import ddp, rdmap
-from sim.model.atomics import CMP_SWAP, FETCH_ADD, SWAP, WORD, AtomicRequest, AtomicResponse
-from sim.model.ddp import Header, TaggedHeader
-from sim.model.errors import ErrorCode
-from sim.model.rdmap import Opcode, ReadRequest, Terminate
+from stagecoach.sim.model import ddp, rdmap
+from stagecoach.sim.model.atomics import (
+    CMP_SWAP,
+    FETCH_ADD,
+    SWAP,
+    WORD,
+    AtomicRequest,
+    AtomicResponse,
+)
+from stagecoach.sim.model.ddp import Header, TaggedHeader
+from stagecoach.sim.model.errors import ErrorCode
+from stagecoach.sim.model.rdmap import Opcode, ReadRequest, Terminate
 
 MESSAGE_NAMES: dict[int, str] = {
     Opcode.RDMA_WRITE: "RDMA Write",

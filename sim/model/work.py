@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from itertools import count
 
-from sim.model.atomics import ATOMIC_OCTETS, AtomicRequest
-from sim.model.rdmap import Opcode, ReadRequest
+from stagecoach.sim.model.atomics import ATOMIC_OCTETS, AtomicRequest
+from stagecoach.sim.model.rdmap import Opcode, ReadRequest
 
 Buffer = bytes | bytearray | memoryview
 

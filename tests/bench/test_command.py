@@ -7,9 +7,9 @@ import pytest
 
 from bench import __main__ as command
 from bench import measure
-from host_driver.errors import WaitTimeout
-from hw.files import write_results
-from sim.cosim.runner import CocotbFailure
+from stagecoach.host_driver.errors import WaitTimeout
+from stagecoach.hw.files import write_results
+from stagecoach.sim.cosim.runner import CocotbFailure
 
 KEY = "write_0_tx_cycles_per_message"
 OTHER = "write_tx_1460_payload_octets_per_cycle"

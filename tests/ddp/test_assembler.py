@@ -9,12 +9,12 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 from cocotb.triggers import RisingEdge
 
-from gateware.config import RnicConfig
-from gateware.ddp.assembler import Assembler
-from gateware.interfaces import PAYLOAD_BEAT, Layouts
-from gateware.mpa.framer import Framer
-from gateware.mpa.layouts import MpaLayouts
-from sim.model.mpa import frame_fpdu
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.ddp.assembler import Assembler
+from stagecoach.gateware.interfaces import PAYLOAD_BEAT, Layouts
+from stagecoach.gateware.mpa.framer import Framer
+from stagecoach.gateware.mpa.layouts import MpaLayouts
+from stagecoach.sim.model.mpa import frame_fpdu
 from tests.support.runner import parameter, run_cocotb
 from tests.support.streams import (
     StreamMonitor,

@@ -7,7 +7,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from cocotb.triggers import Timer
 
-from gateware.ddp.checks import (
+from stagecoach.gateware.ddp.checks import (
     CAUSE_BITS,
     first_cause,
     header_checks,
@@ -15,14 +15,14 @@ from gateware.ddp.checks import (
     tagged_status_checks,
     untagged_checks,
 )
-from gateware.ddp.headers import UNTAGGED_HEADER, UNTAGGED_HEADER_OCTETS
-from gateware.interfaces import StagStatus
-from hw.interface.causes import CODES, Cause
-from sim.model import checks, rdmap
-from sim.model.ddp import FLAG_TAGGED
-from sim.model.errors import StreamError
-from sim.model.rdmap import Opcode
-from sim.model.sink import check_header
+from stagecoach.gateware.ddp.headers import UNTAGGED_HEADER, UNTAGGED_HEADER_OCTETS
+from stagecoach.gateware.interfaces import StagStatus
+from stagecoach.hw.interface.causes import CODES, Cause
+from stagecoach.sim.model import checks, rdmap
+from stagecoach.sim.model.ddp import FLAG_TAGGED
+from stagecoach.sim.model.errors import StreamError
+from stagecoach.sim.model.rdmap import Opcode
+from stagecoach.sim.model.sink import check_header
 from tests.support.runner import run_cocotb
 from tests.support.streams import seeded_random
 

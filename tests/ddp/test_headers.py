@@ -8,10 +8,10 @@ from amaranth.hdl import Const, Module, Signal, Value
 from amaranth.lib import data
 from amaranth.sim import Simulator
 
-from gateware.ddp import headers as ddp
-from gateware.rdmap import headers as rdmap
-from sim.model.ddp import TaggedHeader, UntaggedHeader
-from sim.model.rdmap import Opcode, ReadRequest, control_octet
+from stagecoach.gateware.ddp import headers as ddp
+from stagecoach.gateware.rdmap import headers as rdmap
+from stagecoach.sim.model.ddp import TaggedHeader, UntaggedHeader
+from stagecoach.sim.model.rdmap import Opcode, ReadRequest, control_octet
 from tests.support.streams import seeded_random
 
 WIRE_NUMBER = data.ArrayLayout

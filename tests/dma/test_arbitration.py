@@ -7,7 +7,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from cocotb.triggers import Timer
 
-from gateware.dma.arbitration import choose_round_robin, grant_round_robin
+from stagecoach.gateware.dma.arbitration import choose_round_robin, grant_round_robin
 from tests.support.runner import parameter, run_cocotb
 
 

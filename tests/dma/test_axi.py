@@ -7,11 +7,11 @@ from amaranth.lib.wiring import In, Out
 from cocotb.triggers import RisingEdge
 from cocotbext.axi import AxiBus, AxiRam
 
-from gateware.config import RnicConfig
-from gateware.dma.axi import connect_axi
-from gateware.dma.read import ReadEngine
-from gateware.dma.write import WriteEngine
-from gateware.interfaces import (
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.dma.axi import connect_axi
+from stagecoach.gateware.dma.read import ReadEngine
+from stagecoach.gateware.dma.write import WriteEngine
+from stagecoach.gateware.interfaces import (
     MEMORY_COMMAND,
     READ_WORD,
     WORD,

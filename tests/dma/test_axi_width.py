@@ -16,12 +16,12 @@ from cocotbext.axi import (
     AxiWriteBus,
 )
 
-from gateware.config import RnicConfig
-from gateware.dma.axi import connect_axi
-from gateware.dma.axi_width import AxiReadWidth, AxiWriteWidth
-from gateware.dma.read import ReadEngine
-from gateware.dma.write import WriteEngine
-from gateware.interfaces import (
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.dma.axi import connect_axi
+from stagecoach.gateware.dma.axi_width import AxiReadWidth, AxiWriteWidth
+from stagecoach.gateware.dma.read import ReadEngine
+from stagecoach.gateware.dma.write import WriteEngine
+from stagecoach.gateware.interfaces import (
     MEMORY_COMMAND,
     READ_WORD,
     AxiSignature,

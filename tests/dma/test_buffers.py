@@ -4,8 +4,8 @@ import cocotb
 import pytest
 from cocotb.triggers import RisingEdge
 
-from gateware.dma.buffers import ReservedQueue
-from gateware.interfaces import READ_WORD
+from stagecoach.gateware.dma.buffers import ReservedQueue
+from stagecoach.gateware.interfaces import READ_WORD
 from tests.support.runner import parameter, run_cocotb
 from tests.support.streams import (
     StreamMonitor,

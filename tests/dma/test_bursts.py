@@ -3,7 +3,7 @@
 import cocotb
 import pytest
 
-from gateware.dma.bursts import BurstSplitter, burst, tagged_command
+from stagecoach.gateware.dma.bursts import BurstSplitter, burst, tagged_command
 from tests.support.runner import parameter, run_cocotb
 from tests.support.streams import (
     StreamMonitor,

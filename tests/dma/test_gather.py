@@ -6,9 +6,9 @@ import cocotb
 import pytest
 from cocotb.triggers import RisingEdge
 
-from gateware.config import RnicConfig
-from gateware.dma.gather import Gather
-from gateware.interfaces import MEMORY_COMMAND, PAYLOAD_BEAT, READ_WORD, Layouts
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.dma.gather import Gather
+from stagecoach.gateware.interfaces import MEMORY_COMMAND, PAYLOAD_BEAT, READ_WORD, Layouts
 from tests.dma.axi_slaves import host_octets, words_of
 from tests.support.runner import parameter, run_cocotb
 from tests.support.streams import (

@@ -4,10 +4,10 @@ import cocotb
 import pytest
 from cocotb.triggers import FallingEdge, RisingEdge
 
-from gateware.config import RnicConfig
-from gateware.dma.host_errors import PLACEMENTS_AHEAD, ROOM_MARGIN, HostErrors
-from gateware.interfaces import Layouts, QpCommandKind
-from hw.interface.causes import Cause
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.dma.host_errors import PLACEMENTS_AHEAD, ROOM_MARGIN, HostErrors
+from stagecoach.gateware.interfaces import Layouts, QpCommandKind
+from stagecoach.hw.interface.causes import Cause
 from tests.support.runner import parameter, run_cocotb
 from tests.support.streams import (
     StreamMonitor,

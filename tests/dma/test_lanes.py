@@ -6,8 +6,8 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from cocotb.triggers import Timer
 
-from gateware.dma.bursts import WORD_OCTETS
-from gateware.dma.lanes import choose_lanes, lanes_below, rotate_lanes
+from stagecoach.gateware.dma.bursts import WORD_OCTETS
+from stagecoach.gateware.dma.lanes import choose_lanes, lanes_below, rotate_lanes
 from tests.support.runner import run_cocotb
 from tests.support.streams import seeded_random
 

@@ -4,9 +4,9 @@ import cocotb
 import pytest
 from cocotb.triggers import RisingEdge
 
-from gateware.config import RnicConfig
-from gateware.dma.placement_gate import PlacementGate
-from gateware.interfaces import Layouts
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.dma.placement_gate import PlacementGate
+from stagecoach.gateware.interfaces import Layouts
 from tests.support.runner import parameter, run_cocotb
 from tests.support.streams import (
     StreamMonitor,

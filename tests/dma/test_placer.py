@@ -4,9 +4,9 @@ import cocotb
 import pytest
 from cocotb.triggers import RisingEdge
 
-from gateware.config import RnicConfig
-from gateware.dma.placer import Placer
-from gateware.interfaces import MEMORY_COMMAND, WORD, Layouts, StorePort
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.dma.placer import Placer
+from stagecoach.gateware.interfaces import MEMORY_COMMAND, WORD, Layouts, StorePort
 from tests.dma.axi_slaves import words_of
 from tests.support.runner import parameter, run_cocotb
 from tests.support.streams import (

@@ -5,9 +5,9 @@ import pytest
 from cocotb.triggers import ClockCycles
 from cocotbext.axi import AxiReadBus, AxiSlaveRead
 
-from gateware.config import RnicConfig
-from gateware.dma.read import ReadEngine
-from gateware.interfaces import MEMORY_COMMAND, READ_WORD
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.dma.read import ReadEngine
+from stagecoach.gateware.interfaces import MEMORY_COMMAND, READ_WORD
 from tests.dma.axi_slaves import (
     BurstMonitor,
     LatencyReadSlave,

@@ -6,12 +6,12 @@ Host memory answers reads after 250 cycles and writes after 50.
 import cocotb
 from cocotb.triggers import ClockCycles
 
-from gateware.config import RnicConfig
-from gateware.dma.gather import Gather
-from gateware.dma.placer import Placer
-from gateware.dma.read import ReadEngine
-from gateware.dma.write import WriteEngine
-from gateware.interfaces import MEMORY_COMMAND, READ_WORD, WORD
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.dma.gather import Gather
+from stagecoach.gateware.dma.placer import Placer
+from stagecoach.gateware.dma.read import ReadEngine
+from stagecoach.gateware.dma.write import WriteEngine
+from stagecoach.gateware.interfaces import MEMORY_COMMAND, READ_WORD, WORD
 from tests.dma.axi_slaves import LatencyReadSlave, OrderedWriteSlave
 from tests.dma.test_gather import Bench as GatherBench
 from tests.dma.test_placer import CONFIG as PLACER_CONFIG

@@ -5,9 +5,9 @@ import pytest
 from cocotb.triggers import ClockCycles, RisingEdge
 from cocotbext.axi import AxiSlaveWrite, AxiWriteBus
 
-from gateware.config import RnicConfig
-from gateware.dma.write import WriteEngine
-from gateware.interfaces import MEMORY_COMMAND, WORD
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.dma.write import WriteEngine
+from stagecoach.gateware.interfaces import MEMORY_COMMAND, WORD
 from tests.dma.axi_slaves import (
     BurstMonitor,
     OrderedWriteSlave,

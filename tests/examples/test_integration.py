@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from hw.reference import ENTRY_HEADER, REGISTER_HEADER, write_headers
-from hw.verilog import MODULE, device_verilog, parse_sizes
-from sim.verilator import verilator_environment
+from stagecoach.hw.reference import ENTRY_HEADER, REGISTER_HEADER, write_headers
+from stagecoach.hw.verilog import MODULE, device_verilog, parse_sizes
+from stagecoach.sim.verilator import verilator_environment
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "integration"

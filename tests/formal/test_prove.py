@@ -11,17 +11,17 @@ from amaranth.hdl import Signal
 from amaranth.lib import memory
 from rich.console import Console
 
-import hw.formal.__main__
-import hw.formal.prove
-from gateware.interfaces import NO_COLLISION
-from hw.formal import device, paths
-from hw.formal.harness import Harness, Model
-from hw.formal.properties import all_properties
-from hw.formal.properties.atomic_arithmetic import PROPERTIES as ARITHMETIC
-from hw.formal.property import PROMPT, Mutation, Property, in_harness
-from hw.formal.prove import Mode, ProofError, Task, cached, last_values, prove
-from hw.formal.run import Killed, break_all
-from sim.model.atomics import cmp_swap, fetch_add
+import stagecoach.hw.formal.__main__
+import stagecoach.hw.formal.prove
+from stagecoach.gateware.interfaces import NO_COLLISION
+from stagecoach.hw.formal import device, paths
+from stagecoach.hw.formal.harness import Harness, Model
+from stagecoach.hw.formal.properties import all_properties
+from stagecoach.hw.formal.properties.atomic_arithmetic import PROPERTIES as ARITHMETIC
+from stagecoach.hw.formal.property import PROMPT, Mutation, Property, in_harness
+from stagecoach.hw.formal.prove import Mode, ProofError, Task, cached, last_values, prove
+from stagecoach.hw.formal.run import Killed, break_all
+from stagecoach.sim.model.atomics import cmp_swap, fetch_add
 
 
 def reference(values):
@@ -151,14 +151,17 @@ def test_every_property_has_a_mutation_and_a_block_of_gateware():
 
 
 def test_mutation_that_fits_nowhere_is_told():
-    absent = replace(ARITHMETIC[0], mutations=(Mutation("gateware.fork", "absent", ""),))
+    absent = replace(ARITHMETIC[0], mutations=(Mutation("stagecoach.gateware.fork", "absent", ""),))
     (mutant,) = break_all({"atomic_arithmetic": [absent]}, 1)
     assert not mutant.killed
-    assert mutant.reason == "gateware.fork has 'absent' 0 times; allowed: once"
+    assert mutant.reason == "stagecoach.gateware.fork has 'absent' 0 times; allowed: once"
 
 
 def test_mutant_that_is_no_block_is_told_beside_the_others():
-    module, old = "gateware.rdmap.atomic_arithmetic", "given.data & ~given.mask & ~compares"
+    module, old = (
+        "stagecoach.gateware.rdmap.atomic_arithmetic",
+        "given.data & ~given.mask & ~compares",
+    )
     broken = replace(ARITHMETIC[0], mutations=(Mutation(module, old, "absent"),))
     fits_nowhere = replace(ARITHMETIC[1], mutations=(Mutation(module, "absent", ""),))
     mutants = {

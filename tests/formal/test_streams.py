@@ -9,15 +9,15 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-import gateware
-from gateware.fork import Fork
-from hw.formal.device import blocks, stream_names, streams
-from hw.formal.harness import TOP
-from hw.formal.paths import Netlist
-from hw.formal.properties import streams as stream_properties
-from hw.formal.property import PROMPT, in_harness
-from hw.formal.prove import Mode, Task, prove
-from hw.rtlil import export
+from stagecoach import gateware
+from stagecoach.gateware.fork import Fork
+from stagecoach.hw.formal.device import blocks, stream_names, streams
+from stagecoach.hw.formal.harness import TOP
+from stagecoach.hw.formal.paths import Netlist
+from stagecoach.hw.formal.properties import streams as stream_properties
+from stagecoach.hw.formal.property import PROMPT, in_harness
+from stagecoach.hw.formal.prove import Mode, Task, prove
+from stagecoach.hw.rtlil import export
 
 
 def components():
@@ -108,7 +108,7 @@ def test_path_from_ready_to_valid_is_found(kind, tmp_path):
 
 
 def _flat(component):
-    from hw.formal.harness import Model
+    from stagecoach.hw.formal.harness import Model
 
     return Model({"dut.il": export(component, TOP)}, ("read_rtlil dut.il", "proc", "flatten"))
 

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from host_driver import CQ, PD, QP, Context, QPCap, QPInitAttr
+from stagecoach.host_driver import CQ, PD, QP, Context, QPCap, QPInitAttr
 from tests.host_driver.fake_device import FakeDevice, NoStream
 from tests.host_driver.startup_rig import Side
 

@@ -3,20 +3,20 @@
 import ctypes
 from typing import Any
 
-from host_driver import entries, registers
-from host_driver.answers import MAGIC
-from host_driver.context import CommandOpcode
-from host_driver.transport import sockets
-from host_driver.transport.base import ByteStream, TransportError
-from hw.interface.causes import Cause
-from hw.interface.queue_entries import (
+from stagecoach.host_driver import entries, registers
+from stagecoach.host_driver.answers import MAGIC
+from stagecoach.host_driver.context import CommandOpcode
+from stagecoach.host_driver.transport import sockets
+from stagecoach.host_driver.transport.base import ByteStream, TransportError
+from stagecoach.hw.interface.causes import Cause
+from stagecoach.hw.interface.queue_entries import (
     SEND_ENTRY_OCTETS,
     SEND_UNIT_OCTETS,
     CompletionFlags,
     CompletionOpcode,
     send_units,
 )
-from hw.interface.registers import registers as described
+from stagecoach.hw.interface.registers import registers as described
 
 QPS, CQS, STAGS_LOG2, READS = 4, 4, 4, 8
 RESET, INIT, RTS, ERR = range(4)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
-from host_driver import (
+from stagecoach.host_driver import (
     CQ,
     PD,
     QP,
@@ -18,13 +18,13 @@ from host_driver import (
     WROpcode,
     registers,
 )
-from host_driver.context import CommandOpcode
-from host_driver.mpa_startup import StartupFrame
-from host_driver.transport.base import ByteStream
-from hw.interface.queue_entries import CompletionOpcode
-from sim.model import startup as model
-from sim.model.endpoint import Endpoint
-from sim.model.mpa import Deframer
+from stagecoach.host_driver.context import CommandOpcode
+from stagecoach.host_driver.mpa_startup import StartupFrame
+from stagecoach.host_driver.transport.base import ByteStream
+from stagecoach.hw.interface.queue_entries import CompletionOpcode
+from stagecoach.sim.model import startup as model
+from stagecoach.sim.model.endpoint import Endpoint
+from stagecoach.sim.model.mpa import Deframer
 from tests.host_driver.fake_device import FakeDevice, entry_at
 
 PATIENCE = 10.0

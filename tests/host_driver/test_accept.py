@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from host_driver import (
+from stagecoach.host_driver import (
     RTR,
     ConnectionRequest,
     InsufficientIRD,
@@ -17,11 +17,11 @@ from host_driver import (
     StartupError,
     listen,
 )
-from host_driver.context import CommandOpcode
-from host_driver.errors import DeviceError
-from host_driver.mpa_startup import NOT_NEGOTIATED, StartupFrame
-from sim.captures import read_connections
-from sim.model import startup as model
+from stagecoach.host_driver.context import CommandOpcode
+from stagecoach.host_driver.errors import DeviceError
+from stagecoach.host_driver.mpa_startup import NOT_NEGOTIATED, StartupFrame
+from stagecoach.sim.captures import read_connections
+from stagecoach.sim.model import startup as model
 from tests.host_driver.startup_rig import (
     PATIENCE,
     Side,

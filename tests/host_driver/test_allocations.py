@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from host_driver import CQ, MR, PD, QP, Context, QPCap, QPInitAttr, ResourceError
-from host_driver.context import CommandOpcode
-from host_driver.mr import FastMR
-from host_driver.resources import Resources
+from stagecoach.host_driver import CQ, MR, PD, QP, Context, QPCap, QPInitAttr, ResourceError
+from stagecoach.host_driver.context import CommandOpcode
+from stagecoach.host_driver.mr import FastMR
+from stagecoach.host_driver.resources import Resources
 from tests.host_driver.fake_device import FakeDevice
 
 ALLOCATIONS: dict[str, tuple[Callable[[Any], Any], tuple[str, ...], set[int]]] = {

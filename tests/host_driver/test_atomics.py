@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from host_driver import SGE, SendWR, WROpcode
-from hw.interface.queue_entries import AtomicOperation, SendOpcode
+from stagecoach.host_driver import SGE, SendWR, WROpcode
+from stagecoach.hw.interface.queue_entries import AtomicOperation, SendOpcode
 from tests.host_driver.fake_device import send_entry
 
 ADD, SWAP, CMP_SWAP = (

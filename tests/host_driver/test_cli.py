@@ -10,18 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from host_driver import commands
-from host_driver.cli import main, parse_size
-from host_driver.demo.ends import Measurement
-from host_driver.demo.run import Result
-from host_driver.enums import WROpcode
+from stagecoach.host_driver import commands
+from stagecoach.host_driver.cli import main, parse_size
+from stagecoach.host_driver.demo.ends import Measurement
+from stagecoach.host_driver.demo.run import Result
+from stagecoach.host_driver.enums import WROpcode
 
 ROOT = Path(__file__).parents[2]
 BUILDS_A_DEVICE = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "host_driver.cli", *arguments]
+    command = [sys.executable, "-m", "stagecoach.host_driver.cli", *arguments]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
@@ -127,7 +127,7 @@ def test_the_version_is_that_of_the_package(capsys):
 
 
 def test_a_failed_build_is_a_named_error(monkeypatch, capsys):
-    from sim import build
+    from stagecoach.sim import build
 
     def fail(*_: object, **__: object) -> Path:
         raise build.BuildError("the C++ compiler 'g++' is not installed")
@@ -172,7 +172,7 @@ class TestDevice:
     @pytest.mark.parametrize("markers", [False, True])
     @pytest.mark.parametrize("octets", [0, 1, 300_001])
     def test_a_file_crosses(self, octets, markers, tmp_path):
-        from sim.decode import SeenFpdu, decode_file
+        from stagecoach.sim.decode import SeenFpdu, decode_file
         from tests.model.tshark import verdict
 
         path = tmp_path / "file"
@@ -207,10 +207,10 @@ class TestDevice:
         assert seen.good_crc == len(fpdus) or (markers and 0 < seen.good_crc < len(fpdus))
 
     def test_a_process_that_dies_ends_both(self):
-        from host_driver.demo.end import DemoError
-        from host_driver.demo.ends import Job
-        from host_driver.demo.run import Demo
-        from sim.build import build_device
+        from stagecoach.host_driver.demo.end import DemoError
+        from stagecoach.host_driver.demo.ends import Job
+        from stagecoach.host_driver.demo.run import Demo
+        from stagecoach.sim.build import build_device
 
         library = build_device()
         job = Job(None, 8 << 20, 1460, library, library, ROOT / "build" / "unfinished.pcapng")

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from host_driver.cli import main
+from stagecoach.host_driver.cli import main
 
 ROOT = Path(__file__).parents[2]
 CAPTURE = str(ROOT / "tests/data/captures/crc1-p2p-rping-64.pcap")
-COMMAND = [sys.executable, "-m", "host_driver.cli", "decode"]
+COMMAND = [sys.executable, "-m", "stagecoach.host_driver.cli", "decode"]
 LINES = 25  # one for the connection, two startup frames, 22 FPDUs
 
 
@@ -191,7 +191,7 @@ def much(folder: Path) -> Path:
         "    found = whole(path)\n"
         "    found.items.extend(found.items * 200)\n"
         "    return found\n"
-        "sim.decode.decode_file = many\n"
+        "stagecoach.sim.decode.decode_file = many\n"
         "sys.exit(cli.main(sys.argv[1:]))\n"
     )
     return script

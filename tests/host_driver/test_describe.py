@@ -2,11 +2,11 @@
 
 import pytest
 
-from host_driver import Context, registers
-from host_driver.describe import capabilities, in_words, sizes
-from host_driver.devices import find_devices
-from host_driver.enums import WROpcode
-from host_driver.transport.locate import parse_device
+from stagecoach.host_driver import Context, registers
+from stagecoach.host_driver.describe import capabilities, in_words, sizes
+from stagecoach.host_driver.devices import find_devices
+from stagecoach.host_driver.enums import WROpcode
+from stagecoach.host_driver.transport.locate import parse_device
 from tests.host_driver.fake_device import CQS, QPS, READS, STAGS_LOG2, FakeDevice
 
 OF_RFC_5040 = {
@@ -41,7 +41,7 @@ def test_a_simulated_device_that_is_not_built_is_not_built_to_be_listed(monkeypa
     def build(progress):
         progress("export Verilog")
 
-    monkeypatch.setattr("host_driver.devices.build_device", build)
+    monkeypatch.setattr("stagecoach.host_driver.devices.build_device", build)
     simulated, missing = find_devices([parse_device("serial:///dev/no-port")], 9600)[:2]
     assert simulated["state"] == "not built: the first command that uses it does that"
     assert simulated["configuration"]["qps"] == 64

@@ -2,7 +2,7 @@
 
 import pytest
 
-from host_driver import (
+from stagecoach.host_driver import (
     QPState,
     QPStateError,
     RecvWR,
@@ -12,8 +12,8 @@ from host_driver import (
     WaitTimeout,
     WCStatus,
 )
-from hw.interface.causes import Cause
-from hw.interface.queue_entries import CompletionOpcode
+from stagecoach.hw.interface.causes import Cause
+from stagecoach.hw.interface.queue_entries import CompletionOpcode
 from tests.host_driver.test_queues import connect, statuses
 
 

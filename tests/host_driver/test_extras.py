@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from host_driver.errors import StagecoachError
-from host_driver.extras import EXTRA_OF, MissingExtra, extra_named
-from host_driver.transport.simulation import SimulatedDevice
+from stagecoach.host_driver.errors import StagecoachError
+from stagecoach.host_driver.extras import EXTRA_OF, MissingExtra, extra_named
+from stagecoach.host_driver.transport.simulation import SimulatedDevice
 
 ROOT = Path(__file__).parents[2]
 MODULE_OF = {"systemrdl_compiler": "systemrdl"}
@@ -99,6 +99,6 @@ def test_a_device_names_what_it_takes_to_build_it(monkeypatch):
     def fail(*_, **__):
         raise ModuleNotFoundError("No module named 'amaranth'", name="amaranth")
 
-    monkeypatch.setattr("sim.build.build_device", fail)
+    monkeypatch.setattr("stagecoach.sim.build.build_device", fail)
     with pytest.raises(MissingExtra, match=r"amaranth is not installed; .*'stagecoach\[sim\]'"):
         SimulatedDevice()

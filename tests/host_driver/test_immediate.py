@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from host_driver import (
+from stagecoach.host_driver import (
     QP,
     SGE,
     Cause,
@@ -20,8 +20,8 @@ from host_driver import (
     WCStatus,
     WROpcode,
 )
-from hw.interface import queue_entries
-from hw.interface.queue_entries import CompletionFlags, CompletionOpcode, SendOpcode
+from stagecoach.hw.interface import queue_entries
+from stagecoach.hw.interface.queue_entries import CompletionFlags, CompletionOpcode, SendOpcode
 from tests.host_driver.fake_device import NoStream, send_entry
 
 SIGNALED, SOLICITED, FENCE = SendFlags.SIGNALED, SendFlags.SOLICITED, SendFlags.FENCE

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from host_driver import (
+from stagecoach.host_driver import (
     ListenerClosed,
     MalformedFrame,
     QPState,
@@ -18,8 +18,8 @@ from host_driver import (
     connect,
     listen,
 )
-from host_driver.mpa_startup import StartupFrame
-from host_driver.transport.base import DeviceClosed
+from stagecoach.host_driver.mpa_startup import StartupFrame
+from stagecoach.host_driver.transport.base import DeviceClosed
 from tests.host_driver.startup_rig import (
     PATIENCE,
     SHORT,

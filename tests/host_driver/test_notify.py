@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from host_driver import QP, Cause, QPInitAttr, RecvWR, SendWR, WaitTimeout, WCStatus
-from hw.interface.queue_entries import CompletionFlags, CompletionOpcode
+from stagecoach.host_driver import QP, Cause, QPInitAttr, RecvWR, SendWR, WaitTimeout, WCStatus
+from stagecoach.hw.interface.queue_entries import CompletionFlags, CompletionOpcode
 from tests.host_driver.test_queues import connect
 
 SOLICITED = CompletionFlags.SOLICITED
@@ -77,7 +77,7 @@ def test_a_completion_in_error_is_always_told(verbs, cq, solicited_only):
 
 
 def test_a_completion_of_another_cq_is_not_told(verbs, cq):
-    from host_driver import CQ
+    from stagecoach.host_driver import CQ
 
     other = CQ(verbs.context, 4)
     qp = QP(verbs.pd, QPInitAttr(other, other))

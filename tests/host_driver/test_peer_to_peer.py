@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from host_driver import (
+from stagecoach.host_driver import (
     RTR,
     Cause,
     QPState,
@@ -19,9 +19,9 @@ from host_driver import (
     connect,
     listen,
 )
-from host_driver.mpa_startup import StartupFrame
-from hw.interface.queue_entries import CompletionOpcode
-from sim.captures import Direction, read_connections
+from stagecoach.host_driver.mpa_startup import StartupFrame
+from stagecoach.hw.interface.queue_entries import CompletionOpcode
+from stagecoach.sim.captures import Direction, read_connections
 from tests.host_driver.startup_rig import (
     PATIENCE,
     SHORT,

@@ -6,13 +6,13 @@ import pytest
 from matplotlib.figure import Figure
 from rich.console import Console
 
-from host_driver.cli import main
-from host_driver.perf.command import show
-from host_driver.perf.limit import TAGGED_HEADER, UNTAGGED_HEADER, Framing
-from host_driver.perf.operations import OPERATIONS, Remote
-from host_driver.perf.plot import _draw
-from host_driver.perf.result import Point, Result
-from host_driver.perf.settings import (
+from stagecoach.host_driver.cli import main
+from stagecoach.host_driver.perf.command import show
+from stagecoach.host_driver.perf.limit import TAGGED_HEADER, UNTAGGED_HEADER, Framing
+from stagecoach.host_driver.perf.operations import OPERATIONS, Remote
+from stagecoach.host_driver.perf.plot import _draw
+from stagecoach.host_driver.perf.result import Point, Result
+from stagecoach.host_driver.perf.settings import (
     MAXIMUM_OUTSTANDING,
     PerfError,
     Plan,
@@ -20,10 +20,10 @@ from host_driver.perf.settings import (
     pack_remote,
     unpack_remote,
 )
-from host_driver.perf.sizes import parse_sizes
-from host_driver.perf.table import table_of
-from sim.model.ddp import segment_tagged, segment_untagged
-from sim.model.mpa import frame_fpdu, mulpdu
+from stagecoach.host_driver.perf.sizes import parse_sizes
+from stagecoach.host_driver.perf.table import table_of
+from stagecoach.sim.model.ddp import segment_tagged, segment_untagged
+from stagecoach.sim.model.mpa import frame_fpdu, mulpdu
 
 WRITE, READ, SEND, ATOMIC = (OPERATIONS[name] for name in ("write", "read", "send", "atomic"))
 FRAMING = Framing(1460)

@@ -12,22 +12,22 @@ from typing import Any
 
 import pytest
 
-from host_driver import Context
-from host_driver.cli import main
-from host_driver.perf import client
-from host_driver.perf.both import LOCALHOST, LocalServer
-from host_driver.perf.limit import Framing
-from host_driver.perf.operations import OPERATIONS
-from host_driver.perf.result import Point
-from host_driver.perf.settings import LATENCY_MESSAGES, PerfError, Plan
-from host_driver.transport.simulation import SimulatedDevice
-from sim.build import build_device
+from stagecoach.host_driver import Context
+from stagecoach.host_driver.cli import main
+from stagecoach.host_driver.perf import client
+from stagecoach.host_driver.perf.both import LOCALHOST, LocalServer
+from stagecoach.host_driver.perf.limit import Framing
+from stagecoach.host_driver.perf.operations import OPERATIONS
+from stagecoach.host_driver.perf.result import Point
+from stagecoach.host_driver.perf.settings import LATENCY_MESSAGES, PerfError, Plan
+from stagecoach.host_driver.transport.simulation import SimulatedDevice
+from stagecoach.sim.build import build_device
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 ROOT = Path(__file__).parents[2]
 CLIENT = "stagecoach perf: a client is measuring\n"
-COMMAND = [sys.executable, "-m", "host_driver.cli", "perf"]
+COMMAND = [sys.executable, "-m", "stagecoach.host_driver.cli", "perf"]
 SECONDS = 120
 
 
@@ -82,7 +82,7 @@ def test_long_messages_come_near_the_limit():
 
 
 def test_an_error_of_the_server_is_told_before_that_of_the_client(monkeypatch):
-    from host_driver.perf import command, server
+    from stagecoach.host_driver.perf import command, server
 
     def fail(*_: object) -> None:
         raise PerfError("out of coal")
@@ -94,7 +94,7 @@ def test_an_error_of_the_server_is_told_before_that_of_the_client(monkeypatch):
 
 
 def test_a_server_that_stands_still_is_given_up(monkeypatch):
-    from host_driver.perf import command, end, server
+    from stagecoach.host_driver.perf import command, end, server
 
     over = threading.Event()
 
@@ -111,7 +111,7 @@ def test_a_server_that_stands_still_is_given_up(monkeypatch):
 
 
 def test_a_board_does_not_serve_a_simulated_client(monkeypatch):
-    from host_driver.perf import command, server
+    from stagecoach.host_driver.perf import command, server
 
     class Board:
         """No device is one."""

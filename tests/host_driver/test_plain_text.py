@@ -2,9 +2,9 @@
 
 import pytest
 
-from host_driver import devices
-from host_driver.plain_text import plain, printable
-from host_driver.transport.locate import parse_device
+from stagecoach.host_driver import devices
+from stagecoach.host_driver.plain_text import plain, printable
+from stagecoach.host_driver.transport.locate import parse_device
 
 
 @pytest.mark.parametrize("text", ["[/x]", "[bold]a", "\\[b]", "a\nb", "Grüße"])

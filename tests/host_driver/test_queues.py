@@ -7,7 +7,7 @@ import threading
 import numpy as np
 import pytest
 
-from host_driver import (
+from stagecoach.host_driver import (
     CQ,
     MR,
     PD,
@@ -34,11 +34,15 @@ from host_driver import (
     entries,
     registers,
 )
-from host_driver.context import CommandOpcode, raise_if_stopped
-from host_driver.mpa_startup import StartupFrame
-from host_driver.qp import ERROR_FLUSH_SECONDS, FLUSH_SECONDS
-from host_driver.ring import LOOKS
-from hw.interface.queue_entries import RECEIVE_ENTRY_OCTETS, SEND_UNIT_OCTETS, CompletionOpcode
+from stagecoach.host_driver.context import CommandOpcode, raise_if_stopped
+from stagecoach.host_driver.mpa_startup import StartupFrame
+from stagecoach.host_driver.qp import ERROR_FLUSH_SECONDS, FLUSH_SECONDS
+from stagecoach.host_driver.ring import LOOKS
+from stagecoach.hw.interface.queue_entries import (
+    RECEIVE_ENTRY_OCTETS,
+    SEND_UNIT_OCTETS,
+    CompletionOpcode,
+)
 from tests.host_driver.fake_device import CQS, RTS, FakeDevice, entry_at
 
 

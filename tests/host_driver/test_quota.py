@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from host_driver import (
+from stagecoach.host_driver import (
     CQ,
     MR,
     PD,
@@ -17,7 +17,7 @@ from host_driver import (
     QuotaExceeded,
     ResourceError,
 )
-from host_driver.context import CommandOpcode
+from stagecoach.host_driver.context import CommandOpcode
 from tests.host_driver.fake_device import FakeDevice
 
 FAIR_SHARE = pytest.mark.requirement(
@@ -174,7 +174,7 @@ def test_a_cq_with_overcommit_takes_any_qp(context):
 
 
 def test_a_default_cq_has_room_for_all_qps_of_default_size(context):
-    from gateware.config import RnicConfig
+    from stagecoach.gateware.config import RnicConfig
 
     cap = QPCap()
     assert CQ(context).cqe >= RnicConfig().qps * (cap.max_send_wr + cap.max_recv_wr)

@@ -2,10 +2,21 @@
 
 import pytest
 
-from host_driver import CQ, MR, PD, QP, Cause, Context, DeviceClosed, QPInitAttr, QPState, listen
-from host_driver.context import CommandOpcode
-from host_driver.device_reset import reset_device
-from host_driver.transport.base import TransportError
+from stagecoach.host_driver import (
+    CQ,
+    MR,
+    PD,
+    QP,
+    Cause,
+    Context,
+    DeviceClosed,
+    QPInitAttr,
+    QPState,
+    listen,
+)
+from stagecoach.host_driver.context import CommandOpcode
+from stagecoach.host_driver.device_reset import reset_device
+from stagecoach.host_driver.transport.base import TransportError
 from tests.host_driver.fake_device import CQS, INIT, QPS, RESET
 
 

@@ -49,7 +49,7 @@ def test_registers_are_accessed_by_the_context_and_the_transports_below_it_only(
 @pytest.mark.requirement("RDMAP-8.1.2-01", "DDP-8.3.2-01", "SEC-3-01", "SEC-7.2-01")
 def test_every_register_has_one_owner():
     """The depths of the Read Request queues, QP_READS, are the QP's."""
-    from host_driver import registers
+    from stagecoach.host_driver import registers
 
     names = [name for name in vars(registers) if name.isupper()]
     assert "QP_READS" in names

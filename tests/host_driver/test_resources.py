@@ -6,7 +6,7 @@ import re
 import numpy
 import pytest
 
-from host_driver import (
+from stagecoach.host_driver import (
     CQ,
     MR,
     PD,
@@ -26,8 +26,8 @@ from host_driver import (
     listen,
     registers,
 )
-from host_driver.context import CommandOpcode
-from host_driver.transport.base import TransportError
+from stagecoach.host_driver.context import CommandOpcode
+from stagecoach.host_driver.transport.base import TransportError
 from tests.host_driver.fake_device import CQS, QPS, STAGS_LOG2
 
 SLOTS = 1 << STAGS_LOG2

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from host_driver import QP, SGE, QPInitAttr, SendWR, WROpcode, registers
+from stagecoach.host_driver import QP, SGE, QPInitAttr, SendWR, WROpcode, registers
 from tests.host_driver.fake_device import NoStream
 
 SINK = SGE(0x1000, 8, 0xA1)

@@ -12,25 +12,25 @@ from threading import Thread
 
 import pytest
 
-from host_driver import AccessFlags, Context, WROpcode, connect, listen
-from host_driver.cli import main
-from host_driver.rping import ends
-from host_driver.rping.ends import Server, Settings
-from host_driver.rping.link import Link
-from host_driver.rping.messages import GO_AHEAD, Advertisement, ping_text, text_of
-from host_driver.transport.simulation import SimulatedDevice
-from sim.conversation import write_conversation
-from sim.decode import Decoded, SeenFpdu, Startup, decode_file
-from sim.model.ddp import TaggedHeader, UntaggedHeader
-from sim.model.direction import Direction
-from sim.model.mpa import frame_fpdu
-from sim.model.rdmap import Opcode, control_octet
-from sim.model.startup import EnhancedData, StartupFrame
+from stagecoach.host_driver import AccessFlags, Context, WROpcode, connect, listen
+from stagecoach.host_driver.cli import main
+from stagecoach.host_driver.rping import ends
+from stagecoach.host_driver.rping.ends import Server, Settings
+from stagecoach.host_driver.rping.link import Link
+from stagecoach.host_driver.rping.messages import GO_AHEAD, Advertisement, ping_text, text_of
+from stagecoach.host_driver.transport.simulation import SimulatedDevice
+from stagecoach.sim.conversation import write_conversation
+from stagecoach.sim.decode import Decoded, SeenFpdu, Startup, decode_file
+from stagecoach.sim.model.ddp import TaggedHeader, UntaggedHeader
+from stagecoach.sim.model.direction import Direction
+from stagecoach.sim.model.mpa import frame_fpdu
+from stagecoach.sim.model.rdmap import Opcode, control_octet
+from stagecoach.sim.model.startup import EnhancedData, StartupFrame
 
 ROOT = Path(__file__).parents[2]
 CAPTURES = ROOT / "tests" / "data" / "captures"
 BUILDS_A_DEVICE = [pytest.mark.slow, pytest.mark.timeout(1800)]
-COMMAND = [sys.executable, "-m", "host_driver.cli", "rping"]
+COMMAND = [sys.executable, "-m", "stagecoach.host_driver.cli", "rping"]
 SECONDS = 120
 
 

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from host_driver import (
+from stagecoach.host_driver import (
     MR,
     PD,
     QP,
@@ -22,9 +22,9 @@ from host_driver import (
     WROpcode,
     registers,
 )
-from host_driver.context import CommandOpcode
-from hw.interface import queue_entries
-from hw.interface.queue_entries import CompletionFlags, CompletionOpcode, SendOpcode
+from stagecoach.host_driver.context import CommandOpcode
+from stagecoach.hw.interface import queue_entries
+from stagecoach.hw.interface.queue_entries import CompletionFlags, CompletionOpcode, SendOpcode
 from tests.host_driver.fake_device import STAGS_LOG2, FakeDevice, send_entry
 
 SIGNALED, SOLICITED = SendFlags.SIGNALED, SendFlags.SOLICITED

@@ -6,15 +6,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from host_driver.transport import sockets
-from host_driver.transport.base import (
+from stagecoach.host_driver.transport import sockets
+from stagecoach.host_driver.transport.base import (
     ByteStream,
     Listener,
     StreamClosed,
     TransportError,
     TransportTimeout,
 )
-from host_driver.transport.sockets import SocketListener, SocketStream
+from stagecoach.host_driver.transport.sockets import SocketListener, SocketStream
 from tests.host_driver.startup_rig import PATIENCE, SHORT, Background
 
 

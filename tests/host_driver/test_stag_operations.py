@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from host_driver import (
+from stagecoach.host_driver import (
     MR,
     PD,
     SGE,
@@ -20,8 +20,8 @@ from host_driver import (
     inc_rkey,
     registers,
 )
-from hw.interface import queue_entries
-from hw.interface.queue_entries import CompletionOpcode, Rights, SendOpcode
+from stagecoach.hw.interface import queue_entries
+from stagecoach.hw.interface.queue_entries import CompletionOpcode, Rights, SendOpcode
 from tests.host_driver.fake_device import send_entry
 
 ACCESS = AccessFlags.LOCAL_WRITE | AccessFlags.REMOTE_READ

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from host_driver import (
+from stagecoach.host_driver import (
     RTR,
     ConnectionRejected,
     QPState,
@@ -13,9 +13,9 @@ from host_driver import (
     connect,
     listen,
 )
-from host_driver.mpa_startup import NOT_NEGOTIATED, StartupFrame
-from sim.captures import read_connections
-from sim.model import startup as model
+from stagecoach.host_driver.mpa_startup import NOT_NEGOTIATED, StartupFrame
+from stagecoach.sim.captures import read_connections
+from stagecoach.sim.model import startup as model
 from tests.host_driver.fake_device import RTS
 from tests.host_driver.startup_rig import (
     GOOD_REPLY,

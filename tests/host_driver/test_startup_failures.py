@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from host_driver import (
+from stagecoach.host_driver import (
     RTR,
     ConnectionRejected,
     InitiatorInitiatorError,
@@ -18,10 +18,10 @@ from host_driver import (
     connect,
     listen,
 )
-from host_driver.context import CommandOpcode
-from host_driver.mpa_startup import StartupFrame
-from sim.model import ddp, errors, rdmap
-from sim.model.mpa import Framer
+from stagecoach.host_driver.context import CommandOpcode
+from stagecoach.host_driver.mpa_startup import StartupFrame
+from stagecoach.sim.model import ddp, errors, rdmap
+from stagecoach.sim.model.mpa import Framer
 from tests.host_driver.startup_rig import (
     GOOD_REPLY,
     PATIENCE,

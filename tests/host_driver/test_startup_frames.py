@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from host_driver import RTR, InitiatorInitiatorError, MalformedFrame
-from host_driver.mpa_startup import (
+from stagecoach.host_driver import RTR, InitiatorInitiatorError, MalformedFrame
+from stagecoach.host_driver.mpa_startup import (
     ENHANCED_REVISION,
     HEADER_OCTETS,
     MAXIMUM_PRIVATE_DATA,
@@ -17,9 +17,9 @@ from host_driver.mpa_startup import (
     StartupFrame,
     missing_octets,
 )
-from sim.captures import read_connections
-from sim.model import startup as model
-from sim.model.errors import MpaError
+from stagecoach.sim.captures import read_connections
+from stagecoach.sim.model import startup as model
+from stagecoach.sim.model.errors import MpaError
 from tests.host_driver.startup_rig import to_driver, to_model
 
 CAPTURES = sorted((Path(__file__).parents[1] / "data" / "captures").glob("*.pcap"))

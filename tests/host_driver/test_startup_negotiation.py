@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from host_driver import RTR, InsufficientIRD, MalformedFrame, NoMatchingRTR
-from host_driver.mpa_negotiation import (
+from stagecoach.host_driver import RTR, InsufficientIRD, MalformedFrame, NoMatchingRTR
+from stagecoach.host_driver.mpa_negotiation import (
     accepting_reply,
     check_reply,
     check_request,
@@ -16,9 +16,9 @@ from host_driver.mpa_negotiation import (
     request_frame,
     settle,
 )
-from host_driver.mpa_startup import NOT_NEGOTIATED, StartupFrame
-from host_driver.mpa_terms import DEFAULT_RTR, Terms
-from sim.model import startup as model
+from stagecoach.host_driver.mpa_startup import NOT_NEGOTIATED, StartupFrame
+from stagecoach.host_driver.mpa_terms import DEFAULT_RTR, Terms
+from stagecoach.sim.model import startup as model
 from tests.host_driver.startup_rig import to_model
 from tests.host_driver.test_startup_frames import frames
 

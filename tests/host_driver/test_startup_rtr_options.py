@@ -4,15 +4,15 @@ import itertools
 
 import pytest
 
-from host_driver import RTR, MalformedFrame, NoMatchingRTR
-from host_driver.mpa_negotiation import (
+from stagecoach.host_driver import RTR, MalformedFrame, NoMatchingRTR
+from stagecoach.host_driver.mpa_negotiation import (
     accepting_reply,
     check_reply,
     request_frame,
     settle,
 )
-from host_driver.mpa_startup import StartupFrame
-from host_driver.mpa_terms import DEFAULT_RTR
+from stagecoach.host_driver.mpa_startup import StartupFrame
+from stagecoach.host_driver.mpa_terms import DEFAULT_RTR
 from tests.host_driver.test_startup_negotiation import OPTIONS, answer, of, terms
 
 

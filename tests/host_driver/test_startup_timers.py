@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from host_driver import (
+from stagecoach.host_driver import (
     ConnectionRequest,
     InitiatorInitiatorError,
     QPState,
@@ -15,8 +15,8 @@ from host_driver import (
     StartupTimeout,
     connect,
 )
-from host_driver.mpa_startup import StartupFrame
-from host_driver.transport.base import TransportTimeout
+from stagecoach.host_driver.mpa_startup import StartupFrame
+from stagecoach.host_driver.transport.base import TransportTimeout
 from tests.host_driver.fake_device import RESET
 from tests.host_driver.startup_rig import (
     GOOD_REPLY,

@@ -6,25 +6,31 @@ from dataclasses import replace
 
 import pytest
 
-from host_driver import (
+from stagecoach.host_driver import (
     Cause,
     QPError,
     RecvWR,
     SendWR,
     WCStatus,
 )
-from host_driver.context import raise_if_stopped
-from host_driver.errors import describe
-from host_driver.events import UNKNOWN_INDEX, AsyncEvent
-from host_driver.qp import QP
-from host_driver.terminate import OctetOrder, SegmentHeader, Terminate, read_terminate, readings
-from hw.interface.causes import CODES
-from sim.model import ddp, errors, rdmap
-from sim.model import terminate as model
-from sim.model.ddp import TaggedHeader, UntaggedHeader
-from sim.model.errors import ErrorCode
-from sim.model.rdmap import Form, Opcode, ReadRequest, control_octet
-from sim.model.words import MESSAGE_NAMES, complaint
+from stagecoach.host_driver.context import raise_if_stopped
+from stagecoach.host_driver.errors import describe
+from stagecoach.host_driver.events import UNKNOWN_INDEX, AsyncEvent
+from stagecoach.host_driver.qp import QP
+from stagecoach.host_driver.terminate import (
+    OctetOrder,
+    SegmentHeader,
+    Terminate,
+    read_terminate,
+    readings,
+)
+from stagecoach.hw.interface.causes import CODES
+from stagecoach.sim.model import ddp, errors, rdmap
+from stagecoach.sim.model import terminate as model
+from stagecoach.sim.model.ddp import TaggedHeader, UntaggedHeader
+from stagecoach.sim.model.errors import ErrorCode
+from stagecoach.sim.model.rdmap import Form, Opcode, ReadRequest, control_octet
+from stagecoach.sim.model.words import MESSAGE_NAMES, complaint
 from tests.host_driver.fake_device import FakeDevice, NoStream
 
 EVENT_OCTETS = 18

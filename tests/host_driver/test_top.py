@@ -11,15 +11,21 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from host_driver import CQ, PD, QP, Context, QPInitAttr, registers
-from host_driver.cli import main
-from host_driver.counters import CounterWord, QPCounters, query_lost, query_qp, query_stops
-from host_driver.errors import DeviceError
-from host_driver.top.folder import FOLDER_VARIABLE
-from host_driver.top.publisher import INTERVAL_VARIABLE, Publisher
-from host_driver.top.rates import view
-from host_driver.top.screen import quantity, screen
-from hw.interface.causes import Cause
+from stagecoach.host_driver import CQ, PD, QP, Context, QPInitAttr, registers
+from stagecoach.host_driver.cli import main
+from stagecoach.host_driver.counters import (
+    CounterWord,
+    QPCounters,
+    query_lost,
+    query_qp,
+    query_stops,
+)
+from stagecoach.host_driver.errors import DeviceError
+from stagecoach.host_driver.top.folder import FOLDER_VARIABLE
+from stagecoach.host_driver.top.publisher import INTERVAL_VARIABLE, Publisher
+from stagecoach.host_driver.top.rates import view
+from stagecoach.host_driver.top.screen import quantity, screen
+from stagecoach.hw.interface.causes import Cause
 from tests.host_driver.fake_device import INIT, QPS, RTS, FakeDevice
 
 ROOT = Path(__file__).parents[2]
@@ -309,7 +315,15 @@ def test_the_program_ends_if_nobody_reads_what_is_shown(tmp_path):
         f"def end(*_): pathlib.Path({str(ended)!r}).touch(); sys.exit(0)\n"
         "signal.signal(signal.SIGTERM, end)\n" + PROGRAM.replace("range(10)", "range(1000)")
     )
-    command = [sys.executable, "-m", "host_driver.cli", "top", "--json", "--interval", "0.05"]
+    command = [
+        sys.executable,
+        "-m",
+        "stagecoach.host_driver.cli",
+        "top",
+        "--json",
+        "--interval",
+        "0.05",
+    ]
     with subprocess.Popen(
         [*command, "--", sys.executable, "-c", program], stdout=subprocess.PIPE, cwd=ROOT
     ) as process:
@@ -330,7 +344,7 @@ def test_exit_status_is_that_of_the_program(capfd):
 
 PROGRAM = """
 import time
-from host_driver import CQ, PD, QP, Context, QPInitAttr
+from stagecoach.host_driver import CQ, PD, QP, Context, QPInitAttr
 from tests.host_driver.test_top import CountingDevice, CounterWord
 device = CountingDevice()
 with Context(device) as context:

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from host_driver import Context
-from host_driver.cli import main
-from host_driver.top.rates import view
-from host_driver.top.screen import screen
+from stagecoach.host_driver import Context
+from stagecoach.host_driver.cli import main
+from stagecoach.host_driver.top.rates import view
+from stagecoach.host_driver.top.screen import screen
 from tests.host_driver.test_top import CountingDevice, snapshot_of
 
 ROOT = Path(__file__).parents[2]
@@ -262,7 +262,7 @@ def test_what_is_no_regular_file_is_not_waited_for(folder, tmp_path):
     (folder / "1-3.json").symlink_to("/dev/zero")
     (folder / "999999999999999999999-0.json").write_bytes(changed())
     (folder / "0x1-2y.json").write_bytes(changed())
-    command = [sys.executable, "-m", "host_driver.cli", "top", "--once", "--json"]
+    command = [sys.executable, "-m", "stagecoach.host_driver.cli", "top", "--once", "--json"]
     done = subprocess.run(command, cwd=ROOT, timeout=30, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, "")
     told = [line.partition(" is not shown: ")[::2] for line in done.stderr.splitlines()]

@@ -6,9 +6,9 @@ import time
 import tty
 from collections.abc import Callable
 
-from host_driver.hostlink.endpoint import Endpoint
-from host_driver.hostlink.frames import Deframer, Frame
-from hw.interface.hostlink import EVENTS, FLAG, VERSION, WINDOW, Kind
+from stagecoach.host_driver.hostlink.endpoint import Endpoint
+from stagecoach.host_driver.hostlink.frames import Deframer, Frame
+from stagecoach.hw.interface.hostlink import EVENTS, FLAG, VERSION, WINDOW, Kind
 
 CLOCK_HZ = 12_345_678
 

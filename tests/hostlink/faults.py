@@ -3,7 +3,7 @@
 import random
 from dataclasses import dataclass
 
-from hw.interface.hostlink import ESCAPE, FLAG
+from stagecoach.hw.interface.hostlink import ESCAPE, FLAG
 
 
 @dataclass

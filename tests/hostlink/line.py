@@ -6,9 +6,9 @@ from typing import Any
 
 from cocotb.triggers import RisingEdge
 
-from host_driver.hostlink.endpoint import Endpoint
-from host_driver.hostlink.frames import Deframer, Frame
-from hw.interface.hostlink import EVENTS, FLAG, VERSION, WINDOW, Kind
+from stagecoach.host_driver.hostlink.endpoint import Endpoint
+from stagecoach.host_driver.hostlink.frames import Deframer, Frame
+from stagecoach.hw.interface.hostlink import EVENTS, FLAG, VERSION, WINDOW, Kind
 from tests.hostlink.faults import Faults
 from tests.support.streams import StreamMonitor, StreamSink, StreamSource
 

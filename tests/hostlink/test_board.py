@@ -12,19 +12,19 @@ from threading import Thread
 
 import pytest
 
-from host_driver import cm
-from host_driver.context import Context
-from host_driver.demo.end import End
-from host_driver.enums import AccessFlags, QPState, WCStatus, WROpcode
-from host_driver.rping import ends
-from host_driver.rping.ends import Settings
-from host_driver.transport.base import DeviceClosed
-from host_driver.transport.serial_device import SerialDevice
-from host_driver.transport.simulation import SimulatedDevice
-from host_driver.wr import SGE, SendWR
-from hw.boards.configs import SMALL
-from hw.interface.causes import Cause
-from sim.board import BAUD, CLOCK_HZ, SimulatedBoard
+from stagecoach.host_driver import cm
+from stagecoach.host_driver.context import Context
+from stagecoach.host_driver.demo.end import End
+from stagecoach.host_driver.enums import AccessFlags, QPState, WCStatus, WROpcode
+from stagecoach.host_driver.rping import ends
+from stagecoach.host_driver.rping.ends import Settings
+from stagecoach.host_driver.transport.base import DeviceClosed
+from stagecoach.host_driver.transport.serial_device import SerialDevice
+from stagecoach.host_driver.transport.simulation import SimulatedDevice
+from stagecoach.host_driver.wr import SGE, SendWR
+from stagecoach.hw.boards.configs import SMALL
+from stagecoach.hw.interface.causes import Cause
+from stagecoach.sim.board import BAUD, CLOCK_HZ, SimulatedBoard
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 120.0
@@ -163,7 +163,15 @@ def test_the_peer_refuses_what_it_did_not_allow(bad_board):
 def run(command: str, board: SimulatedBoard, *options: str) -> str:
     """What a command of `stagecoach` prints that has the board as its device."""
     device = f"{board.url}&retry=1&give_up={SECONDS}&open={SECONDS}"
-    words = [sys.executable, "-m", "host_driver.cli", command, *options, "--device", device]
+    words = [
+        sys.executable,
+        "-m",
+        "stagecoach.host_driver.cli",
+        command,
+        *options,
+        "--device",
+        device,
+    ]
     result = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
     return result.stdout
@@ -201,7 +209,7 @@ def test_a_board_that_hangs_is_told_of(board):
 
 
 def test_devices_lists_it(board):
-    command = [sys.executable, "-m", "host_driver.cli", "devices", "--json"]
+    command = [sys.executable, "-m", "stagecoach.host_driver.cli", "devices", "--json"]
     result = subprocess.run(
         [*command, "--device", f"{board.url}&open={SECONDS}", "--device", "serial:///dev/no-port"],
         cwd=ROOT,

@@ -9,18 +9,18 @@ from threading import Thread
 import pytest
 from serial import Serial
 
-from host_driver import cm
-from host_driver.context import Context
-from host_driver.cq import CQ
-from host_driver.enums import AccessFlags, WCOpcode, WCStatus, WROpcode
-from host_driver.mr import MR, PD
-from host_driver.qp import QP, QPCap, QPInitAttr
-from host_driver.transport.base import Transport
-from host_driver.transport.serial_device import SerialDevice
-from host_driver.transport.simulation import SimulatedDevice
-from host_driver.wr import SGE, RecvWR, SendWR
-from hw.boards.board import find
-from sim.board_netlist import simulate
+from stagecoach.host_driver import cm
+from stagecoach.host_driver.context import Context
+from stagecoach.host_driver.cq import CQ
+from stagecoach.host_driver.enums import AccessFlags, WCOpcode, WCStatus, WROpcode
+from stagecoach.host_driver.mr import MR, PD
+from stagecoach.host_driver.qp import QP, QPCap, QPInitAttr
+from stagecoach.host_driver.transport.base import Transport
+from stagecoach.host_driver.transport.serial_device import SerialDevice
+from stagecoach.host_driver.transport.simulation import SimulatedDevice
+from stagecoach.host_driver.wr import SGE, RecvWR, SendWR
+from stagecoach.hw.boards.board import find
+from stagecoach.sim.board_netlist import simulate
 from tests.hw.test_boards import Echo
 
 BOARD = os.environ.get("GATESIM_BOARD", "")
@@ -30,7 +30,7 @@ OCTETS = 64
 
 def test_octets_pass_the_netlist_of_a_top(monkeypatch):
     """Clock, reset and UART are those of the board, the device is an echo."""
-    monkeypatch.setattr("hw.boards.top.SerialRnic", Echo)
+    monkeypatch.setattr("stagecoach.hw.boards.top.SerialRnic", Echo)
     board = find("ecpix5-45")
     with simulate(board) as simulated, Serial(simulated.port, board.baud, timeout=0.2) as port:
         echoed = b""

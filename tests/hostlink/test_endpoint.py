@@ -5,10 +5,17 @@ from collections.abc import Callable
 
 import pytest
 
-from host_driver.hostlink.endpoint import Counters, Endpoint
-from host_driver.hostlink.frames import Deframer, Frame, crc32c, parse
-from hw.interface.hostlink import ESCAPE, FIRST_MESSAGE, FLAG, MAXIMUM_PAYLOAD, WINDOW, Kind
-from sim.model.crc32c import crc32c as model_crc32c
+from stagecoach.host_driver.hostlink.endpoint import Counters, Endpoint
+from stagecoach.host_driver.hostlink.frames import Deframer, Frame, crc32c, parse
+from stagecoach.hw.interface.hostlink import (
+    ESCAPE,
+    FIRST_MESSAGE,
+    FLAG,
+    MAXIMUM_PAYLOAD,
+    WINDOW,
+    Kind,
+)
+from stagecoach.sim.model.crc32c import crc32c as model_crc32c
 from tests.hostlink.faults import Faults
 
 RETRY = 0.2

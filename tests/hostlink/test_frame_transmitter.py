@@ -3,8 +3,8 @@
 import cocotb
 from cocotb.triggers import ClockCycles, RisingEdge
 
-from gateware.hostlink.frame_transmitter import FRAME_OCTET, FrameTransmitter
-from hw.interface.hostlink import WINDOW
+from stagecoach.gateware.hostlink.frame_transmitter import FRAME_OCTET, FrameTransmitter
+from stagecoach.hw.interface.hostlink import WINDOW
 from tests.support.runner import run_cocotb
 from tests.support.streams import StreamSink, seeded_random, start_clock_and_reset
 

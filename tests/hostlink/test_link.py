@@ -9,9 +9,9 @@ import pytest
 from cocotb.triggers import RisingEdge, with_timeout
 from cocotbext.axi import AxiBus, AxiLiteBus, AxiLiteRam, AxiMaster, AxiResp
 
-from gateware.config import RnicConfig
-from gateware.hostlink.link import HostLink
-from hw.interface.hostlink import EVENTS, Kind
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.hostlink.link import HostLink
+from stagecoach.hw.interface.hostlink import EVENTS, Kind
 from tests.hostlink.faults import Faults
 from tests.hostlink.line import CLOCK_HZ, HELLO_FIELDS, RETRY_CYCLES, Host
 from tests.support.runner import parameter, run_cocotb

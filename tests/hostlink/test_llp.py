@@ -5,9 +5,9 @@ import socket
 
 import pytest
 
-from host_driver.hostlink.llp import CLOSE_OCTETS, TRANSMIT_OCTETS, KernelLlp
-from host_driver.transport.base import TransportError
-from hw.interface.hostlink import SEND_CLOSE, SEND_LAST
+from stagecoach.host_driver.hostlink.llp import CLOSE_OCTETS, TRANSMIT_OCTETS, KernelLlp
+from stagecoach.host_driver.transport.base import TransportError
+from stagecoach.hw.interface.hostlink import SEND_CLOSE, SEND_LAST
 
 NUMBER = 3
 WINDOW = TRANSMIT_OCTETS

@@ -4,12 +4,12 @@ import time
 
 import pytest
 
-from host_driver import CQ, Context, DeviceError, registers
-from host_driver.cli import main
-from host_driver.errors import StagecoachError
-from host_driver.transport.base import DeviceClosed
-from host_driver.transport.serial_device import SerialDevice
-from hw.interface.registers import registers as described
+from stagecoach.host_driver import CQ, Context, DeviceError, registers
+from stagecoach.host_driver.cli import main
+from stagecoach.host_driver.errors import StagecoachError
+from stagecoach.host_driver.transport.base import DeviceClosed
+from stagecoach.host_driver.transport.serial_device import SerialDevice
+from stagecoach.hw.interface.registers import registers as described
 from tests.host_driver.fake_device import FakeDevice
 from tests.hostlink.fake_board import FakeBoard
 
@@ -82,7 +82,7 @@ def test_a_board_that_is_always_busy_is_named_in_time(board):
 
 
 def test_by_default_a_command_takes_well_below_45_s(board, monkeypatch):
-    monkeypatch.setattr("host_driver.context.time", clock := HastyClock())
+    monkeypatch.setattr("stagecoach.host_driver.context.time", clock := HastyClock())
     board.registers[registers.COMMAND_STATUS.address] = registers.COMMAND_STATUS.pack(busy=1)
     message, _ = refusal(board)
     assert "COMMAND_STATUS.busy is 1 for 10 s" in message
@@ -150,7 +150,7 @@ def test_a_command_that_does_not_end_is_named_and_closing_does_not_wait_again(bo
 def test_a_cause_that_there_is_not_is_named(board):
     with opened(board) as context:
         board.registers[registers.QP_STATE.address] = registers.QP_STATE.pack(state=3, cause=255)
-        from host_driver.counters import query_state
+        from stagecoach.host_driver.counters import query_state
 
         with pytest.raises(DeviceError, match=r"QP 1 has QP_STATE.cause 255; allowed: a Cause"):
             query_state(context, 1)

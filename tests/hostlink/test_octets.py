@@ -4,7 +4,7 @@ import cocotb
 import pytest
 from cocotb.triggers import ClockCycles, RisingEdge
 
-from gateware.hostlink.octets import OCTET, MessageArbiter, OctetBuffer
+from stagecoach.gateware.hostlink.octets import OCTET, MessageArbiter, OctetBuffer
 from tests.support.runner import parameter, run_cocotb
 from tests.support.streams import (
     StreamMonitor,

@@ -9,18 +9,18 @@ import time
 import pytest
 import serial
 
-from host_driver.hostlink.memory import DECERR, OKAY
-from host_driver.transport.base import (
+from stagecoach.host_driver.hostlink.memory import DECERR, OKAY
+from stagecoach.host_driver.transport.base import (
     DeviceClosed,
     Transport,
     TransportError,
     TransportTimeout,
 )
-from host_driver.transport.locate import DeviceNameError, Locator, parse_device
-from host_driver.transport.serial_device import SerialDevice
-from host_driver.transport.sockets import SocketStream
-from hw.interface.hostlink import Kind
-from sim.device import RecordKind
+from stagecoach.host_driver.transport.locate import DeviceNameError, Locator, parse_device
+from stagecoach.host_driver.transport.serial_device import SerialDevice
+from stagecoach.host_driver.transport.sockets import SocketStream
+from stagecoach.hw.interface.hostlink import Kind
+from stagecoach.sim.device import RecordKind
 from tests.hostlink.fake_board import CLOCK_HZ, FakeBoard
 from tests.hostlink.faults import Faults
 

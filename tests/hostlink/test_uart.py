@@ -4,7 +4,7 @@ import cocotb
 import pytest
 from cocotb.triggers import ClockCycles, RisingEdge, Timer
 
-from gateware.hostlink.uart import UartReceiver, UartTransmitter, divisor_of
+from stagecoach.gateware.hostlink.uart import UartReceiver, UartTransmitter, divisor_of
 from tests.support.runner import parameter, run_cocotb
 from tests.support.streams import (
     CLOCK_PERIOD_NS,

@@ -2,7 +2,7 @@
 
 import json
 
-from hw.area import by_block
+from stagecoach.hw.area import by_block
 
 CELLS = {
     "device.framer.a_LUT4_Z": "LUT4",

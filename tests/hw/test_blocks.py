@@ -3,10 +3,10 @@
 import pytest
 from amaranth.hdl import Fragment
 
-from gateware.config import RnicConfig
-from gateware.mpa.deframer import Deframer
-from hw import blocks
-from hw.harness import CHAIN_BITS, Harness
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.mpa.deframer import Deframer
+from stagecoach.hw import blocks
+from stagecoach.hw.harness import CHAIN_BITS, Harness
 
 CONFIG = RnicConfig(qps=4, cqs=4, stags=16)
 
@@ -17,7 +17,12 @@ def test_all_blocks_are_found():
 
 
 @pytest.mark.parametrize(
-    "name", ["mpa_receiver.deframer", "gateware.mpa.deframer", "gateware.mpa.deframer:Deframer"]
+    "name",
+    [
+        "mpa_receiver.deframer",
+        "stagecoach.gateware.mpa.deframer",
+        "stagecoach.gateware.mpa.deframer:Deframer",
+    ],
 )
 def test_block_is_found_with_the_parameters_of_the_device(name):
     found = blocks.find(CONFIG, name)
@@ -25,7 +30,7 @@ def test_block_is_found_with_the_parameters_of_the_device(name):
     assert len(found.qp) == CONFIG.qp_bits
 
 
-@pytest.mark.parametrize("name", ["frmer", "mpa_receiver.x", "gateware.mpa.deframer:X"])
+@pytest.mark.parametrize("name", ["frmer", "mpa_receiver.x", "stagecoach.gateware.mpa.deframer:X"])
 def test_unknown_name_is_refused(name):
     with pytest.raises(blocks.NoSuchBlock, match="allowed"):
         blocks.find(CONFIG, name)

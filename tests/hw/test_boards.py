@@ -11,10 +11,10 @@ from amaranth.hdl import Fragment, Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from gateware.hostlink.uart import UartReceiver, UartTransmitter, divisor_of
-from hw import bitstream
-from hw.boards.board import NAMES, NoSuchBoard, find
-from hw.boards.top import PLL_HZ, BoardTop
+from stagecoach.gateware.hostlink.uart import UartReceiver, UartTransmitter, divisor_of
+from stagecoach.hw import bitstream
+from stagecoach.hw.boards.board import NAMES, NoSuchBoard, find
+from stagecoach.hw.boards.top import PLL_HZ, BoardTop
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -60,7 +60,7 @@ class Echo(wiring.Component):
 
 def test_a_top_goes_through_all_tools(monkeypatch, tmp_path):
     """With a design that takes seconds and not an hour."""
-    monkeypatch.setattr("hw.boards.top.SerialRnic", Echo)
+    monkeypatch.setattr("stagecoach.hw.boards.top.SerialRnic", Echo)
     # The tools are WebAssembly, and see no folder but this one and those below.
     folder = Path("build/bitstream/echo")
     shutil.rmtree(folder, ignore_errors=True)

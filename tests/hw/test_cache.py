@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from host_driver.cache_command import age_text, size_text
-from host_driver.cli import main
-from hw import cache
-from hw.files import locked
-from sim.verilator import BuildError, require
+from stagecoach.host_driver.cache_command import age_text, size_text
+from stagecoach.host_driver.cli import main
+from stagecoach.hw import cache
+from stagecoach.hw.files import locked
+from stagecoach.sim.verilator import BuildError, require
 
 ROOT = Path(__file__).resolve().parents[2]
 HOUR = 3600.0
@@ -65,7 +65,7 @@ def test_what_was_interrupted_is_made_anew(root):
 
 PROCESS = """
 import sys, time
-from hw import cache
+from stagecoach.hw import cache
 
 def make(folder):
     print("makes it", flush=True)
@@ -208,7 +208,7 @@ def test_the_command_clears_what_nobody_makes(root, capsys):
 def fails(command, **environment):
     """The one line of a command that fails with status 1."""
     ran = subprocess.run(
-        [sys.executable, "-m", "host_driver.cli", command],
+        [sys.executable, "-m", "stagecoach.host_driver.cli", command],
         cwd=ROOT,
         env=os.environ | environment,
         capture_output=True,

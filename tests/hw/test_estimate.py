@@ -5,9 +5,9 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from hw import flow
-from hw.estimate import CLOCK_TO_OUTPUT, Estimate, wire
-from hw.rtlil import export
+from stagecoach.hw import flow
+from stagecoach.hw.estimate import CLOCK_TO_OUTPUT, Estimate, wire
+from stagecoach.hw.rtlil import export
 
 
 class Parity(wiring.Component):

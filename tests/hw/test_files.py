@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from hw.files import BadResults, locked, read_results, write_results, write_whole
+from stagecoach.hw.files import BadResults, locked, read_results, write_results, write_whole
 
 TRY = """
 import fcntl, sys

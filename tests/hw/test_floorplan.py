@@ -10,11 +10,11 @@ from amaranth.lib import wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from hw import floorplan as module
-from hw import flow
-from hw.floorplan import BLOCK_RAM, assign, at_rest, floorplan, planned, sites
-from hw.placement import bels, location, top_module
-from hw.rtlil import export
+from stagecoach.hw import floorplan as module
+from stagecoach.hw import flow
+from stagecoach.hw.floorplan import BLOCK_RAM, assign, at_rest, floorplan, planned, sites
+from stagecoach.hw.placement import bels, location, top_module
+from stagecoach.hw.rtlil import export
 
 
 class Memories(wiring.Component):

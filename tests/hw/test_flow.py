@@ -12,9 +12,9 @@ from amaranth.hdl import Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from hw import flow, gates
-from hw.rtlil import export
-from hw.same_logic import OtherLogic
+from stagecoach.hw import flow, gates
+from stagecoach.hw.rtlil import export
+from stagecoach.hw.same_logic import OtherLogic
 
 
 class Counter(wiring.Component):

@@ -14,11 +14,11 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from cocotb.triggers import RisingEdge
 
-from gateware.interfaces import NO_COLLISION
-from hw import gates
-from hw.flow import SYNTHESIS_OPTIONS, synthesize
-from hw.rtlil import export
-from sim.cosim import runner
+from stagecoach.gateware.interfaces import NO_COLLISION
+from stagecoach.hw import gates
+from stagecoach.hw.flow import SYNTHESIS_OPTIONS, synthesize
+from stagecoach.hw.rtlil import export
+from stagecoach.sim.cosim import runner
 from tests.support.runner import CocotbFailure, run_cocotb
 from tests.support.streams import seeded_random, start_clock_and_reset
 

@@ -7,11 +7,11 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from hw import flow
-from hw.delays import Delays, NotSdf
-from hw.harness import Harness
-from hw.paths import main, register_name, slow_paths
-from hw.rtlil import export
+from stagecoach.hw import flow
+from stagecoach.hw.delays import Delays, NotSdf
+from stagecoach.hw.harness import Harness
+from stagecoach.hw.paths import main, register_name, slow_paths
+from stagecoach.hw.rtlil import export
 
 SDF = """(DELAYFILE
   (SDFVERSION "3.0")

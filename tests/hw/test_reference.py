@@ -4,9 +4,9 @@ import subprocess
 
 import pytest
 
-from hw.interface.queue_entries import offset_of, size_of
-from hw.interface.registers import registers
-from hw.reference import (
+from stagecoach.hw.interface.queue_entries import offset_of, size_of
+from stagecoach.hw.interface.registers import registers
+from stagecoach.hw.reference import (
     ELEMENT,
     ENTRIES,
     ENTRY_HEADER,

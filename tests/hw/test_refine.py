@@ -9,15 +9,15 @@ from amaranth.hdl import Array, Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from hw import flow, wires
-from hw.delays import Delays
-from hw.harness import Harness
-from hw.paths import slow_paths
-from hw.placement import Placement, bels, top_module
-from hw.refine import Refiner, refine
-from hw.rtlil import export
-from hw.same_logic import OtherLogic, check_same_logic
-from hw.timing_graph import TimingGraph
+from stagecoach.hw import flow, wires
+from stagecoach.hw.delays import Delays
+from stagecoach.hw.harness import Harness
+from stagecoach.hw.paths import slow_paths
+from stagecoach.hw.placement import Placement, bels, top_module
+from stagecoach.hw.refine import Refiner, refine
+from stagecoach.hw.rtlil import export
+from stagecoach.hw.same_logic import OtherLogic, check_same_logic
+from stagecoach.hw.timing_graph import TimingGraph
 
 
 class Sums(wiring.Component):

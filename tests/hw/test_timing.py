@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from hw import timing
-from hw.flow import DEFAULT_PART, PARTS, SYNTHESIS_OPTIONS, ToolError
-from hw.timing import CONFIGS, ENTRIES, entry, record
+from stagecoach.hw import timing
+from stagecoach.hw.flow import DEFAULT_PART, PARTS, SYNTHESIS_OPTIONS, ToolError
+from stagecoach.hw.timing import CONFIGS, ENTRIES, entry, record
 
 
 def result(fmax, lut4=1, options=SYNTHESIS_OPTIONS, flow="now"):

@@ -15,9 +15,9 @@ from amaranth.lib import wiring
 from cocotb.task import bridge
 from cocotb_tools.runner import get_runner
 
-from gateware.config import RnicConfig
-from gateware.rnic import Rnic
-from host_driver import (
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.rnic import Rnic
+from stagecoach.host_driver import (
     CQ,
     MR,
     PD,
@@ -30,13 +30,13 @@ from host_driver import (
     WROpcode,
     registers,
 )
-from host_driver.cli import main
-from host_driver.counters import CounterWord, query_qp
-from host_driver.errors import DeviceError
-from hw import cache
-from hw.verilog import MODULE, SizeError, device_verilog, parse_sizes, start_processes
-from sim.cosim.device import CocotbDevice, Link, start_clock
-from sim.verilator import verilator_environment
+from stagecoach.host_driver.cli import main
+from stagecoach.host_driver.counters import CounterWord, query_qp
+from stagecoach.host_driver.errors import DeviceError
+from stagecoach.hw import cache
+from stagecoach.hw.verilog import MODULE, SizeError, device_verilog, parse_sizes, start_processes
+from stagecoach.sim.cosim.device import CocotbDevice, Link, start_clock
+from stagecoach.sim.verilator import verilator_environment
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = RnicConfig(qps=4, cqs=4, stags=16, counters=False)

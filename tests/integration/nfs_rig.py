@@ -5,15 +5,15 @@ import contextlib
 import os
 from pathlib import Path
 
-from host_driver import Context
-from host_driver.nfs.client.connection import Ways, mounted
-from host_driver.nfs.client.copy import Copier, Progress
-from host_driver.nfs.client.url import NfsUrl
-from host_driver.nfs.server.export import Export
-from host_driver.nfs.server.serving import NfsServer
-from host_driver.oncrpc.blocking import LoopThread
-from host_driver.rpcrdma.settings import ClientSettings, Profile, ServerSettings
-from host_driver.transport.simulation import SimulatedDevice
+from stagecoach.host_driver import Context
+from stagecoach.host_driver.nfs.client.connection import Ways, mounted
+from stagecoach.host_driver.nfs.client.copy import Copier, Progress
+from stagecoach.host_driver.nfs.client.url import NfsUrl
+from stagecoach.host_driver.nfs.server.export import Export
+from stagecoach.host_driver.nfs.server.serving import NfsServer
+from stagecoach.host_driver.oncrpc.blocking import LoopThread
+from stagecoach.host_driver.rpcrdma.settings import ClientSettings, Profile, ServerSettings
+from stagecoach.host_driver.transport.simulation import SimulatedDevice
 
 HOST = "127.0.0.1"
 EXPORT = "/export"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import cocotb
 from cocotb.task import bridge
 
-from host_driver import (
+from stagecoach.host_driver import (
     CQ,
     MR,
     PD,

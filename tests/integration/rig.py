@@ -9,10 +9,21 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from host_driver import CQ, MR, PD, QP, SGE, AccessFlags, Context, QPCap, QPInitAttr, WROpcode
-from host_driver.transport.simulation import SimulatedDevice
-from host_driver.transport.sockets import SocketStream
-from sim.model import mpa
+from stagecoach.host_driver import (
+    CQ,
+    MR,
+    PD,
+    QP,
+    SGE,
+    AccessFlags,
+    Context,
+    QPCap,
+    QPInitAttr,
+    WROpcode,
+)
+from stagecoach.host_driver.transport.simulation import SimulatedDevice
+from stagecoach.host_driver.transport.sockets import SocketStream
+from stagecoach.sim.model import mpa
 
 ALL = AccessFlags.LOCAL_WRITE | AccessFlags.REMOTE_WRITE | AccessFlags.REMOTE_READ
 RECEIVE_OCTETS = 1 << 16

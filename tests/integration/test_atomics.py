@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from host_driver import (
+from stagecoach.host_driver import (
     CQ,
     MR,
     PD,
@@ -27,10 +27,10 @@ from host_driver import (
     WCStatus,
     WROpcode,
 )
-from host_driver.transport.sockets import SocketStream
-from hw.interface.causes import CODES
-from sim.model import ddp, rdmap
-from sim.model.atomics import (
+from stagecoach.host_driver.transport.sockets import SocketStream
+from stagecoach.hw.interface.causes import CODES
+from stagecoach.sim.model import ddp, rdmap
+from stagecoach.sim.model.atomics import (
     CMP_SWAP,
     FETCH_ADD,
     SWAP,
@@ -39,10 +39,10 @@ from sim.model.atomics import (
     AtomicResponse,
     result_of,
 )
-from sim.model.ddp import UntaggedHeader
-from sim.model.errors import ErrorCode
-from sim.model.rdmap import Opcode, ReadRequest, control_octet
-from sim.model.terminate import terminate_for
+from stagecoach.sim.model.ddp import UntaggedHeader
+from stagecoach.sim.model.errors import ErrorCode
+from stagecoach.sim.model.rdmap import Opcode, ReadRequest, control_octet
+from stagecoach.sim.model.terminate import terminate_for
 from tests.integration.rig import READS, End, RawPeer, open_device
 from tests.rdmap.serial_order import Operation, serial_order
 from tests.support.streams import seeded_random

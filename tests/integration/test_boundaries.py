@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from gateware.config import DATA_WIDTHS
-from host_driver import listen
-from host_driver.transport.simulation import SimulatedDevice
-from sim.build import build_device
+from stagecoach.gateware.config import DATA_WIDTHS
+from stagecoach.host_driver import listen
+from stagecoach.host_driver.transport.simulation import SimulatedDevice
+from stagecoach.sim.build import build_device
 from tests.integration.pair_traffic import End, draw_operations
 from tests.support.sizes import SMALLEST
 from tests.support.streams import seeded_random

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from host_driver import (
+from stagecoach.host_driver import (
     CQ,
     MR,
     PD,
@@ -20,11 +20,11 @@ from host_driver import (
     WCStatus,
     WROpcode,
 )
-from sim.captures import Connection, Direction, read_connections
-from sim.model import ddp, mpa, rdmap
-from sim.model.memory import Rights
-from sim.model.rdmap import Opcode
-from sim.model.replay import Deliver, PostRead, Replay, SetMemory, replay_of
+from stagecoach.sim.captures import Connection, Direction, read_connections
+from stagecoach.sim.model import ddp, mpa, rdmap
+from stagecoach.sim.model.memory import Rights
+from stagecoach.sim.model.rdmap import Opcode
+from stagecoach.sim.model.replay import Deliver, PostRead, Replay, SetMemory, replay_of
 from tests.integration.rig import RawPeer, open_device
 from tests.model.vectors import DATA
 

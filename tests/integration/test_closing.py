@@ -8,10 +8,19 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from host_driver import Cause, Context, QPState, RecvWR, SendFlags, SendWR, WCStatus, WROpcode
-from sim.model import ddp, mpa, rdmap
-from sim.model.ddp import TaggedHeader
-from sim.model.rdmap import Opcode, control_octet
+from stagecoach.host_driver import (
+    Cause,
+    Context,
+    QPState,
+    RecvWR,
+    SendFlags,
+    SendWR,
+    WCStatus,
+    WROpcode,
+)
+from stagecoach.sim.model import ddp, mpa, rdmap
+from stagecoach.sim.model.ddp import TaggedHeader
+from stagecoach.sim.model.rdmap import Opcode, control_octet
 from tests.integration.rig import End, RawPeer, open_device
 from tests.support.streams import seeded_random
 

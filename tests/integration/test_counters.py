@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from host_driver import Cause, Context, QPState, SendWR, WROpcode
-from host_driver.cli import main
-from host_driver.counters import QPCounters, query_lost, query_qp, query_stops
-from sim.model.atomics import FETCH_ADD, AtomicRequest
-from sim.model.ddp import decode
-from sim.model.rdmap import Opcode, decode_control
+from stagecoach.host_driver import Cause, Context, QPState, SendWR, WROpcode
+from stagecoach.host_driver.cli import main
+from stagecoach.host_driver.counters import QPCounters, query_lost, query_qp, query_stops
+from stagecoach.sim.model.atomics import FETCH_ADD, AtomicRequest
+from stagecoach.sim.model.ddp import decode
+from stagecoach.sim.model.rdmap import Opcode, decode_control
 from tests.integration.rig import End, RawPeer, open_device
 from tests.integration.test_atomics import request_ulpdu, response_ulpdu
 from tests.integration.test_failures import read, response, send, write
@@ -151,7 +151,7 @@ def test_stops_and_drops_have_their_reason(context: Context):
 
 
 PROGRAM = """
-from host_driver import SendWR, WROpcode
+from stagecoach.host_driver import SendWR, WROpcode
 from tests.integration.rig import End, RawPeer, open_device
 with open_device() as context:
     end = End(context, 5000)

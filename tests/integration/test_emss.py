@@ -5,11 +5,11 @@ import itertools
 import cocotb
 import pytest
 
-from gateware.rnic import JOBS_AHEAD
-from host_driver import WROpcode
-from sim.cosim.device import CocotbDevice, start_clock
-from sim.cosim.runner import run_cocotb
-from sim.model import mpa
+from stagecoach.gateware.rnic import JOBS_AHEAD
+from stagecoach.host_driver import WROpcode
+from stagecoach.sim.cosim.device import CocotbDevice, start_clock
+from stagecoach.sim.cosim.runner import run_cocotb
+from stagecoach.sim.model import mpa
 from tests.integration.pair_traffic import REGION_OCTETS, Operation, run_ends
 from tests.integration.test_pair import PAIR
 

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from host_driver import Context, RecvWR, SendFlags, SendWR, WCStatus, WROpcode
-from sim.model import ddp, rdmap
-from sim.model.atomics import FETCH_ADD, WORD, AtomicRequest, AtomicResponse
-from sim.model.ddp import UntaggedHeader
-from sim.model.rdmap import Opcode, control_octet
+from stagecoach.host_driver import Context, RecvWR, SendFlags, SendWR, WCStatus, WROpcode
+from stagecoach.sim.model import ddp, rdmap
+from stagecoach.sim.model.atomics import FETCH_ADD, WORD, AtomicRequest, AtomicResponse
+from stagecoach.sim.model.ddp import UntaggedHeader
+from stagecoach.sim.model.rdmap import Opcode, control_octet
 from tests.integration.rig import End, RawPeer, open_device
 
 pytestmark = pytest.mark.timeout(300)  # the first test may have to build the device

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from host_driver import (
+from stagecoach.host_driver import (
     MR,
     PD,
     QP,
@@ -34,19 +34,19 @@ from host_driver import (
     connect,
     listen,
 )
-from host_driver.atomics import OPERATIONS
-from host_driver.context import raise_if_stopped
-from host_driver.counters import query_stops
-from host_driver.transport.sockets import SocketStream
-from hw.interface.causes import CODES
-from sim import build
-from sim.model import ddp, rdmap
-from sim.model.ddp import TaggedHeader, UntaggedHeader
-from sim.model.errors import RDMAP_INVALID_STAG, ErrorCode, MpaError
-from sim.model.rdmap import Opcode, ReadRequest, Terminate, control_octet
-from sim.model.sink import is_terminate
-from sim.model.startup import StartupFrame
-from sim.model.terminate import terminate_for
+from stagecoach.host_driver.atomics import OPERATIONS
+from stagecoach.host_driver.context import raise_if_stopped
+from stagecoach.host_driver.counters import query_stops
+from stagecoach.host_driver.transport.sockets import SocketStream
+from stagecoach.hw.interface.causes import CODES
+from stagecoach.sim import build
+from stagecoach.sim.model import ddp, rdmap
+from stagecoach.sim.model.ddp import TaggedHeader, UntaggedHeader
+from stagecoach.sim.model.errors import RDMAP_INVALID_STAG, ErrorCode, MpaError
+from stagecoach.sim.model.rdmap import Opcode, ReadRequest, Terminate, control_octet
+from stagecoach.sim.model.sink import is_terminate
+from stagecoach.sim.model.startup import StartupFrame
+from stagecoach.sim.model.terminate import terminate_for
 from tests.integration.rig import ALL, READS, End, RawPeer, open_device
 
 pytestmark = pytest.mark.timeout(150)  # the first test may have to build the device
@@ -911,7 +911,7 @@ def test_bad_mpa_reply(name: str, context: Context, bystander: Bystander):
 FORGETFUL = """
 import sys
 from pathlib import Path
-from host_driver import SendWR, WROpcode
+from stagecoach.host_driver import SendWR, WROpcode
 from tests.integration.rig import End, RawPeer, open_device
 end = End(open_device(Path(sys.argv[1])), 1 << 20)
 peer = RawPeer(end.qp, tcp=True)

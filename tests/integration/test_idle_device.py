@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from host_driver import RecvWR, SendWR, WROpcode
+from stagecoach.host_driver import RecvWR, SendWR, WROpcode
 from tests.integration.rig import End, open_device
 from tests.integration.test_atomics import join
 

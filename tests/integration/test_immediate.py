@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from host_driver import (
+from stagecoach.host_driver import (
     Cause,
     Context,
     RecvWR,
@@ -15,9 +15,9 @@ from host_driver import (
     WCStatus,
     WROpcode,
 )
-from sim.model import ddp, rdmap
-from sim.model.ddp import TaggedHeader
-from sim.model.rdmap import Opcode, ReadRequest, control_octet
+from stagecoach.sim.model import ddp, rdmap
+from stagecoach.sim.model.ddp import TaggedHeader
+from stagecoach.sim.model.rdmap import Opcode, ReadRequest, control_octet
 from tests.integration.rig import End, RawPeer, open_device
 from tests.integration.test_notify import CYCLES, interrupted
 from tests.integration.test_revoke import SECONDS, Link

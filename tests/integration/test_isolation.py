@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from host_driver import (
+from stagecoach.host_driver import (
     CQ,
     QP,
     WC,

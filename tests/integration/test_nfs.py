@@ -12,10 +12,10 @@ import time
 
 import pytest
 
-from host_driver.nfs.arguments import StableHow
-from host_driver.nfs.status import NfsError, NfsStatus
-from host_driver.oncrpc.errors import RpcConnectionError
-from host_driver.rpcrdma.settings import Profile
+from stagecoach.host_driver.nfs.arguments import StableHow
+from stagecoach.host_driver.nfs.status import NfsError, NfsStatus
+from stagecoach.host_driver.oncrpc.errors import RpcConnectionError
+from stagecoach.host_driver.rpcrdma.settings import Profile
 from tests.host_driver.nfs.trees import facts_of, make_tree
 from tests.integration.nfs_rig import NfsPair
 
@@ -158,10 +158,18 @@ def test_the_driver_copies_no_data(tmp_path, monkeypatch, profile):
         buffer = bytearray(octets)
         remember("os", "preadv", lambda fd, buffers, offset: address_of(buffers[0]))
         remember("os", "pwritev", lambda fd, buffers, offset: address_of(buffers[0]))
-        remember("host_driver.rpcrdma.reply", "write_requests", lambda chunk, source: source.addr)
-        remember("host_driver.rpcrdma.server", "read_requests", lambda chunk, into: into.addr)
         remember(
-            "host_driver.rpcrdma.chunk_memory", "MR", lambda pd, buffer, *_: address_of(buffer)
+            "stagecoach.host_driver.rpcrdma.reply",
+            "write_requests",
+            lambda chunk, source: source.addr,
+        )
+        remember(
+            "stagecoach.host_driver.rpcrdma.server", "read_requests", lambda chunk, into: into.addr
+        )
+        remember(
+            "stagecoach.host_driver.rpcrdma.chunk_memory",
+            "MR",
+            lambda pd, buffer, *_: address_of(buffer),
         )
         result = await files.nfs.read(file, 0, memoryview(buffer))
         assert buffer == content and address_of(result.data) == address_of(buffer)
@@ -177,8 +185,8 @@ def test_the_driver_copies_no_data(tmp_path, monkeypatch, profile):
 
 
 def test_events_of_connections_do_not_pile_up(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr("host_driver.nfs.server.serving._SWEEP_SECONDS", 0.1)
-    caplog.set_level(logging.DEBUG, logger="host_driver.nfs.server.ends")
+    monkeypatch.setattr("stagecoach.host_driver.nfs.server.serving._SWEEP_SECONDS", 0.1)
+    caplog.set_level(logging.DEBUG, logger="stagecoach.host_driver.nfs.server.ends")
 
     async def work(files):
         await files.find(b"/export")

@@ -4,12 +4,12 @@ import os
 
 import pytest
 
-from host_driver.nfs.status import NfsError
-from host_driver.rpcrdma.settings import Profile
-from sim.conversation import write_conversation
-from sim.decode import SeenFpdu, decode_file
-from sim.model import rpc
-from sim.model.rpcrdma import Procedure
+from stagecoach.host_driver.nfs.status import NfsError
+from stagecoach.host_driver.rpcrdma.settings import Profile
+from stagecoach.sim.conversation import write_conversation
+from stagecoach.sim.decode import SeenFpdu, decode_file
+from stagecoach.sim.model import rpc
+from stagecoach.sim.model.rpcrdma import Procedure
 from tests.host_driver.nfs.dissected import dissected
 from tests.integration.nfs_rig import NfsPair
 

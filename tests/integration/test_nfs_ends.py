@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from sim.model.ddp import UntaggedHeader
-from sim.model.mpa import frame_fpdu
-from sim.model.rdmap import Opcode, control_octet
-from sim.model.startup import EnhancedData, StartupFrame
+from stagecoach.sim.model.ddp import UntaggedHeader
+from stagecoach.sim.model.mpa import frame_fpdu
+from stagecoach.sim.model.rdmap import Opcode, control_octet
+from stagecoach.sim.model.startup import EnhancedData, StartupFrame
 from tests.integration.nfs_rig import HOST, NfsPair
 
 pytestmark = pytest.mark.timeout(600)  # the first test may have to build the device
@@ -35,7 +35,7 @@ def test_an_end_inside_an_fpdu_is_told(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, octets: int
 ) -> None:
     request = StartupFrame(reply=False, revision=2, enhanced=EnhancedData(ird=1, ord=1))
-    caplog.set_level(logging.WARNING, "host_driver.nfs.server.ends")
+    caplog.set_level(logging.WARNING, "stagecoach.host_driver.nfs.server.ends")
     with NfsPair(tmp_path) as pair:
         with socket.create_connection((HOST, pair.url.port)) as stream:
             stream.sendall(request.encode())

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from host_driver import Context, RecvWR, SendFlags, SendWR, WCFlags
+from stagecoach.host_driver import Context, RecvWR, SendFlags, SendWR, WCFlags
 from tests.integration.rig import open_device
 from tests.integration.test_revoke import SECONDS, Link
 from tests.support.streams import seeded_random

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from host_driver import Context, RecvWR, WCStatus
-from sim.model import ddp, rdmap
-from sim.model.ddp import UntaggedHeader
-from sim.model.rdmap import Opcode, ReadRequest, control_octet
+from stagecoach.host_driver import Context, RecvWR, WCStatus
+from stagecoach.sim.model import ddp, rdmap
+from stagecoach.sim.model.ddp import UntaggedHeader
+from stagecoach.sim.model.rdmap import Opcode, ReadRequest, control_octet
 from tests.integration.rig import End, RawPeer, open_device
 
 pytestmark = pytest.mark.timeout(150)  # the first test may have to build the device

@@ -7,10 +7,10 @@ from pathlib import Path
 import cocotb
 import pytest
 
-from gateware.config import RnicConfig
-from sim.cosim.device import CocotbDevice, start_clock
-from sim.cosim.pair import RnicPair
-from sim.cosim.runner import parameter, run_cocotb
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.sim.cosim.device import CocotbDevice, start_clock
+from stagecoach.sim.cosim.pair import RnicPair
+from stagecoach.sim.cosim.runner import parameter, run_cocotb
 from tests.integration.pair_traffic import draw_operations, run_ends
 from tests.support.streams import seeded_random
 

@@ -15,7 +15,7 @@ from typing import Self
 
 import pytest
 
-from host_driver import (
+from stagecoach.host_driver import (
     CQ,
     MR,
     PD,
@@ -37,11 +37,11 @@ from host_driver import (
     connect,
     listen,
 )
-from sim.model import endpoint, mpa
-from sim.model.atomics import ATOMIC_OCTETS, FETCH_ADD, SWAP, AtomicRequest, result_of
-from sim.model.endpoint import Operation
-from sim.model.extensions import Extensions
-from sim.model.peer import Peer
+from stagecoach.sim.model import endpoint, mpa
+from stagecoach.sim.model.atomics import ATOMIC_OCTETS, FETCH_ADD, SWAP, AtomicRequest, result_of
+from stagecoach.sim.model.endpoint import Operation
+from stagecoach.sim.model.extensions import Extensions
+from stagecoach.sim.model.peer import Peer
 from tests.integration.rig import ALL, OPCODES, READS, End, RawPeer, open_device
 from tests.integration.test_atomics import atomic_wr, random_request
 from tests.support.streams import seeded_random

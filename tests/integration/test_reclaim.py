@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from host_driver import Cause, Context, QPState, SendWR, WCStatus, WROpcode, connect
-from host_driver.transport.simulation import SimulatedDevice
+from stagecoach.host_driver import Cause, Context, QPState, SendWR, WCStatus, WROpcode, connect
+from stagecoach.host_driver.transport.simulation import SimulatedDevice
 from tests.integration.rig import OPCODES, End, RawPeer
 from tests.integration.test_revoke import AFTERWARDS, LONGEST_WAIT, REQUESTS, SECONDS, Link
 from tests.support.streams import seeded_random
@@ -86,8 +86,8 @@ def test_a_device_that_was_abandoned_under_traffic_can_be_opened_again():
 
 HOST = """
 import sys, time
-from host_driver import Context, listen
-from host_driver.transport.simulation import SimulatedDevice
+from stagecoach.host_driver import Context, listen
+from stagecoach.host_driver.transport.simulation import SimulatedDevice
 from tests.integration.rig import End
 
 context = Context(SimulatedDevice())

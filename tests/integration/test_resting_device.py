@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from gateware.config import RnicConfig
-from host_driver import (
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.host_driver import (
     CQ,
     MR,
     PD,
@@ -27,10 +27,10 @@ from host_driver import (
     WCStatus,
     WROpcode,
 )
-from host_driver.transport.simulation import SimulatedDevice
-from host_driver.transport.sockets import SocketStream
-from sim.build import SLOW, build_device, compile_verilog, export_verilog
-from sim.model.rdmap import Opcode
+from stagecoach.host_driver.transport.simulation import SimulatedDevice
+from stagecoach.host_driver.transport.sockets import SocketStream
+from stagecoach.sim.build import SLOW, build_device, compile_verilog, export_verilog
+from stagecoach.sim.model.rdmap import Opcode
 from tests.integration.rig import ALL, READS
 from tests.integration.test_atomics import atomic_wr, random_request
 from tests.support.streams import seeded_random

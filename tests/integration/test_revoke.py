@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from host_driver import (
+from stagecoach.host_driver import (
     MR,
     SGE,
     AccessFlags,
@@ -18,10 +18,10 @@ from host_driver import (
     WCStatus,
     WROpcode,
 )
-from host_driver.transport.simulation import SimulatedDevice
-from host_driver.transport.sockets import SocketStream
-from sim.model.ddp import UntaggedHeader
-from sim.model.rdmap import Opcode, ReadRequest, control_octet
+from stagecoach.host_driver.transport.simulation import SimulatedDevice
+from stagecoach.host_driver.transport.sockets import SocketStream
+from stagecoach.sim.model.ddp import UntaggedHeader
+from stagecoach.sim.model.rdmap import Opcode, ReadRequest, control_octet
 from tests.integration.rig import ALL, OPCODES, READS, End, RawPeer, open_device
 from tests.support.streams import seeded_random
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from host_driver import (
+from stagecoach.host_driver import (
     MR,
     QP,
     AccessFlags,
@@ -25,10 +25,10 @@ from host_driver import (
     WCStatus,
     WROpcode,
 )
-from host_driver.transport.simulation import SimulatedDevice
-from sim.model.atomics import FETCH_ADD, AtomicRequest
-from sim.model.ddp import UntaggedHeader
-from sim.model.rdmap import QN_SEND, Opcode, control_octet
+from stagecoach.host_driver.transport.simulation import SimulatedDevice
+from stagecoach.sim.model.atomics import FETCH_ADD, AtomicRequest
+from stagecoach.sim.model.ddp import UntaggedHeader
+from stagecoach.sim.model.rdmap import QN_SEND, Opcode, control_octet
 from tests.integration.rig import READS, End, RawPeer, open_device
 from tests.integration.test_atomics import request_ulpdu
 from tests.support.streams import seeded_random

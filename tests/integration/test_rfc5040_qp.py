@@ -4,13 +4,23 @@ from collections.abc import Iterator
 
 import pytest
 
-from host_driver import QP, Cause, Context, QPCap, QPInitAttr, QPState, RecvWR, WCFlags, WCStatus
-from sim.model import ddp, rdmap
-from sim.model.atomics import FETCH_ADD, AtomicRequest, AtomicResponse
-from sim.model.ddp import UntaggedHeader
-from sim.model.errors import DDP_INVALID_QN, RDMAP_UNEXPECTED_OPCODE, ErrorCode
-from sim.model.rdmap import Opcode, control_octet
-from sim.model.terminate import terminate_for
+from stagecoach.host_driver import (
+    QP,
+    Cause,
+    Context,
+    QPCap,
+    QPInitAttr,
+    QPState,
+    RecvWR,
+    WCFlags,
+    WCStatus,
+)
+from stagecoach.sim.model import ddp, rdmap
+from stagecoach.sim.model.atomics import FETCH_ADD, AtomicRequest, AtomicResponse
+from stagecoach.sim.model.ddp import UntaggedHeader
+from stagecoach.sim.model.errors import DDP_INVALID_QN, RDMAP_UNEXPECTED_OPCODE, ErrorCode
+from stagecoach.sim.model.rdmap import Opcode, control_octet
+from stagecoach.sim.model.terminate import terminate_for
 from tests.integration.rig import End, RawPeer, open_device
 
 pytestmark = pytest.mark.timeout(600)  # the first test may have to build the device

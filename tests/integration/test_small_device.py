@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from hw.timing import CONFIGS
-from sim.cosim.pair import RnicPair
-from sim.cosim.runner import run_cocotb
+from stagecoach.hw.timing import CONFIGS
+from stagecoach.sim.cosim.pair import RnicPair
+from stagecoach.sim.cosim.runner import run_cocotb
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from host_driver import (
+from stagecoach.host_driver import (
     CQ,
     MR,
     PD,
@@ -25,9 +25,9 @@ from host_driver import (
     WROpcode,
     inc_rkey,
 )
-from host_driver.transport.simulation import SimulatedDevice
-from sim.model import ddp, rdmap
-from sim.model.rdmap import Opcode, ReadRequest, control_octet
+from stagecoach.host_driver.transport.simulation import SimulatedDevice
+from stagecoach.sim.model import ddp, rdmap
+from stagecoach.sim.model.rdmap import Opcode, ReadRequest, control_octet
 from tests.integration.rig import ALL, End, RawPeer, open_device
 
 pytestmark = pytest.mark.timeout(150)  # the first test may have to build the device

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from host_driver import (
+from stagecoach.host_driver import (
     RTR,
     WC,
     Cause,
@@ -25,10 +25,10 @@ from host_driver import (
     connect,
     listen,
 )
-from sim.captures import Direction, read_connections
-from sim.model import mpa
-from sim.model.mpa import EnhancedData, StartupFrame
-from sim.model.peer import Peer
+from stagecoach.sim.captures import Direction, read_connections
+from stagecoach.sim.model import mpa
+from stagecoach.sim.model.mpa import EnhancedData, StartupFrame
+from stagecoach.sim.model.peer import Peer
 from tests.host_driver.test_peer_to_peer import CAPTURE
 from tests.integration.rig import End, open_device
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from sim.malformer.chunk import run_chunk
-from sim.malformer.soak import PLAN_VARIABLE, decode_plan
+from stagecoach.sim.malformer.chunk import run_chunk
+from stagecoach.sim.malformer.soak import PLAN_VARIABLE, decode_plan
 
 SEED, SIZES = decode_plan(os.environ[PLAN_VARIABLE])
 

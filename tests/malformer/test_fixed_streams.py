@@ -4,16 +4,16 @@ from collections.abc import Iterator
 
 import pytest
 
-from sim.malformer.bench import Bench
-from sim.malformer.case import Case, layout_of
-from sim.malformer.compare import differences
-from sim.malformer.fpdu import Fpdu
-from sim.malformer.setting import Setting
-from sim.model import ddp, rdmap
-from sim.model.ddp import TaggedHeader, UntaggedHeader
-from sim.model.errors import RDMAP_INVALID_STAG
-from sim.model.memory import TAGGED_OFFSET_SPAN
-from sim.model.rdmap import Opcode, ReadRequest, Terminate, control_octet
+from stagecoach.sim.malformer.bench import Bench
+from stagecoach.sim.malformer.case import Case, layout_of
+from stagecoach.sim.malformer.compare import differences
+from stagecoach.sim.malformer.fpdu import Fpdu
+from stagecoach.sim.malformer.setting import Setting
+from stagecoach.sim.model import ddp, rdmap
+from stagecoach.sim.model.ddp import TaggedHeader, UntaggedHeader
+from stagecoach.sim.model.errors import RDMAP_INVALID_STAG
+from stagecoach.sim.model.memory import TAGGED_OFFSET_SPAN
+from stagecoach.sim.model.rdmap import Opcode, ReadRequest, Terminate, control_octet
 
 pytestmark = pytest.mark.timeout(600)  # the first test may have to build the device
 

@@ -5,8 +5,8 @@ import os
 import pytest
 from rich.console import Console
 
-from sim.malformer.chunk import chunk_cases, run_chunk
-from sim.malformer.rows import ROWS, TOO_MANY_READS, row_of
+from stagecoach.sim.malformer.chunk import chunk_cases, run_chunk
+from stagecoach.sim.malformer.rows import ROWS, TOO_MANY_READS, row_of
 
 CHUNKS = 8
 FPDUS = 2600

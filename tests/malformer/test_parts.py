@@ -4,20 +4,20 @@ from dataclasses import replace
 
 import pytest
 
-from sim.captures import read_connections
-from sim.malformer import bench, chunk
-from sim.malformer.case import Case, make_case
-from sim.malformer.compare import Observed, possible_terminates
-from sim.malformer.fields import fields_of
-from sim.malformer.mutations import MUTATIONS
-from sim.malformer.report import Report
-from sim.malformer.rows import NO_ERROR, TERMINATE_RECEIVED, row_of
-from sim.malformer.shrink import shrink
-from sim.malformer.soak import chunk_sizes, decode_plan, encode_plan
-from sim.malformer.traffic import Traffic
-from sim.model import ddp
-from sim.model.ddp import TaggedHeader, UntaggedHeader
-from sim.model.predict import predict
+from stagecoach.sim.captures import read_connections
+from stagecoach.sim.malformer import bench, chunk
+from stagecoach.sim.malformer.case import Case, make_case
+from stagecoach.sim.malformer.compare import Observed, possible_terminates
+from stagecoach.sim.malformer.fields import fields_of
+from stagecoach.sim.malformer.mutations import MUTATIONS
+from stagecoach.sim.malformer.report import Report
+from stagecoach.sim.malformer.rows import NO_ERROR, TERMINATE_RECEIVED, row_of
+from stagecoach.sim.malformer.shrink import shrink
+from stagecoach.sim.malformer.soak import chunk_sizes, decode_plan, encode_plan
+from stagecoach.sim.malformer.traffic import Traffic
+from stagecoach.sim.model import ddp
+from stagecoach.sim.model.ddp import TaggedHeader, UntaggedHeader
+from stagecoach.sim.model.predict import predict
 from tests.support.streams import seeded_random
 
 SEED = 7
@@ -31,7 +31,7 @@ def test_a_case_is_a_function_of_seed_and_number():
 
 
 def _names() -> dict[str, object]:
-    from sim.malformer import case, fpdu, setting
+    from stagecoach.sim.malformer import case, fpdu, setting
 
     return vars(fpdu) | vars(setting) | vars(case)
 

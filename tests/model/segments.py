@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from sim.model import checks, mpa, rdmap
-from sim.model.checks import Check
-from sim.model.ddp import TaggedHeader, UntaggedHeader
-from sim.model.memory import Rights
-from sim.model.predict import Prediction, Region, Scope, State, predict
-from sim.model.rdmap import Opcode, ReadRequest, control_octet
+from stagecoach.sim.model import checks, mpa, rdmap
+from stagecoach.sim.model.checks import Check
+from stagecoach.sim.model.ddp import TaggedHeader, UntaggedHeader
+from stagecoach.sim.model.memory import Rights
+from stagecoach.sim.model.predict import Prediction, Region, Scope, State, predict
+from stagecoach.sim.model.rdmap import Opcode, ReadRequest, control_octet
 
 SIZE = 256
 BASE = 0x2000

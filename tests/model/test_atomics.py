@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.model import ddp
-from sim.model.atomics import (
+from stagecoach.sim.model import ddp
+from stagecoach.sim.model.atomics import (
     CMP_SWAP,
     FETCH_ADD,
     SWAP,
@@ -18,8 +18,8 @@ from sim.model.atomics import (
     fetch_add,
     result_of,
 )
-from sim.model.ddp import UntaggedHeader
-from sim.model.rdmap import QUEUE_OF, Opcode, control_octet
+from stagecoach.sim.model.ddp import UntaggedHeader
+from stagecoach.sim.model.rdmap import QUEUE_OF, Opcode, control_octet
 from tests.model.vectors import payload_of, vector, vectors
 
 U4, U28, U32, U64 = (st.integers(0, 2**bits - 1) for bits in (4, 28, 32, 64))

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from sim.captures import Connection, Direction, read_connections
-from sim.model import ddp, mpa, rdmap
-from sim.model.rdmap import Opcode, ReadRequest
+from stagecoach.sim.captures import Connection, Direction, read_connections
+from stagecoach.sim.model import ddp, mpa, rdmap
+from stagecoach.sim.model.rdmap import Opcode, ReadRequest
 from tests.model.vectors import DATA
 
 CAPTURES = sorted((DATA / "captures").glob("*.pcap"))

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from sim.model import checks, errors, mpa, rdmap
-from sim.model.checks import Check
-from sim.model.ddp import TaggedHeader, UntaggedHeader
-from sim.model.predict import Prediction, predict
-from sim.model.rdmap import Opcode, ReadRequest, Terminate, control_octet
+from stagecoach.sim.model import checks, errors, mpa, rdmap
+from stagecoach.sim.model.checks import Check
+from stagecoach.sim.model.ddp import TaggedHeader, UntaggedHeader
+from stagecoach.sim.model.predict import Prediction, predict
+from stagecoach.sim.model.rdmap import Opcode, ReadRequest, Terminate, control_octet
 from tests.model.segments import (
     BASE,
     FILL,

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.model.crc32c import BLOCK, POLYNOMIAL, SHORT, crc32c, crc32c_octets
+from stagecoach.sim.model.crc32c import BLOCK, POLYNOMIAL, SHORT, crc32c, crc32c_octets
 from tests.model.vectors import vectors
 
 

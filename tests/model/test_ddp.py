@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.model import ddp, errors
-from sim.model.ddp import TaggedHeader, UntaggedHeader
+from stagecoach.sim.model import ddp, errors
+from stagecoach.sim.model.ddp import TaggedHeader, UntaggedHeader
 
 U8, U32, U64 = (st.integers(0, 2**bits - 1) for bits in (8, 32, 64))
 VERSION, RESERVED = st.integers(0, 3), st.integers(0, 15).map(lambda value: value << 2)

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from sim.model import errors
-from sim.model.ddp import TaggedHeader, UntaggedHeader
-from sim.model.direction import Direction
-from sim.model.rdmap import Opcode, ReadRequest, Terminate, control_octet
-from sim.model.startup import EnhancedData, StartupFrame
-from sim.model.terminate import terminate_for
+from stagecoach.sim.model import errors
+from stagecoach.sim.model.ddp import TaggedHeader, UntaggedHeader
+from stagecoach.sim.model.direction import Direction
+from stagecoach.sim.model.rdmap import Opcode, ReadRequest, Terminate, control_octet
+from stagecoach.sim.model.startup import EnhancedData, StartupFrame
+from stagecoach.sim.model.terminate import terminate_for
 from tests.model.decoding import TO_INITIATOR, TO_RESPONDER, conversation, decoded, written
 from tests.model.tshark import Dissection, dissections
 from tests.model.vectors import DATA

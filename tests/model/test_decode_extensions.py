@@ -2,13 +2,20 @@
 
 import pytest
 
-from sim.model import checks, errors
-from sim.model.atomics import CMP_SWAP, FETCH_ADD, SWAP, WORD, AtomicRequest, AtomicResponse
-from sim.model.ddp import TaggedHeader, UntaggedHeader
-from sim.model.direction import Direction
-from sim.model.rdmap import QUEUE_OF, Opcode, ReadRequest, control_octet
-from sim.model.startup import EnhancedData, StartupFrame
-from sim.model.terminate import terminate_for
+from stagecoach.sim.model import checks, errors
+from stagecoach.sim.model.atomics import (
+    CMP_SWAP,
+    FETCH_ADD,
+    SWAP,
+    WORD,
+    AtomicRequest,
+    AtomicResponse,
+)
+from stagecoach.sim.model.ddp import TaggedHeader, UntaggedHeader
+from stagecoach.sim.model.direction import Direction
+from stagecoach.sim.model.rdmap import QUEUE_OF, Opcode, ReadRequest, control_octet
+from stagecoach.sim.model.startup import EnhancedData, StartupFrame
+from stagecoach.sim.model.terminate import terminate_for
 from tests.model.decoding import (
     TO_INITIATOR,
     TO_RESPONDER,

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from sim.model import checks, mpa
-from sim.model.ddp import TaggedHeader, UntaggedHeader
-from sim.model.direction import Direction
-from sim.model.errors import ErrorCode
-from sim.model.rdmap import Form, Opcode, ReadRequest, Terminate, control_octet
-from sim.model.startup import EnhancedData, StartupFrame
+from stagecoach.sim.model import checks, mpa
+from stagecoach.sim.model.ddp import TaggedHeader, UntaggedHeader
+from stagecoach.sim.model.direction import Direction
+from stagecoach.sim.model.errors import ErrorCode
+from stagecoach.sim.model.rdmap import Form, Opcode, ReadRequest, Terminate, control_octet
+from stagecoach.sim.model.startup import EnhancedData, StartupFrame
 from tests.model.decoding import (
     TO_INITIATOR,
     TO_RESPONDER,

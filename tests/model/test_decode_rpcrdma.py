@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from sim.model import rpc, rpcrdma
-from sim.model.ddp import TaggedHeader, UntaggedHeader
-from sim.model.rdmap import Opcode, ReadRequest, control_octet
-from sim.model.rpcrdma import RpcRdmaError
-from sim.model.startup import StartupFrame
+from stagecoach.sim.model import rpc, rpcrdma
+from stagecoach.sim.model.ddp import TaggedHeader, UntaggedHeader
+from stagecoach.sim.model.rdmap import Opcode, ReadRequest, control_octet
+from stagecoach.sim.model.rpcrdma import RpcRdmaError
+from stagecoach.sim.model.startup import StartupFrame
 from tests.host_driver.nfs.dissected import dissected as messages
 from tests.host_driver.rpcrdma.captured import dissected
 from tests.model.decoding import (

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.model import ddp, errors, mpa, rdmap
-from sim.model.ddp import TaggedHeader, UntaggedHeader
-from sim.model.endpoint import Completion, Endpoint, Operation, Status
-from sim.model.memory import Rights
-from sim.model.rdmap import Opcode, ReadRequest, Terminate
+from stagecoach.sim.model import ddp, errors, mpa, rdmap
+from stagecoach.sim.model.ddp import TaggedHeader, UntaggedHeader
+from stagecoach.sim.model.endpoint import Completion, Endpoint, Operation, Status
+from stagecoach.sim.model.memory import Rights
+from stagecoach.sim.model.rdmap import Opcode, ReadRequest, Terminate
 
 MEMORY = 4096
 BASE = 0x1000_0000

@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from sim.model import checks, errors, mpa, rdmap
-from sim.model.atomics import CMP_SWAP, FETCH_ADD, SWAP, AtomicRequest, AtomicResponse
-from sim.model.ddp import UntaggedHeader
-from sim.model.extensions import Extensions
-from sim.model.predict import Region, predict
-from sim.model.rdmap import Opcode, Terminate, control_octet
-from sim.model.work import Operation
+from stagecoach.sim.model import checks, errors, mpa, rdmap
+from stagecoach.sim.model.atomics import CMP_SWAP, FETCH_ADD, SWAP, AtomicRequest, AtomicResponse
+from stagecoach.sim.model.ddp import UntaggedHeader
+from stagecoach.sim.model.extensions import Extensions
+from stagecoach.sim.model.predict import Region, predict
+from stagecoach.sim.model.rdmap import Opcode, Terminate, control_octet
+from stagecoach.sim.model.work import Operation
 from tests.model.segments import (
     BASE,
     FILL,

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.model import ddp, errors, mpa
-from sim.model.atomics import (
+from stagecoach.sim.model import ddp, errors, mpa
+from stagecoach.sim.model.atomics import (
     CMP_SWAP,
     FETCH_ADD,
     SWAP,
@@ -18,11 +18,11 @@ from sim.model.atomics import (
     cmp_swap,
     fetch_add,
 )
-from sim.model.ddp import TaggedHeader, UntaggedHeader
-from sim.model.endpoint import Completion, Endpoint, Operation, Status
-from sim.model.extensions import Extensions
-from sim.model.memory import MemoryTable
-from sim.model.rdmap import Opcode
+from stagecoach.sim.model.ddp import TaggedHeader, UntaggedHeader
+from stagecoach.sim.model.endpoint import Completion, Endpoint, Operation, Status
+from stagecoach.sim.model.extensions import Extensions
+from stagecoach.sim.model.memory import MemoryTable
+from stagecoach.sim.model.rdmap import Opcode
 
 STAG, BASE, WORDS = 0x1234_5678, 0x1000_0000, 8
 DATA, MASK = 0x0102_0304_0506_0708, 0xF0F0_F0F0_0F0F_0F0F

@@ -4,11 +4,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.model import errors, mpa
-from sim.model.crc32c import crc32c_octets
-from sim.model.endpoint import Endpoint
-from sim.model.markers import insert_markers, remove_markers
-from sim.model.mpa import Deframer, Framer, MpaError, frame_fpdu, needed_octets, parse_fpdu
+from stagecoach.sim.model import errors, mpa
+from stagecoach.sim.model.crc32c import crc32c_octets
+from stagecoach.sim.model.endpoint import Endpoint
+from stagecoach.sim.model.markers import insert_markers, remove_markers
+from stagecoach.sim.model.mpa import (
+    Deframer,
+    Framer,
+    MpaError,
+    frame_fpdu,
+    needed_octets,
+    parse_fpdu,
+)
 
 ZEROS = bytes(18)
 

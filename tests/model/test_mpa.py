@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.model import errors, mpa
-from sim.model.mpa import Deframer, Framer, MpaError, frame_fpdu
+from stagecoach.sim.model import errors, mpa
+from stagecoach.sim.model.mpa import Deframer, Framer, MpaError, frame_fpdu
 from tests.model.vectors import vector, vectors
 
 ULPDUS = st.lists(st.binary(min_size=1, max_size=1600), min_size=1, max_size=6)

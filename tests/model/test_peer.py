@@ -8,9 +8,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from sim.model import errors
-from sim.model.mpa import EnhancedData, MpaError, StartupFrame, frame_fpdu
-from sim.model.peer import Peer, Rejected
+from stagecoach.sim.model import errors
+from stagecoach.sim.model.mpa import EnhancedData, MpaError, StartupFrame, frame_fpdu
+from stagecoach.sim.model.peer import Peer, Rejected
 
 TIMEOUT = 5.0
 Ends = tuple[socket.socket, socket.socket]

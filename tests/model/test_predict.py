@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.model import checks, effects, errors, mpa
-from sim.model.ddp import TaggedHeader, UntaggedHeader
-from sim.model.predict import Region, Scope, State, predict
-from sim.model.rdmap import Opcode, ReadRequest, Terminate, control_octet
-from sim.model.terminate import terminate_for
-from sim.model.work import Completion, Operation, Status
+from stagecoach.sim.model import checks, effects, errors, mpa
+from stagecoach.sim.model.ddp import TaggedHeader, UntaggedHeader
+from stagecoach.sim.model.predict import Region, Scope, State, predict
+from stagecoach.sim.model.rdmap import Opcode, ReadRequest, Terminate, control_octet
+from stagecoach.sim.model.terminate import terminate_for
+from stagecoach.sim.model.work import Completion, Operation, Status
 
 A, B = 0x1111_0000, 0x2222_0000
 CONTENT = bytes(range(200))

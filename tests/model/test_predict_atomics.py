@@ -1,13 +1,13 @@
 """What a stream with Atomic Operations does to an end: effects, memory, and what is left open."""
 
-from sim.model import ddp, errors, mpa
-from sim.model.atomics import FETCH_ADD, SWAP, WORD, AtomicRequest, AtomicResponse
-from sim.model.ddp import TaggedHeader, UntaggedHeader
-from sim.model.effects import AtomicAccepted, AtomicPerformed
-from sim.model.endpoint import Operation
-from sim.model.extensions import Extensions
-from sim.model.predict import Region, State, predict
-from sim.model.rdmap import Opcode, ReadRequest, Terminate, control_octet
+from stagecoach.sim.model import ddp, errors, mpa
+from stagecoach.sim.model.atomics import FETCH_ADD, SWAP, WORD, AtomicRequest, AtomicResponse
+from stagecoach.sim.model.ddp import TaggedHeader, UntaggedHeader
+from stagecoach.sim.model.effects import AtomicAccepted, AtomicPerformed
+from stagecoach.sim.model.endpoint import Operation
+from stagecoach.sim.model.extensions import Extensions
+from stagecoach.sim.model.predict import Region, State, predict
+from stagecoach.sim.model.rdmap import Opcode, ReadRequest, Terminate, control_octet
 
 STAG, BASE = 0x1234_5678, 0x1000_0000
 

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.model import errors, rdmap
-from sim.model.errors import ErrorCode
-from sim.model.rdmap import Opcode, ReadRequest, Terminate
+from stagecoach.sim.model import errors, rdmap
+from stagecoach.sim.model.errors import ErrorCode
+from stagecoach.sim.model.rdmap import Opcode, ReadRequest, Terminate
 from tests.model.vectors import payload_of
 
 U32, U64 = (st.integers(0, 2**bits - 1) for bits in (32, 64))

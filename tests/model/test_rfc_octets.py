@@ -2,12 +2,12 @@
 
 import pytest
 
-from host_driver.mpa_terminate import SetupError, terminate_fpdu
-from hw.interface.causes import CODES, Cause
-from sim.model import rdmap
-from sim.model.errors import ErrorCode
-from sim.model.rdmap import Opcode, Terminate
-from sim.model.terminate import terminate_for
+from stagecoach.host_driver.mpa_terminate import SetupError, terminate_fpdu
+from stagecoach.hw.interface.causes import CODES, Cause
+from stagecoach.sim.model import rdmap
+from stagecoach.sim.model.errors import ErrorCode
+from stagecoach.sim.model.rdmap import Opcode, Terminate
+from stagecoach.sim.model.terminate import terminate_for
 from tests.model.rfc_octets import (
     CODE_NAMES,
     OPCODES,

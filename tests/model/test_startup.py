@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.model.mpa import EnhancedData, MpaError, StartupFrame, negotiate
+from stagecoach.sim.model.mpa import EnhancedData, MpaError, StartupFrame, negotiate
 
 DEPTH = st.integers(0, 0x3FFF)
 ENHANCED = st.builds(

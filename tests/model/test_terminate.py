@@ -2,13 +2,18 @@
 
 import pytest
 
-from sim.model import ddp, errors, mpa, rdmap
-from sim.model.ddp import TaggedHeader, UntaggedHeader
-from sim.model.endpoint import Endpoint
-from sim.model.errors import ErrorCode
-from sim.model.rdmap import Form, Opcode, ReadRequest, Terminate, control_octet
-from sim.model.terminate import read_terminate, readings, terminate_for, terminate_for_cut_read
-from sim.model.words import complaint
+from stagecoach.sim.model import ddp, errors, mpa, rdmap
+from stagecoach.sim.model.ddp import TaggedHeader, UntaggedHeader
+from stagecoach.sim.model.endpoint import Endpoint
+from stagecoach.sim.model.errors import ErrorCode
+from stagecoach.sim.model.rdmap import Form, Opcode, ReadRequest, Terminate, control_octet
+from stagecoach.sim.model.terminate import (
+    read_terminate,
+    readings,
+    terminate_for,
+    terminate_for_cut_read,
+)
+from stagecoach.sim.model.words import complaint
 from tests.model.vectors import vector
 
 READ = ReadRequest(0xAABBCCDD, 0x2000, 0x800, 0x11223344, 0x1000)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sim.model import ddp
+from stagecoach.sim.model import ddp
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 _VECTORS = json.loads((DATA / "vectors.json").read_text())

@@ -7,8 +7,8 @@ from typing import Any
 import cocotb
 from cocotb.triggers import RisingEdge
 
-from gateware.interfaces import Layouts, LlpEventKind
-from gateware.mpa.layouts import MpaLayouts
+from stagecoach.gateware.interfaces import Layouts, LlpEventKind
+from stagecoach.gateware.mpa.layouts import MpaLayouts
 from tests.support.streams import StreamMonitor, StreamSink, StreamSource
 
 

@@ -7,8 +7,14 @@ import cocotb
 from cocotb.triggers import RisingEdge, Timer
 from cocotb.utils import get_sim_time
 
-from gateware.config import RnicConfig
-from gateware.interfaces import ULPDU_HEADER_OCTETS, Layouts, QpCommandKind, SegmentKind, StorePort
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.interfaces import (
+    ULPDU_HEADER_OCTETS,
+    Layouts,
+    QpCommandKind,
+    SegmentKind,
+    StorePort,
+)
 from tests.mpa.llp_model import LlpReceiveModel
 from tests.support.streams import (
     CLOCK_PERIOD_NS,

@@ -9,7 +9,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from cocotb.triggers import RisingEdge
 
-from gateware.mpa.crc32c import INITIAL_STATE, RESIDUE, next_state
+from stagecoach.gateware.mpa.crc32c import INITIAL_STATE, RESIDUE, next_state
 from tests.mpa.vectors import all_vectors
 from tests.support.runner import run_cocotb
 from tests.support.streams import seeded_random, start_clock_and_reset

@@ -6,11 +6,11 @@ import cocotb
 import pytest
 from cocotb.triggers import RisingEdge
 
-from gateware.config import RnicConfig
-from gateware.interfaces import ULPDU_HEADER_OCTETS, Layouts, SegmentKind
-from gateware.mpa.deframer import Deframer
-from gateware.mpa.layouts import ANSWER, MpaLayouts
-from sim.model.mpa import Framer
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.interfaces import ULPDU_HEADER_OCTETS, Layouts, SegmentKind
+from stagecoach.gateware.mpa.deframer import Deframer
+from stagecoach.gateware.mpa.layouts import ANSWER, MpaLayouts
+from stagecoach.sim.model.mpa import Framer
 from tests.support.runner import run_cocotb
 from tests.support.streams import StreamSink, StreamSource, seeded_random, start_clock_and_reset
 

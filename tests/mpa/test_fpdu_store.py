@@ -5,9 +5,9 @@ from collections import deque
 import cocotb
 from cocotb.triggers import RisingEdge
 
-from gateware.config import RnicConfig
-from gateware.interfaces import StorePort
-from gateware.mpa.fpdu_store import MARGIN_WORDS, FpduStore
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.interfaces import StorePort
+from stagecoach.gateware.mpa.fpdu_store import MARGIN_WORDS, FpduStore
 from tests.support.runner import run_cocotb
 from tests.support.streams import seeded_random, start_clock_and_reset
 

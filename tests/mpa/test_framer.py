@@ -7,13 +7,13 @@ import pytest
 from cocotb.triggers import RisingEdge
 from cocotb.utils import get_sim_time
 
-from gateware.config import MAX_ULPDU_LENGTH, RnicConfig
-from gateware.interfaces import Layouts
-from gateware.mpa.framer import Framer
-from gateware.mpa.layouts import ULPDU_BEAT, MpaLayouts
-from sim.model.markers import MARKER_INTERVAL, MARKER_OCTETS
-from sim.model.mpa import Framer as ModelFramer
-from sim.model.mpa import frame_fpdu
+from stagecoach.gateware.config import MAX_ULPDU_LENGTH, RnicConfig
+from stagecoach.gateware.interfaces import Layouts
+from stagecoach.gateware.mpa.framer import Framer
+from stagecoach.gateware.mpa.layouts import ULPDU_BEAT, MpaLayouts
+from stagecoach.sim.model.markers import MARKER_INTERVAL, MARKER_OCTETS
+from stagecoach.sim.model.mpa import Framer as ModelFramer
+from stagecoach.sim.model.mpa import frame_fpdu
 from tests.mpa.vectors import all_vectors
 from tests.support.runner import parameter
 from tests.support.streams import (

@@ -6,9 +6,9 @@ import cocotb
 import pytest
 from cocotb.triggers import ClockCycles
 
-from gateware.config import RnicConfig
-from gateware.mpa.layouts import MpaLayouts
-from gateware.mpa.llp_width import LlpReceiveWidth, LlpTransmitWidth
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.mpa.layouts import MpaLayouts
+from stagecoach.gateware.mpa.llp_width import LlpReceiveWidth, LlpTransmitWidth
 from tests.support.runner import parameter, run_cocotb
 from tests.support.streams import (
     StreamMonitor,

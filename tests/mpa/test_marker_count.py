@@ -4,9 +4,9 @@ import cocotb
 import pytest
 from cocotb.triggers import RisingEdge
 
-from gateware.config import MAX_FPDU_LENGTH
-from gateware.mpa.marker_count import MarkerCount
-from sim.model.markers import MARKER_INTERVAL, MARKER_OCTETS, marked_length
+from stagecoach.gateware.config import MAX_FPDU_LENGTH
+from stagecoach.gateware.mpa.marker_count import MarkerCount
+from stagecoach.sim.model.markers import MARKER_INTERVAL, MARKER_OCTETS, marked_length
 from tests.support.runner import run_cocotb
 from tests.support.streams import seeded_random, start_clock_and_reset
 

@@ -4,8 +4,8 @@ import cocotb
 import pytest
 from cocotb.triggers import RisingEdge
 
-from gateware.mpa.mulpdu import Mulpdu
-from sim.model import mpa
+from stagecoach.gateware.mpa.mulpdu import Mulpdu
+from stagecoach.sim.model import mpa
 from tests.support.runner import run_cocotb
 from tests.support.streams import seeded_random, start_clock_and_reset
 

@@ -7,9 +7,9 @@ from typing import Any
 import cocotb
 from cocotb.triggers import RisingEdge
 
-from gateware.config import RnicConfig
-from gateware.mpa.layouts import ANSWER, MpaLayouts
-from gateware.mpa.receive_visits import ReceiveVisits
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.mpa.layouts import ANSWER, MpaLayouts
+from stagecoach.gateware.mpa.receive_visits import ReceiveVisits
 from tests.support.runner import run_cocotb
 from tests.support.streams import (
     StreamMonitor,

@@ -6,10 +6,10 @@ import cocotb
 import pytest
 from cocotb.triggers import RisingEdge
 
-from gateware.interfaces import QpCommandKind, SegmentKind
-from gateware.mpa.receiver import MpaReceiver
-from sim.model.crc32c import crc32c_octets
-from sim.model.mpa import Framer, frame_fpdu
+from stagecoach.gateware.interfaces import QpCommandKind, SegmentKind
+from stagecoach.gateware.mpa.receiver import MpaReceiver
+from stagecoach.sim.model.crc32c import crc32c_octets
+from stagecoach.sim.model.mpa import Framer, frame_fpdu
 from tests.mpa.receiver_bench import CONFIG, Bench, random_length
 from tests.mpa.vectors import all_vectors
 from tests.support.runner import parameter

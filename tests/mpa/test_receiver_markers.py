@@ -7,12 +7,12 @@ import cocotb
 import pytest
 from cocotb.triggers import RisingEdge
 
-from gateware.config import MAX_ULPDU_LENGTH
-from gateware.interfaces import QpCommandKind, SegmentKind
-from gateware.mpa.receiver import MpaReceiver
-from sim.model.crc32c import crc32c_octets
-from sim.model.markers import MARKER_INTERVAL, MARKER_OCTETS
-from sim.model.mpa import Framer, fpdu_length, frame_fpdu, parse_fpdu
+from stagecoach.gateware.config import MAX_ULPDU_LENGTH
+from stagecoach.gateware.interfaces import QpCommandKind, SegmentKind
+from stagecoach.gateware.mpa.receiver import MpaReceiver
+from stagecoach.sim.model.crc32c import crc32c_octets
+from stagecoach.sim.model.markers import MARKER_INTERVAL, MARKER_OCTETS
+from stagecoach.sim.model.mpa import Framer, fpdu_length, frame_fpdu, parse_fpdu
 from tests.mpa.receiver_bench import CONFIG, Bench, random_length
 from tests.mpa.vectors import all_vectors
 from tests.support.runner import parameter

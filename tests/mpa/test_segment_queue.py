@@ -6,9 +6,9 @@ import cocotb
 import pytest
 from cocotb.triggers import RisingEdge
 
-from gateware.config import RnicConfig
-from gateware.interfaces import ULPDU_HEADER_OCTETS, Layouts, SegmentKind
-from gateware.mpa.segment_queue import LENGTH_OCTETS, SegmentQueue, outcome_layout
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.interfaces import ULPDU_HEADER_OCTETS, Layouts, SegmentKind
+from stagecoach.gateware.mpa.segment_queue import LENGTH_OCTETS, SegmentQueue, outcome_layout
 from tests.support.runner import parameter, run_cocotb
 from tests.support.streams import (
     StreamMonitor,

@@ -4,8 +4,8 @@ from typing import Any
 
 import cocotb
 
-from gateware.mpa.receiver import MpaReceiver
-from sim.model.mpa import frame_fpdu
+from stagecoach.gateware.mpa.receiver import MpaReceiver
+from stagecoach.sim.model.mpa import frame_fpdu
 from tests.mpa.receiver_bench import CONFIG, Bench
 from tests.support.runner import run_cocotb
 from tests.support.streams import seeded_random

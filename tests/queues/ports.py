@@ -7,7 +7,7 @@ from typing import Any
 import cocotb
 from cocotb.triggers import RisingEdge
 
-from gateware.interfaces import MEMORY_COMMAND, READ_WORD, WORD
+from stagecoach.gateware.interfaces import MEMORY_COMMAND, READ_WORD, WORD
 from tests.support.streams import pack, unpack
 
 

@@ -5,9 +5,9 @@ from typing import Any
 import cocotb
 import pytest
 
-from gateware.queues.ring_fetcher import RingFetcher
-from gateware.queues.ring_writer import RingWriter
-from hw.interface.causes import Cause
+from stagecoach.gateware.queues.ring_fetcher import RingFetcher
+from stagecoach.gateware.queues.ring_writer import RingWriter
+from stagecoach.hw.interface.causes import Cause
 from tests.queues import test_ring_fetcher, test_ring_writer
 from tests.queues.ports import cycles
 from tests.support.runner import run_cocotb

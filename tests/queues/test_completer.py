@@ -5,10 +5,10 @@ from collections import deque
 import cocotb
 import pytest
 
-from gateware.config import RnicConfig
-from gateware.interfaces import Layouts, QpCommandKind
-from gateware.queues.completer import SendCompleter, read_done_layout
-from hw.interface.queue_entries import ANSWERED_OPERATIONS, SendOpcode
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.interfaces import Layouts, QpCommandKind
+from stagecoach.gateware.queues.completer import SendCompleter, read_done_layout
+from stagecoach.hw.interface.queue_entries import ANSWERED_OPERATIONS, SendOpcode
 from tests.queues.ports import Pulses, cycles
 from tests.support.runner import parameter, run_cocotb
 from tests.support.streams import (

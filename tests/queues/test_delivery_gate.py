@@ -6,12 +6,12 @@ import cocotb
 import pytest
 from cocotb.triggers import RisingEdge
 
-from gateware.config import RnicConfig
-from gateware.interfaces import DeliveryKind, Layouts, QpCommandKind
-from gateware.queues.completer import read_done_layout
-from gateware.queues.delivery_gate import DEPTH, DeliveryGate
-from gateware.queues.drain import COUNT_BITS
-from hw.interface.queue_entries import CompletionFlags, CompletionOpcode
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.interfaces import DeliveryKind, Layouts, QpCommandKind
+from stagecoach.gateware.queues.completer import read_done_layout
+from stagecoach.gateware.queues.delivery_gate import DEPTH, DeliveryGate
+from stagecoach.gateware.queues.drain import COUNT_BITS
+from stagecoach.hw.interface.queue_entries import CompletionFlags, CompletionOpcode
 from tests.queues.ports import Pulses, cycles
 from tests.support.runner import parameter, run_cocotb
 from tests.support.streams import (

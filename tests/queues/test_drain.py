@@ -6,13 +6,13 @@ import cocotb
 import pytest
 from cocotb.triggers import RisingEdge
 
-from gateware.dma.host_errors import PLACEMENTS_AHEAD
-from gateware.mpa.framer import BEATS_AHEAD, SENT_DEPTH
-from gateware.queues.delivery_gate import DEPTH as DELIVERIES
-from gateware.queues.drain import COUNT_BITS, MOST, Drain
-from gateware.queues.entry_writer import OUTSTANDING
-from gateware.queues.request_gate import DEPTH as REQUESTS
-from gateware.rnic import JOBS_AHEAD
+from stagecoach.gateware.dma.host_errors import PLACEMENTS_AHEAD
+from stagecoach.gateware.mpa.framer import BEATS_AHEAD, SENT_DEPTH
+from stagecoach.gateware.queues.delivery_gate import DEPTH as DELIVERIES
+from stagecoach.gateware.queues.drain import COUNT_BITS, MOST, Drain
+from stagecoach.gateware.queues.entry_writer import OUTSTANDING
+from stagecoach.gateware.queues.request_gate import DEPTH as REQUESTS
+from stagecoach.gateware.rnic import JOBS_AHEAD
 from tests.support.runner import parameter, run_cocotb
 from tests.support.streams import seeded_random, start_clock_and_reset
 

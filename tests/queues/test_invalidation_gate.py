@@ -4,11 +4,11 @@ import cocotb
 import pytest
 from cocotb.triggers import ClockCycles, RisingEdge
 
-from gateware.config import RnicConfig
-from gateware.interfaces import Layouts
-from gateware.queues.drain import COUNT_BITS
-from gateware.queues.invalidation_gate import InvalidationGate
-from hw.interface.queue_entries import SendOpcode
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.interfaces import Layouts
+from stagecoach.gateware.queues.drain import COUNT_BITS
+from stagecoach.gateware.queues.invalidation_gate import InvalidationGate
+from stagecoach.hw.interface.queue_entries import SendOpcode
 from tests.queues.ports import Pulses, cycles
 from tests.support.runner import parameter, run_cocotb
 from tests.support.streams import (

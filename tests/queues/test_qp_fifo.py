@@ -7,8 +7,8 @@ import pytest
 from amaranth.lib import data
 from cocotb.triggers import RisingEdge
 
-from gateware.config import RnicConfig
-from gateware.queues.qp_fifo import QpFifo
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.queues.qp_fifo import QpFifo
 from tests.support.runner import parameter, run_cocotb
 from tests.support.streams import seeded_random, start_clock_and_reset
 

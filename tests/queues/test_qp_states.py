@@ -4,10 +4,10 @@ import cocotb
 import pytest
 from cocotb.triggers import RisingEdge
 
-from gateware.config import RnicConfig
-from gateware.interfaces import Layouts, QpCommandKind
-from gateware.queues.qp_states import QpState, QpStates
-from hw.interface.causes import Cause
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.interfaces import Layouts, QpCommandKind
+from stagecoach.gateware.queues.qp_states import QpState, QpStates
+from stagecoach.hw.interface.causes import Cause
 from tests.queues.ports import Pulses, cycles
 from tests.support.runner import parameter, run_cocotb
 from tests.support.streams import (

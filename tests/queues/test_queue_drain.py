@@ -6,8 +6,8 @@ import cocotb
 import pytest
 from cocotb.triggers import RisingEdge
 
-from gateware.queues.drain import COUNT_BITS
-from gateware.queues.queue_drain import QueueDrain
+from stagecoach.gateware.queues.drain import COUNT_BITS
+from stagecoach.gateware.queues.queue_drain import QueueDrain
 from tests.support.runner import parameter, run_cocotb
 from tests.support.streams import seeded_random, start_clock_and_reset
 

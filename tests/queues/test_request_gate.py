@@ -4,9 +4,9 @@ import cocotb
 import pytest
 from cocotb.triggers import RisingEdge
 
-from gateware.config import RnicConfig
-from gateware.queues.drain import COUNT_BITS
-from gateware.queues.request_gate import DEPTH, MARGIN, RequestGate
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.queues.drain import COUNT_BITS
+from stagecoach.gateware.queues.request_gate import DEPTH, MARGIN, RequestGate
 from tests.queues.ports import cycles
 from tests.support.runner import parameter, run_cocotb
 from tests.support.streams import seeded_random, start_clock_and_reset

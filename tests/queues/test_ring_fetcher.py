@@ -4,12 +4,12 @@ import cocotb
 import pytest
 from cocotb.triggers import RisingEdge
 
-from gateware.config import RnicConfig
-from gateware.interfaces import Layouts, QpCommandKind
-from gateware.queues.prefetch_memory import BASE_UNITS, LANE_UNITS
-from gateware.queues.ring_fetcher import UNIT_OCTETS, RingFetcher
-from gateware.queues.unit_arrivals import RUN
-from hw.interface.causes import Cause
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.interfaces import Layouts, QpCommandKind
+from stagecoach.gateware.queues.prefetch_memory import BASE_UNITS, LANE_UNITS
+from stagecoach.gateware.queues.ring_fetcher import UNIT_OCTETS, RingFetcher
+from stagecoach.gateware.queues.unit_arrivals import RUN
+from stagecoach.hw.interface.causes import Cause
 from tests.queues.ports import Pulses, ReadMemory, cycles
 from tests.support.runner import parameter, run_cocotb
 from tests.support.streams import (

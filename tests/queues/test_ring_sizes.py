@@ -7,9 +7,9 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from cocotb.triggers import Timer
 
-from gateware.config import RnicConfig
-from gateware.interfaces import Layouts
-from gateware.queues.ring_writer import RingWriter
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.interfaces import Layouts
+from stagecoach.gateware.queues.ring_writer import RingWriter
 from tests.support.runner import parameter, run_cocotb
 from tests.support.streams import StreamSource, start_clock_and_reset, unpack
 

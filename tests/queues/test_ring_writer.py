@@ -4,11 +4,16 @@ import cocotb
 import pytest
 from cocotb.triggers import RisingEdge
 
-from gateware.config import RnicConfig
-from gateware.interfaces import Layouts
-from gateware.queues.ring_writer import RingWriter
-from hw.interface.causes import Cause
-from hw.interface.queue_entries import COMPLETION_ENTRY, EVENT_ENTRY, CompletionFlags, Fields
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.interfaces import Layouts
+from stagecoach.gateware.queues.ring_writer import RingWriter
+from stagecoach.hw.interface.causes import Cause
+from stagecoach.hw.interface.queue_entries import (
+    COMPLETION_ENTRY,
+    EVENT_ENTRY,
+    CompletionFlags,
+    Fields,
+)
 from tests.queues.ports import Pulses, WriteMemory, cycles
 from tests.support.runner import parameter, run_cocotb
 from tests.support.streams import (

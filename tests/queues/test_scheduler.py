@@ -4,9 +4,9 @@ import cocotb
 import pytest
 from cocotb.triggers import RisingEdge
 
-from gateware.config import RnicConfig
-from gateware.interfaces import Layouts
-from gateware.queues.scheduler import Scheduler
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.interfaces import Layouts
+from stagecoach.gateware.queues.scheduler import Scheduler
 from tests.queues.ports import cycles
 from tests.support.runner import parameter, run_cocotb
 from tests.support.streams import StreamMonitor, StreamSink, seeded_random, start_clock_and_reset

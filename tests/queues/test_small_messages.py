@@ -3,14 +3,14 @@
 import cocotb
 from cocotb.triggers import ClockCycles
 
-from gateware.config import RnicConfig
-from gateware.interfaces import DeliveryKind, Layouts
-from gateware.queues.completer import SendCompleter
-from gateware.queues.delivery_gate import DeliveryGate
-from gateware.queues.invalidation_gate import InvalidationGate
-from gateware.queues.request_gate import RequestGate
-from gateware.queues.ring_writer import RingWriter
-from hw.interface.queue_entries import SendOpcode
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.interfaces import DeliveryKind, Layouts
+from stagecoach.gateware.queues.completer import SendCompleter
+from stagecoach.gateware.queues.delivery_gate import DeliveryGate
+from stagecoach.gateware.queues.invalidation_gate import InvalidationGate
+from stagecoach.gateware.queues.request_gate import RequestGate
+from stagecoach.gateware.queues.ring_writer import RingWriter
+from stagecoach.hw.interface.queue_entries import SendOpcode
 from tests.queues.ports import WriteMemory
 from tests.support.runner import run_cocotb
 from tests.support.streams import StreamSink, StreamSource, seeded_random, start_clock_and_reset

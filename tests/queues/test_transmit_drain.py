@@ -4,8 +4,8 @@ import cocotb
 import pytest
 from cocotb.triggers import RisingEdge
 
-from gateware.queues.drain import COUNT_BITS
-from gateware.queues.transmit_drain import TransmitDrain
+from stagecoach.gateware.queues.drain import COUNT_BITS
+from stagecoach.gateware.queues.transmit_drain import TransmitDrain
 from tests.queues.ports import cycles
 from tests.support.runner import parameter, run_cocotb
 from tests.support.streams import seeded_random, start_clock_and_reset

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import cocotb
 from cocotb.triggers import RisingEdge
 
-from gateware.config import RnicConfig
-from gateware.interfaces import MEMORY_COMMAND, READ_WORD, WORD
-from gateware.rdmap.atomic_arithmetic import OPERANDS
-from gateware.rdmap.atomic_unit import request_layout, response_layout
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.interfaces import MEMORY_COMMAND, READ_WORD, WORD
+from stagecoach.gateware.rdmap.atomic_arithmetic import OPERANDS
+from stagecoach.gateware.rdmap.atomic_unit import request_layout, response_layout
 from tests.rdmap.serial_order import Operation
 from tests.support.streams import StreamMonitor, StreamSink, StreamSource
 

@@ -7,17 +7,17 @@ from typing import Any
 import cocotb
 from cocotb.triggers import ClockCycles, RisingEdge
 
-from gateware.interfaces import (
+from stagecoach.gateware.interfaces import (
     ULPDU_HEADER_OCTETS,
     DeliveryKind,
     Layouts,
     QpCommandKind,
     SegmentKind,
 )
-from hw.interface.causes import Cause
-from hw.interface.queue_entries import RECEIVE_ENTRY_OCTETS, CompletionFlags
-from sim.model.atomics import AtomicRequest
-from sim.model.extensions import Extensions
+from stagecoach.hw.interface.causes import Cause
+from stagecoach.hw.interface.queue_entries import RECEIVE_ENTRY_OCTETS, CompletionFlags
+from stagecoach.sim.model.atomics import AtomicRequest
+from stagecoach.sim.model.extensions import Extensions
 from tests.rdmap.receiver_model import (
     ADDRESS_MASK,
     CONFIG,

@@ -9,21 +9,26 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gateware.config import RnicConfig
-from gateware.interfaces import EVENT_HEADER_OCTETS, DeliveryKind, SegmentKind, StagStatus
-from hw.interface.causes import CODES, Cause
-from hw.interface.queue_entries import CompletionFlags, Rights
-from sim.model import checks, ddp, effects, memory, rdmap
-from sim.model.atomic_responses import OutstandingAtomic
-from sim.model.atomics import ATOMIC_OCTETS, AtomicRequest
-from sim.model.checks import AccessChecks, Check
-from sim.model.errors import StreamError
-from sim.model.extensions import Extensions
-from sim.model.memory import Accessor
-from sim.model.rdmap import Opcode, ReadRequest
-from sim.model.sink import DataSink, check_header
-from sim.model.untagged import SendQueue
-from sim.model.work import Completion, Operation, OutstandingRead, Work
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.interfaces import (
+    EVENT_HEADER_OCTETS,
+    DeliveryKind,
+    SegmentKind,
+    StagStatus,
+)
+from stagecoach.hw.interface.causes import CODES, Cause
+from stagecoach.hw.interface.queue_entries import CompletionFlags, Rights
+from stagecoach.sim.model import checks, ddp, effects, memory, rdmap
+from stagecoach.sim.model.atomic_responses import OutstandingAtomic
+from stagecoach.sim.model.atomics import ATOMIC_OCTETS, AtomicRequest
+from stagecoach.sim.model.checks import AccessChecks, Check
+from stagecoach.sim.model.errors import StreamError
+from stagecoach.sim.model.extensions import Extensions
+from stagecoach.sim.model.memory import Accessor
+from stagecoach.sim.model.rdmap import Opcode, ReadRequest
+from stagecoach.sim.model.sink import DataSink, check_header
+from stagecoach.sim.model.untagged import SendQueue
+from stagecoach.sim.model.work import Completion, Operation, OutstandingRead, Work
 
 CONFIG = RnicConfig(qps=4, cqs=4, read_queue_depth=4)
 STORE_WORDS = 1 << CONFIG.store_address_bits

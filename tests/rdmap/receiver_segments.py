@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from gateware.interfaces import StagStatus
-from sim.model.atomics import AtomicRequest, AtomicResponse
-from sim.model.ddp import TaggedHeader, UntaggedHeader
-from sim.model.rdmap import IMMEDIATE_OPCODES, Opcode, ReadRequest, control_octet
+from stagecoach.gateware.interfaces import StagStatus
+from stagecoach.sim.model.atomics import AtomicRequest, AtomicResponse
+from stagecoach.sim.model.ddp import TaggedHeader, UntaggedHeader
+from stagecoach.sim.model.rdmap import IMMEDIATE_OPCODES, Opcode, ReadRequest, control_octet
 from tests.rdmap.receiver_model import ADDRESS_MASK, Element, stag_with
 
 LONGEST_PAYLOAD = 64768 - 18

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from gateware.interfaces import Layouts
+from stagecoach.gateware.interfaces import Layouts
 from tests.support.streams import pack, unpack, width_of
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sim.model.atomics import cmp_swap, fetch_add
+from stagecoach.sim.model.atomics import cmp_swap, fetch_add
 
 FETCH_ADD, SWAP, CMP_SWAP = range(3)
 

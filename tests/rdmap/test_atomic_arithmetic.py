@@ -4,13 +4,13 @@ import cocotb
 import pytest
 from cocotb.triggers import RisingEdge
 
-from gateware.rdmap.atomic_arithmetic import (
+from stagecoach.gateware.rdmap.atomic_arithmetic import (
     LATENCY,
     OPERANDS,
     AtomicArithmetic,
     AtomicOperation,
 )
-from sim.model.atomics import cmp_swap, fetch_add
+from stagecoach.sim.model.atomics import cmp_swap, fetch_add
 from tests.support.runner import run_cocotb
 from tests.support.streams import pack, seeded_random, start_clock_and_reset
 

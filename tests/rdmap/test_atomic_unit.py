@@ -6,7 +6,7 @@ import cocotb
 import pytest
 from cocotb.triggers import ClockCycles, RisingEdge
 
-from gateware.rdmap.atomic_unit import AtomicUnit
+from stagecoach.gateware.rdmap.atomic_unit import AtomicUnit
 from tests.rdmap.atomic_bench import (
     CONFIG,
     DONE,

@@ -7,15 +7,15 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from cocotb.triggers import Timer
 
-from gateware.ddp.checks import (
+from stagecoach.gateware.ddp.checks import (
     CAUSE_BITS,
     first_cause,
     header_checks,
     queue_checks,
     untagged_checks,
 )
-from gateware.interfaces import ULPDU_HEADER_OCTETS, StagStatus
-from gateware.rdmap.checks import (
+from stagecoach.gateware.interfaces import ULPDU_HEADER_OCTETS, StagStatus
+from stagecoach.gateware.rdmap.checks import (
     LAST_QN,
     invalidate_status_checks,
     opcode_checks,
@@ -27,18 +27,18 @@ from gateware.rdmap.checks import (
     terminate_fits,
     version_checks,
 )
-from gateware.rdmap.headers import ULPDU_HEADER
-from hw.interface.causes import CODES, Cause
-from sim.model import checks, effects, rdmap
-from sim.model.ddp import FLAG_TAGGED, TaggedHeader, UntaggedHeader
-from sim.model.errors import StreamError
-from sim.model.extensions import Extensions
-from sim.model.memory import Accessor, MemoryRegion, MemoryTable
-from sim.model.rdmap import Opcode, ReadRequest
-from sim.model.sink import check_header
-from sim.model.tagged import TaggedBuffers
-from sim.model.untagged import InboundRead, ReadRequestQueue, receive_terminate
-from sim.model.work import Operation, OutstandingRead, Work
+from stagecoach.gateware.rdmap.headers import ULPDU_HEADER
+from stagecoach.hw.interface.causes import CODES, Cause
+from stagecoach.sim.model import checks, effects, rdmap
+from stagecoach.sim.model.ddp import FLAG_TAGGED, TaggedHeader, UntaggedHeader
+from stagecoach.sim.model.errors import StreamError
+from stagecoach.sim.model.extensions import Extensions
+from stagecoach.sim.model.memory import Accessor, MemoryRegion, MemoryTable
+from stagecoach.sim.model.rdmap import Opcode, ReadRequest
+from stagecoach.sim.model.sink import check_header
+from stagecoach.sim.model.tagged import TaggedBuffers
+from stagecoach.sim.model.untagged import InboundRead, ReadRequestQueue, receive_terminate
+from stagecoach.sim.model.work import Operation, OutstandingRead, Work
 from tests.support.runner import run_cocotb
 from tests.support.streams import pack, seeded_random
 

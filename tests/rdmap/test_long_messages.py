@@ -9,13 +9,13 @@ from typing import Any
 import cocotb
 import pytest
 
-from gateware.ddp.headers import FIRST_MSN
-from gateware.rdmap import receive_judge
-from gateware.rdmap.receive_context import CONTEXT
-from gateware.rdmap.receiver import Receiver
-from gateware.rdmap.transmitter import Transmitter
-from hw.interface.queue_entries import SendOpcode
-from sim.model.rdmap import Opcode
+from stagecoach.gateware.ddp.headers import FIRST_MSN
+from stagecoach.gateware.rdmap import receive_judge
+from stagecoach.gateware.rdmap.receive_context import CONTEXT
+from stagecoach.gateware.rdmap.receiver import Receiver
+from stagecoach.gateware.rdmap.transmitter import Transmitter
+from stagecoach.hw.interface.queue_entries import SendOpcode
+from stagecoach.sim.model.rdmap import Opcode
 from tests.rdmap import receiver_bench, receiver_segments, transmit_bench
 from tests.rdmap.receiver_model import stag_with
 from tests.rdmap.test_transmitter import CONFIG as TRANSMIT_CONFIG

@@ -8,12 +8,12 @@ from typing import Any
 import cocotb
 import pytest
 
-from gateware.rdmap import receive_judge, transmit_command
-from gateware.rdmap.receive_context import CONTEXT
-from gateware.rdmap.receiver import Receiver
-from gateware.rdmap.transmitter import Transmitter
-from hw.interface.queue_entries import SendOpcode
-from sim.model.rdmap import Opcode, control_octet
+from stagecoach.gateware.rdmap import receive_judge, transmit_command
+from stagecoach.gateware.rdmap.receive_context import CONTEXT
+from stagecoach.gateware.rdmap.receiver import Receiver
+from stagecoach.gateware.rdmap.transmitter import Transmitter
+from stagecoach.hw.interface.queue_entries import SendOpcode
+from stagecoach.sim.model.rdmap import Opcode, control_octet
 from tests.rdmap import receiver_bench, receiver_segments, transmit_bench
 from tests.rdmap.receiver_model import AtomicSink, stag_with
 from tests.rdmap.test_transmitter import CONFIG as TRANSMIT_CONFIG

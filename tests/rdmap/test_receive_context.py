@@ -3,9 +3,9 @@
 import cocotb
 from cocotb.triggers import RisingEdge
 
-from gateware.config import RnicConfig
-from gateware.interfaces import Layouts
-from gateware.rdmap.receive_context import CONTEXT, ReceiveContexts
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.interfaces import Layouts
+from stagecoach.gateware.rdmap.receive_context import CONTEXT, ReceiveContexts
 from tests.support.runner import run_cocotb
 from tests.support.streams import pack, seeded_random, start_clock_and_reset, width_of
 

@@ -3,8 +3,8 @@
 import cocotb
 from cocotb.triggers import RisingEdge
 
-from gateware.config import RnicConfig
-from gateware.rdmap.receive_running import ReceiveRunning
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.rdmap.receive_running import ReceiveRunning
 from tests.support.runner import run_cocotb
 from tests.support.streams import seeded_random, start_clock_and_reset
 

@@ -3,8 +3,8 @@
 import cocotb
 from cocotb.triggers import RisingEdge
 
-from gateware.rdmap.receive_scan import ELEMENT, ENTRY_WORDS, PIECE, ReceiveScan
-from hw.interface.queue_entries import SCATTER_GATHER_ELEMENTS
+from stagecoach.gateware.rdmap.receive_scan import ELEMENT, ENTRY_WORDS, PIECE, ReceiveScan
+from stagecoach.hw.interface.queue_entries import SCATTER_GATHER_ELEMENTS
 from tests.support.runner import run_cocotb
 from tests.support.streams import pack, seeded_random, start_clock_and_reset, unpack
 

@@ -9,12 +9,17 @@ import cocotb
 import pytest
 from cocotb.triggers import ClockCycles
 
-from gateware.interfaces import EVENT_HEADER_OCTETS, DeliveryKind, SegmentKind, StagStatus
-from gateware.rdmap.receiver import Receiver
-from hw.interface.causes import Cause
-from hw.interface.queue_entries import CompletionFlags, Rights
-from sim.model.errors import ErrorCode
-from sim.model.rdmap import (
+from stagecoach.gateware.interfaces import (
+    EVENT_HEADER_OCTETS,
+    DeliveryKind,
+    SegmentKind,
+    StagStatus,
+)
+from stagecoach.gateware.rdmap.receiver import Receiver
+from stagecoach.hw.interface.causes import Cause
+from stagecoach.hw.interface.queue_entries import CompletionFlags, Rights
+from stagecoach.sim.model.errors import ErrorCode
+from stagecoach.sim.model.rdmap import (
     INVALIDATE_OPCODES,
     SEND_OPCODES,
     SOLICITED_OPCODES,

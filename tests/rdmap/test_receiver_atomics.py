@@ -9,11 +9,11 @@ from typing import Any
 import cocotb
 import pytest
 
-from gateware.interfaces import DeliveryKind, StagStatus
-from gateware.rdmap.receiver import Receiver
-from hw.interface.causes import Cause
-from sim.model.atomics import AtomicOperation
-from sim.model.ddp import UNTAGGED_HEADER_OCTETS
+from stagecoach.gateware.interfaces import DeliveryKind, StagStatus
+from stagecoach.gateware.rdmap.receiver import Receiver
+from stagecoach.hw.interface.causes import Cause
+from stagecoach.sim.model.atomics import AtomicOperation
+from stagecoach.sim.model.ddp import UNTAGGED_HEADER_OCTETS
 from tests.rdmap.receiver_bench import Bench, start
 from tests.rdmap.receiver_model import ADDRESS_MASK, CONFIG, AtomicSink, stag_with
 from tests.rdmap.receiver_segments import (

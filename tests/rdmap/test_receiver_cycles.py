@@ -6,8 +6,8 @@ from typing import Any
 import cocotb
 from cocotb.triggers import RisingEdge
 
-from gateware.rdmap.receiver import Receiver
-from sim.model.rdmap import Opcode
+from stagecoach.gateware.rdmap.receiver import Receiver
+from stagecoach.sim.model.rdmap import Opcode
 from tests.rdmap import receiver_segments as segments
 from tests.rdmap.receiver_bench import Bench
 from tests.rdmap.receiver_model import CONFIG, AtomicSink, stag_with

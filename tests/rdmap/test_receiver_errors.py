@@ -10,10 +10,10 @@ import cocotb
 import pytest
 from cocotb.triggers import ClockCycles
 
-from gateware.interfaces import SegmentKind, StagStatus
-from gateware.rdmap.receiver import Receiver
-from hw.interface.causes import Cause
-from sim.model.rdmap import SEND_OPCODES
+from stagecoach.gateware.interfaces import SegmentKind, StagStatus
+from stagecoach.gateware.rdmap.receiver import Receiver
+from stagecoach.hw.interface.causes import Cause
+from stagecoach.sim.model.rdmap import SEND_OPCODES
 from tests.rdmap.receiver_bench import Bench, start
 from tests.rdmap.receiver_model import CONFIG, stag_with
 from tests.rdmap.receiver_segments import (

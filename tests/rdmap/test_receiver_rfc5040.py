@@ -5,10 +5,10 @@ from typing import Any
 import cocotb
 import pytest
 
-from gateware.interfaces import StagStatus
-from gateware.rdmap.receiver import Receiver
-from hw.interface.causes import Cause
-from sim.model.rdmap import SEND_OPCODES
+from stagecoach.gateware.interfaces import StagStatus
+from stagecoach.gateware.rdmap.receiver import Receiver
+from stagecoach.hw.interface.causes import Cause
+from stagecoach.sim.model.rdmap import SEND_OPCODES
 from tests.rdmap.receiver_bench import Bench, start
 from tests.rdmap.receiver_model import CONFIG, AtomicSink, stag_with
 from tests.rdmap.receiver_segments import (

@@ -4,12 +4,12 @@ import cocotb
 import pytest
 from cocotb.triggers import ClockCycles
 
-from gateware.config import RnicConfig
-from gateware.interfaces import TERMINATED_HEADER_OCTETS, Layouts
-from gateware.rdmap.checks import QUEUES, TAGGED_OPCODES
-from gateware.rdmap.headers import Opcode
-from gateware.rdmap.transmit_terminate import TransmitTerminate
-from hw.interface.causes import Cause
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.interfaces import TERMINATED_HEADER_OCTETS, Layouts
+from stagecoach.gateware.rdmap.checks import QUEUES, TAGGED_OPCODES
+from stagecoach.gateware.rdmap.headers import Opcode
+from stagecoach.gateware.rdmap.transmit_terminate import TransmitTerminate
+from stagecoach.hw.interface.causes import Cause
 from tests.model.rfc_octets import OPCODES, TERMINATES, ulpdu_of
 from tests.support.runner import run_cocotb
 from tests.support.streams import pack, seeded_random, start_clock_and_reset

@@ -4,9 +4,9 @@ import cocotb
 import pytest
 from cocotb.triggers import RisingEdge
 
-from gateware.config import RnicConfig
-from gateware.interfaces import Layouts
-from gateware.rdmap.transmit_context import (
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.interfaces import Layouts
+from stagecoach.gateware.rdmap.transmit_context import (
     HALT,
     RetiredSends,
     TransmitContexts,

@@ -9,9 +9,9 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from cocotb.triggers import Timer
 
-from gateware.ddp import headers as ddp
-from gateware.rdmap import headers
-from gateware.rdmap.transmit_header import (
+from stagecoach.gateware.ddp import headers as ddp
+from stagecoach.gateware.rdmap import headers
+from stagecoach.gateware.rdmap.transmit_header import (
     HEADER_FIELDS,
     TransmitHeader,
     atomic_request_header,
@@ -20,10 +20,10 @@ from gateware.rdmap.transmit_header import (
     read_request_header,
     request_ddp_header,
 )
-from sim.model import rdmap
-from sim.model.atomics import CMP_SWAP, SWAP, WORD, AtomicRequest, AtomicResponse
-from sim.model.ddp import TaggedHeader, UntaggedHeader
-from sim.model.rdmap import Opcode, ReadRequest
+from stagecoach.sim.model import rdmap
+from stagecoach.sim.model.atomics import CMP_SWAP, SWAP, WORD, AtomicRequest, AtomicResponse
+from stagecoach.sim.model.ddp import TaggedHeader, UntaggedHeader
+from stagecoach.sim.model.rdmap import Opcode, ReadRequest
 from tests.support.runner import run_cocotb
 from tests.support.streams import pack, seeded_random
 

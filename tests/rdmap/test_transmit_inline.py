@@ -4,8 +4,8 @@ import cocotb
 import pytest
 from cocotb.triggers import ClockCycles, RisingEdge
 
-from gateware.rdmap.headers import READ_REQUEST_HEADER_OCTETS, TERMINATE_HEADER_OCTETS
-from gateware.rdmap.transmit_inline import (
+from stagecoach.gateware.rdmap.headers import READ_REQUEST_HEADER_OCTETS, TERMINATE_HEADER_OCTETS
+from stagecoach.gateware.rdmap.transmit_inline import (
     INLINE_WORDS,
     WORD_OCTETS,
     WORDS,

@@ -5,8 +5,8 @@ from collections import deque
 import cocotb
 from cocotb.triggers import RisingEdge
 
-from gateware.config import RnicConfig
-from gateware.rdmap.transmit_leaving import LeavingResponses
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.rdmap.transmit_leaving import LeavingResponses
 from tests.support.runner import run_cocotb
 from tests.support.streams import seeded_random, start_clock_and_reset
 

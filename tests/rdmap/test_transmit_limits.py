@@ -4,10 +4,10 @@ import cocotb
 import pytest
 from cocotb.triggers import ClockCycles, RisingEdge
 
-from gateware.config import RnicConfig
-from gateware.interfaces import Layouts, LlpEventKind
-from gateware.rdmap.transmit_limits import TransmitLimits, connect_layout
-from sim.model import mpa
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.interfaces import Layouts, LlpEventKind
+from stagecoach.gateware.rdmap.transmit_limits import TransmitLimits, connect_layout
+from stagecoach.sim.model import mpa
 from tests.support.runner import parameter, run_cocotb
 from tests.support.streams import StreamSource, active_cycles, seeded_random, start_clock_and_reset
 

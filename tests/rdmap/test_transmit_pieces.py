@@ -6,10 +6,10 @@ import cocotb
 import pytest
 from cocotb.triggers import ClockCycles, RisingEdge
 
-from gateware.config import RnicConfig
-from gateware.interfaces import Layouts
-from gateware.rdmap.transmit_pieces import TransmitPieces
-from hw.interface.queue_entries import SCATTER_GATHER_ELEMENTS
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.interfaces import Layouts
+from stagecoach.gateware.rdmap.transmit_pieces import TransmitPieces
+from stagecoach.hw.interface.queue_entries import SCATTER_GATHER_ELEMENTS
 from tests.support.runner import parameter, run_cocotb
 from tests.support.streams import (
     StreamMonitor,

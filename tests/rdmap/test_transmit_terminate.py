@@ -4,16 +4,16 @@ import cocotb
 import pytest
 from cocotb.triggers import ClockCycles
 
-from gateware.config import MAX_ULPDU_LENGTH, RnicConfig
-from gateware.interfaces import TERMINATED_HEADER_OCTETS, Layouts
-from gateware.rdmap.transmit_terminate import TransmitTerminate
-from hw.interface.causes import CODES, READ_CAUSES, Cause, HeaderCopy, header_copy
-from sim.model import errors, rdmap
-from sim.model.ddp import TaggedHeader, UntaggedHeader
-from sim.model.errors import ErrorCode
-from sim.model.rdmap import Opcode, ReadRequest
-from sim.model.sink import is_terminate
-from sim.model.terminate import NEVER_SENT, terminate_for
+from stagecoach.gateware.config import MAX_ULPDU_LENGTH, RnicConfig
+from stagecoach.gateware.interfaces import TERMINATED_HEADER_OCTETS, Layouts
+from stagecoach.gateware.rdmap.transmit_terminate import TransmitTerminate
+from stagecoach.hw.interface.causes import CODES, READ_CAUSES, Cause, HeaderCopy, header_copy
+from stagecoach.sim.model import errors, rdmap
+from stagecoach.sim.model.ddp import TaggedHeader, UntaggedHeader
+from stagecoach.sim.model.errors import ErrorCode
+from stagecoach.sim.model.rdmap import Opcode, ReadRequest
+from stagecoach.sim.model.sink import is_terminate
+from stagecoach.sim.model.terminate import NEVER_SENT, terminate_for
 from tests.support.runner import run_cocotb
 from tests.support.streams import pack, seeded_random, start_clock_and_reset
 

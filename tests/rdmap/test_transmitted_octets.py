@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from gateware.rdmap.transmitter import Transmitter
-from hw.interface.queue_entries import SendOpcode
-from sim.cosim.runner import CocotbFailure
+from stagecoach.gateware.rdmap.transmitter import Transmitter
+from stagecoach.hw.interface.queue_entries import SendOpcode
+from stagecoach.sim.cosim.runner import CocotbFailure
 from tests.rdmap.test_transmitter import CONFIG
 from tests.rdmap.transcript import Message, Segment, Stream, Transcript, read_transcript
 from tests.support.runner import run_cocotb

@@ -12,22 +12,22 @@ import cocotb
 import pytest
 from cocotb.triggers import ClockCycles, RisingEdge
 
-from gateware.config import RnicConfig
-from gateware.interfaces import QpCommandKind
-from gateware.rdmap.atomic_operations import AtomicStatus
-from gateware.rdmap.transmitter import Transmitter
-from hw.interface.causes import CODES, Cause, HeaderCopy, header_copy
-from hw.interface.queue_entries import (
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.interfaces import QpCommandKind
+from stagecoach.gateware.rdmap.atomic_operations import AtomicStatus
+from stagecoach.gateware.rdmap.transmitter import Transmitter
+from stagecoach.hw.interface.causes import CODES, Cause, HeaderCopy, header_copy
+from stagecoach.hw.interface.queue_entries import (
     IMMEDIATE_OPERATIONS,
     STAG_OPERATIONS,
     Rights,
     SendFlags,
     SendOpcode,
 )
-from sim.model import ddp, rdmap
-from sim.model.atomics import AtomicOperation
-from sim.model.errors import ErrorCode
-from sim.model.terminate import terminate_for
+from stagecoach.sim.model import ddp, rdmap
+from stagecoach.sim.model.atomics import AtomicOperation
+from stagecoach.sim.model.errors import ErrorCode
+from stagecoach.sim.model.terminate import terminate_for
 from tests.rdmap.transcript import Recorder
 from tests.rdmap.transmit_bench import LOCAL, Bench, Element, Entry, Region
 from tests.support.runner import parameter, run_cocotb

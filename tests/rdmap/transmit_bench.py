@@ -8,11 +8,11 @@ from typing import Any
 import cocotb
 from cocotb.triggers import ClockCycles, RisingEdge
 
-from gateware.config import RnicConfig
-from gateware.interfaces import Layouts, LlpEventKind, QpCommandKind, StagStatus
-from gateware.rdmap.atomic_operations import AtomicStatus
-from gateware.rdmap.atomic_unit import request_layout, response_layout
-from hw.interface.queue_entries import (
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.interfaces import Layouts, LlpEventKind, QpCommandKind, StagStatus
+from stagecoach.gateware.rdmap.atomic_operations import AtomicStatus
+from stagecoach.gateware.rdmap.atomic_unit import request_layout, response_layout
+from stagecoach.hw.interface.queue_entries import (
     ANSWERED_OPERATIONS,
     IMMEDIATE_OPERATIONS,
     SEND_ENTRY,
@@ -24,8 +24,8 @@ from hw.interface.queue_entries import (
     offset_of,
     send_units,
 )
-from sim.model import ddp, mpa, rdmap
-from sim.model.atomics import WORD, AtomicRequest, AtomicResponse
+from stagecoach.sim.model import ddp, mpa, rdmap
+from stagecoach.sim.model.atomics import WORD, AtomicRequest, AtomicResponse
 from tests.rdmap.requests import pack_request, request_bits
 from tests.rdmap.transcript import NO_RECORDER, Recorder
 from tests.support.streams import StreamMonitor, StreamSink, StreamSource, pack, unpack

@@ -6,8 +6,8 @@ from typing import Any
 
 import cocotb
 
-from gateware.interfaces import SegmentKind
-from hw.interface.causes import Cause
+from stagecoach.gateware.interfaces import SegmentKind
+from stagecoach.hw.interface.causes import Cause
 from tests.rdmap.receiver_bench import Bench
 from tests.rdmap.receiver_segments import write
 

@@ -7,8 +7,8 @@ import cocotb
 import pytest
 from cocotb.triggers import ClockCycles, RisingEdge, with_timeout
 
-from gateware.registers.block import ADDRESS_BITS, RegisterBlock, register_layout
-from hw.interface.registers import Register, registers
+from stagecoach.gateware.registers.block import ADDRESS_BITS, RegisterBlock, register_layout
+from stagecoach.hw.interface.registers import Register, registers
 from tests.registers.axi_lite import OKAY, SLVERR, RegisterMaster
 from tests.support.runner import parameter, run_cocotb
 from tests.support.streams import StreamMonitor, StreamSink, seeded_random, start_clock_and_reset

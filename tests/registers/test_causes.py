@@ -2,7 +2,7 @@
 
 import pytest
 
-from hw.interface.causes import CODES, Cause, HeaderCopy, header_copy
+from stagecoach.hw.interface.causes import CODES, Cause, HeaderCopy, header_copy
 
 ANY = range(256)
 REGISTERED = {

@@ -7,10 +7,14 @@ import cocotb
 import pytest
 from cocotb.triggers import ClockCycles, RisingEdge
 
-from gateware.config import RnicConfig
-from gateware.interfaces import Layouts, QpCommandKind
-from gateware.registers.commands import CommandOpcode, CommandProcessor, staging_registers
-from host_driver.context import CommandOpcode as DriverOpcode
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.interfaces import Layouts, QpCommandKind
+from stagecoach.gateware.registers.commands import (
+    CommandOpcode,
+    CommandProcessor,
+    staging_registers,
+)
+from stagecoach.host_driver.context import CommandOpcode as DriverOpcode
 from tests.support.runner import parameter, run_cocotb
 from tests.support.streams import (
     StreamMonitor,

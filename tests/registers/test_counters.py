@@ -7,10 +7,16 @@ import cocotb
 import pytest
 from cocotb.triggers import FallingEdge
 
-from gateware.config import RnicConfig
-from gateware.rdmap.headers import Opcode
-from gateware.registers.counters import LOST_MOST, Counters, CounterWord, counter_rows, fpdu_layout
-from hw.interface.causes import Cause
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.rdmap.headers import Opcode
+from stagecoach.gateware.registers.counters import (
+    LOST_MOST,
+    Counters,
+    CounterWord,
+    counter_rows,
+    fpdu_layout,
+)
+from stagecoach.hw.interface.causes import Cause
 from tests.support.runner import parameter, run_cocotb
 from tests.support.streams import seeded_random, start_clock_and_reset
 

@@ -3,9 +3,9 @@
 import subprocess
 import sys
 
-from host_driver import registers as driver
-from hw.interface.generate import TARGET, driver_registers
-from hw.interface.registers import registers
+from stagecoach.host_driver import registers as driver
+from stagecoach.hw.interface.generate import TARGET, driver_registers
+from stagecoach.hw.interface.registers import registers
 
 
 def test_generated_file_is_fresh():

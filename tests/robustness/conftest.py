@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from host_driver import Context
-from sim.disturbed import DisturbedDevice
+from stagecoach.host_driver import Context
+from stagecoach.sim.disturbed import DisturbedDevice
 
 
 @pytest.fixture(scope="module")

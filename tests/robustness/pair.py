@@ -4,11 +4,11 @@ import socket
 import time
 from collections.abc import Callable
 
-from host_driver import SGE, WC, Context, RecvWR, SendWR, WCStatus, WROpcode
-from host_driver.transport.sockets import SocketStream
-from sim.model.endpoint import Endpoint
-from sim.model.peer import Peer
-from sim.model.startup import StartupFrame
+from stagecoach.host_driver import SGE, WC, Context, RecvWR, SendWR, WCStatus, WROpcode
+from stagecoach.host_driver.transport.sockets import SocketStream
+from stagecoach.sim.model.endpoint import Endpoint
+from stagecoach.sim.model.peer import Peer
+from stagecoach.sim.model.startup import StartupFrame
 from tests.integration.rig import READS, End
 from tests.robustness.rig import device_of
 

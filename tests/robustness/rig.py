@@ -1,7 +1,7 @@
 """What tests of disturbed devices share."""
 
-from host_driver import Cause, Context, QPState, RecvWR, WCStatus
-from sim.disturbed import DisturbedDevice
+from stagecoach.host_driver import Cause, Context, QPState, RecvWR, WCStatus
+from stagecoach.sim.disturbed import DisturbedDevice
 from tests.integration.rig import End, RawPeer
 
 SECONDS = 60.0

@@ -5,11 +5,22 @@ from itertools import pairwise
 
 import pytest
 
-from host_driver import CQ, MR, PD, QP, AccessFlags, Cause, Context, QPCap, QPInitAttr, QPState
-from sim.device import Response
-from sim.model import ddp
-from sim.model.atomics import FETCH_ADD, AtomicRequest, AtomicResponse
-from sim.model.rdmap import Opcode, decode_control
+from stagecoach.host_driver import (
+    CQ,
+    MR,
+    PD,
+    QP,
+    AccessFlags,
+    Cause,
+    Context,
+    QPCap,
+    QPInitAttr,
+    QPState,
+)
+from stagecoach.sim.device import Response
+from stagecoach.sim.model import ddp
+from stagecoach.sim.model.atomics import FETCH_ADD, AtomicRequest, AtomicResponse
+from stagecoach.sim.model.rdmap import Opcode, decode_control
 from tests.integration.rig import READS, RawPeer
 from tests.integration.test_atomics import request_ulpdu
 from tests.robustness.rig import device_of

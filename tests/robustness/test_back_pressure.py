@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from host_driver import (
+from stagecoach.host_driver import (
     Cause,
     Context,
     DeviceClosed,
@@ -17,7 +17,7 @@ from host_driver import (
     WROpcode,
     registers,
 )
-from sim.disturbed import DisturbedDevice
+from stagecoach.sim.disturbed import DisturbedDevice
 from tests.robustness.pair import Pair
 from tests.robustness.rig import device_of
 from tests.support.streams import seeded_random

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from host_driver import (
+from stagecoach.host_driver import (
     MR,
     AccessFlags,
     Cause,
@@ -17,12 +17,18 @@ from host_driver import (
     WCStatus,
     WROpcode,
 )
-from sim.device import Response
-from sim.disturbed import DisturbedDevice
-from sim.model import ddp, rdmap
-from sim.model.atomics import FETCH_ADD, AtomicRequest, AtomicResponse
-from sim.model.ddp import TaggedHeader, UntaggedHeader
-from sim.model.rdmap import INVALIDATE_OPCODES, Opcode, ReadRequest, control_octet, decode_control
+from stagecoach.sim.device import Response
+from stagecoach.sim.disturbed import DisturbedDevice
+from stagecoach.sim.model import ddp, rdmap
+from stagecoach.sim.model.atomics import FETCH_ADD, AtomicRequest, AtomicResponse
+from stagecoach.sim.model.ddp import TaggedHeader, UntaggedHeader
+from stagecoach.sim.model.rdmap import (
+    INVALIDATE_OPCODES,
+    Opcode,
+    ReadRequest,
+    control_octet,
+    decode_control,
+)
 from tests.integration.rig import ALL, READS, End, RawPeer
 from tests.integration.test_atomics import request_ulpdu, response_ulpdu
 from tests.robustness.rig import Receiver, device_of

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from host_driver import (
+from stagecoach.host_driver import (
     MR,
     AccessFlags,
     Context,
@@ -19,9 +19,9 @@ from host_driver import (
     WCStatus,
     WROpcode,
 )
-from sim.disturbed import DisturbedDevice
-from sim.model.atomics import FETCH_ADD, AtomicRequest
-from sim.model.rdmap import Opcode, ReadRequest, control_octet
+from stagecoach.sim.disturbed import DisturbedDevice
+from stagecoach.sim.model.atomics import FETCH_ADD, AtomicRequest
+from stagecoach.sim.model.rdmap import Opcode, ReadRequest, control_octet
 from tests.integration.test_atomics import request_ulpdu
 from tests.integration.test_failures import PATTERN, read, response, send, write
 from tests.robustness.rig import SECONDS, Receiver, device_of

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from host_driver import (
+from stagecoach.host_driver import (
     QP,
     Cause,
     Context,
@@ -19,9 +19,9 @@ from host_driver import (
     WCStatus,
     WROpcode,
 )
-from sim.device import Response
-from sim.disturbed import DisturbedDevice
-from sim.model.errors import StreamError
+from stagecoach.sim.device import Response
+from stagecoach.sim.disturbed import DisturbedDevice
+from stagecoach.sim.model.errors import StreamError
 from tests.integration.rig import End, RawPeer
 from tests.robustness.pair import SECONDS, Pair
 from tests.robustness.rig import device_of

@@ -4,16 +4,16 @@ from collections.abc import Iterator
 
 import pytest
 
-from host_driver import Cause, Context, QPState, WCStatus
-from sim.disturbed import DisturbedDevice
-from sim.malformer.bench import Bench
-from sim.malformer.case import Case, layout_of
-from sim.malformer.compare import differences
-from sim.malformer.fpdu import Edit, Fpdu, assemble
-from sim.malformer.setting import Setting
-from sim.model import rdmap
-from sim.model.ddp import TaggedHeader, UntaggedHeader
-from sim.model.rdmap import Opcode, ReadRequest, control_octet
+from stagecoach.host_driver import Cause, Context, QPState, WCStatus
+from stagecoach.sim.disturbed import DisturbedDevice
+from stagecoach.sim.malformer.bench import Bench
+from stagecoach.sim.malformer.case import Case, layout_of
+from stagecoach.sim.malformer.compare import differences
+from stagecoach.sim.malformer.fpdu import Edit, Fpdu, assemble
+from stagecoach.sim.malformer.setting import Setting
+from stagecoach.sim.model import rdmap
+from stagecoach.sim.model.ddp import TaggedHeader, UntaggedHeader
+from stagecoach.sim.model.rdmap import Opcode, ReadRequest, control_octet
 from tests.robustness.pair import Pair
 from tests.support.streams import seeded_random
 

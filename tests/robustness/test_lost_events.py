@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-import host_driver.context
-from host_driver import Cause, QPState
-from host_driver.counters import query_dropped_events
-from host_driver.events import UNKNOWN_INDEX
-from host_driver.top.publisher import FOLDER_VARIABLE, INTERVAL_VARIABLE
+import stagecoach.host_driver.context
+from stagecoach.host_driver import Cause, QPState
+from stagecoach.host_driver.counters import query_dropped_events
+from stagecoach.host_driver.events import UNKNOWN_INDEX
+from stagecoach.host_driver.top.publisher import FOLDER_VARIABLE, INTERVAL_VARIABLE
 from tests.integration.rig import End, RawPeer, open_device
 from tests.integration.test_failures import Bystander, write
 

@@ -4,7 +4,7 @@ import contextlib
 
 import pytest
 
-from host_driver import (
+from stagecoach.host_driver import (
     CQ,
     MR,
     PD,
@@ -20,10 +20,10 @@ from host_driver import (
     WCStatus,
     WROpcode,
 )
-from sim.disturbed import DisturbedDevice
-from sim.model import rdmap
-from sim.model.ddp import UntaggedHeader
-from sim.model.rdmap import Opcode, control_octet
+from stagecoach.sim.disturbed import DisturbedDevice
+from stagecoach.sim.model import rdmap
+from stagecoach.sim.model.ddp import UntaggedHeader
+from stagecoach.sim.model.rdmap import Opcode, control_octet
 from tests.integration.rig import RawPeer, open_device
 from tests.integration.test_failures import Bystander, send
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from host_driver import (
+from stagecoach.host_driver import (
     MR,
     Cause,
     Context,
@@ -23,12 +23,12 @@ from host_driver import (
     entries,
     registers,
 )
-from host_driver.qp import QP
-from host_driver.ring import Ring
-from host_driver.transport.simulation import SimulatedDevice
-from host_driver.work_queue import WorkQueue
-from hw.interface.queue_entries import RECEIVE_ENTRY_OCTETS, SendOpcode
-from sim.model import ddp
+from stagecoach.host_driver.qp import QP
+from stagecoach.host_driver.ring import Ring
+from stagecoach.host_driver.transport.simulation import SimulatedDevice
+from stagecoach.host_driver.work_queue import WorkQueue
+from stagecoach.hw.interface.queue_entries import RECEIVE_ENTRY_OCTETS, SendOpcode
+from stagecoach.sim.model import ddp
 from tests.integration.rig import ALL, End, RawPeer, open_device
 from tests.integration.test_failures import PATTERN, Bystander, send
 from tests.support.streams import seeded_random

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from gateware.config import RnicConfig
-from sim.build import compile_verilog
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.sim.build import compile_verilog
 
 STUB = Path(__file__).resolve().parent / "stub.v"
 STUB_CONFIG = RnicConfig(qps=4)

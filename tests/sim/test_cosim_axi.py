@@ -9,9 +9,9 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from cocotb.triggers import ClockCycles, RisingEdge
 
-from gateware.interfaces import AxiSignature
-from sim.cosim.axi import OKAY, SLVERR, AxiMemory
-from sim.cosim.host_memory import HostMemory
+from stagecoach.gateware.interfaces import AxiSignature
+from stagecoach.sim.cosim.axi import OKAY, SLVERR, AxiMemory
+from stagecoach.sim.cosim.host_memory import HostMemory
 from tests.support.runner import parameter, run_cocotb
 from tests.support.streams import start_clock_and_reset
 

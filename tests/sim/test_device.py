@@ -13,15 +13,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from host_driver.transport.base import (
+from stagecoach.host_driver.transport.base import (
     DeviceClosed,
     Transport,
     TransportError,
     TransportTimeout,
 )
-from host_driver.transport.simulation import SimulatedDevice
-from sim.build import BuildError, compile_verilog
-from sim.device import Device, DeviceError, Response
+from stagecoach.host_driver.transport.simulation import SimulatedDevice
+from stagecoach.sim.build import BuildError, compile_verilog
+from stagecoach.sim.device import Device, DeviceError, Response
 from tests.sim.conftest import STUB_CONFIG
 
 IDENTITY, SCRATCH, SOURCE, DESTINATION, OCTETS, COPY = 0x0, 0x4, 0x8, 0x10, 0x18, 0x1C
@@ -305,9 +305,9 @@ def test_interpreter_that_exits_without_closing_ends_cleanly(stub_library: Path)
     script = f"""
 import socket
 from pathlib import Path
-from gateware.config import RnicConfig
-from host_driver.transport.simulation import SimulatedDevice
-from host_driver.transport.sockets import SocketStream
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.host_driver.transport.simulation import SimulatedDevice
+from stagecoach.host_driver.transport.sockets import SocketStream
 device = SimulatedDevice(RnicConfig(qps=4), library=Path({str(stub_library)!r}))
 buffer = bytearray(1000)
 device.map_memory(buffer)

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from gateware.config import MAX_FPDU_LENGTH
-from host_driver.transport.base import StreamClosed, TransportError, TransportTimeout
-from host_driver.transport.simulation import SimulatedDevice
-from host_driver.transport.sockets import SocketStream
-from sim.device import Device, RecordKind
+from stagecoach.gateware.config import MAX_FPDU_LENGTH
+from stagecoach.host_driver.transport.base import StreamClosed, TransportError, TransportTimeout
+from stagecoach.host_driver.transport.simulation import SimulatedDevice
+from stagecoach.host_driver.transport.sockets import SocketStream
+from stagecoach.sim.device import Device, RecordKind
 from tests.sim.conftest import STUB_CONFIG
 
 SCRATCH, ANEW, SEEN = 0x4, 0x24, 0x28

@@ -10,8 +10,8 @@ from amaranth.lib import wiring
 from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
-from hw.rtlil import export, to_verilog
-from sim.resting import split_clocks
+from stagecoach.hw.rtlil import export, to_verilog
+from stagecoach.sim.resting import split_clocks
 
 BENCH = """
 module bench;

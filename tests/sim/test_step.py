@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from host_driver.transport.base import DeviceClosed, TransportError
-from host_driver.transport.simulation import SimulatedDevice
-from host_driver.transport.sockets import SocketStream
+from stagecoach.host_driver.transport.base import DeviceClosed, TransportError
+from stagecoach.host_driver.transport.simulation import SimulatedDevice
+from stagecoach.host_driver.transport.sockets import SocketStream
 from tests.sim.conftest import STUB_CONFIG
 
 ANEW, IRQ, CYCLES = 0x24, 0x20, 0x2C

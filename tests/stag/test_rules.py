@@ -9,9 +9,9 @@ import cocotb
 import pytest
 from cocotb.triggers import RisingEdge
 
-from gateware.interfaces import StagStatus
-from gateware.stag.table import StagTable
-from hw.interface.queue_entries import Rights
+from stagecoach.gateware.interfaces import StagStatus
+from stagecoach.gateware.stag.table import StagTable
+from stagecoach.hw.interface.queue_entries import Rights
 from tests.stag.test_table import CLIENTS, CONFIG, INVALIDATORS, Bench
 from tests.support.runner import parameter
 from tests.support.streams import seeded_random, start_clock_and_reset

@@ -10,10 +10,10 @@ import cocotb
 import pytest
 from cocotb.triggers import ClockCycles, RisingEdge
 
-from gateware.config import RnicConfig
-from gateware.interfaces import Layouts, StagStatus
-from gateware.stag.table import LOOKUP_CYCLES, STAG_KEY_BITS, StagTable
-from hw.interface.queue_entries import Rights
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.interfaces import Layouts, StagStatus
+from stagecoach.gateware.stag.table import LOOKUP_CYCLES, STAG_KEY_BITS, StagTable
+from stagecoach.hw.interface.queue_entries import Rights
 from tests.support.runner import parameter, run_cocotb
 from tests.support.streams import (
     StreamSource,

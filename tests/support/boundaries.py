@@ -31,13 +31,13 @@ from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
-from gateware.config import DATA_WIDTHS, WORD_WIDTH, RnicConfig
-from gateware.hostlink.serial_rnic import SerialRnic
-from gateware.rnic import Rnic
-from hw.boards.board import find
-from hw.interface.hostlink import MAXIMUM_BEATS
-from hw.interface.sizes import SIZES
-from sim.cosim import runner
+from stagecoach.gateware.config import DATA_WIDTHS, WORD_WIDTH, RnicConfig
+from stagecoach.gateware.hostlink.serial_rnic import SerialRnic
+from stagecoach.gateware.rnic import Rnic
+from stagecoach.hw.boards.board import find
+from stagecoach.hw.interface.hostlink import MAXIMUM_BEATS
+from stagecoach.hw.interface.sizes import SIZES
+from stagecoach.sim.cosim import runner
 from tests.support.sizes import LARGEST, SMALLEST
 
 ROOT = Path(__file__).parents[2]

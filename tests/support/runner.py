@@ -1,5 +1,5 @@
 """Where tests of blocks find the runner; its documentation is in `sim/cosim/runner.py`."""
 
-from sim.cosim.runner import CocotbFailure, build, export_verilog, parameter, run_cocotb
+from stagecoach.sim.cosim.runner import CocotbFailure, build, export_verilog, parameter, run_cocotb
 
 __all__ = ["CocotbFailure", "build", "export_verilog", "parameter", "run_cocotb"]

@@ -1,7 +1,7 @@
 """The smallest and the largest device."""
 
-from gateware.config import DATA_WIDTHS, RnicConfig
-from hw.interface.sizes import SIZES
+from stagecoach.gateware.config import DATA_WIDTHS, RnicConfig
+from stagecoach.hw.interface.sizes import SIZES
 
 SMALLEST = RnicConfig(
     data_width=min(DATA_WIDTHS),

@@ -1,6 +1,6 @@
 """Where tests of blocks find the models of streams; they are in `sim/cosim/streams.py`."""
 
-from sim.cosim.streams import (
+from stagecoach.sim.cosim.streams import (
     CLOCK_PERIOD_NS,
     StreamMonitor,
     StreamSink,

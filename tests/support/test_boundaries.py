@@ -4,7 +4,7 @@ import pytest
 from amaranth.hdl import Fragment, Module
 from amaranth.lib import wiring
 
-from gateware.config import RnicConfig
+from stagecoach.gateware.config import RnicConfig
 from tests.support.boundaries import Built, Recorder, Row, ends, sizes
 
 

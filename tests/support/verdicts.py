@@ -29,7 +29,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from hw.files import locked, write_whole
+from stagecoach.hw.files import locked, write_whole
 from tests.support.runner import CocotbFailure, run_cocotb
 
 CheckType = TypeVar("CheckType")

@@ -12,7 +12,7 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.rtlil import export
+from stagecoach.hw.rtlil import export
 from tools.mutate import __main__ as command
 from tools.mutate import points
 from tools.mutate.explained import BadExplanations, read_explanations
@@ -153,10 +153,14 @@ def test_a_file_of_the_host_link_has_its_tests() -> None:
     [
         ("AssertionError: assert 1 == 2", ["tests/mpa/test_a.py"], "check"),
         ("AssertionError: 3", ["tests/t.py", "amaranth/sim/_pyrtl.py", "tests/t.py"], "check"),
-        ("sim.cosim.runner.CocotbFailure: 1 of 3 cocotb tests failed", ["tests/t.py"], "check"),
+        (
+            "stagecoach.sim.cosim.runner.CocotbFailure: 1 of 3 cocotb tests failed",
+            ["tests/t.py"],
+            "check",
+        ),
         ("Failed: Timeout (>300.0s) from pytest-timeout.", ["tests/t.py"], "timeout"),
         ("RuntimeError: building Framer with verilator failed", ["tests/t.py"], "build"),
-        ("sim.build.BuildError: verilator", ["tests/t.py"], "build"),
+        ("stagecoach.sim.build.BuildError: verilator", ["tests/t.py"], "build"),
         ("ValueError: 3", ["tests/t.py", "gateware/mpa/framer.py"], "build"),
         ("AssertionError: 3", ["tests/t.py", "gateware/mpa/framer.py"], "build"),
         ("TypeError: 3", ["tests/t.py", "gateware/a.py", "amaranth/hdl/_ast.py"], "build"),

@@ -34,7 +34,7 @@ UNUSED = 2
 TEST = """
 import os, time
 from amaranth.sim import Simulator
-from gateware.mpa.block import STEP, Block
+from stagecoach.gateware.mpa.block import STEP, Block
 
 def test_block():
     if STEP == 3:
@@ -54,8 +54,8 @@ def test_block():
 DESIGNS_OF_TEST = """
 import json, sys
 from pathlib import Path
-from gateware.mpa.block import Block
-from hw.rtlil import export
+from stagecoach.gateware.mpa.block import Block
+from stagecoach.hw.rtlil import export
 from tools.mutate.netlist import modules
 Path(sys.argv[2]).write_text(json.dumps(modules(export(Block(), "block"))))
 """

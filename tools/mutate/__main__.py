@@ -20,7 +20,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from hw.files import BadResults, read_results, write_results
+from stagecoach.hw.files import BadResults, read_results, write_results
 from tools.mutate.explained import BadExplanations, Explanation, read_explanations
 from tools.mutate.judge import (
     KILLED,

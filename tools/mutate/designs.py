@@ -9,10 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from gateware.config import RnicConfig
-from gateware.hostlink.serial_rnic import SerialRnic
-from gateware.rnic import Rnic
-from hw.rtlil import export
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.hostlink.serial_rnic import SerialRnic
+from stagecoach.gateware.rnic import Rnic
+from stagecoach.hw.rtlil import export
 from tools.mutate.netlist import modules
 
 DESIGNS: dict[str, Callable[[], Any]] = {

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hw.cache import FOLDER_VARIABLE, LIMIT_VARIABLE
-from hw.files import locked, read_results, write_results
+from stagecoach.hw.cache import FOLDER_VARIABLE, LIMIT_VARIABLE
+from stagecoach.hw.files import locked, read_results, write_results
 from tools.mutate.designs import DESIGNS
 from tools.mutate.nearest import closure, imports, nearest, slow_tests
 from tools.mutate.netlist import is_same

@@ -5,15 +5,15 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
-from host_driver.context import Context
-from host_driver.nfs.client.files import Files
-from host_driver.nfs.client.url import RDMA, NfsUrl
-from host_driver.oncrpc.auth import this_user
-from host_driver.oncrpc.client import RpcClient
-from host_driver.oncrpc.tcp import TcpClientTransport
-from host_driver.oncrpc.transport import ClientTransport
-from host_driver.rpcrdma.client import connect
-from host_driver.rpcrdma.settings import ClientSettings
+from stagecoach.host_driver.context import Context
+from stagecoach.host_driver.nfs.client.files import Files
+from stagecoach.host_driver.nfs.client.url import RDMA, NfsUrl
+from stagecoach.host_driver.oncrpc.auth import this_user
+from stagecoach.host_driver.oncrpc.client import RpcClient
+from stagecoach.host_driver.oncrpc.tcp import TcpClientTransport
+from stagecoach.host_driver.oncrpc.transport import ClientTransport
+from stagecoach.host_driver.rpcrdma.client import connect
+from stagecoach.host_driver.rpcrdma.settings import ClientSettings
 
 
 @dataclass(frozen=True)

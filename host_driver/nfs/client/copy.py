@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from host_driver.nfs.attributes import FileType, NfsTime, SetAttributes, TimeHow
-from host_driver.nfs.client.files import Files, Found, shown
-from host_driver.nfs.status import NfsError, NfsStatus
-from host_driver.nfs.threads import in_thread
+from stagecoach.host_driver.nfs.attributes import FileType, NfsTime, SetAttributes, TimeHow
+from stagecoach.host_driver.nfs.client.files import Files, Found, shown
+from stagecoach.host_driver.nfs.status import NfsError, NfsStatus
+from stagecoach.host_driver.nfs.threads import in_thread
 
 T = TypeVar("T")
 

@@ -3,15 +3,15 @@
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 
-from host_driver.nfs import mount
-from host_driver.nfs.arguments import VERIFIER
-from host_driver.nfs.attributes import FileAttributes, FileType
-from host_driver.nfs.client.procedures import NfsClient
-from host_driver.nfs.client.url import NfsUrl
-from host_driver.nfs.mount import MountError, MountStatus
-from host_driver.nfs.results import EntryPlus
-from host_driver.nfs.status import NfsError, NfsStatus
-from host_driver.oncrpc.client import RpcClient
+from stagecoach.host_driver.nfs import mount
+from stagecoach.host_driver.nfs.arguments import VERIFIER
+from stagecoach.host_driver.nfs.attributes import FileAttributes, FileType
+from stagecoach.host_driver.nfs.client.procedures import NfsClient
+from stagecoach.host_driver.nfs.client.url import NfsUrl
+from stagecoach.host_driver.nfs.mount import MountError, MountStatus
+from stagecoach.host_driver.nfs.results import EntryPlus
+from stagecoach.host_driver.nfs.status import NfsError, NfsStatus
+from stagecoach.host_driver.oncrpc.client import RpcClient
 
 _EXPORTS_OCTETS = 1 << 16
 """Of the list of exports that is taken."""

@@ -2,19 +2,19 @@
 
 from typing import Any
 
-from host_driver.nfs import arguments as args
-from host_driver.nfs import program
-from host_driver.nfs import results as res
-from host_driver.nfs.arguments import VERIFIER, CreateMode, DirectoryArguments, StableHow
-from host_driver.nfs.attributes import (
+from stagecoach.host_driver.nfs import arguments as args
+from stagecoach.host_driver.nfs import program
+from stagecoach.host_driver.nfs import results as res
+from stagecoach.host_driver.nfs.arguments import VERIFIER, CreateMode, DirectoryArguments, StableHow
+from stagecoach.host_driver.nfs.attributes import (
     FileAttributes,
     FileType,
     NfsTime,
     SetAttributes,
 )
-from host_driver.nfs.status import NfsError, NfsStatus
-from host_driver.oncrpc.client import RpcClient
-from host_driver.oncrpc.program import Procedure
+from stagecoach.host_driver.nfs.status import NfsError, NfsStatus
+from stagecoach.host_driver.oncrpc.client import RpcClient
+from stagecoach.host_driver.oncrpc.program import Procedure
 
 _STATUS = 4
 _UNCHANGED = SetAttributes()

@@ -4,13 +4,13 @@ import contextlib
 import os
 from collections.abc import Iterator
 
-from host_driver.nfs import arguments as args
-from host_driver.nfs import results as res
-from host_driver.nfs.arguments import StableHow
-from host_driver.nfs.server.export import OpenFile
-from host_driver.nfs.server.objects import MAXIMUM_SIZE, TRANSFER
-from host_driver.nfs.server.operation import Operation
-from host_driver.nfs.status import NfsError, NfsStatus
+from stagecoach.host_driver.nfs import arguments as args
+from stagecoach.host_driver.nfs import results as res
+from stagecoach.host_driver.nfs.arguments import StableHow
+from stagecoach.host_driver.nfs.server.export import OpenFile
+from stagecoach.host_driver.nfs.server.objects import MAXIMUM_SIZE, TRANSFER
+from stagecoach.host_driver.nfs.server.operation import Operation
+from stagecoach.host_driver.nfs.status import NfsError, NfsStatus
 
 _NOTHING = memoryview(b"")
 

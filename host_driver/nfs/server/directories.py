@@ -5,18 +5,18 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from host_driver.nfs import arguments as args
-from host_driver.nfs import results as res
-from host_driver.nfs.arguments import VERIFIER
-from host_driver.nfs.attributes import FileAttributes
-from host_driver.nfs.server.entries import DirectoryEntry, entries
-from host_driver.nfs.server.export import OpenFile
-from host_driver.nfs.server.handles import HANDLE_OCTETS
-from host_driver.nfs.server.objects import DIRECTORY_TRANSFER
-from host_driver.nfs.server.operation import Operation, attributes_of
-from host_driver.nfs.status import NfsError, NfsStatus
-from host_driver.oncrpc.message import roundup
-from host_driver.oncrpc.records import Record
+from stagecoach.host_driver.nfs import arguments as args
+from stagecoach.host_driver.nfs import results as res
+from stagecoach.host_driver.nfs.arguments import VERIFIER
+from stagecoach.host_driver.nfs.attributes import FileAttributes
+from stagecoach.host_driver.nfs.server.entries import DirectoryEntry, entries
+from stagecoach.host_driver.nfs.server.export import OpenFile
+from stagecoach.host_driver.nfs.server.handles import HANDLE_OCTETS
+from stagecoach.host_driver.nfs.server.objects import DIRECTORY_TRANSFER
+from stagecoach.host_driver.nfs.server.operation import Operation, attributes_of
+from stagecoach.host_driver.nfs.status import NfsError, NfsStatus
+from stagecoach.host_driver.oncrpc.message import roundup
+from stagecoach.host_driver.oncrpc.records import Record
 
 _COOKIE_VERIFIER = bytes(VERIFIER)
 """Always the same: cookies are positions that stay right when the directory changes."""

@@ -4,9 +4,9 @@ import logging
 from collections import Counter
 from collections.abc import Iterable
 
-from host_driver.context import Context
-from host_driver.errors import describe
-from hw.interface.causes import Cause
+from stagecoach.host_driver.context import Context
+from stagecoach.host_driver.errors import describe
+from stagecoach.hw.interface.causes import Cause
 
 _LOG = logging.getLogger(__name__)
 

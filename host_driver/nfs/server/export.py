@@ -5,12 +5,12 @@ import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
-from host_driver.nfs.arguments import VERIFIER
-from host_driver.nfs.server.handles import HandleTable, Node
-from host_driver.nfs.server.identity import O_NODE
-from host_driver.nfs.server.rights import Rights, ServerRights
-from host_driver.nfs.server.workers import Workers
-from host_driver.nfs.status import NfsError, NfsStatus
+from stagecoach.host_driver.nfs.arguments import VERIFIER
+from stagecoach.host_driver.nfs.server.handles import HandleTable, Node
+from stagecoach.host_driver.nfs.server.identity import O_NODE
+from stagecoach.host_driver.nfs.server.rights import Rights, ServerRights
+from stagecoach.host_driver.nfs.server.workers import Workers
+from stagecoach.host_driver.nfs.status import NfsError, NfsStatus
 
 _SERVER = ServerRights()
 

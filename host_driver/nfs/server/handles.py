@@ -8,7 +8,7 @@ import threading
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
-from host_driver.nfs.server.identity import (
+from stagecoach.host_driver.nfs.server.identity import (
     O_NODE,
     Identity,
     identity,
@@ -17,7 +17,7 @@ from host_driver.nfs.server.identity import (
     open_identity,
     walk,
 )
-from host_driver.nfs.status import NfsError, NfsStatus
+from stagecoach.host_driver.nfs.status import NfsError, NfsStatus
 
 _MAGIC = b"SNF3"
 HANDLE_OCTETS = 24

@@ -5,12 +5,12 @@ import stat
 from collections import OrderedDict
 from typing import Any
 
-from host_driver.nfs import mount
-from host_driver.nfs.mount import ExportEntry, MountEntry, MountOk, MountStatus
-from host_driver.nfs.server.export import Export
-from host_driver.nfs.status import NfsError, status_of
-from host_driver.oncrpc.program import Procedure
-from host_driver.oncrpc.server import Handler, Request, Service
+from stagecoach.host_driver.nfs import mount
+from stagecoach.host_driver.nfs.mount import ExportEntry, MountEntry, MountOk, MountStatus
+from stagecoach.host_driver.nfs.server.export import Export
+from stagecoach.host_driver.nfs.status import NfsError, status_of
+from stagecoach.host_driver.oncrpc.program import Procedure
+from stagecoach.host_driver.oncrpc.server import Handler, Request, Service
 
 _REMEMBERED = 1000
 """Mounts that DUMP tells, the newest."""

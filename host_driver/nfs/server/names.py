@@ -6,15 +6,15 @@ import stat
 from collections.abc import Callable
 from dataclasses import replace
 
-from host_driver.nfs import arguments as args
-from host_driver.nfs import results as res
-from host_driver.nfs.arguments import CreateMode
-from host_driver.nfs.attributes import FileType, NfsTime, SetAttributes, TimeHow
-from host_driver.nfs.server.export import OpenFile, check_name
-from host_driver.nfs.server.identity import O_NODE
-from host_driver.nfs.server.objects import MAXIMUM_SIZE, MODE, set_attributes
-from host_driver.nfs.server.operation import Operation, attributes_of
-from host_driver.nfs.status import NfsError, NfsStatus
+from stagecoach.host_driver.nfs import arguments as args
+from stagecoach.host_driver.nfs import results as res
+from stagecoach.host_driver.nfs.arguments import CreateMode
+from stagecoach.host_driver.nfs.attributes import FileType, NfsTime, SetAttributes, TimeHow
+from stagecoach.host_driver.nfs.server.export import OpenFile, check_name
+from stagecoach.host_driver.nfs.server.identity import O_NODE
+from stagecoach.host_driver.nfs.server.objects import MAXIMUM_SIZE, MODE, set_attributes
+from stagecoach.host_driver.nfs.server.operation import Operation, attributes_of
+from stagecoach.host_driver.nfs.status import NfsError, NfsStatus
 
 _FILE_MODE = 0o666
 _DIRECTORY_MODE = 0o777

@@ -4,12 +4,12 @@ import os
 import stat
 import time
 
-from host_driver.nfs import arguments as args
-from host_driver.nfs import results as res
-from host_driver.nfs.arguments import Access
-from host_driver.nfs.attributes import NfsTime, SetAttributes, SetTime, TimeHow
-from host_driver.nfs.server.operation import Operation, attributes_of
-from host_driver.nfs.status import NfsError, NfsStatus
+from stagecoach.host_driver.nfs import arguments as args
+from stagecoach.host_driver.nfs import results as res
+from stagecoach.host_driver.nfs.arguments import Access
+from stagecoach.host_driver.nfs.attributes import NfsTime, SetAttributes, SetTime, TimeHow
+from stagecoach.host_driver.nfs.server.operation import Operation, attributes_of
+from stagecoach.host_driver.nfs.status import NfsError, NfsStatus
 
 TRANSFER = 1 << 20
 """Greatest and preferred octets of a READ or WRITE."""

@@ -6,8 +6,8 @@ import stat
 from collections.abc import Callable
 from typing import Any
 
-from host_driver.nfs import results as res
-from host_driver.nfs.attributes import (
+from stagecoach.host_driver.nfs import results as res
+from stagecoach.host_driver.nfs.attributes import (
     FileAttributes,
     FileType,
     NfsTime,
@@ -15,9 +15,9 @@ from host_driver.nfs.attributes import (
     WccAttributes,
     WccData,
 )
-from host_driver.nfs.server.export import Export, OpenFile
-from host_driver.nfs.status import NfsError, NfsStatus
-from host_driver.oncrpc.server import Request
+from stagecoach.host_driver.nfs.server.export import Export, OpenFile
+from stagecoach.host_driver.nfs.status import NfsError, NfsStatus
+from stagecoach.host_driver.oncrpc.server import Request
 
 _BLOCK = 512
 """Octets of a block in st_blocks."""

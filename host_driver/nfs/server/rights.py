@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Protocol
 
-from host_driver.oncrpc.auth import Credential
+from stagecoach.host_driver.oncrpc.auth import Credential
 
 NOBODY = 65534
 """Of the anonymous user and group, if nothing else is said (exports(5))."""

@@ -6,15 +6,21 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from host_driver.errors import ResourceError
-from host_driver.nfs import program
-from host_driver.nfs.server import data, directories, names, objects
-from host_driver.nfs.server.export import Export
-from host_driver.nfs.server.operation import Failure, Operation, attributes, changed, no_failure
-from host_driver.nfs.status import NfsError, NfsStatus, status_of
-from host_driver.nfs.threads import called_in
-from host_driver.oncrpc.program import Procedure
-from host_driver.oncrpc.server import Handler, Request, Service
+from stagecoach.host_driver.errors import ResourceError
+from stagecoach.host_driver.nfs import program
+from stagecoach.host_driver.nfs.server import data, directories, names, objects
+from stagecoach.host_driver.nfs.server.export import Export
+from stagecoach.host_driver.nfs.server.operation import (
+    Failure,
+    Operation,
+    attributes,
+    changed,
+    no_failure,
+)
+from stagecoach.host_driver.nfs.status import NfsError, NfsStatus, status_of
+from stagecoach.host_driver.nfs.threads import called_in
+from stagecoach.host_driver.oncrpc.program import Procedure
+from stagecoach.host_driver.oncrpc.server import Handler, Request, Service
 
 _LOG = logging.getLogger(__name__)
 

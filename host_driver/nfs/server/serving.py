@@ -4,20 +4,20 @@ import asyncio
 import logging
 from collections.abc import Awaitable
 
-from host_driver.context import Context
-from host_driver.errors import ListenerClosed
-from host_driver.nfs.server.ends import tell_ends
-from host_driver.nfs.server.export import Export
-from host_driver.nfs.server.mounts import Mounts
-from host_driver.nfs.server.service import nfs_service
-from host_driver.nfs.threads import in_thread
-from host_driver.oncrpc.complaints import Complaints
-from host_driver.oncrpc.limits import Admission, Limits
-from host_driver.oncrpc.server import RpcServer
-from host_driver.oncrpc.tcp_server import TcpListener
-from host_driver.oncrpc.transport import ServerTransport
-from host_driver.rpcrdma.listener import RdmaListener
-from host_driver.rpcrdma.settings import ServerSettings
+from stagecoach.host_driver.context import Context
+from stagecoach.host_driver.errors import ListenerClosed
+from stagecoach.host_driver.nfs.server.ends import tell_ends
+from stagecoach.host_driver.nfs.server.export import Export
+from stagecoach.host_driver.nfs.server.mounts import Mounts
+from stagecoach.host_driver.nfs.server.service import nfs_service
+from stagecoach.host_driver.nfs.threads import in_thread
+from stagecoach.host_driver.oncrpc.complaints import Complaints
+from stagecoach.host_driver.oncrpc.limits import Admission, Limits
+from stagecoach.host_driver.oncrpc.server import RpcServer
+from stagecoach.host_driver.oncrpc.tcp_server import TcpListener
+from stagecoach.host_driver.oncrpc.transport import ServerTransport
+from stagecoach.host_driver.rpcrdma.listener import RdmaListener
+from stagecoach.host_driver.rpcrdma.settings import ServerSettings
 
 _LOG = logging.getLogger(__name__)
 _COMPLAINTS = Complaints(_LOG)

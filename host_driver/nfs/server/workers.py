@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from host_driver.nfs.threads import finished
+from stagecoach.host_driver.nfs.threads import finished
 
 T = TypeVar("T")
 

@@ -6,7 +6,7 @@ Each module has a tuple `PROPERTIES`. Those of the streams are found in the devi
 import importlib
 import pkgutil
 
-from hw.formal.property import Property
+from stagecoach.hw.formal.property import Property
 
 
 def properties_of(module: str) -> tuple[Property, ...]:

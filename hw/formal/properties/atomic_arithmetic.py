@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from gateware.rdmap.atomic_arithmetic import LATENCY, AtomicArithmetic
-from hw.formal.harness import TOP, Model
-from hw.formal.property import UNROLLED, Mutation, Property
-from hw.rtlil import export
+from stagecoach.gateware.rdmap.atomic_arithmetic import LATENCY, AtomicArithmetic
+from stagecoach.hw.formal.harness import TOP, Model
+from stagecoach.hw.formal.property import UNROLLED, Mutation, Property
+from stagecoach.hw.rtlil import export
 
 SOURCES = ("atomic_arithmetic.sv", "rfc7306_atomics.sv")
 VALUES = ("operation", "original", "data", "mask", "compare", "compare_mask")
@@ -27,7 +27,7 @@ def _property(name: str, check: str, old: str, new: str, covered: int = 0) -> Pr
             values=(*VALUES, "result", "expected", "writes"),
         )
 
-    module = "gateware.rdmap.atomic_arithmetic"
+    module = "stagecoach.gateware.rdmap.atomic_arithmetic"
     return Property(
         block="rdmap.atomic_arithmetic.AtomicArithmetic",
         name=name,

@@ -2,10 +2,10 @@
 
 from amaranth.hdl import Signal
 
-from gateware.config import RnicConfig
-from gateware.rdmap.atomic_unit import AtomicUnit
-from hw.formal.harness import Harness
-from hw.formal.property import Mutation, Property, in_harness
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.rdmap.atomic_unit import AtomicUnit
+from stagecoach.hw.formal.harness import Harness
+from stagecoach.hw.formal.property import Mutation, Property, in_harness
 
 CYCLES = 12
 
@@ -34,7 +34,7 @@ PROPERTIES = (
         in_harness(_holds),
         mutations=(
             Mutation(
-                "gateware.rdmap.atomic_unit",
+                "stagecoach.gateware.rdmap.atomic_unit",
                 "with m.If(~command.valid):\n                    m.d.sync += [request",
                 "with m.If(1):\n                    m.d.sync += [request",
             ),

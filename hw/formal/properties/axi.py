@@ -12,13 +12,13 @@ from typing import Any
 from amaranth.hdl import Cat, Const, Mux, Signal, Value
 from amaranth.lib import data
 
-from gateware.config import RnicConfig
-from gateware.dma.bursts import WORD_BITS, WORD_OCTETS, BurstSplitter, burst
-from gateware.dma.read import ReadEngine
-from gateware.dma.write import WriteEngine
-from hw.formal.harness import Harness, Inside
-from hw.formal.invariants import invariants
-from hw.formal.property import Mutation, Property, in_harness
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.dma.bursts import WORD_BITS, WORD_OCTETS, BurstSplitter, burst
+from stagecoach.gateware.dma.read import ReadEngine
+from stagecoach.gateware.dma.write import WriteEngine
+from stagecoach.hw.formal.harness import Harness, Inside
+from stagecoach.hw.formal.invariants import invariants
+from stagecoach.hw.formal.property import Mutation, Property, in_harness
 
 BOUNDARY_BITS = 12
 """A burst must not cross a 4 KiB boundary (AMBA AXI4, A3.4.1)."""
@@ -265,9 +265,9 @@ def _w_slots(h: Harness, inside: Inside, bursts: list[Any], count: Any, sent: An
         h.check(f"slot {number} data", ~mine | ((lower == slot.client) & (upper == ~slot.client)))
 
 
-READ = "gateware.dma.read"
-WRITE = "gateware.dma.write"
-BURSTS = "gateware.dma.bursts"
+READ = "stagecoach.gateware.dma.read"
+WRITE = "stagecoach.gateware.dma.write"
+BURSTS = "stagecoach.gateware.dma.bursts"
 
 PROPERTIES = (
     Property(

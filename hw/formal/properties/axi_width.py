@@ -8,15 +8,15 @@ from typing import Any
 
 from amaranth.hdl import Cat, Mux, Signal
 
-from gateware.dma.axi_width import AxiReadWidth, AxiWriteWidth
-from gateware.dma.bursts import WORD_BITS
-from hw.formal.harness import Harness, Inside
-from hw.formal.property import Mutation, Property, in_harness
+from stagecoach.gateware.dma.axi_width import AxiReadWidth, AxiWriteWidth
+from stagecoach.gateware.dma.bursts import WORD_BITS
+from stagecoach.hw.formal.harness import Harness, Inside
+from stagecoach.hw.formal.property import Mutation, Property, in_harness
 
 BOUNDARY_BITS = 12
 """A burst must not cross a 4 KiB boundary (AMBA AXI4, A3.4.1)."""
 
-MODULE = "gateware.dma.axi_width"
+MODULE = "stagecoach.gateware.dma.axi_width"
 
 
 def _burst(h: Harness, width: int, words: Any, port: Any) -> None:

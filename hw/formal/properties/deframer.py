@@ -8,11 +8,11 @@ from collections.abc import Callable
 
 from amaranth.hdl import Mux, Signal
 
-from gateware.config import RnicConfig
-from gateware.mpa.deframer import Deframer
-from gateware.mpa.fpdu_store import MARGIN_WORDS, FpduStore
-from hw.formal.harness import Harness, Inside
-from hw.formal.property import Mutation, Property, in_harness
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.mpa.deframer import Deframer
+from stagecoach.gateware.mpa.fpdu_store import MARGIN_WORDS, FpduStore
+from stagecoach.hw.formal.harness import Harness, Inside
+from stagecoach.hw.formal.property import Mutation, Property, in_harness
 
 CONFIG = RnicConfig(qps=4)
 # Smaller than a device may have: the words at reset are a list for z3.
@@ -156,7 +156,9 @@ def _committed(h: Harness) -> None:
 
 
 def _property(name: str, build: Build, *changes: tuple[str, str, str]) -> Property:
-    mutations = tuple(Mutation(f"gateware.mpa.{module}", *change) for module, *change in changes)
+    mutations = tuple(
+        Mutation(f"stagecoach.gateware.mpa.{module}", *change) for module, *change in changes
+    )
     return Property("mpa.deframer.Deframer", name, in_harness(build), mutations, depth=1)
 
 

@@ -10,10 +10,10 @@ from typing import Any
 
 from amaranth.hdl import Mux, Signal
 
-from gateware.queues.drain import COUNT_BITS, Drain
-from gateware.queues.queue_drain import QueueDrain
-from hw.formal.harness import Harness, Inside
-from hw.formal.property import Mutation, Property, Rebuilt, in_harness
+from stagecoach.gateware.queues.drain import COUNT_BITS, Drain
+from stagecoach.gateware.queues.queue_drain import QueueDrain
+from stagecoach.hw.formal.harness import Harness, Inside
+from stagecoach.hw.formal.property import Mutation, Property, Rebuilt, in_harness
 
 Build = Callable[[Harness], None]
 
@@ -223,7 +223,9 @@ def _queue(
 def _property(
     block: str, module: str, name: str, build: Build, *changes: tuple[str, str]
 ) -> Property:
-    mutations = tuple(Mutation(f"gateware.queues.{module}", *change) for change in changes)
+    mutations = tuple(
+        Mutation(f"stagecoach.gateware.queues.{module}", *change) for change in changes
+    )
     return Property(
         f"queues.{module}.{block}",
         name,

@@ -12,10 +12,10 @@ until what was under way has ended.
 
 from amaranth.hdl import Mux, Signal, Value
 
-from gateware.queues.fence import SETTLE, Fence
-from hw.formal.harness import Harness
-from hw.formal.properties.drain import Followed
-from hw.formal.property import Mutation, Property, in_harness
+from stagecoach.gateware.queues.fence import SETTLE, Fence
+from stagecoach.hw.formal.harness import Harness
+from stagecoach.hw.formal.properties.drain import Followed
+from stagecoach.hw.formal.property import Mutation, Property, in_harness
 
 STAGES = (2, 1)
 COUNT_BITS = 2
@@ -122,7 +122,7 @@ PROPERTIES = (
         f"busy stays until all that had begun has ended (stages of {STAGES} pairs)",
         in_harness(_busy),
         mutations=tuple(
-            Mutation("gateware.queues.fence", *change)
+            Mutation("stagecoach.gateware.queues.fence", *change)
             for change in (
                 ("SETTLE = 9", "SETTLE = 8"),
                 ('m.next = "MARKED"', 'm.next = "ENDED"'),

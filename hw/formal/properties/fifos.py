@@ -12,15 +12,15 @@ from typing import Any
 
 from amaranth.hdl import Cat, Mux, Signal
 
-from gateware.fork import Fork
-from gateware.prompt_fifo import PromptFifo
-from gateware.stream_buffer import StreamBuffer
-from gateware.stream_fifo import StreamFifo
-from gateware.stream_slot import StreamSlot
-from hw.formal.device import class_name
-from hw.formal.harness import Harness, Inside
-from hw.formal.invariants import invariants
-from hw.formal.property import Mutation, Property, in_harness
+from stagecoach.gateware.fork import Fork
+from stagecoach.gateware.prompt_fifo import PromptFifo
+from stagecoach.gateware.stream_buffer import StreamBuffer
+from stagecoach.gateware.stream_fifo import StreamFifo
+from stagecoach.gateware.stream_slot import StreamSlot
+from stagecoach.hw.formal.device import class_name
+from stagecoach.hw.formal.harness import Harness, Inside
+from stagecoach.hw.formal.invariants import invariants
+from stagecoach.hw.formal.property import Mutation, Property, in_harness
 
 WIDTH = 4
 DEPTH = 4
@@ -176,7 +176,9 @@ PROPERTIES = (
         in_harness(_fork),
         mutations=(
             Mutation(
-                "gateware.fork", "self.i.ready.eq(taken.all())", "self.i.ready.eq(taken.any())"
+                "stagecoach.gateware.fork",
+                "self.i.ready.eq(taken.all())",
+                "self.i.ready.eq(taken.any())",
             ),
         ),
         covered=6,

@@ -7,10 +7,10 @@ The placer releases what is committed.
 
 from amaranth.hdl import Cat, Mux, Signal
 
-from gateware.config import RnicConfig
-from gateware.mpa.fpdu_store import MARGIN_WORDS, FpduStore
-from hw.formal.harness import Harness
-from hw.formal.property import Mutation, Property, in_harness
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.mpa.fpdu_store import MARGIN_WORDS, FpduStore
+from stagecoach.hw.formal.harness import Harness
+from stagecoach.hw.formal.property import Mutation, Property, in_harness
 
 CONFIG = RnicConfig(qps=4)
 # Smaller than a device may have: the words at reset are a list for z3.
@@ -88,7 +88,7 @@ PROPERTIES = (
         "what is read was committed, and stands there as it was written",
         in_harness(_read),
         mutations=tuple(
-            Mutation("gateware.mpa.fpdu_store", *change)
+            Mutation("stagecoach.gateware.mpa.fpdu_store", *change)
             for change in (
                 ("self.address.eq(verified)", "self.address.eq(self.address)"),
                 ("used >= self._words - MARGIN_WORDS", "used > self._words - 4"),

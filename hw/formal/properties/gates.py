@@ -4,14 +4,14 @@ from collections.abc import Callable
 
 from amaranth.hdl import Mux, Signal
 
-from gateware.config import RnicConfig
-from gateware.queues.invalidation_gate import InvalidationGate
-from gateware.queues.transmit_drain import TransmitDrain
-from hw.formal.harness import Harness
-from hw.formal.invariants import invariants
-from hw.formal.properties.drain import Followed
-from hw.formal.property import Mutation, Property, in_harness
-from hw.interface.queue_entries import SendOpcode
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.queues.invalidation_gate import InvalidationGate
+from stagecoach.gateware.queues.transmit_drain import TransmitDrain
+from stagecoach.hw.formal.harness import Harness
+from stagecoach.hw.formal.invariants import invariants
+from stagecoach.hw.formal.properties.drain import Followed
+from stagecoach.hw.formal.property import Mutation, Property, in_harness
+from stagecoach.hw.interface.queue_entries import SendOpcode
 
 CONFIG = RnicConfig(qps=4)
 COUNT_BITS = 2
@@ -117,7 +117,9 @@ def _invalidation(h: Harness) -> None:
 def _property(
     block: str, module: str, name: str, build: Build, *changes: tuple[str, str], covered: int = 0
 ) -> Property:
-    mutations = tuple(Mutation(f"gateware.queues.{module}", *change) for change in changes)
+    mutations = tuple(
+        Mutation(f"stagecoach.gateware.queues.{module}", *change) for change in changes
+    )
     return Property(
         f"queues.{module}.{block}", name, in_harness(build), mutations=mutations, covered=covered
     )

@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 from amaranth.hdl import Signal, Value
 
-from gateware.config import RnicConfig
-from gateware.dma.placement_gate import PlacementGate
-from hw.formal.harness import Harness
-from hw.formal.property import Mutation, Property, in_harness
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.dma.placement_gate import PlacementGate
+from stagecoach.hw.formal.harness import Harness
+from stagecoach.hw.formal.property import Mutation, Property, in_harness
 
 CONFIG = RnicConfig(qps=4)
 BLOCK = "dma.placement_gate.PlacementGate"
@@ -50,7 +50,9 @@ def _begun(h: Harness) -> None:
 
 
 def _property(name: str, build: Build, *changes: tuple[str, str]) -> Property:
-    mutations = tuple(Mutation("gateware.dma.placement_gate", *change) for change in changes)
+    mutations = tuple(
+        Mutation("stagecoach.gateware.dma.placement_gate", *change) for change in changes
+    )
     return Property(BLOCK, name, in_harness(build), mutations=mutations, depth=1)
 
 

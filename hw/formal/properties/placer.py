@@ -15,13 +15,13 @@ from typing import Any
 from amaranth.hdl import Array, Cat, Mux, Signal, Value
 from amaranth.lib import data
 
-from gateware.config import RnicConfig
-from gateware.dma.lanes import lanes_below
-from gateware.dma.placer import READS_AHEAD, WORDS_AHEAD, Placer
-from gateware.interfaces import StorePort
-from hw.formal.harness import Harness, Inside
-from hw.formal.invariants import invariants
-from hw.formal.property import Mutation, Property, in_harness
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.dma.lanes import lanes_below
+from stagecoach.gateware.dma.placer import READS_AHEAD, WORDS_AHEAD, Placer
+from stagecoach.gateware.interfaces import StorePort
+from stagecoach.hw.formal.harness import Harness, Inside
+from stagecoach.hw.formal.invariants import invariants
+from stagecoach.hw.formal.property import Mutation, Property, in_harness
 
 CONFIG = RnicConfig(qps=4)
 BLOCK = "dma.placer.Placer"
@@ -359,7 +359,7 @@ def _octets(h: Harness) -> None:
     h.check("from previous", ~at_rotated | (from_previous == lanes_below(one.rotation)))
 
 
-MODULE = "gateware.dma.placer"
+MODULE = "stagecoach.gateware.dma.placer"
 
 PROPERTIES = (
     Property(

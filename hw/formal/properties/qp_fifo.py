@@ -10,10 +10,10 @@ from itertools import pairwise
 from amaranth.hdl import Cat, Signal, Value
 from amaranth.lib import data
 
-from gateware.config import RnicConfig
-from gateware.queues.qp_fifo import QpFifo
-from hw.formal.harness import Harness
-from hw.formal.property import Mutation, Property, in_harness
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.queues.qp_fifo import QpFifo
+from stagecoach.hw.formal.harness import Harness
+from stagecoach.hw.formal.property import Mutation, Property, in_harness
 
 CONFIG = RnicConfig(qps=4)
 ITEM = data.StructLayout({"item": 8})
@@ -109,7 +109,9 @@ def _property(name: str, depth: int, held: bool, *changes: tuple[str, str]) -> P
         "queues.qp_fifo.QpFifo",
         name,
         in_harness(lambda h: _fifo(h, depth, held)),
-        mutations=tuple(Mutation("gateware.queues.qp_fifo", *change) for change in changes),
+        mutations=tuple(
+            Mutation("stagecoach.gateware.queues.qp_fifo", *change) for change in changes
+        ),
         depth=4,
     )
 

@@ -9,15 +9,15 @@ from typing import Any
 
 from amaranth.hdl import Cat, Mux, Signal, Value
 
-from gateware.config import RnicConfig
-from gateware.interfaces import DeliveryKind
-from gateware.queues import delivery_gate, request_gate
-from gateware.queues.delivery_gate import DeliveryGate
-from gateware.queues.drain import COUNT_BITS
-from gateware.queues.request_gate import MARGIN, RequestGate
-from hw.formal.harness import Harness, Inside
-from hw.formal.property import Mutation, Property, in_harness
-from hw.interface.queue_entries import CompletionOpcode
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.interfaces import DeliveryKind
+from stagecoach.gateware.queues import delivery_gate, request_gate
+from stagecoach.gateware.queues.delivery_gate import DeliveryGate
+from stagecoach.gateware.queues.drain import COUNT_BITS
+from stagecoach.gateware.queues.request_gate import MARGIN, RequestGate
+from stagecoach.hw.formal.harness import Harness, Inside
+from stagecoach.hw.formal.property import Mutation, Property, in_harness
+from stagecoach.hw.interface.queue_entries import CompletionOpcode
 
 CONFIG = RnicConfig(qps=4)
 MOST = (1 << COUNT_BITS) - 1
@@ -274,7 +274,9 @@ def _gate(module: str, block: str, name: str, build: Any, *changes: tuple[str, s
         f"queues.{module}.{block}",
         name,
         in_harness(build),
-        mutations=tuple(Mutation(f"gateware.queues.{module}", *change) for change in changes),
+        mutations=tuple(
+            Mutation(f"stagecoach.gateware.queues.{module}", *change) for change in changes
+        ),
         depth=1,
         covered=14,
     )

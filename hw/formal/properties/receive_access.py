@@ -6,15 +6,15 @@ how many of its pieces were found good, and what the table said of one of them, 
 
 from amaranth.hdl import Cat, Const, Mux, Signal, Value
 
-from gateware.config import RnicConfig
-from gateware.interfaces import StagStatus
-from gateware.rdmap.headers import Opcode
-from gateware.rdmap.receive_access import ReceiveAccess
-from gateware.rdmap.receive_pieces import BANKS
-from hw.formal.harness import Harness
-from hw.formal.property import Mutation, Property, in_harness
-from hw.interface.causes import Cause
-from hw.interface.queue_entries import SCATTER_GATHER_ELEMENTS, Rights
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.interfaces import StagStatus
+from stagecoach.gateware.rdmap.headers import Opcode
+from stagecoach.gateware.rdmap.receive_access import ReceiveAccess
+from stagecoach.gateware.rdmap.receive_pieces import BANKS
+from stagecoach.hw.formal.harness import Harness
+from stagecoach.hw.formal.property import Mutation, Property, in_harness
+from stagecoach.hw.interface.causes import Cause
+from stagecoach.hw.interface.queue_entries import SCATTER_GATHER_ELEMENTS, Rights
 
 CONFIG = RnicConfig(qps=4)
 REQUESTS = (Opcode.RDMA_READ_REQUEST, Opcode.ATOMIC_REQUEST)
@@ -192,7 +192,7 @@ PROPERTIES = (
         "nothing is placed before the STag table found all of the segment good",
         in_harness(_placed),
         mutations=tuple(
-            Mutation("gateware.rdmap.receive_access", *change)
+            Mutation("stagecoach.gateware.rdmap.receive_access", *change)
             for change in (
                 ("with m.If(refused):", "with m.If(misaligned):"),
                 (

@@ -6,11 +6,11 @@ One ring, any, is followed: its numbers are those of entries and doorbells since
 from amaranth.hdl import Signal, Value
 from amaranth.lib import data
 
-from gateware.config import RnicConfig
-from gateware.queues.entries import COMPLETION_LAYOUT
-from gateware.queues.ring_writer import ENTRY_BITS, RingWriter
-from hw.formal.harness import Harness
-from hw.formal.property import Mutation, Property, in_harness
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.queues.entries import COMPLETION_LAYOUT
+from stagecoach.gateware.queues.ring_writer import ENTRY_BITS, RingWriter
+from stagecoach.hw.formal.harness import Harness
+from stagecoach.hw.formal.property import Mutation, Property, in_harness
 
 CONFIG = RnicConfig(qps=2, cqs=2)
 RINGS = CONFIG.cqs + 1
@@ -119,7 +119,7 @@ PROPERTIES = (
         "entries go to their place, with the phase of their turn, and only where there is room",
         in_harness(_placed),
         mutations=tuple(
-            Mutation("gateware.queues.ring_writer", *change)
+            Mutation("stagecoach.gateware.queues.ring_writer", *change)
             for change in (
                 ("mask = Signal.like(number)", "mask = Signal(15)"),
                 ("(room_taken & ~mask).any() | ~context.enabled", "(room_taken & ~mask).any()"),

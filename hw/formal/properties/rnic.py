@@ -8,13 +8,13 @@ from typing import Any
 
 from amaranth.hdl import Signal, Value
 
-from gateware.config import RnicConfig
-from gateware.queues.ring_fetcher import RingFetcher
-from gateware.rnic import Rnic
-from hw.formal.device import class_name, is_block, streams
-from hw.formal.harness import Harness
-from hw.formal.properties.streams import ASSUMED
-from hw.formal.property import Mutation, Property, in_harness
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.queues.ring_fetcher import RingFetcher
+from stagecoach.gateware.rnic import Rnic
+from stagecoach.hw.formal.device import class_name, is_block, streams
+from stagecoach.hw.formal.harness import Harness
+from stagecoach.hw.formal.properties.streams import ASSUMED
+from stagecoach.hw.formal.property import Mutation, Property, in_harness
 
 
 def _without_blocks(h: Harness, device: Any) -> dict[str, Any]:
@@ -73,7 +73,7 @@ PROPERTIES = (
     _property(
         RnicConfig(),
         Mutation(
-            "gateware.rnic",
+            "stagecoach.gateware.rnic",
             "events.i.valid.eq(llp.event_valid)",
             "events.i.valid.eq(llp.event_valid & llp.tx_ready)",
         ),
@@ -81,13 +81,15 @@ PROPERTIES = (
     _property(
         RnicConfig(data_width=32),
         Mutation(
-            "gateware.rnic", "answers.payload.eq(llp.rx_data)", "answers.payload.eq(llp.tx_data)"
+            "stagecoach.gateware.rnic",
+            "answers.payload.eq(llp.rx_data)",
+            "answers.payload.eq(llp.tx_data)",
         ),
     ),
     _property(
         RnicConfig(data_width=128),
         Mutation(
-            "gateware.rnic",
+            "stagecoach.gateware.rnic",
             "wiring.connect(m, self.gather.read, clients[0])\n        "
             "wiring.connect(m, self.send_fetcher.read, clients[1])",
             "wiring.connect(m, self.gather.read, clients[1])\n        "

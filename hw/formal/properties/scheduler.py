@@ -9,10 +9,10 @@ from collections.abc import Callable
 from amaranth.hdl import Cat, Mux, Signal
 from amaranth.utils import exact_log2
 
-from gateware.config import RnicConfig
-from gateware.queues.scheduler import GROUP, Scheduler
-from hw.formal.harness import Harness
-from hw.formal.property import Mutation, Property, in_harness
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.queues.scheduler import GROUP, Scheduler
+from stagecoach.hw.formal.harness import Harness
+from stagecoach.hw.formal.property import Mutation, Property, in_harness
 
 Build = Callable[[Harness], None]
 
@@ -94,7 +94,9 @@ def _property(qps: int, *changes: tuple[str, str]) -> Property:
         "queues.scheduler.Scheduler",
         f"a kicked QP is picked before another one is picked a third time ({qps} QPs)",
         in_harness(_fair(qps)),
-        mutations=tuple(Mutation("gateware.queues.scheduler", *change) for change in changes),
+        mutations=tuple(
+            Mutation("stagecoach.gateware.queues.scheduler", *change) for change in changes
+        ),
         depth=2,
     )
 

@@ -11,11 +11,11 @@ from typing import Any
 from amaranth.hdl import Cat, Mux, Signal, Value
 from amaranth.lib import data
 
-from gateware.config import RnicConfig
-from gateware.interfaces import Layouts, StagStatus
-from gateware.stag.table import LOOKUP_CYCLES, STAG_KEY_BITS, StagTable
-from hw.formal.harness import Harness
-from hw.formal.property import Mutation, Property, in_harness
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.interfaces import Layouts, StagStatus
+from stagecoach.gateware.stag.table import LOOKUP_CYCLES, STAG_KEY_BITS, StagTable
+from stagecoach.hw.formal.harness import Harness
+from stagecoach.hw.formal.property import Mutation, Property, in_harness
 
 CONFIG = RnicConfig(stags=16, qps=4)
 INDEX = slice(STAG_KEY_BITS, STAG_KEY_BITS + (CONFIG.stags - 1).bit_length())
@@ -266,7 +266,7 @@ BLOCK = "stag.table.StagTable"
 
 
 def _mutations(*changes: tuple[str, str]) -> tuple[Mutation, ...]:
-    return tuple(Mutation("gateware.stag.table", old, new) for old, new in changes)
+    return tuple(Mutation("stagecoach.gateware.stag.table", old, new) for old, new in changes)
 
 
 PROPERTIES = (

@@ -8,10 +8,10 @@ all its parts, and what is joined in the device itself is asserted of `rnic.Rnic
 
 from typing import Any
 
-from hw.formal.device import Place, block, blocks, class_name, streams
-from hw.formal.harness import Harness, Inside
-from hw.formal.invariants import invariants, needs
-from hw.formal.property import Property, Rebuilt, in_harness
+from stagecoach.hw.formal.device import Place, block, blocks, class_name, streams
+from stagecoach.hw.formal.harness import Harness, Inside
+from stagecoach.hw.formal.invariants import invariants, needs
+from stagecoach.hw.formal.property import Property, Rebuilt, in_harness
 
 ASSUMED: dict[str, tuple[str, ...]] = {
     "fork.Fork": ("i",),

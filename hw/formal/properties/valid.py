@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from functools import partial
 
-from hw.formal.device import DEVICES, stream_names
-from hw.formal.harness import TOP, Model
-from hw.formal.paths import Netlist
-from hw.formal.property import Mutation, Property
-from hw.rtlil import export
+from stagecoach.hw.formal.device import DEVICES, stream_names
+from stagecoach.hw.formal.harness import TOP, Model
+from stagecoach.hw.formal.paths import Netlist
+from stagecoach.hw.formal.property import Mutation, Property
+from stagecoach.hw.rtlil import export
 
 
 def _model(device: str) -> Model:
@@ -42,7 +42,7 @@ def _property(device: str, block: str) -> Property:
         build=partial(_model, device),
         mutations=(
             Mutation(
-                "gateware.queues.invalidation_gate",
+                "stagecoach.gateware.queues.invalidation_gate",
                 "self.o.valid.eq(passing)",
                 "self.o.valid.eq(passing & self.o.ready)",
             ),

@@ -4,17 +4,17 @@ import asyncio
 import os
 from pathlib import Path
 
-from host_driver.nfs import program
-from host_driver.nfs.arguments import DirectoryArguments, HandleArguments
-from host_driver.nfs.mount import MOUNT
-from host_driver.nfs.server.export import Export
-from host_driver.nfs.server.mounts import Mounts
-from host_driver.nfs.server.rights import Rights, ServerRights
-from host_driver.nfs.server.service import nfs_service
-from host_driver.nfs.status import NfsStatus
-from host_driver.oncrpc.auth import AuthSys
-from host_driver.oncrpc.client import RpcClient
-from host_driver.oncrpc.server import RpcServer
+from stagecoach.host_driver.nfs import program
+from stagecoach.host_driver.nfs.arguments import DirectoryArguments, HandleArguments
+from stagecoach.host_driver.nfs.mount import MOUNT
+from stagecoach.host_driver.nfs.server.export import Export
+from stagecoach.host_driver.nfs.server.mounts import Mounts
+from stagecoach.host_driver.nfs.server.rights import Rights, ServerRights
+from stagecoach.host_driver.nfs.server.service import nfs_service
+from stagecoach.host_driver.nfs.status import NfsStatus
+from stagecoach.host_driver.oncrpc.auth import AuthSys
+from stagecoach.host_driver.oncrpc.client import RpcClient
+from stagecoach.host_driver.oncrpc.server import RpcServer
 from tests.host_driver.oncrpc.memory_transport import MemoryPair
 
 ROOM = 1 << 21

@@ -4,13 +4,13 @@ import contextlib
 from pathlib import Path
 from urllib.parse import quote
 
-from host_driver.nfs.client.connection import Ways
-from host_driver.nfs.client.url import NfsUrl
-from host_driver.nfs.server.export import Export
-from host_driver.nfs.server.serving import NfsServer
-from host_driver.oncrpc.blocking import LoopThread
-from host_driver.oncrpc.limits import Limits
-from host_driver.rpcrdma.settings import ClientSettings
+from stagecoach.host_driver.nfs.client.connection import Ways
+from stagecoach.host_driver.nfs.client.url import NfsUrl
+from stagecoach.host_driver.nfs.server.export import Export
+from stagecoach.host_driver.nfs.server.serving import NfsServer
+from stagecoach.host_driver.oncrpc.blocking import LoopThread
+from stagecoach.host_driver.oncrpc.limits import Limits
+from stagecoach.host_driver.rpcrdma.settings import ClientSettings
 
 HOST = "127.0.0.1"
 EXPORT = "/export"

@@ -10,15 +10,15 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from host_driver.nfs import arguments as args
-from host_driver.nfs import program as p
-from host_driver.nfs.attributes import FileHandle, SetTime, TimeHow
-from host_driver.nfs.status import NfsStatus
-from host_driver.oncrpc.errors import GarbageArguments
-from host_driver.oncrpc.program import Procedure
-from host_driver.oncrpc.records import Uhyper, Uint
-from host_driver.oncrpc.xdr import Encoder
-from host_driver.oncrpc.xdr_types import VOID, XdrType
+from stagecoach.host_driver.nfs import arguments as args
+from stagecoach.host_driver.nfs import program as p
+from stagecoach.host_driver.nfs.attributes import FileHandle, SetTime, TimeHow
+from stagecoach.host_driver.nfs.status import NfsStatus
+from stagecoach.host_driver.oncrpc.errors import GarbageArguments
+from stagecoach.host_driver.oncrpc.program import Procedure
+from stagecoach.host_driver.oncrpc.records import Uhyper, Uint
+from stagecoach.host_driver.oncrpc.xdr import Encoder
+from stagecoach.host_driver.oncrpc.xdr_types import VOID, XdrType
 from tests.host_driver.nfs.rig import Rig
 
 HANDLES = [*["root"] * 5, "sub", "file", "link", "fifo", "gone", "forged", "none"]

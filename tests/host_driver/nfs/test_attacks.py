@@ -12,16 +12,20 @@ import time
 
 import pytest
 
-from host_driver.nfs import program as p
-from host_driver.nfs.arguments import ReadArguments, ReaddirArguments, ReaddirplusArguments
-from host_driver.nfs.client.connection import mounted
-from host_driver.nfs.client.files import Files
-from host_driver.nfs.client.url import NfsUrl
-from host_driver.nfs.server import directories
-from host_driver.oncrpc.auth import this_user
-from host_driver.oncrpc.client import RpcClient
-from host_driver.oncrpc.limits import Limits
-from host_driver.oncrpc.tcp import TcpClientTransport
+from stagecoach.host_driver.nfs import program as p
+from stagecoach.host_driver.nfs.arguments import (
+    ReadArguments,
+    ReaddirArguments,
+    ReaddirplusArguments,
+)
+from stagecoach.host_driver.nfs.client.connection import mounted
+from stagecoach.host_driver.nfs.client.files import Files
+from stagecoach.host_driver.nfs.client.url import NfsUrl
+from stagecoach.host_driver.nfs.server import directories
+from stagecoach.host_driver.oncrpc.auth import this_user
+from stagecoach.host_driver.oncrpc.client import RpcClient
+from stagecoach.host_driver.oncrpc.limits import Limits
+from stagecoach.host_driver.oncrpc.tcp import TcpClientTransport
 from tests.host_driver.nfs.tcp_server import HOST, WAYS, served
 
 MEBI = 1 << 20
@@ -71,7 +75,14 @@ def server(tmp_path):
     (tmp_path / "file").write_bytes(bytes(MEBI))
     (tmp_path / "file").chmod(0o644)
     words = ["serve", str(tmp_path), "--no-rdma", "--tcp-port", "0", "-a", HOST, "--export", "/e"]
-    command = [sys.executable, "-m", "host_driver.cli", "nfs", *words, "--no-root-squash"]
+    command = [
+        sys.executable,
+        "-m",
+        "stagecoach.host_driver.cli",
+        "nfs",
+        *words,
+        "--no-root-squash",
+    ]
     with subprocess.Popen(
         command,
         stdout=subprocess.PIPE,

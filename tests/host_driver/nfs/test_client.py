@@ -5,16 +5,16 @@ import os
 
 import pytest
 
-from host_driver.nfs import results as res
-from host_driver.nfs.arguments import Access, CreateMode
-from host_driver.nfs.attributes import FileType, SetAttributes
-from host_driver.nfs.client.connection import Ways, mounted
-from host_driver.nfs.client.files import Files
-from host_driver.nfs.client.procedures import NfsClient
-from host_driver.nfs.client.url import NfsUrl
-from host_driver.nfs.mount import MountError
-from host_driver.nfs.status import NfsError, NfsStatus
-from host_driver.oncrpc.errors import RpcConnectionError
+from stagecoach.host_driver.nfs import results as res
+from stagecoach.host_driver.nfs.arguments import Access, CreateMode
+from stagecoach.host_driver.nfs.attributes import FileType, SetAttributes
+from stagecoach.host_driver.nfs.client.connection import Ways, mounted
+from stagecoach.host_driver.nfs.client.files import Files
+from stagecoach.host_driver.nfs.client.procedures import NfsClient
+from stagecoach.host_driver.nfs.client.url import NfsUrl
+from stagecoach.host_driver.nfs.mount import MountError
+from stagecoach.host_driver.nfs.status import NfsError, NfsStatus
+from stagecoach.host_driver.oncrpc.errors import RpcConnectionError
 from tests.host_driver.nfs.tcp_server import HOST, WAYS, no_device, served
 
 

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from host_driver import cli
+from stagecoach.host_driver import cli
 from tests.host_driver.nfs.tcp_server import served, text_of
 from tests.host_driver.nfs.trees import facts_of, make_tree
 
@@ -183,7 +183,7 @@ def test_serve(tmp_path, number):
         "127.0.0.1",
         "--no-root-squash",
     ]
-    command = [sys.executable, "-m", "host_driver.cli", "nfs", *words]
+    command = [sys.executable, "-m", "stagecoach.host_driver.cli", "nfs", *words]
     with subprocess.Popen(
         command,
         stdout=subprocess.PIPE,

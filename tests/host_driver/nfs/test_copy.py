@@ -7,11 +7,11 @@ import stat
 
 import pytest
 
-from host_driver.nfs.client import copy, procedures
-from host_driver.nfs.client.connection import mounted
-from host_driver.nfs.client.copy import Copier, Progress
-from host_driver.nfs.status import NfsError
-from host_driver.oncrpc.errors import RpcConnectionError
+from stagecoach.host_driver.nfs.client import copy, procedures
+from stagecoach.host_driver.nfs.client.connection import mounted
+from stagecoach.host_driver.nfs.client.copy import Copier, Progress
+from stagecoach.host_driver.nfs.status import NfsError
+from stagecoach.host_driver.oncrpc.errors import RpcConnectionError
 from tests.host_driver.nfs.tcp_server import WAYS, served
 from tests.host_driver.nfs.trees import facts_of, make_tree
 

@@ -4,11 +4,16 @@ import os
 
 import pytest
 
-from host_driver.errors import ResourceError
-from host_driver.nfs import program as p
-from host_driver.nfs.arguments import CommitArguments, ReadArguments, StableHow, WriteArguments
-from host_driver.nfs.results import Changed
-from host_driver.nfs.status import NfsStatus
+from stagecoach.host_driver.errors import ResourceError
+from stagecoach.host_driver.nfs import program as p
+from stagecoach.host_driver.nfs.arguments import (
+    CommitArguments,
+    ReadArguments,
+    StableHow,
+    WriteArguments,
+)
+from stagecoach.host_driver.nfs.results import Changed
+from stagecoach.host_driver.nfs.status import NfsStatus
 
 EDGE = 1 << 63
 CONTENT = bytes(range(256)) * 20

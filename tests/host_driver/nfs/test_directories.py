@@ -2,11 +2,11 @@
 
 import pytest
 
-from host_driver.nfs import program as p
-from host_driver.nfs.arguments import ReaddirArguments, ReaddirplusArguments
-from host_driver.nfs.status import NfsStatus
-from host_driver.oncrpc.records import Record
-from host_driver.oncrpc.xdr import Encoder
+from stagecoach.host_driver.nfs import program as p
+from stagecoach.host_driver.nfs.arguments import ReaddirArguments, ReaddirplusArguments
+from stagecoach.host_driver.nfs.status import NfsStatus
+from stagecoach.host_driver.oncrpc.records import Record
+from stagecoach.host_driver.oncrpc.xdr import Encoder
 
 NO_VERIFIER = bytes(8)
 NAMES = sorted([f"{'n' * (number % 60)}{number}".encode() for number in range(300)])

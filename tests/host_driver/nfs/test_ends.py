@@ -3,9 +3,9 @@
 import logging
 from types import SimpleNamespace
 
-from host_driver.events import AsyncEvent
-from host_driver.nfs.server.ends import tell_ends
-from hw.interface.causes import Cause
+from stagecoach.host_driver.events import AsyncEvent
+from stagecoach.host_driver.nfs.server.ends import tell_ends
+from stagecoach.hw.interface.causes import Cause
 
 
 def context(*causes: Cause) -> SimpleNamespace:

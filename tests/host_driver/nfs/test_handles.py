@@ -4,11 +4,15 @@ import os
 
 import pytest
 
-from host_driver.nfs import program as p
-from host_driver.nfs.arguments import DirectoryArguments, HandleArguments, RenameArguments
-from host_driver.nfs.server import handles
-from host_driver.nfs.server.handles import HandleTable
-from host_driver.nfs.status import NfsStatus
+from stagecoach.host_driver.nfs import program as p
+from stagecoach.host_driver.nfs.arguments import (
+    DirectoryArguments,
+    HandleArguments,
+    RenameArguments,
+)
+from stagecoach.host_driver.nfs.server import handles
+from stagecoach.host_driver.nfs.server.handles import HandleTable
+from stagecoach.host_driver.nfs.status import NfsStatus
 
 CAPACITY = 64
 

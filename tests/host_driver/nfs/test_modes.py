@@ -6,16 +6,16 @@ import threading
 
 import pytest
 
-from host_driver.nfs import program as p
-from host_driver.nfs.arguments import (
+from stagecoach.host_driver.nfs import program as p
+from stagecoach.host_driver.nfs.arguments import (
     CreateArguments,
     CreateMode,
     DirectoryArguments,
     MkdirArguments,
     MknodArguments,
 )
-from host_driver.nfs.attributes import FileType, NfsTime, SetAttributes, TimeHow
-from host_driver.nfs.status import NfsStatus
+from stagecoach.host_driver.nfs.attributes import FileType, NfsTime, SetAttributes, TimeHow
+from stagecoach.host_driver.nfs.status import NfsStatus
 
 MAKERS = ("open", "mkdir", "mknod")
 

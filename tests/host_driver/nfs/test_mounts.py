@@ -2,10 +2,10 @@
 
 import pytest
 
-from host_driver.nfs import mount
-from host_driver.nfs.mount import ExportEntry, MountEntry, MountStatus
-from host_driver.nfs.server import mounts
-from host_driver.nfs.server.export import Export
+from stagecoach.host_driver.nfs import mount
+from stagecoach.host_driver.nfs.mount import ExportEntry, MountEntry, MountStatus
+from stagecoach.host_driver.nfs.server import mounts
+from stagecoach.host_driver.nfs.server.export import Export
 from tests.host_driver.nfs.rig import MACHINE
 
 

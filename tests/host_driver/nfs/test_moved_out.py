@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
-from host_driver.nfs import program as p
-from host_driver.nfs.arguments import (
+from stagecoach.host_driver.nfs import program as p
+from stagecoach.host_driver.nfs.arguments import (
     Access,
     AccessArguments,
     CommitArguments,
@@ -22,10 +22,10 @@ from host_driver.nfs.arguments import (
     StableHow,
     WriteArguments,
 )
-from host_driver.nfs.attributes import SetAttributes
-from host_driver.nfs.server import directories, handles
-from host_driver.nfs.server.identity import names_below
-from host_driver.nfs.status import NfsStatus
+from stagecoach.host_driver.nfs.attributes import SetAttributes
+from stagecoach.host_driver.nfs.server import directories, handles
+from stagecoach.host_driver.nfs.server.identity import names_below
+from stagecoach.host_driver.nfs.status import NfsStatus
 
 STABLE = StableHow.FILE_SYNC
 

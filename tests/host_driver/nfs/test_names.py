@@ -5,8 +5,8 @@ import stat
 
 import pytest
 
-from host_driver.nfs import program as p
-from host_driver.nfs.arguments import (
+from stagecoach.host_driver.nfs import program as p
+from stagecoach.host_driver.nfs.arguments import (
     CommitArguments,
     CreateArguments,
     CreateMode,
@@ -21,9 +21,15 @@ from host_driver.nfs.arguments import (
     SymlinkArguments,
     WriteArguments,
 )
-from host_driver.nfs.attributes import FileType, NfsTime, SetAttributes, SpecData, TimeHow
-from host_driver.nfs.results import Changed
-from host_driver.nfs.status import NfsStatus
+from stagecoach.host_driver.nfs.attributes import (
+    FileType,
+    NfsTime,
+    SetAttributes,
+    SpecData,
+    TimeHow,
+)
+from stagecoach.host_driver.nfs.results import Changed
+from stagecoach.host_driver.nfs.status import NfsStatus
 from tests.host_driver.nfs.rig import Rig
 
 NOTHING = SetAttributes()

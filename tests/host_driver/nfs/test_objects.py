@@ -5,17 +5,17 @@ import stat
 
 import pytest
 
-from host_driver.nfs import program as p
-from host_driver.nfs.arguments import (
+from stagecoach.host_driver.nfs import program as p
+from stagecoach.host_driver.nfs.arguments import (
     Access,
     AccessArguments,
     DirectoryArguments,
     HandleArguments,
     SetattrArguments,
 )
-from host_driver.nfs.attributes import FileType, NfsTime, SetAttributes, TimeHow
-from host_driver.nfs.results import Attributes, Properties
-from host_driver.nfs.status import NfsStatus
+from stagecoach.host_driver.nfs.attributes import FileType, NfsTime, SetAttributes, TimeHow
+from stagecoach.host_driver.nfs.results import Attributes, Properties
+from stagecoach.host_driver.nfs.status import NfsStatus
 from tests.host_driver.nfs.rig import Rig
 
 

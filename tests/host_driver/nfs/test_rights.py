@@ -5,9 +5,9 @@ import threading
 
 import pytest
 
-from host_driver.nfs import command
-from host_driver.nfs import program as p
-from host_driver.nfs.arguments import (
+from stagecoach.host_driver.nfs import command
+from stagecoach.host_driver.nfs import program as p
+from stagecoach.host_driver.nfs.arguments import (
     Access,
     AccessArguments,
     CreateArguments,
@@ -21,12 +21,18 @@ from host_driver.nfs.arguments import (
     SetattrArguments,
     SymlinkArguments,
 )
-from host_driver.nfs.attributes import FileType, SetAttributes
-from host_driver.nfs.mount import MNT, MountStatus
-from host_driver.nfs.server import rights
-from host_driver.nfs.server.rights import NOBODY, ClientRights, ServerRights, Squash, User
-from host_driver.nfs.status import NfsStatus
-from host_driver.oncrpc.auth import AuthSys
+from stagecoach.host_driver.nfs.attributes import FileType, SetAttributes
+from stagecoach.host_driver.nfs.mount import MNT, MountStatus
+from stagecoach.host_driver.nfs.server import rights
+from stagecoach.host_driver.nfs.server.rights import (
+    NOBODY,
+    ClientRights,
+    ServerRights,
+    Squash,
+    User,
+)
+from stagecoach.host_driver.nfs.status import NfsStatus
+from stagecoach.host_driver.oncrpc.auth import AuthSys
 from tests.host_driver.nfs.rig import MACHINE, Rig
 
 ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can have the rights of others")

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from host_driver.nfs.threads import in_thread
+from stagecoach.host_driver.nfs.threads import in_thread
 
 
 def test_result_and_error():

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from host_driver.nfs.client.url import NfsUrl
+from stagecoach.host_driver.nfs.client.url import NfsUrl
 
 
 @pytest.mark.requirement("RPCRDMA-12-02")

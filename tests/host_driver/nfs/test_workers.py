@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from host_driver.nfs.server.workers import Workers
+from stagecoach.host_driver.nfs.server.workers import Workers
 
 SECONDS = 10.0
 

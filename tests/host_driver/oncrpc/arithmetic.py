@@ -4,11 +4,11 @@ import asyncio
 from dataclasses import dataclass
 from typing import Annotated
 
-from host_driver.oncrpc.errors import GarbageArguments
-from host_driver.oncrpc.program import Procedure, Program, null_procedure
-from host_driver.oncrpc.records import Record, Uint
-from host_driver.oncrpc.server import Service
-from host_driver.oncrpc.xdr_types import UHYPER, UINT, BulkOpaque, Opaque
+from stagecoach.host_driver.oncrpc.errors import GarbageArguments
+from stagecoach.host_driver.oncrpc.program import Procedure, Program, null_procedure
+from stagecoach.host_driver.oncrpc.records import Record, Uint
+from stagecoach.host_driver.oncrpc.server import Service
+from stagecoach.host_driver.oncrpc.xdr_types import UHYPER, UINT, BulkOpaque, Opaque
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,13 @@
 import asyncio
 from dataclasses import dataclass, field
 
-from host_driver.oncrpc.errors import MessageTooLong, RpcConnectionError, RpcTransportError
-from host_driver.oncrpc.message import PLACED, Bulk, Message
-from host_driver.oncrpc.transport import ReplyRoom
+from stagecoach.host_driver.oncrpc.errors import (
+    MessageTooLong,
+    RpcConnectionError,
+    RpcTransportError,
+)
+from stagecoach.host_driver.oncrpc.message import PLACED, Bulk, Message
+from stagecoach.host_driver.oncrpc.transport import ReplyRoom
 
 
 @dataclass

@@ -6,19 +6,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from host_driver.oncrpc.auth import AUTH_NONE, AUTH_SYS, AuthSys, OpaqueAuth, pack_credential
-from host_driver.oncrpc.errors import (
+from stagecoach.host_driver.oncrpc.auth import (
+    AUTH_NONE,
+    AUTH_SYS,
+    AuthSys,
+    OpaqueAuth,
+    pack_credential,
+)
+from stagecoach.host_driver.oncrpc.errors import (
     CallRefused,
     GarbageArguments,
     RpcError,
     RpcTransportError,
     XdrError,
 )
-from host_driver.oncrpc.header import CallHeader, unpack_reply
-from host_driver.oncrpc.message import Bulk, Message
-from host_driver.oncrpc.server import RpcServer, Service
-from host_driver.oncrpc.transport import ReplyRoom
-from host_driver.oncrpc.xdr import Decoder, Encoder
+from stagecoach.host_driver.oncrpc.header import CallHeader, unpack_reply
+from stagecoach.host_driver.oncrpc.message import Bulk, Message
+from stagecoach.host_driver.oncrpc.server import RpcServer, Service
+from stagecoach.host_driver.oncrpc.transport import ReplyRoom
+from stagecoach.host_driver.oncrpc.xdr import Decoder, Encoder
 from tests.host_driver.oncrpc.arithmetic import ARITHMETIC, SQUARE, service
 from tests.host_driver.oncrpc.memory_transport import MemoryCall
 

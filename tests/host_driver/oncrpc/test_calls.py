@@ -7,11 +7,11 @@ import threading
 
 import pytest
 
-from host_driver.oncrpc import record, tcp
-from host_driver.oncrpc.auth import AuthSys, this_user
-from host_driver.oncrpc.blocking import BlockingRpcClient
-from host_driver.oncrpc.client import RpcClient
-from host_driver.oncrpc.errors import (
+from stagecoach.host_driver.oncrpc import record, tcp
+from stagecoach.host_driver.oncrpc.auth import AuthSys, this_user
+from stagecoach.host_driver.oncrpc.blocking import BlockingRpcClient
+from stagecoach.host_driver.oncrpc.client import RpcClient
+from stagecoach.host_driver.oncrpc.errors import (
     GarbageArguments,
     MessageTooLong,
     ProcedureUnavailable,
@@ -22,12 +22,12 @@ from host_driver.oncrpc.errors import (
     RpcConnectionError,
     SystemFailure,
 )
-from host_driver.oncrpc.message import Bulk, Message
-from host_driver.oncrpc.program import Program
-from host_driver.oncrpc.server import RpcServer
-from host_driver.oncrpc.tcp import TcpClientTransport
-from host_driver.oncrpc.tcp_server import TcpListener
-from host_driver.oncrpc.transport import ReplyRoom
+from stagecoach.host_driver.oncrpc.message import Bulk, Message
+from stagecoach.host_driver.oncrpc.program import Program
+from stagecoach.host_driver.oncrpc.server import RpcServer
+from stagecoach.host_driver.oncrpc.tcp import TcpClientTransport
+from stagecoach.host_driver.oncrpc.tcp_server import TcpListener
+from stagecoach.host_driver.oncrpc.transport import ReplyRoom
 from tests.host_driver.oncrpc.arithmetic import (
     ADD_TO_OCTETS,
     ARITHMETIC,
@@ -271,7 +271,7 @@ class LoopServer:
     """The service over TCP in a thread."""
 
     def __enter__(self):
-        from host_driver.oncrpc.blocking import LoopThread
+        from stagecoach.host_driver.oncrpc.blocking import LoopThread
 
         self.thread = LoopThread()
         self.listener = TcpListener(RpcServer([service()]).serve)

@@ -9,16 +9,16 @@ from dataclasses import replace
 
 import pytest
 
-from host_driver.oncrpc import complaints, tcp, tcp_server
-from host_driver.oncrpc.client import RpcClient
-from host_driver.oncrpc.complaints import Complaints
-from host_driver.oncrpc.errors import TooManyConnections
-from host_driver.oncrpc.limits import Admission, Limits, Share
-from host_driver.oncrpc.program import Procedure, Program, null_procedure
-from host_driver.oncrpc.server import RpcServer, Service
-from host_driver.oncrpc.tcp import TcpClientTransport
-from host_driver.oncrpc.tcp_server import TcpListener
-from host_driver.oncrpc.xdr_types import UINT, BulkOpaque
+from stagecoach.host_driver.oncrpc import complaints, tcp, tcp_server
+from stagecoach.host_driver.oncrpc.client import RpcClient
+from stagecoach.host_driver.oncrpc.complaints import Complaints
+from stagecoach.host_driver.oncrpc.errors import TooManyConnections
+from stagecoach.host_driver.oncrpc.limits import Admission, Limits, Share
+from stagecoach.host_driver.oncrpc.program import Procedure, Program, null_procedure
+from stagecoach.host_driver.oncrpc.server import RpcServer, Service
+from stagecoach.host_driver.oncrpc.tcp import TcpClientTransport
+from stagecoach.host_driver.oncrpc.tcp_server import TcpListener
+from stagecoach.host_driver.oncrpc.xdr_types import UINT, BulkOpaque
 
 HOST = "127.0.0.1"
 BIG = 1 << 16

@@ -2,7 +2,7 @@
 
 import pytest
 
-from host_driver.oncrpc.message import PLACED, Bulk, Message, roundup
+from stagecoach.host_driver.oncrpc.message import PLACED, Bulk, Message, roundup
 
 
 def bulk(position: int, data: bytes) -> Bulk:

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from host_driver.oncrpc.errors import MisplacedItem, XdrError
-from host_driver.oncrpc.message import PLACED, Bulk, Message
-from host_driver.oncrpc.records import Record, Uhyper, Uint, xdr_type
-from host_driver.oncrpc.xdr import Decoder, Encoder
-from host_driver.oncrpc.xdr_types import (
+from stagecoach.host_driver.oncrpc.errors import MisplacedItem, XdrError
+from stagecoach.host_driver.oncrpc.message import PLACED, Bulk, Message
+from stagecoach.host_driver.oncrpc.records import Record, Uhyper, Uint, xdr_type
+from stagecoach.host_driver.oncrpc.xdr import Decoder, Encoder
+from stagecoach.host_driver.oncrpc.xdr_types import (
     BOOL,
     UHYPER,
     UINT,

@@ -7,9 +7,9 @@ from functools import cache
 from pathlib import Path
 from xml.etree import ElementTree
 
-from sim.decode import SeenFpdu, decode_file
-from sim.model import rdmap
-from sim.model.ddp import UntaggedHeader
+from stagecoach.sim.decode import SeenFpdu, decode_file
+from stagecoach.sim.model import rdmap
+from stagecoach.sim.model.ddp import UntaggedHeader
 
 CAPTURE = Path(__file__).parents[2] / "data" / "captures" / "nfs" / "crc1-nfs3.pcap"
 

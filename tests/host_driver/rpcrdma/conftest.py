@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from host_driver import Context
-from host_driver.transport.simulation import SimulatedDevice
+from stagecoach.host_driver import Context
+from stagecoach.host_driver.transport.simulation import SimulatedDevice
 from tests.host_driver.rpcrdma.rig import Devices
 
 

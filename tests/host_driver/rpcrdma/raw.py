@@ -7,16 +7,16 @@ from dataclasses import replace
 from functools import partial
 from unittest import mock
 
-from host_driver import MR, AccessFlags, Context, QPInitAttr, cm
-from host_driver.rpcrdma import channel
-from host_driver.rpcrdma.channel import Channel
-from host_driver.rpcrdma.chunks import ChunkLists, ReadSegment, Segment
-from host_driver.rpcrdma.client import RdmaClientTransport, connect
-from host_driver.rpcrdma.header import Header, Procedure, decode_header
-from host_driver.rpcrdma.listener import RdmaListener
-from host_driver.rpcrdma.private_data import PrivateData
-from host_driver.rpcrdma.server import RdmaServerTransport
-from host_driver.rpcrdma.settings import ClientSettings, ServerSettings
+from stagecoach.host_driver import MR, AccessFlags, Context, QPInitAttr, cm
+from stagecoach.host_driver.rpcrdma import channel
+from stagecoach.host_driver.rpcrdma.channel import Channel
+from stagecoach.host_driver.rpcrdma.chunks import ChunkLists, ReadSegment, Segment
+from stagecoach.host_driver.rpcrdma.client import RdmaClientTransport, connect
+from stagecoach.host_driver.rpcrdma.header import Header, Procedure, decode_header
+from stagecoach.host_driver.rpcrdma.listener import RdmaListener
+from stagecoach.host_driver.rpcrdma.private_data import PrivateData
+from stagecoach.host_driver.rpcrdma.server import RdmaServerTransport
+from stagecoach.host_driver.rpcrdma.settings import ClientSettings, ServerSettings
 from tests.host_driver.rpcrdma.rig import Devices, echo, inline
 
 SECONDS = 10.0

@@ -6,15 +6,15 @@ import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, replace
 
-from host_driver import Context
-from host_driver.oncrpc.errors import RpcConnectionError
-from host_driver.oncrpc.message import PLACED, Bulk, Message, roundup
-from host_driver.oncrpc.transport import ReplyRoom
-from host_driver.rpcrdma.call import RdmaCall
-from host_driver.rpcrdma.client import RdmaClientTransport, connect
-from host_driver.rpcrdma.listener import RdmaListener
-from host_driver.rpcrdma.server import RdmaServerTransport
-from host_driver.rpcrdma.settings import ClientSettings, ServerSettings
+from stagecoach.host_driver import Context
+from stagecoach.host_driver.oncrpc.errors import RpcConnectionError
+from stagecoach.host_driver.oncrpc.message import PLACED, Bulk, Message, roundup
+from stagecoach.host_driver.oncrpc.transport import ReplyRoom
+from stagecoach.host_driver.rpcrdma.call import RdmaCall
+from stagecoach.host_driver.rpcrdma.client import RdmaClientTransport, connect
+from stagecoach.host_driver.rpcrdma.listener import RdmaListener
+from stagecoach.host_driver.rpcrdma.server import RdmaServerTransport
+from stagecoach.host_driver.rpcrdma.settings import ClientSettings, ServerSettings
 
 SECONDS = 30.0
 """Longer than anything takes that goes well."""

@@ -2,8 +2,8 @@
 
 from hypothesis import strategies as st
 
-from host_driver.rpcrdma.chunks import ChunkLists, ReadSegment, Segment
-from host_driver.rpcrdma.header import ErrorCode, Fault, Header, Padding, Procedure
+from stagecoach.host_driver.rpcrdma.chunks import ChunkLists, ReadSegment, Segment
+from stagecoach.host_driver.rpcrdma.header import ErrorCode, Fault, Header, Padding, Procedure
 
 words = st.integers(0, 2**32 - 1)
 segments = st.builds(Segment, words, words, st.integers(0, 2**64 - 1))

@@ -6,13 +6,13 @@ from random import Random
 
 import pytest
 
-from host_driver import AccessFlags
-from host_driver.oncrpc.errors import RpcConnectionError
-from host_driver.oncrpc.message import Message
-from host_driver.rpcrdma.chunks import ChunkLists, ReadSegment, Segment
-from host_driver.rpcrdma.header import ErrorCode, Fault, Header, Padding, Procedure
-from host_driver.rpcrdma.private_data import PrivateData
-from host_driver.rpcrdma.settings import Profile, ServerSettings
+from stagecoach.host_driver import AccessFlags
+from stagecoach.host_driver.oncrpc.errors import RpcConnectionError
+from stagecoach.host_driver.oncrpc.message import Message
+from stagecoach.host_driver.rpcrdma.chunks import ChunkLists, ReadSegment, Segment
+from stagecoach.host_driver.rpcrdma.header import ErrorCode, Fault, Header, Padding, Procedure
+from stagecoach.host_driver.rpcrdma.private_data import PrivateData
+from stagecoach.host_driver.rpcrdma.settings import Profile, ServerSettings
 from tests.host_driver.rpcrdma.raw import (
     call_of,
     done,

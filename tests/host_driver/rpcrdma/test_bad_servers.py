@@ -4,12 +4,12 @@ import asyncio
 
 import pytest
 
-from host_driver import AccessFlags, SendWR, WROpcode
-from host_driver.oncrpc.errors import ReplyTimeout, RpcConnectionError, RpcTransportError
-from host_driver.oncrpc.transport import ReplyRoom
-from host_driver.rpcrdma.chunks import ChunkLists, ReadSegment, Segment
-from host_driver.rpcrdma.errors import RdmaErrorReceived
-from host_driver.rpcrdma.header import (
+from stagecoach.host_driver import AccessFlags, SendWR, WROpcode
+from stagecoach.host_driver.oncrpc.errors import ReplyTimeout, RpcConnectionError, RpcTransportError
+from stagecoach.host_driver.oncrpc.transport import ReplyRoom
+from stagecoach.host_driver.rpcrdma.chunks import ChunkLists, ReadSegment, Segment
+from stagecoach.host_driver.rpcrdma.errors import RdmaErrorReceived
+from stagecoach.host_driver.rpcrdma.header import (
     ErrorCode,
     Fault,
     Header,
@@ -17,9 +17,9 @@ from host_driver.rpcrdma.header import (
     Procedure,
     decode_header,
 )
-from host_driver.rpcrdma.reply import cut
-from host_driver.rpcrdma.settings import ClientSettings
-from host_driver.wr import SGE
+from stagecoach.host_driver.rpcrdma.reply import cut
+from stagecoach.host_driver.rpcrdma.settings import ClientSettings
+from stagecoach.host_driver.wr import SGE
 from tests.host_driver.rpcrdma.raw import RawPeer, raw_server, words
 from tests.host_driver.rpcrdma.rig import Devices, inline, items_of, message, pattern, room, run
 

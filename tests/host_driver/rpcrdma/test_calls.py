@@ -4,13 +4,13 @@ import asyncio
 
 import pytest
 
-from host_driver.oncrpc.errors import MessageTooLong
-from host_driver.oncrpc.message import PLACED, Bulk, Message
-from host_driver.oncrpc.transport import ReplyRoom
-from host_driver.rpcrdma.call import RdmaCall
-from host_driver.rpcrdma.errors import RdmaErrorReceived
-from host_driver.rpcrdma.header import ErrorCode, Procedure
-from host_driver.rpcrdma.settings import ClientSettings, ServerSettings
+from stagecoach.host_driver.oncrpc.errors import MessageTooLong
+from stagecoach.host_driver.oncrpc.message import PLACED, Bulk, Message
+from stagecoach.host_driver.oncrpc.transport import ReplyRoom
+from stagecoach.host_driver.rpcrdma.call import RdmaCall
+from stagecoach.host_driver.rpcrdma.errors import RdmaErrorReceived
+from stagecoach.host_driver.rpcrdma.header import ErrorCode, Procedure
+from stagecoach.host_driver.rpcrdma.settings import ClientSettings, ServerSettings
 from tests.host_driver.rpcrdma.rig import (
     Devices,
     connected,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from host_driver.rpcrdma.chunks import Segment
-from host_driver.rpcrdma.header import Header, Procedure, decode_header
+from stagecoach.host_driver.rpcrdma.chunks import Segment
+from stagecoach.host_driver.rpcrdma.header import Header, Procedure, decode_header
 from tests.host_driver.rpcrdma.captured import dissected, sends
 
 NAMES = (

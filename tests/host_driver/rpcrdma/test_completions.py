@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from host_driver import (
+from stagecoach.host_driver import (
     QP,
     WC,
     AccessFlags,
@@ -20,12 +20,12 @@ from host_driver import (
     WCStatus,
     WROpcode,
 )
-from host_driver.oncrpc.errors import RpcConnectionError
-from host_driver.oncrpc.transport import ReplyRoom
-from host_driver.rpcrdma.channel import Channel
-from host_driver.rpcrdma.errors import UnexpectedCompletion
-from host_driver.rpcrdma.pump import CompletionPump
-from host_driver.wr import SGE
+from stagecoach.host_driver.oncrpc.errors import RpcConnectionError
+from stagecoach.host_driver.oncrpc.transport import ReplyRoom
+from stagecoach.host_driver.rpcrdma.channel import Channel
+from stagecoach.host_driver.rpcrdma.errors import UnexpectedCompletion
+from stagecoach.host_driver.rpcrdma.pump import CompletionPump
+from stagecoach.host_driver.wr import SGE
 from tests.host_driver.rpcrdma.raw import (
     SECONDS,
     RawPeer,

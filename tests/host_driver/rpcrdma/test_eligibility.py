@@ -11,18 +11,18 @@ from typing import Annotated, Any
 
 import pytest
 
-from host_driver.nfs.program import NFS
-from host_driver.oncrpc.client import RpcClient
-from host_driver.oncrpc.errors import GarbageArguments, XdrError
-from host_driver.oncrpc.message import PLACED, Bulk, Message
-from host_driver.oncrpc.program import Procedure, Program
-from host_driver.oncrpc.records import Record
-from host_driver.oncrpc.server import RpcServer, Service
-from host_driver.oncrpc.xdr import Decoder, Encoder
-from host_driver.oncrpc.xdr_types import UINT, VOID, BulkOpaque, Maybe, Union, XdrType
-from host_driver.rpcrdma.chunks import ChunkLists
-from host_driver.rpcrdma.header import Header
-from host_driver.rpcrdma.reply import cut
+from stagecoach.host_driver.nfs.program import NFS
+from stagecoach.host_driver.oncrpc.client import RpcClient
+from stagecoach.host_driver.oncrpc.errors import GarbageArguments, XdrError
+from stagecoach.host_driver.oncrpc.message import PLACED, Bulk, Message
+from stagecoach.host_driver.oncrpc.program import Procedure, Program
+from stagecoach.host_driver.oncrpc.records import Record
+from stagecoach.host_driver.oncrpc.server import RpcServer, Service
+from stagecoach.host_driver.oncrpc.xdr import Decoder, Encoder
+from stagecoach.host_driver.oncrpc.xdr_types import UINT, VOID, BulkOpaque, Maybe, Union, XdrType
+from stagecoach.host_driver.rpcrdma.chunks import ChunkLists
+from stagecoach.host_driver.rpcrdma.header import Header
+from stagecoach.host_driver.rpcrdma.reply import cut
 from tests.host_driver.oncrpc.arithmetic import ADD_TO_OCTETS, ARITHMETIC, Block
 from tests.host_driver.rpcrdma.raw import call_of, raw_client, raw_server, words
 from tests.host_driver.rpcrdma.rig import Devices, connected, pattern, run

@@ -5,14 +5,14 @@ import contextlib
 
 import pytest
 
-from host_driver import AccessFlags, cm
-from host_driver.oncrpc.errors import RpcConnectionError
-from host_driver.rpcrdma import fatal_calls
-from host_driver.rpcrdma.chunks import ChunkLists, ReadSegment, Segment
-from host_driver.rpcrdma.fatal_calls import FatalCalls, Suspects
-from host_driver.rpcrdma.header import ErrorCode, Fault, Header
-from host_driver.rpcrdma.listener import RdmaListener
-from host_driver.terminate import SegmentHeader, Terminate
+from stagecoach.host_driver import AccessFlags, cm
+from stagecoach.host_driver.oncrpc.errors import RpcConnectionError
+from stagecoach.host_driver.rpcrdma import fatal_calls
+from stagecoach.host_driver.rpcrdma.chunks import ChunkLists, ReadSegment, Segment
+from stagecoach.host_driver.rpcrdma.fatal_calls import FatalCalls, Suspects
+from stagecoach.host_driver.rpcrdma.header import ErrorCode, Fault, Header
+from stagecoach.host_driver.rpcrdma.listener import RdmaListener
+from stagecoach.host_driver.terminate import SegmentHeader, Terminate
 from tests.host_driver.rpcrdma.raw import RawPeer, call_of
 from tests.host_driver.rpcrdma.rig import Devices, echo, inline, message, run
 

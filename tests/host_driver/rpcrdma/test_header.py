@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from host_driver.rpcrdma.chunks import ChunkLists, ReadSegment, Segment
-from host_driver.rpcrdma.errors import HeaderError
-from host_driver.rpcrdma.header import (
+from stagecoach.host_driver.rpcrdma.chunks import ChunkLists, ReadSegment, Segment
+from stagecoach.host_driver.rpcrdma.errors import HeaderError
+from stagecoach.host_driver.rpcrdma.header import (
     VERSION,
     ErrorCode,
     Fault,
@@ -15,7 +15,7 @@ from host_driver.rpcrdma.header import (
     Procedure,
     decode_header,
 )
-from sim.model import rpcrdma
+from stagecoach.sim.model import rpcrdma
 from tests.host_driver.rpcrdma.strategies import headers
 
 XID, CREDITS = 0x11223344, 32

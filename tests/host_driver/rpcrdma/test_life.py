@@ -5,16 +5,16 @@ import contextlib
 
 import pytest
 
-from host_driver import ConnectionRejected, Context, ListenerClosed, Quota, StartupError
-from host_driver.errors import QuotaExceeded
-from host_driver.oncrpc.errors import MessageTooLong, RpcConnectionError
-from host_driver.rpcrdma.call import RdmaCall
-from host_driver.rpcrdma.client import connect
-from host_driver.rpcrdma.errors import RdmaErrorReceived
-from host_driver.rpcrdma.header import ErrorCode
-from host_driver.rpcrdma.listener import RdmaListener
-from host_driver.rpcrdma.settings import ClientSettings, ServerSettings
-from host_driver.transport.simulation import SimulatedDevice
+from stagecoach.host_driver import ConnectionRejected, Context, ListenerClosed, Quota, StartupError
+from stagecoach.host_driver.errors import QuotaExceeded
+from stagecoach.host_driver.oncrpc.errors import MessageTooLong, RpcConnectionError
+from stagecoach.host_driver.rpcrdma.call import RdmaCall
+from stagecoach.host_driver.rpcrdma.client import connect
+from stagecoach.host_driver.rpcrdma.errors import RdmaErrorReceived
+from stagecoach.host_driver.rpcrdma.header import ErrorCode
+from stagecoach.host_driver.rpcrdma.listener import RdmaListener
+from stagecoach.host_driver.rpcrdma.settings import ClientSettings, ServerSettings
+from stagecoach.host_driver.transport.simulation import SimulatedDevice
 from tests.host_driver.rpcrdma.rig import (
     Devices,
     connected,

@@ -6,14 +6,14 @@ import socket
 
 import pytest
 
-from host_driver import Context, Quota, StartupError
-from host_driver.mpa_startup import RTR, StartupFrame
-from host_driver.oncrpc.errors import RpcConnectionError, TooManyConnections
-from host_driver.oncrpc.limits import Admission, Limits
-from host_driver.rpcrdma.client import connect
-from host_driver.rpcrdma.listener import RdmaListener
-from host_driver.rpcrdma.settings import ServerSettings
-from host_driver.transport.simulation import SimulatedDevice
+from stagecoach.host_driver import Context, Quota, StartupError
+from stagecoach.host_driver.mpa_startup import RTR, StartupFrame
+from stagecoach.host_driver.oncrpc.errors import RpcConnectionError, TooManyConnections
+from stagecoach.host_driver.oncrpc.limits import Admission, Limits
+from stagecoach.host_driver.rpcrdma.client import connect
+from stagecoach.host_driver.rpcrdma.listener import RdmaListener
+from stagecoach.host_driver.rpcrdma.settings import ServerSettings
+from stagecoach.host_driver.transport.simulation import SimulatedDevice
 from tests.host_driver.rpcrdma.rig import Devices, inline, items_of, message, room, run
 from tests.host_driver.startup_rig import raw_initiator
 
@@ -246,7 +246,7 @@ def test_a_client_whose_memory_cannot_be_read_loses_its_connection(devices: Devi
     async def never_read(*_):
         await asyncio.get_running_loop().create_future()
 
-    monkeypatch.setattr("host_driver.rpcrdma.server.read_all", never_read)
+    monkeypatch.setattr("stagecoach.host_driver.rpcrdma.server.read_all", never_read)
 
     async def work():
         async with listening(devices, late=False, reply_seconds=0.1) as listener:

@@ -4,13 +4,13 @@ import asyncio
 
 import pytest
 
-from host_driver.oncrpc.blocking import BlockingRpcClient, LoopThread
-from host_driver.oncrpc.client import RpcClient
-from host_driver.oncrpc.errors import GarbageArguments
-from host_driver.oncrpc.server import RpcServer
-from host_driver.rpcrdma.client import connect
-from host_driver.rpcrdma.listener import RdmaListener
-from host_driver.rpcrdma.settings import ClientSettings, Profile, ServerSettings
+from stagecoach.host_driver.oncrpc.blocking import BlockingRpcClient, LoopThread
+from stagecoach.host_driver.oncrpc.client import RpcClient
+from stagecoach.host_driver.oncrpc.errors import GarbageArguments
+from stagecoach.host_driver.oncrpc.server import RpcServer
+from stagecoach.host_driver.rpcrdma.client import connect
+from stagecoach.host_driver.rpcrdma.listener import RdmaListener
+from stagecoach.host_driver.rpcrdma.settings import ClientSettings, Profile, ServerSettings
 from tests.host_driver.oncrpc.arithmetic import (
     ADD_TO_OCTETS,
     ARITHMETIC,

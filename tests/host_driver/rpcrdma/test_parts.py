@@ -7,18 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from host_driver import WC, QPState, WCOpcode, WCStatus
-from host_driver.oncrpc.budget import Budget
-from host_driver.oncrpc.errors import MessageTooLong, RpcTransportError
-from host_driver.oncrpc.message import PLACED, roundup
-from host_driver.rpcrdma.chunks import EMPTY_LISTS_OCTETS, Segment
-from host_driver.rpcrdma.credits import CreditWindow
-from host_driver.rpcrdma.plan import plan_call
-from host_driver.rpcrdma.private_data import PrivateData
-from host_driver.rpcrdma.pump import CompletionPump
-from host_driver.rpcrdma.reply import cut
-from host_driver.rpcrdma.returned import placed, returned_octets
-from host_driver.rpcrdma.settings import (
+from stagecoach.host_driver import WC, QPState, WCOpcode, WCStatus
+from stagecoach.host_driver.oncrpc.budget import Budget
+from stagecoach.host_driver.oncrpc.errors import MessageTooLong, RpcTransportError
+from stagecoach.host_driver.oncrpc.message import PLACED, roundup
+from stagecoach.host_driver.rpcrdma.chunks import EMPTY_LISTS_OCTETS, Segment
+from stagecoach.host_driver.rpcrdma.credits import CreditWindow
+from stagecoach.host_driver.rpcrdma.plan import plan_call
+from stagecoach.host_driver.rpcrdma.private_data import PrivateData
+from stagecoach.host_driver.rpcrdma.pump import CompletionPump
+from stagecoach.host_driver.rpcrdma.reply import cut
+from stagecoach.host_driver.rpcrdma.returned import placed, returned_octets
+from stagecoach.host_driver.rpcrdma.settings import (
     DEFAULT_PORT,
     NETID_IPV4,
     NETID_IPV6,

@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from host_driver.oncrpc.message import Bulk, Message, roundup
-from host_driver.rpcrdma.chunks import ChunkLists, ReadSegment, Segment
-from host_driver.rpcrdma.errors import HeaderError
-from host_driver.rpcrdma.header import ErrorCode, Header, Procedure
-from host_driver.rpcrdma.read_chunks import join, read_chunks, split
+from stagecoach.host_driver.oncrpc.message import Bulk, Message, roundup
+from stagecoach.host_driver.rpcrdma.chunks import ChunkLists, ReadSegment, Segment
+from stagecoach.host_driver.rpcrdma.errors import HeaderError
+from stagecoach.host_driver.rpcrdma.header import ErrorCode, Header, Procedure
+from stagecoach.host_driver.rpcrdma.read_chunks import join, read_chunks, split
 
 XID = 0x01020304
 MOST = 1 << 20

@@ -4,17 +4,17 @@ import asyncio
 
 import pytest
 
-from host_driver import MR, AccessFlags, QPState, SendFlags, SendWR, WROpcode
-from host_driver.errors import DeviceError
-from host_driver.oncrpc.errors import RpcConnectionError, RpcTransportError
-from host_driver.oncrpc.message import Message, roundup
-from host_driver.oncrpc.transport import ReplyRoom
-from host_driver.rpcrdma.chunks import ChunkLists, ReadSegment, Segment
-from host_driver.rpcrdma.errors import RdmaErrorReceived
-from host_driver.rpcrdma.header import ErrorCode, Header, decode_header
-from host_driver.rpcrdma.reply import cut
-from host_driver.rpcrdma.settings import ClientSettings
-from host_driver.wr import SGE
+from stagecoach.host_driver import MR, AccessFlags, QPState, SendFlags, SendWR, WROpcode
+from stagecoach.host_driver.errors import DeviceError
+from stagecoach.host_driver.oncrpc.errors import RpcConnectionError, RpcTransportError
+from stagecoach.host_driver.oncrpc.message import Message, roundup
+from stagecoach.host_driver.oncrpc.transport import ReplyRoom
+from stagecoach.host_driver.rpcrdma.chunks import ChunkLists, ReadSegment, Segment
+from stagecoach.host_driver.rpcrdma.errors import RdmaErrorReceived
+from stagecoach.host_driver.rpcrdma.header import ErrorCode, Header, decode_header
+from stagecoach.host_driver.rpcrdma.reply import cut
+from stagecoach.host_driver.rpcrdma.settings import ClientSettings
+from stagecoach.host_driver.wr import SGE
 from tests.host_driver.rpcrdma.raw import (
     SECONDS,
     RawPeer,

@@ -4,16 +4,16 @@ import asyncio
 
 import pytest
 
-from host_driver import AccessFlags
-from host_driver.errors import DeviceError
-from host_driver.oncrpc.errors import RpcConnectionError
-from host_driver.oncrpc.message import Bulk, Message
-from host_driver.rpcrdma.channel import Channel
-from host_driver.rpcrdma.chunks import ChunkLists, ReadSegment, Segment
-from host_driver.rpcrdma.header import Header, Padding, Procedure
-from host_driver.rpcrdma.pool import Pool
-from host_driver.rpcrdma.server import RdmaServerTransport
-from host_driver.rpcrdma.settings import Profile, ServerSettings
+from stagecoach.host_driver import AccessFlags
+from stagecoach.host_driver.errors import DeviceError
+from stagecoach.host_driver.oncrpc.errors import RpcConnectionError
+from stagecoach.host_driver.oncrpc.message import Bulk, Message
+from stagecoach.host_driver.rpcrdma.channel import Channel
+from stagecoach.host_driver.rpcrdma.chunks import ChunkLists, ReadSegment, Segment
+from stagecoach.host_driver.rpcrdma.header import Header, Padding, Procedure
+from stagecoach.host_driver.rpcrdma.pool import Pool
+from stagecoach.host_driver.rpcrdma.server import RdmaServerTransport
+from stagecoach.host_driver.rpcrdma.settings import Profile, ServerSettings
 from tests.host_driver.rpcrdma.raw import (
     SECONDS,
     RawPeer,

@@ -6,17 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from host_driver import WROpcode
-from host_driver.oncrpc.errors import RpcConnectionError, RpcTransportError
-from host_driver.oncrpc.message import Message, roundup
-from host_driver.rpcrdma import configuration
-from host_driver.rpcrdma.call import RdmaCall
-from host_driver.rpcrdma.channel import Channel
-from host_driver.rpcrdma.configuration import ConfigCall, ConfigReply, ConfigRequest
-from host_driver.rpcrdma.header import Header, Padding, Procedure, decode_header
-from host_driver.rpcrdma.padding import pad, padding_octets, unpad
-from host_driver.rpcrdma.settings import ClientSettings, Profile, ServerSettings
-from host_driver.rpcrdma.terms import Terms
+from stagecoach.host_driver import WROpcode
+from stagecoach.host_driver.oncrpc.errors import RpcConnectionError, RpcTransportError
+from stagecoach.host_driver.oncrpc.message import Message, roundup
+from stagecoach.host_driver.rpcrdma import configuration
+from stagecoach.host_driver.rpcrdma.call import RdmaCall
+from stagecoach.host_driver.rpcrdma.channel import Channel
+from stagecoach.host_driver.rpcrdma.configuration import ConfigCall, ConfigReply, ConfigRequest
+from stagecoach.host_driver.rpcrdma.header import Header, Padding, Procedure, decode_header
+from stagecoach.host_driver.rpcrdma.padding import pad, padding_octets, unpad
+from stagecoach.host_driver.rpcrdma.settings import ClientSettings, Profile, ServerSettings
+from stagecoach.host_driver.rpcrdma.terms import Terms
 from tests.host_driver.rpcrdma.raw import call_of, done, nothing_comes, raw_client
 from tests.host_driver.rpcrdma.rig import (
     Devices,

@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from host_driver import Context
-from host_driver.oncrpc.message import Bulk, Message
-from host_driver.rpcrdma.call import RdmaCall
-from host_driver.rpcrdma.settings import ClientSettings, Profile, ServerSettings
-from host_driver.transport.simulation import SimulatedDevice
-from sim.conversation import write_conversation
-from sim.decode import SeenFpdu, decode_file
-from sim.rpc_sends import SeenRpc
-from sim.rpc_words import as_json
+from stagecoach.host_driver import Context
+from stagecoach.host_driver.oncrpc.message import Bulk, Message
+from stagecoach.host_driver.rpcrdma.call import RdmaCall
+from stagecoach.host_driver.rpcrdma.settings import ClientSettings, Profile, ServerSettings
+from stagecoach.host_driver.transport.simulation import SimulatedDevice
+from stagecoach.sim.conversation import write_conversation
+from stagecoach.sim.decode import SeenFpdu, decode_file
+from stagecoach.sim.rpc_sends import SeenRpc
+from stagecoach.sim.rpc_words import as_json
 from tests.host_driver.rpcrdma.captured import dissected
 from tests.host_driver.rpcrdma.raw import raw_client, words
 from tests.host_driver.rpcrdma.rig import Devices, connected, pattern, room, run
