@@ -1,5 +1,9 @@
 """The host driver: verbs, connection manager and transports, named as in pyverbs."""
 
+# In the root of the repository the folder is in reach under its own name: all classes twice.
+if __name__ != "stagecoach.host_driver":
+    raise ImportError("host_driver is imported as stagecoach.host_driver", name=__name__)
+
 from stagecoach.host_driver.answers import DeviceAttr
 from stagecoach.host_driver.cm import ConnectionListener, ConnectionRequest, connect, listen
 from stagecoach.host_driver.context import Context

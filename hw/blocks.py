@@ -41,7 +41,7 @@ def find(config: RnicConfig, name: str) -> wiring.Component:
     `name` is `block`, `block.submodule`, or `package.module[:Class]`, the first of that class in
     the device; without a class the first one that the module defines.
     """
-    if name.startswith("gateware."):
+    if name.startswith("stagecoach.gateware."):
         module, _, class_name = name.partition(":")
         for component in _walk(Rnic(config)):
             kind = type(component)

@@ -1,7 +1,8 @@
 """Estimates the paths of a netlist before it is placed, from its gates and their fan-out.
 
-`python -m stagecoach.hw.estimate` takes seconds for a netlist that `hw.timing` has made, and minutes where it
-has to make it. The figures are no timing: they rank paths, and show what a change does to them.
+`python -m stagecoach.hw.estimate` takes seconds for a netlist that `hw.timing` has made, and
+minutes where it has to make one. The figures are no timing: they rank paths, and show what a change
+does to them.
 """
 
 import argparse

@@ -1,6 +1,7 @@
 """A board in simulation: its compiled top, UART included, and a pseudo-terminal at its pins.
 
-`python -m stagecoach.sim.board` starts one, prints how to name it in `--device`, and runs until interrupted.
+`python -m stagecoach.sim.board` starts one, prints how to name it in `--device`, and runs until
+interrupted.
 """
 
 import argparse

@@ -12,7 +12,7 @@ from amaranth.lib import stream, wiring
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.hostlink.serial_rnic import SerialRnic
 from stagecoach.gateware.rnic import Rnic
-from stagecoach.hw.formal.harness import is_block, without_reset
+from stagecoach.hw.formal.harness import GATEWARE, is_block, without_reset
 
 # Only blocks that are asked for are elaborated.
 warnings.simplefilter("ignore", UnusedElaboratable)
@@ -56,7 +56,7 @@ def _walk(
 def class_name(component: wiring.Component) -> str:
     """Module and class, below `gateware`."""
     kind = type(component)
-    return f"{kind.__module__.removeprefix('gateware.')}.{kind.__name__}"
+    return f"{kind.__module__.removeprefix(GATEWARE)}.{kind.__name__}"
 
 
 def _parameters(component: wiring.Component) -> str:

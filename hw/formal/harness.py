@@ -14,6 +14,7 @@ from amaranth.lib.wiring import Out
 from stagecoach.hw.rtlil import leave_collisions_undefined
 
 TOP = "properties"
+GATEWARE = "stagecoach.gateware."
 
 _BUILT_IN = re.compile(r"cell \\\$(any\w+)")
 
@@ -119,7 +120,7 @@ def without_reset(submodule: Any) -> tuple[Any, list[Any]]:
 
 def is_block(submodule: Any) -> bool:
     """Whether it is a block of the device, not one of Amaranth's library."""
-    return type(submodule).__module__.startswith("gateware.")
+    return type(submodule).__module__.startswith(GATEWARE)
 
 
 class Harness:

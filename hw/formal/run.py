@@ -14,6 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from stagecoach.hw.formal.harness import GATEWARE
 from stagecoach.hw.formal.property import Mutation, Property, Rebuilt
 from stagecoach.hw.formal.prove import Mode, Outcome, ProofError, Task, cached, prove
 
@@ -176,7 +177,7 @@ def _work_mutant(
 ) -> Killed:
     """Attempt a property on the mutant of this number, which `mutation` makes if it is one."""
     if mutation:
-        for name in [name for name in sys.modules if name.split(".")[0] == "gateware"]:
+        for name in [name for name in sys.modules if f"{name}.".startswith(GATEWARE)]:
             del sys.modules[name]
         sys.meta_path.insert(0, _Mutating(mutation))
     block, name = key.split(": ", 1)

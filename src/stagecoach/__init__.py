@@ -1,5 +1,112 @@
-"""Stagecoach: an open iWARP RNIC, its simulation, and its host driver with the names of pyverbs.
+"""Stagecoach: an open iWARP RNIC, its simulation, and a host driver with the names of pyverbs.
 
-What programs use stands here. The device itself (`Rnic`, `RnicConfig`) and its simulation
-(`SimulatedDevice`) need the extra `sim`; they are imported when they are first used.
+Programs import what they use from here:
+
+* verbs and connections: `Context`, `PD`, `MR`, `CQ`, `QP`, `connect`, `listen` and the others of
+  `stagecoach.host_driver`;
+* devices: `SimulatedDevice`, `SerialDevice`;
+* the gateware: `Rnic`, `RnicConfig`;
+* tests with cocotb: `run_cocotb`, `RnicPair`, `CocotbDevice`, `start_pair`.
+
+A name is imported when it is first used, so a program that only drives a board needs neither
+Amaranth nor a simulator.
 """
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from stagecoach.gateware.config import RnicConfig
+    from stagecoach.gateware.rnic import Rnic
+    from stagecoach.host_driver import *
+    from stagecoach.host_driver.transport.serial_device import SerialDevice
+    from stagecoach.host_driver.transport.simulation import SimulatedDevice
+    from stagecoach.sim.cosim.device import CocotbDevice, start_pair
+    from stagecoach.sim.cosim.pair import RnicPair
+    from stagecoach.sim.cosim.runner import run_cocotb
+
+_VERBS = "host_driver"
+_ELSEWHERE = {
+    "CocotbDevice": "sim.cosim.device",
+    "Rnic": "gateware.rnic",
+    "RnicConfig": "gateware.config",
+    "RnicPair": "sim.cosim.pair",
+    "SerialDevice": "host_driver.transport.serial_device",
+    "SimulatedDevice": "host_driver.transport.simulation",
+    "run_cocotb": "sim.cosim.runner",
+    "start_pair": "sim.cosim.device",
+}
+"""Modules of the names that are not in `stagecoach.host_driver`."""
+
+__all__ = [
+    "CQ",
+    "MR",
+    "PD",
+    "QP",
+    "RTR",
+    "SGE",
+    "WC",
+    "AccessFlags",
+    "AsyncEvent",
+    "Cause",
+    "CocotbDevice",
+    "Connection",
+    "ConnectionListener",
+    "ConnectionRejected",
+    "ConnectionRequest",
+    "Context",
+    "DeviceAttr",
+    "DeviceClosed",
+    "DeviceError",
+    "FastMR",
+    "InitiatorInitiatorError",
+    "InsufficientIRD",
+    "ListenerClosed",
+    "MalformedFrame",
+    "NoMatchingRTR",
+    "QPCap",
+    "QPError",
+    "QPInitAttr",
+    "QPState",
+    "QPStateError",
+    "Quota",
+    "QuotaExceeded",
+    "RecvWR",
+    "ResourceError",
+    "Rnic",
+    "RnicConfig",
+    "RnicPair",
+    "SegmentHeader",
+    "SendFlags",
+    "SendWR",
+    "SerialDevice",
+    "SimulatedDevice",
+    "StagecoachError",
+    "StartupError",
+    "StartupStep",
+    "StartupTimeout",
+    "Terminate",
+    "TransportError",
+    "WCFlags",
+    "WCOpcode",
+    "WCStatus",
+    "WROpcode",
+    "WaitTimeout",
+    "connect",
+    "inc_rkey",
+    "listen",
+    "run_cocotb",
+    "start_pair",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_ELSEWHERE.get(name, _VERBS)}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -11,11 +11,11 @@ from amaranth.hdl import Signal
 from amaranth.lib import memory
 from rich.console import Console
 
-import stagecoach.hw.formal.__main__
-import stagecoach.hw.formal.prove
 from stagecoach.gateware.interfaces import NO_COLLISION
+from stagecoach.hw.formal import __main__ as command
 from stagecoach.hw.formal import device, paths
-from stagecoach.hw.formal.harness import Harness, Model
+from stagecoach.hw.formal import prove as proving
+from stagecoach.hw.formal.harness import GATEWARE, Harness, Model
 from stagecoach.hw.formal.properties import all_properties
 from stagecoach.hw.formal.properties.atomic_arithmetic import PROPERTIES as ARITHMETIC
 from stagecoach.hw.formal.property import PROMPT, Mutation, Property, in_harness
@@ -102,8 +102,8 @@ def test_what_passed_is_not_attempted_again(tmp_path):
 
 
 def test_a_netlist_is_looked_at_again_when_streams_are_found_in_another_way(monkeypatch, tmp_path):
-    assert {Path(device.__file__), Path(paths.__file__)} == set(hw.formal.prove.FINDERS)
-    monkeypatch.setattr(hw.formal.prove, "FINDERS", (tmp_path / "device.py",))
+    assert {Path(device.__file__), Path(paths.__file__)} == set(proving.FINDERS)
+    monkeypatch.setattr(proving, "FINDERS", (tmp_path / "device.py",))
     looks = Task(counter(5), Mode.NETLIST, 0, "", partial(reference))
     digests = set()
     for text in ("one", "another"):
@@ -146,7 +146,7 @@ def test_bounded_property_needs_a_cover():
 def test_every_property_has_a_mutation_and_a_block_of_gateware():
     for each in (each for those in all_properties().values() for each in those):
         assert each.mutations, each.key
-        module = importlib.import_module("gateware." + each.block.rpartition(".")[0])
+        module = importlib.import_module(GATEWARE + each.block.rpartition(".")[0])
         assert hasattr(module, each.block.rpartition(".")[2]), each.key
 
 
@@ -175,11 +175,11 @@ def test_mutant_that_is_no_block_is_told_beside_the_others():
 
 
 def test_table_of_mutants_names_the_assertions_that_failed(tmp_path, monkeypatch):
-    monkeypatch.setattr(hw.formal.__main__, "MUTANTS_REPORT", tmp_path / "mutants.json")
+    monkeypatch.setattr(command, "MUTANTS_REPORT", tmp_path / "mutants.json")
     values = {"assert_room": 0, "assert_order": 0, "item": 0}
     mutant = Killed("fork.Fork", "name", "a -> b", True, 1.0, "does not hold", values)
     text = io.StringIO()
-    hw.formal.__main__.show_mutants([mutant], Console(file=text, width=200))
+    command.show_mutants([mutant], Console(file=text, width=200))
     assert "does not hold: room, order" in text.getvalue()
     assert "item" not in text.getvalue()
 

@@ -12,7 +12,7 @@ from amaranth.lib.wiring import In, Out
 from stagecoach import gateware
 from stagecoach.gateware.fork import Fork
 from stagecoach.hw.formal.device import blocks, stream_names, streams
-from stagecoach.hw.formal.harness import TOP
+from stagecoach.hw.formal.harness import GATEWARE, TOP
 from stagecoach.hw.formal.paths import Netlist
 from stagecoach.hw.formal.properties import streams as stream_properties
 from stagecoach.hw.formal.property import PROMPT, in_harness
@@ -22,11 +22,11 @@ from stagecoach.hw.rtlil import export
 
 def components():
     """Every class of the gateware that is a block."""
-    for module in pkgutil.walk_packages(gateware.__path__, "gateware."):
+    for module in pkgutil.walk_packages(gateware.__path__, GATEWARE):
         for value in vars(importlib.import_module(module.name)).values():
             if isinstance(value, type) and issubclass(value, wiring.Component):
                 if value.__module__ == module.name:
-                    yield f"{module.name.removeprefix('gateware.')}.{value.__name__}"
+                    yield f"{module.name.removeprefix(GATEWARE)}.{value.__name__}"
 
 
 def test_every_block_of_the_gateware_is_found_in_a_device():

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-import stagecoach.host_driver.context
 from stagecoach.host_driver import Cause, QPState
 from stagecoach.host_driver.counters import query_dropped_events
 from stagecoach.host_driver.events import UNKNOWN_INDEX
@@ -23,7 +22,7 @@ SECONDS = 60.0
 def test_a_program_learns_of_events_that_had_no_place(
     stopping: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
-    monkeypatch.setattr(host_driver.context, "EVENT_RING_ENTRIES", PLACES)
+    monkeypatch.setattr("stagecoach.host_driver.context.EVENT_RING_ENTRIES", PLACES)
     monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path))
     monkeypatch.setenv(INTERVAL_VARIABLE, "3600")
     with open_device() as context:

@@ -40,6 +40,7 @@ from stagecoach.hw.interface.sizes import SIZES
 from stagecoach.sim.cosim import runner
 from tests.support.sizes import LARGEST, SMALLEST
 
+GATEWARE = "stagecoach.gateware."
 ROOT = Path(__file__).parents[2]
 OUTPUT = ROOT / "build" / "boundaries.json"
 TESTS = [
@@ -232,7 +233,7 @@ def table() -> list[Row]:
     known: dict[tuple[str, str], tuple[Built, set[int], set[int]]] = {}
     for number, blocks in enumerate((RECORDER.tested, RECORDER.in_devices)):
         for built in blocks:
-            if not built.block.__module__.startswith("gateware."):
+            if not built.block.__module__.startswith(GATEWARE):
                 continue
             for name, value in sizes(built):
                 key = (f"{built.block.__module__}.{built.block.__name__}", name)
@@ -253,7 +254,7 @@ def show(rows: list[Row]) -> None:
         values = [", ".join(map(str, one)) for one in (row.in_block_tests, row.in_devices)]
         allowed = f"{row.smallest} to {row.largest}"
         why = f"nowhere: {', '.join(map(str, row.missing))}" if row.missing else ""
-        block = row.block.removeprefix("gateware.")
+        block = row.block.removeprefix(GATEWARE)
         shown.add_row(block, row.parameter, allowed, *values, why)
     Console(width=140).print(shown)
 

@@ -225,7 +225,8 @@ class Copy:
         # An editable installation would find the modules of the project.
         if self._stop:
             raise KeyboardInterrupt
-        environment = {**os.environ, "PYTHONPATH": str(self._tree), **variables}
+        path = os.pathsep.join([str(self._tree / "src"), str(self._tree)])
+        environment = {**os.environ, "PYTHONPATH": path, **variables}
         for name in ("PYTEST_ADDOPTS", "WAVES", "MAKEFLAGS", "MAKELEVEL"):
             environment.pop(name, None)
         with log.open("wb") as output:

@@ -55,7 +55,7 @@ def _imported(path: Path, files: set[str]) -> Iterable[str]:
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
         for name in names:
-            module = name.replace(".", "/")
+            module = name.removeprefix("stagecoach.").replace(".", "/")
             for file in (f"{module}.py", f"{module}/__init__.py"):
                 if file in files:
                     yield file
