@@ -75,6 +75,9 @@ def small_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for file in ("hw/rtlil.py", "hw/files.py"):
         shutil.copy(ROOT / file, root / file)
     shutil.copytree(ROOT / "tools", root / "tools", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(
+        ROOT / "src", root / "src", symlinks=True, ignore=shutil.ignore_patterns("*.egg-info")
+    )
     (root / "tools/mutate/designs.py").write_text(DESIGNS_OF_TEST)
     subprocess.run(["git", "init", "-q", str(root)], check=True)
     monkeypatch.setattr(judge, "DESIGNS", {"device": None})
