@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from bench.catalogue import DEFAULTS, Case, receive, transmit
-from stagecoach.host_driver.perf.limit import PORT_OCTETS, TAGGED_HEADER, Framing
+from stagecoach.cli.perf.limit import PORT_OCTETS, TAGGED_HEADER, Framing
 
 EMSS = 1460
 SEGMENT_OVERHEAD = 78

@@ -16,20 +16,20 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from stagecoach.host_driver.context import Context
-from stagecoach.host_driver.nfs.client.connection import Ways, mounted
-from stagecoach.host_driver.nfs.client.files import Files
-from stagecoach.host_driver.nfs.client.url import RDMA, NfsUrl
-from stagecoach.host_driver.nfs.server.export import Export
-from stagecoach.host_driver.nfs.server.serving import NfsServer
-from stagecoach.host_driver.oncrpc.blocking import LoopThread
-from stagecoach.host_driver.rpcrdma.settings import ClientSettings, ServerSettings
-from stagecoach.host_driver.transport.simulation import SimulatedDevice
 from stagecoach.host_driver.transport.sockets import SocketStream
 from stagecoach.sim.conversation import write_conversation
 from stagecoach.sim.decode import SeenFpdu, decode_file
 from stagecoach.sim.device import Record
 from stagecoach.sim.model import rdmap
 from stagecoach.sim.model.rdmap import Opcode
+from stagecoach.sim.transport import SimulatedDevice
+from stagecoach.ulp.nfs.client.connection import Ways, mounted
+from stagecoach.ulp.nfs.client.files import Files
+from stagecoach.ulp.nfs.client.url import RDMA, NfsUrl
+from stagecoach.ulp.nfs.server.export import Export
+from stagecoach.ulp.nfs.server.serving import NfsServer
+from stagecoach.ulp.oncrpc.blocking import LoopThread
+from stagecoach.ulp.rpcrdma.settings import ClientSettings, ServerSettings
 
 READ_KEY = "nfs_read_1m_payload_octets_per_cycle"
 OPERATION_KEYS = ("nfs_read_rdma_operations", "nfs_write_rdma_operations")

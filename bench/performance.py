@@ -21,8 +21,8 @@ from bench.plots import (
     write_plots,
 )
 from bench.required import REQUIRED
+from stagecoach.cli.perf.sizes import size_text
 from stagecoach.gateware.config import WORD_WIDTH, RnicConfig
-from stagecoach.host_driver.perf.sizes import size_text
 
 DOORBELL_LAST = "latency_doorbell_to_last_fpdu_octet_cycles"
 

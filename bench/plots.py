@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.curves import FAMILIES, Curve, Family, port_limit, wire_limit
-from stagecoach.host_driver.perf.sizes import size_text
+from stagecoach.cli.perf.sizes import size_text
 from stagecoach.hw.files import write_results, write_whole
 
 Results = Mapping[str, Mapping[str, Mapping[str, int]]]

@@ -27,7 +27,7 @@ from stagecoach.host_driver import (
     connect,
     listen,
 )
-from stagecoach.host_driver.transport.simulation import SimulatedDevice
+from stagecoach.sim.transport import SimulatedDevice
 
 EMSS = 1460
 WRITE_OCTETS = 1 << 20

@@ -19,7 +19,7 @@ from stagecoach.host_driver.quota import Quota
 from stagecoach.host_driver.registers import Register
 from stagecoach.host_driver.resources import Resources
 from stagecoach.host_driver.ring import Ring
-from stagecoach.host_driver.top.publisher import publish
+from stagecoach.host_driver.snapshots.publisher import publish
 from stagecoach.host_driver.transport.base import DeviceClosed, Transport
 from stagecoach.hw.interface.causes import Cause
 

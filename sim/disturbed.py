@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from stagecoach.host_driver.transport.simulation import SimulatedDevice
 from stagecoach.sim.device import Response
+from stagecoach.sim.transport import SimulatedDevice
 
 
 class DisturbedDevice(SimulatedDevice):

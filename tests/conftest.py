@@ -18,11 +18,11 @@ settings.load_profile("no deadline")
 USERS_OF_THE_DEVICE = (
     "tests/examples/test_atomic_counter.py::test_two_processes",
     "tests/bench/test_nfs.py",
-    "tests/host_driver/test_cli.py",
-    "tests/host_driver/test_perf_devices.py",
-    "tests/host_driver/test_rping.py",
+    "tests/cli/test_main.py",
+    "tests/cli/test_perf_devices.py",
+    "tests/cli/test_rping.py",
     *(
-        f"tests/host_driver/rpcrdma/test_{name}.py"
+        f"tests/ulp/rpcrdma/test_{name}.py"
         for name in (
             *("bad_clients", "bad_servers", "calls", "completions", "eligibility", "fatal_calls"),
             *("life", "oncrpc", "requester", "responder", "rfc5666", "wire"),

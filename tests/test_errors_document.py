@@ -10,21 +10,21 @@ from types import ModuleType
 import pytest
 
 from stagecoach import host_driver
+from stagecoach.cli.demo import end as demo
+from stagecoach.cli.perf import end as perf
+from stagecoach.cli.perf import settings as perf_settings
+from stagecoach.cli.top import command as top
 from stagecoach.host_driver import Cause, WCStatus, errors, extras
-from stagecoach.host_driver.demo import end as demo
-from stagecoach.host_driver.nfs import mount, status
-from stagecoach.host_driver.oncrpc import errors as oncrpc
-from stagecoach.host_driver.perf import end as perf
-from stagecoach.host_driver.perf import settings as perf_settings
-from stagecoach.host_driver.rpcrdma import errors as rpcrdma
-from stagecoach.host_driver.rping import link as rping
-from stagecoach.host_driver.top import command as top
 from stagecoach.host_driver.transport import base
 from stagecoach.hw import cache
 from stagecoach.hw.interface.causes import CODES
 from stagecoach.sim import capture_file, verilator
 from stagecoach.sim.model.errors import ErrorCode
 from stagecoach.sim.model.terminate import NEVER_SENT
+from stagecoach.ulp.nfs import mount, status
+from stagecoach.ulp.oncrpc import errors as oncrpc
+from stagecoach.ulp.rpcrdma import errors as rpcrdma
+from stagecoach.ulp.rping import link as rping
 
 TEXT = (Path(__file__).parents[1] / "docs" / "errors.md").read_text()
 SECTIONS = dict(re.findall(r"^## (.*?)\n(.*?)(?=^## |\Z)", TEXT, re.MULTILINE | re.DOTALL))

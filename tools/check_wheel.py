@@ -220,7 +220,7 @@ def check_base(user: Environment) -> int:
     check(size < LARGEST_BASE, f"the base takes {size} bytes; allowed: {LARGEST_BASE}")
     said = user.stagecoach("--version")
     check(re.fullmatch(r"stagecoach \d+\.\d+\.\d+\n", said) is not None, said)
-    user.python("from host_driver.oncrpc import xdr; from host_driver.nfs import client")
+    user.python("from ulp.oncrpc import xdr; from ulp.nfs import client")
     for command in ("info", "perf", "rping", "nfs", "top", "demo", "verilog", "decode", "cache"):
         user.stagecoach(command, "--help")
     user.python(NO_BOARD)

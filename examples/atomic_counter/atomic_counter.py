@@ -24,6 +24,8 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
+from stagecoach.cli.commands import built_device, progress_bar
+from stagecoach.cli.options import number
 from stagecoach.host_driver import (
     CQ,
     MR,
@@ -42,9 +44,7 @@ from stagecoach.host_driver import (
     connect,
     listen,
 )
-from stagecoach.host_driver.commands import built_device, progress_bar
-from stagecoach.host_driver.options import number
-from stagecoach.host_driver.transport.simulation import SimulatedDevice
+from stagecoach.sim.transport import SimulatedDevice
 
 CLIENTS = 2
 AMOUNTS = (1, 1 << 32)

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from stagecoach.host_driver.transport.serial_device import DEFAULT_BAUD, SerialDevice
-from stagecoach.host_driver.transport.simulation import SimulatedDevice
+from stagecoach.sim.transport import SimulatedDevice
 
 SIMULATION = "simulation"
 ALLOWED = f"allowed: {SIMULATION}, or serial:///dev/ttyUSB0?baud={DEFAULT_BAUD}"

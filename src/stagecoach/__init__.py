@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from stagecoach.gateware.rnic import Rnic
     from stagecoach.host_driver import *
     from stagecoach.host_driver.transport.serial_device import SerialDevice
-    from stagecoach.host_driver.transport.simulation import SimulatedDevice
     from stagecoach.sim.cosim.device import CocotbDevice, start_pair
     from stagecoach.sim.cosim.pair import RnicPair
     from stagecoach.sim.cosim.runner import run_cocotb
+    from stagecoach.sim.transport import SimulatedDevice
 
 _VERBS = "host_driver"
 _ELSEWHERE = {
@@ -32,7 +32,7 @@ _ELSEWHERE = {
     "RnicConfig": "gateware.config",
     "RnicPair": "sim.cosim.pair",
     "SerialDevice": "host_driver.transport.serial_device",
-    "SimulatedDevice": "host_driver.transport.simulation",
+    "SimulatedDevice": "sim.transport",
     "run_cocotb": "sim.cosim.runner",
     "start_pair": "sim.cosim.device",
 }

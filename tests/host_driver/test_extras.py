@@ -10,7 +10,7 @@ import pytest
 
 from stagecoach.host_driver.errors import StagecoachError
 from stagecoach.host_driver.extras import EXTRA_OF, MissingExtra, extra_named
-from stagecoach.host_driver.transport.simulation import SimulatedDevice
+from stagecoach.sim.transport import SimulatedDevice
 
 ROOT = Path(__file__).parents[2]
 MODULE_OF = {"systemrdl_compiler": "systemrdl"}
@@ -58,7 +58,7 @@ def test_other_missing_modules_stay_what_they_are():
 
 
 def test_the_driver_needs_nothing_of_an_extra():
-    modules = "host_driver, host_driver.transport.serial_device, host_driver.oncrpc.xdr"
+    modules = "host_driver, host_driver.transport.serial_device, ulp.oncrpc.xdr"
     ran = without(EXTRA_OF, f"import {modules}")
     assert (ran.returncode, ran.stderr) == (0, "")
 
@@ -84,13 +84,13 @@ def test_the_driver_needs_nothing_of_an_extra():
     ],
 )
 def test_a_command_tells_in_one_line_which_extra_it_needs(missing, words, line):
-    program = f"from host_driver.cli import main\nsys.exit(main({words!r}))"
+    program = f"from cli.main import main\nsys.exit(main({words!r}))"
     ran = without(missing, program)
     assert (ran.returncode, ran.stdout, ran.stderr) == (1, "", f"stagecoach {line}\n")
 
 
 def test_help_needs_nothing_of_an_extra():
-    program = "from host_driver.cli import main\nmain(['info', '--help'])"
+    program = "from cli.main import main\nmain(['info', '--help'])"
     ran = without(EXTRA_OF, program)
     assert (ran.returncode, ran.stderr) == (0, "")
 

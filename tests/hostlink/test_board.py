@@ -12,19 +12,19 @@ from threading import Thread
 
 import pytest
 
+from stagecoach.cli.demo.end import End
 from stagecoach.host_driver import cm
 from stagecoach.host_driver.context import Context
-from stagecoach.host_driver.demo.end import End
 from stagecoach.host_driver.enums import AccessFlags, QPState, WCStatus, WROpcode
-from stagecoach.host_driver.rping import ends
-from stagecoach.host_driver.rping.ends import Settings
 from stagecoach.host_driver.transport.base import DeviceClosed
 from stagecoach.host_driver.transport.serial_device import SerialDevice
-from stagecoach.host_driver.transport.simulation import SimulatedDevice
 from stagecoach.host_driver.wr import SGE, SendWR
 from stagecoach.hw.boards.configs import SMALL
 from stagecoach.hw.interface.causes import Cause
 from stagecoach.sim.board import BAUD, CLOCK_HZ, SimulatedBoard
+from stagecoach.sim.transport import SimulatedDevice
+from stagecoach.ulp.rping import ends
+from stagecoach.ulp.rping.ends import Settings
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 120.0
@@ -166,7 +166,7 @@ def run(command: str, board: SimulatedBoard, *options: str) -> str:
     words = [
         sys.executable,
         "-m",
-        "stagecoach.host_driver.cli",
+        "stagecoach.cli.main",
         command,
         *options,
         "--device",
@@ -209,7 +209,7 @@ def test_a_board_that_hangs_is_told_of(board):
 
 
 def test_devices_lists_it(board):
-    command = [sys.executable, "-m", "stagecoach.host_driver.cli", "devices", "--json"]
+    command = [sys.executable, "-m", "stagecoach.cli", "devices", "--json"]
     result = subprocess.run(
         [*command, "--device", f"{board.url}&open={SECONDS}", "--device", "serial:///dev/no-port"],
         cwd=ROOT,

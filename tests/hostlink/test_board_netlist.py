@@ -17,10 +17,10 @@ from stagecoach.host_driver.mr import MR, PD
 from stagecoach.host_driver.qp import QP, QPCap, QPInitAttr
 from stagecoach.host_driver.transport.base import Transport
 from stagecoach.host_driver.transport.serial_device import SerialDevice
-from stagecoach.host_driver.transport.simulation import SimulatedDevice
 from stagecoach.host_driver.wr import SGE, RecvWR, SendWR
 from stagecoach.hw.boards.board import find
 from stagecoach.sim.board_netlist import simulate
+from stagecoach.sim.transport import SimulatedDevice
 from tests.hw.test_boards import Echo
 
 BOARD = os.environ.get("GATESIM_BOARD", "")

@@ -4,8 +4,8 @@ import time
 
 import pytest
 
+from stagecoach.cli.main import main
 from stagecoach.host_driver import CQ, Context, DeviceError, registers
-from stagecoach.host_driver.cli import main
 from stagecoach.host_driver.errors import StagecoachError
 from stagecoach.host_driver.transport.base import DeviceClosed
 from stagecoach.host_driver.transport.serial_device import SerialDevice

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from stagecoach.host_driver.cache_command import age_text, size_text
-from stagecoach.host_driver.cli import main
+from stagecoach.cli.cache import age_text, size_text
+from stagecoach.cli.main import main
 from stagecoach.hw import cache
 from stagecoach.hw.files import locked
 from stagecoach.sim.verilator import BuildError, require
@@ -208,7 +208,7 @@ def test_the_command_clears_what_nobody_makes(root, capsys):
 def fails(command, **environment):
     """The one line of a command that fails with status 1."""
     ran = subprocess.run(
-        [sys.executable, "-m", "stagecoach.host_driver.cli", command],
+        [sys.executable, "-m", "stagecoach.cli", command],
         cwd=ROOT,
         env=os.environ | environment,
         capture_output=True,

@@ -15,6 +15,7 @@ from amaranth.lib import wiring
 from cocotb.task import bridge
 from cocotb_tools.runner import get_runner
 
+from stagecoach.cli.main import main
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.rnic import Rnic
 from stagecoach.host_driver import (
@@ -30,7 +31,6 @@ from stagecoach.host_driver import (
     WROpcode,
     registers,
 )
-from stagecoach.host_driver.cli import main
 from stagecoach.host_driver.counters import CounterWord, query_qp
 from stagecoach.host_driver.errors import DeviceError
 from stagecoach.hw import cache

@@ -6,14 +6,14 @@ import os
 from pathlib import Path
 
 from stagecoach.host_driver import Context
-from stagecoach.host_driver.nfs.client.connection import Ways, mounted
-from stagecoach.host_driver.nfs.client.copy import Copier, Progress
-from stagecoach.host_driver.nfs.client.url import NfsUrl
-from stagecoach.host_driver.nfs.server.export import Export
-from stagecoach.host_driver.nfs.server.serving import NfsServer
-from stagecoach.host_driver.oncrpc.blocking import LoopThread
-from stagecoach.host_driver.rpcrdma.settings import ClientSettings, Profile, ServerSettings
-from stagecoach.host_driver.transport.simulation import SimulatedDevice
+from stagecoach.sim.transport import SimulatedDevice
+from stagecoach.ulp.nfs.client.connection import Ways, mounted
+from stagecoach.ulp.nfs.client.copy import Copier, Progress
+from stagecoach.ulp.nfs.client.url import NfsUrl
+from stagecoach.ulp.nfs.server.export import Export
+from stagecoach.ulp.nfs.server.serving import NfsServer
+from stagecoach.ulp.oncrpc.blocking import LoopThread
+from stagecoach.ulp.rpcrdma.settings import ClientSettings, Profile, ServerSettings
 
 HOST = "127.0.0.1"
 EXPORT = "/export"

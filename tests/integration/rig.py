@@ -21,9 +21,9 @@ from stagecoach.host_driver import (
     QPInitAttr,
     WROpcode,
 )
-from stagecoach.host_driver.transport.simulation import SimulatedDevice
 from stagecoach.host_driver.transport.sockets import SocketStream
 from stagecoach.sim.model import mpa
+from stagecoach.sim.transport import SimulatedDevice
 
 ALL = AccessFlags.LOCAL_WRITE | AccessFlags.REMOTE_WRITE | AccessFlags.REMOTE_READ
 RECEIVE_OCTETS = 1 << 16

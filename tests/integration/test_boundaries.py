@@ -8,8 +8,8 @@ import pytest
 
 from stagecoach.gateware.config import DATA_WIDTHS
 from stagecoach.host_driver import listen
-from stagecoach.host_driver.transport.simulation import SimulatedDevice
 from stagecoach.sim.build import build_device
+from stagecoach.sim.transport import SimulatedDevice
 from tests.integration.pair_traffic import End, draw_operations
 from tests.support.sizes import SMALLEST
 from tests.support.streams import seeded_random

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from stagecoach.cli.main import main
 from stagecoach.host_driver import Cause, Context, QPState, SendWR, WROpcode
-from stagecoach.host_driver.cli import main
 from stagecoach.host_driver.counters import QPCounters, query_lost, query_qp, query_stops
 from stagecoach.sim.model.atomics import FETCH_ADD, AtomicRequest
 from stagecoach.sim.model.ddp import decode

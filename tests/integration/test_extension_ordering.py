@@ -30,10 +30,10 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from stagecoach.host_driver import Context, RecvWR, SendWR, WCOpcode, WCStatus, WROpcode
-from stagecoach.host_driver.transport.simulation import SimulatedDevice
 from stagecoach.sim.model import ddp
 from stagecoach.sim.model.atomics import CMP_SWAP, FETCH_ADD, WORD, AtomicRequest
 from stagecoach.sim.model.rdmap import Opcode, ReadRequest, control_octet, decode_control
+from stagecoach.sim.transport import SimulatedDevice
 from tests.integration.rig import READS, End, RawPeer, open_device
 from tests.integration.test_atomics import request_ulpdu, response_of, response_ulpdu
 from tests.integration.test_ordering import (

@@ -12,12 +12,12 @@ import time
 
 import pytest
 
-from stagecoach.host_driver.nfs.arguments import StableHow
-from stagecoach.host_driver.nfs.status import NfsError, NfsStatus
-from stagecoach.host_driver.oncrpc.errors import RpcConnectionError
-from stagecoach.host_driver.rpcrdma.settings import Profile
-from tests.host_driver.nfs.trees import facts_of, make_tree
+from stagecoach.ulp.nfs.arguments import StableHow
+from stagecoach.ulp.nfs.status import NfsError, NfsStatus
+from stagecoach.ulp.oncrpc.errors import RpcConnectionError
+from stagecoach.ulp.rpcrdma.settings import Profile
 from tests.integration.nfs_rig import NfsPair
+from tests.ulp.nfs.trees import facts_of, make_tree
 
 BOTH = pytest.mark.parametrize("profile", Profile, ids=lambda profile: profile.name)
 
@@ -159,15 +159,13 @@ def test_the_driver_copies_no_data(tmp_path, monkeypatch, profile):
         remember("os", "preadv", lambda fd, buffers, offset: address_of(buffers[0]))
         remember("os", "pwritev", lambda fd, buffers, offset: address_of(buffers[0]))
         remember(
-            "stagecoach.host_driver.rpcrdma.reply",
+            "stagecoach.ulp.rpcrdma.reply",
             "write_requests",
             lambda chunk, source: source.addr,
         )
+        remember("stagecoach.ulp.rpcrdma.server", "read_requests", lambda chunk, into: into.addr)
         remember(
-            "stagecoach.host_driver.rpcrdma.server", "read_requests", lambda chunk, into: into.addr
-        )
-        remember(
-            "stagecoach.host_driver.rpcrdma.chunk_memory",
+            "stagecoach.ulp.rpcrdma.chunk_memory",
             "MR",
             lambda pd, buffer, *_: address_of(buffer),
         )
@@ -185,8 +183,8 @@ def test_the_driver_copies_no_data(tmp_path, monkeypatch, profile):
 
 
 def test_events_of_connections_do_not_pile_up(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr("stagecoach.host_driver.nfs.server.serving._SWEEP_SECONDS", 0.1)
-    caplog.set_level(logging.DEBUG, logger="stagecoach.host_driver.nfs.server.ends")
+    monkeypatch.setattr("stagecoach.ulp.nfs.server.serving._SWEEP_SECONDS", 0.1)
+    caplog.set_level(logging.DEBUG, logger="stagecoach.ulp.nfs.server.ends")
 
     async def work(files):
         await files.find(b"/export")

@@ -4,14 +4,14 @@ import os
 
 import pytest
 
-from stagecoach.host_driver.nfs.status import NfsError
-from stagecoach.host_driver.rpcrdma.settings import Profile
 from stagecoach.sim.conversation import write_conversation
 from stagecoach.sim.decode import SeenFpdu, decode_file
 from stagecoach.sim.model import rpc
 from stagecoach.sim.model.rpcrdma import Procedure
-from tests.host_driver.nfs.dissected import dissected
+from stagecoach.ulp.nfs.status import NfsError
+from stagecoach.ulp.rpcrdma.settings import Profile
 from tests.integration.nfs_rig import NfsPair
+from tests.ulp.nfs.dissected import dissected
 
 READ, WRITE, LOOKUP, READDIRPLUS = 6, 7, 3, 17
 OCTETS = 40_001

@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from stagecoach.host_driver import cli
-from tests.host_driver.nfs.trees import facts_of, make_tree
+from stagecoach.cli import main as cli
+from tests.ulp.nfs.trees import facts_of, make_tree
 
 PROFILES = ("rfc8166", "rfc5666")
 
@@ -22,7 +22,7 @@ def test_put_list_get_and_remove(tmp_path, capfd, profile):
     there.mkdir()
     words = ["serve", str(there), "--export", "/data", "-a", "127.0.0.1", "--rdma-port", "0"]
     words += ["--no-tcp", "--profile", profile, "--no-root-squash"]
-    command = [sys.executable, "-m", "stagecoach.host_driver.cli", "nfs", *words]
+    command = [sys.executable, "-m", "stagecoach.cli", "nfs", *words]
 
     def run(*words) -> int:
         return cli.main(["nfs", *map(str, words), "--profile", profile])
@@ -56,7 +56,7 @@ def test_sigterm_ends_the_server_while_a_client_takes_nothing(tmp_path):
     (tmp_path / "there" / "file").write_bytes(bytes(16 << 20))
     words = ["serve", str(tmp_path / "there"), "--export", "/data", "-a", "127.0.0.1"]
     words += ["--rdma-port", "0", "--no-tcp", "--no-root-squash"]
-    command = [sys.executable, "-m", "stagecoach.host_driver.cli", "nfs"]
+    command = [sys.executable, "-m", "stagecoach.cli", "nfs"]
     with subprocess.Popen([*command, *words], stdout=subprocess.PIPE, text=True) as server:
         client = None
         try:

@@ -35,7 +35,7 @@ def test_an_end_inside_an_fpdu_is_told(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, octets: int
 ) -> None:
     request = StartupFrame(reply=False, revision=2, enhanced=EnhancedData(ird=1, ord=1))
-    caplog.set_level(logging.WARNING, "stagecoach.host_driver.nfs.server.ends")
+    caplog.set_level(logging.WARNING, "stagecoach.ulp.nfs.server.ends")
     with NfsPair(tmp_path) as pair:
         with socket.create_connection((HOST, pair.url.port)) as stream:
             stream.sendall(request.encode())

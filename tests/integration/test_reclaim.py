@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from stagecoach.host_driver import Cause, Context, QPState, SendWR, WCStatus, WROpcode, connect
-from stagecoach.host_driver.transport.simulation import SimulatedDevice
+from stagecoach.sim.transport import SimulatedDevice
 from tests.integration.rig import OPCODES, End, RawPeer
 from tests.integration.test_revoke import AFTERWARDS, LONGEST_WAIT, REQUESTS, SECONDS, Link
 from tests.support.streams import seeded_random
@@ -87,7 +87,7 @@ def test_a_device_that_was_abandoned_under_traffic_can_be_opened_again():
 HOST = """
 import sys, time
 from stagecoach.host_driver import Context, listen
-from stagecoach.host_driver.transport.simulation import SimulatedDevice
+from stagecoach.sim.transport import SimulatedDevice
 from tests.integration.rig import End
 
 context = Context(SimulatedDevice())

@@ -25,9 +25,9 @@ from stagecoach.host_driver import (
     WROpcode,
     inc_rkey,
 )
-from stagecoach.host_driver.transport.simulation import SimulatedDevice
 from stagecoach.sim.model import ddp, rdmap
 from stagecoach.sim.model.rdmap import Opcode, ReadRequest, control_octet
+from stagecoach.sim.transport import SimulatedDevice
 from tests.integration.rig import ALL, End, RawPeer, open_device
 
 pytestmark = pytest.mark.timeout(150)  # the first test may have to build the device

@@ -12,8 +12,6 @@ from stagecoach.sim.model.ddp import TaggedHeader, UntaggedHeader
 from stagecoach.sim.model.rdmap import Opcode, ReadRequest, control_octet
 from stagecoach.sim.model.rpcrdma import RpcRdmaError
 from stagecoach.sim.model.startup import StartupFrame
-from tests.host_driver.nfs.dissected import dissected as messages
-from tests.host_driver.rpcrdma.captured import dissected
 from tests.model.decoding import (
     TO_INITIATOR,
     TO_RESPONDER,
@@ -23,6 +21,8 @@ from tests.model.decoding import (
     problems,
     written,
 )
+from tests.ulp.nfs.dissected import dissected as messages
+from tests.ulp.rpcrdma.captured import dissected
 
 CAPTURE = Path(__file__).parents[1] / "data" / "captures" / "nfs" / "crc1-nfs3.pcap"
 KNOWN = StartupFrame(reply=False, private_data=bytes.fromhex("f6ab0e1801010303"))

@@ -8,7 +8,7 @@ import pytest
 from stagecoach.host_driver import Cause, QPState
 from stagecoach.host_driver.counters import query_dropped_events
 from stagecoach.host_driver.events import UNKNOWN_INDEX
-from stagecoach.host_driver.top.publisher import FOLDER_VARIABLE, INTERVAL_VARIABLE
+from stagecoach.host_driver.snapshots.publisher import FOLDER_VARIABLE, INTERVAL_VARIABLE
 from tests.integration.rig import End, RawPeer, open_device
 from tests.integration.test_failures import Bystander, write
 

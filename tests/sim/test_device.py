@@ -19,9 +19,9 @@ from stagecoach.host_driver.transport.base import (
     TransportError,
     TransportTimeout,
 )
-from stagecoach.host_driver.transport.simulation import SimulatedDevice
 from stagecoach.sim.build import BuildError, compile_verilog
 from stagecoach.sim.device import Device, DeviceError, Response
+from stagecoach.sim.transport import SimulatedDevice
 from tests.sim.conftest import STUB_CONFIG
 
 IDENTITY, SCRATCH, SOURCE, DESTINATION, OCTETS, COPY = 0x0, 0x4, 0x8, 0x10, 0x18, 0x1C
@@ -306,7 +306,7 @@ def test_interpreter_that_exits_without_closing_ends_cleanly(stub_library: Path)
 import socket
 from pathlib import Path
 from stagecoach.gateware.config import RnicConfig
-from stagecoach.host_driver.transport.simulation import SimulatedDevice
+from stagecoach.sim.transport import SimulatedDevice
 from stagecoach.host_driver.transport.sockets import SocketStream
 device = SimulatedDevice(RnicConfig(qps=4), library=Path({str(stub_library)!r}))
 buffer = bytearray(1000)

@@ -13,9 +13,9 @@ import pytest
 
 from stagecoach.gateware.config import MAX_FPDU_LENGTH
 from stagecoach.host_driver.transport.base import StreamClosed, TransportError, TransportTimeout
-from stagecoach.host_driver.transport.simulation import SimulatedDevice
 from stagecoach.host_driver.transport.sockets import SocketStream
 from stagecoach.sim.device import Device, RecordKind
+from stagecoach.sim.transport import SimulatedDevice
 from tests.sim.conftest import STUB_CONFIG
 
 SCRATCH, ANEW, SEEN = 0x4, 0x24, 0x28

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from stagecoach.host_driver.transport.base import DeviceClosed, TransportError
-from stagecoach.host_driver.transport.simulation import SimulatedDevice
 from stagecoach.host_driver.transport.sockets import SocketStream
+from stagecoach.sim.transport import SimulatedDevice
 from tests.sim.conftest import STUB_CONFIG
 
 ANEW, IRQ, CYCLES = 0x24, 0x20, 0x2C

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stagecoach.host_driver.transport.simulation import SimulatedDevice
 from stagecoach.sim.build import compile_verilog
+from stagecoach.sim.transport import SimulatedDevice
 from tests.sim.conftest import STUB, STUB_CONFIG
 from tests.sim.test_device import copy
 from tests.sim.test_llp import attach, exchange

@@ -1,0 +1,219 @@
+"""The two processes of the demonstration: the source has the file, the sink gets it."""
+
+import contextlib
+import mmap
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from stagecoach.cli.demo.end import DemoError, End, check_digest, digest_of
+from stagecoach.cli.demo.messages import Note, NoteKind, Region, pack_length, unpack_length
+from stagecoach.host_driver import cm
+from stagecoach.host_driver.enums import AccessFlags, WROpcode
+from stagecoach.host_driver.transport.locate import SIMULATED, Locator
+from stagecoach.sim.transport import SimulatedDevice
+
+STARTUP_SECONDS = 60.0
+GENERATED_SEED = 5040
+
+
+@dataclass(frozen=True)
+class Job:
+    """What the demonstration does; it goes to both processes.
+
+    file: to be moved; if None, `size` octets are generated.
+    sink_library, source_library: the built devices.
+    pcapng, waves: files to be left; no waveform if None.
+    markers: both ends want Markers (RFC 5044, 4.3).
+    source_device: of the source, instead of a simulated one.
+    """
+
+    file: Path | None
+    size: int
+    emss: int
+    sink_library: Path
+    source_library: Path
+    pcapng: Path
+    waves: Path | None = None
+    markers: bool = False
+    source_device: Locator = SIMULATED
+
+
+@dataclass
+class Measurement:
+    """One row of the table: what an operation took on the device of the source."""
+
+    operation: str
+    octets: int
+    fpdus: int
+    cycles: int
+    seconds: float
+
+
+@dataclass
+class Report:
+    """What a process tells the one that started it; the fields that are set say which."""
+
+    port: int | None = None
+    progress: tuple[str, int] | None = None
+    error: str | None = None
+    measurements: list[Measurement] = field(default_factory=list)
+    digest: str | None = None
+    capture_complete: bool = True
+
+
+Body = Callable[[Job, int, Callable[[Report], None]], None]
+
+
+def run_end(body: Body, job: Job, port: int, pipe: Connection) -> None:
+    """Main function of a process: a failure becomes one line for the other side of the pipe."""
+    # Whoever started this process reads the pipe as long as it wants to know anything.
+    with pipe, contextlib.suppress(BrokenPipeError, KeyboardInterrupt):
+        try:
+            body(job, port, pipe.send)
+        except Exception as error:
+            _tell_error(error, pipe.send)
+            raise SystemExit(1) from None
+
+
+def _tell_error(error: BaseException, report: Callable[[Report], None]) -> None:
+    text = str(error).strip().splitlines() or ["no reason given"]
+    report(Report(error=f"{type(error).__name__}: {text[0]}"))
+
+
+@contextlib.contextmanager
+def _errors_told_first(report: Callable[[Report], None]) -> Iterator[None]:
+    """Closing after an error may fail, too: the first error is the one to know."""
+    try:
+        yield
+    except Exception as error:
+        _tell_error(error, report)
+        raise
+
+
+def _load(job: Job) -> Any:
+    if job.file is None:
+        import numpy
+
+        return bytearray(numpy.random.default_rng(GENERATED_SEED).bytes(job.size))
+    with job.file.open("rb") as file:
+        if os.fstat(file.fileno()).st_size == 0:
+            return bytearray()
+        # A private mapping: registered memory must be writable, the file is not written.
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+
+
+def sink(job: Job, port: int, report: Callable[[Report], None]) -> None:
+    """Listens, gives memory, checks what was written there."""
+    with End(SimulatedDevice(library=job.sink_library)) as end, _errors_told_first(report):
+        with cm.listen(end.context) as listener:
+            report(Report(port=listener.port))
+            request = listener.get_request(STARTUP_SECONDS)
+        length = unpack_length(request.private_data)
+        buffer = bytearray(length)
+        mr = end.register(buffer, AccessFlags.REMOTE_WRITE | AccessFlags.REMOTE_READ)
+        region = Region(mr.addr, mr.rkey, length) if mr else Region(0, 0, 0)
+        request.accept(end.qp, private_data=region.pack(), emss=job.emss, markers=job.markers)
+        written = end.receive(NoteKind.WRITTEN).digest
+        found = digest_of(buffer)
+        end.send(Note(NoteKind.RECEIVED, found))
+        check_digest(found, written, "the written file at the sink")
+        read_back = end.receive(NoteKind.READ_BACK).digest
+        check_digest(read_back, found, "the file that the source read back")
+        report(Report(digest=found.hex()))
+
+
+class _Meter:
+    """Measures operations on the device of one end."""
+
+    def __init__(self, end: End, report: Callable[[Report], None]):
+        self._end = end
+        self._report = report
+        self.measurements: list[Measurement] = []
+
+    def _counters(self) -> tuple[int, int, float]:
+        context = self._end.context
+        fpdus = context.fpdus_sent + context.fpdus_received
+        return context.cycles, fpdus, time.monotonic()
+
+    def measure(self, operation: str, octets: int, steps: Iterable[int]) -> None:
+        """Runs the steps of an operation, which yield the octets done."""
+        cycles, fpdus, begun = self._counters()
+        for done in steps:
+            self._report(Report(progress=(operation, done)))
+        cycles_after, fpdus_after, ended = self._counters()
+        self.measurements.append(
+            Measurement(
+                operation,
+                octets,
+                (fpdus_after - fpdus) & 0xFFFFFFFF,
+                cycles_after - cycles,
+                ended - begun,
+            )
+        )
+
+
+def _exchange_digests(end: End, digest: bytes) -> Iterator[int]:
+    note = Note(NoteKind.WRITTEN, digest)
+    end.send(note)
+    answer = end.receive(NoteKind.RECEIVED)
+    check_digest(answer.digest, digest, "the sink's answer")
+    yield 2 * len(note.pack())
+
+
+def _check_octets(found: bytearray, expected: Any) -> None:
+    if memoryview(found) == memoryview(expected):
+        return
+    import numpy
+
+    differ = numpy.frombuffer(found, numpy.uint8) != numpy.frombuffer(expected, numpy.uint8)
+    first = int(differ.argmax())
+    raise DemoError(
+        f"{int(differ.sum())} of {len(found)} octets read back differ, first octet {first}"
+    )
+
+
+def source(job: Job, port: int, report: Callable[[Report], None]) -> None:
+    """Connects, writes the file, compares digests, reads it back, compares octets."""
+    from stagecoach.sim.conversation import write_conversation
+
+    buffer = _load(job)
+    length = len(buffer)
+    waves = {"trace_path": job.waves} if job.source_device.is_simulated else {}
+    device = job.source_device.open(library=lambda: job.source_library, record=True, **waves)
+    with End(device) as end, _errors_told_first(report):
+        meter = _Meter(end, report)
+        file_mr = end.register(buffer, AccessFlags.LOCAL_WRITE)
+        copy = bytearray(length)
+        copy_mr = end.register(copy, AccessFlags.LOCAL_WRITE)
+        answer = cm.connect(
+            end.qp,
+            "127.0.0.1",
+            port,
+            private_data=pack_length(length),
+            emss=job.emss,
+            markers=job.markers,
+            timeout=STARTUP_SECONDS,
+        )
+        region = Region.unpack(answer)
+        if region.length != length:
+            raise DemoError(f"the sink has {region.length} octets of memory; needed: {length}")
+        digest = digest_of(buffer)
+        moves = end.move(WROpcode.RDMA_WRITE, file_mr, region.addr, region.rkey)
+        meter.measure("RDMA Write", length, moves)
+        meter.measure(
+            "Send", 2 * len(Note(NoteKind.WRITTEN, digest).pack()), _exchange_digests(end, digest)
+        )
+        moves = end.move(WROpcode.RDMA_READ, copy_mr, region.addr, region.rkey)
+        meter.measure("RDMA Read", length, moves)
+        _check_octets(copy, buffer)
+        end.send(Note(NoteKind.READ_BACK, digest_of(copy)))
+    truncated = isinstance(device, SimulatedDevice) and device.statistics()["record_truncated"]
+    write_conversation(job.pcapng, device.recorded_streams, device.take_records())
+    report(
+        Report(measurements=meter.measurements, digest=digest.hex(), capture_complete=not truncated)
+    )

@@ -1,0 +1,74 @@
+"""The client: connects, and measures size after size."""
+
+from contextlib import nullcontext
+
+from stagecoach.cli.perf.end import End
+from stagecoach.cli.perf.measure import Meter, Progress
+from stagecoach.cli.perf.result import Point
+from stagecoach.cli.perf.server import END, NO_STEP, STEP
+from stagecoach.cli.perf.settings import PerfError, Plan, unpack_remote
+from stagecoach.host_driver import cm
+from stagecoach.host_driver.context import Context
+from stagecoach.host_driver.errors import ConnectionRejected
+from stagecoach.host_driver.transport.sockets import SocketStream
+from stagecoach.sim.transport import SimulatedDevice
+
+
+def measure(
+    context: Context, plan: Plan, address: str, port: int, progress: Progress
+) -> list[Point]:
+    """Measures everything of a plan with the server at an address.
+
+    Raises `PerfError` if the server does not want it, or goes away.
+    """
+    framing = plan.framing
+    with End(
+        context,
+        qps=plan.qps,
+        octets=plan.octets,
+        sends=plan.depth,
+        rfc7306=plan.operation.rfc7306,
+    ) as end:
+        stream = None
+        if isinstance(context.transport, SimulatedDevice):
+            stream = _step_stream(end, address, port)
+        with stream or nullcontext():
+            try:
+                remote = unpack_remote(
+                    cm.connect(
+                        end.control,
+                        address,
+                        port,
+                        private_data=plan.for_server().pack(),
+                        emss=framing.emss,
+                        markers=framing.markers,
+                    )
+                )
+            except ConnectionRejected as error:
+                text = error.private_data.decode("ascii", "replace")
+                raise PerfError(f"the server refused: {text}") from error
+            for qp in end.qps:
+                cm.connect(qp, address, port, emss=framing.emss, markers=framing.markers)
+            if stream is not None:
+                end.run_in_step(stream)
+        meter = Meter(end, plan, remote, progress)
+        points = [meter.measure(size) for size in plan.sizes]
+        end.send(END)
+        return points
+
+
+def _step_stream(end: End, address: str, port: int) -> SocketStream:
+    """The connection that keeps the devices in step: one that the server refuses for that."""
+    try:
+        cm.connect(end.control, address, port, private_data=STEP, keep_rejected=True)
+    except ConnectionRejected as rejection:
+        if rejection.private_data == STEP and isinstance(rejection.stream, SocketStream):
+            return rejection.stream
+        if rejection.stream is not None:
+            rejection.stream.close()
+        if rejection.private_data == NO_STEP:
+            raise PerfError(
+                "the server's device is a board, and with it a simulated one does not run in step; "
+                "allowed: a board here, too, or only here"
+            ) from rejection
+    raise PerfError(f"at {address}:{port} is no stagecoach perf that waits for a client")

@@ -1,0 +1,67 @@
+"""The options of `stagecoach top`."""
+
+import argparse
+from typing import Any
+
+from stagecoach.cli.options import parse_interval
+from stagecoach.host_driver.snapshots.folder import FOLDER_VARIABLE, PRIVATE
+from stagecoach.host_driver.snapshots.publisher import DEFAULT_INTERVAL
+from stagecoach.host_driver.transport.locate import device_option
+
+
+def add_top(subparsers: Any) -> None:
+    """Adds the command to those of a parser."""
+    parser = subparsers.add_parser(
+        "top",
+        help="show what the devices of programs do, while they run",
+        description="Runs COMMAND and shows, for each device that it or its children open, QPs "
+        "and their states, octets and messages per second, outstanding reads, errors and drops "
+        "with their reason. What COMMAND prints is printed on standard error when it has ended. "
+        "The exit status is that of COMMAND.",
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object per line")
+    parser.add_argument(
+        "--once", action="store_true", help="only at the end of COMMAND, with rates of its life"
+    )
+    parser.add_argument(
+        "--interval",
+        type=parse_interval,
+        default=DEFAULT_INTERVAL,
+        metavar="SECONDS",
+        help="between two looks (%(default)s)",
+    )
+    parser.add_argument(
+        "--device",
+        type=device_option,
+        metavar="DEVICE",
+        help="that of the commands of stagecoach in COMMAND, unless they name one",
+    )
+    parser.add_argument(
+        "program",
+        nargs="*",
+        metavar="COMMAND",
+        help="after --, e.g. -- stagecoach perf write; without it, the devices of all programs of "
+        f"this user are shown that have {FOLDER_VARIABLE}={PRIVATE} in their environment, or, if "
+        "it names a folder, of those that have the same",
+    )
+
+
+def check_top(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """Ends the command in one line if options do not fit each other."""
+    if options.device is not None and not options.program:
+        parser.error("top: --device without COMMAND; allowed: that of a COMMAND behind --")
+
+
+def run_top(options: argparse.Namespace) -> int:
+    """Runs the command and returns its exit status."""
+    from stagecoach.cli.top.command import top, watch
+
+    if not options.program:
+        return watch(once=options.once, as_json=options.json, interval=options.interval)
+    return top(
+        options.program,
+        once=options.once,
+        as_json=options.json,
+        interval=options.interval,
+        device="" if options.device is None else options.device.text,
+    )

@@ -1,0 +1,1 @@
+"""What each open device publishes of itself, for `stagecoach top`."""

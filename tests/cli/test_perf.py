@@ -1,0 +1,293 @@
+"""`stagecoach perf` without a device: limits, sizes, options, table and plot."""
+
+import json
+
+import pytest
+from matplotlib.figure import Figure
+from rich.console import Console
+
+from stagecoach.cli.main import main
+from stagecoach.cli.perf.command import show
+from stagecoach.cli.perf.limit import TAGGED_HEADER, UNTAGGED_HEADER, Framing
+from stagecoach.cli.perf.operations import OPERATIONS, Remote
+from stagecoach.cli.perf.plot import _draw
+from stagecoach.cli.perf.result import Point, Result
+from stagecoach.cli.perf.settings import (
+    MAXIMUM_OUTSTANDING,
+    PerfError,
+    Plan,
+    ServerPlan,
+    pack_remote,
+    unpack_remote,
+)
+from stagecoach.cli.perf.sizes import parse_sizes
+from stagecoach.cli.perf.table import table_of
+from stagecoach.sim.model.ddp import segment_tagged, segment_untagged
+from stagecoach.sim.model.mpa import frame_fpdu, mulpdu
+
+WRITE, READ, SEND, ATOMIC = (OPERATIONS[name] for name in ("write", "read", "send", "atomic"))
+FRAMING = Framing(1460)
+
+
+# The limit of the protocol
+
+
+@pytest.mark.parametrize(
+    ("emss", "markers", "expected"),
+    [
+        (1460, False, 1454),
+        (1460, True, 1442),
+        (536, True, 522),
+        (8960, True, 8882),
+        (128, False, 128),
+        (65535, False, 64768),
+    ],
+)
+def test_the_mulpdu_is_that_of_rfc_5044(emss, markers, expected):
+    assert Framing(emss, markers).mulpdu == expected
+
+
+@pytest.mark.parametrize(
+    ("operation", "octets", "there", "back"),
+    [
+        # Length 2, header 14, one octet, pad 3, CRC 4.
+        (WRITE, 1, 24, 0),
+        (WRITE, 64, 84, 0),
+        # One FPDU of 1440 octets of payload; one octet more is another FPDU.
+        (WRITE, 1440, 1460, 0),
+        (WRITE, 1441, 1460 + 24, 0),
+        # 22 full FPDUs and one of 1088 octets of payload.
+        (WRITE, 32 << 10, 22 * 1460 + 1108, 0),
+        # Header 18: 1436 octets fill an FPDU.
+        (SEND, 1, 28, 0),
+        (SEND, 1436, 1460, 0),
+        (SEND, 1437, 1460 + 28, 0),
+        # A Read Request is 52 octets, and more than its answer up to 32 octets.
+        (READ, 1, 52, 24),
+        (READ, 32, 52, 52),
+        (READ, 33, 52, 56),
+        (READ, 1441, 52, 1484),
+        # Header 18 and 52 octets of request; header 18 and 12 of response.
+        (ATOMIC, 8, 76, 36),
+    ],
+)
+def test_octets_on_the_wire_are_those_counted_by_hand(operation, octets, there, back):
+    wire = operation.wire(FRAMING, octets)
+    assert (wire.there, wire.back) == (there, back)
+    assert wire.messages_per_cycle == 8 / max(there, back)
+
+
+def test_markers_are_4_of_512_octets():
+    wire = WRITE.wire(Framing(1460, markers=True), 1428)
+    # 1428 + 14 octets of segment are the MULPDU; the FPDU without Markers has 1448.
+    assert wire.there == pytest.approx(1448 * 512 / 508)
+
+
+@pytest.mark.parametrize("emss", [128, 536, 1460, 8960, 65535])
+@pytest.mark.parametrize("octets", [1, 2, 3, 4, 113, 1000, 1436, 1440, 70_000])
+def test_octets_on_the_wire_are_those_of_the_reference_model(emss, octets):
+    framing, payload = Framing(emss), bytes(octets)
+    tagged = segment_tagged(payload, stag=1, tagged_offset=0, mulpdu=mulpdu(emss, False))
+    untagged = segment_untagged(payload, qn=0, msn=1, mulpdu=mulpdu(emss, False))
+    for segments, header in ((tagged, TAGGED_HEADER), (untagged, UNTAGGED_HEADER)):
+        assert framing.message(octets, header) == sum(len(frame_fpdu(each)) for each in segments)
+
+
+# Sizes and plans
+
+
+@pytest.mark.parametrize(
+    ("text", "sizes"),
+    [
+        ("64", (64,)),
+        ("4KiB,1,1000,1", (1, 1000, 4096)),
+        ("1-16", (1, 2, 4, 8, 16)),
+        ("32KiB-128KiB,3", (3, 1 << 15, 1 << 16, 1 << 17)),
+        ("16MiB-16MiB", (1 << 24,)),
+    ],
+)
+def test_sizes_are_lists_and_ranges_of_powers_of_two(text, sizes):
+    assert parse_sizes(text) == sizes
+
+
+def test_a_plan_has_enough_messages_and_not_too_many():
+    def messages(size: int, depth: int = 16, qps: int = 1) -> int:
+        return Plan(WRITE, (size,), depth, qps, FRAMING).messages_of(size)
+
+    assert messages(1) == 256
+    assert messages(4096) == 128
+    assert messages(1 << 20) == 32  # twice as many as are outstanding
+    assert messages(1, depth=16, qps=63) == 2016
+    assert messages(1, depth=MAXIMUM_OUTSTANDING) == MAXIMUM_OUTSTANDING
+    assert Plan(WRITE, (1,), 16, 1, FRAMING, 5).messages_of(1) == 5
+
+
+@pytest.mark.parametrize("operation", OPERATIONS.values(), ids=OPERATIONS)
+def test_the_server_learns_what_it_needs(operation):
+    plan = Plan(operation, (1, 1000), 4, 3, Framing(1460, True), 100)
+    told = ServerPlan.unpack(plan.for_server().pack())
+    assert told == plan.for_server()
+    assert (told.operation, told.qps) == (operation.name, 3)
+    assert told.octets == 1000 + (16 if operation is ATOMIC else 0)  # three targets
+    assert told.receives == (34 if operation is SEND else 0)
+    assert (told.emss, told.markers) == (1460, True)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"qps": 0}, "0 QPs; allowed: 1 to 63"),
+        ({"qps": 64}, "64 QPs; allowed: 1 to 63"),
+        ({"octets": 1 << 25}, "33554432 octets; allowed: 1 to 16777216"),
+        ({"receives": 10_000}, "10000 receives; allowed: 0 to"),
+        ({"emss": 127}, "127 octets of EMSS; allowed: 128 to 65535"),
+    ],
+)
+def test_a_server_refuses_what_it_cannot_give(change, message):
+    plan = {
+        "operation": "send",
+        "qps": 1,
+        "octets": 1,
+        "receives": 1,
+        "emss": 1460,
+        "markers": False,
+    }
+    with pytest.raises(PerfError, match=message):
+        ServerPlan.unpack(ServerPlan(**{**plan, **change}).pack())
+
+
+@pytest.mark.parametrize("octets", [b"", b"rping", bytes(27), b"perf 1", bytes(508)])
+def test_other_private_data_is_refused(octets):
+    with pytest.raises(PerfError, match="allowed: a perf client"):
+        ServerPlan.unpack(octets)
+    with pytest.raises(PerfError, match="allowed: a perf server"):
+        unpack_remote(octets)
+    assert unpack_remote(pack_remote(Remote(1 << 63, 5))) == Remote(1 << 63, 5)
+
+
+# Options
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "the following arguments are required: OPERATION"),
+        (["fly"], "invalid choice: 'fly'"),
+        (["write", "-s", "-c"], "not allowed with argument -s"),
+        (["write", "-c"], "-c without -a; allowed: -c with -a and the address of the server"),
+        (["write", "-a", "localhost"], "-a or -p without -s or -c"),
+        (["write", "-p", "1"], "-a or -p without -s or -c"),
+        (["write", "-s", "-p", "65536"], "port is 65536; allowed: 0 to 65535"),
+        (["write", "-s", "--sizes", "1"], "--sizes with -s; allowed: at the client"),
+        (["write", "-s", "--markers"], "--markers with -s; allowed: at the client"),
+        (["write", "--sizes", ""], "'' is no size; allowed: a number of octets"),
+        (["write", "--sizes", "1,x"], "'x' is no size; allowed: a number of octets"),
+        (["write", "--sizes", "0"], "size is 0; allowed: 1 to 16MiB"),
+        (["write", "--sizes", "17MiB"], "size is 17MiB; allowed: 1 to 16MiB"),
+        (["write", "--sizes", "1-3"], "range of sizes is 1-3; allowed: from a power of two"),
+        (["write", "--sizes", "4-2"], "range of sizes is 4-2; allowed: from a power of two"),
+        (["atomic", "--sizes", "8"], "unrecognized arguments: --sizes 8"),
+        (["write", "--depth", "0"], "depth is 0; allowed: 1 to 8192"),
+        (["write", "--qps", "64"], "QPs is 64; allowed: 1 to 63"),
+        (["write", "--depth", "200", "--qps", "63"], "200 messages on each of 63 QPs; allowed"),
+        (["write", "--messages", "none"], "messages is none; allowed: 1 to 8192"),
+        (["write", "--emss", "127"], "EMSS is 127; allowed: 128 to 65535"),
+        (["write", "--clock", "0"], "clock is 0; allowed: above 0 to 10000 MHz"),
+        (["write", "--clock", "nan"], "clock is nan; allowed: above 0 to 10000 MHz"),
+        (["write", "--json", "/no/such/x.json"], "cannot write /no/such/x.json: /no/such is no"),
+        (["write", "--json", "/"], "cannot write /: it is a directory"),
+        (["write", "--plot", "/no/such/x"], "cannot write /no/such/x.png: /no/such is no"),
+        (["write", "--plot", "."], "--plot is .; allowed: a path that ends with a name"),
+        (["write", "--plot", "/"], "--plot is /; allowed: a path that ends with a name"),
+        (["write", "--plot", "n" * 300], "n.png: File name too long"),
+        (["write", "--json", "n" * 300], "n: File name too long"),
+        (["write", "--json", "n" * 300 + "/x"], "n/x: File name too long"),
+    ],
+)
+def test_bad_options_are_one_line_and_status_2(arguments, message, capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(["perf", *arguments])
+    assert caught.value.code == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1 and err.endswith("\n")
+    assert message in err
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_help_says_what_is_measured(operation, capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(["perf", operation, "--help"])
+    assert caught.value.code == 0
+    out, _ = capsys.readouterr()
+    text = " ".join(out.split())
+    assert "cycles of the client's device" in text
+    assert "from the doorbell of its post to the interrupt of its completion" in text
+
+
+# What is shown
+
+
+def result(sizes: tuple[int, ...] = (1, 1 << 10, 1 << 24), clock: float = 100.0) -> Result:
+    plan = Plan(WRITE, sizes, 8192, 1, FRAMING)
+    points = []
+    for size in sizes:
+        limit = WRITE.wire(FRAMING, size).messages_per_cycle
+        points.append(Point(size, 8192, round(16384 / limit), limit / 2, limit, 700, 690, 800))
+    return Result(plan, clock, points)
+
+
+def test_rates_follow_from_cycles_and_the_clock():
+    found = result((1440,))
+    (point,) = found.points
+    assert point.octets_per_cycle == pytest.approx(1440 / 1460 * 4)
+    assert point.limit_octets_per_cycle == pytest.approx(1440 / 1460 * 8)
+    assert found.gbit_per_second(point) == pytest.approx(3.2 * 1440 / 1460)
+    assert found.messages_per_second(point) == pytest.approx(4e8 / 1460)
+    twice = result((1440,), 200.0)
+    assert twice.messages_per_second(point) == pytest.approx(8e8 / 1460)
+
+
+def test_the_table_fits_80_columns(capsys):
+    Console(width=80).print(table_of(result()))
+    out = capsys.readouterr().out
+    assert "…" not in out
+    assert "RDMA Write, queue depth 8192 on 1 QP, EMSS 1460" in out
+    assert "16MiB" in out and "16,666,667" in out
+
+
+@pytest.mark.parametrize("operation", OPERATIONS.values(), ids=OPERATIONS)
+def test_the_limit_is_near_the_top_of_its_plot(operation):
+    sizes = (8, 1 << 16) if operation.size is None else (operation.size,)
+    limits = [operation.wire(FRAMING, size).messages_per_cycle for size in sizes]
+    points = [
+        Point(size, 16, round(32 / limit), limit / 2, limit, 700, 690, 800)
+        for size, limit in zip(sizes, limits, strict=True)
+    ]
+    panels = Figure().subplots(1, 3)
+    _draw(Result(Plan(operation, sizes, 16, 1, FRAMING), 100.0, points), *panels)
+    most = points[-1].limit_octets_per_cycle
+    assert most < panels[0].get_ylim()[1] < 1.3 * most
+
+
+def test_a_single_size_is_plotted(tmp_path):
+    show(result((8,)), tmp_path / "one", None)
+    assert "protocol limit" in (tmp_path / "one.svg").read_text()
+
+
+def test_plots_and_figures_are_written(tmp_path, capsys):
+    show(result(), tmp_path / "perf.write", tmp_path / "perf.json")
+    assert (tmp_path / "perf.write.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
+    svg = (tmp_path / "perf.write.svg").read_text()
+    for words in ("protocol limit", "payload, octets per cycle", "latency, cycles", "16MiB"):
+        assert words in svg
+    found = json.loads((tmp_path / "perf.json").read_text())
+    assert (found["operation"], found["clock_mhz"], found["queue_depth"]) == ("write", 100.0, 8192)
+    assert [point["size"] for point in found["points"]] == [1, 1 << 10, 1 << 24]
+    assert found["points"][0]["latency_most"] == 800
+    assert found["points"][0]["messages_per_second"] == pytest.approx(1e8 / 6)
+    out = capsys.readouterr().out
+    assert out.count("Written: ") == 3
+    # The same figures are the same file.
+    show(result(), tmp_path / "again", None)
+    assert (tmp_path / "again.svg").read_text() == svg

@@ -1,0 +1,289 @@
+"""Copies of files and trees to and from a server, several READs or WRITEs at a time."""
+
+import asyncio
+import contextlib
+import os
+import stat
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from stagecoach.ulp.nfs.attributes import FileType, NfsTime, SetAttributes, TimeHow
+from stagecoach.ulp.nfs.client.files import Files, Found, shown
+from stagecoach.ulp.nfs.status import NfsError, NfsStatus
+from stagecoach.ulp.nfs.threads import in_thread
+
+T = TypeVar("T")
+
+OUTSTANDING = 4
+"""READs or WRITEs at a time."""
+LARGEST_TRANSFER = 1 << 20
+"""Octets of one, whatever the server takes."""
+_FILES_AT_A_TIME = 8
+_BLOCKS_AT_A_TIME = 2 * OUTSTANDING
+"""Of one file; those beyond the buffers wait for one."""
+_PERMISSIONS = 0o777
+"""What is kept of the mode: no set-user-ID and the like."""
+_TRIES = 2
+"""Of a WRITE whose data the server lost before the COMMIT, because it was restarted."""
+
+
+@dataclass
+class Progress:
+    """What was copied.
+
+    files, octets: done. total: octets of the files that were found so far. tell: is called when
+    one of them has changed.
+    """
+
+    files: int = 0
+    octets: int = 0
+    total: int = 0
+    skipped: list[bytes] = field(default_factory=list)
+    tell: Callable[["Progress"], None] = lambda progress: None
+
+    def add(self, octets: int) -> None:
+        """Octets that were copied."""
+        self.octets += octets
+        self.tell(self)
+
+    def expect(self, octets: int) -> None:
+        """Octets of a file that will be copied."""
+        self.total += octets
+        self.tell(self)
+
+
+class Copier:
+    """Copies with a set of buffers, each of which is in one READ or WRITE at a time.
+
+    What is no file, directory or symbolic link is skipped, and remembered in `progress`.
+    """
+
+    def __init__(
+        self, files: Files, transfer: int, progress: Progress, outstanding: int = OUTSTANDING
+    ):
+        self._files = files
+        self._nfs = files.nfs
+        self._transfer = transfer
+        self._buffers: asyncio.Queue[memoryview] = asyncio.Queue()
+        for _ in range(outstanding):
+            self._buffers.put_nowait(memoryview(bytearray(transfer)))
+        self._places = asyncio.Semaphore(_FILES_AT_A_TIME)
+        self.progress = progress
+
+    @classmethod
+    async def of(cls, files: Files, found: Found, progress: Progress, write: bool) -> "Copier":
+        """With buffers of the size that the server prefers."""
+        info = await files.nfs.fsinfo(found.handle)
+        preferred = info.wtpref or info.wtmax if write else info.rtpref or info.rtmax
+        return cls(files, min(max(preferred, 1), LARGEST_TRANSFER), progress)
+
+    @contextlib.asynccontextmanager
+    async def _buffer(self) -> AsyncIterator[memoryview]:
+        buffer = await self._buffers.get()
+        try:
+            yield buffer
+        finally:
+            self._buffers.put_nowait(buffer)
+
+    async def _each_block(self, size: int, work: Callable[[int, int], Awaitable[T]]) -> list[T]:
+        """Does the work for offset and length of each block of a file."""
+        done: list[T] = []
+        pending: set[asyncio.Task[T]] = set()
+        ready: set[asyncio.Task[T]] = set()
+
+        async def run(offset: int) -> T:
+            return await work(offset, min(self._transfer, size - offset))
+
+        try:
+            for offset in range(0, size, self._transfer):
+                if len(pending) >= _BLOCKS_AT_A_TIME:
+                    ready, pending = await asyncio.wait(
+                        pending, return_when=asyncio.FIRST_COMPLETED
+                    )
+                    done += [task.result() for task in ready]
+                pending.add(asyncio.create_task(run(offset)))
+            done += [await task for task in list(pending)]
+        finally:
+            for task in pending:
+                task.cancel()
+            # Of several that failed one is raised, and all are asked.
+            await asyncio.gather(*pending, *ready, return_exceptions=True)
+        return done
+
+    async def get(self, found: Found, directory: int, name: bytes) -> None:
+        """Copies a file or a tree of the server to a name in an open directory of this machine."""
+        kind = found.attributes.type
+        if kind == FileType.DIR:
+            await self._get_directory(found, directory, name)
+        elif kind == FileType.LNK:
+            path = await self._nfs.readlink(found.handle)
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(name, dir_fd=directory)
+            os.symlink(path, name, dir_fd=directory)
+        elif kind == FileType.REG:
+            self.progress.expect(found.attributes.size)
+            async with self._places:
+                await self._get_file(found, directory, name)
+        else:
+            self.progress.skipped.append(found.name)
+            return
+        self.progress.files += 1
+
+    async def _get_directory(self, found: Found, directory: int, name: bytes) -> None:
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(name, 0o700, dir_fd=directory)
+        with _directory(name, directory) as inside:
+            children = [child async for child in self._files.entries(found)]
+            await _all([self.get(child, inside, child.name) for child in children])
+            os.fchmod(inside, found.attributes.mode & _PERMISSIONS)
+            _set_times(inside, found)
+
+    async def _get_file(self, found: Found, directory: int, name: bytes) -> None:
+        """Into a file of another name first, so that nobody sees half of it."""
+        temporary = b".%s.%d.part" % (name[:200], os.getpid())
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        fd = os.open(temporary, flags, 0o600, dir_fd=directory)
+        try:
+            try:
+                await self._each_block(
+                    found.attributes.size,
+                    lambda offset, octets: self._get_block(found, fd, offset, octets),
+                )
+                os.fchmod(fd, found.attributes.mode & _PERMISSIONS)
+                _set_times(fd, found)
+            finally:
+                os.close(fd)
+            os.rename(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary, dir_fd=directory)
+            raise
+
+    async def _get_block(self, found: Found, fd: int, offset: int, octets: int) -> None:
+        async with self._buffer() as buffer:
+            end = offset + octets
+            while offset < end:
+                try:
+                    result = await self._nfs.read(found.handle, offset, buffer[: end - offset])
+                except NfsError as error:
+                    raise NfsError(error.status, shown(found.name)) from error
+                if not result.count:
+                    raise NfsError(NfsStatus.IO, f"{shown(found.name)} became shorter")
+                await in_thread(_write_all, fd, result.data, offset)
+                offset += result.count
+                self.progress.add(result.count)
+
+    async def put(
+        self, source: bytes, source_directory: int, directory: bytes, name: bytes
+    ) -> None:
+        """Copies a file or a tree of this machine to a name in a directory of the server."""
+        status = os.stat(source, dir_fd=source_directory, follow_symlinks=False)
+        if stat.S_ISDIR(status.st_mode):
+            await self._put_directory(source, source_directory, directory, name)
+        elif stat.S_ISLNK(status.st_mode):
+            path = os.readlink(source, dir_fd=source_directory)
+            with contextlib.suppress(NfsError):
+                await self._nfs.remove(directory, name)
+            await self._nfs.symlink(directory, name, path)
+        elif stat.S_ISREG(status.st_mode):
+            self.progress.expect(status.st_size)
+            async with self._places:
+                await self._put_file(source, source_directory, directory, name)
+        else:
+            self.progress.skipped.append(source)
+            return
+        self.progress.files += 1
+
+    async def _put_directory(
+        self, source: bytes, source_directory: int, directory: bytes, name: bytes
+    ) -> None:
+        with _directory(source, source_directory) as inside:
+            try:
+                handle = await self._nfs.mkdir(directory, name, SetAttributes(mode=0o700))
+            except NfsError as error:
+                if error.status != NfsStatus.EXIST:
+                    raise
+                handle = (await self._nfs.lookup(directory, name)).object
+            names = [os.fsencode(each) for each in os.listdir(inside)]
+            await _all([self.put(each, inside, handle, each) for each in names])
+            await self._nfs.setattr(handle, _attributes(os.fstat(inside)))
+
+    async def _put_file(
+        self, source: bytes, source_directory: int, directory: bytes, name: bytes
+    ) -> None:
+        # NONBLOCK: what was a file a moment ago may be a FIFO now.
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        fd = os.open(source, flags, dir_fd=source_directory)
+        try:
+            status = os.fstat(fd)
+            wanted = SetAttributes(mode=0o600, size=0)
+            handle = await self._nfs.create(directory, name, wanted)
+            for _ in range(_TRIES):
+                written = await self._each_block(
+                    status.st_size,
+                    lambda offset, octets: self._put_block(fd, handle, offset, octets),
+                )
+                verifiers = set().union(*written)
+                if not verifiers or verifiers == {await self._nfs.commit(handle)}:
+                    break
+            else:
+                raise NfsError(NfsStatus.IO, f"{shown(name)}: the server lost what was written")
+            await self._nfs.setattr(handle, _attributes(status))
+        except NfsError as error:
+            raise NfsError(error.status, error.what or shown(name)) from error
+        finally:
+            os.close(fd)
+
+    async def _put_block(self, fd: int, handle: bytes, offset: int, octets: int) -> set[bytes]:
+        """Returns the verifiers of its WRITEs."""
+        async with self._buffer() as buffer:
+            octets = await in_thread(os.preadv, fd, [buffer[:octets]], offset)
+            verifiers, done = set(), 0
+            while done < octets:
+                result = await self._nfs.write(handle, offset + done, buffer[done:octets])
+                if not result.count:
+                    raise NfsError(NfsStatus.IO, "the server writes nothing")
+                done += result.count
+                verifiers.add(result.verifier)
+                self.progress.add(result.count)
+            return verifiers
+
+
+@contextlib.contextmanager
+def _directory(name: bytes, above: int) -> Iterator[int]:
+    """An open directory of this machine, in another one; no link is followed."""
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    fd = os.open(name, flags, dir_fd=above)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+async def _all(work: list[Awaitable[None]]) -> None:
+    """Does all at the same time; the first error ends the others, and is raised."""
+    tasks = [asyncio.ensure_future(each) for each in work]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _write_all(fd: int, data: memoryview, offset: int) -> None:
+    while len(data):
+        written = os.pwritev(fd, [data], offset)
+        data, offset = data[written:], offset + written
+
+
+def _set_times(fd: int, found: Found) -> None:
+    os.utime(fd, ns=(found.attributes.atime.ns, found.attributes.mtime.ns))
+
+
+def _attributes(status: os.stat_result) -> SetAttributes:
+    return SetAttributes(
+        mode=status.st_mode & _PERMISSIONS,
+        mtime=(TimeHow.SET_TO_CLIENT_TIME, NfsTime.from_ns(status.st_mtime_ns)),
+    )

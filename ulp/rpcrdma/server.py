@@ -1,0 +1,307 @@
+"""The server's end of RPC-over-RDMA: calls in, whatever the client sends."""
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from itertools import chain
+from typing import Self
+
+from stagecoach.host_driver.context import Context
+from stagecoach.host_driver.errors import ResourceError
+from stagecoach.ulp.oncrpc.budget import Budget
+from stagecoach.ulp.oncrpc.errors import RpcConnectionError, RpcTransportError
+from stagecoach.ulp.oncrpc.limits import Account
+from stagecoach.ulp.oncrpc.message import Message
+from stagecoach.ulp.rpcrdma import configuration
+from stagecoach.ulp.rpcrdma.call import RdmaCall
+from stagecoach.ulp.rpcrdma.channel import Channel
+from stagecoach.ulp.rpcrdma.errors import HeaderError
+from stagecoach.ulp.rpcrdma.fatal_calls import Suspects
+from stagecoach.ulp.rpcrdma.fetch import read_all, read_requests
+from stagecoach.ulp.rpcrdma.header import (
+    VERSION,
+    ErrorCode,
+    Fault,
+    Header,
+    Procedure,
+    decode_header,
+)
+from stagecoach.ulp.rpcrdma.holding import Holding
+from stagecoach.ulp.rpcrdma.padding import unpad
+from stagecoach.ulp.rpcrdma.pool import Pool
+from stagecoach.ulp.rpcrdma.read_chunks import chunk_error, items, join, read_chunks
+from stagecoach.ulp.rpcrdma.settings import INITIAL_INLINE_OCTETS, ServerSettings
+from stagecoach.ulp.rpcrdma.terms import Terms
+
+
+class RdmaServerTransport:
+    """A `ulp.oncrpc.transport.ServerTransport`; `listener.RdmaListener` makes them.
+
+    A client has as many receives as the server grants credits, and a call keeps its own until it
+    is answered: a client with more calls than that loses the connection (RFC 5666, 3.3).
+
+    Attributes
+    ----------
+    settings, suspects: that it was made with. terms: what the client told.
+    credits: granted in each reply, 1 to `settings.credits`; may be set.
+    account: what the connection has. open_calls: that are not answered.
+    discarded: messages that are not answered (RFC 8166, 4.5 and 4.6.2). refused: that were answered
+        with RDMA_ERROR.
+    """
+
+    def __init__(
+        self, context: Context, settings: ServerSettings, suspects: Suspects, account: Account
+    ):
+        self.settings, self.suspects, self.account = settings, suspects, account
+        self.open_calls = 0
+        self.terms = Terms()
+        self.discarded = self.refused = 0
+        self._credits = settings.credits
+        self._reads: int | None = None
+        self._calls: asyncio.Queue[RdmaCall | None] = asyncio.Queue()
+        self._tasks: set[asyncio.Task[None]] = set()
+        # An RDMA_DONE takes a receive beside those of the credits (RFC 5666, 3.8).
+        done_limit = max(1, settings.credits - 1) if settings.is_rfc5666 else 0
+        self.done_budget = Budget(done_limit)
+        self.dones: dict[int, list[asyncio.Event]] = {}
+        self.channel = Channel(
+            context,
+            receives=settings.credits + done_limit,
+            sends=settings.credits,
+            octets=settings.inline_octets,
+            on_message=self._on_message,
+            on_end=self._on_end,
+        )
+        self.pool = Pool(self.channel.pd)
+        self._called, self._last = False, self.channel.loop.time()
+        self._watch(account.limits.first_seconds)
+
+    @property
+    def peer(self) -> str:
+        """As `ServerTransport.peer`."""
+        return self.account.peer
+
+    @property
+    def credits(self) -> int:
+        """What is granted, without those that outstanding RDMA_DONEs take; never 0."""
+        return self._credits
+
+    @credits.setter
+    def credits(self, value: int) -> None:
+        if not 1 <= value <= self.settings.credits:
+            raise ValueError(f"credits are {value}; allowed: 1 to {self.settings.credits}")
+        self._credits = value
+
+    @property
+    def grant(self) -> int:
+        """What the next reply grants: less by the RDMA_DONEs to come, never 0 (RFC 5666, 11)."""
+        return max(1, self._credits - sum(map(len, self.dones.values())))
+
+    @property
+    def reads(self) -> int:
+        """RDMA Reads that may be under way towards the client."""
+        return self.channel.ord if self._reads is None else min(self.channel.ord, self._reads)
+
+    async def receive(self) -> RdmaCall:
+        """As `ServerTransport.receive`: the next call, with its read chunks fetched."""
+        call = await self._calls.get()
+        if call is None:
+            self._calls.put_nowait(None)  # for whoever asks next
+            assert self.channel.error is not None
+            raise self.channel.error
+        return call
+
+    # What the client sends
+
+    def _on_message(self, slot: int, octets: bytes, _: int | None) -> None:
+        self._last = self.channel.loop.time()
+        if not self._called:
+            self._called = True
+            self._timer.cancel()
+            self._watch(self.account.limits.idle_seconds)
+        try:
+            header, end = decode_header(octets)
+            match header.procedure:
+                case Procedure.RDMA_DONE | Procedure.RDMA_ERROR:
+                    self.channel.give_back(slot)
+                    self._take_done(header)
+                    return
+                case Procedure.RDMA_MSGP if not self.settings.is_rfc5666:
+                    raise chunk_error(header, "RDMA_MSGP; allowed: RDMA_MSG, RDMA_NOMSG")
+            if self.suspects.ended_another(header.xid):
+                raise chunk_error(header, "a call whose chunks ended a connection before")
+        except HeaderError as error:
+            self._start(self._refuse(slot, error))
+            return
+        stream = octets[end:]
+        if header.padding is not None:
+            stream = unpad(stream, end, header.padding)
+        self._start(self._take(slot, header, stream))
+
+    def _start(self, work: Coroutine[None, None, None]) -> None:
+        """Runs a coroutine that ends with the connection, and the connection with its failure."""
+
+        async def run() -> None:
+            with suppress(Exception), self.answering():
+                await work
+
+        task = self.channel.loop.create_task(run())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    @contextmanager
+    def answering(self, but: tuple[type[Exception], ...] = ()) -> Iterator[None]:
+        """Ends the connection if what is inside fails: the answer is lost (RFC 8166, 4.5.4).
+
+        The client is to know. And where an answer was cut off, the device may still send from its
+        memory: nobody gets that any more. Errors of the types `but` are answered in another way.
+        """
+        try:
+            yield
+        except BaseException as error:
+            if not isinstance(error, (RpcConnectionError, *but)):
+                self.channel.lost(f"an answer is lost: {type(error).__name__}: {error}")
+            raise
+
+    def _take_done(self, header: Header) -> None:
+        waiting = [done for done in self.dones.get(header.xid, []) if not done.is_set()]
+        if header.procedure is Procedure.RDMA_DONE and waiting:
+            waiting[0].set()
+        else:
+            self.discarded += 1
+
+    async def _take(self, slot: int, header: Header, stream: bytes) -> None:
+        """Fetches the read chunks of a call."""
+        holding = Holding(self.pool, self.account)
+        try:
+            message = await self._fetch(header, stream, holding)
+        except HeaderError as error:
+            holding.give()
+            await self._refuse(slot, error)
+            return
+        except RpcConnectionError:
+            self.suspects.not_read(header, self.channel.qp.terminate)
+            return
+        call = RdmaCall(self, slot, header, message, holding)
+        if self.settings.is_rfc5666 and not message.bulks:
+            config = configuration.ConfigCall.decode(message.stream)
+            if config is not None:
+                await self._configure(call, config)
+                return
+        self._calls.put_nowait(call)
+
+    async def _fetch(self, header: Header, stream: bytes, holding: Holding) -> Message:
+        self.channel.require_open()
+        whole, chunks = read_chunks(header, self.settings.maximum_octets)
+        if whole is None:
+            items(header, stream, chunks)  # before anything is read
+        views: list[memoryview] = []
+        requests = []
+        wanted = ([whole] if whole else []) + chunks
+        await holding.take(*(chunk.octets for chunk in wanted))
+        self.channel.require_open()
+        for chunk in wanted:
+            if not chunk.octets:
+                views.append(memoryview(b""))
+                continue
+            try:
+                region = holding.region(chunk.octets)
+            except ResourceError as error:
+                raise chunk_error(header, f"no memory for a read chunk: {error}") from error
+            views.append(region.view)
+            requests += read_requests(chunk.segments, region.element())
+        if requests:
+            if not self.reads:
+                raise chunk_error(header, "read chunks, and no RDMA Reads are possible")
+            async with self.in_time():
+                await read_all(self.channel, requests, self.reads)
+        if whole is not None:
+            stream = bytes(views.pop(0))
+        return join(header, stream, chunks, views)
+
+    async def _configure(self, call: RdmaCall, config: configuration.ConfigCall) -> None:
+        """Answers CONF_RDMA, and keeps to it (RFC 5666, 6.2)."""
+        octets = self.settings.inline_octets
+        answer = configuration.ConfigReply(octets, self.settings.align, self.channel.ird)
+        # Before the reply, which is short in any case: the client calls at once.
+        if config.request is not None and config.version == configuration.VERSION:
+            agreed = min(octets, max(INITIAL_INLINE_OCTETS, config.request.maxreply_sendsize))
+            self.terms = Terms(agreed, octets)
+            self._reads = config.request.maxrdmaread
+        with suppress(RpcConnectionError, RpcTransportError):
+            await call.reply(Message(config.answer(answer)))
+
+    @asynccontextmanager
+    async def in_time(self) -> AsyncIterator[None]:
+        """The client must let what is inside be done in some time, or loses the connection.
+
+        Raises `RpcConnectionError`.
+        """
+        seconds = self.account.limits.reply_seconds
+        try:
+            async with asyncio.timeout(seconds) as timer:
+                yield
+        except TimeoutError:
+            if not timer.expired():
+                raise
+            self.channel.lost(f"the client has left what this end sends for {seconds} s")
+            self.channel.require_open()
+
+    def _watch(self, silence: float) -> None:
+        """Ends the connection if the client is silent for so many seconds."""
+
+        def look() -> None:
+            left = self._last + silence - loop.time()
+            if left <= 0 and not self.open_calls:
+                self.channel.lost(f"no call in {silence} s")
+                return
+            self._timer = loop.call_later(left if left > 0 else silence, look)
+
+        loop = self.channel.loop
+        self._timer = loop.call_later(silence, look)
+
+    async def _refuse(self, slot: int, error: HeaderError) -> None:
+        if error.answer is None or error.xid is None:
+            self.discarded += 1
+            self.channel.give_back(slot)
+            return
+        await self.send_error(slot, error.xid, error.version, error.answer)
+
+    async def send_error(self, slot: int, xid: int, version: int | None, code: ErrorCode) -> None:
+        """Answers with RDMA_ERROR; the receive of the call is posted again before."""
+        self.refused += 1
+        fault = Fault(code, VERSION, VERSION) if code is ErrorCode.ERR_VERS else Fault(code)
+        header = Header(
+            xid,
+            self.grant,
+            Procedure.RDMA_ERROR,
+            fault=fault,
+            version=VERSION if version is None else version,
+        )
+        with suppress(RpcConnectionError), self.answering():  # or the client is gone
+            self.channel.give_back(slot)
+            async with self.in_time():
+                await self.channel.send(header.encode())
+
+    # The end
+
+    def _on_end(self, _: RpcConnectionError) -> None:
+        self._timer.cancel()
+        self.suspects.ended(self.channel.qp.terminate)
+        self._calls.put_nowait(None)
+        for done in chain.from_iterable(self.dones.values()):
+            done.set()
+
+    async def close(self) -> None:
+        """As `ServerTransport.close`: when it returns nothing of it is registered."""
+        await self.channel.close()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self.account.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()

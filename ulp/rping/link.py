@@ -1,0 +1,115 @@
+"""What both ends of rping have: a QP, buffers, and one Send buffer in each direction."""
+
+from collections import deque
+from typing import Any, Self
+
+from stagecoach.host_driver.context import Context
+from stagecoach.host_driver.cq import CQ
+from stagecoach.host_driver.enums import AccessFlags, WCOpcode, WCStatus, WROpcode
+from stagecoach.host_driver.errors import StagecoachError, WaitTimeout
+from stagecoach.host_driver.mr import MR, PD
+from stagecoach.host_driver.qp import QP, QPCap, QPInitAttr
+from stagecoach.host_driver.wr import SGE, WC, RecvWR, SendWR
+from stagecoach.hw.interface.causes import Cause
+from stagecoach.ulp.rping.messages import ADVERTISEMENT_OCTETS
+
+PATIENCE = 120.0
+"""Seconds that the other side may take for its part of a ping that has begun."""
+
+_REQUESTS = 4
+
+
+class RpingError(StagecoachError):
+    """The other side does not do what rping does."""
+
+
+class PeerClosed(RpingError):
+    """The other side closed the connection, or it was lost."""
+
+
+class Link:
+    """A QP that is not connected yet, with a receive posted.
+
+    Parameters
+    ----------
+    context: the open device; what is made from it is closed with `close`.
+    """
+
+    def __init__(self, context: Context):
+        self.pd = PD(context)
+        self._cq = CQ(context, 2 * _REQUESTS)
+        cap = QPCap(max_send_wr=_REQUESTS, max_recv_wr=_REQUESTS)
+        self.qp = QP(self.pd, QPInitAttr(self._cq, self._cq, cap))
+        self._sent, self._received = (bytearray(ADVERTISEMENT_OCTETS) for _ in range(2))
+        self._sent_mr = MR(self.pd, self._sent, AccessFlags(0))
+        self._received_mr = MR(self.pd, self._received)
+        self._messages: deque[bytes] = deque()
+        self._post_receive()
+
+    def register(self, buffer: Any, access: AccessFlags) -> MR:
+        """Registers a buffer for the peer of this link alone (RFC 5040, 8.1.1)."""
+        return MR(self.pd, buffer, access, qp=self.qp)
+
+    def _post_receive(self) -> None:
+        mr = self._received_mr
+        self.qp.post_recv(RecvWR(sg=[SGE(mr.addr, mr.length, mr.lkey)]))
+
+    def send(self, octets: bytes) -> None:
+        """Sends a message and waits until it has left."""
+        self._sent[:] = octets
+        mr = self._sent_mr
+        self.qp.post_send(SendWR(sg=[SGE(mr.addr, mr.length, mr.lkey)]))
+        self._complete(WCOpcode.SEND)
+
+    def receive(self, what: str, seconds: float = PATIENCE) -> bytes:
+        """The next message, 16 octets.
+
+        Raises `RpingError` for another length, `PeerClosed`, and `WaitTimeout`, which say `what`
+        was waited for.
+        """
+        while not self._messages:
+            self._take(what, seconds)
+        return self._messages.popleft()
+
+    def move(self, opcode: WROpcode, local: MR, length: int, addr: int, rkey: int) -> None:
+        """An RDMA Write or Read of `length` octets; returns when it is complete."""
+        element = SGE(local.addr, length, local.lkey)
+        self.qp.post_send(SendWR(0, opcode, [element], remote_addr=addr, rkey=rkey))
+        self._complete(WCOpcode[opcode.name])
+
+    def _complete(self, opcode: WCOpcode) -> None:
+        while self._take(f"the completion of {opcode.name}", PATIENCE) != opcode:
+            pass
+
+    def _take(self, what: str, seconds: float) -> WCOpcode:
+        """Waits for a completion; a message that it brings is kept, and another receive posted."""
+        try:
+            (found,) = self._cq.wait(1, seconds)
+        except WaitTimeout as error:
+            raise WaitTimeout(f"{what}: nothing from the peer in {seconds:g} s") from error
+        if found.status != WCStatus.SUCCESS:
+            raise self._failure(found, what)
+        if found.opcode == WCOpcode.RECV:
+            if found.byte_len != ADVERTISEMENT_OCTETS:
+                raise RpingError(
+                    f"a Send of {found.byte_len} octets; allowed: {ADVERTISEMENT_OCTETS}"
+                )
+            self._messages.append(bytes(self._received))
+            self._post_receive()
+        return found.opcode
+
+    def _failure(self, found: WC, what: str) -> RpingError:
+        if self.qp.cause == Cause.LLP_CLOSED:
+            return PeerClosed(f"the peer closed the connection; it still owed {what}")
+        return RpingError(found.describe())
+
+    def close(self) -> None:
+        """Ends the connection, and frees all that the link has."""
+        self.pd.close()
+        self._cq.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
