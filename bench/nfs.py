@@ -16,10 +16,10 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from stagecoach.host_driver.context import Context
+from stagecoach.host_driver.transport.records import Record
 from stagecoach.host_driver.transport.sockets import SocketStream
 from stagecoach.sim.conversation import write_conversation
 from stagecoach.sim.decode import SeenFpdu, decode_file
-from stagecoach.sim.device import Record
 from stagecoach.sim.model import rdmap
 from stagecoach.sim.model.rdmap import Opcode
 from stagecoach.sim.transport import SimulatedDevice

@@ -5,6 +5,7 @@ import os
 import re
 from collections.abc import Callable
 
+from stagecoach.host_driver.snapshots.publisher import parse_interval
 from stagecoach.host_driver.transport.locate import SIMULATION, device_option
 from stagecoach.host_driver.transport.serial_device import DEFAULT_BAUD
 
@@ -44,15 +45,12 @@ def parse_emss(text: str) -> int:
     return int(text)
 
 
-def parse_interval(text: str) -> float:
-    """Seconds between two looks."""
+def interval(text: str) -> float:
+    """`parse_interval` for argparse."""
     try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 0.05 <= seconds <= 3600:
-        raise argparse.ArgumentTypeError(f"{text!r} seconds; allowed: 0.05 to 3600")
-    return seconds
+        return parse_interval(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def add_device(parser: argparse.ArgumentParser, what: str = "the device") -> None:

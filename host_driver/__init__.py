@@ -6,7 +6,7 @@ if __name__ != "stagecoach.host_driver":
 
 from stagecoach.host_driver.answers import DeviceAttr
 from stagecoach.host_driver.cm import ConnectionListener, ConnectionRequest, connect, listen
-from stagecoach.host_driver.context import Context
+from stagecoach.host_driver.context import OBSERVERS, Context
 from stagecoach.host_driver.cq import CQ
 from stagecoach.host_driver.enums import (
     AccessFlags,
@@ -42,6 +42,7 @@ from stagecoach.host_driver.mpa_terms import Connection
 from stagecoach.host_driver.mr import MR, PD, FastMR, inc_rkey
 from stagecoach.host_driver.qp import QP, QPCap, QPInitAttr
 from stagecoach.host_driver.quota import Quota
+from stagecoach.host_driver.snapshots.publisher import publish
 from stagecoach.host_driver.terminate import SegmentHeader, Terminate
 from stagecoach.host_driver.transport.base import DeviceClosed, TransportError
 from stagecoach.host_driver.wr import SGE, WC, RecvWR, SendWR
@@ -100,3 +101,5 @@ __all__ = [
     "inc_rkey",
     "listen",
 ]
+
+OBSERVERS.append(publish)

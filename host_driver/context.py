@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from enum import IntEnum
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 from stagecoach.host_driver import entries, registers
 from stagecoach.host_driver.answers import DeviceAttr, name_of, read_attr, read_capabilities
@@ -19,7 +19,6 @@ from stagecoach.host_driver.quota import Quota
 from stagecoach.host_driver.registers import Register
 from stagecoach.host_driver.resources import Resources
 from stagecoach.host_driver.ring import Ring
-from stagecoach.host_driver.snapshots.publisher import publish
 from stagecoach.host_driver.transport.base import DeviceClosed, Transport
 from stagecoach.hw.interface.causes import Cause
 
@@ -42,6 +41,17 @@ _OF_COMMANDS = {registers.COMMAND.address} | {
 """Addresses of COMMAND and of its arguments."""
 
 _NO_QUOTA = Quota()
+
+
+class Observer(Protocol):
+    """Looks at an open device."""
+
+    def close(self) -> None:
+        """Ends; the device is still open. Called without the lock, and perhaps again."""
+
+
+OBSERVERS: list[Callable[["Context"], Observer | None]] = []
+"""Each is called with every device that was opened; what it returns is closed before the device."""
 
 
 class CommandOpcode(IntEnum):
@@ -128,7 +138,7 @@ class Context:
             self.attr = replace(self.attr, **read_capabilities(self))
             self._begin_events()
             self._open_until = None
-            self._publisher = publish(self)
+            self._observers = [seen for observe in OBSERVERS if (seen := observe(self))]
             undo.pop_all()
 
     def _begin_events(self) -> None:
@@ -388,8 +398,8 @@ class Context:
 
         What cannot be closed does not keep the others open; its error is raised at the end.
         """
-        if self._publisher is not None:
-            self._publisher.close()
+        for observer in self._observers:
+            observer.close()
         with self.lock:
             if self._closed:
                 return

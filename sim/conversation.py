@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from stagecoach.host_driver.transport.lending import RecordedStream
+from stagecoach.host_driver.transport.records import Record, RecordKind
 from stagecoach.sim.captures import Direction
-from stagecoach.sim.device import Record, RecordKind
 from stagecoach.sim.model.startup import KEY_REQUEST
 from stagecoach.sim.pcapng import PcapngWriter, TcpConversation
 

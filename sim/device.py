@@ -10,9 +10,11 @@ import json
 import math
 import struct
 import weakref
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from stagecoach.host_driver.transport.base import check_access
+from stagecoach.host_driver.transport.records import Record, RecordKind
 
 DEFAULT_READ_LATENCY = 250
 """Cycles from an AXI read address to its first data: that of a PCIe host."""
@@ -22,9 +24,6 @@ DEFAULT_WRITE_LATENCY = 50
 
 DEFAULT_RECORD_LIMIT = 1 << 30
 """Octets that a recording may take before it stops."""
-
-REGISTER_SPACE = 1 << 12
-"""Octets of register addresses (`gateware.interfaces.AxiLiteSignature`)."""
 
 _ERROR_SIZE = 1024
 _RECORD_HEADER = struct.Struct("<IIIIQQQ")
@@ -55,43 +54,6 @@ class DeviceError(RuntimeError):
     def __init__(self, message: str, status: Status):
         super().__init__(message)
         self.status = status
-
-
-class RecordKind(enum.IntEnum):
-    """What a `Record` says."""
-
-    ATTACH = 0  # a stream begins on a connection
-    TRANSMIT = 1  # one FPDU that the device sent
-    RECEIVE = 2  # octets as the socket gave them
-    CLOSED = 3  # the peer sent its last octet
-    DETACH = 4  # the stream left the device
-
-
-@dataclass(frozen=True)
-class Record:
-    """One entry of the recording, in the order in which they happened.
-
-    `stream` numbers the attachments of the device from 1. `position` counts the octets of one
-    direction since the attachment.
-    """
-
-    kind: RecordKind
-    connection: int
-    stream: int
-    cycle: int
-    time_ns: int
-    position: int
-    data: bytes
-
-
-def check_access(address: int, value: int = 0) -> None:
-    """Raises `ValueError` for what is no register address, or no value of a register."""
-    if not 0 <= address < REGISTER_SPACE or address % 4:
-        raise ValueError(
-            f"register address is {address:#x}; allowed: multiples of 4 below {REGISTER_SPACE:#x}"
-        )
-    if not 0 <= value < 1 << 32:
-        raise ValueError(f"register value is {value:#x}; allowed: 0 to 0xffffffff")
 
 
 def parse_records(raw: bytes) -> list[Record]:

@@ -19,7 +19,7 @@ from stagecoach.host_driver.transport.sockets import SocketStream
 
 if TYPE_CHECKING:
     from stagecoach.gateware.config import RnicConfig
-    from stagecoach.sim.device import Record
+    from stagecoach.host_driver.transport.records import Record
 
 
 class SimulatedDevice(SocketLender):

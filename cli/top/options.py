@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-from stagecoach.cli.options import parse_interval
+from stagecoach.cli.options import interval
 from stagecoach.host_driver.snapshots.folder import FOLDER_VARIABLE, PRIVATE
 from stagecoach.host_driver.snapshots.publisher import DEFAULT_INTERVAL
 from stagecoach.host_driver.transport.locate import device_option
@@ -25,7 +25,7 @@ def add_top(subparsers: Any) -> None:
     )
     parser.add_argument(
         "--interval",
-        type=parse_interval,
+        type=interval,
         default=DEFAULT_INTERVAL,
         metavar="SECONDS",
         help="between two looks (%(default)s)",

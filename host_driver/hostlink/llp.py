@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from stagecoach.host_driver.transport.base import TransportError
+from stagecoach.host_driver.transport.records import Record, RecordKind
 from stagecoach.hw.interface.hostlink import EVENTS, SEND_CLOSE, SEND_LAST
-from stagecoach.sim.device import Record, RecordKind
 
 RECEIVE_OCTETS = 1 << 20
 """Octets that are kept for the device, of a connection."""

@@ -6,7 +6,6 @@ look: to the folder that the environment names in `FOLDER_VARIABLE`, readable by
 Without that variable nothing is read and nothing written.
 """
 
-import argparse
 import contextlib
 import itertools
 import json
@@ -20,7 +19,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stagecoach.cli.options import parse_interval
 from stagecoach.host_driver.counters import (
     QPCounters,
     query_dropped_events,
@@ -110,6 +108,17 @@ def _without_counters(context: "Context", numbers: set[int]) -> dict[str, Any]:
     return {"time": now, "cycles": cycles, **rest}
 
 
+def parse_interval(text: str) -> float:
+    """Seconds between two looks. Raises `ValueError`."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0.05 <= seconds <= 3600:
+        raise ValueError(f"{text!r} seconds; allowed: 0.05 to 3600")
+    return seconds
+
+
 class Publisher:
     """Writes a `snapshot` of an open device every `interval` seconds, and one when it closes.
 
@@ -197,6 +206,6 @@ def publish(context: "Context") -> Publisher | None:
         return Publisher(context, folder, interval)
     except FolderError as error:
         _LOG.warning("stagecoach top does not see this device: %s", error)
-    except argparse.ArgumentTypeError as error:
+    except ValueError as error:
         _LOG.warning("stagecoach top does not see this device: %s is %s", INTERVAL_VARIABLE, error)
     return None

@@ -5,6 +5,9 @@ from typing import Any, Protocol, runtime_checkable
 
 from stagecoach.host_driver.errors import StagecoachError
 
+REGISTER_SPACE = 1 << 12
+"""Octets of register addresses (`gateware.interfaces.AxiLiteSignature`)."""
+
 
 class TransportError(StagecoachError, OSError):
     """The device or a stream cannot do what was asked."""
@@ -151,3 +154,13 @@ class Transport(Protocol):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None: ...
+
+
+def check_access(address: int, value: int = 0) -> None:
+    """Raises `ValueError` for what is no register address, or no value of a register."""
+    if not 0 <= address < REGISTER_SPACE or address % 4:
+        raise ValueError(
+            f"register address is {address:#x}; allowed: multiples of 4 below {REGISTER_SPACE:#x}"
+        )
+    if not 0 <= value < 1 << 32:
+        raise ValueError(f"register value is {value:#x}; allowed: 0 to 0xffffffff")

@@ -3,14 +3,17 @@
 import argparse
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from stagecoach.host_driver.transport.serial_device import DEFAULT_BAUD, SerialDevice
-from stagecoach.sim.transport import SimulatedDevice
 
 SIMULATION = "simulation"
+TRANSPORTS = "stagecoach.transports"
+"""Entry points: devices that are not the driver's, by name."""
+
 ALLOWED = f"allowed: {SIMULATION}, or serial:///dev/ttyUSB0?baud={DEFAULT_BAUD}"
 
 MAXIMUM_BAUD = 100_000_000
@@ -40,13 +43,14 @@ class Locator:
 
     def open(
         self, *, library: Callable[[], Path] | None = None, record: bool = False, **simulation: Any
-    ) -> SimulatedDevice | SerialDevice:
-        """Opens it. `library`, which is called for a simulated device only, and `simulation` are
-        options of that.
+    ) -> Any:
+        """Opens it: a `Transport`. `library`, which is called for a simulated device only, and
+        `simulation` are options of that.
         """
         if self.port is None:
+            (simulated,) = entry_points(group=TRANSPORTS, name=SIMULATION)
             built = library() if library is not None else None
-            return SimulatedDevice(library=built, record=record, **simulation)
+            return simulated.load()(library=built, record=record, **simulation)
         options: dict[str, Any] = dict(self.options)
         return SerialDevice(self.port, record=record, **options)
 

@@ -30,10 +30,11 @@ from stagecoach.host_driver.transport.base import (
     DeviceClosed,
     TransportError,
     TransportTimeout,
+    check_access,
 )
 from stagecoach.host_driver.transport.lending import SocketLender
+from stagecoach.host_driver.transport.records import Record
 from stagecoach.hw.interface.hostlink import FLAG, VERSION, Kind
-from stagecoach.sim.device import Record, check_access
 
 DEFAULT_BAUD = 2_000_000
 MOST_WINDOW = 127

@@ -17,10 +17,10 @@ from stagecoach.host_driver.transport.base import (
     TransportTimeout,
 )
 from stagecoach.host_driver.transport.locate import DeviceNameError, Locator, parse_device
+from stagecoach.host_driver.transport.records import RecordKind
 from stagecoach.host_driver.transport.serial_device import SerialDevice
 from stagecoach.host_driver.transport.sockets import SocketStream
 from stagecoach.hw.interface.hostlink import Kind
-from stagecoach.sim.device import RecordKind
 from tests.hostlink.fake_board import CLOCK_HZ, FakeBoard
 from tests.hostlink.faults import Faults
 

@@ -13,8 +13,9 @@ import pytest
 
 from stagecoach.gateware.config import MAX_FPDU_LENGTH
 from stagecoach.host_driver.transport.base import StreamClosed, TransportError, TransportTimeout
+from stagecoach.host_driver.transport.records import RecordKind
 from stagecoach.host_driver.transport.sockets import SocketStream
-from stagecoach.sim.device import Device, RecordKind
+from stagecoach.sim.device import Device
 from stagecoach.sim.transport import SimulatedDevice
 from tests.sim.conftest import STUB_CONFIG
 

@@ -1,0 +1,31 @@
+"""What a device records of its streams: every FPDU that it sent, every octet that it received."""
+
+import enum
+from dataclasses import dataclass
+
+
+class RecordKind(enum.IntEnum):
+    """What a `Record` says."""
+
+    ATTACH = 0  # a stream begins on a connection
+    TRANSMIT = 1  # one FPDU that the device sent
+    RECEIVE = 2  # octets as the socket gave them
+    CLOSED = 3  # the peer sent its last octet
+    DETACH = 4  # the stream left the device
+
+
+@dataclass(frozen=True)
+class Record:
+    """One entry of the recording, in the order in which they happened.
+
+    `stream` numbers the attachments of the device from 1. `position` counts the octets of one
+    direction since the attachment.
+    """
+
+    kind: RecordKind
+    connection: int
+    stream: int
+    cycle: int
+    time_ns: int
+    position: int
+    data: bytes
