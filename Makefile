@@ -127,6 +127,7 @@ lint: setup ## check format, style and types
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo --cache-dir build/import_linter
 
 format: setup ## format the sources
 	$(BIN)/ruff format
