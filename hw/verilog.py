@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from stagecoach.gateware.config import RnicConfig
+from stagecoach.hw.cached_verilog import TOP, export_verilog
 
 MODULE = "stagecoach_rnic"
 """Name of the top module; all others in the file have names that begin with it and a dot."""
@@ -47,8 +48,6 @@ class SizeError(ValueError):
 
 def device_verilog(config: RnicConfig) -> str:
     """The Verilog of the whole device with the top module `MODULE`; it depends on nothing else."""
-    from stagecoach.sim.build import TOP, export_verilog
-
     text = export_verilog(config)
     text = re.sub(rf"^module {TOP}\(", f"module {MODULE}(", text, flags=re.MULTILINE)
     text = text.replace(rf"\{TOP}.", rf"\{MODULE}.")

@@ -15,7 +15,8 @@ from typing import Any
 
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.hw.boards.configs import SMALL
-from stagecoach.sim.build import VERILATOR_ARGUMENTS, Parts, cached_verilog, compile_parts
+from stagecoach.hw.cached_verilog import cached_verilog
+from stagecoach.sim.build import VERILATOR_ARGUMENTS, Parts, compile_parts
 
 RUNTIME = Path(__file__).resolve().parent / "board_runtime"
 BOARDS = Path(__file__).resolve().parents[1] / "hw" / "boards"

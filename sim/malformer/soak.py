@@ -13,7 +13,8 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from stagecoach.sim.build import PACKAGES, build_device
+from stagecoach.hw.cached_verilog import PACKAGES
+from stagecoach.sim.build import build_device
 from stagecoach.sim.malformer.chunk import run_chunk
 from stagecoach.sim.malformer.report import Report
 
