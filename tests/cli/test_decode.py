@@ -184,15 +184,15 @@ def much(folder: Path) -> Path:
     script = folder / "many.py"
     script.write_text(
         "import sys\n"
-        "from host_driver import cli\n"
-        "import sim.decode\n"
-        "whole = sim.decode.decode_file\n"
+        "from stagecoach.cli import main\n"
+        "from stagecoach.sim import decode\n"
+        "whole = decode.decode_file\n"
         "def many(path):\n"
         "    found = whole(path)\n"
         "    found.items.extend(found.items * 200)\n"
         "    return found\n"
-        "stagecoach.sim.decode.decode_file = many\n"
-        "sys.exit(cli.main(sys.argv[1:]))\n"
+        "decode.decode_file = many\n"
+        "sys.exit(main.main(sys.argv[1:]))\n"
     )
     return script
 

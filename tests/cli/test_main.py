@@ -80,8 +80,8 @@ def test_a_fifo_is_refused_at_once(tmp_path, capsys):
 
 def test_an_error_of_the_system_is_one_line_and_status_1():
     program = (
-        "import sys; from host_driver import cli, commands; "
-        "commands.info = lambda *_: print('sizes') or 0; sys.exit(cli.main(['info']))"
+        "import sys; from stagecoach.cli import commands, main; "
+        "commands.info = lambda *_: print('sizes') or 0; sys.exit(main.main(['info']))"
     )
     with open("/dev/full", "w") as full:
         done = subprocess.run(

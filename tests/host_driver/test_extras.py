@@ -84,13 +84,13 @@ def test_the_driver_needs_nothing_of_an_extra():
     ],
 )
 def test_a_command_tells_in_one_line_which_extra_it_needs(missing, words, line):
-    program = f"from cli.main import main\nsys.exit(main({words!r}))"
+    program = f"from stagecoach.cli.main import main\nsys.exit(main({words!r}))"
     ran = without(missing, program)
     assert (ran.returncode, ran.stdout, ran.stderr) == (1, "", f"stagecoach {line}\n")
 
 
 def test_help_needs_nothing_of_an_extra():
-    program = "from cli.main import main\nmain(['info', '--help'])"
+    program = "from stagecoach.cli.main import main\nmain(['info', '--help'])"
     ran = without(EXTRA_OF, program)
     assert (ran.returncode, ran.stderr) == (0, "")
 

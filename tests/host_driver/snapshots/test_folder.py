@@ -70,9 +70,9 @@ def test_a_program_cannot_speak_to_the_terminal():
 
 
 def test_a_program_whose_arguments_look_like_markup_is_shown(capfd):
-    program = ROOT / "tests" / "host_driver" / "test_top.py"
+    program = ROOT / "tests" / "cli" / "test_top.py"
     code = f"import sys; sys.argv[0] = {str(program)!r}\n" + (
-        "from host_driver import Context\n"
+        "from stagecoach.host_driver import Context\n"
         "from tests.cli.test_top import CountingDevice\n"
         "with Context(CountingDevice()): pass\n"
     )
