@@ -7,15 +7,15 @@ asserted together with the property that needs them, so they are proved whenever
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from amaranth.hdl import Cat, Signal, Value
+from amaranth.hdl import Signal, Value
 
 from stagecoach.gateware.mpa.receive_scheduler import _Operation
 from stagecoach.gateware.queues.entry_writer import ENTRY_WORDS, OUTSTANDING
 from stagecoach.gateware.queues.ring_fetcher import Visit
-from stagecoach.gateware.rdmap.receive_record import record_layout
 from stagecoach.gateware.rdmap.transmit_local import RIGHTS_BITS
 from stagecoach.gateware.registers.block import _is_message
 from stagecoach.gateware.registers.commands import staging_registers
+from stagecoach.hw.formal import receiver
 from stagecoach.hw.formal.device import class_name
 from stagecoach.hw.formal.harness import Harness, Inside
 from stagecoach.hw.interface.registers import registers
@@ -150,18 +150,6 @@ def _receive_visits(h: Harness, inside: Inside) -> Conditions:
     yield "open", inside.child("requests").in_state("IDLE") | inside.signal("open_")
 
 
-def _receive_access(h: Harness, inside: Inside) -> Conditions:
-    asking, invalidating = inside.signal("asking"), inside.signal("invalidating")
-    asks = inside.in_state("START", "LOOKUP", "INVALIDATE_LOOKUP")
-    yield "asking", ~asking | asks
-    pieces = inside.in_state("START", "LOOKUP", "ANSWER", "VERDICT")
-    yield "not yet to invalidate", ~pieces | ~invalidating
-    record = inside.view("record", record_layout(inside.ports._config))
-    about_pieces = inside.in_state("LOOKUP", "ANSWER", "VERDICT")
-    asks_first = inside.in_state("START") & asking
-    yield "pieces are of an FPDU", ~(about_pieces | asks_first) | record.fpdu
-
-
 def _transmit_visit(h: Harness, inside: Inside) -> Conditions:
     """What a change of an STag is made of stands before its state is reached."""
     stag, no_rights = inside.signal("element_stag"), inside.signal("no_rights")
@@ -191,7 +179,7 @@ INVARIANTS: dict[str, Callable[[Harness, Inside], Conditions]] = {
     "queues.ring_fetcher.RingFetcher": _ring_fetcher,
     "mpa.receive_scheduler.ReceiveScheduler": _receive_scheduler,
     "mpa.receive_visits.ReceiveVisits": _receive_visits,
-    "rdmap.receive_access.ReceiveAccess": _receive_access,
+    "rdmap.receive_access.ReceiveAccess": receiver.access,
     "rdmap.transmitter.Transmitter": _transmit_visit,
     "hostlink.octets.OctetBuffer": _octet_buffer,
 }
@@ -230,17 +218,6 @@ def _receive_visits_needs(h: Harness, inside: Inside) -> Conditions:
     yield "begin", ~inside.ports.begin | inside.ports.vacant
 
 
-def _receive_access_needs(h: Harness, inside: Inside) -> Conditions:
-    """A piece of a record that was taken is not changed; a record with pieces is an FPDU."""
-    coming = inside.ports.record
-    yield "FPDU", ~coming.valid | (coming.payload.pieces == 0) | coming.payload.fpdu
-    piece = inside.ports.piece
-    stands = h.word(inside.memory("pieces"), Cat(piece.number, piece.bank))
-    record = inside.view("record", record_layout(inside.ports._config))
-    taken = ~inside.in_state("IDLE") & (piece.bank == record.bank)
-    yield "piece", ~(piece.valid & taken) | (Value.cast(stands) == Value.cast(piece.piece))
-
-
 def _read_engine(h: Harness, inside: Inside) -> Conditions:
     """Clients without a buffer take every word at once, as `RingFetcher` does."""
     ports = inside.ports
@@ -263,7 +240,7 @@ NEEDS: dict[str, Callable[[Harness, Inside], Conditions]] = {
     "queues.entry_writer.EntryWriter": _entry_writer_needs,
     "queues.ring_writer.RingWriter": _ring_writer_needs,
     "mpa.receive_visits.ReceiveVisits": _receive_visits_needs,
-    "rdmap.receive_access.ReceiveAccess": _receive_access_needs,
+    "rdmap.receive_access.ReceiveAccess": receiver.access_needs,
     "mpa.receive_requests.ReceiveRequests": _receive_requests,
 }
 """What a block needs of its inputs besides the rules of streams: assumed where it stands alone,

@@ -13,6 +13,7 @@ from stagecoach.gateware.rdmap.receive_access import ReceiveAccess
 from stagecoach.gateware.rdmap.receive_pieces import BANKS
 from stagecoach.hw.formal.harness import Harness
 from stagecoach.hw.formal.property import Mutation, Property, in_harness
+from stagecoach.hw.formal.receiver import access_needs
 from stagecoach.hw.interface.causes import Cause
 from stagecoach.hw.interface.queue_entries import SCATTER_GATHER_ELEMENTS, Rights
 
@@ -40,12 +41,9 @@ def _placed(h: Harness) -> None:
     request, response = access.stag.request, access.stag.response
     placement, arriving = access.placement, access.record.p
 
-    # The judge: no piece of what it dropped or refused, and none of the record at work is changed.
-    none = ~arriving.dropped & (arriving.cause == Cause.NONE)
-    h.assume(none | (arriving.pieces == 0))
-    h.assume(arriving.fpdu | (arriving.pieces == 0))
-    h.assume(~arriving.invalidates | ~_is_request(arriving.opcode))
-    h.assume(arriving.pieces <= SCATTER_GATHER_ELEMENTS)
+    # The judge
+    for _, condition in access_needs(h, inside):
+        h.assume(condition)
 
     # The record at work as it came, and what the table said.
     record = Signal(arriving.shape())
@@ -53,7 +51,6 @@ def _placed(h: Harness) -> None:
     count = range(SCATTER_GATHER_ELEMENTS + 3)
     asked, good, gone = Signal(count), Signal(count), Signal(count)
     waits, may_invalidate = Signal(), Signal()
-    h.assume(~access.piece.valid | idle | (access.piece.bank != record.bank))
     h.assume(~access.stag.response_valid | waits)
     is_ok = response.status == StagStatus.OK
     refused = Cat(response.status == status for status in REFUSED).any()
@@ -114,7 +111,7 @@ def _placed(h: Harness) -> None:
     h.check("record header", idle | header)
     good_record = ~record.dropped & (record.cause == Cause.NONE)
     h.check("pieces", idle | (good_record & record.fpdu) | (record.pieces == 0))
-    h.check("pieces at most", record.pieces <= SCATTER_GATHER_ELEMENTS)
+    h.check("pieces at most", idle | (record.pieces <= SCATTER_GATHER_ELEMENTS))
     start, lookup = inside.in_state("START"), inside.in_state("LOOKUP")
     answer, verdict = inside.in_state("ANSWER"), inside.in_state("VERDICT")
     asking, invalidating = inside.signal("asking"), inside.signal("invalidating")
@@ -155,7 +152,7 @@ def _placed(h: Harness) -> None:
     )
     h.check("invalidation", ~inside.in_state("INVALIDATE") | may_invalidate)
     is_request = _is_request(record.opcode)
-    h.check("no request invalidates", ~record.invalidates | ~is_request)
+    h.check("no request invalidates", idle | ~record.invalidates | ~is_request)
     h.check(
         "places",
         ~verdict

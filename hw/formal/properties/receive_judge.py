@@ -1,0 +1,367 @@
+"""The first step of the receiver finds a segment good only if all checks passed that need no STag.
+
+The checks of `rfc_checks` are made of the segment as it came, and of what the block keeps of its
+QP. That this is what its good segments said since CONNECT is the first property, for one QP, any.
+What the neighbours say of the queues of a QP is any; it counts as it stands at the ports when their
+contracts (`EntryPort`, `QpFifoReader`, `QpFifoWriter`) allow to look: three cycles after the
+segment was taken, of the outstanding requests four.
+"""
+
+from collections.abc import Callable, Sequence
+
+from amaranth.hdl import Cat, Mux, Signal, Value
+
+from stagecoach.gateware.rdmap.receive_context import CONTEXT
+from stagecoach.hw.formal import receiver, rfc_checks
+from stagecoach.hw.formal.harness import Harness
+from stagecoach.hw.formal.judge import Followed, stages
+from stagecoach.hw.formal.property import Mutation, Property, in_harness
+from stagecoach.hw.formal.rfc_checks import EXPECTED
+from stagecoach.hw.interface.causes import Cause
+
+
+def _expected(f: Followed) -> None:
+    """What the block keeps of the QP that is followed is what its segments said."""
+    h, inside = f.h, f.inside
+    f.follow(h)
+    qp = f.qp
+    ours = f.stored("contexts", qp)
+    for name in EXPECTED.members:
+        same = getattr(ours, name) == getattr(f.expected, name)
+        h.check(f"expected {name}", ~f.connected | same)
+    h.check("IRD", ~f.connected | (f.stored("irds", qp) == f.ird))
+    h.check("extensions", ~f.connected | (f.stored("extended", qp) == f.extensions))
+    h.check("PD", ~f.created | (f.stored("pds", qp) == f.pd))
+
+    # How it goes on
+    age, at_work = f.age, f.at_work
+    context = f.checks.ports.context
+    octets, later = f.checks.ports.response_octets, at_work & (age >= 4)
+    come = (context.response_octets + f.ulpdu.payload)[:32]
+    h.check("response octets", ~later | (octets == come))
+    following = inside.view("following", CONTEXT)
+    behind = rfc_checks.behind(f.ulpdu, context)
+    same = Cat(getattr(following, name) == behind[name] for name in EXPECTED.members).all()
+    h.check("following", ~at_work | (age < 5) | same)
+
+
+NOTHING_PLACED = (rfc_checks.READ_REQUEST, rfc_checks.ATOMIC_REQUEST, *rfc_checks.IMMEDIATE)
+"""Opcodes of segments without octets for a buffer."""
+
+
+def _judged(f: Followed) -> Value:
+    """The header is found good, and all else is looked at."""
+    in_entry = ("SEND_CHECK", "ENTRY", "IMMEDIATE", "SCAN")
+    return f.state("CONTEXT", *in_entry, "REQUEST_CHECK", *receiver.RESPONSE_STATES)
+
+
+def _header(f: Followed) -> None:
+    h, state, told = f.h, f.state, f.checks.ports
+    header = rfc_checks.header_passes(f.ulpdu, f.stored("extended", f.segment.qp))
+    h.check("header looked at", ~state("SELECT") | told.header_failed | header)
+    h.check("header judged", ~_judged(f) | header)
+    h.check("header", ~f.good | header)
+
+
+def _sends(f: Followed) -> None:
+    h, state, ulpdu, told = f.h, f.state, f.ulpdu, f.checks.ports
+    expected = f.stored("contexts", f.segment.qp)
+    send = rfc_checks.send_passes(ulpdu, expected, f.posted)
+    immediate = rfc_checks.immediate_passes(ulpdu, expected)
+    other = expected.send_begun & (ulpdu.opcode != expected.send_opcode)
+    waits = state("ENTRY", "IMMEDIATE", "SCAN")
+    h.check("other Send", ~(state("SEND_CHECK") | waits) | (told.other_opcode == other))
+    h.check("looked at", ~state("SEND_CHECK") | (told.send_cause != Cause.NONE) | send)
+    h.check("judged", ~waits | f.inside.signal("refused") | send)
+    is_send, is_immediate = ulpdu.is_any(rfc_checks.SENDS), ulpdu.is_any(rfc_checks.IMMEDIATE)
+    looked = ~state("IMMEDIATE") | (told.immediate_cause != Cause.NONE)
+    h.check("Immediate Data looked at", looked | immediate)
+    h.check("Send", ~f.good | ~is_send | (send & rfc_checks.same_send(ulpdu, expected)))
+    h.check("Immediate Data", ~f.good | ~is_immediate | (send & immediate))
+
+
+def _requests(f: Followed) -> None:
+    h, told = f.h, f.checks.ports
+    expected = f.stored("contexts", f.segment.qp)
+    asks = f.ulpdu, expected, f.level, f.stored("irds", f.segment.qp)
+    for what, opcode, cause, passes in (
+        (
+            "Read Request",
+            rfc_checks.READ_REQUEST,
+            told.request_cause,
+            rfc_checks.read_request_passes(*asks),
+        ),
+        (
+            "Atomic Request",
+            rfc_checks.ATOMIC_REQUEST,
+            told.atomic_request_cause,
+            rfc_checks.atomic_request_passes(*asks, f.strict),
+        ),
+    ):
+        looks = f.state("REQUEST_CHECK") & (cause == Cause.NONE)
+        h.check(f"{what} looked at", ~looks | passes)
+        h.check(what, ~f.good | (f.ulpdu.opcode != opcode) | passes)
+
+
+def _responses(f: Followed) -> None:
+    h, ulpdu, checks, oldest = f.h, f.ulpdu, f.checks, f.oldest
+    expected = f.stored("contexts", f.segment.qp)
+    none, octets = f.waiting == 0, expected.response_octets
+    for name, value in {
+        "expected_offset": (oldest.sink_tagged_offset + octets)[:64],
+        "remaining": (oldest.length - octets)[:32],
+        "other_stag": ulpdu.stag != oldest.sink_stag,
+        "none_outstanding": none | oldest.atomic,
+        "none_atomic": none | ~oldest.atomic,
+    }.items():
+        h.check(name, ~f.state("RESPONSE_COMPARE") | (checks.signal(name) == value))
+    answers = ulpdu, expected, f.waiting, oldest
+    for what, opcode, cause, passes in (
+        (
+            "Read Response",
+            rfc_checks.READ_RESPONSE,
+            checks.ports.response_cause,
+            rfc_checks.read_response_passes(*answers),
+        ),
+        (
+            "Atomic Response",
+            rfc_checks.ATOMIC_RESPONSE,
+            checks.ports.atomic_response_cause,
+            rfc_checks.atomic_response_passes(*answers),
+        ),
+    ):
+        looks = f.state("RESPONSE_CHECK") & (cause == Cause.NONE)
+        other = ulpdu.opcode != opcode
+        h.check(f"{what} looked at", ~looks | other | passes)
+        h.check(what, ~f.good | other | passes)
+
+
+def _records(f: Followed) -> None:
+    """What the second step is told, and of what pieces."""
+    h, ulpdu, inside, ports, state = f.h, f.ulpdu, f.inside, f.ports, f.state
+    record, piece = ports.record.payload, ports.piece
+    opcode, segment = ulpdu.opcode, f.segment
+    told = len(record.header)
+    is_send = ulpdu.is_any(rfc_checks.SENDS)
+    writes, reads = opcode == rfc_checks.WRITE, opcode == rfc_checks.READ_REQUEST
+    answers = opcode == rfc_checks.ATOMIC_RESPONSE
+    invalidates = ulpdu.last & ulpdu.is_any(rfc_checks.INVALIDATING)
+    for name, value in {
+        "qp": segment.qp,
+        "pd": f.stored("pds", segment.qp),
+        "opcode": opcode,
+        "invalidates": invalidates,
+        "header": segment.header[:told],
+        "store_end": segment.store_end,
+        "delivers": (ulpdu.last | ulpdu.is_any(NOTHING_PLACED)) & ~writes,
+    }.items():
+        h.check(f"its {name}", ~f.good | (Value.cast(getattr(record, name)) == value))
+    place = rfc_checks.position(ulpdu, segment.store_address)
+    h.check("its position", ~f.good | ulpdu.is_any(NOTHING_PLACED) | (record.position == place))
+    tells = inside.signal("tells")
+    failed = (record.cause != Cause.NONE) | ~record.fpdu
+    h.check("tells", ~f.at_work | ~tells | (state("HAND_OVER") & failed))
+    position = rfc_checks.position(ulpdu, segment.store_address)
+    known = inside.child("decode").ports.position
+    back = (known + Mux(answers & ~ulpdu.tagged, 4, 0))[: len(known)]
+    h.check("position known", ~f.at_work | (f.age < 2) | (back == position))
+    kept = inside.signal("position", 0)
+    before = f.at_work & (f.age >= 3) & ~state("HAND_OVER")
+    h.check("position kept", ~before | (kept == known))
+
+    # The one piece of a segment that takes no receive entry
+    count = inside.signal("piece_count")
+    only = ulpdu.payload != 0
+    only = Mux(reads, ulpdu.number(18 + 12, 4) != 0, only)
+    only |= opcode == rfc_checks.ATOMIC_REQUEST
+    entry = ulpdu.is_any((*rfc_checks.SENDS, *rfc_checks.IMMEDIATE))
+    h.check("one piece", ~f.good | entry | (count == only))
+    h.check("Immediate Data has none", ~f.good | ~entry | is_send | (count == 0))
+    queue = ports.outstanding_requests
+    looked = state("RESPONSE_COMPARE", "RESPONSE_CHECK") | f.good
+    stands = (Value.cast(queue.head) == Value.cast(f.oldest)) & (queue.level != 0)
+    h.check("oldest", ~(looked & answers & (f.waiting != 0)) | stands)
+    ranges = {
+        rfc_checks.WRITE: (ulpdu.stag, ulpdu.tagged_offset, ulpdu.payload),
+        rfc_checks.READ_RESPONSE: (ulpdu.stag, ulpdu.tagged_offset, ulpdu.payload),
+        rfc_checks.READ_REQUEST: (
+            ulpdu.number(18 + 16, 4),
+            ulpdu.number(18 + 20, 8),
+            ulpdu.number(18 + 12, 4),
+        ),
+        rfc_checks.ATOMIC_REQUEST: (ulpdu.number(18 + 8, 4), ulpdu.number(18 + 12, 8), 8),
+        rfc_checks.ATOMIC_RESPONSE: (f.oldest.sink_stag, f.oldest.sink_tagged_offset, 8),
+    }
+    here = piece.valid & (piece.number == 0) & (piece.bank == record.bank)
+    for number, (stag, offset, octets) in ranges.items():
+        same = (piece.piece.stag == stag) & (piece.piece.tagged_offset == offset)
+        same &= here & (piece.piece.octets == octets)
+        h.check(f"piece of {number}", ~f.good | (opcode != number) | (count == 0) | same)
+
+    # Those of a Send: numbered in order, and together all of its payload
+    scan = inside.child("pieces").child("scan")
+    gone, octets = Signal.like(count), Signal(33)
+    scans = state("SCAN") & (scan.signal("asked") > 2)
+    with h.m.If(f.age < 5):
+        h.m.d.sync += [gone.eq(0), octets.eq(0)]
+    with h.m.Elif(piece.valid):
+        h.m.d.sync += [gone.eq(gone + 1), octets.eq(octets + piece.piece.octets)]
+    now = gone + piece.valid
+    together = octets + Mux(piece.valid, piece.piece.octets, 0)
+    nothing = state("SEND_CHECK", "ENTRY") | (state("SCAN") & ~scans)
+    h.check("none", ~nothing | ((now == 0) & (together == 0)))
+    h.check("given", ~scans | ~is_send | (now == scan.signal("count")))
+    left = scan.signal("left")
+    h.check("payload", ~scans | ~is_send | (together + left == ulpdu.payload))
+    all_cut = (left == 0) & ((scan.signal("asked") > 2) | (ulpdu.payload == 0))
+    h.check("complete", ~f.good | ~is_send | all_cut)
+    in_order = piece.valid & (piece.number != gone[: len(piece.number)])
+    h.check("numbered", ~(scans | f.good) | ~is_send | ~in_order)
+    h.check("filled", ~scans | ~is_send | ~piece.valid | (piece.piece.octets != 0))
+    in_bank = ~piece.valid | (piece.bank == record.bank)
+    h.check("its bank", ~(scans | f.good) | ~is_send | in_bank)
+    all_there = (now == count) & (together == ulpdu.payload)
+    h.check("all of a Send", ~f.good | ~is_send | all_there)
+
+
+def _checked(*parts: Callable[[Followed], None]) -> Callable[[Harness], None]:
+    def build(h: Harness) -> None:
+        f = Followed(h)
+        for part in parts:
+            part(f)
+
+    return build
+
+
+def _property(
+    name: str, parts: Sequence[Callable[[Followed], None]], changes: Sequence[tuple[str, str, str]]
+) -> Property:
+    return Property(
+        "rdmap.receive_judge.ReceiveJudge",
+        name,
+        in_harness(_checked(stages, *parts)),
+        mutations=tuple(
+            Mutation(f"stagecoach.gateware.rdmap.{where}", *change) for where, *change in changes
+        ),
+        depth=1,
+    )
+
+
+PROPERTIES = (
+    _property(
+        "what is kept of a QP is what its good segments said since it was connected",
+        [_expected],
+        [
+            (
+                "receive_context",
+                "context.send_msn + (kind.takes_entry & last)",
+                "context.send_msn + kind.takes_entry",
+            ),
+            ("receive_context", "Mux(last, 0, message_end)", "message_end"),
+            ("receive_context", "context.request_msn + kind.request", "context.request_msn"),
+            ("receive_context", "Mux(last, 0, response_octets)", "response_octets"),
+            ("receive_context", "ird_write.en.eq(self.connect)", "ird_write.en.eq(self.set_pd)"),
+            ("receive_judge", "Mux(connecting, command.qp, segment.qp)", "segment.qp"),
+            ("receive_judge", "Mux(stays, context, following)", "following"),
+            ("receive_judge", "segment.eq(self.segment.payload),", "segment.eq(0),"),
+        ],
+    ),
+    _property(
+        "a good segment has passed the checks of its header: versions, opcode, T, queue, length",
+        [_header],
+        [
+            ("receive_checks", "*version_checks(tagged),", ""),
+            ("receive_checks", "*header_checks(tagged.control, segment.ulpdu_length),", ""),
+            ("receive_checks", "*opcode_checks(tagged, self.rfc7306),", ""),
+            ("receive_checks", "*queue_opcode_checks(untagged),", ""),
+            ("receive_checks", "opcode_checks(tagged, self.rfc7306)", "opcode_checks(tagged)"),
+            (
+                "receive_judge",
+                "with m.If(drops | (is_write & ~failed)):",
+                "with m.If(drops | is_write):",
+            ),
+        ],
+    ),
+    _property(
+        "a good Send or Immediate Data is the next one, and there is a receive entry",
+        [_header, _sends],
+        [
+            ("receive_checks", "wrong_msn=msn != context.send_msn", "wrong_msn=0"),
+            ("receive_checks", "no_buffer=self.posted == 0", "no_buffer=0"),
+            ("receive_checks", "wrong_mo=mo != context.send_mo", "wrong_mo=0"),
+            ("receive_checks", "inside_send=context.send_begun", "inside_send=0"),
+            ("receive_judge", "entries.select.eq(segment.qp)", "entries.select.eq(command.qp)"),
+            ("receive_judge", "complete & ~message_end[32]", "complete"),
+            ("receive_judge", "fits & ~checks.other_opcode", "fits"),
+        ],
+    ),
+    _property(
+        "a good Read or Atomic Request is the next one, alone in its segment, and within the IRD",
+        [_header, _requests],
+        [
+            ("receive_checks", "wrong_msn=msn != context.request_msn", "wrong_msn=0"),
+            ("receive_checks", "self.inbound_level >= self.ird", "self.inbound_level > self.ird"),
+            (
+                "receive_checks",
+                "[*position_checks, *read_request_length_checks(payload, last)]",
+                "position_checks",
+            ),
+            (
+                "receive_checks",
+                "atomic_request_checks(payload, last, operation, self.strict)",
+                "atomic_request_checks(payload, last, operation, 0)",
+            ),
+            ("checks", "(header_octets < READ_REQUEST_HEADER_OCTETS) | ~last", "~last"),
+        ],
+    ),
+    _property(
+        "a good response is the next part of what the oldest outstanding request asks for",
+        [_header, _responses],
+        [
+            ("receive_checks", "(self.outstanding_level == 0) | read.atomic", "read.atomic"),
+            ("receive_checks", "(self.outstanding_level == 0) | ~read.atomic", "~read.atomic"),
+            ("receive_checks", "from_wire(tagged.stag) != read.sink_stag", "0"),
+            (
+                "receive_checks",
+                "expected_offset.eq(read.sink_tagged_offset + context.response_octets)",
+                "expected_offset.eq(read.sink_tagged_offset)",
+            ),
+            (
+                "receive_checks",
+                "remaining.eq(read.length - context.response_octets)",
+                "remaining.eq(read.length)",
+            ),
+            ("receive_checks", "wrong_msn=msn != context.atomic_msn", "wrong_msn=0"),
+            (
+                "receive_checks",
+                "other_identifier=identifier != context.atomic_msn",
+                "other_identifier=0",
+            ),
+        ],
+    ),
+    _property(
+        "a good record says of its segment what the octets say, and so do its pieces",
+        [_header, _responses, _records],
+        [
+            ("receive_judge", "record.pd.eq(contexts.pd)", "record.pd.eq(0)"),
+            ("receive_judge", "decode.position + ORIGINAL_OCTET", "decode.position"),
+            (
+                "receive_judge",
+                "piece_count.eq(is_write & (payload != 0))",
+                "piece_count.eq(is_write)",
+            ),
+            (
+                "receive_record",
+                "record.invalidates.eq(kind.invalidates)",
+                "record.invalidates.eq(0)",
+            ),
+            (
+                "receive_pieces",
+                "piece.tagged_offset.eq(from_wire(read.source_tagged_offset))",
+                "piece.tagged_offset.eq(from_wire(read.sink_tagged_offset))",
+            ),
+            ("receive_pieces", "Mux(kind.takes_entry, scan.count, 0)", "0"),
+            ("receive_scan", "Mux(beyond[-1], left, room)", "left"),
+        ],
+    ),
+)
