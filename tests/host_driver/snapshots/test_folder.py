@@ -18,7 +18,7 @@ from stagecoach.cli.top.screen import screen
 from stagecoach.host_driver import Context
 from tests.cli.test_top import CountingDevice, snapshot_of
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 VARIABLE = "STAGECOACH_TOP"
 
 
