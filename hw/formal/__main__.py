@@ -54,6 +54,8 @@ def write_report(results: list[Result]) -> None:
         "properties_total": len(results),
         "properties_proved": proved,
         "properties_bounded": bounded,
+        "covers_total": sum(each.covers_total for each in results),
+        "covers_met": sum(each.covers_met for each in results),
         "blocks": [
             {
                 "block": each.block,

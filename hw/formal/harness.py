@@ -1,8 +1,9 @@
 """What stands around a block in a proof: free inputs, assumptions, assertions, a look inside."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from amaranth.back import rtlil
@@ -16,6 +17,9 @@ from stagecoach.hw.rtlil import leave_collisions_undefined
 TOP = "properties"
 GATEWARE = "stagecoach.gateware."
 
+_INVARIANT = "invariant"
+"""The message of assertions that are no claims: Yosys knows them by it."""
+
 _BUILT_IN = re.compile(r"cell \\\$(any\w+)")
 
 
@@ -26,13 +30,26 @@ class Model:
     files: texts by name.
     script: Yosys commands that read them and leave one flat module `properties`.
     values: wires of that module that a counterexample shows.
-    assertions: those of its wires of which one is 0 where an assertion fails.
+    claims, invariants: those of its wires of which one is 0 where an assertion fails; the latter
+        are no part of the property, its induction needs them.
+    covers: those of its wires that are 1 where something is covered.
     """
 
     files: Mapping[str, str]
     script: tuple[str, ...]
     values: tuple[str, ...] = ()
-    assertions: tuple[str, ...] = ()
+    claims: tuple[str, ...] = ()
+    invariants: tuple[str, ...] = ()
+    covers: tuple[str, ...] = ()
+
+    @property
+    def assertions(self) -> tuple[str, ...]:
+        return (*self.claims, *self.invariants)
+
+    def without_invariants(self) -> "Model":
+        """The same, but that the invariants are not asserted. Their wires stay."""
+        read, *rest = self.script
+        return replace(self, script=(read, f"delete t:$check r:FORMAT={_INVARIANT} %i", *rest))
 
 
 class Inside:
@@ -134,7 +151,10 @@ class Harness:
         self.m = Module()
         self._ports: list[Any] = []
         self._values: list[str] = []
-        self._assertions: list[str] = []
+        self._claims: list[str] = []
+        self._invariants: list[str] = []
+        self._covers: list[str] = []
+        self._names: Counter[str] = Counter()
         self._pasts: dict[tuple[int, int], tuple[Value, Signal]] = {}
         self.started = Signal(name="started")
         """Not in the first cycle, nor in the first one behind a reset: there was a cycle before."""
@@ -217,18 +237,32 @@ class Harness:
         self.m.d.comb += Assume(condition)
 
     def check(self, name: str, condition: Any) -> None:
-        """Assert a condition; a counterexample tells its name."""
+        """Assert a condition that the property claims; a counterexample tells its name."""
         signal = self._named("assert", name, condition)
-        self._assertions.append(signal.name)
+        self._claims.append(signal.name)
         self.m.d.comb += Assert(signal)
+
+    def invariant(self, name: str, condition: Any) -> None:
+        """Assert a condition that the property does not claim, but its induction needs.
+
+        A mutant has to break a claim: that it breaks an invariant shows nothing.
+        """
+        signal = self._named("invariant", name, condition)
+        self._invariants.append(signal.name)
+        self.m.d.comb += Assert(signal, _INVARIANT)
 
     def cover(self, name: str, condition: Any) -> None:
         """Ask for a sequence that meets a condition, which shows that something is guarded."""
-        self.m.d.comb += Cover(self._named("cover", name, condition))
+        signal = self._named("cover", name, condition)
+        self._covers.append(signal.name)
+        self.m.d.comb += Cover(signal)
 
     def _named(self, kind: str, name: str, condition: Any) -> Any:
-        slug = re.sub(r"\W+", "_", name)
-        signal = Signal(name=f"{kind}_{slug}", attrs={"keep": 1})
+        slug = re.sub(r"\W+", "_", f"{kind} {name}")
+        self._names[slug] += 1
+        if self._names[slug] > 1:
+            slug += f"_{self._names[slug]}"
+        signal = Signal(name=slug, attrs={"keep": 1})
         self.m.d.comb += signal.eq(Value.cast(condition).bool())
         return signal
 
@@ -257,5 +291,7 @@ class Harness:
                 "opt -full",
             ),
             values=tuple(self._values),
-            assertions=tuple(self._assertions),
+            claims=tuple(self._claims),
+            invariants=tuple(self._invariants),
+            covers=tuple(self._covers),
         )

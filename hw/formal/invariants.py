@@ -255,9 +255,9 @@ def needs(h: Harness, name: str, inside: Inside) -> Conditions:
 def invariants(h: Harness, name: str, inside: Inside, path: str = "") -> None:
     """Assert what is known of a block of the class `name` and of all blocks inside it."""
     for machine in inside.machines():
-        h.check(f"{path}{machine} legal", inside.legal_state(machine))
+        h.invariant(f"{path}{machine} legal", inside.legal_state(machine))
     if name in INVARIANTS:
         for what, condition in INVARIANTS[name](h, inside):
-            h.check(f"{path}{what}", Value.cast(condition))
+            h.invariant(f"{path}{what}", Value.cast(condition))
     for part_name, part in list(inside.children()):
         invariants(h, class_name(part.ports), part, f"{path}{part_name}.")

@@ -40,6 +40,9 @@ class Property:
     bounded: why it is not shown by induction; empty if it is.
     covered: cycles from the reset within which everything is met that the model covers; 0 if it
         covers nothing. A bounded property needs it: it guards against a proof of nothing.
+    reached: cycles from any state that fulfils the assertions, within which everything is met that
+        the model covers: for what is far from the reset. 0: not attempted.
+    mutant_cycles: in which a mutant breaks a claim, behind a state that the assertions allow.
     engine: line of sby's section [engines].
     netlist: finds what is wrong in the netlist of the model, instead of a proof by sby. Its name
         and the model decide about it.
@@ -52,6 +55,8 @@ class Property:
     depth: int = 2
     bounded: str = ""
     covered: int = 0
+    reached: int = 0
+    mutant_cycles: int = 8
     engine: str = PROMPT
     netlist: Callable[[Netlist], list[str]] | None = None
 

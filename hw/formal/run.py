@@ -34,6 +34,7 @@ class Result:
     result: "proved", the cycles from the reset for which it holds, or "failed".
     seconds: of all that was run for it, when it was.
     reason: of a failure, in a few words, with what shows it.
+    covers_total, covers_met: what was to be met from any state, and was (`Property.reached`).
     """
 
     block: str
@@ -43,6 +44,8 @@ class Result:
     reason: str = ""
     log: str = ""
     counterexample: dict[str, int] = field(default_factory=dict)
+    covers_total: int = 0
+    covers_met: int = 0
 
     @property
     def passed(self) -> bool:
@@ -58,7 +61,21 @@ def tasks(proved: Property) -> list[Task]:
     found = [Task(model, mode, proved.depth, proved.engine)]
     if proved.covered:
         found.append(Task(model, Mode.COVER, proved.covered, proved.engine))
+    if proved.reached:
+        found.append(Task(model, Mode.REACH, proved.reached, proved.engine))
     return found
+
+
+def breaks(mutant: Property) -> Task:
+    """What sby has to do with the mutant of a property, which fails if a claim of it is broken.
+
+    From the reset if nothing else is known. Of an induction, from any state that its invariants
+    allow: in it, and for as long, the claims of the good block never fail.
+    """
+    proof, *_ = tasks(mutant)
+    if proof.mode is Mode.INDUCTION and proof.model.claims:
+        return replace(proof, mode=Mode.BREAK, more=mutant.mutant_cycles)
+    return proof
 
 
 WORDS = {
@@ -67,26 +84,42 @@ WORDS = {
     (Mode.BOUNDED, "FAIL"): "does not hold",
     (Mode.NETLIST, "FAIL"): "paths are found",
     (Mode.COVER, "FAIL"): "the guarded event is not reached",
+    (Mode.REACH, "FAIL"): "holds, but some of what it covers is not reached from any state",
+    (Mode.BREAK, "FAIL"): "a claim fails",
+    (Mode.BREAK, "PASS"): "no claim fails",
 }
 
 
 def attempt(proved: Property, timeout_seconds: int) -> Result:
     """Prove a property, or take the result from the cache if nothing changed."""
     folder = BUILD / re.sub(r"\W+", "_", proved.key).strip("_").lower()
-    seconds = 0.0
+    seconds, covers = 0.0, 0
     for task in tasks(proved):
+        if task.mode is Mode.REACH:
+            covers = len(task.model.covers)
         outcome = cached(task, CACHE, folder / task.mode.value, timeout_seconds=timeout_seconds)
         seconds += outcome.seconds
         if not outcome.passed:
             return _failed(proved, task, outcome, seconds)
     result = proved.depth if proved.bounded else "proved"
-    return Result(proved.block, proved.name, result, seconds, log=_shown(outcome.log))
+    log = _shown(outcome.log)
+    return Result(
+        proved.block,
+        proved.name,
+        result,
+        seconds,
+        log=log,
+        covers_total=covers,
+        covers_met=covers,
+    )
 
 
 def _failed(proved: Property, task: Task, outcome: Outcome, seconds: float) -> Result:
     reason = WORDS.get((task.mode, outcome.status), outcome.status.lower())
     if outcome.trace:
         reason += f"; {_shown(outcome.trace)}"
+    covers = len(task.model.covers) if proved.reached else 0
+    missed = len(outcome.counterexample) if task.mode is Mode.REACH else covers
     return Result(
         proved.block,
         proved.name,
@@ -95,6 +128,8 @@ def _failed(proved: Property, task: Task, outcome: Outcome, seconds: float) -> R
         reason,
         _shown(outcome.log),
         dict(outcome.counterexample),
+        covers,
+        covers - missed,
     )
 
 
@@ -190,7 +225,7 @@ def _work_mutant(
         if isinstance(change, Rebuilt):
             shown = change.name
             broken = replace(broken, build=change.build)
-        task, *_ = tasks(broken)
+        task = breaks(broken)
         folder = BUILD / "mutants" / task.digest()[:16]
         outcome = prove(task, folder, timeout_seconds=timeout_seconds)
     except ProofError as error:
@@ -198,7 +233,7 @@ def _work_mutant(
     except Exception as error:  # of the changed source, whatever it is: it shows nothing
         reason = f"cannot be built: {type(error).__name__}: {error}"
         return Killed(block, name, shown, False, 0.0, reason)
-    killed = outcome.status in ("FAIL", "UNKNOWN")
+    killed = outcome.status == "FAIL"
     reason = WORDS.get((task.mode, outcome.status), outcome.status.lower())
     values = dict(outcome.counterexample)
     return Killed(block, name, shown, killed, outcome.seconds, reason, values)

@@ -2,6 +2,7 @@
 
 import importlib
 import io
+import json
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,12 +16,13 @@ from stagecoach.gateware.interfaces import NO_COLLISION
 from stagecoach.hw.formal import __main__ as command
 from stagecoach.hw.formal import device, paths
 from stagecoach.hw.formal import prove as proving
+from stagecoach.hw.formal import run as running
 from stagecoach.hw.formal.harness import GATEWARE, Harness, Model
 from stagecoach.hw.formal.properties import all_properties
 from stagecoach.hw.formal.properties.atomic_arithmetic import PROPERTIES as ARITHMETIC
 from stagecoach.hw.formal.property import PROMPT, Mutation, Property, in_harness
 from stagecoach.hw.formal.prove import Mode, ProofError, Task, cached, last_values, prove
-from stagecoach.hw.formal.run import Killed, break_all
+from stagecoach.hw.formal.run import Killed, Result, attempt, break_all, breaks
 from stagecoach.sim.model.atomics import cmp_swap, fetch_add
 
 
@@ -88,6 +90,98 @@ def test_property_that_fails_from_a_state_that_is_not_reached_is_unknown(tmp_pat
 def test_cover_that_is_out_of_reach_fails(tmp_path):
     assert prove(task(counter(5), Mode.COVER, 7), tmp_path).passed
     assert prove(task(counter(5), Mode.COVER, 4), tmp_path).status == "FAIL"
+
+
+FAR = 1 << 39
+
+
+def gate(kind="good"):
+    """Counts to FAR and has a copy of the count, of which nothing is claimed; passes behind it."""
+
+    def build(h):
+        count, copy = Signal(40, name="count"), Signal(40, name="copy")
+        passes = Signal()
+        h.m.d.sync += [count.eq(count + 1), copy.eq(0 if kind == "copy" else copy + 1)]
+        h.m.d.comb += passes.eq((kind == "open") | (count >= FAR))
+        with h.m.If(count == (1 << 40) - 1):
+            h.m.d.sync += [count.eq(count), copy.eq(copy)]
+        ever = Signal()
+        h.m.d.sync += ever.eq(ever | passes)
+        h.check("late", ~ever | (count >= FAR))
+        h.invariant("same", copy == count)
+        h.cover("passes", passes & ~h.past(passes) & h.started)
+
+    model = in_harness(build)
+    return Property("block", f"gate {kind}", model, (), reached=1, mutant_cycles=2)
+
+
+@pytest.mark.parametrize("kind, killed", [("good", False), ("copy", False), ("open", True)])
+def test_mutant_is_killed_by_a_claim_far_from_the_reset_and_not_by_an_invariant(
+    kind, killed, tmp_path
+):
+    outcome = prove(breaks(gate(kind)), tmp_path)
+    assert outcome.status == ("FAIL" if killed else "PASS")
+    assert ("assert_late" in outcome.counterexample) == killed
+    # The induction fails for both of them.
+    induction = prove(task(gate(kind).build()), tmp_path)
+    assert induction.passed == (kind == "good")
+
+
+def test_mutant_without_an_induction_is_attempted_as_the_property_is():
+    assert breaks(ARITHMETIC[0]).mode is Mode.INDUCTION  # of Verilog: no claim is known by name
+    bounded = Property("block", "name", lambda: counter(5), (), bounded="because", covered=1)
+    assert breaks(bounded).mode is Mode.BOUNDED
+
+
+def test_assertions_of_one_name_are_told_apart():
+    def build(h):
+        for value in (0, 1):
+            h.check("same name", value)
+
+    assert in_harness(build)().claims == ("assert_same_name", "assert_same_name_2")
+
+
+def test_event_far_from_the_reset_is_reached_from_a_state_that_the_assertions_allow(
+    monkeypatch, tmp_path
+):
+    monkeypatch.setattr(running, "BUILD", tmp_path)
+    monkeypatch.setattr(running, "CACHE", tmp_path / "cache")
+    result = attempt(gate(), 60)
+    assert (result.result, result.covers_met, result.covers_total) == ("proved", 1, 1)
+
+    def never(h):
+        held = Signal()
+        h.m.d.sync += held.eq(held)
+        h.check("low", ~held)
+        h.cover("high", held)
+        # From an arbitrary state the past is arbitrary, too: what is covered is a step.
+        h.cover("rises", h.past(held))
+        h.cover("low", ~held)
+
+    unreached = Property("block", "never", in_harness(never), (), reached=1)
+    result = attempt(unreached, 60)
+    assert (result.result, result.covers_met, result.covers_total) == ("failed", 1, 3)
+    assert result.counterexample == {"cover_high": 0, "cover_rises": 0}
+    assert result.reason == "holds, but some of what it covers is not reached from any state"
+
+
+def test_report_counts_what_was_reached_apart_from_what_was_proved(tmp_path, monkeypatch):
+    monkeypatch.setattr(command, "REPORT", tmp_path / "formal.json")
+    results = [
+        Result("a", "one", "proved", 1.0, covers_total=3, covers_met=3),
+        Result("a", "two", "failed", 1.0, covers_total=2, covers_met=1),
+        Result("b", "three", 12, 1.0),
+    ]
+    command.write_report(results)
+    report = json.loads((tmp_path / "formal.json").read_text())
+    del report["blocks"]
+    assert report == {
+        "properties_total": 3,
+        "properties_proved": 1,
+        "properties_bounded": 1,
+        "covers_total": 5,
+        "covers_met": 4,
+    }
 
 
 def test_what_passed_is_not_attempted_again(tmp_path):

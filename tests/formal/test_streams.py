@@ -3,6 +3,7 @@
 import importlib
 import json
 import pkgutil
+import re
 
 import pytest
 from amaranth.hdl import Module, Signal
@@ -45,6 +46,28 @@ def test_every_output_stream_is_in_a_property():
             assert output in left_out or (output in proved and place.path in proved)
 
 
+def test_every_output_stream_is_seen_to_rise_but_those_whose_ready_is_never_low():
+    places = [place for place in blocks() if place.outputs]
+    for place, each in zip(places, stream_properties.PROPERTIES, strict=True):
+        assert each.block == place.name and each.reached == 1
+        if place.name in ("fork.Fork", "dma.read.ReadEngine"):
+            taken = stream_properties.ALWAYS_TAKEN.get(place.name, ())
+            covers = {f"cover_{re.sub(r'[^a-z0-9]+', '_', name)}" for name in place.outputs}
+            covers -= {f"cover_{re.sub(r'[^a-z0-9]+', '_', name)}" for name in taken}
+            assert set(each.build().covers) == covers
+
+
+@pytest.mark.parametrize("kind", ["good", "waits"])
+def test_valid_that_never_rises_while_ready_is_low_is_seen(kind, tmp_path):
+    def build(h):
+        dut = Passes(kind)
+        h.block(dut)
+        stream_properties.rises(h, "o", dut.o)
+
+    outcome = prove(Task(in_harness(build)(), Mode.REACH, 1, PROMPT), tmp_path)
+    assert outcome.passed == (kind == "good")
+
+
 def test_exceptions_are_ports_that_exist():
     ports = {place.name: (*place.outputs, *place.inputs) for place in blocks()}
     for table in (
@@ -52,6 +75,7 @@ def test_exceptions_are_ports_that_exist():
         stream_properties.ASSUMED,
         stream_properties.ELSEWHERE,
         stream_properties.UNPROVED,
+        stream_properties.ALWAYS_TAKEN,
     ):
         for name, names in table.items():
             assert set(names) <= set(ports[name])
@@ -84,6 +108,10 @@ class Passes(wiring.Component):
         ]
         if self._kind == "valid":
             m.d.comb += self.o.valid.eq(self.i.valid & seen)
+        if self._kind == "waits":
+            waited = Signal()  # through a register: no path leads from ready to valid
+            m.d.sync += waited.eq(self.i.valid & (waited | self.o.ready))
+            m.d.comb += self.o.valid.eq(self.i.valid & waited)
         if self._kind == "path":
             m.d.comb += self.o.valid.eq(self.i.valid & (self.o.ready | seen))
         return m

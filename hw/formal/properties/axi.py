@@ -55,16 +55,17 @@ def _has_octets(h: Harness, commands: Any) -> None:
 
 def _splitter_holds(h: Harness, inside: Inside, name: str, max_beats: int) -> None:
     """What an output of a splitter is: a burst inside a block of `max_beats` words."""
+    rule = h.invariant if name else h.check  # what an engine needs, or what the splitter claims
     o = inside.ports.o
     word_bits = (max_beats - 1).bit_length()
     first = o.payload.address[WORD_BITS : WORD_BITS + word_bits]
     aligned = o.payload.address[:WORD_BITS] == 0
-    h.check(f"{name} in a block", ~o.valid | (aligned & (first + o.payload.beats < max_beats)))
+    rule(f"{name}in a block", ~o.valid | (aligned & (first + o.payload.beats < max_beats)))
     active, end = inside.signal("active"), inside.signal("end")
     start = inside.signal("start")
     block_bits = WORD_BITS + word_bits
-    h.check(
-        f"{name} ends behind its start",
+    h.invariant(
+        f"{name}ends behind its start",
         ~active | (end[block_bits:] != 0) | (end[:block_bits] >= start),
     )
 
@@ -73,7 +74,7 @@ def _splitter(h: Harness) -> None:
     dut = BurstSplitter(BEATS)
     inside = h.block(dut)
     _has_octets(h, dut.i)
-    _splitter_holds(h, inside, "burst", BEATS)
+    _splitter_holds(h, inside, "", BEATS)
     # The command of which bursts are made
     command = Signal.like(Value.cast(dut.i.payload.address), name="address")
     last_octet = Signal(64, name="last_octet")
@@ -96,11 +97,11 @@ def _splitter(h: Harness) -> None:
     offset = Const(0, block_bits)
     with h.m.If(makes):
         h.m.d.sync += following.eq(Cat(offset, block + 1))
-    h.check("where it stands", ~active | (following == Cat(start, block)))
-    h.check("where it ends", ~active | ((Cat(offset, block) + end)[:64] == last_octet))
-    h.check("first", ~active | (inside.signal("first") == ~begun))
-    h.check("aligned behind the first", ~active | ~begun | (start == 0))
-    h.check("start lane", ~active | (inside.signal("start_lane") == command[:WORD_BITS]))
+    h.invariant("where it stands", ~active | (following == Cat(start, block)))
+    h.invariant("where it ends", ~active | ((Cat(offset, block) + end)[:64] == last_octet))
+    h.invariant("first", ~active | (inside.signal("first") == ~begun))
+    h.invariant("aligned behind the first", ~active | ~begun | (start == 0))
+    h.invariant("start lane", ~active | (inside.signal("start_lane") == command[:WORD_BITS]))
     # What a burst is, in the cycle behind its making
     made, began = h.past(makes), h.past(~begun)
     at, until = h.past(following), h.past(last_octet)
@@ -127,15 +128,15 @@ def _read_engine(h: Harness) -> None:
     axi = dut.m_axi
     invariants(h, "dma.read.ReadEngine", inside)
     granted, latest, fits = (inside.signal(name) for name in ("granted", "latest", "fits"))
-    h.check("free", inside.signal("ar_free") == ~axi.arvalid)
-    h.check("at most one", (granted & (granted - 1))[: len(granted)] == 0)
+    h.invariant("free", inside.signal("ar_free") == ~axi.arvalid)
+    h.invariant("at most one", (granted & (granted - 1))[: len(granted)] == 0)
     for number, client in enumerate(dut.clients):
         _has_octets(h, client.command)
         splitter = inside.child(f"splitter{number}")
-        _splitter_holds(h, splitter, f"client {number}", BEATS)
+        _splitter_holds(h, splitter, f"client {number} ", BEATS)
         valid = splitter.ports.o.valid
-        h.check(f"client {number} fits", ~fits[number] | valid)
-        h.check(f"client {number} granted", ~granted[number] | (valid & (latest == number)))
+        h.invariant(f"client {number} fits", ~fits[number] | valid)
+        h.invariant(f"client {number} granted", ~granted[number] | (valid & (latest == number)))
         burst_taken = splitter.ports.o.payload
         told = (axi.araddr == h.past(burst_taken.address)) & (
             axi.arlen == h.past(burst_taken.beats)
@@ -158,15 +159,15 @@ def _write_engine(h: Harness) -> None:
     invariants(h, "dma.write.WriteEngine", inside)
     valid, chosen = inside.signal("chosen_valid"), inside.view("chosen", burst(1))
     issue = inside.signal("issue")
-    h.check("free", inside.signal("chosen_free") == ~valid)
+    h.invariant("free", inside.signal("chosen_free") == ~valid)
     _has_octets(h, dut.clients[0].command)
-    _splitter_holds(h, inside.child("splitter0"), "client 0", BEATS)
+    _splitter_holds(h, inside.child("splitter0"), "client 0 ", BEATS)
     # A whole command does not cross a multiple of BEATS words: `WriteEngine`, `EntryWriter`.
     whole = dut.clients[1].command
     block = BEATS * WORD_OCTETS
     place = whole.payload.address[: (block - 1).bit_length()] + whole.payload.octets
     h.assume(~whole.valid | ((whole.payload.octets != 0) & (place <= block)))
-    h.check("chosen in 4 KiB", ~valid | _inside_4_kib(chosen.address, chosen.beats))
+    h.invariant("chosen in 4 KiB", ~valid | _inside_4_kib(chosen.address, chosen.beats))
     addresses, words = inside.child("addresses").ports, inside.child("w_buffer").ports
     for name, stream in (
         ("AW shown", addresses.o.payload),
@@ -175,7 +176,7 @@ def _write_engine(h: Harness) -> None:
         shown = addresses.o.valid
         if name != "AW shown":
             shown = inside.child("addresses").signal("spare_full")
-        h.check(f"{name} in 4 KiB", ~shown | _inside_4_kib(stream.address, stream.beats))
+        h.invariant(f"{name} in 4 KiB", ~shown | _inside_4_kib(stream.address, stream.beats))
     h.check(
         "AW stays",
         _stays(h, axi.awvalid, axi.awready, axi.awaddr, axi.awlen, axi.awsize, axi.awburst),
@@ -209,11 +210,11 @@ def _write_engine(h: Harness) -> None:
         following = bursts[1] if place == 0 else 0
         after = Mux(ends, following, bursts[place])
         h.m.d.sync += bursts[place].eq(Mux(issue & (count - ends == place), kept, after))
-    h.check("room for a burst", ~issue | (count < 2) | ends)
+    h.invariant("room for a burst", ~issue | (count < 2) | ends)
     h.check("words are of a burst", ~words.i.valid | (count != 0))
     h.check("last word", ~words.i.valid | (word.last == (sent == beats)))
-    h.check("none begun", (count != 0) | (sent == 0))
-    h.check("not more words", (count == 0) | (sent <= beats))
+    h.invariant("none begun", (count != 0) | (sent == 0))
+    h.invariant("not more words", (count == 0) | (sent <= beats))
     for lane in range(WORD_OCTETS):
         before = first & (sent == 0) & (lane < start_lane)
         behind = last & (sent == beats) & (lane > end_lane)
@@ -231,9 +232,9 @@ def _w_slots(h: Harness, inside: Inside, bursts: list[Any], count: Any, sent: An
     turn, fill, vacant = (inside.signal(name) for name in ("turn", "fill", "vacant"))
     last_beat, first_beat = inside.signal("last_beat"), inside.signal("first_beat")
     busy = ~vacant
-    h.check("so many", count == busy[0] + busy[1])
-    h.check("next one", fill == turn ^ (count == 1))
-    h.check("turn", (count != 1) | busy.bit_select(turn, 1))
+    h.invariant("so many", count == busy[0] + busy[1])
+    h.invariant("next one", fill == turn ^ (count == 1))
+    h.invariant("turn", (count != 1) | busy.bit_select(turn, 1))
     lower, upper = inside.signal("lower"), inside.signal("upper")
     for number in range(2):
         slot = inside.view(f"burst{number}", SLOT)
@@ -250,19 +251,23 @@ def _w_slots(h: Harness, inside: Inside, bursts: list[Any], count: Any, sent: An
                 & (slot.end_lane == issued[13:16])
                 & (slot.client == issued[16])
             )
-            h.check(f"slot {number} is burst {place}", ~here | same)
-        h.check(f"slot {number} last", vacant[number] | (last_beat[number] == (slot.beats == 0)))
+            h.invariant(f"slot {number} is burst {place}", ~here | same)
+        h.invariant(
+            f"slot {number} last", vacant[number] | (last_beat[number] == (slot.beats == 0))
+        )
         done_first = (sent == 0) | (turn != number)
-        h.check(
+        h.invariant(
             f"slot {number} first",
             vacant[number] | (first_beat[number] == (slot.first & done_first)),
         )
-        h.check(
+        h.invariant(
             f"slot {number} client",
             selected == Mux(vacant[number], 0, Value.cast(1 << slot.client)),
         )
         mine = busy[number] & (turn == number)
-        h.check(f"slot {number} data", ~mine | ((lower == slot.client) & (upper == ~slot.client)))
+        h.invariant(
+            f"slot {number} data", ~mine | ((lower == slot.client) & (upper == ~slot.client))
+        )
 
 
 READ = "stagecoach.gateware.dma.read"

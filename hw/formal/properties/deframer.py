@@ -74,17 +74,17 @@ class _Visits:
         h.assume(~started | killed | ~(cut | one | two))
         h.assume(~h.started | started | (deframer.crc == h.past(deframer.crc)))
 
-        h.check("cleared", self.cleared == (killed | h.past(started)))
-        h.check("dropping", self.dropping == (killed | failed))
-        h.check("kill clears", ~killed | (self.cleared & self.dropping))
-        h.check("no word is cut when it is cleared", ~(cut & self.cleared))
-        h.check("complete", ~self.remover.signal("complete") | one)
-        h.check("out", ~out.o_valid | one | two)
-        h.check("last out", ~self.last | two | three)
-        h.check("cleared before", ~h.past(self.cleared) | ~out.o_valid)
-        h.check("dropped before", ~h.past(self.dropping) | ~self.last)
+        h.invariant("cleared", self.cleared == (killed | h.past(started)))
+        h.invariant("dropping", self.dropping == (killed | failed))
+        h.invariant("kill clears", ~killed | (self.cleared & self.dropping))
+        h.invariant("no word is cut when it is cleared", ~(cut & self.cleared))
+        h.invariant("complete", ~self.remover.signal("complete") | one)
+        h.invariant("out", ~out.o_valid | one | two)
+        h.invariant("last out", ~self.last | two | three)
+        h.invariant("cleared before", ~h.past(self.cleared) | ~out.o_valid)
+        h.invariant("dropped before", ~h.past(self.dropping) | ~self.last)
         moves = out.o_valid | self.last
-        h.check("nothing moves between visits", ~self.cleared | self.dropping | ~moves)
+        h.invariant("nothing moves between visits", ~self.cleared | self.dropping | ~moves)
 
 
 def _committed(h: Harness) -> None:
@@ -124,15 +124,15 @@ def _committed(h: Harness) -> None:
 
     committed = offset < verified
     h.check("what is committed has a good CRC", ~committed | (kind == GOOD))
-    h.check("committed was written", verified <= used)
+    h.invariant("committed was written", verified <= used)
     end = (inside.signal("last_address") + 1 - released)[:bits]
     alive = ~dropping & ~cleared
     open_ = alive & (offset >= verified) & (offset < used)
-    h.check("pending", ~open_ | last | (kind == PENDING))
-    h.check("ended", ~(open_ & last & good & (offset < end)) | (kind == GOOD))
-    h.check("behind it", ~(open_ & last & (offset >= end)) | (kind == PENDING))
-    h.check("end", ~(alive & last) | ((end > verified) & (end == used)))
-    h.check("kinds", kind <= GOOD)
+    h.invariant("pending", ~open_ | last | (kind == PENDING))
+    h.invariant("ended", ~(open_ & last & good & (offset < end)) | (kind == GOOD))
+    h.invariant("behind it", ~(open_ & last & (offset >= end)) | (kind == PENDING))
+    h.invariant("end", ~(alive & last) | ((end > verified) & (end == used)))
+    h.invariant("kinds", kind <= GOOD)
 
     # What the store asks of the deframer.
     commit = store.commit
@@ -145,14 +145,14 @@ def _committed(h: Harness) -> None:
     with m.Elif(since != LATE):
         m.d.sync += since.eq(since + 1)
     h.check("writes in time", ~store.write | ~full | (since < LATE))
-    h.check("room", ~room | (since == 0))
+    h.invariant("room", ~room | (since == 0))
     for late, there in enumerate((cut, visits.cut_one, visits.cut_two), 1):
-        h.check(f"cut with room {late}", ~there | (since <= late))
+        h.invariant(f"cut with room {late}", ~there | (since <= late))
     before, limit = store_inside.signal("used"), WORDS - MARGIN_WORDS
-    h.check("used", used <= before + 1)
-    h.check("room in the store", full | (before <= limit))
-    h.check("room while full", ~full | (used <= limit + 2 + since))
-    h.check("cycles", since <= LATE)
+    h.invariant("used", used <= before + 1)
+    h.invariant("room in the store", full | (before <= limit))
+    h.invariant("room while full", ~full | (used <= limit + 2 + since))
+    h.invariant("cycles", since <= LATE)
 
 
 def _property(name: str, build: Build, *changes: tuple[str, str, str]) -> Property:

@@ -99,21 +99,21 @@ def _busy(h: Harness) -> None:
     h.check("busy until it has ended", fence.busy | ~waited)
 
     hands_over = inside.in_state("HAND_OVER")
-    h.check("legal", inside.legal_state() & (stage <= len(STAGES)))
-    h.check("settles", ~hands_over | (wait <= SETTLE))
+    h.invariant("legal", inside.legal_state() & (stage <= len(STAGES)))
+    h.invariant("settles", ~hands_over | (wait <= SETTLE))
     looks = inside.in_state("MARKED", "ENDED")
-    h.check("stage", hands_over | (stage < len(STAGES)) | ~fence.busy)
-    h.check("it is somewhere", alive | ~(between | waited))
-    h.check("it ended before", ~between | ((at != 0) & (age != 0)))
-    h.check("one stage after the other", ~waited | (stage <= at))
-    h.check("it is owed", ~(waited & looks & (stage == at)) | (~between & ~not_waited_for))
+    h.invariant("stage", hands_over | (stage < len(STAGES)) | ~fence.busy)
+    h.invariant("it is somewhere", alive | ~(between | waited))
+    h.invariant("it ended before", ~between | ((at != 0) & (age != 0)))
+    h.invariant("one stage after the other", ~waited | (stage <= at))
+    h.invariant("it is owed", ~(waited & looks & (stage == at)) | (~between & ~not_waited_for))
     late = (hands_over & (age + wait >= LATEST - 1)) | (marking & (age >= LATEST))
-    h.check("in time", ~(waited & between & (stage == at)) | late)
+    h.invariant("in time", ~(waited & between & (stage == at)) | late)
 
 
 def _is_here(h: Harness, inside: Signal, here: Value) -> None:
     """The item is inside one place at most, and there if it is anywhere."""
-    h.check(f"in {inside.name}", inside == here)
+    h.invariant(f"in {inside.name}", inside == here)
 
 
 PROPERTIES = (
@@ -131,5 +131,6 @@ PROPERTIES = (
             )
         ),
         depth=6,
+        mutant_cycles=26,
     ),
 )

@@ -48,9 +48,9 @@ def _keeps_order(component: Any, room: int, contents: Contents) -> Callable[[Har
         h.check("the oldest one is shown", ~dut.o.valid | (count != 0))
         h.check("as it came", ~dut.o.valid | (dut.o.payload == items[0]))
         held, words = contents(h, inside)
-        h.check("as many as came and have not left", held == count)
+        h.invariant("as many as came and have not left", held == count)
         for place, word in enumerate(words):
-            h.check(f"item {place}", (held <= place) | (word == items[place]))
+            h.invariant(f"item {place}", (held <= place) | (word == items[place]))
         waiting = (count != 0) & h.past(count != 0) & ~h.past(leaves)
         h.check("an item that waits is shown", ~(waiting & h.started) | dut.o.valid)
         h.cover("full", ~dut.i.ready & (count == room))
@@ -83,9 +83,9 @@ def _prompt_fifo(h: Harness, inside: Inside) -> tuple[Any, Sequence[Any]]:
     memory = inside.memory("memory")
     write, read = memory.write_ports[0].addr, memory.read_ports[0].addr
     rest = DEPTH - 1
-    h.check("addresses", (write < rest) & (read < rest))
+    h.invariant("addresses", (write < rest) & (read < rest))
     ahead = Mux(write >= read, write - read, write + rest - read)
-    h.check("distance", (level == ahead) | ((level == rest) & (ahead == 0)))
+    h.invariant("distance", (level == ahead) | ((level == rest) & (ahead == 0)))
     return o.valid + level, [o.payload, *_ring(h, memory, read, rest)]
 
 
@@ -94,10 +94,10 @@ def _stream_fifo(h: Harness, inside: Inside) -> tuple[Any, Sequence[Any]]:
     rest = inside.ports._depth - 1
     o, level = inside.ports.o, fifo.signal("inner_level")
     produce, consume = fifo.signal("produce"), fifo.signal("consume")
-    h.check("addresses", (produce < rest) & (consume < rest))
+    h.invariant("addresses", (produce < rest) & (consume < rest))
     ahead = Mux(produce >= consume, produce - consume, produce + rest - consume)
-    h.check("distance", (level == ahead) | ((level == rest) & (ahead == 0)))
-    h.check("level", level <= rest)
+    h.invariant("distance", (level == ahead) | ((level == rest) & (ahead == 0)))
+    h.invariant("level", level <= rest)
     words = _ring(h, fifo.memory("storage"), consume, rest)
     shown = zip([o.payload, *words], [*words, 0], strict=True)
     return o.valid + level, [Mux(o.valid, *each) for each in shown]
@@ -118,8 +118,8 @@ def _fork(h: Harness) -> None:
     h.check("it is offered to all others", ~dut.i.valid | (Cat(o.valid for o in dut.o) == ~taken))
     for number, o in enumerate(dut.o):
         h.check(f"output {number}", ~o.valid | (dut.i.valid & (o.payload == dut.i.payload)))
-    h.check("remembered", inside.signal("taken") == taken)
-    h.check("nothing is taken of nothing", (taken == 0) | dut.i.valid)
+    h.invariant("remembered", inside.signal("taken") == taken)
+    h.invariant("nothing is taken of nothing", (taken == 0) | dut.i.valid)
     h.cover("one by one", (taken == 0b101) & dut.i.valid)
     h.cover("all", leaves)
 

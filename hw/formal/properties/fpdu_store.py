@@ -68,18 +68,18 @@ def _read(h: Harness) -> None:
     (write,), (read, *_) = memory.write_ports, memory.read_ports
     kept = h.word(memory, followed)
     coming = write.en & (write.addr == followed)
-    h.check("content", (place >= used) | (Mux(coming, write.data, kept) == content))
-    h.check("asked", ~(asked[0] & committed) | (read.addr == followed))
-    h.check("it is there", ~(asked[0] & committed) | ~coming)
-    h.check("read", ~(asked[1] & committed) | (read.data == content))
+    h.invariant("content", (place >= used) | (Mux(coming, write.data, kept) == content))
+    h.invariant("asked", ~(asked[0] & committed) | (read.addr == followed))
+    h.invariant("it is there", ~(asked[0] & committed) | ~coming)
+    h.invariant("read", ~(asked[1] & committed) | (read.data == content))
 
-    h.check("committed was written", verified <= used)
+    h.invariant("committed was written", verified <= used)
     # `used` of the store is that of the cycle before, and `full` that of the one before it.
     late, limit = inside.signal("used"), WORDS - MARGIN_WORDS
-    h.check("used", used <= late + 1)
-    h.check("room", store.full | (late <= limit))
-    h.check("room while full", ~store.full | (used <= limit + 2 + since))
-    h.check("cycles", since <= LATE)
+    h.invariant("used", used <= late + 1)
+    h.invariant("room", store.full | (late <= limit))
+    h.invariant("room while full", ~store.full | (used <= limit + 2 + since))
+    h.invariant("cycles", since <= LATE)
 
 
 PROPERTIES = (
@@ -91,7 +91,7 @@ PROPERTIES = (
             Mutation("stagecoach.gateware.mpa.fpdu_store", *change)
             for change in (
                 ("self.address.eq(verified)", "self.address.eq(self.address)"),
-                ("used >= self._words - MARGIN_WORDS", "used > self._words - 4"),
+                ("used >= self._words - MARGIN_WORDS", "used >= self._words"),
                 ("read.addr.eq(self.placer.address)", "read.addr.eq(self.placer.address + 1)"),
                 ("write.addr.eq(self.address)", "write.addr.eq(self.address + 1)"),
             )

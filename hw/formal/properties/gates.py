@@ -44,10 +44,10 @@ def _transmit(h: Harness) -> None:
     h.cover("a job was waited for", one_left & drain.passed)
 
     visits, left = inside.in_state("VISITS"), inside.in_state("LEFT")
-    h.check("legal", inside.legal_state())
-    h.check("waited for", ~waited | visit.inside | job.inside)
-    h.check("visits first", ~(waited & visit.inside) | (visits & visit.owed))
-    h.check("then jobs", ~(waited & ~visit.inside) | visits | (left & job.owed))
+    h.invariant("legal", inside.legal_state())
+    h.invariant("waited for", ~waited | visit.inside | job.inside)
+    h.invariant("visits first", ~(waited & visit.inside) | (visits & visit.owed))
+    h.invariant("then jobs", ~(waited & ~visit.inside) | visits | (left & job.owed))
 
 
 def _invalidation(h: Harness) -> None:
@@ -74,15 +74,15 @@ def _invalidation(h: Harness) -> None:
     for place, item in enumerate(items):
         with m.If(comes & (count - leaves == place)):
             m.d.sync += item.eq(gate.i.payload)
-    h.check("room", ~comes | (count < BUFFERED))
+    h.invariant("room", ~comes | (count < BUFFERED))
     h.check("in order", ~gate.o.valid | (count != 0))
     oldest = items[0].as_value()
     h.check("as it came", ~gate.o.valid | (gate.o.payload.as_value() == oldest))
     shown = buffer.ports.o
     spare = buffer.signal("spare")
-    h.check("count", count == shown.valid + buffer.signal("spare_full"))
-    h.check("oldest", (count == 0) | (shown.payload.as_value() == oldest))
-    h.check("next", (count < BUFFERED) | (spare == items[1].as_value()))
+    h.invariant("count", count == shown.valid + buffer.signal("spare_full"))
+    h.invariant("oldest", (count == 0) | (shown.payload.as_value() == oldest))
+    h.invariant("next", (count < BUFFERED) | (spare == items[1].as_value()))
 
     # The use, and how many of the reports inside came before it
     held, atomic, asked = Signal(), Signal(), Signal()
@@ -105,13 +105,13 @@ def _invalidation(h: Harness) -> None:
     behind = alive & (count != 0) & (earlier == 0) & invalidates
     h.check("over before it leaves", ~gate.o.valid | ~behind)
 
-    h.check("legal", inside.legal_state())
-    h.check("one at a time", held + atomic + placement.inside <= 1)
-    h.check("report", inside.in_state("IDLE") | (count != 0))
-    h.check("one that waits", ~inside.in_state("RECEIVER", "PLACED") | invalidates)
-    h.check("earlier", ~alive | (earlier <= count))
+    h.invariant("legal", inside.legal_state())
+    h.invariant("one at a time", held + atomic + placement.inside <= 1)
+    h.invariant("report", inside.in_state("IDLE") | (count != 0))
+    h.invariant("one that waits", ~inside.in_state("RECEIVER", "PLACED") | invalidates)
+    h.invariant("earlier", ~alive | (earlier <= count))
     owed = (atomic & asked) | placement.owed
-    h.check("waited for", ~(behind & inside.in_state("PLACED")) | owed)
+    h.invariant("waited for", ~(behind & inside.in_state("PLACED")) | owed)
 
 
 def _property(

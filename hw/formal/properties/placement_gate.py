@@ -43,8 +43,8 @@ def _begun(h: Harness) -> None:
     taken = gate.i.valid & gate.i.ready
     octets, qp = h.past(gate.i.p.octets), h.past(gate.i.p.qp)
     begun = h.past(taken) & (octets != 0)
-    h.check("free", ~gate.i.ready | ~gate.o.valid)
-    h.check("taken", inside.signal("taken") == h.past(taken))
+    h.invariant("free", ~gate.i.ready | ~gate.o.valid)
+    h.invariant("taken", inside.signal("taken") == h.past(taken))
     h.check("begun", gate.begun.valid == begun)
     h.check("of this QP", ~begun | (gate.begun.qp == qp))
 

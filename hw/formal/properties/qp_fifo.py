@@ -72,25 +72,25 @@ def _fifo(h: Harness, depth: int, held: bool) -> None:
         rows[name] = late
     bits = len(rows["pushed"])
     level = (rows["pushed"] - rows["popped"] - rows["skipped"])[:bits]
-    h.check("count", ~used | (level == count))
-    h.check("released", released <= count if held else released == count)
-    h.check("at most", count <= depth)
+    h.invariant("count", ~used | (level == count))
+    h.invariant("released", released <= count if held else released == count)
+    h.invariant("at most", count <= depth)
     if held:
         seen = rows["released"] + rows["missed"] - rows["popped"] - rows["skipped"]
-        h.check("releases", ~used | (seen[:bits] == released))
+        h.invariant("releases", ~used | (seen[:bits] == released))
     for name, row, strobe, stood in (
         ("tail", "pushed", writer.push, writer.push_qp),
         ("gone", "popped", reader.pop, reader.pop_qp),
     ):
         (port,) = inside.memory(row).write_ports
         right = (port.addr != qp) | h.past(strobe) | (inside.signal(name) == rows[row])
-        h.check(name, ~h.started | ~used | ((port.addr == h.past(stood)) & right))
+        h.invariant(name, ~h.started | ~used | ((port.addr == h.past(stood)) & right))
     slots = max(depth.bit_length() - 1, 0)
     oldest = rows["popped"] + rows["skipped"]
     for number, item in enumerate(items):
         address = Cat((oldest + number)[:slots], qp)
         kept = h.word(inside.memory("items"), address)
-        h.check(f"item {number}", ~used | (number >= count) | (Value.cast(kept) == item))
+        h.invariant(f"item {number}", ~used | (number >= count) | (Value.cast(kept) == item))
 
     # What the ports show, for the QP that was selected.
     for side, what in ((writer, count), (reader, released)):

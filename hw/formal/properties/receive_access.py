@@ -98,62 +98,62 @@ def _placed(h: Harness) -> None:
     for bank in range(BANKS):
         place = Cat(number, Const(bank, 1))
         whole, part = (h.word(inside.memory(name), place) for name in ("pieces", "lengths"))
-        h.check(f"octets of the piece {bank}", whole.octets[: len(part)] == part)
+        h.invariant(f"octets of the piece {bank}", whole.octets[: len(part)] == part)
     h.check("of its QP", ~placement.valid | (placement.p.qp == record.qp))
 
     # How the state machine gets there.
     kept, at = inside.signal("record"), inside.signal("number")
     kept = record.shape()(kept)
-    h.check("state", inside.legal_state())
+    h.invariant("state", inside.legal_state())
     for name in ("qp", "pd", "dropped", "fpdu", "opcode", "invalidates", "bank", "pieces"):
-        h.check(f"record {name}", idle | (kept[name] == record[name]))
+        h.invariant(f"record {name}", idle | (kept[name] == record[name]))
     header = Value.cast(kept.header) == Value.cast(record.header)
-    h.check("record header", idle | header)
+    h.invariant("record header", idle | header)
     good_record = ~record.dropped & (record.cause == Cause.NONE)
-    h.check("pieces", idle | (good_record & record.fpdu) | (record.pieces == 0))
-    h.check("pieces at most", idle | (record.pieces <= SCATTER_GATHER_ELEMENTS))
+    h.invariant("pieces", idle | (good_record & record.fpdu) | (record.pieces == 0))
+    h.invariant("pieces at most", idle | (record.pieces <= SCATTER_GATHER_ELEMENTS))
     start, lookup = inside.in_state("START"), inside.in_state("LOOKUP")
     answer, verdict = inside.in_state("ANSWER"), inside.in_state("VERDICT")
     asking, invalidating = inside.signal("asking"), inside.signal("invalidating")
     has_octets, next_number = inside.signal("has_octets"), inside.signal("next_number")
-    h.check("start", ~start | ((asked == 0) & (asking == (record.pieces != 0)) & (at == 0)))
-    h.check("cause", ~start | (kept.cause == record.cause))
-    h.check("start next", ~(start | (answer & (at == 0))) | (next_number == 0))
-    h.check("waits", waits == (answer | inside.in_state("INVALIDATE_ANSWER")))
+    h.invariant("start", ~start | ((asked == 0) & (asking == (record.pieces != 0)) & (at == 0)))
+    h.invariant("cause", ~start | (kept.cause == record.cause))
+    h.invariant("start next", ~(start | (answer & (at == 0))) | (next_number == 0))
+    h.invariant("waits", waits == (answer | inside.in_state("INVALIDATE_ANSWER")))
     pieces_at = start | lookup | answer | verdict
-    h.check("not invalidating", ~pieces_at | ~invalidating)
-    h.check("lookup", ~lookup | (asking & (asked == at) & (at < record.pieces) & (at != 0)))
+    h.invariant("not invalidating", ~pieces_at | ~invalidating)
+    h.invariant("lookup", ~lookup | (asking & (asked == at) & (at < record.pieces) & (at != 0)))
     looked = (asked == at + 1) & (at < record.pieces)
-    h.check("asked", ~(answer | verdict) | looked)
-    h.check(
+    h.invariant("asked", ~(answer | verdict) | looked)
+    h.invariant(
         "asking",
         asking == ((start & (record.pieces != 0)) | lookup | inside.in_state("INVALIDATE_LOOKUP")),
     )
-    h.check("good", ~(start | lookup | answer) | (good == at))
-    h.check("verdict", ~verdict | inside.signal("refused") | (good == at + 1))
-    h.check("gone", ~(pieces_at | idle) | (gone == 0) | idle)
+    h.invariant("good", ~(start | lookup | answer) | (good == at))
+    h.invariant("verdict", ~verdict | inside.signal("refused") | (good == at + 1))
+    h.invariant("gone", ~(pieces_at | idle) | (gone == 0) | idle)
     invalidation = [f"INVALIDATE_{name}" for name in ("CHECK", "LOOKUP", "ANSWER", "VERDICT")]
     invalidation.append("INVALIDATE")
     later = inside.in_state(*invalidation)
-    h.check(
+    h.invariant(
         "later", ~later | ((good == record.pieces) & good_record & record.invalidates & (gone == 0))
     )
-    h.check("later asked", ~later | (asked >= record.pieces))
+    h.invariant("later asked", ~later | (asked >= record.pieces))
     counts = {"CHECK": 0, "LOOKUP": 0, "ANSWER": 1, "VERDICT": 1}
     for name, more in counts.items():
         here_now = inside.in_state(f"INVALIDATE_{name}")
-        h.check(f"invalidation {name}", ~here_now | (asked == record.pieces + more))
-        h.check(f"is one {name}", ~here_now | (invalidating == (name != "CHECK")))
+        h.invariant(f"invalidation {name}", ~here_now | (asked == record.pieces + more))
+        h.invariant(f"is one {name}", ~here_now | (invalidating == (name != "CHECK")))
     status = inside.signal("status")
     allowed = Cat(status == Value.cast(each) for each in REFUSED).any()
-    h.check(
+    h.invariant(
         "invalidation verdict",
         ~inside.in_state("INVALIDATE_VERDICT") | (may_invalidate == ~allowed),
     )
-    h.check("invalidation", ~inside.in_state("INVALIDATE") | may_invalidate)
+    h.invariant("invalidation", ~inside.in_state("INVALIDATE") | may_invalidate)
     is_request = _is_request(record.opcode)
-    h.check("no request invalidates", idle | ~record.invalidates | ~is_request)
-    h.check(
+    h.invariant("no request invalidates", idle | ~record.invalidates | ~is_request)
+    h.invariant(
         "places",
         ~verdict
         | (
@@ -166,21 +166,21 @@ def _placed(h: Harness) -> None:
     at_first = verdict | later | ((lookup | answer) & (at != 0))
     in_place = inside.in_state("PLACE")
     loaded = has_octets & (at_first | in_place)
-    h.check("no octets", has_octets | (placement.p.octets == 0))
-    h.check("releases", idle | start | has_octets | placement.p.release)
-    h.check("next", ~loaded | (next_number == (gone + 1)[: len(next_number)]))
-    h.check("of the record", ~loaded | (gone < record.pieces))
-    h.check("release", ~loaded | (placement.p.release == (gone + 1 >= record.pieces)))
+    h.invariant("no octets", has_octets | (placement.p.octets == 0))
+    h.invariant("releases", idle | start | has_octets | placement.p.release)
+    h.invariant("next", ~loaded | (next_number == (gone + 1)[: len(next_number)]))
+    h.invariant("of the record", ~loaded | (gone < record.pieces))
+    h.invariant("release", ~loaded | (placement.p.release == (gone + 1 >= record.pieces)))
     known = loaded & (gone == number)
-    h.check("loaded length", ~known | (placement.p.octets == length))
-    h.check("loaded address", ~known | (good <= number) | (placement.p.address == address))
-    h.check("none gone", ~at_first | (gone == 0))
-    h.check("some good", ~at_first | has_octets | (record.pieces == 0) | is_request)
+    h.invariant("loaded length", ~known | (placement.p.octets == length))
+    h.invariant("loaded address", ~known | (good <= number) | (placement.p.address == address))
+    h.invariant("none gone", ~at_first | (gone == 0))
+    h.invariant("some good", ~at_first | has_octets | (record.pieces == 0) | is_request)
     all_good = (good == record.pieces) & good_record & record.fpdu & ~is_request
     all_good &= ~record.invalidates | may_invalidate
-    h.check("place", ~(in_place & has_octets) | all_good)
+    h.invariant("place", ~(in_place & has_octets) | all_good)
     told = h.word(inside.memory("addresses"), number)
-    h.check("addresses", idle | (good <= number) | (told == address))
+    h.invariant("addresses", idle | (good <= number) | (told == address))
 
 
 PROPERTIES = (

@@ -76,41 +76,41 @@ def _placed(h: Harness) -> None:
         return (seen.enabled == enabled) & (seen.base == base) & (seen.log2 == log2)
 
     after = (inside.signal("number") + 1)[:16]
-    h.check("counts", ~now | (after == produced))
-    h.check("states", inside.legal_state())
-    h.check("ring", inside.in_state("IDLE") | (ring < RINGS))
-    h.check("context", ~wiped | same(Value.cast(context)))
-    h.check("produced", ~wiped | (counted[:16] == produced))
-    h.check("consumed", ~wiped | (h.word(inside.memory("consumed"), followed) == consumed))
+    h.invariant("counts", ~now | (after == produced))
+    h.invariant("states", inside.legal_state())
+    h.invariant("ring", inside.in_state("IDLE") | (ring < RINGS))
+    h.invariant("context", ~wiped | same(Value.cast(context)))
+    h.invariant("produced", ~wiped | (counted[:16] == produced))
+    h.invariant("consumed", ~wiped | (h.word(inside.memory("consumed"), followed) == consumed))
     wanted = data.View(layout, inside.signal("wanted"))
-    h.check("none is enabled", ~inside.in_state("FORGET_ALL") | ~(wanted.enabled | enabled))
+    h.invariant("none is enabled", ~inside.in_state("FORGET_ALL") | ~(wanted.enabled | enabled))
     fresh = inside.in_state("FORGET_ALL")
-    h.check("anew", ~fresh | ((Value.cast(wanted) == 0) & (produced == 0) & (consumed == 0)))
-    h.check("nothing yet", ~fresh | ((base == 0) & (log2 == 0) & ~now))
-    h.check("held", ~inside.signal("commanded") | command.valid)
+    h.invariant("anew", ~fresh | ((Value.cast(wanted) == 0) & (produced == 0) & (consumed == 0)))
+    h.invariant("nothing yet", ~fresh | ((base == 0) & (log2 == 0) & ~now))
+    h.invariant("held", ~inside.signal("commanded") | command.valid)
     commanded = command.valid & (command.p.cq == ring)
     right = (wanted.enabled == command.p.enable) & (wanted.log2 == command.p.log2)
     right &= wanted.base == command.p.base[ENTRY_BITS:]
-    h.check("command", ~inside.in_state("DRAIN", "FORGET") | (commanded & right))
+    h.invariant("command", ~inside.in_state("DRAIN", "FORGET") | (commanded & right))
     working = inside.in_state("LATCH", "COMPARE", "ISSUE")
-    h.check("tag", ~working | (entry.p.tag.ring == ring))
-    h.check("issued before", ~inside.signal("issued") | inside.in_state("IDLE"))
+    h.invariant("tag", ~working | (entry.p.tag.ring == ring))
+    h.invariant("issued before", ~inside.signal("issued") | inside.in_state("IDLE"))
     for name, what in (("contexts", None), ("produced", produced), ("consumed", known)):
         port, *_ = inside.memory(name).read_ports
         read = Value.cast(port.data)
         good = same(read) if what is None else read == what
         latched = working if what is not known else inside.in_state("LATCH")
-        h.check(f"read {name}", ~(latched & here) | good)
+        h.invariant(f"read {name}", ~(latched & here) | good)
     later = inside.in_state("COMPARE", "ISSUE") & here
-    h.check("context here", ~later | same(inside.signal("context")))
-    h.check("number here", ~later | (inside.signal("number") == produced))
+    h.invariant("context here", ~later | same(inside.signal("context")))
+    h.invariant("number here", ~later | (inside.signal("number") == produced))
     compares = inside.in_state("COMPARE") & here
-    h.check("room here", ~compares | (inside.signal("room_taken") == held))
+    h.invariant("room here", ~compares | (inside.signal("room_taken") == held))
     full = ~enabled | (held >= size)
-    h.check("full here", ~issue | (inside.signal("full") == full))
-    h.check("phase here", ~issue | (inside.signal("phase") == turn))
-    h.check("address here", ~issue | (inside.signal("address") == place[: len(base)]))
-    h.check("no phase of its own", ~inside.signal("entry")[PHASE])
+    h.invariant("full here", ~issue | (inside.signal("full") == full))
+    h.invariant("phase here", ~issue | (inside.signal("phase") == turn))
+    h.invariant("address here", ~issue | (inside.signal("address") == place[: len(base)]))
+    h.invariant("no phase of its own", ~inside.signal("entry")[PHASE])
 
 
 PROPERTIES = (

@@ -53,20 +53,20 @@ def _fair(qps: int) -> Build:
         visit = inside.in_state("PICK", "REST", "MORE")
         first_group, other_group = first >> bits, other >> bits
         first_member, other_member = first[:bits], other[:bits]
-        h.check("legal", inside.legal_state() & (current < groups))
-        h.check("waiting", waiting == Cat(vector.any() for vector in members))
-        h.check("no turn", ~(find | collect | rest) | (turn == 0))
-        h.check("turn", ~inside.in_state("PICK") | turn.any())
-        h.check("queued in the group", ~collect | (waiting.bit_select(current, 1)))
-        h.check("picked", ~(find | collect | inside.in_state("MORE")) | (picked == 0))
-        h.check("above", Cat(above[n] & ~above[n + 1] for n in range(size - 1)) == 0)
-        h.check("behind the last pick", ~inside.in_state("MORE") | ((turn & ~above) == 0))
+        h.invariant("legal", inside.legal_state() & (current < groups))
+        h.invariant("waiting", waiting == Cat(vector.any() for vector in members))
+        h.invariant("no turn", ~(find | collect | rest) | (turn == 0))
+        h.invariant("turn", ~inside.in_state("PICK") | turn.any())
+        h.invariant("queued in the group", ~collect | (waiting.bit_select(current, 1)))
+        h.invariant("picked", ~(find | collect | inside.in_state("MORE")) | (picked == 0))
+        h.invariant("above", Cat(above[n] & ~above[n + 1] for n in range(size - 1)) == 0)
+        h.invariant("behind the last pick", ~inside.in_state("MORE") | ((turn & ~above) == 0))
         clears = picked.bit_select(first_member, 1) & picked_group.bit_select(first_group, 1)
-        h.check("cleared when it appears", ~clears | first_appears)
+        h.invariant("cleared when it appears", ~clears | first_appears)
         decoded = member.bit_select(first_member, 1) & group.bit_select(first_group, 1)
         is_queued = queued.bit_select(first, 1)
-        h.check("queued", ~waits | is_queued | decoded)
-        h.check("queued by then", ~waits | (picks == 0) | is_queued)
+        h.invariant("queued", ~waits | is_queued | decoded)
+        h.invariant("queued by then", ~waits | (picks == 0) | is_queued)
 
         # How often `other` may be picked yet
         in_turn = turn.bit_select(first_member, 1) & (current == first_group)
@@ -76,15 +76,15 @@ def _fair(qps: int) -> Build:
         together = first_group == other_group
         before = turn.bit_select(other_member, 1) & (other_member < first_member)
         left = waits & ~first_appears
-        h.check("in its turn", ~(left & together & in_turn) | (so_far + before <= 2))
-        h.check("before its turn", ~(left & together & ~in_turn) | (so_far + may <= 1))
+        h.invariant("in its turn", ~(left & together & in_turn) | (so_far + before <= 2))
+        h.invariant("before its turn", ~(left & together & ~in_turn) | (so_far + may <= 1))
         apart = left & ~together
         here = current == first_group
         missed = here & ~in_turn & ~collect
-        h.check("after its turn", ~(apart & missed) | (so_far <= 1))
+        h.invariant("after its turn", ~(apart & missed) | (so_far <= 1))
         there = apart & (current == other_group)
-        h.check("in the other group", ~(there & visit) | (so_far + may <= 2))
-        h.check("before the other group", ~(there & collect) | (so_far <= 1))
+        h.invariant("in the other group", ~(there & visit) | (so_far + may <= 2))
+        h.invariant("before the other group", ~(there & collect) | (so_far <= 1))
 
     return build
 

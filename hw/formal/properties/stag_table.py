@@ -58,17 +58,17 @@ def _answered(h: Harness) -> None:
         waiting = Signal(LOOKUP_CYCLES, name=f"waiting_{number}")
         h.m.d.sync += waiting.eq((waiting << 1) | accepted)
         asked = h.past(client.request.payload)
-        h.check(f"request of {number}", ~waiting[0] | (Value.cast(request) == asked))
+        h.invariant(f"request of {number}", ~waiting[0] | (Value.cast(request) == asked))
         h.check(f"answer to {number}", client.response_valid == waiting[-1])
         for stage, suffix in enumerate(suffixes):
             valid, internal, who = (
                 inside.signal(name + suffix) for name in ("valid", "internal", "client")
             )
-            h.check(
+            h.invariant(
                 f"stage {stage} of {number}",
                 waiting[stage] == (valid & ~internal & (who == number)),
             )
-            h.check(f"since {stage} of {number}", ~waiting[stage] | running[stage])
+            h.invariant(f"since {stage} of {number}", ~waiting[stage] | running[stage])
 
 
 def _status(h: Harness) -> None:
@@ -101,25 +101,25 @@ def _status(h: Harness) -> None:
     def same(a: Any, b: Any) -> Value:
         return Value.cast(a) == Value.cast(b)
 
-    h.check("read", same(inside.signal("read_request"), read_asked))
-    h.check("end", inside.signal("range_end") == read_asked.tagged_offset + read_asked.octets)
-    h.check("found request", same(inside.signal("found_request"), found_asked))
+    h.invariant("read", same(inside.signal("read_request"), read_asked))
+    h.invariant("end", inside.signal("range_end") == read_asked.tagged_offset + read_asked.octets)
+    h.invariant("found request", same(inside.signal("found_request"), found_asked))
     end = found_asked.tagged_offset + found_asked.octets
-    h.check("wraps", inside.signal("wraps") == end[64])
-    h.check("read entry", ~about[1] | same(read.data, read_entry))
-    h.check("found entry", ~about[2] | same(inside.signal("found"), found_entry))
+    h.invariant("wraps", inside.signal("wraps") == end[64])
+    h.invariant("read entry", ~about[1] | same(read.data, read_entry))
+    h.invariant("found entry", ~about[2] | same(inside.signal("found"), found_entry))
 
     checks = checks_of(entry.entry, entry.valid, asked)
     failed = inside.signal("failed")
     for number, status in enumerate(list(checks)[:-1]):
-        h.check(f"failed {status.name}", ~about[3] | (failed[number] == ~checks[status]))
+        h.invariant(f"failed {status.name}", ~about[3] | (failed[number] == ~checks[status]))
     offset = asked.tagged_offset - entry.entry.base
-    h.check("position", ~about[3] | (inside.signal("position") == offset[:64]))
-    h.check("before", ~about[3] | (inside.signal("before_base") == offset[64]))
+    h.invariant("position", ~about[3] | (inside.signal("position") == offset[:64]))
+    h.invariant("before", ~about[3] | (inside.signal("before_base") == offset[64]))
     room = Signal.like(inside.signal("room"), name="room_asked")
     m.d.comb += room.eq(entry.entry.length - asked.octets)
-    h.check("room", ~about[3] | (inside.signal("room") == room))
-    h.check("base address", ~about[3] | (inside.signal("address") == entry.entry.address))
+    h.invariant("room", ~about[3] | (inside.signal("room") == room))
+    h.invariant("base address", ~about[3] | (inside.signal("address") == entry.entry.address))
 
     # What the RFCs say, a cycle later.
     expected = h.past(status_of(checks), "expected")
@@ -191,9 +191,9 @@ def _stored(h: Harness) -> None:
     h.check("nothing is lost", ~(settled & valid_now) | stored.valid)
     h.check("may be registered", ~(settled & held.fast) | (now.fast & reduce(and_, keys)))
 
-    h.check("cleared", ~table.clearing | ~(valid | entry.fast))
+    h.invariant("cleared", ~table.clearing | ~(valid | entry.fast))
 
-    h.check("place", ~(valid | entry.fast) | (entry.stag[INDEX] == place))
+    h.invariant("place", ~(valid | entry.fast) | (entry.stag[INDEX] == place))
 
     # How the state machine gets there.
     busy = inside.in_state("ASK", "FIND", "INVALIDATE", "REGISTER", "DONE")
@@ -201,65 +201,65 @@ def _stored(h: Harness) -> None:
     stag, asker = inside.signal("invalidated"), inside.signal("invalidator")
     by_change = asker == len(ports)
     about = (stag[INDEX] == place) & ~table.clearing
-    h.check("states", inside.legal_state())
-    h.check("askers", asker <= len(ports))
+    h.invariant("states", inside.legal_state())
+    h.invariant("askers", asker <= len(ports))
     for number, port in enumerate(ports):
         asks = port.valid & (port.p.stag == stag)
-        h.check(f"invalidation {number}", ~(busy & (asker == number)) | asks)
+        h.invariant(f"invalidation {number}", ~(busy & (asker == number)) | asks)
     asks = change.valid & (wanted.stag == stag)
-    h.check("change", ~(busy & by_change) | asks)
-    h.check("write", ~inside.in_state("WRITE") | write.valid)
+    h.invariant("change", ~(busy & by_change) | asks)
+    h.invariant("write", ~inside.in_state("WRITE") | write.valid)
 
     # An STag to find is in one stage of the pipeline.
     names = ("internal", *(f"internal_{number}" for number in range(1, LOOKUP_CYCLES)))
     stages = [inside.signal(name) for name in names]
-    h.check("finds", Value.cast(sum(stages)) == finds)
+    h.invariant("finds", Value.cast(sum(stages)) == finds)
     for name, stage in zip(names, stages, strict=True):
         valid_stage = inside.signal(name.replace("internal", "valid"))
-        h.check(f"valid {name}", ~stage | valid_stage)
+        h.invariant(f"valid {name}", ~stage | valid_stage)
     # A sweep that begins meanwhile lasts longer.
     writes, done = inside.in_state("INVALIDATE", "REGISTER"), inside.in_state("DONE")
     for number, step in enumerate((inside.in_state("ASK"), *stages, writes, done)):
-        h.check(f"sweep {number}", ~(step & table.clearing) | (swept <= number))
+        h.invariant(f"sweep {number}", ~(step & table.clearing) | (swept <= number))
     read, *_ = inside.memory("entries").read_ports
     asked = Layouts(CONFIG).stag_request
     for number, name in enumerate(("request", "read_request", "found_request")):
         request = data.View(asked, inside.signal(name))
         mine = (request.pd == wanted.pd) & (request.qp == wanted.qp)
         right = (request.stag == stag) & (mine | ~by_change)
-        h.check(f"{name} is asked", ~stages[number] | right)
+        h.invariant(f"{name} is asked", ~stages[number] | right)
     for stage, found in ((stages[1], read.data), (stages[2], inside.signal("found"))):
-        h.check("found", ~(stage & about) | (Value.cast(found) == Value.cast(stored)))
+        h.invariant("found", ~(stage & about) | (Value.cast(found) == Value.cast(stored)))
     names_it = stored.valid & (held.stag == stag)
     numbers_it = held.fast & (held.stag[NUMBER] == stag[NUMBER])
     in_reach = (wanted.pd == held.pd) & (~held.scoped | (wanted.qp == held.qp))
     registrable = ~stored.valid & numbers_it & in_reach
     failed = inside.signal("failed")
-    h.check("invalid", ~(stages[3] & about) | (failed[0] == ~names_it))
-    h.check("foreign", ~(stages[3] & about & by_change) | (failed[1] == ~in_reach))
+    h.invariant("invalid", ~(stages[3] & about) | (failed[0] == ~names_it))
+    h.invariant("foreign", ~(stages[3] & about & by_change) | (failed[1] == ~in_reach))
     earlier = inside.signal("earlier_status")
     is_invalid = earlier == Value.cast(StagStatus.INVALID)
     is_foreign = earlier == Value.cast(StagStatus.NOT_ASSOCIATED)
-    h.check("status invalid", ~(stages[4] & about) | (is_invalid == ~names_it))
-    h.check(
+    h.invariant("status invalid", ~(stages[4] & about) | (is_invalid == ~names_it))
+    h.invariant(
         "status foreign", ~(stages[4] & about & by_change & names_it) | (is_foreign == ~in_reach)
     )
     decided = (stages[3] | stages[4] | writes) & about
     kept = data.View(layout, inside.signal("kept"))
     for name in ("stag", "pd", "scoped", "qp", "fast"):
-        h.check(f"kept {name}", ~decided | (kept[name] == held[name]))
-    h.check("freed", ~decided | (inside.signal("is_freed") == (names_it | numbers_it)))
-    h.check(
+        h.invariant(f"kept {name}", ~decided | (kept[name] == held[name]))
+    h.invariant("freed", ~decided | (inside.signal("is_freed") == (names_it | numbers_it)))
+    h.invariant(
         "registrable", ~(decided & by_change) | (inside.signal("is_registrable") == registrable)
     )
     refused = inside.signal("is_refused")
-    h.check("not refused", ~writes | ~refused)
-    h.check("registers", ~inside.in_state("REGISTER") | (by_change & change.p.register))
-    h.check("may register", ~(inside.in_state("REGISTER") & about) | registrable)
+    h.invariant("not refused", ~writes | ~refused)
+    h.invariant("registers", ~inside.in_state("REGISTER") | (by_change & change.p.register))
+    h.invariant("may register", ~(inside.in_state("REGISTER") & about) | registrable)
     may = Mux(
         asker == 0, names_it | numbers_it, names_it & (~by_change | (in_reach & ~change.p.register))
     )
-    h.check("may invalidate", ~(inside.in_state("INVALIDATE") & about) | may)
+    h.invariant("may invalidate", ~(inside.in_state("INVALIDATE") & about) | may)
 
 
 BLOCK = "stag.table.StagTable"
