@@ -8,6 +8,8 @@ from typing import Any
 
 from amaranth.back import rtlil
 from amaranth.hdl import Assert, Assume, Cat, Cover, Instance, Module, Signal, Value
+from amaranth.hdl._ast import Switch
+from amaranth.hdl._dsl import FSMNextStatement
 from amaranth.hdl._xfrm import TransformedElaboratable
 from amaranth.lib import data, memory
 from amaranth.lib.wiring import Out
@@ -69,6 +71,7 @@ class Inside:
         self.notes: dict[str, Any] = {}
         """What the functions of a proof keep of it for each other."""
         self._children: dict[str, Inside] = {}
+        self._machines = _machines_of(self.module)
 
     def signal(self, name: str, number: int | None = None) -> Any:
         """The signal of that name which this module drives.
@@ -85,19 +88,22 @@ class Inside:
         return data.View(layout, self.signal(name, number))
 
     def in_state(self, *states: str, fsm: str = "fsm") -> Value:
-        """Whether a state machine is in one of the states."""
-        machine = self.module._generated[fsm]
-        value = machine.state
-        return Value.cast(sum((value == machine.encoding[name] for name in states), start=0) != 0)
+        """Whether a state machine is in one of the states.
+
+        Of those that have one name, the second one is `fsm_2`, in the order of the source.
+        """
+        machine = self._machines[fsm]
+        value, encoding = machine["signal"], machine["encoding"]
+        return Value.cast(sum((value == encoding[name] for name in states), start=0) != 0)
 
     def machines(self) -> tuple[str, ...]:
         """Names of the state machines of this module."""
-        return tuple(self.module._generated)
+        return tuple(self._machines)
 
     def legal_state(self, fsm: str = "fsm") -> Value:
         """Whether a state machine is in any of its states: from an arbitrary one it need not be."""
-        machine = self.module._generated[fsm]
-        return machine.state < len(machine.encoding)
+        machine = self._machines[fsm]
+        return Value.cast(machine["signal"] < len(machine["encoding"]))
 
     def memory(self, name: str) -> memory.Memory:
         """The memory that is a submodule of that name; `Harness.word` reads it."""
@@ -126,6 +132,33 @@ class Inside:
                 replacement._transforms_ = transforms
             self.module._named_submodules[name] = (replacement, location)
         return self._children[name]
+
+
+def _machines_of(module: Module) -> dict[str, dict[str, Any]]:
+    """The state machines of a module by name, each with its signal and the numbers of its states.
+
+    `Module._generated` has only the last one of a name.
+    """
+    found: dict[int, dict[str, Any]] = {}
+
+    def look(statements: Any) -> None:
+        for each in statements:
+            if isinstance(each, FSMNextStatement):
+                found.setdefault(id(each.ctrl_data), each.ctrl_data)
+            elif isinstance(each, Switch):
+                for _, body, _ in each.cases:
+                    look(body)
+
+    for statements in module._statements.values():
+        look(statements)
+    machines: dict[str, dict[str, Any]] = {}
+    for machine in found.values():
+        name, number = machine["name"], 1
+        while name in machines:
+            number += 1
+            name = f"{machine['name']}_{number}"
+        machines[name] = machine
+    return machines
 
 
 def without_reset(submodule: Any) -> tuple[Any, list[Any]]:

@@ -27,8 +27,11 @@ class Netlist:
         for name, bits in list(self._names.items()):
             self._names.setdefault(_NUMBER.sub("", name), bits)
         self._before: dict[Any, set[Any]] = {}
+        self.drivers: dict[Any, tuple[str, list[Any]]] = {}
+        """Of a bit that a cell drives in the same cycle: type of the cell, and its inputs."""
         for cell in module["cells"].values():
             for output, inputs in _arcs(cell):
+                self.drivers[output] = cell["type"], inputs
                 if isinstance(output, int):
                     driving = (bit for bit in inputs if isinstance(bit, int))
                     self._before.setdefault(output, set()).update(driving)

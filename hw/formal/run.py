@@ -82,7 +82,7 @@ WORDS = {
     (Mode.INDUCTION, "FAIL"): "does not hold from the reset",
     (Mode.INDUCTION, "UNKNOWN"): "holds from the reset, but not from every state",
     (Mode.BOUNDED, "FAIL"): "does not hold",
-    (Mode.NETLIST, "FAIL"): "paths are found",
+    (Mode.NETLIST, "FAIL"): "the netlist breaks it",
     (Mode.COVER, "FAIL"): "the guarded event is not reached",
     (Mode.REACH, "FAIL"): "holds, but some of what it covers is not reached from any state",
     (Mode.BREAK, "FAIL"): "a claim fails",

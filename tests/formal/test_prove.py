@@ -14,7 +14,7 @@ from rich.console import Console
 
 from stagecoach.gateware.interfaces import NO_COLLISION
 from stagecoach.hw.formal import __main__ as command
-from stagecoach.hw.formal import device, paths
+from stagecoach.hw.formal import device, linear, paths
 from stagecoach.hw.formal import prove as proving
 from stagecoach.hw.formal import run as running
 from stagecoach.hw.formal.harness import GATEWARE, Harness, Model
@@ -196,7 +196,8 @@ def test_what_passed_is_not_attempted_again(tmp_path):
 
 
 def test_a_netlist_is_looked_at_again_when_streams_are_found_in_another_way(monkeypatch, tmp_path):
-    assert {Path(device.__file__), Path(paths.__file__)} == set(proving.FINDERS)
+    finders = {Path(module.__file__) for module in (device, paths, linear)}
+    assert finders == set(proving.FINDERS)
     monkeypatch.setattr(proving, "FINDERS", (tmp_path / "device.py",))
     looks = Task(counter(5), Mode.NETLIST, 0, "", partial(reference))
     digests = set()

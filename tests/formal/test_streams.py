@@ -39,10 +39,7 @@ def test_every_output_stream_is_in_a_property():
     proved = " ".join(each.name for each in stream_properties.PROPERTIES)
     for place in blocks():
         for output in place.outputs:
-            left_out = (
-                *stream_properties.ELSEWHERE.get(place.name, ()),
-                *stream_properties.UNPROVED.get(place.name, ()),
-            )
+            left_out = stream_properties.ELSEWHERE.get(place.name, ())
             assert output in left_out or (output in proved and place.path in proved)
 
 
@@ -74,7 +71,6 @@ def test_exceptions_are_ports_that_exist():
         stream_properties.NOT_HELD,
         stream_properties.ASSUMED,
         stream_properties.ELSEWHERE,
-        stream_properties.UNPROVED,
         stream_properties.ALWAYS_TAKEN,
     ):
         for name, names in table.items():

@@ -1,47 +1,199 @@
-"""A port of `AtomicUnit` that its generic proof leaves out."""
+"""The commands and words of `AtomicUnit` for host memory hold until they are taken.
 
-from amaranth.hdl import Signal
+They are made of what memories keep of the operations under way, so the proof follows all of them,
+two here: an operation stands at its entry until its write has ended. Of the environment: words come
+for reads (`ReadEngine`), and `done` when a command and its word were taken (`WriteEngine`).
+"""
+
+from typing import Any
+
+from amaranth.hdl import Mux, Signal, Value
 
 from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.rdmap.atomic_arithmetic import LATENCY, OPERANDS, AtomicOperation
 from stagecoach.gateware.rdmap.atomic_unit import AtomicUnit
-from stagecoach.hw.formal.harness import Harness
+from stagecoach.hw.formal.harness import Harness, Inside
 from stagecoach.hw.formal.property import Mutation, Property, in_harness
 
-CYCLES = 12
+OPERATIONS = 2
+NUMBER_BITS = OPERATIONS.bit_length()
 
 
 def _holds(h: Harness) -> None:
-    dut = AtomicUnit(RnicConfig(qps=2), operations=2)
-    h.block(dut)
+    dut = AtomicUnit(RnicConfig(qps=2), operations=OPERATIONS)
+    inside = h.block(dut)
     read, write = dut.read, dut.write
-    # Words come for reads, ends for writes: `ReadEngine`, `WriteEngine`.
-    reads, writes = Signal(4, name="reads"), Signal(4, name="writes")
-    asked = read.command.valid & read.command.ready
+
+    # What was taken of the unit, and has not ended
+    reads, commands, words = (
+        Signal(4, name=name) for name in ("reads", "commands_taken", "words_taken")
+    )
     h.m.d.sync += [
-        reads.eq(reads + asked - (read.data.valid & read.data.ready)),
-        writes.eq(writes + (write.command.valid & write.command.ready) - write.done),
+        reads.eq(reads + _moves(read.command) - _moves(read.data)),
+        commands.eq(commands + _moves(write.command) - write.done),
+        words.eq(words + _moves(write.data) - write.done),
     ]
     h.assume(~read.data.valid | (reads != 0))
-    h.assume(~write.done | (writes != 0))
+    h.assume(~write.done | ((commands != 0) & (words != 0)))
+
     h.check("read command", h.held(read.command))
+    h.check("write command", h.held(write.command))
+    h.check("write data", h.held(write.data))
     h.cover("waits to read", h.past(read.command.valid & ~read.command.ready) & h.started)
 
+    # The states of the three machines: of what accepts, computes, and settles
+    def accepts(*states: str) -> Value:
+        return inside.in_state(*states)
+
+    def computes(*states: str) -> Value:
+        return inside.in_state(*states, fsm="fsm_2")
+
+    def settles(*states: str) -> Value:
+        return inside.in_state(*states, fsm="fsm_3")
+
+    for machine in inside.machines():
+        h.invariant(f"{machine} legal", inside.legal_state(machine))
+
+    # How far the operations are, in numbers from the oldest one that is not answered
+    accepted, computed, settled, answered, number = (
+        inside.signal(name) for name in ("accepted", "computed", "settled", "answered", "number")
+    )
+    again, failed_under = inside.signal("again"), inside.signal("failed_under")
+    taken, done = _from(answered, accepted), _from(answered, computed)
+    ended = _from(answered, settled)
+    h.invariant("in order", (ended <= done) & (done <= taken) & (taken <= OPERATIONS))
+    room = taken < OPERATIONS
+    h.invariant("ready", ~dut.request.ready | (accepts("IDLE") & room))
+    h.invariant("room", ~accepts("ASK", "SEARCH") | room)
+    h.invariant("idle", inside.signal("idle") == accepts("IDLE"))
+
+    # One starts over when nothing else is under way
+    begun = computes("LOOK", "BEFORE", "AGE", "VALUE", "COMPUTE", "COMPUTED")
+    restarts = accepts("RECALL", "RECALLED", "AGAIN")
+    waits = settles("AGAIN")
+    due, responded = inside.signal("responses_due"), inside.signal("$signal", 0)
+    h.invariant("again", again == restarts)
+    h.invariant("failed", ~again | failed_under)
+    h.invariant("failed waits", ~failed_under | again | waits)
+    h.invariant("waits failed", ~waits | (failed_under & (done != ended)))
+    h.invariant("looks", ~settles("LOOK", "SETTLE") | (done != ended))
+    h.invariant("alone", ~again | ((taken == done) & (done != ended)))
+    h.invariant("not yet", ~accepts("RECALL", "RECALLED") | (waits & ~begun))
+    h.invariant("once", ~(again & ~waits) | ~begun)
+    alone = inside.signal("alone")
+    h.invariant("alone before", ~(alone & ~again & accepts("IDLE")) | (taken == done))
+
+    # Words of reads that come, those of operations that were not begun
+    coming = reads + read.command.valid
+    not_begun = taken - done - begun + accepts("SEARCH")
+    again_comes = accepts("AGAIN") & waits & ~begun
+    h.invariant("words come", coming == Mux(again, again_comes, not_begun)[: len(coming)])
+    asks = accepts("SEARCH", "READ", "AGAIN")
+    h.invariant("read asked", ~read.command.valid | asks)
+    recall = inside.child("addresses").ports.recall
+    h.invariant("recalled", ~recall | accepts("RECALLED"))
+    expects = inside.signal("expects")
+    over = h.past(again) & ~again
+    h.invariant("over", ~over | accepts("IDLE"))
+    h.invariant("expects", ~(computes("IDLE") & expects) | again | (taken != done) | over)
+
+    # The one that is computed
+    at = _from(answered, number)
+    writes = write.command.valid | write.data.valid
+    begins = inside.signal("begins")
+    h.invariant("begun", ~begun | (at == Mux(again, ended, done)))
+    h.invariant("begun is accepted", ~begun | again | (done != taken))
+    h.invariant("begins", ~begins | computes("COMPUTED"))
+    h.invariant("writes", ~writes | computes("WRITE"))
+    last = at == Mux(again, ended, done - 1)
+    h.invariant("written", ~writes | (last & (done != ended)))
+    h.invariant("not answered", ~writes | (at >= ended))
+
+    # Writes under way, and those whose responses wait, are of operations that are not settled
+    h.invariant("commands", due == commands + write.command.valid)
+    h.invariant("words", due == words + write.data.valid)
+    outcomes = inside.memory("outcomes")
+    oldest, *_ = outcomes_settled = [
+        h.word(outcomes, (settled + place)[:-1]) for place in range(OPERATIONS)
+    ]
+    wrote = Value.cast(
+        sum((done - ended > place) & each.wrote for place, each in enumerate(outcomes_settled))
+    )
+    responses = inside.child("responses").ports.level + inside.signal("w_en")
+    h.invariant("writes that count", wrote == responses + due + (again & responded))
+    h.invariant("its own write", ~(again & ~waits) | (due + responded == oldest.wrote))
+    h.invariant("none before", ~(again & waits) | ~(responded | (due != 0)))
+    h.invariant("none due", ~(alone & ~again & accepts("IDLE")) | (due == 0))
+    h.invariant("wrote nothing", ~waits | ~oldest.wrote)
+    h.invariant("used nothing", ~(again & ~waits) | ~oldest.stored | oldest.wrote)
+    uses = inside.signal("uses") & computes("VALUE", "COMPUTE", "COMPUTED")
+    h.invariant("uses nothing", ~(again & uses))
+    seen = Value.cast(inside.signal("outcome", 1)) == Value.cast(oldest)
+    h.invariant("seen", ~settles("LOOK", "SETTLE") | seen)
+    h.invariant("wrote", ~writes | h.word(outcomes, number[:-1]).wrote)
+
+    # What it is computed of
+    waiting = computes("LOOK", "BEFORE", "AGE", "VALUE")
+    h.invariant("no step yet", ~waiting | (inside.signal("steps") == 0))
+    operands = Value.cast(h.word(inside.memory("operands"), number[:-1]))
+    given = Value.cast(inside.signal("given"))
+    knows = (begun & ~computes("LOOK")) | writes
+    h.invariant("given", ~knows | (given == operands))
+    _stages(h, inside, computes("COMPUTE"), computes("COMPUTED") | writes)
+
+
+def _stages(h: Harness, inside: Inside, computes: Value, computed: Value) -> None:
+    """What stands in the registers of `AtomicArithmetic` is made of operands that stand, too."""
+    arithmetic = inside.child("arithmetic")
+    given, value = inside.view("given", OPERANDS), inside.signal("value")
+    adds, swaps, compares = (
+        (given.operation == each).replicate(64)
+        for each in (AtomicOperation.FETCH_ADD, AtomicOperation.SWAP, AtomicOperation.CMP_SWAP)
+    )
+    augend, addend, masked, total = (
+        arithmetic.signal(name) for name in ("augend", "addend", "masked", "total")
+    )
+    steps = inside.signal("steps")
+    first = (computes & (steps >= 1)) | computed
+    second = (computes & (steps >= 2)) | computed
+    h.invariant("steps", ~computes | (steps < LATENCY))
+    h.invariant("augend", ~first | (augend == (value & ~given.mask & ~swaps)))
+    h.invariant("addend", ~first | (addend == (given.data & ~given.mask & ~compares)))
+    h.invariant("masked", ~first | (masked == ((value & adds ^ given.data) & given.mask)))
+    h.invariant("total", ~second | (total == (augend + addend)[:64]))
+    masked_2 = arithmetic.signal("masked_2")
+    h.invariant("masked before", ~second | (masked_2 == masked))
+    h.invariant("result", ~computed | (arithmetic.ports.result == (total ^ masked_2)))
+
+
+def _moves(stream: Any) -> Value:
+    return stream.valid & stream.ready
+
+
+def _from(start: Value, number: Value) -> Value:
+    return (number - start)[:NUMBER_BITS]
+
+
+MODULE = "stagecoach.gateware.rdmap.atomic_unit"
 
 PROPERTIES = (
     Property(
         "rdmap.atomic_unit.AtomicUnit",
-        "streams hold until taken: read.command",
+        "streams hold until taken: read.command, write.command, write.data "
+        f"({OPERATIONS} operations)",
         in_harness(_holds),
         mutations=(
             Mutation(
-                "stagecoach.gateware.rdmap.atomic_unit",
+                MODULE,
                 "with m.If(~command.valid):\n                    m.d.sync += [request",
                 "with m.If(1):\n                    m.d.sync += [request",
             ),
+            Mutation(MODULE, "with m.If(~command.valid & ~word.valid):", "with m.If(~word.valid):"),
+            Mutation(
+                MODULE, "with m.If(~command.valid & ~word.valid):", "with m.If(~command.valid):"
+            ),
         ),
-        depth=CYCLES,
-        bounded="the address that is read stands in memories of operations under way; which of "
-        "them are free is told by four counters. 12 cycles make two reads",
-        covered=CYCLES,
+        depth=1,
+        covered=12,
     ),
 )

@@ -47,23 +47,14 @@ JOINED: dict[str, tuple[str, ...]] = {
 """Parts whose needs have a property of their own (`receive_steps.py`), which takes less time."""
 
 ELSEWHERE: dict[str, tuple[str, ...]] = {
-    "rdmap.atomic_unit.AtomicUnit": ("read.command",),
+    "rdmap.atomic_unit.AtomicUnit": ("read.command", "write.command", "write.data"),
 }
 """Outputs that have a property of their own."""
-
-UNPROVED: dict[str, dict[str, str]] = {
-    "rdmap.atomic_unit.AtomicUnit": dict.fromkeys(
-        ("write.command", "write.data"),
-        "they are computed of memories of operations under way; none waits within 17 cycles of "
-        "the reset, and a deeper search takes z3 minutes",
-    ),
-}
-"""Outputs of which nothing is proved, and why."""
 
 
 def _left_out(place: Place) -> set[str]:
     """Outputs that are not in the property of a block."""
-    return {*ELSEWHERE.get(place.name, ()), *UNPROVED.get(place.name, {})}
+    return set(ELSEWHERE.get(place.name, ()))
 
 
 def _parts(h: Harness, inside: Inside, path: str) -> None:
