@@ -26,11 +26,9 @@ ONES = (1 << BITS) - 1
 class _Steps(wiring.Component):
     """One step for each width of a word."""
 
-    state: In(BITS)
-    word: In(max(WIDTHS))
-    after_8: Out(BITS)
-    after_32: Out(BITS)
-    after_64: Out(BITS)
+    def __init__(self) -> None:
+        after = {f"after_{width}": Out(BITS) for width in WIDTHS}
+        super().__init__({"state": In(BITS), "word": In(max(WIDTHS)), **after})
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

@@ -6,9 +6,16 @@ it was written, and good when the verdict over its FPDU was.
 
 from collections.abc import Callable
 
-from amaranth.hdl import Mux, Signal
+from amaranth.hdl import Cat, Const, Mux, Signal
 
 from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.mpa.crc32c import (
+    INITIAL_STATE,
+    RESIDUE,
+    RESIDUE_AND_ZEROS,
+    state_part,
+    word_part,
+)
 from stagecoach.gateware.mpa.deframer import Deframer
 from stagecoach.gateware.mpa.fpdu_store import MARGIN_WORDS, FpduStore
 from stagecoach.hw.formal.harness import Harness, Inside
@@ -155,6 +162,71 @@ def _committed(h: Harness) -> None:
     h.invariant("cycles", since <= LATE)
 
 
+def _verdict(h: Harness) -> None:
+    """All words of an FPDU go into the CRC before the verdict over it, once and in order.
+
+    As `Aligner` cuts them: from the first one, with the Marker before it if there is one, to the
+    final one; Markers are included, and so is the CRC field (RFC 5044, 4.4). What a step of the
+    register and its residue are is in `crc32c`.
+    """
+    m = h.m
+    deframer = Deframer(CONFIG)
+    inside = h.block(deframer)
+    aligner, remover = inside.child("aligner").ports, inside.child("remover")
+    cut, word = aligner.valid, aligner.word
+    cleared = inside.signal("cleared")
+
+    # What the word of the cycle before adds to the register; a half word has zeros behind it.
+    lower, upper = Signal(32), Signal(32)
+    m.d.sync += [
+        lower.eq(word_part(Cat(word.data[:32], Const(0, 32)))),
+        upper.eq(word_part(Cat(Const(0, 32), word.data[32:]))),
+    ]
+    with m.If(word.half):
+        m.d.sync += upper.eq(0)
+    waits, crc = inside.signal("crc_v"), inside.signal("crc")
+    after, lower_part, checked_half, _ = _all(inside, "$signal")
+    came, first = h.past(cut), h.past(word.first)
+    final, half, oversize = h.past(cut & word.final), h.past(word.half), h.past(word.oversize)
+
+    # The register behind the words so far, and behind a final one in the cycle after it
+    behind, started = Signal(32), Signal()
+    with m.If(came):
+        m.d.sync += behind.eq(after)
+    with m.If(cut):
+        m.d.sync += started.eq(~word.final)
+    with m.If(cleared):
+        m.d.sync += started.eq(0)
+    final_2, half_2, oversize_2 = (h.past(each) for each in (final, half, oversize))
+    expected = behind == Mux(half_2, RESIDUE_AND_ZEROS, RESIDUE)
+    good = ~oversize_2 & (~deframer.crc | expected)
+
+    ends = remover.ports.o_valid & remover.ports.o.last
+    h.check("verdict behind the final word", ~ends | final_2)
+    h.check("of all words", ~ends | (inside.signal("crc_good") == good))
+    h.check("one at a time", ~cut | (word.first == ~started))
+
+    register = Mux(first, INITIAL_STATE, behind)
+    h.check("each word once, in order", ~came | (crc == register))
+    h.check("a step", ~came | (after == (lower ^ upper ^ state_part(crc, 64))))
+
+    h.invariant("waits", (waits == came) & (came | ~final))
+    h.invariant("parts", (lower_part == lower) & (inside.signal("upper_part") == upper))
+    open_ = started & ~came
+    h.invariant("register", came | cleared | (crc == Mux(open_, behind, INITIAL_STATE)))
+    cut_end = Mux(cut, ~word.final, started)
+    h.invariant("inside", aligner.inside == (cut_end & ~cleared))
+    h.invariant("cleared", ~(cut & cleared))
+    for name, early in (("crc_f", final), ("crc_h", half), ("crc_o", oversize)):
+        h.invariant(name, ~waits | (inside.signal(name) == early))
+    h.invariant("started", ~came | (started == ~final))
+    h.invariant("ended", ~remover.signal("ended") | final)
+    h.invariant("last", ~ends | final_2)
+    h.invariant("checked", ~final_2 | (inside.signal("checked") == behind))
+    h.invariant("checked half", ~final_2 | (checked_half == half_2))
+    h.invariant("checked size", ~final_2 | (inside.signal("checked_oversize") == oversize_2))
+
+
 def _property(name: str, build: Build, *changes: tuple[str, str, str]) -> Property:
     mutations = tuple(
         Mutation(f"stagecoach.gateware.mpa.{module}", *change) for module, *change in changes
@@ -169,5 +241,19 @@ PROPERTIES = (
         ("deframer", "commit.eq(done & good)", "commit.eq(done)"),
         ("deframer", "good.eq(crc_good & ~remover.wrong)", "good.eq(1)"),
         ("deframer", "dropping.eq(self.kill | self.failed)", "dropping.eq(self.kill)"),
+    ),
+    _property(
+        "the verdict over an FPDU is that of the CRC over all of its words",
+        _verdict,
+        ("deframer", "with m.If(cleared | (valid & final)):", "with m.If(cleared):"),
+        (
+            "deframer",
+            "with m.If(valid):\n            m.d.sync += crc.eq(after)",
+            "if 0:\n            pass",
+        ),
+        ("deframer", "checked.eq(after),", "checked.eq(crc),"),
+        ("deframer", "            m.d.sync += upper_part.eq(0)", "            pass"),
+        ("deframer", "~checked_oversize\n                & ", "1 & "),
+        ("aligner", "self.word.first.eq(~self.inside)", "self.word.first.eq(0)"),
     ),
 )
