@@ -91,9 +91,7 @@ PROPERTIES = (
             Mutation("stagecoach.gateware.mpa.fpdu_store", *change)
             for change in (
                 ("self.address.eq(verified)", "self.address.eq(self.address)"),
-                ("used >= self._words - MARGIN_WORDS", "0"),
                 ("read.addr.eq(self.placer.address)", "read.addr.eq(self.placer.address + 1)"),
-                ("write.addr.eq(self.address)", "write.addr.eq(self.address + 1)"),
             )
         ),
         depth=1,
