@@ -9,7 +9,6 @@ from typing import Any
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.hw import cache
 from stagecoach.hw.files import write_whole
-from stagecoach.hw.rtlil import export, to_verilog
 
 PACKAGES = Path(__file__).resolve().parents[1]
 """Where `gateware` and `hw` are."""
@@ -59,6 +58,8 @@ def cached_verilog(
 
     def make(folder: Path) -> None:
         tell(progress, "export Verilog")
+        from stagecoach.hw.rtlil import export, to_verilog  # with Amaranth
+
         write_whole(folder / name, to_verilog(export(component(), top)))
 
     return cache.kept("verilog", digest.hexdigest()[:20], name, make).read_text()
