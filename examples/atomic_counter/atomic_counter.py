@@ -24,9 +24,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from stagecoach.cli.commands import built_device, progress_bar
-from stagecoach.cli.options import number
-from stagecoach.host_driver import (
+from stagecoach import (
     CQ,
     MR,
     PD,
@@ -38,13 +36,15 @@ from stagecoach.host_driver import (
     QPInitAttr,
     SendFlags,
     SendWR,
+    SimulatedDevice,
     StagecoachError,
     WCStatus,
     WROpcode,
     connect,
     listen,
 )
-from stagecoach.sim.transport import SimulatedDevice
+from stagecoach.cli.commands import built_device, progress_bar
+from stagecoach.cli.options import number
 
 CLIENTS = 2
 AMOUNTS = (1, 1 << 32)

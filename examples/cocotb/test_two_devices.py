@@ -4,8 +4,7 @@ import cocotb
 import pytest
 from cocotb.task import bridge
 
-from stagecoach.gateware.config import RnicConfig
-from stagecoach.host_driver import (
+from stagecoach import (
     CQ,
     MR,
     PD,
@@ -15,15 +14,16 @@ from stagecoach.host_driver import (
     Context,
     QPInitAttr,
     RecvWR,
+    RnicConfig,
+    RnicPair,
     SendWR,
     WCStatus,
     WROpcode,
     connect,
     listen,
+    run_cocotb,
+    start_pair,
 )
-from stagecoach.sim.cosim.device import start_pair
-from stagecoach.sim.cosim.pair import RnicPair
-from stagecoach.sim.cosim.runner import run_cocotb
 
 OCTETS = 5000
 ACCESS = AccessFlags.LOCAL_WRITE | AccessFlags.REMOTE_WRITE | AccessFlags.REMOTE_READ

@@ -63,6 +63,7 @@ __all__ = [
     "InsufficientIRD",
     "ListenerClosed",
     "MalformedFrame",
+    "MissingExtra",
     "NoMatchingRTR",
     "QPCap",
     "QPError",

@@ -144,7 +144,7 @@ def test_a_look_reads_what_may_have_changed(device, monkeypatch, tmp_path):
         qp = QP(PD(context), QPInitAttr(cq, cq))
         device.causes[qp.qp_num] = Cause.CRC_ERROR
         device.counters[CounterWord.STOPPED, Cause.CRC_ERROR] = 3
-        context._publisher._publish(is_open=True)
+        context._observers[0]._publish(is_open=True)
         assert device.queries <= 1 + 7 + 2
         (path,) = tmp_path.glob("*.json")
         assert json.loads(path.read_text())["stopped"] == {"CRC_ERROR": 3}
