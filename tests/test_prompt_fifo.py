@@ -6,14 +6,14 @@ from amaranth.lib import data
 from cocotb.triggers import ClockCycles
 
 from stagecoach.gateware.prompt_fifo import PromptFifo
-from tests.support.runner import parameter, run_cocotb
-from tests.support.streams import (
+from stagecoach.sim.cosim.streams import (
     StreamMonitor,
     StreamSink,
     StreamSource,
     seeded_random,
     start_clock_and_reset,
 )
+from tests.support.runner import parameter, run_cocotb
 from tests.support.timeline import Timeline, high, passes
 
 ITEM = data.StructLayout({"a": 9, "b": 5})

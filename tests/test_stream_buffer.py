@@ -7,14 +7,14 @@ from cocotb.triggers import RisingEdge, Timer
 
 from stagecoach.gateware.stream_buffer import StreamBuffer
 from stagecoach.gateware.stream_slot import StreamSlot
-from tests.support.runner import parameter, run_cocotb
-from tests.support.streams import (
+from stagecoach.sim.cosim.streams import (
     StreamMonitor,
     StreamSink,
     StreamSource,
     seeded_random,
     start_clock_and_reset,
 )
+from tests.support.runner import parameter, run_cocotb
 
 ITEM = data.StructLayout({"a": 9, "b": 5})
 

@@ -5,14 +5,14 @@ import pytest
 from amaranth.lib import data
 
 from stagecoach.gateware.stream_fifo import StreamFifo
-from tests.support.runner import parameter, run_cocotb
-from tests.support.streams import (
+from stagecoach.sim.cosim.streams import (
     StreamMonitor,
     StreamSink,
     StreamSource,
     seeded_random,
     start_clock_and_reset,
 )
+from tests.support.runner import parameter, run_cocotb
 
 ITEM = data.StructLayout({"a": 9, "b": 5})
 

@@ -24,11 +24,11 @@ def inside_judge(h: Harness, judge: Inside) -> None:
     """What holds inside, if the neighbours do what they must."""
     for _, condition in receiver.judge_needs(h, judge):
         h.assume(condition)
-    h.check("judge state", judge.legal_state())
+    h.invariant("judge state", judge.legal_state())
     for name, condition in receiver.judge(h, judge):
-        h.check(f"judge {name}", condition)
+        h.invariant(f"judge {name}", condition)
     for name, condition in receiver.scan(h, judge.child("pieces").child("scan")):
-        h.check(f"scan {name}", condition)
+        h.invariant(f"scan {name}", condition)
 
 
 class Followed:
@@ -120,7 +120,7 @@ def stages(f: Followed) -> None:
     h, state, age, at_work = f.h, f.state, f.age, f.at_work
     segment, inside, ports = f.segment, f.inside, f.ports
     stands = Value.cast(receiver.segment_at_work(inside)) == Value.cast(segment)
-    h.check("segment stands", ~at_work | stands)
+    h.invariant("segment stands", ~at_work | stands)
     for number, names in {
         1: ("DECODE",),
         2: ("SELECT",),
@@ -129,21 +129,21 @@ def stages(f: Followed) -> None:
         5: ("RESPONSE_COMPARE",),
         6: ("RESPONSE_CHECK",),
     }.items():
-        h.check(f"age {number}", ~state(*names) | (age == number))
-    h.check("age in the end", ~state("HAND_OVER") | (age >= 3))
-    h.check("age in an entry", ~state("ENTRY", "IMMEDIATE", "SCAN") | (age >= 5))
+        h.invariant(f"age {number}", ~state(*names) | (age == number))
+    h.invariant("age in the end", ~state("HAND_OVER") | (age >= 3))
+    h.invariant("age in an entry", ~state("ENTRY", "IMMEDIATE", "SCAN") | (age >= 5))
     refused = f.segment.kind.as_value() != FPDU
     refused |= f.checks.ports.header_cause != Cause.NONE
-    h.check("refused", ~state("REFUSE") | refused)
+    h.invariant("refused", ~state("REFUSE") | refused)
     is_immediate = f.ulpdu.is_any(rfc_checks.IMMEDIATE)
-    h.check("Immediate Data here", ~state("IMMEDIATE") | is_immediate)
-    h.check("Send here", ~state("SCAN") | ~is_immediate)
+    h.invariant("Immediate Data here", ~state("IMMEDIATE") | is_immediate)
+    h.invariant("Send here", ~state("SCAN") | ~is_immediate)
     takes = inside.signal("takes")
     coming = ports.segment
-    h.check("takes", ~takes | (state("IDLE") & coming.valid))
+    h.invariant("takes", ~takes | (state("IDLE") & coming.valid))
     next_qp = f.context.ports.next_qp
-    h.check("next QP", ~takes | (next_qp == coming.p.qp))
-    h.check("its QP", ~at_work | (next_qp == segment.qp))
+    h.invariant("next QP", ~takes | (next_qp == coming.p.qp))
+    h.invariant("its QP", ~at_work | (next_qp == segment.qp))
 
     # A command
     command, connects = ports.qp_command, f.context.ports.connect
@@ -151,11 +151,11 @@ def stages(f: Followed) -> None:
     waits, sets = inside.signal("command_waits"), f.context.ports.set_pd
     in_command = state("COMMAND")
     same = Value.cast(kept) == Value.cast(command.payload)
-    h.check("command waits", ~waits | (command.valid & same))
-    h.check("command", ~in_command | waits)
+    h.invariant("command waits", ~waits | (command.valid & same))
+    h.invariant("command", ~in_command | waits)
     kind = command.p.kind
-    h.check("connects", connects == (in_command & (kind == QpCommandKind.CONNECT)))
-    h.check("creates", sets == (in_command & (kind == QpCommandKind.CREATE)))
+    h.invariant("connects", connects == (in_command & (kind == QpCommandKind.CONNECT)))
+    h.invariant("creates", sets == (in_command & (kind == QpCommandKind.CREATE)))
 
     # The neighbours are asked about its QP.
     for name, select in (
@@ -163,14 +163,14 @@ def stages(f: Followed) -> None:
         ("inbound", ports.inbound_requests.select),
         ("outstanding", ports.outstanding_requests.select),
     ):
-        h.check(f"{name} of its QP", ~at_work | (select == segment.qp))
+        h.invariant(f"{name} of its QP", ~at_work | (select == segment.qp))
     begins = coming.valid & coming.ready
-    h.check("entries to come", ~begins | (ports.receive_entries.coming == coming.p.qp))
+    h.invariant("entries to come", ~begins | (ports.receive_entries.coming == coming.p.qp))
 
     stays = inside.signal("stays")
     writes = f.ulpdu.opcode == rfc_checks.WRITE
-    h.check("stays", ~at_work | (age < 3) | (stays == writes))
-    h.check("age of a record", ~f.good | stays | (age >= 5))
+    h.invariant("stays", ~at_work | (age < 3) | (stays == writes))
+    h.invariant("age of a record", ~f.good | stays | (age >= 5))
 
     # What is known of the QP, through two registers
     contexts = f.context
@@ -182,9 +182,9 @@ def stages(f: Followed) -> None:
         read = Value.cast(contexts.memory(name).read_ports[0].data)
         register = Value.cast(getattr(known, registers[name]))
         if since > 1:
-            h.check(f"{name} read", ~at_work | (age < since - 1) | (read == word[name]))
-        h.check(f"{name} found", ~at_work | (age < since) | (register == word[name]))
+            h.invariant(f"{name} read", ~at_work | (age < since - 1) | (read == word[name]))
+        h.invariant(f"{name} found", ~at_work | (age < since) | (register == word[name]))
     context = f.checks.ports.context
     end = inside.signal("message_end") == context.send_mo + f.ulpdu.payload
-    h.check("message end", ~at_work | (age < 4) | end)
-    h.check("context", ~at_work | (age < 3) | (Value.cast(context) == word["contexts"]))
+    h.invariant("message end", ~at_work | (age < 4) | end)
+    h.invariant("context", ~at_work | (age < 3) | (Value.cast(context) == word["contexts"]))

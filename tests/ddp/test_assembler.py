@@ -14,15 +14,15 @@ from stagecoach.gateware.ddp.assembler import Assembler
 from stagecoach.gateware.interfaces import PAYLOAD_BEAT, Layouts
 from stagecoach.gateware.mpa.framer import Framer
 from stagecoach.gateware.mpa.layouts import MpaLayouts
-from stagecoach.sim.model.mpa import frame_fpdu
-from tests.support.runner import parameter, run_cocotb
-from tests.support.streams import (
+from stagecoach.sim.cosim.streams import (
     StreamMonitor,
     StreamSink,
     StreamSource,
     seeded_random,
     start_clock_and_reset,
 )
+from stagecoach.sim.model.mpa import frame_fpdu
+from tests.support.runner import parameter, run_cocotb
 
 CONFIG = RnicConfig(qps=8)
 LAYOUTS = Layouts(CONFIG)

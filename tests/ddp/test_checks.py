@@ -18,13 +18,13 @@ from stagecoach.gateware.ddp.checks import (
 from stagecoach.gateware.ddp.headers import UNTAGGED_HEADER, UNTAGGED_HEADER_OCTETS
 from stagecoach.gateware.interfaces import StagStatus
 from stagecoach.hw.interface.causes import CODES, Cause
+from stagecoach.sim.cosim.streams import seeded_random
 from stagecoach.sim.model import checks, rdmap
 from stagecoach.sim.model.ddp import FLAG_TAGGED
 from stagecoach.sim.model.errors import StreamError
 from stagecoach.sim.model.rdmap import Opcode
 from stagecoach.sim.model.sink import check_header
 from tests.support.runner import run_cocotb
-from tests.support.streams import seeded_random
 
 LAST_QN = 2
 # The opcode of each queue, so that no check of RDMAP fails.

@@ -10,9 +10,9 @@ from amaranth.sim import Simulator
 
 from stagecoach.gateware.ddp import headers as ddp
 from stagecoach.gateware.rdmap import headers as rdmap
+from stagecoach.sim.cosim.streams import seeded_random
 from stagecoach.sim.model.ddp import TaggedHeader, UntaggedHeader
 from stagecoach.sim.model.rdmap import Opcode, ReadRequest, control_octet
-from tests.support.streams import seeded_random
 
 WIRE_NUMBER = data.ArrayLayout
 

@@ -19,9 +19,14 @@ from stagecoach.gateware.interfaces import (
     ReadClient,
     WriteClient,
 )
+from stagecoach.sim.cosim.streams import (
+    StreamSink,
+    StreamSource,
+    seeded_random,
+    start_clock_and_reset,
+)
 from tests.dma.axi_slaves import random_pauses, words_of
 from tests.support.runner import run_cocotb
-from tests.support.streams import StreamSink, StreamSource, seeded_random, start_clock_and_reset
 
 
 class OnePort(wiring.Component):

@@ -28,6 +28,12 @@ from stagecoach.gateware.interfaces import (
     ReadClient,
     WriteClient,
 )
+from stagecoach.sim.cosim.streams import (
+    StreamSink,
+    StreamSource,
+    seeded_random,
+    start_clock_and_reset,
+)
 from tests.dma.axi_slaves import (
     BurstMonitor,
     HeldMonitor,
@@ -41,7 +47,6 @@ from tests.dma.axi_slaves import (
 from tests.dma.test_read import random_command
 from tests.dma.test_write import Client, finish
 from tests.support.runner import run_cocotb
-from tests.support.streams import StreamSink, StreamSource, seeded_random, start_clock_and_reset
 
 WIDTHS = (32, 128)
 CLIENTS = 2

@@ -6,8 +6,7 @@ from cocotb.triggers import RisingEdge
 
 from stagecoach.gateware.dma.buffers import ReservedQueue
 from stagecoach.gateware.interfaces import READ_WORD
-from tests.support.runner import parameter, run_cocotb
-from tests.support.streams import (
+from stagecoach.sim.cosim.streams import (
     StreamMonitor,
     StreamSink,
     active_cycles,
@@ -16,6 +15,7 @@ from tests.support.streams import (
     start_clock_and_reset,
     unpack,
 )
+from tests.support.runner import parameter, run_cocotb
 
 DEPTH = 32
 WORDS = 400

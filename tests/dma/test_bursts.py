@@ -4,14 +4,14 @@ import cocotb
 import pytest
 
 from stagecoach.gateware.dma.bursts import BurstSplitter, burst, tagged_command
-from tests.support.runner import parameter, run_cocotb
-from tests.support.streams import (
+from stagecoach.sim.cosim.streams import (
     StreamMonitor,
     StreamSink,
     StreamSource,
     seeded_random,
     start_clock_and_reset,
 )
+from tests.support.runner import parameter, run_cocotb
 
 TAG_BITS = 3
 PAGE = 4096

@@ -9,15 +9,15 @@ from cocotb.triggers import RisingEdge
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.dma.gather import Gather
 from stagecoach.gateware.interfaces import MEMORY_COMMAND, PAYLOAD_BEAT, READ_WORD, Layouts
-from tests.dma.axi_slaves import host_octets, words_of
-from tests.support.runner import parameter, run_cocotb
-from tests.support.streams import (
+from stagecoach.sim.cosim.streams import (
     StreamMonitor,
     StreamSink,
     StreamSource,
     seeded_random,
     start_clock_and_reset,
 )
+from tests.dma.axi_slaves import host_octets, words_of
+from tests.support.runner import parameter, run_cocotb
 
 PIECE = Layouts(RnicConfig()).gather_piece
 

@@ -8,14 +8,14 @@ from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.dma.host_errors import PLACEMENTS_AHEAD, ROOM_MARGIN, HostErrors
 from stagecoach.gateware.interfaces import Layouts, QpCommandKind
 from stagecoach.hw.interface.causes import Cause
-from tests.support.runner import parameter, run_cocotb
-from tests.support.streams import (
+from stagecoach.sim.cosim.streams import (
     StreamMonitor,
     StreamSink,
     pack,
     seeded_random,
     start_clock_and_reset,
 )
+from tests.support.runner import parameter, run_cocotb
 
 CONFIG = RnicConfig(qps=8)
 LAYOUTS = Layouts(CONFIG)

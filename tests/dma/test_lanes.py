@@ -8,8 +8,8 @@ from cocotb.triggers import Timer
 
 from stagecoach.gateware.dma.bursts import WORD_OCTETS
 from stagecoach.gateware.dma.lanes import choose_lanes, lanes_below, rotate_lanes
+from stagecoach.sim.cosim.streams import seeded_random
 from tests.support.runner import run_cocotb
-from tests.support.streams import seeded_random
 
 
 class Lanes(wiring.Component):

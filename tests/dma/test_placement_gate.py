@@ -7,14 +7,14 @@ from cocotb.triggers import RisingEdge
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.dma.placement_gate import PlacementGate
 from stagecoach.gateware.interfaces import Layouts
-from tests.support.runner import parameter, run_cocotb
-from tests.support.streams import (
+from stagecoach.sim.cosim.streams import (
     StreamMonitor,
     StreamSink,
     StreamSource,
     seeded_random,
     start_clock_and_reset,
 )
+from tests.support.runner import parameter, run_cocotb
 from tests.support.timeline import Timeline, passes
 
 CONFIG = RnicConfig(qps=8)

@@ -7,15 +7,15 @@ from cocotb.triggers import RisingEdge
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.dma.placer import Placer
 from stagecoach.gateware.interfaces import MEMORY_COMMAND, WORD, Layouts, StorePort
-from tests.dma.axi_slaves import words_of
-from tests.support.runner import parameter, run_cocotb
-from tests.support.streams import (
+from stagecoach.sim.cosim.streams import (
     StreamMonitor,
     StreamSink,
     StreamSource,
     seeded_random,
     start_clock_and_reset,
 )
+from tests.dma.axi_slaves import words_of
+from tests.support.runner import parameter, run_cocotb
 
 CONFIG = RnicConfig(fpdu_store_octets=131072)
 PLACEMENT = Layouts(CONFIG).placement

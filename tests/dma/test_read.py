@@ -8,6 +8,13 @@ from cocotbext.axi import AxiReadBus, AxiSlaveRead
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.dma.read import ReadEngine
 from stagecoach.gateware.interfaces import MEMORY_COMMAND, READ_WORD
+from stagecoach.sim.cosim.streams import (
+    StreamMonitor,
+    StreamSink,
+    StreamSource,
+    seeded_random,
+    start_clock_and_reset,
+)
 from tests.dma.axi_slaves import (
     BurstMonitor,
     LatencyReadSlave,
@@ -17,13 +24,6 @@ from tests.dma.axi_slaves import (
     words_of,
 )
 from tests.support.runner import parameter, run_cocotb
-from tests.support.streams import (
-    StreamMonitor,
-    StreamSink,
-    StreamSource,
-    seeded_random,
-    start_clock_and_reset,
-)
 
 BUFFERS = (512, 64, 8, 0)
 MAX_OUTSTANDING = 64

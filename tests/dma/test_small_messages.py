@@ -12,12 +12,17 @@ from stagecoach.gateware.dma.placer import Placer
 from stagecoach.gateware.dma.read import ReadEngine
 from stagecoach.gateware.dma.write import WriteEngine
 from stagecoach.gateware.interfaces import MEMORY_COMMAND, READ_WORD, WORD
+from stagecoach.sim.cosim.streams import (
+    StreamSink,
+    StreamSource,
+    seeded_random,
+    start_clock_and_reset,
+)
 from tests.dma.axi_slaves import LatencyReadSlave, OrderedWriteSlave
 from tests.dma.test_gather import Bench as GatherBench
 from tests.dma.test_placer import CONFIG as PLACER_CONFIG
 from tests.dma.test_placer import Bench as PlacerBench
 from tests.support.runner import run_cocotb
-from tests.support.streams import StreamSink, StreamSource, seeded_random, start_clock_and_reset
 from tests.support.timeline import Timeline, high, passes
 
 READ_LATENCY = 250

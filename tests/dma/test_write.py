@@ -8,6 +8,7 @@ from cocotbext.axi import AxiSlaveWrite, AxiWriteBus
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.dma.write import WriteEngine
 from stagecoach.gateware.interfaces import MEMORY_COMMAND, WORD
+from stagecoach.sim.cosim.streams import StreamSource, seeded_random, start_clock_and_reset
 from tests.dma.axi_slaves import (
     BurstMonitor,
     OrderedWriteSlave,
@@ -16,7 +17,6 @@ from tests.dma.axi_slaves import (
     words_of,
 )
 from tests.support.runner import parameter, run_cocotb
-from tests.support.streams import StreamSource, seeded_random, start_clock_and_reset
 
 CLIENTS = 2
 MAX_OUTSTANDING = 32

@@ -9,8 +9,8 @@ from cocotb.triggers import RisingEdge
 from stagecoach.host_driver.hostlink.endpoint import Endpoint
 from stagecoach.host_driver.hostlink.frames import Deframer, Frame
 from stagecoach.hw.interface.hostlink import EVENTS, FLAG, VERSION, WINDOW, Kind
+from stagecoach.sim.cosim.streams import StreamMonitor, StreamSink, StreamSource
 from tests.hostlink.faults import Faults
-from tests.support.streams import StreamMonitor, StreamSink, StreamSource
 
 CYCLE_SECONDS = 1e-6
 RETRY_CYCLES = 4000

@@ -5,8 +5,8 @@ from cocotb.triggers import ClockCycles, RisingEdge
 
 from stagecoach.gateware.hostlink.frame_transmitter import FRAME_OCTET, FrameTransmitter
 from stagecoach.hw.interface.hostlink import WINDOW
+from stagecoach.sim.cosim.streams import StreamSink, seeded_random, start_clock_and_reset
 from tests.support.runner import run_cocotb
-from tests.support.streams import StreamSink, seeded_random, start_clock_and_reset
 
 RETRY_CYCLES = 1 << 20
 HELD_OCTETS = 2040

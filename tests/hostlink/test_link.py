@@ -12,10 +12,10 @@ from cocotbext.axi import AxiBus, AxiLiteBus, AxiLiteRam, AxiMaster, AxiResp
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.hostlink.link import HostLink
 from stagecoach.hw.interface.hostlink import EVENTS, Kind
+from stagecoach.sim.cosim.streams import seeded_random, start_clock_and_reset
 from tests.hostlink.faults import Faults
 from tests.hostlink.line import CLOCK_HZ, HELLO_FIELDS, RETRY_CYCLES, Host
 from tests.support.runner import parameter, run_cocotb
-from tests.support.streams import seeded_random, start_clock_and_reset
 
 CONFIG = RnicConfig(qps=8, cqs=8, stags=64)
 BASE = 0x7F12_3456_7000

@@ -5,8 +5,7 @@ import pytest
 from cocotb.triggers import ClockCycles, RisingEdge, Timer
 
 from stagecoach.gateware.hostlink.uart import UartReceiver, UartTransmitter, divisor_of
-from tests.support.runner import parameter, run_cocotb
-from tests.support.streams import (
+from stagecoach.sim.cosim.streams import (
     CLOCK_PERIOD_NS,
     StreamMonitor,
     StreamSink,
@@ -14,6 +13,7 @@ from tests.support.streams import (
     seeded_random,
     start_clock_and_reset,
 )
+from tests.support.runner import parameter, run_cocotb
 
 
 def test_divisor_is_checked():

@@ -19,8 +19,8 @@ from stagecoach.hw import gates
 from stagecoach.hw.flow import SYNTHESIS_OPTIONS, synthesize
 from stagecoach.hw.rtlil import export
 from stagecoach.sim.cosim import runner
+from stagecoach.sim.cosim.streams import seeded_random, start_clock_and_reset
 from tests.support.runner import CocotbFailure, run_cocotb
-from tests.support.streams import seeded_random, start_clock_and_reset
 
 WIDTHS = (1, 2, 4, 9, 18, 36)
 """That a port of a DP16KD can have. 9 bits of each 9, of narrower words 8, are used."""

@@ -29,6 +29,7 @@ from stagecoach.host_driver import (
 )
 from stagecoach.host_driver.transport.sockets import SocketStream
 from stagecoach.hw.interface.causes import CODES
+from stagecoach.sim.cosim.streams import seeded_random
 from stagecoach.sim.model import ddp, rdmap
 from stagecoach.sim.model.atomics import (
     CMP_SWAP,
@@ -45,7 +46,6 @@ from stagecoach.sim.model.rdmap import Opcode, ReadRequest, control_octet
 from stagecoach.sim.model.terminate import terminate_for
 from tests.integration.rig import READS, End, RawPeer, open_device
 from tests.rdmap.serial_order import Operation, serial_order
-from tests.support.streams import seeded_random
 
 pytestmark = pytest.mark.timeout(300)  # the first test may have to build the device
 

@@ -9,10 +9,10 @@ import pytest
 from stagecoach.gateware.config import DATA_WIDTHS
 from stagecoach.host_driver import listen
 from stagecoach.sim.build import build_device
+from stagecoach.sim.cosim.streams import seeded_random
 from stagecoach.sim.transport import SimulatedDevice
 from tests.integration.pair_traffic import End, draw_operations
 from tests.support.sizes import SMALLEST
-from tests.support.streams import seeded_random
 
 # Each is built once, which takes minutes on a small machine.
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]

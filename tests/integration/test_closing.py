@@ -18,11 +18,11 @@ from stagecoach.host_driver import (
     WCStatus,
     WROpcode,
 )
+from stagecoach.sim.cosim.streams import seeded_random
 from stagecoach.sim.model import ddp, mpa, rdmap
 from stagecoach.sim.model.ddp import TaggedHeader
 from stagecoach.sim.model.rdmap import Opcode, control_octet
 from tests.integration.rig import End, RawPeer, open_device
-from tests.support.streams import seeded_random
 
 pytestmark = pytest.mark.timeout(150)  # the first test may have to build the device
 

@@ -15,6 +15,7 @@ from stagecoach.host_driver import (
     WCStatus,
     WROpcode,
 )
+from stagecoach.sim.cosim.streams import seeded_random
 from stagecoach.sim.model import ddp, rdmap
 from stagecoach.sim.model.ddp import TaggedHeader
 from stagecoach.sim.model.rdmap import Opcode, ReadRequest, control_octet
@@ -22,7 +23,6 @@ from tests.integration.rig import End, RawPeer, open_device
 from tests.integration.test_notify import CYCLES, interrupted
 from tests.integration.test_revoke import SECONDS, Link
 from tests.model.vectors import vector
-from tests.support.streams import seeded_random
 
 pytestmark = pytest.mark.timeout(150)  # the first test may have to build the device
 

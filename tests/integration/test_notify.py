@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import pytest
 
 from stagecoach.host_driver import Context, RecvWR, SendFlags, SendWR, WCFlags
+from stagecoach.sim.cosim.streams import seeded_random
 from tests.integration.rig import open_device
 from tests.integration.test_revoke import SECONDS, Link
-from tests.support.streams import seeded_random
 
 pytestmark = pytest.mark.timeout(150)  # the first test may have to build the device
 

@@ -11,8 +11,8 @@ from stagecoach.gateware.config import RnicConfig
 from stagecoach.sim.cosim.device import CocotbDevice, start_clock
 from stagecoach.sim.cosim.pair import RnicPair
 from stagecoach.sim.cosim.runner import parameter, run_cocotb
+from stagecoach.sim.cosim.streams import seeded_random
 from tests.integration.pair_traffic import draw_operations, run_ends
-from tests.support.streams import seeded_random
 
 # The two devices are built once for all tests, which takes minutes on a small machine.
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]

@@ -37,6 +37,7 @@ from stagecoach.host_driver import (
     connect,
     listen,
 )
+from stagecoach.sim.cosim.streams import seeded_random
 from stagecoach.sim.model import endpoint, mpa
 from stagecoach.sim.model.atomics import ATOMIC_OCTETS, FETCH_ADD, SWAP, AtomicRequest, result_of
 from stagecoach.sim.model.endpoint import Operation
@@ -44,7 +45,6 @@ from stagecoach.sim.model.extensions import Extensions
 from stagecoach.sim.model.peer import Peer
 from tests.integration.rig import ALL, OPCODES, READS, End, RawPeer, open_device
 from tests.integration.test_atomics import atomic_wr, random_request
-from tests.support.streams import seeded_random
 
 QPS = 8
 CQS = 3

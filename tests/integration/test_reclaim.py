@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from stagecoach.host_driver import Cause, Context, QPState, SendWR, WCStatus, WROpcode, connect
+from stagecoach.sim.cosim.streams import seeded_random
 from stagecoach.sim.transport import SimulatedDevice
 from tests.integration.rig import OPCODES, End, RawPeer
 from tests.integration.test_revoke import AFTERWARDS, LONGEST_WAIT, REQUESTS, SECONDS, Link
-from tests.support.streams import seeded_random
 
 ROOT = Path(__file__).parents[2]
 ROUNDS = 5

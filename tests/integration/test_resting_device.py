@@ -29,11 +29,11 @@ from stagecoach.host_driver import (
 )
 from stagecoach.host_driver.transport.sockets import SocketStream
 from stagecoach.sim.build import SLOW, build_device, compile_verilog, export_verilog
+from stagecoach.sim.cosim.streams import seeded_random
 from stagecoach.sim.model.rdmap import Opcode
 from stagecoach.sim.transport import SimulatedDevice
 from tests.integration.rig import ALL, READS
 from tests.integration.test_atomics import atomic_wr, random_request
-from tests.support.streams import seeded_random
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 

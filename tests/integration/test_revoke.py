@@ -19,11 +19,11 @@ from stagecoach.host_driver import (
     WROpcode,
 )
 from stagecoach.host_driver.transport.sockets import SocketStream
+from stagecoach.sim.cosim.streams import seeded_random
 from stagecoach.sim.model.ddp import UntaggedHeader
 from stagecoach.sim.model.rdmap import Opcode, ReadRequest, control_octet
 from stagecoach.sim.transport import SimulatedDevice
 from tests.integration.rig import ALL, OPCODES, READS, End, RawPeer, open_device
-from tests.support.streams import seeded_random
 
 OCTETS = 1 << 18
 REQUESTS = 8

@@ -25,13 +25,13 @@ from stagecoach.host_driver import (
     WCStatus,
     WROpcode,
 )
+from stagecoach.sim.cosim.streams import seeded_random
 from stagecoach.sim.model.atomics import FETCH_ADD, AtomicRequest
 from stagecoach.sim.model.ddp import UntaggedHeader
 from stagecoach.sim.model.rdmap import QN_SEND, Opcode, control_octet
 from stagecoach.sim.transport import SimulatedDevice
 from tests.integration.rig import READS, End, RawPeer, open_device
 from tests.integration.test_atomics import request_ulpdu
-from tests.support.streams import seeded_random
 
 pytestmark = pytest.mark.timeout(300)  # the first test may have to build the device
 

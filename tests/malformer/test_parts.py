@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from stagecoach.sim.captures import read_connections
+from stagecoach.sim.cosim.streams import seeded_random
 from stagecoach.sim.malformer import bench, chunk
 from stagecoach.sim.malformer.case import Case, make_case
 from stagecoach.sim.malformer.compare import Observed, possible_terminates
@@ -18,7 +19,6 @@ from stagecoach.sim.malformer.traffic import Traffic
 from stagecoach.sim.model import ddp
 from stagecoach.sim.model.ddp import TaggedHeader, UntaggedHeader
 from stagecoach.sim.model.predict import predict
-from tests.support.streams import seeded_random
 
 SEED = 7
 

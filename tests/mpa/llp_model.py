@@ -9,7 +9,7 @@ from cocotb.triggers import RisingEdge
 
 from stagecoach.gateware.interfaces import Layouts, LlpEventKind
 from stagecoach.gateware.mpa.layouts import MpaLayouts
-from tests.support.streams import StreamMonitor, StreamSink, StreamSource
+from stagecoach.sim.cosim.streams import StreamMonitor, StreamSink, StreamSource
 
 
 class LlpReceiveModel:

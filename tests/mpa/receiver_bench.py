@@ -15,14 +15,14 @@ from stagecoach.gateware.interfaces import (
     SegmentKind,
     StorePort,
 )
-from tests.mpa.llp_model import LlpReceiveModel
-from tests.support.streams import (
+from stagecoach.sim.cosim.streams import (
     CLOCK_PERIOD_NS,
     StreamMonitor,
     StreamSink,
     StreamSource,
     start_clock_and_reset,
 )
+from tests.mpa.llp_model import LlpReceiveModel
 
 CONFIG = RnicConfig(qps=4)
 LAYOUTS = Layouts(CONFIG)

@@ -10,9 +10,9 @@ from amaranth.lib.wiring import In, Out
 from cocotb.triggers import RisingEdge
 
 from stagecoach.gateware.mpa.crc32c import INITIAL_STATE, RESIDUE, next_state
+from stagecoach.sim.cosim.streams import seeded_random, start_clock_and_reset
 from tests.mpa.vectors import all_vectors
 from tests.support.runner import run_cocotb
-from tests.support.streams import seeded_random, start_clock_and_reset
 
 LARGEST = 0xFFFFFFFF
 

@@ -10,9 +10,14 @@ from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.interfaces import ULPDU_HEADER_OCTETS, Layouts, SegmentKind
 from stagecoach.gateware.mpa.deframer import Deframer
 from stagecoach.gateware.mpa.layouts import ANSWER, MpaLayouts
+from stagecoach.sim.cosim.streams import (
+    StreamSink,
+    StreamSource,
+    seeded_random,
+    start_clock_and_reset,
+)
 from stagecoach.sim.model.mpa import Framer
 from tests.support.runner import run_cocotb
-from tests.support.streams import StreamSink, StreamSource, seeded_random, start_clock_and_reset
 
 CONFIG = RnicConfig(qps=4)
 WRAP = 1 << 32

@@ -8,8 +8,8 @@ from cocotb.triggers import RisingEdge
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.interfaces import StorePort
 from stagecoach.gateware.mpa.fpdu_store import MARGIN_WORDS, FpduStore
+from stagecoach.sim.cosim.streams import seeded_random, start_clock_and_reset
 from tests.support.runner import run_cocotb
-from tests.support.streams import seeded_random, start_clock_and_reset
 
 CONFIG = RnicConfig()
 WORDS = CONFIG.fpdu_store_octets // 8

@@ -11,12 +11,7 @@ from stagecoach.gateware.config import MAX_ULPDU_LENGTH, RnicConfig
 from stagecoach.gateware.interfaces import Layouts
 from stagecoach.gateware.mpa.framer import Framer
 from stagecoach.gateware.mpa.layouts import ULPDU_BEAT, MpaLayouts
-from stagecoach.sim.model.markers import MARKER_INTERVAL, MARKER_OCTETS
-from stagecoach.sim.model.mpa import Framer as ModelFramer
-from stagecoach.sim.model.mpa import frame_fpdu
-from tests.mpa.vectors import all_vectors
-from tests.support.runner import parameter
-from tests.support.streams import (
+from stagecoach.sim.cosim.streams import (
     CLOCK_PERIOD_NS,
     StreamMonitor,
     StreamSink,
@@ -24,6 +19,11 @@ from tests.support.streams import (
     seeded_random,
     start_clock_and_reset,
 )
+from stagecoach.sim.model.markers import MARKER_INTERVAL, MARKER_OCTETS
+from stagecoach.sim.model.mpa import Framer as ModelFramer
+from stagecoach.sim.model.mpa import frame_fpdu
+from tests.mpa.vectors import all_vectors
+from tests.support.runner import parameter
 from tests.support.verdicts import PATTERNS, Verdicts, each_check, shows, simulate
 
 CONFIG = RnicConfig(qps=8)

@@ -9,14 +9,14 @@ from cocotb.triggers import ClockCycles
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.mpa.layouts import MpaLayouts
 from stagecoach.gateware.mpa.llp_width import LlpReceiveWidth, LlpTransmitWidth
-from tests.support.runner import parameter, run_cocotb
-from tests.support.streams import (
+from stagecoach.sim.cosim.streams import (
     StreamMonitor,
     StreamSink,
     StreamSource,
     seeded_random,
     start_clock_and_reset,
 )
+from tests.support.runner import parameter, run_cocotb
 
 WIDTHS = (32, 128)
 PATTERNS = ("always", "random", "bursty")

@@ -6,9 +6,9 @@ from cocotb.triggers import RisingEdge
 
 from stagecoach.gateware.config import MAX_FPDU_LENGTH
 from stagecoach.gateware.mpa.marker_count import MarkerCount
+from stagecoach.sim.cosim.streams import seeded_random, start_clock_and_reset
 from stagecoach.sim.model.markers import MARKER_INTERVAL, MARKER_OCTETS, marked_length
 from tests.support.runner import run_cocotb
-from tests.support.streams import seeded_random, start_clock_and_reset
 
 POSITIONS = MARKER_INTERVAL // MARKER_OCTETS
 # Around the lengths at which a Marker more is needed, and the longest.

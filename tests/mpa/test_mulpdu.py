@@ -5,9 +5,9 @@ import pytest
 from cocotb.triggers import RisingEdge
 
 from stagecoach.gateware.mpa.mulpdu import Mulpdu
+from stagecoach.sim.cosim.streams import seeded_random, start_clock_and_reset
 from stagecoach.sim.model import mpa
 from tests.support.runner import run_cocotb
-from tests.support.streams import seeded_random, start_clock_and_reset
 
 EDGES = (0, 1, 127, 128, 133, 134, 135, 511, 512, 513, 1460, 64773, 64774, 64778, 65287, 65535)
 RANDOM_VALUES = 3000

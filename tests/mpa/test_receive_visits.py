@@ -10,8 +10,7 @@ from cocotb.triggers import RisingEdge
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.mpa.layouts import ANSWER, MpaLayouts
 from stagecoach.gateware.mpa.receive_visits import ReceiveVisits
-from tests.support.runner import run_cocotb
-from tests.support.streams import (
+from stagecoach.sim.cosim.streams import (
     StreamMonitor,
     StreamSink,
     pack,
@@ -19,6 +18,7 @@ from tests.support.streams import (
     start_clock_and_reset,
     unpack,
 )
+from tests.support.runner import run_cocotb
 
 CONFIG = RnicConfig(qps=4)
 MPA = MpaLayouts(CONFIG)

@@ -8,12 +8,12 @@ from cocotb.triggers import RisingEdge
 
 from stagecoach.gateware.interfaces import QpCommandKind, SegmentKind
 from stagecoach.gateware.mpa.receiver import MpaReceiver
+from stagecoach.sim.cosim.streams import seeded_random
 from stagecoach.sim.model.crc32c import crc32c_octets
 from stagecoach.sim.model.mpa import Framer, frame_fpdu
 from tests.mpa.receiver_bench import CONFIG, Bench, random_length
 from tests.mpa.vectors import all_vectors
 from tests.support.runner import parameter
-from tests.support.streams import seeded_random
 from tests.support.verdicts import PATTERNS, Verdicts, each_check, shows, simulate
 
 

@@ -10,13 +10,13 @@ from cocotb.triggers import RisingEdge
 from stagecoach.gateware.config import MAX_ULPDU_LENGTH
 from stagecoach.gateware.interfaces import QpCommandKind, SegmentKind
 from stagecoach.gateware.mpa.receiver import MpaReceiver
+from stagecoach.sim.cosim.streams import seeded_random
 from stagecoach.sim.model.crc32c import crc32c_octets
 from stagecoach.sim.model.markers import MARKER_INTERVAL, MARKER_OCTETS
 from stagecoach.sim.model.mpa import Framer, fpdu_length, frame_fpdu, parse_fpdu
 from tests.mpa.receiver_bench import CONFIG, Bench, random_length
 from tests.mpa.vectors import all_vectors
 from tests.support.runner import parameter
-from tests.support.streams import seeded_random
 from tests.support.verdicts import PATTERNS, Verdicts, each_check, shows, simulate
 
 POSITIONS = MARKER_INTERVAL // MARKER_OCTETS

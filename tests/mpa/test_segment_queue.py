@@ -9,14 +9,14 @@ from cocotb.triggers import RisingEdge
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.interfaces import ULPDU_HEADER_OCTETS, Layouts, SegmentKind
 from stagecoach.gateware.mpa.segment_queue import LENGTH_OCTETS, SegmentQueue, outcome_layout
-from tests.support.runner import parameter, run_cocotb
-from tests.support.streams import (
+from stagecoach.sim.cosim.streams import (
     StreamMonitor,
     StreamSink,
     pack,
     seeded_random,
     start_clock_and_reset,
 )
+from tests.support.runner import parameter, run_cocotb
 
 CONFIG = RnicConfig(qps=4)
 SEGMENTS = 1500

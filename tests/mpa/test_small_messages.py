@@ -5,10 +5,10 @@ from typing import Any
 import cocotb
 
 from stagecoach.gateware.mpa.receiver import MpaReceiver
+from stagecoach.sim.cosim.streams import seeded_random
 from stagecoach.sim.model.mpa import frame_fpdu
 from tests.mpa.receiver_bench import CONFIG, Bench
 from tests.support.runner import run_cocotb
-from tests.support.streams import seeded_random
 from tests.support.timeline import Timeline, high, passes
 
 LLP_LATENCY = 5

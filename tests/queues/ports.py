@@ -8,7 +8,7 @@ import cocotb
 from cocotb.triggers import RisingEdge
 
 from stagecoach.gateware.interfaces import MEMORY_COMMAND, READ_WORD, WORD
-from tests.support.streams import pack, unpack
+from stagecoach.sim.cosim.streams import pack, unpack
 
 
 class ReadMemory:

@@ -9,15 +9,15 @@ from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.interfaces import Layouts, QpCommandKind
 from stagecoach.gateware.queues.completer import SendCompleter, read_done_layout
 from stagecoach.hw.interface.queue_entries import ANSWERED_OPERATIONS, SendOpcode
-from tests.queues.ports import Pulses, cycles
-from tests.support.runner import parameter, run_cocotb
-from tests.support.streams import (
+from stagecoach.sim.cosim.streams import (
     StreamMonitor,
     StreamSink,
     StreamSource,
     seeded_random,
     start_clock_and_reset,
 )
+from tests.queues.ports import Pulses, cycles
+from tests.support.runner import parameter, run_cocotb
 
 CONFIG = RnicConfig(qps=4, cqs=4, pending_sends=8, read_queue_depth=4)
 LAYOUTS = Layouts(CONFIG)

@@ -12,15 +12,15 @@ from stagecoach.gateware.queues.completer import read_done_layout
 from stagecoach.gateware.queues.delivery_gate import DEPTH, DeliveryGate
 from stagecoach.gateware.queues.drain import COUNT_BITS
 from stagecoach.hw.interface.queue_entries import CompletionFlags, CompletionOpcode
-from tests.queues.ports import Pulses, cycles
-from tests.support.runner import parameter, run_cocotb
-from tests.support.streams import (
+from stagecoach.sim.cosim.streams import (
     StreamMonitor,
     StreamSink,
     StreamSource,
     seeded_random,
     start_clock_and_reset,
 )
+from tests.queues.ports import Pulses, cycles
+from tests.support.runner import parameter, run_cocotb
 
 CONFIG = RnicConfig(qps=4, cqs=4)
 LAYOUTS = Layouts(CONFIG)

@@ -13,8 +13,8 @@ from stagecoach.gateware.queues.drain import COUNT_BITS, MOST, Drain
 from stagecoach.gateware.queues.entry_writer import OUTSTANDING
 from stagecoach.gateware.queues.request_gate import DEPTH as REQUESTS
 from stagecoach.gateware.rnic import JOBS_AHEAD
+from stagecoach.sim.cosim.streams import seeded_random, start_clock_and_reset
 from tests.support.runner import parameter, run_cocotb
-from tests.support.streams import seeded_random, start_clock_and_reset
 
 LATENCY = 3
 """Cycles from an end to `passed`."""

@@ -9,15 +9,15 @@ from stagecoach.gateware.interfaces import Layouts
 from stagecoach.gateware.queues.drain import COUNT_BITS
 from stagecoach.gateware.queues.invalidation_gate import InvalidationGate
 from stagecoach.hw.interface.queue_entries import SendOpcode
-from tests.queues.ports import Pulses, cycles
-from tests.support.runner import parameter, run_cocotb
-from tests.support.streams import (
+from stagecoach.sim.cosim.streams import (
     StreamMonitor,
     StreamSink,
     StreamSource,
     seeded_random,
     start_clock_and_reset,
 )
+from tests.queues.ports import Pulses, cycles
+from tests.support.runner import parameter, run_cocotb
 
 CONFIG = RnicConfig(qps=4)
 ITEM = Layouts(CONFIG).sent_item

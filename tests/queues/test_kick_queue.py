@@ -9,9 +9,14 @@ from cocotb.triggers import RisingEdge
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.interfaces import Layouts
 from stagecoach.gateware.queues.kick_queue import KickQueue
+from stagecoach.sim.cosim.streams import (
+    StreamMonitor,
+    StreamSink,
+    seeded_random,
+    start_clock_and_reset,
+)
 from tests.queues.ports import cycles
 from tests.support.runner import parameter, run_cocotb
-from tests.support.streams import StreamMonitor, StreamSink, seeded_random, start_clock_and_reset
 
 KICKS = 3
 APART = (2, 4, 8)  # cycles between the kicks of an input, at least: none waits so long

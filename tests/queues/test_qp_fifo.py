@@ -9,8 +9,8 @@ from cocotb.triggers import RisingEdge
 
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.queues.qp_fifo import QpFifo
+from stagecoach.sim.cosim.streams import seeded_random, start_clock_and_reset
 from tests.support.runner import parameter, run_cocotb
-from tests.support.streams import seeded_random, start_clock_and_reset
 
 CONFIG = RnicConfig(qps=4)
 ITEM = data.StructLayout({"number": 32})

@@ -8,15 +8,15 @@ from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.interfaces import Layouts, QpCommandKind
 from stagecoach.gateware.queues.qp_states import QpState, QpStates
 from stagecoach.hw.interface.causes import Cause
-from tests.queues.ports import Pulses, cycles
-from tests.support.runner import parameter, run_cocotb
-from tests.support.streams import (
+from stagecoach.sim.cosim.streams import (
     StreamMonitor,
     StreamSink,
     StreamSource,
     seeded_random,
     start_clock_and_reset,
 )
+from tests.queues.ports import Pulses, cycles
+from tests.support.runner import parameter, run_cocotb
 
 CONFIG = RnicConfig(qps=16)
 LAYOUTS = Layouts(CONFIG)

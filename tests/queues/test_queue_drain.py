@@ -8,8 +8,8 @@ from cocotb.triggers import RisingEdge
 
 from stagecoach.gateware.queues.drain import COUNT_BITS
 from stagecoach.gateware.queues.queue_drain import QueueDrain
+from stagecoach.sim.cosim.streams import seeded_random, start_clock_and_reset
 from tests.support.runner import parameter, run_cocotb
-from tests.support.streams import seeded_random, start_clock_and_reset
 
 
 @pytest.mark.parametrize("depth, count_bits", [(1, 1), (3, 2), (8, 4), (64, 4), (64, COUNT_BITS)])

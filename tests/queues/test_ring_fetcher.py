@@ -10,15 +10,15 @@ from stagecoach.gateware.queues.prefetch_memory import BASE_UNITS, LANE_UNITS
 from stagecoach.gateware.queues.ring_fetcher import UNIT_OCTETS, RingFetcher
 from stagecoach.gateware.queues.unit_arrivals import RUN
 from stagecoach.hw.interface.causes import Cause
-from tests.queues.ports import Pulses, ReadMemory, cycles
-from tests.support.runner import parameter, run_cocotb
-from tests.support.streams import (
+from stagecoach.sim.cosim.streams import (
     StreamMonitor,
     StreamSink,
     StreamSource,
     seeded_random,
     start_clock_and_reset,
 )
+from tests.queues.ports import Pulses, ReadMemory, cycles
+from tests.support.runner import parameter, run_cocotb
 
 CONFIG = RnicConfig(qps=8, prefetch_lanes=2)
 LAYOUTS = Layouts(CONFIG)

@@ -10,8 +10,8 @@ from cocotb.triggers import Timer
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.interfaces import Layouts
 from stagecoach.gateware.queues.ring_writer import RingWriter
+from stagecoach.sim.cosim.streams import StreamSource, start_clock_and_reset, unpack
 from tests.support.runner import parameter, run_cocotb
-from tests.support.streams import StreamSource, start_clock_and_reset, unpack
 
 CONFIG = RnicConfig(qps=4, cqs=4)
 LAYOUTS = Layouts(CONFIG)

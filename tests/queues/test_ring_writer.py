@@ -14,15 +14,15 @@ from stagecoach.hw.interface.queue_entries import (
     CompletionFlags,
     Fields,
 )
-from tests.queues.ports import Pulses, WriteMemory, cycles
-from tests.support.runner import parameter, run_cocotb
-from tests.support.streams import (
+from stagecoach.sim.cosim.streams import (
     StreamMonitor,
     StreamSink,
     StreamSource,
     seeded_random,
     start_clock_and_reset,
 )
+from tests.queues.ports import Pulses, WriteMemory, cycles
+from tests.support.runner import parameter, run_cocotb
 
 CONFIG = RnicConfig(qps=4, cqs=4)
 LAYOUTS = Layouts(CONFIG)

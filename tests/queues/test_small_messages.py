@@ -11,9 +11,14 @@ from stagecoach.gateware.queues.invalidation_gate import InvalidationGate
 from stagecoach.gateware.queues.request_gate import RequestGate
 from stagecoach.gateware.queues.ring_writer import RingWriter
 from stagecoach.hw.interface.queue_entries import SendOpcode
+from stagecoach.sim.cosim.streams import (
+    StreamSink,
+    StreamSource,
+    seeded_random,
+    start_clock_and_reset,
+)
 from tests.queues.ports import WriteMemory
 from tests.support.runner import run_cocotb
-from tests.support.streams import StreamSink, StreamSource, seeded_random, start_clock_and_reset
 from tests.support.timeline import Timeline, high, passes
 
 CONFIG = RnicConfig(qps=4, cqs=4)

@@ -10,8 +10,8 @@ from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.interfaces import MEMORY_COMMAND, READ_WORD, WORD
 from stagecoach.gateware.rdmap.atomic_arithmetic import OPERANDS
 from stagecoach.gateware.rdmap.atomic_unit import request_layout, response_layout
+from stagecoach.sim.cosim.streams import StreamMonitor, StreamSink, StreamSource
 from tests.rdmap.serial_order import Operation
-from tests.support.streams import StreamMonitor, StreamSink, StreamSource
 
 CONFIG = RnicConfig()
 DONE, READ_ERROR, WRITE_ERROR = range(3)

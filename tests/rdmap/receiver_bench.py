@@ -16,6 +16,15 @@ from stagecoach.gateware.interfaces import (
 )
 from stagecoach.hw.interface.causes import Cause
 from stagecoach.hw.interface.queue_entries import RECEIVE_ENTRY_OCTETS, CompletionFlags
+from stagecoach.sim.cosim.streams import (
+    StreamMonitor,
+    StreamSink,
+    StreamSource,
+    pack,
+    seeded_random,
+    start_clock_and_reset,
+    unpack,
+)
 from stagecoach.sim.model.atomics import AtomicRequest
 from stagecoach.sim.model.extensions import Extensions
 from tests.rdmap.receiver_model import (
@@ -30,15 +39,6 @@ from tests.rdmap.receiver_model import (
 )
 from tests.rdmap.requests import unpack_request
 from tests.support.runner import parameter
-from tests.support.streams import (
-    StreamMonitor,
-    StreamSink,
-    StreamSource,
-    pack,
-    seeded_random,
-    start_clock_and_reset,
-    unpack,
-)
 
 LAYOUTS = Layouts(CONFIG)
 PREFETCH = 4

@@ -3,7 +3,7 @@
 from typing import Any
 
 from stagecoach.gateware.interfaces import Layouts
-from tests.support.streams import pack, unpack, width_of
+from stagecoach.sim.cosim.streams import pack, unpack, width_of
 
 
 def pack_request(layouts: Layouts, request: dict[str, Any]) -> int:

@@ -10,9 +10,9 @@ from stagecoach.gateware.rdmap.atomic_arithmetic import (
     AtomicArithmetic,
     AtomicOperation,
 )
+from stagecoach.sim.cosim.streams import pack, seeded_random, start_clock_and_reset
 from stagecoach.sim.model.atomics import cmp_swap, fetch_add
 from tests.support.runner import run_cocotb
-from tests.support.streams import pack, seeded_random, start_clock_and_reset
 
 ONES = 2**64 - 1
 CORNERS = (0, 1, 1 << 63, ONES, ONES >> 1, 0x8000_0000_8000_0000, 0x0123_4567_89AB_CDEF)

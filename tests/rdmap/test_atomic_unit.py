@@ -7,6 +7,7 @@ import pytest
 from cocotb.triggers import ClockCycles, RisingEdge
 
 from stagecoach.gateware.rdmap.atomic_unit import AtomicUnit
+from stagecoach.sim.cosim.streams import seeded_random, start_clock_and_reset
 from tests.rdmap.atomic_bench import (
     CONFIG,
     DONE,
@@ -18,7 +19,6 @@ from tests.rdmap.atomic_bench import (
 )
 from tests.rdmap.serial_order import CMP_SWAP, FETCH_ADD, SWAP, Operation, serial_order
 from tests.support.runner import parameter, run_cocotb
-from tests.support.streams import seeded_random, start_clock_and_reset
 
 ONES = 2**64 - 1
 ATOMICITY = ("EXT-5-02", "EXT-5.3-01", "EXT7306-5-01", "EXT7306-5.3-01")

@@ -29,6 +29,7 @@ from stagecoach.gateware.rdmap.checks import (
 )
 from stagecoach.gateware.rdmap.headers import ULPDU_HEADER
 from stagecoach.hw.interface.causes import CODES, Cause
+from stagecoach.sim.cosim.streams import pack, seeded_random
 from stagecoach.sim.model import checks, effects, rdmap
 from stagecoach.sim.model.ddp import FLAG_TAGGED, TaggedHeader, UntaggedHeader
 from stagecoach.sim.model.errors import StreamError
@@ -40,7 +41,6 @@ from stagecoach.sim.model.tagged import TaggedBuffers
 from stagecoach.sim.model.untagged import InboundRead, ReadRequestQueue, receive_terminate
 from stagecoach.sim.model.work import Operation, OutstandingRead, Work
 from tests.support.runner import run_cocotb
-from tests.support.streams import pack, seeded_random
 
 CASES = 1000
 EXTENSIONS = Extensions()

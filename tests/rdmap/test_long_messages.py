@@ -15,13 +15,13 @@ from stagecoach.gateware.rdmap.receive_context import CONTEXT
 from stagecoach.gateware.rdmap.receiver import Receiver
 from stagecoach.gateware.rdmap.transmitter import Transmitter
 from stagecoach.hw.interface.queue_entries import SendOpcode
+from stagecoach.sim.cosim.streams import seeded_random, start_clock_and_reset
 from stagecoach.sim.model.rdmap import Opcode
 from tests.rdmap import receiver_bench, receiver_segments, transmit_bench
 from tests.rdmap.receiver_model import stag_with
 from tests.rdmap.test_transmitter import CONFIG as TRANSMIT_CONFIG
 from tests.rdmap.transmit_bench import LOCAL, Element, Entry
 from tests.support.runner import run_cocotb
-from tests.support.streams import seeded_random, start_clock_and_reset
 
 LONGEST = 2**32 - 1
 CAME = LONGEST - 3000

@@ -6,8 +6,8 @@ from cocotb.triggers import RisingEdge
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.interfaces import Layouts
 from stagecoach.gateware.rdmap.receive_context import CONTEXT, ReceiveContexts
+from stagecoach.sim.cosim.streams import pack, seeded_random, start_clock_and_reset, width_of
 from tests.support.runner import run_cocotb
-from tests.support.streams import pack, seeded_random, start_clock_and_reset, width_of
 
 CONFIG = RnicConfig(qps=4)
 COMMAND = Layouts(CONFIG).qp_command

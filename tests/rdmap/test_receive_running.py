@@ -5,8 +5,8 @@ from cocotb.triggers import RisingEdge
 
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.rdmap.receive_running import ReceiveRunning
+from stagecoach.sim.cosim.streams import seeded_random, start_clock_and_reset
 from tests.support.runner import run_cocotb
-from tests.support.streams import seeded_random, start_clock_and_reset
 
 CONFIG = RnicConfig(qps=16)
 CYCLES = 2000

@@ -5,8 +5,8 @@ from cocotb.triggers import RisingEdge
 
 from stagecoach.gateware.rdmap.receive_scan import ELEMENT, ENTRY_WORDS, PIECE, ReceiveScan
 from stagecoach.hw.interface.queue_entries import SCATTER_GATHER_ELEMENTS
+from stagecoach.sim.cosim.streams import pack, seeded_random, start_clock_and_reset, unpack
 from tests.support.runner import run_cocotb
-from tests.support.streams import pack, seeded_random, start_clock_and_reset, unpack
 
 CASES = 600
 WORD_MASK = 2**64 - 1

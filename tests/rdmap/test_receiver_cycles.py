@@ -7,12 +7,12 @@ import cocotb
 from cocotb.triggers import RisingEdge
 
 from stagecoach.gateware.rdmap.receiver import Receiver
+from stagecoach.sim.cosim.streams import seeded_random, start_clock_and_reset
 from stagecoach.sim.model.rdmap import Opcode
 from tests.rdmap import receiver_segments as segments
 from tests.rdmap.receiver_bench import Bench
 from tests.rdmap.receiver_model import CONFIG, AtomicSink, stag_with
 from tests.support.runner import run_cocotb
-from tests.support.streams import seeded_random, start_clock_and_reset
 
 MESSAGES = 4
 FIRST_PLACEMENT = 10

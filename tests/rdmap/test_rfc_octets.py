@@ -10,9 +10,9 @@ from stagecoach.gateware.rdmap.checks import QUEUES, TAGGED_OPCODES
 from stagecoach.gateware.rdmap.headers import Opcode
 from stagecoach.gateware.rdmap.transmit_terminate import TransmitTerminate
 from stagecoach.hw.interface.causes import Cause
+from stagecoach.sim.cosim.streams import pack, seeded_random, start_clock_and_reset
 from tests.model.rfc_octets import OPCODES, TERMINATES, ulpdu_of
 from tests.support.runner import run_cocotb
-from tests.support.streams import pack, seeded_random, start_clock_and_reset
 
 CONFIG = RnicConfig()
 TERMINATION = Layouts(CONFIG).termination

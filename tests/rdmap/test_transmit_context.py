@@ -14,14 +14,14 @@ from stagecoach.gateware.rdmap.transmit_context import (
     sends_bits,
     settings_layout,
 )
-from tests.support.runner import parameter, run_cocotb
-from tests.support.streams import (
+from stagecoach.sim.cosim.streams import (
     active_cycles,
     pack,
     seeded_random,
     start_clock_and_reset,
     width_of,
 )
+from tests.support.runner import parameter, run_cocotb
 
 CONFIG = RnicConfig(qps=4, pending_sends=8)
 COMMAND = Layouts(CONFIG).qp_command

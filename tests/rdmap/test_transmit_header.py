@@ -20,12 +20,12 @@ from stagecoach.gateware.rdmap.transmit_header import (
     read_request_header,
     request_ddp_header,
 )
+from stagecoach.sim.cosim.streams import pack, seeded_random
 from stagecoach.sim.model import rdmap
 from stagecoach.sim.model.atomics import CMP_SWAP, SWAP, WORD, AtomicRequest, AtomicResponse
 from stagecoach.sim.model.ddp import TaggedHeader, UntaggedHeader
 from stagecoach.sim.model.rdmap import Opcode, ReadRequest
 from tests.support.runner import run_cocotb
-from tests.support.streams import pack, seeded_random
 
 READ_REQUEST = data.StructLayout(
     {

@@ -12,13 +12,13 @@ from stagecoach.gateware.rdmap.transmit_inline import (
     InlineKind,
     TransmitInline,
 )
-from tests.support.runner import parameter, run_cocotb
-from tests.support.streams import (
+from stagecoach.sim.cosim.streams import (
     StreamMonitor,
     StreamSink,
     seeded_random,
     start_clock_and_reset,
 )
+from tests.support.runner import parameter, run_cocotb
 
 HEADERS = 150
 LENGTHS = (1, 4, 20, 24, READ_REQUEST_HEADER_OCTETS, TERMINATE_HEADER_OCTETS)

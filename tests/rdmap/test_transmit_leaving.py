@@ -7,8 +7,8 @@ from cocotb.triggers import RisingEdge
 
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.rdmap.transmit_leaving import LeavingResponses
+from stagecoach.sim.cosim.streams import seeded_random, start_clock_and_reset
 from tests.support.runner import run_cocotb
-from tests.support.streams import seeded_random, start_clock_and_reset
 
 CONFIG = RnicConfig(qps=4)
 

@@ -7,9 +7,14 @@ from cocotb.triggers import ClockCycles, RisingEdge
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.interfaces import Layouts, LlpEventKind
 from stagecoach.gateware.rdmap.transmit_limits import TransmitLimits, connect_layout
+from stagecoach.sim.cosim.streams import (
+    StreamSource,
+    active_cycles,
+    seeded_random,
+    start_clock_and_reset,
+)
 from stagecoach.sim.model import mpa
 from tests.support.runner import parameter, run_cocotb
-from tests.support.streams import StreamSource, active_cycles, seeded_random, start_clock_and_reset
 
 CONFIG = RnicConfig(qps=4)
 ROUNDS = 150

@@ -10,14 +10,14 @@ from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.interfaces import Layouts
 from stagecoach.gateware.rdmap.transmit_pieces import TransmitPieces
 from stagecoach.hw.interface.queue_entries import SCATTER_GATHER_ELEMENTS
-from tests.support.runner import parameter, run_cocotb
-from tests.support.streams import (
+from stagecoach.sim.cosim.streams import (
     StreamMonitor,
     StreamSink,
     seeded_random,
     start_clock_and_reset,
     width_of,
 )
+from tests.support.runner import parameter, run_cocotb
 
 CONFIG = RnicConfig()
 PIECE = Layouts(CONFIG).gather_piece

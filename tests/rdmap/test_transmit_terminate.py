@@ -8,6 +8,7 @@ from stagecoach.gateware.config import MAX_ULPDU_LENGTH, RnicConfig
 from stagecoach.gateware.interfaces import TERMINATED_HEADER_OCTETS, Layouts
 from stagecoach.gateware.rdmap.transmit_terminate import TransmitTerminate
 from stagecoach.hw.interface.causes import CODES, READ_CAUSES, Cause, HeaderCopy, header_copy
+from stagecoach.sim.cosim.streams import pack, seeded_random, start_clock_and_reset
 from stagecoach.sim.model import errors, rdmap
 from stagecoach.sim.model.ddp import TaggedHeader, UntaggedHeader
 from stagecoach.sim.model.errors import ErrorCode
@@ -15,7 +16,6 @@ from stagecoach.sim.model.rdmap import Opcode, ReadRequest
 from stagecoach.sim.model.sink import is_terminate
 from stagecoach.sim.model.terminate import NEVER_SENT, terminate_for
 from tests.support.runner import run_cocotb
-from tests.support.streams import pack, seeded_random, start_clock_and_reset
 
 CONFIG = RnicConfig()
 TERMINATION = Layouts(CONFIG).termination

@@ -24,6 +24,7 @@ from stagecoach.hw.interface.queue_entries import (
     SendFlags,
     SendOpcode,
 )
+from stagecoach.sim.cosim.streams import seeded_random, start_clock_and_reset
 from stagecoach.sim.model import ddp, rdmap
 from stagecoach.sim.model.atomics import AtomicOperation
 from stagecoach.sim.model.errors import ErrorCode
@@ -31,7 +32,6 @@ from stagecoach.sim.model.terminate import terminate_for
 from tests.rdmap.transcript import Recorder
 from tests.rdmap.transmit_bench import LOCAL, Bench, Element, Entry, Region
 from tests.support.runner import parameter, run_cocotb
-from tests.support.streams import seeded_random, start_clock_and_reset
 from tests.support.verdicts import each_check, shows, simulate
 
 CONFIG = RnicConfig(qps=4, pending_sends=4, read_queue_depth=4)

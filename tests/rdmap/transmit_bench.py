@@ -24,11 +24,11 @@ from stagecoach.hw.interface.queue_entries import (
     offset_of,
     send_units,
 )
+from stagecoach.sim.cosim.streams import StreamMonitor, StreamSink, StreamSource, pack, unpack
 from stagecoach.sim.model import ddp, mpa, rdmap
 from stagecoach.sim.model.atomics import WORD, AtomicRequest, AtomicResponse
 from tests.rdmap.requests import pack_request, request_bits
 from tests.rdmap.transcript import NO_RECORDER, Recorder
-from tests.support.streams import StreamMonitor, StreamSink, StreamSource, pack, unpack
 
 UNIT_WORDS = SEND_UNIT_OCTETS // 8
 

@@ -9,9 +9,14 @@ from cocotb.triggers import ClockCycles, RisingEdge, with_timeout
 
 from stagecoach.gateware.registers.block import ADDRESS_BITS, RegisterBlock, register_layout
 from stagecoach.hw.interface.registers import Register, registers
+from stagecoach.sim.cosim.streams import (
+    StreamMonitor,
+    StreamSink,
+    seeded_random,
+    start_clock_and_reset,
+)
 from tests.registers.axi_lite import OKAY, SLVERR, RegisterMaster
 from tests.support.runner import parameter, run_cocotb
-from tests.support.streams import StreamMonitor, StreamSink, seeded_random, start_clock_and_reset
 
 MESSAGES = [r for r in registers() if any(f.message for f in r.fields)]
 STICKY = [r for r in registers() if any(f.clear_on_one for f in r.fields)]

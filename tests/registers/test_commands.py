@@ -15,8 +15,7 @@ from stagecoach.gateware.registers.commands import (
     staging_registers,
 )
 from stagecoach.host_driver.context import CommandOpcode as DriverOpcode
-from tests.support.runner import parameter, run_cocotb
-from tests.support.streams import (
+from stagecoach.sim.cosim.streams import (
     StreamMonitor,
     StreamSink,
     StreamSource,
@@ -24,6 +23,7 @@ from tests.support.streams import (
     seeded_random,
     start_clock_and_reset,
 )
+from tests.support.runner import parameter, run_cocotb
 
 CONFIG = RnicConfig(qps=8, cqs=4, stags=16, read_queue_depth=4)
 LAYOUTS = Layouts(CONFIG)

@@ -17,8 +17,8 @@ from stagecoach.gateware.registers.counters import (
     fpdu_layout,
 )
 from stagecoach.hw.interface.causes import Cause
+from stagecoach.sim.cosim.streams import seeded_random, start_clock_and_reset
 from tests.support.runner import parameter, run_cocotb
-from tests.support.streams import seeded_random, start_clock_and_reset
 
 CONFIG = RnicConfig(qps=int(parameter("QPS", "4")), cqs=4, stags=16)
 FPDU = fpdu_layout(CONFIG)

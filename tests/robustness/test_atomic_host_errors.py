@@ -17,6 +17,7 @@ from stagecoach.host_driver import (
     QPInitAttr,
     QPState,
 )
+from stagecoach.sim.cosim.streams import seeded_random
 from stagecoach.sim.device import Response
 from stagecoach.sim.model import ddp
 from stagecoach.sim.model.atomics import FETCH_ADD, AtomicRequest, AtomicResponse
@@ -25,7 +26,6 @@ from tests.integration.rig import READS, RawPeer
 from tests.integration.test_atomics import request_ulpdu
 from tests.robustness.rig import device_of
 from tests.robustness.test_host_errors import error_count
-from tests.support.streams import seeded_random
 
 pytestmark = pytest.mark.timeout(600)  # the first test may have to build the device
 

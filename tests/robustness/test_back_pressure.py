@@ -17,10 +17,10 @@ from stagecoach.host_driver import (
     WROpcode,
     registers,
 )
+from stagecoach.sim.cosim.streams import seeded_random
 from stagecoach.sim.disturbed import DisturbedDevice
 from tests.robustness.pair import Pair
 from tests.robustness.rig import device_of
-from tests.support.streams import seeded_random
 
 pytestmark = pytest.mark.timeout(600)  # the first test may have to build the device
 

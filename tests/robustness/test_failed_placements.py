@@ -17,6 +17,7 @@ from stagecoach.host_driver import (
     WCStatus,
     WROpcode,
 )
+from stagecoach.sim.cosim.streams import seeded_random
 from stagecoach.sim.device import Response
 from stagecoach.sim.disturbed import DisturbedDevice
 from stagecoach.sim.model import ddp, rdmap
@@ -32,7 +33,6 @@ from stagecoach.sim.model.rdmap import (
 from tests.integration.rig import ALL, READS, End, RawPeer
 from tests.integration.test_atomics import request_ulpdu, response_ulpdu
 from tests.robustness.rig import Receiver, device_of
-from tests.support.streams import seeded_random
 
 pytestmark = pytest.mark.timeout(300)  # the first test may have to build the device
 

@@ -19,13 +19,13 @@ from stagecoach.host_driver import (
     WCStatus,
     WROpcode,
 )
+from stagecoach.sim.cosim.streams import seeded_random
 from stagecoach.sim.device import Response
 from stagecoach.sim.disturbed import DisturbedDevice
 from stagecoach.sim.model.errors import StreamError
 from tests.integration.rig import End, RawPeer
 from tests.robustness.pair import SECONDS, Pair
 from tests.robustness.rig import device_of
-from tests.support.streams import seeded_random
 
 pytestmark = pytest.mark.timeout(600)  # the first test may have to build the device
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from stagecoach.host_driver import Cause, Context, QPState, WCStatus
+from stagecoach.sim.cosim.streams import seeded_random
 from stagecoach.sim.disturbed import DisturbedDevice
 from stagecoach.sim.malformer.bench import Bench
 from stagecoach.sim.malformer.case import Case, layout_of
@@ -15,7 +16,6 @@ from stagecoach.sim.model import rdmap
 from stagecoach.sim.model.ddp import TaggedHeader, UntaggedHeader
 from stagecoach.sim.model.rdmap import Opcode, ReadRequest, control_octet
 from tests.robustness.pair import Pair
-from tests.support.streams import seeded_random
 
 pytestmark = pytest.mark.timeout(600)  # the first test may have to build the device
 

@@ -27,11 +27,11 @@ from stagecoach.host_driver.qp import QP
 from stagecoach.host_driver.ring import Ring
 from stagecoach.host_driver.work_queue import WorkQueue
 from stagecoach.hw.interface.queue_entries import RECEIVE_ENTRY_OCTETS, SendOpcode
+from stagecoach.sim.cosim.streams import seeded_random
 from stagecoach.sim.model import ddp
 from stagecoach.sim.transport import SimulatedDevice
 from tests.integration.rig import ALL, End, RawPeer, open_device
 from tests.integration.test_failures import PATTERN, Bystander, send
-from tests.support.streams import seeded_random
 
 pytestmark = pytest.mark.timeout(150)  # the first test may have to build the device
 

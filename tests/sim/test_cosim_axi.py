@@ -12,8 +12,8 @@ from cocotb.triggers import ClockCycles, RisingEdge
 from stagecoach.gateware.interfaces import AxiSignature
 from stagecoach.sim.cosim.axi import OKAY, SLVERR, AxiMemory
 from stagecoach.sim.cosim.host_memory import HostMemory
+from stagecoach.sim.cosim.streams import start_clock_and_reset
 from tests.support.runner import parameter, run_cocotb
-from tests.support.streams import start_clock_and_reset
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -9,8 +9,8 @@ from amaranth.lib.wiring import In, Out
 from cocotb.triggers import FallingEdge
 
 from stagecoach.gateware.interfaces import NO_COLLISION
+from stagecoach.sim.cosim.streams import start_clock_and_reset
 from tests.support.runner import parameter, run_cocotb
-from tests.support.streams import start_clock_and_reset
 
 WORDS = 16
 

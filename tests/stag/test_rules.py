@@ -12,9 +12,9 @@ from cocotb.triggers import RisingEdge
 from stagecoach.gateware.interfaces import StagStatus
 from stagecoach.gateware.stag.table import StagTable
 from stagecoach.hw.interface.queue_entries import Rights
+from stagecoach.sim.cosim.streams import seeded_random, start_clock_and_reset
 from tests.stag.test_table import CLIENTS, CONFIG, INVALIDATORS, Bench
 from tests.support.runner import parameter
-from tests.support.streams import seeded_random, start_clock_and_reset
 from tests.support.verdicts import Verdicts, each_check, shows, simulate
 
 ALL = Rights.LOCAL_READ | Rights.LOCAL_WRITE | Rights.REMOTE_READ | Rights.REMOTE_WRITE

@@ -14,14 +14,14 @@ from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.interfaces import Layouts, StagStatus
 from stagecoach.gateware.stag.table import LOOKUP_CYCLES, STAG_KEY_BITS, StagTable
 from stagecoach.hw.interface.queue_entries import Rights
-from tests.support.runner import parameter, run_cocotb
-from tests.support.streams import (
+from stagecoach.sim.cosim.streams import (
     StreamSource,
     pack,
     seeded_random,
     start_clock_and_reset,
     unpack,
 )
+from tests.support.runner import parameter, run_cocotb
 
 CONFIG = RnicConfig(qps=4, cqs=4, stags=16)
 LAYOUTS = Layouts(CONFIG)

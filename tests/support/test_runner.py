@@ -6,8 +6,7 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from tests.support.runner import CocotbFailure, parameter, run_cocotb
-from tests.support.streams import (
+from stagecoach.sim.cosim.streams import (
     StreamMonitor,
     StreamSink,
     StreamSource,
@@ -16,6 +15,7 @@ from tests.support.streams import (
     start_clock_and_reset,
     unpack,
 )
+from tests.support.runner import CocotbFailure, parameter, run_cocotb
 
 WORD = data.StructLayout(
     {

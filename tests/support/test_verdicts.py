@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import cocotb
 import pytest
 
+from stagecoach.sim.cosim.streams import start_clock_and_reset
 from tests.support.runner import CocotbFailure, parameter
-from tests.support.streams import start_clock_and_reset
 from tests.support.test_runner import Buffer
 from tests.support.verdicts import each_check, shows, simulate
 

@@ -77,10 +77,10 @@ class _Drain:
         h.check("the drain has room", ~drain.mark | (items - drain.load < depth))
         h.check("items are loaded once", ~drain.load | (items != 0))
         h.check("items are loaded in order", ~self.loads | (drain.loaded == share))
-        h.check("at the head", ~at_head | (loaded & (head_owed == owed)))
-        h.check("loaded", ~loaded | seen)
-        h.check("before", ~self.waits | (before < items))
-        h.check("items", items <= depth)
+        h.invariant("at the head", ~at_head | (loaded & (head_owed == owed)))
+        h.invariant("loaded", ~loaded | seen)
+        h.invariant("before", ~self.waits | (before < items))
+        h.invariant("items", items <= depth)
 
 
 class _Order:
@@ -108,11 +108,11 @@ class _Order:
         h.show("in_gate", inside)
         h.check("an item that leaves came", ~leaves | (inside != 0))
         h.check("what began before it has ended", ~self.its | (owed == 0))
-        h.check("end", drain.ports.end == h.past(ended))
+        h.invariant("end", drain.ports.end == h.past(ended))
         late = drain.ports.end & (drain.owed != 0)
-        h.check("owed", ~drain.seen | (drain.owed == owed + late))
-        h.check("gone", ~gone | drain.loaded)
-        h.check("not loaded", drain.seen | (~drain.loaded & ~gone))
+        h.invariant("owed", ~drain.seen | (drain.owed == owed + late))
+        h.invariant("gone", ~gone | drain.loaded)
+        h.invariant("not loaded", drain.seen | (~drain.loaded & ~gone))
 
 
 def _request(h: Harness) -> None:
@@ -141,30 +141,30 @@ def _request(h: Harness) -> None:
     rest = depth - 1
     h.check("all are in the FIFO", level == drain.items)
     h.check("room", level <= room_for + Mux(gate.room, 0, late))
-    h.check("fills", ~gate.room | (level < room_for) | recent)
-    h.check("late", late <= MARGIN)
-    h.check("level", (waiting + ports.r_rdy == level) & (ports.r_rdy | (waiting <= 1)))
-    h.check("accepted", inside.signal("accepted") == drain.begun)
+    h.invariant("fills", ~gate.room | (level < room_for) | recent)
+    h.invariant("late", late <= MARGIN)
+    h.invariant("level", (waiting + ports.r_rdy == level) & (ports.r_rdy | (waiting <= 1)))
+    h.invariant("accepted", inside.signal("accepted") == drain.begun)
     produce, consume = fifo.signal("produce"), fifo.signal("consume")
-    h.check("addresses", (produce < rest) & (consume < rest))
+    h.invariant("addresses", (produce < rest) & (consume < rest))
     ahead = Mux(produce >= consume, produce - consume, produce + rest - consume)
-    h.check("distance", (waiting == ahead) | ((waiting == rest) & (ahead == 0)))
+    h.invariant("distance", (waiting == ahead) | ((waiting == rest) & (ahead == 0)))
     place = consume + drain.before - ports.r_rdy
     kept = h.word(fifo.memory("storage"), Mux(place >= rest, place - rest, place))
     stored = Mux(ports.r_rdy & (drain.before == 0), ports.r_data, kept)
-    h.check("item", ~drain.waits | (stored == Cat(qp, drain.share)))
+    h.invariant("item", ~drain.waits | (stored == Cat(qp, drain.share)))
 
     goes, completed = ~inside.in_state("IDLE"), inside.in_state("COMPLETED")
     finished = completed & inside.signal("finished")
     at = drain.loaded & ~order.gone
-    h.check("legal", inside.legal_state())
-    h.check("inside", order.inside == level + goes + gate.o.valid)
-    h.check("one leaves", ~(goes & gate.o.valid))
-    h.check("ahead of it", ~drain.waits | (order.before == drain.before + goes + gate.o.valid))
-    h.check("next", ~at | ((order.before == 0) & drain.at_head & (goes | gate.o.valid)))
-    h.check("its QP", ~at | (gate.o.qp == qp))
-    h.check("finished", ~finished | (drain.head_owed == 0))
-    h.check("left", ~gate.o.valid | (drain.head_owed == 0))
+    h.invariant("legal", inside.legal_state())
+    h.invariant("inside", order.inside == level + goes + gate.o.valid)
+    h.invariant("one leaves", ~(goes & gate.o.valid))
+    h.invariant("ahead of it", ~drain.waits | (order.before == drain.before + goes + gate.o.valid))
+    h.invariant("next", ~at | ((order.before == 0) & drain.at_head & (goes | gate.o.valid)))
+    h.invariant("its QP", ~at | (gate.o.qp == qp))
+    h.invariant("finished", ~finished | (drain.head_owed == 0))
+    h.invariant("left", ~gate.o.valid | (drain.head_owed == 0))
 
 
 def _deliveries(h: Harness) -> None:
@@ -213,7 +213,7 @@ def _deliveries(h: Harness) -> None:
     h.check("request as it came", ~(order.its & outputs[2]) | (released.qp == its.qp))
     h.cover("one that waited", order.its & drain.waited)
 
-    h.check("its kind", ~drain.seen | (its.kind.as_value() < len(DeliveryKind)))
+    h.invariant("its kind", ~drain.seen | (its.kind.as_value() < len(DeliveryKind)))
 
     # In the memory, then at the head
     level, head = inside.signal("level"), inside.view("head", gate._waiting_delivery())
@@ -224,12 +224,12 @@ def _deliveries(h: Harness) -> None:
     idle = inside.in_state("IDLE")
     # So it is of the followed one, which is any: "it is the head".
     h.assume(idle | (head.kind.as_value() < len(DeliveryKind)))
-    h.check("completion held", h.held(completion))
-    h.check("Read held", h.held(read_done))
-    h.check("legal", inside.legal_state())
-    h.check("level", (level <= depth) & (drain.items == level + loading))
-    h.check("addresses", write.addr == (read.addr + level)[: len(read.addr)])
-    h.check("waits", ~waits | loading | (level != 0))
+    h.invariant("completion held", h.held(completion))
+    h.invariant("Read held", h.held(read_done))
+    h.invariant("legal", inside.legal_state())
+    h.invariant("level", (level <= depth) & (drain.items == level + loading))
+    h.invariant("addresses", write.addr == (read.addr + level)[: len(read.addr)])
+    h.invariant("waits", ~waits | loading | (level != 0))
     stored = drain.waits & ~(loading & (drain.before == 0))
     place = drain.before - loading
 
@@ -240,33 +240,35 @@ def _deliveries(h: Harness) -> None:
 
     kept = h.word(memory, (read.addr + place)[: len(read.addr)])
     right = is_it(kept) & (kept.share == drain.share)
-    h.check("stored", ~stored | right)
+    h.invariant("stored", ~stored | right)
     shown = is_it(read.data) & (read.data.share == drain.share)
-    h.check("shown", ~(stored & waits & ~loading & (place == 0)) | shown)
+    h.invariant("shown", ~(stored & waits & ~loading & (place == 0)) | shown)
     at = drain.loaded & ~order.gone
     comes = drain.waits & loading & (drain.before == 0)
-    h.check("at the head", ~comes | (is_it(head) & (head.share == drain.share)))
+    h.invariant("at the head", ~comes | (is_it(head) & (head.share == drain.share)))
     left = inside.signal("left")
     going = ~idle & ~left
     goes = going & ~loading
     offers = outputs.any()
-    h.check("it goes", ~at | (drain.at_head & (order.before == 0) & (goes | offers)))
-    h.check("it is the head", ~(at & ~idle) | is_it(head))
-    h.check("inside", order.inside == level + going + offers)
-    h.check("ahead of it", ~drain.waits | (order.before == drain.before + goes + offers))
-    h.check("one way", ~(going & offers))
+    h.invariant("it goes", ~at | (drain.at_head & (order.before == 0) & (goes | offers)))
+    h.invariant("it is the head", ~(at & ~idle) | is_it(head))
+    h.invariant("inside", order.inside == level + going + offers)
+    h.invariant("ahead of it", ~drain.waits | (order.before == drain.before + goes + offers))
+    h.invariant("one way", ~(going & offers))
 
     # What the head waits for
     look, owed = inside.in_state("LOOK"), drain.head_owed
     none = inside.signal("$signal", 1)  # `none` of the source has no name of its own
     expects = inside.signal("expects")
-    h.check("one", look | (inside.signal("one") == (owed == 1)))
-    h.check("none", ~(placed_state & none) | (owed == 0))
-    h.check("nothing is owed", ~idle | (owed == 0))
-    h.check("expects", ~expects | placed_state | idle)
+    h.invariant("one", look | (inside.signal("one") == (owed == 1)))
+    h.invariant("none", ~(placed_state & none) | (owed == 0))
+    h.invariant("nothing is owed", ~idle | (owed == 0))
+    h.invariant("expects", ~expects | placed_state | idle)
     receives = head.kind == DeliveryKind.RECEIVE
-    h.check("expects a place", ~(expects & placed_state & ~left) | (~completion.valid & receives))
-    h.check("left", ~left | (placed_state & (owed == 1) & drain.ports.end & outputs[0]))
+    h.invariant(
+        "expects a place", ~(expects & placed_state & ~left) | (~completion.valid & receives)
+    )
+    h.invariant("left", ~left | (placed_state & (owed == 1) & drain.ports.end & outputs[0]))
 
 
 def _gate(module: str, block: str, name: str, build: Any, *changes: tuple[str, str]) -> Property:

@@ -38,11 +38,11 @@ def _expected(f: Followed) -> None:
     context = f.checks.ports.context
     octets, later = f.checks.ports.response_octets, at_work & (age >= 4)
     come = (context.response_octets + f.ulpdu.payload)[:32]
-    h.check("response octets", ~later | (octets == come))
+    h.invariant("response octets", ~later | (octets == come))
     following = inside.view("following", CONTEXT)
     behind = rfc_checks.behind(f.ulpdu, context)
     same = Cat(getattr(following, name) == behind[name] for name in EXPECTED.members).all()
-    h.check("following", ~at_work | (age < 5) | same)
+    h.invariant("following", ~at_work | (age < 5) | same)
 
 
 NOTHING_PLACED = (rfc_checks.READ_REQUEST, rfc_checks.ATOMIC_REQUEST, *rfc_checks.IMMEDIATE)
@@ -58,8 +58,8 @@ def _judged(f: Followed) -> Value:
 def _header(f: Followed) -> None:
     h, state, told = f.h, f.state, f.checks.ports
     header = rfc_checks.header_passes(f.ulpdu, f.stored("extended", f.segment.qp))
-    h.check("header looked at", ~state("SELECT") | told.header_failed | header)
-    h.check("header judged", ~_judged(f) | header)
+    h.invariant("header looked at", ~state("SELECT") | told.header_failed | header)
+    h.invariant("header judged", ~_judged(f) | header)
     h.check("header", ~f.good | header)
 
 
@@ -70,12 +70,12 @@ def _sends(f: Followed) -> None:
     immediate = rfc_checks.immediate_passes(ulpdu, expected)
     other = expected.send_begun & (ulpdu.opcode != expected.send_opcode)
     waits = state("ENTRY", "IMMEDIATE", "SCAN")
-    h.check("other Send", ~(state("SEND_CHECK") | waits) | (told.other_opcode == other))
-    h.check("looked at", ~state("SEND_CHECK") | (told.send_cause != Cause.NONE) | send)
-    h.check("judged", ~waits | f.inside.signal("refused") | send)
+    h.invariant("other Send", ~(state("SEND_CHECK") | waits) | (told.other_opcode == other))
+    h.invariant("looked at", ~state("SEND_CHECK") | (told.send_cause != Cause.NONE) | send)
+    h.invariant("judged", ~waits | f.inside.signal("refused") | send)
     is_send, is_immediate = ulpdu.is_any(rfc_checks.SENDS), ulpdu.is_any(rfc_checks.IMMEDIATE)
     looked = ~state("IMMEDIATE") | (told.immediate_cause != Cause.NONE)
-    h.check("Immediate Data looked at", looked | immediate)
+    h.invariant("Immediate Data looked at", looked | immediate)
     h.check("Send", ~f.good | ~is_send | (send & rfc_checks.same_send(ulpdu, expected)))
     h.check("Immediate Data", ~f.good | ~is_immediate | (send & immediate))
 
@@ -99,7 +99,7 @@ def _requests(f: Followed) -> None:
         ),
     ):
         looks = f.state("REQUEST_CHECK") & (cause == Cause.NONE)
-        h.check(f"{what} looked at", ~looks | passes)
+        h.invariant(f"{what} looked at", ~looks | passes)
         h.check(what, ~f.good | (f.ulpdu.opcode != opcode) | passes)
 
 
@@ -114,7 +114,7 @@ def _responses(f: Followed) -> None:
         "none_outstanding": none | oldest.atomic,
         "none_atomic": none | ~oldest.atomic,
     }.items():
-        h.check(name, ~f.state("RESPONSE_COMPARE") | (checks.signal(name) == value))
+        h.invariant(name, ~f.state("RESPONSE_COMPARE") | (checks.signal(name) == value))
     answers = ulpdu, expected, f.waiting, oldest
     for what, opcode, cause, passes in (
         (
@@ -132,7 +132,7 @@ def _responses(f: Followed) -> None:
     ):
         looks = f.state("RESPONSE_CHECK") & (cause == Cause.NONE)
         other = ulpdu.opcode != opcode
-        h.check(f"{what} looked at", ~looks | other | passes)
+        h.invariant(f"{what} looked at", ~looks | other | passes)
         h.check(what, ~f.good | other | passes)
 
 
@@ -160,14 +160,14 @@ def _records(f: Followed) -> None:
     h.check("its position", ~f.good | ulpdu.is_any(NOTHING_PLACED) | (record.position == place))
     tells = inside.signal("tells")
     failed = (record.cause != Cause.NONE) | ~record.fpdu
-    h.check("tells", ~f.at_work | ~tells | (state("HAND_OVER") & failed))
+    h.invariant("tells", ~f.at_work | ~tells | (state("HAND_OVER") & failed))
     position = rfc_checks.position(ulpdu, segment.store_address)
     known = inside.child("decode").ports.position
     back = (known + Mux(answers & ~ulpdu.tagged, 4, 0))[: len(known)]
-    h.check("position known", ~f.at_work | (f.age < 2) | (back == position))
+    h.invariant("position known", ~f.at_work | (f.age < 2) | (back == position))
     kept = inside.signal("position", 0)
     before = f.at_work & (f.age >= 3) & ~state("HAND_OVER")
-    h.check("position kept", ~before | (kept == known))
+    h.invariant("position kept", ~before | (kept == known))
 
     # The one piece of a segment that takes no receive entry
     count = inside.signal("piece_count")
@@ -180,7 +180,7 @@ def _records(f: Followed) -> None:
     queue = ports.outstanding_requests
     looked = state("RESPONSE_COMPARE", "RESPONSE_CHECK") | f.good
     stands = (Value.cast(queue.head) == Value.cast(f.oldest)) & (queue.level != 0)
-    h.check("oldest", ~(looked & answers & (f.waiting != 0)) | stands)
+    h.invariant("oldest", ~(looked & answers & (f.waiting != 0)) | stands)
     ranges = {
         rfc_checks.WRITE: (ulpdu.stag, ulpdu.tagged_offset, ulpdu.payload),
         rfc_checks.READ_RESPONSE: (ulpdu.stag, ulpdu.tagged_offset, ulpdu.payload),
@@ -209,17 +209,17 @@ def _records(f: Followed) -> None:
     now = gone + piece.valid
     together = octets + Mux(piece.valid, piece.piece.octets, 0)
     nothing = state("SEND_CHECK", "ENTRY") | (state("SCAN") & ~scans)
-    h.check("none", ~nothing | ((now == 0) & (together == 0)))
-    h.check("given", ~scans | ~is_send | (now == scan.signal("count")))
+    h.invariant("none", ~nothing | ((now == 0) & (together == 0)))
+    h.invariant("given", ~scans | ~is_send | (now == scan.signal("count")))
     left = scan.signal("left")
-    h.check("payload", ~scans | ~is_send | (together + left == ulpdu.payload))
+    h.invariant("payload", ~scans | ~is_send | (together + left == ulpdu.payload))
     all_cut = (left == 0) & ((scan.signal("asked") > 2) | (ulpdu.payload == 0))
     h.check("complete", ~f.good | ~is_send | all_cut)
     in_order = piece.valid & (piece.number != gone[: len(piece.number)])
-    h.check("numbered", ~(scans | f.good) | ~is_send | ~in_order)
-    h.check("filled", ~scans | ~is_send | ~piece.valid | (piece.piece.octets != 0))
+    h.invariant("numbered", ~(scans | f.good) | ~is_send | ~in_order)
+    h.invariant("filled", ~scans | ~is_send | ~piece.valid | (piece.piece.octets != 0))
     in_bank = ~piece.valid | (piece.bank == record.bank)
-    h.check("its bank", ~(scans | f.good) | ~is_send | in_bank)
+    h.invariant("its bank", ~(scans | f.good) | ~is_send | in_bank)
     all_there = (now == count) & (together == ulpdu.payload)
     h.check("all of a Send", ~f.good | ~is_send | all_there)
 

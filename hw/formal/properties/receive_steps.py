@@ -11,11 +11,11 @@ def _joined(h: Harness) -> None:
     inside = h.block(Receiver(CONFIG))
     first, second = inside.child("judge"), inside.child("access")
     inside_judge(h, first)
-    h.check("access state", second.legal_state())
+    h.invariant("access state", second.legal_state())
     for name, condition in receiver.access(h, second):
-        h.check(f"access {name}", condition)
+        h.invariant(f"access {name}", condition)
     for name, condition in receiver.receiver(h, inside):
-        h.check(name, condition)
+        h.invariant(name, condition)
     for name, condition in receiver.access_needs(h, second):
         h.check(f"needs {name}", condition)
 
