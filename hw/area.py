@@ -4,7 +4,7 @@ import json
 from collections import Counter, defaultdict
 from pathlib import Path
 
-from stagecoach.hw.placement import top_module
+from stagecoach.hw.placer.placement import top_module
 
 LUT4 = {"LUT4": 1, "CCU2C": 2, "TRELLIS_DPR16X4": 6}
 """LUT4 of a cell after packing; the ends of a carry chain take about five more."""

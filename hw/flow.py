@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
-from stagecoach.hw.delays import NotSdf
 from stagecoach.hw.files import locked
-from stagecoach.hw.placement import NotPlaced, constrain
-from stagecoach.hw.refine import RECIPE, refine
-from stagecoach.hw.same_logic import OtherLogic, check_same_logic
+from stagecoach.hw.placer.delays import NotSdf
+from stagecoach.hw.placer.placement import NotPlaced, constrain
+from stagecoach.hw.placer.refine import RECIPE, refine
+from stagecoach.hw.placer.same_logic import OtherLogic, check_same_logic
 
 BUILD = Path("build")
 SPEED_GRADE = 8

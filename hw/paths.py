@@ -16,9 +16,9 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 
-from stagecoach.hw.delays import Delays, NotSdf
 from stagecoach.hw.flow import TARGET_MHZ
-from stagecoach.hw.timing_graph import TimingGraph
+from stagecoach.hw.placer.delays import Delays, NotSdf
+from stagecoach.hw.placer.timing_graph import TimingGraph
 
 PERIOD_NS = 1000 / TARGET_MHZ
 

@@ -26,7 +26,6 @@ from stagecoach.hw import blocks
 from stagecoach.hw.area import by_block
 from stagecoach.hw.boards.configs import SMALL
 from stagecoach.hw.files import BadResults, locked, read_results, write_results
-from stagecoach.hw.floorplan import floorplan
 from stagecoach.hw.flow import (
     BUILD,
     DEFAULT_PART,
@@ -44,6 +43,7 @@ from stagecoach.hw.flow import (
     synthesize,
 )
 from stagecoach.hw.harness import Harness
+from stagecoach.hw.placer.floorplan import floorplan
 from stagecoach.hw.rtlil import export
 
 RESULT = BUILD / "timing.json"

@@ -13,8 +13,8 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from stagecoach.hw import flow, gates
+from stagecoach.hw.placer.same_logic import OtherLogic
 from stagecoach.hw.rtlil import export
-from stagecoach.hw.same_logic import OtherLogic
 
 
 class Counter(wiring.Component):

@@ -8,9 +8,9 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from stagecoach.hw import flow
-from stagecoach.hw.delays import Delays, NotSdf
 from stagecoach.hw.harness import Harness
 from stagecoach.hw.paths import main, register_name, slow_paths
+from stagecoach.hw.placer.delays import Delays, NotSdf
 from stagecoach.hw.rtlil import export
 
 SDF = """(DELAYFILE

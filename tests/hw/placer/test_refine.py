@@ -10,14 +10,14 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from stagecoach.hw import flow, wires
-from stagecoach.hw.delays import Delays
 from stagecoach.hw.harness import Harness
 from stagecoach.hw.paths import slow_paths
-from stagecoach.hw.placement import Placement, bels, top_module
-from stagecoach.hw.refine import Refiner, refine
+from stagecoach.hw.placer.delays import Delays
+from stagecoach.hw.placer.placement import Placement, bels, top_module
+from stagecoach.hw.placer.refine import Refiner, refine
+from stagecoach.hw.placer.same_logic import OtherLogic, check_same_logic
+from stagecoach.hw.placer.timing_graph import TimingGraph
 from stagecoach.hw.rtlil import export
-from stagecoach.hw.same_logic import OtherLogic, check_same_logic
-from stagecoach.hw.timing_graph import TimingGraph
 
 
 class Sums(wiring.Component):

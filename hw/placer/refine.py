@@ -1,8 +1,8 @@
 """Moves cells of a placed netlist to where its slow paths are faster.
 
 nextpnr's static placer keeps wires short, but all alike: it does not see that one bit is late, and
-its estimate of what is far away is wrong (`hw/wires.py`). After it there is room: half of the LUTs
-of the chip are free. So the units of the netlist (`hw/placement.py`) that are on slow paths are
+its estimate of what is far away is wrong (`wires.py`). After it there is room: half of the LUTs
+of the chip are free. So the units of the netlist (`placement.py`) that are on slow paths are
 moved one by one, each to the place where the paths over it are best.
 
 What is better is a sum over the wires of a unit: exp(-slack / softness), where the slack of a wire
@@ -17,10 +17,10 @@ from pathlib import Path
 
 import numpy as np
 
-from stagecoach.hw import wires
-from stagecoach.hw.delays import Delays
-from stagecoach.hw.placement import DIRECT, LOGIC_INPUTS, Placement
-from stagecoach.hw.timing_graph import NEVER, Numbers, Times, TimingGraph
+from stagecoach.hw.placer import wires
+from stagecoach.hw.placer.delays import Delays
+from stagecoach.hw.placer.placement import DIRECT, LOGIC_INPUTS, Placement
+from stagecoach.hw.placer.timing_graph import NEVER, Numbers, Times, TimingGraph
 
 SOFTNESS_NS = (0.8, 0.6, 0.4, 0.3, 0.25, 0.2, 0.2, 0.2)
 """Of each sweep over all units that are slow: those with less slack than that."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from stagecoach.hw.delays import CLOCKS, NO_START, Delays
+from stagecoach.hw.placer.delays import CLOCKS, NO_START, Delays
 
 NEVER = -1e3
 """ns: earlier than everything."""

@@ -32,7 +32,7 @@ from stagecoach.hw.flow import (
     place_arguments,
     utilisation,
 )
-from stagecoach.hw.placement import bels, location, top_module
+from stagecoach.hw.placer.placement import bels, location, top_module
 
 BLOCK_RAM = "DP16KD"
 ROUNDS = 2

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from stagecoach.hw.placement import NotPlaced, Placement, bel_of, place_of
-from stagecoach.hw.same_logic import OtherLogic, check_same_logic
+from stagecoach.hw.placer.placement import NotPlaced, Placement, bel_of, place_of
+from stagecoach.hw.placer.same_logic import OtherLogic, check_same_logic
 
 CLOCK, RESET = 1, 2
 

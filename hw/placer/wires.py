@@ -2,7 +2,7 @@
 
 nextpnr estimates 76 ps for each tile from the sixth on; routed wires take about half of that, so
 what is far away seems worse than it is, and what is near better. The figures here were fitted to
-the routed wires of the device: `python -m stagecoach.hw.wires PLACED SDF` fits them to others.
+the routed wires of the device; others by `python -m stagecoach.hw.placer.wires PLACED SDF`.
 """
 
 import argparse
@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 from rich.console import Console
 
-from stagecoach.hw.delays import Delays, NotSdf
-from stagecoach.hw.placement import DIRECT, NotPlaced, Placement
+from stagecoach.hw.placer.delays import Delays, NotSdf
+from stagecoach.hw.placer.placement import DIRECT, NotPlaced, Placement
 
 DISTANCES = (0, 1, 2, 3, 4, 6, 9, 13, 20, 30, 50, 130)
 """Columns or rows between two cells for which `COLUMNS_NS` and `ROWS_NS` are given."""
@@ -109,7 +109,9 @@ def fit(placement: Placement, delays: Delays) -> tuple[Values, dict[tuple[str, s
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs the command and returns its exit status."""
-    parser = argparse.ArgumentParser(prog="python -m stagecoach.hw.wires", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m stagecoach.hw.placer.wires", description=__doc__
+    )
     parser.add_argument("placed", type=Path, help="netlist that was routed: `.refined`")
     parser.add_argument("sdf", type=Path, help="its delays")
     options = parser.parse_args(arguments)

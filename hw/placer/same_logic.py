@@ -1,6 +1,6 @@
 """Whether a netlist that was refined is the logic that nextpnr has placed.
 
-`hw/refine.py` writes the netlist that is routed. It may change where cells are, and it may let an
+`refine.py` writes the netlist that is routed. It may change where cells are, and it may let an
 input of the logic take a net from before its global buffer (`Placement.globals_to_logic`); all else
 has to be equal.
 """
@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from stagecoach.hw.placement import LOGIC_INPUTS, top_module
+from stagecoach.hw.placer.placement import LOGIC_INPUTS, top_module
 
 WHERE = "NEXTPNR_BEL"
 """The attribute that says where a cell is."""

@@ -1,0 +1,1 @@
+"""The detail placer: moves the cells of slow paths between placing and routing (README.md)."""
