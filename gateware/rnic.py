@@ -17,7 +17,6 @@ from stagecoach.gateware.dma.placement_gate import PlacementGate
 from stagecoach.gateware.dma.placer import Placer
 from stagecoach.gateware.dma.read import ReadEngine
 from stagecoach.gateware.dma.write import WriteEngine
-from stagecoach.gateware.fork import Fork
 from stagecoach.gateware.interfaces import (
     AxiLiteSignature,
     AxiSignature,
@@ -52,8 +51,9 @@ from stagecoach.gateware.registers.block import RegisterBlock, address_of
 from stagecoach.gateware.registers.commands import CommandProcessor, staging_registers
 from stagecoach.gateware.registers.counters import Counters
 from stagecoach.gateware.stag.table import StagTable
-from stagecoach.gateware.stream_fifo import StreamFifo
-from stagecoach.gateware.stream_slot import StreamSlot
+from stagecoach.gateware.stream.fifo import StreamFifo
+from stagecoach.gateware.stream.fork import Fork
+from stagecoach.gateware.stream.slot import StreamSlot
 from stagecoach.hw.interface.queue_entries import RECEIVE_ENTRY_OCTETS, SEND_ENTRY_OCTETS
 
 RING_WRITER_CLIENT = 1

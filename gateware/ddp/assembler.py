@@ -8,7 +8,7 @@ from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.ddp.headers import TAGGED_HEADER_OCTETS, UNTAGGED_HEADER_OCTETS
 from stagecoach.gateware.interfaces import PAYLOAD_BEAT, Layouts
 from stagecoach.gateware.mpa.layouts import ULPDU_BEAT, MpaLayouts
-from stagecoach.gateware.stream_buffer import StreamBuffer
+from stagecoach.gateware.stream.buffer import StreamBuffer
 
 FIRST_LANE = 2
 """Lane of the first word in which the ULPDU starts: the FPDU has ULPDU_Length before it."""

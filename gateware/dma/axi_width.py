@@ -12,8 +12,8 @@ from stagecoach.gateware.dma.axi import AxiReadSignature, AxiWriteSignature, con
 from stagecoach.gateware.dma.bursts import WORD_BITS
 from stagecoach.gateware.dma.read import MAX_OUTSTANDING_BURSTS as READ_BURSTS
 from stagecoach.gateware.interfaces import RESPONSE_OKAY
-from stagecoach.gateware.prompt_fifo import PromptFifo
-from stagecoach.gateware.stream_fifo import StreamFifo
+from stagecoach.gateware.stream.fifo import StreamFifo
+from stagecoach.gateware.stream.prompt_fifo import PromptFifo
 
 WRITE_BURSTS = 8
 """Bursts whose words may be behind their addresses; the write engine has fewer of them."""

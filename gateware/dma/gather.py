@@ -11,8 +11,8 @@ from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.dma.bursts import WORD_BITS, WORD_OCTETS
 from stagecoach.gateware.dma.lanes import choose_lanes, lanes_below, rotate_lanes
 from stagecoach.gateware.interfaces import PAYLOAD_BEAT, Layouts, ReadClient
-from stagecoach.gateware.stream_buffer import StreamBuffer
-from stagecoach.gateware.stream_fifo import StreamFifo
+from stagecoach.gateware.stream.buffer import StreamBuffer
+from stagecoach.gateware.stream.fifo import StreamFifo
 
 PIECES_AHEAD = 32
 """Pieces whose read was commanded and whose words were not all packed."""

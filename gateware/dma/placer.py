@@ -9,7 +9,7 @@ from stagecoach.gateware.ddp.headers import from_wire
 from stagecoach.gateware.dma.bursts import WORD_BITS, WORD_OCTETS
 from stagecoach.gateware.dma.lanes import choose_lanes, lanes_below, rotate_lanes
 from stagecoach.gateware.interfaces import WORD, Layouts, StorePort, WriteClient
-from stagecoach.gateware.prompt_fifo import PromptFifo
+from stagecoach.gateware.stream.prompt_fifo import PromptFifo
 
 READS_AHEAD = StorePort.LATENCY + 5
 """Words on their way from the store, those that the FIFO's level does not show yet, and the one

@@ -19,7 +19,7 @@ from stagecoach.gateware.dma.bursts import (
     burst,
 )
 from stagecoach.gateware.interfaces import WriteClient
-from stagecoach.gateware.stream_buffer import StreamBuffer
+from stagecoach.gateware.stream.buffer import StreamBuffer
 
 MAX_OUTSTANDING_BURSTS = 32
 

@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.hostlink.octets import DEPTH, OCTET, MessageSlot, OctetBuffer
 from stagecoach.gateware.interfaces import LlpSignature
-from stagecoach.gateware.stream_fifo import StreamFifo
+from stagecoach.gateware.stream.fifo import StreamFifo
 from stagecoach.hw.interface.hostlink import EVENTS, MAXIMUM_BEATS, SEND_CLOSE, SEND_LAST, Kind
 
 EVENT = data.StructLayout({"connection": 16, "kind": 8, "value": 32})

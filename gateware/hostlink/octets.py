@@ -5,7 +5,7 @@ from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from stagecoach.gateware.interfaces import NO_COLLISION
-from stagecoach.gateware.stream_slot import StreamSlot
+from stagecoach.gateware.stream.slot import StreamSlot
 
 OCTET = data.StructLayout({"octet": 8, "last": 1})
 """An octet of a message, the kind first; `last` with the last one."""

@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 from stagecoach.gateware.config import MAX_ULPDU_LENGTH
 from stagecoach.gateware.mpa.layouts import ANSWER, FPDU_WORD
 from stagecoach.gateware.mpa.marker_count import UNITS_BETWEEN_MARKERS
-from stagecoach.gateware.stream_buffer import StreamBuffer
+from stagecoach.gateware.stream.buffer import StreamBuffer
 
 LENGTH_AND_PADDING_OCTETS = 2 + 3
 CRC_OCTETS = 4

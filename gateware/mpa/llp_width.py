@@ -7,7 +7,7 @@ from amaranth.utils import exact_log2
 
 from stagecoach.gateware.config import WORD_WIDTH, RnicConfig
 from stagecoach.gateware.mpa.layouts import MpaLayouts
-from stagecoach.gateware.stream_fifo import StreamFifo
+from stagecoach.gateware.stream.fifo import StreamFifo
 
 REQUESTS_AHEAD = 16
 """Requests that may be unanswered; the MPA receiver makes fewer."""

@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.interfaces import WORD, WriteClient
-from stagecoach.gateware.stream_buffer import StreamBuffer
+from stagecoach.gateware.stream.buffer import StreamBuffer
 from stagecoach.hw.interface.queue_entries import COMPLETION_ENTRY_OCTETS, EVENT_ENTRY_OCTETS
 
 ENTRY_OCTETS = 32

@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.interfaces import Layouts
 from stagecoach.gateware.queues.drain import COUNT_BITS, Drain
-from stagecoach.gateware.stream_buffer import StreamBuffer
+from stagecoach.gateware.stream.buffer import StreamBuffer
 from stagecoach.hw.interface.queue_entries import SendOpcode
 
 

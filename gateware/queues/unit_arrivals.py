@@ -8,7 +8,7 @@ from amaranth.utils import exact_log2
 
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.interfaces import READ_WORD, QpStrobe
-from stagecoach.gateware.stream_fifo import StreamFifo
+from stagecoach.gateware.stream.fifo import StreamFifo
 
 RUN = 4
 """Units that one read may have."""

@@ -12,7 +12,7 @@ from stagecoach.gateware.rdmap.transmit_lengths import TransmitLengths
 from stagecoach.gateware.rdmap.transmit_pieces import TransmitPieces
 from stagecoach.gateware.rdmap.transmit_terminate import TransmitTerminate
 from stagecoach.gateware.rdmap.transmit_visit import TransmitVisit, end_visit, go_idle
-from stagecoach.gateware.stream_slot import StreamSlot
+from stagecoach.gateware.stream.slot import StreamSlot
 from stagecoach.hw.interface.queue_entries import Rights, SendFlags
 
 

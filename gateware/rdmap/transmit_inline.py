@@ -17,7 +17,7 @@ from stagecoach.gateware.rdmap.transmit_header import (
 )
 from stagecoach.gateware.rdmap.transmit_terminate import TransmitTerminate
 from stagecoach.gateware.rdmap.transmit_visit import TransmitVisit, go_idle
-from stagecoach.gateware.stream_fifo import StreamFifo
+from stagecoach.gateware.stream.fifo import StreamFifo
 from stagecoach.hw.interface.queue_entries import IMMEDIATE_DATA_OCTETS
 
 WORD_OCTETS = 8

@@ -55,7 +55,7 @@ from stagecoach.gateware.rdmap.transmit_local import connect_local, local_states
 from stagecoach.gateware.rdmap.transmit_pieces import TransmitPieces
 from stagecoach.gateware.rdmap.transmit_terminate import TransmitTerminate
 from stagecoach.gateware.rdmap.transmit_visit import TransmitVisit
-from stagecoach.gateware.stream_slot import StreamSlot
+from stagecoach.gateware.stream.slot import StreamSlot
 
 
 class Transmitter(wiring.Component):

@@ -167,8 +167,8 @@ def _transmit_visit(h: Harness, inside: Inside) -> Conditions:
 
 
 INVARIANTS: dict[str, Callable[[Harness, Inside], Conditions]] = {
-    "stream_buffer.StreamBuffer": _stream_buffer,
-    "prompt_fifo.PromptFifo": _prompt_fifo,
+    "stream.buffer.StreamBuffer": _stream_buffer,
+    "stream.prompt_fifo.PromptFifo": _prompt_fifo,
     "registers.block.RegisterBlock": _register_block,
     "queues.qp_states.QpStates": _qp_states,
     "queues.entry_writer.EntryWriter": _entry_writer,

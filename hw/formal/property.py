@@ -13,7 +13,7 @@ UNROLLED = "smtbmc --nopresat --unroll z3"
 
 @dataclass(frozen=True)
 class Mutation:
-    """A change of one place in the source of a module, e.g. `gateware.fork`."""
+    """A change of one place in the source of a module, e.g. `gateware.stream.fork`."""
 
     module: str
     old: str
@@ -32,7 +32,7 @@ class Rebuilt:
 class Property:
     """What is shown about a block.
 
-    block: where its class is, below `gateware`, e.g. `fork.Fork`.
+    block: where its class is, below `gateware`, e.g. `stream.fork.Fork`.
     name: the property, as a sentence.
     build: makes the model: `in_harness(...)`, or one of Verilog.
     mutations: each of them alone makes the property fail; at least one.

@@ -246,10 +246,12 @@ def test_every_property_has_a_mutation_and_a_block_of_gateware():
 
 
 def test_mutation_that_fits_nowhere_is_told():
-    absent = replace(ARITHMETIC[0], mutations=(Mutation("stagecoach.gateware.fork", "absent", ""),))
+    absent = replace(
+        ARITHMETIC[0], mutations=(Mutation("stagecoach.gateware.stream.fork", "absent", ""),)
+    )
     (mutant,) = break_all({"atomic_arithmetic": [absent]}, 1)
     assert not mutant.killed
-    assert mutant.reason == "stagecoach.gateware.fork has 'absent' 0 times; allowed: once"
+    assert mutant.reason == "stagecoach.gateware.stream.fork has 'absent' 0 times; allowed: once"
 
 
 def test_mutant_that_is_no_block_is_told_beside_the_others():
@@ -272,7 +274,7 @@ def test_mutant_that_is_no_block_is_told_beside_the_others():
 def test_table_of_mutants_names_the_assertions_that_failed(tmp_path, monkeypatch):
     monkeypatch.setattr(command, "MUTANTS_REPORT", tmp_path / "mutants.json")
     values = {"assert_room": 0, "assert_order": 0, "item": 0}
-    mutant = Killed("fork.Fork", "name", "a -> b", True, 1.0, "does not hold", values)
+    mutant = Killed("stream.fork.Fork", "name", "a -> b", True, 1.0, "does not hold", values)
     text = io.StringIO()
     command.show_mutants([mutant], Console(file=text, width=200))
     assert "does not hold: room, order" in text.getvalue()

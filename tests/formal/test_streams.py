@@ -11,7 +11,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from stagecoach import gateware
-from stagecoach.gateware.fork import Fork
+from stagecoach.gateware.stream.fork import Fork
 from stagecoach.hw.formal.device import blocks, stream_names, streams
 from stagecoach.hw.formal.harness import GATEWARE, TOP
 from stagecoach.hw.formal.paths import Netlist
@@ -47,7 +47,7 @@ def test_every_output_stream_is_seen_to_rise_but_those_whose_ready_is_never_low(
     places = [place for place in blocks() if place.outputs]
     for place, each in zip(places, stream_properties.PROPERTIES, strict=True):
         assert each.block == place.name and each.reached == 1
-        if place.name in ("fork.Fork", "dma.read.ReadEngine"):
+        if place.name in ("stream.fork.Fork", "dma.read.ReadEngine"):
             taken = stream_properties.ALWAYS_TAKEN.get(place.name, ())
             covers = {f"cover_{re.sub(r'[^a-z0-9]+', '_', name)}" for name in place.outputs}
             covers -= {f"cover_{re.sub(r'[^a-z0-9]+', '_', name)}" for name in taken}

@@ -46,9 +46,8 @@ OUTPUT = ROOT / "build" / "boundaries.json"
 TESTS = [
     *(
         f"tests/{folder}"
-        for folder in ("ddp", "dma", "mpa", "queues", "rdmap", "registers", "stag")
+        for folder in ("ddp", "dma", "mpa", "queues", "rdmap", "registers", "stag", "stream")
     ),
-    *(f"tests/test_{name}.py" for name in ("fork", "prompt_fifo", "stream_buffer", "stream_fifo")),
     *(f"tests/hostlink/test_{name}.py" for name in ("link", "octets", "uart")),
 ]
 NO_SIZES = ("gateware/interfaces.py", "gateware/mpa/layouts.py")

@@ -12,11 +12,11 @@ from typing import Any
 
 from amaranth.hdl import Cat, Mux, Signal
 
-from stagecoach.gateware.fork import Fork
-from stagecoach.gateware.prompt_fifo import PromptFifo
-from stagecoach.gateware.stream_buffer import StreamBuffer
-from stagecoach.gateware.stream_fifo import StreamFifo
-from stagecoach.gateware.stream_slot import StreamSlot
+from stagecoach.gateware.stream.buffer import StreamBuffer
+from stagecoach.gateware.stream.fifo import StreamFifo
+from stagecoach.gateware.stream.fork import Fork
+from stagecoach.gateware.stream.prompt_fifo import PromptFifo
+from stagecoach.gateware.stream.slot import StreamSlot
 from stagecoach.hw.formal.device import class_name
 from stagecoach.hw.formal.harness import Harness, Inside
 from stagecoach.hw.formal.invariants import invariants
@@ -136,7 +136,7 @@ def _fifo(name: str, component: Any, room: int, contents: Contents, old: str, ne
 
 PROPERTIES = (
     _fifo(
-        "stream_slot.StreamSlot",
+        "stream.slot.StreamSlot",
         lambda: StreamSlot(WIDTH),
         1,
         _slot,
@@ -144,7 +144,7 @@ PROPERTIES = (
         "self.i.ready.eq(1)",
     ),
     _fifo(
-        "stream_buffer.StreamBuffer",
+        "stream.buffer.StreamBuffer",
         lambda: StreamBuffer(WIDTH),
         2,
         _buffer,
@@ -152,7 +152,7 @@ PROPERTIES = (
         "self.o.valid.eq(self.i.valid)",
     ),
     _fifo(
-        "prompt_fifo.PromptFifo",
+        "stream.prompt_fifo.PromptFifo",
         lambda: PromptFifo(WIDTH, DEPTH),
         DEPTH,
         _prompt_fifo,
@@ -161,7 +161,7 @@ PROPERTIES = (
     ),
     *(
         _fifo(
-            "stream_fifo.StreamFifo",
+            "stream.fifo.StreamFifo",
             partial(StreamFifo, WIDTH, depth),
             depth,
             _stream_fifo,
@@ -171,12 +171,12 @@ PROPERTIES = (
         for depth in (DEPTH, DEPTH + 1)
     ),
     Property(
-        "fork.Fork",
+        "stream.fork.Fork",
         "every output gets every item once, and the next one when all have taken the last",
         in_harness(_fork),
         mutations=(
             Mutation(
-                "stagecoach.gateware.fork",
+                "stagecoach.gateware.stream.fork",
                 "self.i.ready.eq(taken.all())",
                 "self.i.ready.eq(taken.any())",
             ),

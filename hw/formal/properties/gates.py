@@ -62,7 +62,7 @@ def _invalidation(h: Harness) -> None:
     gate = InvalidationGate(CONFIG, COUNT_BITS)
     inside = h.block(gate)
     buffer = inside.child("buffer")
-    invariants(h, "stream_buffer.StreamBuffer", buffer)
+    invariants(h, "stream.buffer.StreamBuffer", buffer)
 
     # The reports inside
     items = [Signal(gate.i.payload.shape(), name=f"item_{n}") for n in range(BUFFERED)]

@@ -17,7 +17,7 @@ from stagecoach.hw.formal.invariants import invariants, needs
 from stagecoach.hw.formal.property import Property, Rebuilt, in_harness
 
 ASSUMED: dict[str, tuple[str, ...]] = {
-    "fork.Fork": ("i",),
+    "stream.fork.Fork": ("i",),
     "hostlink.link.Dispatcher": ("i",),
     "mpa.llp_width.LlpReceiveWidth": ("request", "i"),
     "mpa.llp_width.LlpTransmitWidth": ("i",),

@@ -10,8 +10,8 @@ from amaranth.lib import wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from stagecoach.hw import floorplan as module
 from stagecoach.hw import flow
+from stagecoach.hw.placer import floorplan as module
 from stagecoach.hw.placer.floorplan import BLOCK_RAM, assign, at_rest, floorplan, planned, sites
 from stagecoach.hw.placer.placement import bels, location, top_module
 from stagecoach.hw.rtlil import export

@@ -9,9 +9,10 @@ from amaranth.hdl import Array, Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from stagecoach.hw import flow, wires
+from stagecoach.hw import flow
 from stagecoach.hw.harness import Harness
 from stagecoach.hw.paths import slow_paths
+from stagecoach.hw.placer import wires
 from stagecoach.hw.placer.delays import Delays
 from stagecoach.hw.placer.placement import Placement, bels, top_module
 from stagecoach.hw.placer.refine import Refiner, refine

@@ -3,7 +3,7 @@
 import cocotb
 import pytest
 
-from stagecoach.gateware.fork import Fork
+from stagecoach.gateware.stream.fork import Fork
 from stagecoach.sim.cosim.streams import (
     StreamMonitor,
     StreamSink,

@@ -5,8 +5,8 @@ import pytest
 from amaranth.lib import data
 from cocotb.triggers import RisingEdge, Timer
 
-from stagecoach.gateware.stream_buffer import StreamBuffer
-from stagecoach.gateware.stream_slot import StreamSlot
+from stagecoach.gateware.stream.buffer import StreamBuffer
+from stagecoach.gateware.stream.slot import StreamSlot
 from stagecoach.sim.cosim.streams import (
     StreamMonitor,
     StreamSink,

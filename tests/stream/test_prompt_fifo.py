@@ -5,7 +5,7 @@ import pytest
 from amaranth.lib import data
 from cocotb.triggers import ClockCycles
 
-from stagecoach.gateware.prompt_fifo import PromptFifo
+from stagecoach.gateware.stream.prompt_fifo import PromptFifo
 from stagecoach.sim.cosim.streams import (
     StreamMonitor,
     StreamSink,

@@ -4,7 +4,7 @@ import cocotb
 import pytest
 from amaranth.lib import data
 
-from stagecoach.gateware.stream_fifo import StreamFifo
+from stagecoach.gateware.stream.fifo import StreamFifo
 from stagecoach.sim.cosim.streams import (
     StreamMonitor,
     StreamSink,

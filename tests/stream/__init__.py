@@ -1,0 +1,1 @@
+"""Slots, buffers and FIFOs of streams."""
