@@ -19,8 +19,8 @@ from rich.table import Table
 from stagecoach.cli.demo.ends import Job, Measurement
 from stagecoach.cli.demo.run import Demo, Result
 from stagecoach.cli.plain_text import TITLE, plain
-from stagecoach.host_driver.transport.locate import Locator
-from stagecoach.host_driver.transport.serial_device import SerialDevice
+from stagecoach.host_driver.hostlink.serial_device import SerialDevice
+from stagecoach.host_driver.locate import Locator
 from stagecoach.sim.transport import SimulatedDevice
 from stagecoach.ulp.rping import ends
 from stagecoach.ulp.rping.ends import Settings

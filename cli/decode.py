@@ -30,10 +30,10 @@ def decode(file: Path, as_json: bool, pager: bool | None) -> int:
     ``pager`` ``None`` uses one when standard output is a terminal. Raises ``CaptureError`` for a
     file that is no capture, behind the last packet for one that is cut, and for one without MPA.
     """
-    from stagecoach.sim.capture_file import CaptureError
-    from stagecoach.sim.decode import decode_file
-    from stagecoach.sim.decode_json import as_json as item_as_json
-    from stagecoach.sim.decode_text import ascii_only, lines
+    from stagecoach.sim.capture.decode import decode_file
+    from stagecoach.sim.capture.decode_json import as_json as item_as_json
+    from stagecoach.sim.capture.decode_text import ascii_only, lines
+    from stagecoach.sim.capture.file import CaptureError
 
     decoded = decode_file(file)
     wanted = sys.stdout.isatty() if pager is None else pager

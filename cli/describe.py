@@ -3,7 +3,7 @@
 import dataclasses
 from typing import Any
 
-from stagecoach.host_driver.answers import DeviceAttr
+from stagecoach.host_driver.device_attr import DeviceAttr
 from stagecoach.host_driver.enums import AccessFlags
 
 

@@ -16,7 +16,7 @@ from stagecoach.gateware.config import RnicConfig
 from stagecoach.host_driver.context import Context
 from stagecoach.host_driver.errors import StagecoachError
 from stagecoach.host_driver.extras import extra_named
-from stagecoach.host_driver.transport.locate import SIMULATED, SIMULATION, Locator, parse_device
+from stagecoach.host_driver.locate import SIMULATED, SIMULATION, Locator, parse_device
 from stagecoach.hw.cache import CacheError
 from stagecoach.sim.build import BuildError, build_device
 

@@ -15,8 +15,8 @@ from stagecoach.cli.options import DEFAULT_EMSS, add_device, number, parse_emss,
 from stagecoach.cli.perf.options import add_perf, check_perf, run_perf
 from stagecoach.cli.top.options import add_top, check_top, run_top
 from stagecoach.host_driver.extras import extra_named
-from stagecoach.host_driver.transport.locate import MAXIMUM_BAUD, device_option
-from stagecoach.host_driver.transport.serial_device import DEFAULT_BAUD
+from stagecoach.host_driver.hostlink.serial_device import DEFAULT_BAUD
+from stagecoach.host_driver.locate import MAXIMUM_BAUD, device_option
 from stagecoach.hw.cache import DEFAULT_LIMIT_MIB, FOLDER_VARIABLE, LIMIT_VARIABLE, CacheError
 from stagecoach.hw.verilog import TARGET, SizeError, parse_sizes, write_verilog
 from stagecoach.ulp.rping.ends import DEFAULT_PORT, DEFAULT_SIZE, Settings
@@ -316,7 +316,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command and returns its exit status."""
     from stagecoach.host_driver.errors import StagecoachError
     from stagecoach.sim.build import BuildError
-    from stagecoach.sim.capture_file import CaptureError
+    from stagecoach.sim.capture.file import CaptureError
 
     parser = _build_parser()
     options = parser.parse_args(arguments)

@@ -5,9 +5,9 @@ import os
 import re
 from collections.abc import Callable
 
+from stagecoach.host_driver.hostlink.serial_device import DEFAULT_BAUD
+from stagecoach.host_driver.locate import SIMULATION, device_option
 from stagecoach.host_driver.snapshots.publisher import parse_interval
-from stagecoach.host_driver.transport.locate import SIMULATION, device_option
-from stagecoach.host_driver.transport.serial_device import DEFAULT_BAUD
 
 DEVICE_VARIABLE = "STAGECOACH_DEVICE"
 """Environment variable: the device of commands that are not told of one."""

@@ -4,10 +4,10 @@
 if __name__ != "stagecoach.host_driver":
     raise ImportError("host_driver is imported as stagecoach.host_driver", name=__name__)
 
-from stagecoach.host_driver.answers import DeviceAttr
 from stagecoach.host_driver.cm import ConnectionListener, ConnectionRequest, connect, listen
 from stagecoach.host_driver.context import OBSERVERS, Context
 from stagecoach.host_driver.cq import CQ
+from stagecoach.host_driver.device_attr import DeviceAttr
 from stagecoach.host_driver.enums import (
     AccessFlags,
     QPState,
@@ -18,28 +18,31 @@ from stagecoach.host_driver.enums import (
     WROpcode,
 )
 from stagecoach.host_driver.errors import (
-    ConnectionRejected,
     DeviceError,
-    InitiatorInitiatorError,
-    InsufficientIRD,
-    ListenerClosed,
-    MalformedFrame,
-    NoMatchingRTR,
     QPError,
     QPStateError,
     QuotaExceeded,
     ResourceError,
     StagecoachError,
-    StartupError,
-    StartupStep,
-    StartupTimeout,
     WaitTimeout,
 )
 from stagecoach.host_driver.events import AsyncEvent
 from stagecoach.host_driver.extras import MissingExtra
+from stagecoach.host_driver.mpa_errors import (
+    ConnectionRejected,
+    InitiatorInitiatorError,
+    InsufficientIRD,
+    ListenerClosed,
+    MalformedFrame,
+    NoMatchingRTR,
+    StartupError,
+    StartupStep,
+    StartupTimeout,
+)
 from stagecoach.host_driver.mpa_startup import RTR
 from stagecoach.host_driver.mpa_terms import Connection
-from stagecoach.host_driver.mr import MR, PD, FastMR, inc_rkey
+from stagecoach.host_driver.mr import MR, FastMR, inc_rkey
+from stagecoach.host_driver.pd import PD
 from stagecoach.host_driver.qp import QP, QPCap, QPInitAttr
 from stagecoach.host_driver.quota import Quota
 from stagecoach.host_driver.snapshots.publisher import publish

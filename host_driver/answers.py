@@ -1,63 +1,31 @@
 """What a device answers of itself, checked before it is believed."""
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stagecoach.host_driver import registers
-from stagecoach.host_driver.atomics import OPERATIONS
-from stagecoach.host_driver.enums import WITH_IMMEDIATE, QPState, WROpcode
+from stagecoach.host_driver.device import Device
+from stagecoach.host_driver.device_attr import DeviceAttr
+from stagecoach.host_driver.enums import QPState, WROpcode
 from stagecoach.host_driver.errors import DeviceError
-from stagecoach.host_driver.registers import Register
 from stagecoach.hw.interface.causes import CODES, Cause
 from stagecoach.hw.interface.queue_entries import SCATTER_GATHER_ELEMENTS
 from stagecoach.hw.interface.sizes import SIZES
-
-if TYPE_CHECKING:
-    from stagecoach.host_driver.context import Context
 
 MAGIC = 0x50525769
 VERSION_MAJOR = 3
 
 
-@dataclass(frozen=True)
-class DeviceAttr:
-    """What a device has: sizes, and which operations beside those of RFC 5040."""
-
-    max_qp: int
-    max_cq: int
-    max_mr: int
-    max_qp_rd_atom: int
-    max_sge: int
-    version: tuple[int, int]
-    atomics: tuple[WROpcode, ...] = ()
-    imm_data: bool = False
-    counters: bool = False
-
-    @property
-    def operations(self) -> tuple[WROpcode, ...]:
-        """What may be posted to a send queue."""
-        missing = set(OPERATIONS) - set(self.atomics)
-        if not self.imm_data:
-            missing.update(WITH_IMMEDIATE)
-        return tuple(opcode for opcode in WROpcode if opcode not in missing)
-
-
-def name_of(register: Register) -> str:
-    """The name of a register in the description."""
-    return next(name for name, one in vars(registers).items() if one is register)
-
-
-def read_attr(context: "Context") -> DeviceAttr:
+def read_attr(device: Device) -> DeviceAttr:
     """The sizes of a device. Raises `DeviceError` for sizes that no device has, or another one."""
-    magic = context.read(registers.ID)["magic"]
-    version = context.read(registers.VERSION)
+    magic = device.read(registers.ID)["magic"]
+    version = device.read(registers.VERSION)
     if magic != MAGIC or version["major"] != VERSION_MAJOR:
         raise DeviceError(
             f"ID 0x{magic:08X}, version {version['major']}.{version['minor']}; "
             f"allowed: 0x{MAGIC:08X}, version {VERSION_MAJOR}.x"
         )
-    queues = context.read(registers.QUEUES)
-    limits = context.read(registers.LIMITS)
+    queues = device.read(registers.QUEUES)
+    limits = device.read(registers.LIMITS)
     for name, fields in (("QUEUES", queues), ("LIMITS", limits)):
         for field in fields.keys() & SIZES.keys():
             if fields[field] not in SIZES[field]:
@@ -79,9 +47,9 @@ def read_attr(context: "Context") -> DeviceAttr:
     )
 
 
-def read_capabilities(context: "Context") -> dict[str, Any]:
+def read_capabilities(device: Device) -> dict[str, Any]:
     """What else a device can do, by attribute of `DeviceAttr`; its settings change it."""
-    has = context.read(registers.CAPABILITIES)
+    has = device.read(registers.CAPABILITIES)
     atomics: tuple[WROpcode, ...] = ()
     if has["atomics"]:
         atomics += (WROpcode.ATOMIC_FETCH_AND_ADD, WROpcode.ATOMIC_CMP_AND_SWP)
@@ -94,11 +62,11 @@ def read_capabilities(context: "Context") -> dict[str, Any]:
     }
 
 
-def read_state(context: "Context", number: int) -> tuple[QPState, Cause]:
+def read_state(device: Device, number: int) -> tuple[QPState, Cause]:
     """State and first error of a QP. Raises `DeviceError` for an error that there is not."""
-    with context.lock:
-        context.write(registers.QP_NUMBER, qp=number)
-        found = context.read(registers.QP_STATE)
+    with device.lock:
+        device.write(registers.QP_NUMBER, qp=number)
+        found = device.read(registers.QP_STATE)
     if found["cause"] not in CODES:
         raise DeviceError(f"QP {number} has QP_STATE.cause {found['cause']}; allowed: a Cause")
     return QPState(found["state"]), Cause(found["cause"])

@@ -1,25 +1,12 @@
 """The atomics of RFC 7306, as send work requests have them."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from stagecoach.host_driver.enums import WROpcode
-from stagecoach.hw.interface.queue_entries import AtomicOperation
-
-if TYPE_CHECKING:
-    from stagecoach.host_driver.wr import SendWR
+from stagecoach.host_driver.enums import ATOMIC_OPERATIONS, WROpcode
+from stagecoach.host_driver.wr import ALL_ONES, SendWR
 
 ATOMIC_OCTETS = 8
 """What an atomic reads and changes (RFC 7306, 5.1)."""
-
-ALL_ONES = 2**64 - 1
-
-OPERATIONS = {
-    WROpcode.ATOMIC_FETCH_AND_ADD: AtomicOperation.FETCH_ADD,
-    WROpcode.ATOMIC_SWAP: AtomicOperation.SWAP,
-    WROpcode.ATOMIC_CMP_AND_SWP: AtomicOperation.CMP_SWAP,
-}
-"""AOpCodes (RFC 7306, Figure 5; Swap: draft-ietf-storm-rdmap-ext-00)."""
 
 _OPERANDS = {
     WROpcode.ATOMIC_FETCH_AND_ADD: ("compare_add", "add_mask"),
@@ -48,7 +35,7 @@ class Operands:
     compare_mask: int = ALL_ONES
 
 
-def operands_of(request: "SendWR") -> Operands:
+def operands_of(request: SendWR) -> Operands:
     """Those of a request for an atomic."""
     if request.opcode == WROpcode.ATOMIC_FETCH_AND_ADD:
         return Operands(request.compare_add, request.add_mask)
@@ -57,13 +44,13 @@ def operands_of(request: "SendWR") -> Operands:
     return Operands(request.swap, request.swap_mask, request.compare_add, request.compare_mask)
 
 
-def entry_fields(request: "SendWR") -> dict[str, int]:
+def entry_fields(request: SendWR) -> dict[str, int]:
     """The fields of a send entry that only an atomic has."""
-    if request.opcode not in OPERATIONS:
+    if request.opcode not in ATOMIC_OPERATIONS:
         return {}
     operands = operands_of(request)
     return {
-        "atomic_operation": OPERATIONS[WROpcode(request.opcode)],
+        "atomic_operation": ATOMIC_OPERATIONS[WROpcode(request.opcode)],
         "add_or_swap_data": operands.data,
         "add_or_swap_mask": operands.mask,
         "compare_data": operands.compare,
@@ -71,7 +58,7 @@ def entry_fields(request: "SendWR") -> dict[str, int]:
     }
 
 
-def check_atomic(request: "SendWR") -> None:
+def check_atomic(request: SendWR) -> None:
     """Raises `ValueError` for a request that no device carries out as it was meant.
 
     One element takes the original value, and the operation uses every operand that is given: a

@@ -10,15 +10,7 @@ from stagecoach.host_driver.cm_listener import ConnectionListener
 from stagecoach.host_driver.cm_responder import ConnectionRequest
 from stagecoach.host_driver.context import Context
 from stagecoach.host_driver.enums import QPState
-from stagecoach.host_driver.errors import (
-    ConnectionRejected,
-    InsufficientIRD,
-    NoMatchingRTR,
-    StartupError,
-    StartupStep,
-    StartupTimeout,
-    require_type,
-)
+from stagecoach.host_driver.errors import require_type
 from stagecoach.host_driver.full_operation import (
     MAXIMUM_EMSS,
     MINIMUM_EMSS,
@@ -26,6 +18,14 @@ from stagecoach.host_driver.full_operation import (
     check_emss,
     choose_emss,
     enter_full_operation,
+)
+from stagecoach.host_driver.mpa_errors import (
+    ConnectionRejected,
+    InsufficientIRD,
+    NoMatchingRTR,
+    StartupError,
+    StartupStep,
+    StartupTimeout,
 )
 from stagecoach.host_driver.mpa_exchange import (
     DEFAULT_TIMEOUT,

@@ -7,12 +7,12 @@ from typing import Self
 
 from stagecoach.host_driver.cm_responder import ConnectionRequest
 from stagecoach.host_driver.context import Context
-from stagecoach.host_driver.errors import (
+from stagecoach.host_driver.errors import require_type
+from stagecoach.host_driver.mpa_errors import (
     ListenerClosed,
     StartupError,
     StartupStep,
     StartupTimeout,
-    require_type,
 )
 from stagecoach.host_driver.mpa_exchange import DEFAULT_TIMEOUT, Deadline, FrameReader
 from stagecoach.host_driver.mpa_startup import StartupFrame

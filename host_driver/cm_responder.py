@@ -7,18 +7,14 @@ from typing import Self
 
 from stagecoach.host_driver.context import Context
 from stagecoach.host_driver.enums import QPState
-from stagecoach.host_driver.errors import (
-    InsufficientIRD,
-    StartupError,
-    StartupStep,
-    require_type,
-)
+from stagecoach.host_driver.errors import require_type
 from stagecoach.host_driver.full_operation import (
     await_rtr,
     check_emss,
     choose_emss,
     enter_full_operation,
 )
+from stagecoach.host_driver.mpa_errors import InsufficientIRD, StartupError, StartupStep
 from stagecoach.host_driver.mpa_exchange import (
     DEFAULT_TIMEOUT,
     Deadline,

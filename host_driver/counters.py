@@ -3,16 +3,13 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from enum import IntEnum
-from typing import TYPE_CHECKING
 
 from stagecoach.host_driver import registers
 from stagecoach.host_driver.answers import read_state
+from stagecoach.host_driver.device import Device
 from stagecoach.host_driver.enums import QPState
 from stagecoach.host_driver.errors import DeviceError
 from stagecoach.hw.interface.causes import Cause
-
-if TYPE_CHECKING:
-    from stagecoach.host_driver.context import Context
 
 COUNTER_BITS = 36
 LOST_MOST = 255
@@ -61,37 +58,37 @@ class QPStatus:
     counters: QPCounters
 
 
-def _read(context: "Context", word: CounterWord, index: int) -> int:
-    context.write(registers.COUNTER_SELECT, counter=word, index=index)
-    low = context.read(registers.COUNTER_LOW)["value"]
-    return low | context.read(registers.COUNTER_HIGH)["value"] << 32
+def _read(device: Device, word: CounterWord, index: int) -> int:
+    device.write(registers.COUNTER_SELECT, counter=word, index=index)
+    low = device.read(registers.COUNTER_LOW)["value"]
+    return low | device.read(registers.COUNTER_HIGH)["value"] << 32
 
 
-def _require_counters(context: "Context") -> None:
-    if not context.attr.counters:
+def _require_counters(device: Device) -> None:
+    if not device.attr.counters:
         raise DeviceError("the device was built without counters; allowed: RnicConfig.counters")
 
 
-def query_state(context: "Context", number: int) -> tuple[QPState, Cause]:
+def query_state(device: Device, number: int) -> tuple[QPState, Cause]:
     """State and first error of the QP with a number, in use or not.
 
     Raises `ValueError` if the device has no such QP.
     """
-    if not 0 <= number < context.attr.max_qp:
-        raise ValueError(f"QP {number}; allowed: 0 to {context.attr.max_qp - 1}")
-    return read_state(context, number)
+    if not 0 <= number < device.attr.max_qp:
+        raise ValueError(f"QP {number}; allowed: 0 to {device.attr.max_qp - 1}")
+    return read_state(device, number)
 
 
-def query_qp(context: "Context", number: int) -> QPStatus:
+def query_qp(device: Device, number: int) -> QPStatus:
     """State and counters of the QP with a number, in use or not.
 
     Raises `DeviceError` if the device has no counters, `ValueError` if it has no such QP.
     """
-    _require_counters(context)
-    with context.lock:
-        state, cause = query_state(context, number)
+    _require_counters(device)
+    with device.lock:
+        state, cause = query_state(device, number)
         values = {
-            word.name.lower(): _read(context, word, number)
+            word.name.lower(): _read(device, word, number)
             for word in CounterWord
             if word is not CounterWord.STOPPED
         }
@@ -101,30 +98,30 @@ def query_qp(context: "Context", number: int) -> QPStatus:
     return QPStatus(state, cause, QPCounters(**values))
 
 
-def query_stops(context: "Context", causes: Iterable[Cause] = Cause) -> dict[Cause, int]:
+def query_stops(device: Device, causes: Iterable[Cause] = Cause) -> dict[Cause, int]:
     """How many QPs stopped for each of some causes, those that there were, modulo 2^32.
 
     NONE: FPDUs that were dropped. One is dropped if its QP does not run, e.g. behind the one for
     which the QP stopped. A QP that the driver stops is not counted. Raises `DeviceError` if the
     device has no counters.
     """
-    _require_counters(context)
+    _require_counters(device)
     found = {}
-    with context.lock:
+    with device.lock:
         for cause in causes:
-            context.write(registers.COUNTER_SELECT, counter=CounterWord.STOPPED, index=cause)
-            found[cause] = context.read(registers.COUNTER_LOW)["value"]
+            device.write(registers.COUNTER_SELECT, counter=CounterWord.STOPPED, index=cause)
+            found[cause] = device.read(registers.COUNTER_LOW)["value"]
     return {cause: count for cause, count in found.items() if count}
 
 
-def query_lost(context: "Context") -> int:
+def query_lost(device: Device) -> int:
     """Events that are in no counter, since the reset of the device; 255 if there were more."""
-    return context.read(registers.COUNTER_LOST)["value"]
+    return device.read(registers.COUNTER_LOST)["value"]
 
 
-def query_dropped_events(context: "Context") -> int:
+def query_dropped_events(device: Device) -> int:
     """Events of stopped QPs that the event queue had no place for, since reset, mod 2^16.
 
-    Every device has it, also one without counters. `Context.events_lost` counts those of a context.
+    Every device has it, also one without counters. `Context.events_lost` counts those of a device.
     """
-    return context.read(registers.EVENTS_LOST)["events"]
+    return device.read(registers.EVENTS_LOST)["events"]

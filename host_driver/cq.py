@@ -4,7 +4,7 @@ import time
 from collections import deque
 from contextlib import ExitStack
 from enum import Enum
-from typing import TYPE_CHECKING, Self
+from typing import Protocol, Self
 
 from stagecoach.host_driver import entries, registers
 from stagecoach.host_driver.context import Context
@@ -18,9 +18,6 @@ from stagecoach.hw.interface.queue_entries import (
     CompletionOpcode,
 )
 
-if TYPE_CHECKING:
-    from stagecoach.host_driver.qp import QP
-
 DEFAULT_CQE = 8192
 
 
@@ -30,6 +27,21 @@ class _Notify(Enum):
     NONE = 0
     NEXT = 1
     SOLICITED = 2
+
+
+class CompletingQP(Protocol):
+    """A QP that completes to a CQ."""
+
+    def completed(
+        self,
+        receive: bool,
+        index: int,
+        length: int,
+        flags: CompletionFlags,
+        invalidated_stag: int,
+        immediate_data: bytes,
+    ) -> WC | None:
+        """The completion of a work request, `None` if the program does not see it."""
 
 
 class CQ:
@@ -54,7 +66,8 @@ class CQ:
         self._overcommit = overcommit
         self._notify = _Notify.NONE
         self._notified = False
-        self._bound: list[int] = []  # of each QP: what it may have outstanding here
+        # By number: the QPs that complete here, with what each may have outstanding.
+        self._bound: dict[int, tuple[CompletingQP, int]] = {}
         with context.lock:
             context.require_open()
             resources = context.resources
@@ -81,23 +94,23 @@ class CQ:
         """Completions that it holds: so many may be outstanding or not polled."""
         return self._cqe
 
-    def bind(self, requests: int) -> None:
-        """Counts the work requests that a new QP may have outstanding, with the lock held.
+    def bind(self, number: int, qp: CompletingQP, requests: int) -> None:
+        """Has a new QP complete here, with so many work requests outstanding; the lock is held.
 
         Raises `ResourceError` if it is not the only one and the CQ could overflow with it.
         """
-        bound = sum(self._bound)
+        bound = sum(each for _, each in self._bound.values())
         if self._bound and not self._overcommit and bound + requests > self._cqe:
             raise ResourceError(
                 f"CQ {self.number} holds {self._cqe} completions, the QPs that share it may have "
                 f"{bound} work requests outstanding, one more QP {requests}; allowed: up to "
                 f"{max(0, self._cqe - bound)} more, or a CQ with overcommit"
             )
-        self._bound.append(requests)
+        self._bound[number] = qp, requests
 
-    def unbind(self, requests: int) -> None:
+    def unbind(self, number: int) -> None:
         """Takes back a `bind`, with the lock held."""
-        self._bound.remove(requests)
+        del self._bound[number]
 
     def require_open(self) -> None:
         """Raises `ValueError` if the CQ is closed: its number may be that of another one."""
@@ -129,14 +142,14 @@ class CQ:
                     continue
                 fields = entries.COMPLETION.unpack_from(ring.memory, offset)
                 self._consumer = self._consumer + 1 & 0xFFFF
-                qp = self.context.qps.get(int(fields["qp"]))
+                qp, _ = self._bound.get(int(fields["qp"]), (None, 0))
                 if qp is not None:
                     self._complete(qp, fields)
             untold = (self._consumer - self._doorbell) & 0xFFFF
             if untold >= max(1, ring.entries - self._cqe):
                 self._ring_doorbell(arm=0)
 
-    def _complete(self, qp: "QP", fields: dict[str, int | bytes]) -> None:
+    def _complete(self, qp: CompletingQP, fields: dict[str, int | bytes]) -> None:
         try:
             completed = qp.completed(
                 fields["opcode"] == CompletionOpcode.RECEIVE,
@@ -267,10 +280,10 @@ class CQ:
         with self.context.lock:
             if self._closed:
                 return
-            users = [qp.qp_num for qp in self.context.qps.values() if self in (qp.scq, qp.rcq)]
-            if users:
+            if self._bound:
                 raise ResourceError(
-                    f"CQ {self.number} is in use by QPs {users}; allowed: a CQ without QPs"
+                    f"CQ {self.number} is in use by QPs {sorted(self._bound)}; "
+                    "allowed: a CQ without QPs"
                 )
             self.context.forget_close(self.close)
             self.take_entries()

@@ -2,7 +2,7 @@
 
 from enum import IntEnum, IntFlag
 
-from stagecoach.hw.interface.queue_entries import CompletionOpcode, SendOpcode
+from stagecoach.hw.interface.queue_entries import AtomicOperation, CompletionOpcode, SendOpcode
 
 
 class AccessFlags(IntFlag):
@@ -86,3 +86,11 @@ class QPState(IntEnum):
     INIT = 1
     RTS = 2
     ERR = 3
+
+
+ATOMIC_OPERATIONS = {
+    WROpcode.ATOMIC_FETCH_AND_ADD: AtomicOperation.FETCH_ADD,
+    WROpcode.ATOMIC_SWAP: AtomicOperation.SWAP,
+    WROpcode.ATOMIC_CMP_AND_SWP: AtomicOperation.CMP_SWAP,
+}
+"""AOpCodes (RFC 7306, Figure 5; Swap: draft-ietf-storm-rdmap-ext-00)."""

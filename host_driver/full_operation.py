@@ -1,13 +1,8 @@
 """Brings a QP and its stream from MPA startup into Full Operation, the RTR frame included."""
 
 from stagecoach.host_driver.enums import QPState, WROpcode
-from stagecoach.host_driver.errors import (
-    StartupError,
-    StartupStep,
-    StartupTimeout,
-    WaitTimeout,
-    describe,
-)
+from stagecoach.host_driver.errors import WaitTimeout, describe
+from stagecoach.host_driver.mpa_errors import StartupError, StartupStep, StartupTimeout
 from stagecoach.host_driver.mpa_exchange import Deadline
 from stagecoach.host_driver.mpa_startup import RTR
 from stagecoach.host_driver.mpa_terms import Connection

@@ -2,7 +2,12 @@
 
 import time
 
-from stagecoach.host_driver.errors import MalformedFrame, StartupError, StartupStep, StartupTimeout
+from stagecoach.host_driver.mpa_errors import (
+    MalformedFrame,
+    StartupError,
+    StartupStep,
+    StartupTimeout,
+)
 from stagecoach.host_driver.mpa_startup import StartupFrame, missing_octets
 from stagecoach.host_driver.transport.base import (
     ByteStream,

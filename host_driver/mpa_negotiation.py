@@ -1,6 +1,6 @@
 """What the two ends of an MPA connection agree on (RFC 5044 7.1; RFC 6581 6, 9 and 10)."""
 
-from stagecoach.host_driver.errors import InsufficientIRD, MalformedFrame, NoMatchingRTR
+from stagecoach.host_driver.mpa_errors import InsufficientIRD, MalformedFrame, NoMatchingRTR
 from stagecoach.host_driver.mpa_startup import (
     ENHANCED_REVISION,
     NO_RTR,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from enum import IntFlag
 from typing import Self
 
-from stagecoach.host_driver.errors import InitiatorInitiatorError, MalformedFrame
+from stagecoach.host_driver.mpa_errors import InitiatorInitiatorError, MalformedFrame
 
 REQUEST_KEY = b"MPA ID Req Frame"  # RFC 5044, 7.1.1
 REPLY_KEY = b"MPA ID Rep Frame"

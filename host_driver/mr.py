@@ -1,64 +1,16 @@
-"""Protection Domains and memory regions."""
+"""Memory regions."""
 
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Protocol, Self, runtime_checkable
 
 from stagecoach.host_driver import registers
-from stagecoach.host_driver.context import CommandOpcode, Context
+from stagecoach.host_driver.context import Context
+from stagecoach.host_driver.device import CommandOpcode
 from stagecoach.host_driver.enums import AccessFlags
 from stagecoach.host_driver.errors import require_type
+from stagecoach.host_driver.pd import PD
 from stagecoach.hw.interface.queue_entries import Rights
-
-if TYPE_CHECKING:
-    from stagecoach.host_driver.qp import QP
-
-
-class PD:
-    """A Protection Domain: a QP reaches only the memory regions of its own PD.
-
-    Parameters
-    ----------
-    context: the open device.
-    """
-
-    def __init__(self, context: Context):
-        require_type("context", context, Context)
-        self.context = context
-        with context.lock:
-            context.require_open()
-            self.number = context.resources.take_pd()
-        self._closed = False
-        # Regions and QPs that are open; the number is free only when none is left.
-        self.children: dict[Callable[[], None], None] = {}
-        context.on_close(self.close)
-
-    def require_open(self) -> None:
-        """Raises `ValueError` if the PD is closed: its number may be that of another one."""
-        if self._closed:
-            raise ValueError(f"PD {self.number} is closed; allowed: an open PD")
-
-    def close(self) -> None:
-        """Frees the PD; closes its QPs and regions before, last one first."""
-        while True:
-            with self.context.lock:
-                if self._closed:
-                    return
-                if not self.children:
-                    self._closed = True
-                    self.context.resources.give_pd(self.number)
-                    self.context.forget_close(self.close)
-                    return
-                close_last = next(reversed(self.children))
-            # A QP may wait for its peer: not with the lock.
-            close_last()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
 
 KEY_BITS = 8
 """Low bits of an STag: the key, which a registration by work request may change."""
@@ -90,6 +42,27 @@ def rights_of(access: AccessFlags) -> Rights:
     if access & AccessFlags.REMOTE_READ:
         rights |= Rights.REMOTE_READ
     return rights
+
+
+class _Completions(Protocol):
+    def take_entries(self) -> None: ...
+
+
+@runtime_checkable
+class RegionQP(Protocol):
+    """The QP that alone may use a region: what a region needs of a `QP`."""
+
+    context: Context
+    pd: PD
+    qp_num: int
+    children: dict[Callable[[], None], None]
+
+    @property
+    def rcq(self) -> _Completions:
+        """Where invalidations by the peer are told."""
+
+    def require_open(self) -> None:
+        """Raises `QPStateError` if the QP is closed."""
 
 
 class MR:
@@ -126,17 +99,14 @@ class MR:
         buffer: Any,
         access: AccessFlags = AccessFlags.LOCAL_WRITE,
         *,
-        qp: "QP | None" = None,
+        qp: RegionQP | None = None,
         addr: int | None = None,
         stag: int | None = None,
     ):
         require_type("pd", pd, PD)
         check_access(access)
-        if qp is not None:
-            # `host_driver.qp` needs this module.
-            from stagecoach.host_driver.qp import QP
-
-            require_type("qp", qp, QP)
+        if qp is not None and not isinstance(qp, RegionQP):
+            raise TypeError(f"qp is a {type(qp).__name__}; allowed: QP")
         view = memoryview(buffer)
         if "O" in view.format:
             raise TypeError("cannot register Python objects; allowed: a buffer of plain octets")
@@ -186,7 +156,7 @@ class MR:
             for children in self._parents:
                 children[self.close] = None
 
-    def _write(self, qp: "QP | None") -> None:
+    def _write(self, qp: RegionQP | None) -> None:
         """Writes the table entry."""
         context = self._context
         context.write(registers.STAG_VALUE, stag=self.stag)
@@ -218,7 +188,7 @@ class MR:
         """The STag, for the peer."""
         return self.stag
 
-    def invalidated_by(self, qp: "QP") -> None:
+    def invalidated_by(self, qp: object) -> None:
         """The peer of `qp` has invalidated the STag."""
         if qp is self._qp:
             self.invalidated = True
@@ -269,7 +239,7 @@ class FastMR(MR):
         pd: PD,
         buffer: Any,
         *,
-        qp: "QP | None" = None,
+        qp: RegionQP | None = None,
         addr: int | None = None,
         stag: int | None = None,
     ):

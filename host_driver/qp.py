@@ -9,14 +9,14 @@ from typing import Self
 
 from stagecoach.host_driver import registers
 from stagecoach.host_driver.answers import read_state
-from stagecoach.host_driver.atomics import OPERATIONS
-from stagecoach.host_driver.context import CommandOpcode
 from stagecoach.host_driver.cq import CQ
-from stagecoach.host_driver.enums import QPState, WCFlags, WCOpcode, WROpcode
-from stagecoach.host_driver.errors import QPStateError, require_type
+from stagecoach.host_driver.device import CommandOpcode
+from stagecoach.host_driver.enums import ATOMIC_OPERATIONS, QPState, WCFlags, WCOpcode, WROpcode
+from stagecoach.host_driver.errors import QPError, QPStateError, require_type
 from stagecoach.host_driver.events import AsyncEvent
 from stagecoach.host_driver.mpa_terms import Connection
-from stagecoach.host_driver.mr import MR, PD
+from stagecoach.host_driver.mr import MR
+from stagecoach.host_driver.pd import PD
 from stagecoach.host_driver.qp_queues import QPCap, QPQueues
 from stagecoach.host_driver.terminate import Terminate
 from stagecoach.host_driver.transport.base import ByteStream, DeviceClosed, TransportError
@@ -25,7 +25,7 @@ from stagecoach.host_driver.wr import WC, RecvWR, SendWR
 from stagecoach.hw.interface.causes import Cause
 from stagecoach.hw.interface.queue_entries import CompletionFlags
 
-_ANSWERED = (WROpcode.RDMA_READ, *OPERATIONS)
+_ANSWERED = (WROpcode.RDMA_READ, *ATOMIC_OPERATIONS)
 """What the peer answers: ORD is how many of them are outstanding at a time."""
 
 FLUSH_SECONDS = 2.0
@@ -105,8 +105,8 @@ class QP:
             self._bound[self.rcq] += cap.max_recv_wr
             with resources.reserve(qps=1), ExitStack() as undo:
                 for cq, requests in self._bound.items():
-                    cq.bind(requests)
-                    undo.callback(cq.unbind, requests)
+                    cq.bind(self.qp_num, self, requests)
+                    undo.callback(cq.unbind, self.qp_num)
                 self._queues = QPQueues(context.transport, cap, self.scq, self.rcq)
                 undo.callback(self._queues.close)
                 self._create()
@@ -226,14 +226,15 @@ class QP:
 
     def _check_supported(self, requests: Sequence[SendWR]) -> None:
         for request in requests:
-            if request.opcode in OPERATIONS and request.opcode not in self.context.attr.atomics:
-                names = ", ".join(each.name for each in self.context.attr.atomics) or "none"
+            atomics = self.context.attr.atomics
+            if request.opcode in ATOMIC_OPERATIONS and request.opcode not in atomics:
+                names = ", ".join(each.name for each in atomics) or "none"
                 raise ValueError(f"{WROpcode(request.opcode).name}; this device has: {names}")
             if request.imm_data is not None and not self.context.attr.imm_data:
                 raise ValueError(
                     f"{WROpcode(request.opcode).name}; this device has no Immediate Data"
                 )
-            extended = request.opcode in OPERATIONS or request.imm_data is not None
+            extended = request.opcode in ATOMIC_OPERATIONS or request.imm_data is not None
             if extended and not self.rfc7306:
                 raise ValueError(
                     f"{WROpcode(request.opcode).name} on QP {self.qp_num}, which was made without "
@@ -450,8 +451,8 @@ class QP:
         self.state = QPState.RESET
         with ExitStack() as steps:
             steps.callback(self._queues.close)
-            for cq, requests in self._bound.items():
-                steps.callback(cq.unbind, requests)
+            for cq in self._bound:
+                steps.callback(cq.unbind, self.qp_num)
             steps.callback(context.resources.used.give, qps=1)
             steps.callback(context.qps.pop, self.qp_num)
             # An event of this QP may be in the ring: it is not for the next QP of this number.
@@ -462,3 +463,9 @@ class QP:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def raise_if_stopped(qp: QP) -> None:
+    """Raises the error of a QP that has stopped."""
+    if qp.cause not in (Cause.NONE, Cause.STOPPED_BY_DRIVER):
+        raise QPError(qp.qp_num, qp.cause, qp.terminate)

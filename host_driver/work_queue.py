@@ -5,8 +5,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from stagecoach.host_driver import entries
-from stagecoach.host_driver.atomics import OPERATIONS, check_atomic, entry_fields
-from stagecoach.host_driver.enums import WITH_IMMEDIATE, AccessFlags, SendFlags, WCOpcode, WROpcode
+from stagecoach.host_driver.atomics import check_atomic, entry_fields
+from stagecoach.host_driver.enums import (
+    ATOMIC_OPERATIONS,
+    WITH_IMMEDIATE,
+    AccessFlags,
+    SendFlags,
+    WCOpcode,
+    WROpcode,
+)
 from stagecoach.host_driver.errors import ResourceError
 from stagecoach.host_driver.mr import FastMR, check_access, rights_of
 from stagecoach.host_driver.registers import Register
@@ -309,7 +316,7 @@ def send_opcode(request: SendWR) -> SendOpcode:
     """Operation of the send entry for a request; `ValueError` if it cannot be solicited."""
     opcode = WROpcode(request.opcode)
     if not request.send_flags & SendFlags.SOLICITED:
-        return SendOpcode.ATOMIC if opcode in OPERATIONS else SendOpcode(opcode)
+        return SendOpcode.ATOMIC if opcode in ATOMIC_OPERATIONS else SendOpcode(opcode)
     if opcode not in _SOLICITED:
         names = ", ".join(each.name for each in (*_SOLICITED, WROpcode.RDMA_WRITE_WITH_IMM))
         raise ValueError(f"{opcode.name} with SOLICITED; allowed: with {names}")

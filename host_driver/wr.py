@@ -2,9 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-from stagecoach.host_driver.atomics import ALL_ONES
 from stagecoach.host_driver.enums import (
     AccessFlags,
     SendFlags,
@@ -14,12 +12,12 @@ from stagecoach.host_driver.enums import (
     WROpcode,
 )
 from stagecoach.host_driver.errors import describe
+from stagecoach.host_driver.mr import FastMR
 from stagecoach.host_driver.terminate import Terminate
 from stagecoach.hw.interface.causes import Cause
 from stagecoach.hw.interface.queue_entries import IMMEDIATE_DATA_OCTETS
 
-if TYPE_CHECKING:
-    from stagecoach.host_driver.mr import FastMR
+ALL_ONES = 2**64 - 1
 
 
 def _check_range(name: str, value: int, bits: int) -> None:
@@ -92,7 +90,7 @@ class SendWR:
     send_flags: SendFlags = SendFlags.SIGNALED
     remote_addr: int = 0
     rkey: int = 0
-    mr: "FastMR | None" = None
+    mr: FastMR | None = None
     access: AccessFlags = field(default=AccessFlags(0))
     imm_data: bytes | None = None
     compare_add: int = 0

@@ -21,16 +21,8 @@ from rich.table import Table
 from stagecoach.hw.boards.board import NAMES, Board, NoSuchBoard, find
 from stagecoach.hw.boards.top import BoardTop
 from stagecoach.hw.files import BadResults, locked, read_results, write_results
-from stagecoach.hw.flow import (
-    BUILD,
-    ONE_HOT,
-    PLACE_OPTIONS,
-    SYNTHESIS_OPTIONS,
-    ToolError,
-    mapping,
-    run,
-    slowest_clock,
-)
+from stagecoach.hw.flow import BUILD, ONE_HOT, SYNTHESIS_OPTIONS, mapping, slowest_clock
+from stagecoach.hw.nextpnr import PLACE_OPTIONS, ToolError, run
 from stagecoach.hw.rtlil import leave_collisions_undefined
 
 FOLDER = BUILD / "bitstream"

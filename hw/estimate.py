@@ -19,8 +19,9 @@ from rich.console import Console
 from rich.table import Table
 
 from stagecoach.hw import blocks
-from stagecoach.hw.flow import BUILD, SYNTHESIS_OPTIONS, ToolError, synthesize
+from stagecoach.hw.flow import BUILD, SYNTHESIS_OPTIONS, synthesize
 from stagecoach.hw.harness import Harness
+from stagecoach.hw.nextpnr import ToolError
 from stagecoach.hw.rtlil import export
 from stagecoach.hw.timing import CONFIGS
 

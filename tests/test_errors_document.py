@@ -18,7 +18,8 @@ from stagecoach.host_driver import Cause, WCStatus, errors, extras
 from stagecoach.host_driver.transport import base
 from stagecoach.hw import cache
 from stagecoach.hw.interface.causes import CODES
-from stagecoach.sim import capture_file, verilator
+from stagecoach.sim import verilator
+from stagecoach.sim.capture import file as capture_file
 from stagecoach.sim.model.errors import ErrorCode
 from stagecoach.sim.model.terminate import NEVER_SENT
 from stagecoach.ulp.nfs import mount, status

@@ -41,7 +41,7 @@ BOARD = ("--device", "serial:///dev/no_such_port")
 
 NO_BOARD = """
 from stagecoach.host_driver import TransportError
-from stagecoach.host_driver.transport.serial_device import SerialDevice
+from stagecoach.host_driver.hostlink.serial_device import SerialDevice
 try:
     SerialDevice("/dev/no_such_port")
 except TransportError as error:

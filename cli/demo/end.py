@@ -5,12 +5,13 @@ from collections.abc import Iterator
 from typing import Any, Self
 
 from stagecoach.cli.demo.messages import NOTE_OCTETS, Note, NoteKind
-from stagecoach.host_driver.context import Context, raise_if_stopped
+from stagecoach.host_driver.context import Context
 from stagecoach.host_driver.cq import CQ
 from stagecoach.host_driver.enums import AccessFlags, WCOpcode, WCStatus, WROpcode
 from stagecoach.host_driver.errors import StagecoachError, WaitTimeout
-from stagecoach.host_driver.mr import MR, PD
-from stagecoach.host_driver.qp import QP, QPCap, QPInitAttr
+from stagecoach.host_driver.mr import MR
+from stagecoach.host_driver.pd import PD
+from stagecoach.host_driver.qp import QP, QPCap, QPInitAttr, raise_if_stopped
 from stagecoach.host_driver.transport.base import Transport
 from stagecoach.host_driver.wr import SGE, WC, RecvWR, SendWR
 

@@ -14,7 +14,7 @@ from stagecoach.cli.demo.end import DemoError, End, check_digest, digest_of
 from stagecoach.cli.demo.messages import Note, NoteKind, Region, pack_length, unpack_length
 from stagecoach.host_driver import cm
 from stagecoach.host_driver.enums import AccessFlags, WROpcode
-from stagecoach.host_driver.transport.locate import SIMULATED, Locator
+from stagecoach.host_driver.locate import SIMULATED, Locator
 from stagecoach.sim.transport import SimulatedDevice
 
 STARTUP_SECONDS = 60.0

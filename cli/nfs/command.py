@@ -14,7 +14,7 @@ from typing import Any
 from stagecoach.cli.commands import open_device, progress_bar
 from stagecoach.cli.nfs.show import long_lines, stat_lines
 from stagecoach.host_driver.context import Context
-from stagecoach.host_driver.transport.locate import Locator
+from stagecoach.host_driver.locate import Locator
 from stagecoach.ulp.nfs.client.connection import Ways, mounted
 from stagecoach.ulp.nfs.client.copy import Copier, Progress
 from stagecoach.ulp.nfs.client.files import Files, Found, shown

@@ -9,7 +9,7 @@ from stagecoach.cli.perf.server import END, NO_STEP, STEP
 from stagecoach.cli.perf.settings import PerfError, Plan, unpack_remote
 from stagecoach.host_driver import cm
 from stagecoach.host_driver.context import Context
-from stagecoach.host_driver.errors import ConnectionRejected
+from stagecoach.host_driver.mpa_errors import ConnectionRejected
 from stagecoach.host_driver.transport.sockets import SocketStream
 from stagecoach.sim.transport import SimulatedDevice
 

@@ -19,7 +19,7 @@ from stagecoach.cli.perf.settings import LATENCY_MESSAGES, Plan
 from stagecoach.cli.perf.table import table_of
 from stagecoach.host_driver.context import Context
 from stagecoach.host_driver.extras import MissingExtra, extra_named
-from stagecoach.host_driver.transport.locate import SIMULATED, Locator
+from stagecoach.host_driver.locate import SIMULATED, Locator
 
 
 def serve(operation: Operation, address: str, port: int, locator: Locator = SIMULATED) -> None:

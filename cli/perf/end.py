@@ -11,7 +11,8 @@ from stagecoach.cli.perf.settings import PerfError
 from stagecoach.host_driver.context import Context
 from stagecoach.host_driver.cq import CQ
 from stagecoach.host_driver.enums import AccessFlags, WCOpcode, WCStatus
-from stagecoach.host_driver.mr import MR, PD
+from stagecoach.host_driver.mr import MR
+from stagecoach.host_driver.pd import PD
 from stagecoach.host_driver.qp import QP, QPCap, QPInitAttr
 from stagecoach.host_driver.transport.sockets import SocketStream
 from stagecoach.host_driver.wr import SGE, WC, RecvWR, SendWR

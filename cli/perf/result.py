@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stagecoach.cli.perf.settings import Plan
-from stagecoach.host_driver.transport.locate import SIMULATION
+from stagecoach.host_driver.locate import SIMULATION
 
 
 @dataclass(frozen=True)

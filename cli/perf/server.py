@@ -10,7 +10,12 @@ from stagecoach.cli.perf.settings import PerfError, ServerPlan, pack_remote
 from stagecoach.host_driver import cm
 from stagecoach.host_driver.cm_responder import ConnectionRequest
 from stagecoach.host_driver.context import Context
-from stagecoach.host_driver.errors import ListenerClosed, StartupError, StartupStep, StartupTimeout
+from stagecoach.host_driver.mpa_errors import (
+    ListenerClosed,
+    StartupError,
+    StartupStep,
+    StartupTimeout,
+)
 from stagecoach.host_driver.transport.sockets import SocketStream
 from stagecoach.host_driver.wr import SGE, RecvWR
 from stagecoach.sim.transport import SimulatedDevice

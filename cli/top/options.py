@@ -4,9 +4,9 @@ import argparse
 from typing import Any
 
 from stagecoach.cli.options import interval
+from stagecoach.host_driver.locate import device_option
 from stagecoach.host_driver.snapshots.folder import FOLDER_VARIABLE, PRIVATE
 from stagecoach.host_driver.snapshots.publisher import DEFAULT_INTERVAL
-from stagecoach.host_driver.transport.locate import device_option
 
 
 def add_top(subparsers: Any) -> None:

@@ -24,7 +24,7 @@ from scipy.sparse import coo_matrix, diags_array
 from scipy.sparse.linalg import cg
 
 from stagecoach.hw.files import locked
-from stagecoach.hw.flow import (
+from stagecoach.hw.nextpnr import (
     DEFAULT_PART,
     SPEED_GRADE,
     Part,

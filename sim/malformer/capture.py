@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from stagecoach.sim.captures import Direction
+from stagecoach.sim.capture.connections import Direction
+from stagecoach.sim.capture.pcapng import PcapngWriter, TcpConversation
 from stagecoach.sim.malformer.case import Case
 from stagecoach.sim.malformer.compare import Observed
 from stagecoach.sim.model import mpa
 from stagecoach.sim.model.startup import REVISION, StartupFrame
-from stagecoach.sim.pcapng import PcapngWriter, TcpConversation
 
 
 def write_capture(path: Path, case: Case, observed: Observed) -> None:

@@ -6,7 +6,7 @@ from stagecoach.cli.describe import capabilities, in_words, sizes
 from stagecoach.cli.devices import find_devices
 from stagecoach.host_driver import Context, registers
 from stagecoach.host_driver.enums import WROpcode
-from stagecoach.host_driver.transport.locate import parse_device
+from stagecoach.host_driver.locate import parse_device
 from tests.host_driver.fake_device import CQS, QPS, READS, STAGS_LOG2, FakeDevice
 
 OF_RFC_5040 = {

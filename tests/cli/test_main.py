@@ -172,7 +172,7 @@ class TestDevice:
     @pytest.mark.parametrize("markers", [False, True])
     @pytest.mark.parametrize("octets", [0, 1, 300_001])
     def test_a_file_crosses(self, octets, markers, tmp_path):
-        from stagecoach.sim.decode import SeenFpdu, decode_file
+        from stagecoach.sim.capture.decode import SeenFpdu, decode_file
         from tests.model.tshark import verdict
 
         path = tmp_path / "file"

@@ -4,7 +4,7 @@ import pytest
 
 from stagecoach.cli import devices
 from stagecoach.cli.plain_text import plain, printable
-from stagecoach.host_driver.transport.locate import parse_device
+from stagecoach.host_driver.locate import parse_device
 
 
 @pytest.mark.parametrize("text", ["[/x]", "[bold]a", "\\[b]", "a\nb", "Grüße"])

@@ -14,8 +14,8 @@ import pytest
 
 from stagecoach.cli.main import main
 from stagecoach.host_driver import AccessFlags, Context, WROpcode, connect, listen
+from stagecoach.sim.capture.decode import Decoded, SeenFpdu, Startup, decode_file
 from stagecoach.sim.conversation import write_conversation
-from stagecoach.sim.decode import Decoded, SeenFpdu, Startup, decode_file
 from stagecoach.sim.model.ddp import TaggedHeader, UntaggedHeader
 from stagecoach.sim.model.direction import Direction
 from stagecoach.sim.model.mpa import frame_fpdu

@@ -5,7 +5,7 @@ from typing import Any
 
 from stagecoach.host_driver import entries, registers
 from stagecoach.host_driver.answers import MAGIC
-from stagecoach.host_driver.context import CommandOpcode
+from stagecoach.host_driver.device import CommandOpcode
 from stagecoach.host_driver.transport import sockets
 from stagecoach.host_driver.transport.base import ByteStream, TransportError
 from stagecoach.hw.interface.causes import Cause

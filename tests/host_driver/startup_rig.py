@@ -18,7 +18,7 @@ from stagecoach.host_driver import (
     WROpcode,
     registers,
 )
-from stagecoach.host_driver.context import CommandOpcode
+from stagecoach.host_driver.device import CommandOpcode
 from stagecoach.host_driver.mpa_startup import StartupFrame
 from stagecoach.host_driver.transport.base import ByteStream
 from stagecoach.hw.interface.queue_entries import CompletionOpcode

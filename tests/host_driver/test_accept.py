@@ -17,10 +17,10 @@ from stagecoach.host_driver import (
     StartupError,
     listen,
 )
-from stagecoach.host_driver.context import CommandOpcode
+from stagecoach.host_driver.device import CommandOpcode
 from stagecoach.host_driver.errors import DeviceError
 from stagecoach.host_driver.mpa_startup import NOT_NEGOTIATED, StartupFrame
-from stagecoach.sim.captures import read_connections
+from stagecoach.sim.capture.connections import read_connections
 from stagecoach.sim.model import startup as model
 from tests.host_driver.startup_rig import (
     PATIENCE,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from stagecoach.host_driver import CQ, MR, PD, QP, Context, QPCap, QPInitAttr, ResourceError
-from stagecoach.host_driver.context import CommandOpcode
+from stagecoach.host_driver.device import CommandOpcode
 from stagecoach.host_driver.mr import FastMR
 from stagecoach.host_driver.resources import Resources
 from tests.host_driver.fake_device import FakeDevice

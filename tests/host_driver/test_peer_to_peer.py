@@ -21,7 +21,7 @@ from stagecoach.host_driver import (
 )
 from stagecoach.host_driver.mpa_startup import StartupFrame
 from stagecoach.hw.interface.queue_entries import CompletionOpcode
-from stagecoach.sim.captures import Direction, read_connections
+from stagecoach.sim.capture.connections import Direction, read_connections
 from tests.host_driver.startup_rig import (
     PATIENCE,
     SHORT,

@@ -34,9 +34,9 @@ from stagecoach.host_driver import (
     entries,
     registers,
 )
-from stagecoach.host_driver.context import CommandOpcode, raise_if_stopped
+from stagecoach.host_driver.device import CommandOpcode
 from stagecoach.host_driver.mpa_startup import StartupFrame
-from stagecoach.host_driver.qp import ERROR_FLUSH_SECONDS, FLUSH_SECONDS
+from stagecoach.host_driver.qp import ERROR_FLUSH_SECONDS, FLUSH_SECONDS, raise_if_stopped
 from stagecoach.host_driver.ring import LOOKS
 from stagecoach.hw.interface.queue_entries import (
     RECEIVE_ENTRY_OCTETS,

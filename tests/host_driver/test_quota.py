@@ -17,7 +17,7 @@ from stagecoach.host_driver import (
     QuotaExceeded,
     ResourceError,
 )
-from stagecoach.host_driver.context import CommandOpcode
+from stagecoach.host_driver.device import CommandOpcode
 from tests.host_driver.fake_device import FakeDevice
 
 FAIR_SHARE = pytest.mark.requirement(

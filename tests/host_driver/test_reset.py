@@ -14,7 +14,7 @@ from stagecoach.host_driver import (
     QPState,
     listen,
 )
-from stagecoach.host_driver.context import CommandOpcode
+from stagecoach.host_driver.device import CommandOpcode
 from stagecoach.host_driver.device_reset import reset_device
 from stagecoach.host_driver.transport.base import TransportError
 from tests.host_driver.fake_device import CQS, INIT, QPS, RESET
@@ -32,7 +32,7 @@ def test_a_reset_leaves_a_device_as_newly_opened(verbs):
     assert not device.stags
     assert set(device.rings) == {CQS}
     assert set(device.states.values()) == {RESET}
-    assert list(device.mapped) == [context._event_ring.address]
+    assert list(device.mapped) == [context._event_queue._ring.address]
     assert [context.resources.used[name] for name in ("qps", "cqs", "mrs")] == [0, 0, 0]
     for closed in (region, verbs.qp, verbs.cq, verbs.pd, listener):
         closed.close()

@@ -26,7 +26,7 @@ from stagecoach.host_driver import (
     listen,
     registers,
 )
-from stagecoach.host_driver.context import CommandOpcode
+from stagecoach.host_driver.device import CommandOpcode
 from stagecoach.host_driver.transport.base import TransportError
 from tests.host_driver.fake_device import CQS, QPS, STAGS_LOG2
 

@@ -22,7 +22,7 @@ from stagecoach.host_driver import (
     WROpcode,
     registers,
 )
-from stagecoach.host_driver.context import CommandOpcode
+from stagecoach.host_driver.device import CommandOpcode
 from stagecoach.hw.interface import queue_entries
 from stagecoach.hw.interface.queue_entries import CompletionFlags, CompletionOpcode, SendOpcode
 from tests.host_driver.fake_device import STAGS_LOG2, FakeDevice, send_entry

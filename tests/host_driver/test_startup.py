@@ -14,7 +14,7 @@ from stagecoach.host_driver import (
     listen,
 )
 from stagecoach.host_driver.mpa_startup import NOT_NEGOTIATED, StartupFrame
-from stagecoach.sim.captures import read_connections
+from stagecoach.sim.capture.connections import read_connections
 from stagecoach.sim.model import startup as model
 from tests.host_driver.fake_device import RTS
 from tests.host_driver.startup_rig import (

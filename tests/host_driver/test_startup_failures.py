@@ -18,7 +18,7 @@ from stagecoach.host_driver import (
     connect,
     listen,
 )
-from stagecoach.host_driver.context import CommandOpcode
+from stagecoach.host_driver.device import CommandOpcode
 from stagecoach.host_driver.mpa_startup import StartupFrame
 from stagecoach.sim.model import ddp, errors, rdmap
 from stagecoach.sim.model.mpa import Framer

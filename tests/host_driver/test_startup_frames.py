@@ -17,7 +17,7 @@ from stagecoach.host_driver.mpa_startup import (
     StartupFrame,
     missing_octets,
 )
-from stagecoach.sim.captures import read_connections
+from stagecoach.sim.capture.connections import read_connections
 from stagecoach.sim.model import startup as model
 from stagecoach.sim.model.errors import MpaError
 from tests.host_driver.startup_rig import to_driver, to_model

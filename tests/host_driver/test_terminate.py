@@ -13,10 +13,9 @@ from stagecoach.host_driver import (
     SendWR,
     WCStatus,
 )
-from stagecoach.host_driver.context import raise_if_stopped
 from stagecoach.host_driver.errors import describe
 from stagecoach.host_driver.events import UNKNOWN_INDEX, AsyncEvent
-from stagecoach.host_driver.qp import QP
+from stagecoach.host_driver.qp import QP, raise_if_stopped
 from stagecoach.host_driver.terminate import (
     OctetOrder,
     SegmentHeader,

@@ -16,8 +16,8 @@ from stagecoach.cli.demo.end import End
 from stagecoach.host_driver import cm
 from stagecoach.host_driver.context import Context
 from stagecoach.host_driver.enums import AccessFlags, QPState, WCStatus, WROpcode
+from stagecoach.host_driver.hostlink.serial_device import SerialDevice
 from stagecoach.host_driver.transport.base import DeviceClosed
-from stagecoach.host_driver.transport.serial_device import SerialDevice
 from stagecoach.host_driver.wr import SGE, SendWR
 from stagecoach.hw.boards.configs import SMALL
 from stagecoach.hw.interface.causes import Cause

@@ -13,10 +13,11 @@ from stagecoach.host_driver import cm
 from stagecoach.host_driver.context import Context
 from stagecoach.host_driver.cq import CQ
 from stagecoach.host_driver.enums import AccessFlags, WCOpcode, WCStatus, WROpcode
-from stagecoach.host_driver.mr import MR, PD
+from stagecoach.host_driver.hostlink.serial_device import SerialDevice
+from stagecoach.host_driver.mr import MR
+from stagecoach.host_driver.pd import PD
 from stagecoach.host_driver.qp import QP, QPCap, QPInitAttr
 from stagecoach.host_driver.transport.base import Transport
-from stagecoach.host_driver.transport.serial_device import SerialDevice
 from stagecoach.host_driver.wr import SGE, RecvWR, SendWR
 from stagecoach.hw.boards.board import find
 from stagecoach.sim.board_netlist import simulate

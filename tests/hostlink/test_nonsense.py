@@ -7,8 +7,8 @@ import pytest
 from stagecoach.cli.main import main
 from stagecoach.host_driver import CQ, Context, DeviceError, registers
 from stagecoach.host_driver.errors import StagecoachError
+from stagecoach.host_driver.hostlink.serial_device import SerialDevice
 from stagecoach.host_driver.transport.base import DeviceClosed
-from stagecoach.host_driver.transport.serial_device import SerialDevice
 from stagecoach.hw.interface.registers import registers as described
 from tests.host_driver.fake_device import FakeDevice
 from tests.hostlink.fake_board import FakeBoard

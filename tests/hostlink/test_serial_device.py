@@ -10,15 +10,15 @@ import pytest
 import serial
 
 from stagecoach.host_driver.hostlink.memory import DECERR, OKAY
+from stagecoach.host_driver.hostlink.serial_device import SerialDevice
+from stagecoach.host_driver.locate import DeviceNameError, Locator, parse_device
 from stagecoach.host_driver.transport.base import (
     DeviceClosed,
     Transport,
     TransportError,
     TransportTimeout,
 )
-from stagecoach.host_driver.transport.locate import DeviceNameError, Locator, parse_device
 from stagecoach.host_driver.transport.records import RecordKind
-from stagecoach.host_driver.transport.serial_device import SerialDevice
 from stagecoach.host_driver.transport.sockets import SocketStream
 from stagecoach.hw.interface.hostlink import Kind
 from tests.hostlink.fake_board import CLOCK_HZ, FakeBoard

@@ -5,7 +5,8 @@ import json
 import pytest
 
 from stagecoach.hw import timing
-from stagecoach.hw.flow import DEFAULT_PART, PARTS, SYNTHESIS_OPTIONS, ToolError
+from stagecoach.hw.flow import SYNTHESIS_OPTIONS
+from stagecoach.hw.nextpnr import DEFAULT_PART, PARTS, ToolError
 from stagecoach.hw.timing import CONFIGS, ENTRIES, entry, record
 
 

@@ -20,11 +20,11 @@ from stagecoach.host_driver import (
     WCStatus,
     WROpcode,
 )
-from stagecoach.sim.captures import Connection, Direction, read_connections
+from stagecoach.sim.capture.connections import Connection, Direction, read_connections
+from stagecoach.sim.capture.replay import Deliver, PostRead, Replay, SetMemory, replay_of
 from stagecoach.sim.model import ddp, mpa, rdmap
 from stagecoach.sim.model.memory import Rights
 from stagecoach.sim.model.rdmap import Opcode
-from stagecoach.sim.model.replay import Deliver, PostRead, Replay, SetMemory, replay_of
 from tests.integration.rig import RawPeer, open_device
 from tests.model.vectors import DATA
 

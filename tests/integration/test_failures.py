@@ -34,9 +34,9 @@ from stagecoach.host_driver import (
     connect,
     listen,
 )
-from stagecoach.host_driver.atomics import OPERATIONS
-from stagecoach.host_driver.context import raise_if_stopped
 from stagecoach.host_driver.counters import query_stops
+from stagecoach.host_driver.enums import ATOMIC_OPERATIONS
+from stagecoach.host_driver.qp import raise_if_stopped
 from stagecoach.host_driver.transport.sockets import SocketStream
 from stagecoach.hw.interface.causes import CODES
 from stagecoach.sim import build
@@ -759,7 +759,7 @@ def test_bad_local_key(opcode: WROpcode, victim: Victim, bystander: Bystander):
     elements = [good, good, bad, good]
     if opcode == WROpcode.RDMA_READ:
         elements = [bad]
-    elif opcode in OPERATIONS:
+    elif opcode in ATOMIC_OPERATIONS:
         elements = [SGE(bad.addr, 8, bad.lkey)]
     immediate = bytes(8) if opcode == WROpcode.RDMA_WRITE_WITH_IMM else None
     victim.qp.post_send(

@@ -4,8 +4,8 @@ import os
 
 import pytest
 
+from stagecoach.sim.capture.decode import SeenFpdu, decode_file
 from stagecoach.sim.conversation import write_conversation
-from stagecoach.sim.decode import SeenFpdu, decode_file
 from stagecoach.sim.model import rpc
 from stagecoach.sim.model.rpcrdma import Procedure
 from stagecoach.ulp.nfs.status import NfsError

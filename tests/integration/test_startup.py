@@ -25,7 +25,7 @@ from stagecoach.host_driver import (
     connect,
     listen,
 )
-from stagecoach.sim.captures import Direction, read_connections
+from stagecoach.sim.capture.connections import Direction, read_connections
 from stagecoach.sim.model import mpa
 from stagecoach.sim.model.mpa import EnhancedData, StartupFrame
 from stagecoach.sim.model.peer import Peer

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from stagecoach.sim.captures import read_connections
+from stagecoach.sim.capture.connections import read_connections
 from stagecoach.sim.cosim.streams import seeded_random
 from stagecoach.sim.malformer import bench, chunk
 from stagecoach.sim.malformer.case import Case, make_case

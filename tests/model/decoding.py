@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from stagecoach.sim.decode import decode_file
-from stagecoach.sim.decode_json import as_json
-from stagecoach.sim.decode_text import lines
+from stagecoach.sim.capture.decode import decode_file
+from stagecoach.sim.capture.decode_json import as_json
+from stagecoach.sim.capture.decode_text import lines
+from stagecoach.sim.capture.pcapng import PcapngWriter, TcpConversation
 from stagecoach.sim.model import mpa
 from stagecoach.sim.model.direction import Direction
 from stagecoach.sim.model.startup import StartupFrame
-from stagecoach.sim.pcapng import PcapngWriter, TcpConversation
 
 Log = Iterable[tuple[Direction, bytes]]
 TO_RESPONDER, TO_INITIATOR = Direction.TO_RESPONDER, Direction.TO_INITIATOR

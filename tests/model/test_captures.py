@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stagecoach.sim.captures import Connection, Direction, read_connections
+from stagecoach.sim.capture.connections import Connection, Direction, read_connections
 from stagecoach.sim.model import ddp, mpa, rdmap
 from stagecoach.sim.model.rdmap import Opcode, ReadRequest
 from tests.model.vectors import DATA

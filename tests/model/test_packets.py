@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scapy.utils import RawPcapNgReader, RawPcapReader
 
-from stagecoach.sim.capture_file import CaptureError, Packet, read_packets
-from stagecoach.sim.captures import read_connections
-from stagecoach.sim.decode import decode_file
+from stagecoach.sim.capture.connections import read_connections
+from stagecoach.sim.capture.decode import decode_file
+from stagecoach.sim.capture.file import CaptureError, Packet, read_packets
+from stagecoach.sim.capture.packets import FLAG_ACK, FLAG_FIN, FLAG_SYN, tcp_segments
 from stagecoach.sim.model import mpa
 from stagecoach.sim.model.ddp import TaggedHeader
-from stagecoach.sim.packets import FLAG_ACK, FLAG_FIN, FLAG_SYN, tcp_segments
 from tests.model.decoding import (
     TO_RESPONDER,
     Record,

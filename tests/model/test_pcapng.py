@@ -7,10 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stagecoach.sim.captures import Direction
+from stagecoach.sim.capture.connections import Direction
+from stagecoach.sim.capture.pcapng import (
+    PcapngWriter,
+    TcpConversation,
+    internet_checksum,
+    split_fpdus,
+)
 from stagecoach.sim.model.endpoint import Endpoint
 from stagecoach.sim.model.mpa import Framer, StartupFrame
-from stagecoach.sim.pcapng import PcapngWriter, TcpConversation, internet_checksum, split_fpdus
 from tests.model.tshark import tcp_fields, verdict
 
 Log = list[tuple[Direction, bytes]]

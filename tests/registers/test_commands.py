@@ -14,7 +14,7 @@ from stagecoach.gateware.registers.commands import (
     CommandProcessor,
     staging_registers,
 )
-from stagecoach.host_driver.context import CommandOpcode as DriverOpcode
+from stagecoach.host_driver.device import CommandOpcode as DriverOpcode
 from stagecoach.sim.cosim.streams import (
     StreamMonitor,
     StreamSink,

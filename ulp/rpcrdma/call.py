@@ -1,19 +1,17 @@
 """A call at the server."""
 
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
 
 from stagecoach.host_driver.errors import ResourceError
 from stagecoach.ulp.oncrpc.errors import MessageTooLong
 from stagecoach.ulp.oncrpc.message import Message
 from stagecoach.ulp.rpcrdma.chunks import octets_of
-from stagecoach.ulp.rpcrdma.header import ErrorCode, Header
+from stagecoach.ulp.rpcrdma.errors import ErrorCode
+from stagecoach.ulp.rpcrdma.header import Header
 from stagecoach.ulp.rpcrdma.holding import Holding
 from stagecoach.ulp.rpcrdma.read_reply import reply_by_reads
 from stagecoach.ulp.rpcrdma.reply import Reply
-
-if TYPE_CHECKING:
-    from stagecoach.ulp.rpcrdma.server import RdmaServerTransport
+from stagecoach.ulp.rpcrdma.responder import Responder
 
 _REFUSED = (MessageTooLong, ResourceError, ValueError, TypeError)
 """Why a reply cannot be made; the client is told ERR_CHUNK."""
@@ -30,18 +28,18 @@ class RdmaCall:
 
     def __init__(
         self,
-        transport: "RdmaServerTransport",
+        responder: Responder,
         slot: int,
         header: Header,
         message: Message,
         holding: Holding,
     ):
-        self.transport = transport
+        self.responder = responder
         self._slot: int | None = slot
         self.header = header
         self._message = message
         self.holding = holding
-        transport.open_calls += 1
+        responder.open_calls += 1
 
     @property
     def message(self) -> Message:
@@ -59,12 +57,12 @@ class RdmaCall:
 
     def buffer(self, octets: int) -> memoryview:
         """As `Call.buffer`; also `ResourceError` if the device has no STag left."""
-        most = self.transport.settings.maximum_octets
+        most = self.responder.settings.maximum_octets
         if octets > most:
             raise MessageTooLong(f"a bulk item of {octets} octets; allowed: 0 to {most}")
         if not octets:
             return memoryview(bytearray())
-        if self.transport.channel.error is not None:
+        if self.responder.channel.error is not None:
             return memoryview(bytearray(octets))  # `reply` raises it
         return self.holding.region(octets).view
 
@@ -72,14 +70,14 @@ class RdmaCall:
         slot, self._slot = self._slot, None
         if slot is None:
             raise ValueError("the call is answered or dropped; allowed: one answer")
-        self.transport.open_calls -= 1
+        self.responder.open_calls -= 1
         return slot
 
     async def drop(self) -> None:
         """As `Call.drop`. `ValueError` if the call has been answered or dropped."""
         slot = self._take_slot()
         self.holding.give()
-        self.transport.channel.give_back(slot)
+        self.responder.channel.give_back(slot)
 
     async def reply(self, message: Message) -> None:
         """As `Call.reply`.
@@ -92,10 +90,10 @@ class RdmaCall:
         with ExitStack() as steps:
             steps.callback(self.holding.give)
             try:
-                with self.transport.answering(but=_REFUSED):
+                with self.responder.answering(but=_REFUSED):
                     await self._answer(slot, message, steps)
             except _REFUSED as error:
-                await self.transport.send_error(
+                await self.responder.send_error(
                     slot, self.header.xid, self.header.version, ErrorCode.ERR_CHUNK
                 )
                 if not isinstance(error, ResourceError):
@@ -103,28 +101,28 @@ class RdmaCall:
                 raise MessageTooLong(f"no memory to send the reply from: {error}") from error
 
     async def _answer(self, slot: int, message: Message, steps: ExitStack) -> None:
-        self.transport.channel.require_open()
-        reply = Reply(self, message, steps)
+        self.responder.channel.require_open()
+        reply = Reply(self.responder, self.header, self.holding, message, steps)
         octets = reply.inline() or reply.in_reply_chunk()
         if octets is not None:
             await self._send(slot, octets, reply)
-        elif self.transport.settings.is_rfc5666:
+        elif self.responder.settings.is_rfc5666:
             await reply_by_reads(
-                self.transport, reply, lambda octets: self._send(slot, octets, reply)
+                self.responder, reply, lambda octets: self._send(slot, octets, reply)
             )
         else:
             raise reply.too_long()
 
     async def _send(self, slot: int, octets: bytes, reply: Reply) -> None:
         """Returns when all is sent: the memory is free."""
-        channel = self.transport.channel
-        with self.transport.answering():
+        channel = self.responder.channel
+        with self.responder.answering():
             # Before the reply, with which the client has the credit again (RFC 8166, 3.3.1).
             channel.give_back(slot)
             if reply.requests:
-                self.transport.suspects.write(self.header)
-            invalidate = self._invalidated() if self.transport.terms.remote_invalidation else None
-            async with self.transport.in_time():
+                self.responder.suspects.write(self.header)
+            invalidate = self._invalidated() if self.responder.terms.remote_invalidation else None
+            async with self.responder.in_time():
                 await (await channel.send(octets, before=reply.requests, invalidate=invalidate))
 
     def _invalidated(self) -> int | None:

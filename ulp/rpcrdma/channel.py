@@ -16,7 +16,7 @@ from stagecoach.host_driver.enums import (
     WROpcode,
 )
 from stagecoach.host_driver.errors import QPStateError, StagecoachError
-from stagecoach.host_driver.mr import PD
+from stagecoach.host_driver.pd import PD
 from stagecoach.host_driver.qp import QP, QPCap, QPInitAttr
 from stagecoach.host_driver.work_queue import COMPLETED_AS
 from stagecoach.host_driver.wr import WC, RecvWR, SendWR

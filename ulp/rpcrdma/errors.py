@@ -1,13 +1,17 @@
 """What is wrong with a message of RPC-over-RDMA."""
 
-from typing import TYPE_CHECKING
+from enum import IntEnum
 
 from stagecoach.host_driver.errors import StagecoachError
 from stagecoach.host_driver.wr import WC
 from stagecoach.ulp.oncrpc.errors import RpcConnectionError, RpcTransportError
 
-if TYPE_CHECKING:
-    from stagecoach.ulp.rpcrdma.header import ErrorCode
+
+class ErrorCode(IntEnum):
+    """rdma_err."""
+
+    ERR_VERS = 1
+    ERR_CHUNK = 2
 
 
 class HeaderError(StagecoachError):
@@ -25,7 +29,7 @@ class HeaderError(StagecoachError):
         detail: str,
         xid: int | None = None,
         version: int | None = None,
-        answer: "ErrorCode | None" = None,
+        answer: ErrorCode | None = None,
     ):
         self.xid, self.version, self.answer = xid, version, answer
         super().__init__(detail)
@@ -39,7 +43,7 @@ class RdmaErrorReceived(RpcTransportError):
     code: why. low, high: with ERR_VERS the versions that the peer knows.
     """
 
-    def __init__(self, code: "ErrorCode", low: int = 0, high: int = 0):
+    def __init__(self, code: ErrorCode, low: int = 0, high: int = 0):
         self.code, self.low, self.high = code, low, high
         versions = f", the peer knows versions {low} to {high}" if low or high else ""
         super().__init__(f"the peer answers {code.name}{versions}")

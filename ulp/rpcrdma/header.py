@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 from stagecoach.ulp.rpcrdma.chunks import ChunkLists, ListError
-from stagecoach.ulp.rpcrdma.errors import HeaderError
+from stagecoach.ulp.rpcrdma.errors import ErrorCode, HeaderError
 from stagecoach.ulp.rpcrdma.xdr_words import WORD, Truncated, Words, pack
 
 VERSION = 1
@@ -25,13 +25,6 @@ class Procedure(IntEnum):
 
 _UNANSWERED = (Procedure.RDMA_DONE, Procedure.RDMA_ERROR)
 """Discarded in silence, even if they cannot be decoded (RFC 8166, 4.2.4, 4.5 and 4.6.2)."""
-
-
-class ErrorCode(IntEnum):
-    """rdma_err."""
-
-    ERR_VERS = 1
-    ERR_CHUNK = 2
 
 
 @dataclass(frozen=True, slots=True)

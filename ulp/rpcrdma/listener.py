@@ -11,7 +11,8 @@ from stagecoach.host_driver import cm
 from stagecoach.host_driver.cm import ConnectionRequest
 from stagecoach.host_driver.cm_responder import AcceptedRequest
 from stagecoach.host_driver.context import Context
-from stagecoach.host_driver.errors import ListenerClosed, ResourceError, StartupError
+from stagecoach.host_driver.errors import ResourceError
+from stagecoach.host_driver.mpa_errors import ListenerClosed, StartupError
 from stagecoach.ulp.oncrpc.complaints import Complaints
 from stagecoach.ulp.oncrpc.errors import TooManyConnections
 from stagecoach.ulp.oncrpc.limits import Account, Admission

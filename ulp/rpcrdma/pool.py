@@ -4,7 +4,8 @@ import ctypes
 from dataclasses import dataclass
 
 from stagecoach.host_driver.enums import AccessFlags
-from stagecoach.host_driver.mr import MR, PD
+from stagecoach.host_driver.mr import MR
+from stagecoach.host_driver.pd import PD
 from stagecoach.host_driver.wr import SGE
 
 SMALLEST_OCTETS = 4096

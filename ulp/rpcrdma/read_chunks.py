@@ -9,8 +9,8 @@ from itertools import pairwise
 
 from stagecoach.ulp.oncrpc.message import Bulk, Message, roundup
 from stagecoach.ulp.rpcrdma.chunks import ReadSegment, Segment, octets_of
-from stagecoach.ulp.rpcrdma.errors import HeaderError
-from stagecoach.ulp.rpcrdma.header import ErrorCode, Header, Procedure
+from stagecoach.ulp.rpcrdma.errors import ErrorCode, HeaderError
+from stagecoach.ulp.rpcrdma.header import Header, Procedure
 from stagecoach.ulp.rpcrdma.xdr_words import WORD
 
 _OFFSETS = 1 << 64

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from stagecoach.ulp.oncrpc.errors import MessageTooLong
 from stagecoach.ulp.rpcrdma.chunk_memory import ChunkMemory
@@ -12,41 +11,39 @@ from stagecoach.ulp.rpcrdma.chunks import ReadSegment
 from stagecoach.ulp.rpcrdma.header import FIXED_OCTETS, Procedure
 from stagecoach.ulp.rpcrdma.read_chunks import split
 from stagecoach.ulp.rpcrdma.reply import Reply
-
-if TYPE_CHECKING:
-    from stagecoach.ulp.rpcrdma.server import RdmaServerTransport
+from stagecoach.ulp.rpcrdma.responder import Responder
 
 _LONGEST_SEGMENT = 1 << 30
 
 
 async def reply_by_reads(
-    transport: "RdmaServerTransport", reply: Reply, send: Callable[[bytes], Awaitable[None]]
+    responder: Responder, reply: Reply, send: Callable[[bytes], Awaitable[None]]
 ) -> None:
     """Sends the reply, and returns when the client has read it, or its time is over.
 
     It waits before that as long as RDMA_DONEs to come take all credits but one: with a grant of
     none the client could not go on. Raises `MessageTooLong`, `RpcConnectionError`.
     """
-    if not transport.channel.ird:
+    if not responder.channel.ird:
         raise MessageTooLong("a reply as read chunks to a client that may not read")
-    await transport.done_budget.take()
-    transport.channel.require_open()
+    await responder.done_budget.take()
+    responder.channel.require_open()
     xid = reply.message.xid
-    memory = ChunkMemory(transport.channel.qp, _LONGEST_SEGMENT)
+    memory = ChunkMemory(responder.channel.qp, _LONGEST_SEGMENT)
     done = asyncio.Event()
-    transport.dones.setdefault(xid, []).append(done)
+    responder.dones.setdefault(xid, []).append(done)
     try:
         await send(_read_lists(reply, memory))
         with suppress(TimeoutError):
-            await asyncio.wait_for(done.wait(), transport.settings.done_timeout)
-        if transport.channel.error is not None:
-            raise transport.channel.error
+            await asyncio.wait_for(done.wait(), responder.settings.done_timeout)
+        if responder.channel.error is not None:
+            raise responder.channel.error
     finally:
         memory.close()
-        transport.dones[xid].remove(done)
-        if not transport.dones[xid]:
-            del transport.dones[xid]
-        transport.done_budget.give()
+        responder.dones[xid].remove(done)
+        if not responder.dones[xid]:
+            del responder.dones[xid]
+        responder.done_budget.give()
 
 
 def _read_lists(reply: Reply, memory: ChunkMemory) -> bytes:

@@ -5,7 +5,6 @@ RFC 5666, 3.6 and 5.2; RFC 8166, 3.4.6, 3.5.3 and 4.3.
 
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from stagecoach.host_driver.enums import AccessFlags, SendFlags, WROpcode
 from stagecoach.host_driver.mr import MR
@@ -14,18 +13,17 @@ from stagecoach.ulp.oncrpc.errors import MessageTooLong
 from stagecoach.ulp.oncrpc.message import Bulk, Message, roundup
 from stagecoach.ulp.rpcrdma.chunks import ChunkLists, Segment, WriteChunk, octets_of
 from stagecoach.ulp.rpcrdma.header import FIXED_OCTETS, Header, Padding, Procedure
+from stagecoach.ulp.rpcrdma.holding import Holding
 from stagecoach.ulp.rpcrdma.padding import THRESHOLD, pad, padding_octets
 from stagecoach.ulp.rpcrdma.read_chunks import split
-
-if TYPE_CHECKING:
-    from stagecoach.ulp.rpcrdma.call import RdmaCall
+from stagecoach.ulp.rpcrdma.responder import Responder
 
 _COPIED_OCTETS = 4096
 """Up to so many octets of a bulk item are copied: that costs less than to register them."""
 
 
 class Reply:
-    """The reply `message` to `call`, with its bulk items put into the chunks of the write list.
+    """The reply `message` to the call of `header`; its bulk items are in chunks of the write list.
 
     Attributes
     ----------
@@ -37,13 +35,20 @@ class Reply:
     be registered, which it is until `steps` are done, `ValueError` for a message that is none.
     """
 
-    def __init__(self, call: "RdmaCall", message: Message, steps: ExitStack):
-        if message.xid != call.header.xid:
-            raise ValueError(f"a reply to {message.xid:#010x}; allowed: {call.header.xid:#010x}")
-        self._call, self._steps = call, steps
+    def __init__(
+        self,
+        responder: Responder,
+        header: Header,
+        holding: Holding,
+        message: Message,
+        steps: ExitStack,
+    ):
+        if message.xid != header.xid:
+            raise ValueError(f"a reply to {message.xid:#010x}; allowed: {header.xid:#010x}")
+        self._responder, self._holding, self._steps = responder, holding, steps
+        self._offered_writes, self._offered = header.lists.writes, header.lists.reply
         self.message = message
-        self.most = call.transport.terms.send_octets
-        self._offered = call.header.lists.reply
+        self.most = responder.terms.send_octets
         self.placed: list[Bulk] = []
         self.requests: list[SendWR] = []
         writes = self._place()
@@ -56,7 +61,7 @@ class Reply:
 
     def header(self) -> Header:
         """Of an inline reply."""
-        grant = self._call.transport.grant
+        grant = self._responder.grant
         return Header(self.message.xid, grant, Procedure.RDMA_MSG, self.lists)
 
     def inline(self) -> bytes | None:
@@ -90,7 +95,7 @@ class Reply:
         """
         writes = []
         left = list(self.message.bulks)
-        for chunk in self._call.header.lists.writes:
+        for chunk in self._offered_writes:
             bulk = left.pop(0) if left else None
             if bulk is None or not chunk:
                 writes.append(cut(chunk, 0))
@@ -109,21 +114,20 @@ class Reply:
 
     def _local(self, data: memoryview) -> SGE:
         """Registered memory with these octets: where they are, or a copy."""
-        call = self._call
-        for region in call.holding.regions:
+        for region in self._holding.regions:
             if (element := region.find(data)) is not None:
                 return element
         if data.readonly or len(data) <= _COPIED_OCTETS:
-            region = call.holding.region(len(data))
+            region = self._holding.region(len(data))
             region.view[:] = data
             return region.element()
-        channel = call.transport.channel
+        channel = self._responder.channel
         mr = self._steps.enter_context(MR(channel.pd, data, AccessFlags(0), qp=channel.qp))
         return SGE(mr.addr, mr.length, mr.lkey)
 
     def _padded(self) -> bytes | None:
         """The Send as RDMA_MSGP, `None` if that is not wanted or of no use."""
-        settings = self._call.transport.settings
+        settings = self._responder.settings
         if not (settings.is_rfc5666 and settings.align and self.left):
             return None
         last = self.left[-1]

@@ -1,14 +1,13 @@
 """The server's end of RPC-over-RDMA: calls in, whatever the client sends."""
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import Coroutine
+from contextlib import suppress
 from itertools import chain
 from typing import Self
 
 from stagecoach.host_driver.context import Context
 from stagecoach.host_driver.errors import ResourceError
-from stagecoach.ulp.oncrpc.budget import Budget
 from stagecoach.ulp.oncrpc.errors import RpcConnectionError, RpcTransportError
 from stagecoach.ulp.oncrpc.limits import Account
 from stagecoach.ulp.oncrpc.message import Message
@@ -18,23 +17,17 @@ from stagecoach.ulp.rpcrdma.channel import Channel
 from stagecoach.ulp.rpcrdma.errors import HeaderError
 from stagecoach.ulp.rpcrdma.fatal_calls import Suspects
 from stagecoach.ulp.rpcrdma.fetch import read_all, read_requests
-from stagecoach.ulp.rpcrdma.header import (
-    VERSION,
-    ErrorCode,
-    Fault,
-    Header,
-    Procedure,
-    decode_header,
-)
+from stagecoach.ulp.rpcrdma.header import Header, Procedure, decode_header
 from stagecoach.ulp.rpcrdma.holding import Holding
 from stagecoach.ulp.rpcrdma.padding import unpad
 from stagecoach.ulp.rpcrdma.pool import Pool
 from stagecoach.ulp.rpcrdma.read_chunks import chunk_error, items, join, read_chunks
+from stagecoach.ulp.rpcrdma.responder import Responder
 from stagecoach.ulp.rpcrdma.settings import INITIAL_INLINE_OCTETS, ServerSettings
 from stagecoach.ulp.rpcrdma.terms import Terms
 
 
-class RdmaServerTransport:
+class RdmaServerTransport(Responder):
     """A `ulp.oncrpc.transport.ServerTransport`; `listener.RdmaListener` makes them.
 
     A client has as many receives as the server grants credits, and a call keeps its own until it
@@ -52,21 +45,14 @@ class RdmaServerTransport:
     def __init__(
         self, context: Context, settings: ServerSettings, suspects: Suspects, account: Account
     ):
-        self.settings, self.suspects, self.account = settings, suspects, account
-        self.open_calls = 0
-        self.terms = Terms()
-        self.discarded = self.refused = 0
-        self._credits = settings.credits
+        super().__init__(settings, suspects, account)
+        self.discarded = 0
         self._reads: int | None = None
         self._calls: asyncio.Queue[RdmaCall | None] = asyncio.Queue()
         self._tasks: set[asyncio.Task[None]] = set()
-        # An RDMA_DONE takes a receive beside those of the credits (RFC 5666, 3.8).
-        done_limit = max(1, settings.credits - 1) if settings.is_rfc5666 else 0
-        self.done_budget = Budget(done_limit)
-        self.dones: dict[int, list[asyncio.Event]] = {}
         self.channel = Channel(
             context,
-            receives=settings.credits + done_limit,
+            receives=settings.credits + self.done_limit,
             sends=settings.credits,
             octets=settings.inline_octets,
             on_message=self._on_message,
@@ -80,22 +66,6 @@ class RdmaServerTransport:
     def peer(self) -> str:
         """As `ServerTransport.peer`."""
         return self.account.peer
-
-    @property
-    def credits(self) -> int:
-        """What is granted, without those that outstanding RDMA_DONEs take; never 0."""
-        return self._credits
-
-    @credits.setter
-    def credits(self, value: int) -> None:
-        if not 1 <= value <= self.settings.credits:
-            raise ValueError(f"credits are {value}; allowed: 1 to {self.settings.credits}")
-        self._credits = value
-
-    @property
-    def grant(self) -> int:
-        """What the next reply grants: less by the RDMA_DONEs to come, never 0 (RFC 5666, 11)."""
-        return max(1, self._credits - sum(map(len, self.dones.values())))
 
     @property
     def reads(self) -> int:
@@ -148,20 +118,6 @@ class RdmaServerTransport:
         task = self.channel.loop.create_task(run())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-    @contextmanager
-    def answering(self, but: tuple[type[Exception], ...] = ()) -> Iterator[None]:
-        """Ends the connection if what is inside fails: the answer is lost (RFC 8166, 4.5.4).
-
-        The client is to know. And where an answer was cut off, the device may still send from its
-        memory: nobody gets that any more. Errors of the types `but` are answered in another way.
-        """
-        try:
-            yield
-        except BaseException as error:
-            if not isinstance(error, (RpcConnectionError, *but)):
-                self.channel.lost(f"an answer is lost: {type(error).__name__}: {error}")
-            raise
 
     def _take_done(self, header: Header) -> None:
         waiting = [done for done in self.dones.get(header.xid, []) if not done.is_set()]
@@ -231,22 +187,6 @@ class RdmaServerTransport:
         with suppress(RpcConnectionError, RpcTransportError):
             await call.reply(Message(config.answer(answer)))
 
-    @asynccontextmanager
-    async def in_time(self) -> AsyncIterator[None]:
-        """The client must let what is inside be done in some time, or loses the connection.
-
-        Raises `RpcConnectionError`.
-        """
-        seconds = self.account.limits.reply_seconds
-        try:
-            async with asyncio.timeout(seconds) as timer:
-                yield
-        except TimeoutError:
-            if not timer.expired():
-                raise
-            self.channel.lost(f"the client has left what this end sends for {seconds} s")
-            self.channel.require_open()
-
     def _watch(self, silence: float) -> None:
         """Ends the connection if the client is silent for so many seconds."""
 
@@ -266,22 +206,6 @@ class RdmaServerTransport:
             self.channel.give_back(slot)
             return
         await self.send_error(slot, error.xid, error.version, error.answer)
-
-    async def send_error(self, slot: int, xid: int, version: int | None, code: ErrorCode) -> None:
-        """Answers with RDMA_ERROR; the receive of the call is posted again before."""
-        self.refused += 1
-        fault = Fault(code, VERSION, VERSION) if code is ErrorCode.ERR_VERS else Fault(code)
-        header = Header(
-            xid,
-            self.grant,
-            Procedure.RDMA_ERROR,
-            fault=fault,
-            version=VERSION if version is None else version,
-        )
-        with suppress(RpcConnectionError), self.answering():  # or the client is gone
-            self.channel.give_back(slot)
-            async with self.in_time():
-                await self.channel.send(header.encode())
 
     # The end
 

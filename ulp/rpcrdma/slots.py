@@ -1,7 +1,8 @@
 """Buffers of one size for Sends and receives, registered once."""
 
 from stagecoach.host_driver.enums import AccessFlags
-from stagecoach.host_driver.mr import MR, PD
+from stagecoach.host_driver.mr import MR
+from stagecoach.host_driver.pd import PD
 from stagecoach.host_driver.wr import SGE
 
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from stagecoach.host_driver import cm
 from stagecoach.host_driver.context import Context
 from stagecoach.host_driver.enums import AccessFlags, WROpcode
-from stagecoach.host_driver.errors import StartupError, StartupStep, StartupTimeout, WaitTimeout
+from stagecoach.host_driver.errors import WaitTimeout
+from stagecoach.host_driver.mpa_errors import StartupError, StartupStep, StartupTimeout
 from stagecoach.ulp.rping.link import Link, PeerClosed, RpingError
 from stagecoach.ulp.rping.messages import GO_AHEAD, Advertisement, ping_text, text_of
 

@@ -7,7 +7,8 @@ from stagecoach.host_driver.context import Context
 from stagecoach.host_driver.cq import CQ
 from stagecoach.host_driver.enums import AccessFlags, WCOpcode, WCStatus, WROpcode
 from stagecoach.host_driver.errors import StagecoachError, WaitTimeout
-from stagecoach.host_driver.mr import MR, PD
+from stagecoach.host_driver.mr import MR
+from stagecoach.host_driver.pd import PD
 from stagecoach.host_driver.qp import QP, QPCap, QPInitAttr
 from stagecoach.host_driver.wr import SGE, WC, RecvWR, SendWR
 from stagecoach.hw.interface.causes import Cause

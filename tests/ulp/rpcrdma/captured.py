@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from xml.etree import ElementTree
 
-from stagecoach.sim.decode import SeenFpdu, decode_file
+from stagecoach.sim.capture.decode import SeenFpdu, decode_file
 from stagecoach.sim.model import rdmap
 from stagecoach.sim.model.ddp import UntaggedHeader
 

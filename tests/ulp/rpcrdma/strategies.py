@@ -3,7 +3,8 @@
 from hypothesis import strategies as st
 
 from stagecoach.ulp.rpcrdma.chunks import ChunkLists, ReadSegment, Segment
-from stagecoach.ulp.rpcrdma.header import ErrorCode, Fault, Header, Padding, Procedure
+from stagecoach.ulp.rpcrdma.errors import ErrorCode
+from stagecoach.ulp.rpcrdma.header import Fault, Header, Padding, Procedure
 
 words = st.integers(0, 2**32 - 1)
 segments = st.builds(Segment, words, words, st.integers(0, 2**64 - 1))

@@ -11,7 +11,8 @@ from stagecoach.sim.cosim.streams import seeded_random
 from stagecoach.ulp.oncrpc.errors import RpcConnectionError
 from stagecoach.ulp.oncrpc.message import Message
 from stagecoach.ulp.rpcrdma.chunks import ChunkLists, ReadSegment, Segment
-from stagecoach.ulp.rpcrdma.header import ErrorCode, Fault, Header, Padding, Procedure
+from stagecoach.ulp.rpcrdma.errors import ErrorCode
+from stagecoach.ulp.rpcrdma.header import Fault, Header, Padding, Procedure
 from stagecoach.ulp.rpcrdma.private_data import PrivateData
 from stagecoach.ulp.rpcrdma.settings import Profile, ServerSettings
 from tests.ulp.rpcrdma.raw import (

@@ -9,15 +9,8 @@ from stagecoach.host_driver.wr import SGE
 from stagecoach.ulp.oncrpc.errors import ReplyTimeout, RpcConnectionError, RpcTransportError
 from stagecoach.ulp.oncrpc.transport import ReplyRoom
 from stagecoach.ulp.rpcrdma.chunks import ChunkLists, ReadSegment, Segment
-from stagecoach.ulp.rpcrdma.errors import RdmaErrorReceived
-from stagecoach.ulp.rpcrdma.header import (
-    ErrorCode,
-    Fault,
-    Header,
-    Padding,
-    Procedure,
-    decode_header,
-)
+from stagecoach.ulp.rpcrdma.errors import ErrorCode, RdmaErrorReceived
+from stagecoach.ulp.rpcrdma.header import Fault, Header, Padding, Procedure, decode_header
 from stagecoach.ulp.rpcrdma.reply import cut
 from stagecoach.ulp.rpcrdma.settings import ClientSettings
 from tests.ulp.rpcrdma.raw import RawPeer, raw_server, words

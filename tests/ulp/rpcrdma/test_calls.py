@@ -8,8 +8,8 @@ from stagecoach.ulp.oncrpc.errors import MessageTooLong
 from stagecoach.ulp.oncrpc.message import PLACED, Bulk, Message
 from stagecoach.ulp.oncrpc.transport import ReplyRoom
 from stagecoach.ulp.rpcrdma.call import RdmaCall
-from stagecoach.ulp.rpcrdma.errors import RdmaErrorReceived
-from stagecoach.ulp.rpcrdma.header import ErrorCode, Procedure
+from stagecoach.ulp.rpcrdma.errors import ErrorCode, RdmaErrorReceived
+from stagecoach.ulp.rpcrdma.header import Procedure
 from stagecoach.ulp.rpcrdma.settings import ClientSettings, ServerSettings
 from tests.ulp.rpcrdma.rig import (
     Devices,

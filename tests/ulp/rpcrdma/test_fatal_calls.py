@@ -10,8 +10,9 @@ from stagecoach.host_driver.terminate import SegmentHeader, Terminate
 from stagecoach.ulp.oncrpc.errors import RpcConnectionError
 from stagecoach.ulp.rpcrdma import fatal_calls
 from stagecoach.ulp.rpcrdma.chunks import ChunkLists, ReadSegment, Segment
+from stagecoach.ulp.rpcrdma.errors import ErrorCode
 from stagecoach.ulp.rpcrdma.fatal_calls import FatalCalls, Suspects
-from stagecoach.ulp.rpcrdma.header import ErrorCode, Fault, Header
+from stagecoach.ulp.rpcrdma.header import Fault, Header
 from stagecoach.ulp.rpcrdma.listener import RdmaListener
 from tests.ulp.rpcrdma.raw import RawPeer, call_of
 from tests.ulp.rpcrdma.rig import Devices, echo, inline, message, run

@@ -6,16 +6,8 @@ from hypothesis import strategies as st
 
 from stagecoach.sim.model import rpcrdma
 from stagecoach.ulp.rpcrdma.chunks import ChunkLists, ReadSegment, Segment
-from stagecoach.ulp.rpcrdma.errors import HeaderError
-from stagecoach.ulp.rpcrdma.header import (
-    VERSION,
-    ErrorCode,
-    Fault,
-    Header,
-    Padding,
-    Procedure,
-    decode_header,
-)
+from stagecoach.ulp.rpcrdma.errors import ErrorCode, HeaderError
+from stagecoach.ulp.rpcrdma.header import VERSION, Fault, Header, Padding, Procedure, decode_header
 from tests.ulp.rpcrdma.strategies import headers
 
 XID, CREDITS = 0x11223344, 32

@@ -11,8 +11,7 @@ from stagecoach.sim.transport import SimulatedDevice
 from stagecoach.ulp.oncrpc.errors import MessageTooLong, RpcConnectionError
 from stagecoach.ulp.rpcrdma.call import RdmaCall
 from stagecoach.ulp.rpcrdma.client import connect
-from stagecoach.ulp.rpcrdma.errors import RdmaErrorReceived
-from stagecoach.ulp.rpcrdma.header import ErrorCode
+from stagecoach.ulp.rpcrdma.errors import ErrorCode, RdmaErrorReceived
 from stagecoach.ulp.rpcrdma.listener import RdmaListener
 from stagecoach.ulp.rpcrdma.settings import ClientSettings, ServerSettings
 from tests.ulp.rpcrdma.rig import (

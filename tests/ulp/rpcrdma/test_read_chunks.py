@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from stagecoach.ulp.oncrpc.message import Bulk, Message, roundup
 from stagecoach.ulp.rpcrdma.chunks import ChunkLists, ReadSegment, Segment
-from stagecoach.ulp.rpcrdma.errors import HeaderError
-from stagecoach.ulp.rpcrdma.header import ErrorCode, Header, Procedure
+from stagecoach.ulp.rpcrdma.errors import ErrorCode, HeaderError
+from stagecoach.ulp.rpcrdma.header import Header, Procedure
 from stagecoach.ulp.rpcrdma.read_chunks import join, read_chunks, split
 
 XID = 0x01020304

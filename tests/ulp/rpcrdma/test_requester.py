@@ -11,8 +11,8 @@ from stagecoach.ulp.oncrpc.errors import RpcConnectionError, RpcTransportError
 from stagecoach.ulp.oncrpc.message import Message, roundup
 from stagecoach.ulp.oncrpc.transport import ReplyRoom
 from stagecoach.ulp.rpcrdma.chunks import ChunkLists, ReadSegment, Segment
-from stagecoach.ulp.rpcrdma.errors import RdmaErrorReceived
-from stagecoach.ulp.rpcrdma.header import ErrorCode, Header, decode_header
+from stagecoach.ulp.rpcrdma.errors import ErrorCode, RdmaErrorReceived
+from stagecoach.ulp.rpcrdma.header import Header, decode_header
 from stagecoach.ulp.rpcrdma.reply import cut
 from stagecoach.ulp.rpcrdma.settings import ClientSettings
 from tests.ulp.rpcrdma.raw import (

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from stagecoach.host_driver import Context
+from stagecoach.sim.capture.decode import SeenFpdu, decode_file
+from stagecoach.sim.capture.rpc_sends import SeenRpc
+from stagecoach.sim.capture.rpc_words import as_json
 from stagecoach.sim.conversation import write_conversation
-from stagecoach.sim.decode import SeenFpdu, decode_file
-from stagecoach.sim.rpc_sends import SeenRpc
-from stagecoach.sim.rpc_words import as_json
 from stagecoach.sim.transport import SimulatedDevice
 from stagecoach.ulp.oncrpc.message import Bulk, Message
 from stagecoach.ulp.rpcrdma.call import RdmaCall

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from stagecoach.host_driver.transport.serial_device import DEFAULT_BAUD, SerialDevice
+from stagecoach.host_driver.hostlink.serial_device import DEFAULT_BAUD, SerialDevice
 
 SIMULATION = "simulation"
 TRANSPORTS = "stagecoach.transports"

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from rich.text import Text
 
-from stagecoach.sim import rpc_words
-from stagecoach.sim.decode import Decoded, Item, Place, SeenFpdu, Startup
+from stagecoach.sim.capture import rpc_words
+from stagecoach.sim.capture.decode import Decoded, Item, Place, SeenFpdu, Startup
 from stagecoach.sim.model import rdmap, words
 from stagecoach.sim.model.direction import Direction
 from stagecoach.sim.model.observation import Observation, Problem

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 
+from stagecoach.sim.capture.rpc_chunks import ChunkMessages, Start
 from stagecoach.sim.model import rpc, rpcrdma
 from stagecoach.sim.model.ddp import UntaggedHeader
 from stagecoach.sim.model.direction import Direction
@@ -9,7 +10,6 @@ from stagecoach.sim.model.observation import Observation, Problem
 from stagecoach.sim.model.rdmap import SEND_OPCODES
 from stagecoach.sim.model.rpc import RpcCall, RpcMessage
 from stagecoach.sim.model.rpcrdma import Procedure, RpcRdmaError, RpcRdmaHeader
-from stagecoach.sim.rpc_chunks import ChunkMessages, Start
 
 NFS_RDMA_PORT = 20049
 PRIVATE_DATA = bytes.fromhex("f6ab0e18")

@@ -3,7 +3,7 @@
 from collections import deque
 from dataclasses import dataclass, field
 
-from stagecoach.sim.captures import Connection, Direction
+from stagecoach.sim.capture.connections import Connection, Direction
 from stagecoach.sim.model import ddp, mpa, rdmap
 from stagecoach.sim.model.ddp import TaggedHeader
 from stagecoach.sim.model.memory import Rights

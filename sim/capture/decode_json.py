@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from stagecoach.sim import rpc_words
-from stagecoach.sim.decode import Item, SeenFpdu, Startup
+from stagecoach.sim.capture import rpc_words
+from stagecoach.sim.capture.decode import Item, SeenFpdu, Startup
 from stagecoach.sim.model import rdmap, words
 from stagecoach.sim.model.atomics import AtomicRequest
 from stagecoach.sim.model.ddp import Header, TaggedHeader

@@ -5,7 +5,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from stagecoach.sim.capture_file import CaptureError, Packet
+from stagecoach.sim.capture.file import CaptureError, Packet
 
 Address = tuple[str, int]
 

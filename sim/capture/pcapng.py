@@ -7,7 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from stagecoach.sim.captures import Address, Direction
+from stagecoach.sim.capture.connections import Address, Direction
 from stagecoach.sim.model import mpa
 from stagecoach.sim.model.startup import StartupFrame, negotiate
 

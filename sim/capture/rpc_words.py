@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from typing import Any
 
+from stagecoach.sim.capture.rpc_sends import SeenRpc
 from stagecoach.sim.model import rpc
 from stagecoach.sim.model.rpc import RpcMessage
 from stagecoach.sim.model.rpcrdma import ERROR_NAMES, RpcRdmaHeader, Segment
-from stagecoach.sim.rpc_sends import SeenRpc
 
 
 def _chunk(segments: tuple[Segment, ...]) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from stagecoach.sim.packets import FLAG_ACK, FLAG_FIN, FLAG_RST, FLAG_SYN, Address, Segment
+from stagecoach.sim.capture.packets import FLAG_ACK, FLAG_FIN, FLAG_RST, FLAG_SYN, Address, Segment
 
 _SEQUENCE_SPAN = 2**32
 

@@ -4,7 +4,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from stagecoach.sim.capture_file import CaptureError, Packet, read_packets
+from stagecoach.sim.capture.file import CaptureError, Packet, read_packets
+from stagecoach.sim.capture.packets import Address, Segment, tcp_segments
+from stagecoach.sim.capture.reassembly import Piece, TcpConnection, reassemble
+from stagecoach.sim.capture.rpc_sends import NFS_RDMA_PORT, PRIVATE_DATA, RpcSends, SeenRpc
 from stagecoach.sim.model import mpa
 from stagecoach.sim.model.direction import Direction
 from stagecoach.sim.model.errors import ErrorCode, MpaError, StreamError
@@ -12,9 +15,6 @@ from stagecoach.sim.model.mpa import Fpdu
 from stagecoach.sim.model.observation import Observation, Problem
 from stagecoach.sim.model.observer import Observer
 from stagecoach.sim.model.startup import StartupFrame, reply_faults
-from stagecoach.sim.packets import Address, Segment, tcp_segments
-from stagecoach.sim.reassembly import Piece, TcpConnection, reassemble
-from stagecoach.sim.rpc_sends import NFS_RDMA_PORT, PRIVATE_DATA, RpcSends, SeenRpc
 
 # What the keys of both startup frames have in common (RFC 5044, 7.1.1).
 _KEY_START = b"MPA ID Re"

@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from stagecoach.sim.capture_file import CaptureError, read_packets
+from stagecoach.sim.capture.file import CaptureError, read_packets
+from stagecoach.sim.capture.packets import Address, Segment, tcp_segments
+from stagecoach.sim.capture.reassembly import TcpConnection, reassemble
 from stagecoach.sim.model.direction import Direction
 from stagecoach.sim.model.errors import MpaError
 from stagecoach.sim.model.startup import KEY_REQUEST, Negotiated, StartupFrame, negotiate
-from stagecoach.sim.packets import Address, Segment, tcp_segments
-from stagecoach.sim.reassembly import TcpConnection, reassemble
 
 __all__ = ["Address", "Chunk", "Connection", "Direction", "read_connections"]
 

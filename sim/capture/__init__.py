@@ -1,0 +1,1 @@
+"""Capture files: packets, TCP streams, MPA connections, what is in them."""
