@@ -37,6 +37,12 @@ READ_QPS = 16
 
 LATENCY_MESSAGES = STEADY_MESSAGES
 
+NFS_OCTETS = 1 << 20
+"""Of an NFS READ whose rate is measured; the server answers it by RDMA Writes."""
+
+NFS_OPERATIONS = 3
+"""Of a READ: Send, RDMA Write, Send; of a WRITE: Send, RDMA Read, Send (RFC 5667, 4)."""
+
 
 @dataclass(frozen=True)
 class Case:

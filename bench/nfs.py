@@ -15,11 +15,12 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 
+from bench.catalogue import NFS_OCTETS, NFS_OPERATIONS
 from stagecoach.host_driver.context import Context
 from stagecoach.host_driver.transport.records import Record
 from stagecoach.host_driver.transport.sockets import SocketStream
+from stagecoach.sim.capture.decode import SeenFpdu, decode_file
 from stagecoach.sim.conversation import write_conversation
-from stagecoach.sim.decode import SeenFpdu, decode_file
 from stagecoach.sim.model import rdmap
 from stagecoach.sim.model.rdmap import Opcode
 from stagecoach.sim.transport import SimulatedDevice
@@ -36,11 +37,7 @@ OPERATION_KEYS = ("nfs_read_rdma_operations", "nfs_write_rdma_operations")
 LEAST_KEYS = tuple(f"{key}_least" for key in OPERATION_KEYS)
 KEYS = (READ_KEY, *OPERATION_KEYS, *LEAST_KEYS)
 
-LEAST_OPERATIONS = 3
-"""Of a READ: Send, RDMA Write, Send; of a WRITE: Send, RDMA Read, Send (RFC 5667, 4)."""
-
 EMSS = 1460
-OCTETS = 1 << 20
 OUTSTANDING = 4
 READS = 8
 COUNTED_OCTETS = 1 << 16
@@ -86,15 +83,15 @@ def _join(one: SimulatedDevice, other: SimulatedDevice) -> None:
 
 async def _read(port: int, context: Context, here: SimulatedDevice, there: SimulatedDevice) -> int:
     """Cycles of the client's device for all READs, from the first call to the last reply."""
-    buffers = [memoryview(bytearray(OCTETS)) for _ in range(OUTSTANDING)]
+    buffers = [memoryview(bytearray(NFS_OCTETS)) for _ in range(OUTSTANDING)]
     left = list(range(READS))
     async with _files(port, context) as files:
         handle = (await files.find(_NAME)).handle
 
         async def read(buffer: memoryview) -> None:
             while left:
-                result = await files.nfs.read(handle, left.pop() % OUTSTANDING * OCTETS, buffer)
-                assert result.count == OCTETS
+                result = await files.nfs.read(handle, left.pop() % OUTSTANDING * NFS_OCTETS, buffer)
+                assert result.count == NFS_OCTETS
 
         _join(here, there)  # from now on both programs wait for their devices
         try:
@@ -108,11 +105,11 @@ async def _read(port: int, context: Context, here: SimulatedDevice, there: Simul
 def measure_read() -> dict[str, float]:
     """1 MiB READs, 4 outstanding."""
     with tempfile.TemporaryDirectory() as folder:
-        Path(folder, "file").write_bytes(bytes(OCTETS * OUTSTANDING))
+        Path(folder, "file").write_bytes(bytes(NFS_OCTETS * OUTSTANDING))
         there, here = SimulatedDevice(), SimulatedDevice()
         with Context(here) as context, _serve(Path(folder), there) as port:
             cycles = asyncio.run(_read(port, context, here, there))
-    return {READ_KEY: round(READS * OCTETS / cycles, 3)}
+    return {READ_KEY: round(READS * NFS_OCTETS / cycles, 3)}
 
 
 _NAMES = {int(opcode): "Send" for opcode in rdmap.SEND_OPCODES}
@@ -175,5 +172,5 @@ def measure(key: str) -> dict[str, float]:
         return measure_read()
     counts = count_operations()
     totals = [found.total() for found in counts]
-    least = [LEAST_OPERATIONS] * len(LEAST_KEYS)
+    least = [NFS_OPERATIONS] * len(LEAST_KEYS)
     return dict(zip((*OPERATION_KEYS, *LEAST_KEYS), (*totals, *least), strict=True))

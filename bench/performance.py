@@ -96,7 +96,8 @@ def _lines(figures: Mapping[str, float], results: Results, area: AreaSeries) -> 
         if key in figures:
             verdict = "met" if requirement.met(figures[key]) else "missed"
             yield (
-                f"| `{key}` | {figures[key]:,} | {requirement} | {requirement.limit} | {verdict} |"
+                f"| `{key}` | {figures[key]:,} | {requirement} | {requirement.limit_text} "
+                f"| {verdict} |"
             )
     yield from (
         "",
@@ -106,7 +107,8 @@ def _lines(figures: Mapping[str, float], results: Results, area: AreaSeries) -> 
         " or ".join(f"{count} at {emss}" for emss, count in FPDUS_PER_MESSAGE.items())
         + "; in `read_tx` it has 4,096 octets. A message takes some cycles of",
         "the transmitter beside those of its FPDUs, which shows where it has but one.",
-        f"Latencies are the longest of {LATENCY_MESSAGES:,}. Limits are rounded: a full FPDU of",
+        f"Latencies are the longest of {LATENCY_MESSAGES:,}. A limit is what the LLP port carries,",
+        "8 octets in a cycle and each FPDU from a new beat on (`bench/limits.py`): a full FPDU of",
         "1460 octets takes 183 beats for 1440 of payload, 7.869 octets in a cycle.",
     )
     if DOORBELL_LAST in figures:

@@ -20,7 +20,8 @@ from rich.table import Table
 from bench.plots import AREA, AREA_SIZES, AREA_UNITS, FIGURES, AreaSeries, write_area_plots
 from stagecoach.gateware.config import DATA_WIDTHS, RnicConfig
 from stagecoach.hw.files import BadResults, locked, read_results, write_results
-from stagecoach.hw.flow import BUILD, DEFAULT_PART, SYNTHESIS_OPTIONS, ToolError
+from stagecoach.hw.flow import BUILD, SYNTHESIS_OPTIONS
+from stagecoach.hw.nextpnr import DEFAULT_PART, ToolError
 from stagecoach.hw.timing import measure, progress
 
 QPS = (2, 8, 32, 64, 128)

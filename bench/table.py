@@ -25,17 +25,24 @@ def show(figures: Mapping[str, float], floors: Mapping[str, Requirement]) -> Non
             verdict += f", reached {floor.value:g}" if floor.met(value) else f", not even {floor}"
         elif floor != requirement:
             verdict += ": its entry in floors.toml can go"
-        table.add_row(key, f"{value:,}", str(requirement), requirement.limit, verdict)
+        table.add_row(key, f"{value:,}", str(requirement), requirement.limit_text, verdict)
     Console(width=140).print(table)
 
 
 def complain(
     figures: Mapping[str, float], floors: Mapping[str, Requirement], failed: Mapping[str, str]
 ) -> bool:
-    """Prints what is below its floor and why figures are missing; returns whether that is so."""
+    """Prints what is below its floor or beyond its limit, and why figures are missing.
+
+    Returns whether there is any of it.
+    """
     missed = [key for key in figures if key in floors and not floors[key].met(figures[key])]
     for key in missed:
         print(f"bench: {key} is {figures[key]:g}; required: {floors[key]}", file=sys.stderr)
+    wrong = [key for key in figures if key in REQUIRED and not REQUIRED[key].within(figures[key])]
+    for key in wrong:
+        limit = REQUIRED[key].limit_text
+        print(f"bench: {key} is {figures[key]:g}; the protocol allows {limit}", file=sys.stderr)
     for key, reason in failed.items():
         print(f"bench: {key}: {reason}", file=sys.stderr)
-    return bool(missed or failed)
+    return bool(missed or wrong or failed)

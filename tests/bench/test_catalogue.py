@@ -1,6 +1,7 @@
 """The figures that there are, and what is required of them."""
 
 import importlib.util
+import re
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,11 @@ from bench.catalogue import (
     octets_per_cycle,
     transmit,
 )
+from bench.limits import beats
+from bench.limits import octets_per_cycle as limit
 from bench.measure import KEYS
 from bench.required import REQUIRED, Requirement, Sense
+from bench.table import complain
 
 
 def test_every_required_figure_is_measured():
@@ -77,3 +81,30 @@ def test_required_value_itself_is_met():
     assert Requirement(Sense.AT_MOST, 12).met(12)
     assert not Requirement(Sense.AT_MOST, 12).met(12.01)
     assert str(Requirement(Sense.AT_MOST, 12)) == "at most 12"
+
+
+def test_limits_are_those_of_the_port():
+    """FPDUs in octets: 1460 = 2 + 14 + 1440 + 4; 84 = 2 + 14 + 64 + 4; 36 = 2 + 18 + 12 + 4."""
+    assert limit("write") == round(1440 / 183, 3)
+    assert limit("send") == round(1436 / 183, 3)
+    assert limit("write", emss=8960) == round(8940 / 1120, 3)
+    assert (beats("write", 0), beats("write", 64), beats("send", 12)) == (3, 11, 5)
+    # A Marker at 0, 512 and 1024, then none before 1536: 1448 octets and 3 Markers, or 2.
+    assert beats("write", 1428, markers=True) == 183
+    assert 182 * 7 < beats("write", 1428, markers=True, messages=7) < 183 * 7
+
+
+def test_no_figure_of_the_page_is_beyond_its_limit():
+    page = (Path(__file__).parents[2] / "docs" / "performance.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` \| ([\d,.]+) \| .* \| ([\d.]*) \| met \|$", page, re.MULTILINE)
+    assert {key for key, _, _ in rows} == REQUIRED.keys()
+    for key, figure, shown in rows:
+        assert REQUIRED[key].within(float(figure.replace(",", ""))), key
+        assert shown == REQUIRED[key].limit_text, key
+
+
+def test_a_figure_beyond_its_limit_is_an_error(capsys):
+    key = "write_tx_1460_payload_octets_per_cycle"
+    assert complain({key: 7.88}, REQUIRED, {})
+    assert capsys.readouterr().err == f"bench: {key} is 7.88; the protocol allows 7.869\n"
+    assert not complain({key: 7.869}, REQUIRED, {})

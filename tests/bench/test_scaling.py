@@ -5,7 +5,7 @@ import json
 import pytest
 
 from bench import scaling
-from stagecoach.hw.flow import ToolError
+from stagecoach.hw.nextpnr import ToolError
 
 OLD = {
     "by_qps": {"8": {"lut4": 800, "ff": 64, "dp16kd": 1, "fmax_mhz": 170.0}},
