@@ -389,7 +389,7 @@ class TestStreams:
     def test_what_cannot_be_sent_in_time_is_told(self, board, device, peer):
         self.events(board, 1)
         part = wide((3, 2)) + bytes(256) + bytes([1])
-        board.to_send += [(Kind.LLP_SEND, part)] * 2000
+        board.to_send += [(Kind.LLP_SEND, part)] * 1024  # all that the window allows
         board.wait(lambda: not board.to_send)
         time.sleep(0.3)
         with pytest.raises(TransportTimeout, match="connection 3: not everything could be sent"):

@@ -203,7 +203,7 @@ async def check_random_messages_are_segmented(dut):
         await bench.connect(
             number,
             pd=rng.getrandbits(16),
-            ord=rng.randint(1, 4),
+            ord=1 + number % 4,
             emss=rng.choice([140, 536, 1460, 8960, 65535]),
             crc=rng.getrandbits(1),
             # Some with and some without.
