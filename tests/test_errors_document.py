@@ -14,7 +14,7 @@ from stagecoach.cli.demo import end as demo
 from stagecoach.cli.perf import end as perf
 from stagecoach.cli.perf import settings as perf_settings
 from stagecoach.cli.top import command as top
-from stagecoach.host_driver import Cause, WCStatus, errors, extras
+from stagecoach.host_driver import Cause, WCStatus, errors, extras, mpa_errors
 from stagecoach.host_driver.transport import base
 from stagecoach.hw import cache
 from stagecoach.hw.interface.causes import CODES
@@ -41,7 +41,7 @@ def names(section: str) -> list[str]:
     return [row[0].strip("`") for row in rows(section)]
 
 
-API = (errors, extras, base)
+API = (errors, mpa_errors, extras, base)
 COMMANDS = (demo, perf, perf_settings, rping, verilator, cache, capture_file, mount, status, top)
 RPC = (oncrpc, rpcrdma)
 

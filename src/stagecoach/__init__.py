@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from stagecoach.gateware.config import RnicConfig
     from stagecoach.gateware.rnic import Rnic
     from stagecoach.host_driver import *
-    from stagecoach.host_driver.transport.serial_device import SerialDevice
+    from stagecoach.host_driver.hostlink.serial_device import SerialDevice
     from stagecoach.sim.cosim.device import CocotbDevice, start_pair
     from stagecoach.sim.cosim.pair import RnicPair
     from stagecoach.sim.cosim.runner import run_cocotb
@@ -31,7 +31,7 @@ _ELSEWHERE = {
     "Rnic": "gateware.rnic",
     "RnicConfig": "gateware.config",
     "RnicPair": "sim.cosim.pair",
-    "SerialDevice": "host_driver.transport.serial_device",
+    "SerialDevice": "host_driver.hostlink.serial_device",
     "SimulatedDevice": "sim.transport",
     "run_cocotb": "sim.cosim.runner",
     "start_pair": "sim.cosim.device",

@@ -185,7 +185,7 @@ def much(folder: Path) -> Path:
     script.write_text(
         "import sys\n"
         "from stagecoach.cli import main\n"
-        "from stagecoach.sim import decode\n"
+        "from stagecoach.sim.capture import decode\n"
         "whole = decode.decode_file\n"
         "def many(path):\n"
         "    found = whole(path)\n"

