@@ -94,7 +94,7 @@ scaling: setup ## area and Fmax over QPs and data width, write build/scaling.jso
 # Tests that `make gatesim` runs on netlists; others take longer, e.g. GATESIM_TESTS=tests/rdmap.
 # DDP's checks are made by the receiver, its segments by the transmitter, its placements by the placer.
 GATESIM_TESTS ?= tests/mpa tests/ddp tests/dma/test_placer.py \
-	$(addprefix tests/rdmap/test_,checks.py receiver.py receiver_errors.py transmitter.py)
+	$(addprefix tests/rdmap/,test_checks.py receive/test_receiver.py receive/test_errors.py transmit/test_transmitter.py)
 
 gatesim: setup ## test what receives and transmits on netlists of the flow (GATESIM_TESTS=tests/mpa)
 	GATESIM=1 $(BIN)/python -m pytest -n $(JOBS) --timeout=3600 tests/hw/test_gates.py $(GATESIM_TESTS) $(PYTEST_ARGS)

@@ -9,7 +9,7 @@ from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from stagecoach.gateware.config import WORD_WIDTH, RnicConfig
-from stagecoach.gateware.rdmap.atomic_arithmetic import OPERANDS
+from stagecoach.hw.interface import queue_entries
 
 ULPDU_HEADER_OCTETS = 70
 """Longest header kept beside an FPDU: untagged DDP header and Atomic Request header."""
@@ -81,6 +81,14 @@ class DeliveryKind(enum.Enum, shape=unsigned(2)):
     REQUEST = 2  # the QP's oldest inbound request that was not delivered may be answered
 
 
+class AtomicOperation(enum.Enum, shape=unsigned(2)):
+    """The low bits of the AOpCode (RFC 7306, Figure 5; Swap: draft-ietf-storm-rdmap-ext-00)."""
+
+    FETCH_ADD = queue_entries.AtomicOperation.FETCH_ADD
+    SWAP = queue_entries.AtomicOperation.SWAP
+    CMP_SWAP = queue_entries.AtomicOperation.CMP_SWAP
+
+
 BEAT = data.StructLayout({"data": 64, "octets": 4, "last": 1})
 """Packed octets: `octets` (1 to 8) of them from lane 0; all beats but the last have 8."""
 
@@ -95,6 +103,18 @@ PAYLOAD_BEAT = data.StructLayout({"data": 64, "octets": 4, "last": 1, "error": 1
 
 MEMORY_COMMAND = data.StructLayout({"address": 64, "octets": 17})
 """A read or write of 1 to 65535 octets of host memory at any alignment."""
+
+
+OPERANDS = data.StructLayout(
+    {
+        "operation": AtomicOperation,
+        "data": 64,  # Add or Swap Data
+        "mask": 64,  # Add or Swap Mask; Swap ignores it
+        "compare": 64,  # CmpSwap: Compare Data
+        "compare_mask": 64,  # CmpSwap
+    }
+)
+"""What an Atomic Request asks for (RFC 7306, 5.2.1), every field as a number."""
 
 
 class Layouts:

@@ -42,11 +42,11 @@ from stagecoach.gateware.queues.ring_fetcher import UNIT_OCTETS, RingFetcher
 from stagecoach.gateware.queues.ring_writer import RingWriter
 from stagecoach.gateware.queues.scheduler import Scheduler
 from stagecoach.gateware.queues.transmit_drain import TransmitDrain
-from stagecoach.gateware.rdmap.atomic_unit import OPERATIONS, AtomicUnit
+from stagecoach.gateware.rdmap.atomic.unit import OPERATIONS, AtomicUnit
 from stagecoach.gateware.rdmap.headers import CONTROL as RDMAP_CONTROL
-from stagecoach.gateware.rdmap.receiver import Receiver
-from stagecoach.gateware.rdmap.transmit_leaving import JOB_BITS
-from stagecoach.gateware.rdmap.transmitter import Transmitter
+from stagecoach.gateware.rdmap.receive.receiver import Receiver
+from stagecoach.gateware.rdmap.transmit.leaving import JOB_BITS
+from stagecoach.gateware.rdmap.transmit.transmitter import Transmitter
 from stagecoach.gateware.registers.block import RegisterBlock, address_of
 from stagecoach.gateware.registers.commands import CommandProcessor, staging_registers
 from stagecoach.gateware.registers.counters import Counters

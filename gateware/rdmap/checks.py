@@ -16,8 +16,7 @@ from stagecoach.gateware.ddp.headers import (
     UNTAGGED_HEADER_OCTETS,
     from_wire,
 )
-from stagecoach.gateware.interfaces import StagStatus
-from stagecoach.gateware.rdmap.atomic_arithmetic import AtomicOperation
+from stagecoach.gateware.interfaces import AtomicOperation, StagStatus
 from stagecoach.gateware.rdmap.headers import (
     ATOMIC_REQUEST_HEADER_OCTETS,
     ATOMIC_RESPONSE_HEADER_OCTETS,

@@ -12,7 +12,7 @@ from amaranth.hdl import Signal, Value
 from stagecoach.gateware.mpa.receive_scheduler import _Operation
 from stagecoach.gateware.queues.entry_writer import ENTRY_WORDS, OUTSTANDING
 from stagecoach.gateware.queues.ring_fetcher import Visit
-from stagecoach.gateware.rdmap.transmit_local import RIGHTS_BITS
+from stagecoach.gateware.rdmap.transmit.local import RIGHTS_BITS
 from stagecoach.gateware.registers.block import _is_message
 from stagecoach.gateware.registers.commands import staging_registers
 from stagecoach.hw.formal import receiver
@@ -179,8 +179,8 @@ INVARIANTS: dict[str, Callable[[Harness, Inside], Conditions]] = {
     "queues.ring_fetcher.RingFetcher": _ring_fetcher,
     "mpa.receive_scheduler.ReceiveScheduler": _receive_scheduler,
     "mpa.receive_visits.ReceiveVisits": _receive_visits,
-    "rdmap.receive_access.ReceiveAccess": receiver.access,
-    "rdmap.transmitter.Transmitter": _transmit_visit,
+    "rdmap.receive.access.ReceiveAccess": receiver.access,
+    "rdmap.transmit.transmitter.Transmitter": _transmit_visit,
     "hostlink.octets.OctetBuffer": _octet_buffer,
 }
 
@@ -236,11 +236,11 @@ def _transmitter(h: Harness, inside: Inside) -> Conditions:
 NEEDS: dict[str, Callable[[Harness, Inside], Conditions]] = {
     "registers.commands.CommandProcessor": _command_processor,
     "dma.read.ReadEngine": _read_engine,
-    "rdmap.transmitter.Transmitter": _transmitter,
+    "rdmap.transmit.transmitter.Transmitter": _transmitter,
     "queues.entry_writer.EntryWriter": _entry_writer_needs,
     "queues.ring_writer.RingWriter": _ring_writer_needs,
     "mpa.receive_visits.ReceiveVisits": _receive_visits_needs,
-    "rdmap.receive_access.ReceiveAccess": receiver.access_needs,
+    "rdmap.receive.access.ReceiveAccess": receiver.access_needs,
     "mpa.receive_requests.ReceiveRequests": _receive_requests,
 }
 """What a block needs of its inputs besides the rules of streams: assumed where it stands alone,

@@ -6,7 +6,7 @@ from amaranth.hdl import Signal, Value
 
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.interfaces import Layouts, QpCommandKind
-from stagecoach.gateware.rdmap.receive_judge import ReceiveJudge
+from stagecoach.gateware.rdmap.receive.judge import ReceiveJudge
 from stagecoach.hw.formal import receiver, rfc_checks
 from stagecoach.hw.formal.harness import Harness, Inside
 from stagecoach.hw.formal.rfc_checks import EXPECTED, FIRST, Ulpdu

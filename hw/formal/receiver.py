@@ -12,8 +12,8 @@ from amaranth.lib import data
 
 from stagecoach.gateware.ddp.headers import from_wire
 from stagecoach.gateware.rdmap.headers import ULPDU_HEADER
-from stagecoach.gateware.rdmap.receive_record import record_layout
-from stagecoach.gateware.rdmap.receive_scan import ENTRY_WORDS, LOAD_AT
+from stagecoach.gateware.rdmap.receive.record import record_layout
+from stagecoach.gateware.rdmap.receive.scan import ENTRY_WORDS, LOAD_AT
 from stagecoach.hw.formal import rfc_checks
 from stagecoach.hw.formal.harness import Harness, Inside
 from stagecoach.hw.formal.rfc_checks import is_any

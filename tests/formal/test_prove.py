@@ -1,6 +1,7 @@
 """A proof fails for a block that is broken, with inputs that show it, and only then."""
 
 import importlib
+import inspect
 import io
 import json
 from dataclasses import replace
@@ -245,6 +246,14 @@ def test_every_property_has_a_mutation_and_a_block_of_gateware():
         assert hasattr(module, each.block.rpartition(".")[2]), each.key
 
 
+def test_every_mutation_changes_one_place_of_a_module():
+    for each in (each for those in all_properties().values() for each in those):
+        for mutation in each.mutations:
+            if isinstance(mutation, Mutation):
+                source = inspect.getsource(importlib.import_module(mutation.module))
+                assert source.count(mutation.old) == 1, (each.key, mutation)
+
+
 def test_mutation_that_fits_nowhere_is_told():
     absent = replace(
         ARITHMETIC[0], mutations=(Mutation("stagecoach.gateware.stream.fork", "absent", ""),)
@@ -256,7 +265,7 @@ def test_mutation_that_fits_nowhere_is_told():
 
 def test_mutant_that_is_no_block_is_told_beside_the_others():
     module, old = (
-        "stagecoach.gateware.rdmap.atomic_arithmetic",
+        "stagecoach.gateware.rdmap.atomic.arithmetic",
         "given.data & ~given.mask & ~compares",
     )
     broken = replace(ARITHMETIC[0], mutations=(Mutation(module, old, "absent"),))

@@ -45,7 +45,7 @@ from stagecoach.sim.model.errors import ErrorCode
 from stagecoach.sim.model.rdmap import Opcode, ReadRequest, control_octet
 from stagecoach.sim.model.terminate import terminate_for
 from tests.integration.rig import READS, End, RawPeer, open_device
-from tests.rdmap.serial_order import Operation, serial_order
+from tests.rdmap.atomic.serial_order import Operation, serial_order
 
 pytestmark = pytest.mark.timeout(300)  # the first test may have to build the device
 

@@ -8,7 +8,7 @@ from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.interfaces import TERMINATED_HEADER_OCTETS, Layouts
 from stagecoach.gateware.rdmap.checks import QUEUES, TAGGED_OPCODES
 from stagecoach.gateware.rdmap.headers import Opcode
-from stagecoach.gateware.rdmap.transmit_terminate import TransmitTerminate
+from stagecoach.gateware.rdmap.transmit.terminate import TransmitTerminate
 from stagecoach.hw.interface.causes import Cause
 from stagecoach.sim.cosim.streams import pack, seeded_random, start_clock_and_reset
 from tests.model.rfc_octets import OPCODES, TERMINATES, ulpdu_of

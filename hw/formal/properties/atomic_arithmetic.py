@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from stagecoach.gateware.rdmap.atomic_arithmetic import LATENCY, AtomicArithmetic
+from stagecoach.gateware.rdmap.atomic.arithmetic import LATENCY, AtomicArithmetic
 from stagecoach.hw.formal.harness import TOP, Model
 from stagecoach.hw.formal.property import UNROLLED, Mutation, Property
 from stagecoach.hw.rtlil import export
@@ -27,9 +27,9 @@ def _property(name: str, check: str, old: str, new: str, covered: int = 0) -> Pr
             values=(*VALUES, "result", "expected", "writes"),
         )
 
-    module = "stagecoach.gateware.rdmap.atomic_arithmetic"
+    module = "stagecoach.gateware.rdmap.atomic.arithmetic"
     return Property(
-        block="rdmap.atomic_arithmetic.AtomicArithmetic",
+        block="rdmap.atomic.arithmetic.AtomicArithmetic",
         name=name,
         build=build,
         mutations=(Mutation(module, old, new),),

@@ -10,8 +10,9 @@ from typing import Any
 from amaranth.hdl import Mux, Signal, Value
 
 from stagecoach.gateware.config import RnicConfig
-from stagecoach.gateware.rdmap.atomic_arithmetic import LATENCY, OPERANDS, AtomicOperation
-from stagecoach.gateware.rdmap.atomic_unit import AtomicUnit
+from stagecoach.gateware.interfaces import OPERANDS, AtomicOperation
+from stagecoach.gateware.rdmap.atomic.arithmetic import LATENCY
+from stagecoach.gateware.rdmap.atomic.unit import AtomicUnit
 from stagecoach.hw.formal.harness import Harness, Inside
 from stagecoach.hw.formal.property import Mutation, Property, in_harness
 
@@ -174,11 +175,11 @@ def _from(start: Value, number: Value) -> Value:
     return (number - start)[:NUMBER_BITS]
 
 
-MODULE = "stagecoach.gateware.rdmap.atomic_unit"
+MODULE = "stagecoach.gateware.rdmap.atomic.unit"
 
 PROPERTIES = (
     Property(
-        "rdmap.atomic_unit.AtomicUnit",
+        "rdmap.atomic.unit.AtomicUnit",
         "streams hold until taken: read.command, write.command, write.data "
         f"({OPERATIONS} operations)",
         in_harness(_holds),

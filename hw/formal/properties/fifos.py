@@ -129,7 +129,7 @@ def _fifo(name: str, component: Any, room: int, contents: Contents, old: str, ne
         name,
         f"no item is lost or doubled, the order is kept, none comes without room (depth {room})",
         in_harness(_keeps_order(component, room, contents)),
-        mutations=(Mutation("gateware." + name.rpartition(".")[0], old, new),),
+        mutations=(Mutation("stagecoach.gateware." + name.rpartition(".")[0], old, new),),
         covered=room + 5,
     )
 

@@ -9,8 +9,8 @@ from amaranth.hdl import Cat, Const, Mux, Signal, Value
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.interfaces import StagStatus
 from stagecoach.gateware.rdmap.headers import Opcode
-from stagecoach.gateware.rdmap.receive_access import ReceiveAccess
-from stagecoach.gateware.rdmap.receive_pieces import BANKS
+from stagecoach.gateware.rdmap.receive.access import ReceiveAccess
+from stagecoach.gateware.rdmap.receive.pieces import BANKS
 from stagecoach.hw.formal.harness import Harness
 from stagecoach.hw.formal.property import Mutation, Property, in_harness
 from stagecoach.hw.formal.receiver import access_needs
@@ -185,11 +185,11 @@ def _placed(h: Harness) -> None:
 
 PROPERTIES = (
     Property(
-        "rdmap.receive_access.ReceiveAccess",
+        "rdmap.receive.access.ReceiveAccess",
         "nothing is placed before the STag table found all of the segment good",
         in_harness(_placed),
         mutations=tuple(
-            Mutation("stagecoach.gateware.rdmap.receive_access", *change)
+            Mutation("stagecoach.gateware.rdmap.receive.access", *change)
             for change in (
                 ("with m.If(refused):", "with m.If(misaligned):"),
                 (

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from amaranth.hdl import Cat, Mux, Signal, Value
 
-from stagecoach.gateware.rdmap.receive_context import CONTEXT
+from stagecoach.gateware.rdmap.receive.context import CONTEXT
 from stagecoach.hw.formal import receiver, rfc_checks
 from stagecoach.hw.formal.harness import Harness
 from stagecoach.hw.formal.judge import Followed, stages
@@ -237,7 +237,7 @@ def _property(
     name: str, parts: Sequence[Callable[[Followed], None]], changes: Sequence[tuple[str, str, str]]
 ) -> Property:
     return Property(
-        "rdmap.receive_judge.ReceiveJudge",
+        "rdmap.receive.judge.ReceiveJudge",
         name,
         in_harness(_checked(stages, *parts)),
         mutations=tuple(
@@ -253,30 +253,30 @@ PROPERTIES = (
         [_expected],
         [
             (
-                "receive_context",
+                "receive.context",
                 "context.send_msn + (kind.takes_entry & last)",
                 "context.send_msn + kind.takes_entry",
             ),
-            ("receive_context", "Mux(last, 0, message_end)", "message_end"),
-            ("receive_context", "context.request_msn + kind.request", "context.request_msn"),
-            ("receive_context", "Mux(last, 0, response_octets)", "response_octets"),
-            ("receive_context", "ird_write.en.eq(self.connect)", "ird_write.en.eq(self.set_pd)"),
-            ("receive_judge", "Mux(connecting, command.qp, segment.qp)", "segment.qp"),
-            ("receive_judge", "Mux(stays, context, following)", "following"),
-            ("receive_judge", "segment.eq(self.segment.payload),", "segment.eq(0),"),
+            ("receive.context", "Mux(last, 0, message_end)", "message_end"),
+            ("receive.context", "context.request_msn + kind.request", "context.request_msn"),
+            ("receive.context", "Mux(last, 0, response_octets)", "response_octets"),
+            ("receive.context", "ird_write.en.eq(self.connect)", "ird_write.en.eq(self.set_pd)"),
+            ("receive.judge", "Mux(connecting, command.qp, segment.qp)", "segment.qp"),
+            ("receive.judge", "Mux(stays, context, following)", "following"),
+            ("receive.judge", "segment.eq(self.segment.payload),", "segment.eq(0),"),
         ],
     ),
     _property(
         "a good segment has passed the checks of its header: versions, opcode, T, queue, length",
         [_header],
         [
-            ("receive_checks", "*version_checks(tagged),", ""),
-            ("receive_checks", "*header_checks(tagged.control, segment.ulpdu_length),", ""),
-            ("receive_checks", "*opcode_checks(tagged, self.rfc7306),", ""),
-            ("receive_checks", "*queue_opcode_checks(untagged),", ""),
-            ("receive_checks", "opcode_checks(tagged, self.rfc7306)", "opcode_checks(tagged)"),
+            ("receive.checks", "*version_checks(tagged),", ""),
+            ("receive.checks", "*header_checks(tagged.control, segment.ulpdu_length),", ""),
+            ("receive.checks", "*opcode_checks(tagged, self.rfc7306),", ""),
+            ("receive.checks", "*queue_opcode_checks(untagged),", ""),
+            ("receive.checks", "opcode_checks(tagged, self.rfc7306)", "opcode_checks(tagged)"),
             (
-                "receive_judge",
+                "receive.judge",
                 "with m.If(drops | (is_write & ~failed)):",
                 "with m.If(drops | is_write):",
             ),
@@ -286,28 +286,28 @@ PROPERTIES = (
         "a good Send or Immediate Data is the next one, and there is a receive entry",
         [_header, _sends],
         [
-            ("receive_checks", "wrong_msn=msn != context.send_msn", "wrong_msn=0"),
-            ("receive_checks", "no_buffer=self.posted == 0", "no_buffer=0"),
-            ("receive_checks", "wrong_mo=mo != context.send_mo", "wrong_mo=0"),
-            ("receive_checks", "inside_send=context.send_begun", "inside_send=0"),
-            ("receive_judge", "entries.select.eq(segment.qp)", "entries.select.eq(command.qp)"),
-            ("receive_judge", "complete & ~message_end[32]", "complete"),
-            ("receive_judge", "fits & ~checks.other_opcode", "fits"),
+            ("receive.checks", "wrong_msn=msn != context.send_msn", "wrong_msn=0"),
+            ("receive.checks", "no_buffer=self.posted == 0", "no_buffer=0"),
+            ("receive.checks", "wrong_mo=mo != context.send_mo", "wrong_mo=0"),
+            ("receive.checks", "inside_send=context.send_begun", "inside_send=0"),
+            ("receive.judge", "entries.select.eq(segment.qp)", "entries.select.eq(command.qp)"),
+            ("receive.judge", "complete & ~message_end[32]", "complete"),
+            ("receive.judge", "fits & ~checks.other_opcode", "fits"),
         ],
     ),
     _property(
         "a good Read or Atomic Request is the next one, alone in its segment, and within the IRD",
         [_header, _requests],
         [
-            ("receive_checks", "wrong_msn=msn != context.request_msn", "wrong_msn=0"),
-            ("receive_checks", "self.inbound_level >= self.ird", "self.inbound_level > self.ird"),
+            ("receive.checks", "wrong_msn=msn != context.request_msn", "wrong_msn=0"),
+            ("receive.checks", "self.inbound_level >= self.ird", "self.inbound_level > self.ird"),
             (
-                "receive_checks",
+                "receive.checks",
                 "[*position_checks, *read_request_length_checks(payload, last)]",
                 "position_checks",
             ),
             (
-                "receive_checks",
+                "receive.checks",
                 "atomic_request_checks(payload, last, operation, self.strict)",
                 "atomic_request_checks(payload, last, operation, 0)",
             ),
@@ -318,22 +318,22 @@ PROPERTIES = (
         "a good response is the next part of what the oldest outstanding request asks for",
         [_header, _responses],
         [
-            ("receive_checks", "(self.outstanding_level == 0) | read.atomic", "read.atomic"),
-            ("receive_checks", "(self.outstanding_level == 0) | ~read.atomic", "~read.atomic"),
-            ("receive_checks", "from_wire(tagged.stag) != read.sink_stag", "0"),
+            ("receive.checks", "(self.outstanding_level == 0) | read.atomic", "read.atomic"),
+            ("receive.checks", "(self.outstanding_level == 0) | ~read.atomic", "~read.atomic"),
+            ("receive.checks", "from_wire(tagged.stag) != read.sink_stag", "0"),
             (
-                "receive_checks",
+                "receive.checks",
                 "expected_offset.eq(read.sink_tagged_offset + context.response_octets)",
                 "expected_offset.eq(read.sink_tagged_offset)",
             ),
             (
-                "receive_checks",
+                "receive.checks",
                 "remaining.eq(read.length - context.response_octets)",
                 "remaining.eq(read.length)",
             ),
-            ("receive_checks", "wrong_msn=msn != context.atomic_msn", "wrong_msn=0"),
+            ("receive.checks", "wrong_msn=msn != context.atomic_msn", "wrong_msn=0"),
             (
-                "receive_checks",
+                "receive.checks",
                 "other_identifier=identifier != context.atomic_msn",
                 "other_identifier=0",
             ),
@@ -343,25 +343,25 @@ PROPERTIES = (
         "a good record says of its segment what the octets say, and so do its pieces",
         [_header, _responses, _records],
         [
-            ("receive_judge", "record.pd.eq(contexts.pd)", "record.pd.eq(0)"),
-            ("receive_judge", "decode.position + ORIGINAL_OCTET", "decode.position"),
+            ("receive.judge", "record.pd.eq(contexts.pd)", "record.pd.eq(0)"),
+            ("receive.judge", "decode.position + ORIGINAL_OCTET", "decode.position"),
             (
-                "receive_judge",
+                "receive.judge",
                 "piece_count.eq(is_write & (payload != 0))",
                 "piece_count.eq(is_write)",
             ),
             (
-                "receive_record",
+                "receive.record",
                 "record.invalidates.eq(kind.invalidates)",
                 "record.invalidates.eq(0)",
             ),
             (
-                "receive_pieces",
+                "receive.pieces",
                 "piece.tagged_offset.eq(from_wire(read.source_tagged_offset))",
                 "piece.tagged_offset.eq(from_wire(read.sink_tagged_offset))",
             ),
-            ("receive_pieces", "Mux(kind.takes_entry, scan.count, 0)", "0"),
-            ("receive_scan", "Mux(beyond[-1], left, room)", "left"),
+            ("receive.pieces", "Mux(kind.takes_entry, scan.count, 0)", "0"),
+            ("receive.scan", "Mux(beyond[-1], left, room)", "left"),
         ],
     ),
 )

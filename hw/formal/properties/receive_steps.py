@@ -1,6 +1,6 @@
 """The first step of the receiver leaves to the second one what that needs."""
 
-from stagecoach.gateware.rdmap.receiver import Receiver
+from stagecoach.gateware.rdmap.receive.receiver import Receiver
 from stagecoach.hw.formal import receiver
 from stagecoach.hw.formal.harness import Harness
 from stagecoach.hw.formal.judge import CONFIG, inside_judge
@@ -22,27 +22,27 @@ def _joined(h: Harness) -> None:
 
 PROPERTIES = (
     Property(
-        "rdmap.receiver.Receiver",
+        "rdmap.receive.receiver.Receiver",
         "only a good FPDU has pieces, at most 4, and they stand while its record is dealt with",
         in_harness(_joined),
         mutations=tuple(
             Mutation(f"stagecoach.gateware.rdmap.{module}", old, new)
             for module, old, new in (
-                ("receive_judge", "Mux(record.dropped, 0, piece_count)", "piece_count"),
+                ("receive.judge", "Mux(record.dropped, 0, piece_count)", "piece_count"),
                 (
-                    "receive_judge",
+                    "receive.judge",
                     "(kind.atomic_request | (read_octets != 0)) & good",
                     "kind.atomic_request | (read_octets != 0)",
                 ),
-                ("receive_judge", "Mux(good, pieces.count, 0)", "pieces.count"),
-                ("receive_judge", "with m.Elif(failed):", "with m.Elif(checks.header_failed):"),
-                ("receive_judge", "m.d.sync += bank.eq(~bank)", "m.d.sync += bank.eq(bank)"),
+                ("receive.judge", "Mux(good, pieces.count, 0)", "pieces.count"),
+                ("receive.judge", "with m.Elif(failed):", "with m.Elif(checks.header_failed):"),
+                ("receive.judge", "m.d.sync += bank.eq(~bank)", "m.d.sync += bank.eq(bank)"),
                 (
-                    "receive_decode",
+                    "receive.decode",
                     "last & is_any(opcode, INVALIDATING_OPCODES)",
                     "last & is_any(opcode, REQUEST_OPCODES)",
                 ),
-                ("receive_scan", "arriving_next.eq(0),", "arriving_next.eq(1),"),
+                ("receive.scan", "arriving_next.eq(0),", "arriving_next.eq(1),"),
             )
         ),
         depth=1,

@@ -30,7 +30,7 @@ RESTARTS: dict[str, str] = {
 """Ports that reset the outputs of a block as the reset does; what is behind them is reset, too."""
 
 NOT_HELD: dict[str, dict[str, str]] = {
-    "rdmap.receive_judge.ReceiveJudge": {
+    "rdmap.receive.judge.ReceiveJudge": {
         "record": "`dropped` may rise while it waits: the QP stopped",
     },
 }
@@ -42,12 +42,12 @@ ALWAYS_TAKEN: dict[str, tuple[str, ...]] = {
 """Outputs whose ready is never low: clients without a buffer take every word (`invariants`)."""
 
 JOINED: dict[str, tuple[str, ...]] = {
-    "rdmap.receiver.Receiver": ("access",),
+    "rdmap.receive.receiver.Receiver": ("access",),
 }
 """Parts whose needs have a property of their own (`receive_steps.py`), which takes less time."""
 
 ELSEWHERE: dict[str, tuple[str, ...]] = {
-    "rdmap.atomic_unit.AtomicUnit": ("read.command", "write.command", "write.data"),
+    "rdmap.atomic.unit.AtomicUnit": ("read.command", "write.command", "write.data"),
 }
 """Outputs that have a property of their own."""
 

@@ -1,0 +1,1 @@
+"""The RDMAP transmitter: work requests and requests of the peer become segments."""
