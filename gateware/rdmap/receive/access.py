@@ -4,22 +4,32 @@ RFC 5041, 7.2; RFC 5040, 5.3, 5.5, 7.2.
 """
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
-from amaranth.lib import stream, wiring
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from stagecoach.gateware.config import RnicConfig
-from stagecoach.gateware.ddp.checks import first_cause
-from stagecoach.gateware.interfaces import Layouts, QpStrobe, StagClient, StagStatus
-from stagecoach.gateware.rdmap.checks import REQUEST_OPCODES, invalidate_status_checks, is_any
-from stagecoach.gateware.rdmap.headers import Opcode
-from stagecoach.gateware.rdmap.receive.delivery import fill_delivery, invalidated_stag
+from stagecoach.gateware.ddp.checks import CAUSE_BITS, first_cause, tagged_status_checks
+from stagecoach.gateware.ddp.headers import UNTAGGED_HEADER, from_wire
+from stagecoach.gateware.interfaces import DeliveryKind, Layouts, QpStrobe, StagClient, StagStatus
+from stagecoach.gateware.rdmap.checks import (
+    IMMEDIATE_OPCODES,
+    INVALIDATING_OPCODES,
+    REQUEST_OPCODES,
+    RESPONSE_OPCODES,
+    SEND_OPCODES,
+    SOLICITING_OPCODES,
+    atomic_status_checks,
+    invalidate_status_checks,
+    is_any,
+    read_status_checks,
+)
+from stagecoach.gateware.rdmap.headers import IMMEDIATE_ULPDU, Opcode
 from stagecoach.gateware.rdmap.receive.pieces import BANKS, PIECE_WRITE
 from stagecoach.gateware.rdmap.receive.record import record_layout
-from stagecoach.gateware.rdmap.receive.rights import needed_rights, status_cause
 from stagecoach.gateware.rdmap.receive.scan import PIECE
 from stagecoach.hw.interface.causes import Cause
-from stagecoach.hw.interface.queue_entries import SCATTER_GATHER_ELEMENTS
+from stagecoach.hw.interface.queue_entries import SCATTER_GATHER_ELEMENTS, CompletionFlags, Rights
 
 
 class ReceiveAccess(wiring.Component):
@@ -66,7 +76,7 @@ class ReceiveAccess(wiring.Component):
         arriving, taken = self.record.payload, self.record.valid
         record = Signal(record_layout(self._config))
         opcode = record.opcode
-        invalidate_stag = invalidated_stag(record)
+        invalidate_stag = _invalidated_stag(record)
 
         # Its pieces: ranges to look up, and then to place if they are payload
         depth = BANKS * SCATTER_GATHER_ELEMENTS
@@ -102,7 +112,7 @@ class ReceiveAccess(wiring.Component):
         request, response = self.stag.request.payload, self.stag.response
         asking = Signal()
         invalidating = Signal()
-        rights = needed_rights(m, opcode)
+        rights = _needed_rights(m, opcode)
         status = Signal(StagStatus)
         is_misaligned = Signal()  # the target of an Atomic Request (RFC 7306, 8.2)
         misaligned = Signal()
@@ -124,7 +134,7 @@ class ReceiveAccess(wiring.Component):
             misaligned.eq(is_misaligned),
             refused.eq((response.status != StagStatus.OK) | is_misaligned),
         ]
-        refusal = status_cause(m, opcode, status, misaligned)
+        refusal = _status_cause(m, opcode, status, misaligned)
 
         # Placements, from registers, and deliveries
         next_number = Signal.like(number)  # of the piece to place next
@@ -142,7 +152,7 @@ class ReceiveAccess(wiring.Component):
             placement.reversed.eq(opcode == Opcode.ATOMIC_RESPONSE),
             placement.store_end.eq(record.store_end),
         ]
-        fill_delivery(m, self.delivery.payload, record, placements)
+        _fill_delivery(m, self.delivery.payload, record, placements)
 
         # Errors
         error = self.error.payload
@@ -317,3 +327,73 @@ _HOLDING_STATES = (
     "PLACE",
 )
 """The states in which a lookup is under way, or an STag was found good and something is placed."""
+
+
+def _needed_rights(m: Module, opcode: Value) -> Signal:
+    """`Rights` of 4 bits; those of a receive entry's element for every message that takes one."""
+    rights = Signal(4)
+    with m.Switch(opcode):
+        with m.Case(Opcode.RDMA_WRITE):
+            m.d.comb += rights.eq(Rights.REMOTE_WRITE)
+        with m.Case(Opcode.RDMA_READ_REQUEST):
+            m.d.comb += rights.eq(Rights.REMOTE_READ)
+        with m.Case(Opcode.ATOMIC_REQUEST):
+            m.d.comb += rights.eq(Rights.REMOTE_READ | Rights.REMOTE_WRITE)
+        with m.Default():
+            m.d.comb += rights.eq(Rights.LOCAL_WRITE)
+    return rights
+
+
+def _status_cause(m: Module, opcode: Value, status: Value, misaligned: Value) -> Signal:
+    """The `Cause` of a failed lookup; `misaligned` is the target of an Atomic Request."""
+    cause = Signal(CAUSE_BITS)
+    with m.Switch(opcode):
+        with m.Case(Opcode.RDMA_WRITE):
+            checks = tagged_status_checks(status, Cause.WRITE_NOT_PERMITTED)
+            m.d.comb += cause.eq(first_cause(checks))
+        with m.Case(Opcode.RDMA_READ_RESPONSE):
+            checks = tagged_status_checks(status, Cause.TAGGED_STAG_INVALID)
+            m.d.comb += cause.eq(first_cause(checks))
+        with m.Case(Opcode.RDMA_READ_REQUEST):
+            m.d.comb += cause.eq(first_cause(read_status_checks(status)))
+        with m.Case(Opcode.ATOMIC_REQUEST):
+            checks = [*atomic_status_checks(status), (misaligned, Cause.ATOMIC_MISALIGNED)]
+            m.d.comb += cause.eq(first_cause(checks))
+        with m.Case(Opcode.ATOMIC_RESPONSE):
+            m.d.comb += cause.eq(Cause.LOCAL_SEND_PROTECTION)
+        with m.Default():
+            m.d.comb += cause.eq(Cause.LOCAL_RECEIVE_PROTECTION)
+    return cause
+
+
+def _invalidated_stag(record: data.View) -> Value:
+    """The STag of its DDP header."""
+    header = data.View(UNTAGGED_HEADER, record.header[: UNTAGGED_HEADER.size])
+    return from_wire(header.rsvd_ulp_word)
+
+
+def _fill_delivery(m: Module, delivery: data.View, record: data.View, placements: Value) -> None:
+    """Drives the `delivery` of a record; `placements` counts those with octets so far."""
+    opcode = record.opcode
+    is_receive = is_any(opcode, (*SEND_OPCODES, *IMMEDIATE_OPCODES))
+    is_immediate = is_any(opcode, IMMEDIATE_OPCODES)
+    immediate = data.View(IMMEDIATE_ULPDU, record.header[: IMMEDIATE_ULPDU.size])
+    m.d.comb += [
+        delivery.kind.eq(
+            Mux(
+                is_receive,
+                DeliveryKind.RECEIVE,
+                Mux(is_any(opcode, RESPONSE_OPCODES), DeliveryKind.READ, DeliveryKind.REQUEST),
+            )
+        ),
+        delivery.qp.eq(record.qp),
+        delivery.index.eq(Mux(is_receive, record.index, 0)),
+        delivery.length.eq(record.length),
+        delivery.flags.eq(
+            Mux(is_any(opcode, SOLICITING_OPCODES), CompletionFlags.SOLICITED, 0)
+            | Mux(is_any(opcode, INVALIDATING_OPCODES), CompletionFlags.INVALIDATED, 0)
+            | Mux(is_immediate, CompletionFlags.IMMEDIATE, 0)
+        ),
+        delivery.detail.eq(Mux(is_immediate, immediate.immediate_data, _invalidated_stag(record))),
+        delivery.after.eq(placements),
+    ]

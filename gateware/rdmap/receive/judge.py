@@ -3,7 +3,7 @@
 RFC 5041, 7.1; RFC 5040, 7.2; RFC 7306, 8.2.
 """
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -26,7 +26,6 @@ from stagecoach.gateware.rdmap.receive.context import NEW_CONTEXT, ReceiveContex
 from stagecoach.gateware.rdmap.receive.decode import ReceiveDecode
 from stagecoach.gateware.rdmap.receive.pieces import PIECE_WRITE, ReceivePieces
 from stagecoach.gateware.rdmap.receive.record import fill_record, record_layout
-from stagecoach.gateware.rdmap.receive.request import fill_inbound_request
 from stagecoach.gateware.rdmap.receive.running import ReceiveRunning
 from stagecoach.gateware.rdmap.receive.scan import ENTRY_WORDS
 from stagecoach.hw.interface.causes import Cause
@@ -217,7 +216,7 @@ class ReceiveJudge(wiring.Component):
         complete = Signal()
         exhausted = Signal()
         m.d.sync += [complete.eq(pieces.complete), exhausted.eq(pieces.exhausted)]
-        fill_inbound_request(m, inbound.item, header, kind.atomic_request)
+        _fill_inbound_request(m, inbound.item, header, kind.atomic_request)
         read_octets = from_wire(header.read_request.rdmap.length)
 
         # The record
@@ -431,3 +430,28 @@ _REPORTS = {
     SegmentKind.MARKER_ERROR: Cause.MARKER_MISMATCH,
 }
 """What the MPA receiver reports instead of an FPDU."""
+
+
+def _fill_inbound_request(m: Module, item: data.View, header: data.View, is_atomic: Value) -> None:
+    """Drives `item`, an `inbound_request`, with the fields of the `ULPDU_HEADER` `header`."""
+    read, atomic = item.of.read, item.of.atomic
+    read_request = header.read_request.rdmap
+    atomic_request = header.atomic_request.rdmap
+    m.d.comb += [
+        item.atomic.eq(is_atomic),
+        atomic.stag.eq(from_wire(atomic_request.stag)),
+        atomic.tagged_offset.eq(from_wire(atomic_request.tagged_offset)),
+        atomic.identifier.eq(from_wire(atomic_request.identifier)),
+        atomic.operands.operation.eq(atomic_request.operation),
+    ]
+    for name in ("data", "mask", "compare", "compare_mask"):
+        m.d.comb += getattr(atomic.operands, name).eq(from_wire(getattr(atomic_request, name)))
+    # What only an atomic has keeps whatever stands there: no logic for bits that mean nothing.
+    with m.If(~is_atomic):
+        m.d.comb += [
+            read.source_stag.eq(from_wire(read_request.source_stag)),
+            read.source_tagged_offset.eq(from_wire(read_request.source_tagged_offset)),
+            read.sink_stag.eq(from_wire(read_request.sink_stag)),
+            read.sink_tagged_offset.eq(from_wire(read_request.sink_tagged_offset)),
+            read.length.eq(from_wire(read_request.length)),
+        ]
