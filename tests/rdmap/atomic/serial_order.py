@@ -73,8 +73,8 @@ def serial_order(
                 and (pending[n].original is not None or pending[n].answered >= one.asked)
             )
             step = (following, rest, (*placed, number))
-            if following == current and one.original is not None:
-                # It changes nothing, so now is as good as ever.
+            if following == current and one.original is not None and len(rest) == len(left) - 1:
+                # It changes nothing and rules out nothing, so now is as good as ever.
                 branches = [step]
                 break
             branches.append(step)

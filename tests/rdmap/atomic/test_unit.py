@@ -108,6 +108,12 @@ def test_serial_order_is_found_only_if_there_is_one():
     assert serial_order(late, 5, 7) is None  # the first was answered before the second was asked
     assert serial_order([operation_on(0, None)], 5, 5) == []
     assert serial_order([operation_on(0, None)], 5, 6) == [operation_on(0, None)]
+    # One that changes nothing is not placed before one that it would rule out.
+    swaps = [
+        Operation(SWAP, data, 0, 0, 0, *rest) for data, *rest in ((6, 0, 10, None), (5, 5, 30, 6))
+    ]
+    nothing = Operation(FETCH_ADD, 0, 0, 0, 0, 20, 30, 5)
+    assert serial_order([*swaps, nothing], 5, 5) == [*swaps, nothing]
     failed_before = [operation_on(0, None), operation_on(20, 5)]
     assert serial_order(failed_before, 5, 6) == failed_before[1:]
     assert serial_order(failed_before, 5, 7) is None  # what failed did not come back

@@ -9,7 +9,7 @@ from cocotb.triggers import RisingEdge
 from stagecoach.gateware.rdmap.receive.receiver import Receiver
 from stagecoach.sim.cosim.streams import seeded_random, start_clock_and_reset
 from stagecoach.sim.model.rdmap import Opcode
-from tests.rdmap import receiver_segments as segments
+from tests.rdmap.receive import segments
 from tests.rdmap.receive.bench import Bench
 from tests.rdmap.receive.model import CONFIG, AtomicSink, stag_with
 from tests.support.runner import run_cocotb

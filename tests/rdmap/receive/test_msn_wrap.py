@@ -16,8 +16,10 @@ from stagecoach.gateware.rdmap.transmit.transmitter import Transmitter
 from stagecoach.hw.interface.queue_entries import SendOpcode
 from stagecoach.sim.cosim.streams import seeded_random, start_clock_and_reset
 from stagecoach.sim.model.rdmap import Opcode, control_octet
-from tests.rdmap import receiver_bench, receiver_segments, transmit_bench
+from tests.rdmap.receive import bench as receiver_bench
+from tests.rdmap.receive import segments as receiver_segments
 from tests.rdmap.receive.model import AtomicSink, stag_with
+from tests.rdmap.transmit import bench as transmit_bench
 from tests.rdmap.transmit.bench import LOCAL, Element, Entry
 from tests.rdmap.transmit.test_transmitter import CONFIG as TRANSMIT_CONFIG
 from tests.support.runner import run_cocotb
