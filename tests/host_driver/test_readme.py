@@ -28,16 +28,34 @@ def test_the_example_runs():
     assert run.stdout == "['SUCCESS', 'SUCCESS'] SUCCESS True\n"
 
 
-def test_everything_it_links_to_is_there():
-    links = re.findall(r"\]\(([^)]+)\)", README)
-    assert len(links) > 8
-    for link in links:
-        assert (ROOT / link).exists(), link
+def test_it_is_read_in_one_sitting():
+    assert len(README.splitlines()) <= 120
 
 
-def test_every_make_target_it_names_is_there():
+PAGES = ["README.md", *(f"docs/{page.name}" for page in sorted((ROOT / "docs").glob("*.md")))]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_everything_that_a_page_links_to_is_there(page):
+    text = (ROOT / page).read_text()
+    for link in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text):
+        if not link.startswith("http"):
+            assert ((ROOT / page).parent / link).exists(), link
+
+
+def test_every_page_of_the_documentation_is_linked_to():
+    linked = {
+        (ROOT / page).parent.joinpath(link).resolve()
+        for page in ["README.md", "CONTRIBUTING.md", *PAGES]
+        for link in re.findall(r"\]\(([^)#\s]+)", (ROOT / page).read_text())
+    }
+    assert {page for page in PAGES if (ROOT / page).resolve() not in linked} <= {"README.md"}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_make_target_that_a_page_names_is_there(page):
     makefile = (ROOT / "Makefile").read_text()
-    for target in re.findall(r"(?:`|^ {4})make ([a-z]+)", README, re.MULTILINE):
+    for target in re.findall(r"(?:`|^ {4})make ([a-z]+)", (ROOT / page).read_text(), re.MULTILINE):
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
 
 
