@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from stagecoach.host_driver import Cause, Context, QPState, SendWR, WCStatus, WROpcode, connect
+from stagecoach.host_driver.device import CommandOpcode
 from stagecoach.sim.cosim.streams import seeded_random
 from stagecoach.sim.transport import SimulatedDevice
 from tests.integration.rig import OPCODES, End, RawPeer
@@ -46,6 +47,14 @@ def start(context: Context, rng: random.Random, opcode: WROpcode) -> tuple[Link,
     link.post(opcode)
     link.run(rng.randrange(LONGEST_WAIT))
     return link, sink.buffer
+
+
+def test_the_stag_table_is_empty_when_its_reset_has_ended():
+    """One entry is made invalid in a cycle, and the command is busy until the last one is."""
+    with Context(SimulatedDevice()) as context:
+        before = context.cycles
+        context.command(CommandOpcode.STAG_RESET)
+        assert context.cycles - before > context.attr.max_mr
 
 
 @pytest.mark.requirement("RDMAP-8.1.1-06", "DDP-8.3.1-07", "SEC-6.2.2-01")
