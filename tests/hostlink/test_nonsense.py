@@ -82,7 +82,7 @@ def test_a_board_that_is_always_busy_is_named_in_time(board):
 
 
 def test_by_default_a_command_takes_well_below_45_s(board, monkeypatch):
-    monkeypatch.setattr("stagecoach.host_driver.context.time", clock := HastyClock())
+    monkeypatch.setattr("stagecoach.host_driver.device.time", clock := HastyClock())
     board.registers[registers.COMMAND_STATUS.address] = registers.COMMAND_STATUS.pack(busy=1)
     message, _ = refusal(board)
     assert "COMMAND_STATUS.busy is 1 for 10 s" in message

@@ -22,7 +22,7 @@ SECONDS = 60.0
 def test_a_program_learns_of_events_that_had_no_place(
     stopping: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
-    monkeypatch.setattr("stagecoach.host_driver.context.EVENT_RING_ENTRIES", PLACES)
+    monkeypatch.setattr("stagecoach.host_driver.event_queue.EVENT_RING_ENTRIES", PLACES)
     monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path))
     monkeypatch.setenv(INTERVAL_VARIABLE, "3600")
     with open_device() as context:

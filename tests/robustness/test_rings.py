@@ -386,14 +386,15 @@ def test_an_event_ring_of_garbage_is_a_named_error():
     """Of a device of its own: the events are those of all QPs."""
     rng = seeded_random()
     with open_device() as context:
-        ring = context._event_ring
+        queue = context._event_queue
+        ring = queue._ring
         before = bytes(ring.memory)
         for octet in (63, 255):
-            offset = ring.offset(context._event_number)
+            offset = ring.offset(queue._number)
             entry = bytearray(rng.randbytes(ring.entry_octets))
             entry[:2] = (0xFFFF).to_bytes(2, "little")
             entry[6] = octet
-            entry[-1] = ring.phase(context._event_number)
+            entry[-1] = ring.phase(queue._number)
             ring.memory[offset : offset + len(entry)] = entry
             with pytest.raises(DeviceError, match=rf"with cause {octet}; allowed: a Cause"):
                 context.process_events()
