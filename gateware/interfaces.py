@@ -9,7 +9,8 @@ from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from stagecoach.gateware.config import WORD_WIDTH, RnicConfig
-from stagecoach.hw.interface import queue_entries
+from stagecoach.gateware.encodings import encoding
+from stagecoach.hw.interface import llp, queue_entries
 
 ULPDU_HEADER_OCTETS = 70
 """Longest header kept beside an FPDU: untagged DDP header and Atomic Request header."""
@@ -33,13 +34,12 @@ NO_COLLISION = {"no_rw_check": 1}
 written; without them yosys builds logic that keeps the old word."""
 
 
-class LlpEventKind(enum.Enum, shape=unsigned(2)):
-    """What an LLP event says of its connection."""
-
-    RX_AVAILABLE = 0  # value: position up to which received octets can be requested
-    TX_WINDOW = 1  # value: position up to which octets may be sent
-    EMSS = 2  # value: new EMSS in octets
-    CLOSED = 3  # no octet follows the last RX_AVAILABLE; what is sent is discarded
+LlpEventKind = encoding(
+    "LlpEventKind",
+    llp.LlpEventKind.__members__,
+    unsigned(2),
+    "What an LLP event says of its connection.",
+)
 
 
 class QpCommandKind(enum.Enum, shape=unsigned(3)):
@@ -81,13 +81,12 @@ class DeliveryKind(enum.Enum, shape=unsigned(2)):
     REQUEST = 2  # the QP's oldest inbound request that was not delivered may be answered
 
 
-class AtomicOperation(enum.Enum, shape=unsigned(2)):
-    """The low bits of the AOpCode (RFC 7306, Figure 5; Swap: draft-ietf-storm-rdmap-ext-00)."""
-
-    FETCH_ADD = queue_entries.AtomicOperation.FETCH_ADD
-    SWAP = queue_entries.AtomicOperation.SWAP
-    CMP_SWAP = queue_entries.AtomicOperation.CMP_SWAP
-
+AtomicOperation = encoding(
+    "AtomicOperation",
+    queue_entries.AtomicOperation.__members__,
+    unsigned(2),
+    "The low bits of the AOpCode (RFC 7306, Figure 5; Swap: draft-ietf-storm-rdmap-ext-00).",
+)
 
 BEAT = data.StructLayout({"data": 64, "octets": 4, "last": 1})
 """Packed octets: `octets` (1 to 8) of them from lane 0; all beats but the last have 8."""

@@ -2,30 +2,17 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
-from enum import IntEnum
 
 from stagecoach.host_driver import registers
 from stagecoach.host_driver.answers import read_state
 from stagecoach.host_driver.device import Device
 from stagecoach.host_driver.enums import QPState
 from stagecoach.host_driver.errors import DeviceError
+from stagecoach.host_driver.registers import CounterWord
 from stagecoach.hw.interface.causes import Cause
 
 COUNTER_BITS = 36
 LOST_MOST = 255
-
-
-class CounterWord(IntEnum):
-    """COUNTER_SELECT.counter."""
-
-    FPDUS_SENT = 0
-    OCTETS_SENT = 1
-    MESSAGES_SENT = 2
-    OUTSTANDING_READS = 3
-    FPDUS_RECEIVED = 4
-    OCTETS_RECEIVED = 5
-    MESSAGES_RECEIVED = 6
-    STOPPED = 7
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,11 @@
 
 import threading
 import time
-from enum import IntEnum
 
 from stagecoach.host_driver import registers
 from stagecoach.host_driver.device_attr import DeviceAttr
 from stagecoach.host_driver.errors import DeviceError
-from stagecoach.host_driver.registers import Register
+from stagecoach.host_driver.registers import CommandOpcode, Register
 from stagecoach.host_driver.ring import Ring
 from stagecoach.host_driver.transport.base import Transport
 
@@ -15,20 +14,6 @@ _OF_COMMANDS = {registers.COMMAND.address} | {
     *range(registers.QP_NUMBER.address, registers.FPDUS_SENT.address)
 }
 """Addresses of COMMAND and of its arguments."""
-
-
-class CommandOpcode(IntEnum):
-    """COMMAND.opcode."""
-
-    QP_CREATE = 1
-    QP_CONNECT = 2
-    QP_STOP = 3
-    QP_DESTROY = 4
-    STAG_WRITE = 5
-    STAG_INVALIDATE = 6
-    CQ_ENABLE = 7
-    CQ_DISABLE = 8
-    STAG_RESET = 9
 
 
 class Device:

@@ -2,6 +2,7 @@
 
 from enum import IntEnum, IntFlag
 
+from stagecoach.host_driver.registers import DeviceQPState
 from stagecoach.hw.interface.queue_entries import AtomicOperation, CompletionOpcode, SendOpcode
 
 
@@ -82,10 +83,10 @@ class WCStatus(IntEnum):
 class QPState(IntEnum):
     """State of a QP, as QP_STATE tells it."""
 
-    RESET = 0
-    INIT = 1
-    RTS = 2
-    ERR = 3
+    RESET = DeviceQPState.RESET
+    INIT = DeviceQPState.INIT
+    RTS = DeviceQPState.RTS
+    ERR = DeviceQPState.ERROR
 
 
 ATOMIC_OPERATIONS = {

@@ -2,6 +2,7 @@
 `python -m stagecoach.hw.interface.generate`. Do not edit.
 """
 
+from enum import IntEnum
 from typing import NamedTuple
 
 
@@ -351,3 +352,39 @@ COUNTER_LOST = Register(
         "value": Field(0, 8),
     },
 )
+
+
+class CommandOpcode(IntEnum):
+    """COMMAND.opcode."""
+
+    QP_CREATE = 1
+    QP_CONNECT = 2
+    QP_STOP = 3
+    QP_DESTROY = 4
+    STAG_WRITE = 5
+    STAG_INVALIDATE = 6
+    CQ_ENABLE = 7
+    CQ_DISABLE = 8
+    STAG_RESET = 9
+
+
+class DeviceQPState(IntEnum):
+    """QP_STATE.state."""
+
+    RESET = 0
+    INIT = 1
+    RTS = 2
+    ERROR = 3
+
+
+class CounterWord(IntEnum):
+    """COUNTER_SELECT.counter."""
+
+    FPDUS_SENT = 0
+    OCTETS_SENT = 1
+    MESSAGES_SENT = 2
+    OUTSTANDING_READS = 3
+    FPDUS_RECEIVED = 4
+    OCTETS_RECEIVED = 5
+    MESSAGES_RECEIVED = 6
+    STOPPED = 7

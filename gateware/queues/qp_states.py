@@ -5,23 +5,18 @@ from operator import or_
 
 from amaranth import Cat, Module, Mux, Signal
 from amaranth.hdl import unsigned
-from amaranth.lib import data, enum, stream, wiring
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.encodings import encoding
 from stagecoach.gateware.interfaces import Layouts, QpCommandKind, QpStrobe
 from stagecoach.gateware.queues.qp_choice import bit_of_qp
 from stagecoach.hw.interface.causes import Cause
+from stagecoach.hw.interface.registers import encodings
 
-
-class QpState(enum.Enum, shape=unsigned(2)):
-    """State of a QP."""
-
-    RESET = 0
-    INIT = 1
-    RTS = 2
-    ERROR = 3
+QpState = encoding("QpState", encodings()["qp_state"], unsigned(2), "State of a QP.")
 
 
 class QpStates(wiring.Component):

@@ -1,28 +1,18 @@
 """Carries out the commands that the host starts in the COMMAND register."""
 
 from amaranth import Cat, Module, Signal, unsigned
-from amaranth.lib import enum, stream, wiring
+from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.encodings import encoding
 from stagecoach.gateware.interfaces import Layouts, QpCommandKind
 from stagecoach.gateware.registers.block import register_layout
-from stagecoach.hw.interface.registers import registers
+from stagecoach.hw.interface.registers import encodings, registers
 
-
-class CommandOpcode(enum.Enum, shape=unsigned(8)):
-    """COMMAND.opcode."""
-
-    NONE = 0
-    QP_CREATE = 1
-    QP_CONNECT = 2
-    QP_STOP = 3
-    QP_DESTROY = 4
-    STAG_WRITE = 5
-    STAG_INVALIDATE = 6
-    CQ_ENABLE = 7
-    CQ_DISABLE = 8
-    STAG_RESET = 9
+CommandOpcode = encoding(
+    "CommandOpcode", {"NONE": 0} | encodings()["command"], unsigned(8), "COMMAND.opcode."
+)
 
 
 STAGING_PREFIXES = ("QP_", "STAG_", "CQ_")

@@ -3,15 +3,17 @@
 from itertools import pairwise
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal
-from amaranth.lib import data, enum, stream, wiring
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
 from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.encodings import encoding
 from stagecoach.gateware.interfaces import NO_COLLISION, QpStrobe
 from stagecoach.gateware.rdmap.headers import Opcode
 from stagecoach.hw.interface.causes import Cause
+from stagecoach.hw.interface.registers import encodings
 
 COUNTER_BITS = 36
 """Width of a word of block RAM."""
@@ -27,17 +29,12 @@ assert max(Cause) < ROWS
 WORD_BITS = 3
 
 
-class CounterWord(enum.Enum, shape=WORD_BITS):
-    """COUNTER_SELECT.counter: the words of a row. All but `STOPPED` are those of a QP."""
-
-    FPDUS_SENT = 0
-    OCTETS_SENT = 1
-    MESSAGES_SENT = 2
-    OUTSTANDING_READS = 3
-    FPDUS_RECEIVED = 4
-    OCTETS_RECEIVED = 5
-    MESSAGES_RECEIVED = 6
-    STOPPED = 7
+CounterWord = encoding(
+    "CounterWord",
+    encodings()["counter"],
+    WORD_BITS,
+    "COUNTER_SELECT.counter: the words of a row. All but `STOPPED` are those of a QP.",
+)
 
 
 # Slots of an event, one word each. A word is always in the same slot.

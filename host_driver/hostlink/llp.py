@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from stagecoach.host_driver.transport.base import TransportError
 from stagecoach.host_driver.transport.records import Record, RecordKind
 from stagecoach.hw.interface.hostlink import EVENTS, SEND_CLOSE, SEND_LAST
+from stagecoach.hw.interface.llp import LlpEventKind
 
 RECEIVE_OCTETS = 1 << 20
 """Octets that are kept for the device, of a connection."""
@@ -24,7 +25,7 @@ CLOSE_OCTETS = 92
 WINDOW_STEP = TRANSMIT_OCTETS // 8
 LINGER_SECONDS = 2.0
 
-RX_AVAILABLE, TX_WINDOW, EMSS, CLOSED = range(4)
+RX_AVAILABLE, TX_WINDOW, EMSS, CLOSED = LlpEventKind
 _MASK = 0xFFFFFFFF
 
 Done = Callable[[bool], None]

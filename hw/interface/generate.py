@@ -7,7 +7,17 @@ import argparse
 import sys
 from pathlib import Path
 
-from stagecoach.hw.interface.registers import registers
+from stagecoach.hw.interface.registers import encodings, registers
+
+CLASSES = {"command": "CommandOpcode", "qp_state": "DeviceQPState", "counter": "CounterWord"}
+"""Names of the enumerations in Python."""
+
+WHERE = {
+    field.encoding[0]: f"{register.name}.{field.name}"
+    for register in registers()
+    for field in register.fields
+    if field.encoding
+}
 
 TARGET = Path(__file__).parents[2] / "host_driver" / "registers.py"
 
@@ -19,6 +29,7 @@ def driver_registers() -> str:
         "`python -m stagecoach.hw.interface.generate`. Do not edit.",
         '"""',
         "",
+        "from enum import IntEnum",
         "from typing import NamedTuple",
         "",
         "",
@@ -63,6 +74,9 @@ def driver_registers() -> str:
             lines.append(f'        "{field.name}": Field({field.low}, {field.width}),')
         lines.append("    },")
         lines.append(")")
+    for name, members in encodings().items():
+        lines += ["", "", f"class {CLASSES[name]}(IntEnum):", f'    """{WHERE[name]}."""', ""]
+        lines += [f"    {member} = {value}" for member, value in members.items()]
     return "\n".join(lines) + "\n"
 
 

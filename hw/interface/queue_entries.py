@@ -155,19 +155,19 @@ class SendFlags(IntFlag):
 
 
 class CompletionOpcode(IntEnum):
-    """What a completion entry completes."""
+    """What a completion entry completes: a send entry, with its opcode, or a receive entry."""
 
-    RDMA_WRITE = 0
-    RDMA_READ = 1
-    SEND = 3
-    SEND_WITH_INVALIDATE = 4
-    SEND_WITH_SE = 5
-    SEND_WITH_SE_AND_INVALIDATE = 6
-    IMMEDIATE = 8
-    IMMEDIATE_WITH_SE = 9
-    ATOMIC = 0xA
-    LOCAL_INVALIDATE = 0xC
-    FAST_REGISTER = 0xD
+    RDMA_WRITE = SendOpcode.RDMA_WRITE
+    RDMA_READ = SendOpcode.RDMA_READ
+    SEND = SendOpcode.SEND
+    SEND_WITH_INVALIDATE = SendOpcode.SEND_WITH_INVALIDATE
+    SEND_WITH_SE = SendOpcode.SEND_WITH_SE
+    SEND_WITH_SE_AND_INVALIDATE = SendOpcode.SEND_WITH_SE_AND_INVALIDATE
+    IMMEDIATE = SendOpcode.IMMEDIATE
+    IMMEDIATE_WITH_SE = SendOpcode.IMMEDIATE_WITH_SE
+    ATOMIC = SendOpcode.ATOMIC
+    LOCAL_INVALIDATE = SendOpcode.LOCAL_INVALIDATE
+    FAST_REGISTER = SendOpcode.FAST_REGISTER
     RECEIVE = 0x80
 
 

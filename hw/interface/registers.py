@@ -63,6 +63,13 @@ def _encoding(node: FieldNode) -> tuple[str, tuple[tuple[str, int, str], ...]] |
     return str(enum.type_name), tuple(members)
 
 
+def encodings() -> dict[str, dict[str, int]]:
+    """The enumerations of the description: names in upper case with their values."""
+    fields = (field for register in registers() for field in register.fields)
+    named = (field.encoding for field in fields if field.encoding)
+    return {name: {member.upper(): value for member, value, _ in of} for name, of in named}
+
+
 @cache
 def registers() -> tuple[Register, ...]:
     """All registers of the device in address order."""

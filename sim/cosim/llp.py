@@ -7,10 +7,11 @@ from typing import Any
 
 from cocotb.triggers import RisingEdge
 
+from stagecoach.hw.interface.llp import LlpEventKind
 from stagecoach.sim.cosim.drive import Drive
 
 MASK = 0xFFFFFFFF
-RX_AVAILABLE, TX_WINDOW, EMSS, CLOSED = range(4)
+RX_AVAILABLE, TX_WINDOW, EMSS, CLOSED = LlpEventKind
 WINDOW_OCTETS = 1 << 20
 ANNOUNCE_EVERY = 4096
 

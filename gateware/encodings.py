@@ -1,0 +1,18 @@
+"""Enumerations of the interface's description with the shapes that the gateware gives them."""
+
+import types
+from collections.abc import Mapping
+from typing import Any
+
+from amaranth.lib import enum
+
+
+def encoding(name: str, members: Mapping[str, int], shape: Any, doc: str) -> Any:
+    """An `amaranth.lib.enum.Enum` of a shape, with members that are described elsewhere."""
+
+    def fill(body: dict[str, Any]) -> None:
+        body["__doc__"] = doc
+        for member, value in members.items():
+            body[member] = value
+
+    return types.new_class(name, (enum.Enum,), {"shape": shape}, fill)

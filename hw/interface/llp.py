@@ -1,0 +1,12 @@
+"""Numbers of the LLP port, for gateware, driver and models; docs/architecture.md explains them."""
+
+from enum import IntEnum
+
+
+class LlpEventKind(IntEnum):
+    """What an LLP event says of its connection."""
+
+    RX_AVAILABLE = 0  # value: position up to which received octets can be requested
+    TX_WINDOW = 1  # value: position up to which octets may be sent
+    EMSS = 2  # value: new EMSS in octets
+    CLOSED = 3  # no octet follows the last RX_AVAILABLE; what is sent is discarded
