@@ -6,6 +6,13 @@ if __name__ != "stagecoach.host_driver":
 
 from stagecoach.host_driver.cm import ConnectionListener, ConnectionRequest, connect, listen
 from stagecoach.host_driver.context import OBSERVERS, Context
+from stagecoach.host_driver.counters import (
+    QPCounters,
+    QPStatus,
+    query_lost,
+    query_qp,
+    query_stops,
+)
 from stagecoach.host_driver.cq import CQ
 from stagecoach.host_driver.device_attr import DeviceAttr
 from stagecoach.host_driver.enums import (
@@ -78,10 +85,12 @@ __all__ = [
     "MissingExtra",
     "NoMatchingRTR",
     "QPCap",
+    "QPCounters",
     "QPError",
     "QPInitAttr",
     "QPState",
     "QPStateError",
+    "QPStatus",
     "Quota",
     "QuotaExceeded",
     "RecvWR",
@@ -103,6 +112,9 @@ __all__ = [
     "connect",
     "inc_rkey",
     "listen",
+    "query_lost",
+    "query_qp",
+    "query_stops",
 ]
 
 OBSERVERS.append(publish)

@@ -1,5 +1,7 @@
 """One import name: what programs use, and what stands beside them in their own folders."""
 
+import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -7,8 +9,14 @@ from pathlib import Path
 import pytest
 
 import stagecoach
-from stagecoach import host_driver
+from stagecoach import host_driver, nfs, rpc
+from stagecoach.ulp.nfs import mount, status
+from stagecoach.ulp.oncrpc import errors as rpc_errors
+from stagecoach.ulp.rpcrdma import errors as rpcrdma_errors
 
+ROOT = Path(__file__).parents[1]
+PUBLIC = {"stagecoach": stagecoach, "stagecoach.nfs": nfs, "stagecoach.rpc": rpc}
+PAGES = ["README.md", "docs", "examples"]
 ROOMS = ("gateware", "host_driver", "hw", "sim")
 OURS = Path(stagecoach.__file__).parents[1]
 
@@ -34,6 +42,61 @@ def test_the_public_names_are_those_of_the_driver_and_the_devices():
         assert getattr(stagecoach, name) is getattr(host_driver, name)
     assert {getattr(stagecoach, name).__name__ for name in more} == more
     assert set(stagecoach.__all__) <= set(dir(stagecoach))
+
+
+@pytest.mark.parametrize("module", [nfs, rpc], ids=["nfs", "rpc"])
+def test_protocols_have_public_modules(module):
+    assert sorted(module.__all__) == sorted(set(module.__all__))
+    assert set(module.__all__) <= set(vars(module))
+    for name in re.findall(r"`([A-Za-z]+)(?:\.\w+)?`", module.__doc__):
+        assert name in module.__all__, name
+
+
+def test_what_a_call_raises_is_public():
+    for module, found in ((rpc, rpc_errors), (rpc, rpcrdma_errors), (nfs, mount), (nfs, status)):
+        for name, each in vars(found).items():
+            if isinstance(each, type) and issubclass(each, Exception) and name[0] != "_":
+                if each.__module__ == found.__name__:
+                    assert getattr(module, name) is each
+
+
+def programs() -> dict[str, str]:
+    """Python that users read: examples, and blocks of Python in pages."""
+    files = [file for name in PAGES for file in [ROOT / name, *(ROOT / name).rglob("*")]]
+    found = {}
+    for file in files:
+        where = str(file.relative_to(ROOT))
+        if file.suffix == ".py" and "figures" not in file.parts:
+            found[where] = file.read_text()
+        elif file.suffix == ".md":
+            blocks = re.findall(r"^```python\n(.*?)^```", file.read_text(), re.M | re.S)
+            found |= {f"{where}, block {n}": text for n, text in enumerate(blocks, 1)}
+    return found
+
+
+@pytest.mark.parametrize("where", programs())
+def test_users_import_public_modules_and_what_is_in_them(where):
+    tree = compile(
+        programs()[where], where, "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+    )
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                assert not alias.name.startswith("stagecoach.") or alias.name in PUBLIC, alias.name
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("stagecoach"):
+            assert node.module in PUBLIC, node.module
+            for alias in node.names:
+                public = f"{node.module}.{alias.name}" in PUBLIC
+                assert public or alias.name in PUBLIC[node.module].__all__, alias.name
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            module = PUBLIC.get(f"stagecoach.{node.value.id}")
+            assert module is None or node.attr in module.__all__, node.attr
+
+
+def test_readers_see_programs():
+    assert {"README.md, block 1", "docs/nfs.md, block 1", "docs/rpcrdma.md, block 1"} <= set(
+        programs()
+    )
 
 
 def test_another_name_is_refused():

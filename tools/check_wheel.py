@@ -40,8 +40,7 @@ EXAMPLES = ("atomic_counter/atomic_counter.py", "cocotb/test_two_devices.py")
 BOARD = ("--device", "serial:///dev/no_such_port")
 
 NO_BOARD = """
-from stagecoach.host_driver import TransportError
-from stagecoach.host_driver.hostlink.serial_device import SerialDevice
+from stagecoach import SerialDevice, TransportError
 try:
     SerialDevice("/dev/no_such_port")
 except TransportError as error:
@@ -224,7 +223,7 @@ def check_base(user: Environment) -> int:
     check(size < LARGEST_BASE, f"the base takes {size} bytes; allowed: {LARGEST_BASE}")
     said = user.stagecoach("--version")
     check(re.fullmatch(r"stagecoach \d+\.\d+\.\d+\n", said) is not None, said)
-    user.python("from stagecoach.ulp.oncrpc import xdr; from stagecoach.ulp.nfs import client")
+    user.python("from stagecoach import nfs, rpc")
     for command in ("info", "perf", "rping", "nfs", "top", "demo", "verilog", "decode", "cache"):
         user.stagecoach(command, "--help")
     user.python(NO_BOARD)

@@ -13,12 +13,11 @@ import multiprocessing
 import struct
 import sys
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from multiprocessing.process import BaseProcess
 from multiprocessing.synchronize import Barrier
-from pathlib import Path
 from threading import BrokenBarrierError
 from typing import Any, NamedTuple, NoReturn
 
@@ -43,8 +42,6 @@ from stagecoach import (
     connect,
     listen,
 )
-from stagecoach.cli.commands import built_device, progress_bar
-from stagecoach.cli.options import number
 
 CLIENTS = 2
 AMOUNTS = (1, 1 << 32)
@@ -52,6 +49,7 @@ QPS = 16  # of a client, for FetchAdds; one more is for the lock
 BATCH = 16  # FetchAdds with one doorbell and one completion
 BATCHES = 2  # outstanding on a QP
 PATIENCE = 60.0
+MOST = 1 << 24  # increments
 
 LOCK, COUNTER, NUMBER = range(3)
 FREE = 0  # the lock; else the id of the client that holds it
@@ -87,9 +85,15 @@ def halves(word: np.uint64) -> list[int]:
     return [int(word) & 0xFFFFFFFF, int(word) >> 32]
 
 
-def device(library: Path) -> SimulatedDevice:
+def device() -> SimulatedDevice:
     """A device with memory that is fast, in cycles, so that all takes less time."""
-    return SimulatedDevice(library=library, read_latency=20, write_latency=10)
+    return SimulatedDevice(read_latency=20, write_latency=10, progress=show)
+
+
+def show(text: str) -> None:
+    """Shows what goes on in one line of the terminal, if there is one."""
+    if sys.stderr.isatty():
+        print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
 
 
 def check(good: bool, problem: str) -> None:
@@ -157,8 +161,8 @@ def add_under_lock(qp: QP, target: Target, amount: int, times: int, me: int) -> 
 
     acquire = swap_if(FREE, me, SendFlags.SIGNALED)
     read = request(WROpcode.RDMA_READ, NUMBER, 1)
-    # A Write that completes need not be placed, and an atomic behind it does not wait for that (RFC
-    # 7306, 7). When what was written is read back, it is placed (RFC 5040, 5.5 item 12): the
+    # A Write that completes need not be placed, and an atomic after it does not wait for that (RFC
+    # 7306, 7). When the written word is read back, it is placed (RFC 5040, 5.5 item 12): the
     # release is fenced, so it begins when the Read is complete.
     release = [
         request(WROpcode.RDMA_WRITE, NUMBER, 2, send_flags=UNSIGNALED),
@@ -187,10 +191,10 @@ def report(qp: QP, target: Target, originals: MR, start: int) -> Task:
         yield
 
 
-def run_client(client: int, job: Job, port: int, library: Path, begin: Barrier) -> None:
+def run_client(client: int, job: Job, port: int, begin: Barrier) -> None:
     """A client: a process of its own, with a device of its own."""
     share = job.share(client)
-    with Context(device(library)) as context:
+    with Context(device()) as context:
         pd, cq = PD(context), CQ(context)
         cap = QPCap(max_send_wr=BATCHES * BATCH, max_recv_wr=1)
         qps = [QP(pd, QPInitAttr(cq, cq, cap, rfc7306=True)) for _ in range(QPS + 1)]
@@ -242,12 +246,12 @@ def verdict(job: Job, words: np.ndarray, originals: np.ndarray) -> bool:
     return all([*good, tell(text, different == job.counted)])
 
 
-def serve(job: Job, library: Path, show: Callable[[int], None]) -> bool:
-    """The server; returns whether nothing was lost. `show` gets the increments so far."""
+def serve(job: Job) -> bool:
+    """The server; returns whether nothing was lost."""
     words = np.zeros(3, np.uint64)
     originals = np.zeros(job.counted, np.uint64)
     processes: list[BaseProcess] = []
-    with Context(device(library)) as context:
+    with Context(device()) as context:
         pd, cq = PD(context), CQ(context)
         words_mr = MR(pd, words, AccessFlags.REMOTE_ATOMIC)
         originals_mr = MR(pd, originals, AccessFlags.REMOTE_WRITE | AccessFlags.REMOTE_READ)
@@ -257,7 +261,7 @@ def serve(job: Job, library: Path, show: Callable[[int], None]) -> bool:
             with listen(context) as listener:
                 begin = spawn.Barrier(CLIENTS)
                 for client in range(CLIENTS):
-                    arguments = (client, job, listener.port, library, begin)
+                    arguments = (client, job, listener.port, begin)
                     processes.append(spawn.Process(target=client_process, args=arguments))
                     processes[-1].start()
                 for _ in range(CLIENTS * (QPS + 1)):
@@ -266,13 +270,15 @@ def serve(job: Job, library: Path, show: Callable[[int], None]) -> bool:
             # The server has nothing else to do: its device does it all.
             while any(process.is_alive() for process in processes):
                 check(not any(each.exitcode for each in processes), "a client has failed")
-                show(sum(halves(words[COUNTER]) + halves(words[NUMBER])))
+                done = sum(halves(words[COUNTER]) + halves(words[NUMBER]))
+                show(f"increments: {done} of {sum(job)}")
                 time.sleep(0.1)
             check(not any(each.exitcode for each in processes), "a client has failed")
         finally:
             for process in processes:
                 process.terminate()
                 process.join()
+            show("")
     return verdict(job, words, originals)
 
 
@@ -288,34 +294,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = Parser(prog="atomic_counter", description=__doc__.splitlines()[0])
     parser.add_argument(
         "--increments",
-        type=number("increments", 4, 1 << 24),
+        type=int,
         default=1000,
         metavar="N",
         help="of both clients, of both numbers (default: 1000)",
     )
     parser.add_argument(
         "--locked",
-        type=number("locked", 2, 1 << 24),
+        type=int,
         metavar="N",
         help="of these, under the lock (default: one in 200)",
     )
     options = parser.parse_args(arguments)
     total = options.increments
+    if not 4 <= total <= MOST:
+        parser.error(f"increments is {total}; allowed: 4 to {MOST}")
     locked = max(2, total // 200) if options.locked is None else options.locked
-    if locked > total - 2:
+    if not 2 <= locked <= total - 2:
         parser.error(f"locked is {locked}; allowed: 2 to {total - 2}, 2 less than increments")
-    with progress_bar() as bar:
-        library = built_device(bar)
-        task = bar.add_task("increments", total=total)
-        try:
-            good = serve(
-                Job(total - locked, locked), library, lambda done: bar.update(task, completed=done)
-            )
-        except (StagecoachError, OSError) as error:
-            print(f"{parser.prog}: {type(error).__name__}: {error}", file=sys.stderr)
-            return 1
-        except KeyboardInterrupt:
-            return 130
+    try:
+        good = serve(Job(total - locked, locked))
+    except (StagecoachError, OSError) as error:
+        show("")
+        print(f"{parser.prog}: {type(error).__name__}: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
     return 0 if good else 1
 
 

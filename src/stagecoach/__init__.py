@@ -8,6 +8,8 @@ Programs import what they use from here:
 * the gateware: `Rnic`, `RnicConfig`;
 * tests with cocotb: `run_cocotb`, `RnicPair`, `CocotbDevice`, `start_pair`.
 
+Protocols above the verbs are `stagecoach.rpc` and `stagecoach.nfs`.
+
 A name is imported when it is first used, so a program that only drives a board needs neither
 Amaranth nor a simulator.
 """
@@ -66,10 +68,12 @@ __all__ = [
     "MissingExtra",
     "NoMatchingRTR",
     "QPCap",
+    "QPCounters",
     "QPError",
     "QPInitAttr",
     "QPState",
     "QPStateError",
+    "QPStatus",
     "Quota",
     "QuotaExceeded",
     "RecvWR",
@@ -96,6 +100,9 @@ __all__ = [
     "connect",
     "inc_rkey",
     "listen",
+    "query_lost",
+    "query_qp",
+    "query_stops",
     "run_cocotb",
     "start_pair",
 ]

@@ -29,8 +29,8 @@ def example() -> ModuleType:
     ("arguments", "message"),
     [
         (["--increments", "3"], "increments is 3; allowed: 4 to 16777216"),
-        (["--increments", "x"], "increments is x; allowed: 4 to 16777216"),
-        (["--locked", "1"], "locked is 1; allowed: 2 to 16777216"),
+        (["--increments", "x"], "argument --increments: invalid int value: 'x'"),
+        (["--locked", "1"], "locked is 1; allowed: 2 to 998, 2 less than increments"),
         (["--locked", "999"], "locked is 999; allowed: 2 to 998, 2 less than increments"),
         (["--clients", "3"], "unrecognized arguments: --clients 3"),
     ],
