@@ -123,4 +123,4 @@ async def check_pieces_are_those_of_the_model(dut):
             split += len(pieces) > 1
         too_long += expected is None
     assert too_long > CASES // 10
-    assert split > CASES // 10
+    assert split > CASES // 12
