@@ -1,4 +1,4 @@
-"""What the README shows works as it stands there."""
+"""What README and pages show works as it stands there, and leads where it says."""
 
 import re
 import subprocess
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 EXAMPLE = re.search(r"```python\n(.*?)```", README, re.DOTALL)
 
@@ -32,7 +32,11 @@ def test_it_is_read_in_one_sitting():
     assert len(README.splitlines()) <= 120
 
 
-PAGES = ["README.md", *(f"docs/{page.name}" for page in sorted((ROOT / "docs").glob("*.md")))]
+PAGES = sorted(
+    str(page.relative_to(ROOT))
+    for pattern in ("*.md", "docs/**/*.md", "examples/*/README.md")
+    for page in ROOT.glob(pattern)
+)
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -46,9 +50,10 @@ def test_everything_that_a_page_links_to_is_there(page):
 def test_every_page_of_the_documentation_is_linked_to():
     linked = {
         (ROOT / page).parent.joinpath(link).resolve()
-        for page in ["README.md", "CONTRIBUTING.md", *PAGES]
+        for page in PAGES
         for link in re.findall(r"\]\(([^)#\s]+)", (ROOT / page).read_text())
     }
+    linked |= {place / "README.md" for place in linked if place.is_dir()}
     assert {page for page in PAGES if (ROOT / page).resolve() not in linked} <= {"README.md"}
 
 
@@ -64,3 +69,41 @@ def test_the_figure_is_what_its_script_draws():
     code = f"import runpy; print(runpy.run_path({str(script)!r})['draw'](), end='')"
     drawn = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert script.with_suffix(".svg").read_text() == drawn.stdout
+
+
+def glossary() -> list[tuple[str, list[str]]]:
+    """The project's own words, and the files in which each is said to occur."""
+    text = (ROOT / "docs" / "glossary.md").read_text().split("## iWARP")[0]
+    rows = re.findall(r"^\| ([a-z].*?) \| .* \| (.*) \|$", text, re.MULTILINE)
+    return [(word, re.findall(r"`([^`]+)`", where)) for word, where in rows[1:]]
+
+
+def test_words_of_the_glossary_occur_where_it_says():
+    words = dict(glossary())
+    wanted = [
+        "visit",
+        "kick",
+        "lane",
+        "fence",
+        "mark",
+        "gate",
+        "drain",
+        "piece",
+        "record",
+        "pair",
+        "stage",
+    ]
+    assert set(wanted) <= words.keys()
+    for word, places in words.items():
+        stem = word.split(" (")[0].removesuffix("e").replace(" ", r"\s+")
+        for place in places:
+            found = [path for path in (ROOT / "gateware" / place, ROOT / place) if path.exists()]
+            assert found, place
+            files = [found[0]] if found[0].is_file() else found[0].glob("*.py")
+            text = "\n".join(file.read_text() for file in files)
+            assert re.search(rf"\b{stem}", text, re.IGNORECASE), (word, place)
+
+
+def test_terms_of_the_glossary_are_in_order():
+    words = [word for word, _ in glossary()]
+    assert words == sorted(words)
