@@ -31,12 +31,13 @@ export WAVES
 # The file that `make demo` moves; the shell sees it as it is, whatever its name.
 FILE ?=
 export FILE
-# Sizes of the device of `make verilog`, as in gateware/config.py.
+# Sizes of the device of `make verilog`, as in gateware/config.py. PREFIX is taken from the command
+# line only: programs of others have such a variable in their environment.
 SIZES := DATA_WIDTH COUNTERS QPS CQS STAGS READ_QUEUE_DEPTH PREFETCH_LANES PENDING_SENDS FPDU_STORE_OCTETS \
 	PAYLOAD_BUFFER_OCTETS MAX_BURST_BEATS
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-wheel soak mutate conformance nfs bench bench-short timing scaling gatesim gatesim-board bitstream program boundaries formal formal-mutants verilog docs lint format clean
+.PHONY: help setup demo test test-wheel soak mutate conformance nfs bench bench-short timing scaling gatesim gatesim-board bitstream program boundaries formal formal-mutants verilog example docs lint format clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -117,8 +118,17 @@ formal: setup ## prove properties of blocks for all inputs, write build/formal.j
 formal-mutants: setup ## break the blocks: each property of `make formal` has to fail for each of its mutations
 	$(BIN)/python -m stagecoach.hw.formal --jobs $(JOBS) --mutants
 
-verilog: setup docs ## write build/verilog/stagecoach_rnic.v for other designs (QPS=8 STAGS=64 ...)
-	$(BIN)/stagecoach verilog $(foreach size,$(SIZES),$(if $($(size)),$(size)=$($(size))))
+verilog: setup docs ## write build/verilog/stagecoach_rnic.v for other designs (QPS=8 STAGS=64 ... PREFIX=left_)
+	$(BIN)/stagecoach verilog $(if $(filter command line,$(origin PREFIX)),"--prefix=$(PREFIX)") \
+		$(foreach size,$(SIZES),$(if $($(size)),$(size)=$($(size))))
+
+# Two devices of these sizes are in the design of examples/integration.
+EXAMPLE_SIZES := QPS=4 CQS=4 STAGS=16
+
+example: setup docs ## build and run a design in Verilog with two devices (examples/integration)
+	$(BIN)/stagecoach verilog $(EXAMPLE_SIZES) --prefix initiator_
+	$(BIN)/stagecoach verilog $(EXAMPLE_SIZES) --prefix responder_
+	$(BIN)/python -m stagecoach.sim.verilator make -C examples/integration
 
 docs: setup ## write the register and queue-entry reference and a C header to build/docs
 	$(BIN)/python -m stagecoach.hw.reference

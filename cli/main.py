@@ -18,7 +18,14 @@ from stagecoach.host_driver.extras import extra_named
 from stagecoach.host_driver.hostlink.serial_device import DEFAULT_BAUD
 from stagecoach.host_driver.locate import MAXIMUM_BAUD, device_option
 from stagecoach.hw.cache import DEFAULT_LIMIT_MIB, FOLDER_VARIABLE, LIMIT_VARIABLE, CacheError
-from stagecoach.hw.verilog import TARGET, SizeError, parse_sizes, write_verilog
+from stagecoach.hw.verilog import (
+    FOLDER,
+    MODULE,
+    OptionError,
+    parse_prefix,
+    parse_sizes,
+    write_verilog,
+)
 from stagecoach.ulp.rping.ends import DEFAULT_PORT, DEFAULT_SIZE, Settings
 from stagecoach.ulp.rping.messages import MAXIMUM_SIZE, MINIMUM_SIZE
 
@@ -157,17 +164,22 @@ def _add_verilog(subparsers: Any) -> None:
     verilog = subparsers.add_parser(
         "verilog",
         help="write the device as one Verilog file",
-        description="Writes the whole device, for designs of others, to one Verilog file. "
-        "Sizes are those of RnicConfig; those that are not named have their defaults.",
+        description="Writes the whole device, for designs of others, to one Verilog file, with a "
+        "core file for FuseSoC beside it. Sizes are those of RnicConfig; those that are not named "
+        "have their defaults.",
     )
     verilog.add_argument("sizes", nargs="*", metavar="SIZE=NUMBER", help="such as QPS=8 STAGS=64")
+    verilog.add_argument(
+        "--prefix",
+        default="",
+        help="of the names of all modules, so that several devices fit into one design",
+    )
     verilog.add_argument(
         "-o",
         "--output",
         type=Path,
-        default=TARGET,
         metavar="FILE",
-        help="%(default)s",
+        help=f"{FOLDER}/<prefix>{MODULE}.v, if it is not named",
     )
 
 
@@ -301,7 +313,7 @@ def _run(options: argparse.Namespace) -> int:
 
             return show_devices(options.device, options.baud, options.json)
         case "verilog":
-            return write_verilog(options.config, options.output)
+            return write_verilog(options.config, options.prefix, options.output)
         case "cache":
             from stagecoach.cli.cache import clear_cache, show_cache
 
@@ -323,7 +335,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.command == "verilog":
         try:
             options.config = parse_sizes(options.sizes)
-        except SizeError as error:
+            parse_prefix(options.prefix)
+        except OptionError as error:
             parser.error(f"verilog: {error}")
     if options.command == "demo" and options.file is not None and options.size is not None:
         parser.error("--size is for generated data; allowed: FILE or --size")

@@ -1,10 +1,13 @@
 """The device as one self-contained Verilog file, for designs of others.
 
 `stagecoach verilog QPS=8 STAGS=64` (`make verilog`) takes the sizes of `RnicConfig` by name; those
-that are not named have their defaults.
+that are not named have their defaults. The file is the text that the compiled simulation is built
+from, with comments (`verilog_notes`), inside of a module with the ports (`verilog_top`).
 """
 
 import dataclasses
+import importlib.metadata
+import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,9 +17,10 @@ from stagecoach.gateware.config import RnicConfig
 from stagecoach.hw.cached_verilog import TOP, export_verilog
 
 MODULE = "stagecoach_rnic"
-"""Name of the top module; all others in the file have names that begin with it and a dot."""
+"""Name of the top module, behind the prefix; all others have names that begin with it and a dot."""
 
-TARGET = Path("build") / "verilog" / f"{MODULE}.v"
+FOLDER = Path("build") / "verilog"
+"""Where the file is written, unless another place is named."""
 
 LINT_OFF = (
     ("DECLFILENAME", "one file holds all modules"),
@@ -39,19 +43,52 @@ NOTICE = """\
 // {sizes}
 //
 // Ports, clock, reset and the rules of the three ports: docs/integration.md.
+// With the macro {macro} a simulation has the name of each state in text,
+// as `fsm_state.name` beside `fsm_state`.
 """
 
+CORE = """\
+CAPI=2:
+# Made by `make verilog`; do not edit. {sizes}
+name: "::{module}:{version}"
+description: "Stagecoach, an iWARP RNIC"
+filesets:
+  rtl:
+    files: [{file}]
+    file_type: verilogSource-2005
+targets:
+  default: &default
+    filesets: [rtl]
+    toplevel: {module}
+  lint:
+    <<: *default
+    flow: lint
+    flow_options:
+      tool: verilator
+      verilator_options: [-Wall]
+"""
+"""The core file of FuseSoC: https://fusesoc.readthedocs.io/en/stable/ref/capi2.html"""
 
-class SizeError(ValueError):
-    """A size that is unknown or not allowed; the message says what is."""
+
+class OptionError(ValueError):
+    """A size or prefix that is unknown or not allowed; the message says what is."""
 
 
-def device_verilog(config: RnicConfig) -> str:
-    """The Verilog of the whole device with the top module `MODULE`; it depends on nothing else."""
-    text = export_verilog(config)
-    text = re.sub(rf"^module {TOP}\(", f"module {MODULE}(", text, flags=re.MULTILINE)
-    text = text.replace(rf"\{TOP}.", rf"\{MODULE}.")
-    sizes = ", ".join(f"{name} {value}" for name, value in dataclasses.asdict(config).items())
+def device_verilog(config: RnicConfig, prefix: str = "") -> str:
+    """The Verilog of the whole device; it depends on nothing else.
+
+    prefix: of the names of all modules, so that several devices fit into one design.
+    """
+    from stagecoach.gateware.rnic import Rnic  # with Amaranth
+    from stagecoach.hw.verilog_notes import STATE_NAMES, annotate, notes
+    from stagecoach.hw.verilog_top import top_module
+
+    module = f"{parse_prefix(prefix)}{MODULE}"
+    device = rf"\{module}.{TOP}"
+    rnic = Rnic(config)
+    text = annotate(export_verilog(config), notes(rnic, TOP))
+    text = start_processes(text).replace(f"module {TOP}(", f"module {device} (")
+    text = text.replace(rf"\{TOP}.", f"{device}.")
     width = max(len(name) for name, _ in LINT_OFF)
     pragmas = "\n".join(
         f"/* verilator lint_off {name} */{' ' * (width - len(name))} // {why}"
@@ -59,13 +96,28 @@ def device_verilog(config: RnicConfig) -> str:
     )
     return "\n".join(
         [
-            NOTICE.format(sizes=sizes),
+            NOTICE.format(sizes=_sizes(config), macro=STATE_NAMES),
             "/* verilator lint_save */",
             pragmas,
-            start_processes(text),
+            top_module(rnic.signature, module, device),
+            text,
             "/* verilator lint_restore */\n",
         ]
     )
+
+
+def core_file(config: RnicConfig, prefix: str, file: str) -> str:
+    """What FuseSoC has to know of an exported file in the same folder."""
+    return CORE.format(
+        module=f"{prefix}{MODULE}",
+        version=importlib.metadata.version("stagecoach"),
+        sizes=_sizes(config),
+        file=json.dumps(file),
+    )
+
+
+def _sizes(config: RnicConfig) -> str:
+    return ", ".join(f"{name} {value}" for name, value in dataclasses.asdict(config).items())
 
 
 def start_processes(verilog_text: str) -> str:
@@ -98,28 +150,41 @@ def start_processes(verilog_text: str) -> str:
 
 
 def parse_sizes(arguments: Sequence[str]) -> RnicConfig:
-    """The configuration of arguments such as `QPS=8`; `SizeError` names what is wrong."""
+    """The configuration of arguments such as `QPS=8`; `OptionError` names what is wrong."""
     names = [field.name for field in dataclasses.fields(RnicConfig)]
     sizes: dict[str, Any] = {}
     for argument in arguments:
         name, equals, value = argument.partition("=")
         if name.lower() not in names or not equals:
             allowed = ", ".join(f"{known.upper()}=" for known in names)
-            raise SizeError(f"{argument!r} is not a size of the device; allowed: {allowed}")
+            raise OptionError(f"{argument!r} is not a size of the device; allowed: {allowed}")
         try:
             sizes[name.lower()] = int(value, 0)
         except ValueError:
-            raise SizeError(f"{name} is {value!r}; allowed: a whole number") from None
+            raise OptionError(f"{name} is {value!r}; allowed: a whole number") from None
     try:
         return RnicConfig(**sizes)
     except ValueError as error:
-        raise SizeError(str(error)) from None
+        raise OptionError(str(error)) from None
 
 
-def write_verilog(config: RnicConfig, output: Path) -> int:
-    """Writes the device to a file, says so, and returns the exit status of the command."""
-    text = device_verilog(config)
+def parse_prefix(text: str) -> str:
+    """A prefix of the names of modules; `OptionError` says what is allowed."""
+    if not re.fullmatch(r"([A-Za-z_]\w*)?", text, re.ASCII):
+        allowed = "letters, digits and _, the first one no digit"
+        raise OptionError(f"PREFIX is {text!r}; allowed: {allowed}")
+    return text
+
+
+def write_verilog(config: RnicConfig, prefix: str, output: Path | None) -> int:
+    """Writes the device, and a core file beside a file `*.v`; returns the exit status."""
+    output = output or FOLDER / f"{prefix}{MODULE}.v"
+    text = device_verilog(config, prefix)
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_text(text)
-    print(f"{output}: module {MODULE}, {len(text.splitlines()):,} lines")
+    print(f"{output}: module {prefix}{MODULE}, {len(text.splitlines()):,} lines")
+    if output.suffix == ".v":
+        core = output.with_suffix(".core")
+        core.write_text(core_file(config, prefix, output.name))
+        print(f"{core}: the same for FuseSoC")
     return 0

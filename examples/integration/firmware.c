@@ -1,6 +1,7 @@
-/* Drives the device without any library: two QPs, one RDMA Write, one RDMA Read.
+/* Drives two devices without any library: a QP in each, one RDMA Write, one RDMA Read.
  *
- * It runs on a little-endian processor that shares its memory with the device. */
+ * It runs on little-endian processors that share their memory with their device: what follows
+ * `host = ...` would be the program of that host. */
 
 #include "firmware.h"
 
@@ -11,15 +12,18 @@
 #include "stagecoach_entries.h"
 #include "stagecoach_registers.h"
 
-#define READ(name) bus_read(offsetof(rnic_t, name))
-#define WRITE(name, value) bus_write(offsetof(rnic_t, name), (value))
+/* Whose registers and memory are meant. */
+static unsigned host;
 
-/* Where things are in memory, and how much of it is moved. */
+#define READ(name) bus_read(host, offsetof(rnic_t, name))
+#define WRITE(name, value) bus_write(host, offsetof(rnic_t, name), (value))
+
+/* Where things are in the memory of a host, and how much of it is moved. */
 enum {
     EVENT_RING = 0x0000,
     COMPLETION_RING = 0x1000,
-    SEND_RINGS = 0x2000,
-    RECEIVE_RINGS = 0x4000,
+    SEND_RING = 0x2000,
+    RECEIVE_RING = 0x4000,
     SOURCE = 0x6003, /* any alignment will do */
     TARGET = 0x8005,
     SINK = 0xA000,
@@ -39,7 +43,7 @@ static int command(enum stagecoach_command opcode) {
 }
 
 static int enable_ring(unsigned number, uint32_t address) {
-    memset(memory + address, 0, sizeof(struct stagecoach_completion_entry) << RING_LOG2);
+    memset(memory[host] + address, 0, sizeof(struct stagecoach_completion_entry) << RING_LOG2);
     WRITE(CQ_NUMBER, number);
     WRITE(CQ_BASE_LOW, address);
     WRITE(CQ_BASE_HIGH, 0);
@@ -47,13 +51,13 @@ static int enable_ring(unsigned number, uint32_t address) {
     return command(STAGECOACH_COMMAND_CQ_ENABLE);
 }
 
-static int create_qp(unsigned number) {
-    WRITE(QP_NUMBER, number);
+static int create_qp(void) {
+    WRITE(QP_NUMBER, 0);
     WRITE(QP_PD, DOMAIN_NUMBER);
     WRITE(QP_CQS, 0); /* CQ 0 for sends and receives */
-    WRITE(QP_SEND_BASE_LOW, SEND_RINGS + 0x1000 * number);
+    WRITE(QP_SEND_BASE_LOW, SEND_RING);
     WRITE(QP_SEND_BASE_HIGH, 0);
-    WRITE(QP_RECEIVE_BASE_LOW, RECEIVE_RINGS + 0x1000 * number);
+    WRITE(QP_RECEIVE_BASE_LOW, RECEIVE_RING);
     WRITE(QP_RECEIVE_BASE_HIGH, 0);
     WRITE(QP_RINGS, RING_LOG2 << RNIC__QP_RINGS__SEND_LOG2_bp |
                         RING_LOG2 << RNIC__QP_RINGS__RECEIVE_LOG2_bp);
@@ -61,11 +65,12 @@ static int create_qp(unsigned number) {
 }
 
 /* What the two ends would have agreed on in MPA startup. */
-static int connect_qp(unsigned number, int initiator) {
-    WRITE(QP_NUMBER, number);
+static int connect_qp(void) {
+    WRITE(QP_NUMBER, 0);
     WRITE(QP_READS, 4 << RNIC__QP_READS__ORD_bp | 4 << RNIC__QP_READS__IRD_bp);
     WRITE(QP_EMSS, EMSS_OCTETS);
-    WRITE(QP_MODE, RNIC__QP_MODE__CRC_bm | (initiator ? RNIC__QP_MODE__INITIATOR_bm : 0u));
+    WRITE(QP_MODE,
+          RNIC__QP_MODE__CRC_bm | (host == INITIATOR ? RNIC__QP_MODE__INITIATOR_bm : 0u));
     return command(STAGECOACH_COMMAND_QP_CONNECT);
 }
 
@@ -84,7 +89,7 @@ static int register_memory(uint32_t stag, uint32_t address, unsigned rights) {
     return command(STAGECOACH_COMMAND_STAG_WRITE);
 }
 
-/* Posts one work request of QP 0, which moves OCTETS between a local region and TARGET. */
+/* Posts one work request, which moves OCTETS between a region of this host and TARGET. */
 static void post(unsigned number, enum stagecoach_send_opcode opcode, uint32_t local_stag) {
     struct stagecoach_send_entry entry = {0};
     entry.opcode = (uint8_t)opcode;
@@ -94,7 +99,7 @@ static void post(unsigned number, enum stagecoach_send_opcode opcode, uint32_t l
     entry.remote_stag = TARGET_STAG;
     entry.elements[0].length = OCTETS;
     entry.elements[0].stag = local_stag;
-    memcpy(memory + SEND_RINGS + number * STAGECOACH_SEND_UNIT_OCTETS, &entry,
+    memcpy(memory[host] + SEND_RING + number * STAGECOACH_SEND_UNIT_OCTETS, &entry,
            STAGECOACH_SEND_UNIT_OCTETS); /* one element: one unit */
     WRITE(SEND_DOORBELL, 0u << RNIC__SEND_DOORBELL__QP_bp |
                              (number + 1) << RNIC__SEND_DOORBELL__PRODUCER_bp);
@@ -105,7 +110,7 @@ static int wait_completion(unsigned number) {
     const size_t size = sizeof(struct stagecoach_completion_entry);
     struct stagecoach_completion_entry entry;
     for (unsigned poll = 0; poll < POLLS; poll++) {
-        memcpy(&entry, memory + COMPLETION_RING + number * size, size);
+        memcpy(&entry, memory[host] + COMPLETION_RING + number * size, size);
         if (entry.phase & 1)
             return entry.qp == 0 && entry.index == number ? entry.opcode : -1;
         wait_cycles(16);
@@ -119,42 +124,51 @@ static int wait_completion(unsigned number) {
     do {                                   \
         if ((what) < 0) {                  \
             printf("failed: %s\n", #what); \
-            return 1;                      \
+            return -1;                     \
         }                                  \
     } while (0)
 
-int firmware(void) {
+static int bring_up(void) {
     if (READ(ID) != RNIC__ID__MAGIC_reset) {
-        printf("this is no RNIC: ID 0x%08X\n", (unsigned)READ(ID));
-        return 1;
+        printf("host %u has no RNIC: ID 0x%08X\n", host, (unsigned)READ(ID));
+        return -1;
     }
     const unsigned event_ring = READ(QUEUES) >> RNIC__QUEUES__CQS_bp;
     TRY(enable_ring(event_ring, EVENT_RING));
     TRY(enable_ring(0, COMPLETION_RING));
-    TRY(create_qp(0));
-    TRY(create_qp(1));
-    TRY(register_memory(SOURCE_STAG, SOURCE, STAGECOACH_RIGHTS_LOCAL_READ));
+    TRY(create_qp());
+    return 0;
+}
+
+int firmware(void) {
+    host = RESPONDER;
+    TRY(bring_up());
     TRY(register_memory(TARGET_STAG, TARGET,
                         STAGECOACH_RIGHTS_REMOTE_READ | STAGECOACH_RIGHTS_REMOTE_WRITE));
+    TRY(connect_qp());
+
+    host = INITIATOR;
+    TRY(bring_up());
+    TRY(register_memory(SOURCE_STAG, SOURCE, STAGECOACH_RIGHTS_LOCAL_READ));
     TRY(register_memory(SINK_STAG, SINK,
                         STAGECOACH_RIGHTS_LOCAL_WRITE | STAGECOACH_RIGHTS_REMOTE_WRITE));
-    for (unsigned octet = 0; octet < OCTETS; octet++) memory[SOURCE + octet] = (uint8_t)(octet * 7);
-    TRY(connect_qp(0, 1));
-    TRY(connect_qp(1, 0));
+    TRY(connect_qp());
+    uint8_t *source = memory[host] + SOURCE;
+    for (unsigned octet = 0; octet < OCTETS; octet++) source[octet] = (uint8_t)(octet * 7);
     llp_attach();
 
     post(0, STAGECOACH_SEND_OPCODE_RDMA_WRITE, SOURCE_STAG);
     post(1, STAGECOACH_SEND_OPCODE_RDMA_READ, SINK_STAG);
-    if (wait_completion(0) != STAGECOACH_COMPLETION_OPCODE_RDMA_WRITE) return 1;
-    if (wait_completion(1) != STAGECOACH_COMPLETION_OPCODE_RDMA_READ) return 1;
-    if (memcmp(memory + SOURCE, memory + TARGET, OCTETS)) {
+    if (wait_completion(0) != STAGECOACH_COMPLETION_OPCODE_RDMA_WRITE) return -1;
+    if (wait_completion(1) != STAGECOACH_COMPLETION_OPCODE_RDMA_READ) return -1;
+    if (memcmp(source, memory[RESPONDER] + TARGET, OCTETS)) {
         printf("the octets at TARGET are wrong\n");
-        return 1;
+        return -1;
     }
-    if (memcmp(memory + SOURCE, memory + SINK, OCTETS)) {
+    if (memcmp(source, memory[INITIATOR] + SINK, OCTETS)) {
         printf("the octets at SINK are wrong\n");
-        return 1;
+        return -1;
     }
-    printf("%u octets written and read back\n", (unsigned)OCTETS);
+    printf("%u octets written to the other host and read back\n", (unsigned)OCTETS);
     return 0;
 }

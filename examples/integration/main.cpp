@@ -1,4 +1,4 @@
-// Runs firmware.c as the processor of top.v, simulated by Verilator.
+// Runs firmware.c as the processors of top.v, simulated by Verilator.
 
 #include <cstdio>
 #include <cstdlib>
@@ -23,16 +23,18 @@ void clock_cycle() {
 
 void require_okay(unsigned response, const char* what, uint32_t offset) {
     if (response == 0) return;
-    std::printf("%s of register 0x%03X: response %u\n", what, offset, response);
+    std::printf("%s of register 0x%03X of host %u: response %u\n", what, offset,
+                unsigned{top->bus_host}, response);
     std::fflush(stdout);
     std::_Exit(1);
 }
 
 }  // namespace
 
-uint8_t* memory;
+uint8_t* memory[HOSTS];
 
-uint32_t bus_read(uint32_t offset) {
+uint32_t bus_read(unsigned host, uint32_t offset) {
+    top->bus_host = host;
     top->bus_araddr = offset;
     top->bus_arvalid = 1;
     for (bool taken = false; !taken;) {
@@ -50,7 +52,8 @@ uint32_t bus_read(uint32_t offset) {
     return value;
 }
 
-void bus_write(uint32_t offset, uint32_t value) {
+void bus_write(unsigned host, uint32_t offset, uint32_t value) {
+    top->bus_host = host;
     top->bus_awaddr = offset;
     top->bus_wdata = value;
     top->bus_awvalid = top->bus_wvalid = 1;
@@ -78,11 +81,15 @@ int main(int argc, char** argv) {
     Verilated::commandArgs(argc, argv);
     Vtop model;  // it must end before Verilator's own static variables
     top = &model;
-    memory = reinterpret_cast<uint8_t*>(&top->rootp->top__DOT__memory__DOT__words[0]);
+    auto* root = top->rootp;
+    auto& first = root->top__DOT__hosts__BRA__0__KET____DOT__host__DOT__memory__DOT__words;
+    auto& second = root->top__DOT__hosts__BRA__1__KET____DOT__host__DOT__memory__DOT__words;
+    memory[INITIATOR] = reinterpret_cast<uint8_t*>(&first[0]);
+    memory[RESPONDER] = reinterpret_cast<uint8_t*>(&second[0]);
     top->rst = 1;
     wait_cycles(4);
     top->rst = 0;
     const int status = firmware();
     std::printf("%lu cycles\n", cycles);
-    return status;
+    return status == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -56,6 +56,7 @@ def test_other_sizes_are_refused(text):
         (["info", "--colour"], "unrecognized arguments: --colour"),
         (["verilog", "QPS=5"], "verilog: RnicConfig.qps is 5; allowed: a power of two"),
         (["verilog", "LANES=4"], "verilog: 'LANES=4' is not a size of the device; allowed: DATA_"),
+        (["verilog", "--prefix", "4x"], "verilog: PREFIX is '4x'; allowed: letters, digits and _"),
         (["cache", "burn"], "invalid choice: 'burn'"),
     ],
 )

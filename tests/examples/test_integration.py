@@ -1,4 +1,4 @@
-"""The example that puts the exported file into a design of its own: lint, and what it prints."""
+"""The example with two exported devices in one design: lint, and what it prints."""
 
 import subprocess
 from pathlib import Path
@@ -12,6 +12,7 @@ from stagecoach.sim.verilator import verilator_environment
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "integration"
 SIZES = ["QPS=4", "CQS=4", "STAGS=16"]
+PREFIXES = ["initiator_", "responder_"]
 BUILD = ROOT / "build" / "integration"
 
 
@@ -23,17 +24,22 @@ def update(path: Path, text: str) -> None:
 
 @pytest.fixture(scope="module")
 def make(tmp_path_factory):
-    """Runs make in the example's folder, with the exported file and the headers."""
+    """Runs make in the example's folder, with the exported files and the headers."""
     BUILD.mkdir(parents=True, exist_ok=True)
-    device = BUILD / f"{MODULE}.v"
-    update(device, device_verilog(parse_sizes(SIZES)))
+    devices = [BUILD / f"{prefix}{MODULE}.v" for prefix in PREFIXES]
+    for prefix, device in zip(PREFIXES, devices, strict=True):
+        update(device, device_verilog(parse_sizes(SIZES), prefix))
     fresh = tmp_path_factory.mktemp("headers")
     write_headers(fresh)
     for name in (REGISTER_HEADER, ENTRY_HEADER):
         update(BUILD / name, (fresh / name).read_text())
 
     def run(target: str) -> subprocess.CompletedProcess[str]:
-        settings = [f"DEVICE={device}", f"HEADERS={BUILD}", f"BUILD={BUILD / 'model'}"]
+        settings = [
+            f"DEVICES={' '.join(map(str, devices))}",
+            f"HEADERS={BUILD}",
+            f"BUILD={BUILD / 'model'}",
+        ]
         command = ["make", "-C", str(EXAMPLE), target, *settings]
         return subprocess.run(
             command, env=verilator_environment(), capture_output=True, text=True, check=False
@@ -55,9 +61,13 @@ def test_verilog_of_the_example_has_no_warning(make):
 def test_firmware_of_the_example_writes_and_reads_back(make):
     result = make("run")
     assert result.returncode == 0, result.stdout + result.stderr
-    assert "5000 octets written and read back\n" in result.stdout
+    assert "5000 octets written to the other host and read back\n" in result.stdout
 
 
-def test_makefile_says_which_sizes_the_example_has():
-    assert " ".join(["make verilog", *SIZES]) in (EXAMPLE / "Makefile").read_text()
-    assert " ".join(["make verilog", *SIZES]) in (EXAMPLE / "README.md").read_text()
+def test_the_project_exports_the_devices_of_the_example():
+    makefile = (ROOT / "Makefile").read_text()
+    readme = (EXAMPLE / "README.md").read_text()
+    assert f"EXAMPLE_SIZES := {' '.join(SIZES)}\n" in makefile
+    for prefix in PREFIXES:
+        assert f"stagecoach verilog $(EXAMPLE_SIZES) --prefix {prefix}\n" in makefile
+        assert " ".join(["make verilog", *SIZES, f"PREFIX={prefix}\n"]) in readme

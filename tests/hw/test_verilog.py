@@ -5,12 +5,14 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import cocotb
 import pytest
-from amaranth.hdl import Shape
+import yaml
 from amaranth.lib import wiring
 from cocotb.task import bridge
 from cocotb_tools.runner import get_runner
@@ -34,7 +36,16 @@ from stagecoach.host_driver import (
 from stagecoach.host_driver.counters import CounterWord, query_qp
 from stagecoach.host_driver.errors import DeviceError
 from stagecoach.hw import cache
-from stagecoach.hw.verilog import MODULE, SizeError, device_verilog, parse_sizes, start_processes
+from stagecoach.hw.verilog import (
+    MODULE,
+    OptionError,
+    device_verilog,
+    parse_prefix,
+    parse_sizes,
+    start_processes,
+)
+from stagecoach.hw.verilog_notes import STATE_NAMES
+from stagecoach.hw.verilog_top import exported_interfaces
 from stagecoach.sim.cosim.device import CocotbDevice, Link, start_clock
 from stagecoach.sim.verilator import verilator_environment
 
@@ -51,14 +62,15 @@ def exported(tmp_path_factory):
     return path
 
 
-def lint(*paths: Path) -> subprocess.CompletedProcess[str]:
-    command = ["verilator", "--lint-only", "-Wall", *map(str, paths)]
+def lint(*arguments: Path | str) -> subprocess.CompletedProcess[str]:
+    command = ["verilator", "--lint-only", "-Wall", *map(str, arguments)]
     return subprocess.run(command, env=verilator_environment(), capture_output=True, text=True)
 
 
 @pytest.mark.timeout(900)
-def test_lint_has_no_warning(exported):
-    result = lint(exported)
+@pytest.mark.parametrize("macros", [[], [f"-D{STATE_NAMES}"]])
+def test_lint_has_no_warning(exported, macros):
+    result = lint(*macros, exported)
     assert (result.returncode, result.stdout.count("%Warning"), result.stderr) == (0, 0, "")
 
 
@@ -75,31 +87,48 @@ def test_lint_of_what_surrounds_the_device_is_not_switched_off(exported, tmp_pat
     assert "WIDTHTRUNC" in result.stderr
 
 
-def test_names_of_all_modules_begin_with_that_of_the_device(exported):
-    names = [line.split()[1] for line in exported.read_text().splitlines() if line[:7] == "module "]
-    assert f"{MODULE}(" in names[0]
-    assert all(name.startswith((f"{MODULE}(", f"\\{MODULE}.")) for name in names)
-    assert len(names) > 20
+def modules(text: str) -> list[str]:
+    return re.findall(r"^module (\S+)", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize("prefix", ["", "left_"])
+def test_names_of_all_modules_begin_with_prefix_and_name_of_the_device(prefix):
+    text = device_verilog(parse_sizes(["QPS=4", "CQS=4", "STAGS=16"]), prefix)
+    top, *others = modules(text)
+    assert top == f"{prefix}{MODULE}"
+    assert all(name.startswith(rf"\{prefix}{MODULE}.rnic") for name in others)
+    assert len(others) > 20
+    instances = set(re.findall(r"^ +(\\\S*stagecoach_rnic\S*) +\S+ +\($", text, re.MULTILINE))
+    assert instances == set(others)
+
+
+@pytest.mark.parametrize("prefix", ["4x", "a-b", "a.b", "a b", "ä", "a\n"])
+def test_a_prefix_that_is_no_name_is_refused(prefix):
+    with pytest.raises(OptionError, match="allowed: letters, digits and _, the first one no digit"):
+        parse_prefix(prefix)
 
 
 def ports_of_the_file(text: str) -> dict[str, tuple[str, int]]:
     """Direction and width of each port of the first module."""
-    module = text[text.index(f"module {MODULE}(") :].partition("endmodule")[0]
-    found = re.findall(r"^  (input|output) (?:\[(\d+):0\] )?(\w+);$", module, re.MULTILINE)
+    module = text[text.index(f"module {MODULE} ") :].partition("\n);")[0]
+    port = r"^    (input|output) +wire +(?:\[(\d+):0\] +)?(\w+),?$"
+    found = re.findall(port, module, re.MULTILINE)
     return {name: (direction, int(high or 0) + 1) for direction, high, name in found}
 
 
 def ports_of_the_document(config: RnicConfig) -> dict[str, tuple[str, int]]:
     """The same from the table in docs/integration.md."""
-    table = (ROOT / "docs" / "integration.md").read_text().partition("| port | out | in |\n")[2]
+    table = (
+        (ROOT / "docs" / "integration.md").read_text().partition("| interface | out | in |\n")[2]
+    )
     octets = config.data_width // 8
-    widths = {"": 1, "Q": config.qp_bits, "W": 8 * octets, "L": octets, "N": octets.bit_length()}
+    widths = {"": 1, "Q": config.qp_bits, "W": 8 * octets, "L": octets}
     found = {}
     prefix = ""
     for line in table.partition("\n\n")[0].splitlines()[1:]:
         first, *columns = line.strip("|").split("|")
-        if match := re.search(r"`(\w+__)`", first):
-            prefix = match[1]
+        if match := re.search(r"`(\w+)`", first):
+            prefix = f"{match[1]}_"
         for direction, column in zip(("output", "input"), columns, strict=True):
             for name, width in re.findall(r"`(\w+)`(?: (\w+))?", column):
                 bits = widths.get(width) or int(width)
@@ -116,12 +145,47 @@ def test_the_document_names_every_port_with_its_width(exported):
 @pytest.mark.parametrize("width", [32, 128])
 def test_ports_of_another_width_are_as_the_document_says(width):
     config = parse_sizes(["QPS=4", f"DATA_WIDTH={width}"])
-    found = {}
-    for path, member, _ in Rnic(config).signature.flatten(Rnic(config)):
-        direction = "output" if member.flow is wiring.Out else "input"
-        found["__".join(map(str, path))] = (direction, Shape.cast(member.shape).width)
+    found = {
+        f"{interface.name}_{name}": ("output" if flow is wiring.Out else "input", bits)
+        for interface in exported_interfaces(Rnic(config).signature)
+        for name, flow, bits in interface.ports
+    }
     document = ports_of_the_document(config)
-    assert found == {name: port for name, port in document.items() if name not in ("clk", "rst")}
+    others = ("clk", "rst", "irq")
+    assert found == {name: port for name, port in document.items() if name not in others}
+
+
+def test_ports_of_an_interface_stand_together(exported):
+    ports = ports_of_the_file(exported.read_text())
+    interfaces = [interface.name for interface in exported_interfaces(Rnic(SMALL).signature)]
+    at = [next((i for i in interfaces if name.startswith(f"{i}_")), name) for name in ports]
+    together = [name for name, before in zip(at, ["", *at], strict=False) if name != before]
+    assert len(together) == len(set(together))
+    assert set(interfaces) < set(together)
+
+
+def test_every_signal_of_the_device_is_joined_once():
+    rnic = Rnic(SMALL)
+    inside = ["__".join(map(str, path)) for path, _, _ in rnic.signature.flatten(rnic)]
+    joined = [name for one in exported_interfaces(rnic.signature) for name in one.joined]
+    assert sorted([*joined, "irq"]) == sorted(inside)
+
+
+def test_core_file_names_the_verilog(tmp_path, capsys):
+    """FuseSoC's own reader takes it, too; here it is only YAML."""
+    path = tmp_path / "right one.v"
+    sizes = ["QPS=4", "CQS=4", "STAGS=16"]
+    assert main(["verilog", *sizes, "--prefix", "right_", "-o", str(path)]) == 0
+    first, _, rest = path.with_suffix(".core").read_text().partition("\n")
+    assert first == "CAPI=2:"
+    core = yaml.safe_load(rest)
+    assert core["filesets"]["rtl"]["files"] == [path.name]
+    assert core["targets"]["default"]["toplevel"] == modules(path.read_text())[0]
+    assert re.fullmatch(r"::right_stagecoach_rnic:\d+\.\d+\.\d+", core["name"])
+    assert [line.split(":")[0] for line in capsys.readouterr().out.splitlines()] == [
+        str(path),
+        str(path.with_suffix(".core")),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -135,7 +199,7 @@ def test_ports_of_another_width_are_as_the_document_says(width):
     ],
 )
 def test_sizes_that_are_not_allowed_are_named(arguments, message):
-    with pytest.raises(SizeError, match=message.replace("(", "\\(")):
+    with pytest.raises(OptionError, match=message.replace("(", "\\(")):
         parse_sizes(arguments)
 
 
@@ -200,10 +264,77 @@ def test_write_and_read_through_the_exported_file(monkeypatch, tmp_path):
     assert not problems, (tmp_path / "run.txt").read_text()[-4000:]
 
 
+TIED = {"lock": 0, "cache": 0b0010, "prot": 0b000, "qos": 0}
+"""What the document says of the address channels of `m_axi`."""
+
+LLP_PORTS = {
+    "tx_valid": "m_axis_llp_tx_tvalid",
+    "tx_ready": "m_axis_llp_tx_tready",
+    "tx_connection": "m_axis_llp_tx_tdest",
+    "tx_data": "m_axis_llp_tx_tdata",
+    "tx_last": "m_axis_llp_tx_tlast",
+    "rx_request_valid": "m_axis_llp_rx_request_tvalid",
+    "rx_request_ready": "m_axis_llp_rx_request_tready",
+    "rx_request_connection": "m_axis_llp_rx_request_tdest",
+    "rx_request_position": "m_axis_llp_rx_request_tdata",
+    "rx_request_octets": "m_axis_llp_rx_request_tuser",
+    "rx_valid": "s_axis_llp_rx_tvalid",
+    "rx_ready": "s_axis_llp_rx_tready",
+    "rx_data": "s_axis_llp_rx_tdata",
+    "rx_release_valid": "m_axis_llp_rx_release_tvalid",
+    "rx_release_ready": "m_axis_llp_rx_release_tready",
+    "rx_release_connection": "m_axis_llp_rx_release_tdest",
+    "rx_release_position": "m_axis_llp_rx_release_tdata",
+    "event_valid": "s_axis_llp_event_tvalid",
+    "event_ready": "s_axis_llp_event_tready",
+    "event_connection": "s_axis_llp_event_tdest",
+    "event_kind": "s_axis_llp_event_tuser",
+    "event_value": "s_axis_llp_event_tdata",
+}
+
+
+class Part:
+    """What a function makes of the value of a port."""
+
+    def __init__(self, port: Any, make: Callable[[int], int]):
+        self._port = port
+        self._make = make
+
+    @property
+    def value(self) -> int:
+        return self._make(int(self._port.value))
+
+
+def octets_of(keep: int) -> int:
+    assert keep & (keep + 1) == 0, f"TKEEP is 0b{keep:b}"
+    return keep.bit_count()
+
+
+class Ports:
+    """The exported ports by their names in Amaranth, which the models of `sim.cosim` know."""
+
+    def __init__(self, dut: Any):
+        self._name, self._log = dut._name, dut._log
+        self.clk, self.irq = dut.clk, dut.irq
+        for outside, inside in (("s_axil_", "s_axi__"), ("m_axi_", "m_axi__")):
+            for name in dir(dut):
+                if name.startswith(outside):
+                    setattr(self, inside + name.removeprefix(outside), getattr(dut, name))
+        for inside, name in LLP_PORTS.items():
+            setattr(self, f"llp__{inside}", getattr(dut, name))
+        user = dut.m_axis_llp_tx_tuser
+        self.llp__tx_octets = Part(dut.m_axis_llp_tx_tkeep, octets_of)
+        self.llp__tx_first = Part(user, lambda bits: bits & 1)
+        self.llp__tx_close = Part(user, lambda bits: bits >> 1)
+
+
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def check_write_and_read(dut):
-    device = CocotbDevice(dut, foreign=True)  # cocotbext-axi at both AXI ports
+    device = CocotbDevice(Ports(dut), foreign=True)  # cocotbext-axi at both AXI ports
     await start_clock(dut)
+    for address in ("aw", "ar"):
+        tied = {name: int(getattr(dut, f"m_axi_{address}{name}").value) for name in TIED}
+        assert tied == TIED
     device.start()
     await bridge(use)(device)
 
