@@ -102,7 +102,8 @@ def test_cancelled_work_that_has_not_begun_never_does():
         assert all(task.cancelled() for task in tasks)
         assert await workers.run("client", int) == 0
         assert len(gate.begun) == 2
-        assert not workers._busy and not workers._waiting and not workers._pending
+        await until(lambda: not workers._busy)  # told after the result
+        assert not workers._waiting and not workers._pending
 
     with_workers(work)
 
