@@ -12,7 +12,7 @@ from amaranth.hdl import Signal, Value
 from stagecoach.gateware.mpa.receive_scheduler import _Operation
 from stagecoach.gateware.queues.entry_writer import ENTRY_WORDS, OUTSTANDING
 from stagecoach.gateware.queues.ring_fetcher import Visit
-from stagecoach.gateware.rdmap.transmit.local import RIGHTS_BITS
+from stagecoach.gateware.rdmap.transmit.check import RIGHTS_BITS
 from stagecoach.gateware.registers.block import _is_message
 from stagecoach.gateware.registers.commands import staging_registers
 from stagecoach.hw.formal import receiver
@@ -150,20 +150,36 @@ def _receive_visits(h: Harness, inside: Inside) -> Conditions:
     yield "open", inside.child("requests").in_state("IDLE") | inside.signal("open_")
 
 
-def _transmit_visit(h: Harness, inside: Inside) -> Conditions:
-    """What a change of an STag is made of stands before its state is reached."""
-    stag, no_rights = inside.signal("element_stag"), inside.signal("no_rights")
-    misses = inside.signal("registers") & stag[RIGHTS_BITS:].any()
-    changes = inside.in_state("CHOOSE", "ELEMENT_RANGE")
-    yield "no rights", ~h.started | h.past(changes) | (no_rights == misses)
-    # The PD of the QP goes from its memory through two registers.
-    contexts = inside.child("contexts")
+def _transmit_cut(h: Harness, inside: Inside) -> Conditions:
+    """A message is there until it is done with."""
+    yield "message", inside.in_state("RANGE") | inside.ports.message.valid
+
+
+def _transmit_check(h: Harness, inside: Inside) -> Conditions:
+    """A piece is there until it is done with, and whether its rights exist is known before."""
+    piece = inside.ports.piece
+    yield "piece", inside.in_state("READY") | piece.valid
+    misses = piece.p.message.registers & piece.p.element_stag[RIGHTS_BITS:].any()
+    known = ~inside.in_state("CHANGE") | (inside.signal("no_rights") == misses)
+    yield "no rights", known
+
+
+def _transmit_atomic(h: Harness, inside: Inside) -> Conditions:
+    yield "target", inside.in_state("CHECK") | inside.ports.target.valid
+
+
+def _transmit_command(h: Harness, inside: Inside) -> Conditions:
+    yield "command", inside.in_state("CONTEXT") | inside.ports.command.valid
+
+
+def _transmitter_inside(h: Harness, inside: Inside) -> Conditions:
+    """The PD of the QP goes from its memory through two registers."""
+    contexts, choose = inside.child("contexts"), inside.child("choose")
     stored = h.word(contexts.memory("pds"), contexts.ports.qp)
-    new_qp = inside.in_state("IDLE", "ADDRESS", "TERMINATE_CONTEXT")
-    command = inside.in_state("COMMAND", "COMMAND_CONTEXT", "COMMAND_STORE", "COMMAND_LIMITS")
-    read = inside.in_state("CONTEXT", "TERMINATE_LOAD")
-    yield "PD read", new_qp | command | (contexts.ports.pd == stored)
-    yield "PD", new_qp | command | read | (inside.signal("pd") == stored)
+    new_qp = choose.in_state("IDLE", "ADDRESS", "TERMINATE_CONTEXT", "COMMAND")
+    read = choose.in_state("CONTEXT", "TERMINATE_LOAD")
+    yield "PD read", new_qp | (contexts.ports.pd == stored)
+    yield "PD", new_qp | read | (inside.child("check").ports.lookup.pd == stored)
 
 
 INVARIANTS: dict[str, Callable[[Harness, Inside], Conditions]] = {
@@ -180,7 +196,11 @@ INVARIANTS: dict[str, Callable[[Harness, Inside], Conditions]] = {
     "mpa.receive_scheduler.ReceiveScheduler": _receive_scheduler,
     "mpa.receive_visits.ReceiveVisits": _receive_visits,
     "rdmap.receive.access.ReceiveAccess": receiver.access,
-    "rdmap.transmit.transmitter.Transmitter": _transmit_visit,
+    "rdmap.transmit.cut.TransmitCut": _transmit_cut,
+    "rdmap.transmit.check.TransmitCheck": _transmit_check,
+    "rdmap.transmit.atomic.TransmitAtomic": _transmit_atomic,
+    "rdmap.transmit.command.TransmitCommand": _transmit_command,
+    "rdmap.transmit.transmitter.Transmitter": _transmitter_inside,
     "hostlink.octets.OctetBuffer": _octet_buffer,
 }
 
@@ -228,15 +248,32 @@ def _read_engine(h: Harness, inside: Inside) -> Conditions:
 
 def _transmitter(h: Harness, inside: Inside) -> Conditions:
     """The oldest inbound request stands while the atomic unit is asked (`QpFifo`)."""
-    request = inside.ports.atomic_request
-    operands = Value.cast(inside.ports.inbound_requests.head.of.atomic.operands)
+    operands = inside.ports.inbound_requests.head.of.atomic.operands
+    return _operands_stand(h, inside.ports.atomic_request, operands)
+
+
+def _transmit_atomic_needs(h: Harness, inside: Inside) -> Conditions:
+    """The same of the part that asks it."""
+    return _operands_stand(h, inside.ports.request, inside.ports.operands)
+
+
+def _operands_stand(h: Harness, request: Any, operands: Any) -> Conditions:
+    operands = Value.cast(operands)
     yield "operands", ~h.past(request.valid & ~request.ready) | (operands == h.past(operands))
+
+
+def _transmit_check_needs(h: Harness, inside: Inside) -> Conditions:
+    """The PD of the QP stands while the STag table is asked for a change."""
+    change, pd = inside.ports.change, inside.ports.lookup.pd
+    yield "PD", ~h.past(change.valid & ~change.ready) | (pd == h.past(pd))
 
 
 NEEDS: dict[str, Callable[[Harness, Inside], Conditions]] = {
     "registers.commands.CommandProcessor": _command_processor,
     "dma.read.ReadEngine": _read_engine,
     "rdmap.transmit.transmitter.Transmitter": _transmitter,
+    "rdmap.transmit.atomic.TransmitAtomic": _transmit_atomic_needs,
+    "rdmap.transmit.check.TransmitCheck": _transmit_check_needs,
     "queues.entry_writer.EntryWriter": _entry_writer_needs,
     "queues.ring_writer.RingWriter": _ring_writer_needs,
     "mpa.receive_visits.ReceiveVisits": _receive_visits_needs,

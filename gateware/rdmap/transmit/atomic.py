@@ -1,19 +1,15 @@
 """The Responder's side of atomics: what the atomic unit is asked and what it found."""
 
-from amaranth.hdl import Elaboratable, Module, Mux, Signal
+from amaranth.hdl import Elaboratable, Module, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.dma.bursts import WORD_BITS
-from stagecoach.gateware.interfaces import QpStrobe
+from stagecoach.gateware.interfaces import OPERANDS, Layouts, QpStrobe
 from stagecoach.gateware.rdmap.atomic.operations import AtomicStatus
-from stagecoach.gateware.rdmap.atomic.unit import response_layout
-from stagecoach.gateware.rdmap.transmit.back import TransmitBack
-from stagecoach.gateware.rdmap.transmit.context import TransmitContexts
-from stagecoach.gateware.rdmap.transmit.visit import TransmitVisit, end_visit, fail, go_idle
-from stagecoach.hw.interface.causes import Cause
+from stagecoach.gateware.rdmap.atomic.unit import request_layout, response_layout
 
 FOUND = data.StructLayout({"original": 64, "status": AtomicStatus})
 
@@ -75,72 +71,72 @@ class AtomicAnswers(wiring.Component):
         return m
 
 
-def connect_atomic(
-    m: Module, ports: wiring.Component, visit: TransmitVisit, answers: AtomicAnswers
-) -> None:
-    """What the unit is asked, out of registers that hold until it takes it."""
-    request = ports.atomic_request.payload
-    m.d.comb += [
-        request.qp.eq(visit.qp),
-        request.address.eq(visit.target),
-        request.operands.eq(ports.inbound_requests.head.of.atomic.operands),
-        ports.atomic_begun.qp.eq(visit.qp),
-        ports.atomic_refused.qp.eq(visit.qp),
-        answers.clear.qp.eq(visit.qp),
-    ]
+class TransmitAtomic(wiring.Component):
+    """Hands an inbound atomic to the atomic unit when the STag table has allowed its target.
 
+    Latency: the request 2 cycles after `free`. One atomic at a time; while the unit does not take
+    it, `target` stands. The unit takes it in bounded time, whatever the LLP does.
 
-def atomic_states(
-    m: Module,
-    ports: wiring.Component,
-    visit: TransmitVisit,
-    contexts: TransmitContexts,
-    answers: AtomicAnswers,
-    back: TransmitBack,
-) -> None:
-    """From the check of a target to the end of the visit, from an answer to `READY`."""
+    Members
+    -------
+    target: In(stream qp_number), a QP whose target is being checked. It is taken with `failed`,
+        Out(1), if it is misaligned, with `begun`, Out(1), if the unit has the atomic, with none of
+        them if the check failed.
+    free, doomed: In(1), the check is done; and has failed. address: In(64), what it said.
+    operands: In, of the oldest inbound request; they stand while `target` does.
+    request: Out(stream) to the atomic unit.
+    refused: Out(QpStrobe), the atomic does not go to the unit.
+    """
 
-    # Wait for the result of the check, with which an error has ended the visit.
-    with m.State("TARGET_CHECK"):
-        m.d.sync += visit.target.eq(back.address)
-        with m.If(back.free):
-            m.next = "TARGET"
-            with m.If(visit.doomed):
-                m.d.comb += ports.atomic_refused.valid.eq(1)
-                go_idle(m, visit)
+    def __init__(self, config: RnicConfig):
+        super().__init__(
+            {
+                "target": In(stream.Signature(Layouts(config).qp_number)),
+                "failed": Out(1),
+                "begun": Out(1),
+                "free": In(1),
+                "doomed": In(1),
+                "address": In(64),
+                "operands": In(OPERANDS),
+                "request": Out(stream.Signature(request_layout(config))),
+                "refused": Out(QpStrobe(config)),
+            }
+        )
 
-    # Its address is looked at out of a register: it comes late from the STag table.
-    with m.State("TARGET"):
-        m.d.sync += visit.cause.eq(Cause.ATOMIC_MISALIGNED)
-        m.next = "ATOMIC"
-        with m.If(visit.target[:WORD_BITS].any()):
-            m.d.comb += ports.atomic_refused.valid.eq(1)
-            fail(m, visit)
-
-    # The unit takes it in bounded time, whatever the LLP does.
-    with m.State("ATOMIC"):
-        m.d.comb += ports.atomic_request.valid.eq(1)
-        with m.If(ports.atomic_request.ready):
-            m.d.comb += [
-                contexts.store.eq(1),
-                answers.clear.valid.eq(1),
-                visit.kick.eq(~visit.kicked & visit.more),
-            ]
-            end_visit(m, visit)
-
-    # There is an answer, or it was host memory that failed.
-    with m.State("ATOMIC_ANSWER"):
-        m.d.sync += [
-            visit.asks.eq(0),
-            visit.sure.eq(visit.roomy & ~visit.settings.transmit_markers),
-            visit.cause.eq(
-                Mux(
-                    visit.atomic_status == AtomicStatus.READ_ERROR,
-                    Cause.HOST_READ_ERROR,
-                    Cause.HOST_WRITE_ERROR,
-                )
-            ),
+    def elaborate(self, platform: object) -> Elaboratable:
+        m = Module()
+        address = Signal(64)
+        m.d.comb += [
+            self.request.p.qp.eq(self.target.p.qp),
+            self.request.p.address.eq(address),
+            self.request.p.operands.eq(self.operands),
+            self.refused.qp.eq(self.target.p.qp),
         ]
-        m.next = "READY"
-        with m.If(visit.atomic_status != AtomicStatus.DONE):
-            fail(m, visit)
+        with m.FSM():
+            # Wait for the result of the check, with which an error has ended the visit.
+            with m.State("CHECK"), m.If(self.target.valid):
+                m.d.sync += address.eq(self.address)
+                with m.If(self.free):
+                    m.next = "TARGET"
+                    with m.If(self.doomed):
+                        m.d.comb += [self.target.ready.eq(1), self.refused.valid.eq(1)]
+                        m.next = "CHECK"
+
+            # The address is looked at out of a register: it comes late from the STag table.
+            with m.State("TARGET"):
+                m.next = "REQUEST"
+                with m.If(address[:WORD_BITS].any()):
+                    m.d.comb += [
+                        self.target.ready.eq(1),
+                        self.failed.eq(1),
+                        self.refused.valid.eq(1),
+                    ]
+                    m.next = "CHECK"
+
+            # Wait until the unit takes it.
+            with m.State("REQUEST"):
+                m.d.comb += self.request.valid.eq(1)
+                with m.If(self.request.ready):
+                    m.d.comb += [self.target.ready.eq(1), self.begun.eq(1)]
+                    m.next = "CHECK"
+        return m

@@ -2,13 +2,15 @@
 
 from collections.abc import Sequence
 
-from amaranth.hdl import Cat, Const, Elaboratable, Module, Shape, Signal, Value, ValueLike
+from amaranth.hdl import Cat, Const, Elaboratable, Module, Mux, Shape, Signal, Value, ValueLike
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
+from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.ddp import headers as ddp
 from stagecoach.gateware.interfaces import AtomicOperation
 from stagecoach.gateware.rdmap import headers as rdmap
+from stagecoach.gateware.rdmap.transmit.message import piece_layout
 
 HEADER_FIELDS = data.StructLayout(
     {
@@ -177,4 +179,64 @@ class TransmitHeader(wiring.Component):
                     mo=ddp.to_wire(f.mo, 4),
                 )
             )
+        return m
+
+
+class TransmitSegment(wiring.Component):
+    """Makes the DDP header of the FPDU that a piece belongs to.
+
+    `last` is right a cycle after what it is made of stands in `piece`; so is `header`.
+
+    Members
+    -------
+    piece: In(piece_layout).
+    last: Out(1), the FPDU ends its message.
+    header: Out, octet i of the ULPDU in bits [8i+7:8i].
+    """
+
+    def __init__(self, config: RnicConfig):
+        super().__init__(
+            {
+                "piece": In(piece_layout(config)),
+                "last": Out(1),
+                "header": Out(8 * ddp.UNTAGGED_HEADER_OCTETS),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Elaboratable:
+        m = Module()
+        m.submodules.header = header = TransmitHeader()
+        piece, message = self.piece, self.piece.message
+        entry, progress = message.entry, message.progress
+        opcode = Signal(rdmap.Opcode)
+        msn = Signal(32)
+        tagged_offset = Signal(64)  # of the peer's buffer, where the payload goes
+        m.d.sync += [
+            self.last.eq((piece.fits | message.inline | message.is_local) & ~message.begins_atomic),
+            tagged_offset.eq(piece.remote_offset + progress.done),
+            opcode.eq(
+                Mux(
+                    message.responding,
+                    rdmap.Opcode.RDMA_READ_RESPONSE,
+                    entry.opcode[: len(opcode)],
+                )
+            ),
+            msn.eq(Mux(message.is_read | message.is_atomic, progress.read_msn, progress.send_msn)),
+        ]
+        with m.If(message.answers_atomic):
+            m.d.sync += [
+                opcode.eq(rdmap.Opcode.ATOMIC_RESPONSE),
+                msn.eq(progress.atomic_response_msn),
+            ]
+        with m.If(message.terminating):
+            m.d.sync += [opcode.eq(rdmap.Opcode.TERMINATE), msn.eq(ddp.FIRST_MSN)]
+        m.d.comb += [
+            header.fields.opcode.eq(opcode),
+            header.fields.last.eq(self.last),
+            header.fields.stag.eq(piece.remote_stag),
+            header.fields.tagged_offset.eq(tagged_offset),
+            header.fields.msn.eq(msn),
+            header.fields.mo.eq(progress.done),
+            self.header.eq(header.header),
+        ]
         return m

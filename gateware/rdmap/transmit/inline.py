@@ -4,6 +4,7 @@ from amaranth.hdl import Array, Elaboratable, Module, Signal
 from amaranth.lib import enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.rdmap.headers import (
     ATOMIC_REQUEST_HEADER_OCTETS,
     ATOMIC_RESPONSE_HEADER_OCTETS,
@@ -15,8 +16,7 @@ from stagecoach.gateware.rdmap.transmit.header import (
     atomic_response_header,
     read_request_header,
 )
-from stagecoach.gateware.rdmap.transmit.terminate import TransmitTerminate
-from stagecoach.gateware.rdmap.transmit.visit import TransmitVisit, go_idle
+from stagecoach.gateware.rdmap.transmit.message import piece_layout
 from stagecoach.gateware.stream.fifo import StreamFifo
 from stagecoach.hw.interface.queue_entries import IMMEDIATE_DATA_OCTETS
 
@@ -119,66 +119,77 @@ class TransmitInline(wiring.Component):
         return m
 
 
-def connect_inline(
-    m: Module, visit: TransmitVisit, inline: TransmitInline, terminate: TransmitTerminate
-) -> None:
-    """The RDMAP header of the visit, or Immediate Data."""
-    read_request = read_request_header(
-        sink_stag=visit.element_stag,
-        sink_tagged_offset=visit.element_offset,
-        length=visit.entry.length,
-        source_stag=visit.remote_stag,
-        source_tagged_offset=visit.remote_offset,
-    )
-    atomic_request = atomic_request_header(
-        operation=visit.entry.atomic_operation[:4],
-        identifier=visit.progress.atomic_identifier,
-        stag=visit.remote_stag,
-        tagged_offset=visit.remote_offset,
-        operands=list(visit.operands),
-    )
-    # The identifier stands where a Read Request has its sink.
-    atomic_response = atomic_response_header(
-        identifier=visit.inbound.sink_stag, original=visit.original
-    )
-    for kind, octets in (
-        (InlineKind.READ_REQUEST, read_request),
-        (InlineKind.ATOMIC_REQUEST, atomic_request),
-        (InlineKind.ATOMIC_RESPONSE, atomic_response),
-        (InlineKind.IMMEDIATE, visit.remote_offset),
-        (InlineKind.TERMINATE, terminate.header),
-    ):
-        m.d.comb += inline.octets[kind.value].eq(octets)
-    m.d.comb += [
-        inline.kind.eq(InlineKind.READ_REQUEST),
-        inline.length.eq(READ_REQUEST_HEADER_OCTETS),
-    ]
-    with m.If(visit.terminating):
-        m.d.comb += [inline.kind.eq(InlineKind.TERMINATE), inline.length.eq(terminate.octets)]
-    with m.Elif(visit.is_atomic):
-        m.d.comb += [
-            inline.kind.eq(InlineKind.ATOMIC_REQUEST),
-            inline.length.eq(ATOMIC_REQUEST_HEADER_OCTETS),
-        ]
-    with m.Elif(visit.answers_atomic):
-        m.d.comb += [
-            inline.kind.eq(InlineKind.ATOMIC_RESPONSE),
-            inline.length.eq(ATOMIC_RESPONSE_HEADER_OCTETS),
-        ]
-    with m.Elif(visit.is_immediate):
-        m.d.comb += [
-            inline.kind.eq(InlineKind.IMMEDIATE),
-            inline.length.eq(IMMEDIATE_DATA_OCTETS),
-        ]
+class TransmitRdmapHeader(wiring.Component):
+    """Chooses what the inline piece of an FPDU consists of, without a register.
 
+    Members
+    -------
+    piece: In(piece_layout). original: In(64), what the atomic found that is answered.
+    terminate_header, terminate_octets: In, of `TransmitTerminate`.
+    kind, octets, length: Out, for `TransmitInline`.
+    """
 
-def inline_states(
-    m: Module, ports: wiring.Component, visit: TransmitVisit, inline: TransmitInline
-) -> None:
-    """What is left of a visit after it gave away a job with an inline piece."""
+    def __init__(self, config: RnicConfig):
+        super().__init__(
+            {
+                "piece": In(piece_layout(config)),
+                "original": In(64),
+                "terminate_header": In(8 * TERMINATE_HEADER_OCTETS),
+                "terminate_octets": In(range(TERMINATE_HEADER_OCTETS + 1)),
+                "kind": Out(InlineKind),
+                "octets": Out(64 * INLINE_WORDS).array(len(InlineKind)),
+                "length": Out(range(TERMINATE_HEADER_OCTETS + 1)),
+            }
+        )
 
-    # The RDMAP header follows its piece.
-    with m.State("INLINE"):
-        with m.If(inline.done):
-            m.d.comb += ports.termination.ready.eq(visit.terminating)
-            go_idle(m, visit)
+    def elaborate(self, platform: object) -> Elaboratable:
+        m = Module()
+        piece, message = self.piece, self.piece.message
+        read_request = read_request_header(
+            sink_stag=piece.element_stag,
+            sink_tagged_offset=piece.element_offset,
+            length=message.entry.length,
+            source_stag=piece.remote_stag,
+            source_tagged_offset=piece.remote_offset,
+        )
+        atomic_request = atomic_request_header(
+            operation=message.entry.atomic_operation[:4],
+            identifier=message.progress.atomic_identifier,
+            stag=piece.remote_stag,
+            tagged_offset=piece.remote_offset,
+            operands=list(piece.operands),
+        )
+        # The identifier stands where a Read Request has its sink.
+        atomic_response = atomic_response_header(
+            identifier=message.inbound.sink_stag, original=self.original
+        )
+        for kind, octets in (
+            (InlineKind.READ_REQUEST, read_request),
+            (InlineKind.ATOMIC_REQUEST, atomic_request),
+            (InlineKind.ATOMIC_RESPONSE, atomic_response),
+            (InlineKind.IMMEDIATE, piece.remote_offset),
+            (InlineKind.TERMINATE, self.terminate_header),
+        ):
+            m.d.comb += self.octets[kind.value].eq(octets)
+        m.d.comb += [
+            self.kind.eq(InlineKind.READ_REQUEST),
+            self.length.eq(READ_REQUEST_HEADER_OCTETS),
+        ]
+        with m.If(message.terminating):
+            m.d.comb += [self.kind.eq(InlineKind.TERMINATE), self.length.eq(self.terminate_octets)]
+        with m.Elif(message.is_atomic):
+            m.d.comb += [
+                self.kind.eq(InlineKind.ATOMIC_REQUEST),
+                self.length.eq(ATOMIC_REQUEST_HEADER_OCTETS),
+            ]
+        with m.Elif(message.answers_atomic):
+            m.d.comb += [
+                self.kind.eq(InlineKind.ATOMIC_RESPONSE),
+                self.length.eq(ATOMIC_RESPONSE_HEADER_OCTETS),
+            ]
+        with m.Elif(message.is_immediate):
+            m.d.comb += [
+                self.kind.eq(InlineKind.IMMEDIATE),
+                self.length.eq(IMMEDIATE_DATA_OCTETS),
+            ]
+        return m

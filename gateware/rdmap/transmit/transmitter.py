@@ -1,15 +1,9 @@
 """The transmitter: cuts the messages of a QP into ULPDUs, one at each visit (RFC 5041, 5.2).
 
-A visit has two halves, and the second half of one goes on while the first half of the next, of
-this QP or another, is under way. The first half goes through the states of `transmit_choose.py`,
-`transmit_elements.py` and `transmit_hand.py`;
-`transmit_local.py` has those of work requests that send nothing, `transmit_atomic.py` those of the
-Responder of atomics, `transmit_close.py` and
-`transmit_command.py` those of terminations and commands. They are
-one FSM of one module: its registers are in `transmit_visit.py`, what follows from them in
-`transmit_follow.py`. In all these files `ports` is the `Transmitter`, `*_states` adds states, and
-`connect_*` says what is so in every state. The second half is `transmit_back.py`.
+The package's page says which step does what. Here they are joined.
 """
+
+from typing import Any
 
 from amaranth.hdl import Elaboratable, Module, Mux, Signal
 from amaranth.lib import stream, wiring
@@ -24,37 +18,25 @@ from stagecoach.gateware.interfaces import (
     QpStrobe,
     StagClient,
 )
-from stagecoach.gateware.queues.qp_choice import bit_of_qp
 from stagecoach.gateware.rdmap.atomic.unit import request_layout, response_layout
-from stagecoach.gateware.rdmap.transmit.atomic import AtomicAnswers, atomic_states, connect_atomic
-from stagecoach.gateware.rdmap.transmit.back import TransmitBack
-from stagecoach.gateware.rdmap.transmit.choose import choose_states
-from stagecoach.gateware.rdmap.transmit.close import close_states
-from stagecoach.gateware.rdmap.transmit.command import command_states, connect_command
+from stagecoach.gateware.rdmap.transmit.atomic import AtomicAnswers, TransmitAtomic
+from stagecoach.gateware.rdmap.transmit.check import TransmitCheck
+from stagecoach.gateware.rdmap.transmit.choose import TransmitChoose
+from stagecoach.gateware.rdmap.transmit.command import TransmitCommand
+from stagecoach.gateware.rdmap.transmit.complete import TransmitComplete
 from stagecoach.gateware.rdmap.transmit.context import RetiredSends, TransmitContexts
-from stagecoach.gateware.rdmap.transmit.elements import element_states
-from stagecoach.gateware.rdmap.transmit.entry import REMOTE_OFFSET_ADDRESS, SEND_ENTRY_WORDS
-from stagecoach.gateware.rdmap.transmit.follow import (
-    connect_header,
-    connect_lengths,
-    connect_offset,
-    follow,
-)
-from stagecoach.gateware.rdmap.transmit.hand import (
-    connect_queues,
-    connect_record,
-    connect_request,
-    hand_states,
-)
-from stagecoach.gateware.rdmap.transmit.header import TransmitHeader
-from stagecoach.gateware.rdmap.transmit.inline import TransmitInline, connect_inline, inline_states
+from stagecoach.gateware.rdmap.transmit.cut import TransmitCut
+from stagecoach.gateware.rdmap.transmit.entry import SEND_ENTRY_WORDS
+from stagecoach.gateware.rdmap.transmit.header import TransmitSegment
+from stagecoach.gateware.rdmap.transmit.inline import TransmitInline, TransmitRdmapHeader
+from stagecoach.gateware.rdmap.transmit.issue import TransmitIssue
+from stagecoach.gateware.rdmap.transmit.kick import TransmitKick
 from stagecoach.gateware.rdmap.transmit.leaving import LeavingResponses
 from stagecoach.gateware.rdmap.transmit.lengths import TransmitLengths
 from stagecoach.gateware.rdmap.transmit.limits import TransmitLimits
-from stagecoach.gateware.rdmap.transmit.local import connect_local, local_states
+from stagecoach.gateware.rdmap.transmit.message import lookup_layout
 from stagecoach.gateware.rdmap.transmit.pieces import TransmitPieces
 from stagecoach.gateware.rdmap.transmit.terminate import TransmitTerminate
-from stagecoach.gateware.rdmap.transmit.visit import TransmitVisit
 from stagecoach.gateware.stream.slot import StreamSlot
 
 
@@ -165,113 +147,227 @@ class Transmitter(wiring.Component):
     def elaborate(self, platform: object) -> Elaboratable:
         m = Module()
         config = self._config
+        # The steps of a visit
+        m.submodules.choose = choose = TransmitChoose(config)
+        m.submodules.cut = cut = TransmitCut(config)
+        m.submodules.check = check = TransmitCheck(config)
+        m.submodules.issue = issue = TransmitIssue(config)
+        m.submodules.complete = complete = TransmitComplete(config)
+        m.submodules.atomic = atomic = TransmitAtomic(config)
+        m.submodules.command = command = TransmitCommand(config)
+        m.submodules.kick = kick = TransmitKick(config)
+        # What is known of each QP
+        m.submodules.contexts = contexts = TransmitContexts(config)
         m.submodules.limits = limits = TransmitLimits(config)
         m.submodules.retired_sends = retired_sends = RetiredSends(config)
-        m.submodules.contexts = contexts = TransmitContexts(config)
-        m.submodules.lengths = lengths = TransmitLengths()
-        m.submodules.pieces = pieces = TransmitPieces(config)
-        m.submodules.header = header = TransmitHeader()
-        m.submodules.inline = inline = TransmitInline()
-        m.submodules.terminate = terminate = TransmitTerminate(config)
-        m.submodules.back = back = TransmitBack(config)
         m.submodules.leaving = leaving = LeavingResponses(config)
         m.submodules.answers = answers = AtomicAnswers(config)
+        # What an FPDU is made of
+        m.submodules.lengths = lengths = TransmitLengths()
+        m.submodules.segment = segment = TransmitSegment(config)
+        m.submodules.terminate = terminate = TransmitTerminate(config)
+        m.submodules.rdmap_header = rdmap_header = TransmitRdmapHeader(config)
+        m.submodules.inline = inline = TransmitInline()
+        m.submodules.pieces = pieces = TransmitPieces(config)
         # The scheduler is far, and the entries of a QP are asked for as soon as it is known.
         m.submodules.chosen = chosen = StreamSlot(self._layouts.qp_number)
         m.submodules.lookup = lookup = StreamSlot(self._layouts.stag_request)
-        visit = TransmitVisit(config)
 
         wiring.connect(m, wiring.flipped(self.work), chosen.i)
-        wiring.connect(m, lookup.o, wiring.flipped(self.stag.request))
-        wiring.connect(m, wiring.flipped(self.llp_event), limits.llp_event)
+        wiring.connect(m, chosen.o, choose.work)
+        wiring.connect(m, wiring.flipped(self.termination), choose.termination)
+        wiring.connect(m, wiring.flipped(self.qp_command), choose.qp_command)
+        wiring.connect(m, choose.command, command.command)
+        wiring.connect(m, command.connect, limits.connect)
+        wiring.connect(m, choose.message, cut.message)
+        wiring.connect(m, cut.piece, check.piece)
+        wiring.connect(m, check.target, atomic.target)
+        wiring.connect(m, check.change, wiring.flipped(self.stag_change))
+        wiring.connect(m, atomic.request, wiring.flipped(self.atomic_request))
+        wiring.connect(m, atomic.refused, wiring.flipped(self.atomic_refused))
+        wiring.connect(m, issue.job, wiring.flipped(self.job))
+        wiring.connect(m, issue.error, wiring.flipped(self.error))
         wiring.connect(m, pieces.piece, wiring.flipped(self.piece))
         wiring.connect(m, inline.o, wiring.flipped(self.inline))
+        wiring.connect(m, lookup.o, wiring.flipped(self.stag.request))
+        wiring.connect(m, kick.kick, wiring.flipped(self.kick))
+        wiring.connect(m, wiring.flipped(self.llp_event), limits.llp_event)
+        wiring.connect(m, wiring.flipped(self.retired), retired_sends.retired)
         wiring.connect(m, wiring.flipped(self.atomic_response), answers.response)
         wiring.connect(m, answers.kick, wiring.flipped(self.answered))
         wiring.connect(m, wiring.flipped(self.job_finished), leaving.finished)
         wiring.connect(m, leaving.kick, wiring.flipped(self.responses_left))
-        wiring.connect(m, back.job, wiring.flipped(self.job))
-        wiring.connect(m, back.error, wiring.flipped(self.error))
+        piece = cut.piece.payload
         m.d.comb += [
-            contexts.qp.eq(visit.qp),
-            contexts.followed.eq(visit.followed),
-            limits.select.eq(visit.qp),
-            retired_sends.select.eq(visit.qp),
-            retired_sends.retired.valid.eq(self.retired.valid),
-            retired_sends.retired.qp.eq(self.retired.qp),
-            self.send_entries.coming.eq(Mux(visit.idle, chosen.o.p.qp, visit.qp)),
-            self.send_entries.select.eq(visit.qp),
-            self.inbound_requests.select.eq(visit.asked),
-            self.outstanding_requests.select.eq(visit.asked),
+            lookup.i.valid.eq(check.ask),
+            lookup.i.payload.eq(check.request),
+            self.begin.eq(choose.begin),
+            self.job_begin.eq(issue.job_begin.valid),
+            self.end.eq(choose.end | check.end | issue.end),
+            self.atomic_begun.valid.eq(check.atomic_begun),
+            self.atomic_begun.qp.eq(choose.qp),
+            # Between the steps
+            choose.free.eq(issue.free),
+            choose.may_begin.eq(self.error.ready),
+            choose.speak.eq(terminate.speak),
+            choose.terminate_octets.eq(terminate.octets),
+            choose.running.eq(self.running),
+            choose.may_send.eq(self.may_send),
+            choose.strict.eq(self.strict),
+            cut.over.eq(check.over),
+            cut.bare_octets.eq(choose.bare_octets),
+            check.room.eq(pieces.room),
+            check.inline_room.eq(inline.room),
+            check.inline_done.eq(inline.done),
+            check.inline_length.eq(rdmap_header.length),
+            check.settled.eq(lengths.settled),
+            check.window_open.eq(lengths.window_open),
+            check.ulpdu_length.eq(lengths.ulpdu_length),
+            check.until_marker.eq(lengths.until_marker),
+            check.header.eq(segment.header),
+            check.last.eq(segment.last),
+            check.speak.eq(terminate.speak),
+            check.refused.eq(self.stag_refused),
+            check.free.eq(issue.free),
+            check.issued.eq(issue.issued),
+            check.failing.eq(issue.failing),
+            check.fresh.eq(choose.fresh),
+            check.target_failed.eq(atomic.failed),
+            check.target_begun.eq(atomic.begun),
+            atomic.free.eq(issue.free),
+            atomic.doomed.eq(check.doomed),
+            atomic.address.eq(issue.address),
+            atomic.operands.eq(self.inbound_requests.head.of.atomic.operands),
+            issue.begin.eq(check.hand),
+            issue.record.eq(check.record),
+            issue.response_valid.eq(self.stag.response_valid),
+            issue.response.eq(self.stag.response),
+            pieces.offer.eq(issue.offer),
+            pieces.write.eq(issue.write),
+            pieces.item.eq(issue.item),
+            pieces.commit.eq(issue.commit),
+            pieces.discard.eq(issue.discard),
+            kick.qp.eq(choose.qp),
+            kick.working.eq(choose.message.valid),
+            kick.once.eq(cut.kick | check.kick),
+            kick.again.eq(check.kick_again),
+            kick.limits.eq(limits.kick),
+            kick.limits_qp.eq(limits.kick_qp),
+            limits.kick_taken.eq(kick.limits_taken),
+            # What the FPDU is made of
+            lengths.start.eq(choose.measure | cut.measure),
+            lengths.unlimited.eq(choose.unlimited),
+            lengths.payload.eq(piece.payload),
+            lengths.tagged.eq(piece.message.tagged),
+            lengths.position.eq(piece.message.progress.position),
+            lengths.room.eq(piece.message.room),
+            segment.piece.eq(piece),
             terminate.termination.eq(self.termination.payload),
-            answers.select.eq(visit.asked),
-            leaving.select.eq(visit.asked),
-            leaving.begun.valid.eq(back.job_begin.valid),
-            leaving.begun.qp.eq(back.job_begin.qp),
-            leaving.is_response.eq(back.is_response),
-            back.response_valid.eq(self.stag.response_valid),
-            back.response.eq(self.stag.response),
-            pieces.offer.eq(back.offer),
-            pieces.write.eq(back.write),
-            pieces.item.eq(back.item),
-            pieces.commit.eq(back.commit),
-            pieces.discard.eq(back.discard),
-            contexts.set_halt.eq(back.halt),
-            contexts.halting.eq(back.halting),
-            contexts.halting_qp.eq(back.job_begin.qp),
-            self.job_begin.eq(back.job_begin.valid),
-            self.end.eq(visit.end | back.end),
+            rdmap_header.piece.eq(piece),
+            rdmap_header.terminate_header.eq(terminate.header),
+            rdmap_header.terminate_octets.eq(terminate.octets),
+            inline.start.eq(check.inline_start),
+            inline.kind.eq(rdmap_header.kind),
+            inline.length.eq(rdmap_header.length),
+            *(
+                words.eq(octets)
+                for words, octets in zip(inline.octets, rdmap_header.octets, strict=True)
+            ),
+            # What is stored of the QP
+            complete.piece.eq(piece),
+            complete.offset.eq(cut.offset),
+            complete.last.eq(segment.last),
+            complete.sent_length.eq(lengths.sent_length),
+            complete.handed.eq(check.handed),
+            complete.begun.eq(atomic.begun),
+            complete.requested.eq(issue.job_begin.valid & issue.is_request),
+            complete.restart.eq(command.restart),
+            complete.store_restarted.eq(command.store),
+            contexts.followed.eq(complete.followed),
+            contexts.store.eq(complete.store),
+            contexts.command.eq(self.qp_command.payload),
+            contexts.set_pd.eq(command.set_pd),
+            contexts.set_settings.eq(command.set_settings),
+            contexts.set_halt.eq(issue.halt | command.store),
+            contexts.halting.eq(issue.halting),
+            contexts.halting_qp.eq(issue.job_begin.qp),
+            answers.clear.valid.eq(atomic.begun | command.store),
+            answers.clear.qp.eq(choose.qp),
+            leaving.begun.valid.eq(issue.job_begin.valid),
+            leaving.begun.qp.eq(issue.job_begin.qp),
+            leaving.is_response.eq(issue.is_response),
         ]
-        # What no visit changes needs no enable between memory and register.
-        m.d.sync += [
-            visit.settings.eq(contexts.settings),
-            visit.pd.eq(contexts.pd),
-            visit.window.eq(limits.window),
-            visit.mulpdu.eq(limits.mulpdu),
-            visit.retired_count.eq(retired_sends.count),
-            visit.answered.eq(answers.answered),
-            visit.leaving.eq(leaving.leaving),
-            visit.original.eq(answers.original),
-            visit.atomic_status.eq(answers.status),
-        ]
-        m.d.sync += self.send_entries.word_address.eq(REMOTE_OFFSET_ADDRESS)
-        m.d.comb += visit.may_send.eq(
-            bit_of_qp(m, self.running, visit.asked) & bit_of_qp(m, self.may_send, visit.asked)
-        )
-        # Kicks of a visit go before those of the limits.
-        kicks, kicked_qp = Signal(), Signal(config.qp_bits)
-        m.d.sync += [kicks.eq(visit.kick), kicked_qp.eq(visit.qp)]
-        with m.If(kicks):
-            m.d.sync += visit.kicked.eq(1)
-        m.d.comb += [
-            limits.kick_taken.eq(~kicks),
-            self.kick.valid.eq(kicks | limits.kick),
-            self.kick.qp.eq(Mux(kicks, kicked_qp, limits.kick_qp)),
-        ]
-
-        connect_lengths(m, visit, lengths)
-        connect_header(m, visit, header)
-        connect_offset(m, visit)
-        follow(m, visit, lengths)
-        connect_request(m, lookup, visit)
-        connect_inline(m, visit, inline, terminate)
-        connect_record(m, visit, back, lengths, header, inline, terminate)
-        connect_queues(m, self, visit, contexts, back)
-        connect_local(m, self, visit)
-        connect_atomic(m, self, visit, answers)
-        connect_command(m, self, contexts, limits)
-
-        with m.FSM():
-            choose_states(m, self, chosen.o, visit, contexts, lengths, back)
-            element_states(m, self, visit, lengths)
-            hand_states(m, self, lookup, visit, back, lengths, pieces, inline)
-            atomic_states(m, self, visit, contexts, answers, back)
-            local_states(m, self, visit)
-            command_states(m, self, visit, contexts, limits, answers)
-            close_states(m, self, visit, contexts, lengths, pieces, inline, terminate)
-            inline_states(m, self, visit, inline)
-
-        # Whatever began before an error was out of the way must not send.
-        with m.If(back.failing):
-            m.d.sync += visit.doomed.eq(1)
+        with m.If(command.store):
+            m.d.comb += [
+                contexts.halting.halted.eq(command.halted),
+                contexts.halting.units.eq(0),
+                contexts.halting_qp.eq(choose.qp),
+            ]
+        self._look_up(m)
+        self._connect_queues(m)
         return m
+
+    def _look_up(self, m: Module) -> None:
+        """What tables say of the QP; what no visit changes needs no enable behind its memory."""
+        parts: Any = m.submodules
+        choose, contexts, answers = parts.choose, parts.contexts, parts.answers
+        known = Signal(lookup_layout(self._config))
+        m.d.comb += [
+            contexts.qp.eq(choose.qp),
+            parts.limits.select.eq(choose.qp),
+            parts.retired_sends.select.eq(choose.qp),
+            answers.select.eq(choose.asked),
+            parts.leaving.select.eq(choose.asked),
+            choose.progress.eq(contexts.progress),
+            choose.halt.eq(contexts.halt),
+            choose.lookup.eq(known),
+            parts.check.lookup.eq(known),
+            parts.complete.retired.eq(known.retired),
+            parts.lengths.markers.eq(known.settings.transmit_markers),
+            parts.rdmap_header.original.eq(known.original),
+        ]
+        m.d.sync += [
+            known.settings.eq(contexts.settings),
+            known.pd.eq(contexts.pd),
+            known.window.eq(parts.limits.window),
+            known.mulpdu.eq(parts.limits.mulpdu),
+            known.retired.eq(parts.retired_sends.count),
+            known.leaving.eq(parts.leaving.leaving),
+            known.answered.eq(answers.answered),
+            known.original.eq(answers.original),
+            known.atomic_status.eq(answers.status),
+        ]
+
+    def _connect_queues(self, m: Module) -> None:
+        """The queues of the QP: read before its message is chosen, popped when it was handed on."""
+        parts: Any = m.submodules
+        choose, cut, complete = parts.choose, parts.cut, parts.complete
+        entries, inbound = self.send_entries, self.inbound_requests
+        outstanding = self.outstanding_requests
+        m.d.comb += [
+            entries.coming.eq(choose.coming),
+            entries.select.eq(choose.qp),
+            choose.word.eq(entries.word),
+            choose.level.eq(entries.level),
+            choose.posted.eq(entries.posted),
+            choose.index.eq(entries.index),
+            cut.word.eq(entries.word),
+            entries.pop.eq(complete.pop),
+            entries.popping.eq(complete.popping),
+            entries.pop_both.eq(complete.pop_both),
+            inbound.select.eq(choose.asked),
+            choose.inbound_head.eq(inbound.head),
+            choose.inbound_level.eq(inbound.level),
+            inbound.pop.eq(complete.pop_inbound),
+            outstanding.select.eq(choose.asked),
+            choose.outstanding_level.eq(outstanding.level),
+            outstanding.push.eq(complete.push),
+            outstanding.item.eq(complete.asked),
+        ]
+        m.d.sync += [
+            entries.word_address.eq(
+                Mux(choose.message.valid, cut.word_address, choose.word_address)
+            ),
+            inbound.pop_qp.eq(choose.asked),
+            outstanding.push_qp.eq(choose.asked),
+        ]

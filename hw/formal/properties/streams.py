@@ -21,6 +21,12 @@ ASSUMED: dict[str, tuple[str, ...]] = {
     "hostlink.link.Dispatcher": ("i",),
     "mpa.llp_width.LlpReceiveWidth": ("request", "i"),
     "mpa.llp_width.LlpTransmitWidth": ("i",),
+    "rdmap.transmit.transmitter.Transmitter": ("qp_command",),
+    "rdmap.transmit.choose.TransmitChoose": ("qp_command",),
+    "rdmap.transmit.command.TransmitCommand": ("command",),
+    "rdmap.transmit.cut.TransmitCut": ("message",),
+    "rdmap.transmit.check.TransmitCheck": ("piece",),
+    "rdmap.transmit.atomic.TransmitAtomic": ("target",),
 }
 """Inputs that must hold their words for the outputs to do so: they pass through."""
 

@@ -1,4 +1,4 @@
-"""The second half of a visit: gives an FPDU away once its checks were good, or stops its QP."""
+"""Gives an FPDU away once its checks were good, or stops its QP: the last step of a visit."""
 
 from amaranth.hdl import Cat, Elaboratable, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
@@ -21,7 +21,7 @@ from stagecoach.hw.interface.causes import Cause
 
 
 def record_layout(config: RnicConfig) -> data.StructLayout:
-    """What the first half of a visit hands over."""
+    """What `TransmitCheck` hands over."""
     layouts = Layouts(config)
     return data.StructLayout(
         {
@@ -46,7 +46,7 @@ def record_layout(config: RnicConfig) -> data.StructLayout:
     )
 
 
-class TransmitBack(wiring.Component):
+class TransmitIssue(wiring.Component):
     """Takes one piece at a time, with the FPDU that it belongs to.
 
     It waits for the answer of the STag table, hands the piece to `TransmitPieces` and, if it is
