@@ -150,6 +150,11 @@ def _receive_visits(h: Harness, inside: Inside) -> Conditions:
     yield "open", inside.child("requests").in_state("IDLE") | inside.signal("open_")
 
 
+def _transmit_choose(h: Harness, inside: Inside) -> Conditions:
+    """A command is there until it is done."""
+    yield "command", ~inside.in_state("COMMAND") | inside.ports.qp_command.valid
+
+
 def _transmit_cut(h: Harness, inside: Inside) -> Conditions:
     """A message is there until it is done with."""
     yield "message", inside.in_state("RANGE") | inside.ports.message.valid
@@ -196,6 +201,7 @@ INVARIANTS: dict[str, Callable[[Harness, Inside], Conditions]] = {
     "mpa.receive_scheduler.ReceiveScheduler": _receive_scheduler,
     "mpa.receive_visits.ReceiveVisits": _receive_visits,
     "rdmap.receive.access.ReceiveAccess": receiver.access,
+    "rdmap.transmit.choose.TransmitChoose": _transmit_choose,
     "rdmap.transmit.cut.TransmitCut": _transmit_cut,
     "rdmap.transmit.check.TransmitCheck": _transmit_check,
     "rdmap.transmit.atomic.TransmitAtomic": _transmit_atomic,
