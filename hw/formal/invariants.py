@@ -156,8 +156,9 @@ def _transmit_choose(h: Harness, inside: Inside) -> Conditions:
 
 
 def _transmit_cut(h: Harness, inside: Inside) -> Conditions:
-    """A message is there until it is done with."""
-    yield "message", inside.in_state("RANGE") | inside.ports.message.valid
+    """A message is there until it is done with, and only one with elements is walked."""
+    message = inside.ports.message
+    yield "message", inside.in_state("RANGE") | (message.valid & ~message.p.bare)
 
 
 def _transmit_check(h: Harness, inside: Inside) -> Conditions:
@@ -268,6 +269,14 @@ def _operands_stand(h: Harness, request: Any, operands: Any) -> Conditions:
     yield "operands", ~h.past(request.valid & ~request.ready) | (operands == h.past(operands))
 
 
+def _transmit_cut_needs(h: Harness, inside: Inside) -> Conditions:
+    """What is over is the FPDU of a piece that is taken; a bare message has only one."""
+    ports = inside.ports
+    taken = ports.piece.valid & ports.piece.ready
+    yield "over", ~ports.over | taken
+    yield "bare", ~(taken & ports.message.valid & ports.message.p.bare) | ports.over
+
+
 def _transmit_check_needs(h: Harness, inside: Inside) -> Conditions:
     """The PD of the QP stands while the STag table is asked for a change."""
     change, pd = inside.ports.change, inside.ports.lookup.pd
@@ -279,6 +288,7 @@ NEEDS: dict[str, Callable[[Harness, Inside], Conditions]] = {
     "dma.read.ReadEngine": _read_engine,
     "rdmap.transmit.transmitter.Transmitter": _transmitter,
     "rdmap.transmit.atomic.TransmitAtomic": _transmit_atomic_needs,
+    "rdmap.transmit.cut.TransmitCut": _transmit_cut_needs,
     "rdmap.transmit.check.TransmitCheck": _transmit_check_needs,
     "queues.entry_writer.EntryWriter": _entry_writer_needs,
     "queues.ring_writer.RingWriter": _ring_writer_needs,

@@ -37,7 +37,7 @@ class TransmitCheck(wiring.Component):
 
     Members
     -------
-    piece: In(stream piece_layout). over: Out(1), with its ready: no more pieces of the FPDU.
+    piece: In(stream piece_layout). over: Out(1), a pulse when it is taken: no more of the FPDU.
     lookup: In(lookup_layout), of the QP of the piece.
     settled, window_open, ulpdu_length, until_marker: In, of `TransmitLengths`.
     header, last: In, of `TransmitSegment`. speak: In, of `TransmitTerminate`.
@@ -142,30 +142,29 @@ class TransmitCheck(wiring.Component):
             # Wait for a piece, and until nothing else is under way. An FPDU goes only if the window
             # takes it, which does not need its length as long as `sure`; its pieces need room, and
             # all of them have it.
-            with m.State("READY"), m.If(self.piece.valid):
-                room = self.room & self.inline_room
-                with m.If(message.terminating):
+            with m.State("READY"), m.If(self.piece.valid & self.free):
+                with m.If(self.doomed):
+                    # The error of its own piece has ended it already.
+                    m.d.comb += [self.kick_again.eq(~begun), self.end.eq(~begun)]
+                    finish()
+                with m.Elif(piece.failed | failed):
+                    with m.If(~failed):
+                        m.d.sync += [failed.eq(1), cause.eq(piece.cause)]
+                    m.next = "HAND"
+                with m.Elif(message.is_local):
+                    m.next = "CHANGE"
+                with m.Elif(message.terminating):
+                    room = self.room & self.inline_room
                     with m.If(self.settled & (room | ~message.inline)):
                         m.next = "HAND"
-                with m.Elif(self.free):
-                    with m.If(self.doomed):
-                        # The error of its own piece has ended it already.
-                        m.d.comb += [self.kick_again.eq(~begun), self.end.eq(~begun)]
-                        finish()
-                    with m.Elif(piece.failed | failed):
-                        with m.If(~failed):
-                            m.d.sync += [failed.eq(1), cause.eq(piece.cause)]
+                with m.Elif(self.room & (self.inline_room | ~message.inline)):
+                    with m.If(sure | message.begins_atomic | (self.settled & self.window_open)):
+                        # The answer to the request before is there, so this one is taken.
+                        m.d.comb += self.ask.eq(piece.asks)
                         m.next = "HAND"
-                    with m.Elif(message.is_local):
-                        m.next = "CHANGE"
-                    with m.Elif(self.room & (self.inline_room | ~message.inline)):
-                        with m.If(sure | message.begins_atomic | (self.settled & self.window_open)):
-                            # The answer to the request before is there, so this one is taken.
-                            m.d.comb += self.ask.eq(piece.asks)
-                            m.next = "HAND"
-                        with m.Elif(self.settled):
-                            m.d.comb += self.end.eq(1)
-                            finish()
+                    with m.Elif(self.settled):
+                        m.d.comb += self.end.eq(1)
+                        finish()
 
             # Wait until the table has changed, or refuses to. The window does not matter.
             with m.State("CHANGE"):

@@ -148,7 +148,6 @@ class TransmitChoose(wiring.Component):
         m.d.comb += [
             offered.eq(message),
             offered.qp.eq(self.qp),
-            offered.bare.eq(message.terminating | message.answers_atomic),
             offered.bad_entry.eq(~message.responding & (bad_opcode | bad_count | bad_atomic)),
             offered.failed.eq(failed),
             offered.cause.eq(cause),
@@ -363,12 +362,19 @@ class TransmitChoose(wiring.Component):
                         )
                     ),
                 ]
-                m.next = "MESSAGE"
+                m.next = "BARE_MESSAGE"
 
             # Wait until the message is done with for this visit.
             with m.State("MESSAGE"):
+                m.d.comb += self.message.valid.eq(1)
+                with m.If(self.message.ready):
+                    go_idle()
+
+            # The same of one without elements.
+            with m.State("BARE_MESSAGE"):
                 m.d.comb += [
                     self.message.valid.eq(1),
+                    offered.bare.eq(1),
                     self.termination.ready.eq(message.terminating & self.message.ready),
                 ]
                 with m.If(self.message.ready):
@@ -381,7 +387,7 @@ class TransmitChoose(wiring.Component):
 
             # The memories see the QP number.
             with m.State("TERMINATE_CONTEXT"):
-                m.d.comb += self.begin.eq(1)
+                m.d.comb += [self.begin.eq(1), self.fresh.eq(1)]
                 m.next = "TERMINATE_LOAD"
 
             # The context comes out of the memories; the Terminate is a message of its own.
@@ -399,7 +405,7 @@ class TransmitChoose(wiring.Component):
                 with m.If(halt.halted):
                     m.d.sync += message.progress.position[2:9].eq(halt.units)
                 m.d.comb += [self.measure.eq(1), self.unlimited.eq(1)]
-                m.next = "MESSAGE"
+                m.next = "BARE_MESSAGE"
 
             # Wait until the command is done.
             with m.State("COMMAND"):

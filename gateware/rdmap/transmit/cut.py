@@ -52,7 +52,7 @@ class TransmitCut(wiring.Component):
     message: In(stream message_layout).
     piece: Out(stream piece_layout). Its payload, but for `message`, holds for a cycle more.
     offset: Out(32), octets of the element that were sent before, if there is a piece.
-    over: In(1), with the ready of `piece`: the FPDU needs no other one, or is given up.
+    over: In(1), a pulse when `piece` is taken: the FPDU needs no other one, or is given up.
     word: In(64), word_address: Out, of the send entry. A word arrives in the second cycle after the
         one in which its address stands in the register that asks for it, so in the third after
         `word_address` puts it there. Before `message` comes, length and STag of the element with
@@ -111,6 +111,7 @@ class TransmitCut(wiring.Component):
             offered.message.eq(message),
             offered.failed.eq(failed | message.failed),
             offered.cause.eq(Mux(message.failed, message.cause, Cause.LOCAL_BAD_ENTRY)),
+            self.message.ready.eq(self.over),
             self.word_address.eq(REMOTE_OFFSET_ADDRESS),
         ]
         # Octets of the element that were sent. The source of a response is its only element.
@@ -125,7 +126,7 @@ class TransmitCut(wiring.Component):
             m.d.sync += [failed.eq(1), piece.asks.eq(0)]
             m.next = "PIECE"
 
-        with m.FSM():
+        with m.FSM() as fsm:
             # Wait for a message; its first words arrive with it. Length and STag of the element
             # arrive; compare the message with the MULPDU. A visit that is not going to wait for the
             # window has the next one asked for if there is something to do in it: the scheduler
@@ -147,9 +148,7 @@ class TransmitCut(wiring.Component):
                         later_element.eq(0),
                         summed.eq(0),
                     ]
-                with m.Elif(message.bare):
-                    m.d.comb += [self.piece.valid.eq(1), self.message.ready.eq(self.piece.ready)]
-                with m.Else():
+                with m.Elif(~message.bare):
                     m.d.comb += [
                         self.word_address.eq(
                             Mux(message.is_immediate, IMMEDIATE_DATA_ADDRESS, REMOTE_OFFSET_ADDRESS)
@@ -280,11 +279,7 @@ class TransmitCut(wiring.Component):
 
             # Wait until the piece is taken. Ask for length and STag of the next element.
             with m.State("PIECE"):
-                m.d.comb += [
-                    self.piece.valid.eq(1),
-                    self.message.ready.eq(self.piece.ready & self.over),
-                    self.word_address.eq(element_range_address(piece.element + 1)),
-                ]
+                m.d.comb += self.word_address.eq(element_range_address(piece.element + 1))
                 with m.If(self.piece.ready):
                     m.next = "NEXT"
                     with m.If(self.over):
@@ -309,4 +304,6 @@ class TransmitCut(wiring.Component):
             with m.State("STAG_AGAIN"):
                 m.d.comb += self.word_address.eq(REMOTE_STAG_ADDRESS)
                 m.next = "RANGE"
+        bare = self.message.valid & message.bare
+        m.d.comb += self.piece.valid.eq(fsm.ongoing("PIECE") | bare)
         return m

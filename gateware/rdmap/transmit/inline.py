@@ -80,6 +80,7 @@ class TransmitInline(wiring.Component):
 
         writing = Signal()
         last = Signal(range(INLINE_WORDS))
+        ends = Signal()  # the number is the last one; the steps before wait for it
         number = Signal(range(INLINE_WORDS))
         # The word of each kind is chosen in one cycle, the kind in the next; then it is written.
         words = Array(Signal(64, name=f"word_{kind.name.lower()}") for kind in InlineKind)
@@ -100,7 +101,7 @@ class TransmitInline(wiring.Component):
         m.d.comb += [
             fifo.i.valid.eq(chosen),
             fifo.i.payload.eq(word),
-            self.done.eq(writing & (number == last)),
+            self.done.eq(writing & ends),
         ]
         m.d.sync += [
             level.eq(level + writing - (self.o.valid & self.o.ready)),
@@ -113,9 +114,14 @@ class TransmitInline(wiring.Component):
                 writing.eq(1),
                 number.eq(0),
                 last.eq(((self.length + WORD_OCTETS - 1) >> 3) - 1),
+                ends.eq(self.length <= WORD_OCTETS),
             ]
         with m.Elif(writing):
-            m.d.sync += [number.eq(number + 1), writing.eq(~self.done)]
+            m.d.sync += [
+                number.eq(number + 1),
+                ends.eq(number + 1 == last),
+                writing.eq(~self.done),
+            ]
         return m
 
 

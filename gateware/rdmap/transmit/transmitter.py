@@ -43,11 +43,11 @@ from stagecoach.gateware.stream.slot import StreamSlot
 class Transmitter(wiring.Component):
     """Sends one FPDU of a QP for each QP number that the scheduler gives.
 
-    The first half of a visit reads the context of the QP, goes on with its message or chooses the
-    oldest inbound request or the oldest send entry, cuts off what fits the MULPDU, asks the STag
-    table about each local piece of it and hands it to the second half. There it waits for the
-    answer; pieces and job are given away together. Nothing of an FPDU is seen outside unless all
-    of its checks were good. But the QP goes on, and its queues drop what was sent, when the last
+    A visit reads the context of the QP, goes on with its message or chooses the oldest inbound
+    request or the oldest send entry (`choose`), cuts off what fits the MULPDU (`cut`), and asks the
+    STag table about each local piece of it (`check`). `issue` waits for the answer while the next
+    visit is under way; pieces and job are given away together. Nothing of an FPDU is seen outside
+    unless all of its checks were good. But the QP goes on, and its queues drop what was sent, when the last
     piece has been handed over: if its check fails, the QP is halted before its next FPDU is handed
     over, and sends nothing any more.
 
@@ -69,7 +69,7 @@ class Transmitter(wiring.Component):
     STag table takes 8 cycles or less, the window takes twice the MULPDU and Markers are off; else
     5 cycles more. One more inside a message if nothing but its own visits asks for the next one.
     Each further element takes 8 more, or those of the table and 4; the first FPDU of a message of
-    more than one element 10 more. The registers of the first half are needed for an FPDU with an
+    more than one element 10 more. The registers of the steps before are needed for an FPDU with an
     inline piece (Read Request, atomics, Immediate Data) until it is given away.
     Latency: from `work` to `job` 18 cycles, or 14 without a local piece.
 

@@ -215,7 +215,8 @@ async def check_pieces_are_those_of_the_elements(dut):
         while expected:
             dut.word.value = words[coming.pop(0)]
             ready = not slow or rng.random() < 0.3
-            over = len(expected) == 1 or (slow and rng.random() < 0.1)
+            over = ready and delay >= delays[0]
+            over &= len(expected) == 1 or (slow and rng.random() < 0.1)
             dut.piece__ready.value, dut.over.value = ready, over
             await RisingEdge(dut.clk)
             coming.append(int(dut.word_address.value) % len(words))
@@ -243,7 +244,7 @@ async def check_pieces_are_those_of_the_elements(dut):
             delays.pop(0)
             delay = 1
         dut.message__valid.value = 0
-        dut.piece__ready.value = 0
+        dut.piece__ready.value = dut.over.value = 0
         await RisingEdge(dut.clk)
         assert not dut.piece__valid.value
     assert failed > MESSAGES // 20
