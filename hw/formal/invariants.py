@@ -270,11 +270,9 @@ def _operands_stand(h: Harness, request: Any, operands: Any) -> Conditions:
 
 
 def _transmit_cut_needs(h: Harness, inside: Inside) -> Conditions:
-    """What is over is the FPDU of a piece that is taken; a bare message has only one."""
-    ports = inside.ports
-    taken = ports.piece.valid & ports.piece.ready
-    yield "over", ~ports.over | taken
-    yield "bare", ~(taken & ports.message.valid & ports.message.p.bare) | ports.over
+    """What is over is the FPDU of a piece that is taken."""
+    piece = inside.ports.piece
+    yield "over", ~inside.ports.over | (piece.valid & piece.ready)
 
 
 def _transmit_check_needs(h: Harness, inside: Inside) -> Conditions:
