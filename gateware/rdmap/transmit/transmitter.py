@@ -47,9 +47,9 @@ class Transmitter(wiring.Component):
     request or the oldest send entry (`choose`), cuts off what fits the MULPDU (`cut`), and asks the
     STag table about each local piece of it (`check`). `issue` waits for the answer while the next
     visit is under way; pieces and job are given away together. Nothing of an FPDU is seen outside
-    unless all of its checks were good. But the QP goes on, and its queues drop what was sent, when the last
-    piece has been handed over: if its check fails, the QP is halted before its next FPDU is handed
-    over, and sends nothing any more.
+    unless all of its checks were good. But the QP goes on, and its queues drop what was sent, when
+    the last piece has been handed over: if its check fails, the QP is halted before its next FPDU
+    is handed over, and sends nothing any more.
 
     A visit that can send nothing ends without a trace. `kick` asks for another one once for every
     FPDU given away (during its visit) behind which the QP is known to have something to do, and
