@@ -178,9 +178,9 @@ class TestDevice:
 
         path = tmp_path / "file"
         path.write_bytes(bytes(number * number >> 3 & 255 for number in range(octets)))
-        capture = ROOT / "build" / "demo.pcapng"
-        capture.unlink(missing_ok=True)
-        ran = run("demo", str(path), "--emss", "1460", "--json", *["--markers"] * markers)
+        capture = tmp_path / "demo.pcapng"
+        options = ["--output", str(tmp_path), "--emss", "1460", *["--markers"] * markers]
+        ran = run("demo", str(path), *options, "--json")
         assert ran.returncode == 0, ran.stderr
         found = json.loads(ran.stdout)
         assert found["octets"] == octets
@@ -207,14 +207,14 @@ class TestDevice:
         # tshark loses its place behind a Marker that stands exactly between two FPDUs.
         assert seen.good_crc == len(fpdus) or (markers and 0 < seen.good_crc < len(fpdus))
 
-    def test_a_process_that_dies_ends_both(self):
+    def test_a_process_that_dies_ends_both(self, tmp_path):
         from stagecoach.cli.demo.end import DemoError
         from stagecoach.cli.demo.ends import Job
         from stagecoach.cli.demo.run import Demo
         from stagecoach.sim.build import build_device
 
         library = build_device()
-        job = Job(None, 8 << 20, 1460, library, library, ROOT / "build" / "unfinished.pcapng")
+        job = Job(None, 8 << 20, 1460, library, library, tmp_path / "unfinished.pcapng")
 
         def kill(operation: str, octets: int) -> None:
             demo.processes[0].kill()
