@@ -73,15 +73,15 @@ def _over_sizes() -> Family:
                 for size in SIZES
             )
             curves.append(Curve(f"{operation}_{direction}", f"{name}, {verb}", points))
-    return Family("message_size", "octets of a message", tuple(curves))
+    return Family("message_size", "bytes of a message", tuple(curves))
 
 
 def _over_qps() -> Family:
     kinds = (
-        ("write_64_tx", "RDMA Write of 64 octets, sent", transmit, "write", 64),
-        ("write_64_rx", "RDMA Write of 64 octets, received", receive, "write", 64),
-        ("send_8_rx", "Send of 8 octets, received", receive, "send", 8),
-        ("read_8_tx", "Read of 8 octets, answered", transmit, "read", 8),
+        ("write_64_tx", "RDMA Write of 64 bytes, sent", transmit, "write", 64),
+        ("write_64_rx", "RDMA Write of 64 bytes, received", receive, "write", 64),
+        ("send_8_rx", "Send of 8 bytes, received", receive, "send", 8),
+        ("read_8_tx", "Read of 8 bytes, answered", transmit, "read", 8),
     )
     return Family(
         "qps",
@@ -102,10 +102,10 @@ def _over_qps() -> Family:
 
 def _over_read_latency() -> Family:
     kinds = (
-        ("write_long_tx", "RDMA Writes of 92,160 octets, sent", "write", 92160),
-        ("write_4096_tx", "RDMA Writes of 4,096 octets, sent", "write", 4096),
-        ("read_long_tx", "Reads of 92,160 octets, answered", "read", 92160),
-        ("read_4096_tx", "Reads of 4,096 octets, answered", "read", 4096),
+        ("write_long_tx", "RDMA Writes of 92,160 bytes, sent", "write", 92160),
+        ("write_4096_tx", "RDMA Writes of 4,096 bytes, sent", "write", 4096),
+        ("read_long_tx", "Reads of 92,160 bytes, answered", "read", 92160),
+        ("read_4096_tx", "Reads of 4,096 bytes, answered", "read", 4096),
     )
     return Family(
         "read_latency",

@@ -34,34 +34,34 @@ LIKE = 0.9
 """Numbers of QPs need no reason if the least figure has this part of the largest."""
 
 _SENT = (
-    "below that the work for each message is the limit: a send entry from host memory, a visit of "
+    "below that, the work for each message is the limit: a send entry from host memory, a visit of "
     "the transmitter"
 )
 SIZE_REASONS = {
     "write_tx": _SENT,
-    "write_rx": "below that the receiver's work for each FPDU is the limit",
-    "read_tx": "below that a visit of the transmitter for each answer is the limit",
+    "write_rx": "below that, the receiver's work for each FPDU is the limit",
+    "read_tx": "below that, a visit of the transmitter for each answer is the limit",
     "read_rx": f"{_SENT}; no more than {{reads}} Reads of a QP are outstanding",
     "send_tx": _SENT,
-    "send_rx": "below that the work for each message is the limit: a receive entry from host "
+    "send_rx": "below that, the work for each message is the limit: a receive entry from host "
     "memory, a completion entry to it",
 }
 QP_REASONS = {
-    "write_64_tx": "{lanes} QPs at a time have many send entries on chip, each other one two units "
-    "of 64 octets",
-    "write_64_rx": "{ahead} FPDUs are at hand in all, and the MPA receiver takes those of a QP in "
-    "one visit to its connection: the more QPs, the fewer are taken in a visit",
-    "send_8_rx": "as above; {lanes} QPs at a time have many receive entries on chip, each other "
-    "one two, so that the third Send in a visit waits for its entry, with all behind it: with 16 "
-    "QPs four come in a visit, with 64 one",
-    "read_8_tx": "{reads} Reads of a QP may be outstanding, and each takes a read of host memory; "
-    "more QPs keep the transmitter busy",
+    "write_64_tx": "{lanes} QPs at a time have many send entries on chip, each other QP has two "
+    "units of 64 bytes",
+    "write_64_rx": "{ahead} FPDUs are ready in total, and the MPA receiver takes those of a QP in "
+    "one visit to its connection: the more QPs, the fewer FPDUs in a visit",
+    "send_8_rx": "as above. {lanes} QPs at a time have many receive entries on chip, each other "
+    "QP has two; so the third Send in a visit waits for its entry, and all that follow it wait "
+    "too. With 16 QPs four Sends arrive in a visit, with 64 one",
+    "read_8_tx": "{reads} Reads of a QP may be outstanding, and each reads host memory once; more "
+    "QPs keep the transmitter busy",
 }
 LATENCY_REASONS = {
-    "write_long_tx": "{window} octets of payload are read ahead, which is 8 octets per cycle up to "
+    "write_long_tx": "{window} bytes of payload are read ahead, enough for 8 bytes per cycle up to "
     "{window_cycles} cycles of latency",
     "write_4096_tx": "as above",
-    "read_long_tx": "as above; the requests are here, no entry has to be read",
+    "read_long_tx": "as above; the requests have arrived already, so no entry has to be read",
     "read_4096_tx": "as above",
 }
 
@@ -82,10 +82,11 @@ def _lines(figures: Mapping[str, float], results: Results, area: AreaSeries) -> 
     yield from (
         "# Performance",
         "",
-        "Written by `make bench`; change `bench/performance.py`, not this page. One device in its",
-        "default configuration, simulated cycle by cycle; host memory answers reads after 250",
-        "cycles and writes after 50, at full bandwidth; the LLP is always ready. 8 octets per",
-        f"cycle at 156.25 MHz are 10 Gb/s. EMSS is {EMSS} unless said; no Markers unless said.",
+        "Written by `make bench`; change `bench/performance.py`, not this page. It measures one",
+        "device in its default configuration, simulated cycle by cycle. Host memory answers reads",
+        "after 250 cycles and writes after 50, at full bandwidth; the LLP is always ready. 8 bytes",
+        f"per cycle at 156.25 MHz are 10 Gb/s. Unless a figure says otherwise, EMSS is {EMSS} and",
+        "there are no Markers.",
         "",
         "## What is required",
         "",
@@ -101,20 +102,23 @@ def _lines(figures: Mapping[str, float], results: Results, area: AreaSeries) -> 
             )
     yield from (
         "",
-        "Figures of the device are cycles, the same on every machine: of at least 1,000 messages",
-        "in steady state, but for `nfs`, which is of a few operations; there programs take part,",
-        "which changes it by a few thousandths. Where an EMSS is named, a message has full FPDUs,",
-        " or ".join(f"{count} at {emss}" for emss, count in FPDUS_PER_MESSAGE.items())
-        + "; in `read_tx` it has 4,096 octets. A message takes some cycles of",
-        "the transmitter beside those of its FPDUs, which shows where it has but one.",
-        f"Latencies are the longest of {LATENCY_MESSAGES:,}. A limit is what the LLP port carries,",
-        "8 octets in a cycle and each FPDU from a new beat on (`bench/limits.py`): a full FPDU of",
-        "1460 octets takes 183 beats for 1440 of payload, 7.869 octets in a cycle.",
+        "Figures of the device are in cycles and the same on every machine. They are taken over at",
+        "least 1,000 messages in steady state; those of `nfs` over a few operations, in which",
+        "programs take part, so that they vary by a few thousandths. Where a figure names an EMSS,",
+        "a message has only full FPDUs, "
+        + " or ".join(f"{count} at {emss}" for emss, count in FPDUS_PER_MESSAGE.items())
+        + "; in `read_tx` it has 4,096 bytes.",
+        "A message takes some cycles of the transmitter besides those of its FPDUs; they show if",
+        f"it has only one FPDU. Latencies are the longest of {LATENCY_MESSAGES:,}.",
+        "",
+        "The limit is what the LLP port carries: 8 bytes per cycle, and each FPDU begins in a new",
+        "beat (`bench/limits.py`). A full FPDU of 1460 bytes takes 183 beats for 1440 of payload,",
+        "7.869 bytes per cycle.",
     )
     if DOORBELL_LAST in figures:
         yield from (
-            "From the doorbell to the first octet there is one read of host memory, that of the",
-            "send entry: the header leaves before its payload is read. The last of 64 octets of",
+            "Between the doorbell and the first byte there is one read of host memory, that of the",
+            "send entry: the header leaves before its payload is read. The last of 64 bytes of",
             f"payload leaves after {figures[DOORBELL_LAST]:g} cycles.",
         )
     if all(key in figures for key in speed.KEYS):
@@ -122,8 +126,8 @@ def _lines(figures: Mapping[str, float], results: Results, area: AreaSeries) -> 
     sizes, qps, latencies = FAMILIES
     yield from ("", "## Size of a message", "", _image("message_size", "size of a message"), "")
     yield from (
-        "Dashed: what FPDUs leave of 8 octets per cycle at the LLP port. Dotted: what a 10 Gb/s",
-        "Ethernet leaves of it, where each FPDU is a TCP segment.",
+        "Dashed: the payload in 8 bytes per cycle at the LLP port, without the overhead of FPDUs.",
+        "Dotted: the same on 10 Gb/s Ethernet, with each FPDU in a TCP segment of its own.",
         "",
     )
     for curve in sizes.curves:
@@ -144,7 +148,7 @@ def _simulators(figures: Mapping[str, float]) -> Iterable[str]:
         "",
         "## Simulation",
         "",
-        "| simulator of the whole device | cycles per second | the compiled device is faster by |",
+        "| simulator of the whole device | cycles per second | speed-up of the compiled device |",
         "|---|---:|---:|",
     )
     for name, keys, ratio in (
@@ -156,12 +160,12 @@ def _simulators(figures: Mapping[str, float]) -> Iterable[str]:
         yield f"| {name} | {figures[keys[0]]:,.0f} | {times} |"
     yield from (
         "",
-        "These depend on the machine. Two compiled devices, of which one sends RDMA Writes to the",
-        "other, and the program around them; the cycles of both count, and seconds are those of",
-        "one core. The others simulate one device that sends.",
+        "These figures depend on the machine. The first row is a program with two compiled",
+        "devices, of which one sends RDMA Writes to the other: the cycles of both, per second of",
+        "one core. The other rows simulate one device that sends.",
         "",
-        "When the two compiled devices have no work, the process with both takes",
-        f"{figures[speed.IDLE_KEY]:g} microseconds of a core's time in a second.",
+        "When the two compiled devices have no work, their process uses",
+        f"{figures[speed.IDLE_KEY]:g} microseconds of one core per second.",
     )
 
 
@@ -171,8 +175,8 @@ def _area(series: AreaSeries) -> Iterable[str]:
         "",
         "## Area and clock",
         "",
-        "Measured by `make scaling` on an LFE5UM5G-85F, one seed; all other sizes are those of the",
-        "default configuration.",
+        "Measured by `make scaling` on an LFE5UM5G-85F with one seed; all other sizes are those of",
+        "the default configuration.",
     )
     if any("fmax_mhz" not in row for rows in series.values() for row in rows.values()):
         yield "A device without a figure in MHz was not placed."
@@ -196,9 +200,9 @@ def _per_qp(rows: AreaRows) -> Iterable[str]:
     (fewest, low), *_, (most, high) = ((int(count), row) for count, row in rows.items())
     lut4, ff, ram = ((high[key] - low[key]) / (most - fewest) for key in ("lut4", "ff", "dp16kd"))
     yield from (
-        f"- A QP more takes {lut4:.0f} LUT4, {ff:.0f} flip-flops and {ram:.1f} DP16KD, for what",
-        "  each has in registers, for the choice among all, and for tables and queues: in block",
-        "  RAM and in distributed RAM, of which 16 QPs take a cell.",
+        f"- Each further QP takes {lut4:.0f} LUT4, {ff:.0f} flip-flops and {ram:.1f} DP16KD: for",
+        "  its registers, for the choice among all QPs, and for tables and queues, in block RAM",
+        "  and in distributed RAM, of which 16 QPs take one cell.",
     )
     if all("fmax_mhz" in row for row in rows.values()):
         yield _clock(rows)
@@ -215,9 +219,9 @@ def _clock(rows: AreaRows) -> str:
 
 def _per_width(rows: AreaRows) -> Iterable[str]:
     yield from (
-        "- The data width is that of the ports to host memory and to the LLP. Inside, 64 bits",
-        "  move in a cycle whatever it is, so 32 bits halve the throughput for each cycle and 128",
-        "  do not double it ([why](decisions/data-width.md)).",
+        "- The data width is that of the ports to host memory and to the LLP. Inside, the device",
+        "  always moves 64 bits per cycle, so 32 bits halve the throughput and 128 do not double",
+        "  it ([why](decisions/data-width.md)).",
     )
     own = rows.get(str(WORD_WIDTH))
     for width, row in rows.items():
@@ -225,11 +229,11 @@ def _per_width(rows: AreaRows) -> Iterable[str]:
             lut4, ff = (row[key] - own[key] for key in ("lut4", "ff"))
             yield from (
                 f"- With {width} bits: {lut4:+d} LUT4 and {ff:+d} flip-flops, for the converters",
-                "  and for what the harness around the device has for each bit of its ports.",
+                "  and for the logic of the harness around the device for each bit of its ports.",
             )
     if all("fmax_mhz" in row for row in rows.values()):
         yield _clock(rows)
-        yield "  Of the longest path of each see [data width](decisions/data-width.md)."
+        yield "  The longest paths are in [data width](decisions/data-width.md)."
 
 
 AREA_REASONS = {"by_qps": _per_qp, "by_data_width_bits": _per_width}
@@ -253,7 +257,8 @@ def _size_sentence(curve: Curve, results: Results) -> str:
     elif least <= curve.points[1].x:
         return f"- {curve.label}: within 5 % of the port's limit at every size; {smallest}."
     else:
-        where = f"is within 5 % of the port's limit from {size_text(least)} octets on"
+        size = size_text(least) + (" bytes" if least < 1024 else "")
+        where = f"is within 5 % of the port's limit for messages of {size} and more"
     return f"- {curve.label}: {where}; {_fill(SIZE_REASONS[curve.key])}; {smallest}."
 
 
@@ -277,7 +282,7 @@ def _latency_sentence(curve: Curve, results: Results) -> str:
     where = f"up to {max(within)} cycles" if within else "at no latency"
     return (
         f"- {curve.label}: within 5 % of the port's limit {where}: "
-        f"{_fill(LATENCY_REASONS[curve.key])}; {values[-1]:.2f} octets per cycle at "
+        f"{_fill(LATENCY_REASONS[curve.key])}; {values[-1]:.2f} bytes per cycle at "
         f"{curve.points[-1].x} cycles."
     )
 

@@ -115,7 +115,7 @@ def _draw_sizes(family: Family, results: Results) -> Any:
     for curve in family.curves:
         left.plot(places, octets_per_cycle(curve, results), ".-", label=curve.label)
         right.plot(places, cycles_per_message(curve, results), ".-", label=curve.label)
-    left.set_ylabel("payload octets per cycle")
+    left.set_ylabel("payload bytes per cycle")
     left.set_ylim(0, 8.2)
     right.set_ylabel("cycles per message")
     right.set_yscale("log")
@@ -146,7 +146,7 @@ def _draw_latencies(family: Family, results: Results) -> Any:
         latencies = [point.x for point in curve.points]
         panel.plot(latencies, octets_per_cycle(curve, results), ".-", label=curve.label)
     panel.set_ylim(0, 8.2)
-    panel.set_ylabel("payload octets per cycle")
+    panel.set_ylabel("payload bytes per cycle")
     _finish(panel, family, "lower left")
     return figure
 

@@ -64,7 +64,10 @@ def test_page_has_figures_plots_and_a_sentence_for_each_curve():
 
 def test_sentence_says_where_a_curve_leaves_the_limit():
     text = page({}, results_of(lambda octets: 100 + octets / 7.9), {})
-    assert "- RDMA Write, sent: is within 5 % of the port's limit from 32KiB octets on; " in text
+    assert (
+        "- RDMA Write, sent: is within 5 % of the port's limit for messages of 32KiB and more; "
+        in text
+    )
     assert "100.0 cycles for a message without payload" in text
     near = page({}, results_of(lambda octets: octets / port_limit(octets) if octets else 2.5), {})
     assert "- RDMA Write, sent: within 5 % of the port's limit at every size; 2.5 cycles" in near
@@ -82,7 +85,7 @@ def test_page_has_the_simulators_of_one_run():
     figures = {key: 1000.0 * number for number, key in enumerate(speed.KEYS, 1)}
     text = page(figures, results_of(lambda octets: 100), {})
     assert "| compiled device | 1,000 |  |" in text
-    assert "takes\n5000 microseconds" in text
+    assert "uses\n5000 microseconds" in text
     assert "| Icarus | 6,000 | 14,000 |" in text
     assert "| Amaranth's own | 10,000 | 15,000 |" in text
     assert "## Simulation" not in page({}, results_of(lambda octets: 100), {})
@@ -113,7 +116,7 @@ def test_page_has_the_area_for_each_number_of_qps_and_each_width(tmp_path):
     assert "| 2 | 20000 | 10000 | 100 | 120.5 |" in text
     assert text.count("| 64 | 26200 | 16200 | 110 |  |") == 2
     assert "was not placed" in text
-    assert "A QP more takes 100 LUT4, 100 flip-flops and 0.2 DP16KD" in text
+    assert "Each further QP takes 100 LUT4, 100 flip-flops and 0.2 DP16KD" in text
     assert "With 32 bits: +150 LUT4 and -10 flip-flops, for the converters" in text
     assert "## Area" not in page({}, results_of(lambda octets: 100), {})
     write_area_plots(AREA, tmp_path)
