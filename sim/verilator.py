@@ -13,6 +13,7 @@ import shutil
 import stat
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from stagecoach.hw import cache
@@ -90,8 +91,15 @@ def verilator_environment() -> dict[str, str]:
     return environment
 
 
-if __name__ == "__main__":
+def main(command: Sequence[str]) -> int | str:
+    """Runs a command in the environment; returns its exit status, or why it was not run."""
+    if not command:
+        return "usage: python -m stagecoach.sim.verilator COMMAND ..."
     try:
-        sys.exit(subprocess.call(sys.argv[1:], env=verilator_environment()))
+        return subprocess.call(command, env=verilator_environment())
     except OSError as error:
-        sys.exit(str(error))
+        return str(error)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
