@@ -37,7 +37,7 @@ SIZES := DATA_WIDTH COUNTERS QPS CQS STAGS READ_QUEUE_DEPTH PREFETCH_LANES PENDI
 	PAYLOAD_BUFFER_OCTETS MAX_BURST_BEATS
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-wheel soak mutate conformance nfs bench bench-short timing scaling gatesim gatesim-board bitstream program boundaries formal formal-mutants verilog example docs lint format clean
+.PHONY: help setup demo test test-wheel soak mutate conformance nfs bench bench-short timing scaling gatesim gatesim-board bitstream program boundaries formal formal-mutants verilog example docs states lint format clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -132,6 +132,9 @@ example: setup docs ## build and run a design in Verilog with two devices (examp
 
 docs: setup ## write the register and queue-entry reference and a C header to build/docs
 	$(BIN)/python -m stagecoach.hw.reference
+
+states: setup ## draw the larger state machines from the gateware, write docs/states.md
+	$(BIN)/python -m stagecoach.hw.states
 
 lint: setup ## check format, style and types
 	$(BIN)/ruff format --check

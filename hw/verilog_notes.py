@@ -40,9 +40,9 @@ def notes(component: Any, top: str) -> dict[str, Notes]:
         ".".join(names.name): Notes(
             _docstring(fragment),
             {
-                name: _states(signal)
+                name: state_names(signal)
                 for signal, name in names.signal_names.items()
-                if _is_state(signal)
+                if is_state(signal)
             },
         )
         for fragment, names in design.fragments.items()
@@ -57,12 +57,12 @@ def _docstring(fragment: Fragment) -> str:
     return inspect.cleandoc(kind.__doc__ or "")
 
 
-def _is_state(signal: Signal) -> bool:
+def is_state(signal: Signal) -> bool:
     """Amaranth gives the register of an FSM a function that names its values."""
     return inspect.isfunction(signal.decoder)
 
 
-def _states(signal: Signal) -> list[str]:
+def state_names(signal: Signal) -> list[str]:
     """The names of all states: the function answers "NAME/value", or raises KeyError."""
     found: list[str] = []
     try:
