@@ -5,6 +5,9 @@ words, in `build/timing.json`; that of another `--config`, another `--device` or
 name of its own. `--area`: only what the device and its blocks take, without placing it. `--block`
 and `--blocks`: each block alone between registers, with the parameters that it has in the device,
 in `build/timing_blocks.json`.
+
+What the default device or one of its blocks takes beyond `budgets.toml`, or is slower, is shown in
+a line of its own; the exit status is 1 then.
 """
 
 import argparse
@@ -22,7 +25,7 @@ from rich.table import Table
 
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.rnic import Rnic
-from stagecoach.hw import blocks
+from stagecoach.hw import blocks, budgets
 from stagecoach.hw.area import by_block
 from stagecoach.hw.boards.configs import SMALL
 from stagecoach.hw.files import BadResults, locked, read_results, write_results
@@ -274,7 +277,9 @@ def main() -> int:
             named = {"_".join([name, *_flow(options)]): row for name, row in rows.items()}
             with locked(BLOCKS_RESULT):
                 write_results(BLOCKS_RESULT, read_results(BLOCKS_RESULT) | named)
-            return 0
+            if options != SYNTHESIS_OPTIONS:
+                return 0
+            return _show_excess(budgets.read().clock_excess(rows), console)
         part = PARTS[arguments.device] if arguments.device else DEFAULT_PART
         config = arguments.config or DEFAULT
         if arguments.area:
@@ -294,10 +299,21 @@ def main() -> int:
         _print_device(result, console)
         if not arguments.area:
             record(RESULT, entry(config, part, options), result)
+        if entry(config, part, options) == DEFAULT:
+            kept = budgets.read()
+            excess = kept.device_excess(result) + kept.area_excess(result["blocks"])
+            return _show_excess(excess, console)
     except (ToolError, BadResults, blocks.NoSuchBlock) as error:
         print(f"timing: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+def _show_excess(excess: list[str], console: Console) -> int:
+    """Prints what goes beyond the budgets, and returns the exit status."""
+    for line in excess:
+        console.print(f"beyond {budgets.FILE.name}: {line}", soft_wrap=True)
+    return int(bool(excess))
 
 
 def _refuse_ignored(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:

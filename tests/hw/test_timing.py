@@ -24,6 +24,7 @@ def result(fmax, lut4=1, options=SYNTHESIS_OPTIONS, flow="now"):
         "fmax_median_mhz": fmax[seeds[len(seeds) // 2]],
         "critical_path": f"path of {seeds[len(seeds) // 2]}",
         "critical_paths": {seed: f"path of {seed}" for seed in fmax},
+        "blocks": {},
     }
 
 
@@ -71,7 +72,9 @@ def test_names_of_entries_are_no_figures():
         (["--config", "small", "--device", "45F", "--abc9"], "small_45F_abc9"),
     ],
 )
-def test_other_parts_and_options_stand_beside_the_default(path, monkeypatch, arguments, name):
+def test_other_parts_and_options_stand_beside_the_default(
+    path, monkeypatch, capsys, arguments, name
+):
     monkeypatch.setattr(
         timing,
         "measure",
@@ -82,7 +85,9 @@ def test_other_parts_and_options_stand_beside_the_default(path, monkeypatch, arg
     found = known(path)
     assert found.pop(name)["fmax_mhz"] == {"1": 50.0}
     assert found == FIVE
-    assert run(monkeypatch) == 0  # the default's seed 1 alone; all others stay
+    assert "beyond" not in capsys.readouterr().out
+    assert run(monkeypatch) == 1  # the default's seed 1 alone; all others stay
+    assert "beyond budgets.toml: median 50.00 MHz; at least" in capsys.readouterr().out
     assert known(path)["fmax_mhz"] == FIVE["fmax_mhz"] | {"1": 50.0} and name in known(path)
 
 

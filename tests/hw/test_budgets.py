@@ -1,0 +1,100 @@
+"""The budgets: what goes beyond them is named, and docs/timing.md has their figures."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.hw.blocks import blocks
+from stagecoach.hw.budgets import Block, Budgets, read
+
+ROOT = Path(__file__).parents[2]
+KEPT = Budgets(
+    lut4=1000,
+    dp16kd=10,
+    fmax_median_mhz=100,
+    lut4_tolerance=0.1,
+    fmax_tolerance=0.05,
+    blocks={"a": Block(100, 2, 200.0), "b": Block(300)},
+    ci_minutes={},
+)
+
+
+@pytest.mark.parametrize(
+    ("result", "excess"),
+    [
+        ({"lut4": 1000, "dp16kd": 10}, []),
+        ({"lut4": 1000, "dp16kd": 10, "fmax_median_mhz": 100.0}, []),
+        ({"lut4": 1001, "dp16kd": 10}, ["LUT4 1001; at most 1000"]),
+        ({"lut4": 1, "dp16kd": 11}, ["DP16KD 11; at most 10"]),
+        (
+            {"lut4": 1, "dp16kd": 1, "fmax_median_mhz": 99.99},
+            ["median 99.99 MHz; at least 100.00"],
+        ),
+    ],
+)
+def test_goals_of_the_device(result, excess):
+    assert KEPT.device_excess(result) == excess
+
+
+@pytest.mark.parametrize(
+    ("name", "lut4", "dp16kd", "excess"),
+    [
+        ("a", 110, 2, []),
+        ("a", 111, 2, ["a: 111 LUT4; 100 are kept"]),
+        ("a", 1, 3, ["a: 3 DP16KD; 2 are kept"]),
+        ("b", 300, 1, ["b: 1 DP16KD; 0 are kept"]),
+        ("new", 99, 9, []),
+        ("new", 100, 0, ["new: 100 LUT4; nothing is kept of it"]),
+    ],
+)
+def test_area_of_blocks(name, lut4, dp16kd, excess):
+    assert KEPT.area_excess({name: {"lut4": lut4, "dp16kd": dp16kd}}) == excess
+
+
+@pytest.mark.parametrize(
+    ("name", "fmax", "excess"),
+    [
+        ("a", 190.0, []),
+        ("a", 189.99, ["a: 189.99 MHz alone; 200.00 are kept"]),
+        ("b", 1.0, []),
+        ("new", 1.0, []),
+    ],
+)
+def test_clock_of_blocks(name, fmax, excess):
+    assert KEPT.clock_excess({name: {"fmax_mhz": fmax}}) == excess
+
+
+def test_what_is_kept_is_of_blocks_of_the_device():
+    assert read().blocks.keys() <= blocks(RnicConfig()).keys()
+
+
+def test_an_unknown_word_is_refused(tmp_path):
+    file = tmp_path / "budgets.toml"
+    file.write_text((ROOT / "hw" / "budgets.toml").read_text().replace("lut4 = 40000", "lut = 1"))
+    with pytest.raises(TypeError, match="lut"):
+        read(file)
+
+
+def test_the_page_has_these_figures():
+    text = (ROOT / "docs" / "timing.md").read_text()
+    kept = read()
+    assert f"The goals are {kept.lut4:,} and {kept.dp16kd}." in re.sub(r"\s+", " ", text)
+    rows = re.findall(
+        r"^\| (\w+) \| ([\d,]+) \| [\d,]* ?\| [\d,]+ \| (\d*) ?\|$", text, re.MULTILINE
+    )
+    shown = {
+        name: Block(int(lut4.replace(",", "")), int(dp16kd or 0)) for name, lut4, dp16kd in rows
+    }
+    assert len(shown) == 10
+    assert shown == {
+        name: Block(block.lut4, block.dp16kd) for name, block in list(kept.blocks.items())[:10]
+    }
+
+
+def test_the_steps_of_ci_are_budgeted():
+    sections = re.findall(
+        r"^ *section ([a-z-]+)$", (ROOT / ".ci" / "run").read_text(), re.MULTILINE
+    )
+    assert sections == list(read().ci_minutes)
