@@ -12,7 +12,7 @@ PORT_OCTETS = 8
 """Of the LLP port, per cycle and direction."""
 
 ATOMIC_RESPONSE_OCTETS = 12
-"""Behind its DDP header: identifier and original value (RFC 7306, 5.2.2)."""
+"""After its DDP header: identifier and original value (RFC 7306, 5.2.2)."""
 
 MESSAGES = 512
 """Over which is averaged: with Markers, FPDUs of one size have one more Marker or less."""
@@ -21,7 +21,7 @@ MESSAGES = 512
 def beats(
     operation: str, octets: int, *, emss: int = 1460, markers: bool = False, messages: int = 1
 ) -> int:
-    """Beats of the port that messages of `octets` take, one behind the other from stream octet 0.
+    """Beats of the port that messages of `octets` take, one after the other from stream octet 0.
 
     `operation`: `send` has untagged segments, all others tagged ones (RFC 5041, 4.2 and 4.3).
     """

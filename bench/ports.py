@@ -49,7 +49,7 @@ class HostWrites:
     """The data words of all AXI write bursts with their addresses.
 
     `handler(address, strobe)` is called at the edge of the word, or of the address if that comes
-    behind it.
+    after it.
     """
 
     def __init__(self, ports: Ports, handler: Callable[[int, int], None]):

@@ -21,7 +21,7 @@ async def check_answer_reads(dut: Any) -> None:
     """FPDUs of Read Responses that leave, each at its last beat.
 
     Every QP has up to `READS` requests outstanding: the next one is there when one is answered.
-    With `after_write` each comes behind an RDMA Write of as many octets, which must be visible
+    With `after_write` each comes after an RDMA Write of as many octets, which must be visible
     before the Read.
     """
     case = options()

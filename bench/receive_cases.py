@@ -154,7 +154,7 @@ async def check_receive_empty(dut: Any) -> None:
     """Messages and cycles of RDMA Writes without payload, one QP, all at hand.
 
     They leave nothing in host memory: the cycles are those between the completions of two Sends,
-    one before them and one behind them. The second Send counts as one of the messages.
+    one before them and one after them. The second Send counts as one of the messages.
     """
     case = options()
     count = case["messages"]

@@ -7,7 +7,7 @@ WARM_UP = 0.1
 """Part of the stamps before the steady state: the latencies of the beginning are in it."""
 
 COOL_DOWN = 0.05
-"""Part of the stamps behind it, where several QPs do not end at the same time."""
+"""Part of the stamps after it, where several QPs do not end at the same time."""
 
 
 class Stamp(NamedTuple):
@@ -34,7 +34,7 @@ def bounds(stamps: Sequence[Stamp]) -> tuple[int, int]:
 
 
 def between(directions: Sequence[Sequence[Stamp]], begin: int, end: int) -> dict[str, int]:
-    """Sums over all directions behind cycle `begin`, up to and with `end`."""
+    """Sums over all directions after cycle `begin`, up to and with `end`."""
     inside = [stamp for stamps in directions for stamp in stamps if begin < stamp.cycle <= end]
     return {
         "octets": sum(stamp.octets for stamp in inside),

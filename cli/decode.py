@@ -28,7 +28,7 @@ def decode(file: Path, as_json: bool, pager: bool | None) -> int:
     """Prints every startup frame and FPDU of a capture file; returns the exit status.
 
     ``pager`` ``None`` uses one when standard output is a terminal. Raises ``CaptureError`` for a
-    file that is no capture, behind the last packet for one that is cut, and for one without MPA.
+    file that is no capture, after the last packet for one that is cut, and for one without MPA.
     """
     from stagecoach.sim.capture.decode import decode_file
     from stagecoach.sim.capture.decode_json import as_json as item_as_json

@@ -23,7 +23,7 @@ DDP_HEADER_OCTETS = 18
 
 EVENT_HEADER_OCTETS = 18
 """Octets of the offending ULPDU that an event carries: its DDP header. Of a received Terminate
-the first octets behind its DDP header."""
+the first octets after its DDP header."""
 
 RESPONSE_OKAY = 0
 RESPONSE_SLVERR = 2
@@ -161,7 +161,7 @@ class Layouts:
                 "ulpdu_length": 16,
                 "header": 8 * ULPDU_HEADER_OCTETS,
                 "store_address": store,  # word in which the FPDU starts
-                "store_end": store,  # word behind its last one (mod store size)
+                "store_end": store,  # word after its last one (mod store size)
             }
         )
 
@@ -260,7 +260,7 @@ class Layouts:
         )
 
         # Transmitter to assembler and framer: one FPDU. Octet i of the DDP header is
-        # header[8i:8i+8]; all behind it comes as payload.
+        # header[8i:8i+8]; all after it comes as payload.
         self.ulpdu_job = data.StructLayout(
             {
                 "qp": qp,

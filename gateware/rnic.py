@@ -347,7 +347,7 @@ class Rnic(wiring.Component):
             self.transmit_drain.job_end.eq(self.framer.finished.valid),
             self.transmit_drain.mark.eq(self.delivery_gate.mark),
             self.delivery_gate.passed.eq(self.transmit_drain.passed & drain.passed[2]),
-            # Behind the visits, which begin them: with placements and FPDUs.
+            # After the visits, which begin them: with placements and FPDUs.
             drain.mark.eq(
                 Cat(self.fence.mark_1, self.invalidation_gate.mark, self.delivery_gate.mark)
             ),

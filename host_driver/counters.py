@@ -88,7 +88,7 @@ def query_qp(device: Device, number: int) -> QPStatus:
 def query_stops(device: Device, causes: Iterable[Cause] = Cause) -> dict[Cause, int]:
     """How many QPs stopped for each of some causes, those that there were, modulo 2^32.
 
-    NONE: FPDUs that were dropped. One is dropped if its QP does not run, e.g. behind the one for
+    NONE: FPDUs that were dropped. One is dropped if its QP does not run, e.g. after the one for
     which the QP stopped. A QP that the driver stops is not counted. Raises `DeviceError` if the
     device has no counters.
     """

@@ -56,7 +56,7 @@ class Device:
     def write(self, register: Register, **fields: int) -> None:
         """Writes a register; fields that are not named are zero.
 
-        Raises `DeviceError` for COMMAND and its arguments behind a command that did not end.
+        Raises `DeviceError` for COMMAND and its arguments after a command that did not end.
         """
         self._check_opening(register)
         if self._unfinished is not None and register.address in _OF_COMMANDS:
@@ -158,7 +158,7 @@ class Device:
         if ring.entries < answered - entry & 0xFFFF < 0x8000:
             raise DeviceError(
                 f"CQ {number} has CQ_ANSWERED {answered}; allowed: at most {ring.entries} entries "
-                f"behind {entry}"
+                f"after {entry}"
             )
         return ring.skip_lost(entry, answered)
 

@@ -34,7 +34,7 @@ class AsyncEvent:
         device could not write the event, or had no place for it: only the cause is known then.
     ulpdu_length: of the offending segment; 0 if there is none.
     header: the first octets of the offending ULPDU, its DDP header; of a Terminate that was
-        received the first ones behind its DDP header.
+        received the first ones after its DDP header.
     terminate: what the peer said; `None` if it did not, or in a Terminate in error itself.
     """
 

@@ -38,7 +38,7 @@ def _crc32c(octets: bytes) -> int:
 
 
 def terminate_fpdu(code: SetupError, *, markers: bool) -> bytes:
-    """The first and only FPDU of a stream: a Terminate 2/0/`code`, behind a Marker if wanted.
+    """The first and only FPDU of a stream: a Terminate 2/0/`code`, after a Marker if wanted.
 
     Its CRC is always right, which does no harm where CRCs are off (RFC 5044, 7.1.1).
     """

@@ -118,7 +118,7 @@ class MR:
             )
         self.length = view.nbytes
         view.release()
-        # A Tagged Offset behind the last octet must not wrap (RFC 5041, 7.1).
+        # A Tagged Offset after the last octet must not wrap (RFC 5041, 7.1).
         if addr is not None and not 0 <= addr < (1 << 64) - self.length:
             raise ValueError(f"addr is {addr}; allowed: 0 to 2^64 - 1 - length ({self.length})")
         self.pd = pd

@@ -214,7 +214,7 @@ class QP:
             self.require(QPState.RTS, QPState.ERR)
             self._check_supported(requests)
             if self._ord == 0 and any(each.opcode in _ANSWERED for each in requests):
-                # It would wait for ever, and everything behind it.
+                # It would wait for ever, and everything after it.
                 raise ValueError(
                     f"RDMA Read or atomic on QP {self.qp_num}, which is connected with ORD 0; "
                     f"allowed: on a QP with ORD 1 to {self.context.attr.max_qp_rd_atom}"
@@ -344,7 +344,7 @@ class QP:
         self.state = QPState.ERR
         self.context.write(registers.QP_NUMBER, qp=self.qp_num)
         self.context.command(CommandOpcode.QP_STOP)
-        # All writes are answered: what is not there behind a lost completion is lost, too.
+        # All writes are answered: what is not there after a lost completion is lost, too.
         self._queues.take_entries(ask=True)
         self._flush(event)
 
@@ -397,7 +397,7 @@ class QP:
             if self.state != QPState.RTS or queue.end is not None:
                 return
             if queue.posted and not queue.posted[-1].signaled:
-                # What completes behind it: the end of a region, of which the peer hears nothing.
+                # What completes after it: the end of a region, of which the peer hears nothing.
                 region = steps.enter_context(MR(self.pd, bytearray(1), qp=self))
                 self.post_hidden_send(SendWR(opcode=WROpcode.LOCAL_INV, rkey=region.stag))
             queue.end_here()

@@ -70,7 +70,7 @@ class Ring:
         """Whether the next entry, which is not there, never will be: its write has failed.
 
         `answered`: entries, mod 2^16, of which the device has the write responses. What the device
-        did not say so of may still come, also behind entries that are there: AXI lets writes become
+        did not say so of may still come, also after entries that are there: AXI lets writes become
         visible in any order before their responses. The place of the lost entry is then as after
         reading, for the next turn of the ring.
         """

@@ -101,8 +101,8 @@ class WorkQueue:
     Attributes
     ----------
     ring, doorbell, name: as given. posted: what is not completed, the oldest first.
-    producer: number behind the last unit.
-    end: number behind the last unit that the device is given; `None` as long as it is given all.
+    producer: number after the last unit.
+    end: number after the last unit that the device is given; `None` as long as it is given all.
     """
 
     def __init__(self, ring: Ring, doorbell: Register, limit: int, name: str):
@@ -242,7 +242,7 @@ def check_elements(elements: Sequence[SGE]) -> None:
 def parts_of(request: SendWR) -> list[SendWR]:
     """The requests of one send entry each that a request consists of: it alone, or two.
 
-    The second one says that both are done: what is posted behind a Write completes behind it.
+    The second one says that both are done: what is posted after a Write completes after it.
     """
     if request.opcode != WROpcode.RDMA_WRITE_WITH_IMM:
         return [request]

@@ -66,7 +66,7 @@ class SendWR:
     LOCAL_INV makes the own STag `rkey` invalid: when it completes, nobody reaches the memory by it.
     An RDMA Read before it that is not complete then fails, unless it has `SendFlags.FENCE`.
     REG_MR makes `mr`, an invalid `FastMR`, valid under the STag `rkey` for `access`, before the
-    requests behind it begin; `rkey` differs from that of `mr` in its key only (`inc_rkey`). A
+    requests after it begin; `rkey` differs from that of `mr` in its key only (`inc_rkey`). A
     request that the device refuses stops the QP.
 
     An atomic works on the 8 octets at `remote_addr` of the peer's STag `rkey`, which must have
@@ -80,7 +80,7 @@ class SendWR:
     that may be outstanding.
 
     IMM_DATA sends the 8 octets `imm_data`, and nothing else, into a completion of the peer (RFC
-    7306, 6); RDMA_WRITE_WITH_IMM is an RDMA Write and such a message behind it. It counts as two
+    7306, 6); RDMA_WRITE_WITH_IMM is an RDMA Write and such a message after it. It counts as two
     requests in the send queue and has one completion, when both are done.
     """
 

@@ -47,7 +47,7 @@ def in_one_module(netlist: Path) -> str:
 
 
 def _verilog(netlist: Path, form: str, *steps: str) -> str:
-    """What Yosys writes behind some steps, cached beside the netlist."""
+    """What Yosys writes after some steps, cached beside the netlist."""
     result = netlist.with_suffix(f".{form}.v")
     with locked(result):
         if not result.exists():

@@ -73,7 +73,7 @@ def slow_paths(delays: Delays, over: float) -> list[TimedPath]:
 
 
 def describe(path: TimedPath, ends: int) -> str:
-    """A path in a line: the cells on it, and behind each the delay of its wire."""
+    """A path in a line: the cells on it, and after each the delay of its wire."""
     wires = " > ".join(f"{register_name(pin.rsplit('/', 1)[0])} {w:.2f}" for pin, w in path.wires)
     _, end, port = path.ends()
     return f"{path.delay:.2f} ns, {ends} ends: {wires} > {end}.{port}"

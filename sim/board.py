@@ -66,7 +66,7 @@ class SimulatedBoard:
     Parameters
     ----------
     program: what `build_board` returned; `None`: it is called.
-    fault_rate: octets in a million that are lost, as many that are changed, and as many behind
+    fault_rate: octets in a million that are lost, as many that are changed, and as many after
         which one is inserted, in either direction. seed: of the faults.
     divisor, quiet_cycles, baud: of the program, if it is none of `build_board`: cycles of a bit,
         cycles without an octet until it sleeps, and the rate that `url` names.
@@ -91,7 +91,7 @@ class SimulatedBoard:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            # It ends with its input, and tells what it has counted also behind an interrupt.
+            # It ends with its input, and tells what it has counted also after an interrupt.
             start_new_session=True,
         )
         assert self.process.stdout is not None

@@ -293,7 +293,7 @@ class Device:
     ) -> None:
         """Let one access to these octets end with an error response.
 
-        It is the one behind `skip` others: of reads, words are counted; of writes, bursts. Nothing
+        It is the one after `skip` others: of reads, words are counted; of writes, bursts. Nothing
         of the burst is written. What was armed before for reads, or for writes, is forgotten.
         """
         if octets < 1 or skip < 0:

@@ -179,7 +179,7 @@ class Environment:
         return self.run(str(self.bin / "python"), "-c", program)
 
     def stagecoach(self, *arguments: str, status: int = 0) -> str:
-        """What a command prints, standard error behind it."""
+        """What a command prints, standard error after it."""
         return self.run(str(self.bin / "stagecoach"), *arguments, status=status)
 
     def run(self, *command: str, status: int = 0) -> str:

@@ -179,7 +179,7 @@ class End:
                 return found
 
     def _take(self, cq: CQ) -> list[WC]:
-        """What is there and has not failed; the first failure is raised behind it."""
+        """What is there and has not failed; the first failure is raised after it."""
         found = self._failed or cq.poll(cq.cqe)
         good = list(itertools.takewhile(lambda each: each.status == WCStatus.SUCCESS, found))
         self._failed = found[len(good) :]

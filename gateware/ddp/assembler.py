@@ -20,8 +20,8 @@ HEADER_WORDS = (FIRST_LANE + TAGGED_HEADER_OCTETS) // 8
 class Assembler(wiring.Component):
     """Puts the DDP header of each job and its payload together, one word per cycle.
 
-    Payload octets are those of the ULPDU behind the header; a job without any takes no payload
-    beat. Behind a tagged header payload is lane-aligned; behind an untagged one it moves by four
+    Payload octets are those of the ULPDU after the header; a job without any takes no payload
+    beat. After a tagged header payload is lane-aligned; after an untagged one it moves by four
     lanes. An FPDU takes a cycle per word and one more. An `empty` job has no beats at all.
 
     Members

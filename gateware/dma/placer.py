@@ -125,7 +125,7 @@ class Placer(wiring.Component):
         with m.Elif(begin):
             m.d.sync += planned_valid.eq(0)
 
-        # The read at store.address: one behind the first one of a placement, the first one of a
+        # The read at store.address: one after the first one of a placement, the first one of a
         # plan, or that of a placement whose plan is being made. And what it is for.
         mark = data.StructLayout(
             {
@@ -140,7 +140,7 @@ class Placer(wiring.Component):
         )
         reading = Signal(mark)
         first = Signal(mark)  # for the first one of a plan
-        active = Signal()  # the reads behind the first one are made
+        active = Signal()  # the reads after the first one are made
         address = Signal(store_bits)
         more_reads = Signal(14)
         last_read = Signal()  # more_reads is 0

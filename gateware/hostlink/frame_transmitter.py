@@ -241,7 +241,7 @@ class FrameTransmitter(wiring.Component):
                     m.next = "OPENING"
                 with m.Else():
                     m.d.sync += idle_line.eq(1)
-            with m.State("OPENING"):  # sends a flag behind an idle line
+            with m.State("OPENING"):  # sends a flag after an idle line
                 with m.If(~idle_line):
                     m.next = "FETCH_KIND"
                 with m.Elif(~self.o.valid):
@@ -300,7 +300,7 @@ class FrameTransmitter(wiring.Component):
             m.d.sync += timer.eq(timer + 1)
             with m.If(timer == self._retry_cycles - 1):
                 m.d.sync += again.eq(1)
-        # Behind the states: what is asked for in the cycle of its turn is not lost.
+        # After the states: what is asked for in the cycle of its turn is not lost.
         for wish, asked in (
             (again, self.again),
             (acknowledge, self.acknowledge),

@@ -78,7 +78,7 @@ class ReadBridge(wiring.Component):
             left_cost.eq(Cat(Const(0, 3), lengths.o.p.length + 1) + 1),
         ]
         m.d.sync += [
-            # Not in the cycle behind a burst, which is not counted yet.
+            # Not in the cycle after a burst, which is not counted yet.
             room.eq((reserved < DEPTH - 8 - most) & ~taken),
             reserved.eq(reserved + Mux(taken, cost, 0) - Mux(finished, left_cost, 0)),
         ]

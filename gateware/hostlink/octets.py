@@ -81,7 +81,7 @@ class OctetBuffer(wiring.Component):
 
 
 class MessageSlot(wiring.Component):
-    """Makes a message of the fields on `i`, one octet a cycle; takes the next one behind it.
+    """Makes a message of the fields on `i`, one octet a cycle; takes the next one after it.
 
     Parameters
     ----------

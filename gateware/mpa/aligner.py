@@ -82,7 +82,7 @@ class Aligner(wiring.Component):
         answer = Signal(ANSWER)  # the next one
         answer_valid = Signal()
         active = Signal()  # one is coming
-        more = Signal(ANSWER["last_beat"].shape)  # beats of it behind the next one
+        more = Signal(ANSWER["last_beat"].shape)  # beats of it after the next one
         last = Signal()  # none
         half = Signal()
         taken = Signal()

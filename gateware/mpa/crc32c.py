@@ -54,7 +54,7 @@ def next_state(state: Value, word: Value) -> Value:
 
 
 RESIDUE = _shift(INITIAL_STATE, STATE_BITS)
-"""The register behind any data and its CRC: old state and CRC field add up to all ones."""
+"""The register after any data and its CRC: old state and CRC field add up to all ones."""
 
 RESIDUE_AND_ZEROS = _shift(RESIDUE, 32)
 """The register 32 zeros later."""

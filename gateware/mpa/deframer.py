@@ -20,7 +20,7 @@ from stagecoach.gateware.mpa.marker_remove import MarkerRemover
 from stagecoach.gateware.mpa.segment_queue import SegmentQueue
 
 MEASURE_CYCLES = 1 + MarkerCount.LATENCY + 1
-"""From the first word of an FPDU to the position behind it."""
+"""From the first word of an FPDU to the position after it."""
 
 
 class Deframer(wiring.Component):
@@ -37,7 +37,7 @@ class Deframer(wiring.Component):
 
     Members
     -------
-    answer: the requests made to the LLP, in order, and behind the last one of a visit its end. rx:
+    answer: the requests made to the LLP, in order, and after the last one of a visit its end. rx:
         the answers.
     took: a word of an answer was used or dropped, a cycle ago.
     left: the end has come, and all before it has left: the visit came to what is said here. Seven
@@ -49,9 +49,9 @@ class Deframer(wiring.Component):
     failed: an FPDU was wrong; the segment that says so is on its way, and nothing follows. `kill`
         must be high from the next cycle on.
     inside: the octets end inside an FPDU. fpdu_octets: its length with Markers; fpdu_end: the
-        position behind it, or behind the last one. All three as they were some cycles ago, when
+        position after it, or after the last one. All three as they were some cycles ago, when
         `idle` as they are.
-    consumed: the position behind the last committed FPDU.
+    consumed: the position after the last committed FPDU.
     idle: nothing moves unless an answer comes.
     closed, closed_qp: say that a connection is closed, until `closed_taken`; closed_inside, that
         octets of it are left that are no whole FPDU.
@@ -104,7 +104,7 @@ class Deframer(wiring.Component):
         m.submodules.aligner = aligner = Aligner()
         m.submodules.remover = remover = MarkerRemover()
         # Words pass the aligner, which is cleared by `kill` and `start` themselves, before anything
-        # else sees them: all that is behind it has a cycle more.
+        # else sees them: all that is after it has a cycle more.
         cleared = Signal()
         dropping = Signal()
         wiring.connect(m, wiring.flipped(self.answer), aligner.answer)
@@ -136,7 +136,7 @@ class Deframer(wiring.Component):
     ) -> None:
         """The verdict over the word of two cycles ago, if that was a last one, and its end.
 
-        Half a word counts as a whole one with zeros behind it.
+        Half a word counts as a whole one with zeros after it.
         """
         word = aligner.word
         crc = Signal(32, init=INITIAL_STATE)
@@ -286,7 +286,7 @@ class Deframer(wiring.Component):
         ]
 
     def _elaborate_measure(self, m: Module, aligner: Aligner, cleared: Signal) -> None:
-        """The length of every FPDU, with its Markers, and the position behind it."""
+        """The length of every FPDU, with its Markers, and the position after it."""
         m.submodules.count = count = MarkerCount()
         m.d.comb += [
             count.fpdu_length.eq(Cat(Const(0, 2), aligner.fpdu_units)),

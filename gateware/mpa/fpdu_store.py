@@ -14,7 +14,7 @@ MARGIN_WORDS = 16
 class FpduStore(wiring.Component):
     """Circular memory of 64-bit words; what is written counts only when it is committed.
 
-    Words behind the last commit belong to an FPDU that is not verified yet: `rewind` forgets them.
+    Words after the last commit belong to an FPDU that is not verified yet: `rewind` forgets them.
     The placer releases committed words in order.
 
     Members
@@ -23,7 +23,7 @@ class FpduStore(wiring.Component):
     address: where the next word goes.
     full: there is no room for more.
     commit, commit_end: everything before the address `commit_end` is verified.
-    rewind: the next word goes behind the last commit.
+    rewind: the next word goes after the last commit.
     placer: `StorePort`, seen from the placer.
     """
 

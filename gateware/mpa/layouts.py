@@ -6,7 +6,7 @@ from stagecoach.gateware.config import WORD_WIDTH, RnicConfig
 from stagecoach.gateware.interfaces import Layouts
 
 ULPDU_BEAT = data.StructLayout({"data": 64, "last": 1, "error": 1})
-"""A ULPDU from lane 2 of its first word on: lanes 0 and 1 there, and all behind its end, are
+"""A ULPDU from lane 2 of its first word on: lanes 0 and 1 there, and all after its end, are
 meaningless. `error`, on the last beat: its payload is not what it should be."""
 
 CHUNK_OCTETS = 2048
@@ -62,7 +62,7 @@ class MpaLayouts:
         self.visit = data.StructLayout(
             {"qp": qp, "crc": 1, "markers": 1, "position": 32, "available": 32}
         )
-        # ... and what it came to: the position behind the last good FPDU, and the octets without
+        # ... and what it came to: the position after the last good FPDU, and the octets without
         # which the next one is not worth a visit. `held`: no command came for the connection.
         self.visit_end = data.StructLayout(
             {"qp": qp, "held": 1, "dead": 1, "consumed": 32, "needed": 17}

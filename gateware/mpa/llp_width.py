@@ -131,7 +131,7 @@ class LlpReceiveWidth(wiring.Component):
         unit_octets = min(WORD_OCTETS, len(self.i.payload) // 8)
         bits = self._request["octets"].width - exact_log2(unit_octets)
         # What an answer is counted in, beats or words, whichever is smaller: two make the other.
-        answer = data.StructLayout({"behind": bits, "single": 1})  # behind the first one
+        answer = data.StructLayout({"behind": bits, "single": 1})  # after the first one
         m.submodules.answers = answers = StreamFifo(answer, REQUESTS_AHEAD)
         behind = (self.request.p.octets - 1)[exact_log2(unit_octets) :][:bits]
         m.d.comb += [
@@ -144,8 +144,8 @@ class LlpReceiveWidth(wiring.Component):
         ]
 
         active = Signal()  # an answer is under way
-        left = Signal(bits)  # of it, behind the one that is here
-        last = Signal()  # there is none behind it
+        left = Signal(bits)  # of it, after the one that is here
+        last = Signal()  # there is none after it
         step = Signal()
         with m.If(~active | (step & last)):
             m.d.comb += answers.o.ready.eq(1)

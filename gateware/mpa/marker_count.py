@@ -11,7 +11,7 @@ UNITS_BETWEEN_MARKERS = 127
 class MarkerCount(wiring.Component):
     """Computes the Markers of the FPDU given `LATENCY` cycles ago; takes one FPDU per cycle.
 
-    A Marker directly before the FPDU is one of it, as is one between PAD and CRC; one behind the
+    A Marker directly before the FPDU is one of it, as is one between PAD and CRC; one after the
     CRC is not (RFC 5044, 4.3 and 4.4).
 
     Members

@@ -23,7 +23,7 @@ _FLAGS = data.StructLayout(
         "last": 1,
         "upper_crc": 1,  # the CRC goes to the upper 4 octets; it covers the lower ones
         "lower_crc": 1,  # the CRC goes to the lower 4 octets, and nothing else is in this beat
-        "covered_end": 1,  # the CRC covers nothing behind this beat
+        "covered_end": 1,  # the CRC covers nothing after this beat
     }
 )
 
@@ -32,13 +32,13 @@ class MarkerInserter(wiring.Component):
     """Turns the words of an FPDU without CRC into its beats, Markers inserted, in order.
 
     Every FPDU starts in the lower 4 octets of a beat, with its Marker if one stands directly
-    before it. A place for the CRC is left behind the last octet that it covers. A word makes one
+    before it. A place for the CRC is left after the last octet that it covers. A word makes one
     beat, two cycles later. What does not fit there (a Marker, the CRC) makes further beats in the
     cycles that follow, at most two, in which `ready` is low.
 
     Parameters
     ----------
-    tag: layout of what goes along with a word; that of the last word goes with all behind it.
+    tag: layout of what goes along with a word; that of the last word goes with all after it.
 
     Members
     -------

@@ -22,7 +22,7 @@ class MarkerRemover(wiring.Component):
     clear: forget what is there; the next word is the first one of an FPDU, and comes two cycles
         later at the earliest.
     valid, word: the words of FPDUs.
-    o_valid, o: the same without Markers; what is behind the end of the FPDU in its last word is
+    o_valid, o: the same without Markers; what is after the end of the FPDU in its last word is
         meaningless.
     wrong: with the last word: a Marker of this FPDU does not point to its ULPDU_Length.
     """

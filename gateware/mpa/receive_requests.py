@@ -76,7 +76,7 @@ class ReceiveRequests(wiring.Component):
             answers.r_en.eq(self.answer.ready),
         ]
 
-        requested = Signal(32)  # position behind the last request
+        requested = Signal(32)  # position after the last request
         budget = Signal(range(-CHUNK_OCTETS, VISIT_OCTETS + 1))
         outstanding = Signal(range(4 * BEATS_AHEAD))
         entered = Signal()

@@ -82,7 +82,7 @@ class SegmentQueue(wiring.Component):
         outcome = data.View(self._outcome, outcomes.r_data)
 
         tail = Signal(range(PAIRS))  # of the next pair to come
-        committed = Signal(range(PAIRS))  # behind the pairs of what is done
+        committed = Signal(range(PAIRS))  # after the pairs of what is done
         head = Signal(range(PAIRS))  # of the next pair to go
         used = Signal(range(PAIRS))
         m.d.comb += [
@@ -100,7 +100,7 @@ class SegmentQueue(wiring.Component):
             keeps.eq(self.valid & (count != 2 * HEADER_PAIRS)),
             lower_write.addr.eq(tail),
             lower_write.data.eq(self.word),
-            # What stands behind the last pair means nothing until it is complete.
+            # What stands after the last pair means nothing until it is complete.
             lower_write.en.eq(~count[0]),
             upper_write.addr.eq(tail),
             upper_write.data.word.eq(self.word),

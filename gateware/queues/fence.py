@@ -17,7 +17,7 @@ class Fence(wiring.Component):
 
     A pair is a place where items begin and end in the same number: bit p of `begin_<s>` and
     `end_<s>` pulse for pair p of stage s; each has a `Drain`. `start` goes through the stages in
-    order: it marks the drains (what begins in the cycle behind `start` counts), waits until all
+    order: it marks the drains (what begins in the cycle after `start` counts), waits until all
     have passed, and `SETTLE` cycles later goes on to the next stage: what stage 0 hands to stage 1
     up to 15 cycles after its end there is waited for. Atomics are counted elsewhere:
     `mark_<s>` pulses when the stage marks its drains, and `passed_<s>` is low from the next cycle

@@ -26,13 +26,13 @@ class PrefetchedUnits(wiring.Component):
     -------
     entries: the consumer; `EntryPort`, seen from the fetcher.
     store, store_address, store_data: a word for the memory.
-    arrived: In, running number behind the units of QP `entries.select` of a cycle ago.
+    arrived: In, running number after the units of QP `entries.select` of a cycle ago.
     qp: In, the QP to look at; `popped` and `home` are its rows a cycle later. A pop or a `settle`
         in the cycle in which `qp` is looked at, or in the one before, does not count yet.
     settle, settled: In, change a QP's oldest unit; without effect in a cycle with `entries.pop`,
         which must be of another QP.
     move, moved: In, change a QP's home.
-    post, posted: In, change how many of its units are posted (running number behind them).
+    post, posted: In, change how many of its units are posted (running number after them).
     """
 
     def __init__(self, config: RnicConfig, memory: PrefetchMemory, *, words: int, entry_units: int):

@@ -14,8 +14,8 @@ class QpErrors(wiring.Component):
     """One error for each QP that had failures, however many it had.
 
     An entry for each QP, so that a failure never waits until an error is taken: who takes errors
-    may itself wait for what comes behind the failure, such as completions, by way of a Terminate
-    behind FPDUs whose reports are not taken. `error` names a QP at most `config.qps` + 1 cycles
+    may itself wait for what comes after the failure, such as completions, by way of a Terminate
+    after FPDUs whose reports are not taken. `error` names a QP at most `config.qps` + 1 cycles
     after its failure while it is free: failures are rare, so one QP is looked at in a cycle. That
     of a failure is looked at next, so that the failure is the cause before the peer tells what it
     saw of it. No failure may come in the first `config.qps` cycles after a reset.

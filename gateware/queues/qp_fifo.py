@@ -105,7 +105,7 @@ class QpFifo(wiring.Component):
         ]
 
         def clear_to_difference(written: Memory, more: Memory, less: Memory) -> None:
-            """A cycle behind a clear, of what the counts were in its cycle."""
+            """A cycle after a clear, of what the counts were in its cycle."""
             port = written.write_port()
             first, second = Signal(count_bits), Signal(count_bits)
             m.d.sync += [

@@ -13,9 +13,9 @@ class QueueDrain(wiring.Component):
     Operations end in the order in which they began, so each of them is accounted to the first item
     that waits for it: `share` is the number of operations under way that the item which comes is
     the first to wait for; the queue keeps it beside the item. An operation that ends is accounted
-    to the items that came and did not leave yet; when it began behind all of them, it is accounted
+    to the items that came and did not leave yet; when it began after all of them, it is accounted
     to nobody, and forgotten. At the head, `missing` is what is left of the shares of the head and
-    of all before it, less what has ended: negative by the operations that items behind the head
+    of all before it, less what has ended: negative by the operations that items after the head
     need not wait for any more.
 
     So no count goes on with operations that nobody waits for, however long the head is held and

@@ -23,7 +23,7 @@ class RingNotifier(wiring.Component):
 
     Members
     -------
-    doorbell: `cq_doorbell`, the number behind the last entry that the host has consumed. Ring
+    doorbell: `cq_doorbell`, the number after the last entry that the host has consumed. Ring
         number `config.cqs` is the event queue. hold: In(1), none is taken in this cycle.
     done: In(stream), the ring of an entry whose write response is there, and if it is solicited.
     looks, ring, consumed: what the host has consumed of `ring`, when `looks`, comes as `consumed` a

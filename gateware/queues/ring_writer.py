@@ -33,7 +33,7 @@ class RingWriter(wiring.Component):
 
     A ring has 2^0 to 2^15 entries; running numbers have 16 bits.
     `cq_command` enables (from entry 0, phase 1, unarmed) or disables a ring; it is taken when no
-    write is outstanding. `cq_doorbell` gives the number behind the last entry that the host has
+    write is outstanding. `cq_doorbell` gives the number after the last entry that the host has
     consumed. An entry for a full or disabled ring is dropped: a completion then raises CQ_OVERFLOW
     for its QP at `overflow`; events are counted in `dropped_events`, mod 2^16. A completion entry
     whose write failed raises HOST_WRITE_ERROR. Errors of a QP that come before the first is taken

@@ -109,7 +109,7 @@ class Scheduler(wiring.Component):
         chosen = lowest_bit(m, turn, "chosen")
         lowest = Signal(group_size)  # the same one-hot
         m.d.comb += lowest.eq(Cat(turn[i] & ~turn[:i].any() for i in range(group_size)))
-        above = Signal(group_size)  # the members behind the last pick
+        above = Signal(group_size)  # the members after the last pick
         free = Signal()
         m.d.comb += free.eq(~self.pick.valid | self.pick.ready)
         with m.If(self.pick.ready):
@@ -147,7 +147,7 @@ class Scheduler(wiring.Component):
                     ]
                     with m.If(~several(turn)):
                         m.next = "REST"
-            # Takes those behind the last pick that were queued meanwhile.
+            # Takes those after the last pick that were queued meanwhile.
             with m.State("REST"):
                 m.d.sync += turn.eq(Array(members)[current] & above)
                 m.next = "MORE"

@@ -17,7 +17,7 @@ COUNT_BITS = 6
 """Of a running number, enough to compare those on chip."""
 
 ARRIVED = data.StructLayout({"count": COUNT_BITS, "failed": 1, "told": 1})
-"""Running number behind the last unit of a QP that arrived, whether a read failed since, and
+"""Running number after the last unit of a QP that arrived, whether a read failed since, and
 whether an error told of that."""
 
 

@@ -96,7 +96,7 @@ class StagTable(wiring.Component):
 
         # One request enters the pipeline per cycle: that of an invalidation, or of a client.
         find_invalidated = Signal()
-        # Who asks: an invalidator, or behind them `change`
+        # Who asks: an invalidator, or after them `change`
         change_number = len(self.invalidate)
         invalidator = Signal(range(change_number + 1))
         invalidated = Signal(32)

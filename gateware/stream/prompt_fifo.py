@@ -51,7 +51,7 @@ class PromptFifo(wiring.Component):
             comes.eq(self.i.valid & ~full),
             load.eq(~self.o.valid | self.o.ready),
             leaves.eq(load & (~empty | self.i.valid)),
-            # What stands behind the last item means nothing.
+            # What stands after the last item means nothing.
             write.en.eq(~full),
             write.data.eq(coming),
         ]

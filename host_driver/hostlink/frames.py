@@ -52,7 +52,7 @@ class Frame:
     payload: bytes = b""
 
     def pack(self) -> bytes:
-        """The octets of the line, with the flag behind them."""
+        """The octets of the line, with the flag after them."""
         octets = bytes([self.kind, self.number, self.acknowledge]) + self.payload
         octets += crc32c(octets).to_bytes(CRC_OCTETS, "little")
         octets = octets.replace(_ESCAPE, _ESCAPED_ESCAPE).replace(_FLAG, _ESCAPED_FLAG)

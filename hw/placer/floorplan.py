@@ -78,7 +78,7 @@ def filling_netlist(count: int) -> dict:
 def springs(cells: dict, names: Sequence[str]) -> tuple[coo_matrix, int]:
     """Strength of the spring between each two of `names`, and the number of nodes.
 
-    Nodes behind those of `names` are centres of nets. The matrix has each spring once.
+    Nodes after those of `names` are centres of nets. The matrix has each spring once.
     """
     index = {name: number for number, name in enumerate(names)}
     pins = defaultdict(set)

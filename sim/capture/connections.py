@@ -24,7 +24,7 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Connection:
-    """One MPA connection; ``chunks`` begin behind the startup frames, in delivery order."""
+    """One MPA connection; ``chunks`` begin after the startup frames, in delivery order."""
 
     initiator: Address
     responder: Address

@@ -150,7 +150,7 @@ class _Decoder:
         self._streams = {direction: _Stream() for direction in Direction}
         self._observer: Observer | None = None
         self._rpc = RpcSends(expected=False)
-        # Octets behind the Request, while the Reply is not there.
+        # Octets after the Request, while the Reply is not there.
         self._early: list[Piece] = []
 
     def items(self) -> Iterator[Item]:
@@ -211,7 +211,7 @@ class _Decoder:
             for early in early_pieces:
                 yield Remark(
                     self._place(early),
-                    (Problem("octets behind the Request before the Reply", "RFC 5044, 7.1.2 (3)"),),
+                    (Problem("octets after the Request before the Reply", "RFC 5044, 7.1.2 (3)"),),
                 )
                 yield from self._piece(early)
         if rest.octets:
@@ -285,13 +285,13 @@ class _Decoder:
             if half.gap or (half.missing and stream.buffer):
                 problem = Problem(
                     f"{half.gap or half.missing} octets are missing in the capture; what comes "
-                    "behind them is not decoded",
+                    "after them is not decoded",
                     "",
                 )
                 yield Remark(place, (problem,))
             elif direction is Direction.TO_RESPONDER and self._early:
                 count = sum(len(early.octets) for early in self._early)
-                problem = Problem(f"{count} octets behind the Request, and no Reply", "")
+                problem = Problem(f"{count} octets after the Request, and no Reply", "")
                 yield Remark(place, (problem,))
             elif stream.buffer:
                 what = "a startup frame" if stream.frame is None else "an FPDU"
@@ -306,7 +306,7 @@ class _Decoder:
             stream.lost = True
 
 
-_NOT_FOLLOWED = Problem("the FPDUs behind it cannot be found; they are not decoded", "RFC 5044, 6")
+_NOT_FOLLOWED = Problem("the FPDUs after it cannot be found; they are not decoded", "RFC 5044, 6")
 
 
 def _is_nonsense(observation: Observation) -> bool:

@@ -116,7 +116,7 @@ def _add_fpdu(text: Text, seen: Observation) -> None:
     else:
         text.append(", CRC bad", "bold red")
     if seen.dropped:
-        text.append(", dropped: behind an error", "dim")
+        text.append(", dropped: after an error", "dim")
 
 
 def _fpdu_words(seen: Observation) -> Iterator[str]:

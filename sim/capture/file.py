@@ -40,7 +40,7 @@ class Packet:
 def read_packets(path: str | Path) -> Iterator[Packet]:
     """The packets of a capture file, in their order.
 
-    Raises :class:`CaptureError` for other files, and behind the last whole packet of one that
+    Raises :class:`CaptureError` for other files, and after the last whole packet of one that
     ends in the middle of a record. ``OSError`` comes as it is.
     """
     with open(path, "rb") as file:
@@ -59,7 +59,7 @@ def read_packets(path: str | Path) -> Iterator[Packet]:
 
 
 def _broken(path: str | Path, number: int, detail: str) -> CaptureError:
-    return CaptureError(f"{path} is cut or broken behind packet {number}: {detail}")
+    return CaptureError(f"{path} is cut or broken after packet {number}: {detail}")
 
 
 def _pcap(path: str | Path, file: BinaryIO, order: str, magic: int) -> Iterator[Packet]:
@@ -91,7 +91,7 @@ class _Interface:
 
 
 class _Pcapng:
-    """A pcapng file behind the type of its first block."""
+    """A pcapng file after the type of its first block."""
 
     def __init__(self, path: str | Path, file: BinaryIO) -> None:
         self._path = path
@@ -143,7 +143,7 @@ class _Pcapng:
         return self._rest(length, len(start))
 
     def _rest(self, length: int, taken: int) -> bytes:
-        """What is left of a block of ``length`` behind its type and ``taken`` octets."""
+        """What is left of a block of ``length`` after its type and ``taken`` octets."""
         wanted = length - 4 - taken
         if not _BLOCK_OVERHEAD <= length <= _LARGEST_RECORD or wanted < 4 or length % 4:
             raise self._broken(f"a block has length {length}")

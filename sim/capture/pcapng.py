@@ -33,7 +33,7 @@ _PROTOCOL_TCP = 6
 _LARGEST_PAYLOAD = 0xFFFF - _IP_OCTETS - _TCP_OCTETS
 _FIN, _SYN, _PSH, _ACK = 0x01, 0x02, 0x08, 0x10
 _WINDOW = 0xFFFF
-# MSS of the largest segment, then a window scale of 14 (RFC 7323) behind one NOP.
+# MSS of the largest segment, then a window scale of 14 (RFC 7323) after one NOP.
 _SYN_OPTIONS = struct.pack(">BBHBBBB", 2, 4, _LARGEST_PAYLOAD, 1, 3, 3, 14)
 _SEQUENCE_SPAN = 2**32
 # A receiver acknowledges at least every second segment (RFC 9293, 3.8.6.3).
@@ -53,7 +53,7 @@ def internet_checksum(octets: bytes) -> int:
 def split_fpdus(
     octets: bytes | bytearray, *, markers: bool = False, position: int = 0
 ) -> tuple[list[bytes], bytes]:
-    """The whole FPDUs at the start of ``octets`` and what is left behind them.
+    """The whole FPDUs at the start of ``octets`` and what is left after them.
 
     ``position`` is the number of octets of Full Operation before; it matters with Markers only.
     A Marker directly before an FPDU is part of it.

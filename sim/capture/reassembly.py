@@ -41,7 +41,7 @@ class HalfStream:
                 self.expected = (segment.sequence + 1) % _SEQUENCE_SPAN
             return
         if self.expected is None:
-            # The capture began behind the handshake: this direction starts here.
+            # The capture began after the handshake: this direction starts here.
             self.expected = segment.sequence
         self.missing += segment.missing
         if not segment.payload:

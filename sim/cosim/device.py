@@ -195,7 +195,7 @@ class CocotbDevice:
     def join(self, other: "CocotbDevice") -> None:
         """Lets two devices connect to each other's listeners.
 
-        The driver of the other one goes on a nanosecond after the clock's edge, always behind that
+        The driver of the other one goes on a nanosecond after the clock's edge, always after that
         of this one: threads that went on at the same time would be in no order.
         """
         self.peers.append(other)

@@ -31,7 +31,7 @@ class Place:
 
     @property
     def end(self) -> int:
-        """The Tagged Offset behind the last octet."""
+        """The Tagged Offset after the last octet."""
         return self.base + self.size
 
     def region(self, octets: bytes) -> Region:

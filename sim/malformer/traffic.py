@@ -43,7 +43,7 @@ def _range(rng: random.Random, place: Place, limit: int) -> tuple[int, int]:
 
 
 def _with_empty_end(ulpdu: bytes) -> tuple[bytes, bytes]:
-    """The last segment of a message as the last but one, and an empty one behind it."""
+    """The last segment of a message as the last but one, and an empty one after it."""
     header, payload = ddp.decode(ulpdu)
     end: TaggedHeader | UntaggedHeader
     if isinstance(header, TaggedHeader):

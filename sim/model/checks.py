@@ -2,7 +2,7 @@
 
 The order follows the way of an FPDU upwards: MPA hands only good FPDUs to DDP (RFC 5044, 6), DDP
 validates a segment before its Placement (RFC 5041, 7.1), RDMAP the message (RFC 5040, 7.2). Two
-things bend it. First, RDMAP's version and opcode are looked at directly behind DDP's version:
+things bend it. First, RDMAP's version and opcode are looked at directly after DDP's version:
 DDP has no opcodes, but which buffer a segment has to have (a posted receive, the Read Request
 queue, an outstanding RDMA Read) is known from the opcode alone, and nothing may be placed for a
 message which is invalid. Second, all checks come before the first octet of their segment is
@@ -24,7 +24,7 @@ in error. Chosen here, too, where they are silent:
 * RFC 5041 has no code for a Write without remote write right: the STag is invalid for it.
 * The opcode of a Send must not change between its segments.
 * A Read Response ends when all octets asked for are there: with the last of them, or with an
-  empty segment behind it.
+  empty segment after it.
 * What a Send with Invalidate names may not be invalidated by a Remote Peer if it is shared.
 * RFC 7306, 8.2 lists only the alignment of what an Atomic Operation is to change; its STag, rights
   (to read and to write) and range are checked like those of a Read Request, before the alignment,

@@ -44,7 +44,7 @@ def marked_length(octets: int, position: int) -> int:
     """Length of ``octets`` (a multiple of four) of an FPDU, CRC included, with its Markers.
 
     A Marker stands in front of every word whose position is a multiple of the interval, so a
-    Marker directly before the FPDU counts and one behind its CRC does not.
+    Marker directly before the FPDU counts and one after its CRC does not.
     """
     to_first = -position % MARKER_INTERVAL
     if to_first >= octets:

@@ -35,7 +35,7 @@ class Problem:
 class Observation:
     """An FPDU understood as far as possible; ``number`` counts those of its direction from 1.
 
-    ``header`` is ``None`` if the ULPDU is too short for one, ``payload`` what stands behind it.
+    ``header`` is ``None`` if the ULPDU is too short for one, ``payload`` what stands after it.
     ``dropped`` says that the receiver had met an error before. ``about`` is the number of the
     FPDU of the other direction that a Terminate complains about.
     """

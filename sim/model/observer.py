@@ -3,7 +3,7 @@
 It runs the receiver of the reference model for each direction, with memory which takes anything:
 what STags stand for, and which receives are posted, cannot be seen on the wire. Everything else
 is checked as a receiver would, in the same order. Afterwards it goes on where the sender is, so
-one error does not hide what comes behind.
+one error does not hide what comes after.
 """
 
 from collections.abc import Iterator
@@ -152,7 +152,7 @@ class Observer:
         half = self._halves[found.direction]
         other = self._halves[found.direction.opposite]
         if half.terminated:
-            yield Problem("an FPDU behind a Terminate", "RFC 5040, 5.4")
+            yield Problem("an FPDU after a Terminate", "RFC 5040, 5.4")
         if found.number > 1:
             return
         if found.direction is Direction.TO_INITIATOR:

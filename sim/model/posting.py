@@ -166,7 +166,7 @@ class Posting(ABC):
         *,
         solicited: bool = False,
     ) -> None:
-        """Post an RDMA Write and Immediate Data behind it, with one completion.
+        """Post an RDMA Write and Immediate Data after it, with one completion.
 
         RFC 7306, 6: two messages are this operation of other RDMA transports.
         """

@@ -90,7 +90,7 @@ class Prediction:
     When the answers to the peer's Read Requests are made (before or after a later Write, Send
     with Invalidate or Read Request of the stream) is left open by the RFCs, and so is when its
     Atomic Operations change the memory. This prediction has each made at once; if it matters,
-    ``late`` is the one with all of them made behind the last octet, and a device may do anything
+    ``late`` is the one with all of them made after the last octet, and a device may do anything
     in between. After a failure a device may also leave out answers (and Atomic Operations with
     them), from any FPDU on (RFC 5040, 7.1: the Terminate goes at the earliest opportunity).
     """

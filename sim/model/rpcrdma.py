@@ -37,7 +37,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class RpcRdmaHeader:
-    """A header and, in `message`, what stands behind it.
+    """A header and, in `message`, what stands after it.
 
     `align` and `threshold` are those of RDMA_MSGP; `error` that of RDMA_ERROR, with `versions` for
     ERR_VERS.

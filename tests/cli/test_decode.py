@@ -78,7 +78,7 @@ def test_json_has_one_object_per_line(capsys):
         (b"", "is neither pcap nor pcapng: it is empty"),
         (b"no capture\n", "is neither pcap nor pcapng: it starts with 6e6f2063"),
         (Path(CAPTURE).read_bytes()[:24], "has no MPA Request Frame"),
-        (Path(CAPTURE).read_bytes()[:-3], "is cut or broken behind packet 45: a record has"),
+        (Path(CAPTURE).read_bytes()[:-3], "is cut or broken after packet 45: a record has"),
     ],
 )
 @pytest.mark.parametrize("option", [[], ["--json"]])

@@ -224,7 +224,7 @@ class TestDevice:
 
     def test_a_longer_ping_than_the_server_has_room_for_is_named(self):
         with Pair(here(size=64)) as pair:
-            with pytest.raises(ends.PeerClosed, match="go-ahead behind the Read of ping 0"):
+            with pytest.raises(ends.PeerClosed, match="go-ahead after the Read of ping 0"):
                 ends.ping(pair.context, here(pair.ports[0], size=65, count=1))
             pair.wait_served()
             assert "65 octets; allowed: 0 to 64, the -S of the server" in str(pair.error)

@@ -111,14 +111,19 @@ def test_a_board_on_which_every_command_is_slow_is_not_waited_for(board):
 
 
 class SlowStatus:
-    """COMMAND_STATUS that is busy for some looks behind each look that is not."""
+    """COMMAND_STATUS that is busy for most of `SECONDS` from the first look of each command on."""
 
     def __init__(self) -> None:
-        self.looks = 0
+        self._begin: float | None = None
 
     def word(self) -> int:
-        self.looks += 1
-        return registers.COMMAND_STATUS.pack(busy=int(self.looks % 50 != 0))
+        now = time.monotonic()
+        if self._begin is None:
+            self._begin = now
+        busy = now - self._begin < 0.8 * SECONDS
+        if not busy:
+            self._begin = None
+        return registers.COMMAND_STATUS.pack(busy=int(busy))
 
 
 class SlowRegisters(dict):
@@ -160,7 +165,7 @@ def test_more_lost_events_than_the_ring_has_are_not_believed(board):
     with opened(board) as context:
         answered = registers.CQ_ANSWERED.pack(entries=257)
         board.registers[registers.CQ_ANSWERED.address] = answered
-        message = "CQ 4 has CQ_ANSWERED 257; allowed: at most 256 entries behind 0"
+        message = "CQ 4 has CQ_ANSWERED 257; allowed: at most 256 entries after 0"
         with pytest.raises(DeviceError, match=message):
             context.process_events(ask=True)
         assert context.events == []

@@ -23,7 +23,7 @@ HEADERS = {
     Opcode.ATOMIC_REQUEST: (1, 52),
     Opcode.ATOMIC_RESPONSE: (3, 12),
 }
-"""Queue number, and octets behind the DDP header (RFC 7306, Figures 2 and 3; 5.2.1; 6.2)."""
+"""Queue number, and octets after the DDP header (RFC 7306, Figures 2 and 3; 5.2.1; 6.2)."""
 
 
 @pytest.fixture(scope="module")

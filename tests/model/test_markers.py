@@ -32,7 +32,7 @@ def error_of(stream: bytes, position: int = 0, crc: bool = True) -> errors.Error
 
 def test_rfc5044_figure_4_marker_behind_octet_9_of_the_ulpdu():
     ulpdu = bytes(range(16))
-    # The Marker is 12 octets behind the ULPDU_Length field; two octets of PAD.
+    # The Marker is 12 octets after the ULPDU_Length field; two octets of PAD.
     printed = b"\0\x10" + ulpdu[:10] + b"\0\0\0\x0c" + ulpdu[10:] + bytes(2)
     fpdu = frame_fpdu(ulpdu, markers=True, position=512 - 12)
     assert fpdu == printed + crc32c_octets(printed)

@@ -233,7 +233,7 @@ def test_a_cut_file_is_decoded_up_to_the_cut(tmp_path, kind, cut):
         log = conversation(*[(TO_RESPONDER, fpdu[2:-4]) for fpdu in FPDUS] * 6)
         whole = written(tmp_path / "whole", log).read_bytes()
     found = decode_file(file_of(tmp_path, whole[:-cut]))
-    assert re.search(r"is cut or broken behind packet \d\d: a \w+ ", found.damage)
+    assert re.search(r"is cut or broken after packet \d\d: a \w+ ", found.damage)
     assert found.items
 
 

@@ -52,11 +52,11 @@ class Encoder:
         self._packer.pack_fopaque(len(octets), octets)
 
     def opaque(self, octets: bytes) -> None:
-        """Opaque data behind its length."""
+        """Opaque data after its length."""
         self._packer.pack_opaque(octets)
 
     def bulk(self, data: memoryview) -> None:
-        """Opaque data behind its length that the transport may move beside the stream."""
+        """Opaque data after its length that the transport may move beside the stream."""
         self.uint(len(data))
         if len(data):
             self._cut()
@@ -84,7 +84,7 @@ class Decoder:
         the others are copied there. An item whose buffer is empty is left where it is.
 
     Bulk items are found where the binding has them only: a chunk in another place is an error of
-    the item that it is in, or behind.
+    the item that it is in, or after.
     """
 
     def __init__(self, message: Message, into: Sequence[memoryview] = ()):
@@ -142,7 +142,7 @@ class Decoder:
         return octets
 
     def bulk(self, maximum: int) -> memoryview:
-        """Opaque data behind its length, from beside the stream if the transport moved it there."""
+        """Opaque data after its length, from beside the stream if the transport moved it there."""
         octets = self.length(maximum)
         if not octets and self._next_is_placed:
             # That is the next item: an empty one need not take a chunk (RFC 8166, 4.3.2.2).

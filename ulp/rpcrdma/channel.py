@@ -160,7 +160,7 @@ class Channel:
     async def send(
         self, octets: bytes, *, before: Sequence[SendWR] = (), invalidate: int | None = None
     ) -> "asyncio.Future[None]":
-        """Posts a Send behind the requests `before` it, with which it is complete.
+        """Posts a Send after the requests `before` it, with which it is complete.
 
         `invalidate` is an STag of the peer that the Send invalidates.
         """

@@ -113,7 +113,7 @@ class RdmaClientTransport:
     async def call(self, message: Message, room: ReplyRoom) -> Message:
         """As `ClientTransport.call`. `ReplyTimeout` if there is no reply in time.
 
-        A reply that comes behind that, or behind a cancellation, finds no memory of the call: an
+        A reply that comes after that, or after a cancellation, finds no memory of the call: an
         RDMA Write of the server ends the connection then (RFC 8166, 8.1.4).
         """
         xid = message.xid

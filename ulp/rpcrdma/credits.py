@@ -10,7 +10,7 @@ class CreditWindow:
     """How many calls may be outstanding: no more than requested, and than the server granted last.
 
     An RDMA_DONE takes a receive of the server and is not answered. It counts until the reply to a
-    call that was sent behind it: Sends arrive in order, so the server has taken it then.
+    call that was sent after it: Sends arrive in order, so the server has taken it then.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ class CreditWindow:
         return used < min(self.requested, self.granted)
 
     async def take(self) -> None:
-        """Waits until one more call may be sent, behind those who waited before, and counts it."""
+        """Waits until one more call may be sent, after those who waited before, and counts it."""
         if self._error is not None:
             raise self._error
         if not self._waiting and self.may_send:

@@ -14,7 +14,7 @@ from stagecoach.ulp.rpcrdma.read_chunks import items, join, read_chunks
 
 
 def read_requests(segments: tuple[Segment, ...], into: SGE) -> list[SendWR]:
-    """An RDMA Read for each segment that is not empty, one behind the other into the element."""
+    """An RDMA Read for each segment that is not empty, one after the other into the element."""
     requests = []
     at = into.addr
     for segment in segments:

@@ -83,7 +83,7 @@ class Header:
 
 
 def decode_header(octets: bytes | bytearray | memoryview) -> tuple[Header, int]:
-    """The header at the start of a message, and where the RPC message behind it begins.
+    """The header at the start of a message, and where the RPC message after it begins.
 
     The second number is the length of the octets unless the procedure has an RPC message. Raises
     `HeaderError`, and nothing else, for all octets that are no message of version 1; an RDMA_ERROR
@@ -128,7 +128,7 @@ def _decode_body(words: Words, xid: int, version: int, credits: int, number: int
     if followed and (words.left < WORD or words.left % WORD):
         raise ListError(f"RPC message of {words.left} octets; allowed: multiples of 4 from 4 on")
     if not followed and words.left:
-        raise ListError(f"{words.left} octets behind {procedure.name}; allowed: 0")
+        raise ListError(f"{words.left} octets after {procedure.name}; allowed: 0")
     return Header(xid, credits, procedure, lists, padding, fault, version)
 
 

@@ -71,7 +71,7 @@ class Reply:
         return self._padded() or self.header().encode() + self.stream
 
     def in_reply_chunk(self) -> bytes | None:
-        """The Send behind the Writes of the stream, `None` if there is no room for it."""
+        """The Send after the Writes of the stream, `None` if there is no room for it."""
         if self._offered is None or len(self.stream) > octets_of(self._offered):
             return None
         reply = cut(self._offered, len(self.stream))
@@ -152,7 +152,7 @@ def cut(chunk: WriteChunk, octets: int) -> WriteChunk:
 
 
 def write_requests(chunk: WriteChunk, source: SGE) -> list[SendWR]:
-    """An RDMA Write for each segment with octets, one behind the other out of the element."""
+    """An RDMA Write for each segment with octets, one after the other out of the element."""
     requests = []
     at = source.addr
     for segment in chunk:

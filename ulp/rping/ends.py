@@ -75,9 +75,9 @@ class Client:
         settings, link, size = self._settings, self._link, self._settings.size
         self._start[:] = ping_text(number, size)
         link.send(Advertisement(self._start_mr.addr, self._start_mr.rkey, size).pack())
-        link.receive(f"the go-ahead behind the Read of ping {number}")
+        link.receive(f"the go-ahead after the Read of ping {number}")
         link.send(Advertisement(self._echo_mr.addr, self._echo_mr.rkey, size).pack())
-        link.receive(f"the go-ahead behind the Write of ping {number}")
+        link.receive(f"the go-ahead after the Write of ping {number}")
         if settings.validate:
             self._check(number)
         settings.tell(f"ping data: {text_of(self._echo)}")

@@ -43,21 +43,21 @@ class ReceiveChecks(wiring.Component):
     -------
     segment: In, the segment at work.
     rfc7306: In(1), its stream takes the messages of RFC 7306.
-    payload: Out(16), its octets behind the DDP header, a cycle later.
+    payload: Out(16), its octets after the DDP header, a cycle later.
     header_failed: Out(1), there is a `header_cause`, which is there a cycle later.
     header_cause: Out, of any segment, two cycles later.
     context: In, of its QP; `ird`: In, of its QP.
     posted, inbound_level, outstanding_level, outstanding_head: In, of the queues of its QP.
-    send_cause: Out, of a Send or Immediate Data but for its length, a cycle behind `context` and
+    send_cause: Out, of a Send or Immediate Data but for its length, a cycle after `context` and
         `posted`.
     other_opcode: Out(1), it goes on with a Send that began with another opcode; as `send_cause`.
     immediate_cause: Out, of Immediate Data beside `send_cause`; as that.
     strict: In(1), the atomics are those of RFC 7306 only.
-    request_cause: Out, of a Read Request, a cycle behind `context`, `ird` and `inbound_level`.
+    request_cause: Out, of a Read Request, a cycle after `context`, `ird` and `inbound_level`.
     atomic_request_cause: Out, of an Atomic Request; as `request_cause`.
-    response_cause: Out, of a Read Response, two cycles behind `context` and `outstanding_*`.
+    response_cause: Out, of a Read Response, two cycles after `context` and `outstanding_*`.
     atomic_response_cause: Out, of an Atomic Response; as `response_cause`.
-    response_octets: Out(32), received of the RDMA Read with this segment, a cycle behind `context`.
+    response_octets: Out(32), received of the RDMA Read with this segment, a cycle after `context`.
     """
 
     def __init__(self, config: RnicConfig) -> None:

@@ -36,9 +36,9 @@ def follow(
     message_end: Value,
     response_octets: Value,
 ) -> data.View:
-    """`context` behind a good segment, a cycle later.
+    """`context` after a good segment, a cycle later.
 
-    `message_end`: `send_mo` behind it, of a Send; `response_octets`: that of a Read Response.
+    `message_end`: `send_mo` after it, of a Send; `response_octets`: that of a Read Response.
     """
     following = Signal(CONTEXT)
     last = kind.last

@@ -31,7 +31,7 @@ from stagecoach.gateware.rdmap.receive.scan import ENTRY_WORDS
 from stagecoach.hw.interface.causes import Cause
 
 ORIGINAL_OCTET = ATOMIC_RESPONSE_ULPDU.size // 8 - ATOMIC_OCTETS - UNTAGGED_HEADER_OCTETS
-"""Where the original value stands behind the DDP header of an Atomic Response."""
+"""Where the original value stands after the DDP header of an Atomic Response."""
 
 
 class ReceiveJudge(wiring.Component):
@@ -44,10 +44,10 @@ class ReceiveJudge(wiring.Component):
     only when all before it are dealt with; `stop` is then known here, and such a record is
     `dropped`, with no effect.
 
-    A segment is taken in the cycle behind the one in which it came, at the earliest. A record comes
+    A segment is taken in the cycle after the one in which it came, at the earliest. A record comes
     3 cycles after its segment was taken (Write), 5 (Read or Atomic Request), 7 (response), 9 (Send
     of one element, 2 more for each further one), if the receive entry is on chip; the next segment
-    is taken in the cycle behind it. Nothing is taken while it waits.
+    is taken in the cycle after it. Nothing is taken while it waits.
 
     Members
     -------

@@ -56,7 +56,7 @@ class Receiver(wiring.Component):
     placement, delivery, error: Out(stream).
     strict: In(1), the atomics are those of RFC 7306 only.
     inbound_requests: Read and Atomic Requests for the transmitter, each before its delivery. One
-        whose STag is refused is pushed, too, but not delivered, and nor is any behind it.
+        whose STag is refused is pushed, too, but not delivered, and nor is any after it.
     outstanding_requests: RDMA Reads and atomics that the transmitter asked for, oldest first;
         `read_space` pulses when the last segment of a response came, a cycle after the pop.
     first_segment: pulses at the first FPDU of a connection.

@@ -27,7 +27,7 @@ def record_layout(config: RnicConfig) -> data.StructLayout:
             "first": 1,  # the first one of its connection
             "cause": CAUSE_BITS,  # the failure of a check; NONE if all was good
             "opcode": 4,
-            "invalidates": 1,  # the STag of its DDP header, behind the lookups of its pieces
+            "invalidates": 1,  # the STag of its DDP header, after the lookups of its pieces
             "bank": range(BANKS),  # of its pieces
             "pieces": range(SCATTER_GATHER_ELEMENTS + 1),  # to look up; 0 if it failed
             "position": config.store_address_bits + 3,  # octet of the store with the first piece

@@ -79,7 +79,7 @@ class ReceiveScan(wiring.Component):
             m.d.sync += element_valid.eq(arrived == ELEMENT_WORDS - 1)
         element = data.View(ELEMENT, Cat(words))
 
-        # Room: what of the element lies behind the octets before this segment.
+        # Room: what of the element lies after the octets before this segment.
         skip = Signal(32)
         room = Signal(32)
         room_valid = Signal()

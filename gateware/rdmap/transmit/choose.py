@@ -400,7 +400,7 @@ class TransmitChoose(wiring.Component):
                 ]
                 m.next = "TERMINATE_POSITION"
 
-            # The FPDU that failed was not sent, nor was any behind it.
+            # The FPDU that failed was not sent, nor was any after it.
             with m.State("TERMINATE_POSITION"):
                 with m.If(halt.halted):
                     m.d.sync += message.progress.position[2:9].eq(halt.units)

@@ -56,7 +56,7 @@ class TransmitInline(wiring.Component):
     start: In(1), write `length` octets of `octets[kind]`, which hold until `done`; only while
         `room`.
     kind: In(InlineKind).
-    octets: In, for each kind; octet i in bits [8i+7:8i]. There are no words behind `WORDS[kind]`.
+    octets: In, for each kind; octet i in bits [8i+7:8i]. There are no words after `WORDS[kind]`.
     length: In, 1 to what the kind has.
     room: Out(1), there is room for the longest header.
     done: Out(1), the last word is looked at in this cycle.

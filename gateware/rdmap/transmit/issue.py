@@ -64,7 +64,7 @@ class TransmitIssue(wiring.Component):
     issued: Out(1), when `free`: what was handed over last was good.
     failing: Out(1), an error is being reported; until it is `free`.
     response_valid, response: In, of the STag table, at any time from the cycle after `begin` on.
-    address: Out(64), that of the last response, from the cycle behind it on.
+    address: Out(64), that of the last response, from the cycle after it on.
     offer, write, item, commit, discard: Out, to `TransmitPieces`; the first two and `commit` out of
         registers, a cycle after what they are about.
     halt, halting: Out, the QP of `job_begin` is to be halted like this.

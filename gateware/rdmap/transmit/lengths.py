@@ -21,7 +21,7 @@ class TransmitLengths(wiring.Component):
     -------
     start: In(1).
     unlimited: In(1), with `start`: the window does not matter, only `ulpdu_length` is waited for.
-    payload: In(16), octets behind the DDP header.
+    payload: In(16), octets after the DDP header.
     tagged: In(1), which DDP header it is.
     position: In(32), where the FPDU starts in the LLP stream.
     room: In(32), octets that the window takes from there on.

@@ -54,7 +54,7 @@ class TransmitPieces(wiring.Component):
             level.eq(written - read),
             write_port.addr.eq(written),
             write_port.data.eq(self.item),
-            # What stands behind the last piece means nothing.
+            # What stands after the last piece means nothing.
             write_port.en.eq(self.offer),
             read_port.addr.eq(read),
             read_port.en.eq(~self.piece.valid | self.piece.ready),

@@ -25,7 +25,7 @@ from stagecoach.hw.interface.causes import CODES, HeaderCopy, header_copy
 
 
 class TransmitTerminate(wiring.Component):
-    """Makes the Terminate header of a termination, or none, two cycles behind it.
+    """Makes the Terminate header of a termination, or none, two cycles after it.
 
     A QP that was not allowed to send yet says nothing (tables C-39), nor does one that stopped for
     a reason without a code, as a received Terminate is. No Terminate answers another one, even if

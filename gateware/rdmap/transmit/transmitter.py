@@ -52,7 +52,7 @@ class Transmitter(wiring.Component):
     is handed over, and sends nothing any more.
 
     A visit that can send nothing ends without a trace. `kick` asks for another one once for every
-    FPDU given away (during its visit) behind which the QP is known to have something to do, and
+    FPDU given away (during its visit) after which the QP is known to have something to do, and
     when the LLP widens the limits; the queues ask when they get work or room. Visits end in the
     order in which they began, two at most are under way, and a command or a termination waits for
     the end of all before it. No visit begins while `error` is not ready.
@@ -62,7 +62,7 @@ class Transmitter(wiring.Component):
     inbound queue is begun. The first waits until the Read Responses before it have left: they read
     host memory before the atomic changes it.
 
-    A LOCAL_INVALIDATE or FAST_REGISTER is done in its visit, so before whatever is posted behind
+    A LOCAL_INVALIDATE or FAST_REGISTER is done in its visit, so before whatever is posted after
     it; a job without an FPDU brings its report.
 
     Throughput: an FPDU of one element or none every 11 cycles, of the same QP or others, if the
@@ -95,7 +95,7 @@ class Transmitter(wiring.Component):
     stag: Out(StagClient).
     stag_change: Out(stream stag_change), with `stag_refused` beside its `ready`.
     piece, job: Out(stream), for gather and assembler; pieces in the order of their jobs.
-    inline: Out(stream), the words of the inline pieces, some cycles behind them.
+    inline: Out(stream), the words of the inline pieces, some cycles after them.
     termination: In(stream termination), a QP that stopped: after all that it sent before go a
         Terminate, whatever the window, and the request to close, or only that.
     error: Out(stream qp_error), the first error of a QP; it is stopped here already.

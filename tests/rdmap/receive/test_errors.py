@@ -68,7 +68,7 @@ def posted(*lengths: int, wrong: Callable[[], bytes], bad: int | None = None) ->
 
 
 def refused(status: StagStatus, octets: int, begun: int = 0, bad: int | None = None) -> Wrong:
-    """A Send of `octets` octets behind a first segment of `begun`, if it has one."""
+    """A Send of `octets` octets after a first segment of `begun`, if it has one."""
 
     def segment(bench: Bench, rng: Any) -> bytes:
         bench.post(1, elements(rng, 30, 40, bad=bad))

@@ -120,7 +120,7 @@ def test_null_takes_and_returns_nothing():
         pytest.param(
             call_of(credential=f"00000001 00000018 {'00' * 24}"),
             f"{DENIED} 00000001 00000001",
-            id="AUTH_BADCRED with octets behind it",
+            id="AUTH_BADCRED with octets after it",
         ),
         pytest.param(
             call_of(credential="00000002 00000000"),

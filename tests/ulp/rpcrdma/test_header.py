@@ -220,7 +220,7 @@ def test_any_list_words_decode_or_raise_the_one_exception(procedure: int, rest: 
 )
 def test_nothing_follows_what_has_no_rpc_message(each: Header):
     octets = each.encode() + bytes(4)
-    with pytest.raises(HeaderError, match="4 octets behind RDMA_"):
+    with pytest.raises(HeaderError, match="4 octets after RDMA_"):
         decode_header(octets)
 
 

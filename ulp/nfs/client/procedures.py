@@ -195,7 +195,7 @@ class NfsClient:
         return found
 
     async def commit(self, file: bytes, offset: int = 0, count: int = 0) -> bytes:
-        """COMMIT of a range, 0 octets for all behind: the write verifier."""
+        """COMMIT of a range, 0 octets for all after: the write verifier."""
         arguments = args.CommitArguments(file, offset, count)
         result: res.CommitOk = await self._call(program.COMMIT, arguments)
         return result.verifier

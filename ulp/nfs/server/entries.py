@@ -19,7 +19,7 @@ _libc.getdents64.restype = ctypes.c_ssize_t
 class DirectoryEntry:
     """A name, `.` and `..` among them.
 
-    next: where the directory goes on behind it. It stays right while other names come and go,
+    next: where the directory goes on after it. It stays right while other names come and go,
     which an index into a list does not.
     """
 
