@@ -11,7 +11,7 @@ import pytest
 from stagecoach.gateware.rdmap.receive import judge as receive_judge
 from stagecoach.gateware.rdmap.receive.context import CONTEXT
 from stagecoach.gateware.rdmap.receive.receiver import Receiver
-from stagecoach.gateware.rdmap.transmit import command as transmit_command
+from stagecoach.gateware.rdmap.transmit import complete as transmit_complete
 from stagecoach.gateware.rdmap.transmit.transmitter import Transmitter
 from stagecoach.hw.interface.queue_entries import SendOpcode
 from stagecoach.sim.cosim.streams import seeded_random, start_clock_and_reset
@@ -31,7 +31,7 @@ MSNS = [(FIRST + number) % 2**32 for number in range(MESSAGES)]
 
 @pytest.mark.requirement("DDP-4.3-10")
 def test_sent_messages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transmit_command, "FIRST_MSN", FIRST)
+    monkeypatch.setattr(transmit_complete, "FIRST_MSN", FIRST)
     run_cocotb(Transmitter(TRANSMIT_CONFIG), __name__, test_filter="check_sent")
 
 
