@@ -7,6 +7,7 @@ than `SMALL` states a diagram, and a table of its steps with the conditions as t
 import argparse
 import ast
 import sys
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
@@ -20,7 +21,13 @@ from stagecoach.hw.formal.device import DEVICES
 from stagecoach.hw.verilog_notes import is_state, state_names
 
 SMALL = 8
-"""A machine of so many states is read in its source."""
+"""A machine of at most so many states is read in its source."""
+
+BRANCHES = ("If", "Elif", "Else", "Case", "Default")
+"""Of Amaranth's `Module`."""
+
+Branches = tuple[tuple[str, int] | None, ...]
+"""File and line of each branch around a statement, outermost first; none for what is added."""
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "states.md"
 
@@ -28,8 +35,10 @@ _INTRODUCTION = f"""# State machines
 
 Made by `make states` from the elaborated design; a test compares this page with the gateware. It
 has every machine of more than {SMALL} states. A machine stays in its state until a condition holds.
-Conditions are quoted from the source, outermost first; *otherwise* means that the conditions before
-it on the same level do not hold.
+Where several rows of a state hold, the last one counts. Conditions are quoted from the source,
+outermost first; *otherwise* means that the branches before it do not apply, also those that stay in
+the state, which have no row.
+
 """
 
 
@@ -114,29 +123,29 @@ def _cases(switch: Switch) -> Iterator[tuple[int, list[object]]]:
 
 
 def _steps(
-    statements: list[object],
-    signal: Signal,
-    state: str,
-    names: list[str],
-    conditions: tuple[str, ...],
+    statements: list[object], signal: Signal, state: str, names: list[str], branches: Branches
 ) -> Iterator[Step]:
     for statement in statements:
         if isinstance(statement, Assign):
             if statement.lhs is signal:
                 assert isinstance(statement.rhs, Const)
-                yield Step(state, names[statement.rhs.value], conditions)
+                yield Step(state, names[statement.rhs.value], _conditions(branches))
         elif isinstance(statement, Switch):
             for _, inner, where in statement.cases:
-                text = _condition(*where) if where else "otherwise"
-                yield from _steps(inner, signal, state, names, (*conditions, text))
+                yield from _steps(inner, signal, state, names, (*branches, where))
 
 
-def _condition(file: str, line: int) -> str:
-    """What stands in the `with` statement of a branch."""
-    call = _branches(file)[line]
-    assert isinstance(call.func, ast.Attribute)
-    text = ", ".join(map(ast.unparse, call.args))
-    match call.func.attr:
+def _conditions(branches: Branches) -> tuple[str, ...]:
+    """What the `with` statements of branches say; those on one line stand there in their order."""
+    return tuple(
+        _condition(*where, branches[:number].count(where)) if where else "otherwise"
+        for number, where in enumerate(branches)
+    )
+
+
+def _condition(file: str, line: int, number: int) -> str:
+    kind, text = _branches(file)[line][number]
+    match kind:
         case "If":
             return text
         case "Elif":
@@ -147,45 +156,54 @@ def _condition(file: str, line: int) -> str:
 
 
 @cache
-def _branches(file: str) -> dict[int, ast.Call]:
-    """The calls in the `with` statements of a file, by their first line."""
-    found: dict[int, ast.Call] = {}
-    for node in ast.walk(ast.parse(Path(file).read_text())):
-        if isinstance(node, ast.With) and isinstance(node.items[0].context_expr, ast.Call):
-            found[node.items[0].context_expr.lineno] = node.items[0].context_expr
+def _branches(file: str) -> dict[int, list[tuple[str, str]]]:
+    """The branches of a file, by their line: `If`, `Case`, ..., and the arguments."""
+    found: dict[int, list[tuple[str, str]]] = defaultdict(list)
+    for _, call in _calls(file):
+        if isinstance(call.func, ast.Attribute) and call.func.attr in BRANCHES:
+            found[call.lineno].append((call.func.attr, ", ".join(map(ast.unparse, call.args))))
     return found
+
+
+def _calls(file: str) -> Iterator[tuple[ast.With, ast.Call]]:
+    """The calls that `with` statements enter; one statement may have several."""
+    for node in ast.walk(ast.parse(Path(file).read_text())):
+        if isinstance(node, ast.With):
+            for item in node.items:
+                if isinstance(item.context_expr, ast.Call):
+                    yield node, item.context_expr
 
 
 def _switched(file: str, line: int) -> str:
     """What the `Switch` around a `Case` looks at."""
     around = [
-        node
-        for node in ast.walk(ast.parse(Path(file).read_text()))
-        if isinstance(node, ast.With)
-        and isinstance(call := node.items[0].context_expr, ast.Call)
-        and isinstance(call.func, ast.Attribute)
+        call
+        for node, call in _calls(file)
+        if isinstance(call.func, ast.Attribute)
         and call.func.attr == "Switch"
         and node.lineno < line <= (node.end_lineno or 0)
     ]
-    call = max(around, key=lambda node: node.lineno).items[0].context_expr
-    assert isinstance(call, ast.Call)
-    return ast.unparse(call.args[0])
+    return ast.unparse(max(around, key=lambda call: call.lineno).args[0])
 
 
 def page() -> str:
     """The page of the machines that are not small."""
-    parts = [_INTRODUCTION]
-    parts += [_section(machine) for machine in machines() if len(machine.states) > SMALL]
-    return "\n".join(parts)
+    large = [machine for machine in machines() if len(machine.states) > SMALL]
+    index = [f"* [{_title(machine)}](#{_title(machine).lower()})\n" for machine in large]
+    return "\n".join([_INTRODUCTION + "".join(index), *map(_section, large)])
+
+
+def _title(machine: Machine) -> str:
+    return machine.block.rpartition(".")[2]
 
 
 def _section(machine: Machine) -> str:
-    module, _, name = machine.block.rpartition(".")
+    module = machine.block.rpartition(".")[0]
     file = f"gateware/{module.replace('.', '/')}.py"
     numbers = {state: f"s{number}" for number, state in enumerate(machine.states)}
     arrows = dict.fromkeys((step.before, step.after) for step in machine.steps)
     lines = [
-        f"## {name}",
+        f"## {_title(machine)}",
         "",
         f"[{file}](../{file}), {len(machine.states)} states.",
         "",

@@ -44,7 +44,7 @@ class Small(wiring.Component):
                 with m.Else():
                     m.next = "WAIT"
         with m.FSM():
-            with m.State("UP"):
+            with m.State("UP"), m.If(self.go), m.If(~self.stop):
                 m.next = "DOWN"
             with m.State("DOWN"):
                 m.next = "UP"
@@ -68,7 +68,12 @@ def test_steps_and_conditions_are_those_of_the_source(monkeypatch):
                 Step("WAIT", "WAIT", ("otherwise",)),
             ],
         ),
-        Machine(block, "UP", ["UP", "DOWN"], [Step("UP", "DOWN", ()), Step("DOWN", "UP", ())]),
+        Machine(
+            block,
+            "UP",
+            ["UP", "DOWN"],
+            [Step("UP", "DOWN", ("self.go", "~self.stop")), Step("DOWN", "UP", ())],
+        ),
     ]
 
 
