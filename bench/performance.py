@@ -103,8 +103,8 @@ def _lines(figures: Mapping[str, float], results: Results, area: AreaSeries) -> 
     yield from (
         "",
         "Figures of the device are in cycles and the same on every machine. They are taken over at",
-        "least 1,000 messages in steady state; those of `nfs` over a few operations, in which",
-        "programs take part, so that they vary by a few thousandths. Where a figure names an EMSS,",
+        "least 1,000 messages in steady state; those of `nfs` are taken over a few operations and",
+        "include software, so they vary by a few thousandths. Where a figure names an EMSS,",
         "a message has only full FPDUs, "
         + " or ".join(f"{count} at {emss}" for emss, count in FPDUS_PER_MESSAGE.items())
         + "; in `read_tx` it has 4,096 bytes.",
@@ -202,7 +202,7 @@ def _per_qp(rows: AreaRows) -> Iterable[str]:
     yield from (
         f"- Each further QP takes {lut4:.0f} LUT4, {ff:.0f} flip-flops and {ram:.1f} DP16KD: for",
         "  its registers, for the choice among all QPs, and for tables and queues, in block RAM",
-        "  and in distributed RAM, of which 16 QPs take one cell.",
+        "  and in distributed RAM, where one cell serves 16 QPs.",
     )
     if all("fmax_mhz" in row for row in rows.values()):
         yield _clock(rows)

@@ -70,9 +70,9 @@ class Ring:
         """Whether the next entry, which is not there, never will be: its write has failed.
 
         `answered`: entries, mod 2^16, of which the device has the write responses. What the device
-        did not say so of may still come, also after entries that are there: AXI lets writes become
-        visible in any order before their responses. The place of the lost entry is then as after
-        reading, for the next turn of the ring.
+        did not say so of may still come, even at places before entries that are there: AXI lets
+        writes become visible in any order before their responses. The place of the lost entry is
+        then as after reading, for the next turn of the ring.
         """
         if answered - number - 1 & 0x8000 or self.is_written(number):
             return False

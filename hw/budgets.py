@@ -55,18 +55,19 @@ class Budgets:
             kept = self.blocks.get(name)
             if kept is None:
                 if row["lut4"] >= smallest:
-                    found.append(f"{name}: {row['lut4']} LUT4; nothing is kept of it")
+                    found.append(f"{name}: {row['lut4']} LUT4; not in {FILE.name}")
                 continue
-            if row["lut4"] > kept.lut4 * (1 + self.lut4_tolerance):
-                found.append(f"{name}: {row['lut4']} LUT4; {kept.lut4} are kept")
+            most = int(kept.lut4 * (1 + self.lut4_tolerance))
+            if row["lut4"] > most:
+                found.append(f"{name}: {row['lut4']} LUT4; at most {most} ({kept.lut4} before)")
             if row["dp16kd"] > kept.dp16kd:
-                found.append(f"{name}: {row['dp16kd']} DP16KD; {kept.dp16kd} are kept")
+                found.append(f"{name}: {row['dp16kd']} DP16KD; at most {kept.dp16kd}")
         return found
 
     def clock_excess(self, rows: Mapping[str, Mapping]) -> list[str]:
         """One line for each block that is slower, alone between registers, than what is kept."""
         return [
-            f"{name}: {row['fmax_mhz']:.2f} MHz alone; {kept:.2f} are kept"
+            f"{name}: {row['fmax_mhz']:.2f} MHz alone; {kept:.2f} before"
             for name, row in rows.items()
             if name in self.blocks
             and (kept := self.blocks[name].fmax_mhz) is not None

@@ -17,7 +17,7 @@ from stagecoach.gateware.config import RnicConfig
 from stagecoach.hw.cached_verilog import TOP, export_verilog
 
 MODULE = "stagecoach_rnic"
-"""Name of the top module, after the prefix; all others have names that begin with it and a dot."""
+"""Name of the top module without its prefix; all others have names that begin with it and a dot."""
 
 FOLDER = Path("build") / "verilog"
 """Where the file is written, unless another place is named."""

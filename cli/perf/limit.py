@@ -6,8 +6,8 @@ A message is cut into segments of at most MULPDU octets with their header (RFC 5
     EMSS - (6 + 4 * ceil(EMSS / 512) + EMSS mod 4)   with Markers
 
 and from 128 to 64768 (RFC 5044, 3). A segment has a DDP and RDMAP header of 14 octets if it is
-tagged (RDMA Write and Read Response; RFC 5041, 4.2) or 18 if it is untagged (RFC 5041, 4.3). After
-that a Read Request has 28 octets (RFC 5040, 4.4), an Atomic Request 52 and an Atomic Response 12
+tagged (RDMA Write and Read Response; RFC 5041, 4.2) or 18 if it is untagged (RFC 5041, 4.3). A
+Read Request has 28 more octets (RFC 5040, 4.4), an Atomic Request 52 and an Atomic Response 12
 (RFC 7306, 5.2). A segment travels in an FPDU: ULPDU_Length of 2 octets, the segment, a pad to a
 multiple of 4, and a CRC of 4 (RFC 5044, 4.1). With Markers, 4 of every 512 octets of the stream are
 one (RFC 5044, 4.3).

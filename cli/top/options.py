@@ -49,7 +49,7 @@ def add_top(subparsers: Any) -> None:
 def check_top(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     """Ends the command in one line if options do not fit each other."""
     if options.device is not None and not options.program:
-        parser.error("top: --device without COMMAND; allowed: that of a COMMAND after --")
+        parser.error("top: --device without COMMAND; allowed: only with -- COMMAND")
 
 
 def run_top(options: argparse.Namespace) -> int:

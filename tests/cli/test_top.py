@@ -239,7 +239,7 @@ def test_quantities_have_units(number, text):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["top", "--device", "simulation"], "--device without COMMAND; allowed: that of a COMMAND"),
+        (["top", "--device", "simulation"], "--device without COMMAND; allowed: only with --"),
         (["top", "--device", "board", "--", "true"], "device is 'board'; allowed: simulation, or"),
         (["top", "--interval", "0", "--", "true"], "'0' seconds; allowed: 0.05 to 3600"),
     ],

@@ -42,11 +42,11 @@ def test_goals_of_the_device(result, excess):
     ("name", "lut4", "dp16kd", "excess"),
     [
         ("a", 110, 2, []),
-        ("a", 111, 2, ["a: 111 LUT4; 100 are kept"]),
-        ("a", 1, 3, ["a: 3 DP16KD; 2 are kept"]),
-        ("b", 300, 1, ["b: 1 DP16KD; 0 are kept"]),
+        ("a", 111, 2, ["a: 111 LUT4; at most 110 (100 before)"]),
+        ("a", 1, 3, ["a: 3 DP16KD; at most 2"]),
+        ("b", 300, 1, ["b: 1 DP16KD; at most 0"]),
         ("new", 99, 9, []),
-        ("new", 100, 0, ["new: 100 LUT4; nothing is kept of it"]),
+        ("new", 100, 0, ["new: 100 LUT4; not in budgets.toml"]),
     ],
 )
 def test_area_of_blocks(name, lut4, dp16kd, excess):
@@ -57,7 +57,7 @@ def test_area_of_blocks(name, lut4, dp16kd, excess):
     ("name", "fmax", "excess"),
     [
         ("a", 190.0, []),
-        ("a", 189.99, ["a: 189.99 MHz alone; 200.00 are kept"]),
+        ("a", 189.99, ["a: 189.99 MHz alone; 200.00 before"]),
         ("b", 1.0, []),
         ("new", 1.0, []),
     ],

@@ -104,7 +104,7 @@ def change(file: str, source: str, what: What) -> Change:
         raise ValueError(f"{file} has no occurrence {occurrence} of {operator}")
     old, new = source.splitlines(), text.splitlines()
     first = next((i for i, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), 0)
-    # What is after the change is equal, counted from the end.
+    # The lines below the change are equal, counted from the end.
     behind = 0
     while behind < min(len(old), len(new)) - first - 1 and old[-1 - behind] == new[-1 - behind]:
         behind += 1

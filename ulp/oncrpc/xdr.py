@@ -84,7 +84,7 @@ class Decoder:
         the others are copied there. An item whose buffer is empty is left where it is.
 
     Bulk items are found where the binding has them only: a chunk in another place is an error of
-    the item that it is in, or after.
+    the item that it is in, or that follows.
     """
 
     def __init__(self, message: Message, into: Sequence[memoryview] = ()):

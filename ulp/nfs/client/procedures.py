@@ -195,7 +195,7 @@ class NfsClient:
         return found
 
     async def commit(self, file: bytes, offset: int = 0, count: int = 0) -> bytes:
-        """COMMIT of a range, 0 octets for all after: the write verifier."""
+        """COMMIT of a range; returns the write verifier. `count` 0: to the end of the file."""
         arguments = args.CommitArguments(file, offset, count)
         result: res.CommitOk = await self._call(program.COMMIT, arguments)
         return result.verifier
