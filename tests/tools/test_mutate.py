@@ -18,7 +18,7 @@ from tools.mutate import points
 from tools.mutate.explained import BadExplanations, read_explanations
 from tools.mutate.judge import KILLED, NOT_BUILT, SAME, SURVIVED, Result
 from tools.mutate.nearest import imports, nearest, slow_tests
-from tools.mutate.netlist import is_same, modules
+from tools.mutate.netlist import flat_fingerprint, is_same, modules
 from tools.mutate.operators import OURS
 from tools.mutate.points import Change, change, draw, places
 from tools.mutate.verdict import kind
@@ -123,6 +123,41 @@ def test_numbers_of_names_make_no_other_netlist(tmp_path: Path) -> None:
     text = export(Counter(), "top")
     again = re.sub(r"\$(\d+)", lambda match: f"${int(match[1]) + 100}", text)
     assert is_same(modules(text), modules(again), tmp_path)
+
+
+class Wide(wiring.Component):
+    """Drives one bit of `flags`; the others stay 0."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__({"enable": In(1), "flags": Out(width)})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.d.sync += self.flags.eq(self.enable)
+        return m
+
+
+class Reader(wiring.Component):
+    enable: In(1)
+    some: Out(1)
+
+    def __init__(self, width: int = 1, bit: int = 0) -> None:
+        super().__init__()
+        self._width, self._bit = width, bit
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.wide = wide = Wide(self._width)
+        chosen = wide.flags.any() if self._bit == 0 else wide.flags[self._bit]
+        m.d.comb += [wide.enable.eq(self.enable), self.some.eq(chosen)]
+        return m
+
+
+def test_a_bit_that_nothing_drives_makes_no_other_netlist(tmp_path: Path) -> None:
+    plain, wider, other = (modules(export(Reader(*a), "top")) for a in ((), (2,), (2, 1)))
+    assert not is_same(plain, wider, tmp_path)
+    digests = [flat_fingerprint(design, tmp_path) for design in (plain, wider, other)]
+    assert digests[0] == digests[1] != digests[2]
 
 
 def test_nearest_tests_mirror_the_file_then_use_it_then_use_the_device() -> None:

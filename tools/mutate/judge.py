@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from stagecoach.hw.cache import FOLDER_VARIABLE, LIMIT_VARIABLE
 from stagecoach.hw.files import locked, read_results, write_results
 from tools.mutate.designs import DESIGNS
 from tools.mutate.nearest import closure, imports, nearest, slow_tests
-from tools.mutate.netlist import YosysError, is_same
+from tools.mutate.netlist import YosysError, flat_fingerprint, is_same
 from tools.mutate.points import Change
 from tools.mutate.verdict import VARIABLE
 
@@ -75,6 +75,7 @@ class Copy:
         self._graph = imports(self._tree)
         self._slow = slow_tests(self._tree)
         self._designs: dict[str, dict[str, str]] = {}
+        self._flat: dict[str, str] = {}
 
     def _refresh(self) -> None:
         """Makes the copy what the project is now, but for what was built."""
@@ -116,46 +117,59 @@ class Copy:
             return Result(NOT_BUILT, reason=str(error))
         say("netlist")
         names = sorted(DESIGNS, key=lambda name: (name == "board") != ("hostlink" in change.file))
-        for name in names:
-            plain = self._design(name)
-            with self._changed(change):
-                try:
-                    other = self._export(name)
-                except _NotElaborated as error:
-                    return Result(NOT_BUILT, reason=str(error))
-            try:
-                same = is_same(plain, other, self._tree / "build" / "netlist")
-            except YosysError as error:
-                # Whatever Yosys says of both: the design without the change is built by all tests.
-                return Result(NOT_BUILT, reason=str(error))
-            if not same:
-                break
-        else:
-            return Result(SAME)
+        try:
+            if all(self._same(name, change) for name in names):
+                return Result(SAME)
+        except (_NotElaborated, YosysError) as error:
+            # Whatever Yosys says of both: the design without the change is built by all tests.
+            return Result(NOT_BUILT, reason=str(error))
         result = Result(SURVIVED)
-        left = self._minutes * 60.0
-        for test in nearest(self._graph, change.file, self._slow).all:
-            if left <= 0:
+        until = time.monotonic() + self._minutes * 60
+        files = nearest(self._graph, change.file, self._slow).all
+        # Most are killed by the first file, which takes less time than the next look does.
+        self._test(change, files[:1], until, result, say)
+        if result.verdict == SURVIVED:
+            say("netlist as a whole")
+            try:
+                if all(self._same(name, change, flat=True) for name in names):
+                    return Result(SAME, reason="the same after optimisation across modules")
+            except YosysError as error:
+                return Result(NOT_BUILT, reason=str(error))
+            self._test(change, files[1:], until, result, say)
+        return result
+
+    def _test(
+        self,
+        change: Change,
+        files: Sequence[str],
+        until: float,
+        result: Result,
+        say: Callable[[str], None],
+    ) -> None:
+        """Runs files of tests up to the first failure, and tells `result` what came of them."""
+        for test in files:
+            if time.monotonic() > until:
                 result.skipped.append(test)
                 continue
             say(Path(test).stem)
-            began = time.monotonic()
             with self._changed(change):
                 verdict = self._run(test, self._own_cache)
-            left -= time.monotonic() - began
             if verdict.kind == "build":
-                return Result(NOT_BUILT, reason=verdict.reason)
+                result.verdict, result.reason = NOT_BUILT, verdict.reason
+                return
             if verdict.kind:
                 say(f"{Path(test).stem}, without the change")
                 plain_seconds = self._plain_seconds(verdict.failed)
                 if verdict.kind == "check" or verdict.seconds > SLOWER * plain_seconds:
-                    result.verdict = KILLED
-                    result.by, result.reason = verdict.failed, verdict.reason
-                    return result
+                    result.verdict, result.by, result.reason = (
+                        KILLED,
+                        verdict.failed,
+                        verdict.reason,
+                    )
+                    return
                 result.skipped.append(test)  # it is slow without the change, too
                 continue
             result.tests.append(test)
-        return result
 
     # The design
 
@@ -163,6 +177,20 @@ class Copy:
         if name not in self._designs:
             self._designs[name] = self._export(name)
         return self._designs[name]
+
+    def _same(self, name: str, change: Change, flat: bool = False) -> bool:
+        """Whether a design is the same hardware with a change.
+
+        flat: optimised across its modules. Raises `_NotElaborated`, `YosysError`.
+        """
+        plain, folder = self._design(name), self._tree / "build" / "netlist"
+        with self._changed(change):
+            other = self._export(name)
+        if not flat:
+            return is_same(plain, other, folder)
+        if name not in self._flat:
+            self._flat[name] = flat_fingerprint(plain, folder)
+        return flat_fingerprint(other, folder) == self._flat[name]
 
     def _export(self, name: str) -> dict[str, str]:
         file = self._tree / "build" / f"{name}.json"

