@@ -27,6 +27,10 @@ flatten
 opt
 wreduce -memx
 opt -full
+opt_mem
+wreduce -memx
+opt -full
+opt_mem
 memory_collect
 opt_clean -purge
 write_json {name}.json
