@@ -15,36 +15,24 @@ pytest_plugins = ["tests.conformance.plugin"]
 settings.register_profile("no deadline", deadline=None)
 settings.load_profile("no deadline")
 
-USERS_OF_THE_DEVICE = (
-    "tests/examples/test_atomic_counter.py::test_two_processes",
-    "tests/bench/test_nfs.py",
-    "tests/cli/test_main.py",
-    "tests/cli/test_perf_devices.py",
-    "tests/cli/test_rping.py",
-    *(
-        f"tests/ulp/rpcrdma/test_{name}.py"
-        for name in (
-            *("bad_clients", "bad_servers", "calls", "completions", "eligibility", "fatal_calls"),
-            *("life", "oncrpc", "requester", "responder", "rfc5666", "wire"),
-        )
-    ),
-    "tests/hostlink/test_board.py",
-    "tests/integration/",
-    "tests/malformer/",
-    "tests/robustness/",
-)
 
-USERS_OF_THE_BOARD = ("tests/hostlink/test_board.py",)
+@pytest.fixture(scope="session")
+def compiled_device() -> None:
+    """For tests that open the compiled device: it is there before the first test begins."""
+
+
+@pytest.fixture(scope="session")
+def compiled_board() -> None:
+    """For tests that open the compiled board: it is there before the first test begins."""
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> None:
-    """Builds the compiled device before the first test: no timeout of a test is meant for that."""
+    """Builds what tests open before the first one: no timeout of a test is meant for that."""
     if session.config.option.collectonly:
         return
-    if any(item.nodeid.startswith(USERS_OF_THE_DEVICE) for item in session.items):
-        with contextlib.suppress(BuildError, CacheError):  # the tests say so
-            build_device()
-    if any(item.nodeid.startswith(USERS_OF_THE_BOARD) for item in session.items):
-        with contextlib.suppress(BuildError, CacheError):
-            build_board()
+    used = {name for item in session.items for name in getattr(item, "fixturenames", ())}
+    for fixture, build in ((compiled_device, build_device), (compiled_board, build_board)):
+        if fixture.__name__ in used:
+            with contextlib.suppress(BuildError, CacheError):  # the tests say so
+                build()

@@ -1,6 +1,10 @@
 """RDMA operations of NFS calls are the least possible."""
 
+import pytest
+
 from bench import nfs
+
+pytestmark = pytest.mark.usefixtures("compiled_device")
 
 
 def test_a_read_and_a_write_have_the_least_operations():

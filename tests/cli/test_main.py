@@ -16,6 +16,8 @@ from stagecoach.cli.demo.run import Result
 from stagecoach.cli.main import main, parse_size
 from stagecoach.host_driver.enums import WROpcode
 
+pytestmark = pytest.mark.usefixtures("compiled_device")
+
 ROOT = Path(__file__).parents[2]
 BUILDS_A_DEVICE = [pytest.mark.slow, pytest.mark.timeout(1800)]
 

@@ -23,7 +23,11 @@ from stagecoach.host_driver import Context
 from stagecoach.sim.build import build_device
 from stagecoach.sim.transport import SimulatedDevice
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(1800),
+    pytest.mark.usefixtures("compiled_device"),
+]
 
 ROOT = Path(__file__).parents[2]
 CLIENT = "stagecoach perf: a client is measuring\n"

@@ -27,6 +27,8 @@ from stagecoach.ulp.rping.ends import Server, Settings
 from stagecoach.ulp.rping.link import Link
 from stagecoach.ulp.rping.messages import GO_AHEAD, Advertisement, ping_text, text_of
 
+pytestmark = pytest.mark.usefixtures("compiled_device")
+
 ROOT = Path(__file__).parents[2]
 CAPTURES = ROOT / "tests" / "data" / "captures"
 BUILDS_A_DEVICE = [pytest.mark.slow, pytest.mark.timeout(1800)]

@@ -78,6 +78,7 @@ def cpu_seconds() -> float:
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.requirement("EXT-5-02", "EXT-5.3-01", "EXT7306-5-01", "EXT7306-5.3-01")
+@pytest.mark.usefixtures("compiled_device")
 def test_two_processes_lose_no_increment():
     before = cpu_seconds()
     run = subprocess.run(

@@ -31,7 +31,11 @@ SECONDS = 120.0
 PATIENT = {"retry_seconds": 1.0, "give_up_seconds": SECONDS, "open_seconds": SECONDS}
 """Of a board that is simulated on a machine that has other things to do, too."""
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(600),
+    pytest.mark.usefixtures("compiled_device", "compiled_board"),
+]
 
 
 def open_board(board: SimulatedBoard, **options) -> SerialDevice:

@@ -1,4 +1,4 @@
-"""One disturbed device for all tests of a file that have no other one."""
+"""All tests of this folder open the compiled device; one for all of a file that have no other."""
 
 from collections.abc import Iterator
 
@@ -6,6 +6,11 @@ import pytest
 
 from stagecoach.host_driver import Context
 from stagecoach.sim.disturbed import DisturbedDevice
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _uses_the_device(compiled_device: None) -> None:
+    """See tests/conftest.py."""
 
 
 @pytest.fixture(scope="module")

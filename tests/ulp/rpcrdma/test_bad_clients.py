@@ -32,6 +32,8 @@ from tests.ulp.rpcrdma.rig import (
     run,
 )
 
+pytestmark = pytest.mark.usefixtures("compiled_device")
+
 XID = 0x0BADCA11
 STREAM = inline(XID).stream
 NOWHERE = Segment(0xDEADBEEF, 100, 0x1000)

@@ -16,6 +16,8 @@ from stagecoach.ulp.rpcrdma.settings import ClientSettings
 from tests.ulp.rpcrdma.raw import RawPeer, raw_server, words
 from tests.ulp.rpcrdma.rig import Devices, inline, items_of, message, pattern, room, run
 
+pytestmark = pytest.mark.usefixtures("compiled_device")
+
 XID = 0x600D
 STREAM = inline(XID, b"result").stream
 

@@ -23,6 +23,8 @@ from tests.ulp.rpcrdma.rig import (
     run,
 )
 
+pytestmark = pytest.mark.usefixtures("compiled_device")
+
 SMALL = ClientSettings(inline_octets=1024, segment_octets=1000, credits=8)
 
 

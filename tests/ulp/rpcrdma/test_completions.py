@@ -36,6 +36,8 @@ from tests.ulp.rpcrdma.raw import (
 )
 from tests.ulp.rpcrdma.rig import Devices, connected, echo, inline, message, room, run
 
+pytestmark = pytest.mark.usefixtures("compiled_device")
+
 XID = 0x1CE
 IMMEDIATE = b"\x01\x00\x00\x00\x02\x00\x00\x00"
 

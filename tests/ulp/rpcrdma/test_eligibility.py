@@ -28,6 +28,8 @@ from tests.ulp.rpcrdma.raw import call_of, raw_client, raw_server, words
 from tests.ulp.rpcrdma.rig import Devices, connected, pattern, run
 from tests.ulp.rpcrdma.test_bad_servers import write
 
+pytestmark = pytest.mark.usefixtures("compiled_device")
+
 XID = 0x5EED0003
 ERR_CHUNK = words(XID, 1, 32, 4, 2)
 GARBAGE_ARGS = words(XID, 1, 32, 0, 0, 0, 0, XID, 1, 0, 0, 0, 4)

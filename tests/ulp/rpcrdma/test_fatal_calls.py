@@ -17,6 +17,8 @@ from stagecoach.ulp.rpcrdma.listener import RdmaListener
 from tests.ulp.rpcrdma.raw import RawPeer, call_of
 from tests.ulp.rpcrdma.rig import Devices, echo, inline, message, run
 
+pytestmark = pytest.mark.usefixtures("compiled_device")
+
 XID = 0xFA7A1
 STREAM = inline(XID).stream
 CLIENT = "192.0.2.1"

@@ -26,6 +26,8 @@ from tests.ulp.rpcrdma.rig import (
     run,
 )
 
+pytestmark = pytest.mark.usefixtures("compiled_device")
+
 
 @contextlib.contextmanager
 def device(quota: Quota):

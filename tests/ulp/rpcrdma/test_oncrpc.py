@@ -21,6 +21,8 @@ from tests.ulp.oncrpc.arithmetic import (
 )
 from tests.ulp.rpcrdma.rig import Devices, pattern
 
+pytestmark = pytest.mark.usefixtures("compiled_device")
+
 OCTETS = 30_000
 
 

@@ -25,6 +25,8 @@ from tests.ulp.rpcrdma.raw import (
 )
 from tests.ulp.rpcrdma.rig import Devices, inline, items_of, message, pattern, room, run
 
+pytestmark = pytest.mark.usefixtures("compiled_device")
+
 XID = 0x5EED0002
 LAST = 0x6C617374
 CREDITS = 32

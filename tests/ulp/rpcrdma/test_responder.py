@@ -26,6 +26,8 @@ from tests.ulp.rpcrdma.raw import (
 )
 from tests.ulp.rpcrdma.rig import Devices, inline, message, pattern, run
 
+pytestmark = pytest.mark.usefixtures("compiled_device")
+
 XID = 0x5EED0001
 LAST = 0x6C617374
 STREAM = inline(XID).stream

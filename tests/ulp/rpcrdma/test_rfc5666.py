@@ -30,6 +30,8 @@ from tests.ulp.rpcrdma.rig import (
     run,
 )
 
+pytestmark = pytest.mark.usefixtures("compiled_device")
+
 OLD = Profile.RFC5666
 CLIENT = ClientSettings(profile=OLD, offer_reply_chunk=False, credits=8)
 SERVER = ServerSettings(profile=OLD, credits=8)

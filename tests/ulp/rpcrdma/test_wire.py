@@ -20,6 +20,8 @@ from tests.ulp.rpcrdma.captured import dissected
 from tests.ulp.rpcrdma.raw import raw_client, words
 from tests.ulp.rpcrdma.rig import Devices, connected, pattern, room, run
 
+pytestmark = pytest.mark.usefixtures("compiled_device")
+
 PROGRAM = 0x20000001
 
 
