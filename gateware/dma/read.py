@@ -2,16 +2,16 @@
 
 from collections.abc import Sequence
 
-from amaranth.hdl import Array, Module, Signal
+from amaranth.hdl import Array, Cat, Module, Signal
 from amaranth.lib import data, fifo, wiring
 from amaranth.lib.wiring import In, Out
 
 from stagecoach.gateware.config import RnicConfig
-from stagecoach.gateware.dma.arbitration import choose_round_robin, grant_round_robin
 from stagecoach.gateware.dma.axi import AxiReadSignature
 from stagecoach.gateware.dma.buffers import ReservedQueue
 from stagecoach.gateware.dma.bursts import AXI_BURST_INCR, AXI_SIZE_WORD, BurstSplitter
 from stagecoach.gateware.interfaces import READ_WORD, ReadClient
+from stagecoach.gateware.stream.round_robin import choose_round_robin, preceded_round_robin
 
 MAX_OUTSTANDING_BURSTS = 64
 
@@ -134,7 +134,7 @@ class ReadEngine(wiring.Component):
         ar_free = Signal(init=1)  # the AR register is, with few inputs behind it
         requests = [fits[number] & ~granted[number] for number in range(count)]
         choose_round_robin(m, requests, latest, choice)
-        grant = grant_round_robin(m, requests, latest)
+        grant = Cat(requests) & ~preceded_round_robin(m, requests, latest)
         # At most every second cycle takes a burst, and another one may be on its way to `order`.
         m.d.sync += room.eq(order.level < MAX_OUTSTANDING_BURSTS - 1)
         m.d.comb += [

@@ -8,7 +8,6 @@ from amaranth.lib import data, fifo, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from stagecoach.gateware.config import RnicConfig
-from stagecoach.gateware.dma.arbitration import choose_round_robin, grant_round_robin
 from stagecoach.gateware.dma.axi import AxiWriteSignature
 from stagecoach.gateware.dma.bursts import (
     AXI_BURST_INCR,
@@ -20,6 +19,7 @@ from stagecoach.gateware.dma.bursts import (
 )
 from stagecoach.gateware.interfaces import WriteClient
 from stagecoach.gateware.stream.buffer import StreamBuffer
+from stagecoach.gateware.stream.round_robin import choose_round_robin, preceded_round_robin
 
 MAX_OUTSTANDING_BURSTS = 32
 
@@ -97,7 +97,7 @@ class WriteEngine(wiring.Component):
         choice = Signal(client_bits)
         requests = [offer.valid for offer in offers]
         choose_round_robin(m, requests, latest, choice)
-        grant = grant_round_robin(m, requests, latest)
+        grant = Cat(requests) & ~preceded_round_robin(m, requests, latest)
         issue = Signal()
         with m.If(issue):
             m.d.sync += [chosen_valid.eq(0), chosen_free.eq(1)]

@@ -7,6 +7,7 @@ from amaranth.lib.wiring import In, Out
 
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.interfaces import Layouts, StagClient, StagStatus
+from stagecoach.gateware.stream.round_robin import choose_round_robin, preceded_round_robin
 
 STAG_KEY_BITS = 8
 """Low bits of an STag that do not take part in finding its entry (the key of the verbs)."""
@@ -105,30 +106,20 @@ class StagTable(wiring.Component):
         client = Signal(range(max(len(clients), 2)))
         valid = Signal()
         last_client = Signal.like(client)
-        requests = Cat(c.request.valid for c in clients)
+        requests = [port.request.valid for port in clients]
         chosen = Signal.like(client)
-        # A client is let in unless another one that goes before it asks: its `ready` does not
-        # depend on its own request, which comes late.
-        preceded = Signal(len(clients))
-        with m.Switch(last_client):
-            for last in range(len(clients)):
-                with m.Case(last):
-                    order = [(last + 1 + step) % len(clients) for step in range(len(clients))]
-                    for candidate in reversed(order):
-                        with m.If(requests[candidate]):
-                            m.d.comb += chosen.eq(candidate)
-                    for place in range(1, len(clients)):
-                        before = Cat(requests[other] for other in order[:place])
-                        m.d.comb += preceded[order[place]].eq(before.any())
+        choose_round_robin(m, requests, last_client, chosen)
+        # The `ready` of a client does not depend on its own request, which comes late.
+        preceded = preceded_round_robin(m, requests, last_client)
         accept = Signal()
         m.d.comb += accept.eq(~clearing & ~find_invalidated)
         m.d.sync += [
-            valid.eq(find_invalidated | (accept & requests.any())),
+            valid.eq(find_invalidated | (accept & Cat(requests).any())),
             internal.eq(find_invalidated),
             client.eq(chosen),
             request.eq(Array(c.request.payload.as_value() for c in clients)[chosen]),
         ]
-        with m.If(accept & requests.any()):
+        with m.If(accept & Cat(requests).any()):
             m.d.sync += last_client.eq(chosen)
         for number, port in enumerate(clients):
             m.d.comb += port.request.ready.eq(accept & ~preceded[number])

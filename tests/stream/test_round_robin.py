@@ -7,12 +7,12 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from cocotb.triggers import Timer
 
-from stagecoach.gateware.dma.arbitration import choose_round_robin, grant_round_robin
+from stagecoach.gateware.stream.round_robin import choose_round_robin, preceded_round_robin
 from tests.support.runner import parameter, run_cocotb
 
 
 class Choice(wiring.Component):
-    """`choose_round_robin` and `grant_round_robin` among `count` requesters."""
+    """`choose_round_robin` and `preceded_round_robin` among `count` requesters."""
 
     def __init__(self, count):
         super().__init__(
@@ -20,7 +20,7 @@ class Choice(wiring.Component):
                 "requests": In(count),
                 "latest": In(range(count)),
                 "choice": Out(range(count)),
-                "grant": Out(count),
+                "preceded": Out(count),
             }
         )
 
@@ -28,12 +28,12 @@ class Choice(wiring.Component):
         m = Module()
         latest, choice = Signal.like(self.latest), Signal.like(self.choice)
         choose_round_robin(m, list(self.requests), latest, choice)
-        grant = grant_round_robin(m, list(self.requests), latest)
-        m.d.comb += [latest.eq(self.latest), self.choice.eq(choice), self.grant.eq(grant)]
+        preceded = preceded_round_robin(m, list(self.requests), latest)
+        m.d.comb += [latest.eq(self.latest), self.choice.eq(choice), self.preceded.eq(preceded)]
         return m
 
 
-@pytest.mark.parametrize("count", [2, 5])
+@pytest.mark.parametrize("count", [2, 3, 5])
 def test_choice(count):
     run_cocotb(Choice(count), __name__, parameters={"COUNT": str(count)})
 
@@ -48,8 +48,9 @@ async def check_choice_is_the_next_in_circular_order(dut):
             await Timer(1, "ns")
             expected = next((number for number in circle if requests >> number & 1), 0)
             assert int(dut.choice.value) == expected, (latest, f"{requests:b}")
-            granted = 1 << expected if requests else 0
-            assert int(dut.grant.value) == granted, (latest, f"{requests:b}")
+            for place, number in enumerate(circle):
+                precedes = any(requests >> other & 1 for other in circle[:place])
+                assert int(dut.preceded.value) >> number & 1 == precedes, (latest, f"{requests:b}")
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")

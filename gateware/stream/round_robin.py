@@ -1,0 +1,45 @@
+"""Round-robin choice, for what several clients share."""
+
+from collections.abc import Sequence
+
+from amaranth.hdl import Cat, Module, Signal, Value
+
+
+def choose_round_robin(
+    m: Module, requests: Sequence[Value], latest: Signal, choice: Signal
+) -> None:
+    """Drive `choice` with the requester that comes next after `latest` in circular order.
+
+    Without a request `choice` is 0.
+    """
+    with m.Switch(latest):
+        for start in range(len(requests)):
+            with m.Case(start):
+                # The last assignment wins, so the nearest requester comes last.
+                for candidate in reversed(_order(start, len(requests))):
+                    with m.If(requests[candidate]):
+                        m.d.comb += choice.eq(candidate)
+
+
+def preceded_round_robin(m: Module, requests: Sequence[Value], latest: Signal) -> Signal:
+    """Return one bit per requester: another one that asks goes before it.
+
+    The choice is the requester that asks and is not preceded. A bit does not depend on the
+    requester's own request, and is one gate wide: the choice does not have to be made before it is
+    decoded.
+    """
+    # A `latest` that is no requester lets nobody in.
+    preceded = Signal(len(requests), init=-1)
+    with m.Switch(latest):
+        for start in range(len(requests)):
+            with m.Case(start):
+                order = _order(start, len(requests))
+                for place, number in enumerate(order):
+                    before = Cat(requests[other] for other in order[:place])
+                    m.d.comb += preceded[number].eq(before.any())
+    return preceded
+
+
+def _order(latest: int, count: int) -> list[int]:
+    """The requesters as they take turns, the one after `latest` first."""
+    return [(latest + distance) % count for distance in range(1, count + 1)]
