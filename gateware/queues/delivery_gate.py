@@ -12,6 +12,7 @@ from stagecoach.gateware.queues.cq_map import CqMap
 from stagecoach.gateware.queues.drain import COUNT_BITS
 from stagecoach.gateware.queues.qp_choice import bit_of_qp
 from stagecoach.gateware.queues.queue_drain import QueueDrain
+from stagecoach.gateware.registers_apart import keep_apart
 from stagecoach.hw.interface.queue_entries import CompletionFlags, CompletionOpcode
 
 DEPTH = 64
@@ -78,8 +79,8 @@ class DeliveryGate(wiring.Component):
         waits = Signal()  # the word at the memory's output is a delivery
         m.submodules.cq_map = cq_map = CqMap(self._config)
         head = Signal(layout)
-        # Its QP has a register for two lookups, whose reset value keeps it one of its own.
-        looked_up = Signal(self._config.qp_bits, init=self._config.qps - 1)
+        looked_up = Signal(self._config.qp_bits)  # its QP, for two lookups
+        keep_apart(looked_up, head)
         m.d.comb += [
             *(
                 write.data[name].eq(self.delivery.payload[name])

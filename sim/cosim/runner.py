@@ -70,7 +70,7 @@ from xml.etree import ElementTree
 from cocotb_tools.runner import get_runner
 
 from stagecoach.hw import cache
-from stagecoach.hw.flow import ONE_HOT, SYNTHESIS_OPTIONS, mapping
+from stagecoach.hw.flow import PREPARE, SYNTHESIS_OPTIONS, mapping
 from stagecoach.hw.gates import cells, netlist
 from stagecoach.hw.rtlil import export, to_verilog
 from stagecoach.hw.verilog import start_processes
@@ -233,7 +233,7 @@ def build(
     if quick:
         recipe.append(NOT_OPTIMISED)
     if gates:
-        recipe += [cells(), mapping(TOP, SYNTHESIS_OPTIONS, Path(TOP)), ONE_HOT]
+        recipe += [cells(), mapping(TOP, SYNTHESIS_OPTIONS, Path(TOP)), PREPARE]
     digest = hashlib.sha256("\n".join([*recipe, text]).encode()).hexdigest()[:20]
 
     def make(directory: Path) -> None:

@@ -28,6 +28,7 @@ from stagecoach.gateware.rdmap.receive.pieces import PIECE_WRITE, ReceivePieces
 from stagecoach.gateware.rdmap.receive.record import fill_record, record_layout
 from stagecoach.gateware.rdmap.receive.running import ReceiveRunning
 from stagecoach.gateware.rdmap.receive.scan import ENTRY_WORDS
+from stagecoach.gateware.registers_apart import keep_apart
 from stagecoach.hw.interface.causes import Cause
 
 ORIGINAL_OCTET = ATOMIC_RESPONSE_ULPDU.size // 8 - ATOMIC_OCTETS - UNTAGGED_HEADER_OCTETS
@@ -122,10 +123,10 @@ class ReceiveJudge(wiring.Component):
         ]
 
         # What is far asks by registers: what they are while a segment is awaited is known a cycle
-        # before. The QP of the next cycle's segment has two, for the entries and for what is near;
-        # another reset value keeps them apart.
+        # before. The QP of the next cycle's segment has two, for the entries and for what is near.
         takes = Signal()  # the segment that came; only in IDLE
-        next_qp = Signal.like(segment.qp, init=-1)
+        next_qp = Signal.like(segment.qp)
+        keep_apart(next_qp, entries.coming)
         m.d.sync += [takes.eq(0), next_qp.eq(segment.qp), entries.coming.eq(segment.qp)]
         m.d.comb += [self.segment.ready.eq(takes), self.begin.eq(takes)]
 
@@ -167,8 +168,9 @@ class ReceiveJudge(wiring.Component):
         ]
 
         # The neighbours' state of the QP, valid two cycles after the segment was taken. The QP has
-        # a register for it, with another reset value so that it stays one of its own.
-        asked = Signal(config.qp_bits, init=config.qps - 1)
+        # a register for it.
+        asked = Signal(config.qp_bits)
+        keep_apart(asked, segment)
         m.d.comb += [
             entries.select.eq(segment.qp),
             inbound.select.eq(asked),
@@ -249,7 +251,8 @@ class ReceiveJudge(wiring.Component):
         # The queues hear of it a cycle later; the next segment looks at them after that.
         leaving = Signal()
         consumed = Signal()
-        popping = Signal(reset_less=True)  # a register of its own
+        popping = Signal()
+        keep_apart(popping, entries.pop)
         m.d.comb += [
             entries.popping.eq(popping),
             leaving.eq(self.record.valid & self.record.ready & ~record.dropped),

@@ -91,8 +91,7 @@ class TransmitChoose(wiring.Component):
                 "free": In(1),
                 "may_begin": In(1),
                 "qp": Out(config.qp_bits),
-                # A register of its own, as its reset value says.
-                "asked": Out(config.qp_bits, init=config.qps - 1),
+                "asked": Out(config.qp_bits),
                 "progress": In(progress_layout(config)),
                 "halt": In(HALT),
                 "lookup": In(lookup_layout(config)),

@@ -9,6 +9,7 @@ from stagecoach.gateware.ddp.headers import FIRST_MSN
 from stagecoach.gateware.interfaces import Layouts
 from stagecoach.gateware.rdmap.transmit.context import progress_layout, sends_bits
 from stagecoach.gateware.rdmap.transmit.message import piece_layout
+from stagecoach.gateware.registers_apart import keep_apart
 
 
 class TransmitComplete(wiring.Component):
@@ -66,7 +67,8 @@ class TransmitComplete(wiring.Component):
         piece, message = self.piece, self.piece.message
         storing = Signal()
         ends_send = self.handed & self.last & ~message.responding
-        popping = Signal(reset_less=True)  # a register of its own
+        popping = Signal()
+        keep_apart(popping, self.pop)
         m.d.comb += [
             self.popping.eq(popping),
             self.store.eq(storing | self.begun | self.store_restarted),
