@@ -37,7 +37,7 @@ SIZES := DATA_WIDTH COUNTERS QPS CQS STAGS READ_QUEUE_DEPTH PREFETCH_LANES PENDI
 	PAYLOAD_BUFFER_OCTETS MAX_BURST_BEATS
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-wheel soak mutate conformance nfs bench bench-short timing scaling gatesim gatesim-board bitstream program boundaries formal formal-mutants verilog example docs states lint format clean
+.PHONY: help setup demo test test-fast test-wheel soak mutate conformance nfs bench bench-short timing scaling gatesim gatesim-board bitstream program boundaries formal formal-mutants verilog example docs states lint format clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -62,6 +62,9 @@ demo: $(STAMP) $(if $(filter-out 0,$(WAVES)),$(STAMP)-waves) ## move a file betw
 
 test: setup ## run all tests (JOBS=2, PYTEST_ARGS="-k mpa")
 	$(BIN)/python -m pytest -n $(JOBS) $(PYTEST_ARGS)
+
+test-fast: setup ## run one case of each fast test: before each commit, in less than 3 minutes
+	$(BIN)/python -m pytest -n $(JOBS) --fast $(PYTEST_ARGS)
 
 test-wheel: setup ## install the wheel elsewhere and use it (PYTHON=python3.12, LOWEST=1)
 	$(BIN)/python -m tools.check_wheel --python $(PYTHON) $(if $(filter-out 0,$(LOWEST)),--lowest)

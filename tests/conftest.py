@@ -9,7 +9,7 @@ from stagecoach.hw.cache import CacheError
 from stagecoach.sim.board import build_board
 from stagecoach.sim.build import BuildError, build_device
 
-pytest_plugins = ["tests.conformance.plugin"]
+pytest_plugins = ["tests.conformance.plugin", "tests.support.fast"]
 
 # How long an example takes says nothing on a machine that does other things, too.
 settings.register_profile("no deadline", deadline=None)
