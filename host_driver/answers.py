@@ -7,23 +7,19 @@ from stagecoach.host_driver.device import Device
 from stagecoach.host_driver.device_attr import DeviceAttr
 from stagecoach.host_driver.enums import QPState, WROpcode
 from stagecoach.host_driver.errors import DeviceError
+from stagecoach.host_driver.transport.base import TransportError
 from stagecoach.hw.interface.causes import CODES, Cause
 from stagecoach.hw.interface.queue_entries import SCATTER_GATHER_ELEMENTS
 from stagecoach.hw.interface.sizes import SIZES
 
-MAGIC = 0x50525769
-VERSION_MAJOR = 3
+_INTERFACE = registers.VERSION.unpack(registers.VERSION.constant or 0)
+KNOWN = _INTERFACE["major"], _INTERFACE["minor"]
+"""Version of the interface that the driver was made for."""
 
 
 def read_attr(device: Device) -> DeviceAttr:
     """The sizes of a device. Raises `DeviceError` for sizes that no device has, or another one."""
-    magic = device.read(registers.ID)["magic"]
-    version = device.read(registers.VERSION)
-    if magic != MAGIC or version["major"] != VERSION_MAJOR:
-        raise DeviceError(
-            f"ID 0x{magic:08X}, version {version['major']}.{version['minor']}; "
-            f"allowed: 0x{MAGIC:08X}, version {VERSION_MAJOR}.x"
-        )
+    version, digest = _read_interface(device)
     queues = device.read(registers.QUEUES)
     limits = device.read(registers.LIMITS)
     for name, fields in (("QUEUES", queues), ("LIMITS", limits)):
@@ -43,8 +39,37 @@ def read_attr(device: Device) -> DeviceAttr:
         max_mr=1 << limits["stags_log2"],
         max_qp_rd_atom=limits["read_queue_depth"],
         max_sge=SCATTER_GATHER_ELEMENTS,
-        version=(version["major"], version["minor"]),
+        version=version,
+        interface_digest=digest,
     )
+
+
+def _read_interface(device: Device) -> tuple[tuple[int, int], int | None]:
+    """Version of the device's interface, and its digest if it can be read.
+
+    Raises `DeviceError` for another device, another major version, a minor one that lacks what the
+    driver uses, or the driver's own version with another digest.
+    """
+    magic = device.read(registers.ID)["magic"]
+    if magic != registers.ID.constant:
+        raise DeviceError(
+            f"the device has ID 0x{magic:08X}; allowed: 0x{registers.ID.constant:08X}"
+        )
+    fields = device.read(registers.VERSION)
+    version = fields["major"], fields["minor"]
+    try:
+        digest: int | None = device.read(registers.INTERFACE)["digest"]
+    except TransportError:  # another version may have no such register
+        digest = None
+    is_known = version == KNOWN and digest == registers.INTERFACE.constant
+    if not is_known and not (version[0] == KNOWN[0] and version[1] > KNOWN[1]):
+        found = "no digest" if digest is None else f"digest 0x{digest:08X}"
+        raise DeviceError(
+            f"the device has interface {version[0]}.{version[1]} with {found}; allowed: "
+            f"{KNOWN[0]}.{KNOWN[1]} with digest 0x{registers.INTERFACE.constant:08X}, "
+            f"or a later {KNOWN[0]}.x"
+        )
+    return version, digest
 
 
 def read_capabilities(device: Device) -> dict[str, Any]:

@@ -7,7 +7,11 @@ from stagecoach.host_driver.enums import ATOMIC_OPERATIONS, WITH_IMMEDIATE, WROp
 
 @dataclass(frozen=True)
 class DeviceAttr:
-    """What a device has: sizes, and which operations beside those of RFC 5040."""
+    """What a device has: sizes, and which operations beside those of RFC 5040.
+
+    `version` and `interface_digest` are those of its interface (registers VERSION and INTERFACE);
+    no digest if it cannot be read.
+    """
 
     max_qp: int
     max_cq: int
@@ -15,6 +19,7 @@ class DeviceAttr:
     max_qp_rd_atom: int
     max_sge: int
     version: tuple[int, int]
+    interface_digest: int | None = None
     atomics: tuple[WROpcode, ...] = ()
     imm_data: bool = False
     counters: bool = False

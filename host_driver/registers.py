@@ -14,10 +14,11 @@ class Field(NamedTuple):
 
 
 class Register(NamedTuple):
-    """A 32-bit register at octet offset `address`."""
+    """A 32-bit register at octet offset `address`; `constant` if it never changes."""
 
     address: int
     fields: dict[str, Field]
+    constant: int | None = None
 
     def pack(self, **values: int) -> int:
         """The register value of the named fields; `ValueError` if one does not fit."""
@@ -42,6 +43,7 @@ ID = Register(
     {
         "magic": Field(0, 32),
     },
+    0x50525769,
 )
 VERSION = Register(
     0x004,
@@ -49,6 +51,7 @@ VERSION = Register(
         "minor": Field(0, 16),
         "major": Field(16, 16),
     },
+    0x00030001,
 )
 QUEUES = Register(
     0x008,
@@ -85,6 +88,13 @@ CAPABILITIES = Register(
         "swap": Field(2, 1),
         "counters": Field(3, 1),
     },
+)
+INTERFACE = Register(
+    0x01C,
+    {
+        "digest": Field(0, 32),
+    },
+    0x37BF9DC4,
 )
 INTERRUPT_STATUS = Register(
     0x020,

@@ -12,50 +12,24 @@ import html
 import subprocess
 import sys
 import sysconfig
-from enum import IntEnum, IntFlag
 from pathlib import Path
 
 from stagecoach.hw.interface import queue_entries
 from stagecoach.hw.interface.causes import CODES, Cause
 from stagecoach.hw.interface.queue_entries import (
-    COMPLETION_ENTRY,
-    EVENT_ENTRY,
-    RECEIVE_ENTRY,
-    SCATTER_GATHER_ELEMENT,
     SCATTER_GATHER_ELEMENTS,
-    SEND_ENTRY,
     Field,
-    Fields,
     offset_of,
     size_of,
 )
 from stagecoach.hw.interface.registers import SOURCE, registers
+from stagecoach.hw.interface.shared import ELEMENT, ENTRIES, ENUMS
 
 TARGET = Path("build") / "docs"
 REGISTER_HEADER = "stagecoach_registers.h"
 ENTRY_HEADER = "stagecoach_entries.h"
 ENTRY_PAGE = "queue_entries.html"
 REGISTER_PAGE = Path("registers") / "index.html"
-
-ELEMENT = "element"
-ENTRIES: dict[str, Fields] = {
-    ELEMENT: SCATTER_GATHER_ELEMENT,
-    "send_entry": SEND_ENTRY,
-    "receive_entry": RECEIVE_ENTRY,
-    "completion_entry": COMPLETION_ENTRY,
-    "event_entry": EVENT_ENTRY,
-}
-"""Layouts by their name in C."""
-
-ENUMS: dict[str, type[IntEnum] | type[IntFlag]] = {
-    "send_opcode": queue_entries.SendOpcode,
-    "atomic_operation": queue_entries.AtomicOperation,
-    "send_flags": queue_entries.SendFlags,
-    "completion_opcode": queue_entries.CompletionOpcode,
-    "completion_flags": queue_entries.CompletionFlags,
-    "rights": queue_entries.Rights,
-    "cause": Cause,
-}
 
 _TYPES = {1: "uint8_t", 2: "uint16_t", 4: "uint32_t", 8: "uint64_t"}
 

@@ -204,7 +204,6 @@ class RegisterBlock(wiring.Component):
                     m.next = "READ"
 
     def _value(self, register: Register) -> Signal | int:
-        name = register.name.lower()
-        if _is_driven(register) or _is_stored(register) or _is_sticky(register):
-            return getattr(self, name).as_value()
-        return sum(field.reset << field.low for field in register.fields)
+        if register.constant is not None:
+            return register.constant
+        return getattr(self, register.name.lower()).as_value()

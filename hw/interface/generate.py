@@ -1,13 +1,16 @@
-"""Writes what is made from the register description: `host_driver/registers.py`.
+"""Writes what is made from the register description, as text that is kept in the repository.
 
-`python -m stagecoach.hw.interface.generate` writes it, `--check` fails if it is out of date.
+That is `host_driver/registers.py`, and in `registers.rdl` the digest of what device and host share.
+`python -m stagecoach.hw.interface.generate` writes both, `--check` fails if one is out of date.
 """
 
 import argparse
+import re
 import sys
 from pathlib import Path
 
-from stagecoach.hw.interface.registers import encodings, registers
+from stagecoach.hw.interface.registers import SOURCE, encodings, registers
+from stagecoach.hw.interface.shared import digest
 
 CLASSES = {"command": "CommandOpcode", "qp_state": "DeviceQPState", "counter": "CounterWord"}
 """Names of the enumerations in Python."""
@@ -20,6 +23,17 @@ WHERE = {
 }
 
 TARGET = Path(__file__).parents[2] / "host_driver" / "registers.py"
+
+
+DIGEST = re.compile(r"(digest\[31:0\] = 32'h)[0-9A-F]{8};")
+
+
+def description() -> str:
+    """The text of `registers.rdl` with the digest that it should have."""
+    text, found = DIGEST.subn(rf"\g<1>{digest():08X};", SOURCE.read_text())
+    if found != 1:
+        raise ValueError(f"{SOURCE.name} has {found} digests; allowed: 1")
+    return text
 
 
 def driver_registers() -> str:
@@ -41,10 +55,11 @@ def driver_registers() -> str:
         "",
         "",
         "class Register(NamedTuple):",
-        '    """A 32-bit register at octet offset `address`."""',
+        '    """A 32-bit register at octet offset `address`; `constant` if it never changes."""',
         "",
         "    address: int",
         "    fields: dict[str, Field]",
+        "    constant: int | None = None",
         "",
         "    def pack(self, **values: int) -> int:",
         '        """The register value of the named fields; `ValueError` if one does not fit."""',
@@ -73,6 +88,8 @@ def driver_registers() -> str:
         for field in register.fields:
             lines.append(f'        "{field.name}": Field({field.low}, {field.width}),')
         lines.append("    },")
+        if register.constant is not None:
+            lines.append(f"    0x{register.constant:08X},")
         lines.append(")")
     for name, members in encodings().items():
         lines += ["", "", f"class {CLASSES[name]}(IntEnum):", f'    """{WHERE[name]}."""', ""]
@@ -83,15 +100,17 @@ def driver_registers() -> str:
 def main() -> int:
     """Runs the command and returns its exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="fail if the file is out of date")
+    parser.add_argument("--check", action="store_true", help="fail if a file is out of date")
     arguments = parser.parse_args()
-    text = driver_registers()
-    if arguments.check:
-        if TARGET.read_text() != text:
-            print(f"{TARGET.name} is out of date: run python -m stagecoach.hw.interface.generate")
+    for path, made in ((SOURCE, description), (TARGET, driver_registers)):
+        text = made()
+        if path.read_text() == text:
+            continue
+        if arguments.check:
+            print(f"{path.name} is out of date: run python -m stagecoach.hw.interface.generate")
             return 1
-        return 0
-    TARGET.write_text(text)
+        path.write_text(text)
+        registers.cache_clear()  # the driver's constants come after the digest
     return 0
 
 

@@ -39,6 +39,13 @@ class Register:
     address: int
     fields: tuple[Field, ...]
 
+    @property
+    def constant(self) -> int | None:
+        """What the host always reads, if neither it nor the device changes it."""
+        if any(field.driven or field.writable for field in self.fields):
+            return None
+        return sum(field.reset << field.low for field in self.fields)
+
 
 def _field(node: FieldNode) -> Field:
     return Field(

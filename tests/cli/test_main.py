@@ -15,6 +15,7 @@ from stagecoach.cli.demo.ends import Measurement
 from stagecoach.cli.demo.run import Result
 from stagecoach.cli.main import main, parse_size
 from stagecoach.host_driver.enums import WROpcode
+from stagecoach.host_driver.registers import INTERFACE
 
 pytestmark = pytest.mark.usefixtures("compiled_device")
 
@@ -165,7 +166,8 @@ class TestDevice:
         assert ran.returncode == 0, ran.stderr
         found = json.loads(ran.stdout)
         assert found["device"]["max_qp"] == found["configuration"]["qps"] == 64
-        assert found["versions"]["register description"] == "3.0"
+        assert found["versions"]["register description"] == "3.1"
+        assert found["versions"]["digest of the interface"] == f"0x{INTERFACE.constant:08X}"
         assert "RDMA_READ" in found["capabilities"]["operations"]
         assert set(found["capabilities"]["operations"]) == {opcode.name for opcode in WROpcode}
         table = run("info")

@@ -4,7 +4,6 @@ import ctypes
 from typing import Any
 
 from stagecoach.host_driver import entries, registers
-from stagecoach.host_driver.answers import MAGIC
 from stagecoach.host_driver.device import CommandOpcode
 from stagecoach.host_driver.transport import sockets
 from stagecoach.host_driver.transport.base import ByteStream, TransportError
@@ -65,9 +64,7 @@ class FakeDevice:
     """
 
     def __init__(self) -> None:
-        self.words = {register.address: 0 for register in described()}
-        self.words[registers.ID.address] = MAGIC
-        self.words[registers.VERSION.address] = registers.VERSION.pack(major=3, minor=0)
+        self.words = {register.address: register.constant or 0 for register in described()}
         self.words[registers.QUEUES.address] = registers.QUEUES.pack(qps=QPS, cqs=CQS)
         self.words[registers.LIMITS.address] = registers.LIMITS.pack(
             stags_log2=STAGS_LOG2, read_queue_depth=READS, pending_sends=8

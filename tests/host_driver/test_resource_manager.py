@@ -23,7 +23,10 @@ OWNERS = {
     "INTERRUPT_": {"device.py", "event_queue.py"},
     "COUNTER_": {"counters.py"},
     "EVENTS_LOST": {"counters.py"},
-    **{key: {"answers.py"} for key in ("ID", "VERSION", "QUEUES", "LIMITS", "CAPABILITIES")},
+    **{
+        key: {"answers.py"}
+        for key in ("ID", "VERSION", "INTERFACE", "QUEUES", "LIMITS", "CAPABILITIES")
+    },
     "SETTINGS": {"context.py"},
 }
 """Which modules name a register; the first fitting beginning of its name counts."""

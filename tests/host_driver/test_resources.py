@@ -26,6 +26,7 @@ from stagecoach.host_driver import (
     listen,
     registers,
 )
+from stagecoach.host_driver.answers import KNOWN
 from stagecoach.host_driver.device import CommandOpcode
 from stagecoach.host_driver.transport.base import TransportError
 from tests.host_driver.fake_device import CQS, QPS, STAGS_LOG2
@@ -39,14 +40,56 @@ def slot_of(stag: int) -> int:
 
 def test_another_device_is_refused(device):
     device.words[registers.ID.address] = 0xDEADBEEF
-    with pytest.raises(DeviceError, match=r"0xDEADBEEF.*allowed: 0x50525769, version 3\.x"):
+    with pytest.raises(DeviceError, match="ID 0xDEADBEEF; allowed: 0x50525769"):
         Context(device)
 
 
-def test_another_major_version_is_refused(device):
-    device.words[registers.VERSION.address] = registers.VERSION.pack(major=1, minor=7)
-    with pytest.raises(DeviceError, match=r"version 1\.7"):
+def set_version(device, major, minor):
+    device.words[registers.VERSION.address] = registers.VERSION.pack(major=major, minor=minor)
+
+
+@pytest.mark.parametrize(
+    "version", [(2, 0), (KNOWN[0], KNOWN[1] - 1), (KNOWN[0] + 1, 0), (1, KNOWN[1] + 1)]
+)
+def test_another_version_is_refused(device, version):
+    set_version(device, *version)
+    digest = f"with digest 0x{registers.INTERFACE.constant:08X}"
+    have, want = "{}.{} {}".format(*version, digest), "{}.{} {}".format(*KNOWN, digest)
+    with pytest.raises(DeviceError) as refused:
         Context(device)
+    assert str(refused.value) == (
+        f"the device has interface {have}; allowed: {want}, or a later {KNOWN[0]}.x"
+    )
+
+
+def test_another_interface_of_the_same_version_is_refused(device):
+    device.words[registers.INTERFACE.address] ^= 1
+    found = f"0x{registers.INTERFACE.constant ^ 1:08X}"
+    with pytest.raises(DeviceError, match=f"interface {KNOWN[0]}.{KNOWN[1]} with digest {found};"):
+        Context(device)
+
+
+def test_a_version_without_a_digest_is_refused(device, monkeypatch):
+    read_register = device.read_register
+
+    def read(address):
+        if address == registers.INTERFACE.address:
+            raise TransportError("no such register")
+        return read_register(address)
+
+    monkeypatch.setattr(device, "read_register", read)
+    set_version(device, KNOWN[0], KNOWN[1] - 1)
+    with pytest.raises(DeviceError, match="with no digest; allowed: "):
+        Context(device)
+
+
+def test_a_later_minor_version_is_taken(device):
+    set_version(device, KNOWN[0], KNOWN[1] + 1)
+    device.words[registers.INTERFACE.address] ^= 1
+    with Context(device) as context:
+        attr = context.query_device()
+    assert attr.version == (KNOWN[0], KNOWN[1] + 1)
+    assert attr.interface_digest == registers.INTERFACE.constant ^ 1
 
 
 @pytest.mark.parametrize("wrong", ["identity", "refused"])
@@ -110,7 +153,8 @@ def test_a_ring_that_cannot_be_mapped_keeps_nothing(verbs, monkeypatch):
 def test_sizes_come_from_the_registers(context):
     attr = context.query_device()
     assert (attr.max_qp, attr.max_cq, attr.max_mr, attr.max_qp_rd_atom) == (QPS, CQS, SLOTS, 8)
-    assert attr.version == (3, 0)
+    assert attr.version == KNOWN
+    assert attr.interface_digest == registers.INTERFACE.constant
 
 
 def test_a_refused_command_is_an_error(context, device):

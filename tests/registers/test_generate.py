@@ -2,14 +2,47 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 
 from stagecoach.host_driver import registers as driver
-from stagecoach.hw.interface.generate import TARGET, driver_registers
-from stagecoach.hw.interface.registers import registers
+from stagecoach.hw.interface import shared
+from stagecoach.hw.interface.generate import TARGET, description, driver_registers
+from stagecoach.hw.interface.registers import SOURCE, registers
+from stagecoach.hw.interface.shared import ENTRIES, digest
 
 
-def test_generated_file_is_fresh():
+def test_generated_files_are_fresh():
     assert TARGET.read_text() == driver_registers()
+    assert SOURCE.read_text() == description()
+
+
+def test_the_digest_is_of_places_and_values_and_not_of_words(monkeypatch):
+    assert digest() == driver.INTERFACE.constant
+    known = registers()
+
+    def changed(register, **changes):
+        fields = (replace(register.fields[0], **changes), *register.fields[1:])
+        others = [one for one in known if one is not register]
+        monkeypatch.setattr(
+            shared, "registers", lambda: (replace(register, fields=fields), *others)
+        )
+        return digest()
+
+    first = known[0]
+    plain = changed(first)
+    assert plain == digest()
+    assert changed(first, reset=first.fields[0].reset ^ 1) == plain
+    for change in ({"low": 1}, {"width": 5}, {"name": "other"}, {"writable": True}):
+        assert changed(first, **change) != plain
+    monkeypatch.undo()
+    words = {
+        name: tuple(field._replace(about="") for field in fields)
+        for name, fields in ENTRIES.items()
+    }
+    monkeypatch.setattr(shared, "ENTRIES", words)
+    assert digest() == driver.INTERFACE.constant
+    monkeypatch.setitem(words, "element", tuple(reversed(words["element"])))
+    assert digest() != driver.INTERFACE.constant
 
 
 def test_generated_file_is_formatted():
