@@ -7,7 +7,6 @@ from stagecoach.host_driver.device import Device
 from stagecoach.host_driver.device_attr import DeviceAttr
 from stagecoach.host_driver.enums import QPState, WROpcode
 from stagecoach.host_driver.errors import DeviceError
-from stagecoach.host_driver.transport.base import TransportError
 from stagecoach.hw.interface.causes import CODES, Cause
 from stagecoach.hw.interface.queue_entries import SCATTER_GATHER_ELEMENTS
 from stagecoach.hw.interface.sizes import SIZES
@@ -15,6 +14,9 @@ from stagecoach.hw.interface.sizes import SIZES
 _INTERFACE = registers.VERSION.unpack(registers.VERSION.constant or 0)
 KNOWN = _INTERFACE["major"], _INTERFACE["minor"]
 """Version of the interface that the driver was made for."""
+
+FIRST_WITH_DIGEST = (3, 1)
+"""Version from which on all devices have register INTERFACE."""
 
 
 def read_attr(device: Device) -> DeviceAttr:
@@ -45,7 +47,7 @@ def read_attr(device: Device) -> DeviceAttr:
 
 
 def _read_interface(device: Device) -> tuple[tuple[int, int], int | None]:
-    """Version of the device's interface, and its digest if it can be read.
+    """Version of the device's interface, and its digest if it has one.
 
     Raises `DeviceError` for another device, another major version, a minor one that lacks what the
     driver uses, or the driver's own version with another digest.
@@ -57,10 +59,8 @@ def _read_interface(device: Device) -> tuple[tuple[int, int], int | None]:
         )
     fields = device.read(registers.VERSION)
     version = fields["major"], fields["minor"]
-    try:
-        digest: int | None = device.read(registers.INTERFACE)["digest"]
-    except TransportError:  # another version may have no such register
-        digest = None
+    has_digest = version >= FIRST_WITH_DIGEST
+    digest = device.read(registers.INTERFACE)["digest"] if has_digest else None
     is_known = version == KNOWN and digest == registers.INTERFACE.constant
     if not is_known and not (version[0] == KNOWN[0] and version[1] > KNOWN[1]):
         found = "no digest" if digest is None else f"digest 0x{digest:08X}"

@@ -10,7 +10,7 @@ class DeviceAttr:
     """What a device has: sizes, and which operations beside those of RFC 5040.
 
     `version` and `interface_digest` are those of its interface (registers VERSION and INTERFACE);
-    no digest if it cannot be read.
+    version 3.0 has no digest.
     """
 
     max_qp: int

@@ -71,7 +71,7 @@ def test_a_size_that_no_device_has_is_named_and_nothing_is_asked_of_it(
 def test_a_board_whose_registers_are_all_the_same_is_refused(board, word):
     board.registers = {register.address: word for register in described()}
     message, seconds = refusal(board)
-    assert message.startswith(f"ID 0x{word:08X}") and seconds < 5
+    assert message.startswith(f"the device has ID 0x{word:08X}; allowed: ") and seconds < 5
 
 
 def test_a_board_that_is_always_busy_is_named_in_time(board):
