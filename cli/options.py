@@ -26,7 +26,7 @@ def parse_size(text: str) -> int:
     match = _SIZE.fullmatch(text.strip())
     if match is None:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is no size; allowed: a number of octets, or of KiB, MiB, GiB"
+            f"size is {text!r}; allowed: a number of octets, or of KiB, MiB, GiB"
         )
     octets = int(match[1]) * _UNITS[match[2]]
     if octets > _MAXIMUM_SIZE:

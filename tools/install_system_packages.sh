@@ -10,7 +10,7 @@ purpose=${2:-test}
 case $purpose in
 base | waves | test) ;;
 *)
-    echo "install_system_packages.sh: $purpose is no purpose; allowed: base, waves, test" >&2
+    echo "install_system_packages.sh: purpose is $purpose; allowed: base, waves, test" >&2
     exit 2
     ;;
 esac

@@ -24,7 +24,7 @@ def _parse_url(text: str) -> NfsUrl:
 def _parse_directory(text: str) -> Path:
     path = Path(text)
     if not path.is_dir():
-        raise argparse.ArgumentTypeError(f"{text} is no directory")
+        raise argparse.ArgumentTypeError(f"{text} is not a directory")
     return path
 
 

@@ -142,7 +142,7 @@ def _parse_clock(text: str) -> float:
 def _why_not_written(path: Path) -> str | None:
     try:
         if not path.parent.is_dir():
-            return f"{path.parent} is no directory"
+            return f"{path.parent} is not a directory"
         return "it is a directory" if path.is_dir() else None
     except OSError as error:
         return error.strerror

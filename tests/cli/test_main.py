@@ -52,7 +52,7 @@ def test_other_sizes_are_refused(text):
         (["demo", "/dev/zero"], "cannot read /dev/zero: not a regular file"),
         (["demo", "/proc/cpuinfo"], "cannot read /proc/cpuinfo: it has content but no size"),
         (["demo", "--size", "9000GiB"], "9000GiB is too large; allowed: 0 to 1GiB"),
-        (["demo", "--size", "big"], "'big' is no size; allowed: a number of octets"),
+        (["demo", "--size", "big"], "size is 'big'; allowed: a number of octets"),
         (["demo", "--emss", "100"], "EMSS is 100; allowed: 128 to 65535"),
         (["demo", "--emss", "x"], "EMSS is x; allowed: 128 to 65535"),
         (["demo", "--size", "1", __file__], "allowed: FILE or --size"),
