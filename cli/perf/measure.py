@@ -1,13 +1,13 @@
 """Measures messages of one size at the client, in cycles of its device."""
 
-import statistics
 from collections import Counter
 from collections.abc import Callable
 
 from stagecoach.cli.perf.end import End
+from stagecoach.cli.perf.latency import Latencies
 from stagecoach.cli.perf.operations import Remote
 from stagecoach.cli.perf.result import Point
-from stagecoach.cli.perf.settings import LATENCY_MESSAGES, Plan
+from stagecoach.cli.perf.settings import Plan
 from stagecoach.host_driver.wr import SendWR
 
 Progress = Callable[[int], None]
@@ -36,24 +36,22 @@ class Meter:
         the protocol allows; the way to the first and from the last message is in it.
 
         Latency: of one message at a time, from the doorbell of its post, with the CQ armed, to
-        the interrupt of its completion; the median of 8.
+        the interrupt of its completion.
         """
         plan = self._plan
         requests = [self._request(place, size) for place in range(plan.qps)]
         self._prepare(plan.share(size))
         messages = plan.messages_of(size)
         cycles = self._run(requests, messages)
-        self._prepare(LATENCY_MESSAGES)
-        latencies = [self._latency(requests[0]) for _ in range(LATENCY_MESSAGES)]
+        self._prepare(plan.latency_messages)
+        latencies = [self._latency(requests[0]) for _ in range(plan.latency_messages)]
         return Point(
             size=size,
             messages=messages,
             cycles=cycles,
             messages_per_cycle=messages / cycles,
             limit_messages_per_cycle=plan.operation.wire(plan.framing, size).messages_per_cycle,
-            latency=statistics.median_low(latencies),
-            latency_least=min(latencies),
-            latency_most=max(latencies),
+            latencies=Latencies(tuple(latencies)),
         )
 
     def _request(self, place: int, size: int) -> SendWR:

@@ -10,7 +10,7 @@ from stagecoach.host_driver.cm import MAXIMUM_EMSS, MINIMUM_EMSS
 from stagecoach.host_driver.errors import StagecoachError
 
 DEFAULT_PORT = 7175
-DEFAULT_DEPTH = 16
+DEFAULT_DEPTH = 128
 DEFAULT_SIZES = tuple(1 << power for power in range(17))
 """1 octet to 64 KiB."""
 
@@ -21,10 +21,12 @@ MAXIMUM_QPS = 63
 MAXIMUM_OUTSTANDING = 8192
 """On all QPs together: the completions that a CQ holds, with room for receives."""
 
-LATENCY_MESSAGES = 8
+LATENCY_MESSAGES = 32
+"""Unless given."""
 
-_FEWEST, _MOST = 16, 256
+_FEWEST, _MOST = 16, 1024
 _OCTETS = 512 << 10
+_OCTETS_OUTSTANDING = 1 << 20
 
 
 class PerfError(StagecoachError):
@@ -39,6 +41,7 @@ class Plan:
     ----------
     sizes: of messages, in octets. depth: messages outstanding on each QP.
     messages: per size on all QPs together; chosen by size if None.
+    latency_messages: per size, one at a time.
     """
 
     operation: Operation
@@ -47,17 +50,19 @@ class Plan:
     qps: int
     framing: Framing
     messages: int | None = None
+    latency_messages: int = LATENCY_MESSAGES
 
     def messages_of(self, size: int) -> int:
         """Messages of a size.
 
-        Unless given: those of 512 KiB, from 16 to 256, and twice as many as are outstanding, so
-        that the first and the last ones weigh little; at most `MAXIMUM_OUTSTANDING`.
+        Unless given: those of 512 KiB, from 16 to 1024, and twice as many as are outstanding, so
+        that the first and the last ones weigh little. Of these no more than 1 MiB count, but two
+        on each QP; at most `MAXIMUM_OUTSTANDING`.
         """
         if self.messages is not None:
             return self.messages
-        outstanding = self.depth * self.qps
-        wanted = max(2 * outstanding, min(max(_OCTETS // size, _FEWEST), _MOST))
+        outstanding = min(self.depth * self.qps, _OCTETS_OUTSTANDING // size)
+        wanted = max(2 * outstanding, 2 * self.qps, min(max(_OCTETS // size, _FEWEST), _MOST))
         return min(wanted, MAXIMUM_OUTSTANDING)
 
     def share(self, size: int) -> int:
@@ -71,7 +76,7 @@ class Plan:
 
     def for_server(self) -> "ServerPlan":
         """What the server has to know."""
-        receives = max(max(self.share(size) for size in self.sizes), LATENCY_MESSAGES)
+        receives = max(max(self.share(size) for size in self.sizes), self.latency_messages)
         return ServerPlan(
             self.operation.name,
             self.qps,
