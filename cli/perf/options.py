@@ -25,6 +25,7 @@ _CLIENT_ONLY = (
     "messages",
     "latency_messages",
     "histogram",
+    "pingpong",
     "emss",
     "markers",
     "clock",
@@ -128,6 +129,14 @@ def _add_measured(parser: argparse.ArgumentParser, operation: Operation) -> None
         help="print a histogram of the latencies of each size",
     )
     parser.add_argument(
+        "--pingpong",
+        action="store_true",
+        default=None,
+        help="of write and send: the server answers each message with one of the same size, and "
+        "the latency is half of the round trip, as of perftest's ib_write_lat and ib_send_lat; a "
+        "Write is there when its last octet is seen in memory",
+    )
+    parser.add_argument(
         "--emss",
         type=parse_emss,
         metavar="OCTETS",
@@ -190,6 +199,19 @@ def check_perf(parser: argparse.ArgumentParser, options: argparse.Namespace) -> 
         parser.error(
             f"perf: {depth} messages on each of {qps} QPs; allowed: {MAXIMUM_OUTSTANDING} together"
         )
+    operation = OPERATIONS[options.operation]
+    if options.pingpong and not operation.pingpong:
+        allowed = " and ".join(each.name for each in OPERATIONS.values() if each.pingpong)
+        parser.error(
+            f"perf: --pingpong with {operation.name}; allowed: with {allowed}, where the server "
+            "sees a message and can answer it"
+        )
+    latency_messages = options.latency_messages or LATENCY_MESSAGES
+    if operation.takes_receive and latency_messages * qps > MAXIMUM_OUTSTANDING:
+        parser.error(
+            f"perf: {latency_messages} latency messages with {qps} QPs, each with as many "
+            f"receives; allowed: {MAXIMUM_OUTSTANDING} together"
+        )
     if options.plot is not None and not options.plot.name:
         parser.error(f"perf: --plot is {options.plot}; allowed: a path that ends with a name")
     files = [] if options.json is None else [options.json]
@@ -225,6 +247,7 @@ def run_perf(options: argparse.Namespace) -> int:
         Framing(options.emss or DEFAULT_EMSS, bool(options.markers)),
         options.messages,
         options.latency_messages or LATENCY_MESSAGES,
+        bool(options.pingpong),
     )
     measured = command.measure_at(plan, options.address or "", port, options.device)
     stem = options.plot or Path("build") / f"perf_{operation.name}"

@@ -88,6 +88,7 @@ class Result:
             "qps": plan.qps,
             "emss": plan.framing.emss,
             "markers": plan.framing.markers,
+            "pingpong": plan.pingpong,
             "clock_mhz": self.clock_mhz,
             "points": [
                 {

@@ -42,6 +42,7 @@ class Plan:
     sizes: of messages, in octets. depth: messages outstanding on each QP.
     messages: per size on all QPs together; chosen by size if None.
     latency_messages: per size, one at a time.
+    pingpong: whether latency is half of a round trip of messages, which the server answers.
     """
 
     operation: Operation
@@ -51,6 +52,7 @@ class Plan:
     framing: Framing
     messages: int | None = None
     latency_messages: int = LATENCY_MESSAGES
+    pingpong: bool = False
 
     def messages_of(self, size: int) -> int:
         """Messages of a size.
@@ -74,8 +76,8 @@ class Plan:
         """Of the buffers."""
         return max(self.sizes) + self.operation.stride * (self.qps - 1)
 
-    def for_server(self) -> "ServerPlan":
-        """What the server has to know."""
+    def for_server(self, back: Remote | None = None) -> "ServerPlan":
+        """What the server has to know; `back` is where its own messages go, of a ping-pong."""
         receives = max(max(self.share(size) for size in self.sizes), self.latency_messages)
         return ServerPlan(
             self.operation.name,
@@ -84,6 +86,7 @@ class Plan:
             receives if self.operation.takes_receive else 0,
             self.framing.emss,
             self.framing.markers,
+            back,
         )
 
 
@@ -94,6 +97,7 @@ class ServerPlan:
     Attributes
     ----------
     octets: of the server's buffer. receives: most that are posted to a QP at a time.
+    back: where the messages of a ping-pong go; None if there is none.
     """
 
     operation: str
@@ -102,9 +106,10 @@ class ServerPlan:
     receives: int
     emss: int
     markers: bool
+    back: Remote | None = None
 
-    _LAYOUT = struct.Struct("!8s8sHIHH?")
-    MAGIC = b"perf 1\0\0"
+    _LAYOUT = struct.Struct("!8s8sHIHH??QI")
+    MAGIC = b"perf 2\0\0"
 
     def pack(self) -> bytes:
         """The octets on the wire."""
@@ -116,6 +121,8 @@ class ServerPlan:
             self.receives,
             self.emss,
             self.markers,
+            self.back is not None,
+            *((0, 0) if self.back is None else (self.back.addr, self.back.rkey)),
         )
 
     @classmethod
@@ -123,8 +130,12 @@ class ServerPlan:
         """The inverse of `pack`; `PerfError` for what no client of this version sends."""
         if len(octets) != cls._LAYOUT.size or not octets.startswith(cls.MAGIC):
             raise PerfError(f"{len(octets)} octets of private data; allowed: a perf client's")
-        _, name, *rest = cls._LAYOUT.unpack(octets)
-        plan = cls(name.rstrip(b"\0").decode("ascii", "replace"), *rest)
+        _, name, qps, buffer, receives, emss, markers, pingpong, addr, rkey = cls._LAYOUT.unpack(
+            octets
+        )
+        back = Remote(addr, rkey) if pingpong else None
+        operation = name.rstrip(b"\0").decode("ascii", "replace")
+        plan = cls(operation, qps, buffer, receives, emss, markers, back)
         limits = {
             "QPs": (plan.qps, 1, MAXIMUM_QPS),
             "octets": (plan.octets, 1, MAXIMUM_SIZE),

@@ -43,8 +43,9 @@ def table_of(result: Result) -> Table:
 def latency_table(result: Result) -> Table:
     """Latencies of each size in cycles, and the median in microseconds; 80 columns."""
     messages = result.plan.latency_messages
+    what = "Half of the round trip" if result.plan.pingpong else "Latency"
     table = Table(
-        title=f"Latency in cycles, {messages:,} message" + "s" * (messages > 1),
+        title=f"{what} in cycles, {messages:,} message" + "s" * (messages > 1),
         box=box.SIMPLE,
         padding=(0, 1, 0, 0),
     )

@@ -12,8 +12,10 @@ from stagecoach.cli.perf.command import show
 from stagecoach.cli.perf.latency import Latencies, histogram
 from stagecoach.cli.perf.limit import TAGGED_HEADER, UNTAGGED_HEADER, Framing
 from stagecoach.cli.perf.operations import OPERATIONS, Remote
+from stagecoach.cli.perf.pingpong import parse_note, pingpong_note
 from stagecoach.cli.perf.plot import _draw
 from stagecoach.cli.perf.result import Point, Result
+from stagecoach.cli.perf.server import END
 from stagecoach.cli.perf.settings import (
     MAXIMUM_OUTSTANDING,
     PerfError,
@@ -140,6 +142,21 @@ def test_the_server_learns_what_it_needs(operation):
     assert (told.emss, told.markers) == (1460, True)
 
 
+def test_the_server_learns_where_its_own_messages_go():
+    plan = Plan(SEND, (1000,), 4, 1, FRAMING, 8, latency_messages=300, pingpong=True)
+    told = ServerPlan.unpack(plan.for_server(Remote(1 << 63, 5)).pack())
+    assert told.back == Remote(1 << 63, 5)
+    assert told.receives == 300
+    assert ServerPlan.unpack(plan.for_server().pack()).back is None
+
+
+def test_a_note_of_a_ping_pong_is_no_number_of_receives():
+    assert parse_note(pingpong_note(MAXIMUM_OUTSTANDING, 16 << 20)) == (8192, 16 << 20)
+    assert parse_note(pingpong_note(1, 1)) == (1, 1)
+    assert pingpong_note(MAXIMUM_OUTSTANDING, 16 << 20) < END
+    assert parse_note(0) is None and parse_note(MAXIMUM_OUTSTANDING + 63) is None
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -163,7 +180,7 @@ def test_a_server_refuses_what_it_cannot_give(change, message):
         ServerPlan.unpack(ServerPlan(**{**plan, **change}).pack())
 
 
-@pytest.mark.parametrize("octets", [b"", b"rping", bytes(27), b"perf 1", bytes(508)])
+@pytest.mark.parametrize("octets", [b"", b"rping", bytes(40), b"perf 1", bytes(508)])
 def test_other_private_data_is_refused(octets):
     with pytest.raises(PerfError, match="allowed: a perf client"):
         ServerPlan.unpack(octets)
@@ -198,6 +215,13 @@ def test_other_private_data_is_refused(octets):
         (["write", "--qps", "64"], "QPs is 64; allowed: 1 to 63"),
         (["write", "--depth", "200", "--qps", "63"], "200 messages on each of 63 QPs; allowed"),
         (["write", "--messages", "none"], "messages is none; allowed: 1 to 8192"),
+        (["read", "--pingpong"], "--pingpong with read; allowed: with write and send"),
+        (["atomic", "--pingpong"], "--pingpong with atomic; allowed: with write and send"),
+        (["write", "-s", "--pingpong"], "--pingpong with -s; allowed: at the client"),
+        (
+            ["send", "--qps", "63", "--latency-messages", "1000"],
+            "1000 latency messages with 63 QPs, each with as many receives; allowed: 8192",
+        ),
         (["write", "-s", "--histogram"], "--histogram with -s; allowed: at the client"),
         (["write", "-s", "--latency-messages", "1"], "--latency-messages with -s; allowed"),
         (["write", "--latency-messages", "0"], "latency messages is 0; allowed: 1 to 8192"),
