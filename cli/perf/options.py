@@ -16,7 +16,7 @@ from stagecoach.cli.perf.settings import (
     MAXIMUM_OUTSTANDING,
     MAXIMUM_QPS,
 )
-from stagecoach.cli.perf.sizes import parse_sizes
+from stagecoach.cli.perf.sizes import parse_sizes, size_text
 
 _CLIENT_ONLY = (
     "sizes",
@@ -88,16 +88,15 @@ def _add_sides(parser: argparse.ArgumentParser) -> None:
 
 def _add_measured(parser: argparse.ArgumentParser, operation: Operation) -> None:
     # Without defaults: the server, which learns all this from the client, takes none of it.
-    if operation.size is None:
-        parser.add_argument(
-            "--sizes",
-            type=parse_sizes,
-            metavar="SIZES",
-            help="of messages: a list such as 64,1000,4KiB; first-last for all powers of two "
-            "between (1-64KiB)",
-        )
-    else:
-        parser.set_defaults(sizes=None)
+    parser.add_argument(
+        "--sizes",
+        type=parse_sizes,
+        metavar="SIZES",
+        help="of messages: a list such as 64,1000,4KiB; first-last for all powers of two "
+        "between (1-64KiB)"
+        if operation.size is None
+        else f"of messages; allowed: {operation.size}, the octets of each",
+    )
     parser.add_argument(
         "--depth",
         type=number("depth", 1, MAXIMUM_OUTSTANDING),
@@ -200,6 +199,12 @@ def check_perf(parser: argparse.ArgumentParser, options: argparse.Namespace) -> 
             f"perf: {depth} messages on each of {qps} QPs; allowed: {MAXIMUM_OUTSTANDING} together"
         )
     operation = OPERATIONS[options.operation]
+    if operation.size is not None and options.sizes not in (None, (operation.size,)):
+        sizes = ",".join(map(size_text, options.sizes))
+        parser.error(
+            f"perf: --sizes is {sizes} with {operation.name}; allowed: {operation.size}, "
+            "the octets of each"
+        )
     if options.pingpong and not operation.pingpong:
         allowed = " and ".join(each.name for each in OPERATIONS.values() if each.pingpong)
         parser.error(

@@ -183,6 +183,16 @@ def test_one_command_leaves_table_plots_and_figures(tmp_path, monkeypatch, capsy
         assert point["messages_per_second"] == pytest.approx(4 / point["cycles"] * 1e8)
 
 
+def test_atomics_of_their_only_size_are_measured_once(tmp_path):
+    path = tmp_path / "x.json"
+    options = ["--sizes", "8,8", "--messages", "4", "--latency-messages", "3"]
+    assert (
+        main(["perf", "atomic", *options, "--plot", str(tmp_path / "x"), "--json", str(path)]) == 0
+    )
+    (point,) = json.loads(path.read_text())["points"]
+    assert (point["size"], point["messages"], len(point["latencies"])) == (8, 4, 3)
+
+
 class Server:
     """A server in a process of its own."""
 
