@@ -4,11 +4,13 @@ from contextlib import nullcontext
 
 from stagecoach.cli.perf.end import End
 from stagecoach.cli.perf.measure import Meter, Progress
+from stagecoach.cli.perf.operations import Remote
 from stagecoach.cli.perf.result import Point
 from stagecoach.cli.perf.server import END, NO_STEP, STEP
 from stagecoach.cli.perf.settings import PerfError, Plan, unpack_remote
 from stagecoach.host_driver import cm
 from stagecoach.host_driver.context import Context
+from stagecoach.host_driver.enums import AccessFlags
 from stagecoach.host_driver.mpa_errors import ConnectionRejected
 from stagecoach.host_driver.transport.sockets import SocketStream
 from stagecoach.sim.transport import SimulatedDevice
@@ -25,10 +27,15 @@ def measure(
     with End(
         context,
         qps=plan.qps,
-        octets=plan.octets,
-        sends=plan.depth,
+        octets=plan.octets * (1 + plan.pingpong),
+        access=plan.operation.access if plan.pingpong else AccessFlags.LOCAL_WRITE,
+        sends=max(plan.depth, 2),
+        receives=plan.latency_messages if plan.pingpong and plan.operation.takes_receive else 1,
         rfc7306=plan.operation.rfc7306,
     ) as end:
+        back = None
+        if plan.pingpong:
+            back = Remote(end.mr.addr + plan.octets, end.mr.rkey)
         stream = None
         if isinstance(context.transport, SimulatedDevice):
             stream = _step_stream(end, address, port)
@@ -39,7 +46,7 @@ def measure(
                         end.control,
                         address,
                         port,
-                        private_data=plan.for_server().pack(),
+                        private_data=plan.for_server(back).pack(),
                         emss=framing.emss,
                         markers=framing.markers,
                     )

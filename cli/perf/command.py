@@ -11,12 +11,14 @@ from rich.console import Console
 from stagecoach.cli.commands import built_device, open_device, progress_bar
 from stagecoach.cli.perf.both import LOCALHOST, LocalServer
 from stagecoach.cli.perf.client import measure
+from stagecoach.cli.perf.latency import histogram
 from stagecoach.cli.perf.operations import Operation
 from stagecoach.cli.perf.plot import write_plots
 from stagecoach.cli.perf.result import Point, Result
 from stagecoach.cli.perf.server import serve as serve_client
-from stagecoach.cli.perf.settings import LATENCY_MESSAGES, Plan
-from stagecoach.cli.perf.table import table_of
+from stagecoach.cli.perf.settings import Plan
+from stagecoach.cli.perf.sizes import size_text
+from stagecoach.cli.perf.table import latency_table, table_of
 from stagecoach.host_driver.context import Context
 from stagecoach.host_driver.extras import MissingExtra, extra_named
 from stagecoach.host_driver.locate import SIMULATED, Locator
@@ -54,7 +56,7 @@ def measure_at(plan: Plan, address: str, port: int, locator: Locator = SIMULATED
     """
     with progress_bar() as bar:
         device = locator.open(library=lambda: built_device(bar))
-        total = sum(plan.messages_of(size) + LATENCY_MESSAGES for size in plan.sizes)
+        total = sum(plan.messages_of(size) + plan.latency_messages for size in plan.sizes)
         task = bar.add_task(f"perf {plan.operation.name}", total=total)
 
         def progress(messages: int) -> None:
@@ -74,12 +76,17 @@ def measure_at(plan: Plan, address: str, port: int, locator: Locator = SIMULATED
             return Measured(points, mhz)
 
 
-def show(result: Result, stem: Path, json_path: Path | None) -> None:
-    """Prints the table, writes the plots, and the figures to a file if one is named.
+def show(result: Result, stem: Path, json_path: Path | None, histograms: bool = False) -> None:
+    """Prints the tables, and histograms of latencies if wanted.
 
-    Without the library that draws them there are no plots.
+    Writes the plots, and the figures to a file if one is named. Without the library that draws
+    them there are no plots.
     """
     Console().print(table_of(result))
+    Console().print(latency_table(result))
+    for point in result.points if histograms else []:
+        print(f"Latencies of {size_text(point.size)}: cycles, messages")
+        print(histogram(point.latencies.cycles) + "\n")
     try:
         with extra_named():
             paths = write_plots(result, stem)

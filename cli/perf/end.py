@@ -26,6 +26,8 @@ FOREVER = math.inf
 
 _NOTES = 4
 _NOTE_OCTETS = 8
+_POLL_CYCLES = 8
+_POLL_SECONDS = 100e-6
 _SLICE = 0.1  # of waiting: Ctrl-C is heeded between two
 
 
@@ -70,12 +72,14 @@ class End:
             self._cq = CQ(context, qps * (sends + receives))
             self.control = self._qp(self._control_cq, _NOTES, _NOTES)
             self.qps = [self._qp(self._cq, sends, receives, rfc7306) for _ in range(qps)]
-            self.mr = MR(self.pd, mmap.mmap(-1, octets), access | AccessFlags.LOCAL_WRITE)
+            self._buffer = mmap.mmap(-1, octets)
+            self.mr = MR(self.pd, self._buffer, access | AccessFlags.LOCAL_WRITE)
             # The first slot is for what is sent, the others for what comes.
             self._slots = mmap.mmap(-1, _NOTE_OCTETS * (1 + _NOTES))
             self._slots_mr = MR(self.pd, self._slots)
             self._notes: deque[int] = deque()
             self._failed: list[WC] = []
+            self._received = 0
             self.control.post_recv(*(self._receive(slot) for slot in range(1, 1 + _NOTES)))
         except BaseException:
             self.pd.close()
@@ -139,6 +143,42 @@ class End:
     def take(self) -> list[WC]:
         """The completions of the measured QPs that are there, perhaps none. Raises as above."""
         return self._take(self._cq)
+
+    def take_sent(self) -> None:
+        """Takes completions of Sends and Writes that are there, for room in the queue."""
+        self._received += self._receives_in(self.take())
+
+    def await_receive(self) -> None:
+        """Waits for the completion of the next receive of the measured QPs. Raises as above."""
+        while not self._received:
+            self._received += self._receives_in(self.completions())
+        self._received -= 1
+
+    @staticmethod
+    def _receives_in(found: list[WC]) -> int:
+        return sum(each.opcode == WCOpcode.RECV for each in found)
+
+    def poke(self, offset: int, value: int) -> None:
+        """Sets an octet of the buffer."""
+        self._buffer[offset] = value
+
+    def await_octet(self, offset: int, value: int) -> None:
+        """Polls an octet of the buffer until it has a value: of a simulated device every 8 cycles.
+
+        Raises `PerfError` if it has not for `PATIENCE` seconds, `PeerClosed`.
+        """
+        end = time.monotonic() + PATIENCE
+        while self._buffer[offset] != value:
+            if self._simulated is None:
+                time.sleep(_POLL_SECONDS)
+            else:
+                self._simulated.run_cycles(_POLL_CYCLES)
+            # Its receives are flushed when the connection is lost.
+            for found in self._take(self._control_cq):
+                self._keep(found)
+            self.take_sent()
+            if time.monotonic() > end:
+                raise PerfError(f"the peer has written nothing for {PATIENCE:g} s")
 
     def arm(self) -> None:
         """Has the next completion of the measured QPs raise the interrupt."""

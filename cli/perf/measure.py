@@ -1,14 +1,15 @@
 """Measures messages of one size at the client, in cycles of its device."""
 
-import statistics
 from collections import Counter
 from collections.abc import Callable
 
 from stagecoach.cli.perf.end import End
+from stagecoach.cli.perf.latency import Latencies
 from stagecoach.cli.perf.operations import Remote
+from stagecoach.cli.perf.pingpong import Player, pingpong_note
 from stagecoach.cli.perf.result import Point
-from stagecoach.cli.perf.settings import LATENCY_MESSAGES, Plan
-from stagecoach.host_driver.wr import SendWR
+from stagecoach.cli.perf.settings import Plan
+from stagecoach.host_driver.wr import SGE, RecvWR, SendWR
 
 Progress = Callable[[int], None]
 """Called with the messages that were completed since the last call."""
@@ -36,24 +37,26 @@ class Meter:
         the protocol allows; the way to the first and from the last message is in it.
 
         Latency: of one message at a time, from the doorbell of its post, with the CQ armed, to
-        the interrupt of its completion; the median of 8.
+        the interrupt of its completion. With ping-pong: half of the cycles, rounded up, from the
+        doorbell to when the answer of the server, a message of the same size, is there.
         """
         plan = self._plan
         requests = [self._request(place, size) for place in range(plan.qps)]
         self._prepare(plan.share(size))
         messages = plan.messages_of(size)
         cycles = self._run(requests, messages)
-        self._prepare(LATENCY_MESSAGES)
-        latencies = [self._latency(requests[0]) for _ in range(LATENCY_MESSAGES)]
+        self._prepare(plan.latency_messages)
+        if plan.pingpong:
+            latencies = self._half_round_trips(size)
+        else:
+            latencies = [self._latency(requests[0]) for _ in range(plan.latency_messages)]
         return Point(
             size=size,
             messages=messages,
             cycles=cycles,
             messages_per_cycle=messages / cycles,
             limit_messages_per_cycle=plan.operation.wire(plan.framing, size).messages_per_cycle,
-            latency=statistics.median_low(latencies),
-            latency_least=min(latencies),
-            latency_most=max(latencies),
+            latencies=Latencies(tuple(latencies)),
         )
 
     def _request(self, place: int, size: int) -> SendWR:
@@ -102,3 +105,22 @@ class Meter:
                 self._progress(1)
                 return cycles
             end.arm()  # the interrupt was of something else
+
+    def _half_round_trips(self, size: int) -> list[int]:
+        end, plan, remote = self._end, self._plan, self._remote
+        messages = plan.latency_messages
+        if plan.operation.takes_receive:
+            receive = RecvWR(0, [SGE(end.mr.addr, plan.octets, end.mr.lkey)])
+            end.qps[0].post_recv(*[receive] * (messages - end.qps[0].receives_posted))
+        target = Remote(remote.addr + plan.octets, remote.rkey)
+        player = Player(end, plan.operation, target, plan.octets, size)
+        end.send(pingpong_note(messages, size))
+        end.receive()
+        found = []
+        for _ in range(messages):
+            start = end.cycles
+            player.send()
+            player.receive()
+            found.append(-(-(end.cycles - start) // 2))
+            self._progress(1)
+        return found

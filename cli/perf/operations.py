@@ -41,6 +41,7 @@ class Operation:
     size: the only one that its messages have; None if they have any.
     stride: octets from the target of a QP to that of the next one.
     rfc7306: whether its messages are of RFC 7306.
+    pingpong: whether the peer can see a message come, and answer with its own.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Operation:
     size: int | None = None
     stride: int = 0
     rfc7306: bool = False
+    pingpong: bool = False
 
 
 def _source(mr: MR, octets: int) -> list[SGE]:
@@ -90,6 +92,7 @@ OPERATIONS = {
             completes=_LOCAL,
             request=_rdma(WROpcode.RDMA_WRITE),
             wire=lambda framing, octets: WireOctets(framing.message(octets, TAGGED_HEADER)),
+            pingpong=True,
         ),
         Operation(
             name="read",
@@ -111,6 +114,7 @@ OPERATIONS = {
             completes=_LOCAL,
             request=lambda mr, _, octets: SendWR(0, WROpcode.SEND, _source(mr, octets)),
             wire=lambda framing, octets: WireOctets(framing.message(octets, UNTAGGED_HEADER)),
+            pingpong=True,
         ),
         Operation(
             name="atomic",

@@ -16,9 +16,22 @@ from stagecoach.cli.perf.settings import (
     MAXIMUM_OUTSTANDING,
     MAXIMUM_QPS,
 )
-from stagecoach.cli.perf.sizes import parse_sizes
+from stagecoach.cli.perf.sizes import parse_sizes, size_text
 
-_CLIENT_ONLY = ("sizes", "depth", "qps", "messages", "emss", "markers", "clock", "plot", "json")
+_CLIENT_ONLY = (
+    "sizes",
+    "depth",
+    "qps",
+    "messages",
+    "latency_messages",
+    "histogram",
+    "pingpong",
+    "emss",
+    "markers",
+    "clock",
+    "plot",
+    "json",
+)
 
 _DESCRIPTION = """\
 Measures {title} between two devices, size by size. With -s it is the server, which
@@ -28,8 +41,8 @@ take does not count. With a board as client there is no such step: what programs
 take does count. Throughput: all messages, from the first doorbell to the interrupt of the
 last completion, with up to --depth messages outstanding on each QP; it includes the way of the
 first and the last message. Latency: one message outstanding, from the doorbell of its post to the
-interrupt of its completion, the median of {latencies}. A message is complete {completes}. Octets
-reach the other device 1 to 32 cycles after they were sent."""
+interrupt of its completion; of --latency-messages such messages ({latencies}). A message is
+complete {completes}. Octets reach the other device 1 to 32 cycles after they were sent."""
 
 
 def add_perf(subparsers: Any) -> None:
@@ -75,16 +88,15 @@ def _add_sides(parser: argparse.ArgumentParser) -> None:
 
 def _add_measured(parser: argparse.ArgumentParser, operation: Operation) -> None:
     # Without defaults: the server, which learns all this from the client, takes none of it.
-    if operation.size is None:
-        parser.add_argument(
-            "--sizes",
-            type=parse_sizes,
-            metavar="SIZES",
-            help="of messages: a list such as 64,1000,4KiB; first-last for all powers of two "
-            "between (1-64KiB)",
-        )
-    else:
-        parser.set_defaults(sizes=None)
+    parser.add_argument(
+        "--sizes",
+        type=parse_sizes,
+        metavar="SIZES",
+        help="of messages: a list such as 64,1000,4KiB; first-last for all powers of two "
+        "between (1-64KiB)"
+        if operation.size is None
+        else f"of messages; allowed: {operation.size}, the octets of each",
+    )
     parser.add_argument(
         "--depth",
         type=number("depth", 1, MAXIMUM_OUTSTANDING),
@@ -99,8 +111,29 @@ def _add_measured(parser: argparse.ArgumentParser, operation: Operation) -> None
         "--messages",
         type=number("messages", 1, MAXIMUM_OUTSTANDING),
         metavar="MESSAGES",
-        help="per size, on all QPs together (512KiB of them, 16 to 256, at least twice as many as "
-        "are outstanding)",
+        help="per size, on all QPs together (512KiB of them, 16 to 1024, at least twice as many as "
+        "are outstanding, of which 1MiB counts)",
+    )
+    parser.add_argument(
+        "--latency-messages",
+        type=number("latency messages", 1, MAXIMUM_OUTSTANDING),
+        metavar="MESSAGES",
+        help=f"per size, one at a time, for the latency ({LATENCY_MESSAGES}); the percentile 99.9 "
+        "takes 1000 to differ from the longest",
+    )
+    parser.add_argument(
+        "--histogram",
+        action="store_true",
+        default=None,
+        help="print a histogram of the latencies of each size",
+    )
+    parser.add_argument(
+        "--pingpong",
+        action="store_true",
+        default=None,
+        help="of write and send: the server answers each message with one of the same size, and "
+        "the latency is half of the round trip, as of perftest's ib_write_lat and ib_send_lat; a "
+        "Write is there when its last octet is seen in memory",
     )
     parser.add_argument(
         "--emss",
@@ -153,7 +186,8 @@ def check_perf(parser: argparse.ArgumentParser, options: argparse.Namespace) -> 
     if options.server:
         for name in _CLIENT_ONLY:
             if getattr(options, name) is not None:
-                parser.error(f"perf: --{name} with -s; allowed: at the client, which tells it")
+                option = name.replace("_", "-")
+                parser.error(f"perf: --{option} with -s; allowed: at the client, which tells it")
         return
     if options.client and not options.address:
         parser.error("perf: -c without -a; allowed: -c with -a and the address of the server")
@@ -163,6 +197,25 @@ def check_perf(parser: argparse.ArgumentParser, options: argparse.Namespace) -> 
     if depth * qps > MAXIMUM_OUTSTANDING:
         parser.error(
             f"perf: {depth} messages on each of {qps} QPs; allowed: {MAXIMUM_OUTSTANDING} together"
+        )
+    operation = OPERATIONS[options.operation]
+    if operation.size is not None and options.sizes not in (None, (operation.size,)):
+        sizes = ",".join(map(size_text, options.sizes))
+        parser.error(
+            f"perf: --sizes is {sizes} with {operation.name}; allowed: {operation.size}, "
+            "the octets of each"
+        )
+    if options.pingpong and not operation.pingpong:
+        allowed = " and ".join(each.name for each in OPERATIONS.values() if each.pingpong)
+        parser.error(
+            f"perf: --pingpong with {operation.name}; allowed: with {allowed}, where the server "
+            "sees a message and can answer it"
+        )
+    latency_messages = options.latency_messages or LATENCY_MESSAGES
+    if operation.takes_receive and latency_messages * qps > MAXIMUM_OUTSTANDING:
+        parser.error(
+            f"perf: {latency_messages} latency messages with {qps} QPs, each with as many "
+            f"receives; allowed: {MAXIMUM_OUTSTANDING} together"
         )
     if options.plot is not None and not options.plot.name:
         parser.error(f"perf: --plot is {options.plot}; allowed: a path that ends with a name")
@@ -198,10 +251,12 @@ def run_perf(options: argparse.Namespace) -> int:
         options.qps or 1,
         Framing(options.emss or DEFAULT_EMSS, bool(options.markers)),
         options.messages,
+        options.latency_messages or LATENCY_MESSAGES,
+        bool(options.pingpong),
     )
     measured = command.measure_at(plan, options.address or "", port, options.device)
     stem = options.plot or Path("build") / f"perf_{operation.name}"
     clock = options.clock or measured.clock_mhz or GOAL_HZ / 1e6
     result = Result(plan, clock, measured.points, options.device.text)
-    command.show(result, stem, options.json)
+    command.show(result, stem, options.json, bool(options.histogram))
     return 0

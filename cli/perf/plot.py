@@ -58,9 +58,9 @@ def _draw(result: Result, octets: Any, messages: Any, latency: Any) -> None:
     messages.set_ylabel(f"million messages per second at {result.clock_mhz:g} MHz")
     messages.set_yscale("log")
 
-    latency.plot(sizes, [point.latency for point in points], **measured)
-    least = [point.latency_least for point in points]
-    longest = [point.latency_most for point in points]
+    latency.plot(sizes, [point.latencies.median for point in points], **measured)
+    least = [point.latencies.least for point in points]
+    longest = [point.latencies.most for point in points]
     latency.fill_between(sizes, least, longest, alpha=0.25, label="least to most")
     latency.set_ylabel("latency, cycles")
     latency.set_ylim(0, 1.2 * longest[0] if len(longest) == 1 else None)

@@ -1,9 +1,9 @@
 """What was measured, and the rates that follow."""
 
-import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
+from stagecoach.cli.perf.latency import Latencies
 from stagecoach.cli.perf.settings import Plan
 from stagecoach.host_driver.locate import SIMULATION
 
@@ -15,7 +15,7 @@ class Point:
     Attributes
     ----------
     size: octets of a message. messages, cycles: of the throughput.
-    latency: median; latency_least, latency_most: what it varies between.
+    latencies: of single messages.
     """
 
     size: int
@@ -23,9 +23,7 @@ class Point:
     cycles: int
     messages_per_cycle: float
     limit_messages_per_cycle: float
-    latency: int
-    latency_least: int
-    latency_most: int
+    latencies: Latencies
 
     @property
     def octets_per_cycle(self) -> float:
@@ -64,6 +62,10 @@ class Result:
             f"EMSS {plan.framing.emss}{markers}"
         )
 
+    def microseconds(self, cycles: float) -> float:
+        """At the clock."""
+        return cycles / self.clock_mhz
+
     def messages_per_second(self, point: Point) -> float:
         """At the clock."""
         return point.messages_per_cycle * self.clock_mhz * 1e6
@@ -86,14 +88,26 @@ class Result:
             "qps": plan.qps,
             "emss": plan.framing.emss,
             "markers": plan.framing.markers,
+            "pingpong": plan.pingpong,
             "clock_mhz": self.clock_mhz,
             "points": [
-                dataclasses.asdict(point)
-                | {
+                {
+                    "size": point.size,
+                    "messages": point.messages,
+                    "cycles": point.cycles,
+                    "messages_per_cycle": point.messages_per_cycle,
+                    "limit_messages_per_cycle": point.limit_messages_per_cycle,
                     "octets_per_cycle": point.octets_per_cycle,
                     "limit_octets_per_cycle": point.limit_octets_per_cycle,
                     "messages_per_second": self.messages_per_second(point),
                     "gbit_per_second": self.gbit_per_second(point),
+                    "latency": point.latencies.median,
+                    "latency_least": point.latencies.least,
+                    "latency_average": point.latencies.average,
+                    "latency_99": point.latencies.per_mille(990),
+                    "latency_99_9": point.latencies.per_mille(999),
+                    "latency_most": point.latencies.most,
+                    "latencies": list(point.latencies.cycles),
                 }
                 for point in self.points
             ],

@@ -6,6 +6,7 @@ from contextlib import nullcontext
 
 from stagecoach.cli.perf.end import FOREVER, End
 from stagecoach.cli.perf.operations import Operation, Remote
+from stagecoach.cli.perf.pingpong import Player, parse_note, pingpong_note
 from stagecoach.cli.perf.settings import PerfError, ServerPlan, pack_remote
 from stagecoach.host_driver import cm
 from stagecoach.host_driver.cm_responder import ConnectionRequest
@@ -27,7 +28,10 @@ NO_STEP = b"perf no step"
 """Private data of the answer of a server whose device is a board, which runs as it does."""
 
 END = (1 << 64) - 1
-"""The client's last note; others are receives to be posted on each QP, and are sent back."""
+"""The client's last note; others are receives to be posted on each QP, or those of a ping-pong.
+
+They are sent back when that is done, or the server is ready.
+"""
 
 _LISTEN_SECONDS = 3600.0
 
@@ -54,8 +58,9 @@ def serve(
             with End(
                 context,
                 qps=plan.qps,
-                octets=plan.octets,
+                octets=plan.octets * (1 if plan.back is None else 2),
                 access=operation.access,
+                sends=1 if plan.back is None else 2,
                 receives=max(plan.receives, 1),
                 rfc7306=operation.rfc7306,
             ) as end:
@@ -68,7 +73,7 @@ def serve(
                 if stream is not None:
                     end.run_in_step(stream)
                 connected()
-                _post_receives(end, plan)
+                _post_receives(end, plan, operation)
 
 
 def _first_request(
@@ -111,12 +116,28 @@ def _plan(request: ConnectionRequest, operation: Operation) -> ServerPlan:
     return plan
 
 
-def _post_receives(end: End, plan: ServerPlan) -> None:
+def _post_receives(end: End, plan: ServerPlan, operation: Operation) -> None:
     receive = RecvWR(0, [SGE(end.mr.addr, plan.octets, end.mr.lkey)])
     while (number := end.receive(FOREVER)) != END:
+        if plan.back is not None and (asked := parse_note(number)) is not None:
+            _answer(end, plan, operation, plan.back, *asked)
+            continue
         if number > plan.receives:
             raise PerfError(f"the client wants {number} receives; announced: {plan.receives}")
         for qp in end.qps if number else []:
             qp.post_recv(*[receive] * (number - qp.receives_posted))
         end.take()
         end.send(number)
+
+
+def _answer(
+    end: End, plan: ServerPlan, operation: Operation, back: Remote, messages: int, size: int
+) -> None:
+    """Answers messages of a ping-pong, each with one of the same size."""
+    if not 1 <= size <= plan.octets:
+        raise PerfError(f"the client wants a message of {size}; allowed: 1 to {plan.octets}")
+    player = Player(end, operation, back, plan.octets, size)
+    end.send(pingpong_note(messages, size))
+    for _ in range(messages):
+        player.receive()
+        player.send()

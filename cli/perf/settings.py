@@ -10,7 +10,7 @@ from stagecoach.host_driver.cm import MAXIMUM_EMSS, MINIMUM_EMSS
 from stagecoach.host_driver.errors import StagecoachError
 
 DEFAULT_PORT = 7175
-DEFAULT_DEPTH = 16
+DEFAULT_DEPTH = 128
 DEFAULT_SIZES = tuple(1 << power for power in range(17))
 """1 octet to 64 KiB."""
 
@@ -21,10 +21,12 @@ MAXIMUM_QPS = 63
 MAXIMUM_OUTSTANDING = 8192
 """On all QPs together: the completions that a CQ holds, with room for receives."""
 
-LATENCY_MESSAGES = 8
+LATENCY_MESSAGES = 32
+"""Unless given."""
 
-_FEWEST, _MOST = 16, 256
+_FEWEST, _MOST = 16, 1024
 _OCTETS = 512 << 10
+_OCTETS_OUTSTANDING = 1 << 20
 
 
 class PerfError(StagecoachError):
@@ -39,6 +41,8 @@ class Plan:
     ----------
     sizes: of messages, in octets. depth: messages outstanding on each QP.
     messages: per size on all QPs together; chosen by size if None.
+    latency_messages: per size, one at a time.
+    pingpong: whether latency is half of a round trip of messages, which the server answers.
     """
 
     operation: Operation
@@ -47,17 +51,20 @@ class Plan:
     qps: int
     framing: Framing
     messages: int | None = None
+    latency_messages: int = LATENCY_MESSAGES
+    pingpong: bool = False
 
     def messages_of(self, size: int) -> int:
         """Messages of a size.
 
-        Unless given: those of 512 KiB, from 16 to 256, and twice as many as are outstanding, so
-        that the first and the last ones weigh little; at most `MAXIMUM_OUTSTANDING`.
+        Unless given: those of 512 KiB, from 16 to 1024, and twice as many as are outstanding, so
+        that the first and the last ones weigh little. Of these no more than 1 MiB count, but two
+        on each QP; at most `MAXIMUM_OUTSTANDING`.
         """
         if self.messages is not None:
             return self.messages
-        outstanding = self.depth * self.qps
-        wanted = max(2 * outstanding, min(max(_OCTETS // size, _FEWEST), _MOST))
+        outstanding = min(self.depth * self.qps, _OCTETS_OUTSTANDING // size)
+        wanted = max(2 * outstanding, 2 * self.qps, min(max(_OCTETS // size, _FEWEST), _MOST))
         return min(wanted, MAXIMUM_OUTSTANDING)
 
     def share(self, size: int) -> int:
@@ -69,9 +76,9 @@ class Plan:
         """Of the buffers."""
         return max(self.sizes) + self.operation.stride * (self.qps - 1)
 
-    def for_server(self) -> "ServerPlan":
-        """What the server has to know."""
-        receives = max(max(self.share(size) for size in self.sizes), LATENCY_MESSAGES)
+    def for_server(self, back: Remote | None = None) -> "ServerPlan":
+        """What the server has to know; `back` is where its own messages go, of a ping-pong."""
+        receives = max(max(self.share(size) for size in self.sizes), self.latency_messages)
         return ServerPlan(
             self.operation.name,
             self.qps,
@@ -79,6 +86,7 @@ class Plan:
             receives if self.operation.takes_receive else 0,
             self.framing.emss,
             self.framing.markers,
+            back,
         )
 
 
@@ -89,6 +97,7 @@ class ServerPlan:
     Attributes
     ----------
     octets: of the server's buffer. receives: most that are posted to a QP at a time.
+    back: where the messages of a ping-pong go; None if there is none.
     """
 
     operation: str
@@ -97,9 +106,10 @@ class ServerPlan:
     receives: int
     emss: int
     markers: bool
+    back: Remote | None = None
 
-    _LAYOUT = struct.Struct("!8s8sHIHH?")
-    MAGIC = b"perf 1\0\0"
+    _LAYOUT = struct.Struct("!8s8sHIHH??QI")
+    MAGIC = b"perf 2\0\0"
 
     def pack(self) -> bytes:
         """The octets on the wire."""
@@ -111,6 +121,8 @@ class ServerPlan:
             self.receives,
             self.emss,
             self.markers,
+            self.back is not None,
+            *((0, 0) if self.back is None else (self.back.addr, self.back.rkey)),
         )
 
     @classmethod
@@ -118,8 +130,12 @@ class ServerPlan:
         """The inverse of `pack`; `PerfError` for what no client of this version sends."""
         if len(octets) != cls._LAYOUT.size or not octets.startswith(cls.MAGIC):
             raise PerfError(f"{len(octets)} octets of private data; allowed: a perf client's")
-        _, name, *rest = cls._LAYOUT.unpack(octets)
-        plan = cls(name.rstrip(b"\0").decode("ascii", "replace"), *rest)
+        _, name, qps, buffer, receives, emss, markers, pingpong, addr, rkey = cls._LAYOUT.unpack(
+            octets
+        )
+        back = Remote(addr, rkey) if pingpong else None
+        operation = name.rstrip(b"\0").decode("ascii", "replace")
+        plan = cls(operation, qps, buffer, receives, emss, markers, back)
         limits = {
             "QPs": (plan.qps, 1, MAXIMUM_QPS),
             "octets": (plan.octets, 1, MAXIMUM_SIZE),

@@ -1,5 +1,6 @@
 """`stagecoach perf` without a device: limits, sizes, options, table and plot."""
 
+import itertools
 import json
 
 import pytest
@@ -8,10 +9,13 @@ from rich.console import Console
 
 from stagecoach.cli.main import main
 from stagecoach.cli.perf.command import show
+from stagecoach.cli.perf.latency import Latencies, histogram
 from stagecoach.cli.perf.limit import TAGGED_HEADER, UNTAGGED_HEADER, Framing
 from stagecoach.cli.perf.operations import OPERATIONS, Remote
+from stagecoach.cli.perf.pingpong import parse_note, pingpong_note
 from stagecoach.cli.perf.plot import _draw
 from stagecoach.cli.perf.result import Point, Result
+from stagecoach.cli.perf.server import END
 from stagecoach.cli.perf.settings import (
     MAXIMUM_OUTSTANDING,
     PerfError,
@@ -21,12 +25,13 @@ from stagecoach.cli.perf.settings import (
     unpack_remote,
 )
 from stagecoach.cli.perf.sizes import parse_sizes
-from stagecoach.cli.perf.table import table_of
+from stagecoach.cli.perf.table import latency_table, table_of
 from stagecoach.sim.model.ddp import segment_tagged, segment_untagged
 from stagecoach.sim.model.mpa import frame_fpdu, mulpdu
 
 WRITE, READ, SEND, ATOMIC = (OPERATIONS[name] for name in ("write", "read", "send", "atomic"))
 FRAMING = Framing(1460)
+LATENCIES = Latencies((700, 690, 800))
 
 
 # The limit of the protocol
@@ -114,9 +119,13 @@ def test_a_plan_has_enough_messages_and_not_too_many():
     def messages(size: int, depth: int = 16, qps: int = 1) -> int:
         return Plan(WRITE, (size,), depth, qps, FRAMING).messages_of(size)
 
-    assert messages(1) == 256
+    assert messages(1) == 1024
     assert messages(4096) == 128
-    assert messages(1 << 20) == 32  # twice as many as are outstanding
+    assert messages(1 << 16) == 32  # twice as many as are outstanding
+    assert messages(1 << 16, depth=128) == 32  # twice those of 1 MiB
+    assert messages(1 << 20, depth=128) == 16
+    assert messages(1 << 20, depth=128, qps=63) == 126  # two on each QP
+    assert messages(1, depth=128) == 1024
     assert messages(1, depth=16, qps=63) == 2016
     assert messages(1, depth=MAXIMUM_OUTSTANDING) == MAXIMUM_OUTSTANDING
     assert Plan(WRITE, (1,), 16, 1, FRAMING, 5).messages_of(1) == 5
@@ -131,6 +140,21 @@ def test_the_server_learns_what_it_needs(operation):
     assert told.octets == 1000 + (16 if operation is ATOMIC else 0)  # three targets
     assert told.receives == (34 if operation is SEND else 0)
     assert (told.emss, told.markers) == (1460, True)
+
+
+def test_the_server_learns_where_its_own_messages_go():
+    plan = Plan(SEND, (1000,), 4, 1, FRAMING, 8, latency_messages=300, pingpong=True)
+    told = ServerPlan.unpack(plan.for_server(Remote(1 << 63, 5)).pack())
+    assert told.back == Remote(1 << 63, 5)
+    assert told.receives == 300
+    assert ServerPlan.unpack(plan.for_server().pack()).back is None
+
+
+def test_a_note_of_a_ping_pong_is_no_number_of_receives():
+    assert parse_note(pingpong_note(MAXIMUM_OUTSTANDING, 16 << 20)) == (8192, 16 << 20)
+    assert parse_note(pingpong_note(1, 1)) == (1, 1)
+    assert pingpong_note(MAXIMUM_OUTSTANDING, 16 << 20) < END
+    assert parse_note(0) is None and parse_note(MAXIMUM_OUTSTANDING + 63) is None
 
 
 @pytest.mark.parametrize(
@@ -156,7 +180,7 @@ def test_a_server_refuses_what_it_cannot_give(change, message):
         ServerPlan.unpack(ServerPlan(**{**plan, **change}).pack())
 
 
-@pytest.mark.parametrize("octets", [b"", b"rping", bytes(27), b"perf 1", bytes(508)])
+@pytest.mark.parametrize("octets", [b"", b"rping", bytes(40), b"perf 1", bytes(508)])
 def test_other_private_data_is_refused(octets):
     with pytest.raises(PerfError, match="allowed: a perf client"):
         ServerPlan.unpack(octets)
@@ -186,11 +210,23 @@ def test_other_private_data_is_refused(octets):
         (["write", "--sizes", "17MiB"], "size is 17MiB; allowed: 1 to 16MiB"),
         (["write", "--sizes", "1-3"], "range of sizes is 1-3; allowed: from a power of two"),
         (["write", "--sizes", "4-2"], "range of sizes is 4-2; allowed: from a power of two"),
-        (["atomic", "--sizes", "8"], "unrecognized arguments: --sizes 8"),
+        (["atomic", "--sizes", "8,4KiB"], "--sizes is 8,4KiB with atomic; allowed: 8, the octets"),
+        (["atomic", "--sizes", "1-8"], "--sizes is 1,2,4,8 with atomic; allowed: 8, the octets"),
+        (["atomic", "-s", "--sizes", "8"], "--sizes with -s; allowed: at the client"),
         (["write", "--depth", "0"], "depth is 0; allowed: 1 to 8192"),
         (["write", "--qps", "64"], "QPs is 64; allowed: 1 to 63"),
         (["write", "--depth", "200", "--qps", "63"], "200 messages on each of 63 QPs; allowed"),
         (["write", "--messages", "none"], "messages is none; allowed: 1 to 8192"),
+        (["read", "--pingpong"], "--pingpong with read; allowed: with write and send"),
+        (["atomic", "--pingpong"], "--pingpong with atomic; allowed: with write and send"),
+        (["write", "-s", "--pingpong"], "--pingpong with -s; allowed: at the client"),
+        (
+            ["send", "--qps", "63", "--latency-messages", "1000"],
+            "1000 latency messages with 63 QPs, each with as many receives; allowed: 8192",
+        ),
+        (["write", "-s", "--histogram"], "--histogram with -s; allowed: at the client"),
+        (["write", "-s", "--latency-messages", "1"], "--latency-messages with -s; allowed"),
+        (["write", "--latency-messages", "0"], "latency messages is 0; allowed: 1 to 8192"),
         (["write", "--emss", "127"], "EMSS is 127; allowed: 128 to 65535"),
         (["write", "--clock", "0"], "clock is 0; allowed: above 0 to 10000 MHz"),
         (["write", "--clock", "nan"], "clock is nan; allowed: above 0 to 10000 MHz"),
@@ -233,7 +269,7 @@ def result(sizes: tuple[int, ...] = (1, 1 << 10, 1 << 24), clock: float = 100.0)
     points = []
     for size in sizes:
         limit = WRITE.wire(FRAMING, size).messages_per_cycle
-        points.append(Point(size, 8192, round(16384 / limit), limit / 2, limit, 700, 690, 800))
+        points.append(Point(size, 8192, round(16384 / limit), limit / 2, limit, LATENCIES))
     return Result(plan, clock, points)
 
 
@@ -261,13 +297,66 @@ def test_the_limit_is_near_the_top_of_its_plot(operation):
     sizes = (8, 1 << 16) if operation.size is None else (operation.size,)
     limits = [operation.wire(FRAMING, size).messages_per_cycle for size in sizes]
     points = [
-        Point(size, 16, round(32 / limit), limit / 2, limit, 700, 690, 800)
+        Point(size, 16, round(32 / limit), limit / 2, limit, LATENCIES)
         for size, limit in zip(sizes, limits, strict=True)
     ]
     panels = Figure().subplots(1, 3)
     _draw(Result(Plan(operation, sizes, 16, 1, FRAMING), 100.0, points), *panels)
     most = points[-1].limit_octets_per_cycle
     assert most < panels[0].get_ylim()[1] < 1.3 * most
+
+
+def test_percentiles_are_by_nearest_rank():
+    found = Latencies(tuple(range(2000, 0, -1)))
+    assert (found.least, found.median, found.average, found.most) == (1, 1000, 1000.5, 2000)
+    assert [found.per_mille(rank) for rank in (1, 500, 990, 999, 1000)] == [
+        2,
+        1000,
+        1980,
+        1998,
+        2000,
+    ]
+    few = Latencies((7,))
+    assert (few.median, few.per_mille(990), few.per_mille(999), few.average) == (7, 7, 7, 7)
+    # 99 of 100 do not exceed the second longest.
+    assert Latencies(tuple(range(100))).per_mille(990) == 98
+    assert Latencies(tuple(range(100))).per_mille(999) == 99
+    for rank in (0, 1001):
+        with pytest.raises(ValueError, match=f"rank is {rank} per mille; allowed: 1 to 1000"):
+            few.per_mille(rank)
+
+
+@pytest.mark.parametrize("values", [(5,), (5, 5, 6), tuple(range(0, 5000, 7)), (1, 10**6)])
+def test_each_latency_is_in_one_bin(values):
+    bins = Latencies(values).bins()
+    assert len(bins) <= 12
+    assert bins[0][0] == min(values) and bins[-1][0] <= max(values) <= bins[-1][1]
+    for (_, last, _), (first, _, _) in itertools.pairwise(bins):
+        assert first == last + 1
+    for first, last, count in bins:
+        assert count == sum(first <= each <= last for each in values)
+
+
+def test_a_histogram_has_bars_as_long_as_messages_are_many():
+    assert histogram([10] * 80 + [12]) == "\n".join(
+        ["  10      80  " + "#" * 40, "  11       0", "  12       1  #"]
+    )
+
+
+def test_the_latency_table_has_percentiles_and_microseconds(capsys):
+    Console(width=80).print(latency_table(result((64,))))
+    out = capsys.readouterr().out
+    assert "…" not in out
+    row = next(line for line in out.splitlines() if line.split()[:1] == ["64"])
+    assert row.split() == ["64", "690", "700", "730.0", "800", "800", "800", "7.000"]
+
+
+def test_histograms_are_shown_if_wanted(tmp_path, capsys):
+    show(result((8, 64)), tmp_path / "one", None, histograms=True)
+    out = capsys.readouterr().out
+    assert out.count("cycles, messages\n") == 2 and "Latencies of 64: " in out
+    show(result((8,)), tmp_path / "one", None)
+    assert "cycles, messages\n" not in capsys.readouterr().out
 
 
 def test_a_single_size_is_plotted(tmp_path):
@@ -284,7 +373,10 @@ def test_plots_and_figures_are_written(tmp_path, capsys):
     found = json.loads((tmp_path / "perf.json").read_text())
     assert (found["operation"], found["clock_mhz"], found["queue_depth"]) == ("write", 100.0, 8192)
     assert [point["size"] for point in found["points"]] == [1, 1 << 10, 1 << 24]
-    assert found["points"][0]["latency_most"] == 800
+    first = found["points"][0]
+    assert (first["latency_least"], first["latency"], first["latency_most"]) == (690, 700, 800)
+    assert (first["latency_average"], first["latency_99"]) == (730, 800)
+    assert first["latencies"] == [700, 690, 800]
     assert found["points"][0]["messages_per_second"] == pytest.approx(1e8 / 6)
     out = capsys.readouterr().out
     assert out.count("Written: ") == 3

@@ -17,6 +17,7 @@ from stagecoach.cli.perf import client
 from stagecoach.cli.perf.both import LOCALHOST, LocalServer
 from stagecoach.cli.perf.limit import Framing
 from stagecoach.cli.perf.operations import OPERATIONS
+from stagecoach.cli.perf.pingpong import pingpong_note
 from stagecoach.cli.perf.result import Point
 from stagecoach.cli.perf.settings import LATENCY_MESSAGES, PerfError, Plan
 from stagecoach.host_driver import Context
@@ -68,14 +69,53 @@ def test_each_message_crosses_as_the_limit_has_it(operation, qps):
     assert told == len(sizes) * messages
     for point in points:
         assert 0 < point.octets_per_cycle <= point.limit_octets_per_cycle
-        assert 0 < point.latency_least <= point.latency <= point.latency_most
+        assert 0 < point.latencies.least <= point.latencies.median <= point.latencies.most
+        assert len(point.latencies.cycles) == plan.latency_messages
         # One message after another would take longer.
-        assert point.cycles < 20 * point.latency
+        assert point.cycles < 20 * point.latencies.median
 
 
 def test_the_same_measurement_has_the_same_figures():
     plan = Plan(OPERATIONS["read"], (1000,), 4, 2, Framing(1460), 12)
     assert measure(plan)[0] == measure(plan)[0]
+
+
+@pytest.mark.parametrize("name", ["write", "send"])
+def test_a_ping_pong_has_as_many_messages_in_both_directions(name):
+    operation, sizes = OPERATIONS[name], (1, 64, 3000)
+    # More messages than an octet counts.
+    plan = Plan(operation, sizes, 1, 2, Framing(1460), 2, latency_messages=300, pingpong=True)
+    points, here, there, told = measure(plan)
+    assert here["faults"] == there["faults"] == []
+    wires = [operation.wire(plan.framing, size) for size in sizes]
+    assert octets(here, 2) == sum(302 * wire.there for wire in wires)
+    assert octets(there, 2) == sum(300 * wire.there for wire in wires)
+    assert told == 3 * 302
+    latencies = [point.latencies for point in points]
+    assert [len(each.cycles) for each in latencies] == [300] * 3
+    # Two of the 250 cycles of a read of host memory are in each way: of the element, of octets.
+    assert all(500 < each.least <= each.most < 2000 for each in latencies)
+    # 8 octets per cycle at most, and not seen before they are all there.
+    assert latencies[2].median > latencies[0].median + 3000 / 8 / 2
+
+
+def test_a_server_refuses_a_message_that_is_longer_than_announced(monkeypatch):
+    from stagecoach.cli.perf import command, measure
+
+    monkeypatch.setattr(measure, "pingpong_note", lambda messages, _: pingpong_note(messages, 9))
+    plan = Plan(OPERATIONS["write"], (8,), 1, 1, Framing(1460), 1, pingpong=True)
+    with pytest.raises(PerfError, match="the client wants a message of 9; allowed: 1 to 8"):
+        command.measure_at(plan, "", 0)
+
+
+def test_a_peer_that_writes_nothing_is_given_up(monkeypatch):
+    from stagecoach.cli.perf import command, end, pingpong
+
+    monkeypatch.setattr(pingpong.Player, "send", lambda _: None)
+    monkeypatch.setattr(end, "PATIENCE", 0.3)
+    plan = Plan(OPERATIONS["write"], (8,), 1, 1, Framing(1460), 1, pingpong=True)
+    with pytest.raises(PerfError, match=r"the peer has written nothing for 0\.3 s"):
+        command.measure_at(plan, "", 0)
 
 
 def test_long_messages_come_near_the_limit():
@@ -102,7 +142,7 @@ def test_a_server_that_stands_still_is_given_up(monkeypatch):
 
     over = threading.Event()
 
-    def stand_still(end: end.End, _: object) -> None:
+    def stand_still(end: end.End, *_: object) -> None:
         end.receive()
         over.wait(SECONDS)
 
@@ -135,12 +175,22 @@ def test_one_command_leaves_table_plots_and_figures(tmp_path, monkeypatch, capsy
     files = ["--plot", str(stem), "--json", str(tmp_path / "x.json")]
     assert main(["perf", "send", *arguments, *files]) == 0
     out = capsys.readouterr().out
-    assert "Send, queue depth 16 on 1 QP, EMSS 1460, Markers" in out and "…" not in out
+    assert "Send, queue depth 128 on 1 QP, EMSS 1460, Markers" in out and "…" not in out
     assert all(stem.with_suffix(suffix).stat().st_size for suffix in (".png", ".svg"))
     found = json.loads((tmp_path / "x.json").read_text())
     assert [point["size"] for point in found["points"]] == [1, 2, 4]
     for point in found["points"]:
         assert point["messages_per_second"] == pytest.approx(4 / point["cycles"] * 1e8)
+
+
+def test_atomics_of_their_only_size_are_measured_once(tmp_path):
+    path = tmp_path / "x.json"
+    options = ["--sizes", "8,8", "--messages", "4", "--latency-messages", "3"]
+    assert (
+        main(["perf", "atomic", *options, "--plot", str(tmp_path / "x"), "--json", str(path)]) == 0
+    )
+    (point,) = json.loads(path.read_text())["points"]
+    assert (point["size"], point["messages"], len(point["latencies"])) == (8, 4, 3)
 
 
 class Server:
@@ -177,8 +227,9 @@ def server():
     server.process.communicate()
 
 
-def test_two_processes_find_what_one_finds(server, tmp_path):
-    options = ["--sizes", "100,3000", "--depth", "2", "--messages", "8"]
+@pytest.mark.parametrize("more", [[], ["--pingpong"]])
+def test_two_processes_find_what_one_finds(more, server, tmp_path):
+    options = ["--sizes", "100,3000", "--depth", "2", "--messages", "8", *more]
     found = []
     for name, side in (
         ("one", []),

@@ -189,7 +189,16 @@ def test_a_file_moves_there_and_back_over_a_bad_line(bad_board):
 
 
 def test_perf_measures_in_cycles_of_the_board(board, tmp_path):
-    options = ["--sizes", "64", "--messages", "2", "--plot", str(tmp_path / "plot")]
+    options = [
+        "--sizes",
+        "64",
+        "--messages",
+        "2",
+        "--latency-messages",
+        "8",
+        "--plot",
+        str(tmp_path / "plot"),
+    ]
     shown = run("perf", board, "send", *options, "--json", str(tmp_path / "perf.json"))
     assert "Rates per second at 0.5 MHz" in shown
     found = json.loads((tmp_path / "perf.json").read_text())
