@@ -32,7 +32,8 @@ _UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 # sun_path of unix(7) has 108 octets with its zero.
 _MAXIMUM_PATH = 107
 # IFNAMSIZ of netdevice(7) is 16 with its zero. The kernel puts a number in place of %d.
-_TAP_NAME = re.compile(r"[^\s/:%\0]{1,15}")
+_TAP_NAME = re.compile(r"[!-~]{1,15}")
+_NOT_OF_A_TAP = frozenset("/:%")
 _PAIR_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _MAC = re.compile(r"[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}")
 _DECIMAL = re.compile(r"\d+(\.\d+)?")
@@ -84,9 +85,10 @@ def parse_attachment(text: str) -> Attachment:
     """The end of a wire. Raises `WireAddressError`."""
     kind, _, name = text.partition(":")
     if kind == "tap":
-        if name in (".", "..") or not _TAP_NAME.fullmatch(name):
+        wrong = name in (".", "..") or not _NOT_OF_A_TAP.isdisjoint(name)
+        if wrong or not _TAP_NAME.fullmatch(name):
             raise WireAddressError(
-                f"TAP is {name!r}; allowed: 1 to 15 characters, no space, '/', ':' or '%'"
+                f"TAP is {name!r}; allowed: 1 to 15 ASCII characters, no space, '/', ':' or '%'"
             )
     elif kind in ("unix", "unix-listen"):
         if not 0 < len(os.fsencode(name)) <= _MAXIMUM_PATH or "\0" in name:
@@ -115,7 +117,7 @@ def parse_wire(text: str) -> WireAddress:
         raise WireAddressError(
             f"no {missing} in {text!r}; allowed: sim://?wire=WIRE&ip=192.0.2.2/24, with {FORMS}"
         )
-    ip = _ip(given["ip"])
+    ip = parse_ip(given["ip"])
     tx, rx = (_impairments(given, direction) for direction in _DIRECTIONS)
 
     def value(name: str, parse: Callable[[str, str], _Value], default: _Value) -> _Value:
@@ -221,7 +223,8 @@ def _is_of_a_host(ip: ipaddress.IPv4Address, network: ipaddress.IPv4Network) -> 
     return ip in network and (network.prefixlen >= 31 or ip not in ends)
 
 
-def _ip(text: str) -> ipaddress.IPv4Interface:
+def parse_ip(text: str) -> ipaddress.IPv4Interface:
+    """The address of a host, with the prefix of its network. Raises `WireAddressError`."""
     try:
         ip = ipaddress.IPv4Interface(text)
     except ValueError:

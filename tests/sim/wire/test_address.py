@@ -67,10 +67,11 @@ def test_ends_of_a_wire(text, kind, name):
     [
         ("", "wire is ''; allowed: tap:NAME, unix:PATH, unix-listen:PATH or pair:NAME"),
         ("tap0", "wire is 'tap0'; allowed: tap:NAME"),
-        ("tap:", "TAP is ''; allowed: 1 to 15 characters"),
+        ("tap:", "TAP is ''; allowed: 1 to 15 ASCII characters"),
         ("tap:sixteen-letters-", "TAP is 'sixteen-letters-'; allowed"),
         ("tap:tap%d", "TAP is 'tap%d'; allowed"),
         ("tap:a b", "TAP is 'a b'; allowed"),
+        ("tap:a\x1bb", "TAP is 'a\\x1bb'; allowed"),
         ("tap:..", "TAP is '..'; allowed"),
         ("unix:", "path of the socket is ''; allowed: 1 to 107 bytes"),
         ("unix-listen:" + "x" * 108, "allowed: 1 to 107 bytes"),
