@@ -13,7 +13,7 @@ from stagecoach.sim.wire.tap_setup import set_up_tap
 from stagecoach.sim.wire.wire import open_end
 
 _OPENED = {
-    "tap": ("it is there, and up", "it is there, but was set down"),
+    "tap": ("it is there, and up",) * 2,  # else it does not open; Linux sends a little later
     "unix": ("a program is there", "no program is there"),
     "unix-listen": ("a program has come", "a program can connect"),
     "pair": ("the other end is there", "the other end can come"),

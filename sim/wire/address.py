@@ -12,7 +12,7 @@ from typing import TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
 from stagecoach.sim.wire.errors import WireAddressError
-from stagecoach.sim.wire.impairments import LIMITS, Impairments, Number
+from stagecoach.sim.wire.impairments import LIMITS, Impairments, Number, is_allowed
 
 FORMS = "tap:NAME, unix:PATH, unix-listen:PATH or pair:NAME"
 
@@ -176,8 +176,8 @@ def _impairments(given: dict[str, str], direction: str) -> Impairments:
 
 
 def _decimal(option: str, text: str, name: str) -> Fraction:
-    low, high = LIMITS[name]
-    if not _DECIMAL.fullmatch(text) or not Fraction(str(low)) <= Fraction(text) <= high:
+    if not _DECIMAL.fullmatch(text) or not is_allowed(name, Fraction(text)):
+        low, high = LIMITS[name]
         raise WireAddressError(f"{option} is {text!r}; allowed: {low} to {high}")
     return Fraction(text)
 

@@ -40,6 +40,13 @@ LIMITS: dict[str, tuple[Number, Number]] = {
 _DRAW = 1 << 64
 
 
+def is_allowed(name: str, value: Number) -> bool:
+    """Whether an impairment can have a value."""
+    low, high = LIMITS[name]
+    # The float 0.001 is more than a thousandth.
+    return bool(Fraction(str(low)) <= value <= high)
+
+
 class Direction(enum.IntEnum):
     """Of a frame, as the device sees it."""
 
@@ -81,8 +88,8 @@ class Impairments:
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            low, high = LIMITS[field.name]
-            if not low <= value <= high:
+            if not is_allowed(field.name, value):
+                low, high = LIMITS[field.name]
                 raise ValueError(f"{field.name} is {value}; allowed: {low} to {high}")
 
     @property

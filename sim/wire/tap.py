@@ -24,6 +24,7 @@ IFF_NO_PI = 0x1000
 
 SIOCGIFFLAGS = 0x8913
 IFF_UP = 0x1
+IFF_RUNNING = 0x40
 
 # struct ifreq of netdevice(7): the name, then a union of 24 octets.
 IFREQ_FLAGS = struct.Struct("16sh22x")
@@ -52,9 +53,12 @@ class TapEnd:
 
     @property
     def connected(self) -> bool:
-        """Whether Linux takes frames: the interface can be set down at any time."""
+        """Whether Linux takes and sends frames. It begins up to a second after the TAP was opened,
+        and ends when the interface is set down.
+        """
+        wanted = IFF_UP | IFF_RUNNING
         try:
-            return bool(interface_flags(self._name) & IFF_UP)
+            return interface_flags(self._name) & wanted == wanted
         except OSError:
             return False
 

@@ -48,6 +48,18 @@ def test_a_direction_can_have_impairments_of_its_own():
 
 
 @pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *((name, end) for name in ("loss", "duplicate", "reorder", "corrupt") for end in "01"),
+        *(("delay_us", end) for end in ("0", "10000000")),
+        *(("rate_gbps", end) for end in ("0.001", "1000")),
+    ],
+)
+def test_the_ends_of_what_is_allowed_are_allowed(name, value):
+    assert getattr(parse_wire(f"{START}&{name}={value}").tx, name) == Fraction(value)
+
+
+@pytest.mark.parametrize(
     ("text", "kind", "name"),
     [
         ("tap:tap0", "tap", "tap0"),

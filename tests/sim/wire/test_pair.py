@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from stagecoach.sim.wire.errors import NoSuchWire, PeerGone, WireInUse
+from stagecoach.sim.wire.errors import NoSuchWire, PeerGone, WireInUse, WireNotPermitted
 from stagecoach.sim.wire.pair import open_pair
 from stagecoach.sim.wire.stream import StreamEnd
 
@@ -106,23 +106,44 @@ def test_two_processes(name):
     end.close()
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
+def as_another_user(program: str, name: str) -> subprocess.Popen[str]:
+    """A process of nobody with a socket `s` and the address `place` of the pair."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can be another user")
+    start = f"""import os, socket
+os.setuid(65534)
+s = socket.socket(socket.AF_UNIX)
+place = chr(0) + "stagecoach-wire-0-{name}"
+"""
+    arguments = [sys.executable, "-c", start + program]
+    return subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
 def test_a_program_of_another_user_is_not_taken(name):
     end = open_pair(name, MAXIMUM)
-    place = f"\\0stagecoach-wire-0-{name}"
-    program = (
-        "import os, socket; os.setuid(65534); s = socket.socket(socket.AF_UNIX); "
-        f"s.connect('{place}'); s.recv(1)"
-    )
-    with subprocess.Popen([sys.executable, "-c", program]) as process:
-        while process.poll() is None:
-            assert not end.connected
-            time.sleep(0.001)
+    with as_another_user("s.connect(place); s.recv(1)", name) as process:
+        try:
+            while process.poll() is None:
+                assert not end.connected
+                time.sleep(0.001)
+        finally:
+            process.kill()
     assert process.returncode == 0  # it was accepted, and the stream closed
     other = open_pair(name, MAXIMUM)
     assert end.connected
     end.close()
     other.close()
+
+
+def test_a_name_that_another_user_took_is_told(name):
+    program = "s.bind(place); s.listen(); print('there', flush=True); input()"
+    with as_another_user(program, name) as process:
+        try:
+            assert process.stdout.readline() == "there\n"
+            with pytest.raises(WireNotPermitted, match=f"pair:{name}: a program of another user"):
+                open_pair(name, MAXIMUM)
+        finally:
+            process.kill()
 
 
 def test_a_pair_is_no_socket_of_the_file_system(name, tmp_path, monkeypatch):

@@ -79,10 +79,28 @@ def test_nothing_waits(joined):
     received = b""
     while len(received) < len(expected):
         received += peer.recv(len(expected) - len(received))
-        end.receive()  # hands over the rest of a frame that has begun
     assert received == expected
     assert end.send(FRAME)
     assert peer.recv(1000) == framed(FRAME)
+
+
+def test_a_frame_that_the_peer_takes_in_parts_is_whole(path):
+    first = listen_stream(path, 9018)
+    second = connect_stream(path, 9018)
+    assert first.connected
+    with socket.socket(fileno=os.dup(first.fileno())) as same:
+        same.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)  # the least that Linux has
+    frames = [bytes([number]) * 9018 for number in range(1, 4)]
+    found = []
+    for frame in frames:
+        assert first.send(frame)
+        assert not first.send(FRAME)
+        while (arrived := second.receive()) is None:
+            assert first.receive() is None  # hands over more of it
+        found.append(arrived)
+    assert found == frames
+    first.close()
+    second.close()
 
 
 @pytest.mark.parametrize("length", [0, 13, MAXIMUM + 1, 0xFFFFFFFF])

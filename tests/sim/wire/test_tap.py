@@ -7,6 +7,8 @@ import select
 import socket
 import struct
 import subprocess
+import time
+from collections.abc import Callable
 
 import pytest
 
@@ -28,20 +30,39 @@ MAXIMUM = 1518
 LINUX = ipaddress.IPv4Interface("192.0.2.1/24")
 MAC = bytes.fromhex("020000000002")
 BROADCAST = b"\xff" * 6
-ARP = 0x0806
+ARP, IPV4 = 0x0806, 0x0800
 
 
 def set_up(mtu: int = 1500) -> None:
     set_up_tap("tap0", LINUX, mtu, os.getuid())
 
 
-def next_frame(end: TapEnd, ethertype: int) -> bytes:
-    """The next frame of a protocol; Linux also sends IPv6 of its own accord."""
-    while True:
-        assert select.select([end], [], [], 10)[0]
-        frame = end.receive()
-        if frame is not None and frame[12:14] == ethertype.to_bytes(2, "big"):
-            return frame
+def opened(maximum: int = MAXIMUM) -> TapEnd:
+    """The TAP, when Linux has seen that it is open."""
+    end = TapEnd("tap0", maximum)
+    wait_until_connected(end)
+    return end
+
+
+def wait_until_connected(end: TapEnd) -> None:
+    give_up = time.monotonic() + 30
+    while not end.connected:
+        assert time.monotonic() < give_up
+        time.sleep(0.01)
+
+
+def next_frame(end: TapEnd, ethertype: int, ask: Callable[[], object]) -> bytes:
+    """The next frame of a protocol; Linux also sends IPv6 of its own accord. `ask`, which makes
+    Linux send it, is repeated: no frame is safe.
+    """
+    give_up = time.monotonic() + 30
+    while time.monotonic() < give_up:
+        ask()
+        while select.select([end], [], [], 0.5)[0]:
+            frame = end.receive()
+            if frame is not None and frame[12:14] == ethertype.to_bytes(2, "big"):
+                return frame
+    raise AssertionError(f"no frame with EtherType {ethertype:04x}")
 
 
 def arp_request() -> bytes:
@@ -54,15 +75,13 @@ def arp_request() -> bytes:
 def test_linux_answers_and_asks():
     def body() -> None:
         set_up()
-        end = TapEnd("tap0", MAXIMUM)
-        assert end.connected
-        assert end.send(arp_request())
-        reply = next_frame(end, ARP)
+        end = opened()
+        reply = next_frame(end, ARP, lambda: end.send(arp_request()))
         # RFC 826: a reply (2) to whom it asked, with Linux's address as that of the sender.
         assert (reply[:6], reply[20:22], reply[28:32]) == (MAC, b"\0\2", LINUX.ip.packed)
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
-            udp.sendto(b"hello", ("192.0.2.2", 7))
-            assert next_frame(end, 0x0800)[42:] == b"hello"
+            hello = next_frame(end, IPV4, lambda: udp.sendto(b"hello", ("192.0.2.2", 7)))
+            assert hello[42:] == b"hello"
         end.close()
         end.close()
 
@@ -84,14 +103,17 @@ def test_an_interface_is_set_up_with_its_address_and_mtu():
 def test_longer_frames_than_allowed_are_dropped():
     def body() -> None:
         set_up(mtu=9000)
-        end = TapEnd("tap0", MAXIMUM)
+        end = opened()
         # A neighbour that Linux knows: no ARP is needed.
         add = ["ip", "neigh", "add", "192.0.2.2", "lladdr", "02:00:00:00:00:02", "dev", "tap0"]
         subprocess.run(add, check=True)
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
-            udp.sendto(bytes(MAXIMUM - 41), ("192.0.2.2", 7))
-            udp.sendto(b"x" * (MAXIMUM - 42), ("192.0.2.2", 7))
-        assert next_frame(end, 0x0800)[42:] == b"x" * (MAXIMUM - 42)
+
+            def send() -> None:
+                udp.sendto(bytes(MAXIMUM - 41), ("192.0.2.2", 7))
+                udp.sendto(b"x" * (MAXIMUM - 42), ("192.0.2.2", 7))
+
+            assert next_frame(end, IPV4, send)[42:] == b"x" * (MAXIMUM - 42)
         end.close()
 
     in_namespace(body)
@@ -119,16 +141,15 @@ def test_a_tap_that_is_down():
 def test_frames_are_lost_while_it_is_down():
     def body() -> None:
         set_up()
-        end = TapEnd("tap0", MAXIMUM)
+        end = opened()
         subprocess.run(["ip", "link", "set", "tap0", "down"], check=True)
         assert not end.connected
         assert end.send(arp_request())
         while end.receive() is not None:
             pass
         subprocess.run(["ip", "link", "set", "tap0", "up"], check=True)
-        assert end.connected
-        assert end.send(arp_request())
-        assert next_frame(end, ARP)[:6] == MAC
+        wait_until_connected(end)
+        assert next_frame(end, ARP, lambda: end.send(arp_request()))[:6] == MAC
         end.close()
 
     in_namespace(body)

@@ -115,6 +115,26 @@ def test_a_wire_that_is_busy_takes_no_more(name):
         assert first.send(frame)
 
 
+def test_a_peer_that_sends_more_than_the_rate_has_to_wait(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    peer = listen_stream("wire.sock", 1518)
+    clock = CycleClock()
+    frame = bytes(1514)
+    with Wire(address("unix:wire.sock", "&rate_gbps=0.001"), clock) as wire:
+        assert peer.connected
+        for _ in range(2):  # what the socket holds, and what is read of it in one piece
+            while peer.send(frame):
+                pass
+            wire.poll()
+        assert not peer.send(frame)  # one frame fills more than a millisecond
+        for arrived in range(100):
+            assert wire.receive() is None
+            clock.advance(12_304 * 156_250 // 1000)  # 12,304 bits at 1 Mbit/s
+            assert wire.receive() == frame, arrived
+        assert peer.send(frame)
+    peer.close()
+
+
 @pytest.mark.parametrize("length", [0, 13, 1519])
 def test_frames_of_other_lengths_are_refused(name, length):
     with Wire(address(f"pair:{name}")) as wire:
