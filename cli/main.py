@@ -14,6 +14,7 @@ from stagecoach.cli.nfs.options import add_nfs, check_nfs, run_nfs
 from stagecoach.cli.options import DEFAULT_EMSS, add_device, number, parse_emss, parse_size
 from stagecoach.cli.perf.options import add_perf, check_perf, run_perf
 from stagecoach.cli.top.options import add_top, check_top, run_top
+from stagecoach.cli.wire.options import add_wire, check_wire, run_wire
 from stagecoach.host_driver.extras import extra_named
 from stagecoach.host_driver.hostlink.serial_device import DEFAULT_BAUD
 from stagecoach.host_driver.locate import MAXIMUM_BAUD, device_option
@@ -139,6 +140,7 @@ def _build_parser() -> argparse.ArgumentParser:
     _add_rping(subparsers)
     add_perf(subparsers)
     add_nfs(subparsers)
+    add_wire(subparsers)
 
     _add_verilog(subparsers)
     _add_cache(subparsers)
@@ -304,6 +306,8 @@ def _run(options: argparse.Namespace) -> int:
             return run_nfs(options)
         case "top":
             return run_top(options)
+        case "wire":
+            return run_wire(options)
         case "decode":
             from stagecoach.cli.decode import decode
 
@@ -350,6 +354,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         check_top(parser, options)
     if options.command == "nfs":
         check_nfs(parser, options)
+    if options.command == "wire":
+        check_wire(parser, options)
     try:
         with extra_named():
             status = _run(options)

@@ -22,6 +22,7 @@ from stagecoach.sim import verilator
 from stagecoach.sim.capture import file as capture_file
 from stagecoach.sim.model.errors import ErrorCode
 from stagecoach.sim.model.terminate import NEVER_SENT
+from stagecoach.sim.wire import errors as wire
 from stagecoach.ulp.nfs import mount, status
 from stagecoach.ulp.oncrpc import errors as oncrpc
 from stagecoach.ulp.rpcrdma import errors as rpcrdma
@@ -42,7 +43,10 @@ def names(section: str) -> list[str]:
 
 
 API = (errors, mpa_errors, extras, base)
-COMMANDS = (demo, perf, perf_settings, rping, verilator, cache, capture_file, mount, status, top)
+COMMANDS = (
+    *(demo, perf, perf_settings, rping, verilator, cache, capture_file, mount, status, top),
+    wire,
+)
 RPC = (oncrpc, rpcrdma)
 
 

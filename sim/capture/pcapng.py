@@ -18,9 +18,11 @@ _BLOCK_PACKET = 6
 _BYTE_ORDER_MAGIC = 0x1A2B3C4D
 _LINKTYPE_ETHERNET = 1
 _OPTION_END = 0
+_OPTION_PACKET_FLAGS = 2
 _OPTION_APPLICATION = 4
 _OPTION_RESOLUTION = 9
 _NANOSECONDS = 9
+_INBOUND, _OUTBOUND = 1, 2
 
 _ETHERTYPE_IPV4 = 0x0800
 _IP_OCTETS = 20
@@ -89,11 +91,19 @@ class PcapngWriter:
 
     def packet(self, octets: bytes, time: float) -> None:
         """One Ethernet frame at ``time`` in seconds."""
-        nanoseconds = round(time * 1e9)
+        self._packet(octets, round(time * 1e9), b"")
+
+    def frame(self, octets: bytes, time_ns: int, *, inbound: bool) -> None:
+        """One Ethernet frame, with its direction, at ``time_ns`` in nanoseconds."""
+        flags = struct.pack("<I", _INBOUND if inbound else _OUTBOUND)
+        options = _option(_OPTION_PACKET_FLAGS, flags) + _option(_OPTION_END, b"")
+        self._packet(octets, time_ns, options)
+
+    def _packet(self, octets: bytes, time_ns: int, options: bytes) -> None:
         header = struct.pack(
-            "<IIIII", 0, nanoseconds >> 32, nanoseconds & 0xFFFFFFFF, len(octets), len(octets)
+            "<IIIII", 0, time_ns >> 32, time_ns & 0xFFFFFFFF, len(octets), len(octets)
         )
-        self._block(_BLOCK_PACKET, header + octets + bytes(-len(octets) % 4))
+        self._block(_BLOCK_PACKET, header + octets + bytes(-len(octets) % 4) + options)
 
     def close(self) -> None:
         self._file.close()

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stagecoach.sim.capture.connections import Direction
+from stagecoach.sim.capture.file import read_packets
 from stagecoach.sim.capture.pcapng import (
     PcapngWriter,
     TcpConversation,
@@ -16,7 +17,7 @@ from stagecoach.sim.capture.pcapng import (
 )
 from stagecoach.sim.model.endpoint import Endpoint
 from stagecoach.sim.model.mpa import Framer, StartupFrame
-from tests.model.tshark import tcp_fields, verdict
+from tests.model.tshark import fields, tcp_fields, verdict
 
 Log = list[tuple[Direction, bytes]]
 
@@ -151,6 +152,24 @@ def test_12_mib_are_written_in_seconds(tmp_path):
     start = time.perf_counter()
     write(tmp_path / "large.pcapng", log)
     assert time.perf_counter() - start < 5
+
+
+def test_frames_have_their_direction_and_nanosecond(tmp_path):
+    path = tmp_path / "frames.pcapng"
+    sent, received = bytes(range(61)), bytes(60)
+    with PcapngWriter(path) as writer:
+        writer.frame(sent, 1_700_000_000_123_456_789, inbound=False)
+        writer.frame(received, 1_700_000_000_123_456_790, inbound=True)
+    names = ("frame.time_epoch", "frame.packet_flags_direction", "frame.len")
+    # 1 is inbound, 2 is outbound (draft-ietf-opsawg-pcapng, 4.3.1).
+    assert fields(path, *names) == [
+        ["1700000000.123456789", "0x00000002", "61"],
+        ["1700000000.123456790", "0x00000001", "60"],
+    ]
+    assert [(packet.time_ns, packet.octets) for packet in read_packets(path)] == [
+        (1_700_000_000_123_456_789, sent),
+        (1_700_000_000_123_456_790, received),
+    ]
 
 
 @given(st.lists(st.binary(min_size=1, max_size=900), max_size=8), st.booleans(), st.integers(0, 9))

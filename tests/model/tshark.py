@@ -58,9 +58,14 @@ def verdict(path: Path) -> Verdict:
 def tcp_fields(path: Path) -> list[tuple[int, int, int, int, int]]:
     """Source port, sequence number, acknowledgment number, payload length, flags of each packet."""
     names = ("tcp.srcport", "tcp.seq_raw", "tcp.ack_raw", "tcp.len", "tcp.flags")
+    return [tuple(int(value, 0) for value in row) for row in fields(path, *names)]
+
+
+def fields(path: Path, *names: str) -> list[list[str]]:
+    """Fields of each packet, as tshark shows them."""
     options = [option for name in names for option in ("-e", name)]
     rows = _run(path, "-T", "fields", *options).splitlines()
-    return [tuple(int(value, 0) for value in row.split()) for row in rows]
+    return [row.split() for row in rows]
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""`stagecoach wire`: sets a TAP up, or checks any other simulated wire."""

@@ -1,0 +1,1 @@
+"""The simulated Ethernet wire: addresses, impairments, and the ends that frames come from."""

@@ -1,0 +1,39 @@
+"""What goes wrong with a wire."""
+
+from stagecoach.host_driver.errors import StagecoachError
+
+
+class WireError(StagecoachError):
+    """Base of the errors of a wire. The text is one line."""
+
+
+class WireAddressError(WireError, ValueError):
+    """An address that names no wire; the text says what is allowed."""
+
+
+class NoSuchWire(WireError):
+    """Nothing is there of that name or path."""
+
+
+class WrongWire(WireError):
+    """What is there of that name or path is something else."""
+
+
+class WireNotPermitted(WireError):
+    """The user may not open or change it."""
+
+
+class WireInUse(WireError):
+    """Another program has it."""
+
+
+class WireDown(WireError):
+    """It is there, but carries no frames until somebody sets it up."""
+
+
+class PeerGone(WireError):
+    """The other end was closed."""
+
+
+class FramingError(WireError):
+    """The peer sent what is no frame; the stream is of no more use."""

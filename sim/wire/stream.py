@@ -1,0 +1,234 @@
+"""Frames over a Unix stream socket, as in QEMU's `-netdev stream`: a length of 4 octets, big
+endian, then the frame.
+"""
+
+import contextlib
+import os
+import socket
+import stat
+from collections.abc import Callable
+
+from stagecoach.sim.wire.errors import (
+    FramingError,
+    NoSuchWire,
+    PeerGone,
+    WireError,
+    WireInUse,
+    WireNotPermitted,
+    WrongWire,
+)
+
+MINIMUM_OCTETS = 14
+"""The Ethernet header alone."""
+
+_LENGTH_OCTETS = 4
+_CHUNK = 1 << 16
+
+
+class StreamEnd:
+    """One end of a wire over a stream. Nothing here waits.
+
+    It begins with a socket that is connected, or with one that listens: for one peer. Frames that
+    are sent before that peer is there are lost, as with a cable that is not plugged in.
+
+    Parameters
+    ----------
+    name: for errors. maximum: octets of the longest frame. connected, listener: one of both, not
+    blocking. accepts: whether a peer that connected is welcome; all are, without it. closed:
+    called at the end.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        maximum: int,
+        *,
+        connected: socket.socket | None = None,
+        listener: socket.socket | None = None,
+        accepts: Callable[[socket.socket], bool] = lambda peer: True,
+        closed: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._name = name
+        self._maximum = maximum
+        self._peer = connected
+        self._listener = listener
+        self._accepts = accepts
+        self._closed = closed
+        self._received = bytearray()
+        self._unsent = b""
+
+    def fileno(self) -> int:
+        """What is readable when `receive` has something to do. It changes when the peer comes."""
+        waiting = self._peer or self._listener
+        return -1 if waiting is None else waiting.fileno()
+
+    @property
+    def connected(self) -> bool:
+        """Whether a peer is there."""
+        self._accept()
+        return self._peer is not None
+
+    def send(self, frame: bytes) -> bool:
+        """Sends a frame; `False` if the peer has no room for it yet. It is lost if the peer has
+        gone; `receive` tells of that.
+        """
+        if not self.connected:
+            return True
+        if not self._flush():
+            return False
+        octets = len(frame).to_bytes(_LENGTH_OCTETS, "big") + frame
+        sent = self._write(octets)
+        # The rest of a frame that has begun is kept; nothing of another may come before it.
+        self._unsent = octets[sent:] if sent else b""
+        return sent > 0
+
+    def receive(self) -> bytes | None:
+        """The next frame, or `None`. Raises `PeerGone` after the last one, and `FramingError`."""
+        if not self.connected:
+            return None
+        assert self._peer is not None
+        self._flush()
+        while (frame := self._take()) is None:
+            try:
+                octets = self._peer.recv(_CHUNK)
+            except BlockingIOError:
+                return None
+            except OSError as error:
+                raise PeerGone(f"{self._name}: {error.strerror}") from None
+            if not octets:
+                where = " inside a frame" if self._received else ""
+                raise PeerGone(f"{self._name}: the peer closed the stream{where}")
+            self._received += octets
+        return frame
+
+    def close(self) -> None:
+        """Closes it; twice is allowed."""
+        for opened in (self._peer, self._listener):
+            if opened is not None:
+                opened.close()
+        self._peer = self._listener = None
+        self._closed()
+        self._closed = lambda: None
+
+    def _accept(self) -> None:
+        """Takes the peer if it has come; a second one is refused from then on."""
+        while self._peer is None and self._listener is not None:
+            try:
+                peer, _ = self._listener.accept()
+            except BlockingIOError:
+                return
+            if not self._accepts(peer):
+                peer.close()
+                continue
+            peer.setblocking(False)
+            self._peer = peer
+            # Its name stays taken until it is closed.
+            self._listener.shutdown(socket.SHUT_RDWR)
+
+    def _take(self) -> bytes | None:
+        """The next whole frame of what was received."""
+        if len(self._received) < _LENGTH_OCTETS:
+            return None
+        length = int.from_bytes(self._received[:_LENGTH_OCTETS], "big")
+        if not MINIMUM_OCTETS <= length <= self._maximum:
+            raise FramingError(
+                f"{self._name}: the peer announces a frame of {length} octets; "
+                f"allowed: {MINIMUM_OCTETS} to {self._maximum}"
+            )
+        end = _LENGTH_OCTETS + length
+        if len(self._received) < end:
+            return None
+        frame = bytes(self._received[_LENGTH_OCTETS:end])
+        del self._received[:end]
+        return frame
+
+    def _flush(self) -> bool:
+        """Whether nothing is left of a frame that has begun."""
+        if self._unsent:
+            self._unsent = self._unsent[self._write(self._unsent) :]
+        return not self._unsent
+
+    def _write(self, octets: bytes) -> int:
+        """How many octets the peer took, or lost."""
+        assert self._peer is not None
+        try:
+            return self._peer.send(octets)
+        except BlockingIOError:
+            return 0
+        except OSError:
+            return len(octets)
+
+
+def connect_stream(path: str, maximum: int) -> StreamEnd:
+    """Connects to a program that listens at a path."""
+    name = f"unix:{path}"
+    connected = new_socket()
+    try:
+        connected.connect(path)
+    except OSError as error:
+        connected.close()
+        raise _connect_error(name, path, error) from None
+    return StreamEnd(name, maximum, connected=connected)
+
+
+def listen_stream(path: str, maximum: int) -> StreamEnd:
+    """Listens at a path, which must not be there yet, for one program."""
+    name = f"unix-listen:{path}"
+    listener = new_socket()
+    try:
+        listener.bind(path)
+        listener.listen(0)
+        made = os.lstat(path)
+    except OSError as error:
+        listener.close()
+        raise _listen_error(name, path, error) from None
+
+    def remove() -> None:
+        with contextlib.suppress(OSError):
+            if os.path.samestat(os.lstat(path), made):
+                os.unlink(path)
+
+    return StreamEnd(name, maximum, listener=listener, closed=remove)
+
+
+def new_socket() -> socket.socket:
+    """A Unix stream socket that does not block."""
+    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    made.setblocking(False)
+    return made
+
+
+def _connect_error(name: str, path: str, error: OSError) -> WireError:
+    match error:
+        case FileNotFoundError() | NotADirectoryError():
+            return NoSuchWire(f"{name}: no such path; allowed: that of a socket that listens")
+        case PermissionError():
+            return WireNotPermitted(f"{name}: {error.strerror}")
+        case ConnectionRefusedError() if not _is_socket(path):
+            return WrongWire(f"{name}: not a socket; allowed: that of a socket that listens")
+        case ConnectionRefusedError():
+            return NoSuchWire(f"{name}: nobody listens there, or not for a second peer")
+        case BlockingIOError():
+            return WireInUse(f"{name}: another program waits there to be accepted")
+    return WrongWire(f"{name}: {error.strerror}")
+
+
+def _listen_error(name: str, path: str, error: OSError) -> WireError:
+    match error:
+        case FileNotFoundError() | NotADirectoryError():
+            return NoSuchWire(f"{name}: no such folder")
+        case PermissionError():
+            return WireNotPermitted(f"{name}: {error.strerror}")
+    # bind() has no exception of its own for EADDRINUSE.
+    if os.path.lexists(path):
+        if _is_socket(path):
+            return WireInUse(f"{name}: a socket is there; remove it if no program listens")
+        return WrongWire(f"{name}: a file is there that is no socket; allowed: a new path")
+    return WireError(f"{name}: {error.strerror}")
+
+
+def _is_socket(path: str) -> bool:
+    try:
+        return stat.S_ISSOCK(os.stat(path).st_mode)
+    except OSError:
+        return False

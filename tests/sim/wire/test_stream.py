@@ -1,0 +1,199 @@
+"""Frames over Unix stream sockets, as QEMU sends and takes them."""
+
+import os
+import socket
+import struct
+
+import pytest
+
+from stagecoach.sim.wire.errors import (
+    FramingError,
+    NoSuchWire,
+    PeerGone,
+    WireInUse,
+    WrongWire,
+)
+from stagecoach.sim.wire.stream import connect_stream, listen_stream
+
+MAXIMUM = 1518
+FRAME = bytes(range(60))
+
+
+@pytest.fixture
+def path(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # sun_path is short
+    return "wire.sock"
+
+
+@pytest.fixture
+def joined(path):
+    """An end, and the plain socket of its peer."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(path)
+        listener.listen()
+        end = connect_stream(path, MAXIMUM)
+        peer, _ = listener.accept()
+        peer.settimeout(5)
+        yield end, peer
+        end.close()
+        peer.close()
+
+
+def framed(*frames: bytes) -> bytes:
+    return b"".join(struct.pack(">I", len(frame)) + frame for frame in frames)
+
+
+def test_a_frame_is_sent_after_its_length(joined):
+    end, peer = joined
+    assert end.connected
+    assert end.send(FRAME)
+    assert peer.recv(1000) == framed(FRAME)
+
+
+def test_frames_are_found_however_the_stream_is_cut(joined):
+    end, peer = joined
+    frames = [FRAME, bytes(MAXIMUM), bytes(14)]
+    found = []
+    for octet in framed(*frames):
+        peer.send(bytes([octet]))
+        while (frame := end.receive()) is not None:
+            found.append(frame)
+    assert found == frames
+
+
+def test_many_frames_in_one_piece_come_one_by_one(joined):
+    end, peer = joined
+    frames = [bytes([number]) * 60 for number in range(100)]
+    peer.sendall(framed(*frames))
+    assert [end.receive() for _ in range(101)] == [*frames, None]
+
+
+def test_nothing_waits(joined):
+    end, peer = joined
+    assert end.receive() is None
+    sent = 0
+    while end.send(bytes([sent % 251]) * MAXIMUM):
+        sent += 1
+    assert sent > 10
+    expected = framed(*(bytes([number % 251]) * MAXIMUM for number in range(sent)))
+    received = b""
+    while len(received) < len(expected):
+        received += peer.recv(len(expected) - len(received))
+    assert received == expected
+    assert end.send(FRAME)
+    assert peer.recv(1000) == framed(FRAME)
+
+
+def test_a_frame_that_the_peer_takes_in_parts_is_whole(path):
+    first = listen_stream(path, 9018)
+    second = connect_stream(path, 9018)
+    assert first.connected
+    with socket.socket(fileno=os.dup(first.fileno())) as same:
+        same.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)  # the least that Linux has
+    frames = [bytes([number]) * 9018 for number in range(1, 4)]
+    found = []
+    for frame in frames:
+        assert first.send(frame)
+        assert not first.send(FRAME)
+        while (arrived := second.receive()) is None:
+            assert first.receive() is None  # hands over more of it
+        found.append(arrived)
+    assert found == frames
+    first.close()
+    second.close()
+
+
+@pytest.mark.parametrize("length", [0, 13, MAXIMUM + 1, 0xFFFFFFFF])
+def test_lengths_that_no_frame_has_are_refused(joined, length):
+    end, peer = joined
+    peer.send(framed(FRAME) + struct.pack(">I", length))
+    assert end.receive() == FRAME
+    message = f"the peer announces a frame of {length} octets; allowed: 14 to 1518"
+    with pytest.raises(FramingError, match=message):
+        end.receive()
+
+
+def test_a_peer_that_goes_is_told_after_its_last_frame(joined):
+    end, peer = joined
+    peer.send(framed(FRAME))
+    peer.close()
+    assert end.send(FRAME)
+    assert end.receive() == FRAME
+    with pytest.raises(PeerGone, match=r"the peer closed the stream$"):
+        end.receive()
+
+
+def test_a_peer_that_goes_inside_a_frame_is_told(joined):
+    end, peer = joined
+    peer.send(framed(FRAME)[:-1])
+    assert end.receive() is None
+    peer.close()
+    with pytest.raises(PeerGone, match="the peer closed the stream inside a frame"):
+        end.receive()
+
+
+def test_a_peer_that_goes_without_reading_is_told(joined):
+    end, peer = joined
+    assert end.send(FRAME)
+    peer.close()
+    with pytest.raises(PeerGone, match=r"unix:wire\.sock: Connection reset by peer"):
+        end.receive()
+
+
+def test_two_ends_at_one_path(path):
+    first = listen_stream(path, MAXIMUM)
+    assert not first.connected
+    listening = first.fileno()
+    assert first.send(b"lost" * 15)
+    second = connect_stream(path, MAXIMUM)
+    assert first.connected
+    assert first.fileno() != listening
+    assert first.send(FRAME)
+    assert second.send(FRAME[::-1])
+    assert (first.receive(), second.receive()) == (FRAME[::-1], FRAME)
+    with pytest.raises(NoSuchWire, match="nobody listens there, or not for a second peer"):
+        connect_stream(path, MAXIMUM)
+    second.close()
+    first.close()
+    first.close()
+    assert first.fileno() == -1
+    assert not os.path.exists(path)
+
+
+def test_the_socket_of_another_is_left(path):
+    end = listen_stream(path, MAXIMUM)
+    os.unlink(path)
+    other = listen_stream(path, MAXIMUM)
+    end.close()
+    assert os.path.exists(path)
+    other.close()
+
+
+def test_a_path_that_is_not_there(path):
+    with pytest.raises(NoSuchWire, match=r"unix:wire\.sock: no such path"):
+        connect_stream(path, MAXIMUM)
+    with pytest.raises(NoSuchWire, match=r"unix-listen:no/wire\.sock: no such folder"):
+        listen_stream("no/wire.sock", MAXIMUM)
+
+
+def test_a_path_that_is_no_socket(tmp_path, path):
+    (tmp_path / path).write_text("a file")
+    with pytest.raises(WrongWire, match=r"unix:wire\.sock: not a socket"):
+        connect_stream(path, MAXIMUM)
+    with pytest.raises(WrongWire, match="a file is there that is no socket"):
+        listen_stream(path, MAXIMUM)
+    assert (tmp_path / path).read_text() == "a file"
+
+
+def test_a_socket_that_is_there_is_not_taken(path):
+    end = listen_stream(path, MAXIMUM)
+    with pytest.raises(WireInUse, match="remove it if no program listens"):
+        listen_stream(path, MAXIMUM)
+    end.close()
+
+
+def test_a_socket_of_another_kind(path):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as datagrams:
+        datagrams.bind(path)
+        with pytest.raises(WrongWire, match="Protocol wrong type for socket"):
+            connect_stream(path, MAXIMUM)
