@@ -1,0 +1,1 @@
+"""Reference model of TCP over IPv4, written from the RFCs; no code of the gateware."""
