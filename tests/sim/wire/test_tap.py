@@ -155,6 +155,22 @@ def test_frames_are_lost_while_it_is_down():
     in_namespace(body)
 
 
+def test_without_a_carrier_it_is_not_connected():
+    def body() -> None:
+        set_up()
+        end = opened()
+        subprocess.run(["ip", "link", "set", "tap0", "carrier", "off"], check=True)
+        give_up = time.monotonic() + 30
+        while end.connected:
+            assert time.monotonic() < give_up
+            time.sleep(0.01)
+        subprocess.run(["ip", "link", "set", "tap0", "carrier", "on"], check=True)
+        wait_until_connected(end)
+        end.close()
+
+    in_namespace(body)
+
+
 def test_a_tap_that_is_removed():
     def body() -> None:
         set_up()
