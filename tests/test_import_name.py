@@ -1,6 +1,7 @@
 """One import name: what programs use, and what stands beside them in their own folders."""
 
 import ast
+import importlib.metadata
 import re
 import subprocess
 import sys
@@ -97,6 +98,34 @@ def test_readers_see_programs():
     assert {"README.md, block 1", "docs/nfs.md, block 1", "docs/rpcrdma.md, block 1"} <= set(
         programs()
     )
+
+
+def test_names_without_their_package_are_left_out_and_say_what_is_missing(tmp_path):
+    code = """
+import sys
+sys.modules["cocotb"] = sys.modules["amaranth"] = None
+import importlib.util
+found = importlib.util.find_spec
+importlib.util.find_spec = lambda name: None if name in ("cocotb", "amaranth") else found(name)
+import stagecoach
+from stagecoach import *
+assert "Rnic" not in globals() and "run_cocotb" not in globals()
+assert set(stagecoach._NEEDS) & set(stagecoach.__all__) == set()
+for name in stagecoach._NEEDS:
+    try:
+        getattr(stagecoach, name)
+    except MissingExtra as error:
+        print(name, error)
+"""
+    done = python(code, tmp_path)
+    assert done.stderr == ""
+    for name, line in zip(stagecoach._NEEDS, done.stdout.splitlines(), strict=True):
+        wanted = rf"{name} \w+ is not installed; run: pip install 'stagecoach\[\w+\]'"
+        assert re.fullmatch(wanted, line)
+
+
+def test_the_version_is_that_of_the_package():
+    assert stagecoach.__version__ == importlib.metadata.version("stagecoach")
 
 
 def test_another_name_is_refused():

@@ -49,6 +49,28 @@ else:
     raise SystemExit("it is open")
 """
 
+NO_GATEWARE = """
+import stagecoach
+from stagecoach import *
+assert Context and SerialDevice and SimulatedDevice
+try:
+    stagecoach.Rnic
+except MissingExtra as error:
+    assert str(error).endswith("run: pip install 'stagecoach[sim]'"), error
+else:
+    raise SystemExit("it is there")
+"""
+
+OWN_PACKAGES = ("bench", *ROOMS)
+OWN = f"""
+import {", ".join(OWN_PACKAGES)}
+import stagecoach
+from stagecoach import *
+assert [one.MINE for one in ({", ".join(OWN_PACKAGES)})] == {list(OWN_PACKAGES)}
+assert Context.__module__.startswith("stagecoach.")
+"""
+"""A program beside which packages stand that have the names of folders of ours."""
+
 COCOTB_TEST = """
 import cocotb
 from amaranth.hdl import Module, Signal
@@ -227,9 +249,23 @@ def check_base(user: Environment) -> int:
     for command in ("info", "perf", "rping", "nfs", "top", "demo", "verilog", "decode", "cache"):
         user.stagecoach(command, "--help")
     user.python(NO_BOARD)
+    user.python(NO_GATEWARE)
+    check_own_packages(user)
     _check_missing(user, "cli", "info", *BOARD)
     _check_missing(user, "sim", "verilog")
     return size
+
+
+def check_own_packages(user: Environment) -> None:
+    """Packages of a program with the names of folders of ours change nothing."""
+    for name in OWN_PACKAGES:
+        (user.folder / name).mkdir()
+        (user.folder / name / "__init__.py").write_text(f"MINE = {name!r}\n")
+    try:
+        user.python(OWN)
+    finally:
+        for name in OWN_PACKAGES:
+            shutil.rmtree(user.folder / name)
 
 
 def check_cli(user: Environment) -> None:
@@ -320,6 +356,7 @@ def check_wheel(folder: Path, python: str, constraints: Path) -> dict[str, int]:
     user.install(EXTRAS, "pytest")
     result["with_extras_bytes"] = user.size
     step("the commands")
+    check_own_packages(user)
     check_commands(user)
     step("a cocotb test, and the imports of the examples")
     check_cocotb(user)

@@ -11,10 +11,12 @@ Programs import what they use from here:
 Protocols above the verbs are `stagecoach.rpc` and `stagecoach.nfs`.
 
 A name is imported when it is first used, so a program that only drives a board needs neither
-Amaranth nor a simulator.
+Amaranth nor a simulator. One that needs a package that is not installed raises `MissingExtra`, and
+`from stagecoach import *` leaves it out.
 """
 
-from importlib import import_module
+from importlib import import_module, metadata
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -39,6 +41,17 @@ _ELSEWHERE = {
     "start_pair": "sim.cosim.device",
 }
 """Modules of the names that are not in `stagecoach.host_driver`."""
+
+_NEEDS = {
+    "CocotbDevice": "cocotb",
+    "Rnic": "amaranth",
+    "RnicPair": "cocotb",
+    "run_cocotb": "cocotb",
+    "start_pair": "cocotb",
+}
+"""Packages without which a name cannot be imported."""
+
+__version__ = metadata.version(__name__)
 
 __all__ = [
     "CQ",
@@ -108,10 +121,19 @@ __all__ = [
 ]
 
 
+_NAMES = frozenset(__all__)
+for _name, _package in _NEEDS.items():
+    if find_spec(_package) is None:
+        __all__.remove(_name)
+
+
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
+    if name not in _NAMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_ELSEWHERE.get(name, _VERBS)}"), name)
+    from stagecoach.host_driver.extras import extra_named
+
+    with extra_named():
+        value = getattr(import_module(f"{__name__}.{_ELSEWHERE.get(name, _VERBS)}"), name)
     globals()[name] = value
     return value
 
