@@ -5,6 +5,7 @@ if __name__ != "stagecoach.host_driver":
     raise ImportError("host_driver is imported as stagecoach.host_driver", name=__name__)
 
 from stagecoach.host_driver.cm import ConnectionListener, ConnectionRequest, connect, listen
+from stagecoach.host_driver.cm_responder import AcceptedRequest
 from stagecoach.host_driver.context import OBSERVERS, Context
 from stagecoach.host_driver.counters import (
     QPCounters,
@@ -66,6 +67,7 @@ __all__ = [
     "RTR",
     "SGE",
     "WC",
+    "AcceptedRequest",
     "AccessFlags",
     "AsyncEvent",
     "Cause",

@@ -33,6 +33,11 @@ class WROpcode(IntEnum):
     ATOMIC_SWAP = 0x43  # of the draft before RFC 7306; libibverbs has none
     RDMA_WRITE_WITH_IMM = 0x40  # two send entries: an RDMA Write and Immediate Data
 
+    @property
+    def completed_as(self) -> "WCOpcode":
+        """What the completion of such a work request says."""
+        return _COMPLETED_AS[self]
+
 
 WITH_IMMEDIATE = (WROpcode.IMM_DATA, WROpcode.RDMA_WRITE_WITH_IMM)
 """The operations that have `imm_data`."""
@@ -88,6 +93,20 @@ class QPState(IntEnum):
     RTS = DeviceQPState.RTS
     ERR = DeviceQPState.ERROR
 
+
+_COMPLETED_AS = {
+    WROpcode.RDMA_WRITE: WCOpcode.RDMA_WRITE,
+    WROpcode.RDMA_READ: WCOpcode.RDMA_READ,
+    WROpcode.SEND: WCOpcode.SEND,
+    WROpcode.SEND_WITH_INV: WCOpcode.SEND,
+    WROpcode.IMM_DATA: WCOpcode.IMM_DATA,
+    WROpcode.LOCAL_INV: WCOpcode.LOCAL_INV,
+    WROpcode.REG_MR: WCOpcode.REG_MR,
+    WROpcode.RDMA_WRITE_WITH_IMM: WCOpcode.RDMA_WRITE,
+    WROpcode.ATOMIC_CMP_AND_SWP: WCOpcode.COMP_SWAP,
+    WROpcode.ATOMIC_FETCH_AND_ADD: WCOpcode.FETCH_ADD,
+    WROpcode.ATOMIC_SWAP: WCOpcode.SWAP,
+}
 
 ATOMIC_OPERATIONS = {
     WROpcode.ATOMIC_FETCH_AND_ADD: AtomicOperation.FETCH_ADD,

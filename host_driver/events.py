@@ -45,6 +45,11 @@ class AsyncEvent:
     header: bytes
     terminate: Terminate | None = None
 
+    @property
+    def reason(self) -> str:
+        """The cause in words, whatever the QP and the peer's Terminate."""
+        return describe(self.cause)
+
     def describe(self) -> str:
         """Why the QP stopped, in one line."""
         text = f"QP {self.qp_num} stopped: {describe(self.cause, self.terminate)}"

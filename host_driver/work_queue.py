@@ -38,21 +38,6 @@ _SOLICITED = {
 }
 """The operations that can be solicited (RFC 5040, 4.3; RFC 7306, 6)."""
 
-COMPLETED_AS = {
-    WROpcode.RDMA_WRITE: WCOpcode.RDMA_WRITE,
-    WROpcode.RDMA_READ: WCOpcode.RDMA_READ,
-    WROpcode.SEND: WCOpcode.SEND,
-    WROpcode.SEND_WITH_INV: WCOpcode.SEND,
-    WROpcode.IMM_DATA: WCOpcode.IMM_DATA,
-    WROpcode.LOCAL_INV: WCOpcode.LOCAL_INV,
-    WROpcode.REG_MR: WCOpcode.REG_MR,
-    WROpcode.RDMA_WRITE_WITH_IMM: WCOpcode.RDMA_WRITE,
-    WROpcode.ATOMIC_CMP_AND_SWP: WCOpcode.COMP_SWAP,
-    WROpcode.ATOMIC_FETCH_AND_ADD: WCOpcode.FETCH_ADD,
-    WROpcode.ATOMIC_SWAP: WCOpcode.SWAP,
-}
-"""What the completion of a send work request says."""
-
 _FLAGS = {
     SendFlags.SIGNALED: queue_entries.SendFlags.SIGNALED,
     SendFlags.FENCE: queue_entries.SendFlags.FENCE,
@@ -140,9 +125,10 @@ class WorkQueue:
         if opcode == WROpcode.RDMA_WRITE_WITH_IMM:
             length = sum(element.length for element in request.sg)
         signaled = bool(request.send_flags & SendFlags.SIGNALED)
-        completed_as = COMPLETED_AS[opcode]
         self.posted.append(
-            Posted(first, last, before, request.wr_id, completed_as, hidden, signaled, length)
+            Posted(
+                first, last, before, request.wr_id, opcode.completed_as, hidden, signaled, length
+            )
         )
 
     def _write_entry(self, request: SendWR) -> None:

@@ -61,6 +61,7 @@ __all__ = [
     "RTR",
     "SGE",
     "WC",
+    "AcceptedRequest",
     "AccessFlags",
     "AsyncEvent",
     "Cause",

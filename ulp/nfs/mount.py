@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Annotated
 
-from stagecoach.host_driver.errors import StagecoachError
+from stagecoach.host_driver import StagecoachError
 from stagecoach.ulp.nfs.attributes import FileHandle
 from stagecoach.ulp.oncrpc.auth import AUTH_NONE, AUTH_SYS
 from stagecoach.ulp.oncrpc.program import Procedure, Program, null_procedure

@@ -3,7 +3,7 @@
 import errno
 from enum import IntEnum
 
-from stagecoach.host_driver.errors import StagecoachError
+from stagecoach.host_driver import StagecoachError
 
 
 class NfsStatus(IntEnum):

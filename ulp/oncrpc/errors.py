@@ -2,7 +2,7 @@
 
 from enum import IntEnum
 
-from stagecoach.host_driver.errors import ResourceError, StagecoachError
+from stagecoach.host_driver import ResourceError, StagecoachError
 
 
 class RpcError(StagecoachError):

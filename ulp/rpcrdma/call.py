@@ -2,7 +2,7 @@
 
 from contextlib import ExitStack
 
-from stagecoach.host_driver.errors import ResourceError
+from stagecoach.host_driver import ResourceError
 from stagecoach.ulp.oncrpc.errors import MessageTooLong
 from stagecoach.ulp.oncrpc.message import Message
 from stagecoach.ulp.rpcrdma.chunks import octets_of

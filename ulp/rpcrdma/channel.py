@@ -6,20 +6,24 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from itertools import count
 
-from stagecoach.host_driver.context import Context
-from stagecoach.host_driver.enums import (
+from stagecoach.host_driver import (
+    PD,
+    QP,
+    WC,
     AccessFlags,
+    Context,
+    QPCap,
+    QPInitAttr,
+    QPStateError,
+    RecvWR,
     SendFlags,
+    SendWR,
+    StagecoachError,
     WCFlags,
     WCOpcode,
     WCStatus,
     WROpcode,
 )
-from stagecoach.host_driver.errors import QPStateError, StagecoachError
-from stagecoach.host_driver.pd import PD
-from stagecoach.host_driver.qp import QP, QPCap, QPInitAttr
-from stagecoach.host_driver.work_queue import COMPLETED_AS
-from stagecoach.host_driver.wr import WC, RecvWR, SendWR
 from stagecoach.ulp.oncrpc.budget import Budget
 from stagecoach.ulp.oncrpc.errors import RpcConnectionError
 from stagecoach.ulp.rpcrdma.errors import UnexpectedCompletion
@@ -145,7 +149,7 @@ class Channel:
         number, future = next(self._numbers), self.loop.create_future()
         future.add_done_callback(_look_at)
         last = replace(batch[-1], wr_id=number, send_flags=SendFlags.SIGNALED)
-        self._posted[number] = _Posted(COMPLETED_AS[last.opcode], len(batch), future)
+        self._posted[number] = _Posted(last.opcode.completed_as, len(batch), future)
         try:
             self.require_open()
             self.qp.post_send(*batch[:-1], last)

@@ -5,9 +5,7 @@ RFC 8166, 4.4 and 8.1.3.
 
 from contextlib import ExitStack
 
-from stagecoach.host_driver.enums import AccessFlags
-from stagecoach.host_driver.mr import MR
-from stagecoach.host_driver.qp import QP
+from stagecoach.host_driver import MR, QP, AccessFlags
 from stagecoach.ulp.rpcrdma.chunks import Segment
 
 

@@ -6,8 +6,8 @@ from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from typing import Self
 
-from stagecoach.host_driver import cm
-from stagecoach.host_driver.context import Context
+from stagecoach.host_driver import Context
+from stagecoach.host_driver import connect as connect_qp
 from stagecoach.ulp.oncrpc.errors import ReplyTimeout, RpcConnectionError, RpcTransportError
 from stagecoach.ulp.oncrpc.message import Message
 from stagecoach.ulp.oncrpc.transport import ReplyRoom
@@ -73,7 +73,7 @@ class RdmaClientTransport:
         """Connects; see `connect`."""
         settings, channel = self.settings, self._channel
         told = await asyncio.to_thread(
-            cm.connect,
+            connect_qp,
             channel.qp,
             host,
             port,
@@ -293,7 +293,7 @@ async def connect(
 
     In the profile RFC5666 the first call is one of the Connection Configuration Protocol.
 
-    Raises what `host_driver.cm.connect` raises, `ResourceError` or `QuotaExceeded` if the device
+    Raises what `stagecoach.connect` raises, `ResourceError` or `QuotaExceeded` if the device
     has too little left, and what a call raises if that protocol fails.
     """
     if not isinstance(settings, ClientSettings):

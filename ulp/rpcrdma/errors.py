@@ -2,8 +2,7 @@
 
 from enum import IntEnum
 
-from stagecoach.host_driver.errors import StagecoachError
-from stagecoach.host_driver.wr import WC
+from stagecoach.host_driver import WC, StagecoachError
 from stagecoach.ulp.oncrpc.errors import RpcConnectionError, RpcTransportError
 
 

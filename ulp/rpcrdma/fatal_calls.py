@@ -2,7 +2,7 @@
 
 from collections import OrderedDict, deque
 
-from stagecoach.host_driver.terminate import Terminate
+from stagecoach.host_driver import Terminate
 from stagecoach.ulp.rpcrdma.chunks import Segment
 from stagecoach.ulp.rpcrdma.header import Header
 

@@ -2,9 +2,7 @@
 
 from contextlib import ExitStack
 
-from stagecoach.host_driver.enums import AccessFlags, SendFlags, WROpcode
-from stagecoach.host_driver.mr import MR
-from stagecoach.host_driver.wr import SGE, SendWR
+from stagecoach.host_driver import MR, SGE, AccessFlags, SendFlags, SendWR, WROpcode
 from stagecoach.ulp.oncrpc.errors import RpcTransportError
 from stagecoach.ulp.oncrpc.message import Message
 from stagecoach.ulp.rpcrdma.channel import Channel

@@ -7,12 +7,15 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Self, TypeVar
 
-from stagecoach.host_driver import cm
-from stagecoach.host_driver.cm import ConnectionRequest
-from stagecoach.host_driver.cm_responder import AcceptedRequest
-from stagecoach.host_driver.context import Context
-from stagecoach.host_driver.errors import ResourceError
-from stagecoach.host_driver.mpa_errors import ListenerClosed, StartupError
+from stagecoach.host_driver import (
+    AcceptedRequest,
+    ConnectionRequest,
+    Context,
+    ListenerClosed,
+    ResourceError,
+    StartupError,
+    listen,
+)
 from stagecoach.ulp.oncrpc.complaints import Complaints
 from stagecoach.ulp.oncrpc.errors import TooManyConnections
 from stagecoach.ulp.oncrpc.limits import Account, Admission
@@ -43,7 +46,7 @@ class RdmaListener:
 
     Parameters
     ----------
-    context: the open device. host, port: as for `host_driver.cm.listen`.
+    context: the open device. host, port: as for `stagecoach.listen`.
     settings: of each connection.
     admission: of the server; its own with the usual limits if not given.
     late: whether a client gets a QP only when it sends its first FPDU, and not with the MPA Reply.
@@ -76,7 +79,7 @@ class RdmaListener:
         self.refused: list[Exception] = []
         self._fatal = FatalCalls()
         self._pool = ThreadPoolExecutor(_THREADS, "rpcrdma accept")
-        self._listener = cm.listen(context, host, port)
+        self._listener = listen(context, host, port)
         self.port = self._listener.port
         self._thread = threading.Thread(target=self._run, name="rpcrdma listener", daemon=True)
         self._thread.start()

@@ -3,10 +3,7 @@
 import ctypes
 from dataclasses import dataclass
 
-from stagecoach.host_driver.enums import AccessFlags
-from stagecoach.host_driver.mr import MR
-from stagecoach.host_driver.pd import PD
-from stagecoach.host_driver.wr import SGE
+from stagecoach.host_driver import MR, PD, SGE, AccessFlags
 
 SMALLEST_OCTETS = 4096
 KEPT_OCTETS = 4 << 20

@@ -8,12 +8,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import ClassVar, Protocol, Self
 
-from stagecoach.host_driver.context import Context
-from stagecoach.host_driver.cq import CQ
-from stagecoach.host_driver.enums import QPState
-from stagecoach.host_driver.errors import StagecoachError, WaitTimeout
-from stagecoach.host_driver.qp import QP
-from stagecoach.host_driver.wr import WC
+from stagecoach.host_driver import CQ, QP, WC, Context, QPState, StagecoachError, WaitTimeout
 
 _EVENT_SECONDS = 0.1
 """How long the thread waits for an event before it looks whether it is to end."""

@@ -6,9 +6,7 @@ RFC 5666, 3.6 and 5.2; RFC 8166, 3.4.6, 3.5.3 and 4.3.
 from contextlib import ExitStack
 from dataclasses import replace
 
-from stagecoach.host_driver.enums import AccessFlags, SendFlags, WROpcode
-from stagecoach.host_driver.mr import MR
-from stagecoach.host_driver.wr import SGE, SendWR
+from stagecoach.host_driver import MR, SGE, AccessFlags, SendFlags, SendWR, WROpcode
 from stagecoach.ulp.oncrpc.errors import MessageTooLong
 from stagecoach.ulp.oncrpc.message import Bulk, Message, roundup
 from stagecoach.ulp.rpcrdma.chunks import ChunkLists, Segment, WriteChunk, octets_of

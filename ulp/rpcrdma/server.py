@@ -6,8 +6,7 @@ from contextlib import suppress
 from itertools import chain
 from typing import Self
 
-from stagecoach.host_driver.context import Context
-from stagecoach.host_driver.errors import ResourceError
+from stagecoach.host_driver import Context, ResourceError
 from stagecoach.ulp.oncrpc.errors import RpcConnectionError, RpcTransportError
 from stagecoach.ulp.oncrpc.limits import Account
 from stagecoach.ulp.oncrpc.message import Message

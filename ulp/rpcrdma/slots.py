@@ -1,9 +1,6 @@
 """Buffers of one size for Sends and receives, registered once."""
 
-from stagecoach.host_driver.enums import AccessFlags
-from stagecoach.host_driver.mr import MR
-from stagecoach.host_driver.pd import PD
-from stagecoach.host_driver.wr import SGE
+from stagecoach.host_driver import MR, PD, SGE, AccessFlags
 
 
 class Slots:

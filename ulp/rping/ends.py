@@ -6,11 +6,18 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from stagecoach.host_driver import cm
-from stagecoach.host_driver.context import Context
-from stagecoach.host_driver.enums import AccessFlags, WROpcode
-from stagecoach.host_driver.errors import WaitTimeout
-from stagecoach.host_driver.mpa_errors import StartupError, StartupStep, StartupTimeout
+from stagecoach.host_driver import (
+    AccessFlags,
+    ConnectionListener,
+    Context,
+    StartupError,
+    StartupStep,
+    StartupTimeout,
+    WaitTimeout,
+    WROpcode,
+    connect,
+    listen,
+)
 from stagecoach.ulp.rping.link import Link, PeerClosed, RpingError
 from stagecoach.ulp.rping.messages import GO_AHEAD, Advertisement, ping_text, text_of
 
@@ -142,7 +149,7 @@ class Server:
 def ping(context: Context, settings: Settings) -> None:
     """Connects to a server and pings it."""
     with Link(context) as link:
-        cm.connect(link.qp, settings.address, settings.port, ord=READS, ird=READS)
+        connect(link.qp, settings.address, settings.port, ord=READS, ird=READS)
         settings.trace(f"connected to {settings.address}:{settings.port}")
         Client(link, settings).run()
     settings.trace("done")
@@ -155,7 +162,7 @@ def serve(
 
     Peers with which MPA startup fails are reported, and do not count.
     """
-    with cm.listen(context, settings.address, settings.port) as listener:
+    with listen(context, settings.address, settings.port) as listener:
         settings.trace(f"listening at port {listener.port}")
         if listening is not None:
             listening(listener.port)
@@ -175,7 +182,7 @@ def serve(
                 return
 
 
-def _accept(listener: cm.ConnectionListener, link: Link) -> bool:
+def _accept(listener: ConnectionListener, link: Link) -> bool:
     """Whether a client is connected; it was reported if MPA startup failed."""
     try:
         # Without a Read of its own the server cannot do anything.

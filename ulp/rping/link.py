@@ -3,15 +3,26 @@
 from collections import deque
 from typing import Any, Self
 
-from stagecoach.host_driver.context import Context
-from stagecoach.host_driver.cq import CQ
-from stagecoach.host_driver.enums import AccessFlags, WCOpcode, WCStatus, WROpcode
-from stagecoach.host_driver.errors import StagecoachError, WaitTimeout
-from stagecoach.host_driver.mr import MR
-from stagecoach.host_driver.pd import PD
-from stagecoach.host_driver.qp import QP, QPCap, QPInitAttr
-from stagecoach.host_driver.wr import SGE, WC, RecvWR, SendWR
-from stagecoach.hw.interface.causes import Cause
+from stagecoach.host_driver import (
+    CQ,
+    MR,
+    PD,
+    QP,
+    SGE,
+    WC,
+    AccessFlags,
+    Cause,
+    Context,
+    QPCap,
+    QPInitAttr,
+    RecvWR,
+    SendWR,
+    StagecoachError,
+    WaitTimeout,
+    WCOpcode,
+    WCStatus,
+    WROpcode,
+)
 from stagecoach.ulp.rping.messages import ADVERTISEMENT_OCTETS
 
 PATIENCE = 120.0

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
-from stagecoach.host_driver.context import Context
+from stagecoach.host_driver import Context
 from stagecoach.ulp.nfs.client.files import Files
 from stagecoach.ulp.nfs.client.url import RDMA, NfsUrl
 from stagecoach.ulp.oncrpc.auth import this_user

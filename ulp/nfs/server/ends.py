@@ -4,9 +4,7 @@ import logging
 from collections import Counter
 from collections.abc import Iterable
 
-from stagecoach.host_driver.context import Context
-from stagecoach.host_driver.errors import describe
-from stagecoach.hw.interface.causes import Cause
+from stagecoach.host_driver import Cause, Context
 
 _LOG = logging.getLogger(__name__)
 
@@ -19,13 +17,13 @@ def tell_ends(contexts: Iterable[Context]) -> None:
     Each cause that is no orderly end gets one line, however many connections it ended: clients
     cannot fill the log.
     """
-    causes: Counter[Cause] = Counter()
+    reasons: Counter[str] = Counter()
     for context in contexts:
         while context.events:
             event = context.events.pop(0)
             _LOG.debug("%s", event.describe())
             if event.cause not in _ORDERLY:
-                causes[event.cause] += 1
-    for cause, count in causes.items():
+                reasons[event.reason] += 1
+    for reason, count in reasons.items():
         connections = "a connection" if count == 1 else f"{count} connections"
-        _LOG.warning("%s over RDMA failed: %s", connections, describe(cause))
+        _LOG.warning("%s over RDMA failed: %s", connections, reason)

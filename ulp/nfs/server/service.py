@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from stagecoach.host_driver.errors import ResourceError
+from stagecoach.host_driver import ResourceError
 from stagecoach.ulp.nfs import program
 from stagecoach.ulp.nfs.server import data, directories, names, objects
 from stagecoach.ulp.nfs.server.export import Export

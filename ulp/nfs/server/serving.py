@@ -4,8 +4,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable
 
-from stagecoach.host_driver.context import Context
-from stagecoach.host_driver.mpa_errors import ListenerClosed
+from stagecoach.host_driver import Context, ListenerClosed
 from stagecoach.ulp.nfs.server.ends import tell_ends
 from stagecoach.ulp.nfs.server.export import Export
 from stagecoach.ulp.nfs.server.mounts import Mounts
