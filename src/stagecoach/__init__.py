@@ -123,8 +123,17 @@ __all__ = [
 
 
 _NAMES = frozenset(__all__)
+
+
+def _is_installed(package: str) -> bool:
+    try:
+        return find_spec(package) is not None
+    except ImportError:  # a finder that refuses it
+        return False
+
+
 for _name, _package in _NEEDS.items():
-    if find_spec(_package) is None:
+    if not _is_installed(_package):
         __all__.remove(_name)
 
 
