@@ -63,7 +63,7 @@ demo: $(STAMP) $(if $(filter-out 0,$(WAVES)),$(STAMP)-waves) ## move a file betw
 test: setup ## run all tests (JOBS=2, PYTEST_ARGS="-k mpa")
 	$(BIN)/python -m pytest -n $(JOBS) $(PYTEST_ARGS)
 
-test-fast: setup ## run one case of each fast test: before each commit, in less than 3 minutes
+test-fast: setup ## run one case of each test that is neither slow nor of a whole device (9 minutes)
 	$(BIN)/python -m pytest -n $(JOBS) --fast $(PYTEST_ARGS)
 
 test-wheel: setup ## install the wheel elsewhere and use it (PYTHON=python3.12, LOWEST=1)

@@ -1,4 +1,4 @@
-"""Pytest plugin: `--fast` runs some of all tests, in the time that one waits before a commit."""
+"""Pytest plugin: `--fast` runs some of all tests: enough to look at before a commit."""
 
 import pytest
 
