@@ -20,6 +20,9 @@ DASK ?=
 MUTANTS ?= 60
 # The board of `make bitstream` and `make program`.
 BOARD ?= ecpix5-45
+# Where `make packetdrill` finds packetdrill if not in ../shared: its folder, or an archive and its pin.
+PACKETDRILL ?=
+PACKETDRILL_SHA256 ?=
 # With 1, rows of the requirement list without a test or a review are an error.
 STRICT ?= 0
 
@@ -31,13 +34,15 @@ export WAVES
 # The file that `make demo` moves; the shell sees it as it is, whatever its name.
 FILE ?=
 export FILE
+# How much of all frames the wire of `make demo-nic` loses.
+LOSS ?= 0.001
 # Sizes of the device of `make verilog`, as in gateware/config.py. PREFIX is taken from the command
 # line only: programs of others have such a variable in their environment.
 SIZES := DATA_WIDTH COUNTERS QPS CQS STAGS READ_QUEUE_DEPTH PREFETCH_LANES PENDING_SENDS FPDU_STORE_OCTETS \
 	PAYLOAD_BUFFER_OCTETS MAX_BURST_BEATS
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-wheel soak mutate conformance nfs bench bench-short timing scaling gatesim gatesim-board bitstream program boundaries formal formal-mutants verilog example docs states lint format clean
+.PHONY: help setup demo demo-nic test test-fast test-wheel soak mutate conformance packetdrill nfs bench bench-short timing scaling gatesim gatesim-board bitstream program boundaries formal formal-mutants verilog example docs states lint format clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -60,10 +65,13 @@ $(STAMP)-%: | $(STAMP)
 demo: $(STAMP) $(if $(filter-out 0,$(WAVES)),$(STAMP)-waves) ## move a file between two simulated devices (FILE=path, WAVES=1)
 	$(BIN)/stagecoach demo $(if $(FILE),"$$FILE") $(if $(filter-out 0,$(WAVES)),--waves)
 
+demo-nic: $(STAMP) ## the same between two devices with a network of their own, on a wire (LOSS=0.001, FILE=path)
+	$(BIN)/stagecoach demo --nic $(LOSS) $(if $(FILE),"$$FILE")
+
 test: setup ## run all tests (JOBS=2, PYTEST_ARGS="-k mpa")
 	$(BIN)/python -m pytest -n $(JOBS) $(PYTEST_ARGS)
 
-test-fast: setup ## run one case of each test that is neither slow nor of a whole device (9 minutes)
+test-fast: setup ## run some tests of each block: no slow ones, none of a whole device
 	$(BIN)/python -m pytest -n $(JOBS) --fast $(PYTEST_ARGS)
 
 test-wheel: setup ## install the wheel elsewhere and use it (PYTHON=python3.12, LOWEST=1)
@@ -79,6 +87,11 @@ mutate: setup ## change the gateware at random points, see that tests notice (MU
 
 conformance: setup ## run the tests that name a requirement, write build/conformance.html (STRICT=1)
 	$(BIN)/python -m pytest -n $(JOBS) --conformance $(if $(filter-out 0,$(STRICT)),--conformance-strict) $(PYTEST_ARGS)
+
+# Without packetdrill it only says so, and needs nothing to build it.
+packetdrill: setup $(if $(PACKETDRILL)$(wildcard ../shared/third_party/packetdrill),$(STAMP)-packetdrill) ## run its scripts against the reference TCP (PACKETDRILL=path, PACKETDRILL_SHA256=)
+	$(BIN)/python -m tools.packetdrill $(if $(PACKETDRILL),"$(PACKETDRILL)") \
+		$(if $(PACKETDRILL_SHA256),--sha256 "$(PACKETDRILL_SHA256)")
 
 nfs: setup ## copy 200 files by NFS through two simulated devices and back (make test: 40 smaller ones)
 	NFS_TREE=whole $(BIN)/python -m pytest tests/integration/test_nfs.py tests/integration/test_nfs_capture.py $(PYTEST_ARGS)
@@ -97,11 +110,13 @@ scaling: setup ## area and Fmax over QPs and data width, write build/scaling.jso
 
 # Tests that `make gatesim` runs on netlists; others take longer, e.g. GATESIM_TESTS=tests/rdmap.
 # DDP's checks are made by the receiver, its segments by the transmitter, its placements by the placer.
+# Rates take long on a netlist, and are those of the gateware cycle for cycle.
 GATESIM_TESTS ?= tests/mpa tests/ddp tests/dma/test_placer.py \
 	$(addprefix tests/rdmap/,test_checks.py receive/test_receiver.py receive/test_errors.py transmit/test_transmitter.py)
 
 gatesim: setup ## test what receives and transmits on netlists of the flow (GATESIM_TESTS=tests/mpa)
-	GATESIM=1 $(BIN)/python -m pytest -n $(JOBS) --timeout=3600 tests/hw/test_gates.py $(GATESIM_TESTS) $(PYTEST_ARGS)
+	GATESIM=1 $(BIN)/python -m pytest -n $(JOBS) --timeout=3600 --ignore=tests/mpa/test_receiver_rates.py \
+		tests/hw/test_gates.py $(GATESIM_TESTS) $(PYTEST_ARGS)
 
 gatesim-board: setup ## test the netlist of a board at its serial pins (BOARD=ecpix5-45)
 	GATESIM_BOARD="$(BOARD)" $(BIN)/python -m pytest -s tests/hostlink/test_board_netlist.py $(PYTEST_ARGS)

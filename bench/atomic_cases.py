@@ -1,7 +1,4 @@
-"""Atomics that a device carries out for its peers, as cocotb tests of one device.
-
-Host memory answers reads after 250 cycles and writes after 50.
-"""
+"""Atomics that a device carries out for its peers, as cocotb tests of one device."""
 
 from typing import Any
 
@@ -29,7 +26,7 @@ async def _answer_atomics(dut: Any, *, same: bool) -> None:
     """FetchAdds from all QPs, each to a word of its QP or all to one; cycles between answers."""
     case = options()
     emss, qps, operations = case["emss"], case["qps"], case["messages"]
-    device = await open_device(dut)
+    device = await open_device(dut, case)
     found: dict[str, Bench] = {}
     stamps: list[int] = []
     asked = [0] * qps

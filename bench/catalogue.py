@@ -5,9 +5,11 @@ an EMSS all FPDUs are full, but for Reads of 4,096 octets.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from bench import many_qps
+from bench.many_qps import NOT_SLOW, OTHERS, SLOW
 from stagecoach.sim.model.ddp import TAGGED_HEADER_OCTETS, UNTAGGED_HEADER_OCTETS
 from stagecoach.sim.model.mpa import mulpdu
 
@@ -16,9 +18,16 @@ DEFAULTS: dict[str, Any] = {
     "qps": 1,
     "markers": False,
     "read_latency": 250,
+    "llp_latency": 4,
+    "in_a_row": 1,
+    "slow": None,
     "messages": 1250,
 }
-"""1,250 messages: more than `STEADY_MESSAGES` are left without the beginning and the end."""
+"""`messages`: more than `STEADY_MESSAGES` are left without the beginning and the end.
+
+`in_a_row`: FPDUs of a QP that arrive one after the other. `slow`: what is wrong with one more QP,
+beside `qps`; a key of `many_qps.SLOW`, or `NOT_SLOW`.
+"""
 
 STEADY_MESSAGES = 1000
 """At least so many are in the steady state of a figure."""
@@ -29,11 +38,11 @@ FPDUS_PER_MESSAGE = {1460: 4, 8960: 1}
 MANY_QPS_MESSAGES = 1280
 """Messages of 64 QPs: 20 of each."""
 
+LEAST_MESSAGES = 12
+"""Of each QP; the queue entries of two may be on chip before the first one."""
+
 FPDUS_AHEAD = 64
 """FPDUs at hand that arrive at several QPs, in all."""
-
-READ_QPS = 16
-"""QPs whose Reads of 8 octets are answered: 16 times IRD 8, 128 outstanding."""
 
 LATENCY_MESSAGES = STEADY_MESSAGES
 
@@ -102,6 +111,11 @@ def message(operation: str, emss: int = 1460, markers: bool = False) -> int:
     return full_segment(operation, emss, markers) * FPDUS_PER_MESSAGE[emss]
 
 
+def messages_of(qps: int) -> int:
+    """Messages of a case with so many QPs."""
+    return max(DEFAULTS["messages"], LEAST_MESSAGES * qps)
+
+
 def transmit(operation: str, **changes: Any) -> Case:
     """Messages that leave."""
     if operation == "read":
@@ -153,7 +167,7 @@ def _messages() -> dict[str, Figure]:
         "write_64_rx": receive("write", octets=64),
         "send_8_tx": transmit("send", octets=8),
         "send_8_rx": receive("send", octets=8),
-        "read_8_responder": transmit("read", octets=8, qps=READ_QPS),
+        "read_8_responder": transmit("read", octets=8, qps=16),
     }
     return {
         f"{name}_cycles_per_message": Figure(case, cycles_per_message)
@@ -187,13 +201,69 @@ def _atomics() -> dict[str, Figure]:
         "atomic_responder_cycles_per_op": Figure(
             Case("atomic_cases", "check_atomic_responder", changes), cycles_per_message
         ),
-        "atomic_same_address_cycles_per_op": Figure(
+        "atomic_responder_one_address_cycles_per_op": Figure(
             Case("atomic_cases", "check_atomic_same_address", changes), cycles_per_message
         ),
     }
 
 
-FIGURES = {**_throughput(), **_messages(), **_latencies(), **_atomics()}
+def _of_pattern(pattern: many_qps.Pattern, qps: int, **changes: Any) -> Case:
+    make = transmit if pattern.direction == "tx" else receive
+    messages = messages_of(qps)
+    return make(pattern.operation, octets=pattern.octets, qps=qps, messages=messages, **changes)
+
+
+def _many_qps() -> dict[str, Figure]:
+    cases = {
+        many_qps.figure_key(pattern, qps, condition): _of_pattern(pattern, qps, **condition.changes)
+        for pattern, qps, condition in many_qps.grid()
+    }
+    runs = _of_pattern(many_qps.RUN_PATTERN, many_qps.RUN_QPS, in_a_row=many_qps.RUN)
+    cases[many_qps.RUN_KEY] = _with(runs, {"messages": MANY_QPS_MESSAGES})
+    return {key: Figure(case, cycles_per_message) for key, case in cases.items()}
+
+
+def _large_writes() -> dict[str, Figure]:
+    """RDMA Writes that an LLP with a latency hands over."""
+    return {
+        f"{key}{condition.suffix}": replace(figure, case=_with(figure.case, condition.changes))
+        for condition in many_qps.LLP_CONDITIONS
+        for key, figure in _throughput().items()
+        if key in LARGE_WRITES
+    }
+
+
+def _with(case: Case, changes: Mapping[str, Any]) -> Case:
+    return replace(case, changes={**case.changes, **changes})
+
+
+def _beside_a_slow_qp() -> dict[str, Figure]:
+    patterns = {pattern.key: pattern for pattern in many_qps.PATTERNS}
+    return {
+        many_qps.slow_key(key, slow): Figure(
+            _of_pattern(patterns[key], OTHERS, slow=slow), cycles_per_message
+        )
+        for kind, (_, keys) in SLOW.items()
+        for key in keys
+        for slow in (NOT_SLOW, kind)
+    }
+
+
+LARGE_WRITES = (
+    "write_rx_1460_payload_octets_per_cycle",
+    "qps_64_write_rx_1460_payload_octets_per_cycle",
+)
+"""Whose rate must not depend on the latency of the LLP."""
+
+FIGURES = {
+    **_throughput(),
+    **_messages(),
+    **_latencies(),
+    **_atomics(),
+    **_many_qps(),
+    **_large_writes(),
+    **_beside_a_slow_qp(),
+}
 """Figures of cases, by their keys in `build/bench.json`."""
 
 RATIOS = {
@@ -202,5 +272,12 @@ RATIOS = {
         f"write_{direction}_1460_payload_octets_per_cycle",
     )
     for direction in ("tx", "rx")
+} | {
+    many_qps.slow_ratio_key(key, kind): (
+        many_qps.slow_key(key, kind),
+        many_qps.slow_key(key, NOT_SLOW),
+    )
+    for kind, (_, keys) in SLOW.items()
+    for key in keys
 }
 """Figures that are one figure over another."""

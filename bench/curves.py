@@ -2,15 +2,13 @@
 
 from dataclasses import dataclass
 
-from bench.catalogue import DEFAULTS, Case, receive, transmit
+from bench.catalogue import DEFAULTS, FIGURES, Case, receive, transmit
+from bench.limits import WIRE_OVERHEAD
+from bench.many_qps import PATTERNS, QPS, figure_key
 from stagecoach.cli.perf.limit import PORT_OCTETS, TAGGED_HEADER, Framing
 
 EMSS = 1460
-SEGMENT_OVERHEAD = 78
-"""Of each TCP segment on the wire: preamble 8, Ethernet 14, IPv4 20, TCP 20, FCS 4, gap 12."""
-
 SIZES = (0, 8, 64, 512, 4096, 32768, 262144, 1048576)
-QPS = (1, 4, 16, 64)
 READ_LATENCIES = (0, 125, 250, 500, 1000)
 
 SMALL_OCTETS = 512
@@ -54,7 +52,7 @@ def port_limit(octets: int, header: int = TAGGED_HEADER) -> float:
 def wire_limit(octets: int, header: int = TAGGED_HEADER) -> float:
     """The same on a 10 Gb/s wire, which carries 8 octets per cycle of 156.25 MHz."""
     segments = max(1, -(-octets // (Framing(EMSS).mulpdu - header)))
-    total = Framing(EMSS).message(octets, header) + SEGMENT_OVERHEAD * segments
+    total = Framing(EMSS).message(octets, header) + WIRE_OVERHEAD * segments
     return PORT_OCTETS * octets / total
 
 
@@ -77,25 +75,16 @@ def _over_sizes() -> Family:
 
 
 def _over_qps() -> Family:
-    kinds = (
-        ("write_64_tx", "RDMA Write of 64 bytes, sent", transmit, "write", 64),
-        ("write_64_rx", "RDMA Write of 64 bytes, received", receive, "write", 64),
-        ("send_8_rx", "Send of 8 bytes, received", receive, "send", 8),
-        ("read_8_tx", "Read of 8 bytes, answered", transmit, "read", 8),
-    )
     return Family(
         "qps",
         "QPs",
         tuple(
             Curve(
-                key,
-                label,
-                tuple(
-                    Point(qps, make(operation, octets=octets, qps=qps, messages=_messages(octets)))
-                    for qps in QPS
-                ),
+                pattern.key,
+                pattern.label,
+                tuple(Point(qps, FIGURES[figure_key(pattern, qps)].case) for qps in QPS),
             )
-            for key, label, make, operation, octets in kinds
+            for pattern in PATTERNS
         ),
     )
 

@@ -18,7 +18,7 @@ async def check_duplex(dut: Any) -> None:
     """Octets that leave and that are placed, summed, while both directions are busy."""
     case = options()
     octets, count = case["octets"], case["messages"]
-    device = await open_device(dut, case["read_latency"])
+    device = await open_device(dut, case)
     sent = SentFpdus(device)
     ports = Ports(dut)
     found: list[Placed] = []

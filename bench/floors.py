@@ -9,13 +9,24 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from bench import many_qps
 from bench.catalogue import FIGURES, RATIOS, Case
-from bench.required import REQUIRED, Requirement
+from bench.many_qps import PATTERNS
+from bench.required import MANY_QPS, REQUIRED, Requirement
 
 FLOORS = Path(__file__).with_name("floors.toml")
 
-SHORT_KEYS = tuple(key for key in REQUIRED if key in FIGURES or key in RATIOS)
-"""All figures that are cycles of one device; neither programs nor the machine take part in them."""
+SHORT_QPS = 64
+SHORT_KEYS = tuple(
+    key
+    for key in REQUIRED
+    if (key in FIGURES or key in RATIOS)
+    and (key not in MANY_QPS or key in {many_qps.figure_key(each, SHORT_QPS) for each in PATTERNS})
+)
+"""Figures that are cycles of one device; neither programs nor the machine take part in them.
+
+Of those over the number of QPs, the ones with `SHORT_QPS`.
+"""
 
 SHORT_LATENCY_MESSAGES = 50
 

@@ -33,7 +33,7 @@ def _report(latencies: list[int], **more: int) -> None:
 async def check_first_write(dut: Any) -> None:
     """From the last octet of an RDMA Write's FPDU at the LLP port to its first word of payload."""
     case = options()
-    device = await open_device(dut, case["read_latency"])
+    device = await open_device(dut, case)
     made: list[Bench] = []
     await bridge(lambda: made.append(Bench(device, PITCH * case["messages"], case["emss"])))()
     (bench,) = made
@@ -60,7 +60,7 @@ async def check_completion_write(dut: Any) -> None:
     """From the last write response of a Send's payload to the first word of its completion."""
     case = options()
     octets, count = case["octets"], case["messages"]
-    device = await open_device(dut, case["read_latency"])
+    device = await open_device(dut, case)
     made: list[Bench] = []
 
     def make() -> None:
@@ -99,7 +99,7 @@ async def check_doorbell(dut: Any) -> None:
     `last_cycles` are those to the last octet.
     """
     case = options()
-    device = await open_device(dut, case["read_latency"])
+    device = await open_device(dut, case)
     ports = Ports(dut)
     doorbells: list[int] = []
     first_beats: list[int] = []

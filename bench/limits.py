@@ -5,11 +5,19 @@ are no multiple of 8 leaves a part of its last beat empty.
 """
 
 from bench.catalogue import full_segment, message
+from bench.many_qps import Pattern
 from stagecoach.sim.model.ddp import TAGGED_HEADER_OCTETS, UNTAGGED_HEADER_OCTETS
 from stagecoach.sim.model.mpa import fpdu_length
 
 PORT_OCTETS = 8
 """Of the LLP port, per cycle and direction."""
+
+WIRE_OVERHEAD = 78
+"""Octets of each TCP segment on 10 Gb/s Ethernet, which carries 8 in a cycle of 156.25 MHz:
+preamble 8, Ethernet 14, IPv4 20, TCP 20, FCS 4, gap 12."""
+
+READ_REQUEST_OCTETS = 28
+"""After its DDP header (RFC 5040, 4.4)."""
 
 ATOMIC_RESPONSE_OCTETS = 12
 """After its DDP header: identifier and original value (RFC 7306, 5.2.2)."""
@@ -44,3 +52,23 @@ def octets_per_cycle(
     size = message(operation, emss, markers) if octets is None else octets
     cycles = beats(operation, size, emss=emss, markers=markers, messages=MESSAGES)
     return round(MESSAGES * size / cycles, 3)
+
+
+def port_cycles(pattern: Pattern) -> int:
+    """Cycles of the port for a message of a pattern, in the direction that has more of them."""
+    return max(-(-length // PORT_OCTETS) for length in _fpdus(pattern))
+
+
+def wire_cycles(pattern: Pattern) -> float:
+    """The same on 10 Gb/s Ethernet, with each FPDU in a TCP segment of its own."""
+    return max((length + WIRE_OVERHEAD) / PORT_OCTETS for length in _fpdus(pattern))
+
+
+def _fpdus(pattern: Pattern) -> list[int]:
+    """Octets of the FPDUs of a message, which has one in a direction: a Read has a request, too."""
+    untagged = pattern.operation == "send"
+    header = UNTAGGED_HEADER_OCTETS if untagged else TAGGED_HEADER_OCTETS
+    fpdus = [fpdu_length(header + pattern.octets)]
+    if pattern.operation == "read":
+        fpdus.append(fpdu_length(UNTAGGED_HEADER_OCTETS + READ_REQUEST_OCTETS))
+    return fpdus

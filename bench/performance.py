@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from bench import speed
-from bench.catalogue import FPDUS_AHEAD, FPDUS_PER_MESSAGE, LATENCY_MESSAGES
-from bench.curves import EMSS, FAMILIES, QPS, Curve, port_limit
+from bench.catalogue import DEFAULTS, FPDUS_PER_MESSAGE, LATENCY_MESSAGES
+from bench.curves import EMSS, FAMILIES, Curve, port_limit
 from bench.plots import (
     AREA,
     AREA_SIZES,
@@ -20,7 +20,9 @@ from bench.plots import (
     octets_per_cycle,
     write_plots,
 )
-from bench.required import REQUIRED
+from bench.prose import paragraph
+from bench.qps_page import explain, tables
+from bench.required import MANY_QPS, REQUIRED
 from stagecoach.cli.perf.sizes import size_text
 from stagecoach.gateware.config import WORD_WIDTH, RnicConfig
 
@@ -33,36 +35,27 @@ NEAR = 0.95
 LIKE = 0.9
 """Numbers of QPs need no reason if the least figure has this part of the largest."""
 
-_SENT = (
-    "below that, the work for each message is the limit: a send entry from host memory, a visit of "
-    "the transmitter"
-)
+_SENT = "Each message costs a visit of the transmitter, and a send entry is read from host memory."
 SIZE_REASONS = {
     "write_tx": _SENT,
-    "write_rx": "below that, the receiver's work for each FPDU is the limit",
-    "read_tx": "below that, a visit of the transmitter for each answer is the limit",
-    "read_rx": f"{_SENT}; no more than {{reads}} Reads of a QP are outstanding",
+    "write_rx": "The receiver works some cycles on each FPDU.",
+    "read_tx": "Each answer costs a visit of the transmitter.",
+    "read_rx": f"{_SENT} A QP has at most {{reads}} Reads outstanding.",
     "send_tx": _SENT,
-    "send_rx": "below that, the work for each message is the limit: a receive entry from host "
-    "memory, a completion entry to it",
+    "send_rx": "For each message a receive entry is read from host memory, and a completion "
+    "entry is written.",
 }
 QP_REASONS = {
-    "write_64_tx": "{lanes} QPs at a time have many send entries on chip, each other QP has two "
-    "units of 64 bytes",
-    "write_64_rx": "{ahead} FPDUs are ready in total, and the MPA receiver takes those of a QP in "
-    "one visit to its connection: the more QPs, the fewer FPDUs in a visit",
-    "send_8_rx": "as above. {lanes} QPs at a time have many receive entries on chip, each other "
-    "QP has two; so the third Send in a visit waits for its entry, and all that follow it wait "
-    "too. With 16 QPs four Sends arrive in a visit, with 64 one",
-    "read_8_tx": "{reads} Reads of a QP may be outstanding, and each reads host memory once; more "
-    "QPs keep the transmitter busy",
-}
-LATENCY_REASONS = {
-    "write_long_tx": "{window} bytes of payload are read ahead, enough for 8 bytes per cycle up to "
-    "{window_cycles} cycles of latency",
-    "write_4096_tx": "as above",
-    "read_long_tx": "as above; the requests have arrived already, so no entry has to be read",
-    "read_4096_tx": "as above",
+    "write_64_rx": "The MPA receiver takes all FPDUs of a QP that are at hand in one visit. Each "
+    "visit costs one cycle more. With more QPs, a visit has fewer FPDUs.",
+    "send_8_rx": "{lanes} QPs at a time have many receive entries on chip. Each other QP has two. "
+    "If more Sends arrive at it, they wait for their entries, and all other QPs wait, too.",
+    "read_8_responder": "Each answer waits until its payload is read from host memory. A QP may "
+    "have {reads} Reads outstanding, so one QP alone does not keep the transmitter busy.",
+    "read_8_requester": f"{_SENT} A QP has at most {{reads}} Reads outstanding.",
+    "send_8_tx": _SENT,
+    "write_64_tx": "{lanes} QPs at a time have many send entries on chip. Each other QP has two "
+    "units of 64 bytes.",
 }
 
 
@@ -82,11 +75,16 @@ def _lines(figures: Mapping[str, float], results: Results, area: AreaSeries) -> 
     yield from (
         "# Performance",
         "",
-        "Written by `make bench`; change `bench/performance.py`, not this page. It measures one",
-        "device in its default configuration, simulated cycle by cycle. Host memory answers reads",
-        "after 250 cycles and writes after 50, at full bandwidth; the LLP is always ready. 8 bytes",
-        f"per cycle at 156.25 MHz are 10 Gb/s. Unless a figure says otherwise, EMSS is {EMSS} and",
-        "there are no Markers.",
+        "Written by `make bench`. To change this page, change `bench/performance.py`.",
+        "",
+        *paragraph(
+            "All figures are of one device in its default configuration, simulated cycle by cycle.",
+            "Host memory answers a read after 250 cycles and a write after 50. It moves 8 bytes",
+            "per cycle. The LLP takes at once what is sent, and answers a request after",
+            f"{DEFAULTS['llp_latency']} cycles. EMSS is {EMSS}, and there are no Markers. Where a",
+            "figure has another value, its name says so. At 156.25 MHz, 8 bytes per cycle are",
+            "10 Gb/s.",
+        ),
         "",
         "## What is required",
         "",
@@ -94,50 +92,70 @@ def _lines(figures: Mapping[str, float], results: Results, area: AreaSeries) -> 
         "|---|---:|---:|---:|---|",
     )
     for key, requirement in REQUIRED.items():
-        if key in figures:
-            verdict = "met" if requirement.met(figures[key]) else "missed"
+        if key in figures and key not in MANY_QPS:
             yield (
                 f"| `{key}` | {figures[key]:,} | {requirement} | {requirement.limit_text} "
-                f"| {verdict} |"
+                f"| {requirement.verdict(figures[key])} |"
             )
     yield from (
         "",
-        "Figures of the device are in cycles and the same on every machine. They are taken over at",
-        "least 1,000 messages in steady state; those of `nfs` are taken over a few operations and",
-        "include software, so they vary by a few thousandths. Where a figure names an EMSS,",
-        "a message has only full FPDUs, "
-        + " or ".join(f"{count} at {emss}" for emss, count in FPDUS_PER_MESSAGE.items())
-        + "; in `read_tx` it has 4,096 bytes.",
-        "A message takes some cycles of the transmitter besides those of its FPDUs; they show if",
-        f"it has only one FPDU. Latencies are the longest of {LATENCY_MESSAGES:,}.",
+        "What is required with many QPs is [below](#number-of-qps).",
         "",
-        "The limit is what the LLP port carries: 8 bytes per cycle, and each FPDU begins in a new",
-        "beat (`bench/limits.py`). A full FPDU of 1460 bytes takes 183 beats for 1440 of payload,",
-        "7.869 bytes per cycle.",
+        *paragraph(
+            "The figures of the device are cycles of its clock, the same on every machine. Each is",
+            "the average over at least 1,000 messages, after the device has become busy. The",
+            "figures of `nfs` are averages over a few operations. Software takes part in them, so",
+            f"they vary by a few thousandths. Latencies are the longest of {LATENCY_MESSAGES:,}.",
+        ),
+        "",
+        *paragraph(
+            "If the name of a figure has an EMSS, all FPDUs of a message are full: it has",
+            " or ".join(f"{count} at {emss}" for emss, count in FPDUS_PER_MESSAGE.items()) + ".",
+            "In `read_tx` a message has 4,096 bytes. A message costs the transmitter some cycles",
+            "besides those of its FPDUs. They show if it has only one FPDU.",
+        ),
+        "",
+        *paragraph(
+            "The limit is what the LLP port can carry: 8 bytes per cycle, and each FPDU begins in",
+            "a new cycle (`bench/limits.py`). A full FPDU of 1460 bytes has 1440 bytes of payload",
+            "and takes 183 cycles. That is 7.869 bytes per cycle.",
+        ),
     )
     if DOORBELL_LAST in figures:
         yield from (
-            "Between the doorbell and the first byte there is one read of host memory, that of the",
-            "send entry: the header leaves before its payload is read. The last of 64 bytes of",
-            f"payload leaves after {figures[DOORBELL_LAST]:g} cycles.",
+            "",
+            *paragraph(
+                "After a doorbell the device reads the send entry from host memory. Then the",
+                "header leaves. It does not wait for the payload, which is read meanwhile. The",
+                f"last of 64 bytes of payload leaves after {figures[DOORBELL_LAST]:g} cycles.",
+            ),
         )
     if all(key in figures for key in speed.KEYS):
         yield from _simulators(figures)
     sizes, qps, latencies = FAMILIES
     yield from ("", "## Size of a message", "", _image("message_size", "size of a message"), "")
     yield from (
-        "Dashed: the payload in 8 bytes per cycle at the LLP port, without the overhead of FPDUs.",
-        "Dotted: the same on 10 Gb/s Ethernet, with each FPDU in a TCP segment of its own.",
+        *paragraph(
+            "Dashed: what the LLP port carries, without the overhead of FPDUs. Dotted: what 10",
+            "Gb/s Ethernet carries, with each FPDU in a TCP segment of its own.",
+        ),
         "",
     )
     for curve in sizes.curves:
         yield _size_sentence(curve, results)
-    yield from ("", "## Number of QPs", "", _image("qps", "number of QPs"), "")
+    yield from ("", "## Number of QPs", "", _image("qps", "number of QPs"), "", *explain())
     for curve in qps.curves:
         yield _qps_sentence(curve, results)
+    yield from ("", *tables(figures))
     yield from ("", "## Read latency", "", _image("read_latency", "read latency"), "")
     for curve in latencies.curves:
         yield _latency_sentence(curve, results)
+    window = RnicConfig().payload_buffer_octets
+    yield from (
+        "",
+        f"The device reads {window:,} bytes of payload ahead. At 8 bytes per cycle this hides "
+        f"{window * 8 // WORD_WIDTH} cycles of latency.",
+    )
     if area:
         yield from _area(area)
 
@@ -160,9 +178,11 @@ def _simulators(figures: Mapping[str, float]) -> Iterable[str]:
         yield f"| {name} | {figures[keys[0]]:,.0f} | {times} |"
     yield from (
         "",
-        "These figures depend on the machine. The first row is a program with two compiled",
-        "devices, of which one sends RDMA Writes to the other: the cycles of both, per second of",
-        "one core. The other rows simulate one device that sends.",
+        *paragraph(
+            "These figures depend on the machine. The first row is a program with two compiled",
+            "devices. One of them sends RDMA Writes to the other. The cycles of both count, per",
+            "second of one core. The other rows simulate one device that sends.",
+        ),
         "",
         "When the two compiled devices have no work, their process uses",
         f"{figures[speed.IDLE_KEY]:g} microseconds of one core per second.",
@@ -212,8 +232,8 @@ def _per_qp(rows: AreaRows) -> Iterable[str]:
 def _clock(rows: AreaRows) -> str:
     clocks = [row["fmax_mhz"] for row in rows.values()]
     return (
-        f"- Fmax is {min(clocks):g} to {max(clocks):g} MHz; seeds of one device differ by 15 %\n"
-        "  ([timing](timing.md))."
+        f"- Fmax is {min(clocks):g} to {max(clocks):g} MHz, each with one seed. How much\n"
+        "  seeds of one device differ is in [timing](timing.md)."
     )
 
 
@@ -251,24 +271,23 @@ def _size_sentence(curve: Curve, results: Results) -> str:
         if point.x and value < NEAR * port_limit(point.x):
             break
         least = point.x
-    smallest = f"{cycles_per_message(curve, results)[0]:.1f} cycles for a message without payload"
+    empty = f"An empty message takes {cycles_per_message(curve, results)[0]:.1f} cycles."
     if least is None:
-        where = "is nowhere within 5 % of the port's limit"
+        where = "more than 5 % below the port's limit at every size"
     elif least <= curve.points[1].x:
-        return f"- {curve.label}: within 5 % of the port's limit at every size; {smallest}."
+        return f"- {curve.label}: within 5 % of the port's limit at every size. {empty}"
     else:
         size = size_text(least) + (" bytes" if least < 1024 else "")
-        where = f"is within 5 % of the port's limit for messages of {size} and more"
-    return f"- {curve.label}: {where}; {_fill(SIZE_REASONS[curve.key])}; {smallest}."
+        where = f"within 5 % of the port's limit from {size} on"
+    return f"- {curve.label}: {where}. {empty} {_fill(SIZE_REASONS[curve.key])}"
 
 
 def _qps_sentence(curve: Curve, results: Results) -> str:
     values = cycles_per_message(curve, results)
-    text = ", ".join(f"{value:.1f}" for value in values)
-    counts = ", ".join(str(count) for count in QPS)
-    if min(values) >= LIKE * max(values):
-        return f"- {curve.label}: {text} cycles with {counts} QPs, which is within 10 %."
-    return f"- {curve.label}: {text} cycles with {counts} QPs: {_fill(QP_REASONS[curve.key])}."
+    least, most = min(values), max(values)
+    if least >= LIKE * most:
+        return f"- {curve.label}: {least:.1f} to {most:.1f} cycles, which is within 10 %."
+    return f"- {curve.label}: {least:.1f} to {most:.1f} cycles. {_fill(QP_REASONS[curve.key])}"
 
 
 def _latency_sentence(curve: Curve, results: Results) -> str:
@@ -279,21 +298,17 @@ def _latency_sentence(curve: Curve, results: Results) -> str:
     ]
     if len(within) == len(curve.points):
         return f"- {curve.label}: within 5 % of the port's limit at every latency."
-    where = f"up to {max(within)} cycles" if within else "at no latency"
+    if within:
+        where = f"within 5 % of the port's limit up to {max(within):,} cycles"
+    else:
+        where = "more than 5 % below the port's limit at every latency"
+    longest = curve.points[-1].x
     return (
-        f"- {curve.label}: within 5 % of the port's limit {where}: "
-        f"{_fill(LATENCY_REASONS[curve.key])}; {values[-1]:.2f} bytes per cycle at "
-        f"{curve.points[-1].x} cycles."
+        f"- {curve.label}: {where}. At {longest:,} cycles it has {values[-1]:.2f} bytes per cycle."
     )
 
 
 def _fill(reason: str) -> str:
     """A reason with the sizes of the default device."""
     config = RnicConfig()
-    return reason.format(
-        lanes=config.prefetch_lanes,
-        reads=config.read_queue_depth,
-        ahead=FPDUS_AHEAD,
-        window=f"{config.payload_buffer_octets:,}",
-        window_cycles=config.payload_buffer_octets * 8 // WORD_WIDTH,
-    )
+    return reason.format(lanes=config.prefetch_lanes, reads=config.read_queue_depth)

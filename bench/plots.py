@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from bench.curves import FAMILIES, Curve, Family, port_limit, wire_limit
+from bench.limits import wire_cycles
+from bench.many_qps import PATTERNS
 from stagecoach.cli.perf.sizes import size_text
 from stagecoach.hw.files import write_results, write_whole
 
@@ -130,6 +132,8 @@ def _draw_qps(family: Family, results: Results) -> Any:
     for curve in family.curves:
         counts = [point.x for point in curve.points]
         panel.plot(counts, cycles_per_message(curve, results), ".-", label=curve.label)
+    for number, cycles in enumerate(sorted({wire_cycles(each) for each in PATTERNS})):
+        panel.axhline(cycles, label="" if number else "10 Gb/s Ethernet", **WIRE)
     panel.margins(y=0.4)  # for the legend
     panel.set_xscale("log", base=2)
     panel.set_yscale("log")

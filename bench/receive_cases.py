@@ -1,7 +1,7 @@
 """Messages that a device receives, as cocotb tests of one device.
 
-One QP has all FPDUs at hand from the beginning. Several QPs have `FPDUS_AHEAD` in all, and a QP has
-another one when the device has released one: their FPDUs are interleaved.
+One QP has all FPDUs at hand from the beginning. Several QPs have `FPDUS_AHEAD` in all
+(`bench/arrivals.py`).
 """
 
 import random
@@ -11,6 +11,7 @@ from typing import Any
 import cocotb
 from cocotb.task import bridge
 
+from bench.arrivals import InRuns, Interleaved
 from bench.catalogue import FPDUS_AHEAD, full_segment
 from bench.peer import Peer
 from bench.ports import HostWrites, Ports
@@ -18,7 +19,6 @@ from bench.rig import Bench, open_device, options, reach, report
 from bench.stamps import WARM_UP, Stamp, steady
 from stagecoach.host_driver import SGE, RecvWR
 from stagecoach.hw.interface.queue_entries import COMPLETION_ENTRY_OCTETS
-from stagecoach.sim.cosim.device import CocotbDevice
 
 PHASE_LANE = 1 << (COMPLETION_ENTRY_OCTETS - 1) % 8
 
@@ -58,36 +58,6 @@ class Placed:
                 self.completions.append(Stamp(self._ports.cycle, self._size, 1))
 
 
-class Interleaved:
-    """Gives connections their FPDUs: each a few, and one more for each that is released."""
-
-    def __init__(self, ports: Ports, device: CocotbDevice, fpdus: dict[int, deque[bytes]]):
-        self._device = device
-        self._fpdus = fpdus
-        self._ends: dict[int, deque[int]] = {connection: deque() for connection in fpdus}
-        self._given = dict.fromkeys(fpdus, 0)
-        ports.watch("llp__rx_release_", "connection position", self._take)
-
-    def begin(self, fpdus: int) -> None:
-        """Gives each connection its first FPDUs."""
-        for _ in range(fpdus):
-            for connection in self._fpdus:
-                self._give(connection)
-
-    def _take(self, connection: int, position: int) -> None:
-        ends = self._ends[connection]
-        while ends and ends[0] <= position:
-            ends.popleft()
-            self._give(connection)
-
-    def _give(self, connection: int) -> None:
-        if self._fpdus[connection]:
-            fpdu = self._fpdus[connection].popleft()
-            self._given[connection] += len(fpdu)
-            self._ends[connection].append(self._given[connection])
-            self._device.llp.receive(connection, fpdu)
-
-
 @cocotb.test()
 async def check_receive(dut: Any) -> None:
     """Octets, messages and cycles of what comes to host memory.
@@ -98,7 +68,7 @@ async def check_receive(dut: Any) -> None:
     octets, qps = case["octets"], case["qps"]
     each = case["messages"] // qps
     sends = case["operation"] == "send"
-    device = await open_device(dut, case["read_latency"])
+    device = await open_device(dut, case)
     made: list[Bench] = []
 
     def make() -> None:
@@ -109,11 +79,14 @@ async def check_receive(dut: Any) -> None:
             qps,
             depth=max(each, 2),
             markers=case["markers"],
+            slow=case["slow"],
         )
         made.append(bench)
         if sends:
             for number, qp in enumerate(bench.qps):
                 qp.post_recv(*(_receive(bench, octets, number * each + at) for at in range(each)))
+            if bench.slow is not None and case["slow"] != "receive_queue_empty":
+                bench.slow.post_recv(*[RecvWR()] * each)
 
     await bridge(make)()
     (bench,) = made
@@ -130,8 +103,13 @@ async def check_receive(dut: Any) -> None:
             )
     ports = Ports(dut)
     placed = Placed(ports, bench, octets)
+    if bench.slow is not None:
+        fpdus[bench.slow.qp_num] = deque(troubles(case["slow"], case["emss"], each))
     if qps == 1:
         device.llp.receive(bench.qp.qp_num, b"".join(fpdus[bench.qp.qp_num]))
+    elif case["in_a_row"] > 1:
+        runs = InRuns(ports, device, fpdus, case["in_a_row"], random.Random(2))
+        runs.begin(FPDUS_AHEAD)
     else:
         Interleaved(ports, device, fpdus).begin(max(1, FPDUS_AHEAD // qps))
     await reach(dut, "octets written", len(payload), lambda: placed.total)
@@ -141,6 +119,17 @@ async def check_receive(dut: Any) -> None:
     stamps = placed.completions if sends and one_fpdu else placed.octets
     assert bench.buffer[: len(payload)] == payload, "host memory does not have what was sent"
     report(steady(stamps))
+
+
+def troubles(slow: str, emss: int, count: int) -> list[bytes]:
+    """What arrives at a slow QP by turns with the others."""
+    peer = Peer(emss)
+    if slow == "fpdu_incomplete":
+        (fpdu,) = peer.send(bytes(full_segment("send", emss)))
+        return [fpdu[: len(fpdu) // 8 * 4]]
+    if slow in ("receive_queue_empty", "receive_entries_late"):
+        return [fpdu for _ in range(count) for fpdu in peer.send(b"")]
+    return []
 
 
 def _receive(bench: Bench, octets: int, number: int) -> RecvWR:
@@ -159,7 +148,7 @@ async def check_receive_empty(dut: Any) -> None:
     case = options()
     count = case["messages"]
     warm_up = int(count * WARM_UP)
-    device = await open_device(dut, case["read_latency"])
+    device = await open_device(dut, case)
     made: list[Bench] = []
 
     def make() -> None:

@@ -2,18 +2,22 @@
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from cocotb.triggers import ClockCycles
 
+from bench.many_qps import NOT_SLOW
 from stagecoach.host_driver import CQ, MR, PD, QP, AccessFlags, Context, QPInitAttr
 from stagecoach.host_driver.qp_queues import QPCap
 from stagecoach.sim.cosim.device import CocotbDevice, start_clock
 
 READS = 8
 """IRD and ORD of a QP: the largest of the default device."""
+
+LATE_CYCLES = 1000
+"""By which reads of receive entries are late if that makes a QP slow."""
 
 STALL_CYCLES = 100_000
 """So long nothing may happen while a case waits."""
@@ -37,12 +41,13 @@ class Null:
 
     maximum_segment_size = 1460
 
-    def __init__(self, device: CocotbDevice, emss: int):
+    def __init__(self, device: CocotbDevice, emss: int, shut: bool = False):
         self._device = device
         self._emss = emss
+        self._shut = shut
 
     def attach(self, connection: int) -> None:
-        self._device.llp.attach(connection, lambda octets: None, self._emss)
+        self._device.llp.attach(connection, lambda octets: None, self._emss, shut=self._shut)
 
     def close(self) -> None:
         pass
@@ -51,7 +56,9 @@ class Null:
 class Bench:
     """A device with connected QPs, `qp` is the first of them, and a registered buffer.
 
-    `depth`: work requests that the send queue and the receive queue of a QP hold.
+    `depth`: work requests that the send queue and the receive queue of a QP hold. `slow`: what is
+    wrong with one more QP, the attribute `slow`, which has a CQ of its own (`bench.many_qps.SLOW`);
+    `None`: there is no such QP. `at_work`: all QPs that have something to do, the slow one first.
     """
 
     def __init__(
@@ -63,20 +70,30 @@ class Bench:
         *,
         depth: int = 64,
         markers: bool = False,
+        slow: str | None = None,
     ):
         self.context = Context(device)  # type: ignore[arg-type]
         self.pd = PD(self.context)
         self.cq = CQ(self.context, min(2 * qps * depth, 1 << 15))
         cap = QPCap(depth, depth)
-        attributes = QPInitAttr(self.cq, self.cq, cap, rfc7306=True)
-        self.qps = [QP(self.pd, attributes) for _ in range(qps)]
+        self.qps = [self._make_qp(self.cq, cap) for _ in range(qps)]
         self.qp = self.qps[0]
+        self.at_work = list(self.qps)
+        self.slow: QP | None = None
+        if slow is not None:
+            self.slow = self._make_qp(CQ(self.context, 2 * depth), cap)
+            if slow != NOT_SLOW:
+                self.at_work.insert(0, self.slow)
+            if slow == "receive_entries_late":
+                device.axi.delay(_addresses(self.slow), LATE_CYCLES)
         self.buffer = bytearray(octets)
         access = AccessFlags.LOCAL_WRITE | AccessFlags.REMOTE_WRITE | AccessFlags.REMOTE_READ
         self.mr = MR(self.pd, self.buffer, access)
-        for qp in self.qps:
+        for qp in (*self.qps, self.slow):
+            if qp is None:
+                continue
             qp.connect(
-                Null(device, emss),  # type: ignore[arg-type]
+                Null(device, emss, slow == "window_shut" and qp is self.slow),  # type: ignore[arg-type]
                 initiator=True,
                 crc=True,
                 ord=READS,
@@ -86,10 +103,24 @@ class Bench:
                 markers_rx=markers,
             )
 
+    def _make_qp(self, cq: CQ, cap: QPCap) -> QP:
+        return QP(self.pd, QPInitAttr(cq, cq, cap, rfc7306=True))
 
-async def open_device(dut: Any, read_latency: int = 250) -> CocotbDevice:
-    """The device, out of reset, with its clock."""
-    device = CocotbDevice(dut, read_latency=read_latency, write_latency=50)
+
+def _addresses(qp: QP) -> range:
+    """Where the receive ring of a QP is."""
+    ring = qp._queues.receive.ring
+    return range(ring.address, ring.address + ring.entries * ring.entry_octets)
+
+
+async def open_device(dut: Any, case: Mapping[str, Any]) -> CocotbDevice:
+    """The device, out of reset, with its clock, and the latencies of a case around it."""
+    device = CocotbDevice(
+        dut,
+        read_latency=case["read_latency"],
+        write_latency=50,
+        llp_latency=case["llp_latency"],
+    )
     await start_clock(dut)
     device.start()
     return device

@@ -1,10 +1,11 @@
-"""Runs cases on one device that is built once."""
+"""Runs cases, each on a device with as many QPs as it takes; every device is built once."""
 
 import functools
 import hashlib
 import json
 import tempfile
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from bench.catalogue import Case
@@ -15,10 +16,17 @@ from stagecoach.sim.cosim.runner import run_cocotb
 _results: dict[tuple[str, str], dict[str, int]] = {}
 
 
+def config_of(case: Case) -> RnicConfig:
+    """The default configuration, with more QPs if the case has more."""
+    config, options = RnicConfig(), case.options
+    qps = options["qps"] + (options["slow"] is not None)
+    return replace(config, qps=max(config.qps, 1 << (qps - 1).bit_length()))
+
+
 @functools.cache
-def default_device() -> Rnic:
-    """The device in its default configuration; its translation, which takes seconds, is kept."""
-    return Rnic(RnicConfig())
+def device_of(config: RnicConfig) -> Rnic:
+    """A device; its translation, which takes seconds, is kept."""
+    return Rnic(config)
 
 
 def run_case(case: Case, simulator: str = "verilator") -> Mapping[str, int]:
@@ -28,7 +36,7 @@ def run_case(case: Case, simulator: str = "verilator") -> Mapping[str, int]:
         with tempfile.TemporaryDirectory() as folder:
             result = Path(folder) / "result.json"
             run_cocotb(
-                default_device(),
+                device_of(config_of(case)),
                 f"bench.{case.module}",
                 test_filter=f"{case.check}$",
                 parameters={"OPTIONS": json.dumps(case.options), "RESULT": str(result)},

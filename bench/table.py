@@ -11,21 +11,24 @@ from bench.required import REQUIRED, Requirement
 
 def show(figures: Mapping[str, float], floors: Mapping[str, Requirement]) -> None:
     """Prints the table of figures; a floor that is not the requirement stands beside it."""
-    table = Table(title="One device: read latency 250 cycles, write response 50")
-    for column in ("figure", "value", "required", "limit", "verdict"):
+    table = Table(
+        title="One device: read latency 250 cycles, write response 50, unless a key says more"
+    )
+    for column in ("figure", "value", "required", "limit", "wire", "verdict"):
         table.add_column(column, justify="left" if column == "figure" else "right")
     for key, value in figures.items():
         requirement = REQUIRED.get(key)
         if requirement is None:
             table.add_row(key, f"{value:,}")
             continue
-        verdict = "met" if requirement.met(value) else "missed"
+        verdict = requirement.verdict(value)
         floor = floors[key]
-        if verdict == "missed" and floor != requirement:
+        if not requirement.met(value) and floor != requirement:
             verdict += f", reached {floor.value:g}" if floor.met(value) else f", not even {floor}"
         elif floor != requirement:
             verdict += ": its entry in floors.toml can go"
-        table.add_row(key, f"{value:,}", str(requirement), requirement.limit_text, verdict)
+        limit, wire = requirement.limit_text, requirement.wire_text
+        table.add_row(key, f"{value:,}", str(requirement), limit, wire, verdict)
     Console(width=140).print(table)
 
 

@@ -38,7 +38,7 @@ def requests(bench: Bench, operation: str, octets: int, count: int) -> list[Send
 async def check_transmit(dut: Any) -> None:
     """Octets, messages and cycles of the FPDUs that leave, each at its last beat."""
     case = options()
-    device = await open_device(dut, case["read_latency"])
+    device = await open_device(dut, case)
     sent = SentFpdus(device, case["markers"])
     octets, each = case["octets"], case["messages"] // case["qps"]
 
@@ -50,8 +50,9 @@ async def check_transmit(dut: Any) -> None:
             case["qps"],
             depth=max(each, 2),
             markers=case["markers"],
+            slow=case["slow"],
         )
-        for qp in bench.qps:
+        for qp in bench.at_work:
             qp.post_send(*requests(bench, case["operation"], octets, each))
 
     await bridge(run)()

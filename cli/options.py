@@ -3,11 +3,16 @@
 import argparse
 import os
 import re
+import stat
 from collections.abc import Callable
+from pathlib import Path
 
 from stagecoach.host_driver.hostlink.serial_device import DEFAULT_BAUD
 from stagecoach.host_driver.locate import SIMULATION, device_option
+from stagecoach.host_driver.mpa_exchange import DEFAULT_TIMEOUT
+from stagecoach.host_driver.mpa_startup import ENHANCED_REVISION, PLAIN_REVISION
 from stagecoach.host_driver.snapshots.publisher import parse_interval
+from stagecoach.host_driver.startup_options import StartupOptions
 
 DEVICE_VARIABLE = "STAGECOACH_DEVICE"
 """Environment variable: the device of commands that are not told of one."""
@@ -26,7 +31,7 @@ def parse_size(text: str) -> int:
     match = _SIZE.fullmatch(text.strip())
     if match is None:
         raise argparse.ArgumentTypeError(
-            f"size is {text!r}; allowed: a number of octets, or of KiB, MiB, GiB"
+            f"size is {text!r}; allowed: a number of bytes, or of KiB, MiB, GiB"
         )
     octets = int(match[1]) * _UNITS[match[2]]
     if octets > _MAXIMUM_SIZE:
@@ -45,6 +50,25 @@ def parse_emss(text: str) -> int:
     return int(text)
 
 
+def parse_file(text: str) -> Path:
+    """A regular file that can be read."""
+    try:
+        # Without O_NONBLOCK the opening of a FIFO waits for a writer.
+        with open(os.open(text, os.O_RDONLY | os.O_NONBLOCK), "rb", buffering=0) as file:
+            status = os.fstat(file.fileno())
+            if stat.S_ISDIR(status.st_mode):
+                why = "Is a directory"
+            elif not stat.S_ISREG(status.st_mode):
+                why = "not a regular file"
+            elif status.st_size == 0 and file.read(1):
+                why = "it has content but no size"  # as files in /proc
+            else:
+                return Path(text)
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+    raise argparse.ArgumentTypeError(f"cannot read {text}: {why}; allowed: a regular file")
+
+
 def interval(text: str) -> float:
     """`parse_interval` for argparse."""
     try:
@@ -60,8 +84,9 @@ def add_device(parser: argparse.ArgumentParser, what: str = "the device") -> Non
         type=device_option,
         default=os.environ.get(DEVICE_VARIABLE) or SIMULATION,
         metavar="DEVICE",
-        help=f"{what}: simulation, or serial:///dev/ttyUSB0?baud={DEFAULT_BAUD} "
-        f"({DEVICE_VARIABLE} of the environment, else simulation)",
+        help=f"{what}: simulation, sim://?wire=WIRE&ip=192.0.2.2/24 with a network of its own, or "
+        f"serial:///dev/ttyUSB0?baud={DEFAULT_BAUD} ({DEVICE_VARIABLE} of the environment, else "
+        "simulation)",
     )
 
 
@@ -74,3 +99,95 @@ def number(name: str, least: int, most: int) -> Callable[[str], int]:
         return int(text)
 
     return parse
+
+
+_MOST_SECONDS = 86400
+
+
+def seconds(name: str) -> Callable[[str], float]:
+    """What parses a time in seconds, more than 0 and up to a day."""
+
+    def parse(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = 0.0
+        if not 0 < value <= _MOST_SECONDS:
+            raise argparse.ArgumentTypeError(
+                f"{name} is {text}; allowed: above 0 to {_MOST_SECONDS} s"
+            )
+        return value
+
+    return parse
+
+
+_CONNECTING_ONLY = ("revision", "peer_to_peer")
+
+
+def add_startup(
+    parser: argparse.ArgumentParser, *, connects: bool = True, timeout: float = DEFAULT_TIMEOUT
+) -> None:
+    """Adds the options of MPA startup, which are the same at every command that connects.
+
+    `connects`: whether this end may be the one that connects, which has all of them. `timeout`: of
+    this command if it is not told of another. An option that was not given is `None`;
+    `startup_options` is what they say.
+    """
+    group = parser.add_argument_group(
+        "MPA startup", "What this end asks for when a connection begins (RFC 5044, RFC 6581)."
+    )
+    group.add_argument(
+        "--crc",
+        action=argparse.BooleanOptionalAction,
+        help="check and send CRCs (yes); they are off only if both ends have --no-crc",
+    )
+    group.add_argument(
+        "--markers", action="store_true", default=None, help="ask the peer to send Markers"
+    )
+    if connects:
+        group.add_argument(
+            "--revision",
+            type=number("revision", PLAIN_REVISION, ENHANCED_REVISION),
+            metavar="REVISION",
+            help=f"of MPA: {PLAIN_REVISION} is RFC 5044 without RFC 6581 ({ENHANCED_REVISION})",
+        )
+        group.add_argument(
+            "--peer-to-peer",
+            action="store_true",
+            default=None,
+            help="begin with an RTR frame, after which either end may send first",
+        )
+    group.add_argument(
+        "--timeout",
+        type=seconds("timeout"),
+        metavar="SECONDS",
+        help=f"for the connection and MPA startup together ({timeout:g})",
+    )
+    parser.set_defaults(startup_timeout=timeout)
+
+
+def check_startup(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """Ends with a message if options of `add_startup` do not fit together."""
+    if options.revision == PLAIN_REVISION and options.peer_to_peer:
+        parser.error(
+            f"--peer-to-peer with --revision {PLAIN_REVISION}; "
+            f"allowed: with revision {ENHANCED_REVISION}"
+        )
+
+
+def refuse_connecting(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """Ends with a message if an end that listens has options of the one that connects."""
+    for name in _CONNECTING_ONLY:
+        if getattr(options, name) is not None:
+            parser.error(f"--{name.replace('_', '-')} with -s; allowed: at the client")
+
+
+def startup_options(options: argparse.Namespace) -> StartupOptions:
+    """What the options of `add_startup` say."""
+    given = vars(options)
+    told = {"crc": given["crc"], "markers": given["markers"]}
+    told |= {name: given.get(name) for name in _CONNECTING_ONLY}
+    timeout = given["startup_timeout"] if given["timeout"] is None else given["timeout"]
+    return StartupOptions(
+        timeout=timeout, **{name: value for name, value in told.items() if value is not None}
+    )

@@ -85,3 +85,8 @@ class RnicConfig:
     def store_address_bits(self) -> int:
         """Width of a 64-bit word address of the FPDU store."""
         return (self.fpdu_store_octets // 8 - 1).bit_length()
+
+    @property
+    def store_number_bits(self) -> int:
+        """Width of the number of an FPDU in the store: one block RAM has a row for each."""
+        return 9

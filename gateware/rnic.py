@@ -15,30 +15,30 @@ from stagecoach.gateware.dma.gather import Gather
 from stagecoach.gateware.dma.host_errors import HostErrors
 from stagecoach.gateware.dma.placement_gate import PlacementGate
 from stagecoach.gateware.dma.placer import Placer
+from stagecoach.gateware.dma.ports import AxiSignature
 from stagecoach.gateware.dma.read import ReadEngine
 from stagecoach.gateware.dma.write import WriteEngine
-from stagecoach.gateware.interfaces import (
-    AxiLiteSignature,
-    AxiSignature,
+from stagecoach.gateware.layouts import (
     DeliveryKind,
     Layouts,
     LlpEventKind,
-    LlpSignature,
     QpCommandKind,
     SegmentKind,
 )
 from stagecoach.gateware.mpa.framer import BEATS_AHEAD, Framer
 from stagecoach.gateware.mpa.llp_width import LlpReceiveWidth, LlpTransmitWidth
+from stagecoach.gateware.mpa.ports import LlpSignature
 from stagecoach.gateware.mpa.receiver import MpaReceiver
 from stagecoach.gateware.queues.completer import SendCompleter
 from stagecoach.gateware.queues.delivery_gate import DeliveryGate
 from stagecoach.gateware.queues.drain import Drain
 from stagecoach.gateware.queues.fence import Fence
 from stagecoach.gateware.queues.invalidation_gate import InvalidationGate
+from stagecoach.gateware.queues.prefetch_memory import UNIT_OCTETS
 from stagecoach.gateware.queues.qp_fifo import QpFifo
 from stagecoach.gateware.queues.qp_states import QpStates
 from stagecoach.gateware.queues.request_gate import RequestGate
-from stagecoach.gateware.queues.ring_fetcher import UNIT_OCTETS, RingFetcher
+from stagecoach.gateware.queues.ring_fetcher import RingFetcher
 from stagecoach.gateware.queues.ring_writer import RingWriter
 from stagecoach.gateware.queues.scheduler import Scheduler
 from stagecoach.gateware.queues.transmit_drain import TransmitDrain
@@ -50,6 +50,7 @@ from stagecoach.gateware.rdmap.transmit.transmitter import Transmitter
 from stagecoach.gateware.registers.block import RegisterBlock, address_of
 from stagecoach.gateware.registers.commands import CommandProcessor, staging_registers
 from stagecoach.gateware.registers.counters import Counters
+from stagecoach.gateware.registers.ports import AxiLiteSignature
 from stagecoach.gateware.stag.table import StagTable
 from stagecoach.gateware.stream.fifo import StreamFifo
 from stagecoach.gateware.stream.fork import Fork

@@ -6,6 +6,7 @@ if __name__ != "stagecoach.host_driver":
 
 from stagecoach.host_driver.cm import ConnectionListener, ConnectionRequest, connect, listen
 from stagecoach.host_driver.cm_responder import AcceptedRequest
+from stagecoach.host_driver.comp_channel import CompChannel
 from stagecoach.host_driver.context import OBSERVERS, Context
 from stagecoach.host_driver.counters import (
     QPCounters,
@@ -50,12 +51,29 @@ from stagecoach.host_driver.mpa_errors import (
 from stagecoach.host_driver.mpa_startup import RTR
 from stagecoach.host_driver.mpa_terms import Connection
 from stagecoach.host_driver.mr import MR, FastMR, inc_rkey
+from stagecoach.host_driver.network.errors import (
+    ConnectionRefused,
+    ConnectionReset,
+    ConnectionTimedOut,
+    DuplicateAddress,
+    NetworkSettingsError,
+    NoNeighbour,
+    NoRoute,
+    PortInUse,
+)
 from stagecoach.host_driver.pd import PD
 from stagecoach.host_driver.qp import QP, QPCap, QPInitAttr
 from stagecoach.host_driver.quota import Quota
 from stagecoach.host_driver.snapshots.publisher import publish
+from stagecoach.host_driver.startup_options import StartupOptions
+from stagecoach.host_driver.stream_end import StreamEnd
 from stagecoach.host_driver.terminate import SegmentHeader, Terminate
-from stagecoach.host_driver.transport.base import DeviceClosed, TransportError
+from stagecoach.host_driver.transport.base import (
+    DeviceClosed,
+    StreamClosed,
+    TransportError,
+    TransportTimeout,
+)
 from stagecoach.host_driver.wr import SGE, WC, RecvWR, SendWR
 from stagecoach.hw.interface.causes import Cause
 
@@ -71,21 +89,30 @@ __all__ = [
     "AccessFlags",
     "AsyncEvent",
     "Cause",
+    "CompChannel",
     "Connection",
     "ConnectionListener",
+    "ConnectionRefused",
     "ConnectionRejected",
     "ConnectionRequest",
+    "ConnectionReset",
+    "ConnectionTimedOut",
     "Context",
     "DeviceAttr",
     "DeviceClosed",
     "DeviceError",
+    "DuplicateAddress",
     "FastMR",
     "InitiatorInitiatorError",
     "InsufficientIRD",
     "ListenerClosed",
     "MalformedFrame",
     "MissingExtra",
+    "NetworkSettingsError",
     "NoMatchingRTR",
+    "NoNeighbour",
+    "NoRoute",
+    "PortInUse",
     "QPCap",
     "QPCounters",
     "QPError",
@@ -102,10 +129,14 @@ __all__ = [
     "SendWR",
     "StagecoachError",
     "StartupError",
+    "StartupOptions",
     "StartupStep",
     "StartupTimeout",
+    "StreamClosed",
+    "StreamEnd",
     "Terminate",
     "TransportError",
+    "TransportTimeout",
     "WCFlags",
     "WCOpcode",
     "WCStatus",

@@ -130,7 +130,8 @@ def connect(
     try:
         segment = choose_emss(stream, emss)
         send_octets(stream, octets, StartupStep.REQUEST, deadline)
-        reply = FrameReader(stream, reply=True).read(deadline)
+        reader = FrameReader(stream, reply=True, enhanced=request.enhanced)
+        reply = reader.read(deadline)
         if reply.reject:
             raise _rejection(reply, stream if keep_rejected else None)
         check_reply(request, reply)

@@ -1,5 +1,6 @@
 """The connection manager's listener: takes in peers and their Requests (RFC 5044, 7.1.2)."""
 
+import asyncio
 import threading
 import time
 from collections import Counter
@@ -29,6 +30,9 @@ _IDLE_SECONDS = 0.2
 
 _POLL_SECONDS = 0.002
 """The same if one is."""
+
+_LOOP_SECONDS = 0.02
+"""How often `accept` looks for a peer if none is in the middle of its Request."""
 
 
 class _Handshake:
@@ -116,6 +120,25 @@ class ConnectionListener:
                     deadline.seconds,
                     f"no whole MPA Request frame at port {self.port}, {begun} begun",
                 )
+
+    async def accept(self) -> ConnectionRequest:
+        """The next peer that wants to connect, as `get_request`, for an event loop that goes on.
+
+        It waits until there is one, and looks 50 times a second. A task that waits can be
+        cancelled: a peer in the middle of its Request may go on, and the next call takes it.
+
+        Raises what `get_request` does for a peer that is not as it should be, and `ListenerClosed`
+        if the listener is closed, also while this waits.
+        """
+        while True:
+            if self._turn.acquire(blocking=False):
+                try:
+                    request = self._take_turn(Deadline(0.0))
+                finally:
+                    self._turn.release()
+                if request is not None:
+                    return request
+            await asyncio.sleep(_POLL_SECONDS if self._begun else _LOOP_SECONDS)
 
     def _take_turn(self, deadline: Deadline) -> ConnectionRequest | None:
         """Looks at the peers that are there, then waits a little for another one."""

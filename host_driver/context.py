@@ -13,16 +13,19 @@ from stagecoach.host_driver.device_attr import DeviceAttr
 from stagecoach.host_driver.device_reset import reset_device
 from stagecoach.host_driver.errors import WaitTimeout, require_type
 from stagecoach.host_driver.event_queue import EventQueue, StoppableQP
+from stagecoach.host_driver.events import AsyncEvent
 from stagecoach.host_driver.quota import Quota
+from stagecoach.host_driver.readable import Readable
 from stagecoach.host_driver.resources import Resources
 from stagecoach.host_driver.transport.base import DeviceClosed, Transport
+from stagecoach.host_driver.watcher import SLICE_SECONDS, Watcher
 from stagecoach.hw.interface.causes import Cause
 
 COMMAND_SECONDS = 10.0
-"""For which a command may take, if nothing else is said: most end in some hundred cycles."""
+"""Default time limit of a command, in seconds: most end in some hundred cycles."""
 
 OPEN_SECONDS = 60.0
-"""For which the opening may take: some 1,300 register accesses of the largest device."""
+"""Default time limit of opening, in seconds: some 1,300 register accesses of the largest device."""
 
 _NO_QUOTA = Quota()
 
@@ -47,6 +50,23 @@ class OpenMR(Protocol):
 
     def invalidated_by(self, qp: object) -> None:
         """The peer of `qp` has invalidated the STag."""
+
+
+class OpenCQ(Protocol):
+    """A CQ of a context."""
+
+    def look(self, ask: bool) -> None:
+        """Takes what came, if somebody waits for it."""
+
+    def fail(self, error: Exception) -> None:
+        """Nothing more is heard of the device."""
+
+
+class OpenChannel(Protocol):
+    """A completion channel of a context."""
+
+    def fail(self, error: Exception) -> None:
+        """Nothing more is heard of the device."""
 
 
 class Observer(Protocol):
@@ -78,8 +98,9 @@ class Context(Device):
 
     Attributes
     ----------
-    events: all that came, the oldest first. A program that runs for long takes them out, or calls
-        `events.clear()` now and then: one stays for each QP that has stopped.
+    events: all that came, the oldest first. A program that runs for long takes them out, as
+        `get_async_event` does, or calls `events.clear()` now and then: one stays for each QP that
+        has stopped.
     events_lost: how many the device had no place for, because more came than its event queue holds
         before they were taken. The QPs that they were about are asked instead: each that has
         stopped gives an event with its cause and `UNKNOWN_INDEX`.
@@ -102,7 +123,11 @@ class Context(Device):
         self._closed = False
         self.qps: dict[int, OpenQP] = {}
         self.used_qps: set[int] = set()  # those that are closed, too
-        self.cqs: dict[int, object] = {}
+        self.cqs: dict[int, OpenCQ] = {}
+        self.channels: dict[OpenChannel, None] = {}
+        self.watcher = Watcher(super().wait, self._look, self._fail)
+        self._readable: Readable | None = None
+        self._error: Exception | None = None
         self.mrs: dict[int, OpenMR] = {}  # by STag
 
         with ExitStack() as undo:
@@ -135,24 +160,106 @@ class Context(Device):
         asked: now with `ask`, else each `LOOKS`-th time, and when the ring was full.
         """
         with self.lock:
-            self._event_queue.process(ask)
+            try:
+                self._event_queue.process(ask)
+            finally:
+                self._show()
+
+    def get_async_event(self, timeout: float = 10.0) -> AsyncEvent:
+        """Takes the oldest of `events`, and waits for one if there is none.
+
+        With a timeout of 0 it takes one that is there. Raises `WaitTimeout` if none comes within
+        `timeout` seconds, `DeviceClosed` if the context is closed, also while this waits; and what
+        went wrong with the device, if there is a file descriptor.
+        """
+        taken: list[AsyncEvent] = []
+
+        def take() -> bool:
+            with self.lock:
+                self.require_open()
+                if not taken and self.events:
+                    taken.append(self.events.pop(0))
+                    self._show()
+                if not taken and self._error is not None:
+                    raise self._error
+            return bool(taken)
+
+        self.wait_until(take, timeout, "asynchronous event")
+        return taken[0]
+
+    def fileno(self) -> int:
+        """A descriptor that is readable while there is an asynchronous event, or an error.
+
+        For `select`, `selectors` and `loop.add_reader`; take the event with `get_async_event(0)`
+        and do not read from the descriptor. Of what the program itself takes out of `events` the
+        descriptor hears within 0.1 s. From the first call until the context is closed a thread
+        waits for the device. Unregister it before you close the context. Not for a device in a
+        cocotb test, which has no time of its own.
+        """
+        with self.lock:
+            self.require_open()
+            if self._readable is None:
+                readable = Readable()
+                try:
+                    self.watcher.join()
+                except BaseException:
+                    readable.close()
+                    raise
+                self._readable = readable
+                self._show()
+            return self._readable.fileno()
+
+    def _show(self) -> None:
+        if self._readable is not None:
+            self._readable.set(bool(self.events) or self._error is not None)
 
     def poll_until(self, done: Callable[[], bool], timeout: float, what: str) -> None:
         """Polls until `done()`; `WaitTimeout` names `what` was waited for."""
+        self._wait_until(done, timeout, what, 0.001)
+
+    def wait_until(self, done: Callable[[], bool], timeout: float, what: str) -> None:
+        """As `poll_until`, for what an interrupt tells of, and for longer waits."""
+        self._wait_until(done, timeout, what, SLICE_SECONDS)
+
+    def _wait_until(
+        self, done: Callable[[], bool], timeout: float, what: str, longest: float
+    ) -> None:
         end = time.monotonic() + timeout
         ask = False
         while not done():
-            # What came before is looked at after this, what comes later raises it again.
-            self.clear_interrupts()
-            self.process_events(ask)
+            self._look(ask)
             if done():
                 return
-            if time.monotonic() <= end:
-                ask = not self.wait(0.001)
+            left = end - time.monotonic()
+            if left > 0:
+                ask = not self.wait(min(left, longest))
             elif ask:
                 raise WaitTimeout(f"{what}: nothing within {timeout} s")
             else:
                 ask = True
+
+    def wait(self, seconds: float) -> bool:
+        """Waits for an interrupt of the device, at most some time; it may return too early."""
+        beside = self.watcher.wait_beside(max(0.0, seconds))
+        return super().wait(seconds) if beside is None else beside
+
+    def _look(self, ask: bool) -> None:
+        """Takes events, and the completions that somebody is to be told of."""
+        # What came before is looked at after this, what comes later raises it again.
+        self.clear_interrupts()
+        self.process_events(ask)
+        with self.lock:
+            cqs = list(self.cqs.values())
+        for cq in cqs:
+            cq.look(ask)
+
+    def _fail(self, error: Exception) -> None:
+        """Tells those who wait without a thread that they wait in vain."""
+        with self.lock:
+            self._error = error
+            self._show()
+            for each in (*self.channels, *self.cqs.values()):
+                each.fail(error)
 
     # Life
 
@@ -188,6 +295,7 @@ class Context(Device):
             self._close_all(errors)
             self._try(lambda: reset_device(self), errors)
             self.events.clear()
+            self._show()
             self._try(self._event_queue.begin, errors)
             if errors:
                 raise errors[0]
@@ -204,6 +312,7 @@ class Context(Device):
         """
         for observer in self._observers:
             observer.close()
+        self.watcher.close()
         with self.lock:
             if self._closed:
                 return
@@ -212,6 +321,9 @@ class Context(Device):
             self._try(self._event_queue.disable, errors)
             self._closed = True
             self._try(self._event_queue.close, errors)
+            if self._readable is not None:
+                self._readable.close()
+                self._readable = None
             self.transport.close()
             if errors:
                 raise errors[0]

@@ -4,9 +4,10 @@ import time
 from collections import deque
 from contextlib import ExitStack
 from enum import Enum
-from typing import Protocol, Self
+from typing import Protocol, Self, runtime_checkable
 
 from stagecoach.host_driver import entries, registers
+from stagecoach.host_driver.completion_stream import CompletionStream, Waker
 from stagecoach.host_driver.context import Context
 from stagecoach.host_driver.enums import WCFlags, WCStatus
 from stagecoach.host_driver.errors import DeviceError, ResourceError, WaitTimeout, require_type
@@ -29,8 +30,18 @@ class _Notify(Enum):
     SOLICITED = 2
 
 
+AWAITS_FIRST_FPDU = (
+    "is MPA Responder and sends nothing before the Initiator's first FPDU (RFC 5044, 7.1.2)"
+)
+"""What is said of a QP whose work requests seem to wait for that."""
+
+
 class CompletingQP(Protocol):
     """A QP that completes to a CQ."""
+
+    @property
+    def awaits_first_fpdu(self) -> bool:
+        """Whether its work requests seem to wait for the first FPDU of the Initiator."""
 
     def completed(
         self,
@@ -44,6 +55,23 @@ class CompletingQP(Protocol):
         """The completion of a work request, `None` if the program does not see it."""
 
 
+@runtime_checkable
+class NotifiedChannel(Protocol):
+    """What a CQ needs of its completion channel; the lock of the context is held."""
+
+    def require_open(self) -> None:
+        """Raises `ValueError` if it is closed."""
+
+    def bind(self, cq: "CQ") -> None:
+        """A new CQ notifies there."""
+
+    def unbind(self, cq: "CQ") -> None:
+        """The CQ is closed."""
+
+    def add(self, cq: "CQ") -> None:
+        """The CQ has what its `req_notify` asked for."""
+
+
 class CQ:
     """A Completion Queue: the device writes to it in host memory, `poll` reads it there.
 
@@ -55,15 +83,29 @@ class CQ:
     overcommit: may be shared by QPs that together can have more outstanding than it holds. Without
         it a second QP is refused then, so that no stream can stop another one by a CQ that
         overflows (RFC 5042, 6.4.3.2); with it the program itself limits what is outstanding.
+    channel: a `CompChannel` of the same device, which gets what `req_notify` asks for.
 
-    Raises `ResourceError` if the device has no CQ left, `QuotaExceeded`.
+    Raises `ResourceError` if the device has no CQ left, `QuotaExceeded`, `ValueError` for a channel
+    that is closed or of another device.
     """
 
-    def __init__(self, context: Context, cqe: int = DEFAULT_CQE, *, overcommit: bool = False):
+    def __init__(
+        self,
+        context: Context,
+        cqe: int = DEFAULT_CQE,
+        *,
+        overcommit: bool = False,
+        channel: NotifiedChannel | None = None,
+    ):
         require_type("context", context, Context)
+        if channel is not None and not isinstance(channel, NotifiedChannel):
+            raise TypeError(f"channel is a {type(channel).__name__}; allowed: CompChannel or None")
         check_entries(cqe)
         self.context = context
+        self.channel = channel
         self._overcommit = overcommit
+        self._unacknowledged = 0
+        self._wakers: dict[Waker, None] = {}
         self._notify = _Notify.NONE
         self._notified = False
         # By number: the QPs that complete here, with what each may have outstanding.
@@ -84,6 +126,9 @@ class CQ:
             with resources.reserve(cqs=1, cq_entries=self._cqe), ExitStack() as undo:
                 self._ring = Ring(context.transport, size, entries.COMPLETION.size)
                 undo.callback(self._ring.close)
+                if channel is not None:
+                    channel.bind(self)
+                    undo.callback(channel.unbind, self)
                 context.enable_ring(self.number, self._ring)
                 undo.pop_all()
             context.cqs[self.number] = self
@@ -161,7 +206,7 @@ class CQ:
             )
         except DeviceError as error:
             self._faults.append(error)
-            self._notified = True
+            self._tell(solicited=True)
             return
         if completed is not None:
             self.append(completed)
@@ -169,9 +214,17 @@ class CQ:
     def append(self, completion: WC) -> None:
         """Adds a completion, of the device or one that the driver made (a flushed request)."""
         self._ready.append(completion)
-        failed = completion.status != WCStatus.SUCCESS
-        if failed or self._notify != _Notify.SOLICITED or completion.wc_flags & WCFlags.SOLICITED:
-            self._notified = True
+        self._tell(_is_solicited(completion))
+
+    def _tell(self, solicited: bool) -> None:
+        """Something can be polled: tells who asked for that."""
+        self._wake(None)
+        if self._notify is _Notify.SOLICITED and not solicited:
+            return
+        self._notified = True
+        if self.channel is not None and self._notify is not _Notify.NONE:
+            self._notify = _Notify.NONE
+            self.channel.add(self)
 
     def poll(self, num_entries: int = 16) -> list[WC]:
         """Up to `num_entries` completions that are there; an empty list if there is none.
@@ -215,7 +268,7 @@ class CQ:
                     ask = not self.context.wait(min(left, 0.1))
                 elif ask:
                     count = f"{len(found)} of {num_entries} completions in {timeout} s"
-                    raise WaitTimeout(f"CQ {self.number}: {count}")
+                    raise WaitTimeout(f"CQ {self.number}: {count}{self._why()}")
                 else:
                     ask = True
         except BaseException:
@@ -225,23 +278,68 @@ class CQ:
     # Notification
 
     def req_notify(self, solicited_only: bool = False) -> None:
-        """Asks for one notification, for which `wait_event` waits: when a completion comes.
+        """Asks for one notification, when there is a completion to poll.
 
-        With `solicited_only` only that of a Send with Solicited Event that was received, or one in
-        error (RFC 5040, 5.3), interrupts the program. Poll after this and before waiting: of a
-        completion that was there before nothing may be told.
+        The `CompChannel` of the CQ gets it; without one `wait_event` waits for it. With
+        `solicited_only` only that of a Send with Solicited Event that was received, or one in error
+        (RFC 5040, 5.3), interrupts the program. Of a completion that is there and not polled yet it
+        is told at once: none is lost between the last `poll` and this.
+
+        Raises `ValueError` if the CQ or its channel is closed.
         """
         with self.context.lock:
+            if self.channel is not None:
+                self.channel.require_open()
+            self._ring_doorbell(arm=1, solicited=solicited_only)
             self._notify = _Notify.SOLICITED if solicited_only else _Notify.NEXT
             self._notified = False
-            self._ring_doorbell(arm=1, solicited=solicited_only)
+            if self._ready or self._faults:
+                self._tell(bool(self._faults) or any(map(_is_solicited, self._ready)))
+
+    def forget_notify(self) -> None:
+        """Takes back `req_notify`; the lock is held."""
+        self._notify = _Notify.NONE
+
+    def look(self, ask: bool) -> None:
+        """Takes what came if somebody is to be told; what comes later interrupts."""
+        with self.context.lock:
+            for_channel = self.channel is not None and self._notify is not _Notify.NONE
+            if self._closed or not (for_channel or self._wakers):
+                return
+            solicited = not self._wakers and self._notify is _Notify.SOLICITED
+            self._ring_doorbell(arm=1, solicited=solicited)
+            self.take_entries(ask)
+
+    def event_taken(self) -> None:
+        """The program got a notification from the channel; the lock is held."""
+        self._unacknowledged += 1
+
+    def ack_events(self, num_events: int) -> None:
+        """Acknowledges notifications that `CompChannel.get_cq_event` has returned.
+
+        Nothing waits for that here: a CQ can be closed without. Raises `ValueError` for more than
+        there are.
+        """
+        with self.context.lock:
+            if not 0 <= num_events <= self._unacknowledged:
+                raise ValueError(
+                    f"num_events is {num_events}; allowed: 0 to {self._unacknowledged}, those of "
+                    f"CQ {self.number} that get_cq_event returned"
+                )
+            self._unacknowledged -= num_events
 
     def wait_event(self, timeout: float = 10.0) -> None:
         """Waits for the completion that `req_notify` asked for; `poll` takes it.
 
-        Raises `ValueError` if none was asked for since the last one came, `WaitTimeout` if none
-        comes within `timeout` seconds; what was asked for holds on then.
+        Raises `ValueError` if none was asked for since the last one came, or the CQ has a channel,
+        which is told in place of this; `WaitTimeout` if none comes within `timeout` seconds; what
+        was asked for holds on then.
         """
+        if self.channel is not None:
+            raise ValueError(
+                f"CQ {self.number} has a channel; allowed: CompChannel.get_cq_event, or a CQ "
+                "without a channel"
+            )
         if self._notify is _Notify.NONE:
             raise ValueError(f"CQ {self.number} has nothing asked for; allowed: after req_notify")
         end = time.monotonic() + timeout
@@ -259,9 +357,55 @@ class CQ:
             if left > 0:
                 ask = not self.context.wait(min(left, 0.1))
             elif ask:
-                raise WaitTimeout(f"CQ {self.number}: no event in {timeout} s")
+                raise WaitTimeout(f"CQ {self.number}: no event in {timeout} s{self._why()}")
             else:
                 ask = True
+
+    def stream(self) -> CompletionStream:
+        """The completions for `async for`, one by one as they come; the event loop goes on.
+
+        A task that waits can be cancelled, and the loop left at any time: what was not returned
+        stays in the CQ, and a thread that waits for the device while a task does ends within 0.1 s.
+        Several tasks may share a CQ; each completion goes to one of them. What `req_notify` asked
+        for is told all the same. Not for a device in a cocotb test, which has no time of its own.
+
+        A step raises what `poll` does, `ValueError` if the CQ is closed, also while it waits, and
+        what went wrong with the device.
+        """
+        return CompletionStream(self)
+
+    def add_waker(self, waker: Waker) -> None:
+        """Calls it once, with the lock held, when there may be something to poll.
+
+        At once if that is so already. Raises `ValueError` if the CQ is closed.
+        """
+        with self.context.lock:
+            self.require_open()
+            if self._ready or self._faults:
+                waker(None)
+                return
+            self._wakers[waker] = None
+            self._ring_doorbell(arm=1)
+
+    def remove_waker(self, waker: Waker) -> None:
+        """Takes back `add_waker`."""
+        with self.context.lock:
+            self._wakers.pop(waker, None)
+
+    def _wake(self, error: Exception | None) -> None:
+        wakers, self._wakers = self._wakers, {}
+        for waker in wakers:
+            waker(error)
+
+    def fail(self, error: Exception) -> None:
+        """Nothing more is heard of the device; the lock is held."""
+        self._wake(error)
+
+    def _why(self) -> str:
+        """Of QPs that complete here and can do nothing yet."""
+        with self.context.lock:
+            waiting = [number for number, (qp, _) in self._bound.items() if qp.awaits_first_fpdu]
+        return "".join(f"; QP {number} {AWAITS_FIRST_FPDU}" for number in waiting)
 
     def _ring_doorbell(self, arm: int, solicited: bool = False) -> None:
         with self.context.lock:
@@ -289,6 +433,9 @@ class CQ:
             self.take_entries()
             self.context.disable_ring(self.number)
             self._closed = True
+            self._wake(None)
+            if self.channel is not None:
+                self.channel.unbind(self)
             del self.context.cqs[self.number]
             self.context.resources.used.give(cqs=1, cq_entries=self._cqe)
             self._ring.close()
@@ -298,3 +445,9 @@ class CQ:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _is_solicited(completion: WC) -> bool:
+    """Whether `req_notify(solicited_only=True)` asks for it, too."""
+    failed = completion.status != WCStatus.SUCCESS
+    return failed or bool(completion.wc_flags & WCFlags.SOLICITED)

@@ -1,5 +1,6 @@
 """The exceptions of the driver. A wrong argument is a `ValueError` or `TypeError` as usual."""
 
+from stagecoach.host_driver.stream_end import StreamEnd
 from stagecoach.host_driver.terminate import Terminate, describe_code
 from stagecoach.hw.interface.causes import CODES, Cause
 
@@ -48,13 +49,22 @@ class QPError(StagecoachError):
     qp_num: number of the QP.
     cause: the check that failed first.
     terminate: what the peer complained about, if it ended the stream, else `None`.
+    stream_end: how the TCP connection ended, if that is why and the device has a network that
+        knows, else `None`.
     """
 
-    def __init__(self, qp_num: int, cause: Cause, terminate: Terminate | None = None):
+    def __init__(
+        self,
+        qp_num: int,
+        cause: Cause,
+        terminate: Terminate | None = None,
+        stream_end: StreamEnd | None = None,
+    ):
         self.qp_num = qp_num
         self.cause = cause
         self.terminate = terminate
-        super().__init__(f"QP {qp_num} stopped: {describe(cause, terminate)}")
+        self.stream_end = stream_end
+        super().__init__(f"QP {qp_num} stopped: {describe(cause, terminate, stream_end)}")
 
 
 class WaitTimeout(StagecoachError, TimeoutError):
@@ -67,9 +77,16 @@ def require_type(name: str, value: object, allowed: type) -> None:
         raise TypeError(f"{name} is a {type(value).__name__}; allowed: {allowed.__name__}")
 
 
-def describe(cause: Cause, terminate: Terminate | None = None) -> str:
-    """The cause in words, with its Terminate code or with what the peer's Terminate says."""
+def describe(
+    cause: Cause, terminate: Terminate | None = None, stream_end: StreamEnd | None = None
+) -> str:
+    """The cause in words, with its Terminate code or with what the peer's Terminate says.
+
+    Where it is known how the TCP connection ended, that too.
+    """
     code, words = CODES[cause]
+    if stream_end is not None:
+        words += f": {stream_end.words}"
     if terminate is not None:
         return f"{words}: {terminate.describe()}"
     return words if code is None else f"{words} ({describe_code(code)})"

@@ -1,6 +1,7 @@
 """The event queue of a device: which QPs stopped, and why."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Protocol
 
 from stagecoach.host_driver import entries, registers
@@ -8,8 +9,9 @@ from stagecoach.host_driver.answers import read_state
 from stagecoach.host_driver.counters import query_dropped_events
 from stagecoach.host_driver.device import Device
 from stagecoach.host_driver.enums import QPState
-from stagecoach.host_driver.events import UNKNOWN_INDEX, AsyncEvent, read_event
+from stagecoach.host_driver.events import STREAM_ENDED, UNKNOWN_INDEX, AsyncEvent, read_event
 from stagecoach.host_driver.ring import Ring
+from stagecoach.host_driver.transport.network import NetworkTransport
 
 EVENT_RING_ENTRIES = 256
 
@@ -79,10 +81,7 @@ class EventQueue:
                 self._number = self._number + 1 & 0xFFFF
                 taken += 1
                 qp = self._qps.get(int(fields["qp"]))
-                event = read_event(fields)
-                self.events.append(event)
-                if qp is not None:
-                    qp.stopped(event)
+                self._tell(read_event(fields), qp)
             if lost:
                 self._find_stopped()
         finally:
@@ -109,9 +108,17 @@ class EventQueue:
                 continue
             state, cause = read_state(self._device, number)
             if state == QPState.ERR:
-                event = AsyncEvent(number, cause, UNKNOWN_INDEX, 0, b"")
-                self.events.append(event)
-                qp.stopped(event)
+                self._tell(AsyncEvent(number, cause, UNKNOWN_INDEX, 0, b""), qp)
+
+    def _tell(self, event: AsyncEvent, qp: StoppableQP | None) -> None:
+        """Keeps an event, and stops its QP if that is still there."""
+        transport = self._device.transport
+        if qp is not None and event.cause in STREAM_ENDED:
+            if isinstance(transport, NetworkTransport):
+                event = replace(event, stream_end=transport.stream_end(event.qp_num))
+        self.events.append(event)
+        if qp is not None:
+            qp.stopped(event)
 
     def _arm(self) -> None:
         """Has the next event raise the interrupt, at once if it is there."""

@@ -4,6 +4,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from stagecoach.host_driver.errors import DeviceError, describe
+from stagecoach.host_driver.stream_end import StreamEnd
 from stagecoach.host_driver.terminate import (
     UNTAGGED_HEADER_OCTETS,
     SegmentHeader,
@@ -19,6 +20,9 @@ _WORK_REQUESTS = {
     Cause.LOCAL_RECEIVE_PROTECTION: "receive",
 }
 """Causes that a work request has, with its queue."""
+
+STREAM_ENDED = (Cause.LLP_CLOSED, Cause.LLP_CLOSED_INSIDE_FPDU)
+"""Causes of a QP whose TCP connection ended."""
 
 UNKNOWN_INDEX = -1
 
@@ -36,6 +40,8 @@ class AsyncEvent:
     header: the first octets of the offending ULPDU, its DDP header; of a Terminate that was
         received the first ones after its DDP header.
     terminate: what the peer said; `None` if it did not, or in a Terminate in error itself.
+    stream_end: how the TCP connection ended, of a cause in `STREAM_ENDED`; `None` if the device has
+        no network that knows (`NetworkTransport`).
     """
 
     qp_num: int
@@ -44,15 +50,17 @@ class AsyncEvent:
     ulpdu_length: int
     header: bytes
     terminate: Terminate | None = None
+    stream_end: StreamEnd | None = None
 
     @property
     def reason(self) -> str:
         """The cause in words, whatever the QP and the peer's Terminate."""
-        return describe(self.cause)
+        return describe(self.cause, stream_end=self.stream_end)
 
     def describe(self) -> str:
         """Why the QP stopped, in one line."""
-        text = f"QP {self.qp_num} stopped: {describe(self.cause, self.terminate)}"
+        words = describe(self.cause, self.terminate, self.stream_end)
+        text = f"QP {self.qp_num} stopped: {words}"
         if self.cause == Cause.TERMINATE_RECEIVED:
             text += self._error_of_terminate()
         elif self.cause in _WORK_REQUESTS and self.index != UNKNOWN_INDEX:

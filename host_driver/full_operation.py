@@ -94,5 +94,5 @@ def await_rtr(qp: QP, connection: Connection, deadline: Deadline) -> None:
     if qp.state != QPState.RTS:
         raise StartupError(
             f"QP {qp.qp_num} stopped at the {StartupStep.FIRST_FPDU}: "
-            f"{describe(qp.cause, qp.terminate)}"
+            f"{describe(qp.cause, qp.terminate, qp.stream_end)}"
         )

@@ -1,4 +1,6 @@
-"""Devices by name: `simulation`, or `serial:///dev/ttyUSB0?baud=2000000`."""
+"""Devices by name: `simulation`, `sim://?wire=tap:tap0&ip=192.0.2.2/24`, or
+`serial:///dev/ttyUSB0?baud=2000000`.
+"""
 
 import argparse
 from collections.abc import Callable
@@ -11,10 +13,15 @@ from urllib.parse import parse_qsl, urlsplit
 from stagecoach.host_driver.hostlink.serial_device import DEFAULT_BAUD, SerialDevice
 
 SIMULATION = "simulation"
+NETWORK_CARD = "sim"
+"""Scheme of the addresses of simulated network cards."""
 TRANSPORTS = "stagecoach.transports"
 """Entry points: devices that are not the driver's, by name."""
 
-ALLOWED = f"allowed: {SIMULATION}, or serial:///dev/ttyUSB0?baud={DEFAULT_BAUD}"
+ALLOWED = (
+    f"allowed: {SIMULATION}, {NETWORK_CARD}://?wire=WIRE&ip=192.0.2.2/24, "
+    f"or serial:///dev/ttyUSB0?baud={DEFAULT_BAUD}"
+)
 
 MAXIMUM_BAUD = 100_000_000
 
@@ -29,17 +36,19 @@ class DeviceNameError(ValueError):
 class Locator:
     """A device that can be opened, as a program is told of it.
 
-    port: of a serial device; `None` is the simulated one. options: of `SerialDevice`.
+    port: of a serial device; `None` is a simulated one. options: of `SerialDevice`. is_card:
+    whether it is a simulated network card.
     """
 
     text: str = SIMULATION
     port: str | None = None
     options: tuple[tuple[str, float], ...] = ()
+    is_card: bool = False
 
     @property
     def is_simulated(self) -> bool:
-        """Whether it is the compiled simulation in this process."""
-        return self.port is None
+        """Whether it is the compiled simulation in this process, with sockets for its LLP."""
+        return self.port is None and not self.is_card
 
     def open(
         self, *, library: Callable[[], Path] | None = None, record: bool = False, **simulation: Any
@@ -47,12 +56,23 @@ class Locator:
         """Opens it: a `Transport`. `library`, which is called for a simulated device only, and
         `simulation` are options of that.
         """
+        if self.is_card:
+            return _transport(NETWORK_CARD)(self.text, library=library, record=record, **simulation)
         if self.port is None:
-            (simulated,) = entry_points(group=TRANSPORTS, name=SIMULATION)
             built = library() if library is not None else None
-            return simulated.load()(library=built, record=record, **simulation)
+            return _transport(SIMULATION)(library=built, record=record, **simulation)
         options: dict[str, Any] = dict(self.options)
         return SerialDevice(self.port, record=record, **options)
+
+
+def _transport(name: str) -> Any:
+    """The class of an entry point. Raises `DeviceNameError` if the installation has none."""
+    found = list(entry_points(group=TRANSPORTS, name=name))
+    if not found:
+        raise DeviceNameError(
+            f"the installed package has no transport {name!r}; allowed: after it is installed again"
+        )
+    return found[0].load()
 
 
 SIMULATED = Locator()
@@ -63,6 +83,12 @@ def parse_device(text: str) -> Locator:
     """The device of a name. Raises `DeviceNameError`."""
     if text == SIMULATION:
         return SIMULATED
+    if text.startswith(f"{NETWORK_CARD}:"):
+        try:
+            _transport(NETWORK_CARD).check_address(text)
+        except ValueError as error:
+            raise DeviceNameError(str(error)) from None
+        return Locator(text, is_card=True)
     parts = urlsplit(text)
     if parts.scheme != "serial" or parts.netloc or not parts.path.strip("/") or parts.fragment:
         raise DeviceNameError(f"device is {text!r}; {ALLOWED}")

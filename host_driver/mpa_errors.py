@@ -83,10 +83,10 @@ class InsufficientIRD(StartupError):
     required: the ORD of the end that sends the Reads. available: the IRD of the other one.
     """
 
-    def __init__(self, required: int, available: int, what: str):
+    def __init__(self, required: int, available: int, what: str, whose: str):
         self.required = required
         self.available = available
-        super().__init__(f"{what}; allowed: ORD 0 to {available}")
+        super().__init__(f"{what}; allowed: 0 to {available}, the {whose} IRD")
 
 
 class NoMatchingRTR(StartupError):

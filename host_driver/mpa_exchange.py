@@ -46,11 +46,17 @@ class FrameReader:
 
     Octets are judged as they come: a peer that speaks another protocol is found out by its first
     ones, however many there are and however slowly they come.
+
+    Parameters
+    ----------
+    reply: whether a Reply is due, else a Request. enhanced: whether it answers a Request of
+        RFC 6581, which a peer of RFC 5044 alone ends without an answer (RFC 6581, 10).
     """
 
-    def __init__(self, stream: ByteStream, *, reply: bool):
+    def __init__(self, stream: ByteStream, *, reply: bool, enhanced: bool = False):
         self._stream = stream
         self._reply = reply
+        self._enhanced = enhanced
         self._octets = b""
 
     def read(self, deadline: Deadline) -> StartupFrame:
@@ -108,7 +114,11 @@ class FrameReader:
     def _ended(self, error: StreamClosed) -> StartupError:
         text = f"{self._step}: the stream ended: {self.progress}: {error}"
         # A frame that is cut off is malformed; before its first octet there is none.
-        return MalformedFrame(text) if self._octets else StartupError(text)
+        if self._octets:
+            return MalformedFrame(text)
+        if self._enhanced:
+            text += "; a peer without RFC 6581 takes a Request of revision 1 alone"
+        return StartupError(text)
 
 
 def open_stream(transport: Transport, host: str, port: int, deadline: Deadline) -> ByteStream:

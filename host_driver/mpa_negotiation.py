@@ -67,7 +67,8 @@ def check_reply(request: StartupFrame, reply: StartupFrame) -> None:
         raise MalformedFrame(
             f"a Reply {found} enhanced data; allowed: {allowed}, as the Request (RFC 6581, 10)"
         )
-    if reply.revision != request.revision:
+    if request.enhanced and reply.revision != request.revision:
+        # Without enhanced data the frames of both revisions are the same (RFC 6581, 6).
         raise MalformedFrame(
             f"MPA revision {reply.revision} in the Reply; allowed: {request.revision}, as in the "
             "Request"
@@ -89,7 +90,7 @@ def settle(terms: Terms, request: StartupFrame, reply: StartupFrame) -> Connecti
     needed = told_reads(reply.ord)
     if request.ird != NOT_NEGOTIATED and needed is not None:
         if needed > terms.limit:
-            raise InsufficientIRD(needed, terms.limit, f"ORD {needed} in the Reply")
+            raise InsufficientIRD(needed, terms.limit, f"the peer's ORD is {needed}", "device's")
         ird = max(ird, needed)
     rtr = NO_RTR
     if request.peer_to_peer:
@@ -132,7 +133,7 @@ def check_request(request: StartupFrame, *, minimum_ord: int) -> None:
     """Raises `InsufficientIRD` if the Initiator's IRD is below `minimum_ord`."""
     told = told_reads(request.ird)
     if told is not None and told < minimum_ord:
-        raise InsufficientIRD(minimum_ord, told, f"minimum_ord {minimum_ord}")
+        raise InsufficientIRD(minimum_ord, told, f"minimum_ord is {minimum_ord}", "peer's")
 
 
 def accepting_reply(

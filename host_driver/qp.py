@@ -9,15 +9,17 @@ from typing import Self
 
 from stagecoach.host_driver import registers
 from stagecoach.host_driver.answers import read_state
-from stagecoach.host_driver.cq import CQ
+from stagecoach.host_driver.cq import AWAITS_FIRST_FPDU, CQ
 from stagecoach.host_driver.device import CommandOpcode
 from stagecoach.host_driver.enums import ATOMIC_OPERATIONS, QPState, WCFlags, WCOpcode, WROpcode
 from stagecoach.host_driver.errors import QPError, QPStateError, require_type
 from stagecoach.host_driver.events import AsyncEvent
 from stagecoach.host_driver.mpa_terms import Connection
 from stagecoach.host_driver.mr import MR
+from stagecoach.host_driver.network.errors import stream_error
 from stagecoach.host_driver.pd import PD
 from stagecoach.host_driver.qp_queues import QPCap, QPQueues
+from stagecoach.host_driver.stream_end import StreamEnd
 from stagecoach.host_driver.terminate import Terminate
 from stagecoach.host_driver.transport.base import ByteStream, DeviceClosed, TransportError
 from stagecoach.host_driver.work_queue import WorkQueue
@@ -67,6 +69,8 @@ class QP:
     qp_num: its number on the device. state: `QPState`. cause: why it stopped, or `Cause.NONE`.
     rfc7306: as in `init_attr`.
     terminate: what the peer complained about, if that was why, else `None`.
+    stream_end: how the TCP connection ended, if that was why and the device has a network that
+        knows, else `None`.
     connection: what MPA startup agreed on; `None` before.
 
     Raises `ResourceError` if the device has no QP left, or a CQ not enough room for what may be
@@ -86,11 +90,13 @@ class QP:
                 raise ValueError(f"{name} is of another device; allowed: a CQ of the PD's device")
         self.cause = Cause.NONE
         self.terminate: Terminate | None = None
+        self.stream_end: StreamEnd | None = None
         self.connection: Connection | None = None
         self._attached = False
         self._detaching = threading.Lock()  # inside it `context.lock` is not taken
         self._closed = False
         self._ord: int | None = None  # RDMA Reads that may be under way, once connected
+        self._may_wait = False  # a Responder of which nothing has completed yet
         # Regions that only this QP may use.
         self.children: dict[Callable[[], None], None] = {}
         cap = init_attr.cap
@@ -169,6 +175,7 @@ class QP:
             context.command(CommandOpcode.QP_CONNECT)
             self.state = QPState.RTS
             self._ord = ord
+            self._may_wait = not initiator
             try:
                 context.transport.attach(self.qp_num, stream)
             except BaseException:
@@ -289,6 +296,16 @@ class QP:
             self._queues.take_entries()
             return not self._queues.hidden_outstanding
 
+    @property
+    def awaits_first_fpdu(self) -> bool:
+        """Whether work requests seem to wait for the first FPDU of the MPA Initiator.
+
+        A Responder sends nothing before that (RFC 5044, 7.1.2 item 4): some are in the send queue,
+        and nothing has completed since the QP was connected.
+        """
+        with self.context.lock:
+            return self._may_wait and self.state == QPState.RTS and bool(self._queues.send.posted)
+
     def _ring_doorbell(self, queue: WorkQueue) -> None:
         if self.state == QPState.ERR:
             self._flush()
@@ -309,6 +326,7 @@ class QP:
         immediate_data: bytes,
     ) -> WC | None:
         """The completion for entry `index`, `None` if it is hidden; see `QPQueues.completed`."""
+        self._may_wait = False
         completion = self._queues.completed(self.qp_num, receive, index, length, flags)
         if completion is not None and flags & CompletionFlags.IMMEDIATE:
             return replace(
@@ -335,6 +353,7 @@ class QP:
         if self.state not in (QPState.INIT, QPState.RTS):
             return
         self.cause, self.terminate = event.cause, event.terminate
+        self.stream_end = event.stream_end
         try:
             self._stop(event)
         finally:
@@ -349,7 +368,7 @@ class QP:
         self._flush(event)
 
     def _flush(self, event: AsyncEvent | None = None) -> None:
-        self._queues.flush(self.qp_num, self.cause, self.terminate, event)
+        self._queues.flush(self.qp_num, self.cause, self.terminate, self.stream_end, event)
 
     def _detach(self, seconds: float) -> None:
         # Whoever comes second waits: only then is the connection free for another stream.
@@ -384,6 +403,8 @@ class QP:
             try:
                 if drain is not None:
                     what = f"end of the send queue of QP {self.qp_num}"
+                    if self.awaits_first_fpdu:
+                        what += f", which {AWAITS_FIRST_FPDU}"
                     self.context.poll_until(self._has_drained, drain, what)
             finally:
                 self._end(timeout)
@@ -466,6 +487,12 @@ class QP:
 
 
 def raise_if_stopped(qp: QP) -> None:
-    """Raises the error of a QP that has stopped."""
+    """Raises the error of a QP that has stopped.
+
+    Its `__cause__` is a `ConnectionReset`, `ConnectionTimedOut` or `StreamClosed` where it is known
+    how the TCP connection ended.
+    """
     if qp.cause not in (Cause.NONE, Cause.STOPPED_BY_DRIVER):
-        raise QPError(qp.qp_num, qp.cause, qp.terminate)
+        how = qp.stream_end
+        why = None if how is None else stream_error(how, how.words)
+        raise QPError(qp.qp_num, qp.cause, qp.terminate, how) from why

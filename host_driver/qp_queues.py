@@ -10,6 +10,7 @@ from stagecoach.host_driver.enums import WCFlags, WCStatus
 from stagecoach.host_driver.errors import DeviceError
 from stagecoach.host_driver.events import AsyncEvent
 from stagecoach.host_driver.ring import Ring, check_entries
+from stagecoach.host_driver.stream_end import StreamEnd
 from stagecoach.host_driver.terminate import Terminate
 from stagecoach.host_driver.transport.base import Transport
 from stagecoach.host_driver.work_queue import WorkQueue, check_elements, check_send, parts_of
@@ -136,6 +137,7 @@ class QPQueues:
         qp_num: int,
         cause: Cause,
         terminate: Terminate | None,
+        stream_end: StreamEnd | None = None,
         event: AsyncEvent | None = None,
     ) -> None:
         """Completes what is left in error; the request that `event` names, if any, with its own."""
@@ -163,6 +165,7 @@ class QPQueues:
                     qp_num=qp_num,
                     cause=cause,
                     terminate=terminate,
+                    stream_end=stream_end,
                 )
                 cq.append(completion)
 

@@ -13,6 +13,7 @@ from stagecoach.host_driver.enums import (
 )
 from stagecoach.host_driver.errors import describe
 from stagecoach.host_driver.mr import FastMR
+from stagecoach.host_driver.stream_end import StreamEnd
 from stagecoach.host_driver.terminate import Terminate
 from stagecoach.hw.interface.causes import Cause
 from stagecoach.hw.interface.queue_entries import IMMEDIATE_DATA_OCTETS
@@ -127,6 +128,7 @@ class WC:
     ----------
     byte_len: octets of the message; of Immediate Data 8, without those of an RDMA Write before it.
     cause: why the request failed. terminate: what the peer complained about, if that is why.
+    stream_end: how the TCP connection ended, as `AsyncEvent` has it.
     wc_flags: of a receive, `WCFlags`. invalidated_rkey: the STag that the peer invalidated, with
         WITH_INV.
     imm_data: with WITH_IMM the 8 octets that the peer sent, as it sent them: what they mean is up
@@ -145,12 +147,13 @@ class WC:
     invalidated_rkey: int = 0
     terminate: Terminate | None = None
     imm_data: bytes = b""
+    stream_end: StreamEnd | None = None
 
     def describe(self) -> str:
         """What became of the request, in one line."""
         text = f"{self.opcode.name} {self.wr_id} of QP {self.qp_num}: {self.status.name}"
         if self.status != WCStatus.SUCCESS:
-            return f"{text}, {describe(self.cause, self.terminate)}"
+            return f"{text}, {describe(self.cause, self.terminate, self.stream_end)}"
         text += f", {self.byte_len} octets"
         if self.wc_flags & WCFlags.SOLICITED:
             text += ", solicited"

@@ -1,4 +1,4 @@
-"""What each block of a synthesized device takes, by the names of its cells."""
+"""What a part of a synthesized device takes, and each of its blocks, by the names of its cells."""
 
 import json
 from collections import Counter, defaultdict
@@ -17,17 +17,33 @@ def by_block(netlist: Path, device: str = "device") -> dict[str, dict[str, int]]
     itself and of its streams, whose names have `__`.
     """
     counts: dict[str, Counter[str]] = defaultdict(Counter)
-    for name, cell in top_module(json.loads(netlist.read_text()))["cells"].items():
-        parts = name.split(".")
-        if parts[0] == device and len(parts) > 2 and "__" not in parts[1]:
-            counts[parts[1]][cell["type"]] += 1
-    rows = {
-        block: {
-            "lut4": sum(lut4 * cells[kind] for kind, lut4 in LUT4.items()),
-            "lut4_of_memories": LUT4["TRELLIS_DPR16X4"] * cells["TRELLIS_DPR16X4"],
-            "ff": cells["TRELLIS_FF"],
-            "dp16kd": cells["DP16KD"],
-        }
-        for block, cells in counts.items()
-    }
+    for parts, kind in _cells(netlist, device):
+        if len(parts) > 1 and "__" not in parts[0]:
+            counts[parts[0]][kind] += 1
+    rows = {block: _row(cells) for block, cells in counts.items()}
     return dict(sorted(rows.items(), key=lambda row: -row[1]["lut4"]))
+
+
+def of_part(netlist: Path, part: str) -> dict[str, int]:
+    """The same of one part, such as `device.framer`, with all cells whose names begin so."""
+    return _row(Counter(kind for _, kind in _cells(netlist, part)))
+
+
+def _cells(netlist: Path, part: str) -> list[tuple[list[str], str]]:
+    """The rest of the name and the type of each cell of a part."""
+    cells = top_module(json.loads(netlist.read_text()))["cells"]
+    start = f"{part}."
+    return [
+        (name.removeprefix(start).split("."), cell["type"])
+        for name, cell in cells.items()
+        if name.startswith(start)
+    ]
+
+
+def _row(cells: Counter[str]) -> dict[str, int]:
+    return {
+        "lut4": sum(lut4 * cells[kind] for kind, lut4 in LUT4.items()),
+        "lut4_of_memories": LUT4["TRELLIS_DPR16X4"] * cells["TRELLIS_DPR16X4"],
+        "ff": cells["TRELLIS_FF"],
+        "dp16kd": cells["DP16KD"],
+    }

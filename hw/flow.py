@@ -69,7 +69,7 @@ class Placed:
 def mapping(top: str, options: str, netlist: Path) -> str:
     """Commands of Yosys from a design with the top module `top` to the file `netlist`.
 
-    `synth_ecp5` of Yosys 0.70 only has abc9 and ignores `-noabc9`; so its steps before and behind
+    `synth_ecp5` of Yosys 0.70 only has abc9 and ignores `-noabc9`; so its steps before and after
     the mapper are run here, and the mapper between them. Its log must go to a file: when its output
     is shown, the WebAssembly build stops at abc.
     """

@@ -4,7 +4,8 @@
 
 * `registers/index.html`: the registers, by PeakRDL;
 * `queue_entries.html`: queue entries, their enumerations and the causes of errors;
-* `stagecoach_registers.h`, `stagecoach_entries.h`: the same for C and C++.
+* `stagecoach_registers.h`, `stagecoach_entries.h`: the same for C and C++;
+* `stagecoach_llp.vh`: the kinds of events of the LLP port for Verilog.
 """
 
 import argparse
@@ -16,6 +17,7 @@ from pathlib import Path
 
 from stagecoach.hw.interface import queue_entries
 from stagecoach.hw.interface.causes import CODES, Cause
+from stagecoach.hw.interface.llp import LlpEventKind
 from stagecoach.hw.interface.queue_entries import (
     SCATTER_GATHER_ELEMENTS,
     Field,
@@ -28,6 +30,7 @@ from stagecoach.hw.interface.shared import ELEMENT, ENTRIES, ENUMS
 TARGET = Path("build") / "docs"
 REGISTER_HEADER = "stagecoach_registers.h"
 ENTRY_HEADER = "stagecoach_entries.h"
+LLP_HEADER = "stagecoach_llp.vh"
 ENTRY_PAGE = "queue_entries.html"
 REGISTER_PAGE = Path("registers") / "index.html"
 
@@ -89,6 +92,19 @@ def entry_header() -> str:
     return "\n".join(lines)
 
 
+def llp_header() -> str:
+    """The Verilog header of the LLP port: what its events say."""
+    lines = [
+        "// Events of the LLP port, made from hw/interface/llp.py.",
+        "/* verilator lint_save */",
+        "/* verilator lint_off UNUSEDPARAM */",
+    ]
+    bits = max(LlpEventKind).bit_length()
+    for kind in LlpEventKind:
+        lines.append(f"localparam [{bits - 1}:0] LLP_{kind.name} = {bits}'d{kind.value};")
+    return "\n".join([*lines, "/* verilator lint_restore */", ""])
+
+
 def _row(*cells: str) -> str:
     return "<tr>" + "".join(f"<td>{html.escape(one)}</td>" for one in cells) + "</tr>"
 
@@ -139,10 +155,11 @@ def _peakrdl(*arguments: str) -> None:
 
 
 def write_headers(folder: Path) -> None:
-    """Writes the two C headers."""
+    """Writes the headers of C and Verilog."""
     folder.mkdir(parents=True, exist_ok=True)
     _peakrdl("c-header", str(SOURCE), "-o", str(folder / REGISTER_HEADER))
     (folder / ENTRY_HEADER).write_text(entry_header())
+    (folder / LLP_HEADER).write_text(llp_header())
 
 
 def write_reference(folder: Path) -> None:
@@ -162,7 +179,7 @@ def main() -> int:
     except ToolFailure as failure:
         print(f"{parser.prog}: {failure}", file=sys.stderr)
         return 1
-    for name in (REGISTER_PAGE, ENTRY_PAGE, REGISTER_HEADER, ENTRY_HEADER):
+    for name in (REGISTER_PAGE, ENTRY_PAGE, REGISTER_HEADER, ENTRY_HEADER, LLP_HEADER):
         print(folder / name)
     return 0
 

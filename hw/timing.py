@@ -2,9 +2,10 @@
 
 The device (`make timing`): Fmax for each seed and the median, area, and the critical path in
 words, in `build/timing.json`; that of another `--config`, another `--device` or `--abc9` under a
-name of its own. `--area`: only what the device and its blocks take, without placing it. `--block`
-and `--blocks`: each block alone between registers, with the parameters that it has in the device,
-in `build/timing_blocks.json`.
+name of its own. `--engine-dummy`: with something of the size of a TCP engine at the LLP port, also
+under a name of its own. `--area`: only what the device and its blocks take, without placing it.
+`--block` and `--blocks`: each block alone between registers, with the parameters that it has in
+the device, in `build/timing_blocks.json`.
 
 What the default device or one of its blocks takes beyond `budgets.toml`, or is slower, is shown in
 a line of its own; the exit status is 1 then.
@@ -26,8 +27,9 @@ from rich.table import Table
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.rnic import Rnic
 from stagecoach.hw import blocks, budgets
-from stagecoach.hw.area import by_block
+from stagecoach.hw.area import by_block, of_part
 from stagecoach.hw.boards.configs import SMALL
+from stagecoach.hw.engine_dummy import RnicBesideDummy, excess_of_dummy
 from stagecoach.hw.files import BadResults, locked, read_results, write_results
 from stagecoach.hw.flow import (
     BUILD,
@@ -56,10 +58,14 @@ SAME_DEVICE = ("device", "speed_grade", "synthesis_options", "flow", "lut4", "ff
 """What two results have in common if their seeds are those of one netlist and one flow."""
 
 
-def entry(config: str, part: Part, options: str) -> str:
-    """The name under which `build/timing.json` holds a configuration, part and flow."""
+def entry(config: str, part: Part, options: str, dummy: bool = False) -> str:
+    """The name under which `build/timing.json` holds a configuration, part and flow.
+
+    `dummy`: beside the dummy of an engine.
+    """
     names = [name for name, each in PARTS.items() if each == part != DEFAULT_PART]
-    return "_".join([config, *names, *_flow(options)])
+    beside = ["engine_dummy"] if dummy else []
+    return "_".join([config, *names, *_flow(options), *beside])
 
 
 def _flow(options: str) -> list[str]:
@@ -67,10 +73,11 @@ def _flow(options: str) -> list[str]:
 
 
 ENTRIES = [
-    entry(config, part, options)
+    entry(config, part, options, dummy)
     for config in CONFIGS
     for part in PARTS.values()
     for options in (SYNTHESIS_OPTIONS, "")
+    for dummy in (False, True)
 ]
 
 
@@ -87,16 +94,23 @@ def measure(
     jobs: int,
     options: str,
     tell: Callable[[str], object],
+    dummy: bool = False,
 ) -> dict:
     """Synthesizes, places all seeds, and returns what `build/timing.json` holds of a device.
 
     Without seeds nothing is placed, and there is only the area. `tell` is told what is being done.
+    `dummy`: a dummy of an engine is at the LLP port. Raises `ToolError`, also if that is not as
+    large as it should be.
     """
     tell("exporting RTLIL")
-    harness = Harness(Rnic(config))
+    harness = Harness(RnicBesideDummy(config) if dummy else Rnic(config))
     text = export(harness, "rnic")
     tell("synthesizing with yosys")
     folder = synthesize(text, options)
+    if dummy:
+        of_dummy = of_part(folder / "rnic.json", "device.dummy")
+        if excess := excess_of_dummy(of_dummy):
+            raise ToolError(f"{'; '.join(excess)}; see {folder}")
     tell("packing with nextpnr")
     used = packed(folder, part)
     placed = []
@@ -115,8 +129,10 @@ def measure(
         "ff": used["TRELLIS_FF"],
         "ff_of_the_harness": harness.flip_flops,
         "dp16kd": used["DP16KD"],
-        "blocks": by_block(folder / "rnic.json"),
+        "blocks": by_block(folder / "rnic.json", "device.rnic" if dummy else "device"),
     }
+    if dummy:
+        result["engine_dummy"] = of_dummy
     if placed:
         result["flow"] = flow_key(netlist, part)
         result |= _of_seeds(
@@ -219,6 +235,8 @@ def _print_device(result: dict, console: Console) -> None:
         table.add_row("Fmax, median", f"{result['fmax_median_mhz']:.2f} MHz")
     for key in ("lut4", "ff", "dp16kd"):
         table.add_row(key.upper(), str(result[key]))
+        if "engine_dummy" in result:
+            table.add_row("of them of the dummy", str(result["engine_dummy"][key]))
     console.print(table)
     if "critical_path" in result:
         console.print(f"Critical path: {result['critical_path']}")
@@ -252,6 +270,9 @@ def main() -> int:
     )
     parser.add_argument("--config", choices=CONFIGS, help="sizes of the device (default: default)")
     parser.add_argument("--device", choices=PARTS, help="the ECP5 to place it in (default: 85F)")
+    parser.add_argument(
+        "--engine-dummy", action="store_true", help="beside a dummy of a TCP engine"
+    )
     parser.add_argument("--area", action="store_true", help="do not place the device")
     parser.add_argument("--blocks", action="store_true", help="place every block alone")
     arguments = parser.parse_args()
@@ -282,6 +303,7 @@ def main() -> int:
             return _show_excess(budgets.read().clock_excess(rows), console)
         part = PARTS[arguments.device] if arguments.device else DEFAULT_PART
         config = arguments.config or DEFAULT
+        name = entry(config, part, options, arguments.engine_dummy)
         if arguments.area:
             seeds = []
         else:
@@ -295,11 +317,12 @@ def main() -> int:
                 arguments.jobs,
                 options,
                 lambda text: shown.update(task, description=text),
+                arguments.engine_dummy,
             )
         _print_device(result, console)
         if not arguments.area:
-            record(RESULT, entry(config, part, options), result)
-        if entry(config, part, options) == DEFAULT:
+            record(RESULT, name, result)
+        if name == DEFAULT:
             kept = budgets.read()
             excess = kept.device_excess(result) + kept.area_excess(result["blocks"])
             return _show_excess(excess, console)
@@ -318,10 +341,14 @@ def _show_excess(excess: list[str], console: Console) -> int:
 
 def _refuse_ignored(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:
     """Ends the command where one option would make another mean nothing."""
-    given = [name for name, value in vars(arguments).items() if value not in (None, False)]
+    given = [
+        name.replace("_", "-")
+        for name, value in vars(arguments).items()
+        if value not in (None, False)
+    ]
     for name, others in (
-        ("block", ("blocks", "area", "config", "device")),
-        ("blocks", ("area", "config", "device")),
+        ("block", ("blocks", "area", "config", "device", "engine-dummy")),
+        ("blocks", ("area", "config", "device", "engine-dummy")),
         ("area", ("seeds",)),
     ):
         for other in others:

@@ -10,7 +10,6 @@ import importlib.metadata
 import json
 import re
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from stagecoach.gateware.config import RnicConfig
@@ -18,9 +17,6 @@ from stagecoach.hw.cached_verilog import TOP, export_verilog
 
 MODULE = "stagecoach_rnic"
 """Name of the top module without its prefix; all others have names that begin with it and a dot."""
-
-FOLDER = Path("build") / "verilog"
-"""Where the file is written, unless another place is named."""
 
 LINT_OFF = (
     ("DECLFILENAME", "one file holds all modules"),
@@ -174,17 +170,3 @@ def parse_prefix(text: str) -> str:
         allowed = "letters, digits and _, the first one no digit"
         raise OptionError(f"PREFIX is {text!r}; allowed: {allowed}")
     return text
-
-
-def write_verilog(config: RnicConfig, prefix: str, output: Path | None) -> int:
-    """Writes the device, and a core file beside a file `*.v`; returns the exit status."""
-    output = output or FOLDER / f"{prefix}{MODULE}.v"
-    text = device_verilog(config, prefix)
-    output.parent.mkdir(parents=True, exist_ok=True)
-    output.write_text(text)
-    print(f"{output}: module {prefix}{MODULE}, {len(text.splitlines()):,} lines")
-    if output.suffix == ".v":
-        core = output.with_suffix(".core")
-        core.write_text(core_file(config, prefix, output.name))
-        print(f"{core}: the same for FuseSoC")
-    return 0

@@ -6,6 +6,7 @@ The cache is that of `hw/cache.py`.
 import concurrent.futures
 import functools
 import hashlib
+import itertools
 import os
 import shutil
 import subprocess
@@ -18,6 +19,7 @@ from stagecoach.gateware.config import WORD_WIDTH, RnicConfig
 from stagecoach.hw import cache
 from stagecoach.hw.cached_verilog import TOP, Progress, export_verilog, tell
 from stagecoach.sim.resting import split_clocks
+from stagecoach.sim.runtime_enums import HEADER, enum_header
 from stagecoach.sim.verilator import (
     BuildError,
     require,
@@ -86,16 +88,18 @@ class Parts:
 
     harness: Verilog of its surroundings. runtime: folder of C++ files. output: file in the build's
     folder, a shared library if its name ends in `.so`, else a program. level: how much the
-    compiler optimises what runs in every cycle.
+    compiler optimises what runs in every cycle. headers: names and texts of C++ headers that are
+    made.
     """
 
     harness: tuple[Path, ...]
     runtime: Path
     output: str
     level: str = FAST
+    headers: tuple[tuple[str, str], ...] = ()
 
 
-DEVICE_PARTS = Parts((HARNESS,), RUNTIME, LIBRARY)
+DEVICE_PARTS = Parts((HARNESS,), RUNTIME, LIBRARY, headers=((HEADER, enum_header()),))
 
 
 def build_device(
@@ -197,6 +201,7 @@ def compile_parts(
         *flags,
         parts.level,
         SLOW,
+        *itertools.chain.from_iterable(parts.headers),
     ):
         digest.update(hashlib.sha256(part.encode()).digest())
     for path in sorted(parts.runtime.iterdir()):
@@ -229,6 +234,8 @@ def _build(
     tell(progress, "translate Verilog to C++")
     _run(["verilator", *arguments, "--Mdir", str(model), *map(str, parts.harness), str(source)])
 
+    for name, text in parts.headers:
+        (model / name).write_text(text)
     include = verilator_root() / "include"
     names = ["verilated.cpp", "verilated_threads.cpp"]
     if trace:

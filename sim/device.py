@@ -15,6 +15,7 @@ from typing import Any
 
 from stagecoach.host_driver.transport.base import check_access
 from stagecoach.host_driver.transport.records import Record, RecordKind
+from stagecoach.sim.status import Status
 
 DEFAULT_READ_LATENCY = 250
 """Cycles from an AXI read address to its first data: that of a PCIe host."""
@@ -27,18 +28,6 @@ DEFAULT_RECORD_LIMIT = 1 << 30
 
 _ERROR_SIZE = 1024
 _RECORD_HEADER = struct.Struct("<IIIIQQQ")
-
-
-class Status(enum.IntEnum):
-    """How a call ended, with the numbers of `sim/runtime/device.h`."""
-
-    OKAY = 0
-    FAILED = 1  # the simulation thread ended with an exception
-    CLOSED = 2  # the device is closed
-    BUS_ERROR = 3  # the device answered a register access with an error response
-    TIMEOUT = 4  # the device did not answer a register access
-    INVALID = 5  # an argument does not fit the state of the device
-    NOT_FLUSHED = 6  # detached, but not everything was sent in time
 
 
 class Response(enum.IntEnum):
@@ -54,6 +43,26 @@ class DeviceError(RuntimeError):
     def __init__(self, message: str, status: Status):
         super().__init__(message)
         self.status = status
+
+
+class Paced(ctypes.Structure):
+    """What a paced device did, as `sim/runtime/device.h` lays it out.
+
+    Attributes
+    ----------
+    access_done: the access that was begun has ended: `access_status`, `access_value`. irq: it is
+        high, or rose. busy: more would happen without anything from outside. cycle: of the device.
+    """
+
+    _fields_ = [
+        ("access_done", ctypes.c_uint32),
+        ("access_status", ctypes.c_uint32),
+        ("access_value", ctypes.c_uint32),
+        ("irq", ctypes.c_uint32),
+        ("busy", ctypes.c_uint32),
+        ("reserved", ctypes.c_uint32),
+        ("cycle", ctypes.c_uint64),
+    ]
 
 
 def parse_records(raw: bytes) -> list[Record]:
@@ -79,7 +88,15 @@ def _load(path: Path) -> ctypes.CDLL:
     functions: dict[str, tuple[Any, list[Any]]] = {
         "create": (
             device,
-            [*[ctypes.c_uint] * 3, ctypes.c_int, ctypes.c_int, u64, text, text, size],
+            [
+                *[ctypes.c_uint] * 3,
+                *[ctypes.c_int] * 2,
+                u64,
+                text,
+                *[ctypes.c_int] * 2,
+                text,
+                size,
+            ],
         ),
         "close": (None, [device, double]),
         "destroy": (None, [device]),
@@ -93,6 +110,8 @@ def _load(path: Path) -> ctypes.CDLL:
             ctypes.c_int,
             [device, ctypes.c_uint, double, ctypes.c_int, ctypes.POINTER(ctypes.c_int)],
         ),
+        "pace": (ctypes.c_int, [device, u64, ctypes.POINTER(Paced)]),
+        "begin_access": (ctypes.c_int, [device, ctypes.c_int, u32, u32]),
         "run_cycles": (ctypes.c_int, [device, u64]),
         "run_in_step": (ctypes.c_int, [device, ctypes.c_int]),
         "run_freely": (ctypes.c_int, [device]),
@@ -129,6 +148,10 @@ class Device:
         response; else with its last beat.
     record: keep every octet that crosses the LLP port for `take_records`.
     trace_path: FST waveform to write; the library must be built with `trace=True`.
+    engine: descriptor of a SOCK_SEQPACKET socket to a network engine behind the LLP port, which
+        takes and sends the messages of `sim/llp_messages.py`; it belongs to the device then.
+    paced: the device has no thread, and runs in `pace` alone; only `begin_access`, `map`, `unmap`
+        and what looks at it may be called.
     """
 
     def __init__(
@@ -142,6 +165,8 @@ class Device:
         record: bool = False,
         record_limit: int = DEFAULT_RECORD_LIMIT,
         trace_path: Path | str | None = None,
+        engine: int = -1,
+        paced: bool = False,
     ):
         for name, value in (("read_latency", read_latency), ("write_latency", write_latency)):
             if not 1 <= value <= 100000:
@@ -157,6 +182,8 @@ class Device:
             int(record),
             record_limit,
             path,
+            engine,
+            int(paced),
             error,
             _ERROR_SIZE,
         )
@@ -244,6 +271,25 @@ class Device:
             return descriptor.value
         self._check(status, f"detach of connection {connection}")
         return descriptor.value if give_back else None
+
+    def pace(self, cycles: int) -> Paced:
+        """Let a paced device take what the engine sent, then run so many cycles."""
+        paced = Paced()
+        status = self._library.stagecoach_pace(self._device, cycles, ctypes.byref(paced))
+        self._check(status, "pace")
+        return paced
+
+    def begin_access(self, address: int, value: int | None = None) -> None:
+        """Begin a read, or a write of a value; `pace` tells of its end. One at a time."""
+        check_access(address, value or 0)
+        status = self._library.stagecoach_begin_access(
+            self._device, int(value is not None), address, value or 0
+        )
+        self._check(status, f"access to register {address:#05x}")
+
+    def require_access(self, address: int, status: int) -> None:
+        """Raises `DeviceError` unless an access, by its status, went well."""
+        self._check(status, f"access to register {address:#05x}")
 
     def run_cycles(self, cycles: int) -> None:
         """Run at least this many cycles even if the device is idle."""

@@ -1,6 +1,8 @@
 """The compiled simulation as a device of the driver, with real TCP connections as its LLP."""
 
 import ctypes
+import itertools
+import logging
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +22,12 @@ from stagecoach.host_driver.transport.sockets import SocketStream
 if TYPE_CHECKING:
     from stagecoach.gateware.config import RnicConfig
     from stagecoach.host_driver.transport.records import Record
+    from stagecoach.sim.device import Device
+
+BUILDING = "building the simulated device; this takes some minutes"
+"""What is told once where nobody follows the progress of a build."""
+
+_LOG = logging.getLogger(__name__)
 
 
 class SimulatedDevice(SocketLender):
@@ -33,10 +41,17 @@ class SimulatedDevice(SocketLender):
     library: a built device instead of `sim.build.build_device(config)`.
     read_latency, write_latency: of the host memory, in cycles.
     late_writes: what the device writes is visible only with its write response.
-    progress: called with a few words before each long step of a build.
+    progress: called with a few words before each long step of a build; without it a warning is
+        logged when one begins.
 
     Raises `MissingExtra` if what it takes to build a device is not installed.
+
+    Attributes
+    ----------
+    runs_in_step: whether `run_in_step` is possible.
     """
+
+    runs_in_step = True
 
     def __init__(
         self,
@@ -60,11 +75,12 @@ class SimulatedDevice(SocketLender):
             from stagecoach.sim.build import build_device
 
             with extra_named():
-                library = build_device(self.config, trace=trace_path is not None, progress=progress)
+                library = build_device(
+                    self.config, trace=trace_path is not None, progress=progress or _logged()
+                )
         latencies = {"read_latency": read_latency, "write_latency": write_latency}
-        self._device = sim_device.Device(
+        self._device = self._start(
             library,
-            self.config.qps,
             late_writes=late_writes,
             record=record,
             trace_path=trace_path,
@@ -75,6 +91,10 @@ class SimulatedDevice(SocketLender):
         # Address to the buffers mapped there, oldest first.
         self._mapped: dict[int, list[Exported]] = {}
         self._closed = False
+
+    def _start(self, library: Path, **options: Any) -> "Device":
+        """The compiled device."""
+        return self._sim.Device(library, self.config.qps, **options)
 
     @property
     def info(self) -> dict[str, Any]:
@@ -196,3 +216,14 @@ class SimulatedDevice(SocketLender):
         self._device.close()
         with self._lock:
             self._mapped.clear()
+
+
+def _logged() -> Callable[[str], None]:
+    """Logs at the first step of a build that it has begun: a program seems to hang meanwhile."""
+    steps = itertools.count()
+
+    def step(_: str) -> None:
+        if next(steps) == 0:
+            _LOG.warning(BUILDING)
+
+    return step

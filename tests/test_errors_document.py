@@ -15,6 +15,7 @@ from stagecoach.cli.perf import end as perf
 from stagecoach.cli.perf import settings as perf_settings
 from stagecoach.cli.top import command as top
 from stagecoach.host_driver import Cause, WCStatus, errors, extras, mpa_errors
+from stagecoach.host_driver.network import errors as network
 from stagecoach.host_driver.transport import base
 from stagecoach.hw import cache
 from stagecoach.hw.interface.causes import CODES
@@ -24,7 +25,9 @@ from stagecoach.sim.model.errors import ErrorCode
 from stagecoach.sim.model.terminate import NEVER_SENT
 from stagecoach.sim.wire import errors as wire
 from stagecoach.ulp.nfs import mount, status
+from stagecoach.ulp.nfs.server import handle_key
 from stagecoach.ulp.oncrpc import errors as oncrpc
+from stagecoach.ulp.perftest import errors as perftest
 from stagecoach.ulp.rpcrdma import errors as rpcrdma
 from stagecoach.ulp.rping import link as rping
 
@@ -42,10 +45,12 @@ def names(section: str) -> list[str]:
     return [row[0].strip("`") for row in rows(section)]
 
 
-API = (errors, mpa_errors, extras, base)
+API = (errors, mpa_errors, extras, base, network)
 COMMANDS = (
     *(demo, perf, perf_settings, rping, verilator, cache, capture_file, mount, status, top),
+    handle_key,
     wire,
+    perftest,
 )
 RPC = (oncrpc, rpcrdma)
 

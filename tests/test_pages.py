@@ -19,6 +19,7 @@ def test_the_example_is_short():
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
+@pytest.mark.usefixtures("compiled_device")  # else standard error says that it is built
 def test_the_example_runs():
     assert EXAMPLE is not None
     run = subprocess.run(

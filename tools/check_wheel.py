@@ -32,6 +32,7 @@ RESULT = Path("build") / "wheel.json"
 TOP_LEVEL = "stagecoach"
 ROOMS = sorted(path.name for path in (ROOT / "src" / TOP_LEVEL).iterdir() if path.is_symlink())
 EXTRAS = "cocotb,plot"
+COMMANDS = ("info", "perf", "perftest", "rping", "nfs", "top", "demo", "verilog", "decode", "cache")
 LARGEST_BASE = 20_000_000
 """Bytes that the base may take on disk, with all that it depends on."""
 
@@ -246,7 +247,7 @@ def check_base(user: Environment) -> int:
     said = user.stagecoach("--version")
     check(re.fullmatch(r"stagecoach \d+\.\d+\.\d+\n", said) is not None, said)
     user.python("from stagecoach import nfs, rpc")
-    for command in ("info", "perf", "rping", "nfs", "top", "demo", "verilog", "decode", "cache"):
+    for command in COMMANDS:
         user.stagecoach(command, "--help")
     user.python(NO_BOARD)
     user.python(NO_GATEWARE)

@@ -1,16 +1,17 @@
 #!/bin/sh
 # Installs with apt-get, where missing, what pip cannot; says before what that is.
 #
-# Usage: install_system_packages.sh PYTHON base|waves|test
+# Usage: install_system_packages.sh PYTHON base|waves|test|packetdrill
 #   base: what nothing works without. waves: also what FST waveforms take. test: all that tests use.
+#   packetdrill: also what packetdrill is built with.
 # Without root or sudo it only fails if something is missing that nothing works without.
 set -eu
 python=${1:-python3}
 purpose=${2:-test}
 case $purpose in
-base | waves | test) ;;
+base | waves | test | packetdrill) ;;
 *)
-    echo "install_system_packages.sh: purpose is $purpose; allowed: base, waves, test" >&2
+    echo "install_system_packages.sh: purpose is $purpose; allowed: base, waves, test, packetdrill" >&2
     exit 2
     ;;
 esac
@@ -38,7 +39,12 @@ has command -v g++ || required="$required g++"
 has command -v perl || required="$required perl"
 # Debian has the part of Python that makes virtual environments in a package of its own.
 has "$python" -c 'import ensurepip, venv' || required="$required python$version-venv"
-if [ "$purpose" != base ]; then
+if [ "$purpose" = packetdrill ]; then
+    has command -v bison || required="$required bison"
+    has command -v flex || required="$required flex"
+    has command -v cc || required="$required gcc"
+fi
+if [ "$purpose" = waves ] || [ "$purpose" = test ]; then
     # FST waveforms are written with zlib and lz4.
     has_header zlib.h || useful="$useful zlib1g-dev"
     has_header lz4.h || useful="$useful liblz4-dev"
@@ -49,6 +55,8 @@ if [ "$purpose" = test ]; then
     # The second opinions: on simulation, and on what goes over the wire.
     has command -v iverilog || useful="$useful iverilog"
     has command -v tshark || useful="$useful tshark"
+    # Links and routes of the network namespaces of tests.
+    has command -v ip || useful="$useful iproute2"
 fi
 
 packages=$required$useful
@@ -76,7 +84,9 @@ if [ -z "${reason:-}" ]; then
 fi
 echo "not installed: $reason" >&2
 if [ -n "$required" ]; then
-    echo "nothing works without:$required" >&2
+    what="nothing works"
+    [ "$purpose" != packetdrill ] || what="packetdrill cannot be built"
+    echo "$what without:$required" >&2
     exit 1
 fi
 echo "going on without:$useful (waveforms, Icarus runs or packet checks are not available)" >&2

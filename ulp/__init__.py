@@ -1,4 +1,4 @@
-"""Upper layer protocols over the verbs: ONC RPC, RPC-over-RDMA, NFS, rping."""
+"""Upper layer protocols over the verbs: ONC RPC, RPC-over-RDMA, NFS, rping, perftest."""
 
 # In the root of the repository the folder is in reach under its own name: all classes twice.
 if __name__ != "stagecoach.ulp":

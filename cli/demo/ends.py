@@ -15,9 +15,11 @@ from stagecoach.cli.demo.messages import Note, NoteKind, Region, pack_length, un
 from stagecoach.host_driver import cm
 from stagecoach.host_driver.enums import AccessFlags, WROpcode
 from stagecoach.host_driver.locate import SIMULATED, Locator
+from stagecoach.host_driver.startup_options import StartupOptions
+from stagecoach.host_driver.transport.network import ConnectionInfo
+from stagecoach.sim.network.nic import SimulatedNic
 from stagecoach.sim.transport import SimulatedDevice
 
-STARTUP_SECONDS = 60.0
 GENERATED_SEED = 5040
 
 
@@ -28,8 +30,8 @@ class Job:
     file: to be moved; if None, `size` octets are generated.
     sink_library, source_library: the built devices.
     pcapng, waves: files to be left; no waveform if None.
-    markers: both ends want Markers (RFC 5044, 4.3).
-    source_device: of the source, instead of a simulated one.
+    startup: what both ends ask for in MPA startup.
+    source_device, sink_device: instead of simulated ones with sockets. host: of the sink.
     """
 
     file: Path | None
@@ -39,19 +41,28 @@ class Job:
     source_library: Path
     pcapng: Path
     waves: Path | None = None
-    markers: bool = False
+    startup: StartupOptions = field(default_factory=StartupOptions)
     source_device: Locator = SIMULATED
+    sink_device: Locator = SIMULATED
+    host: str = "127.0.0.1"
 
 
 @dataclass
 class Measurement:
-    """One row of the table: what an operation took on the device of the source."""
+    """One row of the table: what an operation took on the device of the source.
+
+    segments, retransmissions: of TCP, both directions, as far as the source sees them. rtt_us: the
+    smoothed round-trip time then. They are there if the device has a network of its own.
+    """
 
     operation: str
     octets: int
     fpdus: int
     cycles: int
     seconds: float
+    segments: int | None = None
+    retransmissions: int | None = None
+    rtt_us: int | None = None
 
 
 @dataclass
@@ -82,7 +93,7 @@ def run_end(body: Body, job: Job, port: int, pipe: Connection) -> None:
 
 def _tell_error(error: BaseException, report: Callable[[Report], None]) -> None:
     text = str(error).strip().splitlines() or ["no reason given"]
-    report(Report(error=f"{type(error).__name__}: {text[0]}"))
+    report(Report(error=text[0]))
 
 
 @contextlib.contextmanager
@@ -109,15 +120,17 @@ def _load(job: Job) -> Any:
 
 def sink(job: Job, port: int, report: Callable[[Report], None]) -> None:
     """Listens, gives memory, checks what was written there."""
-    with End(SimulatedDevice(library=job.sink_library)) as end, _errors_told_first(report):
-        with cm.listen(end.context) as listener:
+    device = job.sink_device.open(library=lambda: job.sink_library)
+    with End(device) as end, _errors_told_first(report):
+        with cm.listen(end.context, job.host) as listener:
             report(Report(port=listener.port))
-            request = listener.get_request(STARTUP_SECONDS)
+            request = listener.get_request(job.startup.timeout)
         length = unpack_length(request.private_data)
         buffer = bytearray(length)
         mr = end.register(buffer, AccessFlags.REMOTE_WRITE | AccessFlags.REMOTE_READ)
         region = Region(mr.addr, mr.rkey, length) if mr else Region(0, 0, 0)
-        request.accept(end.qp, private_data=region.pack(), emss=job.emss, markers=job.markers)
+        wanted = job.startup.accepting
+        request.accept(end.qp, private_data=region.pack(), emss=job.emss, **wanted)
         written = end.receive(NoteKind.WRITTEN).digest
         found = digest_of(buffer)
         end.send(Note(NoteKind.RECEIVED, found))
@@ -130,8 +143,9 @@ def sink(job: Job, port: int, report: Callable[[Report], None]) -> None:
 class _Meter:
     """Measures operations on the device of one end."""
 
-    def __init__(self, end: End, report: Callable[[Report], None]):
+    def __init__(self, end: End, device: Any, report: Callable[[Report], None]):
         self._end = end
+        self._stack = device.stack if isinstance(device, SimulatedNic) else None
         self._report = report
         self.measurements: list[Measurement] = []
 
@@ -140,21 +154,34 @@ class _Meter:
         fpdus = context.fpdus_sent + context.fpdus_received
         return context.cycles, fpdus, time.monotonic()
 
+    def _infos(self) -> list[ConnectionInfo]:
+        """Of the connections of the device's own network, if it has one."""
+        connections = self._stack.connections() if self._stack is not None else []
+        return [each.info for each in connections if each.info is not None]
+
     def measure(self, operation: str, octets: int, steps: Iterable[int]) -> None:
         """Runs the steps of an operation, which yield the octets done."""
+        before = self._infos()
         cycles, fpdus, begun = self._counters()
         for done in steps:
             self._report(Report(progress=(operation, done)))
         cycles_after, fpdus_after, ended = self._counters()
-        self.measurements.append(
-            Measurement(
-                operation,
-                octets,
-                (fpdus_after - fpdus) & 0xFFFFFFFF,
-                cycles_after - cycles,
-                ended - begun,
-            )
+        measurement = Measurement(
+            operation,
+            octets,
+            (fpdus_after - fpdus) & 0xFFFFFFFF,
+            cycles_after - cycles,
+            ended - begun,
         )
+        if after := self._infos():
+            sent, received, again = (
+                sum(getattr(info, name) for info in after)
+                - sum(getattr(info, name) for info in before)
+                for name in ("segments_sent", "segments_received", "retransmissions")
+            )
+            measurement.segments, measurement.retransmissions = sent + received, again
+            measurement.rtt_us = after[0].smoothed_rtt_us
+        self.measurements.append(measurement)
 
 
 def _exchange_digests(end: End, digest: bytes) -> Iterator[int]:
@@ -173,7 +200,7 @@ def _check_octets(found: bytearray, expected: Any) -> None:
     differ = numpy.frombuffer(found, numpy.uint8) != numpy.frombuffer(expected, numpy.uint8)
     first = int(differ.argmax())
     raise DemoError(
-        f"{int(differ.sum())} of {len(found)} octets read back differ, first octet {first}"
+        f"{int(differ.sum())} of {len(found)} bytes read back differ, first byte {first}"
     )
 
 
@@ -184,24 +211,24 @@ def source(job: Job, port: int, report: Callable[[Report], None]) -> None:
     buffer = _load(job)
     length = len(buffer)
     waves = {"trace_path": job.waves} if job.source_device.is_simulated else {}
-    device = job.source_device.open(library=lambda: job.source_library, record=True, **waves)
+    record = not job.source_device.is_card
+    device = job.source_device.open(library=lambda: job.source_library, record=record, **waves)
     with End(device) as end, _errors_told_first(report):
-        meter = _Meter(end, report)
+        meter = _Meter(end, device, report)
         file_mr = end.register(buffer, AccessFlags.LOCAL_WRITE)
         copy = bytearray(length)
         copy_mr = end.register(copy, AccessFlags.LOCAL_WRITE)
         answer = cm.connect(
             end.qp,
-            "127.0.0.1",
+            job.host,
             port,
             private_data=pack_length(length),
             emss=job.emss,
-            markers=job.markers,
-            timeout=STARTUP_SECONDS,
+            **job.startup.connecting,
         )
         region = Region.unpack(answer)
         if region.length != length:
-            raise DemoError(f"the sink has {region.length} octets of memory; needed: {length}")
+            raise DemoError(f"the sink has {region.length} bytes of memory; needed: {length}")
         digest = digest_of(buffer)
         moves = end.move(WROpcode.RDMA_WRITE, file_mr, region.addr, region.rkey)
         meter.measure("RDMA Write", length, moves)
@@ -213,7 +240,8 @@ def source(job: Job, port: int, report: Callable[[Report], None]) -> None:
         _check_octets(copy, buffer)
         end.send(Note(NoteKind.READ_BACK, digest_of(copy)))
     truncated = isinstance(device, SimulatedDevice) and device.statistics()["record_truncated"]
-    write_conversation(job.pcapng, device.recorded_streams, device.take_records())
+    if not job.source_device.is_card:  # else the wire has the capture
+        write_conversation(job.pcapng, device.recorded_streams, device.take_records())
     report(
         Report(measurements=meter.measurements, digest=digest.hex(), capture_complete=not truncated)
     )

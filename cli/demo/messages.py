@@ -19,7 +19,7 @@ def pack_length(octets: int) -> bytes:
 def unpack_length(private_data: bytes) -> int:
     """The inverse of `pack_length`; `ValueError` for anything else."""
     if len(private_data) != _LENGTH.size:
-        raise ValueError(f"{len(private_data)} octets of private data; allowed: {_LENGTH.size}")
+        raise ValueError(f"{len(private_data)} bytes of private data; allowed: {_LENGTH.size}")
     return int(_LENGTH.unpack(private_data)[0])
 
 
@@ -39,7 +39,7 @@ class Region:
     def unpack(cls, private_data: bytes) -> Self:
         """The inverse of `pack`; `ValueError` for anything else."""
         if len(private_data) != _REGION.size:
-            raise ValueError(f"{len(private_data)} octets of private data; allowed: {_REGION.size}")
+            raise ValueError(f"{len(private_data)} bytes of private data; allowed: {_REGION.size}")
         return cls(*_REGION.unpack(private_data))
 
 
@@ -66,6 +66,6 @@ class Note:
     def unpack(cls, octets: bytes | bytearray) -> Self:
         """The inverse of `pack`; `ValueError` for anything else."""
         if len(octets) != _NOTE.size:
-            raise ValueError(f"a Send of {len(octets)} octets; allowed: {_NOTE.size}")
+            raise ValueError(f"a Send of {len(octets)} bytes; allowed: {_NOTE.size}")
         kind, digest = _NOTE.unpack(octets)
         return cls(NoteKind(kind), digest)

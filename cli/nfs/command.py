@@ -6,13 +6,17 @@ import logging
 import os
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from stagecoach.cli.commands import open_device, progress_bar
-from stagecoach.cli.nfs.show import long_lines, stat_lines
+import platformdirs
+
+from stagecoach.cli.nfs.published import publish_clients
+from stagecoach.cli.nfs.show import long_lines, stat_lines, summary
+from stagecoach.cli.open_device import open_device, progress_bar
 from stagecoach.host_driver.context import Context
 from stagecoach.host_driver.locate import Locator
 from stagecoach.ulp.nfs.client.connection import Ways, mounted
@@ -20,6 +24,7 @@ from stagecoach.ulp.nfs.client.copy import Copier, Progress
 from stagecoach.ulp.nfs.client.files import Files, Found, shown
 from stagecoach.ulp.nfs.client.url import RDMA, TCP, NfsUrl
 from stagecoach.ulp.nfs.server.export import Export
+from stagecoach.ulp.nfs.server.handle_key import handle_key
 from stagecoach.ulp.nfs.server.rights import ClientRights, Rights, ServerRights, Squash
 from stagecoach.ulp.nfs.server.serving import NfsServer
 from stagecoach.ulp.nfs.status import NfsError, NfsStatus
@@ -38,13 +43,17 @@ def serve(
     tcp_port: int | None,
     settings: ServerSettings,
     device: Locator,
+    verbose: bool = False,
 ) -> None:
-    """Serves an export until the process is interrupted or terminated."""
+    """Serves an export until the process is interrupted or terminated.
+
+    `verbose`: tell of its clients on standard error.
+    """
     with contextlib.ExitStack() as stack:
         stack.callback(export.close)
         context = None
         if rdma_port is not None:
-            context = stack.enter_context(Context(open_device(device)))
+            context = stack.enter_context(Context(open_device(device, address)))
 
         async def run() -> None:
             task = asyncio.current_task()
@@ -54,7 +63,8 @@ def serve(
             loop.set_exception_handler(_complain)
             # Connections wait in these threads for their peers when they are closed.
             loop.set_default_executor(ThreadPoolExecutor(_CLOSING_THREADS, "closing"))
-            async with NfsServer(export, address) as server:
+            tell = _tell_of_client if verbose else lambda line: None
+            async with NfsServer(export, address, tell=tell) as server:
                 host = address or "*"
                 if context is not None and rdma_port is not None:
                     port = await server.listen_rdma(context, rdma_port, settings)
@@ -62,10 +72,17 @@ def serve(
                 if tcp_port is not None:
                     port = await server.listen_tcp(tcp_port)
                     _tell(export, f"{TCP}://{host}:{port}")
+                await publish_clients(server.clients)
                 await asyncio.Event().wait()
 
         with contextlib.suppress(asyncio.CancelledError):
             asyncio.run(run())
+
+
+def _tell_of_client(line: str) -> None:
+    # A standard error that is closed ends no server.
+    with contextlib.suppress(OSError):
+        print(f"stagecoach nfs: {line}", file=sys.stderr, flush=True)
 
 
 def _complain(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -90,6 +107,23 @@ def rights_of(squash: Squash) -> Rights:
         file=sys.stderr,
     )
     return rights
+
+
+def key_of_user() -> bytes | None:
+    """The key of file handles, which this user's servers have in common.
+
+    `None`, which is told, if it cannot be kept. Raises `HandleKeyError` if others can read it.
+    """
+    folder = platformdirs.user_state_path("stagecoach", appauthor=False) / "nfs"
+    try:
+        return handle_key(folder)
+    except OSError as error:
+        print(
+            "stagecoach nfs: warning: mounts of clients end with this server, because the key of "
+            f"file handles cannot be kept: {error}",
+            file=sys.stderr,
+        )
+        return None
 
 
 def _tell(export: Export, place: str) -> None:
@@ -135,20 +169,26 @@ def remove(url: NfsUrl, ways: Ways, recursive: bool) -> None:
 
 @contextlib.contextmanager
 def _shown_progress(what: str) -> Iterator[Progress]:
+    """Shows how far a copy has come, and in the end what was copied."""
+    begun = time.monotonic()
     with progress_bar() as bar:
         task = bar.add_task(what, total=None)
 
         def tell(progress: Progress) -> None:
             bar.update(task, total=progress.total, completed=progress.octets)
 
-        yield Progress(tell=tell)
+        progress = Progress(tell=tell)
+        yield progress
+    _tell_copied(what, progress, time.monotonic() - begun)
 
 
-def _tell_skipped(progress: Progress) -> None:
+def _tell_copied(what: str, progress: Progress, seconds: float) -> None:
     for name in progress.skipped:
         print(
             f"stagecoach nfs: {shown(name)}: no file, directory or link: skipped", file=sys.stderr
         )
+    if progress.files:
+        print(summary(what, progress.files, progress.octets, seconds), file=sys.stderr)
 
 
 def get(url: NfsUrl, target: Path, ways: Ways, recursive: bool) -> Progress:
@@ -169,7 +209,24 @@ def get(url: NfsUrl, target: Path, ways: Ways, recursive: bool) -> Progress:
 
     with _shown_progress(f"get {shown(url.path)}") as progress:
         asyncio.run(run(progress))
-    _tell_skipped(progress)
+    return progress
+
+
+def get_to_output(url: NfsUrl, ways: Ways) -> Progress:
+    """Writes the content of a file of the server to standard output."""
+    output = sys.stdout.buffer
+
+    async def run(progress: Progress) -> None:
+        async with mounted(url, ways) as files:
+            found = await files.find(url.path)
+            _check_kind(found.is_directory, False, shown(url.path), allowed="a file")
+            copier = await Copier.of(files, found, progress, write=False)
+            await copier.stream(found, output.write)
+            output.flush()
+
+    progress, begun = Progress(), time.monotonic()
+    asyncio.run(run(progress))  # no bar: the output may be on the same terminal
+    _tell_copied(f"get {shown(url.path)}", progress, time.monotonic() - begun)
     return progress
 
 
@@ -199,7 +256,6 @@ def put(source: Path, url: NfsUrl, ways: Ways, recursive: bool) -> Progress:
     _check_kind(source.is_dir() and not source.is_symlink(), recursive, str(source))
     with _shown_progress(f"put {source.name}") as progress:
         asyncio.run(run(progress))
-    _tell_skipped(progress)
     return progress
 
 
@@ -215,6 +271,8 @@ async def _target(files: Files, url: NfsUrl, name: bytes) -> tuple[Found, bytes]
     return await files.parent(url.path)
 
 
-def _check_kind(is_directory: bool, recursive: bool, what: str) -> None:
+def _check_kind(
+    is_directory: bool, recursive: bool, what: str, allowed: str = "a file, or -r"
+) -> None:
     if is_directory and not recursive:
-        raise IsADirectoryError(f"{what} is a directory; allowed: a file, or -r")
+        raise IsADirectoryError(f"{what} is a directory; allowed: {allowed}")

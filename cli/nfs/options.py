@@ -6,11 +6,13 @@ import re
 from pathlib import Path
 from typing import Any
 
-from stagecoach.cli.options import add_device, number
+from stagecoach.cli.options import add_device, add_startup, check_startup, number, startup_options
 from stagecoach.ulp.nfs.client.url import DEFAULT_PORTS, RDMA, TCP, NfsUrl
 
 _PROFILES = ("rfc8166", "rfc5666")
 _MAXIMUM_ID = (1 << 32) - 2
+STANDARD_OUTPUT = "-"
+"""Where `get` may copy to; a file of that name is ./-."""
 _URL = "nfs+rdma://HOST[:PORT]/PATH or, without a device, nfs+tcp://HOST[:PORT]/PATH"
 
 
@@ -49,12 +51,19 @@ def add_nfs(subparsers: Any) -> None:
     _add_client(commands, "stat", "show what is known of a file")
     _add_recursive(_add_client(commands, "rm", "remove a file"))
     get = _add_client(commands, "get", "copy from a server")
-    get.add_argument("local", type=Path, nargs="?", default=Path("."), metavar="LOCAL")
+    get.add_argument(
+        "local",
+        nargs="?",
+        default=".",
+        metavar="LOCAL",
+        help="directory or new name (%(default)s); - is standard output",
+    )
     _add_recursive(get)
     put = commands.add_parser("put", help="copy to a server", description=f"URL is {_URL}.")
     put.add_argument("local", type=Path, metavar="LOCAL")
     _add_ways(put)
     _add_recursive(put)
+    nfs.set_defaults(check=_check, run=_run)
 
 
 def _add_client(commands: Any, name: str, what: str) -> argparse.ArgumentParser:
@@ -71,9 +80,11 @@ def _add_ways(parser: argparse.ArgumentParser) -> None:
         "--mount-port",
         type=number("port", 1, 65535),
         metavar="PORT",
-        help="of the server's MOUNT program over TCP, if it is not on the connection of NFS",
+        help="of the server's MOUNT program over TCP, if it is not on the connection of NFS and "
+        "the server's rpcbind does not tell it",
     )
     _add_rdma(parser)
+    add_startup(parser)
 
 
 def _add_recursive(parser: argparse.ArgumentParser) -> None:
@@ -122,9 +133,13 @@ def _add_serve(commands: Any) -> None:
         serve.add_argument(
             f"--no-{name}", dest=name, action="store_false", help=f"do not serve {scheme}"
         )
+    serve.add_argument(
+        "-v", dest="verbose", action="store_true", help="tell of clients that connect, mount and go"
+    )
     serve.add_argument("--read-only", action="store_true", help="refuse changes")
     _add_squash(serve)
     _add_rdma(serve)
+    add_startup(serve, connects=False)
 
 
 def _add_squash(serve: argparse.ArgumentParser) -> None:
@@ -161,25 +176,28 @@ def _add_squash(serve: argparse.ArgumentParser) -> None:
         )
 
 
-def check_nfs(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
-    """Ends the command in one line if options do not fit each other."""
+def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    parser.prog += f" {options.nfs_command}"
     if options.nfs_command == "serve" and not options.rdma and not options.tcp:
-        parser.error("nfs serve: --no-rdma with --no-tcp; allowed: one of them")
+        parser.error("--no-rdma with --no-tcp; allowed: one of them")
     if options.nfs_command == "serve" and os.geteuid() != 0:
         for name in ("anonuid", "anongid"):
             if getattr(options, name) is not None:
-                parser.error(f"nfs serve: --{name} without root; allowed: if root runs the server")
+                parser.error(f"--{name} without root; allowed: if root runs the server")
         if options.squash == "all":
-            parser.error("nfs serve: --all-squash without root; allowed: if root runs the server")
+            parser.error("--all-squash without root; allowed: if root runs the server")
+    if options.nfs_command != "serve":
+        check_startup(parser, options)
+    if options.nfs_command == "get" and options.local == STANDARD_OUTPUT and options.recursive:
+        parser.error("-r with -; allowed: one file")
     if options.nfs_command == "put" and not (options.local.is_symlink() or options.local.exists()):
-        parser.error(f"nfs put: {options.local} is not there")
+        parser.error(f"{options.local} is not there")
 
 
-def run_nfs(options: argparse.Namespace) -> int:
-    """Runs the command and returns its exit status."""
+def _run(options: argparse.Namespace) -> int:
     # Only now: the other commands need nothing of this.
-    from stagecoach.cli.commands import open_device
     from stagecoach.cli.nfs import command
+    from stagecoach.cli.open_device import open_device
     from stagecoach.host_driver.context import Context
     from stagecoach.ulp.nfs.client.connection import Ways
     from stagecoach.ulp.nfs.server.export import Export
@@ -187,6 +205,12 @@ def run_nfs(options: argparse.Namespace) -> int:
     from stagecoach.ulp.rpcrdma.settings import ClientSettings, Profile, ServerSettings
 
     profile = Profile[options.profile.upper()]
+    startup = startup_options(options)
+    wanted: dict[str, Any] = {
+        "connect_timeout": startup.timeout,
+        "crc": startup.crc,
+        "markers": startup.markers,
+    }
     if options.nfs_command == "serve":
         squash = Squash(
             root=options.squash != "none",
@@ -196,17 +220,25 @@ def run_nfs(options: argparse.Namespace) -> int:
         )
         rights = command.rights_of(squash)
         command.serve(
-            Export(options.directory, options.export, options.read_only, rights),
+            Export(
+                options.directory, options.export, options.read_only, rights, command.key_of_user()
+            ),
             options.address,
             options.rdma_port if options.rdma else None,
             options.tcp_port if options.tcp else None,
-            ServerSettings(profile=profile),
+            ServerSettings(profile=profile, **wanted),
             options.device,
+            options.verbose,
         )
         return 0
     ways = Ways(
-        lambda: Context(open_device(options.device)),
-        ClientSettings(profile=profile),
+        lambda: Context(open_device(options.device, options.url.host)),
+        ClientSettings(
+            profile=profile,
+            revision=startup.revision,
+            peer_to_peer=startup.peer_to_peer,
+            **wanted,
+        ),
         options.mount_port,
     )
     if options.nfs_command == "ls":
@@ -216,8 +248,10 @@ def run_nfs(options: argparse.Namespace) -> int:
     elif options.nfs_command == "rm":
         command.remove(options.url, ways, options.recursive)
     else:
-        if options.nfs_command == "get":
-            copied = command.get(options.url, options.local, ways, options.recursive)
+        if options.nfs_command == "get" and options.local == STANDARD_OUTPUT:
+            copied = command.get_to_output(options.url, ways)
+        elif options.nfs_command == "get":
+            copied = command.get(options.url, Path(options.local), ways, options.recursive)
         else:
             copied = command.put(options.local, options.url, ways, options.recursive)
         return 0 if copied.files else 1  # all that was asked for is no file

@@ -49,6 +49,13 @@ def long_lines(files: list[Found]) -> list[str]:
     return lines
 
 
+def summary(what: str, files: int, octets: int, seconds: float) -> str:
+    """What was copied, and how fast."""
+    counted = "1 file" if files == 1 else f"{files:,} files"
+    rate = octets / max(seconds, 1e-6) / 1e6
+    return f"{what}: {counted}, {octets:,} bytes in {seconds:.2f} s, {rate:.2f} MB/s"
+
+
 def stat_lines(path: bytes, found: Found) -> list[str]:
     """What is known of a file, one line each."""
     known = found.attributes

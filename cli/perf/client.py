@@ -4,9 +4,10 @@ from contextlib import nullcontext
 
 from stagecoach.cli.perf.end import End
 from stagecoach.cli.perf.measure import Meter, Progress
+from stagecoach.cli.perf.notes import END
 from stagecoach.cli.perf.operations import Remote
 from stagecoach.cli.perf.result import Point
-from stagecoach.cli.perf.server import END, NO_STEP, STEP
+from stagecoach.cli.perf.server import NO_STEP, STEP
 from stagecoach.cli.perf.settings import PerfError, Plan, unpack_remote
 from stagecoach.host_driver import cm
 from stagecoach.host_driver.context import Context
@@ -23,22 +24,22 @@ def measure(
 
     Raises `PerfError` if the server does not want it, or goes away.
     """
-    framing = plan.framing
     with End(
         context,
         qps=plan.qps,
-        octets=plan.octets * (1 + plan.pingpong),
-        access=plan.operation.access if plan.pingpong else AccessFlags.LOCAL_WRITE,
+        octets=plan.octets * (1 + plan.server_sends),
+        access=plan.operation.access if plan.server_sends else AccessFlags.LOCAL_WRITE,
         sends=max(plan.depth, 2),
-        receives=plan.latency_messages if plan.pingpong and plan.operation.takes_receive else 1,
+        receives=max(plan.receives, 1) if plan.server_sends else 1,
         rfc7306=plan.operation.rfc7306,
     ) as end:
         back = None
-        if plan.pingpong:
+        if plan.server_sends:
             back = Remote(end.mr.addr + plan.octets, end.mr.rkey)
         stream = None
-        if isinstance(context.transport, SimulatedDevice):
-            stream = _step_stream(end, address, port)
+        device = context.transport
+        if isinstance(device, SimulatedDevice) and device.runs_in_step:
+            stream = _step_stream(end, address, port, plan.startup.timeout)
         with stream or nullcontext():
             try:
                 remote = unpack_remote(
@@ -47,15 +48,14 @@ def measure(
                         address,
                         port,
                         private_data=plan.for_server(back).pack(),
-                        emss=framing.emss,
-                        markers=framing.markers,
+                        **plan.connecting,
                     )
                 )
             except ConnectionRejected as error:
                 text = error.private_data.decode("ascii", "replace")
                 raise PerfError(f"the server refused: {text}") from error
             for qp in end.qps:
-                cm.connect(qp, address, port, emss=framing.emss, markers=framing.markers)
+                cm.connect(qp, address, port, **plan.connecting)
             if stream is not None:
                 end.run_in_step(stream)
         meter = Meter(end, plan, remote, progress)
@@ -64,10 +64,12 @@ def measure(
         return points
 
 
-def _step_stream(end: End, address: str, port: int) -> SocketStream:
+def _step_stream(end: End, address: str, port: int, timeout: float) -> SocketStream:
     """The connection that keeps the devices in step: one that the server refuses for that."""
     try:
-        cm.connect(end.control, address, port, private_data=STEP, keep_rejected=True)
+        cm.connect(
+            end.control, address, port, private_data=STEP, keep_rejected=True, timeout=timeout
+        )
     except ConnectionRejected as rejection:
         if rejection.private_data == STEP and isinstance(rejection.stream, SocketStream):
             return rejection.stream

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from stagecoach.cli.commands import built_device, open_device, progress_bar
+from stagecoach.cli.open_device import built_device, open_device, progress_bar, require_host
 from stagecoach.cli.perf.both import LOCALHOST, LocalServer
 from stagecoach.cli.perf.client import measure
 from stagecoach.cli.perf.latency import histogram
@@ -22,15 +22,22 @@ from stagecoach.cli.perf.table import latency_table, table_of
 from stagecoach.host_driver.context import Context
 from stagecoach.host_driver.extras import MissingExtra, extra_named
 from stagecoach.host_driver.locate import SIMULATED, Locator
+from stagecoach.host_driver.mpa_exchange import DEFAULT_TIMEOUT
 
 
-def serve(operation: Operation, address: str, port: int, locator: Locator = SIMULATED) -> None:
+def serve(
+    operation: Operation,
+    address: str,
+    port: int,
+    locator: Locator = SIMULATED,
+    timeout: float = DEFAULT_TIMEOUT,
+) -> None:
     """Waits for a client, serves it to its end on a device."""
 
     def tell(text: str) -> None:
         print(f"stagecoach perf: {text}", file=sys.stderr, flush=True)
 
-    with Context(open_device(locator)) as context:
+    with Context(open_device(locator, address)) as context:
         serve_client(
             context,
             operation,
@@ -38,6 +45,7 @@ def serve(operation: Operation, address: str, port: int, locator: Locator = SIMU
             port,
             listening=lambda port: tell(f"listening at port {port}"),
             connected=lambda: tell("a client is measuring"),
+            timeout=timeout,
         )
 
 
@@ -54,6 +62,7 @@ def measure_at(plan: Plan, address: str, port: int, locator: Locator = SIMULATED
 
     If that is empty, with a server on a simulated device in this process.
     """
+    require_host(address, locator)
     with progress_bar() as bar:
         device = locator.open(library=lambda: built_device(bar))
         total = sum(plan.messages_of(size) + plan.latency_messages for size in plan.sizes)

@@ -14,6 +14,7 @@ from stagecoach.host_driver.enums import AccessFlags, WCOpcode, WCStatus
 from stagecoach.host_driver.mr import MR
 from stagecoach.host_driver.pd import PD
 from stagecoach.host_driver.qp import QP, QPCap, QPInitAttr
+from stagecoach.host_driver.stream_end import StreamEnd
 from stagecoach.host_driver.transport.sockets import SocketStream
 from stagecoach.host_driver.wr import SGE, WC, RecvWR, SendWR
 from stagecoach.hw.interface.causes import Cause
@@ -229,7 +230,7 @@ class End:
 
     def _failure(self, failed: WC) -> PerfError:
         if self.context.qps[failed.qp_num].cause == Cause.LLP_CLOSED:
-            return PeerClosed("the peer closed the connection")
+            return PeerClosed((failed.stream_end or StreamEnd.CLOSED).words)
         return PerfError(failed.describe())
 
     def close(self) -> None:

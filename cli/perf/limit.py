@@ -80,3 +80,8 @@ class WireOctets:
     def messages_per_cycle(self) -> float:
         """The most that the protocol allows, over however many QPs."""
         return PORT_OCTETS / max(self.there, self.back)
+
+    @property
+    def messages_per_cycle_both_ways(self) -> float:
+        """The same, if as many messages come from each end; those of both count."""
+        return 2 * PORT_OCTETS / (self.there + self.back)

@@ -1,12 +1,13 @@
 """Measures messages of one size at the client, in cycles of its device."""
 
-from collections import Counter
 from collections.abc import Callable
 
 from stagecoach.cli.perf.end import End
+from stagecoach.cli.perf.flow import run
 from stagecoach.cli.perf.latency import Latencies
+from stagecoach.cli.perf.notes import Asked, Part
 from stagecoach.cli.perf.operations import Remote
-from stagecoach.cli.perf.pingpong import Player, pingpong_note
+from stagecoach.cli.perf.pingpong import Player
 from stagecoach.cli.perf.result import Point
 from stagecoach.cli.perf.settings import Plan
 from stagecoach.host_driver.wr import SGE, RecvWR, SendWR
@@ -34,17 +35,21 @@ class Meter:
 
         Throughput: the cycles from the first doorbell to the interrupt that tells of the last
         completion. All octets of all messages cross the wire in them, so it is never more than
-        the protocol allows; the way to the first and from the last message is in it.
+        the protocol allows; the way to the first and from the last message is in it. With both
+        directions the messages of both ends count.
 
         Latency: of one message at a time, from the doorbell of its post, with the CQ armed, to
         the interrupt of its completion. With ping-pong: half of the cycles, rounded up, from the
         doorbell to when the answer of the server, a message of the same size, is there.
         """
         plan = self._plan
-        requests = [self._request(place, size) for place in range(plan.qps)]
+        requests = plan.requests(self._end.mr, self._remote, size)
         self._prepare(plan.share(size))
         messages = plan.messages_of(size)
-        cycles = self._run(requests, messages)
+        if plan.bidirectional:
+            cycles = self._both_ways(requests, size, messages)
+        else:
+            cycles = run(self._end, requests, messages, plan.depth, self._progress)
         self._prepare(plan.latency_messages)
         if plan.pingpong:
             latencies = self._half_round_trips(size)
@@ -52,17 +57,12 @@ class Meter:
             latencies = [self._latency(requests[0]) for _ in range(plan.latency_messages)]
         return Point(
             size=size,
-            messages=messages,
+            messages=messages * plan.directions,
             cycles=cycles,
-            messages_per_cycle=messages / cycles,
-            limit_messages_per_cycle=plan.operation.wire(plan.framing, size).messages_per_cycle,
+            messages_per_cycle=messages * plan.directions / cycles,
+            limit_messages_per_cycle=plan.limit_messages_per_cycle(size),
             latencies=Latencies(tuple(latencies)),
         )
-
-    def _request(self, place: int, size: int) -> SendWR:
-        operation, remote = self._plan.operation, self._remote
-        target = Remote(remote.addr + place * operation.stride, remote.rkey)
-        return operation.request(self._end.mr, target, size)
 
     def _prepare(self, messages: int) -> None:
         """Has the server post receives for as many messages on each QP, if they take any."""
@@ -70,28 +70,28 @@ class Meter:
         self._end.send(number)
         self._end.receive()
 
-    def _run(self, requests: list[SendWR], messages: int) -> int:
-        """Cycles for some messages over all QPs, with `depth` outstanding on each."""
-        end, depth = self._end, self._plan.depth
-        qps = {qp.qp_num: (qp, each) for qp, each in zip(end.qps, requests, strict=True)}
-        least, more = divmod(messages, len(qps))
-        left = {number: least + (place < more) for place, number in enumerate(qps)}
-        free = dict.fromkeys(qps, depth)
+    def _both_ways(self, requests: list[SendWR], size: int, messages: int) -> int:
+        """Cycles for some messages from each end, sent at the same time.
+
+        They go from this end's first doorbell to its last completion, or to the server's note
+        that it has all of its own, whichever is later. Those of receives count as well.
+        """
+        end, plan = self._end, self._plan
+        if plan.operation.takes_receive:
+            self._post_receives(plan.share(size))
+        end.send(Asked(Part.BIDIRECTIONAL, messages, size).note)
+        end.receive()
         start = end.cycles
-        done = 0
-        while True:
-            for number, (qp, request) in qps.items():
-                if count := min(free[number], left[number]):
-                    qp.post_send(*[request] * count)
-                    free[number] -= count
-                    left[number] -= count
-            if done == messages:
-                return end.cycles - start
-            found = Counter(each.qp_num for each in end.completions())
-            for number, count in found.items():
-                free[number] += count
-            done += found.total()
-            self._progress(found.total())
+        receives = messages if plan.operation.takes_receive else 0
+        run(end, requests, messages, plan.depth, self._progress, receives)
+        end.receive()
+        return end.cycles - start
+
+    def _post_receives(self, messages: int) -> None:
+        """Posts what is missing to as many receives on each QP."""
+        receive = RecvWR(0, [SGE(self._end.mr.addr, self._plan.octets, self._end.mr.lkey)])
+        for qp in self._end.qps:
+            qp.post_recv(*[receive] * (messages - qp.receives_posted))
 
     def _latency(self, request: SendWR) -> int:
         end = self._end
@@ -110,11 +110,10 @@ class Meter:
         end, plan, remote = self._end, self._plan, self._remote
         messages = plan.latency_messages
         if plan.operation.takes_receive:
-            receive = RecvWR(0, [SGE(end.mr.addr, plan.octets, end.mr.lkey)])
-            end.qps[0].post_recv(*[receive] * (messages - end.qps[0].receives_posted))
+            self._post_receives(messages)
         target = Remote(remote.addr + plan.octets, remote.rkey)
         player = Player(end, plan.operation, target, plan.octets, size)
-        end.send(pingpong_note(messages, size))
+        end.send(Asked(Part.PINGPONG, messages, size).note)
         end.receive()
         found = []
         for _ in range(messages):

@@ -56,6 +56,11 @@ class Operation:
     rfc7306: bool = False
     pingpong: bool = False
 
+    def requests(self, qps: int, mr: MR, remote: Remote, octets: int) -> list[SendWR]:
+        """A request for each QP; their targets are `stride` octets apart."""
+        targets = (Remote(remote.addr + place * self.stride, remote.rkey) for place in range(qps))
+        return [self.request(mr, target, octets) for target in targets]
+
 
 def _source(mr: MR, octets: int) -> list[SGE]:
     return [SGE(mr.addr, octets, mr.lkey)]
@@ -79,7 +84,7 @@ def _fetch_add(mr: MR, remote: Remote, octets: int) -> SendWR:
     )
 
 
-_LOCAL = "when all its octets were given to the LLP"
+_LOCAL = "when all its bytes were given to the LLP"
 
 OPERATIONS = {
     each.name: each
@@ -99,7 +104,7 @@ OPERATIONS = {
             title="RDMA Read",
             access=AccessFlags.REMOTE_READ,
             takes_receive=False,
-            completes="when all octets that were read are in host memory",
+            completes="when all bytes that were read are in host memory",
             request=_rdma(WROpcode.RDMA_READ),
             wire=lambda framing, octets: WireOctets(
                 framing.message(READ_REQUEST_HEADER, UNTAGGED_HEADER),

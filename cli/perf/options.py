@@ -5,7 +5,15 @@ import math
 from pathlib import Path
 from typing import Any
 
-from stagecoach.cli.options import DEFAULT_EMSS, add_device, number, parse_emss
+from stagecoach.cli.options import (
+    DEFAULT_EMSS,
+    add_device,
+    add_startup,
+    check_startup,
+    number,
+    parse_emss,
+    startup_options,
+)
 from stagecoach.cli.perf.operations import OPERATIONS, Operation
 from stagecoach.cli.perf.plot import plot_paths
 from stagecoach.cli.perf.settings import (
@@ -26,8 +34,12 @@ _CLIENT_ONLY = (
     "latency_messages",
     "histogram",
     "pingpong",
+    "bidirectional",
     "emss",
+    "crc",
     "markers",
+    "revision",
+    "peer_to_peer",
     "clock",
     "plot",
     "json",
@@ -42,7 +54,7 @@ take does count. Throughput: all messages, from the first doorbell to the interr
 last completion, with up to --depth messages outstanding on each QP; it includes the way of the
 first and the last message. Latency: one message outstanding, from the doorbell of its post to the
 interrupt of its completion; of --latency-messages such messages ({latencies}). A message is
-complete {completes}. Octets reach the other device 1 to 32 cycles after they were sent."""
+complete {completes}. Bytes reach the other device 1 to 32 cycles after they were sent."""
 
 
 def add_perf(subparsers: Any) -> None:
@@ -64,7 +76,9 @@ def add_perf(subparsers: Any) -> None:
         )
         _add_sides(parser)
         _add_measured(parser, operation)
+        add_startup(parser)
         add_device(parser, "that of this end; without -s and -c that of the client")
+    perf.set_defaults(check=_check, run=_run)
 
 
 def _add_sides(parser: argparse.ArgumentParser) -> None:
@@ -95,7 +109,7 @@ def _add_measured(parser: argparse.ArgumentParser, operation: Operation) -> None
         help="of messages: a list such as 64,1000,4KiB; first-last for all powers of two "
         "between (1-64KiB)"
         if operation.size is None
-        else f"of messages; allowed: {operation.size}, the octets of each",
+        else f"of messages; allowed: {operation.size}, the bytes of each",
     )
     parser.add_argument(
         "--depth",
@@ -133,16 +147,19 @@ def _add_measured(parser: argparse.ArgumentParser, operation: Operation) -> None
         default=None,
         help="of write and send: the server answers each message with one of the same size, and "
         "the latency is half of the round trip, as of perftest's ib_write_lat and ib_send_lat; a "
-        "Write is there when its last octet is seen in memory",
+        "Write is there when its last byte is seen in memory",
+    )
+    parser.add_argument(
+        "--bidirectional",
+        action="store_true",
+        default=None,
+        help="the server sends as many messages at the same time; throughput is that of both",
     )
     parser.add_argument(
         "--emss",
         type=parse_emss,
-        metavar="OCTETS",
+        metavar="BYTES",
         help="largest TCP payload, from which the size of an FPDU follows (1460)",
-    )
-    parser.add_argument(
-        "--markers", action="store_true", default=None, help="with Markers in both directions"
     )
     parser.add_argument(
         "--clock",
@@ -181,56 +198,55 @@ def _why_not_written(path: Path) -> str | None:
         return error.strerror
 
 
-def check_perf(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
-    """Ends the command in one line if options do not fit each other."""
+def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     if options.server:
         for name in _CLIENT_ONLY:
             if getattr(options, name) is not None:
                 option = name.replace("_", "-")
-                parser.error(f"perf: --{option} with -s; allowed: at the client, which tells it")
+                parser.error(f"--{option} with -s; allowed: at the client, which tells it")
         return
+    check_startup(parser, options)
     if options.client and not options.address:
-        parser.error("perf: -c without -a; allowed: -c with -a and the address of the server")
+        parser.error("-c without -a; allowed: -c with -a and the address of the server")
     if not options.client and (options.address is not None or options.port is not None):
-        parser.error("perf: -a or -p without -s or -c; allowed: with one of them")
+        parser.error("-a or -p without -s or -c; allowed: with one of them")
     depth, qps = options.depth or DEFAULT_DEPTH, options.qps or 1
     if depth * qps > MAXIMUM_OUTSTANDING:
         parser.error(
-            f"perf: {depth} messages on each of {qps} QPs; allowed: {MAXIMUM_OUTSTANDING} together"
+            f"{depth} messages on each of {qps} QPs; allowed: {MAXIMUM_OUTSTANDING} together"
         )
     operation = OPERATIONS[options.operation]
     if operation.size is not None and options.sizes not in (None, (operation.size,)):
         sizes = ",".join(map(size_text, options.sizes))
         parser.error(
-            f"perf: --sizes is {sizes} with {operation.name}; allowed: {operation.size}, "
-            "the octets of each"
+            f"--sizes is {sizes} with {operation.name}; allowed: {operation.size}, "
+            "the bytes of each"
         )
     if options.pingpong and not operation.pingpong:
         allowed = " and ".join(each.name for each in OPERATIONS.values() if each.pingpong)
         parser.error(
-            f"perf: --pingpong with {operation.name}; allowed: with {allowed}, where the server "
+            f"--pingpong with {operation.name}; allowed: with {allowed}, where the server "
             "sees a message and can answer it"
         )
     latency_messages = options.latency_messages or LATENCY_MESSAGES
     if operation.takes_receive and latency_messages * qps > MAXIMUM_OUTSTANDING:
         parser.error(
-            f"perf: {latency_messages} latency messages with {qps} QPs, each with as many "
+            f"{latency_messages} latency messages with {qps} QPs, each with as many "
             f"receives; allowed: {MAXIMUM_OUTSTANDING} together"
         )
     if options.plot is not None and not options.plot.name:
-        parser.error(f"perf: --plot is {options.plot}; allowed: a path that ends with a name")
+        parser.error(f"--plot is {options.plot}; allowed: a path that ends with a name")
     files = [] if options.json is None else [options.json]
     if options.plot is not None:
         files += plot_paths(options.plot)
     for path in files:
         if (why := _why_not_written(path)) is not None:
-            parser.error(f"perf: cannot write {path}: {why}")
+            parser.error(f"cannot write {path}: {why}")
 
 
-def run_perf(options: argparse.Namespace) -> int:
-    """Runs the command and returns its exit status."""
+def _run(options: argparse.Namespace) -> int:
     # Only now: the other commands need nothing of this.
-    from stagecoach.cli.commands import GOAL_HZ
+    from stagecoach.cli.clock import GOAL_HZ
     from stagecoach.cli.perf import command
     from stagecoach.cli.perf.limit import Framing
     from stagecoach.cli.perf.result import Result
@@ -238,8 +254,9 @@ def run_perf(options: argparse.Namespace) -> int:
 
     operation = OPERATIONS[options.operation]
     port = DEFAULT_PORT if options.port is None else options.port
+    startup = startup_options(options)
     if options.server:
-        command.serve(operation, options.address or "", port, options.device)
+        command.serve(operation, options.address or "", port, options.device, startup.timeout)
         return 0
     if options.plot is not None:
         import matplotlib  # noqa: F401  # if it is missing, now and not after the measurement
@@ -249,10 +266,12 @@ def run_perf(options: argparse.Namespace) -> int:
         options.sizes or sizes,
         options.depth or DEFAULT_DEPTH,
         options.qps or 1,
-        Framing(options.emss or DEFAULT_EMSS, bool(options.markers)),
+        Framing(options.emss or DEFAULT_EMSS, startup.markers),
         options.messages,
         options.latency_messages or LATENCY_MESSAGES,
         bool(options.pingpong),
+        bool(options.bidirectional),
+        startup,
     )
     measured = command.measure_at(plan, options.address or "", port, options.device)
     stem = options.plot or Path("build") / f"perf_{operation.name}"

@@ -7,21 +7,6 @@ receive, an RDMA Write when its last octet has changed in memory, which the prog
 from stagecoach.cli.perf.end import End
 from stagecoach.cli.perf.operations import Operation, Remote
 
-_FLAG = 1 << 63
-_SIZE_BITS = 32
-
-
-def pingpong_note(messages: int, size: int) -> int:
-    """The note by which the client asks the server to answer some messages of a size."""
-    return _FLAG | messages << _SIZE_BITS | size
-
-
-def parse_note(note: int) -> tuple[int, int] | None:
-    """Messages and size of a `pingpong_note`; None for any other note."""
-    if not note & _FLAG:
-        return None
-    return (note ^ _FLAG) >> _SIZE_BITS, note & ((1 << _SIZE_BITS) - 1)
-
 
 class Player:
     """One end of a ping-pong with messages of one size, on the first QP.

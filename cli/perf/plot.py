@@ -40,7 +40,7 @@ def _draw(result: Result, octets: Any, messages: Any, latency: Any) -> None:
     sizes = [point.size for point in points]
     curve = _curve_sizes(sizes)
     plan = result.plan
-    limits = [plan.operation.wire(plan.framing, size).messages_per_cycle for size in curve]
+    limits = [plan.limit_messages_per_cycle(size) for size in curve]
     measured: dict[str, Any] = {"marker": "o", "markersize": 4, "label": "measured"}
     allowed: dict[str, Any] = {"color": "0.5", "linestyle": "--", "label": "protocol limit"}
     if len(curve) == 1:
@@ -49,7 +49,7 @@ def _draw(result: Result, octets: Any, messages: Any, latency: Any) -> None:
     most = [size * limit for size, limit in zip(curve, limits, strict=True)]
     octets.plot(curve, most, **allowed)
     octets.plot(sizes, [point.octets_per_cycle for point in points], **measured)
-    octets.set_ylabel("payload, octets per cycle")
+    octets.set_ylabel("payload, bytes per cycle")
     octets.set_ylim(0, 1.1 * max(most))
 
     millions = result.clock_mhz
@@ -58,7 +58,12 @@ def _draw(result: Result, octets: Any, messages: Any, latency: Any) -> None:
     messages.set_ylabel(f"million messages per second at {result.clock_mhz:g} MHz")
     messages.set_yscale("log")
 
-    latency.plot(sizes, [point.latencies.median for point in points], **measured)
+    latency.plot(
+        sizes, [point.latencies.median for point in points], **measured | {"label": "median"}
+    )
+    for per_mille, line in ((990, ":"), (999, "-.")):
+        found = [point.latencies.per_mille(per_mille) for point in points]
+        latency.plot(sizes, found, line, color="C0", linewidth=1, label=f"{per_mille / 10:g} %")
     least = [point.latencies.least for point in points]
     longest = [point.latencies.most for point in points]
     latency.fill_between(sizes, least, longest, alpha=0.25, label="least to most")
@@ -70,7 +75,7 @@ def _draw(result: Result, octets: Any, messages: Any, latency: Any) -> None:
         panel.set_xscale("log", base=2)
         panel.set_xticks(sizes[::step], [size_text(size) for size in sizes[::step]])
         panel.minorticks_off()
-        panel.set_xlabel("octets of a message")
+        panel.set_xlabel("bytes of a message")
         panel.grid(alpha=0.3)
         panel.legend()
 

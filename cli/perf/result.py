@@ -14,7 +14,8 @@ class Point:
 
     Attributes
     ----------
-    size: octets of a message. messages, cycles: of the throughput.
+    size: octets of a message. messages, cycles: of the throughput; with both directions the
+    messages of both.
     latencies: of single messages.
     """
 
@@ -57,8 +58,9 @@ class Result:
         plan = self.plan
         qps = f"{plan.qps} QP" + "s" * (plan.qps > 1)
         markers = ", Markers" * plan.framing.markers
+        both = " in both directions" * plan.bidirectional
         return (
-            f"{plan.operation.title}, queue depth {plan.depth} on {qps}, "
+            f"{plan.operation.title}{both}, queue depth {plan.depth} on {qps}, "
             f"EMSS {plan.framing.emss}{markers}"
         )
 
@@ -69,10 +71,6 @@ class Result:
     def messages_per_second(self, point: Point) -> float:
         """At the clock."""
         return point.messages_per_cycle * self.clock_mhz * 1e6
-
-    def limit_messages_per_second(self, point: Point) -> float:
-        """At the clock, as the protocol allows."""
-        return point.limit_messages_per_cycle * self.clock_mhz * 1e6
 
     def gbit_per_second(self, point: Point) -> float:
         """Of payload, at the clock."""
@@ -89,6 +87,7 @@ class Result:
             "emss": plan.framing.emss,
             "markers": plan.framing.markers,
             "pingpong": plan.pingpong,
+            "bidirectional": plan.bidirectional,
             "clock_mhz": self.clock_mhz,
             "points": [
                 {

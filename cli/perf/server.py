@@ -3,10 +3,13 @@
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext
+from typing import Any
 
 from stagecoach.cli.perf.end import FOREVER, End
+from stagecoach.cli.perf.flow import run
+from stagecoach.cli.perf.notes import END, Asked, Part, parse_note
 from stagecoach.cli.perf.operations import Operation, Remote
-from stagecoach.cli.perf.pingpong import Player, parse_note, pingpong_note
+from stagecoach.cli.perf.pingpong import Player
 from stagecoach.cli.perf.settings import PerfError, ServerPlan, pack_remote
 from stagecoach.host_driver import cm
 from stagecoach.host_driver.cm_responder import ConnectionRequest
@@ -17,6 +20,7 @@ from stagecoach.host_driver.mpa_errors import (
     StartupStep,
     StartupTimeout,
 )
+from stagecoach.host_driver.mpa_exchange import DEFAULT_TIMEOUT
 from stagecoach.host_driver.transport.sockets import SocketStream
 from stagecoach.host_driver.wr import SGE, RecvWR
 from stagecoach.sim.transport import SimulatedDevice
@@ -26,12 +30,6 @@ STEP = b"perf step"
 
 NO_STEP = b"perf no step"
 """Private data of the answer of a server whose device is a board, which runs as it does."""
-
-END = (1 << 64) - 1
-"""The client's last note; others are receives to be posted on each QP, or those of a ping-pong.
-
-They are sent back when that is done, or the server is ready.
-"""
 
 _LISTEN_SECONDS = 3600.0
 
@@ -43,16 +41,18 @@ def serve(
     port: int,
     listening: Callable[[int], None],
     connected: Callable[[], None] = lambda: None,
+    timeout: float = DEFAULT_TIMEOUT,
 ) -> None:
     """Waits for a client and serves it to its end.
 
-    `listening` is called with the port, `connected` when the client is there.
+    `listening` is called with the port, `connected` when the client is there. `timeout`: seconds
+    for MPA startup of each connection.
 
     Raises `PerfError` if the client wants something else, or goes before its end.
     """
-    with cm.listen(context, address, port) as listener:
+    with cm.listen(context, address, port, request_timeout=timeout) as listener:
         listening(listener.port)
-        request, stream = _first_request(context, listener)
+        request, stream = _first_request(context, listener, timeout)
         with stream or nullcontext():
             plan = _plan(request, operation)
             with End(
@@ -60,16 +60,20 @@ def serve(
                 qps=plan.qps,
                 octets=plan.octets * (1 if plan.back is None else 2),
                 access=operation.access,
-                sends=1 if plan.back is None else 2,
+                sends=1 if plan.back is None else max(plan.depth, 2),
                 receives=max(plan.receives, 1),
                 rfc7306=operation.rfc7306,
             ) as end:
                 remote = pack_remote(Remote(end.mr.addr, end.mr.rkey))
-                request.accept(
-                    end.control, private_data=remote, emss=plan.emss, markers=plan.markers
-                )
+                wanted: dict[str, Any] = {
+                    "emss": plan.emss,
+                    "markers": plan.markers,
+                    "crc": plan.crc,
+                    "timeout": timeout,
+                }
+                request.accept(end.control, private_data=remote, **wanted)
                 for qp in end.qps:
-                    listener.get_request().accept(qp, emss=plan.emss, markers=plan.markers)
+                    listener.get_request(timeout).accept(qp, **wanted)
                 if stream is not None:
                     end.run_in_step(stream)
                 connected()
@@ -77,13 +81,14 @@ def serve(
 
 
 def _first_request(
-    context: Context, listener: cm.ConnectionListener
+    context: Context, listener: cm.ConnectionListener, timeout: float
 ) -> tuple[ConnectionRequest, SocketStream | None]:
     """The first Request of a client, and the connection that keeps the devices in step.
 
     That comes before if both devices are simulated; there is none if the client's is a board. Peers
     that begin otherwise are refused.
     """
+    device = context.transport
     while True:
         try:
             request = listener.get_request(_LISTEN_SECONDS)
@@ -97,10 +102,10 @@ def _first_request(
             return request, None
         if request.private_data != STEP:
             request.reject(b"this is stagecoach perf")
-        elif isinstance(context.transport, SimulatedDevice):
+        elif isinstance(device, SimulatedDevice) and device.runs_in_step:
             stream = request.reject(STEP, keep_open=True)
             if isinstance(stream, SocketStream):
-                return listener.get_request(), stream
+                return listener.get_request(timeout), stream
         else:
             request.reject(NO_STEP)
 
@@ -120,7 +125,7 @@ def _post_receives(end: End, plan: ServerPlan, operation: Operation) -> None:
     receive = RecvWR(0, [SGE(end.mr.addr, plan.octets, end.mr.lkey)])
     while (number := end.receive(FOREVER)) != END:
         if plan.back is not None and (asked := parse_note(number)) is not None:
-            _answer(end, plan, operation, plan.back, *asked)
+            _take_part(end, plan, operation, plan.back, asked)
             continue
         if number > plan.receives:
             raise PerfError(f"the client wants {number} receives; announced: {plan.receives}")
@@ -130,14 +135,21 @@ def _post_receives(end: End, plan: ServerPlan, operation: Operation) -> None:
         end.send(number)
 
 
-def _answer(
-    end: End, plan: ServerPlan, operation: Operation, back: Remote, messages: int, size: int
+def _take_part(
+    end: End, plan: ServerPlan, operation: Operation, back: Remote, asked: Asked
 ) -> None:
-    """Answers messages of a ping-pong, each with one of the same size."""
-    if not 1 <= size <= plan.octets:
-        raise PerfError(f"the client wants a message of {size}; allowed: 1 to {plan.octets}")
-    player = Player(end, operation, back, plan.octets, size)
-    end.send(pingpong_note(messages, size))
-    for _ in range(messages):
-        player.receive()
-        player.send()
+    """Does what the client asks for; the note goes back before, and after it if that has an end."""
+    if not 1 <= asked.size <= plan.octets:
+        raise PerfError(f"the client wants a message of {asked.size}; allowed: 1 to {plan.octets}")
+    if asked.part == Part.PINGPONG:
+        player = Player(end, operation, back, plan.octets, asked.size)
+        end.send(asked.note)
+        for _ in range(asked.messages):
+            player.receive()
+            player.send()
+        return
+    requests = operation.requests(plan.qps, end.mr, back, asked.size)
+    end.send(asked.note)
+    receives = asked.messages if operation.takes_receive else 0
+    run(end, requests, asked.messages, plan.depth, receives=receives)
+    end.send(asked.note)

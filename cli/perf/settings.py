@@ -1,13 +1,16 @@
 """What is measured: the plan of the client, and what the server has to know of it."""
 
 import struct
-from dataclasses import dataclass
-from typing import Self
+from dataclasses import dataclass, field
+from typing import Any, Self
 
 from stagecoach.cli.perf.limit import Framing
 from stagecoach.cli.perf.operations import Operation, Remote
 from stagecoach.host_driver.cm import MAXIMUM_EMSS, MINIMUM_EMSS
 from stagecoach.host_driver.errors import StagecoachError
+from stagecoach.host_driver.mr import MR
+from stagecoach.host_driver.startup_options import StartupOptions
+from stagecoach.host_driver.wr import SendWR
 
 DEFAULT_PORT = 7175
 DEFAULT_DEPTH = 128
@@ -43,6 +46,8 @@ class Plan:
     messages: per size on all QPs together; chosen by size if None.
     latency_messages: per size, one at a time.
     pingpong: whether latency is half of a round trip of messages, which the server answers.
+    bidirectional: whether throughput is that of both ends, which send at the same time.
+    startup: of all connections, but for Markers: both ends want them if `framing` has them.
     """
 
     operation: Operation
@@ -53,6 +58,33 @@ class Plan:
     messages: int | None = None
     latency_messages: int = LATENCY_MESSAGES
     pingpong: bool = False
+    bidirectional: bool = False
+    startup: StartupOptions = field(default_factory=StartupOptions)
+
+    @property
+    def connecting(self) -> dict[str, Any]:
+        """Arguments of `connect`, for every connection."""
+        framing = self.framing
+        return {**self.startup.connecting, "emss": framing.emss, "markers": framing.markers}
+
+    @property
+    def directions(self) -> int:
+        """In which messages flow at the same time."""
+        return 1 + self.bidirectional
+
+    @property
+    def server_sends(self) -> bool:
+        """Whether the server has messages of its own."""
+        return self.pingpong or self.bidirectional
+
+    def limit_messages_per_cycle(self, size: int) -> float:
+        """The most that the protocol allows, of all directions."""
+        wire = self.operation.wire(self.framing, size)
+        return wire.messages_per_cycle_both_ways if self.bidirectional else wire.messages_per_cycle
+
+    def requests(self, mr: MR, remote: Remote, size: int) -> list[SendWR]:
+        """A request for each QP; see `Operation.requests`."""
+        return self.operation.requests(self.qps, mr, remote, size)
 
     def messages_of(self, size: int) -> int:
         """Messages of a size.
@@ -76,17 +108,25 @@ class Plan:
         """Of the buffers."""
         return max(self.sizes) + self.operation.stride * (self.qps - 1)
 
+    @property
+    def receives(self) -> int:
+        """Most that are posted to a QP at a time where messages come; 0 if they take none."""
+        if not self.operation.takes_receive:
+            return 0
+        return max(*(self.share(size) for size in self.sizes), self.latency_messages)
+
     def for_server(self, back: Remote | None = None) -> "ServerPlan":
-        """What the server has to know; `back` is where its own messages go, of a ping-pong."""
-        receives = max(max(self.share(size) for size in self.sizes), self.latency_messages)
+        """What the server has to know; `back` is where its own messages go, if it has some."""
         return ServerPlan(
             self.operation.name,
             self.qps,
             self.octets,
-            receives if self.operation.takes_receive else 0,
+            self.receives,
             self.framing.emss,
             self.framing.markers,
+            self.depth if self.bidirectional else 1,
             back,
+            self.startup.crc,
         )
 
 
@@ -97,7 +137,8 @@ class ServerPlan:
     Attributes
     ----------
     octets: of the server's buffer. receives: most that are posted to a QP at a time.
-    back: where the messages of a ping-pong go; None if there is none.
+    depth: messages that the server has outstanding on each QP.
+    back: where the server's messages go; None if it has none. crc: whether the client wants CRCs.
     """
 
     operation: str
@@ -106,10 +147,12 @@ class ServerPlan:
     receives: int
     emss: int
     markers: bool
+    depth: int = 1
     back: Remote | None = None
+    crc: bool = True
 
-    _LAYOUT = struct.Struct("!8s8sHIHH??QI")
-    MAGIC = b"perf 2\0\0"
+    _LAYOUT = struct.Struct("!8s8sHIHH?H?QI?")
+    MAGIC = b"perf 4\0\0"
 
     def pack(self) -> bytes:
         """The octets on the wire."""
@@ -121,26 +164,29 @@ class ServerPlan:
             self.receives,
             self.emss,
             self.markers,
+            self.depth,
             self.back is not None,
             *((0, 0) if self.back is None else (self.back.addr, self.back.rkey)),
+            self.crc,
         )
 
     @classmethod
     def unpack(cls, octets: bytes) -> Self:
         """The inverse of `pack`; `PerfError` for what no client of this version sends."""
         if len(octets) != cls._LAYOUT.size or not octets.startswith(cls.MAGIC):
-            raise PerfError(f"{len(octets)} octets of private data; allowed: a perf client's")
-        _, name, qps, buffer, receives, emss, markers, pingpong, addr, rkey = cls._LAYOUT.unpack(
-            octets
+            raise PerfError(f"{len(octets)} bytes of private data; allowed: a perf client's")
+        _, name, qps, buffer, receives, emss, markers, depth, sends, addr, rkey, crc = (
+            cls._LAYOUT.unpack(octets)
         )
-        back = Remote(addr, rkey) if pingpong else None
+        back = Remote(addr, rkey) if sends else None
         operation = name.rstrip(b"\0").decode("ascii", "replace")
-        plan = cls(operation, qps, buffer, receives, emss, markers, back)
+        plan = cls(operation, qps, buffer, receives, emss, markers, depth, back, crc)
         limits = {
             "QPs": (plan.qps, 1, MAXIMUM_QPS),
-            "octets": (plan.octets, 1, MAXIMUM_SIZE),
+            "bytes": (plan.octets, 1, MAXIMUM_SIZE),
             "receives": (plan.receives * plan.qps, 0, MAXIMUM_OUTSTANDING + MAXIMUM_QPS),
-            "octets of EMSS": (plan.emss, MINIMUM_EMSS, MAXIMUM_EMSS),
+            "messages outstanding": (plan.depth * plan.qps, plan.qps, MAXIMUM_OUTSTANDING),
+            "bytes of EMSS": (plan.emss, MINIMUM_EMSS, MAXIMUM_EMSS),
         }
         for what, (value, least, most) in limits.items():
             if not least <= value <= most:
@@ -159,5 +205,5 @@ def pack_remote(remote: Remote) -> bytes:
 def unpack_remote(octets: bytes) -> Remote:
     """The inverse of `pack_remote`; `PerfError` for anything else."""
     if len(octets) != _REMOTE.size:
-        raise PerfError(f"{len(octets)} octets of private data; allowed: a perf server's")
+        raise PerfError(f"{len(octets)} bytes of private data; allowed: a perf server's")
     return Remote(*_REMOTE.unpack(octets))

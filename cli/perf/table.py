@@ -19,7 +19,7 @@ def table_of(result: Result) -> Table:
         "size",
         "messages",
         "cycles",
-        "octets/\ncycle",
+        "bytes/\ncycle",
         "limit",
         "Gbit/s",
         "messages/s",

@@ -16,6 +16,7 @@ from rich.live import Live
 
 from stagecoach.cli.options import DEVICE_VARIABLE
 from stagecoach.cli.plain_text import printable
+from stagecoach.cli.top.nfs_clients import ServerView, read_server, server_view
 from stagecoach.cli.top.rates import DeviceView, view
 from stagecoach.cli.top.screen import screen
 from stagecoach.host_driver.errors import StagecoachError
@@ -29,6 +30,7 @@ from stagecoach.host_driver.snapshots.folder import (
     named_folder,
     private_folder,
     process_of,
+    server_files,
 )
 from stagecoach.host_driver.snapshots.publisher import INTERVAL_VARIABLE
 
@@ -49,7 +51,7 @@ class Devices:
 
     Attributes
     ----------
-    views: the last of each device, by the name of its file.
+    views: the last of each device, by the name of its file. servers: that of each NFS server.
     unread: what is wrong with files that were not read, by their names.
     """
 
@@ -57,17 +59,18 @@ class Devices:
         self._folder = folder
         self._closed = closed
         self.views: dict[str, DeviceView] = {}
+        self.servers: dict[str, ServerView] = {}
         self.unread: dict[str, str] = {}
 
-    def look(self) -> list[DeviceView]:
+    def look(self) -> list[DeviceView | ServerView]:
         """Those of which there is something new, in the order of their files."""
-        fresh = []
+        fresh: list[DeviceView | ServerView] = [*self._look_at_servers()]
         for path in files(self._folder):
             name = path.name
             try:
                 after = read_snapshot(path)
             except FolderError as error:
-                self.unread[name] = f"{path} is not shown: {error}"
+                self._note_unread(path, error)
                 continue
             self.unread.pop(name, None)
             # A program that was killed has left its devices open.
@@ -81,12 +84,38 @@ class Devices:
             fresh.append(self.views[name])
         return fresh
 
+    def _note_unread(self, path: Path, error: FolderError) -> None:
+        """Notes why a file is not shown, unless it is not to be shown: its program has ended."""
+        if self._closed or lives(process_of(path)):
+            self.unread[path.name] = f"{path} is not shown: {error}"
+        else:
+            self.unread.pop(path.name, None)
+
+    def _look_at_servers(self) -> Iterator[ServerView]:
+        paths = list(server_files(self._folder))
+        for name in self.servers.keys() - {path.name for path in paths}:
+            del self.servers[name]  # it has ended
+        for path in paths:
+            name = path.name
+            try:
+                after = read_server(path)
+            except FolderError as error:
+                self._note_unread(path, error)
+                continue
+            self.unread.pop(name, None)
+            before = self.servers[name].last if name in self.servers else None
+            if not lives(process_of(path)):
+                self.servers.pop(name, None)
+            elif after != before:
+                self.servers[name] = server_view(before, after)
+                yield self.servers[name]
+
     def whole(self) -> list[DeviceView]:
         """Each device from its opening to its last snapshot."""
         return [view(one.last["opened"], one.last) for one in self.views.values()]
 
 
-def _print_json(views: Sequence[DeviceView]) -> None:
+def _print_json(views: Sequence[DeviceView | ServerView]) -> None:
     for one in views:
         print(json.dumps(one.as_json()), flush=True)
 
@@ -101,10 +130,11 @@ def _tell_unread(devices: Devices, told: set[str]) -> None:
 
 def _show_whole(devices: Devices, as_json: bool) -> None:
     if as_json:
-        _print_json(devices.whole())
+        _print_json([*devices.whole(), *devices.servers.values()])
         _tell_unread(devices, set())
     else:
-        Console().print(screen(devices.whole(), devices.unread.values()))
+        shown = screen(devices.whole(), devices.unread.values(), devices.servers.values())
+        Console().print(shown)
 
 
 @contextmanager
@@ -123,7 +153,9 @@ def _shown(as_json: bool) -> Iterator[Callable[[Devices], Any]]:
 
         def update(devices: Devices) -> None:
             devices.look()
-            shown = screen(devices.views.values(), devices.unread.values())
+            shown = screen(
+                devices.views.values(), devices.unread.values(), devices.servers.values()
+            )
             live.update(shown, refresh=True)
 
         yield update

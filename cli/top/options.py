@@ -15,7 +15,7 @@ def add_top(subparsers: Any) -> None:
         "top",
         help="show what the devices of programs do, while they run",
         description="Runs COMMAND and shows, for each device that it or its children open, QPs "
-        "and their states, octets and messages per second, outstanding reads, errors and drops "
+        "and their states, bytes and messages per second, outstanding reads, errors and drops "
         "with their reason. What COMMAND prints is printed on standard error when it has ended. "
         "The exit status is that of COMMAND.",
     )
@@ -44,16 +44,15 @@ def add_top(subparsers: Any) -> None:
         f"this user are shown that have {FOLDER_VARIABLE}={PRIVATE} in their environment, or, if "
         "it names a folder, of those that have the same",
     )
+    parser.set_defaults(check=_check, run=_run)
 
 
-def check_top(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
-    """Ends the command in one line if options do not fit each other."""
+def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     if options.device is not None and not options.program:
-        parser.error("top: --device without COMMAND; allowed: only with -- COMMAND")
+        parser.error("--device without COMMAND; allowed: only with -- COMMAND")
 
 
-def run_top(options: argparse.Namespace) -> int:
-    """Runs the command and returns its exit status."""
+def _run(options: argparse.Namespace) -> int:
     from stagecoach.cli.top.command import top, watch
 
     if not options.program:

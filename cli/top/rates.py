@@ -25,11 +25,15 @@ class DeviceView:
     cycles_per_second: float
 
     def as_json(self) -> dict[str, Any]:
-        """The snapshot with its rates."""
+        """The snapshot with its rates, without the frames of a network."""
         qps = [{**qp, **_per_second(self.qp_rates[qp["qp"]])} for qp in self.last["qps"]]
         total = {**self.last["total"], **_per_second(self.rates)}
         cycles = {"cycles_per_second": round(self.cycles_per_second, 1)}
         last = {name: value for name, value in self.last.items() if name != "opened"}
+        if last.get("network") is not None:
+            last["network"] = {
+                name: value for name, value in last["network"].items() if name != "frames"
+            }
         return {**last, **cycles, "total": total, "qps": qps}
 
 

@@ -1,6 +1,7 @@
 """The tables of `stagecoach top`."""
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from rich import box
 from rich.console import Group, RenderableType
@@ -8,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from stagecoach.cli.plain_text import TITLE, plain
+from stagecoach.cli.top.nfs_clients import ServerView, server_table
 from stagecoach.cli.top.rates import DeviceView
 from stagecoach.hw.interface.causes import CODES, Cause
 
@@ -45,8 +47,8 @@ def _device(one: DeviceView) -> RenderableType:
     )
     table.add_column("QP", justify="right")
     table.add_column("state", no_wrap=True)
-    headings = ["reads", "sent\noctets/s", "messages/s", "octets"]
-    headings += ["received\noctets/s", "messages/s", "octets"]
+    headings = ["reads", "sent\nbytes/s", "messages/s", "bytes"]
+    headings += ["received\nbytes/s", "messages/s", "bytes"]
     for heading in headings:
         table.add_column(heading, justify="right", no_wrap=True)
     for qp in last["qps"]:
@@ -66,11 +68,25 @@ def _device(one: DeviceView) -> RenderableType:
         lines.append(f"{last['events_lost']:,} events lost: the event queue was full")
     if last.get("events_not_counted"):
         lines.append(f"{last['events_not_counted']:,} events or more are in no counter")
+    if last.get("network") is not None:
+        lines.append(_network(last["network"]))
     lines.append(f"{quantity(one.cycles_per_second)} cycles per second")
     return Group(table, Text("\n".join(lines)))
 
 
-def screen(views: Iterable[DeviceView], notes: Iterable[str] = ()) -> RenderableType:
-    """All devices, one under the other, and lines below them."""
-    devices = [_device(one) for one in views] or [Text("no device is open")]
-    return Group(*devices, *(plain(note) for note in notes))
+def _network(network: Mapping[str, Any]) -> str:
+    """What the connections that are there have sent; `stagecoach ip` shows each of them."""
+    known = [each["info"] for each in network["connections"] if each["info"] is not None]
+    sent, again = (
+        sum(each[name] for each in known) for name in ("segments_sent", "retransmissions")
+    )
+    count = "1 connection" if len(known) == 1 else f"{len(known)} connections"
+    return f"{network['address']}: {count}, {sent:,} segments sent, {again:,} of them again"
+
+
+def screen(
+    views: Iterable[DeviceView], notes: Iterable[str] = (), servers: Iterable[ServerView] = ()
+) -> RenderableType:
+    """All devices and NFS servers, one under the other, and lines below them."""
+    shown = [_device(one) for one in views] + [server_table(one, quantity) for one in servers]
+    return Group(*(shown or [Text("no device is open")]), *(plain(note) for note in notes))

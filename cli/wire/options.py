@@ -95,23 +95,22 @@ def add_wire(subparsers: Any) -> None:
     parser.add_argument(
         "--user", type=user_option, help="who may open a TAP (who calls, or who called sudo)"
     )
+    parser.set_defaults(check=_check, run=_run)
 
 
 def _is_tap(wire: Attachment | WireAddress) -> bool:
     return isinstance(wire, Attachment) and wire.kind == "tap"
 
 
-def check_wire(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
-    """Ends the command in one line if options do not fit each other."""
+def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     if _is_tap(options.wire):
         return
     for name in ("ip", "mtu", "user"):
         if getattr(options, name) is not None:
-            parser.error(f"wire: --{name} is for a TAP that is set up; allowed: NAME or tap:NAME")
+            parser.error(f"--{name} is for a TAP that is set up; allowed: NAME or tap:NAME")
 
 
-def run_wire(options: argparse.Namespace) -> int:
-    """Runs the command and returns its exit status."""
+def _run(options: argparse.Namespace) -> int:
     from stagecoach.cli.wire import command
 
     if not _is_tap(options.wire):

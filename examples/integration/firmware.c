@@ -162,13 +162,13 @@ int firmware(void) {
     if (wait_completion(0) != STAGECOACH_COMPLETION_OPCODE_RDMA_WRITE) return -1;
     if (wait_completion(1) != STAGECOACH_COMPLETION_OPCODE_RDMA_READ) return -1;
     if (memcmp(source, memory[RESPONDER] + TARGET, OCTETS)) {
-        printf("the octets at TARGET are wrong\n");
+        printf("the bytes at TARGET are wrong\n");
         return -1;
     }
     if (memcmp(source, memory[INITIATOR] + SINK, OCTETS)) {
-        printf("the octets at SINK are wrong\n");
+        printf("the bytes at SINK are wrong\n");
         return -1;
     }
-    printf("%u octets written to the other host and read back\n", (unsigned)OCTETS);
+    printf("%u bytes written to the other host and read back\n", (unsigned)OCTETS);
     return 0;
 }

@@ -32,7 +32,7 @@ module llp_end #(
     output reg [31:0] event_tdata,
     output reg [1:0] event_tuser
 );
-    localparam RX_AVAILABLE = 2'd0, TX_WINDOW = 2'd1, CLOSED = 2'd3;
+    `include "stagecoach_llp.vh"
     // A Terminate of up to 92 octets may come after the window, with `close`.
     localparam [31:0] ROOM = (4 << BUFFER_BITS) - 128;
 
@@ -91,15 +91,15 @@ module llp_end #(
         if (was_attached && (!event_tvalid || event_tready)) begin
             event_tvalid <= window_told != window || available || closed;
             if (window_told != window) begin
-                event_tuser <= TX_WINDOW;
+                event_tuser <= LLP_TX_WINDOW;
                 event_tdata <= window;
                 window_told <= window;
             end else if (available) begin
-                event_tuser <= RX_AVAILABLE;
+                event_tuser <= LLP_RX_AVAILABLE;
                 event_tdata <= written;
                 available <= 0;
             end else begin
-                event_tuser <= CLOSED;
+                event_tuser <= LLP_CLOSED;
                 event_tdata <= 0;
                 closed <= 0;
             end

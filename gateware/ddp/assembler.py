@@ -6,7 +6,8 @@ from amaranth.lib.wiring import In, Out
 
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.ddp.headers import TAGGED_HEADER_OCTETS, UNTAGGED_HEADER_OCTETS
-from stagecoach.gateware.interfaces import PAYLOAD_BEAT, Layouts
+from stagecoach.gateware.host_memory import PAYLOAD_BEAT
+from stagecoach.gateware.layouts import Layouts
 from stagecoach.gateware.mpa.layouts import ULPDU_BEAT, MpaLayouts
 from stagecoach.gateware.stream.buffer import StreamBuffer
 

@@ -15,7 +15,7 @@ from stagecoach.gateware.ddp.headers import (
     UNTAGGED_HEADER_OCTETS,
     from_wire,
 )
-from stagecoach.gateware.interfaces import StagStatus
+from stagecoach.gateware.layouts import StagStatus
 from stagecoach.hw.interface.causes import Cause
 
 CAUSE_BITS = 8

@@ -8,7 +8,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In
 
 from stagecoach.gateware.config import WORD_WIDTH
-from stagecoach.gateware.interfaces import AxiSignature
+from stagecoach.gateware.dma.ports import AxiSignature
 
 
 def _half(prefixes: tuple[str, ...], data_width: int) -> dict[str, wiring.Member]:

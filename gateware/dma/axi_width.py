@@ -10,13 +10,13 @@ from amaranth.utils import exact_log2
 from stagecoach.gateware.config import DATA_WIDTHS, WORD_WIDTH
 from stagecoach.gateware.dma.axi import AxiReadSignature, AxiWriteSignature, connect_axi
 from stagecoach.gateware.dma.bursts import WORD_BITS
+from stagecoach.gateware.dma.ports import RESPONSE_OKAY
 from stagecoach.gateware.dma.read import MAX_OUTSTANDING_BURSTS as READ_BURSTS
-from stagecoach.gateware.interfaces import RESPONSE_OKAY
 from stagecoach.gateware.stream.fifo import StreamFifo
 from stagecoach.gateware.stream.prompt_fifo import PromptFifo
 
 WRITE_BURSTS = 8
-"""Bursts whose words may be behind their addresses; the write engine has fewer of them."""
+"""Bursts whose words may come later than their addresses; the write engine has fewer of them."""
 
 
 class AxiReadWidth(wiring.Component):

@@ -5,7 +5,7 @@ from amaranth.lib import memory, stream, wiring
 from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
-from stagecoach.gateware.interfaces import NO_COLLISION
+from stagecoach.gateware.memories import NO_COLLISION
 
 WORDS_AHEAD = 16
 """Words between the memory and the user of a queue; enough for one per cycle."""
@@ -18,7 +18,7 @@ class ReservedQueue(wiring.Component):
     """Queue of `depth` words in block RAM whose writer has reserved room beforehand.
 
     `push` with `word` cannot be refused. `freed` pulses for every word that left the memory, so
-    that its place may be reserved again. Words leave the memory while a FIFO behind it has room
+    that its place may be reserved again. Words leave the memory while the FIFO after it has room
     for all that are on their way, so no path leads from the user of `o` to the memory. Latency
     five cycles, one word per cycle.
     """
@@ -52,7 +52,7 @@ class ReservedQueue(wiring.Component):
         level = Signal(range(self._depth + 1))
         fetch = Signal()
         fetched = Signal()  # the memory's output is a word
-        arrived = Signal()  # and that of the register behind it
+        arrived = Signal()  # and that of the register after it
         word = Signal(self._shape)  # type: ignore[arg-type]
         room = Signal()
         m.d.comb += [

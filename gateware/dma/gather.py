@@ -10,7 +10,8 @@ from amaranth.lib.wiring import In, Out
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.dma.bursts import WORD_BITS, WORD_OCTETS
 from stagecoach.gateware.dma.lanes import choose_lanes, lanes_below, rotate_lanes
-from stagecoach.gateware.interfaces import PAYLOAD_BEAT, Layouts, ReadClient
+from stagecoach.gateware.host_memory import PAYLOAD_BEAT, ReadClient
+from stagecoach.gateware.layouts import Layouts
 from stagecoach.gateware.registers_apart import keep_apart
 from stagecoach.gateware.stream.buffer import StreamBuffer
 from stagecoach.gateware.stream.fifo import StreamFifo

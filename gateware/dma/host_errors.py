@@ -6,7 +6,7 @@ from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
 from stagecoach.gateware.config import RnicConfig
-from stagecoach.gateware.interfaces import Layouts, QpCommandKind, QpStrobe
+from stagecoach.gateware.layouts import Layouts, QpCommandKind, QpStrobe
 from stagecoach.gateware.queues.qp_errors import QpErrors
 from stagecoach.hw.interface.causes import Cause
 

@@ -5,7 +5,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from stagecoach.gateware.config import RnicConfig
-from stagecoach.gateware.interfaces import Layouts, QpStrobe
+from stagecoach.gateware.layouts import Layouts, QpStrobe
 
 
 class PlacementGate(wiring.Component):

@@ -8,7 +8,9 @@ from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.ddp.headers import from_wire
 from stagecoach.gateware.dma.bursts import WORD_BITS, WORD_OCTETS
 from stagecoach.gateware.dma.lanes import choose_lanes, lanes_below, rotate_lanes
-from stagecoach.gateware.interfaces import WORD, Layouts, StorePort, WriteClient
+from stagecoach.gateware.host_memory import WORD, WriteClient
+from stagecoach.gateware.layouts import Layouts
+from stagecoach.gateware.mpa.ports import StorePort
 from stagecoach.gateware.stream.prompt_fifo import PromptFifo
 
 READS_AHEAD = StorePort.LATENCY + 5
@@ -67,7 +69,7 @@ class Placer(wiring.Component):
         empty = Signal()
         lane = place.address[:WORD_BITS]
         command = self.write.command
-        command_free = Signal(init=1)  # there is none, with few inputs behind it
+        command_free = Signal(init=1)  # there is none, with a low fan-out
         m.d.comb += empty.eq(place.octets == 0)
         with m.If(command.ready):
             m.d.sync += [command.valid.eq(0), command_free.eq(1)]
@@ -91,7 +93,7 @@ class Placer(wiring.Component):
                     "reversed": 1,
                     "release": 1,
                     "store_address": store_bits,
-                    "store_end": store_bits,
+                    "stored": self._layouts.stored,
                     "rotation": WORD_BITS,
                 }
             )
@@ -117,7 +119,7 @@ class Placer(wiring.Component):
                 planned.reversed.eq(place.reversed),
                 planned.release.eq(place.release),
                 planned.store_address.eq(place.store_address),
-                planned.store_end.eq(place.store_end),
+                planned.stored.eq(place.stored),
                 planned.rotation.eq(lane - place.store_octet),
             ]
         with m.If(plan):
@@ -134,7 +136,7 @@ class Placer(wiring.Component):
                 "last": 1,  # of the placement
                 "reversed": 1,
                 "release": 1,
-                "store_end": store_bits,
+                "stored": self._layouts.stored,
                 "rotation": WORD_BITS,
             }
         )
@@ -155,7 +157,7 @@ class Placer(wiring.Component):
             first.last.eq(single),
             first.reversed.eq(planned.reversed),
             first.release.eq(planned.release & single),
-            first.store_end.eq(planned.store_end),
+            first.stored.eq(planned.stored),
             first.rotation.eq(planned.rotation),
             self.store.address.eq(Mux(planned_valid, planned.store_address, place.store_address)),
             reading.eq(first),
@@ -169,7 +171,7 @@ class Placer(wiring.Component):
                 reading.last.eq(last_read),
                 reading.reversed.eq(now.reversed),
                 reading.release.eq(now.release & last_read),
-                reading.store_end.eq(now.store_end),
+                reading.stored.eq(now.stored),
                 reading.rotation.eq(now.rotation),
             ]
         with m.If(~active):
@@ -177,7 +179,7 @@ class Placer(wiring.Component):
                 now.write.eq(planned.writes),
                 now.reversed.eq(planned.reversed),
                 now.release.eq(planned.release),
-                now.store_end.eq(planned.store_end),
+                now.stored.eq(planned.stored),
                 now.rotation.eq(planned.rotation),
                 more_reads.eq(planned.more_reads - 1),
                 last_read.eq(planned.more_reads == 1),
@@ -223,6 +225,6 @@ class Placer(wiring.Component):
         # The data of a `fetched` read stand in the store's output register.
         m.d.sync += [
             self.store.release.eq(fetched.valid & fetched.release),
-            self.store.release_end.eq(fetched.store_end),
+            self.store.released.eq(fetched.stored),
         ]
         return m

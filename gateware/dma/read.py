@@ -10,7 +10,7 @@ from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.dma.axi import AxiReadSignature
 from stagecoach.gateware.dma.buffers import ReservedQueue
 from stagecoach.gateware.dma.bursts import AXI_BURST_INCR, AXI_SIZE_WORD, BurstSplitter
-from stagecoach.gateware.interfaces import READ_WORD, ReadClient
+from stagecoach.gateware.host_memory import READ_WORD, ReadClient
 from stagecoach.gateware.stream.round_robin import choose_round_robin, preceded_round_robin
 
 MAX_OUTSTANDING_BURSTS = 64
@@ -131,7 +131,7 @@ class ReadEngine(wiring.Component):
         granted = Signal(count)  # one bit per client: its burst is the next one
         loads = Signal()
         room = Signal()
-        ar_free = Signal(init=1)  # the AR register is, with few inputs behind it
+        ar_free = Signal(init=1)  # the AR register is, with a low fan-out
         requests = [fits[number] & ~granted[number] for number in range(count)]
         choose_round_robin(m, requests, latest, choice)
         grant = Cat(requests) & ~preceded_round_robin(m, requests, latest)

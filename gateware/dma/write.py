@@ -17,7 +17,7 @@ from stagecoach.gateware.dma.bursts import (
     BurstSplitter,
     burst,
 )
-from stagecoach.gateware.interfaces import WriteClient
+from stagecoach.gateware.host_memory import WriteClient
 from stagecoach.gateware.stream.buffer import StreamBuffer
 from stagecoach.gateware.stream.round_robin import choose_round_robin, preceded_round_robin
 

@@ -5,7 +5,7 @@ from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from stagecoach.gateware.hostlink.octets import DEPTH, OCTET
-from stagecoach.gateware.interfaces import NO_COLLISION
+from stagecoach.gateware.memories import NO_COLLISION
 from stagecoach.gateware.mpa.crc32c import INITIAL_STATE, next_state
 from stagecoach.hw.interface.hostlink import CRC_OCTETS, ESCAPE, ESCAPE_CHANGE, FLAG, WINDOW, Kind
 

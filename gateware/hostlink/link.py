@@ -6,13 +6,15 @@ from amaranth.lib.wiring import In, Out
 
 from stagecoach.gateware.config import WORD_WIDTH, RnicConfig
 from stagecoach.gateware.dma.axi import connect_axi
+from stagecoach.gateware.dma.ports import AxiSignature
 from stagecoach.gateware.hostlink.frame_receiver import FrameReceiver
 from stagecoach.gateware.hostlink.frame_transmitter import FrameTransmitter, Stuffer
 from stagecoach.gateware.hostlink.llp_bridge import LlpBridge
 from stagecoach.gateware.hostlink.memory_bridge import ReadBridge, WriteBridge
 from stagecoach.gateware.hostlink.octets import OCTET, MessageArbiter, MessageSlot
 from stagecoach.gateware.hostlink.register_bridge import RegisterBridge
-from stagecoach.gateware.interfaces import AxiLiteSignature, AxiSignature, LlpSignature
+from stagecoach.gateware.mpa.ports import LlpSignature
+from stagecoach.gateware.registers.ports import AxiLiteSignature
 from stagecoach.hw.interface.hostlink import EVENTS, MAXIMUM_BEATS, VERSION, WINDOW, Kind
 
 RESTART_CYCLES = 16

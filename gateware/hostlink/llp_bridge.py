@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.hostlink.octets import DEPTH, OCTET, MessageSlot, OctetBuffer
-from stagecoach.gateware.interfaces import LlpSignature
+from stagecoach.gateware.mpa.ports import LlpSignature
 from stagecoach.gateware.stream.fifo import StreamFifo
 from stagecoach.hw.interface.hostlink import EVENTS, MAXIMUM_BEATS, SEND_CLOSE, SEND_LAST, Kind
 
@@ -19,7 +19,7 @@ PART_OCTETS = WORD_OCTETS * MAXIMUM_BEATS
 
 
 class LlpSender(wiring.Component):
-    """FPDUs that the device sends, to LLP_SEND messages of up to 32 beats; a beat every 9 cycles.
+    """FPDUs that the device sends, to LLP_SEND messages of up to 32 beats; a beat every 10 cycles.
 
     A message leaves when it is complete, so an FPDU whose next beats are late holds up nothing.
 
@@ -118,7 +118,7 @@ class LlpSender(wiring.Component):
 class LlpReader(wiring.Component):
     """Received octets: requests of the device, in parts for which there is room, and their answers.
 
-    2 KiB may be asked for and not taken yet. A beat every 17 cycles.
+    2 KiB may be asked for and not taken yet. A beat every 16 cycles.
 
     Members
     -------

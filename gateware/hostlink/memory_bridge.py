@@ -5,8 +5,8 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from stagecoach.gateware.dma.axi import AxiReadSignature, AxiWriteSignature
+from stagecoach.gateware.dma.ports import RESPONSE_OKAY, RESPONSE_SLVERR
 from stagecoach.gateware.hostlink.octets import DEPTH, OCTET, MessageSlot, OctetBuffer
-from stagecoach.gateware.interfaces import RESPONSE_OKAY, RESPONSE_SLVERR
 from stagecoach.gateware.stream.fifo import StreamFifo
 from stagecoach.hw.interface.hostlink import MAXIMUM_BEATS, Kind
 

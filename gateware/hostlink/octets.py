@@ -4,7 +4,7 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from stagecoach.gateware.interfaces import NO_COLLISION
+from stagecoach.gateware.memories import NO_COLLISION
 from stagecoach.gateware.stream.slot import StreamSlot
 
 OCTET = data.StructLayout({"octet": 8, "last": 1})

@@ -5,7 +5,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from stagecoach.gateware.hostlink.octets import OCTET, MessageSlot
-from stagecoach.gateware.interfaces import AxiLiteSignature
+from stagecoach.gateware.registers.ports import AxiLiteSignature
 from stagecoach.hw.interface.hostlink import Kind
 
 ACCESS = data.StructLayout({"address": 16, "value": 32, "write": 1})

@@ -25,9 +25,11 @@ _UNIT = data.StructLayout(
 )
 """4 octets. What they would say as start of an FPDU is known a cycle before that must be."""
 
-_BEAT = data.StructLayout({"lower": _UNIT, "upper": _UNIT, "half": 1, "whole": 1})
+_BEAT = data.StructLayout(
+    {"lower": _UNIT, "upper": _UNIT, "half": 1, "whole": 1, "end": 1, "empty": 1}
+)
 """`half`: without the upper unit. `whole` is the opposite: a register for each, because so much
-hangs on it."""
+hangs on it. `end`: the last one of the visit. `empty`: without both units, and with `end`."""
 
 
 class Aligner(wiring.Component):
@@ -37,27 +39,31 @@ class Aligner(wiring.Component):
     FPDU, from its Marker on if one stands directly before it, becomes words that begin with its
     first unit. One word per cycle, none lost between FPDUs; a word comes two cycles after its beat.
 
+    After the last beat of a visit no beat is taken until `start`, which may come two cycles after
+    it; the first word of the next visit comes two cycles after `start`.
+
     Members
     -------
     answer: the requests made to the LLP, in order. rx: the answers.
-    ended, until the pulse `leave`: the next answer is the end of the visit, and no beat is taken.
     took: a beat was used or dropped, a cycle ago.
+    ended: no beat and no word of the visit is to come; from the reset on, and until `start`.
+    whole: when `ended`, all octets of the visit were those of whole FPDUs.
     start: begin a visit at `position`, the start of an FPDU, with `markers` or without; that one is
-        stable until the next visit.
+        stable until the next visit. Only when `ended`.
     kill: beats are dropped, and what was there is forgotten.
     room: words may come in the next cycle; a register of the neighbour.
     valid, word: a word.
     inside: the words so far end inside an FPDU.
     fpdu_units, until_marker: with the first word of an FPDU. Its length without Markers; units
         from its start to the next Marker, 0 if it starts with one.
-    pending: a word may come without a further beat from the LLP.
+    pending: a word may come of beats that the LLP has given.
     """
 
     answer: In(stream.Signature(ANSWER))
     rx: In(stream.Signature(64))
-    ended: Out(1)
-    leave: In(1)
     took: Out(1)
+    ended: Out(1)
+    whole: Out(1)
     start: In(1)
     position: In(32)
     markers: In(1)
@@ -85,16 +91,20 @@ class Aligner(wiring.Component):
         more = Signal(ANSWER["last_beat"].shape)  # beats of it after the next one
         last = Signal()  # none
         half = Signal()
+        end = Signal()
+        empty = Signal()
         taken = Signal()
         advance = Signal()
         m.d.comb += [
-            beats.valid.eq(self.rx.valid & active),
-            self.rx.ready.eq(beats.ready & active),
+            beats.valid.eq((self.rx.valid | empty) & active),
+            self.rx.ready.eq(beats.ready & active & ~empty),
             taken.eq(beats.valid & beats.ready),
             self.answer.ready.eq(~answer_valid),
-            advance.eq(~(active | self.ended) | (taken & last) | self.leave),
+            advance.eq(~active | (taken & last)),
             beats.payload.half.eq(last & half),
             beats.payload.whole.eq(~(last & half)),
+            beats.payload.end.eq(last & end),
+            beats.payload.empty.eq(empty),
         ]
         with m.If(~answer_valid):
             m.d.sync += [answer.eq(self.answer.payload), answer_valid.eq(self.answer.valid)]
@@ -102,11 +112,12 @@ class Aligner(wiring.Component):
             m.d.sync += answer_valid.eq(0)
         with m.If(advance):
             m.d.sync += [
-                active.eq(answer_valid & ~answer.end),
-                self.ended.eq(answer_valid & answer.end),
+                active.eq(answer_valid),
                 more.eq(answer.last_beat),
-                last.eq(answer.last_beat == 0),
+                last.eq((answer.last_beat == 0) | answer.empty),
                 half.eq(answer.half),
+                end.eq(answer.end),
+                empty.eq(answer.empty),
             ]
         with m.Elif(taken):
             m.d.sync += [more.eq(more - 1), last.eq(more == 1)]
@@ -138,27 +149,36 @@ class Aligner(wiring.Component):
         emit = Signal()
         clear = Signal()
         from_hold = Signal()  # the word is what is held
+        closing = Signal(init=1)  # the last beat of the visit has been
+        used = Signal()  # there is a beat with octets
         m.d.comb += [
             clear.eq(self.kill | self.start),
             lower.eq(hold),
             upper.eq(beat.lower),
             from_hold.eq(holding & ~need_whole),
-            self.pending.eq(from_hold | beats.valid),
-            beats.ready.eq(self.kill | (self.room & ~from_hold)),
-            emit.eq(self.room & (from_hold | (beats.valid & (holding | ~need_whole | ~beat.half)))),
+            used.eq(beats.valid & ~closing & ~beat.empty),
+            self.pending.eq(from_hold | (beats.valid & ~closing)),
+            beats.ready.eq(~closing & (self.kill | (self.room & ~from_hold))),
+            emit.eq(self.room & (from_hold | (used & (holding | ~need_whole | ~beat.half)))),
+            self.ended.eq(closing & ~from_hold),
+            self.whole.eq(aligned & ~self.inside),
         ]
-        m.d.sync += self.took.eq(beats.valid & beats.ready)
+        m.d.sync += self.took.eq(used & beats.ready)
+        with m.If(self.start):
+            m.d.sync += closing.eq(0)
+        with m.Elif(beats.valid & beats.ready & beat.end):
+            m.d.sync += closing.eq(1)
         with m.If(aligned):
             m.d.comb += [lower.eq(beat.lower), upper.eq(beat.upper)]
         with m.If(self.room):
             with m.If(from_hold):
                 m.d.sync += [holding.eq(0), aligned.eq(1)]
-            with m.Elif(beats.valid):
+            with m.Elif(used):
                 # Holding stays as it is except when exactly one of the two is a half.
                 holds = Mux(need_half, ~beat.half, holding ^ beat.half)
                 m.d.sync += [holding.eq(holds), aligned.eq(~holds)]
             # When what was held is taken, what is there then means nothing.
-            with m.If(beats.valid):
+            with m.If(used):
                 m.d.sync += hold.eq(Mux(beat.whole, beat.upper, beat.lower))
         with m.If(clear):
             m.d.sync += [holding.eq(0), aligned.eq(1)]

@@ -29,7 +29,7 @@ def _step(bits: list[Value], columns: list[int]) -> Value:
 
 
 def _columns(positions: range, bits: int) -> list[int]:
-    """What each position of a word of `bits` bits would leave behind alone: a step is linear."""
+    """What each position of a word of `bits` bits would leave alone: a step is linear."""
     return [_shift(1 << position, bits) for position in positions]
 
 

@@ -5,7 +5,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from stagecoach.gateware.config import RnicConfig
-from stagecoach.gateware.interfaces import Layouts, SegmentKind
+from stagecoach.gateware.layouts import Layouts, SegmentKind
 from stagecoach.gateware.mpa.aligner import Aligner
 from stagecoach.gateware.mpa.crc32c import (
     INITIAL_STATE,
@@ -14,13 +14,24 @@ from stagecoach.gateware.mpa.crc32c import (
     state_part,
     word_part,
 )
-from stagecoach.gateware.mpa.layouts import ANSWER, MpaLayouts
+from stagecoach.gateware.mpa.layouts import SMALLEST_FPDU_OCTETS, MpaLayouts
 from stagecoach.gateware.mpa.marker_count import MarkerCount
 from stagecoach.gateware.mpa.marker_remove import MarkerRemover
+from stagecoach.gateware.mpa.ports import (
+    ClosedPort,
+    StoreNumberPort,
+    StoreWritePort,
+    VisitPort,
+)
 from stagecoach.gateware.mpa.segment_queue import SegmentQueue
+from stagecoach.gateware.stream.prompt_fifo import PromptFifo
 
 MEASURE_CYCLES = 1 + MarkerCount.LATENCY + 1
 """From the first word of an FPDU to the position after it."""
+
+RELEASES = 4
+"""Positions to release that may wait: a visit begins while one waits, and until its own comes, that
+of the one before and one of its middle may have come."""
 
 
 class Deframer(wiring.Component):
@@ -28,35 +39,33 @@ class Deframer(wiring.Component):
 
     A visit starts at the start of an FPDU. Words of FPDUs go to the store as they come, without
     Markers, one per cycle and none lost between FPDUs; an FPDU is committed and its segment
-    emitted when its last word has passed the CRC. What is not committed at the next visit is
-    forgotten there. The commit comes five cycles after the beat that ends the FPDU, the segment
-    seven cycles after it.
+    emitted when its last word has passed the CRC. The commit comes five cycles after the beat that
+    ends the FPDU, the segment seven cycles after it.
+
+    If a visit ends at the end of an FPDU, the first beat of the next one is taken two cycles after
+    its last one, but visits begin at most once in four cycles; its last FPDU is verified while
+    words of the next one come already. If it ends inside an FPDU, the turn takes eight cycles
+    besides the beats, and what was not committed is forgotten.
 
     A CRC or a ULPDU_Length that is wrong is a CRC error; a Marker that is wrong in an FPDU with a
-    good CRC, or while CRCs are off, a Marker error (RFC 5044, 8). Every Marker is checked.
+    good CRC, or while CRCs are off, a Marker error (RFC 5044, 8). Every Marker is checked. The rest
+    of a visit with an error is dropped. The visit after it is dropped, too, if it has begun: it
+    comes to nothing, and its octets have to be requested again. The last FPDU of a visit is dropped
+    if it is not committed when the next visit begins without being held; `consumed` of the end is
+    then the position before that FPDU.
+
+    While the LLP does not answer, nothing happens. While nobody takes segments, or the store is
+    full, no beat is taken; while the LLP takes no release, a visit goes on, and the second one
+    after it does not begin.
 
     Members
     -------
-    answer: the requests made to the LLP, in order, and after the last one of a visit its end. rx:
-        the answers.
-    took: a word of an answer was used or dropped, a cycle ago.
-    left: the end has come, and all before it has left: the visit came to what is said here. Seven
-        cycles after the last beat; until the pulse `leave`, which lets the answers go on.
-    start: begin a visit of `qp` at `position`. Never while another one goes on; with `leave`, or
-        before the first beat.
-    qp, crc, markers: of the visit; stable until the next one, from `start` on.
-    kill: drop everything of this visit from the next cycle on, until `start`.
-    failed: an FPDU was wrong; the segment that says so is on its way, and nothing follows. `kill`
-        must be high from the next cycle on.
-    inside: the octets end inside an FPDU. fpdu_octets: its length with Markers; fpdu_end: the
-        position after it, or after the last one. All three as they were some cycles ago, when
-        `idle` as they are.
-    consumed: the position after the last committed FPDU.
-    idle: nothing moves unless an answer comes.
-    closed, closed_qp: say that a connection is closed, until `closed_taken`; closed_inside, that
-        octets of it are left that are no whole FPDU.
-    segment: what happened, in order. release: positions of octets that the LLP may forget.
-    The rest: to and from the store.
+    visit: `VisitPort`, seen from the deframer. rx: what the LLP answers.
+    closed: `ClosedPort`, seen from the deframer.
+    segment: what happened, in order. release: positions of octets that the LLP may forget; the last
+        one of each visit, and some before it.
+    store: `StoreWritePort`.
+    numbers: `StoreNumberPort`; it is full as the store is.
     """
 
     def __init__(self, config: RnicConfig):
@@ -66,73 +75,123 @@ class Deframer(wiring.Component):
         self._address_bits = config.store_address_bits
         super().__init__(
             {
-                "answer": In(stream.Signature(ANSWER)),
+                "visit": In(VisitPort(config)),
                 "rx": In(stream.Signature(64)),
-                "took": Out(1),
-                "start": In(1),
-                "position": In(32),
-                "qp": In(config.qp_bits),
-                "crc": In(1),
-                "markers": In(1),
-                "kill": In(1),
-                "failed": Out(1),
-                "inside": Out(1),
-                "fpdu_octets": Out(17),
-                "fpdu_end": Out(32),
-                "consumed": Out(32),
-                "idle": Out(1),
-                "left": Out(1),
-                "leave": In(1),
-                "closed": In(1),
-                "closed_qp": In(config.qp_bits),
-                "closed_inside": In(1),
-                "closed_taken": Out(1),
+                "closed": In(ClosedPort(config)),
                 "segment": Out(stream.Signature(self._layouts.segment)),
                 "release": Out(stream.Signature(self._mpa.rx_release)),
-                "store_write": Out(1),
-                "store_word": Out(64),
-                "store_address": In(config.store_address_bits),
-                "store_full": In(1),
-                "store_commit": Out(1),
-                "store_commit_end": Out(config.store_address_bits),
-                "store_rewind": Out(1),
+                "store": Out(StoreWritePort(config)),
+                "numbers": Out(StoreNumberPort(config)),
             }
         )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
+        # The visit of the aligner, and what the later stages keep of theirs
+        self._visit = Signal(self._mpa.visit)
+        self._left = Signal(4)  # a visit was left one, two, three, four cycles ago
+        self._left_inside = Signal()
+        self._qp = Signal(self._config.qp_bits)
+        self._crc = Signal()
+        self._consumed = Signal(32)  # the position after the last committed FPDU
+        self._release_room = Signal()
         m.submodules.aligner = aligner = Aligner()
         m.submodules.remover = remover = MarkerRemover()
-        # Words pass the aligner, which is cleared by `kill` and `start` themselves, before anything
-        # else sees them: all that is after it has a cycle more.
+        # Words pass the aligner, which is cleared by `killed` and `start` themselves, before
+        # anything else sees them: all that is after it has a cycle more.
+        killed = Signal()
         cleared = Signal()
         dropping = Signal()
-        wiring.connect(m, wiring.flipped(self.answer), aligner.answer)
+        started = Signal(5)  # a visit has begun one, two ... five cycles ago
+        wiring.connect(m, wiring.flipped(self.visit.answer), aligner.answer)
         wiring.connect(m, wiring.flipped(self.rx), aligner.rx)
         m.d.comb += [
-            self.took.eq(aligner.took),
-            aligner.start.eq(self.start),
-            aligner.position.eq(self.position),
-            aligner.markers.eq(self.markers),
-            aligner.kill.eq(self.kill),
-            aligner.leave.eq(self.leave),
+            self.visit.took.eq(aligner.took),
+            self.visit.dropped.eq(killed),
+            aligner.kill.eq(killed),
             remover.clear.eq(cleared),
             remover.valid.eq(aligner.valid),
             remover.word.eq(aligner.word),
         ]
-        m.d.sync += [
-            cleared.eq(self.kill | self.start),
-            dropping.eq(self.kill | self.failed),
-        ]
         crc_good = Signal()
-        end = Signal(32)
-        self._elaborate_crc(m, aligner, crc_good, end, cleared)
-        self._elaborate_segments(m, aligner, remover, crc_good, end, cleared, dropping)
-        self._elaborate_measure(m, aligner, cleared)
+        good_end = Signal(32)
+        failed = Signal()
+        m.d.sync += dropping.eq(killed | failed)
+        self._elaborate_turns(m, aligner, started, killed, cleared, failed)
+        self._elaborate_crc(m, aligner, crc_good, good_end, cleared, started)
+        self._elaborate_segments(
+            m, aligner, remover, crc_good, good_end, cleared, dropping, started, failed
+        )
+        self._elaborate_measure(m, aligner, cleared, started)
         return m
 
+    def _elaborate_turns(
+        self,
+        m: Module,
+        aligner: Aligner,
+        started: Signal,
+        killed: Signal,
+        cleared: Signal,
+        failed: Signal,
+    ) -> None:
+        """Turn from visit to visit.
+
+        What a visit came to is known four cycles after the aligner has left it, and what is done
+        with its last word does not yet hang on the next one: `started` leads the registers of the
+        later stages to that.
+        """
+        visit = self.visit
+        visiting = Signal()
+        whole = Signal()  # the visit is over, at the end of an FPDU
+        leave = Signal()
+        begins = Signal()
+        flush = Signal()  # leave it when all of it has left the pipeline, which is cleared
+        may_turn = Signal()
+        quiet = Signal()
+        ended = Signal()
+        # The measure takes longest of all that follows a word. What is in its last cycle has left
+        # in the next one, where `quiet` counts.
+        recent = Signal(MEASURE_CYCLES - 2)
+        m.d.sync += [
+            recent.eq(Mux(cleared, 0, Cat(aligner.valid, recent))),
+            quiet.eq(~(aligner.pending | aligner.valid | recent.any())),
+            ended.eq(aligner.ended),
+        ]
+        m.d.comb += [
+            may_turn.eq(~started[:3].any() & self._release_room),
+            whole.eq(aligner.ended & aligner.whole & ~killed),
+            flush.eq(visiting & may_turn & ~whole & aligner.ended & ended & quiet),
+            leave.eq(flush | (visiting & may_turn & whole)),
+            begins.eq(visit.visit.valid & may_turn & ~killed & (~visiting | whole)),
+            visit.visit.ready.eq(started[0]),
+            aligner.start.eq(begins),
+            aligner.position.eq(visit.visit.payload.position),
+            aligner.markers.eq(
+                Mux(aligner.ended, visit.visit.payload.markers, self._visit.markers)
+            ),
+        ]
+        m.d.sync += [
+            started.eq(Cat(begins, started)),
+            self._left.eq(Cat(leave, self._left)),
+            cleared.eq(killed | flush),
+        ]
+        with m.If(leave):
+            m.d.sync += [visiting.eq(0), self._left_inside.eq(flush & visit.inside)]
+        with m.If(begins):
+            m.d.sync += [visiting.eq(1), self._visit.eq(visit.visit.payload)]
+        with m.If(~visiting & quiet):
+            m.d.sync += killed.eq(0)
+        with m.If(failed | visit.drop | (started[0] & ~visit.held)):
+            m.d.sync += killed.eq(1)
+
     def _elaborate_crc(
-        self, m: Module, aligner: Aligner, good: Signal, end: Signal, cleared: Signal
+        self,
+        m: Module,
+        aligner: Aligner,
+        good: Signal,
+        end: Signal,
+        cleared: Signal,
+        started: Signal,
     ) -> None:
         """The verdict over the word of two cycles ago, if that was a last one, and its end.
 
@@ -150,7 +209,7 @@ class Deframer(wiring.Component):
             after.eq(lower_part ^ upper_part ^ state_part(crc, 64)),
             good.eq(
                 ~checked_oversize
-                & (~self.crc | (checked == Mux(checked_half, RESIDUE_AND_ZEROS, RESIDUE)))
+                & (~self._crc | (checked == Mux(checked_half, RESIDUE_AND_ZEROS, RESIDUE)))
             ),
         ]
         m.d.sync += [
@@ -171,11 +230,12 @@ class Deframer(wiring.Component):
             m.d.sync += crc.eq(after)
         with m.If(aligner.valid):
             m.d.sync += position.eq(position + Mux(word.half, 4, 8))
-        # A word comes three cycles after `start` at the earliest.
         with m.If(cleared | (valid & final)):
             m.d.sync += crc.eq(INITIAL_STATE)
-        with m.If(self.start):
-            m.d.sync += position.eq(self.position)
+        with m.If(started[0]):
+            m.d.sync += position.eq(self.visit.visit.payload.position)
+        with m.If(started[2]):
+            m.d.sync += self._crc.eq(self._visit.crc)
 
     def _elaborate_segments(
         self,
@@ -186,18 +246,20 @@ class Deframer(wiring.Component):
         end: Signal,
         cleared: Signal,
         dropping: Signal,
+        started: Signal,
+        failed: Signal,
     ) -> None:
         """Store words; commit and report an FPDU, or fail, a cycle after its last word."""
         word = remover.o
         m.d.comb += [
-            self.store_write.eq(remover.o_valid & ~dropping),
-            self.store_word.eq(word.data),
-            self.store_rewind.eq(cleared),
+            self.store.write.eq(remover.o_valid & ~dropping),
+            self.store.word.eq(word.data),
+            self.store.rewind.eq(cleared),
         ]
 
         first_address = Signal(self._address_bits)
         with m.If(remover.o_valid & word.first):
-            m.d.sync += first_address.eq(self.store_address)
+            m.d.sync += first_address.eq(self.store.address)
 
         last = Signal()
         last_address = Signal(self._address_bits)
@@ -207,7 +269,7 @@ class Deframer(wiring.Component):
         commit = Signal()
         m.d.sync += [
             last.eq(remover.o_valid & word.last & ~dropping),
-            last_address.eq(self.store_address),
+            last_address.eq(self.store.address),
             good.eq(crc_good & ~remover.wrong),
             valid_crc.eq(crc_good),
             verified_end.eq(end),
@@ -215,14 +277,29 @@ class Deframer(wiring.Component):
         m.d.comb += [
             done.eq(last & ~dropping),
             commit.eq(done & good),
-            self.failed.eq(done & ~good),
-            self.store_commit.eq(commit),
-            self.store_commit_end.eq(last_address + 1),
+            failed.eq(done & ~good),
+            self.store.commit.eq(commit),
+            self.store.commit_end.eq(last_address + 1),
+            self.numbers.commit.eq(commit),
         ]
-        with m.If(last & good):
-            m.d.sync += self.consumed.eq(verified_end)
-        with m.If(self.start):
-            m.d.sync += self.consumed.eq(self.position)
+        with m.If(commit):
+            m.d.sync += self._consumed.eq(verified_end)
+        dead = Signal()
+        # The position where a visit begins comes here as if it were the end of an FPDU.
+        with m.If(started[3]):
+            m.d.sync += [self._qp.eq(self._visit.qp), self._consumed.eq(verified_end), dead.eq(0)]
+        with m.If(failed):
+            m.d.sync += dead.eq(1)
+        end_of_visit = self.visit.end
+        m.d.comb += [
+            self.visit.ended.eq(self._left[3]),
+            end_of_visit.qp.eq(self._qp),
+            end_of_visit.dead.eq(dead),
+            end_of_visit.consumed.eq(self._consumed),
+            end_of_visit.needed.eq(
+                Mux(self._left_inside, self.visit.fpdu_octets, SMALLEST_FPDU_OCTETS)
+            ),
+        ]
 
         m.submodules.segments = segments = SegmentQueue(self._config)
         wiring.connect(m, segments.segment, wiring.flipped(self.segment))
@@ -234,58 +311,48 @@ class Deframer(wiring.Component):
             segments.word.eq(word.data),
             segments.last.eq(word.last),
             segments.clear.eq(cleared),
-            segments.done.eq(done | self.closed_taken),
-            self.closed_taken.eq(self.closed & closes),
-            outcome.qp.eq(self.qp),
+            segments.done.eq(done | self.closed.taken),
+            self.closed.taken.eq(self.closed.valid & closes),
+            outcome.qp.eq(self._qp),
             outcome.kind.eq(Mux(valid_crc, SegmentKind.MARKER_ERROR, SegmentKind.CRC_ERROR)),
             outcome.store_address.eq(first_address),
-            outcome.store_end.eq(self.store_commit_end),
+            outcome.stored.end.eq(self.store.commit_end),
+            outcome.stored.number.eq(self.numbers.number),
         ]
         m.d.sync += [
             room.eq(segments.room),
-            closes.eq(self.closed & room & ~closes & ~(remover.o_valid & word.last)),
-            aligner.room.eq(segments.room & ~self.store_full),
+            closes.eq(self.closed.valid & room & ~closes & ~(remover.o_valid & word.last)),
+            aligner.room.eq(segments.room & ~self.store.full & ~self.numbers.full),
         ]
         with m.If(good):
             m.d.comb += outcome.kind.eq(SegmentKind.FPDU)
         with m.If(closes):
             m.d.comb += [
-                outcome.qp.eq(self.closed_qp),
+                outcome.qp.eq(self.closed.qp),
                 outcome.kind.eq(
-                    Mux(self.closed_inside, SegmentKind.CLOSED_INSIDE, SegmentKind.CLOSED)
+                    Mux(self.closed.inside, SegmentKind.CLOSED_INSIDE, SegmentKind.CLOSED)
                 ),
             ]
 
-        # The newest position to release waits here while the LLP takes an older one.
+        # The newest position to release waits here while the LLP takes an older one, the last one
+        # of a visit in the queue.
+        m.submodules.releases = releases = PromptFifo(self._mpa.rx_release, RELEASES)
+        wiring.connect(m, releases.o, wiring.flipped(self.release))
         releasable = Signal()
-        with m.If(self.release.ready | ~self.release.valid):
-            m.d.sync += [
-                self.release.valid.eq(releasable),
-                self.release.payload.connection.eq(self.qp),
-                self.release.payload.position.eq(self.consumed),
-                releasable.eq(0),
-            ]
+        m.d.comb += [
+            releases.i.valid.eq(releasable & (self._left[3] | ~releases.o.valid)),
+            releases.i.payload.connection.eq(self._qp),
+            releases.i.payload.position.eq(self._consumed),
+            self._release_room.eq(releases.level == 0),
+        ]
+        with m.If(releases.i.valid | (self.visit.drop & ~started.any())):
+            m.d.sync += releasable.eq(0)
         with m.If(commit):
             m.d.sync += releasable.eq(1)
-        with m.If(self.kill | self.start):
-            m.d.sync += releasable.eq(0)
 
-        # The measure takes longest of all that follows a word. What is in its last cycle has left
-        # in the next one, where `quiet` counts.
-        recent = Signal(MEASURE_CYCLES - 2)
-        quiet = Signal()
-        ended = Signal()
-        m.d.sync += [
-            recent.eq(Mux(cleared, 0, Cat(aligner.valid, recent))),
-            quiet.eq(~(aligner.pending | aligner.valid | recent.any())),
-            ended.eq(aligner.ended),
-        ]
-        m.d.comb += [
-            self.idle.eq(quiet & ~releasable),
-            self.left.eq(self.idle & ended & aligner.ended),
-        ]
-
-    def _elaborate_measure(self, m: Module, aligner: Aligner, cleared: Signal) -> None:
+    def _elaborate_measure(
+        self, m: Module, aligner: Aligner, cleared: Signal, started: Signal
+    ) -> None:
         """The length of every FPDU, with its Markers, and the position after it."""
         m.submodules.count = count = MarkerCount()
         m.d.comb += [
@@ -302,18 +369,16 @@ class Deframer(wiring.Component):
         inside = Signal(MEASURE_CYCLES - 1)
         m.d.sync += [
             begun.eq(Cat(aligner.valid & aligner.word.first, begun)),
-            Cat(inside, self.inside).eq(Cat(aligner.inside, inside)),
+            Cat(inside, self.visit.inside).eq(Cat(aligner.inside, inside)),
         ]
         with m.If(begun[-2]):
-            m.d.sync += self.fpdu_octets.eq(
-                Cat(Const(0, 2), length) + Mux(self.markers, count.octets, 0)
+            m.d.sync += self.visit.fpdu_octets.eq(
+                Cat(Const(0, 2), length) + Mux(self._visit.markers, count.octets, 0)
             )
         with m.If(begun[-1]):
-            m.d.sync += self.fpdu_end.eq(self.fpdu_end + self.fpdu_octets)
+            m.d.sync += self.visit.fpdu_end.eq(self.visit.fpdu_end + self.visit.fpdu_octets)
         with m.If(cleared):
-            m.d.sync += begun.eq(0)
-        # The next visit is asked about at once whether its octets end inside an FPDU.
-        with m.If(self.kill | self.start):
-            m.d.sync += [inside.eq(0), self.inside.eq(0)]
-        with m.If(self.start):
-            m.d.sync += self.fpdu_end.eq(self.position)
+            # The next visit is asked about at once whether its octets end inside an FPDU.
+            m.d.sync += [begun.eq(0), inside.eq(0), self.visit.inside.eq(0)]
+        with m.If(started[4]):
+            m.d.sync += self.visit.fpdu_end.eq(self._consumed)

@@ -5,7 +5,8 @@ from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
 
 from stagecoach.gateware.config import RnicConfig
-from stagecoach.gateware.interfaces import NO_COLLISION, StorePort
+from stagecoach.gateware.memories import NO_COLLISION
+from stagecoach.gateware.mpa.ports import StoreWritePort
 
 MARGIN_WORDS = 16
 """Words kept free, so that `full` may be late; an empty store is not mistaken for a full one."""
@@ -15,31 +16,24 @@ class FpduStore(wiring.Component):
     """Circular memory of 64-bit words; what is written counts only when it is committed.
 
     Words after the last commit belong to an FPDU that is not verified yet: `rewind` forgets them.
-    The placer releases committed words in order.
+    Committed words are kept until they are freed, in order (`ReleaseOrder`).
 
     Members
     -------
-    write, word: append a word. Allowed for 8 cycles after `full` rose.
-    address: where the next word goes.
-    full: there is no room for more.
-    commit, commit_end: everything before the address `commit_end` is verified.
-    rewind: the next word goes after the last commit.
-    placer: `StorePort`, seen from the placer.
+    writer: `StoreWritePort`, seen from the store.
+    address, data: the placer reads; as of the `StorePort`.
+    free, free_end: In, a pulse, all words before the address `free_end` are free.
     """
 
     def __init__(self, config: RnicConfig):
         self._words = config.fpdu_store_octets // 8
-        address = config.store_address_bits
         super().__init__(
             {
-                "write": In(1),
-                "word": In(64),
-                "address": Out(address),
-                "full": Out(1),
-                "commit": In(1),
-                "commit_end": In(address),
-                "rewind": In(1),
-                "placer": In(StorePort(config)),
+                "writer": In(StoreWritePort(config)),
+                "address": In(config.store_address_bits),
+                "data": Out(64),
+                "free": In(1),
+                "free_end": In(config.store_address_bits),
             }
         )
 
@@ -53,26 +47,26 @@ class FpduStore(wiring.Component):
 
         # A register before the memory, which is spread over the whole chip.
         m.d.sync += [
-            write.en.eq(self.write & ~self.rewind),
-            write.addr.eq(self.address),
-            write.data.eq(self.word),
+            write.en.eq(self.writer.write & ~self.writer.rewind),
+            write.addr.eq(self.writer.address),
+            write.data.eq(self.writer.word),
         ]
-        m.d.sync += [read.addr.eq(self.placer.address), self.placer.data.eq(read.data)]
+        m.d.sync += [read.addr.eq(self.address), self.data.eq(read.data)]
 
-        verified = Signal.like(self.address)
-        with m.If(self.commit):
-            m.d.sync += verified.eq(self.commit_end)
-        with m.If(self.rewind):
-            m.d.sync += self.address.eq(verified)
-        with m.Elif(self.write):
-            m.d.sync += self.address.eq(self.address + 1)
+        verified = Signal.like(self.writer.address)
+        with m.If(self.writer.commit):
+            m.d.sync += verified.eq(self.writer.commit_end)
+        with m.If(self.writer.rewind):
+            m.d.sync += self.writer.address.eq(verified)
+        with m.Elif(self.writer.write):
+            m.d.sync += self.writer.address.eq(self.writer.address + 1)
 
-        released = Signal.like(self.address)
-        used = Signal.like(self.address)
-        with m.If(self.placer.release):
-            m.d.sync += released.eq(self.placer.release_end)
+        freed = Signal.like(self.writer.address)
+        used = Signal.like(self.writer.address)
+        with m.If(self.free):
+            m.d.sync += freed.eq(self.free_end)
         m.d.sync += [
-            used.eq(self.address - released),
-            self.full.eq(used >= self._words - MARGIN_WORDS),
+            used.eq(self.writer.address - freed),
+            self.writer.full.eq(used >= self._words - MARGIN_WORDS),
         ]
         return m

@@ -6,7 +6,7 @@ from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
 from stagecoach.gateware.config import RnicConfig
-from stagecoach.gateware.interfaces import Layouts, QpStrobe
+from stagecoach.gateware.layouts import Layouts, QpStrobe
 from stagecoach.gateware.mpa.crc32c import INITIAL_STATE, next_state
 from stagecoach.gateware.mpa.layouts import ULPDU_BEAT, MpaLayouts
 from stagecoach.gateware.mpa.marker_insert import MarkerInserter

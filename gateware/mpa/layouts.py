@@ -3,7 +3,7 @@
 from amaranth.lib import data
 
 from stagecoach.gateware.config import WORD_WIDTH, RnicConfig
-from stagecoach.gateware.interfaces import Layouts
+from stagecoach.gateware.layouts import Layouts
 
 ULPDU_BEAT = data.StructLayout({"data": 64, "last": 1, "error": 1})
 """A ULPDU from lane 2 of its first word on: lanes 0 and 1 there, and all after its end, are
@@ -12,9 +12,10 @@ meaningless. `error`, on the last beat: its payload is not what it should be."""
 CHUNK_OCTETS = 2048
 """Most octets that the receiver requests at once from the LLP."""
 
-ANSWER = data.StructLayout({"end": 1, "last_beat": range(CHUNK_OCTETS // 8), "half": 1})
+ANSWER = data.StructLayout({"last_beat": range(CHUNK_OCTETS // 8), "half": 1, "end": 1, "empty": 1})
 """One request as the deframer sees it: number of the last beat of its answer, from 0; `half` if
-only 4 octets of that beat were requested. With `end` it is none: the visit has no more of them."""
+only 4 octets of that beat were requested; `end` if it is the last one of the visit. With `empty` it
+is none, and there is no beat: it only says that the visit ends."""
 
 SMALLEST_FPDU_OCTETS = 8
 """ULPDU_Length, pad and CRC: an FPDU cannot be shorter, and its length is then known, even if a
@@ -58,15 +59,15 @@ class MpaLayouts:
             }
         )
 
-        # Scheduler to deframer: a visit, from the start of an FPDU up to what is available ...
-        self.visit = data.StructLayout(
+        # Table to requests: a visit, from the start of an FPDU up to what is available. Both are
+        # multiples of 4.
+        self.begin = data.StructLayout(
             {"qp": qp, "crc": 1, "markers": 1, "position": 32, "available": 32}
         )
-        # ... and what it came to: the position after the last good FPDU, and the octets without
-        # which the next one is not worth a visit. `held`: no command came for the connection.
-        self.visit_end = data.StructLayout(
-            {"qp": qp, "held": 1, "dead": 1, "consumed": 32, "needed": 17}
-        )
+        # Requests to deframer, and what it came to: `dead` if an FPDU was wrong, the position after
+        # the last good FPDU, and the octets without which the next one is not worth a visit.
+        self.visit = data.StructLayout({"qp": qp, "crc": 1, "markers": 1, "position": 32})
+        self.visit_end = data.StructLayout({"qp": qp, "dead": 1, "consumed": 32, "needed": 17})
 
         # The streams of the LLP port, with the names of `LlpSignature`: as the framer fills it and,
         # in the width of the port, as it is there.

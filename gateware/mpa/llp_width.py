@@ -97,7 +97,7 @@ class LlpReceiveWidth(wiring.Component):
     A request goes on as it is, in the same cycle. The answer has ceil(octets / 4) beats with
     `config.data_width` 32 and ceil(octets / 16) with 128, and becomes ceil(octets / 8) words: of
     two beats, the last one maybe of one; of one beat two, of the last one maybe one. What is in a
-    word behind the octets of the request is meaningless.
+    word after the octets of the request is meaningless.
 
     No latency but that of the second beat of a word, and three cycles from a request to its answer
     at least. 32: a beat per cycle, so a word of 8 octets every two; the first beat of a word is

@@ -1,169 +1,192 @@
 """Decides what to request from the LLP in a visit to a connection."""
 
 from amaranth.hdl import Module, Mux, Signal, Value, signed
-from amaranth.lib import fifo, stream, wiring
+from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.mpa.layouts import ANSWER, CHUNK_OCTETS, MpaLayouts
+from stagecoach.gateware.stream.fifo import StreamFifo
+from stagecoach.gateware.stream.slot import StreamSlot
 
 VISIT_OCTETS = 16384
 """Octets requested in a visit before the next connection gets its turn at the end of an FPDU."""
 
-ANSWERS_AHEAD = 8
-"""Requests that may be unanswered."""
+ANSWERS_AHEAD = 256
+"""Requests that may be unanswered: as many as a block RAM has room for."""
 
-BEATS_AHEAD = CHUNK_OCTETS // 8
-"""A further request is made while no more beats than this are to come: two chunks are on the way,
-twice what an LLP latency of a hundred cycles needs."""
-
-BEATS_AT_THE_END = BEATS_AHEAD // 2
-"""A visit ends for the sake of others while no more beats than this are to come: in their time the
-next visit begins, and its first octets come from the LLP."""
+BEATS_AHEAD = 384
+"""A further request is made while no more beats than this are to come, which hides an LLP latency
+of 320 cycles."""
 
 REST_BITS = 18
 """Of a signed number of octets of the longest FPDU, with its Markers."""
 
 
 class ReceiveRequests(wiring.Component):
-    """Requests octets ahead of the deframer for as long as a visit has any, and then ends it.
+    """Requests the octets of one visit after the other, ahead of the deframer.
 
-    At most one request every four cycles, `CHUNK_OCTETS` each. If no others wait, a visit ends when
-    nothing is left to request and everything requested has left the deframer; more octets may be
-    announced until then. If others wait, it ends when nothing is left and the deframer needs
-    something soon: at the last octets of all that is available, in an FPDU that is not there
-    completely, or after `VISIT_OCTETS` at the end of an FPDU.
+    At most one request every four cycles, `CHUNK_OCTETS` each; the first one is offered four cycles
+    after the visit was taken. While nobody else waits, a visit goes on until all that is available
+    was requested and has come; more may be announced until then. If others wait, it ends with the
+    last octets that are available, or after `VISIT_OCTETS`: then at the end of an FPDU, which is
+    known if the deframer is in that FPDU, else supposed, as if all FPDUs were as long as the last
+    one. A visit may thus end inside an FPDU; that one is requested again.
+
+    While the LLP takes no request, or does not answer, the visits to all connections wait. While
+    the visit cannot be handed on, or `ANSWERS_AHEAD` answers wait, no request is made.
 
     Members
     -------
-    open: make requests for `visit`, which may change in `available`; until the pulse `ended`.
-    entered: the deframer is in it: what it says is about this visit.
-    dead: nothing more of it is worth a request.
-    others: other connections wait: the visit may not go on for ever.
-    ended: `answer` says the end of the visit.
+    begin: visits. visit: the same for the deframer, in the cycle in which it is taken here.
+    qp: the connection of the visit. held: a command has not come for it.
+    entered: the deframer is in it. dropped: it takes nothing more of it then.
+    others: other connections wait.
+    announce: a pulse, octets of the connection `number` can be requested, up to `available`.
     request: to the LLP. answer: the same to the deframer, before the answer can be there.
-    took, inside, fpdu_end, idle: from the deframer, see there.
+    took, fpdu_octets, fpdu_end: from the deframer, see `VisitPort`.
     """
 
     def __init__(self, config: RnicConfig):
-        mpa = MpaLayouts(config)
+        self._mpa = mpa = MpaLayouts(config)
         super().__init__(
             {
-                "open": In(1),
-                "visit": In(mpa.visit),
+                "begin": In(stream.Signature(mpa.begin)),
+                "visit": Out(stream.Signature(mpa.visit)),
+                "qp": Out(config.qp_bits),
+                "held": In(1),
                 "entered": In(1),
-                "dead": In(1),
+                "dropped": In(1),
                 "others": In(1),
-                "ended": Out(1),
+                "announce": In(1),
+                "number": In(config.qp_bits),
+                "available": In(32),
                 "request": Out(stream.Signature(mpa.rx_request)),
                 "answer": Out(stream.Signature(ANSWER)),
                 "took": In(1),
-                "inside": In(1),
+                "fpdu_octets": In(17),
                 "fpdu_end": In(32),
-                "idle": In(1),
             }
         )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.answers = answers = fifo.SyncFIFOBuffered(
-            width=ANSWER.size, depth=ANSWERS_AHEAD
-        )
-        m.d.comb += [
-            self.answer.valid.eq(answers.r_rdy),
-            self.answer.payload.eq(answers.r_data),
-            answers.r_en.eq(self.answer.ready),
-        ]
+        m.submodules.answers = answers = StreamFifo(ANSWER, ANSWERS_AHEAD)
+        m.submodules.slot = slot = StreamSlot(self._mpa.rx_request)
+        wiring.connect(m, answers.o, wiring.flipped(self.answer))
+        wiring.connect(m, slot.o, wiring.flipped(self.request))
 
+        begin, visit, request = self.begin, self.visit, slot.i
+        available = Signal(32)
         requested = Signal(32)  # position after the last request
         budget = Signal(range(-CHUNK_OCTETS, VISIT_OCTETS + 1))
-        outstanding = Signal(range(4 * BEATS_AHEAD))
-        entered = Signal()
-        answered = Signal()  # everything requested was answered and has left the deframer
-        beyond = Signal(32)  # from the end of the FPDU to what is available; negative: incomplete
+        outstanding = Signal(range(2 * (BEATS_AHEAD + CHUNK_OCTETS // 8)))
+        goal = Signal(32)  # the end of an FPDU, as far as is known
+
+        # As they are measured
+        entered, others, dead, stop = Signal(), Signal(), Signal(), Signal()
+        room = Signal()  # for a request
+        idle = Signal()  # everything requested was answered
         unrequested = Signal(32)  # that is available
-        # Of the FPDU, not yet requested; negative: requested beyond its end, which is a few chunks
-        rest = Signal(signed(REST_BITS))
-        inside = Signal()
-        stop = Signal()
-        amount = Signal(range(CHUNK_OCTETS + 1))
-        may_end = Signal()
+        beyond = Signal()  # not all up to `goal` is available
+        rest = Signal(signed(REST_BITS))  # up to `goal`
+
+        # What follows
         octets = Signal(range(CHUNK_OCTETS + 1))
+        ends = Signal()  # with this request
         beats = Signal(range(CHUNK_OCTETS // 8 + 1))
         added = Signal()
-        answer = Signal(ANSWER)
-
+        answer = answers.i.payload
         m.d.comb += [
             beats.eq((octets + 4) >> 3),  # octets is a multiple of 4
             answer.last_beat.eq(beats - 1),
             answer.half.eq(octets[2]),
-            answers.w_data.eq(answer),
-            answers.w_en.eq(added | self.ended),
-            answer.end.eq(self.ended),
-            self.request.payload.connection.eq(self.visit.qp),
-            self.request.payload.position.eq(requested),
-            self.request.payload.octets.eq(octets),
+            request.payload.connection.eq(self.qp),
+            request.payload.position.eq(requested),
+            request.payload.octets.eq(octets),
+            visit.payload.qp.eq(begin.payload.qp),
+            visit.payload.crc.eq(begin.payload.crc),
+            visit.payload.markers.eq(begin.payload.markers),
+            visit.payload.position.eq(begin.payload.position),
         ]
         m.d.sync += outstanding.eq(outstanding + Mux(added, beats, 0) - self.took)
+        with m.If(self.announce & (self.number == self.qp)):
+            m.d.sync += available.eq(self.available)
 
         with m.FSM():
             # Wait for a visit.
             with m.State("IDLE"):
-                m.d.sync += [requested.eq(self.visit.position), budget.eq(VISIT_OCTETS)]
-                with m.If(self.open):
-                    m.next = "MEASURE"
-            # Take the distances as they are now.
+                m.d.comb += [visit.valid.eq(begin.valid), begin.ready.eq(visit.ready)]
+                with m.If(visit.ready):
+                    m.d.sync += [
+                        self.qp.eq(begin.payload.qp),
+                        available.eq(begin.payload.available),
+                        requested.eq(begin.payload.position),
+                        budget.eq(VISIT_OCTETS),
+                    ]
+                    with m.If(begin.valid):
+                        m.next = "MEASURE"
+            # Take everything as it is now.
             with m.State("MEASURE"):
                 m.d.sync += [
                     entered.eq(self.entered),
-                    answered.eq((outstanding == 0) & self.idle),
-                    inside.eq(self.inside & self.entered),
-                    beyond.eq(self.visit.available - self.fpdu_end),
-                    unrequested.eq(self.visit.available - requested),
-                    rest.eq(self.fpdu_end - requested),
+                    others.eq(self.others),
+                    dead.eq(~self.held | (self.entered & self.dropped)),
                     stop.eq(self.others & (budget <= 0)),
+                    room.eq((outstanding <= BEATS_AHEAD) & answers.i.ready & request.ready),
+                    idle.eq(outstanding == 0),
+                    unrequested.eq(available - requested),
+                    beyond.eq((available - goal)[31]),
+                    rest.eq(goal - requested),
                 ]
                 m.next = "CHOOSE"
-            # How far to go: one chunk at most, and not into an FPDU that is incomplete or that
-            # another visit will take.
+            # How far to go: one chunk at most.
             with m.State("CHOOSE"):
-                m.d.sync += amount.eq(_one_chunk(unrequested))
-                with m.If(stop):
-                    m.d.sync += amount.eq(Mux(inside & ~rest[-1], _one_chunk(rest), 0))
-                with m.If(self.dead | (inside & beyond[31])):
-                    m.d.sync += amount.eq(0)
-                # The end of the FPDU must be known where the visit is to stop.
-                few = outstanding < BEATS_AT_THE_END
-                known = ~stop | (inside & ~rest[-1])
-                m.d.sync += may_end.eq(
-                    entered & (answered | self.dead | (self.others & few & known))
-                )
-                m.next = "LIMIT"
-            # Only if the deframer will soon need it.
-            with m.State("LIMIT"):
-                m.d.sync += octets.eq(amount)
                 m.next = "MEASURE"
-                with m.If(answers.w_rdy):
-                    with m.If(amount != 0):
-                        with m.If((outstanding <= BEATS_AHEAD) & ~self.dead):
+                left = Mux(stop, rest.as_unsigned(), unrequested)
+                m.d.sync += [
+                    octets.eq(_one_chunk(left)),
+                    ends.eq(others & (left <= CHUNK_OCTETS)),
+                ]
+                with m.If(~(stop & entered)):
+                    m.d.sync += goal.eq(self.fpdu_end)
+                with m.Elif(rest[-1]):
+                    m.d.sync += goal.eq(goal + self.fpdu_octets)
+
+                with m.If(dead):
+                    m.next = "END"
+                with m.Elif(stop):
+                    with m.If(entered & ~rest[-1]):
+                        with m.If(beyond | (rest == 0)):
+                            m.next = "END"
+                        with m.Elif(room):
                             m.next = "REQUEST"
-                    with m.Elif(may_end):
+                with m.Elif(unrequested == 0):
+                    with m.If(others | idle):
                         m.next = "END"
-            # The LLP takes the request.
+                with m.Elif(room):
+                    m.next = "REQUEST"
+            # The request leaves.
             with m.State("REQUEST"):
-                m.d.comb += self.request.valid.eq(1)
-                with m.If(self.request.ready):
-                    m.d.comb += added.eq(1)
-                    m.d.sync += [
-                        requested.eq(requested + octets),
-                        budget.eq(Mux(budget[-1], budget, budget - octets)),
-                    ]
-                    m.next = "MEASURE"
-            # Nothing is left to do.
+                m.d.comb += [
+                    request.valid.eq(1),
+                    added.eq(1),
+                    answer.end.eq(ends),
+                    answers.i.valid.eq(1),
+                ]
+                m.d.sync += [
+                    requested.eq(requested + octets),
+                    budget.eq(Mux(budget[-1], budget, budget - octets)),
+                ]
+                m.next = "MEASURE"
+                with m.If(ends):
+                    m.next = "IDLE"
+            # Nothing is left to do: it is only said where the visit ends.
             with m.State("END"):
-                m.d.comb += self.ended.eq(1)
-                m.next = "IDLE"
+                m.d.comb += [answer.end.eq(1), answer.empty.eq(1), answers.i.valid.eq(1)]
+                with m.If(answers.i.ready):
+                    m.next = "IDLE"
         return m
 
 

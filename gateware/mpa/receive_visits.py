@@ -1,33 +1,42 @@
-"""The visits under way: one that is requested, one in the deframer, one to be written back."""
+"""The visits under way: one that is requested, those that are answered, one in the deframer."""
 
-from amaranth.hdl import Module, Mux, Signal
-from amaranth.lib import stream, wiring
+from amaranth.hdl import Module, Signal
+from amaranth.lib import memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from stagecoach.gateware.config import RnicConfig
-from stagecoach.gateware.mpa.layouts import ANSWER, SMALLEST_FPDU_OCTETS, MpaLayouts
+from stagecoach.gateware.mpa.layouts import MpaLayouts
+from stagecoach.gateware.mpa.ports import VisitPort
 from stagecoach.gateware.mpa.receive_requests import ReceiveRequests
+from stagecoach.gateware.stream.fifo import StreamFifo
+from stagecoach.gateware.stream.slot import StreamSlot
+
+VISITS_AHEAD = 128
+"""Visits that may have been requested before the deframer turns to them, in block RAM."""
 
 
 class ReceiveVisits(wiring.Component):
-    """Leads the deframer from visit to visit.
+    """Leads the deframer from visit to visit, `VISITS_AHEAD` and some more of them on their way.
 
-    While one is in the deframer, the next one is requested from the LLP, so that its octets follow
-    directly, and the one before is written back. The deframer turns from one to the next eight
-    cycles after the last beat of the one, when all of it has left the pipeline, and takes the first
-    beat of the other in the cycle after that. It does not turn before the one before was written
-    back, and no visit begins before the deframer has turned to the one before.
+    The octets of one after the other are requested from the LLP, and the deframer turns to them in
+    that order; what each has come to is handed back in that order. A connection has one visit at a
+    time.
+
+    While the deframer takes no visit, or the LLP does not answer, as many are requested as there is
+    room for, and no further ones begin. An `end` has to be taken before the next one, which comes
+    four cycles later at the earliest.
 
     Members
     -------
-    begin: begin `visit`, the next one. Only when `vacant`, which falls in the next cycle.
-    number: a connection. held, in the same cycle: it is visited, and no command came for it since.
-    command: a pulse, one came for it: what its visits come to does not count any more.
-    announce: a pulse, octets of it up to `available` can be requested.
+    begin: visits; `begun` has told of each before.
     others: other connections wait: no visit may go on for ever.
-    ended: there is an `end` to be written back, if `held`; until the pulse `written`.
-    request: to the LLP. answer: the same to the deframer, before the answer can be there.
-    The rest: to and from the deframer, see there.
+    number: a connection. begun: a pulse, a visit to it begins. forget: a pulse, a command came for
+        it: what its visit comes to does not count, its octets are dropped from four cycles later
+        on, and no more of them are requested. announce: a pulse, octets of it up to `available`
+        can be requested.
+    end_waiting, end: a visit came to that; until the pulse `end_taken`.
+    request: to the LLP.
+    deframer: `VisitPort`.
     """
 
     def __init__(self, config: RnicConfig):
@@ -35,117 +44,77 @@ class ReceiveVisits(wiring.Component):
         self._mpa = mpa = MpaLayouts(config)
         super().__init__(
             {
-                "begin": In(1),
-                "visit": In(mpa.visit),
-                "vacant": Out(1),
+                "begin": In(stream.Signature(mpa.begin)),
+                "others": In(1),
                 "number": In(config.qp_bits),
-                "held": Out(1),
-                "command": In(1),
+                "begun": In(1),
+                "forget": In(1),
                 "announce": In(1),
                 "available": In(32),
-                "others": In(1),
-                "ended": Out(1),
+                "end_waiting": Out(1),
                 "end": Out(mpa.visit_end),
-                "written": In(1),
+                "end_taken": In(1),
                 "request": Out(stream.Signature(mpa.rx_request)),
-                "answer": Out(stream.Signature(ANSWER)),
-                "took": In(1),
-                "start": Out(1),
-                "position": Out(32),
-                "qp": Out(config.qp_bits),
-                "crc": Out(1),
-                "markers": Out(1),
-                "kill": Out(1),
-                "failed": In(1),
-                "inside": In(1),
-                "fpdu_octets": In(17),
-                "fpdu_end": In(32),
-                "consumed": In(32),
-                "idle": In(1),
-                "left": In(1),
-                "leave": Out(1),
+                "deframer": Out(VisitPort(config)),
             }
         )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        # The newest visit: it is requested while `open_`, and `ahead` of the deframer at first.
-        newest = Signal(self._mpa.visit)
-        newest_held = Signal()
-        open_ = Signal()
-        ahead = Signal()
-        # The deframer's
-        visiting = Signal()
-        held = Signal()
-
-        turn = Signal()  # the deframer leaves its visit, or has none and gets one
-        newest_here, here, ended_here = Signal(), Signal(), Signal()
-        m.d.comb += [
-            newest_here.eq(newest_held & (newest.qp == self.number)),
-            here.eq(held & (self.qp == self.number)),
-            ended_here.eq(self.end.held & (self.end.qp == self.number)),
-            self.held.eq(newest_here | here | ended_here),
-            self.vacant.eq(~open_),
-            self.position.eq(newest.position),
-            turn.eq(Mux(visiting, self.left & ~self.ended, ahead) & ~self.command),
-        ]
-
-        with m.If(self.failed):
-            m.d.sync += self.kill.eq(1)
-        with m.If(self.written):
-            m.d.sync += [self.ended.eq(0), self.end.held.eq(0)]
-        m.d.sync += [self.start.eq(turn & ahead), self.leave.eq(turn & visiting)]
-        with m.If(turn):
-            m.d.sync += [
-                self.qp.eq(newest.qp),
-                self.crc.eq(newest.crc),
-                self.markers.eq(newest.markers),
-                visiting.eq(ahead),
-                ahead.eq(0),
-                held.eq(newest_held & ahead),
-                self.kill.eq(~newest_held),
-            ]
-        with m.If(turn & visiting):
-            m.d.sync += [
-                self.ended.eq(1),
-                self.end.qp.eq(self.qp),
-                self.end.held.eq(held),
-                self.end.dead.eq(self.kill),
-                self.end.consumed.eq(self.consumed),
-                self.end.needed.eq(Mux(self.inside, self.fpdu_octets, SMALLEST_FPDU_OCTETS)),
-            ]
-        with m.If(self.command):
-            with m.If(newest_here):
-                m.d.sync += newest_held.eq(0)
-            with m.If(here):
-                m.d.sync += [held.eq(0), self.kill.eq(1)]
-            with m.If(ended_here):
-                m.d.sync += self.end.held.eq(0)
-        with m.If(self.announce & newest_here):
-            m.d.sync += newest.available.eq(self.available & ~3)
-
+        deframer = self.deframer
         m.submodules.requests = requests = ReceiveRequests(self._config)
+        m.submodules.visits = visits = StreamFifo(self._mpa.visit, VISITS_AHEAD)
+        m.submodules.next = next_ = StreamSlot(self._mpa.visit)
+        wiring.connect(m, wiring.flipped(self.begin), requests.begin)
+        wiring.connect(m, requests.visit, visits.i)
+        wiring.connect(m, visits.o, next_.i)
+        wiring.connect(m, next_.o, wiring.flipped(deframer.visit))
         wiring.connect(m, requests.request, wiring.flipped(self.request))
-        wiring.connect(m, requests.answer, wiring.flipped(self.answer))
+        wiring.connect(m, requests.answer, wiring.flipped(deframer.answer))
+
+        # Whether no command came for a connection since its visit began
+        m.submodules.held = held = memory.Memory(shape=1, depth=self._config.qps, init=[])
+        write = held.write_port()
+        newest, next_held = held.read_port(domain="comb"), held.read_port(domain="comb")
         m.d.comb += [
-            requests.visit.eq(newest),
-            requests.open.eq(open_),
-            requests.entered.eq(~ahead & ~self.start),
-            requests.dead.eq(~newest_held | (self.kill & ~ahead)),
-            requests.others.eq(self.others),
-            requests.took.eq(self.took),
-            requests.inside.eq(self.inside),
-            requests.fpdu_end.eq(self.fpdu_end),
-            requests.idle.eq(self.idle),
+            write.addr.eq(self.number),
+            write.data.eq(self.begun),
+            write.en.eq(self.begun | self.forget),
+            newest.addr.eq(requests.qp),
+            next_held.addr.eq(next_.o.payload.qp),
+            deframer.held.eq(next_held.data),
         ]
-        with m.If(requests.ended):
-            m.d.sync += [open_.eq(0), newest_held.eq(0)]
-        with m.If(self.begin):
-            m.d.sync += [
-                newest.eq(self.visit),
-                newest.available.eq(self.visit.available & ~3),
-                newest_held.eq(1),
-                open_.eq(1),
-                ahead.eq(1),
-            ]
+
+        # A command that comes when the deframer takes a visit is seen a cycle later.
+        current = Signal(self._config.qp_bits)
+        forgotten = Signal()
+        number = Signal(self._config.qp_bits)
+        takes = Signal()
+        m.d.comb += [
+            takes.eq(next_.o.valid & next_.o.ready),
+            deframer.drop.eq(forgotten & (number == current)),
+        ]
+        m.d.sync += [forgotten.eq(self.forget), number.eq(self.number)]
+        with m.If(takes):
+            m.d.sync += current.eq(next_.o.payload.qp)
+
+        ahead = Signal(range(VISITS_AHEAD + 4))  # visits before which the deframer stands
+        m.d.sync += ahead.eq(ahead + (requests.visit.valid & requests.visit.ready) - takes)
+        m.d.comb += [
+            requests.held.eq(newest.data),
+            requests.entered.eq(ahead == 0),
+            requests.dropped.eq(deframer.dropped),
+            requests.others.eq(self.others),
+            requests.announce.eq(self.announce),
+            requests.number.eq(self.number),
+            requests.available.eq(self.available),
+            requests.took.eq(deframer.took),
+            requests.fpdu_octets.eq(deframer.fpdu_octets),
+            requests.fpdu_end.eq(deframer.fpdu_end),
+        ]
+
+        with m.If(self.end_taken):
+            m.d.sync += self.end_waiting.eq(0)
+        with m.If(deframer.ended):
+            m.d.sync += [self.end_waiting.eq(1), self.end.eq(deframer.end)]
         return m

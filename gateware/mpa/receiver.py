@@ -5,19 +5,22 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from stagecoach.gateware.config import RnicConfig
-from stagecoach.gateware.interfaces import Layouts, StorePort
+from stagecoach.gateware.layouts import Layouts
 from stagecoach.gateware.mpa.deframer import Deframer
 from stagecoach.gateware.mpa.fpdu_store import FpduStore
 from stagecoach.gateware.mpa.layouts import MpaLayouts
+from stagecoach.gateware.mpa.ports import StorePort
 from stagecoach.gateware.mpa.receive_scheduler import ReceiveScheduler
+from stagecoach.gateware.mpa.release_order import ReleaseOrder
 
 
 class MpaReceiver(wiring.Component):
     """Requests received octets, finds FPDUs in them, checks them, and keeps them in the store.
 
     An FPDU of n octets, Markers included, takes ceil(n / 8) cycles and none between FPDUs of one
-    connection; from one connection to the next it is eight. Its segment comes seven cycles after
-    its last beat. In the store it stands as if without Markers.
+    connection. From the end of an FPDU to the next connection it takes one cycle more, and at least
+    four cycles pass between connections; out of the middle of an FPDU it takes eight cycles. Its
+    segment comes seven cycles after its last beat. In the store it stands as if without Markers.
 
     Members
     -------
@@ -26,7 +29,8 @@ class MpaReceiver(wiring.Component):
     rx_request, rx, rx_release: the receive side of the LLP port.
     segment: whole FPDUs with a good CRC and good Markers, and what went wrong, in the order of each
         connection.
-    store: the placer's side of the store.
+    store: the placer's side of the store. FPDUs may be released in any order; those behind one that
+        is not keep their room until it is, and nothing is received when there is none left.
     """
 
     def __init__(self, config: RnicConfig):
@@ -50,48 +54,24 @@ class MpaReceiver(wiring.Component):
         m.submodules.scheduler = scheduler = ReceiveScheduler(self._config)
         m.submodules.deframer = deframer = Deframer(self._config)
         m.submodules.store = store = FpduStore(self._config)
+        m.submodules.order = order = ReleaseOrder(self._config)
 
         wiring.connect(m, wiring.flipped(self.qp_command), scheduler.command)
         wiring.connect(m, wiring.flipped(self.llp_event), scheduler.event)
         wiring.connect(m, scheduler.request, wiring.flipped(self.rx_request))
-        wiring.connect(m, scheduler.answer, deframer.answer)
+        wiring.connect(m, scheduler.deframer, deframer.visit)
+        wiring.connect(m, scheduler.closed, deframer.closed)
         wiring.connect(m, wiring.flipped(self.rx), deframer.rx)
         wiring.connect(m, deframer.release, wiring.flipped(self.rx_release))
         wiring.connect(m, deframer.segment, wiring.flipped(self.segment))
-        wiring.connect(m, wiring.flipped(self.store), store.placer)
-
-        for name in (
-            "start",
-            "position",
-            "qp",
-            "crc",
-            "markers",
-            "kill",
-            "closed",
-            "closed_qp",
-            "closed_inside",
-            "leave",
-        ):
-            m.d.comb += getattr(deframer, name).eq(getattr(scheduler, name))
-        for name in (
-            "took",
-            "failed",
-            "inside",
-            "fpdu_octets",
-            "fpdu_end",
-            "consumed",
-            "idle",
-            "left",
-            "closed_taken",
-        ):
-            m.d.comb += getattr(scheduler, name).eq(getattr(deframer, name))
+        wiring.connect(m, deframer.store, store.writer)
+        wiring.connect(m, deframer.numbers, order.numbers)
         m.d.comb += [
-            store.write.eq(deframer.store_write),
-            store.word.eq(deframer.store_word),
-            store.commit.eq(deframer.store_commit),
-            store.commit_end.eq(deframer.store_commit_end),
-            store.rewind.eq(deframer.store_rewind),
-            deframer.store_address.eq(store.address),
-            deframer.store_full.eq(store.full),
+            store.address.eq(self.store.address),
+            self.store.data.eq(store.data),
+            order.release.eq(self.store.release),
+            order.released.eq(self.store.released),
+            store.free.eq(order.free),
+            store.free_end.eq(order.free_end),
         ]
         return m

@@ -6,7 +6,7 @@ from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out
 
 from stagecoach.gateware.config import RnicConfig
-from stagecoach.gateware.interfaces import ULPDU_HEADER_OCTETS, Layouts
+from stagecoach.gateware.layouts import ULPDU_HEADER_OCTETS, Layouts
 
 LENGTH_OCTETS = 2  # RFC 5044, 4.1
 HEADER_WORDS = (LENGTH_OCTETS + ULPDU_HEADER_OCTETS) // 8
@@ -29,7 +29,7 @@ def outcome_layout(config: RnicConfig) -> data.StructLayout:
     """What is said of an FPDU beside its header."""
     segment = Layouts(config).segment.members
     return data.StructLayout(
-        {name: segment[name] for name in ("qp", "kind", "store_address", "store_end")}
+        {name: segment[name] for name in ("qp", "kind", "store_address", "stored")}
     )
 
 

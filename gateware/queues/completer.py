@@ -7,7 +7,8 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from stagecoach.gateware.config import RnicConfig
-from stagecoach.gateware.interfaces import NO_COLLISION, Layouts, QpCommandKind, QpStrobe
+from stagecoach.gateware.layouts import Layouts, QpCommandKind, QpStrobe
+from stagecoach.gateware.memories import NO_COLLISION
 from stagecoach.gateware.queues.qp_choice import bit_of_qp
 from stagecoach.hw.interface.queue_entries import ANSWERED_OPERATIONS
 

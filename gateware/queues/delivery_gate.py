@@ -6,7 +6,8 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from stagecoach.gateware.config import RnicConfig
-from stagecoach.gateware.interfaces import NO_COLLISION, DeliveryKind, Layouts, QpStrobe
+from stagecoach.gateware.layouts import DeliveryKind, Layouts, QpStrobe
+from stagecoach.gateware.memories import NO_COLLISION
 from stagecoach.gateware.queues.completer import read_done_layout
 from stagecoach.gateware.queues.cq_map import CqMap
 from stagecoach.gateware.queues.drain import COUNT_BITS

@@ -6,7 +6,7 @@ from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
 from stagecoach.gateware.config import RnicConfig
-from stagecoach.gateware.interfaces import WORD, WriteClient
+from stagecoach.gateware.host_memory import WORD, WriteClient
 from stagecoach.gateware.stream.buffer import StreamBuffer
 from stagecoach.hw.interface.queue_entries import COMPLETION_ENTRY_OCTETS, EVENT_ENTRY_OCTETS
 
@@ -32,9 +32,11 @@ class EntryWriter(wiring.Component):
 
     Members
     -------
-    i: the address of an entry, its octets and its tag. It must not be valid without `room`.
+    i: the address of an entry, its octets and its tag. It must not be valid unless `room` was high
+        since the entry before it was taken.
     write: client of `dma/write.py`.
-    room: one more entry may come; as it was two cycles ago, so not in the two after one came.
+    room: one more entry may come. An entry counts from the third cycle after it was taken; there is
+        a place for one that does not count yet, so this falls when `OUTSTANDING` - 1 do.
     idle: all entries that came have left through `done`.
     done: an entry's tag, in order, when its write response is there, and if that was an error.
     """

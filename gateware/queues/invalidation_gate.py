@@ -5,7 +5,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from stagecoach.gateware.config import RnicConfig
-from stagecoach.gateware.interfaces import Layouts
+from stagecoach.gateware.layouts import Layouts
 from stagecoach.gateware.queues.drain import COUNT_BITS, Drain
 from stagecoach.gateware.stream.buffer import StreamBuffer
 from stagecoach.hw.interface.queue_entries import SendOpcode
@@ -19,7 +19,7 @@ class InvalidationGate(wiring.Component):
     receiver held none for a cycle, and then until `placed` has pulsed for every placement that had
     `begun`, and the atomics that were under way have ended. Read access has ended: FPDUs leave in
     order. Nothing of this depends on anything that waits for a report, so nothing is locked up.
-    Behind it the reports of all QPs wait.
+    The reports after it, of all QPs, wait.
 
     Two cycles for a report that does not wait, one report every two cycles; six more for a
     LOCAL_INVALIDATE when nothing is placed. Placements that begin while a report waits do not

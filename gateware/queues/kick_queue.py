@@ -7,7 +7,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from stagecoach.gateware.config import RnicConfig
-from stagecoach.gateware.interfaces import Layouts, QpStrobe
+from stagecoach.gateware.layouts import Layouts, QpStrobe
 
 
 class KickQueue(wiring.Component):

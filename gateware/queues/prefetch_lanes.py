@@ -5,7 +5,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from stagecoach.gateware.config import RnicConfig
-from stagecoach.gateware.interfaces import QpStrobe
+from stagecoach.gateware.layouts import QpStrobe
 
 OLD = 3
 """Ticks without a pop after which a lane may be taken back."""

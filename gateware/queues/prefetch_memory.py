@@ -6,6 +6,9 @@ from amaranth.utils import exact_log2
 
 from stagecoach.gateware.config import RnicConfig
 
+UNIT_OCTETS = 64
+"""Size of a unit of a ring."""
+
 BASE_UNITS = 2
 """Units of prefetch memory that each QP has of its own."""
 

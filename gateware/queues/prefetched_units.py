@@ -7,7 +7,8 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from stagecoach.gateware.config import RnicConfig
-from stagecoach.gateware.interfaces import NO_COLLISION, EntryPort
+from stagecoach.gateware.memories import NO_COLLISION
+from stagecoach.gateware.queues.ports import EntryPort
 from stagecoach.gateware.queues.prefetch_memory import LANE_UNITS, PrefetchMemory
 from stagecoach.gateware.queues.unit_arrivals import COUNT_BITS
 
@@ -101,7 +102,7 @@ class PrefetchedUnits(wiring.Component):
         # made of it.
         coming_popped = popped.read_port(domain="comb")
         coming_home = homes.read_port(domain="comb")
-        # What is being changed is chosen behind the registers: the memories are slow enough.
+        # What is being changed is chosen after the registers: the memories are slow enough.
         oldest, oldest_read, oldest_new = (Signal(self._memory.popped) for _ in range(3))
         home, home_read, home_new = (Signal(self._memory.home) for _ in range(3))
         oldest_changed, home_changed = Signal(), Signal()

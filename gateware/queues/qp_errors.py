@@ -6,7 +6,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from stagecoach.gateware.config import RnicConfig
-from stagecoach.gateware.interfaces import Layouts, QpStrobe
+from stagecoach.gateware.layouts import Layouts, QpStrobe
 from stagecoach.hw.interface.causes import Cause
 
 
@@ -15,10 +15,11 @@ class QpErrors(wiring.Component):
 
     An entry for each QP, so that a failure never waits until an error is taken: who takes errors
     may itself wait for what comes after the failure, such as completions, by way of a Terminate
-    after FPDUs whose reports are not taken. `error` names a QP at most `config.qps` + 1 cycles
-    after its failure while it is free: failures are rare, so one QP is looked at in a cycle. That
-    of a failure is looked at next, so that the failure is the cause before the peer tells what it
-    saw of it. No failure may come in the first `config.qps` cycles after a reset.
+    after FPDUs whose reports are not taken. While it is free, `error` names a QP at most
+    `config.qps` + 2 cycles after its failure, or after the last failure or `forget` of another QP
+    since: failures are rare, so one QP is looked at in a cycle. That of a failure is looked at
+    next, and named 2 cycles after it, so that the failure is the cause before the peer tells what
+    it saw of it. No failure may come in the first `config.qps` cycles after a reset.
 
     Parameters
     ----------

@@ -7,7 +7,9 @@ from amaranth.lib.wiring import In
 from amaranth.utils import exact_log2
 
 from stagecoach.gateware.config import RnicConfig
-from stagecoach.gateware.interfaces import NO_COLLISION, QpFifoReader, QpFifoWriter, QpStrobe
+from stagecoach.gateware.layouts import QpStrobe
+from stagecoach.gateware.memories import NO_COLLISION
+from stagecoach.gateware.queues.ports import QpFifoReader, QpFifoWriter
 
 
 class QpFifo(wiring.Component):

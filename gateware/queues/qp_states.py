@@ -11,7 +11,7 @@ from amaranth.lib.wiring import In, Out
 
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.encodings import encoding
-from stagecoach.gateware.interfaces import Layouts, QpCommandKind, QpStrobe
+from stagecoach.gateware.layouts import Layouts, QpCommandKind, QpStrobe
 from stagecoach.gateware.queues.qp_choice import bit_of_qp
 from stagecoach.hw.interface.causes import Cause
 from stagecoach.hw.interface.registers import encodings
@@ -24,11 +24,10 @@ class QpStates(wiring.Component):
 
     CREATE -> INIT; CONNECT in INIT -> RTS; STOP in INIT or RTS -> ERROR with cause
     STOPPED_BY_DRIVER and without an event; DESTROY -> RESET. A command out of place changes
-    nothing. The first error of a QP in INIT or RTS -> ERROR, and the error is handed on at
-    `event`, and at `termination` for what the peer is told; errors of QPs in RESET or ERROR are
-    swallowed. Commands, and the error inputs in
-    turn, are taken one every 5 cycles, one every 9 after one that is handed on; only an `event` or
-    a `termination` that is not ready holds them up.
+    nothing. The first error of a QP in INIT or RTS moves it to ERROR and is handed on: at `event`
+    for the program, at `termination` for the peer. Errors of QPs in RESET or ERROR are ignored.
+    Commands, and the error inputs in turn, are taken one every 5 cycles, one every 9 after one
+    that is handed on; only an `event` or a `termination` that is not ready holds them up.
 
     A QP of which `running` is set is in RTS. It may send (`may_send`) from CONNECT on if it is the
     initiator, else from its first received segment on (RFC 5044, 7.1.2): `first_segment` may pulse

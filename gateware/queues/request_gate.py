@@ -6,7 +6,7 @@ from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
 from stagecoach.gateware.config import RnicConfig
-from stagecoach.gateware.interfaces import QpStrobe
+from stagecoach.gateware.layouts import QpStrobe
 from stagecoach.gateware.queues.drain import COUNT_BITS
 from stagecoach.gateware.queues.queue_drain import QueueDrain
 

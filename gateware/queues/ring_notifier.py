@@ -6,7 +6,8 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from stagecoach.gateware.config import RnicConfig
-from stagecoach.gateware.interfaces import NO_COLLISION, Layouts
+from stagecoach.gateware.layouts import Layouts
+from stagecoach.gateware.memories import NO_COLLISION
 
 
 class RingNotifier(wiring.Component):

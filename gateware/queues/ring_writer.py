@@ -6,7 +6,9 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from stagecoach.gateware.config import RnicConfig
-from stagecoach.gateware.interfaces import NO_COLLISION, Layouts, QpStrobe, WriteClient
+from stagecoach.gateware.host_memory import WriteClient
+from stagecoach.gateware.layouts import Layouts, QpStrobe
+from stagecoach.gateware.memories import NO_COLLISION
 from stagecoach.gateware.queues.entries import COMPLETION_LAYOUT, EVENT_LAYOUT
 from stagecoach.gateware.queues.entry_writer import ENTRY_OCTETS, EntryWriter, entry_tag
 from stagecoach.gateware.queues.qp_errors import QpErrors

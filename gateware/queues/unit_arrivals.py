@@ -7,7 +7,8 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from stagecoach.gateware.config import RnicConfig
-from stagecoach.gateware.interfaces import READ_WORD, QpStrobe
+from stagecoach.gateware.host_memory import READ_WORD
+from stagecoach.gateware.layouts import QpStrobe
 from stagecoach.gateware.stream.fifo import StreamFifo
 
 RUN = 4
@@ -43,7 +44,7 @@ class UnitArrivals(wiring.Component):
     ----------
     config: sizes of the device.
     address_bits: of a unit in the prefetch memory.
-    words: of a unit, a power of two.
+    words: of a unit, a power of two from 2 on: a row is written two cycles after it was looked up.
     outstanding: reads that may be on their way.
 
     Members
@@ -55,12 +56,14 @@ class UnitArrivals(wiring.Component):
     failed: Out(QpStrobe), one could not be read, the first one of its QP.
     ended, ended_tag, ended_failed: Out, a pulse for each read that has ended.
     select: In(qp); `selected` is its row one cycle later. look, looked: as these.
-    set, set_qp, set_row: In, change a row; without effect while `busy`. It can be looked at two
-        cycles later.
+    set, set_qp, set_row: In, change a row. It can be looked at two cycles later. A change in a
+        cycle with `busy` may be lost.
     busy: Out(1), a unit that ended is being counted.
     """
 
     def __init__(self, config: RnicConfig, *, address_bits: int, words: int, outstanding: int):
+        if words < 2 or words & (words - 1):
+            raise ValueError(f"words is {words}; allowed: a power of two from 2 on")
         self._config = config
         self._words = words
         self._outstanding = outstanding

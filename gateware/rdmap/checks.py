@@ -16,7 +16,7 @@ from stagecoach.gateware.ddp.headers import (
     UNTAGGED_HEADER_OCTETS,
     from_wire,
 )
-from stagecoach.gateware.interfaces import AtomicOperation, StagStatus
+from stagecoach.gateware.layouts import AtomicOperation, StagStatus
 from stagecoach.gateware.rdmap.headers import (
     ATOMIC_REQUEST_HEADER_OCTETS,
     ATOMIC_RESPONSE_HEADER_OCTETS,

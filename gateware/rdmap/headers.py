@@ -8,7 +8,7 @@ from amaranth.lib import data, enum
 
 from stagecoach.gateware.ddp.headers import CONTROL as CONTROL_OCTET
 from stagecoach.gateware.ddp.headers import TAGGED_HEADER, UNTAGGED_HEADER, octets
-from stagecoach.gateware.interfaces import ULPDU_HEADER_OCTETS
+from stagecoach.gateware.layouts import ULPDU_HEADER_OCTETS
 from stagecoach.hw.interface.queue_entries import IMMEDIATE_DATA_OCTETS
 
 RDMAP_VERSION = 1

@@ -7,7 +7,8 @@ from amaranth import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from stagecoach.gateware.interfaces import RESPONSE_OKAY, RESPONSE_SLVERR, AxiLiteSignature
+from stagecoach.gateware.dma.ports import RESPONSE_OKAY, RESPONSE_SLVERR
+from stagecoach.gateware.registers.ports import AxiLiteSignature
 from stagecoach.hw.interface.registers import Register, registers
 
 ADDRESS_BITS = 12

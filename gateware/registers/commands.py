@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.encodings import encoding
-from stagecoach.gateware.interfaces import Layouts, QpCommandKind
+from stagecoach.gateware.layouts import Layouts, QpCommandKind
 from stagecoach.gateware.registers.block import register_layout
 from stagecoach.hw.interface.registers import encodings, registers
 

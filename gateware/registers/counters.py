@@ -10,7 +10,8 @@ from amaranth.utils import ceil_log2
 
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.encodings import encoding
-from stagecoach.gateware.interfaces import NO_COLLISION, QpStrobe
+from stagecoach.gateware.layouts import QpStrobe
+from stagecoach.gateware.memories import NO_COLLISION
 from stagecoach.gateware.rdmap.headers import Opcode
 from stagecoach.hw.interface.causes import Cause
 from stagecoach.hw.interface.registers import encodings
@@ -37,9 +38,7 @@ CounterWord = encoding(
 )
 
 
-# Slots of an event, one word each. A word is always in the same slot.
-SENT_WORDS = (0, 1, 2, 3)
-RECEIVED_WORDS = (4, 5, 6, 3)
+# Of the slots of an event, one word each: that of the outstanding reads.
 SLOT_OF_READS = 3
 
 

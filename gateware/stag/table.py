@@ -6,7 +6,8 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from stagecoach.gateware.config import RnicConfig
-from stagecoach.gateware.interfaces import Layouts, StagClient, StagStatus
+from stagecoach.gateware.layouts import Layouts, StagStatus
+from stagecoach.gateware.stag.ports import StagClient
 from stagecoach.gateware.stream.round_robin import choose_round_robin, preceded_round_robin
 
 STAG_KEY_BITS = 8
@@ -30,9 +31,9 @@ class StagTable(wiring.Component):
     entries are made invalid; while `clearing`, nothing is accepted.
 
     A `fast` entry is written invalid: only a `change` of its PD, and of its QP if it is `scoped`,
-    makes it valid, with another key as it likes (RFC 5040 leaves this to the verbs: allocated, fast
+    makes it valid, and may give it another key (RFC 5040 leaves this to the verbs: allocated, fast
     registered, invalidated, fast registered again). It stays in the table when it is invalidated,
-    but by the first invalidator, which forgets it whatever its key and state. A `change` that is
+    except by the first invalidator, which removes it whatever its key and state. A `change` that is
     refused changes nothing: of another PD or QP; an invalidation of an STag that is not valid; a
     registration of an entry that is valid or not `fast`.
 
@@ -177,7 +178,7 @@ class StagTable(wiring.Component):
         is_freed = Signal()  # the first invalidator means this entry
         is_registrable = Signal()
 
-        # Bounded: the answer. The bounds join the other checks behind their registers, because
+        # Bounded: the answer. The bounds join the other checks after their registers, because
         # the comparison takes most of its cycle.
         status = Signal(StagStatus)
         earlier_status = Signal(StagStatus)

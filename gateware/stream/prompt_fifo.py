@@ -19,7 +19,7 @@ class PromptFifo(wiring.Component):
 
     Members
     -------
-    level: items that wait behind the one on `o`.
+    level: items that wait after the one on `o`.
     """
 
     def __init__(self, shape: ShapeLike, depth: int):

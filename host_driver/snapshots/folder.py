@@ -25,6 +25,7 @@ MOST_OCTETS = 4 << 20
 """Of a file that is read: 256 QPs take less than a tenth."""
 
 _NAME = re.compile(r"(\d{1,9})-\d{1,9}\.json", re.ASCII)
+_SERVER_NAME = re.compile(r"(\d{1,9})-nfs\.json", re.ASCII)
 
 
 class FolderError(StagecoachError):
@@ -81,6 +82,16 @@ def files(folder: Path) -> Iterator[Path]:
     return (path for path in sorted(folder.glob("*.json")) if _NAME.fullmatch(path.name))
 
 
+def server_file_of(folder: Path, process: int) -> Path:
+    """Where a process tells of the clients of its NFS server."""
+    return folder / f"{process}-nfs.json"
+
+
+def server_files(folder: Path) -> Iterator[Path]:
+    """All that have the name of such a file, in order."""
+    return (path for path in sorted(folder.glob("*.json")) if _SERVER_NAME.fullmatch(path.name))
+
+
 def lives(process: int) -> bool:
     """Whether there is such a process."""
     try:
@@ -94,7 +105,7 @@ def lives(process: int) -> bool:
 
 def remove_dead(folder: Path) -> None:
     """Removes the files of processes that have ended."""
-    for path in files(folder):
+    for path in [*files(folder), *server_files(folder)]:
         if not lives(process_of(path)):
             path.unlink(missing_ok=True)
 

@@ -37,6 +37,7 @@ from stagecoach.host_driver.snapshots.folder import (
     remove_dead,
     write_file,
 )
+from stagecoach.host_driver.snapshots.network import network_snapshot
 from stagecoach.hw.interface.causes import Cause
 
 if TYPE_CHECKING:
@@ -163,7 +164,9 @@ class Publisher:
         if is_first:
             self._used = {qp["qp"] for qp in now["qps"]}
             self._about["opened"] = now
-        write_file(self.path, json.dumps({**self._about, "open": is_open, **now}))
+        network = network_snapshot(context.transport)
+        whole = {**self._about, "open": is_open, **now, "network": network}
+        write_file(self.path, json.dumps(whole))
 
     def _run(self) -> None:
         told = False

@@ -20,6 +20,10 @@ MAXIMUM_PORT = 65535
 MINIMUM_WAIT = 1e-3
 """Seconds; a timeout of 0 would make a socket non-blocking."""
 
+_KEEP_ALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 6}
+"""Seconds without a segment until the peer's host is asked, between two questions, and how many
+of them stay without an answer before the connection is lost."""
+
 # How often `accept` looks whether its listener was closed by another thread, where the system
 # does not wake it up.
 _ACCEPT_SLICE = 0.2
@@ -41,6 +45,14 @@ def _address(raw: object) -> tuple[str, int]:
     return "", 0
 
 
+def keep_alive(connected: socket.socket) -> None:
+    """Has a host that is gone noticed, within 2 minutes, by a connection that is silent."""
+    connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _KEEP_ALIVE.items():
+        if hasattr(socket, name):  # not everywhere
+            connected.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+
 class SocketStream:
     """A `ByteStream` over a connected stream socket, which it owns."""
 
@@ -54,6 +66,7 @@ class SocketStream:
         self.maximum_segment_size = STREAM_SOCKET_MSS
         if connected.family in (socket.AF_INET, socket.AF_INET6):
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            keep_alive(connected)
             self.maximum_segment_size = min(
                 STREAM_SOCKET_MSS, connected.getsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG)
             )
@@ -188,13 +201,14 @@ class SocketListener:
             if deadline is not None:
                 left = min(left, max(0.0, deadline - time.monotonic()))
             try:
-                self._socket.settimeout(max(left, MINIMUM_WAIT))
+                # With 0 it is non-blocking, and does not wait at all.
+                self._socket.settimeout(left)
                 connected, _ = self._socket.accept()
                 with contextlib.suppress(OSError):
                     return SocketStream(connected, self._record)
                 # The peer has reset the connection meanwhile.
                 connected.close()
-            except TimeoutError:
+            except (TimeoutError, BlockingIOError):
                 if self._closed.is_set():
                     raise StreamClosed("the listener was closed") from None
                 if deadline is not None and time.monotonic() >= deadline:

@@ -190,7 +190,7 @@ class Harness:
         self._names: Counter[str] = Counter()
         self._pasts: dict[tuple[int, int], tuple[Value, Signal]] = {}
         self.started = Signal(name="started")
-        """Not in the first cycle, nor in the first one behind a reset: there was a cycle before."""
+        """Not in the first cycle, nor in the first one after a reset: there was a cycle before."""
         self.m.d.sync += self.started.eq(1)
 
     def block(self, component: Any, name: str = "dut") -> Inside:

@@ -9,9 +9,8 @@ from typing import Any
 
 from amaranth.hdl import Signal, Value
 
-from stagecoach.gateware.mpa.receive_scheduler import _Operation
 from stagecoach.gateware.queues.entry_writer import ENTRY_WORDS, OUTSTANDING
-from stagecoach.gateware.queues.ring_fetcher import Visit
+from stagecoach.gateware.queues.fetch.visit import Visit
 from stagecoach.gateware.rdmap.transmit.check import RIGHTS_BITS
 from stagecoach.gateware.registers.block import _is_message
 from stagecoach.gateware.registers.commands import staging_registers
@@ -126,28 +125,34 @@ def _invalidation_gate(h: Harness, inside: Inside) -> Conditions:
 
 
 def _ring_fetcher(h: Harness, inside: Inside) -> Conditions:
-    command, visit = inside.ports.read.command, inside.signal("visit")
-    fetches = (visit == Visit.FETCH) | (visit == Visit.COPY)
-    path = inside.in_state(
-        "LOOK_UP", "LATCH", "COMPARE", "PLAN", "LIMIT", "ROOM", "BIND", "REQUEST"
-    )
-    yield "what fetches", ~inside.in_state("LIMIT", "ROOM", "BIND", "REQUEST") | fetches
-    yield "may fetch", ~inside.signal("may_fetch") | ~command.valid
-    yield "no command waits where one is made", ~(path & fetches & command.valid)
     yield "every word is taken", inside.ports.read.data.ready
 
 
-def _receive_scheduler(h: Harness, inside: Inside) -> Conditions:
-    operation = inside.signal("operation")
-    states = ("READ", "FETCH", "RELATE", "CHANGE", "MEASURE", "COMPARE", "WRITE")
-    visits = inside.in_state(*states) & (operation == _Operation.VISIT)
-    yield "visit", ~visits | inside.child("visits").ports.vacant
-    may_visit = inside.in_state("WRITE") & inside.signal("may_visit")
-    yield "may visit", ~may_visit | (operation == _Operation.VISIT)
+def _fetch_choose(h: Harness, inside: Inside) -> Conditions:
+    """A command is there until it is done."""
+    yield "command", ~inside.in_state("COMMAND") | inside.ports.qp_command.valid
 
 
-def _receive_visits(h: Harness, inside: Inside) -> Conditions:
-    yield "open", inside.child("requests").in_state("IDLE") | inside.signal("open_")
+def _fetch_lookup(h: Harness, inside: Inside) -> Conditions:
+    """A visit is there until it is over."""
+    yield "visit", inside.in_state("LOOK_UP") | inside.ports.visit.valid
+
+
+def _fetch_doorbell(h: Harness, inside: Inside) -> Conditions:
+    """A doorbell is there until it is done with."""
+    i = inside.ports.i
+    rings = i.valid & (i.p.kind == Visit.DOORBELL)
+    yield "doorbell", inside.in_state("PASS") | rings
+
+
+def _fetch_plan(h: Harness, inside: Inside) -> Conditions:
+    """What was found is there until it is done with."""
+    yield "found", inside.in_state("PLAN") | inside.ports.found.valid
+
+
+def _fetch_request(h: Harness, inside: Inside) -> Conditions:
+    """A read is taken when no command waits."""
+    yield "command", ~inside.ports.may_fetch | ~inside.ports.command.valid
 
 
 def _transmit_choose(h: Harness, inside: Inside) -> Conditions:
@@ -168,10 +173,6 @@ def _transmit_check(h: Harness, inside: Inside) -> Conditions:
     misses = piece.p.message.registers & piece.p.element_stag[RIGHTS_BITS:].any()
     known = ~inside.in_state("CHANGE") | (inside.signal("no_rights") == misses)
     yield "no rights", known
-
-
-def _transmit_atomic(h: Harness, inside: Inside) -> Conditions:
-    yield "target", inside.in_state("CHECK") | inside.ports.target.valid
 
 
 def _transmit_command(h: Harness, inside: Inside) -> Conditions:
@@ -199,13 +200,16 @@ INVARIANTS: dict[str, Callable[[Harness, Inside], Conditions]] = {
     "queues.completer.SendCompleter": _send_completer,
     "queues.invalidation_gate.InvalidationGate": _invalidation_gate,
     "queues.ring_fetcher.RingFetcher": _ring_fetcher,
-    "mpa.receive_scheduler.ReceiveScheduler": _receive_scheduler,
-    "mpa.receive_visits.ReceiveVisits": _receive_visits,
+    "queues.fetch.choose.FetchChoose": _fetch_choose,
+    "queues.fetch.lookup.FetchLookup": _fetch_lookup,
+    "queues.fetch.doorbell.FetchDoorbell": _fetch_doorbell,
+    "queues.fetch.plan.FetchPlan": _fetch_plan,
+    "queues.fetch.request.FetchRequest": _fetch_request,
     "rdmap.receive.access.ReceiveAccess": receiver.access,
+    "rdmap.receive.judge.ReceiveJudge": receiver.judge_steps,
     "rdmap.transmit.choose.TransmitChoose": _transmit_choose,
     "rdmap.transmit.cut.TransmitCut": _transmit_cut,
     "rdmap.transmit.check.TransmitCheck": _transmit_check,
-    "rdmap.transmit.atomic.TransmitAtomic": _transmit_atomic,
     "rdmap.transmit.command.TransmitCommand": _transmit_command,
     "rdmap.transmit.transmitter.Transmitter": _transmitter_inside,
     "hostlink.octets.OctetBuffer": _octet_buffer,
@@ -221,13 +225,6 @@ def _command_processor(h: Harness, inside: Inside) -> Conditions:
         yield name, ~busy | (register == h.past(register))
 
 
-def _receive_requests(h: Harness, inside: Inside) -> Conditions:
-    """The visit stands while its octets are requested."""
-    visit = inside.ports.visit.qp
-    requesting = inside.in_state("REQUEST")
-    yield "visit", ~h.past(requesting) | ~requesting | (visit == h.past(visit))
-
-
 def _entry_writer_needs(h: Harness, inside: Inside) -> Conditions:
     """`done` comes for a command that was taken; an entry comes when there is room."""
     ports = inside.ports
@@ -240,11 +237,6 @@ def _ring_writer_needs(h: Harness, inside: Inside) -> Conditions:
     yield "done", ~inside.ports.write.done | (pending_writes(h, inside) != 0)
 
 
-def _receive_visits_needs(h: Harness, inside: Inside) -> Conditions:
-    """A visit begins when there is none."""
-    yield "begin", ~inside.ports.begin | inside.ports.vacant
-
-
 def _read_engine(h: Harness, inside: Inside) -> Conditions:
     """Clients without a buffer take every word at once, as `RingFetcher` does."""
     ports = inside.ports
@@ -254,19 +246,14 @@ def _read_engine(h: Harness, inside: Inside) -> Conditions:
 
 
 def _transmitter(h: Harness, inside: Inside) -> Conditions:
-    """The oldest inbound request stands while the atomic unit is asked (`QpFifo`)."""
-    operands = inside.ports.inbound_requests.head.of.atomic.operands
-    return _operands_stand(h, inside.ports.atomic_request, operands)
+    """The STag table answers once: not while the atomic unit is asked because it has."""
+    ports = inside.ports
+    yield "answer", ~(ports.stag.response_valid & ports.atomic_request.valid)
 
 
-def _transmit_atomic_needs(h: Harness, inside: Inside) -> Conditions:
+def _transmit_issue_needs(h: Harness, inside: Inside) -> Conditions:
     """The same of the part that asks it."""
-    return _operands_stand(h, inside.ports.request, inside.ports.operands)
-
-
-def _operands_stand(h: Harness, request: Any, operands: Any) -> Conditions:
-    operands = Value.cast(operands)
-    yield "operands", ~h.past(request.valid & ~request.ready) | (operands == h.past(operands))
+    yield "answer", ~(inside.ports.response_valid & inside.ports.atomic.valid)
 
 
 def _transmit_cut_needs(h: Harness, inside: Inside) -> Conditions:
@@ -285,14 +272,13 @@ NEEDS: dict[str, Callable[[Harness, Inside], Conditions]] = {
     "registers.commands.CommandProcessor": _command_processor,
     "dma.read.ReadEngine": _read_engine,
     "rdmap.transmit.transmitter.Transmitter": _transmitter,
-    "rdmap.transmit.atomic.TransmitAtomic": _transmit_atomic_needs,
+    "rdmap.transmit.issue.TransmitIssue": _transmit_issue_needs,
     "rdmap.transmit.cut.TransmitCut": _transmit_cut_needs,
     "rdmap.transmit.check.TransmitCheck": _transmit_check_needs,
     "queues.entry_writer.EntryWriter": _entry_writer_needs,
     "queues.ring_writer.RingWriter": _ring_writer_needs,
-    "mpa.receive_visits.ReceiveVisits": _receive_visits_needs,
     "rdmap.receive.access.ReceiveAccess": receiver.access_needs,
-    "mpa.receive_requests.ReceiveRequests": _receive_requests,
+    "rdmap.receive.header.ReceiveHeader": receiver.judge_header_needs,
 }
 """What a block needs of its inputs besides the rules of streams: assumed where it stands alone,
 asserted where it is a part of another block."""

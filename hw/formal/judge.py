@@ -5,7 +5,7 @@ from typing import Any
 from amaranth.hdl import Signal, Value
 
 from stagecoach.gateware.config import RnicConfig
-from stagecoach.gateware.interfaces import Layouts, QpCommandKind
+from stagecoach.gateware.layouts import Layouts, QpCommandKind
 from stagecoach.gateware.rdmap.receive.judge import ReceiveJudge
 from stagecoach.hw.formal import receiver, rfc_checks
 from stagecoach.hw.formal.harness import Harness, Inside
@@ -24,7 +24,6 @@ def inside_judge(h: Harness, judge: Inside) -> None:
     """What holds inside, if the neighbours do what they must."""
     for _, condition in receiver.judge_needs(h, judge):
         h.assume(condition)
-    h.invariant("judge state", judge.legal_state())
     for name, condition in receiver.judge(h, judge):
         h.invariant(f"judge {name}", condition)
     for name, condition in receiver.scan(h, judge.child("pieces").child("scan")):
@@ -41,9 +40,9 @@ class Followed:
         h.assume(h.held(judge.segment))
         h.assume(h.held(judge.qp_command))
         inside_judge(h, inside)
-        self.state = inside.in_state
         self.checks = inside.child("checks")
-        self.context = inside.child("contexts")
+        self.following = inside.child("following")
+        self.context = self.following.child("contexts")
         self._take(h)
 
     def _take(self, h: Harness) -> None:
@@ -100,6 +99,10 @@ class Followed:
         """What a memory of the block has of a QP."""
         return self.h.word(self.context.memory(name), qp)
 
+    def state(self, *places: str) -> Value:
+        """Whether the segment is at one of the places of `receiver.JUDGE_STATES`."""
+        return receiver.judge_state(self.inside, *places)
+
     @property
     def at_work(self) -> Value:
         return ~self.state("IDLE", "COMMAND")
@@ -111,7 +114,7 @@ class Followed:
         That includes all that leave without a failure and are not `dropped`.
         """
         record = self.ports.record
-        dropped = self.inside.signal("dropped", 1)  # the first one is the port
+        dropped = receiver.judge_verdict(self.inside).dropped
         return record.valid & ~dropped & record.p.fpdu & (record.p.cause == Cause.NONE)
 
 
@@ -119,6 +122,7 @@ def stages(f: Followed) -> None:
     """How old the segment is in each state; it stands, and so does what is known of its QP."""
     h, state, age, at_work = f.h, f.state, f.age, f.at_work
     segment, inside, ports = f.segment, f.inside, f.ports
+    take = inside.child("take")
     stands = Value.cast(receiver.segment_at_work(inside)) == Value.cast(segment)
     h.invariant("segment stands", ~at_work | stands)
     for number, names in {
@@ -138,7 +142,7 @@ def stages(f: Followed) -> None:
     is_immediate = f.ulpdu.is_any(rfc_checks.IMMEDIATE)
     h.invariant("Immediate Data here", ~state("IMMEDIATE") | is_immediate)
     h.invariant("Send here", ~state("SCAN") | ~is_immediate)
-    takes = inside.signal("takes")
+    takes = take.signal("takes")
     coming = ports.segment
     h.invariant("takes", ~takes | (state("IDLE") & coming.valid))
     next_qp = f.context.ports.next_qp
@@ -148,7 +152,7 @@ def stages(f: Followed) -> None:
     # A command
     command, connects = ports.qp_command, f.context.ports.connect
     kept = f.context.ports.command
-    waits, sets = inside.signal("command_waits"), f.context.ports.set_pd
+    waits, sets = take.signal("command_waits"), f.context.ports.set_pd
     in_command = state("COMMAND")
     same = Value.cast(kept) == Value.cast(command.payload)
     h.invariant("command waits", ~waits | (command.valid & same))
@@ -167,7 +171,7 @@ def stages(f: Followed) -> None:
     begins = coming.valid & coming.ready
     h.invariant("entries to come", ~begins | (ports.receive_entries.coming == coming.p.qp))
 
-    stays = inside.signal("stays")
+    stays = f.following.signal("stays")
     writes = f.ulpdu.opcode == rfc_checks.WRITE
     h.invariant("stays", ~at_work | (age < 3) | (stays == writes))
     h.invariant("age of a record", ~f.good | stays | (age >= 5))
@@ -185,6 +189,6 @@ def stages(f: Followed) -> None:
             h.invariant(f"{name} read", ~at_work | (age < since - 1) | (read == word[name]))
         h.invariant(f"{name} found", ~at_work | (age < since) | (register == word[name]))
     context = f.checks.ports.context
-    end = inside.signal("message_end") == context.send_mo + f.ulpdu.payload
+    end = f.following.ports.message_end == context.send_mo + f.ulpdu.payload
     h.invariant("message end", ~at_work | (age < 4) | end)
     h.invariant("context", ~at_work | (age < 3) | (Value.cast(context) == word["contexts"]))

@@ -42,7 +42,7 @@ class Property:
         covers nothing. A bounded property needs it: it guards against a proof of nothing.
     reached: cycles from any state that fulfils the assertions, within which everything is met that
         the model covers: for what is far from the reset. 0: not attempted.
-    mutant_cycles: in which a mutant breaks a claim, behind a state that the assertions allow.
+    mutant_cycles: in which a mutant breaks a claim, after a state that the assertions allow.
     engine: line of sby's section [engines].
     netlist: finds what is wrong in the netlist of the model, instead of a proof by sby. Its name
         and the model decide about it.

@@ -41,7 +41,7 @@ class Mode(enum.Enum):
     COVER = "cover"
     NETLIST = "netlist"  # not of sby: what a function finds in the netlist
     # Not from the reset, but from any state that fulfils the assertions as long as an induction
-    # asks for; behind it the claims alone are asserted.
+    # asks for; after it the claims alone are asserted.
     BREAK = "break"
     # From any state, with all assertions assumed in every cycle: what is covered in later ones.
     REACH = "reach"
@@ -55,7 +55,7 @@ class Task:
     """What sby is given.
 
     depth: cycles; of BREAK those of the induction, in which the assertions are assumed.
-    more: cycles of BREAK behind them, in which the claims are asserted.
+    more: cycles of BREAK after them, in which the claims are asserted.
     """
 
     model: Model

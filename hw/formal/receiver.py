@@ -12,7 +12,7 @@ from amaranth.lib import data
 
 from stagecoach.gateware.ddp.headers import from_wire
 from stagecoach.gateware.rdmap.headers import ULPDU_HEADER
-from stagecoach.gateware.rdmap.receive.record import record_layout
+from stagecoach.gateware.rdmap.receive.record import VERDICT, record_layout
 from stagecoach.gateware.rdmap.receive.scan import ENTRY_WORDS, LOAD_AT
 from stagecoach.hw.formal import rfc_checks
 from stagecoach.hw.formal.harness import Harness, Inside
@@ -27,6 +27,50 @@ TAKE_ENTRY = (*rfc_checks.SENDS, *rfc_checks.IMMEDIATE)
 REQUESTS = (rfc_checks.READ_REQUEST, rfc_checks.ATOMIC_REQUEST)
 RESPONSES = (rfc_checks.READ_RESPONSE, rfc_checks.ATOMIC_RESPONSE)
 RESPONSE_STATES = ("RESPONSE_EXPECT", "RESPONSE_COMPARE", "RESPONSE_CHECK")
+
+JUDGE_REST = {
+    "take": "WORK",
+    "header": "PASS",
+    "send": "IDLE",
+    "request": "IDLE",
+    "response": "IDLE",
+    "record": "IDLE",
+}
+JUDGE_STATES = {
+    "IDLE": {"take": "IDLE", "header": "IDLE"},
+    "COMMAND": {"take": "COMMAND", "header": "IDLE"},
+    "DECODE": {"header": "IDLE"},
+    "SELECT": {"header": "SELECT"},
+    "REFUSE": {"header": "REFUSE"},
+    "CONTEXT": {},
+    "SEND_CHECK": {"send": "CHECK"},
+    "ENTRY": {"send": "ENTRY"},
+    "IMMEDIATE": {"send": "IMMEDIATE"},
+    "SCAN": {"send": "SCAN"},
+    "REQUEST_CHECK": {"request": "CHECK"},
+    "RESPONSE_EXPECT": {"response": "EXPECT"},
+    "RESPONSE_COMPARE": {"response": "COMPARE"},
+    "RESPONSE_CHECK": {"response": "CHECK"},
+    "HAND_OVER": {"header": "OVER", "record": "HAND_OVER"},
+}
+"""Where a segment is in the judge: the states of its steps that are not those of `JUDGE_REST`."""
+
+
+def judge_state(judge: Inside, *names: str) -> Value:
+    """Whether the steps of the judge are in the states of one of the places of a segment."""
+    if "places" not in judge.notes:
+        judge.notes["places"] = {
+            name: Cat(
+                judge.child(step).in_state(state) for step, state in (JUDGE_REST | others).items()
+            ).all()
+            for name, others in JUDGE_STATES.items()
+        }
+    return Cat(judge.notes["places"][name] for name in names).any()
+
+
+def judge_verdict(judge: Inside) -> Any:
+    """What the judge tells of a segment, while it hands its record over."""
+    return judge.child("record").view("verdict", VERDICT)
 
 
 def segment_at_work(judge: Inside) -> Any:
@@ -97,22 +141,41 @@ def _only_piece(inside: Inside, segment: Any) -> Value:
     return ports.piece.valid & (ports.piece.number == 0) & same
 
 
+def judge_steps(h: Harness, inside: Inside) -> Conditions:
+    """A segment is at one place, and what kind it is of stands."""
+    segment, kind = segment_at_work(inside), inside.child("decode").ports.kind
+    yield "place of a segment", judge_state(inside, *JUDGE_STATES)
+    known = ~judge_state(inside, "IDLE", "COMMAND", "DECODE")
+    yield "kind", ~known | _decoded(kind, segment)
+    for name in ("send", "request", "response"):
+        step = inside.child(name)
+        yield f"{name} has it", step.in_state("IDLE") | step.ports.segment.valid
+
+
+def judge_header_needs(h: Harness, inside: Inside) -> Conditions:
+    """What a segment is stands while it is passed on."""
+    ports = inside.ports
+    kind = Value.cast(ports.kind)
+    waits = Cat(each.valid & ~each.ready for each in (ports.send, ports.request, ports.response))
+    yield "kind", ~h.past(waits.any()) | (kind == h.past(kind))
+
+
 def judge(h: Harness, inside: Inside) -> Conditions:
     """What a record has if it is dropped or has failed, and that its pieces stand."""
     ports, segment = inside.ports, segment_at_work(inside)
     kind, scanning = inside.child("decode").ports.kind, inside.child("pieces").child("scan")
     payload = inside.child("checks").ports.payload
-    cause, count = inside.signal("cause"), inside.signal("piece_count")
-    refused, delivers = inside.signal("refused"), inside.signal("delivers")
-    complete, fpdu = inside.signal("complete"), segment.kind.as_value() == 0
+    verdict, send = judge_verdict(inside), inside.child("send")
+    cause, count, delivers = verdict.cause, verdict.pieces, verdict.delivers
+    complete, fpdu = send.signal("complete"), segment.kind.as_value() == 0
     bank = inside.child("pieces").ports.bank
-    state = inside.in_state
-    idle = state("IDLE", "COMMAND")
-    none = (cause == Cause.NONE) & (count == 0) & ~delivers
+
+    def state(*names: str) -> Value:
+        return judge_state(inside, *names)
 
     # The segment
-    known = ~idle & ~state("DECODE")
-    yield "kind", ~known | _decoded(kind, segment)
+    yield from judge_steps(h, inside)
+    known = ~state("IDLE", "COMMAND", "DECODE")
     octets = segment.ulpdu_length - Mux(segment.header[7], 14, 18)
     yield "payload", ~known | (payload == octets[: len(payload)])
     judged = state("CONTEXT", "SEND_CHECK", "ENTRY", "IMMEDIATE", "SCAN", "REQUEST_CHECK")
@@ -131,17 +194,12 @@ def judge(h: Harness, inside: Inside) -> Conditions:
     yield "response", ~responded | kind.response
 
     # The record
-    yield "nothing is said yet", ~(state("DECODE", "SELECT") | (judged & ~in_entry)) | none
-    yield "not refused yet", ~state("REFUSE") | ~delivers
-    yield "nothing of an entry", ~state("SEND_CHECK") | none
     waits = state("ENTRY", "IMMEDIATE", "SCAN")
-    yield "refused", ~waits | ~refused | ((cause != Cause.NONE) & (count == 0) & ~delivers)
-    yield "no piece yet", ~state("ENTRY", "IMMEDIATE") | ((count == 0) & ~delivers)
+    yield "refused", ~waits | (send.signal("refused") == (send.signal("cause") != Cause.NONE))
     yield "failed", (cause == Cause.NONE) | ((count == 0) & ~delivers)
     leaves = state("HAND_OVER")
     good = fpdu & (cause == Cause.NONE)
-    dropped = inside.signal("dropped", 1)  # the first one is the port
-    yield "record", ~leaves | dropped | good | ((count == 0) & ~delivers)
+    yield "record", ~leaves | verdict.dropped | good | ((count == 0) & ~delivers)
     yield "pieces at most", count <= SCATTER_GATHER_ELEMENTS
 
     # Pieces of a receive entry: all of the payload is in those that are there.
@@ -176,11 +234,10 @@ def judge(h: Harness, inside: Inside) -> Conditions:
 
 def judge_needs(h: Harness, inside: Inside) -> Conditions:
     """The oldest outstanding request stands from RESPONSE_EXPECT until its record is taken."""
-    ports, state = inside.ports, inside.in_state
-    queue = ports.outstanding_requests
+    queue = inside.ports.outstanding_requests
     response = inside.child("decode").ports.kind.response
-    leaves = state("HAND_OVER") & (inside.signal("piece_count") != 0)
-    asked = (state(*RESPONSE_STATES) | leaves) & response & (queue.level != 0)
+    leaves = judge_state(inside, "HAND_OVER") & (judge_verdict(inside).pieces != 0)
+    asked = (judge_state(inside, *RESPONSE_STATES) | leaves) & response & (queue.level != 0)
     head = Value.cast(queue.head)
     yield "head", ~h.past(asked) | ((head == h.past(head)) & (queue.level != 0))
 
@@ -203,7 +260,7 @@ def access(h: Harness, inside: Inside) -> Conditions:
 def access_needs(h: Harness, inside: Inside) -> Conditions:
     """Only a good FPDU has pieces, no more than 4, and those of the record at work stand.
 
-    In the cycle behind the one in which the record is taken, the judge writes what it wrote before.
+    In the cycle after the one in which the record is taken, the judge writes what it wrote before.
     """
     coming = inside.ports.record
     record = coming.payload

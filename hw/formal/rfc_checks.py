@@ -136,7 +136,7 @@ def atomic_response_passes(ulpdu: Ulpdu, expected: Any, level: Any, oldest: Any)
 
 
 def behind(ulpdu: Ulpdu, expected: Any) -> dict[str, Value]:
-    """The fields of `EXPECTED` behind a good segment."""
+    """The fields of `EXPECTED` after a good segment."""
     send, last = ulpdu.is_any(SENDS), ulpdu.last
     buffers = send | ulpdu.is_any(IMMEDIATE)
     requests = ulpdu.is_any((READ_REQUEST, ATOMIC_REQUEST))

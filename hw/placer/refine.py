@@ -35,7 +35,7 @@ MOST_TILES = 30
 """Columns and rows tried at most; of more, some are chosen at random."""
 
 MOST_SINKS = 48
-"""Inputs behind a unit that are looked at, those with the least slack."""
+"""Inputs driven by a unit that are looked at, those with the least slack."""
 
 BATCH = 25
 """Moves after which all delays are computed again."""

@@ -46,7 +46,7 @@ def _move_back(one: dict, other: dict) -> None:
 
 
 def _buffers(cells: dict) -> dict[int, int]:
-    """The net before each global buffer that is always enabled, by the net behind it."""
+    """The net before each global buffer that is always enabled, by the net after it."""
     ones = {bit for cell in cells.values() if _is_one(cell) for bit in cell["connections"]["F"]}
     return {
         nets["CLKO"][0]: nets["CLKI"][0]

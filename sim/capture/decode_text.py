@@ -1,6 +1,6 @@
 """What was decoded in words: one line per startup frame, FPDU or remark."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rich.text import Text
 
@@ -46,6 +46,29 @@ def lines(decoded: Decoded) -> Iterator[Text]:
     if decoded.others:
         are = "connection does" if decoded.others == 1 else "connections do"
         yield Text(f"{decoded.others} other TCP {are} not start with MPA", "dim")
+
+
+def summary(items: Sequence[Item], shown: Sequence[Item]) -> Text:
+    """One line at the end: how many FPDUs, and what is wrong with how many items.
+
+    `shown`: those that were printed, if not all were.
+    """
+    fpdus = sum(isinstance(item, SeenFpdu) for item in items)
+    connections = len({item.place.connection for item in items})
+    wrong = [len(item.problems) for item in items if item.problems]
+    text = Text(f"{_count(fpdus, 'FPDU')} in {_count(connections, 'connection')}, ", "bold")
+    if wrong:
+        where = "" if len(wrong) == sum(wrong) else f" in {_count(len(wrong), 'item')}"
+        text.append(f"{_count(sum(wrong), 'problem')}{where}", "bold red")
+    else:
+        text.append("no problem", "green")
+    if len(shown) != len(items):
+        text.append(f"; {len(shown):,} of {_count(len(items), 'item')} shown", "dim")
+    return text
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def _connection(place: Place) -> Text:

@@ -93,17 +93,19 @@ class PcapngWriter:
         """One Ethernet frame at ``time`` in seconds."""
         self._packet(octets, round(time * 1e9), b"")
 
-    def frame(self, octets: bytes, time_ns: int, *, inbound: bool) -> None:
-        """One Ethernet frame, with its direction, at ``time_ns`` in nanoseconds."""
+    def frame(self, head: bytes, time_ns: int, *, inbound: bool, octets: int | None = None) -> None:
+        """One Ethernet frame, with its direction, at ``time_ns`` in nanoseconds.
+
+        ``head`` is all of it, or only its start if it had ``octets``.
+        """
         flags = struct.pack("<I", _INBOUND if inbound else _OUTBOUND)
         options = _option(_OPTION_PACKET_FLAGS, flags) + _option(_OPTION_END, b"")
-        self._packet(octets, time_ns, options)
+        self._packet(head, time_ns, options, octets)
 
-    def _packet(self, octets: bytes, time_ns: int, options: bytes) -> None:
-        header = struct.pack(
-            "<IIIII", 0, time_ns >> 32, time_ns & 0xFFFFFFFF, len(octets), len(octets)
-        )
-        self._block(_BLOCK_PACKET, header + octets + bytes(-len(octets) % 4) + options)
+    def _packet(self, head: bytes, time_ns: int, options: bytes, octets: int | None = None) -> None:
+        original = len(head) if octets is None else octets
+        header = struct.pack("<IIIII", 0, time_ns >> 32, time_ns & 0xFFFFFFFF, len(head), original)
+        self._block(_BLOCK_PACKET, header + head + bytes(-len(head) % 4) + options)
 
     def close(self) -> None:
         self._file.close()

@@ -130,6 +130,7 @@ class RpcSends:
             self._calls[xid] = message.call
         else:
             message = replace(message, call=self._calls.get(xid))
+            message = replace(message, status=rpc.reply_status(message, octets))
         sent.rpc = message
 
     def _offer(self, header: RpcRdmaHeader, direction: Direction) -> None:

@@ -59,6 +59,9 @@ def as_json(seen: SeenRpc) -> dict[str, Any]:
             "version": None if message.call is None else message.call.version,
             "procedure": None if message.call is None else message.call.procedure,
             "name": None if message.call is None else message.call.name,
+            "operations": None
+            if message.call is None or message.call.compound is None
+            else list(message.call.compound.names),
             "status": message.status,
         },
     }

@@ -57,6 +57,7 @@ class AxiMemory:
         self._write_latency = write_latency
         self._late_writes = late_writes
         self._rng = rng
+        self._delayed: list[tuple[range, int]] = []
         self.cycle = 0
         self.words_read = 0
         self.words_written = 0
@@ -71,6 +72,17 @@ class AxiMemory:
         self._octets = len(self._p["wdata"]) // 8
         for name in INPUTS:
             self._p[name].value = 0
+
+    def delay(self, addresses: range, cycles: int) -> None:
+        """From now on reads from `addresses` are answered so many cycles later.
+
+        Answers stay in order: a read that comes after such a one is not answered before it.
+        """
+        self._delayed.append((addresses, cycles))
+
+    def _latency_of(self, address: int) -> int:
+        late = (cycles for addresses, cycles in self._delayed if address in addresses)
+        return self._read_latency + sum(late)
 
     def _open(self) -> bool:
         return self._rng is None or self._rng.random() < 0.7
@@ -94,7 +106,8 @@ class AxiMemory:
             cycle = self.cycle
             if arready and p["arvalid"].value == 1:
                 address = int(p["araddr"].value)
-                reads.append((cycle + self._read_latency, address, int(p["arlen"].value) + 1))
+                due = cycle + self._latency_of(address)
+                reads.append((due, address, int(p["arlen"].value) + 1))
             if awready and p["awvalid"].value == 1:
                 writes.append([int(p["awaddr"].value), int(p["awlen"].value) + 1])
             if wready and p["wvalid"].value == 1:

@@ -19,7 +19,7 @@ from stagecoach.host_driver.transport.base import StreamClosed, TransportError, 
 from stagecoach.sim.cosim.axi import AxiMemory
 from stagecoach.sim.cosim.foreign import ForeignMemory, ForeignRegisters
 from stagecoach.sim.cosim.host_memory import HostMemory
-from stagecoach.sim.cosim.llp import LlpPort
+from stagecoach.sim.cosim.llp import LLP_LATENCY, LlpPort
 from stagecoach.sim.cosim.registers import RegisterMaster
 
 CLOCK_NS = 6.4
@@ -139,6 +139,7 @@ class CocotbDevice:
     dut: the design. prefix: of its ports, for a design that holds several devices.
     emss: EMSS of the links in octets.
     read_latency, write_latency: of host memory, in cycles.
+    llp_latency: from a request for received octets to their first beat, in cycles.
     late_writes: what the device writes is visible only with its write response.
     rng: if given, all ports of the device pause at random.
     foreign: serve the AXI ports with the models of cocotbext-axi, which nobody here wrote; their
@@ -155,6 +156,7 @@ class CocotbDevice:
         emss: int = 1460,
         read_latency: int = 250,
         write_latency: int = 50,
+        llp_latency: int = LLP_LATENCY,
         late_writes: bool = False,
         rng: random.Random | None = None,
         foreign: bool = False,
@@ -179,7 +181,7 @@ class CocotbDevice:
                 rng=rng,
             )
             self.registers = RegisterMaster(dut, f"{prefix}s_axi", dut.clk, rng=rng)
-        self.llp = LlpPort(dut, f"{prefix}llp", dut.clk, rng=rng)
+        self.llp = LlpPort(dut, f"{prefix}llp", dut.clk, latency=llp_latency, rng=rng)
         self._irq = getattr(dut, f"{prefix}irq")
         self.listeners: dict[int, LinkListener] = {}
         self.peers: list[CocotbDevice] = []

@@ -1,5 +1,6 @@
 """Host memory as the device sees it: the buffers that were mapped, at their addresses."""
 
+from bisect import bisect, insort
 from typing import Any
 
 
@@ -12,6 +13,7 @@ class HostMemory:
     def __init__(self) -> None:
         self._next = self.FIRST
         self._regions: dict[int, tuple[int, memoryview]] = {}
+        self._starts: list[int] = []  # sorted
 
     def map(self, buffer: Any, offset_in_page: int = 0) -> int:
         """Maps a writable buffer; returns the address of its first octet.
@@ -25,19 +27,23 @@ class HostMemory:
         pages = (offset_in_page + view.nbytes) // self.PAGE + 2
         self._next += pages * self.PAGE
         self._regions[address] = (view.nbytes, view)
+        insort(self._starts, address)
         return address
 
     def unmap(self, address: int) -> None:
         """Forgets the buffer at `address`; `KeyError` if there is none."""
         _, view = self._regions.pop(address)
+        self._starts.remove(address)
         view.release()
 
     def find(self, address: int, octets: int) -> tuple[memoryview, int] | None:
         """The buffer that holds a whole range, and the range's offset in it."""
-        for start, (length, view) in self._regions.items():
-            if start <= address and address + octets <= start + length:
-                return view, address - start
-        return None
+        place = bisect(self._starts, address)
+        if not place:
+            return None
+        start = self._starts[place - 1]
+        length, view = self._regions[start]
+        return (view, address - start) if address + octets <= start + length else None
 
     def read_word(self, address: int, octets: int = 8) -> int | None:
         """The word of so many octets at `address`; those outside a buffer are zero.

@@ -14,6 +14,8 @@ MASK = 0xFFFFFFFF
 RX_AVAILABLE, TX_WINDOW, EMSS, CLOSED = LlpEventKind
 WINDOW_OCTETS = 1 << 20
 ANNOUNCE_EVERY = 4096
+LLP_LATENCY = 4
+"""Cycles to the first beat, if nothing else is asked for."""
 
 
 INPUTS = (
@@ -57,7 +59,7 @@ class LlpPort:
         prefix: str,
         clock: Any,
         *,
-        latency: int = 4,
+        latency: int = LLP_LATENCY,
         rng: random.Random | None = None,
     ):
         self._clock = clock
@@ -86,15 +88,18 @@ class LlpPort:
         send: Callable[[bytes], None],
         emss: int = 0,
         end: Callable[[], None] | None = None,
+        *,
+        shut: bool = False,
     ) -> None:
         """Starts a connection in Full Operation; what the device sends goes to `send`.
 
-        `end` is called when the device has asked for the close.
+        `end` is called when the device has asked for the close. If the window is `shut`, the device
+        may send nothing.
         """
         if connection in self._connections:
             raise ValueError(f"connection {connection} is attached already")
         self._connections[connection] = state = _Connection(send, end)
-        state.window = WINDOW_OCTETS
+        state.window = 0 if shut else WINDOW_OCTETS
         self._events.append((connection, TX_WINDOW, state.window))
         if emss:
             self._events.append((connection, EMSS, emss))

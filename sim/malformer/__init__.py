@@ -4,7 +4,7 @@ A case (`case.py`) is a function of a seed and its number: a setting of the devi
 that are right for it (`traffic.py`), and what is done to them (`mutations.py`). `bench.py` runs
 many at a time on QPs of one compiled device, `compare.py` finds what is not as
 `sim.model.predict` says, `shrink.py` makes a failure small. A failure prints the smallest case as
-Python, for a test like those of tests/malformer/test_fixed_streams.py, and leaves a capture in
+Python, for a test like those of tests/sim/malformer/test_fixed_streams.py, and leaves a capture in
 build/malformer.
 
 `make soak` divides a large number of mutated FPDUs into chunks (`chunk.py`) and runs them with

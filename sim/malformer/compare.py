@@ -89,12 +89,6 @@ CAUSES: dict[Check, set[Cause]] = {
 """How the driver tells that a check failed."""
 
 
-def check_of(failure: Failure) -> Check:
-    """The check that failed."""
-    (check, *_) = [c for c in CAUSES if (c.error, c.source) == (failure.error, failure.source)]
-    return check
-
-
 def causes_of(failure: Failure) -> set[Cause]:
     """What the driver may name for a failure."""
     return set[Cause]().union(

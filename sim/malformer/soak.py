@@ -22,7 +22,7 @@ CHUNK_FPDUS = 2500
 LINE_CHUNKS = 4
 """After so many chunks comes a line where there is no terminal for a bar."""
 
-CHUNKS_FILE = PACKAGES / "tests" / "malformer" / "soak_chunks.py"
+CHUNKS_FILE = PACKAGES / "tests" / "sim" / "malformer" / "soak_chunks.py"
 PLAN_VARIABLE = "STAGECOACH_SOAK"
 """Environment variable that tells the tests of the chunks the seed and the sizes."""
 

@@ -254,10 +254,6 @@ class Peer:
         self.endpoint.tcp_closed()
 
 
-def _peer_to_peer(frame: StartupFrame) -> bool:
-    return frame.enhanced is not None and frame.enhanced.peer_to_peer
-
-
 def _receive_startup(
     connection: socket.socket, timeout: float, *, reply: bool
 ) -> tuple[StartupFrame, bytes]:

@@ -160,8 +160,9 @@ def negotiate(request: StartupFrame, reply: StartupFrame) -> Negotiated:
 def reply_faults(request: StartupFrame, reply: StartupFrame) -> list[str]:
     """What the RFCs forbid in this Reply to this Request, each with its section; best empty."""
     faults = []
-    if reply.revision != request.revision:
-        faults.append("RFC 5044, 7.1.1: Rev of the Request is not that of the Reply")
+    # Without S the frames of both revisions are the same (RFC 6581, 6).
+    if request.enhanced is not None and reply.revision != request.revision:
+        faults.append("RFC 6581, 6: Rev of the Request is not that of the Reply")
     if (reply.enhanced is None) != (request.enhanced is None):
         faults.append("RFC 6581, 10: S of the Request is not that of the Reply")
     asked, answered = request.enhanced, reply.enhanced

@@ -18,14 +18,17 @@ void copy_text(const std::string& text, char* buffer, std::size_t size) {
 }
 }  // namespace
 
-// Returns a null pointer, and why in `error`, if the device cannot be made.
+// Returns a null pointer, and why in `error`, if the device cannot be made. The socket `engine`, if
+// it is not -1, belongs to the device on success.
 EXPORT Device* stagecoach_create(unsigned connections, unsigned read_latency,
                                  unsigned write_latency, int late_writes, int record,
                                  std::uint64_t record_limit,
-                                 const char* trace_path, char* error, std::size_t error_size) {
+                                 const char* trace_path, int engine, int paced, char* error,
+                                 std::size_t error_size) {
     try {
         return new Device(Settings{connections, read_latency, write_latency, late_writes != 0,
-                                   record != 0, record_limit, trace_path ? trace_path : ""});
+                                   record != 0, record_limit, trace_path ? trace_path : "", engine,
+                                   paced != 0});
     } catch (const std::exception& exception) {
         copy_text(exception.what(), error, error_size);
         return nullptr;
@@ -67,6 +70,15 @@ EXPORT int stagecoach_attach(Device* device, unsigned connection, int descriptor
 EXPORT int stagecoach_detach(Device* device, unsigned connection, double seconds, int give_back,
                              int* descriptor) {
     return static_cast<int>(device->detach(connection, seconds, give_back != 0, *descriptor));
+}
+
+EXPORT int stagecoach_pace(Device* device, std::uint64_t cycles, stagecoach::Paced* result) {
+    return static_cast<int>(device->pace(cycles, *result));
+}
+
+EXPORT int stagecoach_begin_access(Device* device, int write, std::uint32_t address,
+                                   std::uint32_t value) {
+    return static_cast<int>(device->begin_access(write != 0, address, value));
 }
 
 EXPORT int stagecoach_run_cycles(Device* device, std::uint64_t cycles) {

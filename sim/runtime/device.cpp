@@ -43,7 +43,8 @@ Device::Device(const Settings& settings)
       recorder_(settings.record, settings.record_limit),
       context_(std::make_unique<VerilatedContext>()),
       axi_(memory_, faults_, settings.read_latency, settings.write_latency, settings.late_writes),
-      llp_(std::make_unique<SocketLlp>(settings.connections, wake_, recorder_, faults_)) {
+      llp_(std::make_unique<SocketLlp>(settings.connections, wake_, settings.engine, recorder_,
+                                       faults_)) {
     context_->traceEverOn(!settings_.trace_path.empty());
     context_->randReset(0);
     model_ = std::make_unique<Vrnic>(context_.get(), "rnic");
@@ -62,7 +63,12 @@ Device::Device(const Settings& settings)
         throw std::runtime_error("this device was built without waveforms");
 #endif
     }
-    thread_ = std::thread(&Device::thread_main, this);
+    if (settings_.paced) {
+        enter_model();
+        reset();
+    } else {
+        thread_ = std::thread(&Device::thread_main, this);
+    }
 }
 
 Device::~Device() {
@@ -71,6 +77,7 @@ Device::~Device() {
 }
 
 Status Device::submit(const TaskPointer& task) {
+    if (settings_.paced) return carry_out(task);
     std::unique_lock<std::mutex> lock(mutex_);
     if (ended_) {
         call_message = message_;
@@ -82,6 +89,80 @@ Status Device::submit(const TaskPointer& task) {
     changed_.wait(lock, [&] { return task->done; });
     call_message = task->message.empty() ? message_ : task->message;
     return task->status;
+}
+
+// What a caller asks of a paced device, between two calls of `pace`.
+Status Device::carry_out(const TaskPointer& task) {
+    const std::lock_guard<std::recursive_mutex> pacing(pace_mutex_);
+    if (ended_) {
+        call_message = message_;
+        return ended_status_;
+    }
+    task->status = Status::kOkay;
+    try {
+        if (!task->action) throw std::invalid_argument("a paced device takes begin_access");
+        task->action(*task);
+        if (task->deferred) {
+            running_.clear();
+            throw std::invalid_argument("a paced device runs in `pace` alone");
+        }
+    } catch (const std::invalid_argument& error) {
+        task->message = error.what();
+        task->status = Status::kInvalid;
+    }
+    call_message = task->message;
+    return task->status;
+}
+
+Status Device::begin_access(bool write, std::uint32_t address, std::uint32_t value) {
+    return call([=, this](Task&) {
+        if (paced_access_) throw std::invalid_argument("an access is under way");
+        paced_access_ = std::make_shared<Task>();
+        paced_access_->write = write;
+        paced_access_->address = address;
+        paced_access_->value = value;
+        accesses_.push_back(paced_access_);
+    });
+}
+
+Status Device::pace(std::uint64_t cycles, Paced& result) {
+    const std::lock_guard<std::recursive_mutex> pacing(pace_mutex_);
+    if (ended_) {
+        call_message = message_;
+        return ended_status_;
+    }
+    try {
+        enter_model();
+        running_since_ = std::chrono::steady_clock::now();
+        if (llp_->poll(0, cycle_)) active_until_ = std::max(active_until_, cycle_ + kSettle);
+        for (const Cycle end = cycle_ + cycles; cycle_ < end;) step();
+        llp_->tell();
+        cycles_.store(cycle_, std::memory_order_relaxed);
+        running_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() -
+                                                          running_since_)
+                                .count();
+    } catch (const std::exception& error) {
+        end_thread(Status::kFailed, error.what());
+        call_message = message_;
+        return Status::kFailed;
+    }
+    result = Paced{};
+    if (paced_access_ && paced_access_->done) {
+        result.access_done = 1;
+        result.access_status = static_cast<std::uint32_t>(paced_access_->status);
+        result.access_value = paced_access_->value;
+        paced_access_.reset();
+    }
+    const std::lock_guard<std::mutex> lock(mutex_);
+    result.irq = irq_level_ || irq_rose_;
+    irq_rose_ = false;
+    result.busy = busy();
+    result.cycle = cycle_;
+    return Status::kOkay;
+}
+
+bool Device::busy() const {
+    return cycle_ < active_until_ || access_ || !accesses_.empty() || axi_.busy() || llp_->busy();
 }
 
 bool Device::wake() {
@@ -253,6 +334,13 @@ std::string Device::error() const { return call_message; }
 
 void Device::close(double seconds) {
     const std::lock_guard<std::mutex> closing(close_mutex_);
+    if (settings_.paced) {
+        const std::lock_guard<std::recursive_mutex> pacing(pace_mutex_);
+        if (ended_) return;
+        enter_model();
+        end_thread(Status::kClosed, "the device is closed");
+        return;
+    }
     if (!thread_.joinable()) return;
     {
         const std::lock_guard<std::mutex> lock(mutex_);
@@ -269,10 +357,7 @@ void Device::close(double seconds) {
 void Device::thread_main() {
     Status status = Status::kClosed;
     std::string message = "the device is closed";
-#ifdef CLOCKS
-    // The model's destructor takes its scopes from the context of its thread.
-    Verilated::threadContextp(context_.get());
-#endif
+    enter_model();
     try {
         simulate();
         llp_->close_all(close_seconds_, cycle_);
@@ -284,6 +369,13 @@ void Device::thread_main() {
         message = "unknown exception in the simulation thread";
     }
     end_thread(status, message);
+}
+
+void Device::enter_model() {
+#ifdef CLOCKS
+    // The model's destructor takes its scopes from the context of its thread.
+    Verilated::threadContextp(context_.get());
+#endif
 }
 
 void Device::end_thread(Status status, const std::string& message) {
@@ -360,7 +452,7 @@ void Device::finish_runs() {
     });
 }
 
-void Device::simulate() {
+void Device::reset() {
     running_since_ = std::chrono::steady_clock::now();
     model_->clk = 0;
     model_->rst = 1;
@@ -368,8 +460,12 @@ void Device::simulate() {
     axi_.drive(*model_, 0);
     llp_->drive(*model_, 0);
     model_->eval();
-    Cycle next_poll = 0;
     active_until_ = kResetCycles + kSettle;
+}
+
+void Device::simulate() {
+    reset();
+    Cycle next_poll = 0;
     while (true) {
         if (tasks_pending_.load(std::memory_order_acquire)) {
             if (stop_.load()) return;
@@ -545,7 +641,7 @@ std::string Device::describe() const {
     timespec cpu{};
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &cpu);
     double running = running_seconds_;
-    if (!sleeping_.load()) {
+    if (!settings_.paced && !sleeping_.load()) {
         running += std::chrono::duration<double>(std::chrono::steady_clock::now() - running_since_)
                        .count();
     }

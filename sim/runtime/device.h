@@ -10,6 +10,7 @@
 
 #include "axi_memory.h"
 #include "common.h"
+#include "enums.h"
 #include "host_memory.h"
 #include "llp.h"
 #include "recorder.h"
@@ -25,17 +26,6 @@
 
 namespace stagecoach {
 
-// Results of a call; sim/device.py has the same numbers.
-enum class Status : int {
-    kOkay = 0,
-    kFailed = 1,       // the simulation thread ended with an exception
-    kClosed = 2,       // the device was closed
-    kBusError = 3,     // the device answered a register access with an error response
-    kTimeout = 4,      // the device did not answer a register access
-    kInvalid = 5,      // an argument does not fit the state of the device
-    kNotFlushed = 6,   // detached, but not everything could be sent in time
-};
-
 struct Settings {
     unsigned connections;
     unsigned read_latency;
@@ -44,6 +34,19 @@ struct Settings {
     bool record;
     std::uint64_t record_limit;
     std::string trace_path;  // empty: no waveform
+    int engine;              // socket to a network engine, or -1
+    bool paced;              // runs in `pace` alone
+};
+
+// What `pace` tells; sim/device.py has the same.
+struct Paced {
+    std::uint32_t access_done;    // the access that was begun has ended, with these:
+    std::uint32_t access_status;
+    std::uint32_t access_value;
+    std::uint32_t irq;            // it is high, or rose
+    std::uint32_t busy;           // more would happen without anything from outside
+    std::uint32_t reserved;
+    std::uint64_t cycle;
 };
 
 class Device {
@@ -65,6 +68,10 @@ class Device {
     // register access and wait_irq wait. It ends with run_freely or a detachment at either end.
     Status run_in_step(int descriptor);
     Status run_freely();
+    // A paced device has no thread: it runs in this call, so many cycles, and takes messages of the
+    // network engine before the first one. Register accesses begin with begin_access, one at a time.
+    Status pace(std::uint64_t cycles, Paced& result);
+    Status begin_access(bool write, std::uint32_t address, std::uint32_t value);
     // What tests disturb the ports with: see AxiMemory and SocketLlp.
     Status hold(unsigned axi_channels, bool transmit);
     Status lose_after(unsigned connection, std::uint64_t octets);
@@ -98,6 +105,10 @@ class Device {
     using TaskPointer = std::shared_ptr<Task>;
 
     Status submit(const TaskPointer& task);
+    Status carry_out(const TaskPointer& task);
+    void reset();
+    bool busy() const;
+    void enter_model();
     Status call(std::function<void(Task&)> action);
     bool wake();
     void finish(const TaskPointer& task, Status status);
@@ -149,6 +160,9 @@ class Device {
     std::unique_ptr<Step> step_;  // none: runs freely
     Cycle step_end_ = 0;          // of the period
     bool looked_ = false;         // at the sockets, after this period
+
+    std::recursive_mutex pace_mutex_;  // around all that a paced device does
+    TaskPointer paced_access_;
 
     // Shared
     std::atomic<Cycle> cycles_{0};

@@ -2,11 +2,11 @@
 //
 // The runtime puts the inputs of the next cycle on these ports before the clock rises. They reach the
 // device with the edge, together with its own new state, so one evaluation settles everything. With
-// inputs straight on the device, all logic behind them (behind `rst`: almost all) would be
+// inputs straight on the device, all logic after them (after `rst`: almost all) would be
 // evaluated twice more in every cycle.
 //
 // With CLOCKS the device is that of sim/resting.py, with so many clocks. The registers of each port have one
-// with two active edges, too, which the runtime turns when one of them changes: what is behind a quiet port
+// with two active edges, too, which the runtime turns when one of them changes: what follows a quiet port
 // is not evaluated.
 //
 // DATA_WIDTH is that of the ports to host memory and to the LLP: 32, 64 or 128.

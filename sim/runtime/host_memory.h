@@ -83,7 +83,7 @@ class HostMemory {
     std::size_t regions() const { return regions_.size(); }
 
   private:
-    using Interval = std::pair<std::uint64_t, std::uint64_t>;  // first octet, octet behind the last
+    using Interval = std::pair<std::uint64_t, std::uint64_t>;  // first octet, octet after the last
 
     bool contains(std::uint64_t address, std::uint64_t octets, std::size_t& hint) const {
         if (hint < merged_.size() && address >= merged_[hint].first &&

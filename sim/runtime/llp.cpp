@@ -31,12 +31,14 @@ int unacknowledged(int descriptor) {
 }
 }  // namespace
 
-SocketLlp::SocketLlp(unsigned connections, int wake_descriptor, Recorder& recorder, Faults& faults)
+SocketLlp::SocketLlp(unsigned connections, int wake_descriptor, int engine, Recorder& recorder,
+                     Faults& faults)
     : connections_(connections),
       recorder_(recorder),
       faults_(faults),
       epoll_(epoll_create1(EPOLL_CLOEXEC)),
-      wake_(wake_descriptor) {
+      wake_(wake_descriptor),
+      engine_(engine) {
     if (epoll_ < 0) throw std::system_error(errno, std::generic_category(), "epoll_create1");
     epoll_event event{};
     event.events = EPOLLIN;
@@ -46,6 +48,14 @@ SocketLlp::SocketLlp(unsigned connections, int wake_descriptor, Recorder& record
         ::close(epoll_);
         throw std::system_error(error, std::generic_category(), "epoll_ctl");
     }
+    if (engine_ >= 0) {
+        event.data.u32 = kEngine;
+        if (epoll_ctl(epoll_, EPOLL_CTL_ADD, engine_, &event) != 0) {
+            const int error = errno;
+            ::close(epoll_);
+            throw std::system_error(error, std::generic_category(), "epoll_ctl");
+        }
+    }
     fpdu_.reserve(kLongestFpdu);
 }
 
@@ -54,6 +64,7 @@ SocketLlp::~SocketLlp() {
         if (connection.descriptor >= 0) ::close(connection.descriptor);
     }
     for (const Lingering& socket : lingering_) ::close(socket.descriptor);
+    if (engine_ >= 0) ::close(engine_);
     ::close(epoll_);
 }
 
@@ -137,9 +148,11 @@ bool SocketLlp::poll(int milliseconds, Cycle cycle) {
             if (read(wake_, &wakes, sizeof wakes) < 0) continue;
             continue;
         }
+        if (number == kEngine) continue;
         if (connections_[number].interest & EPOLLOUT) flush(number);
         if (connections_[number].interest & EPOLLIN) receive(number, cycle);
     }
+    if (engine_ >= 0) happened |= poll_engine(cycle);
     if (detaching_) serve_detachments(cycle);
     if (!lingering_.empty()) serve_lingering(false);
     return happened;
@@ -152,6 +165,7 @@ int SocketLlp::next_deadline() const {
     for (const Connection& connection : connections_) {
         if (connection.phase == Phase::kDetaching) soonest = std::min(soonest, connection.deadline);
     }
+    if (soonest == Clock::time_point::max()) return -1;
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(soonest - Clock::now());
     return static_cast<int>(std::max<std::int64_t>(0, left.count())) + 1;
 }
@@ -213,6 +227,14 @@ void SocketLlp::discard_backlog(Connection& connection) {
 // One send() per FPDU, so that TCP segments start with FPDUs whenever the kernel takes them whole.
 void SocketLlp::flush(unsigned number) {
     Connection& connection = connections_[number];
+    if (connection.of_engine) {
+        for (const std::vector<std::uint8_t>& fpdu : connection.backlog) {
+            post(LlpMessage::kFpdu, number, 0, fpdu);
+        }
+        connection.backlog.clear();
+        if (connection.closing) post(LlpMessage::kClose, number);
+        return;
+    }
     while (!connection.backlog.empty()) {
         const std::vector<std::uint8_t>& fpdu = connection.backlog.front();
         const ssize_t taken = ::send(connection.descriptor, fpdu.data() + connection.backlog_offset,
@@ -245,7 +267,7 @@ void SocketLlp::finish_fpdu(bool close, Cycle cycle) {
     if (connection.phase == Phase::kDetached) return;
     if (connection.closing) {
         faults_.add(cycle, "LLP tx: connection " + std::to_string(fpdu_connection_) +
-                               " sends behind its request to close");
+                               " sends after its request to close");
     }
     connection.closing |= close;
     if (fpdu_.empty()) {
@@ -293,7 +315,8 @@ void SocketLlp::lose(unsigned number, Cycle cycle) {
 bool SocketLlp::event_due(const Connection& connection) const {
     if (connection.phase != Phase::kAttached) return false;
     return !connection.window_announced ||
-           connection.sent + kTransmitBuffer - connection.granted >= kWindowStep ||
+           connection.sent + connection.transmit_buffer - connection.granted >=
+               connection.transmit_buffer / kWindowSteps ||
            connection.emss_pending || connection.received != connection.announced ||
            (connection.ended && !connection.closed_announced);
 }
@@ -313,21 +336,22 @@ void SocketLlp::next_event() {
         Connection& connection = connections_[number];
         connection.event_queued = false;
         if (!event_due(connection)) continue;
-        const std::uint64_t window = connection.sent + kTransmitBuffer;
+        const std::uint64_t window = connection.sent + connection.transmit_buffer;
+        const std::uint64_t step = connection.transmit_buffer / kWindowSteps;
         std::uint64_t value = 0;
-        if (!connection.window_announced || window - connection.granted >= kWindowStep) {
-            event_kind_ = kTxWindow;
+        if (!connection.window_announced || window - connection.granted >= step) {
+            event_kind_ = LlpEventKind::kTxWindow;
             value = connection.granted = window;
             connection.window_announced = true;
         } else if (connection.emss_pending) {
-            event_kind_ = kEmss;
+            event_kind_ = LlpEventKind::kEmss;
             value = connection.emss;
             connection.emss_pending = false;
         } else if (connection.received != connection.announced) {
-            event_kind_ = kRxAvailable;
+            event_kind_ = LlpEventKind::kRxAvailable;
             value = connection.announced = connection.received;
         } else {
-            event_kind_ = kClosed;
+            event_kind_ = LlpEventKind::kClosed;
             connection.closed_announced = true;
         }
         event_connection_ = number;
@@ -362,6 +386,10 @@ void SocketLlp::finish_detachment(unsigned number, bool flushed, Cycle cycle) {
     connection.ring.reset();
     --sockets_;
     --detaching_;
+    if (connection.of_engine) {
+        post(LlpMessage::kDetached, number);
+        return;
+    }
     int returned = -1;
     if (connection.give_back) {
         returned = descriptor;
@@ -423,7 +451,7 @@ void SocketLlp::drive(Vrnic& model, Cycle cycle) {
     model.PORT(llp, event_valid) = event_valid_;
     if (event_valid_) {
         model.PORT(llp, event_connection) = event_connection_;
-        model.PORT(llp, event_kind) = event_kind_;
+        model.PORT(llp, event_kind) = static_cast<unsigned>(event_kind_);
         model.PORT(llp, event_value) = event_value_;
     }
     if (!answer_valid_ && !requests_.empty() && requests_.front().ready <= cycle) {
@@ -508,6 +536,9 @@ void SocketLlp::sample(const Vrnic& model, Cycle cycle) {
                                        "; announced is " + std::to_string(connection.announced));
             } else {
                 connection.released += freed;
+                if (connection.of_engine && connection.released_told != connection.released) {
+                    releases_.push_back(number);
+                }
                 watch(number);
             }
         }

@@ -1,4 +1,5 @@
-// The device's LLP port on top of sockets: one connected stream socket per connection.
+// The device's LLP port on top of sockets: one connected stream socket per connection, or messages
+// to and from a network engine for all of them (sim/llp_messages.py).
 #pragma once
 
 #include <chrono>
@@ -7,6 +8,7 @@
 #include <memory>
 
 #include "common.h"
+#include "enums.h"
 #include "recorder.h"
 
 namespace stagecoach {
@@ -19,7 +21,9 @@ class SocketLlp {
     // kernel. The descriptor is -1 unless it was asked back.
     using Detached = std::function<void(bool flushed, int descriptor)>;
 
-    SocketLlp(unsigned connections, int wake_descriptor, Recorder& recorder, Faults& faults);
+    // `engine`: a SOCK_SEQPACKET socket to a network engine, which belongs to this object, or -1.
+    SocketLlp(unsigned connections, int wake_descriptor, int engine, Recorder& recorder,
+              Faults& faults);
     ~SocketLlp();
     SocketLlp(const SocketLlp&) = delete;
     SocketLlp& operator=(const SocketLlp&) = delete;
@@ -31,9 +35,11 @@ class SocketLlp {
     // Serves the sockets; waits for them at most `milliseconds` (-1: for ever).
     // Returns whether anything happened.
     bool poll(int milliseconds, Cycle cycle);
+    // Tells the network engine, if there is one, what happened since `poll`.
+    void tell();
     // Milliseconds until a deadline needs service, -1 if there is none.
     int next_deadline() const;
-    bool any_socket() const { return sockets_ != 0; }
+    bool any_socket() const { return sockets_ != 0 || engine_ >= 0; }
     // Flushes and closes everything in bounded time; the model runs no more.
     void close_all(double seconds, Cycle cycle);
 
@@ -56,17 +62,17 @@ class SocketLlp {
 
   private:
     static constexpr std::uint64_t kReceiveBuffer = 1u << 20;  // power of two
-    static constexpr std::uint64_t kTransmitBuffer = 256u << 10;
-    static constexpr std::uint64_t kWindowStep = kTransmitBuffer / 8;
+    static constexpr std::uint64_t kTransmitBuffer = 256u << 10;  // of a socket
+    static constexpr unsigned kWindowSteps = 8;                   // updates for each buffer
     static constexpr std::size_t kRequests = 16;
     static constexpr Cycle kAnswerLatency = 4;
     static constexpr std::size_t kLongestFpdu = 1u << 17;
     // What the device may send beyond the window with its request to close: a Terminate.
     static constexpr std::uint64_t kTerminateReserve = 92;
     static constexpr std::uint32_t kNobody = ~0u;
+    static constexpr std::uint32_t kEngine = ~0u - 1;
 
     enum class Phase { kDetached, kAttached, kDetaching };
-    enum EventKind : unsigned { kRxAvailable = 0, kTxWindow = 1, kEmss = 2, kClosed = 3 };
 
     struct Counters {
         std::uint64_t tx_fpdus = 0, tx_octets = 0, tx_beats = 0;
@@ -90,6 +96,9 @@ class SocketLlp {
         std::uint64_t transmitted = 0;  // taken from the device
         std::uint64_t sent = 0;         // of these, taken by the kernel, or dropped
         std::uint64_t granted = 0;      // announced window
+        std::uint64_t transmit_buffer = kTransmitBuffer;
+        bool of_engine = false;  // its octets cross as messages
+        std::uint64_t released_told = 0;
         std::uint64_t lost_after = ~0ull;
         bool window_announced = false;
         bool broken = false;   // sending failed
@@ -121,6 +130,25 @@ class SocketLlp {
         Cycle ready;
     };
 
+    // Layout of a message; octets of the stream follow it.
+    struct MessageHeader {
+        std::uint32_t kind;
+        std::uint32_t connection;
+        std::uint64_t value;
+    };
+    static_assert(sizeof(MessageHeader) == 16, "sim/llp_messages.py packs 16 octets");
+
+    // Of llp_engine.cpp
+    bool poll_engine(Cycle cycle);
+    void take_message(const std::uint8_t* message, std::size_t octets, Cycle cycle);
+    void attach_engine(unsigned number, std::uint64_t transmit_buffer, Cycle cycle);
+    void take_octets(unsigned number, const std::uint8_t* octets, std::size_t count, Cycle cycle);
+    void post(LlpMessage kind, unsigned number, std::uint64_t value = 0,
+              const std::vector<std::uint8_t>& octets = {});
+    void tell_released();
+    void flush_engine();
+    void watch_engine();
+
     void watch(unsigned number);
     void receive(unsigned number, Cycle cycle);
     void count_fpdus(Connection& connection);
@@ -141,6 +169,11 @@ class SocketLlp {
     Faults& faults_;
     int epoll_;
     int wake_;
+    int engine_;
+    bool engine_writable_wanted_ = false;
+    std::deque<std::vector<std::uint8_t>> posted_;  // messages for which the socket had no room
+    std::vector<unsigned> releases_;                // connections that released since they were told
+    std::vector<std::uint8_t> message_;
     unsigned sockets_ = 0;
     unsigned detaching_ = 0;
     std::uint32_t streams_ = 0;
@@ -148,7 +181,8 @@ class SocketLlp {
 
     std::deque<unsigned> event_queue_;
     bool event_valid_ = false;
-    unsigned event_connection_ = 0, event_kind_ = 0;
+    unsigned event_connection_ = 0;
+    LlpEventKind event_kind_ = LlpEventKind::kRxAvailable;
     std::uint32_t event_value_ = 0;
 
     std::deque<Request> requests_;

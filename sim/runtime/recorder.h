@@ -5,16 +5,9 @@
 #include <cstring>
 
 #include "common.h"
+#include "enums.h"
 
 namespace stagecoach {
-
-enum class RecordKind : std::uint32_t {
-    kAttach = 0,    // a stream begins on a connection
-    kTransmit = 1,  // one FPDU that the device sent
-    kReceive = 2,   // octets as the socket gave them
-    kClosed = 3,    // the peer sent its last octet
-    kDetach = 4,    // the stream left the device
-};
 
 // Layout of a record; its octets follow it. sim/device.py unpacks the same.
 struct RecordHeader {

@@ -11,6 +11,8 @@ from fractions import Fraction
 from typing import TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
+from stagecoach.host_driver.network.ip_fields import MAXIMUM_DSCP, MAXIMUM_TTL
+from stagecoach.host_driver.network.ipv4 import DEFAULT_TTL
 from stagecoach.sim.wire.errors import WireAddressError
 from stagecoach.sim.wire.impairments import LIMITS, Impairments, Number, is_allowed
 
@@ -19,6 +21,9 @@ FORMS = "tap:NAME, unix:PATH, unix-listen:PATH or pair:NAME"
 DEFAULT_MTU = 1500
 MINIMUM_MTU = 576
 MAXIMUM_MTU = 9000
+
+_DSCP = (0, 63)
+_TTL = (1, 255)
 
 # RFC 6298, 2.4 asks for 1 s; Linux has 200 ms.
 DEFAULT_RTO_MIN_MS = 200
@@ -41,7 +46,7 @@ _SIZE = re.compile(r"(\d{1,10})(|KiB|MiB|GiB)")
 
 _DIRECTIONS = ("tx", "rx")
 _PER_DIRECTION = tuple(name for name in LIMITS if name != "seed")
-_OPTIONS = ("gw", "mac", "mtu", "rto_min_ms", "rx_ring", "tx_ring", "seed", "pcap")
+_OPTIONS = ("gw", "mac", "mtu", "dscp", "ttl", "rto_min_ms", "rx_ring", "tx_ring", "seed", "pcap")
 
 _Value = TypeVar("_Value")
 
@@ -62,9 +67,10 @@ class WireAddress:
     """A simulated Ethernet interface, as a program is told of it.
 
     text: the address as it was given. ip: of the device, with its network. gateway: `None` if it
-    reaches only its network. mac: 6 octets. mtu: octets of an IP packet. rto_min_ms: least
-    retransmission timeout. rx_ring, tx_ring: octets of a connection's rings. tx, rx: impairments
-    of frames from and to the device. pcap: file for what the wire carries, or `None`.
+    reaches only its network. mac: 6 octets. mtu: octets of an IP packet. dscp, ttl: of packets of
+    connections. rto_min_ms: least retransmission timeout. rx_ring, tx_ring: octets of a
+    connection's rings. tx, rx: impairments of frames from and to the device. pcap: file for what
+    the wire carries, or `None`.
     """
 
     text: str
@@ -73,6 +79,8 @@ class WireAddress:
     gateway: ipaddress.IPv4Address | None
     mac: bytes
     mtu: int
+    dscp: int
+    ttl: int
     rto_min_ms: int
     rx_ring: int
     tx_ring: int
@@ -130,6 +138,8 @@ def parse_wire(text: str) -> WireAddress:
         gateway=_gateway(given["gw"], ip) if "gw" in given else None,
         mac=value("mac", _mac, b"\x02\x00" + ip.ip.packed),
         mtu=value("mtu", _integer(MINIMUM_MTU, MAXIMUM_MTU), DEFAULT_MTU),
+        dscp=value("dscp", _integer(0, MAXIMUM_DSCP), 0),
+        ttl=value("ttl", _integer(1, MAXIMUM_TTL), DEFAULT_TTL),
         rto_min_ms=value("rto_min_ms", _integer(*_RTO_MIN_MS), DEFAULT_RTO_MIN_MS),
         rx_ring=value("rx_ring", _ring, DEFAULT_RING),
         tx_ring=value("tx_ring", _ring, DEFAULT_RING),

@@ -18,7 +18,7 @@ class Clock(Protocol):
 
 
 class CycleClock:
-    """Counts the cycles of a simulation: whatever the machine does, a run repeats to the digit."""
+    """Counts the cycles of a simulation: whatever the machine does, a run repeats exactly."""
 
     def __init__(self) -> None:
         self._cycles = 0

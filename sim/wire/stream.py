@@ -28,14 +28,15 @@ _CHUNK = 1 << 16
 class StreamEnd:
     """One end of a wire over a stream. Nothing here waits.
 
-    It begins with a socket that is connected, or with one that listens: for one peer. Frames that
-    are sent before that peer is there are lost, as with a cable that is not plugged in.
+    It begins with a socket that is connected, or with one that listens: for one peer at a time.
+    Frames that are sent while no peer is there are lost, as with a cable that is not plugged in.
 
     Parameters
     ----------
     name: for errors. maximum: octets of the longest frame. connected, listener: one of both, not
-    blocking. accepts: whether a peer that connected is welcome; all are, without it. closed:
-    called at the end.
+    blocking. accepts: whether a peer that connected is welcome; all are, without it. again: makes
+    a listener for the next peer when one has gone; without it that is the end. closed: called at
+    the end.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class StreamEnd:
         connected: socket.socket | None = None,
         listener: socket.socket | None = None,
         accepts: Callable[[socket.socket], bool] = lambda peer: True,
+        again: Callable[[], socket.socket] | None = None,
         closed: Callable[[], None] = lambda: None,
     ) -> None:
         self._name = name
@@ -53,6 +55,7 @@ class StreamEnd:
         self._peer = connected
         self._listener = listener
         self._accepts = accepts
+        self._again = again
         self._closed = closed
         self._received = bytearray()
         self._unsent = b""
@@ -70,7 +73,7 @@ class StreamEnd:
 
     def send(self, frame: bytes) -> bool:
         """Sends a frame; `False` if the peer has no room for it yet. It is lost if the peer has
-        gone; `receive` tells of that.
+        gone; `receive` notices that.
         """
         if not self.connected:
             return True
@@ -83,7 +86,11 @@ class StreamEnd:
         return sent > 0
 
     def receive(self) -> bytes | None:
-        """The next frame, or `None`. Raises `PeerGone` after the last one, and `FramingError`."""
+        """The next frame, or `None`.
+
+        After the last one of a peer that has gone the next peer is waited for, or it raises
+        `PeerGone`. Raises `FramingError`.
+        """
         if not self.connected:
             return None
         assert self._peer is not None
@@ -94,10 +101,12 @@ class StreamEnd:
             except BlockingIOError:
                 return None
             except OSError as error:
-                raise PeerGone(f"{self._name}: {error.strerror}") from None
+                self._lose_peer(str(error.strerror))
+                return None
             if not octets:
                 where = " inside a frame" if self._received else ""
-                raise PeerGone(f"{self._name}: the peer closed the stream{where}")
+                self._lose_peer(f"the peer closed the stream{where}")
+                return None
             self._received += octets
         return frame
 
@@ -124,6 +133,18 @@ class StreamEnd:
             self._peer = peer
             # Its name stays taken until it is closed.
             self._listener.shutdown(socket.SHUT_RDWR)
+
+    def _lose_peer(self, why: str) -> None:
+        """It has gone. Raises `PeerGone` unless another one may come."""
+        if self._again is None:
+            raise PeerGone(f"{self._name}: {why}")
+        for opened in (self._peer, self._listener):
+            if opened is not None:
+                opened.close()
+        self._peer = self._listener = None
+        self._received.clear()
+        self._unsent = b""
+        self._listener = self._again()
 
     def _take(self) -> bytes | None:
         """The next whole frame of what was received."""
@@ -172,23 +193,34 @@ def connect_stream(path: str, maximum: int) -> StreamEnd:
 
 
 def listen_stream(path: str, maximum: int) -> StreamEnd:
-    """Listens at a path, which must not be there yet, for one program."""
+    """Listens at a path, which must not be there yet, for one program after the other."""
     name = f"unix-listen:{path}"
-    listener = new_socket()
-    try:
-        listener.bind(path)
-        listener.listen(0)
-        made = os.lstat(path)
-    except OSError as error:
-        listener.close()
-        raise _listen_error(name, path, error) from None
+
+    def listen_there() -> tuple[socket.socket, os.stat_result]:
+        listener = new_socket()
+        try:
+            listener.bind(path)
+            listener.listen(0)
+            return listener, os.lstat(path)
+        except OSError as error:
+            listener.close()
+            raise _listen_error(name, path, error) from None
+
+    listener, made = listen_there()
 
     def remove() -> None:
         with contextlib.suppress(OSError):
             if os.path.samestat(os.lstat(path), made):
                 os.unlink(path)
 
-    return StreamEnd(name, maximum, listener=listener, closed=remove)
+    def again() -> socket.socket:
+        # Nobody can connect to the old socket any more.
+        nonlocal made
+        remove()
+        listener, made = listen_there()
+        return listener
+
+    return StreamEnd(name, maximum, listener=listener, again=again, closed=remove)
 
 
 def new_socket() -> socket.socket:
@@ -207,7 +239,7 @@ def _connect_error(name: str, path: str, error: OSError) -> WireError:
         case ConnectionRefusedError() if not _is_socket(path):
             return WrongWire(f"{name}: not a socket; allowed: that of a socket that listens")
         case ConnectionRefusedError():
-            return NoSuchWire(f"{name}: nobody listens there, or not for a second peer")
+            return NoSuchWire(f"{name}: nobody listens there, or another peer is connected")
         case BlockingIOError():
             return WireInUse(f"{name}: another program waits there to be accepted")
     return WrongWire(f"{name}: {error.strerror}")

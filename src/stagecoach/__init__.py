@@ -4,7 +4,7 @@ Programs import what they use from here:
 
 * verbs and connections: `Context`, `PD`, `MR`, `CQ`, `QP`, `connect`, `listen` and the others of
   `stagecoach.host_driver`;
-* devices: `SimulatedDevice`, `SerialDevice`;
+* devices: `SimulatedDevice`, `SimulatedNic` with a network of its own, `SerialDevice`;
 * the gateware: `Rnic`, `RnicConfig`;
 * tests with cocotb: `run_cocotb`, `RnicPair`, `CocotbDevice`, `start_pair`.
 
@@ -27,16 +27,20 @@ if TYPE_CHECKING:
     from stagecoach.sim.cosim.device import CocotbDevice, start_pair
     from stagecoach.sim.cosim.pair import RnicPair
     from stagecoach.sim.cosim.runner import run_cocotb
+    from stagecoach.sim.network.nic import SimulatedNic
+    from stagecoach.sim.network.timeline import CycleTime
     from stagecoach.sim.transport import SimulatedDevice
 
 _VERBS = "host_driver"
 _ELSEWHERE = {
     "CocotbDevice": "sim.cosim.device",
+    "CycleTime": "sim.network.timeline",
     "Rnic": "gateware.rnic",
     "RnicConfig": "gateware.config",
     "RnicPair": "sim.cosim.pair",
     "SerialDevice": "host_driver.hostlink.serial_device",
     "SimulatedDevice": "sim.transport",
+    "SimulatedNic": "sim.network.nic",
     "run_cocotb": "sim.cosim.runner",
     "start_pair": "sim.cosim.device",
 }
@@ -46,6 +50,7 @@ _NEEDS = {
     "CocotbDevice": "cocotb",
     "Rnic": "amaranth",
     "RnicPair": "cocotb",
+    "SimulatedNic": "numpy",
     "run_cocotb": "cocotb",
     "start_pair": "cocotb",
 }
@@ -66,21 +71,31 @@ __all__ = [
     "AsyncEvent",
     "Cause",
     "CocotbDevice",
+    "CompChannel",
     "Connection",
     "ConnectionListener",
+    "ConnectionRefused",
     "ConnectionRejected",
     "ConnectionRequest",
+    "ConnectionReset",
+    "ConnectionTimedOut",
     "Context",
+    "CycleTime",
     "DeviceAttr",
     "DeviceClosed",
     "DeviceError",
+    "DuplicateAddress",
     "FastMR",
     "InitiatorInitiatorError",
     "InsufficientIRD",
     "ListenerClosed",
     "MalformedFrame",
     "MissingExtra",
+    "NetworkSettingsError",
     "NoMatchingRTR",
+    "NoNeighbour",
+    "NoRoute",
+    "PortInUse",
     "QPCap",
     "QPCounters",
     "QPError",
@@ -100,12 +115,17 @@ __all__ = [
     "SendWR",
     "SerialDevice",
     "SimulatedDevice",
+    "SimulatedNic",
     "StagecoachError",
     "StartupError",
+    "StartupOptions",
     "StartupStep",
     "StartupTimeout",
+    "StreamClosed",
+    "StreamEnd",
     "Terminate",
     "TransportError",
+    "TransportTimeout",
     "WCFlags",
     "WCOpcode",
     "WCStatus",

@@ -3,8 +3,10 @@
 * clients: `mounted` connects to the server of an `NfsUrl` and mounts its path, `Ways` says over
   which device; `Files` finds, lists and removes files by path, `Files.nfs` has the procedures of
   NFS, `Copier` copies trees;
-* servers: `Export` is a directory, `NfsServer` serves it;
-* what a server refuses raises `NfsError` or `MountError`.
+* servers: `Export` is a directory, `NfsServer` serves it, and with the `handle_key` of a folder the
+  mounts of clients survive a restart;
+* what a server refuses raises `NfsError` or `MountError`; `MountNotFound` and `HandleKeyError` say
+  what is missing before.
 
 docs/nfs.md shows them at work.
 """
@@ -15,8 +17,9 @@ from stagecoach.ulp.nfs.client.copy import Copier, Progress
 from stagecoach.ulp.nfs.client.files import Files, Found
 from stagecoach.ulp.nfs.client.procedures import NfsClient
 from stagecoach.ulp.nfs.client.url import NfsUrl
-from stagecoach.ulp.nfs.mount import MountError, MountStatus
+from stagecoach.ulp.nfs.mount import MountError, MountNotFound, MountStatus
 from stagecoach.ulp.nfs.server.export import Export
+from stagecoach.ulp.nfs.server.handle_key import HandleKeyError, handle_key
 from stagecoach.ulp.nfs.server.rights import ClientRights, ServerRights, Squash
 from stagecoach.ulp.nfs.server.serving import NfsServer
 from stagecoach.ulp.nfs.status import NfsError, NfsStatus
@@ -29,7 +32,9 @@ __all__ = [
     "FileType",
     "Files",
     "Found",
+    "HandleKeyError",
     "MountError",
+    "MountNotFound",
     "MountStatus",
     "NfsClient",
     "NfsError",
@@ -41,5 +46,6 @@ __all__ = [
     "SetAttributes",
     "Squash",
     "Ways",
+    "handle_key",
     "mounted",
 ]

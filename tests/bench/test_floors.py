@@ -8,7 +8,8 @@ from bench import __main__ as command
 from bench import measure
 from bench.catalogue import FIGURES, RATIOS
 from bench.floors import FLOORS, SHORT_KEYS, read_floors, shortened
-from bench.required import REQUIRED
+from bench.many_qps import PATTERNS, figure_key
+from bench.required import MANY_QPS, REQUIRED
 
 MET = "write_0_rx_cycles_per_message"
 REACHED = "send_8_rx_cycles_per_message"
@@ -49,13 +50,18 @@ def test_short_run_has_every_figure_of_the_line_rate():
     assert set(SHORT_KEYS) <= set(REQUIRED) & {*FIGURES, *RATIOS}
 
 
+def test_short_run_has_the_patterns_with_64_qps():
+    short = {figure_key(pattern, 64) for pattern in PATTERNS}
+    assert short == set(SHORT_KEYS) & MANY_QPS.keys()
+
+
 def test_large_messages_are_fewer_and_small_ones_as_many():
-    for key in {*SHORT_KEYS} - {*RATIOS}:
-        case = FIGURES[key].case
+    for name in {*SHORT_KEYS} - {*RATIOS}:
+        case = FIGURES[name].case
         long, short = (each.options for each in (case, shortened(case)))
-        if "latency" in key:
+        if "latency" in name:
             assert short == long | {"messages": 50}
-        elif "payload_octets" in key:
+        elif "payload_octets" in name:
             assert short == long | {"messages": long["messages"] // 4}
         else:
             assert short == long
@@ -94,6 +100,7 @@ def short(monkeypatch, tmp_path, cycles_of_sends):
         if options["octets"] > 64:
             return good
         received = options.get("operation") == "send" and case.check == "check_receive"
+        received = received and options["qps"] == 1
         return good | {"cycles": 1000 * cycles_of_sends if received else 11_500}
 
     floors = tmp_path / "floors.toml"

@@ -1,20 +1,26 @@
 """`stagecoach decode`: text, JSON, colours, pager, and files that are none."""
 
+import itertools
 import json
 import os
 import pty
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from stagecoach.cli.main import main
+from stagecoach.sim.model.ddp import TaggedHeader, UntaggedHeader
+from stagecoach.sim.model.rdmap import Opcode, control_octet
+from tests.sim.capture.decoding import TO_RESPONDER, conversation, written
 
 ROOT = Path(__file__).parents[2]
 CAPTURE = str(ROOT / "tests/data/captures/crc1-p2p-rping-64.pcap")
 COMMAND = [sys.executable, "-m", "stagecoach.cli", "decode"]
-LINES = 25  # one for the connection, two startup frames, 22 FPDUs
+LINES = 26  # one for the connection, two startup frames, 22 FPDUs, the summary
 
 
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -61,12 +67,101 @@ def test_text_has_one_line_per_frame_and_no_colours(capsys):
         "     8    0.081368 1→ RDMA Write            STag 0x00000001, TO 0x0, 0 octets, RTR frame, "
         "CRC good"
     )
+    assert lines[-1] == "22 FPDUs in 1 connection, no problem"
+
+
+@pytest.fixture
+def two(tmp_path):
+    """Two connections; in the second one a Send has a wrong CRC, and what follows is dropped."""
+    send = UntaggedHeader(0, 1, rsvd_ulp=control_octet(Opcode.SEND)).encode() + b"octets"
+    write = TaggedHeader(5, 0, rsvd_ulp=control_octet(Opcode.RDMA_WRITE)).encode() + b"octets"
+    both = [(TO_RESPONDER, write), (TO_RESPONDER, send)]
+    broken = conversation(*both)
+    direction, octets = broken[-1]
+    broken[-1] = direction, octets[:-1] + bytes([octets[-1] ^ 1])
+    return str(written(tmp_path / "two.pcapng", conversation(*both), broken))
+
+
+@pytest.mark.parametrize(
+    ("options", "shown", "of"),
+    [
+        ([], ["MPA Request", "MPA Reply", "RDMA Write", "Send"] * 2, ""),
+        (["--connection", "2"], ["MPA Request", "MPA Reply", "RDMA Write", "Send"], "; 4 of 8"),
+        (["--opcode", "send"], ["Send"] * 2, "; 2 of 8"),
+        (["--opcode", "send", "--opcode", "rdma-write"], ["RDMA Write", "Send"] * 2, "; 4 of 8"),
+        (["--opcode", "rdma-write", "--connection", "1"], ["RDMA Write"], "; 1 of 8"),
+        (["--opcode", "terminate"], [], "; 0 of 8"),
+        (["--problems"], ["Send"], "; 1 of 8"),
+        (["--problems", "--connection", "1"], [], "; 0 of 8"),
+    ],
+)
+def test_what_is_not_asked_for_is_not_shown(two, capsys, options, shown, of):
+    assert main(["decode", two, *options]) == 0
+    *lines, last = capsys.readouterr().out.splitlines()
+    found = [line[22:42].strip() for line in lines if not line.startswith("connection")]
+    assert found == shown
+    assert last == "4 FPDUs in 2 connections, 1 problem" + (f"{of} items shown" if of else "")
+    assert main(["decode", two, "--json", *options]) == 0
+    objects = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert len(objects) == len(shown)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--connection", "0"], "connection is 0; allowed: 1 to"),
+        (["--opcode", "ping"], "invalid choice: 'ping'"),
+    ],
+)
+def test_a_selection_that_is_none_is_one_line_and_status_2(options, message, capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(["decode", CAPTURE, *options])
+    assert caught.value.code == 2
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1 and message in err
+
+
+def test_interrupts_are_for_the_pager(tmp_path):
+    """While more is written than the pipe holds, and when all is written and the pager goes on."""
+    go, end = tmp_path / "go", tmp_path / "end"
+    pager = tmp_path / "pager"
+    pager.write_text(
+        "#!/bin/sh\ntrap '' INT\nhead -n 1\n"
+        f"while [ ! -e {go} ]; do sleep 0.01; done\ncat\necho '(END)'\n"
+        f"while [ ! -e {end} ]; do sleep 0.01; done\n"
+    )
+    pager.chmod(0o755)
+    with subprocess.Popen(
+        [sys.executable, str(much(tmp_path)), "decode", "--pager", CAPTURE],
+        cwd=ROOT,
+        env=os.environ | {"PAGER": str(pager), "PYTHONPATH": f"{ROOT}/src:{ROOT}"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    ) as command:
+        assert command.stdout is not None and command.stderr is not None
+        first = command.stdout.readline()
+        assert first.startswith("connection 1")
+        for _ in range(3):
+            command.send_signal(signal.SIGINT)
+        go.touch()
+        rest = list(itertools.takewhile(lambda line: line != "(END)\n", command.stdout))
+        for _ in range(3):
+            command.send_signal(signal.SIGINT)
+            time.sleep(0.05)
+        assert command.poll() is None
+        end.touch()
+        assert command.stdout.read() == ""
+        assert command.stderr.read() == ""
+    assert command.returncode == 0
+    assert rest[-1].endswith("in 1 connection, no problem\n")
 
 
 def test_json_has_one_object_per_line(capsys):
     assert main(["decode", "--json", CAPTURE]) == 0
     objects = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [item["kind"] for item in objects] == ["request", "reply", *["fpdu"] * (LINES - 3)]
+    assert [item["kind"] for item in objects] == ["request", "reply", *["fpdu"] * (LINES - 4)]
     assert objects[2]["message"] == "RDMA Write"
     assert objects[2]["ready_to_receive"] is True
     assert all(item["problems"] == [] for item in objects)
@@ -88,7 +183,7 @@ def test_a_bad_file_is_one_line_and_status_1(tmp_path, capsys, content, message,
     assert main(["decode", str(path), *option]) == 1
     err = capsys.readouterr().err
     assert err.count("\n") == 1
-    assert err.startswith("stagecoach decode: CaptureError: ")
+    assert err.startswith("stagecoach decode: ")
     assert message in err
 
 

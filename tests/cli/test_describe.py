@@ -3,7 +3,7 @@
 import pytest
 
 from stagecoach.cli.describe import capabilities, in_words, sizes
-from stagecoach.cli.devices import find_devices
+from stagecoach.cli.devices.command import find_devices
 from stagecoach.host_driver import Context, registers
 from stagecoach.host_driver.enums import WROpcode
 from stagecoach.host_driver.locate import parse_device
@@ -41,7 +41,7 @@ def test_a_simulated_device_that_is_not_built_is_not_built_to_be_listed(monkeypa
     def build(progress):
         progress("export Verilog")
 
-    monkeypatch.setattr("stagecoach.cli.devices.build_device", build)
+    monkeypatch.setattr("stagecoach.cli.devices.command.build_device", build)
     simulated, missing = find_devices([parse_device("serial:///dev/no-port")], 9600)[:2]
     assert simulated["state"] == "not built: the first command that uses it does that"
     assert simulated["configuration"]["qps"] == 64

@@ -10,10 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from stagecoach.cli import commands
+from stagecoach.cli.demo import command as demo
 from stagecoach.cli.demo.ends import Measurement
 from stagecoach.cli.demo.run import Result
-from stagecoach.cli.main import main, parse_size
+from stagecoach.cli.info import command as info
+from stagecoach.cli.main import main
+from stagecoach.cli.options import parse_size
+from stagecoach.host_driver import StagecoachError
 from stagecoach.host_driver.enums import WROpcode
 from stagecoach.host_driver.registers import INTERFACE
 
@@ -38,7 +41,7 @@ def test_sizes(text, octets):
 
 @pytest.mark.parametrize("text", ["", "-1", "4MB", "1.5MiB", "many"])
 def test_other_sizes_are_refused(text):
-    with pytest.raises(argparse.ArgumentTypeError, match="allowed: a number of octets"):
+    with pytest.raises(argparse.ArgumentTypeError, match="allowed: a number of bytes"):
         parse_size(text)
 
 
@@ -47,12 +50,20 @@ def test_other_sizes_are_refused(text):
     [
         ([], "the following arguments are required: COMMAND"),
         (["fly"], "invalid choice: 'fly'"),
+        (["--nosuch"], "stagecoach: unrecognized arguments: --nosuch; allowed before COMMAND: -h"),
+        (["-x", "info"], "stagecoach: unrecognized arguments: -x; allowed before COMMAND: -h"),
+        (["info", "foo"], "stagecoach info: unrecognized arguments: foo\n"),
+        (
+            ["perf", "--size", "0"],
+            "stagecoach perf: unrecognized arguments: --size; allowed before",
+        ),
+        (["perf", "--size=0"], "unrecognized arguments: --size=0; allowed before OPERATION: -h"),
         (["demo", "/no/such/file"], "cannot read /no/such/file: No such file or directory"),
         (["demo", "/"], "cannot read /: Is a directory"),
         (["demo", "/dev/zero"], "cannot read /dev/zero: not a regular file"),
         (["demo", "/proc/cpuinfo"], "cannot read /proc/cpuinfo: it has content but no size"),
         (["demo", "--size", "9000GiB"], "9000GiB is too large; allowed: 0 to 1GiB"),
-        (["demo", "--size", "big"], "size is 'big'; allowed: a number of octets"),
+        (["demo", "--size", "big"], "size is 'big'; allowed: a number of bytes"),
         (["demo", "--emss", "100"], "EMSS is 100; allowed: 128 to 65535"),
         (["demo", "--emss", "x"], "EMSS is x; allowed: 128 to 65535"),
         (["demo", "--size", "1", __file__], "allowed: FILE or --size"),
@@ -84,8 +95,8 @@ def test_a_fifo_is_refused_at_once(tmp_path, capsys):
 
 def test_an_error_of_the_system_is_one_line_and_status_1():
     program = (
-        "import sys; from stagecoach.cli import commands, main; "
-        "commands.info = lambda *_: print('sizes') or 0; sys.exit(main.main(['info']))"
+        "import sys; from stagecoach.cli import main; from stagecoach.cli.info import command; "
+        "command.info = lambda *_: print('sizes') or 0; sys.exit(main.main(['info']))"
     )
     with open("/dev/full", "w") as full:
         done = subprocess.run(
@@ -97,22 +108,32 @@ def test_an_error_of_the_system_is_one_line_and_status_1():
             check=False,
         )
     assert done.returncode == 1
-    assert done.stderr == "stagecoach info: OSError: [Errno 28] No space left on device\n"
+    assert done.stderr == "stagecoach info: No space left on device\n"
 
 
 def test_the_table_fits_80_columns(monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "80")
     gib = 1 << 30
     rows = [Measurement("RDMA Write", gib, 743_000, 136_000_000, 400.0)]
-    commands._print_demo("data", gib, 1460, Result(rows, "0" * 64, True), [])
+    demo._print_demo("data", gib, 1460, Result(rows, "0" * 64, True), [])
     out = capsys.readouterr().out
     assert "…" not in out
     assert "sim." in out and "1,073,741,824" in out and "136,000,000" in out
 
 
+@pytest.mark.parametrize("first", ["--version", "--vers", "-h", "--he"])
+def test_an_option_before_a_command_may_be_shortened(first, capsys):
+    with pytest.raises(SystemExit) as caught:
+        main([first])
+    assert caught.value.code == 0
+
+
+HELPED = ("demo", "info", "rping", "perftest", "verilog", "cache")
+
+
 @pytest.mark.parametrize(
     "arguments",
-    [["--help"], *([name, "--help"] for name in ("demo", "info", "rping", "verilog", "cache"))],
+    [["--help"], *([name, "--help"] for name in HELPED)],
 )
 def test_help_is_everywhere(arguments, capsys):
     with pytest.raises(SystemExit) as caught:
@@ -139,9 +160,29 @@ def test_a_failed_build_is_a_named_error(monkeypatch, capsys):
     monkeypatch.setattr(build, "build_device", fail)
     assert main(["demo"]) == 1
     _, err = capsys.readouterr()
-    assert err.splitlines()[-1] == (
-        "stagecoach demo: BuildError: the C++ compiler 'g++' is not installed"
-    )
+    assert err.splitlines()[-1] == ("stagecoach demo: the C++ compiler 'g++' is not installed")
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (
+            FileNotFoundError(2, "No such file or directory", "/no/file"),
+            "/no/file: No such file",
+        ),
+        (TimeoutError("cannot connect: no answer"), "cannot connect: no answer"),
+        (StagecoachError("what is wrong; allowed: what is right"), "what is wrong; allowed: what"),
+        (OSError(), "failed with OSError"),
+    ],
+)
+def test_an_error_is_told_by_its_text_alone(monkeypatch, capsys, error, line):
+    def fail(*_: object) -> int:
+        raise error
+
+    monkeypatch.setattr(info, "info", fail)
+    assert main(["info"]) == 1
+    err = capsys.readouterr().err
+    assert err.startswith(f"stagecoach info: {line}") and err.count("\n") == 1
 
 
 def test_an_interrupt_is_told_even_if_closing_fails(monkeypatch, capsys):
@@ -151,7 +192,7 @@ def test_an_interrupt_is_told_even_if_closing_fails(monkeypatch, capsys):
         finally:
             raise BufferError("half of it is closed")
 
-    monkeypatch.setattr(commands, "info", fail)
+    monkeypatch.setattr(info, "info", fail)
     assert main(["info"]) == 130
     assert capsys.readouterr().err == "stagecoach info: interrupted\n"
 
@@ -178,7 +219,7 @@ class TestDevice:
     @pytest.mark.parametrize("octets", [0, 1, 300_001])
     def test_a_file_crosses(self, octets, markers, tmp_path):
         from stagecoach.sim.capture.decode import SeenFpdu, decode_file
-        from tests.model.tshark import verdict
+        from tests.sim.capture.tshark import verdict
 
         path = tmp_path / "file"
         path.write_bytes(bytes(number * number >> 3 & 255 for number in range(octets)))
@@ -208,8 +249,27 @@ class TestDevice:
         fpdus = [item for item in decode_file(capture).items if isinstance(item, SeenFpdu)]
         assert len(fpdus) == 2 * segments + 1 + 3
         assert not any(fpdu.problems for fpdu in fpdus)
-        # tshark loses its place behind a Marker that stands exactly between two FPDUs.
+        # tshark loses its place after a Marker that stands exactly between two FPDUs.
         assert seen.good_crc == len(fpdus) or (markers and 0 < seen.good_crc < len(fpdus))
+
+    @pytest.mark.parametrize(
+        ("options", "asked"),
+        [
+            (["--no-crc", "--revision", "1"], (False, 1, False)),
+            (["--peer-to-peer"], (True, 2, True)),
+        ],
+    )
+    def test_both_ends_ask_for_what_they_are_told(self, options, asked, tmp_path):
+        from stagecoach.sim.capture.decode import Startup, decode_file
+
+        ran = run("demo", "--size", "1", "--output", str(tmp_path), *options)
+        assert ran.returncode == 0, ran.stderr
+        items = decode_file(tmp_path / "demo.pcapng").items
+        frames = [item.frame for item in items if isinstance(item, Startup)]
+        for frame in frames:
+            peer_to_peer = frame.enhanced is not None and frame.enhanced.peer_to_peer
+            assert (frame.crc, frame.revision, peer_to_peer) == asked
+        assert len(frames) == 2 and not any(item.problems for item in items)
 
     def test_a_process_that_dies_ends_both(self, tmp_path):
         from stagecoach.cli.demo.end import DemoError

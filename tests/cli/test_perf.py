@@ -11,11 +11,10 @@ from stagecoach.cli.main import main
 from stagecoach.cli.perf.command import show
 from stagecoach.cli.perf.latency import Latencies, histogram
 from stagecoach.cli.perf.limit import TAGGED_HEADER, UNTAGGED_HEADER, Framing
+from stagecoach.cli.perf.notes import END, Asked, Part, parse_note
 from stagecoach.cli.perf.operations import OPERATIONS, Remote
-from stagecoach.cli.perf.pingpong import parse_note, pingpong_note
 from stagecoach.cli.perf.plot import _draw
 from stagecoach.cli.perf.result import Point, Result
-from stagecoach.cli.perf.server import END
 from stagecoach.cli.perf.settings import (
     MAXIMUM_OUTSTANDING,
     PerfError,
@@ -146,15 +145,19 @@ def test_the_server_learns_where_its_own_messages_go():
     plan = Plan(SEND, (1000,), 4, 1, FRAMING, 8, latency_messages=300, pingpong=True)
     told = ServerPlan.unpack(plan.for_server(Remote(1 << 63, 5)).pack())
     assert told.back == Remote(1 << 63, 5)
-    assert told.receives == 300
+    assert (told.receives, told.depth) == (300, 1)
+    both = Plan(SEND, (1000,), 4, 2, FRAMING, 9, latency_messages=1, bidirectional=True)
+    told = ServerPlan.unpack(both.for_server(Remote(1, 5)).pack())
+    assert (told.receives, told.depth, told.back) == (5, 4, Remote(1, 5))
     assert ServerPlan.unpack(plan.for_server().pack()).back is None
 
 
-def test_a_note_of_a_ping_pong_is_no_number_of_receives():
-    assert parse_note(pingpong_note(MAXIMUM_OUTSTANDING, 16 << 20)) == (8192, 16 << 20)
-    assert parse_note(pingpong_note(1, 1)) == (1, 1)
-    assert pingpong_note(MAXIMUM_OUTSTANDING, 16 << 20) < END
-    assert parse_note(0) is None and parse_note(MAXIMUM_OUTSTANDING + 63) is None
+@pytest.mark.parametrize("part", Part)
+def test_a_note_that_asks_for_a_part_is_no_number_of_receives(part):
+    for asked in (Asked(part, MAXIMUM_OUTSTANDING, 16 << 20), Asked(part, 1, 1)):
+        assert parse_note(asked.note) == asked
+        assert MAXIMUM_OUTSTANDING + 63 < asked.note < END
+    assert parse_note(0) is parse_note(MAXIMUM_OUTSTANDING + 63) is parse_note(END) is None
 
 
 @pytest.mark.parametrize(
@@ -162,9 +165,11 @@ def test_a_note_of_a_ping_pong_is_no_number_of_receives():
     [
         ({"qps": 0}, "0 QPs; allowed: 1 to 63"),
         ({"qps": 64}, "64 QPs; allowed: 1 to 63"),
-        ({"octets": 1 << 25}, "33554432 octets; allowed: 1 to 16777216"),
+        ({"octets": 1 << 25}, "33554432 bytes; allowed: 1 to 16777216"),
         ({"receives": 10_000}, "10000 receives; allowed: 0 to"),
-        ({"emss": 127}, "127 octets of EMSS; allowed: 128 to 65535"),
+        ({"emss": 127}, "127 bytes of EMSS; allowed: 128 to 65535"),
+        ({"depth": 0}, "0 messages outstanding; allowed: 1 to 8192"),
+        ({"depth": 4097, "qps": 2}, "8194 messages outstanding; allowed: 2 to 8192"),
     ],
 )
 def test_a_server_refuses_what_it_cannot_give(change, message):
@@ -204,14 +209,14 @@ def test_other_private_data_is_refused(octets):
         (["write", "-s", "-p", "65536"], "port is 65536; allowed: 0 to 65535"),
         (["write", "-s", "--sizes", "1"], "--sizes with -s; allowed: at the client"),
         (["write", "-s", "--markers"], "--markers with -s; allowed: at the client"),
-        (["write", "--sizes", ""], "size is ''; allowed: a number of octets"),
-        (["write", "--sizes", "1,x"], "size is 'x'; allowed: a number of octets"),
+        (["write", "--sizes", ""], "size is ''; allowed: a number of bytes"),
+        (["write", "--sizes", "1,x"], "size is 'x'; allowed: a number of bytes"),
         (["write", "--sizes", "0"], "size is 0; allowed: 1 to 16MiB"),
         (["write", "--sizes", "17MiB"], "size is 17MiB; allowed: 1 to 16MiB"),
         (["write", "--sizes", "1-3"], "range of sizes is 1-3; allowed: from a power of two"),
         (["write", "--sizes", "4-2"], "range of sizes is 4-2; allowed: from a power of two"),
-        (["atomic", "--sizes", "8,4KiB"], "--sizes is 8,4KiB with atomic; allowed: 8, the octets"),
-        (["atomic", "--sizes", "1-8"], "--sizes is 1,2,4,8 with atomic; allowed: 8, the octets"),
+        (["atomic", "--sizes", "8,4KiB"], "--sizes is 8,4KiB with atomic; allowed: 8, the bytes"),
+        (["atomic", "--sizes", "1-8"], "--sizes is 1,2,4,8 with atomic; allowed: 8, the bytes"),
         (["atomic", "-s", "--sizes", "8"], "--sizes with -s; allowed: at the client"),
         (["write", "--depth", "0"], "depth is 0; allowed: 1 to 8192"),
         (["write", "--qps", "64"], "QPs is 64; allowed: 1 to 63"),
@@ -368,7 +373,7 @@ def test_plots_and_figures_are_written(tmp_path, capsys):
     show(result(), tmp_path / "perf.write", tmp_path / "perf.json")
     assert (tmp_path / "perf.write.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
     svg = (tmp_path / "perf.write.svg").read_text()
-    for words in ("protocol limit", "payload, octets per cycle", "latency, cycles", "16MiB"):
+    for words in ("protocol limit", "payload, bytes per cycle", "latency, cycles", "16MiB"):
         assert words in svg
     found = json.loads((tmp_path / "perf.json").read_text())
     assert (found["operation"], found["clock_mhz"], found["queue_depth"]) == ("write", 100.0, 8192)

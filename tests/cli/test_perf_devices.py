@@ -1,5 +1,6 @@
 """`stagecoach perf` with two devices: in one process, and as two."""
 
+import dataclasses
 import json
 import re
 import signal
@@ -16,8 +17,8 @@ from stagecoach.cli.main import main
 from stagecoach.cli.perf import client
 from stagecoach.cli.perf.both import LOCALHOST, LocalServer
 from stagecoach.cli.perf.limit import Framing
+from stagecoach.cli.perf.notes import Asked
 from stagecoach.cli.perf.operations import OPERATIONS
-from stagecoach.cli.perf.pingpong import pingpong_note
 from stagecoach.cli.perf.result import Point
 from stagecoach.cli.perf.settings import LATENCY_MESSAGES, PerfError, Plan
 from stagecoach.host_driver import Context
@@ -99,11 +100,37 @@ def test_a_ping_pong_has_as_many_messages_in_both_directions(name):
     assert latencies[2].median > latencies[0].median + 3000 / 8 / 2
 
 
-def test_a_server_refuses_a_message_that_is_longer_than_announced(monkeypatch):
+@pytest.mark.parametrize("operation", OPERATIONS.values(), ids=OPERATIONS)
+def test_both_ends_send_as_many_messages_at_the_same_time(operation):
+    sizes = (1, 4000) if operation.size is None else (operation.size,)
+    plan = Plan(operation, sizes, 8, 2, Framing(1460), 65, latency_messages=1, bidirectional=True)
+    points, here, there, told = measure(plan)
+    assert here["faults"] == there["faults"] == []
+    wires = [operation.wire(plan.framing, size) for size in sizes]
+    assert octets(here, 2) == sum(66 * wire.there + 65 * wire.back for wire in wires)
+    assert octets(there, 2) == sum(65 * wire.there + 66 * wire.back for wire in wires)
+    assert told == len(sizes) * 66
+    assert [point.messages for point in points] == [130] * len(sizes)
+    one_way = measure(dataclasses.replace(plan, bidirectional=False))[0]
+    for both, one, wire in zip(points, one_way, wires, strict=True):
+        assert both.limit_messages_per_cycle == 16 / (wire.there + wire.back)
+        assert one.messages_per_cycle < both.messages_per_cycle <= both.limit_messages_per_cycle
+
+
+def test_long_messages_in_both_directions_come_near_the_limit():
+    plan = Plan(OPERATIONS["write"], (32 << 10,), 4, 1, Framing(1460), 16, 1, False, True)
+    (point,), *_ = measure(plan)
+    assert 0.9 * point.limit_octets_per_cycle < point.octets_per_cycle
+    assert point.limit_octets_per_cycle > 15.7
+
+
+@pytest.mark.parametrize("part", ["pingpong", "bidirectional"])
+def test_a_server_refuses_a_message_that_is_longer_than_announced(part, monkeypatch):
     from stagecoach.cli.perf import command, measure
 
-    monkeypatch.setattr(measure, "pingpong_note", lambda messages, _: pingpong_note(messages, 9))
-    plan = Plan(OPERATIONS["write"], (8,), 1, 1, Framing(1460), 1, pingpong=True)
+    monkeypatch.setattr(measure, "Asked", lambda part, messages, _: Asked(part, messages, 9))
+    parts = {"pingpong": part == "pingpong", "bidirectional": part == "bidirectional"}
+    plan = Plan(OPERATIONS["write"], (8,), 1, 1, Framing(1460), 1, **parts)
     with pytest.raises(PerfError, match="the client wants a message of 9; allowed: 1 to 8"):
         command.measure_at(plan, "", 0)
 
@@ -261,8 +288,8 @@ def test_a_client_that_measures_something_else_is_one_line_at_both_ends(server, 
     assert main(["perf", "read", *side]) == 1
     out, err = capsys.readouterr()
     why = "the client measures read, the server write"
-    assert (out, err) == ("", f"stagecoach perf: PerfError: the server refused: {why}\n")
-    assert server.end() == (1, "", f"stagecoach perf: PerfError: {why}\n")
+    assert (out, err) == ("", f"stagecoach perf: the server refused: {why}\n")
+    assert server.end() == (1, "", f"stagecoach perf: {why}\n")
 
 
 def test_a_client_that_is_killed_ends_the_server(server):
@@ -277,7 +304,7 @@ def test_a_client_that_is_killed_ends_the_server(server):
     killed.communicate()
     status, out, err = server.end()
     assert (status, out) == (1, "")
-    assert err.startswith("stagecoach perf: PeerClosed:") and err.count("\n") == 1
+    assert err.startswith("stagecoach perf: the peer closed") and err.count("\n") == 1
 
 
 def test_an_interrupted_server_ends(server):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stagecoach.cli import devices
+from stagecoach.cli.devices import command as devices
 from stagecoach.cli.plain_text import plain, printable
 from stagecoach.host_driver.locate import parse_device
 

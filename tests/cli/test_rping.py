@@ -3,17 +3,28 @@
 import re
 import signal
 import socket
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Thread
 
 import pytest
 
 from stagecoach.cli.main import main
-from stagecoach.host_driver import AccessFlags, Context, WROpcode, connect, listen
+from stagecoach.host_driver import (
+    CQ,
+    PD,
+    QP,
+    AccessFlags,
+    ConnectionRejected,
+    Context,
+    QPCap,
+    QPInitAttr,
+    StartupOptions,
+    WROpcode,
+    connect,
+    listen,
+)
 from stagecoach.sim.capture.decode import Decoded, SeenFpdu, Startup, decode_file
 from stagecoach.sim.conversation import write_conversation
 from stagecoach.sim.model.ddp import TaggedHeader, UntaggedHeader
@@ -22,18 +33,17 @@ from stagecoach.sim.model.mpa import frame_fpdu
 from stagecoach.sim.model.rdmap import Opcode, control_octet
 from stagecoach.sim.model.startup import EnhancedData, StartupFrame
 from stagecoach.sim.transport import SimulatedDevice
-from stagecoach.ulp.rping import ends
+from stagecoach.ulp.rping import ends, serving
 from stagecoach.ulp.rping.ends import Server, Settings
-from stagecoach.ulp.rping.link import Link
+from stagecoach.ulp.rping.link import Link, PeerClosed
 from stagecoach.ulp.rping.messages import GO_AHEAD, Advertisement, ping_text, text_of
+from tests.cli.processes import SECONDS, Process, Processes
 
 pytestmark = pytest.mark.usefixtures("compiled_device")
 
 ROOT = Path(__file__).parents[2]
 CAPTURES = ROOT / "tests" / "data" / "captures"
 BUILDS_A_DEVICE = [pytest.mark.slow, pytest.mark.timeout(1800)]
-COMMAND = [sys.executable, "-m", "stagecoach.cli", "rping"]
-SECONDS = 120
 
 
 @pytest.mark.parametrize(
@@ -49,6 +59,16 @@ SECONDS = 120
         (["-s", "-p", "65536"], "port is 65536; allowed: 0 to 65535"),
         (["-s", "-p", "x"], "port is x; allowed: 0 to 65535"),
         (["-s", "-x"], "unrecognized arguments: -x"),
+        (["-s", "--revision", "1"], "--revision with -s; allowed: at the client"),
+        (["-s", "--peer-to-peer"], "--peer-to-peer with -s; allowed: at the client"),
+        (["-s", "--timeout", "0"], "timeout is 0; allowed: above 0 to 86400 s"),
+        (["-s", "--idle", "-1"], "idle is -1; allowed: above 0 to 86400 s"),
+        (["-c", "-a", "::1", "--idle", "1"], "--idle with -c; allowed: at the server"),
+        (["-c", "-a", "::1", "--revision", "3"], "revision is 3; allowed: 1 to 2"),
+        (
+            ["-c", "-a", "::1", "--revision", "1", "--peer-to-peer"],
+            "--peer-to-peer with --revision 1; allowed: with revision 2",
+        ),
     ],
 )
 def test_bad_options_are_one_line_and_status_2(arguments, message, capsys):
@@ -168,7 +188,7 @@ class Pair:
 
     def _serve(self) -> None:
         try:
-            ends.serve(self.peer, self.settings, self.ports.append)
+            serving.serve(self.peer, self.settings, self.ports.append)
         except Exception as error:
             self.error = error
 
@@ -184,8 +204,10 @@ class Pair:
         self._thread.join(SECONDS)
         assert not self._thread.is_alive()
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
         self.context.close()
+        if kind is not None:
+            self.peer.close()
         self._thread.join(SECONDS)
         self.peer.close()
 
@@ -217,7 +239,7 @@ class TestDevice:
         assert startup(recorded) == startup(captured)
 
     def test_a_client_may_come_late(self, monkeypatch):
-        monkeypatch.setattr(ends, "_LISTEN_SECONDS", 0.05)
+        monkeypatch.setattr(serving, "_LISTEN_SECONDS", 0.05)
         with Pair(here()) as pair:
             time.sleep(0.5)
             ends.ping(pair.context, here(pair.ports[0], count=1, validate=True))
@@ -226,7 +248,7 @@ class TestDevice:
 
     def test_a_longer_ping_than_the_server_has_room_for_is_named(self):
         with Pair(here(size=64)) as pair:
-            with pytest.raises(ends.PeerClosed, match="go-ahead after the Read of ping 0"):
+            with pytest.raises(PeerClosed, match="go-ahead after the Read of ping 0"):
                 ends.ping(pair.context, here(pair.ports[0], size=65, count=1))
             pair.wait_served()
             assert "65 octets; allowed: 0 to 64, the -S of the server" in str(pair.error)
@@ -236,51 +258,129 @@ class TestDevice:
             for count in (1, 2):
                 ends.ping(pair.context, here(pair.ports[0], count=count, validate=True))
             # One that fails does not end it.
-            with pytest.raises(ends.PeerClosed):
+            with pytest.raises(PeerClosed):
                 ends.ping(pair.context, here(pair.ports[0], size=65, count=1))
             ends.ping(pair.context, here(pair.ports[0], count=3, validate=True))
-            end = time.monotonic() + SECONDS
-            err = ""
-            while "after 3 pings" not in err:
-                assert time.monotonic() < end
-                err += capsys.readouterr().err
-                time.sleep(0.05)
+            err = told(capsys, "after 3 pings")
             assert "after 1 pings" in err and "after 2 pings" in err
             pair.peer.close()  # nothing else ends it
 
+    def test_clients_are_served_side_by_side_and_a_silent_one_holds_up_nobody(self, capsys):
+        with Pair(here(persistent=True, debug=True)) as pair, Link(pair.context) as silent:
+            connect(silent.qp, "127.0.0.1", pair.ports[0])
+            mine = here(pair.ports[0], count=20, validate=True)
+            pingers = [Thread(target=ends.ping, args=(pair.context, mine)) for _ in range(4)]
+            for each in pingers:
+                each.start()
+            for each in pingers:
+                each.join(SECONDS)
+            err = told(capsys, "closed after 20 pings: 127.0.0.1:", 4)
+            assert err.count("a client has connected: 127.0.0.1:") == 5
+            assert "closed after 0 pings" not in err
+            pair.peer.close()
 
-class Process:
-    """A `stagecoach rping` in a process of its own."""
+    def test_a_silent_client_has_a_named_end(self, capsys):
+        with Pair(here(persistent=True, idle=0.5)) as pair:
+            with Link(pair.context) as silent:
+                connect(silent.qp, "127.0.0.1", pair.ports[0])
+                with pytest.raises(PeerClosed):
+                    silent.receive("nothing", SECONDS)
+            err = told(capsys, "PeerSilent")
+            assert re.fullmatch(
+                r"rping: 127\.0\.0\.1:\d+: PeerSilent: nothing from the peer in 0\.5 s; "
+                "it still owed an advertisement\n",
+                err,
+            )
+            pair.peer.close()
 
-    def __init__(self, *arguments: str):
-        self.process = subprocess.Popen(
-            [*COMMAND, *arguments],
-            cwd=ROOT,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            # A shell may have told its background jobs to ignore it.
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-        )
+    def test_a_client_for_which_there_is_no_qp_is_told_and_the_others_go_on(self, capsys):
+        with Pair(here(persistent=True)) as pair:
+            held = [QP(pd, init) for pd, init in all_but_one_qp(pair.peer)]
+            with Link(pair.context) as first, Link(pair.context) as second:
+                connect(first.qp, "127.0.0.1", pair.ports[0])
+                with pytest.raises(ConnectionRejected):
+                    connect(second.qp, "127.0.0.1", pair.ports[0])
+                told(capsys, "ResourceError: all 64 QPs of the device are in use")
+                mr = first.register(bytearray(64), AccessFlags.REMOTE_READ)
+                first.send(Advertisement(mr.addr, mr.rkey, 64).pack())
+                assert first.receive("the go-ahead") == GO_AHEAD
+            assert held
+            pair.peer.close()
 
-    def wait_listening(self) -> int:
-        assert self.process.stderr is not None
-        for line in self.process.stderr:
-            if found := re.search(r"listening at port (\d+)", line):
-                return int(found[1])
-        raise AssertionError("it does not listen")
+    @pytest.mark.parametrize(
+        "asked",
+        [
+            {"crc": False},
+            {"markers": True},
+            {"revision": 1},
+            {"peer_to_peer": True},
+            {"crc": False, "markers": True, "revision": 1, "timeout": 60.0},
+        ],
+    )
+    def test_what_is_asked_for_in_startup_is_on_the_wire(self, asked, tmp_path):
+        options = StartupOptions(**asked)
+        with Pair(here(startup=options), record=True) as pair:
+            mine = here(pair.ports[0], count=2, validate=True, startup=options)
+            ends.ping(pair.context, mine)
+            pair.wait_served()
+            assert pair.error is None
+            path = tmp_path / "rping.pcapng"
+            write_conversation(path, pair.device.recorded_streams, pair.device.take_records())
+        decoded = decode_file(path)
+        frames = [item.frame for item in decoded.items if isinstance(item, Startup)]
+        for frame in frames:
+            assert (frame.crc, frame.markers, frame.revision) == (
+                options.crc,
+                options.markers,
+                options.revision,
+            )
+            assert (frame.enhanced is None) == (options.revision == 1)
+            if frame.enhanced is not None:
+                assert frame.enhanced.peer_to_peer == options.peer_to_peer
+        assert all(not item.problems for item in fpdus(decoded))
+        assert len(fpdus(decoded)) == 2 * 7 + options.peer_to_peer
 
-    def end(self) -> tuple[int, str, str]:
-        out, err = self.process.communicate(timeout=SECONDS)
-        return self.process.returncode, out, err
+
+def told(capsys: pytest.CaptureFixture[str], text: str, count: int = 1) -> str:
+    """What came on standard error until it had a text so many times."""
+    end = time.monotonic() + SECONDS
+    err = ""
+    while err.count(text) < count:
+        assert time.monotonic() < end
+        time.sleep(0.02)
+        err += capsys.readouterr().err
+    return err
+
+
+def all_but_one_qp(context: Context) -> list[tuple[PD, QPInitAttr]]:
+    """What uses up a device."""
+    pd, cq = PD(context), CQ(context, 1024)
+    return [(pd, QPInitAttr(cq, cq, QPCap(1, 1)))] * (context.attr.max_qp - 1)
 
 
 @pytest.fixture
-def server() -> Iterator[Process]:
-    process = Process("-s", "-d", "-v", "-p", "0", "-a", "127.0.0.1", "-S", "4000")
-    yield process
-    process.process.kill()
-    process.process.communicate()
+def serve(processes: Processes) -> Callable[..., Process]:
+    def start(*options: str) -> Process:
+        return processes.start("rping", "-s", "-d", "-p", "0", "-a", "127.0.0.1", *options)
+
+    return start
+
+
+@pytest.fixture
+def server(serve: Callable[..., Process]) -> Process:
+    return serve("-v", "-S", "4000")
+
+
+@pytest.fixture
+def ping(processes: Processes) -> Callable[..., Process]:
+    def start(port: int, *options: str) -> Process:
+        return processes.start("rping", "-c", "-a", "127.0.0.1", "-p", str(port), *options)
+
+    return start
+
+
+def port_of(server: Process) -> int:
+    return server.await_port("stderr", "listening at port")
 
 
 @pytest.fixture
@@ -289,19 +389,15 @@ def context() -> Iterator[Context]:
         yield context
 
 
-def client(port: int, *arguments: str) -> tuple[int, str, str]:
-    return Process("-c", "-a", "127.0.0.1", "-p", str(port), *arguments).end()
-
-
 class TestProcesses:
     """Two processes, joined by TCP."""
 
     pytestmark = BUILDS_A_DEVICE
 
     @pytest.mark.parametrize("size", [26, 64, 4000])
-    def test_both_print_every_ping(self, server, size):
-        port = server.wait_listening()
-        status, out, err = client(port, "-v", "-V", "-C", "3", "-S", str(size))
+    def test_both_print_every_ping(self, server, ping, size):
+        port = port_of(server)
+        status, out, err = ping(port, "-v", "-V", "-C", "3", "-S", str(size)).end()
         assert (status, err) == (0, "")
         texts = [text_of(ping_text(number, size)) for number in range(3)]
         assert out == "".join(f"ping data: {text}\n" for text in texts)
@@ -310,17 +406,17 @@ class TestProcesses:
         assert out == "".join(f"server ping data: {text}\n" for text in texts)
         assert "closed after 3 pings" in err
 
-    def test_no_server_is_one_line_and_status_1(self, context):
+    def test_no_server_is_one_line_and_status_1(self, ping, context):
         listener = listen(context)
         port = listener.port
         listener.close()
-        status, out, err = client(port, "-C", "1")
+        status, out, err = ping(port, "-C", "1").end()
         assert (status, out) == (1, "")
-        assert err.startswith("stagecoach rping: StartupError: TCP connection: cannot connect")
+        assert err.startswith("stagecoach rping: TCP connection: cannot connect")
         assert "Connection refused" in err and err.count("\n") == 1
 
     def test_a_client_that_goes_half_way_is_an_error_of_the_server(self, server, context):
-        port = server.wait_listening()
+        port = port_of(server)
         with Link(context) as link:
             connect(link.qp, "127.0.0.1", port)
             mr = link.register(bytearray(64), AccessFlags.REMOTE_READ)
@@ -329,20 +425,19 @@ class TestProcesses:
         status, out, err = server.end()
         assert (status, out) == (1, "server ping data: \n")
         last = err.splitlines()[-1]
-        assert last.startswith("stagecoach rping: PeerClosed: the peer closed the connection")
+        assert last.startswith("stagecoach rping: the peer closed the connection")
         assert "second advertisement of ping 0" in last
         assert "Traceback" not in err
 
-    def test_a_client_that_is_killed_is_an_end_of_the_server(self, server):
-        port = server.wait_listening()
-        killed = Process("-c", "-a", "127.0.0.1", "-p", str(port), "-v")
+    def test_a_client_that_is_killed_is_an_end_of_the_server(self, server, ping):
+        port = port_of(server)
+        killed = ping(port, "-v")
         assert killed.process.stdout is not None
         assert killed.process.stdout.readline().startswith("ping data: rdma-ping-0: ")
-        killed.process.kill()
-        killed.process.communicate()
+        killed.kill()
         status, _, err = server.end()
         # In the middle of a ping, or between two, or of an FPDU.
-        assert (status == 1) == ("PeerClosed" in err or "inside an FPDU" in err)
+        assert (status == 1) == ("the peer closed the connection" in err or "inside an FPDU" in err)
         assert status in (0, 1) and "Traceback" not in err
 
     @pytest.mark.requirement("MPA-8-02")
@@ -352,7 +447,7 @@ class TestProcesses:
         request = StartupFrame(reply=False, revision=2, enhanced=EnhancedData(ird=1, ord=1))
         header = UntaggedHeader(0, 1, rsvd_ulp=control_octet(Opcode.SEND)).encode()
         fpdu = frame_fpdu(header + Advertisement(0, 0, 64).pack())
-        with socket.create_connection(("127.0.0.1", server.wait_listening())) as stream:
+        with socket.create_connection(("127.0.0.1", port_of(server))) as stream:
             stream.sendall(request.encode())
             assert stream.recv(1000).startswith(b"MPA ID Rep Frame")
             # Not one octet of the Send, or all but some.
@@ -364,8 +459,35 @@ class TestProcesses:
             return
         assert status == 1 and "Traceback" not in err
         last = err.splitlines()[-1]
-        assert last.startswith("stagecoach rping: RpingError: ")
+        assert last.startswith("stagecoach rping: ")
         assert "connection closed or lost inside an FPDU" in last
+
+    @pytest.mark.requirement("MPA-7.1.1-08", "MPA-7.1.1-09")
+    @pytest.mark.parametrize("option", ["--no-crc", "--crc"])
+    @pytest.mark.parametrize("asked", [False, True])
+    def test_crc_is_off_only_if_neither_end_asks_for_it(self, serve, option, asked):
+        """Whether it is off is seen by an FPDU whose CRC is wrong."""
+        process = serve(option)
+        request = StartupFrame(reply=False, crc=asked, revision=1)
+        header = UntaggedHeader(0, 1, rsvd_ulp=control_octet(Opcode.SEND)).encode()
+        fpdu = frame_fpdu(header + Advertisement(0, 1, 64).pack())[:-4] + b"\xff\0\xff\0"
+        with socket.create_connection(("127.0.0.1", port_of(process))) as stream:
+            stream.settimeout(SECONDS)
+            stream.sendall(request.encode())
+            parsed = StartupFrame.parse(stream.recv(20, socket.MSG_WAITALL))
+            off = option == "--no-crc" and not asked
+            assert parsed is not None and parsed[0].crc != off
+            stream.sendall(fpdu)
+            if off:
+                start = stream.recv(4, socket.MSG_WAITALL)
+                assert Opcode(start[3] & 0x0F) == Opcode.RDMA_READ_REQUEST
+            else:
+                status, out, err = process.end()
+                assert (status, out) == (1, "")
+                assert err.endswith(", MPA CRC error (layer 2, type 0, code 0x02)\n")
+                return
+        status, _, err = process.end()
+        assert status == 1 and "CRC" not in err
 
     def serve_one(self, context: Context, listener, corrupt: int | None) -> None:
         """A server that closes in the first ping, or changes an octet of what it has read."""
@@ -388,24 +510,24 @@ class TestProcesses:
     @pytest.mark.parametrize(
         ("corrupt", "options", "status", "message"),
         [
-            (40, ["-V"], 1, r"RpingError: data mismatch in ping 0: octet 40 came back as 0x\w\w"),
+            (40, ["-V"], 1, r"rping: data mismatch in ping 0: octet 40 came back as 0x\w\w"),
             (40, [], 0, ""),
-            (None, ["-V"], 1, "PeerClosed: the peer closed the connection; it still owed the go-a"),
+            (None, ["-V"], 1, "rping: the peer closed the connection; it still owed the go-a"),
         ],
         ids=["validate", "do not validate", "closes"],
     )
-    def test_a_server_that_does_wrong(self, context, corrupt, options, status, message):
+    def test_a_server_that_does_wrong(self, ping, context, corrupt, options, status, message):
         with listen(context) as listener:
             thread = Thread(target=self.serve_one, args=(context, listener, corrupt))
             thread.start()
-            found, out, err = client(listener.port, "-C", "1", *options)
+            found, out, err = ping(listener.port, "-C", "1", *options).end()
             thread.join(SECONDS)
         assert (found, out) == (status, "")
         assert re.search(message, err)
         assert err.count("\n") == (1 if message else 0)
 
     def test_an_interrupted_server_ends(self, server):
-        server.wait_listening()
+        port_of(server)
         server.process.send_signal(signal.SIGINT)
         status, out, err = server.end()
         assert (status, out) == (130, ""), err

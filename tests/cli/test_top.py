@@ -12,6 +12,7 @@ import pytest
 from rich.console import Console
 
 from stagecoach.cli.main import main
+from stagecoach.cli.top.command import Devices
 from stagecoach.cli.top.rates import view
 from stagecoach.cli.top.screen import quantity, screen
 from stagecoach.host_driver import CQ, PD, QP, Context, QPInitAttr, registers
@@ -240,7 +241,10 @@ def test_quantities_have_units(number, text):
     ("arguments", "message"),
     [
         (["top", "--device", "simulation"], "--device without COMMAND; allowed: only with --"),
-        (["top", "--device", "board", "--", "true"], "device is 'board'; allowed: simulation, or"),
+        (
+            ["top", "--device", "board", "--", "true"],
+            "device is 'board'; allowed: simulation, sim://",
+        ),
         (["top", "--interval", "0", "--", "true"], "'0' seconds; allowed: 0.05 to 3600"),
     ],
 )
@@ -277,6 +281,19 @@ def test_without_a_command_all_open_devices_are_shown(device, monkeypatch, tmp_p
     (shown,) = map(json.loads, capsys.readouterr().out.splitlines())
     assert shown["open"] and shown["device"] == f"{os.getpid()}.{path.stem.rpartition('-')[2]}"
     assert context.attr.counters
+
+
+@pytest.mark.parametrize("name", ["0", "nfs"])
+def test_a_file_of_a_program_that_has_ended_is_named_only_where_ended_ones_count(name, tmp_path):
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    left, there = (tmp_path / f"{process}-{name}.json" for process in (ended.pid, os.getpid()))
+    for path in (left, there):
+        path.write_text("{}")
+    for closed, named in ((False, {there.name}), (True, {left.name, there.name})):
+        devices = Devices(tmp_path, closed)
+        assert devices.look() == []
+        assert set(devices.unread) == named
 
 
 def test_a_device_without_counters_is_shown_with_its_states(monkeypatch, tmp_path, capsys):

@@ -31,7 +31,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--conformance-strict",
         action="store_true",
-        help="as --conformance; MUST and SHOULD rows without a test or a review are an error",
+        help="as --conformance; MUST and SHOULD rows without a test or a review are an error, "
+        "except those of TCP/IP",
     )
     group.addoption(
         "--conformance-report",
@@ -120,7 +121,7 @@ class Conformance:
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Iterator[None]:
-        # Behind pytest-xdist, which waits for its workers in this hook, before the summary.
+        # After pytest-xdist, which waits for its workers in this hook, before the summary.
         yield
         if hasattr(self._config, "workeroutput"):
             self._config.workeroutput[NAMES] = self._names
@@ -139,12 +140,12 @@ class Conformance:
         if self._list is None:
             return
         terminalreporter.section("conformance list")
-        for level in ("must", "should"):
-            count = {key: self._list[f"{level}_{key}"] for key in report.COUNTS}
+        for (group, level), prefix in report.PREFIXES.items():
+            count = {key: self._list[f"{prefix}_{key}"] for key in report.COUNTS}
             terminalreporter.write_line(
-                f"{level.upper():6} {count['total']:4} rows: {count['tested']} tested, "
+                f"{group.upper():3} {level:6} {count['total']:4} rows: {count['tested']} tested, "
                 f"{count['passed']} passed, {count['reviewed']} reviewed, "
-                f"{len(self._list[f'{level}_without_test'])} without a test"
+                f"{len(self._list[f'{prefix}_without_test'])} without a test"
             )
         terminalreporter.write_line("build/conformance.html, build/conformance.json")
         if self._strict and self._missing():

@@ -13,6 +13,14 @@ from tests.conformance.requirements import COUNTED_LEVELS, FOLDER, OUTSIDE, Requ
 
 COUNTS = ("total", "tested", "passed", "reviewed")
 
+PREFIXES = {
+    ("", "MUST"): "must",
+    ("", "SHOULD"): "should",
+    ("tcp", "MUST"): "tcp_must",
+    ("tcp", "SHOULD"): "tcp_shld",
+}
+"""How the counts of a group and level of rows begin in `conformance.json`."""
+
 
 class Outcome(Enum):
     """What became of a test, from the best to hide to the worst."""
@@ -64,7 +72,7 @@ def conformance_list(
         of_row = tests[row.id]
         if of_row:
             result = result_of_tests(list(of_row.values()))
-        elif row.component in OUTSIDE:
+        elif row.outside:
             result = Result.OUTSIDE
         elif row.id in requirements.reviews:
             result = Result.REVIEWED
@@ -78,7 +86,9 @@ def conformance_list(
                 "level": row.level,
                 "component": row.component,
                 "text": row.text,
+                "group": row.group,
                 "counted": row.counted,
+                "outside": row.outside,
                 "result": result.value,
                 "tests": {test: outcome.value for test, outcome in of_row.items()},
             }
@@ -86,25 +96,25 @@ def conformance_list(
 
     counted = [row for row in rows if row["counted"]]
     found: dict[str, Any] = {}
-    for level in COUNTED_LEVELS:
-        of_level = [row for row in counted if row["level"] == level]
-        prefix = level.lower()
+    for (group, level), prefix in PREFIXES.items():
+        of_level = [row for row in counted if (row["group"], row["level"]) == (group, level)]
         found |= {f"{prefix}_{name}": count for name, count in _counts(of_level).items()}
         found[f"{prefix}_without_test"] = _ids(of_level, Result.NO_TEST)
         found[f"{prefix}_not_passed"] = [
             row["id"] for row in of_level if row["tests"] and row["result"] != Result.PASSED.value
         ]
-    components = sorted({row["component"] for row in counted})
-    found["components"] = {
-        component: {
-            level.lower(): _counts(
-                [r for r in counted if (r["component"], r["level"]) == (component, level)]
-            )
-            for level in COUNTED_LEVELS
+    for group, key in (("", "components"), ("tcp", "tcp_components")):
+        of_group = [row for row in counted if row["group"] == group]
+        found[key] = {
+            component: {
+                level.lower(): _counts(
+                    [r for r in of_group if (r["component"], r["level"]) == (component, level)]
+                )
+                for level in COUNTED_LEVELS
+            }
+            for component in sorted({row["component"] for row in of_group})
         }
-        for component in components
-    }
-    found["outside"] = dict(Counter(r["component"] for r in rows if r["component"] in OUTSIDE))
+    found["outside"] = dict(Counter(row["outside"] for row in rows if row["outside"]))
     found["rows"] = rows
     return found
 
@@ -155,18 +165,20 @@ def _options(values: Sequence[str]) -> str:
 
 def _count_lines(found: Mapping[str, Any]) -> list[str]:
     lines = []
-    everything = {
-        level.lower(): {name: found[f"{level.lower()}_{name}"] for name in COUNTS}
-        for level in COUNTED_LEVELS
-    }
-    for component, levels in [*found["components"].items(), ("all", everything)]:
-        cells = [f"<th>{_text(component)}</th>"]
-        for level in COUNTED_LEVELS:
-            counts = levels[level.lower()]
-            missing = counts["total"] - counts["tested"] - counts["reviewed"]
-            numbers = [*(counts[name] for name in COUNTS), missing]
-            cells += [f"<td>{number or ''}</td>" for number in numbers]
-        lines.append(f"<tr>{''.join(cells)}</tr>")
+    for group, key, prefix in (("", "components", ""), ("tcp", "tcp_components", "TCP/IP: ")):
+        everything = {
+            level.lower(): {name: found[f"{PREFIXES[group, level]}_{name}"] for name in COUNTS}
+            for level in COUNTED_LEVELS
+        }
+        for component, levels in [*found[key].items(), ("all", everything)]:
+            cells = [f"<th>{_text(prefix + component)}</th>"]
+            for level in COUNTED_LEVELS:
+                counts = levels[level.lower()]
+                missing = counts["total"] - counts["tested"] - counts["reviewed"]
+                numbers = [*(counts[name] for name in COUNTS), missing]
+                cells += [f"<td>{number or ''}</td>" for number in numbers]
+            of_all = ' class="all"' if component == "all" else ""
+            lines.append(f"<tr{of_all}>{''.join(cells)}</tr>")
     return lines
 
 

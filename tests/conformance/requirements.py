@@ -12,15 +12,25 @@ FOLDER = Path(__file__).resolve().parent
 
 OUTSIDE = {
     "not-applicable": "nothing that this device or its driver does",
+    "later": "of a later stage of TCP/IP",
 }
-"""Components that are not counted, and why."""
+"""What is not counted, and why."""
+
+TCP_FILE = "tcp.csv"
+
+STAGE = "1"
+"""That of TCP/IP which is built."""
 
 COUNTED_LEVELS = ("MUST", "SHOULD")
 
 
 @dataclass(frozen=True)
 class Requirement:
-    """A row. `correction` says why `text` is not the one of the CSV file, empty if it is."""
+    """A row. `correction` says why `text` is not the one of the CSV file, empty if it is.
+
+    `group` is "tcp" for a row of TCP/IP, which are counted apart, and `stage` when it is built: "1"
+    now, "2" and "3" later, "-" never.
+    """
 
     id: str
     spec: str
@@ -29,11 +39,20 @@ class Requirement:
     component: str
     text: str
     correction: str = ""
+    group: str = ""
+    stage: str = STAGE
+
+    @property
+    def outside(self) -> str | None:
+        """The key in `OUTSIDE` of a row that is not counted whatever its level is."""
+        if self.component == "not-applicable" or self.stage == "-":
+            return "not-applicable"
+        return None if self.stage == STAGE else "later"
 
     @property
     def counted(self) -> bool:
         """Whether it has to be shown by a test or a review."""
-        return self.component not in OUTSIDE and self.level in COUNTED_LEVELS
+        return not self.outside and self.level in COUNTED_LEVELS
 
 
 @dataclass(frozen=True)
@@ -47,7 +66,8 @@ class Review:
 class Requirements:
     """All rows in the order of the files and documents.
 
-    `requirements.csv` has the rows of the specification pack, `rfc8166.csv` those of RFC 8166.
+    `requirements.csv` has the rows of the specification pack, `rfc8166.csv` those of RFC 8166,
+    `tcp.csv` those of TCP/IP.
 
     Parameters
     ----------
@@ -85,6 +105,8 @@ class Requirements:
             row["component"],
             correction.get("text", row["requirement"]),
             correction.get("reason", ""),
+            "tcp" if file == TCP_FILE else "",
+            row.get("stage", STAGE),
         )
 
     @cached_property

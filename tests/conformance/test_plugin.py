@@ -101,7 +101,7 @@ def test_rows_are_counted_by_level(project: pytest.Pytester):
     )
     run(project, "--conformance")
     found = listed(project)
-    counted = [row for row in found["rows"] if row["counted"]]
+    counted = [row for row in found["rows"] if row["counted"] and not row["group"]]
     for level in ("MUST", "SHOULD"):
         ids = [row["id"] for row in counted if row["level"] == level]
         prefix = level.lower()
@@ -117,6 +117,29 @@ def test_rows_are_counted_by_level(project: pytest.Pytester):
     assert sum(levels["must"]["total"] for levels in components.values()) == found["must_total"]
     assert components["mpa-tx"]["must"]["passed"] == 1
     assert components["atomic"]
+
+
+def test_rows_of_tcp_are_counted_apart(project: pytest.Pytester):
+    project.makepyfile(
+        """
+        import pytest
+        @pytest.mark.requirement("TCP-MUST-2", "TCP-SHLD-2", "TCP-SHLD-4", "MPA-3-01")
+        def test_one(): pass
+        @pytest.mark.requirement("TCP-MUST-3")
+        def test_two(): assert False
+        """
+    )
+    run(project, "--conformance").stdout.fnmatch_lines(["TCP MUST *2 tested, 1 passed*"])
+    found = listed(project)
+    counted = [row for row in found["rows"] if row["counted"] and row["group"] == "tcp"]
+    for level, prefix in (("MUST", "tcp_must"), ("SHOULD", "tcp_shld")):
+        assert found[f"{prefix}_total"] == sum(row["level"] == level for row in counted)
+    assert (found["tcp_must_tested"], found["tcp_must_passed"]) == (2, 1)
+    # TCP-SHLD-4 is of a later stage.
+    assert (found["tcp_shld_tested"], found["tcp_shld_passed"]) == (1, 1)
+    assert (found["must_tested"], found["must_passed"]) == (1, 1)
+    assert found["tcp_components"]["checksum"]["must"]["tested"] == 2
+    assert "later" in found["outside"]
 
 
 @pytest.mark.parametrize("workers", [0, 2])

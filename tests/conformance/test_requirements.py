@@ -68,9 +68,28 @@ def test_what_names_no_row_is_refused(folder: Path, name: str, content: str, mes
         Requirements(folder)
 
 
-def test_few_rows_are_reviewed_only():
+@pytest.mark.parametrize("group", ["", "tcp"])
+def test_few_rows_are_reviewed_only(group: str):
     requirements = Requirements()
-    assert len(requirements.reviews) <= REVIEWED_SHARE * len(requirements.counted)
+    counted = [row for row in requirements.counted if row.group == group]
+    reviewed = [id for id in requirements.reviews if requirements.rows[id].group == group]
+    assert len(reviewed) <= REVIEWED_SHARE * len(counted)
+
+
+def test_rows_of_tcp_are_a_group_and_counted_by_stage(folder: Path):
+    lines = ROWS.replace("A-", "T-").splitlines()
+    stages = ["stage", "1", "2", "1", "1"]
+    text = "\n".join(f"{line},{stage}" for line, stage in zip(lines, stages, strict=True))
+    (folder / "tcp.csv").write_text(text.replace("third,test,1", "third,test,-"))
+    rows = Requirements(folder).rows
+    assert [row.group for row in rows.values()] == [""] * 4 + ["tcp"] * 4
+    assert [row.id for row in rows.values() if row.counted] == ["A-1", "A-2", "T-1"]
+    assert [rows[f"T-{n}"].outside for n in (1, 2, 3, 4)] == [
+        None,
+        "later",
+        "not-applicable",
+        "not-applicable",
+    ]
 
 
 def test_reviews_say_why_and_name_files_that_exist():

@@ -11,7 +11,8 @@ from cocotb.triggers import RisingEdge
 
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.ddp.assembler import Assembler
-from stagecoach.gateware.interfaces import PAYLOAD_BEAT, Layouts
+from stagecoach.gateware.host_memory import PAYLOAD_BEAT
+from stagecoach.gateware.layouts import Layouts
 from stagecoach.gateware.mpa.framer import Framer
 from stagecoach.gateware.mpa.layouts import MpaLayouts
 from stagecoach.sim.cosim.streams import (

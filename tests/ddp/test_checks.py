@@ -16,7 +16,7 @@ from stagecoach.gateware.ddp.checks import (
     untagged_checks,
 )
 from stagecoach.gateware.ddp.headers import UNTAGGED_HEADER, UNTAGGED_HEADER_OCTETS
-from stagecoach.gateware.interfaces import StagStatus
+from stagecoach.gateware.layouts import StagStatus
 from stagecoach.hw.interface.causes import CODES, Cause
 from stagecoach.sim.cosim.streams import seeded_random
 from stagecoach.sim.model import checks, rdmap

@@ -9,16 +9,10 @@ from cocotbext.axi import AxiBus, AxiRam
 
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.dma.axi import connect_axi
+from stagecoach.gateware.dma.ports import AxiSignature
 from stagecoach.gateware.dma.read import ReadEngine
 from stagecoach.gateware.dma.write import WriteEngine
-from stagecoach.gateware.interfaces import (
-    MEMORY_COMMAND,
-    READ_WORD,
-    WORD,
-    AxiSignature,
-    ReadClient,
-    WriteClient,
-)
+from stagecoach.gateware.host_memory import MEMORY_COMMAND, READ_WORD, WORD, ReadClient, WriteClient
 from stagecoach.sim.cosim.streams import (
     StreamSink,
     StreamSource,

@@ -19,15 +19,10 @@ from cocotbext.axi import (
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.dma.axi import connect_axi
 from stagecoach.gateware.dma.axi_width import AxiReadWidth, AxiWriteWidth
+from stagecoach.gateware.dma.ports import AxiSignature
 from stagecoach.gateware.dma.read import ReadEngine
 from stagecoach.gateware.dma.write import WriteEngine
-from stagecoach.gateware.interfaces import (
-    MEMORY_COMMAND,
-    READ_WORD,
-    AxiSignature,
-    ReadClient,
-    WriteClient,
-)
+from stagecoach.gateware.host_memory import MEMORY_COMMAND, READ_WORD, ReadClient, WriteClient
 from stagecoach.sim.cosim.streams import (
     StreamSink,
     StreamSource,
@@ -188,7 +183,7 @@ class Readers:
 
 
 def make_slaves(dut, rng, pause):
-    """A foreign memory with BeatMemory behind it."""
+    """A foreign memory on top of BeatMemory."""
     memory = BeatMemory()
     read = AxiSlaveRead(AxiReadBus.from_prefix(dut, "m_axi_"), dut.clk, dut.rst, memory)
     write = AxiSlaveWrite(AxiWriteBus.from_prefix(dut, "m_axi_"), dut.clk, dut.rst, memory)

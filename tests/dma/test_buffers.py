@@ -5,7 +5,7 @@ import pytest
 from cocotb.triggers import RisingEdge
 
 from stagecoach.gateware.dma.buffers import ReservedQueue
-from stagecoach.gateware.interfaces import READ_WORD
+from stagecoach.gateware.host_memory import READ_WORD
 from stagecoach.sim.cosim.streams import (
     StreamMonitor,
     StreamSink,

@@ -8,7 +8,8 @@ from cocotb.triggers import RisingEdge
 
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.dma.gather import Gather
-from stagecoach.gateware.interfaces import MEMORY_COMMAND, PAYLOAD_BEAT, READ_WORD, Layouts
+from stagecoach.gateware.host_memory import MEMORY_COMMAND, PAYLOAD_BEAT, READ_WORD
+from stagecoach.gateware.layouts import Layouts
 from stagecoach.sim.cosim.streams import (
     StreamMonitor,
     StreamSink,

@@ -6,7 +6,7 @@ from cocotb.triggers import FallingEdge, RisingEdge
 
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.dma.host_errors import PLACEMENTS_AHEAD, ROOM_MARGIN, HostErrors
-from stagecoach.gateware.interfaces import Layouts, QpCommandKind
+from stagecoach.gateware.layouts import Layouts, QpCommandKind
 from stagecoach.hw.interface.causes import Cause
 from stagecoach.sim.cosim.streams import (
     StreamMonitor,

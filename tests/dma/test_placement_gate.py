@@ -6,7 +6,7 @@ from cocotb.triggers import RisingEdge
 
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.dma.placement_gate import PlacementGate
-from stagecoach.gateware.interfaces import Layouts
+from stagecoach.gateware.layouts import Layouts
 from stagecoach.sim.cosim.streams import (
     StreamMonitor,
     StreamSink,

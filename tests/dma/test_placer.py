@@ -6,20 +6,24 @@ from cocotb.triggers import RisingEdge
 
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.dma.placer import Placer
-from stagecoach.gateware.interfaces import MEMORY_COMMAND, WORD, Layouts, StorePort
+from stagecoach.gateware.host_memory import MEMORY_COMMAND, WORD
+from stagecoach.gateware.layouts import Layouts
+from stagecoach.gateware.mpa.ports import StorePort
 from stagecoach.sim.cosim.streams import (
     StreamMonitor,
     StreamSink,
     StreamSource,
     seeded_random,
     start_clock_and_reset,
+    unpack,
 )
 from tests.dma.axi_slaves import words_of
 from tests.support.runner import parameter, run_cocotb
 
 CONFIG = RnicConfig(fpdu_store_octets=131072)
-PLACEMENT = Layouts(CONFIG).placement
+PLACEMENT, STORED = Layouts(CONFIG).placement, Layouts(CONFIG).stored
 STORE_WORDS = CONFIG.fpdu_store_octets // 8
+STORE_NUMBERS = 1 << CONFIG.store_number_bits
 
 
 @pytest.mark.parametrize("pattern", ["always", "random", "bursty"])
@@ -64,9 +68,9 @@ class Store:
             if dut.rst.value:
                 continue
             if dut.store__release.value:
-                end = int(dut.store__release_end.value)
-                self.releases.append(end)
-                while self.freed != end:
+                released = unpack(STORED, dut.store__released.value)
+                self.releases.append(released)
+                while self.freed != released["end"]:
                     self.words[self.freed] = self._rng.getrandbits(64)
                     self.freed = (self.freed + 1) % STORE_WORDS
             pipeline.append(self.words[int(dut.store__address.value)])
@@ -96,6 +100,8 @@ class Bench:
         octet = start + lead
         end = -(-(octet + sum(octets for _, octets in cuts) + trail) // 8) * 8
         self.place = end
+        number = len(self.releases) % STORE_NUMBERS
+        stored = {"end": end // 8 % STORE_WORDS, "number": number}
         for number, (address, octets) in enumerate(cuts):
             last = number == len(cuts) - 1
             self.placements.put(
@@ -106,16 +112,16 @@ class Bench:
                     "store_octet": octet % 8,
                     "reversed": turned,
                     "release": last,
-                    "store_end": end // 8 % STORE_WORDS
+                    "stored": stored
                     if last
-                    else self.rng.randrange(STORE_WORDS),
+                    else {"end": self.rng.randrange(STORE_WORDS), "number": 0},
                 }
             )
             if octets:
                 place = octet % (8 * STORE_WORDS)
                 self.expected.append((address, octets, self.store.octets(place, octets, turned)))
             octet += octets
-        self.releases.append(end // 8 % STORE_WORDS)
+        self.releases.append(stored)
 
     async def check_all(self):
         for address, octets, content in self.expected:

@@ -7,7 +7,7 @@ from cocotbext.axi import AxiReadBus, AxiSlaveRead
 
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.dma.read import ReadEngine
-from stagecoach.gateware.interfaces import MEMORY_COMMAND, READ_WORD
+from stagecoach.gateware.host_memory import MEMORY_COMMAND, READ_WORD
 from stagecoach.sim.cosim.streams import (
     StreamMonitor,
     StreamSink,

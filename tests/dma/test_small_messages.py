@@ -11,7 +11,7 @@ from stagecoach.gateware.dma.gather import Gather
 from stagecoach.gateware.dma.placer import Placer
 from stagecoach.gateware.dma.read import ReadEngine
 from stagecoach.gateware.dma.write import WriteEngine
-from stagecoach.gateware.interfaces import MEMORY_COMMAND, READ_WORD, WORD
+from stagecoach.gateware.host_memory import MEMORY_COMMAND, READ_WORD, WORD
 from stagecoach.sim.cosim.streams import (
     StreamSink,
     StreamSource,

@@ -7,7 +7,7 @@ from cocotbext.axi import AxiSlaveWrite, AxiWriteBus
 
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.dma.write import WriteEngine
-from stagecoach.gateware.interfaces import MEMORY_COMMAND, WORD
+from stagecoach.gateware.host_memory import MEMORY_COMMAND, WORD
 from stagecoach.sim.cosim.streams import StreamSource, seeded_random, start_clock_and_reset
 from tests.dma.axi_slaves import (
     BurstMonitor,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from stagecoach.hw.reference import ENTRY_HEADER, REGISTER_HEADER, write_headers
+from stagecoach.hw.reference import ENTRY_HEADER, LLP_HEADER, REGISTER_HEADER, write_headers
 from stagecoach.hw.verilog import MODULE, device_verilog, parse_sizes
 from stagecoach.sim.verilator import verilator_environment
 
@@ -31,7 +31,7 @@ def make(tmp_path_factory):
         update(device, device_verilog(parse_sizes(SIZES), prefix))
     fresh = tmp_path_factory.mktemp("headers")
     write_headers(fresh)
-    for name in (REGISTER_HEADER, ENTRY_HEADER):
+    for name in (REGISTER_HEADER, ENTRY_HEADER, LLP_HEADER):
         update(BUILD / name, (fresh / name).read_text())
 
     def run(target: str) -> subprocess.CompletedProcess[str]:
@@ -61,7 +61,7 @@ def test_verilog_of_the_example_has_no_warning(make):
 def test_firmware_of_the_example_writes_and_reads_back(make):
     result = make("run")
     assert result.returncode == 0, result.stdout + result.stderr
-    assert "5000 octets written to the other host and read back\n" in result.stdout
+    assert "5000 bytes written to the other host and read back\n" in result.stdout
 
 
 def test_the_project_exports_the_devices_of_the_example():

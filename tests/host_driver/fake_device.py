@@ -26,7 +26,7 @@ class _DeviceRing:
 
     Attributes
     ----------
-    producer: number behind the last entry. unanswered: the last ones, of which host memory has not
+    producer: number after the last entry. unanswered: the last ones, of which host memory has not
         answered the writes. consumer: what the driver has told.
     """
 

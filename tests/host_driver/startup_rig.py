@@ -159,7 +159,10 @@ class Side:
 
 
 class Background:
-    """Runs something in a thread; leaving the `with` block joins it and raises what it raised."""
+    """Runs something in a thread; leaving the `with` block joins it and raises what it raised.
+
+    Where the block raises, too, its error stays, with a note of that of the thread.
+    """
 
     def __init__(self, work: Callable[[], Any]):
         self._work = work
@@ -185,8 +188,11 @@ class Background:
     ) -> None:
         self._thread.join(PATIENCE)
         assert not self._thread.is_alive(), "the thread does not end"
-        if error is None and self._error is not None:
+        if self._error is None:
+            return
+        if error is None:
             raise self._error
+        error.add_note(f"meanwhile in the thread: {self._error!r}")
 
 
 def receive_frame(peer: socket.socket, *, reply: bool) -> model.StartupFrame:

@@ -179,7 +179,7 @@ def test_a_rejected_connection_can_be_kept_for_other_purposes(passive):
 
 def test_a_peer_with_too_few_inbound_reads_is_rejected_with_what_is_needed(passive):
     with asked(passive, StartupFrame(reply=False, ird=2, ord=8)) as (peer, request):
-        message = "minimum_ord 5; allowed: ORD 0 to 2"
+        message = "minimum_ord is 5; allowed: 0 to 2, the peer's IRD"
         with pytest.raises(InsufficientIRD, match=message) as caught:
             request.accept(passive.qp, minimum_ord=5)
         reply = receive_frame(peer, reply=True)

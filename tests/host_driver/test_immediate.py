@@ -1,4 +1,4 @@
-"""Immediate Data: how it is posted, alone and behind an RDMA Write, and how it completes."""
+"""Immediate Data: how it is posted, alone and after an RDMA Write, and how it completes."""
 
 import re
 from dataclasses import replace
@@ -87,7 +87,7 @@ def test_a_write_with_immediate_data_is_two_entries(connected, flags):
 
 def test_a_write_with_immediate_data_has_one_completion(connected):
     connected.qp.post_send(with_immediate(7), SendWR(8))
-    # That of the second entry is behind the Write, too.
+    # That of the second entry comes after the Write, too.
     connected.device.complete(0, 0, 1, CompletionOpcode.IMMEDIATE, 8)
     (completion,) = connected.cq.wait()
     known = (completion.wr_id, completion.opcode, completion.byte_len, completion.status)

@@ -69,6 +69,33 @@ def send_ring(device) -> memoryview:
     return device.mapped[device.wide(registers.QP_SEND_BASE_LOW, registers.QP_SEND_BASE_HIGH)]
 
 
+def test_posts_of_a_responder_that_wait_for_the_first_fpdu_say_so(verbs):
+    """Until something completes: then the first FPDU has come."""
+    verbs.qp.connect(NoStream(), initiator=False, crc=True, ord=3, ird=2, emss=1460)
+    assert not verbs.qp.awaits_first_fpdu  # nothing is posted
+    verbs.qp.post_send(SendWR(7))
+    text = "QP 0 is MPA Responder and sends nothing before the Initiator's first FPDU"
+    with pytest.raises(WaitTimeout, match=f"1 completions in 0 s; {text}"):
+        verbs.cq.wait(1, 0)
+    verbs.cq.req_notify()
+    with pytest.raises(WaitTimeout, match=f"no event in 0 s; {text}"):
+        verbs.cq.wait_event(0)
+    with pytest.raises(WaitTimeout, match=f"end of the send queue of QP 0, which {text[5:]}"):
+        verbs.qp.disconnect(0, drain=0.01)
+
+
+@pytest.mark.parametrize("initiator", [False, True])
+def test_what_has_begun_to_complete_does_not_wait_for_the_first_fpdu(verbs, initiator):
+    verbs.qp.connect(NoStream(), initiator=initiator, crc=True, ord=3, ird=2, emss=1460)
+    verbs.qp.post_send(SendWR(7), SendWR(8))
+    assert verbs.qp.awaits_first_fpdu != initiator
+    verbs.device.complete(0, 0, 0, CompletionOpcode.SEND)
+    with pytest.raises(WaitTimeout) as caught:
+        verbs.cq.wait(2, 0)
+    assert "Responder" not in str(caught.value)
+    assert not verbs.qp.awaits_first_fpdu
+
+
 def poll_for_long(cq: CQ) -> list[WC]:
     """What comes when the device has been asked what is lost."""
     return [wc for _ in range(LOOKS) for wc in cq.poll()]
@@ -389,7 +416,7 @@ def test_a_completion_that_is_seen_behind_the_next_one_is_not_taken_for_lost(ver
 
 
 def test_no_completion_is_flushed_because_that_of_another_qp_is_lost(verbs):
-    """The completions of a QP that stops are taken, also behind one that is lost."""
+    """The completions of a QP that stops are taken, also after one that is lost."""
     connect(verbs.qp)
     other = QP(verbs.pd, QPInitAttr(verbs.cq, verbs.cq, QPCap(4, 4)))
     connect(other)

@@ -1,5 +1,6 @@
 """Streams and listeners over TCP: octets that are kept, timers, addresses, and closing."""
 
+import os
 import socket
 import time
 from collections.abc import Iterator
@@ -29,6 +30,20 @@ def test_they_are_what_the_driver_needs(pair):
     assert isinstance(pair[0], ByteStream)
     with SocketListener("127.0.0.1", 0) as listener:
         assert isinstance(listener, Listener)
+
+
+def test_a_host_that_is_gone_is_noticed_by_both_ends_within_two_minutes():
+    with SocketListener("127.0.0.1", 0) as listener:
+        with sockets.connect(*listener.address) as active, listener.accept(PATIENCE) as passive:
+            for stream in (active, passive):
+                option = socket.socket(fileno=os.dup(stream.fileno()))
+                with option:
+                    assert option.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+                    idle, every, count = (
+                        option.getsockopt(socket.IPPROTO_TCP, name)
+                        for name in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
+                    )
+                assert idle + every * count <= 120
 
 
 @pytest.mark.parametrize("timeout", [0, SHORT])

@@ -187,6 +187,16 @@ def test_a_reply_that_is_cut_off_is_an_error(active, count):
     assert responder.result == b""
 
 
+@pytest.mark.parametrize("revision", [1, 2])
+def test_a_peer_that_ends_an_enhanced_request_may_want_revision_1(active, revision):
+    """A Responder of RFC 5044 alone closes the connection (RFC 6581, 10)."""
+    with RawResponder(lambda peer: receive_frame(peer, reply=False)) as responder:
+        with pytest.raises(StartupError, match="the stream ended") as caught:
+            connect(active.qp, "127.0.0.1", responder.port, timeout=PATIENCE, revision=revision)
+    hint = "a peer without RFC 6581 takes a Request of revision 1 alone"
+    assert str(caught.value).endswith(hint) == (revision == 2)
+
+
 # Good replies that do not help: the Responder is told why
 
 

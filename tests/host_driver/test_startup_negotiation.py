@@ -46,7 +46,7 @@ def any_terms(draw: st.DrawFn) -> Terms:
 
 @st.composite
 def requests(draw: st.DrawFn) -> tuple[Terms, StartupFrame]:
-    """Requests of this driver, with the terms behind them."""
+    """Requests of this driver, with the terms that they were made from."""
     own = draw(any_terms())
     revision = draw(st.sampled_from([1, 2, 2, 2]))
     frame = request_frame(
@@ -222,7 +222,9 @@ def test_a_request_that_wants_nothing_of_rfc_6581_is_one_of_rfc_5044():
 def test_more_reads_than_the_device_has_are_refused():
     own = terms(ird=2)
     request = request_frame(own, revision=2, negotiate_reads=True, peer_to_peer=False)
-    with pytest.raises(InsufficientIRD, match="ORD 9 in the Reply; allowed: ORD 0 to 8") as caught:
+    with pytest.raises(
+        InsufficientIRD, match="peer's ORD is 9; allowed: 0 to 8, the dev"
+    ) as caught:
         settle(own, request, StartupFrame(reply=True, ird=1, ord=9))
     assert (caught.value.required, caught.value.available) == (9, 8)
 
@@ -233,11 +235,25 @@ def test_a_responder_may_need_reads(ird, fits):
     if fits:
         check_request(request, minimum_ord=4)
         return
-    with pytest.raises(InsufficientIRD, match=f"minimum_ord 4; allowed: ORD 0 to {ird}"):
+    with pytest.raises(InsufficientIRD, match=f"minimum_ord is 4; allowed: 0 to {ird}, the peer's"):
         check_request(request, minimum_ord=4)
 
 
 # Revisions, CRC and Markers
+
+
+@pytest.mark.parametrize(("asked", "answered"), [(2, 1), (1, 2)])
+def test_without_enhanced_data_a_reply_may_have_the_other_revision(asked, answered):
+    """The frames are the same then; the connection knows which one came."""
+    own = terms()
+    request = StartupFrame(reply=False, revision=asked)
+    reply = StartupFrame(reply=True, revision=answered)
+    check_reply(request, reply)
+    assert settle(own, request, reply).revision == answered
+    seen = [
+        model.StartupFrame(reply=each.reply, revision=each.revision) for each in (request, reply)
+    ]
+    assert model.reply_faults(*seen) == []
 
 
 @pytest.mark.requirement("MPA-7.1.1-13", "MPA2-6-02", "MPA2-6-05", "MPA2-10-01", "MPA2-10-02")

@@ -23,8 +23,8 @@ from stagecoach.hw.boards.configs import SMALL
 from stagecoach.hw.interface.causes import Cause
 from stagecoach.sim.board import BAUD, CLOCK_HZ, SimulatedBoard
 from stagecoach.sim.transport import SimulatedDevice
-from stagecoach.ulp.rping import ends
-from stagecoach.ulp.rping.ends import Settings
+from stagecoach.ulp.rping.ends import Settings, ping
+from stagecoach.ulp.rping.serving import serve
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 120.0
@@ -81,7 +81,7 @@ class Pair:
 
     def _serve(self) -> None:
         try:
-            ends.serve(self.peer, Settings("127.0.0.1", 0, 600), self.ports.append)
+            serve(self.peer, Settings("127.0.0.1", 0, 600), self.ports.append)
         except Exception as error:
             self.error = error
 
@@ -91,7 +91,7 @@ class Pair:
             assert self.error is None
             time.sleep(0.01)
         settings = Settings("127.0.0.1", self.ports[0], validate=True, **options)
-        ends.ping(self.context, settings)
+        ping(self.context, settings)
         self._thread.join(SECONDS)
         assert not self._thread.is_alive() and self.error is None
 

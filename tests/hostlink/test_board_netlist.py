@@ -95,7 +95,7 @@ def test_the_device_opens_and_moves_octets():
         near.memory[:OCTETS] = bytes(range(OCTETS))
         near.write(1, far)
         near.completed(1, WCOpcode.RDMA_WRITE)
-        # The Send comes behind what was written, and tells that it is there.
+        # The Send comes after what was written, and tells that it is there.
         far.memory[:OCTETS] = bytes(range(100, 100 + OCTETS))
         near.qp.post_recv(RecvWR(2, [near.part(0)]))
         far.write(3, near)

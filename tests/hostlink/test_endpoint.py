@@ -124,15 +124,15 @@ FAULTS: dict[str, Callable[[int], bytes]] = {
     "lost": lambda octet: b"",
     "changed": lambda octet: bytes([octet ^ 0x20]),
     "duplicated": lambda octet: bytes([octet, octet]),
-    "a flag behind it": lambda octet: bytes([octet, FLAG]),
-    "an escape behind it": lambda octet: bytes([octet, ESCAPE]),
+    "a flag after it": lambda octet: bytes([octet, FLAG]),
+    "an escape after it": lambda octet: bytes([octet, ESCAPE]),
 }
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("kind", [kind for kind in Kind if kind >= FIRST_MESSAGE])
 def test_no_message_suffers_from_any_wrong_octet(kind, fault):
-    """Each octet of the message, of that behind it, and of the acknowledgements, one at a time."""
+    """Each octet of the message, of the next one, and of the acknowledgements, one at a time."""
     sent = [(int(kind), bytes([FLAG, 1, ESCAPE, 0x20, 5])), (int(Kind.REGISTER_READ), bytes(2))]
     place, crossed = 0, 1
     while place < crossed:

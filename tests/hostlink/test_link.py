@@ -351,7 +351,7 @@ async def check_what_the_device_does_not_take_holds_nothing_up(dut):
         await RisingEdge(dut.clk)
     answer = await bench.memory.write(BASE, b"passes by")
     assert answer.resp == AxiResp.OKAY
-    # A register access is answered behind the requests, and those have not all left.
+    # A register access is answered after the requests, and those have not all left.
     payload = bytes([3, 0, 1, 9, 0, 0, 0])
     bench.host.send(Kind.LLP_EVENT, payload)
     await bench.until(lambda: bool(dut.llp__event_valid.value))

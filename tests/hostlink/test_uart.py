@@ -69,7 +69,7 @@ async def check_receiver(dut):
     await send(dut, 0xA5, divisor * CLOCK_PERIOD_NS)
     await ClockCycles(dut.clk, 40)
     assert sink.take_all() == [0xA5]
-    # One octet waits for whoever takes it; those behind it are lost, and it does not change.
+    # One octet waits for whoever takes it; those after it are lost, and it does not change.
     sink.paused = True
     await ClockCycles(dut.clk, 4)
     for octet in (1, 2, 3):

@@ -2,7 +2,7 @@
 
 import json
 
-from stagecoach.hw.area import by_block
+from stagecoach.hw.area import by_block, of_part
 
 CELLS = {
     "device.framer.a_LUT4_Z": "LUT4",
@@ -29,3 +29,8 @@ def test_cells_count_for_the_block_that_is_named_first(tmp_path):
         "store": {"lut4": 0, "lut4_of_memories": 0, "ff": 0, "dp16kd": 1},
     }
     assert list(by_block(netlist)) == ["gather", "framer", "store"]
+    assert of_part(netlist, "device.framer") == by_block(netlist)["framer"]
+    assert of_part(netlist, "device")["lut4"] == 12
+    assert by_block(netlist, "device.framer") == {
+        "crc": {"lut4": 2, "lut4_of_memories": 0, "ff": 1, "dp16kd": 0}
+    }

@@ -27,7 +27,7 @@ def test_all_blocks_are_found():
 def test_block_is_found_with_the_parameters_of_the_device(name):
     found = blocks.find(CONFIG, name)
     assert type(found) is Deframer
-    assert len(found.qp) == CONFIG.qp_bits
+    assert len(found.closed.qp) == CONFIG.qp_bits
 
 
 @pytest.mark.parametrize("name", ["frmer", "mpa_receiver.x", "stagecoach.gateware.mpa.deframer:X"])

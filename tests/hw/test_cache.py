@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from stagecoach.cli.cache import age_text, size_text
+from stagecoach.cli.cache.command import age_text, size_text
 from stagecoach.cli.main import main
 from stagecoach.hw import cache
 from stagecoach.hw.files import locked
@@ -222,15 +222,13 @@ def fails(command, **environment):
 def test_a_command_tells_in_one_line_that_the_cache_cannot_be_written(tmp_path):
     (tmp_path / "file").touch()
     line = fails("info", STAGECOACH_CACHE=str(tmp_path / "file"))
-    assert line.startswith(
-        f"stagecoach info: CacheError: the cache {tmp_path}/file cannot be written"
-    )
+    assert line.startswith(f"stagecoach info: the cache {tmp_path}/file cannot be written")
 
 
 def test_a_command_tells_in_one_line_that_the_compiler_is_missing(tmp_path, root):
     (tmp_path / "perl").symlink_to(sys.executable)
     line = fails("info", PATH=str(tmp_path))
-    assert line.startswith("stagecoach info: BuildError: the C++ compiler 'g++' is not installed")
+    assert line.startswith("stagecoach info: the C++ compiler 'g++' is not installed")
     assert not root.exists(), "nothing was exported before"
 
 

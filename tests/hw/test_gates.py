@@ -14,7 +14,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from cocotb.triggers import RisingEdge
 
-from stagecoach.gateware.interfaces import NO_COLLISION
+from stagecoach.gateware.memories import NO_COLLISION
 from stagecoach.hw import gates
 from stagecoach.hw.flow import SYNTHESIS_OPTIONS, synthesize
 from stagecoach.hw.rtlil import export

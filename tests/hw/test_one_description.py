@@ -1,12 +1,16 @@
 """What device and host share is described once: no enumeration is typed in two places."""
 
 import ast
+import re
 from itertools import combinations
 from pathlib import Path
 
+from stagecoach.hw.interface.llp import LlpEventKind
+from stagecoach.sim.runtime_enums import enum_header
+
 ROOT = Path(__file__).parents[2]
 ROOMS = ("gateware", "host_driver", "hw", "sim", "ulp", "cli")
-OWN_VIEW = "sim/model/"
+OWN_VIEWS = ("sim/model/", "hw/formal/")
 """Written from the RFCs, apart from everything else."""
 
 
@@ -25,7 +29,7 @@ def enumerations() -> dict[str, set[str]]:
     for room in ROOMS:
         for path in sorted((ROOT / room).rglob("*.py")):
             name = path.relative_to(ROOT).as_posix()
-            if name.startswith(OWN_VIEW):
+            if name.startswith(OWN_VIEWS):
                 continue
             for node in ast.walk(ast.parse(path.read_text())):
                 if isinstance(node, ast.ClassDef) and "Enum" in ast.unparse(node).split(":")[0]:
@@ -48,3 +52,40 @@ def test_no_enumeration_is_typed_twice():
         if len(found[one] & found[other]) > 2 and {one, other} not in OF_THEIR_OWN
     ]
     assert not same
+
+
+def other_enumerations() -> dict[str, set[str]]:
+    """Members that C++ and Verilog give numbers to, by file, in the spelling of Python."""
+    found = {}
+    for room in (*ROOMS, "examples"):
+        for path in sorted((ROOT / room).rglob("*")):
+            name = path.relative_to(ROOT).as_posix()
+            if path.suffix not in (".h", ".cpp", ".c", ".v", ".sv") or name.startswith(OWN_VIEWS):
+                continue
+            text = path.read_text()
+            bodies = re.findall(r"\benum\b[^{;]*\{([^}]*)\}|\blocalparam\b([^;]*);", text)
+            names = re.findall(r"\b(\w+)\s*=\s*(?:\d+'d)?\d+\b", " ".join(map(" ".join, bodies)))
+            snake = {
+                re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.removeprefix("k")) for name in names
+            }
+            found[name] = {member.upper() for member in snake}
+    return found
+
+
+def test_no_enumeration_is_typed_again_in_another_language():
+    others = other_enumerations()
+    assert others["examples/integration/memory.v"] >= {"OKAY", "DECERR"}
+    same = [
+        (one, other, members & others[other])
+        for one, members in enumerations().items()
+        for other in others
+        if len(members & others[other]) > 2
+    ]
+    assert not same
+
+
+def test_the_header_of_the_compiled_device_has_their_names_and_numbers():
+    text = enum_header((LlpEventKind,))
+    assert (
+        "enum class LlpEventKind : unsigned {\n    kRxAvailable = 0,\n    kTxWindow = 1,\n" in text
+    )

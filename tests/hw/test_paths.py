@@ -78,7 +78,7 @@ def test_a_path_is_the_sum_of_its_cells_and_wires(sdf):
 def test_a_loop_is_cut_somewhere():
     delays = Delays(
         wires={
-            "g/DI": ("d/F", 1.0),  # behind the loop, and looked at first
+            "g/DI": ("d/F", 1.0),  # after the loop, and looked at first
             "d/A": ("b/F", 1.0),
             "a/A": ("s/Q", 1.0),
             "a/B": ("b/F", 1.0),

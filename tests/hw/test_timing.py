@@ -1,6 +1,7 @@
 """What `build/timing.json` keeps, and which command lines `hw.timing` refuses."""
 
 import json
+import re
 
 import pytest
 
@@ -58,7 +59,7 @@ def test_configurations_stand_beside_each_other(path):
 
 
 def test_names_of_entries_are_no_figures():
-    assert len(set(ENTRIES)) == len(ENTRIES) == len(CONFIGS) * len(PARTS) * 2
+    assert len(set(ENTRIES)) == len(ENTRIES) == len(CONFIGS) * len(PARTS) * 4
     assert all(name.isidentifier() for name in ENTRIES)
     assert not set(ENTRIES) & set(FIVE) and "speed_grade" not in ENTRIES
 
@@ -69,6 +70,7 @@ def test_names_of_entries_are_no_figures():
         (["--device", "45F"], "default_45F"),
         (["--abc9"], "default_abc9"),
         (["--config", "small"], "small"),
+        (["--engine-dummy"], "default_engine_dummy"),
         (["--config", "small", "--device", "45F", "--abc9"], "small_45F_abc9"),
     ],
 )
@@ -78,7 +80,7 @@ def test_other_parts_and_options_stand_beside_the_default(
     monkeypatch.setattr(
         timing,
         "measure",
-        lambda config, part, seeds, jobs, options, tell: result({"1": 50.0}, options=options),
+        lambda config, part, seeds, jobs, options, *_: result({"1": 50.0}, options=options),
     )
     record(path, "default", FIVE)
     assert run(monkeypatch, *arguments) == 0
@@ -89,6 +91,16 @@ def test_other_parts_and_options_stand_beside_the_default(
     assert run(monkeypatch) == 1  # the default's seed 1 alone; all others stay
     assert "beyond budgets.toml: median 50.00 MHz; at least" in capsys.readouterr().out
     assert known(path)["fmax_mhz"] == FIVE["fmax_mhz"] | {"1": 50.0} and name in known(path)
+
+
+def test_seeds_and_median_beside_the_dummy_are_shown_with_its_cells(path, monkeypatch, capsys):
+    beside = FIVE | {"engine_dummy": {"lut4": 19_900, "ff": 18_100, "dp16kd": 50}}
+    monkeypatch.setattr(timing, "measure", lambda *_: beside)
+    assert run(monkeypatch, "--engine-dummy") == 0
+    out = capsys.readouterr().out
+    for words in ("seed 3 .* 127.00 MHz", "median .* 144.00 MHz", "of the dummy .* 19900"):
+        assert re.search(words, out), words
+    assert known(path)["default_engine_dummy"] == beside
 
 
 def test_the_default_stands_on_the_first_level():
@@ -151,6 +163,7 @@ def test_blocks_of_another_flow_stand_beside_those_of_the_device(path, monkeypat
         (["--blocks", "--config", "default"], "--blocks with --config; allowed: one of them"),
         (["--block", "framer", "--device", "45F"], "--block with --device; allowed: one of them"),
         (["--block", "framer", "--blocks"], "--block with --blocks; allowed: one of them"),
+        (["--blocks", "--engine-dummy"], "--blocks with --engine-dummy; allowed: one of them"),
         (["--area", "--seeds", "2"], "--area with --seeds; allowed: one of them"),
     ],
 )

@@ -16,6 +16,7 @@ from stagecoach.host_driver import (
     QP,
     SGE,
     AccessFlags,
+    CompChannel,
     Context,
     QPCap,
     QPInitAttr,
@@ -31,7 +32,7 @@ READS = 8
 """IRD and ORD of the default device."""
 
 OPCODES = (WROpcode.RDMA_WRITE, WROpcode.RDMA_READ, WROpcode.SEND)
-"""Of random traffic: an invalidation would end what comes behind it."""
+"""Of random traffic: an invalidation would end what comes after it."""
 
 
 def open_device(
@@ -140,10 +141,16 @@ class RawPeer:
 class End:
     """A QP of a device with a PD, a CQ and a registered buffer of its own."""
 
-    def __init__(self, context: Context, octets: int = 4096, access: AccessFlags = ALL):
+    def __init__(
+        self,
+        context: Context,
+        octets: int = 4096,
+        access: AccessFlags = ALL,
+        channel: CompChannel | None = None,
+    ):
         self.context = context
         self.pd = PD(context)
-        self.cq = CQ(context)
+        self.cq = CQ(context, channel=channel)
         self.qp = QP(self.pd, QPInitAttr(self.cq, self.cq, QPCap(16, 16), rfc7306=True))
         self.buffer = bytearray(octets)
         self.mr = MR(self.pd, self.buffer, access)

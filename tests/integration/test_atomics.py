@@ -294,7 +294,7 @@ def at(offset: int, **fields: int) -> Ask:
 
 WRONG: dict[str, tuple[Cause, Ask, AccessFlags]] = {
     "unknown STag": (Cause.ATOMIC_STAG_INVALID, at(0, stag=0), AccessFlags.REMOTE_ATOMIC),
-    "behind the region": (Cause.ATOMIC_BOUNDS, at(64), AccessFlags.REMOTE_ATOMIC),
+    "after the region": (Cause.ATOMIC_BOUNDS, at(64), AccessFlags.REMOTE_ATOMIC),
     "before the region": (Cause.ATOMIC_BOUNDS, at(-8), AccessFlags.REMOTE_ATOMIC),
     "half in the region": (Cause.ATOMIC_BOUNDS, at(60), AccessFlags.REMOTE_ATOMIC),
     "no read right": (Cause.ATOMIC_NOT_PERMITTED, at(0), AccessFlags.REMOTE_WRITE),
@@ -327,7 +327,7 @@ def test_a_wrong_request_ends_its_stream_and_changes_nothing(context: Context, n
     end.buffer[:] = bytes(range(64))
     peer, good = RawPeer(end.qp), RawPeer(other.qp)
     wrong = request_ulpdu(1, ask(end))
-    # What comes behind it, however right, is not done.
+    # What comes after it, however right, is not done.
     peer.send(wrong, request_ulpdu(2, at(0)(end)))
     good.send(request_ulpdu(1, at(8)(other)))
     peer.pump_until(lambda: peer.ended, SECONDS)
@@ -369,7 +369,7 @@ def test_fetch_add_and_cmp_swap_change_memory(strict: bool):
         peer = RawPeer(end.qp)
         stag, to = end.mr.rkey, end.mr.addr + 8
         other = 0x1122334455667788
-        # What the word is before and behind each, in order.
+        # What the word is before and after each, in order.
         for msn, (request, before, behind) in enumerate(
             (
                 (AtomicRequest(FETCH_ADD, 1, stag, to, 5, 0, 0, WORD), 0, 5),

@@ -26,7 +26,7 @@ from stagecoach.sim.model import ddp, mpa, rdmap
 from stagecoach.sim.model.memory import Rights
 from stagecoach.sim.model.rdmap import Opcode
 from tests.integration.rig import RawPeer, open_device
-from tests.model.vectors import DATA
+from tests.sim.model.vectors import DATA
 
 # Soft-iWARP fills an MSS of 1460 octets only up to a multiple of 8: its MULPDU is 1450.
 EMSS = 1456

@@ -1,4 +1,4 @@
-"""How connections end over TCP: with FIN, behind all that was sent, and with nothing after it."""
+"""How connections end over TCP: with FIN, after all that was sent, and with nothing after it."""
 
 import socket
 import struct

@@ -141,7 +141,7 @@ def test_what_has_a_bad_crc_is_not_received(context: Context):
 def test_stops_and_drops_have_their_reason(context: Context):
     end = End(context, 300)
     peer = RawPeer(end.qp)
-    # No receive is posted; what comes behind it finds a QP that does not run.
+    # No receive is posted; what comes after it finds a QP that does not run.
     peer.send(send(), *(write(end.mr.rkey, end.mr.addr) for _ in range(4)))
     peer.pump_until(lambda: context.fpdus_received == 5)
     peer.pump_until(lambda: query_qp(context, end.qp.qp_num).state is QPState.ERR)

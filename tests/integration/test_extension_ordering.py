@@ -1,6 +1,6 @@
 """Litmus tests of the ordering tables of RFC 7306, 7 and draft-ietf-storm-rdmap-ext-00, 7.
 
-Both have the same rows. Where they differ (Atomic behind Atomic, Atomic behind RDMA Write), RFC
+Both have the same rows. Where they differ (Atomic after Atomic, Atomic after RDMA Write), RFC
 7306 asks for more, and that is tested. Where a row lets the second operation overtake the first,
 its test says that nothing comes to harm.
 
@@ -194,7 +194,7 @@ def test_an_atomic_sees_what_was_placed_before_it(context: Context, first: str):
 @pytest.mark.parametrize("last", [immediate, send])
 @pytest.mark.parametrize("first", ["read", "atomic"])
 def test_overtaking_answers_that_wait(context: Context, first: str, last: Callable):
-    """The peer takes no octet of the answers until the message behind the requests is there."""
+    """The peer takes no octet of the answers until the message after the requests is there."""
     end = End(context, OCTETS)
     start = bytes(n % 251 for n in range(OCTETS))
     end.buffer[:] = start
@@ -275,7 +275,7 @@ def test_a_read_sees_the_atomic_before_it(context: Context):
 
 @pytest.mark.requirement("EXT-5.4-08", "EXT-7-01")
 def test_an_atomic_behind_a_read(context: Context):
-    """It is answered behind all of the Read Response, which has its word as it was before."""
+    """It is answered after all of the Read Response, which has its word as it was before."""
     end = End(context, OCTETS)
     peer = RawPeer(end.qp)
     for number in range(ROUNDS):
@@ -397,7 +397,7 @@ def test_the_requester_completes_in_order(context: Context, row: tuple[WROpcode,
             value = 1000 * number + place + 1
             if opcode in ANSWERED:
                 run_cycles(context, 1000)
-                assert not end.cq.poll(), "behind what has no answer"
+                assert not end.cq.poll(), "after what has no answer"
                 assert not peer.ended and word_of(end.buffer, 8 * place) != value
                 atomics += opcode != WROpcode.RDMA_READ
                 peer.send(answer(peer.ulpdus[place], value, atomics))

@@ -181,7 +181,7 @@ class Victim(End):
         (event,) = self.context.events
         assert (event.qp_num, event.cause) == (self.qp.qp_num, cause)
         stops = query_stops(self.context)
-        stops.pop(Cause.NONE, None)  # what was dropped behind the error
+        stops.pop(Cause.NONE, None)  # what was dropped after the error
         assert stops == {cause: 1}
         with pytest.raises(QPError) as raised:
             raise_if_stopped(self.qp)
@@ -553,7 +553,7 @@ def test_bad_crc_of_the_first_fpdu_is_answered_by_the_close_alone(
 def test_a_startup_code_is_mpas_from_either_end_and_in_any_fpdu(
     initiator: bool, behind_a_write: bool, victim: Victim, bystander: Bystander
 ):
-    """A Responder sends it behind the RTR frame at the earliest (RFC 6581, 9.3)."""
+    """A Responder sends it after the RTR frame at the earliest (RFC 6581, 9.3)."""
     peer = RawPeer(victim.qp, initiator=initiator)
     if behind_a_write:
         peer.send(write(victim.mr.rkey, victim.mr.addr))
@@ -603,7 +603,7 @@ def test_wrong_read_response(what: str, victim: Victim, bystander: Bystander):
         case "early end":
             answer = response(stag, to, PATTERN[:-1])
         case _:
-            # All octets, and one more behind them
+            # All octets, and one more after them
             peer.send(response(stag, to, PATTERN, last=False))
             answer = response(stag, to + len(PATTERN), b"x")
     peer.send(answer)

@@ -22,7 +22,7 @@ from stagecoach.sim.model.rdmap import Opcode, ReadRequest, control_octet
 from tests.integration.rig import End, RawPeer, open_device
 from tests.integration.test_notify import CYCLES, interrupted
 from tests.integration.test_revoke import SECONDS, Link
-from tests.model.vectors import vector
+from tests.sim.model.vectors import vector
 
 pytestmark = pytest.mark.timeout(150)  # the first test may have to build the device
 

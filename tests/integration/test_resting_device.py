@@ -219,7 +219,7 @@ def test_everything_happens_in_the_same_cycle_as_without_rest():
     completed = {wc.opcode for wc in expected[0].completions if wc.status == WCStatus.SUCCESS}
     assert len(completed) == 9, completed
     sent = {
-        octets[3] & 0xF  # behind the ULPDU length and DDP's control octet
+        octets[3] & 0xF  # after the ULPDU length and DDP's control octet
         for end in expected
         for kind, connection, *_, octets in end.records
         if kind == "TRANSMIT" and connection == QPS - 1

@@ -167,7 +167,7 @@ def test_no_word_changes_when_the_region_is_revoked(
 
 @pytest.mark.requirement("RDMAP-3.2-04", "RDMAP-8.1.1-05", "DDP-8.3-02")
 def test_no_word_changes_when_the_peer_itself_invalidated(context: Context):
-    """Its Send with Invalidate stands behind the atomics, which may be done or not."""
+    """Its Send with Invalidate comes after the atomics, which may be done or not."""
     cut = 0
     for _ in range(ROUNDS):
         stage = set_up(context, 1, scoped=True)

@@ -92,7 +92,7 @@ def test_a_region_is_registered_used_and_invalidated_with_key_after_key(context:
     peer = RawPeer(end.qp)
     msn = 1
     for number in range(5):
-        # The Send behind the registration tells the peer that it may begin.
+        # The Send after the registration tells the peer that it may begin.
         end.qp.post_send(register(region), SendWR(1, WROpcode.SEND))
         wait_success(end, WCOpcode.REG_MR, WCOpcode.SEND)
         payload = bytes([number + 1]) * OCTETS
@@ -269,7 +269,7 @@ def _requests(peer: RawPeer) -> list[ReadRequest]:
 def test_a_fenced_request_begins_when_all_before_it_have_completed(
     opcode: WROpcode, context: Context
 ):
-    """An RDMA Read into a buffer, and behind a fence what sends or invalidates that buffer."""
+    """An RDMA Read into a buffer, and after a fence what sends or invalidates that buffer."""
     end = End(context)
     peer = RawPeer(end.qp)
     elements = [] if opcode == WROpcode.LOCAL_INV else [end.element()]

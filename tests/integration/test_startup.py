@@ -55,7 +55,7 @@ def other_context() -> Iterator[Context]:
 
 @contextlib.contextmanager
 def running(work: Callable[[], Any]) -> Iterator[list[Any]]:
-    """Runs something in a thread; its result is in the list behind the `with` block."""
+    """Runs something in a thread; its result is in the list after the `with` block."""
     results: list[Any] = []
     thread = threading.Thread(target=lambda: results.append(work()))
     thread.start()

@@ -7,7 +7,7 @@ from typing import Any
 import cocotb
 from cocotb.triggers import RisingEdge
 
-from stagecoach.gateware.interfaces import Layouts, LlpEventKind
+from stagecoach.gateware.layouts import Layouts, LlpEventKind
 from stagecoach.gateware.mpa.layouts import MpaLayouts
 from stagecoach.sim.cosim.streams import StreamMonitor, StreamSink, StreamSource
 

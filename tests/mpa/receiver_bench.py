@@ -8,18 +8,14 @@ from cocotb.triggers import RisingEdge, Timer
 from cocotb.utils import get_sim_time
 
 from stagecoach.gateware.config import RnicConfig
-from stagecoach.gateware.interfaces import (
-    ULPDU_HEADER_OCTETS,
-    Layouts,
-    QpCommandKind,
-    SegmentKind,
-    StorePort,
-)
+from stagecoach.gateware.layouts import ULPDU_HEADER_OCTETS, Layouts, QpCommandKind, SegmentKind
+from stagecoach.gateware.mpa.ports import StorePort
 from stagecoach.sim.cosim.streams import (
     CLOCK_PERIOD_NS,
     StreamMonitor,
     StreamSink,
     StreamSource,
+    pack,
     start_clock_and_reset,
 )
 from tests.mpa.llp_model import LlpReceiveModel
@@ -30,7 +26,11 @@ WORDS = CONFIG.fpdu_store_octets // 8
 
 
 class Bench:
-    """A receiver with an LLP, and a placer that reads every FPDU out of the store."""
+    """A receiver with an LLP, and a placer that reads every FPDU out of the store.
+
+    With the probability `hold` an FPDU stays there when it was read, and is released some FPDUs
+    later.
+    """
 
     def __init__(
         self,
@@ -39,6 +39,7 @@ class Bench:
         pattern: str,
         latency: tuple[int, int] = (3, 20),
         place: bool = True,
+        hold: float = 0,
     ) -> None:
         self.dut = dut
         self.rng = rng
@@ -46,14 +47,16 @@ class Bench:
         self.commands = StreamSource(dut, "qp_command", LAYOUTS.qp_command)
         self.segments = StreamSink(dut, "segment", LAYOUTS.segment, rng=rng, pattern=pattern)
         StreamMonitor(dut, "segment", LAYOUTS.segment)
-        self.place = place
+        self.place, self.hold = place, hold
+        self.held: list[dict[str, int]] = []
+        self.passed = 0  # FPDUs that were released while an older one was held
         self.ulpdus: dict[int, list[bytes]] = {qp: [] for qp in range(CONFIG.qps)}
         self.errors: list[tuple[int, SegmentKind]] = []
         self.log: list[tuple[int, Any]] = []
         self.rx_stalls = 0  # cycles in which octets had to wait
         dut.store__address.value = 0
         dut.store__release.value = 0
-        dut.store__release_end.value = 0
+        dut.store__released.value = 0
 
     async def start(self) -> None:
         await start_clock_and_reset(self.dut)
@@ -106,6 +109,8 @@ class Bench:
 
     async def _placer(self) -> None:
         while True:
+            if self.held and self.rng.random() < 0.5:
+                await self._release(self.held.pop(self.rng.randrange(len(self.held))))
             segment = await self.segments.get()
             qp = segment["qp"]
             kind = SegmentKind(segment["kind"])
@@ -117,17 +122,24 @@ class Bench:
             header = segment["header"].to_bytes(ULPDU_HEADER_OCTETS, "little")[:length]
             ulpdu = header
             if self.place:
-                octets = await self._read(segment["store_address"], segment["store_end"])
+                octets = await self._read(segment["store_address"], segment["stored"]["end"])
                 assert int.from_bytes(octets[:2], "big") == length
                 assert len(octets) == (length + 9) // 4 * 4 + 7 & ~7
                 ulpdu = octets[2 : 2 + length]
                 assert ulpdu[:ULPDU_HEADER_OCTETS] == header
-            self.dut.store__release.value = 1
-            self.dut.store__release_end.value = segment["store_end"]
-            await RisingEdge(self.dut.clk)
-            self.dut.store__release.value = 0
+            if self.rng.random() < self.hold:
+                self.held.append(segment["stored"])
+            else:
+                self.passed += bool(self.held)
+                await self._release(segment["stored"])
             self.ulpdus[qp].append(ulpdu)
             self.log.append((qp, ulpdu))
+
+    async def _release(self, stored: dict[str, int]) -> None:
+        self.dut.store__release.value = 1
+        self.dut.store__released.value = pack(LAYOUTS.stored, stored)
+        await RisingEdge(self.dut.clk)
+        self.dut.store__release.value = 0
 
     async def _read(self, start: int, end: int) -> bytes:
         dut = self.dut

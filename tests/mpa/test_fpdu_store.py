@@ -6,8 +6,8 @@ import cocotb
 from cocotb.triggers import RisingEdge
 
 from stagecoach.gateware.config import RnicConfig
-from stagecoach.gateware.interfaces import StorePort
 from stagecoach.gateware.mpa.fpdu_store import MARGIN_WORDS, FpduStore
+from stagecoach.gateware.mpa.ports import StorePort
 from stagecoach.sim.cosim.streams import seeded_random, start_clock_and_reset
 from tests.support.runner import run_cocotb
 
@@ -42,14 +42,14 @@ class Bench:
         """One cycle; `writing` and `releasing` are probabilities."""
         dut, rng = self.dut, self.rng
         await RisingEdge(dut.clk)
-        assert int(dut.address.value) == self._address.popleft() % WORDS
-        full = bool(dut.full.value)
+        assert int(dut.writer__address.value) == self._address.popleft() % WORDS
+        full = bool(dut.writer__full.value)
         assert full == (self._used.popleft() >= WORDS - MARGIN_WORDS)
         self.full_cycles = self.full_cycles + 1 if full else 0
         word = self._read.popleft()
         if word is not None:
             self.compared += 1
-            assert int(dut.placer__data.value) == word
+            assert int(dut.data.value) == word
 
         self._address.append(self.next)
         self._used.append(self.used)
@@ -65,12 +65,12 @@ class Bench:
         release_end = rng.randint(
             self.released, min(self.verified, self.released + longest_release)
         )
-        dut.placer__address.value = (number or 0) % WORDS
-        dut.write.value, dut.word.value = int(write), value
-        dut.commit.value, dut.commit_end.value = int(commit), commit_end % WORDS
-        dut.rewind.value = int(rewind)
-        dut.placer__release.value = int(release)
-        dut.placer__release_end.value = release_end % WORDS
+        dut.address.value = (number or 0) % WORDS
+        dut.writer__write.value, dut.writer__word.value = int(write), value
+        dut.writer__commit.value, dut.writer__commit_end.value = int(commit), commit_end % WORDS
+        dut.writer__rewind.value = int(rewind)
+        dut.free.value = int(release)
+        dut.free_end.value = release_end % WORDS
 
         if release:
             for number in range(self.released, release_end):
@@ -89,7 +89,7 @@ class Bench:
 
 @cocotb.test(timeout_time=2, timeout_unit="ms")
 async def check_committed_words_are_kept_until_released(dut):
-    for name in ("write", "commit", "rewind", "placer__release"):
+    for name in ("writer__write", "writer__commit", "writer__rewind", "free"):
         getattr(dut, name).value = 0
     await start_clock_and_reset(dut)
     bench = Bench(dut, seeded_random())

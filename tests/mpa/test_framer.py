@@ -8,7 +8,7 @@ from cocotb.triggers import RisingEdge
 from cocotb.utils import get_sim_time
 
 from stagecoach.gateware.config import MAX_ULPDU_LENGTH, RnicConfig
-from stagecoach.gateware.interfaces import Layouts
+from stagecoach.gateware.layouts import Layouts
 from stagecoach.gateware.mpa.framer import Framer
 from stagecoach.gateware.mpa.layouts import ULPDU_BEAT, MpaLayouts
 from stagecoach.sim.cosim.streams import (
@@ -165,7 +165,7 @@ async def check_every_position_of_the_first_marker(dut: Any) -> None:
     bench = Bench(dut, parameter("PATTERN"))
     rng = bench.rng
     await start_clock_and_reset(dut)
-    # All ends of the ULPDU in a word; with the last ones, a second Marker in or behind the last
+    # All ends of the ULPDU in a word; with the last ones, a second Marker in or after the last
     # word, which may have been moved by the first one.
     for length in (*range(1, 9), *range(14, 30), 503, *range(505, 512), 517):
         expected = []

@@ -63,7 +63,7 @@ def beats_of(connection, fpdu, close, step):
 
 
 def only_octets(beat):
-    """A beat without what is behind its octets."""
+    """A beat without what follows its octets."""
     return beat | {"data": beat["data"] & ((1 << 8 * beat["octets"]) - 1)}
 
 

@@ -1,4 +1,4 @@
-"""Visits go through the deframer one behind the other, whatever commands come for them."""
+"""Visits go through the deframer one after the other, whatever commands come for them."""
 
 import random
 from collections import deque
@@ -9,10 +9,11 @@ from cocotb.triggers import RisingEdge
 
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.mpa.layouts import ANSWER, MpaLayouts
-from stagecoach.gateware.mpa.receive_visits import ReceiveVisits
+from stagecoach.gateware.mpa.receive_visits import VISITS_AHEAD, ReceiveVisits
 from stagecoach.sim.cosim.streams import (
     StreamMonitor,
     StreamSink,
+    StreamSource,
     pack,
     seeded_random,
     start_clock_and_reset,
@@ -24,10 +25,6 @@ CONFIG = RnicConfig(qps=4)
 MPA = MpaLayouts(CONFIG)
 VISITS = 300
 WRAP = 1 << 32
-
-
-def test_receive_visits() -> None:
-    run_cocotb(ReceiveVisits(CONFIG), __name__)
 
 
 class Visit:
@@ -43,137 +40,139 @@ class Visit:
             "position": position,
             "available": (position + octets) % WRAP,
         }
+        self.octets = octets
         self.held = True
-        self.dead = False
-        self.inside = rng.getrandbits(1)
-        self.consumed = rng.getrandbits(32)
-        self.fpdu_octets = 4 * rng.randint(2, 16000)
+        self.end = {
+            "qp": qp,
+            "dead": rng.getrandbits(1),
+            "consumed": rng.getrandbits(32),
+            "needed": 4 * rng.randint(2, 16000),
+        }
 
 
 class Bench:
-    """Begins visits, is the deframer of their answers, and takes their ends."""
+    """The table, which begins visits, and the deframer, which takes their answers."""
 
     def __init__(self, dut: Any) -> None:
         self.dut = dut
         self.rng = seeded_random()
-        self.answers = StreamSink(dut, "answer", ANSWER, rng=self.rng, pattern="random")
-        self.requests = StreamSink(dut, "request", MPA.rx_request, rng=self.rng, pattern="random")
+        pattern = {"rng": self.rng, "pattern": "random"}
+        self.begins = StreamSource(dut, "begin", MPA.begin)
+        self.answers = StreamSink(dut, "deframer__answer", ANSWER, **pattern)
+        self.requests = StreamSink(dut, "request", MPA.rx_request, **pattern)
         StreamMonitor(dut, "request", MPA.rx_request)
+        StreamMonitor(dut, "deframer__visit", MPA.visit)
         inputs = (
-            "begin visit number command announce available written took failed inside fpdu_octets "
-            "fpdu_end consumed idle left"
+            "number begun forget announce available end_taken deframer__visit__ready "
+            "deframer__took deframer__dropped deframer__inside deframer__fpdu_octets "
+            "deframer__fpdu_end deframer__ended"
         )
         for name in inputs.split():
             getattr(dut, name).value = 0
         dut.others.value = 1
-        self.begun: deque[Visit] = deque()  # and not started
-        self.inside: deque[Visit] = deque()  # the deframer is in it
-        self.under_way: list[Visit] = []  # not written back
+        self.ahead: deque[Visit] = deque()  # the deframer has not turned to them
+        self.current: Visit | None = None
+        self.under_way: dict[int, Visit] = {}
         self.all: list[Visit] = []
-        self.written = 0
+        self.left: deque[Visit] = deque()
+        self.ended = self.dropped = self.to_drop = 0
+        self.stuck = False  # the deframer takes no visit
 
-    def held(self, qp: int) -> bool:
-        return any(visit.held and visit.fields["qp"] == qp for visit in self.under_way)
-
-    async def scheduler(self) -> None:
-        """One operation every few cycles, as the scheduler makes them."""
-        dut, rng = self.dut, self.rng
-        while self.written < VISITS:
-            await RisingEdge(dut.clk)
-            choice = rng.random()
-            qp = rng.randrange(CONFIG.qps)
-            if dut.ended.value and choice < 0.8:
-                await self._write_back()
-            elif choice < 0.2:
-                await self._command(qp)
-            elif dut.vacant.value and not self.held(qp):
-                visit = Visit(rng, qp)
-                self.begun.append(visit)
-                self.under_way.append(visit)
-                self.all.append(visit)
-                dut.visit.value = pack(MPA.visit, visit.fields)
-                await self._pulse(dut.begin)
-            for _ in range(rng.randrange(6)):
-                await RisingEdge(dut.clk)
-
-    async def _pulse(self, signal: Any) -> None:
-        signal.value = 1
+    async def pulse(self, signal: Any, qp: int) -> None:
+        self.dut.number.value, signal.value = qp, 1
         await RisingEdge(self.dut.clk)
         signal.value = 0
-        await RisingEdge(self.dut.clk)
 
-    async def _command(self, qp: int) -> None:
-        self.dut.number.value = qp
-        self.dut.command.value = 1
-        for visit in self.under_way:
-            if visit.fields["qp"] == qp:
-                visit.dead |= visit in self.begun or visit in self.inside
-                visit.held = False
-        await RisingEdge(self.dut.clk)
-        self.dut.command.value = 0
-        await RisingEdge(self.dut.clk)
-        for number in range(CONFIG.qps):
-            self.dut.number.value = number
-            await RisingEdge(self.dut.clk)
-            await RisingEdge(self.dut.clk)
-            assert bool(self.dut.held.value) == self.held(number), number
+    async def table(self, visits: int) -> None:
+        """Begins a visit to each connection that has none, and forgets one now and then."""
+        dut, rng = self.dut, self.rng
+        while len(self.all) < visits:
+            await RisingEdge(dut.clk)
+            qp = rng.randrange(CONFIG.qps)
+            if rng.random() < 0.03:
+                if visit := self.under_way.get(qp):
+                    inside = visit is self.current and visit not in self.left
+                    self.to_drop += visit.held and inside
+                    visit.held = False
+                await self.pulse(dut.forget, qp)
+            elif qp not in self.under_way and self.begins.pending < 2:
+                visit = Visit(rng, qp)
+                self.ahead.append(visit)
+                self.all.append(visit)
+                self.under_way[qp] = visit
+                self.begins.put(visit.fields)
+                await self.pulse(dut.begun, qp)
 
-    async def _write_back(self) -> None:
-        visit = self.under_way.pop(0)
-        end = unpack(MPA.visit_end, self.dut.end.value)
-        assert end["qp"] == visit.fields["qp"]
-        assert end["held"] == visit.held
-        if visit.held:
-            assert end["dead"] == visit.dead
-            assert end["consumed"] == visit.consumed
-            assert end["needed"] == (visit.fpdu_octets if visit.inside else 8)
-        self.written += 1
-        await self._pulse(self.dut.written)
+    async def ends(self) -> None:
+        """Takes what visits came to, three cycles later at the latest."""
+        dut = self.dut
+        while True:
+            await RisingEdge(dut.clk)
+            if not dut.end_waiting.value:
+                continue
+            for _ in range(self.rng.randrange(2)):
+                await RisingEdge(dut.clk)
+            visit = self.left.popleft()
+            assert unpack(MPA.visit_end, dut.end.value) == visit.end
+            del self.under_way[visit.fields["qp"]]
+            self.ended += 1
+            dut.end_taken.value = 1
+            await RisingEdge(dut.clk)
+            dut.end_taken.value = 0
+            await RisingEdge(dut.clk)
 
     async def deframer(self) -> None:
-        """Starts visits, takes their answers, and lets each leave a little later."""
-        dut, rng = self.dut, self.rng
+        """Turns to visits, takes their answers, and says what they came to."""
+        dut = self.dut
+        drops = cocotb.start_soon(self._drops())
         while True:
-            while not dut.start.value:
-                dut.idle.value = 1
+            while not dut.deframer__visit__valid.value or self.stuck:
                 await RisingEdge(dut.clk)
-            visit = self.begun.popleft()
-            self.inside.append(visit)
-            for name in ("qp", "crc", "markers", "position"):
-                assert int(getattr(dut, name).value) == visit.fields[name], name
-            dut.inside.value = 0
-            dut.fpdu_end.value = visit.fields["position"]
+            visit = self.ahead.popleft()
+            fields = unpack(MPA.visit, dut.deframer__visit__payload.value)
+            assert fields == {name: visit.fields[name] for name in fields}
+            dut.deframer__visit__ready.value = 1
+            held = visit.held
+            await RisingEdge(dut.clk)
+            # A command of these cycles may be seen or not; it is told by `drop` then.
+            assert bool(dut.deframer__held.value) == held or not visit.held
+            dut.deframer__visit__ready.value = 0
+            self.current = visit
+            dut.deframer__dropped.value = int(not visit.held)
             octets = 0
-            while not (answer := await self.answers.get())["end"]:
-                dut.idle.value = 0
-                dut.took.value = 1
+            last = False
+            while not last:
+                answer = await self.answers.get()
+                last = bool(answer["end"])
+                if answer["empty"]:
+                    assert last
+                    break
+                dut.deframer__took.value = 1
                 for _ in range(answer["last_beat"] + 1):
                     await RisingEdge(dut.clk)
-                dut.took.value = 0
+                dut.deframer__took.value = 0
                 octets += 8 * (answer["last_beat"] + 1) - 4 * answer["half"]
-                dut.idle.value = 1
-                if rng.random() < 0.1:
-                    visit.dead = True
-                    await self._pulse(dut.failed)
-            fields = visit.fields
-            if not visit.dead:
-                assert octets == (fields["available"] - fields["position"]) % WRAP
-            dut.inside.value = visit.inside
-            dut.fpdu_octets.value = visit.fpdu_octets
-            dut.consumed.value = visit.consumed
-            if rng.random() < 0.5:
-                was_dead = visit.dead
-                for _ in range(3):
-                    await RisingEdge(dut.clk)
-                assert dut.kill.value or not was_dead
-                assert visit.dead or not dut.kill.value
-            dut.left.value = 1
-            while not dut.leave.value:
+            assert octets == visit.octets or (octets < visit.octets and not visit.held)
+            for _ in range(4):
                 await RisingEdge(dut.clk)
-            self.inside.popleft()
-            dut.left.value = 0
-            dut.inside.value = 0
-            dut.consumed.value = rng.getrandbits(32)
+            dut.deframer__end.value = pack(MPA.visit_end, visit.end)
+            dut.deframer__ended.value = 1
+            self.left.append(visit)
+            await RisingEdge(dut.clk)
+            dut.deframer__ended.value = 0
+            dut.deframer__dropped.value = 0
+        drops.cancel()
+
+    async def _drops(self) -> None:
+        """Commands for the visit taken last are told in two cycles."""
+        dut = self.dut
+        while True:
+            await RisingEdge(dut.clk)
+            if dut.deframer__drop.value:
+                assert self.current is not None
+                self.dropped += 1
+                assert not self.current.held or self.current not in self.under_way.values()
+                dut.deframer__dropped.value = 1
 
 
 @cocotb.test(timeout_time=5, timeout_unit="ms")
@@ -181,7 +180,14 @@ async def check_visits_follow_each_other_and_end_in_order(dut: Any) -> None:
     bench = Bench(dut)
     await start_clock_and_reset(dut)
     cocotb.start_soon(bench.deframer())
-    await bench.scheduler()
+    cocotb.start_soon(bench.ends())
+    await bench.table(VISITS)
+    for _ in range(20000):
+        await RisingEdge(dut.clk)
+        if bench.ended == VISITS:
+            break
+    assert bench.ended == VISITS
+    assert bench.dropped >= bench.to_drop > 0
     # Requests are made for one visit after the other, without gaps.
     visits = iter(bench.all)
     visit = next(visits)
@@ -191,3 +197,32 @@ async def check_visits_follow_each_other_and_end_in_order(dut: Any) -> None:
             visit = next(visits)
             position = visit.fields["position"]
         position = (position + request["octets"]) % WRAP
+
+
+@cocotb.test(timeout_time=5, timeout_unit="ms")
+async def check_many_visits_are_requested_ahead(dut: Any) -> None:
+    """As many as fit, while the deframer takes none; then all of them go on."""
+    bench = Bench(dut)
+    await start_clock_and_reset(dut)
+    bench.stuck = True
+    cocotb.start_soon(bench.deframer())
+    cocotb.start_soon(bench.ends())
+    for number in range(2 * VISITS_AHEAD):
+        visit = Visit(bench.rng, number % CONFIG.qps)
+        visit.fields["available"] = (visit.fields["position"] + 8) % WRAP
+        visit.octets = 8
+        bench.ahead.append(visit)
+        bench.under_way[number % CONFIG.qps] = visit
+        bench.left = deque()
+        bench.begins.put(visit.fields)
+        if number < CONFIG.qps:
+            await bench.pulse(dut.begun, number)
+    for _ in range(4000):
+        await RisingEdge(dut.clk)
+    # A register before and after the FIFO, and one visit with those who request.
+    assert VISITS_AHEAD <= len(bench.requests) <= VISITS_AHEAD + 4
+    assert bench.begins.pending
+
+
+def test_receive_visits() -> None:
+    run_cocotb(ReceiveVisits(CONFIG), __name__)

@@ -6,7 +6,7 @@ import cocotb
 import pytest
 from cocotb.triggers import RisingEdge
 
-from stagecoach.gateware.interfaces import QpCommandKind, SegmentKind
+from stagecoach.gateware.layouts import QpCommandKind, SegmentKind
 from stagecoach.gateware.mpa.receiver import MpaReceiver
 from stagecoach.sim.cosim.streams import seeded_random
 from stagecoach.sim.model.crc32c import crc32c_octets
@@ -298,6 +298,24 @@ async def check_longest_fpdus_fill_the_store_and_pass(dut: Any) -> None:
     await bench.cycles(20000)
     bench.segments.paused = False
     assert await bench.wait_for(0, len(sent)) == sent
+
+
+@cocotb.test(timeout_time=20, timeout_unit="ms")
+async def check_fpdus_are_released_in_any_order(dut: Any) -> None:
+    rng = seeded_random(parameter("PATTERN"))
+    bench = Bench(dut, rng, parameter("PATTERN"), hold=0.3)
+    await bench.start()
+    sent: dict[int, list[bytes]] = {}
+    for qp in range(CONFIG.qps):
+        await bench.connect(qp)
+        # More octets than the store has, and more FPDUs than it has numbers
+        lengths = [random_length(rng) for _ in range(40)] + [rng.randint(1, 60)] * 100
+        sent[qp] = [rng.randbytes(length + 1) for length in lengths]
+        bench.deliver(qp, b"".join(map(frame_fpdu, sent[qp])))
+        bench.llp.announce(qp, 1 << 20)
+    for qp in range(CONFIG.qps):
+        assert await bench.wait_for(qp, len(sent[qp])) == sent[qp], f"connection {qp}"
+    assert bench.passed > 50
 
 
 @cocotb.test(timeout_time=5, timeout_unit="ms")

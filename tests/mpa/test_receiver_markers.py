@@ -8,7 +8,7 @@ import pytest
 from cocotb.triggers import RisingEdge
 
 from stagecoach.gateware.config import MAX_ULPDU_LENGTH
-from stagecoach.gateware.interfaces import QpCommandKind, SegmentKind
+from stagecoach.gateware.layouts import QpCommandKind, SegmentKind
 from stagecoach.gateware.mpa.receiver import MpaReceiver
 from stagecoach.sim.cosim.streams import seeded_random
 from stagecoach.sim.model.crc32c import crc32c_octets
@@ -35,7 +35,7 @@ class Stream:
         self.ulpdus.append(ulpdu)
 
     def fill_up_to(self, until_marker: int, rng: random.Random) -> None:
-        """Add an FPDU behind which so many units follow before the next Marker."""
+        """Add an FPDU after which so many units follow before the next Marker."""
         wanted = -until_marker * MARKER_OCTETS % MARKER_INTERVAL
         for length in range(14, 14 + 2 * MARKER_INTERVAL):
             end = self.framer.position + fpdu_length(
@@ -95,7 +95,7 @@ async def check_every_position_of_the_first_marker(dut: Any) -> None:
         stream = Stream()
         for length in lengths:
             units = length // 4
-            # No FPDU ends directly behind a Marker.
+            # No FPDU ends directly after a Marker.
             for until in range(POSITIONS - 1):
                 near = until <= min(units, 8) + 3 or abs(until - units) <= 3
                 if near or until >= POSITIONS - 3 or rng.random() < 0.05:
@@ -292,7 +292,7 @@ async def check_marker_behind_the_last_fpdu_waits_for_the_next(dut: Any) -> None
         end = len(stream.octets)
         stream.add(rng.randbytes(rng.randint(1, 40)))
         bench.llp.octets[2] = bytearray(stream.octets)
-        # Up to behind the Marker, and up to behind ULPDU_Length
+        # Up to the end of the Marker, and up to the end of ULPDU_Length
         bench.llp.announce(2, end + 4 - bench.llp.available[2])
         assert await bench.wait_for(2, len(stream.ulpdus) - 1) == stream.ulpdus[:-1]
         await bench.cycles(200)

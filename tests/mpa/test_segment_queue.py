@@ -7,7 +7,7 @@ import pytest
 from cocotb.triggers import RisingEdge
 
 from stagecoach.gateware.config import RnicConfig
-from stagecoach.gateware.interfaces import ULPDU_HEADER_OCTETS, Layouts, SegmentKind
+from stagecoach.gateware.layouts import ULPDU_HEADER_OCTETS, Layouts, SegmentKind
 from stagecoach.gateware.mpa.segment_queue import LENGTH_OCTETS, SegmentQueue, outcome_layout
 from stagecoach.sim.cosim.streams import (
     StreamMonitor,
@@ -47,7 +47,11 @@ class Feeder:
         rng = self.rng
         fields = {"qp": rng.randrange(CONFIG.qps), "kind": kind.value}
         address = 1 << CONFIG.store_address_bits
-        return fields | {n: rng.randrange(address) for n in ("store_address", "store_end")}
+        stored = {
+            "end": rng.randrange(address),
+            "number": rng.randrange(1 << CONFIG.store_number_bits),
+        }
+        return fields | {"store_address": rng.randrange(address), "stored": stored}
 
     async def cycle(self, fill: float) -> None:
         """One cycle; a word comes with the probability `fill`."""

@@ -7,7 +7,7 @@ from typing import Any
 import cocotb
 from cocotb.triggers import RisingEdge
 
-from stagecoach.gateware.interfaces import MEMORY_COMMAND, READ_WORD, WORD
+from stagecoach.gateware.host_memory import MEMORY_COMMAND, READ_WORD, WORD
 from stagecoach.sim.cosim.streams import pack, unpack
 
 

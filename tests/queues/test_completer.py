@@ -6,7 +6,7 @@ import cocotb
 import pytest
 
 from stagecoach.gateware.config import RnicConfig
-from stagecoach.gateware.interfaces import Layouts, QpCommandKind
+from stagecoach.gateware.layouts import Layouts, QpCommandKind
 from stagecoach.gateware.queues.completer import SendCompleter, read_done_layout
 from stagecoach.hw.interface.queue_entries import ANSWERED_OPERATIONS, SendOpcode
 from stagecoach.sim.cosim.streams import (

@@ -7,7 +7,7 @@ import pytest
 from cocotb.triggers import RisingEdge
 
 from stagecoach.gateware.config import RnicConfig
-from stagecoach.gateware.interfaces import DeliveryKind, Layouts, QpCommandKind
+from stagecoach.gateware.layouts import DeliveryKind, Layouts, QpCommandKind
 from stagecoach.gateware.queues.completer import read_done_layout
 from stagecoach.gateware.queues.delivery_gate import DEPTH, DeliveryGate
 from stagecoach.gateware.queues.drain import COUNT_BITS
@@ -121,7 +121,7 @@ async def check_deliveries_wait_for_their_placements(dut):
         while after - placed > bench.most:
             placed += 1
             await bench.place()
-        # Nothing behind a delivery begins before it was taken.
+        # Nothing after a delivery begins before it was taken.
         await bench.deliveries.send(item | {"after": after % 65536})
         look()
         while after - placed > rng.randint(0, 12):
@@ -315,7 +315,7 @@ async def check_deliveries_leave_after_the_head_was_held_while_others_were_place
         dut.passed.value = 0
         flags = int(CompletionFlags.INVALIDATED)
         bench.deliveries.put({"qp": 1, "flags": flags, "after": after % 65536})
-        # Behind it, each waits for as many placements as may be under way.
+        # After it, each waits for as many placements as may be under way.
         for number in range(1, DEPTH):
             after += bench.most
             item = {"qp": 2, "length": number, "after": after % 65536}

@@ -82,7 +82,7 @@ class Bench:
             if is_marked or operations - self.ended_at.keys():
                 assert not passed >> number & 1, f"mark {number} is told too early"
             elif all(self.ended_at[operation] <= seen for operation in operations):
-                assert passed >> number & 1, f"mark {number} waits for what began behind it"
+                assert passed >> number & 1, f"mark {number} waits for what began after it"
 
 
 @cocotb.test(timeout_time=2, timeout_unit="ms")
@@ -115,7 +115,7 @@ async def check_a_mark_waits_for_what_had_begun(dut):
     # The last one begins with the mark; it is cancelled.
     await bench.cycle(begin=True, marks=1)
     await bench.cycle(cancel=True)
-    # What begins behind the mark is not waited for, and cancelled too.
+    # What begins after the mark is not waited for, and cancelled too.
     await bench.cycle(begin=True)
     await bench.cycle(cancel=True)
     for _ in range(bench.most - 1):

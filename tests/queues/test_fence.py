@@ -128,7 +128,7 @@ async def check_each_stage_asks_once_and_waits_until_it_has_passed(dut):
             await RisingEdge(dut.clk)
         getattr(dut, f"passed_{held}").value = 0
         assert await bench.is_busy()
-        # The stages behind have not asked yet.
+        # The later stages have not asked yet.
         assert [mark.count for mark in marks] == [int(stage <= held) for stage in stages]
         getattr(dut, f"passed_{held}").value = 1
         assert not await bench.is_busy()

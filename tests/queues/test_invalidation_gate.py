@@ -5,7 +5,7 @@ import pytest
 from cocotb.triggers import ClockCycles, RisingEdge
 
 from stagecoach.gateware.config import RnicConfig
-from stagecoach.gateware.interfaces import Layouts
+from stagecoach.gateware.layouts import Layouts
 from stagecoach.gateware.queues.drain import COUNT_BITS
 from stagecoach.gateware.queues.invalidation_gate import InvalidationGate
 from stagecoach.hw.interface.queue_entries import SendOpcode

@@ -5,7 +5,7 @@ import pytest
 from cocotb.triggers import RisingEdge
 
 from stagecoach.gateware.config import RnicConfig
-from stagecoach.gateware.interfaces import Layouts, QpCommandKind
+from stagecoach.gateware.layouts import Layouts, QpCommandKind
 from stagecoach.gateware.queues.qp_states import QpState, QpStates
 from stagecoach.hw.interface.causes import Cause
 from stagecoach.sim.cosim.streams import (

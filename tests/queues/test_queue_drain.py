@@ -95,7 +95,7 @@ async def check_items_leave_after_the_head_was_held_for_ever(dut):
             await bench.cycle(mark=True)
             while bench.under_way:
                 await bench.cycle(end=True)
-        # The last one comes with the last end: nothing is owed behind it.
+        # The last one comes with the last end: nothing is owed after it.
         await bench.cycle(begin=True)
         await bench.cycle(end=True, mark=True)
         await bench.cycle(begin=True)

@@ -138,7 +138,7 @@ async def check_requests_leave_at_once_after_any_number_of_entries(dut):
     bench = Bench(dut)
     await start_clock_and_reset(dut)
     for turns in (bench.most // 2 + 2, bench.most + 2, (1 << 15) + 2, (1 << 16) + 2):
-        # Requests that wait for the most that can be under way, and what comes behind them.
+        # Requests that wait for the most that can be under way, and what comes after them.
         await bench.pulse(dut.accepted, bench.most)
         for qp in (1, 2):
             await bench.request(qp)

@@ -5,9 +5,9 @@ import pytest
 from cocotb.triggers import RisingEdge
 
 from stagecoach.gateware.config import RnicConfig
-from stagecoach.gateware.interfaces import Layouts, QpCommandKind
-from stagecoach.gateware.queues.prefetch_memory import BASE_UNITS, LANE_UNITS
-from stagecoach.gateware.queues.ring_fetcher import UNIT_OCTETS, RingFetcher
+from stagecoach.gateware.layouts import Layouts, QpCommandKind
+from stagecoach.gateware.queues.prefetch_memory import BASE_UNITS, LANE_UNITS, UNIT_OCTETS
+from stagecoach.gateware.queues.ring_fetcher import RingFetcher
 from stagecoach.gateware.queues.unit_arrivals import RUN
 from stagecoach.hw.interface.causes import Cause
 from stagecoach.sim.cosim.streams import (

@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out
 from cocotb.triggers import Timer
 
 from stagecoach.gateware.config import RnicConfig
-from stagecoach.gateware.interfaces import Layouts
+from stagecoach.gateware.layouts import Layouts
 from stagecoach.gateware.queues.ring_writer import RingWriter
 from stagecoach.sim.cosim.streams import StreamSource, start_clock_and_reset, unpack
 from tests.support.runner import parameter, run_cocotb

@@ -5,7 +5,7 @@ import pytest
 from cocotb.triggers import RisingEdge
 
 from stagecoach.gateware.config import RnicConfig
-from stagecoach.gateware.interfaces import Layouts
+from stagecoach.gateware.layouts import Layouts
 from stagecoach.gateware.queues.ring_writer import RingWriter
 from stagecoach.hw.interface.causes import Cause
 from stagecoach.hw.interface.queue_entries import (
@@ -226,7 +226,7 @@ async def check_full_ring_drops_and_reports(dut):
     for item in sent[:4]:
         assert same(bench.poll(0), item)
     await bench.ring_doorbell(0)
-    # Room again: what comes now is written behind.
+    # Room again: what comes now is written after it.
     bench.send.put(sent[5])
     await cycles(dut, 200)
     assert same(bench.poll(0), sent[5])

@@ -4,7 +4,7 @@ import cocotb
 from cocotb.triggers import ClockCycles
 
 from stagecoach.gateware.config import RnicConfig
-from stagecoach.gateware.interfaces import DeliveryKind, Layouts
+from stagecoach.gateware.layouts import DeliveryKind, Layouts
 from stagecoach.gateware.queues.completer import SendCompleter
 from stagecoach.gateware.queues.delivery_gate import DeliveryGate
 from stagecoach.gateware.queues.invalidation_gate import InvalidationGate

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from stagecoach.gateware.interfaces import Layouts
+from stagecoach.gateware.layouts import Layouts
 from stagecoach.sim.cosim.streams import pack, unpack, width_of
 
 

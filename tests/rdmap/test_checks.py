@@ -14,7 +14,7 @@ from stagecoach.gateware.ddp.checks import (
     queue_checks,
     untagged_checks,
 )
-from stagecoach.gateware.interfaces import ULPDU_HEADER_OCTETS, StagStatus
+from stagecoach.gateware.layouts import ULPDU_HEADER_OCTETS, StagStatus
 from stagecoach.gateware.rdmap.checks import (
     LAST_QN,
     invalidate_status_checks,
@@ -161,7 +161,7 @@ async def check_headers(dut):
 
 
 async def show(dut, rng, segment):
-    """Puts a ULPDU at the inputs, with anything behind it."""
+    """Puts a ULPDU at the inputs, with anything after it."""
     whole = segment + rng.randbytes(ULPDU_HEADER_OCTETS)
     dut.header.value = int.from_bytes(whole[:ULPDU_HEADER_OCTETS], "little")
     dut.ulpdu_length.value = len(segment)

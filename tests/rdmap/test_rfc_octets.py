@@ -5,13 +5,13 @@ import pytest
 from cocotb.triggers import ClockCycles
 
 from stagecoach.gateware.config import RnicConfig
-from stagecoach.gateware.interfaces import TERMINATED_HEADER_OCTETS, Layouts
+from stagecoach.gateware.layouts import TERMINATED_HEADER_OCTETS, Layouts
 from stagecoach.gateware.rdmap.checks import QUEUES, TAGGED_OPCODES
 from stagecoach.gateware.rdmap.headers import Opcode
 from stagecoach.gateware.rdmap.transmit.terminate import TransmitTerminate
 from stagecoach.hw.interface.causes import Cause
 from stagecoach.sim.cosim.streams import pack, seeded_random, start_clock_and_reset
-from tests.model.rfc_octets import OPCODES, TERMINATES, ulpdu_of
+from tests.sim.model.rfc_octets import OPCODES, TERMINATES, ulpdu_of
 from tests.support.runner import run_cocotb
 
 CONFIG = RnicConfig()

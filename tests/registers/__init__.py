@@ -1,1 +1,1 @@
-"""Tests of the register description, the register block and the command processor."""
+"""Tests of the register block and the command processor."""

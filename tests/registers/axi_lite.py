@@ -13,7 +13,7 @@ class RegisterMaster:
     """Reads and writes 32-bit registers; with `pauses`, every channel stalls at random."""
 
     def __init__(self, dut: Any, rng: random.Random, *, pauses: bool):
-        # The model puts one underscore behind the prefix, the exported names have two.
+        # The model puts one underscore after the prefix, the exported names have two.
         self._axi = AxiLiteMaster(AxiLiteBus.from_prefix(dut, "bus_"), dut.clk, dut.rst)
         if pauses:
             write, read = self._axi.write_if, self._axi.read_if

@@ -8,7 +8,7 @@ import pytest
 from cocotb.triggers import ClockCycles, RisingEdge
 
 from stagecoach.gateware.config import RnicConfig
-from stagecoach.gateware.interfaces import Layouts, QpCommandKind
+from stagecoach.gateware.layouts import Layouts, QpCommandKind
 from stagecoach.gateware.registers.commands import (
     CommandOpcode,
     CommandProcessor,
@@ -220,7 +220,7 @@ async def check_reset_of_the_table_sweeps_then_fences(dut):
 @cocotb.test(timeout_time=100, timeout_unit="us")
 async def check_cq_commands(dut):
     bench = await begin(dut)
-    # The event queue has the number behind the last CQ.
+    # The event queue has the number after the last CQ.
     for cq in range(CONFIG.cqs + 1):
         base, log2 = bench.rng.getrandbits(64), bench.rng.getrandbits(4)
         bench.stage("cq_number", cq=cq)

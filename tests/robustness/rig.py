@@ -17,7 +17,7 @@ def device_of(context: Context) -> DisturbedDevice:
 class Receiver(End):
     """A QP with a peer that sends any octets, and with `count` receives of `octets` each.
 
-    The receives stand one behind the other, at the beginning of a buffer of `buffer_octets`.
+    The receives stand one after the other, at the beginning of a buffer of `buffer_octets`.
     """
 
     def __init__(self, context: Context, count: int, octets: int, buffer_octets: int = 4096):

@@ -90,7 +90,7 @@ def came(peer: RawPeer) -> Came:
     found = Came([])
     for ulpdu in peer.ulpdus:
         header, payload = ddp.decode(ulpdu)
-        assert found.terminate is None, "behind a Terminate"
+        assert found.terminate is None, "after a Terminate"
         if decode_control(header.rsvd_ulp).opcode == Opcode.TERMINATE:
             found.terminate = payload
         else:

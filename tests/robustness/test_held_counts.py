@@ -1,7 +1,7 @@
 """What others place while something is held turns no count round: all of it leaves in the end.
 
 A Send with Invalidate is held by an FPDU, or by an atomic, that ends only when the port goes on;
-so is the report of a local invalidation. Behind it stand completions of all QPs, and before it goes
+so is the report of a local invalidation. After it come completions of all QPs, and before it goes
 on another QP gets more Writes than 16 bits tell from none.
 """
 
@@ -34,7 +34,7 @@ WRITES = 40_000
 SLOT_OCTETS = 8
 SLOTS = 250
 PLACES = 2048
-"""Where they are placed in turn, behind the receives."""
+"""Where they are placed in turn, after the receives."""
 
 MESSAGES = 2
 """To each QP: the device has so many receive entries ahead while it cannot read more."""
@@ -85,7 +85,7 @@ def place_many(context: Context, party: Party) -> None:
 
 
 class Scene:
-    """The QPs beside the one that holds: their messages stand behind a Send with Invalidate."""
+    """The QPs beside the one that holds: their messages come after a Send with Invalidate."""
 
     def __init__(self, context: Context):
         self.context = context

@@ -142,7 +142,7 @@ def pump_until(pair: Pair, done: Callable[[], bool], what: str) -> None:
 
 
 def check_completions(pair: Pair) -> None:
-    """All work ends, in order, and behind the first that failed nothing succeeds."""
+    """All work ends, in order, and after the first that failed nothing succeeds."""
     for wr_ids in ([1], [2, 3, 4]):
         found = [wc for wc in pair.completions if wc.wr_id in wr_ids]
         assert [wc.wr_id for wc in found] == wr_ids

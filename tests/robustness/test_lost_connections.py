@@ -49,7 +49,7 @@ def conversation() -> list[Fpdu]:
 
 
 def cut_cases(setting: Setting) -> Iterator[Case]:
-    """The conversation, ended behind every octet of it."""
+    """The conversation, ended after every octet of it."""
     fpdus = conversation()
     stream, starts = assemble(fpdus, setting)
     for end in range(len(stream) + 1):
@@ -69,7 +69,7 @@ def cut_cases(setting: Setting) -> Iterator[Case]:
 
 @pytest.mark.requirement("DDP-6.2.2-02", "MPA-6-01", "MPA-8-01", "MPA-8-02")
 @pytest.mark.parametrize("markers", [False, True], ids=["no Markers", "Markers"])
-@pytest.mark.parametrize("at_once", [False, True], ids=["behind the answers", "at once"])
+@pytest.mark.parametrize("at_once", [False, True], ids=["after the answers", "at once"])
 def test_the_peer_closes_behind_every_octet(markers: bool, at_once: bool):
     setting = Setting(
         markers_in=markers,

@@ -1,4 +1,4 @@
-"""The AXI slave of cocotb tests: what the host, and a read, see of a write before its response."""
+"""The AXI slave of cocotb tests: when a write is visible, and when a read is answered."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from cocotb.triggers import ClockCycles, RisingEdge
 
-from stagecoach.gateware.interfaces import AxiSignature
+from stagecoach.gateware.dma.ports import AxiSignature
 from stagecoach.sim.cosim.axi import OKAY, SLVERR, AxiMemory
 from stagecoach.sim.cosim.host_memory import HostMemory
 from stagecoach.sim.cosim.streams import start_clock_and_reset
@@ -39,7 +39,16 @@ class Wires(wiring.Component):
 
 @pytest.mark.parametrize("late", [False, True])
 def test_a_write_is_visible_when_it_is_here_or_with_its_response(late: bool):
-    run_cocotb(Wires(), __name__, parameters={"LATE": str(int(late))})
+    run_cocotb(
+        Wires(),
+        __name__,
+        test_filter="check_visibility$",
+        parameters={"LATE": str(int(late))},
+    )
+
+
+def test_reads_of_some_addresses_are_late_and_hold_up_the_reads_after_them():
+    run_cocotb(Wires(), __name__, test_filter="check_late_reads$")
 
 
 async def transfer(dut: Any, channel: str, **values: int) -> None:
@@ -113,3 +122,33 @@ async def check_visibility(dut: Any) -> None:
     # The second word is not mapped.
     await write(dut, address + 8)
     assert await accept(dut, "b", "resp") == [SLVERR]
+
+
+@cocotb.test(timeout_time=100, timeout_unit="us")
+async def check_late_reads(dut: Any) -> None:
+    late_cycles = 40
+    memory = HostMemory()
+    address = memory.map(bytearray(64))
+    axi = AxiMemory(dut, "m_axi", dut.clk, memory, read_latency=READ_LATENCY)
+    axi.delay(range(address + 16, address + 32), late_cycles)
+    for name in ("awvalid", "wvalid", "bready", "arvalid", "rready"):
+        getattr(dut, f"test__{name}").value = 0
+    await start_clock_and_reset(dut)
+    cocotb.start_soon(axi.run())
+
+    async def cycles(*offsets: int) -> int:
+        """From the first address to the last word, when the reads follow each other."""
+        before = axi.cycle
+        for offset in offsets:
+            await transfer(dut, "ar", addr=address + offset, len=1)
+        for _ in range(2 * len(offsets)):
+            await accept(dut, "r", "data")
+        return axi.cycle - before
+
+    usual = await cycles(0)
+    assert await cycles(32) == usual
+    assert await cycles(16) == await cycles(24) == usual + late_cycles
+    words = 2 * (await cycles(0, 32) - usual)
+    assert await cycles(16, 32) in range(usual + late_cycles, usual + late_cycles + words + 1)
+    assert await cycles(32, 16) <= usual + late_cycles + words
+    assert await cycles(32) == usual

@@ -124,7 +124,7 @@ def test_write_does_not_touch_octets_beside_the_region(device: SimulatedDevice) 
     device.unmap_memory(whole)
     source = device.map_memory(buffer[:64])
     target = device.map_memory(buffer[100:120])
-    # The word at 96 reaches over the begin of the region, the one at 120 is behind it
+    # The word at 96 reaches over the begin of the region, the one at 120 is after it
     assert copy(device, source, whole + 96, 32) == 2
     assert buffer[104:120].tolist() == [0xFF] * 16
     assert not buffer[64:104].any()

@@ -8,7 +8,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from cocotb.triggers import FallingEdge
 
-from stagecoach.gateware.interfaces import NO_COLLISION
+from stagecoach.gateware.memories import NO_COLLISION
 from stagecoach.sim.cosim.streams import start_clock_and_reset
 from tests.support.runner import parameter, run_cocotb
 

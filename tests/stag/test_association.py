@@ -6,7 +6,7 @@ import cocotb
 import pytest
 from cocotb.triggers import RisingEdge
 
-from stagecoach.gateware.interfaces import StagStatus
+from stagecoach.gateware.layouts import StagStatus
 from stagecoach.gateware.stag.table import StagTable
 from stagecoach.hw.interface.queue_entries import Rights
 from stagecoach.sim.cosim.streams import seeded_random, start_clock_and_reset

@@ -11,7 +11,7 @@ import pytest
 from cocotb.triggers import ClockCycles, RisingEdge
 
 from stagecoach.gateware.config import RnicConfig
-from stagecoach.gateware.interfaces import Layouts, StagStatus
+from stagecoach.gateware.layouts import Layouts, StagStatus
 from stagecoach.gateware.stag.table import LOOKUP_CYCLES, STAG_KEY_BITS, StagTable
 from stagecoach.hw.interface.queue_entries import Rights
 from stagecoach.sim.cosim.streams import (
@@ -330,7 +330,7 @@ async def check_a_change_during_a_sweep_does_not_survive_it(dut: Any) -> None:
         dut.clear.value = 0
         await bench._change.wait_idle()
         bench.model.entries.clear()
-        # Neither valid nor to be registered; a change that comes behind the sweep is refused.
+        # Neither valid nor to be registered; a change that comes after the sweep is refused.
         await bench.ask([random_request(rng, bench.model) | {"stag": entry["stag"]}])
         await bench.change({"register": 1, "entry": entry})
         await bench.ask([random_request(rng, bench.model) | {"stag": entry["stag"]}])

@@ -1,4 +1,4 @@
-"""The round-robin choice is the nearest requester behind the latest one, for every request."""
+"""The round-robin choice is the nearest requester after the latest one, for every request."""
 
 import cocotb
 import pytest

@@ -5,21 +5,25 @@ import pytest
 WHOLE = (
     "tests/bench",
     "tests/examples",
-    "tests/formal",
     "tests/hw",
     "tests/integration",
-    "tests/malformer",
+    "tests/linux",
     "tests/robustness",
+    "tests/sim/malformer",
     "tests/tools",
 )
-"""Folders whose tests build, run or synthesize whole devices: none of them is fast."""
+"""Folders whose tests build, run or synthesize whole devices, or need root. None is fast."""
+
+FAST_ALL_THE_SAME = ("tests/hw/interface",)
+"""Folders in these whose tests do nothing of that."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--fast",
         action="store_true",
-        help="run the first case of each test that is neither slow nor of a whole device",
+        help="run one case of each test that is neither slow nor of a whole device; of tests that "
+        "start a simulator, the first one of each file",
     )
 
 
@@ -28,9 +32,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return
     chosen: dict[str, pytest.Item] = {}
     for item in items:
-        name, _, _ = item.nodeid.partition("[")
-        if item.get_closest_marker("slow") is None and not name.startswith(WHOLE):
-            chosen.setdefault(name, item)
-    left_out = [item for item in items if chosen.get(item.nodeid.partition("[")[0]) is not item]
+        if item.get_closest_marker("slow") is None and not item.nodeid.startswith(WHOLE):
+            chosen.setdefault(_alike(item), item)
+    left_out = [item for item in items if chosen.get(_alike(item)) is not item]
     items[:] = chosen.values()
     config.hook.pytest_deselected(items=left_out)
+
+
+def _alike(item: pytest.Item) -> str:
+    """The same for tests of which one is enough."""
+    assert isinstance(item, pytest.Function)
+    simulates = "cocotb" in vars(item.module)
+    return item.nodeid.partition("::" if simulates else "[")[0]

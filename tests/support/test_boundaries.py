@@ -37,7 +37,7 @@ class Outer(wiring.Component):
 
 @pytest.fixture
 def recorder(monkeypatch):
-    # What it replaces is put back behind the test.
+    # What it replaces is put back after the test.
     monkeypatch.setattr(wiring.Component, "__init__", wiring.Component.__init__)
     monkeypatch.setattr(RnicConfig, "__getattribute__", RnicConfig.__getattribute__)
     recorder = Recorder()

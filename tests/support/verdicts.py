@@ -16,7 +16,7 @@ requirement list that this check looks at, and no others. In the file of a block
     def test_thing(check, verdicts):
         verdicts.require(check)
 
-`each_check` stands behind the checks, since it looks for them.
+`each_check` stands after the checks, since it looks for them.
 """
 
 import json

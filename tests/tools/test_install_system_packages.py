@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 SCRIPT = Path(__file__).resolve().parents[2] / "tools" / "install_system_packages.sh"
-ALL = ("g++", "make", "perl", "iverilog", "tshark")
+ALL = ("g++", "make", "perl", "iverilog", "tshark", "ip")
 
 
 @pytest.fixture
@@ -44,9 +44,11 @@ def system(tmp_path):
         ("base", ("make",), True, "g++ perl"),
         ("waves", ("g++", "make", "perl"), False, "zlib1g-dev liblz4-dev"),
         ("waves", ("g++", "make", "perl"), True, ""),
-        ("test", ("g++", "make", "perl"), True, "iverilog tshark"),
+        ("test", ("g++", "make", "perl"), True, "iverilog tshark iproute2"),
         ("test", ALL, False, "zlib1g-dev liblz4-dev"),
         ("test", ALL, True, ""),
+        ("packetdrill", ("g++", "make", "perl"), False, "bison flex gcc"),
+        ("packetdrill", ("g++", "make", "perl", "bison", "flex", "cc"), False, ""),
     ],
 )
 def test_what_is_missing_and_needed_is_installed(system, purpose, programs, headers, packages):

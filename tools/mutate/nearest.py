@@ -12,10 +12,10 @@ FOLDERS = ("gateware", "hw", "sim", "host_driver", "tests", "examples")
 DEVICES = ("gateware/rnic.py", "gateware/hostlink/serial_rnic.py")
 """Through these a test looks at a whole device."""
 
-WHOLE_DEVICE = ("tests/integration", "tests/robustness", "tests/malformer")
+WHOLE_DEVICE = ("tests/integration", "tests/robustness", "tests/sim/malformer")
 """Folders of tests that use a whole device, in the order in which they are run."""
 
-NO_BLOCKS = ("tests/hw", "tests/bench", "tests/formal", "tests/host_driver", "tests/tools")
+NO_BLOCKS = ("tests/hw", "tests/bench", "tests/host_driver", "tests/tools")
 """Folders of tests that look at figures of a design, or that need no gateware."""
 
 
@@ -62,7 +62,7 @@ def _imported(path: Path, files: set[str]) -> Iterable[str]:
 
 
 def _distances(users: Mapping[str, set[str]], start: str, ends: Iterable[str]) -> dict[str, int]:
-    """How many imports are between `start` and what uses it, not looking behind `ends`."""
+    """How many imports are between `start` and what uses it, not looking past `ends`."""
     found = {start: 0}
     queue = deque([start])
     while queue:

@@ -70,7 +70,7 @@ def modules(text: str) -> dict[str, str]:
 
 
 def is_same(one: Mapping[str, str], other: Mapping[str, str], folder: Path) -> bool:
-    """Whether two designs have the same netlists behind `opt`, whatever their nets are called.
+    """Whether two designs have the same netlists after `opt`, whatever their nets are called.
 
     one, other: RTLIL by module. folder: for the files of Yosys.
     """

@@ -53,6 +53,16 @@ class MountError(StagecoachError):
         super().__init__(f"cannot mount {path.decode(errors='replace')}: MNT3ERR_{status.name}")
 
 
+class MountNotFound(StagecoachError):
+    """Nobody tells where the server's MOUNT program is."""
+
+    def __init__(self, host: str, why: str):
+        super().__init__(
+            f"{host} has no MOUNT program on the connection of NFS, and {why}; "
+            "name its TCP port with --mount-port"
+        )
+
+
 @dataclass(frozen=True)
 class MountOk:
     """mountres3_ok."""

@@ -5,7 +5,7 @@ from collections import deque
 
 
 class Budget:
-    """So many of something; who asks for more than is left waits behind those before.
+    """So many of something; who asks for more than is left waits in the queue.
 
     Parameters
     ----------

@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import errno
+import os
 import socket
 import struct
 from typing import Self
@@ -76,7 +78,8 @@ class RecordStream:
         self._writer.close()
         try:
             async with asyncio.timeout(CLOSE_SECONDS):
-                await self._writer.wait_closed()
+                # One who is cancelled ends the waiting neither of others nor of a later call.
+                await asyncio.shield(self._writer.wait_closed())
         except TimeoutError:
             self._reset()
         except OSError:
@@ -117,15 +120,17 @@ class TcpClientTransport:
     async def connect(
         cls, host: str, port: int, reply_timeout: float | None = REPLY_SECONDS
     ) -> Self:
-        """Raises `OSError`, such as `TimeoutError` if nothing answers."""
+        """Connects to a server. Raises `OSError`, such as `TimeoutError` if nothing answers."""
+        what = f"cannot connect to {host} port {port}"
         try:
-            async with asyncio.timeout(CONNECT_SECONDS):
-                reader, writer = await asyncio.open_connection(host, port)
+            async with asyncio.timeout(CONNECT_SECONDS) as limit:
+                reader, writer = await _connected(host, port)
             return cls(reader, writer, reply_timeout)
-        except TimeoutError as error:
-            raise TimeoutError(
-                f"cannot connect to {host}:{port}: no answer in {CONNECT_SECONDS} s"
-            ) from error
+        except UnicodeError as error:  # of a name that is none
+            raise OSError(f"{what}: {error}") from error
+        except OSError as error:
+            why = f"no answer in {CONNECT_SECONDS} s" if limit.expired() else _why(error)
+            raise type(error)(f"{what}: {why}") from error
 
     async def call(self, message: Message, room: ReplyRoom) -> Message:
         """As `ClientTransport.call`. `ReplyTimeout` if there is no reply in time."""
@@ -176,3 +181,32 @@ class TcpClientTransport:
         with contextlib.suppress(asyncio.CancelledError):
             await self._receiver
         await self._stream.close()
+
+
+async def _connected(host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A connection to the first address of a host that takes one, or the error of the last."""
+    loop = asyncio.get_running_loop()
+    failure: OSError | None = None
+    for family, kind, protocol, _, address in await loop.getaddrinfo(
+        host, port, type=socket.SOCK_STREAM
+    ):
+        connected = socket.socket(family, kind, protocol)
+        try:
+            connected.setblocking(False)
+            await loop.sock_connect(connected, address)
+            return await asyncio.open_connection(sock=connected)
+        except OSError as error:
+            connected.close()
+            failure = error
+        except BaseException:
+            connected.close()
+            raise
+    raise failure or OSError("it has no address")
+
+
+def _why(error: OSError) -> str:
+    """What is wrong, without asyncio's account of the call that failed."""
+    if error.errno is None:
+        return str(error)
+    known = error.errno in errno.errorcode and not isinstance(error, socket.gaierror)
+    return os.strerror(error.errno) if known else str(error.strerror)

@@ -10,7 +10,6 @@ READ_SEGMENT_OCTETS = 2 * WORD + SEGMENT_OCTETS
 """With the word that says that there is one, and its Position."""
 
 EMPTY_LISTS_OCTETS = 3 * WORD
-LARGEST_LENGTH = (1 << 32) - 1
 
 
 class ListError(ValueError):

@@ -82,6 +82,10 @@ class RdmaClientTransport:
             ird=settings.ird,
             emss=settings.emss,
             timeout=settings.connect_timeout,
+            crc=settings.crc,
+            markers=settings.markers,
+            revision=settings.revision,
+            peer_to_peer=settings.peer_to_peer,
         )
         agreed = terms.terms_of(settings, told)
         self.sizes = Sizes(

@@ -202,6 +202,8 @@ class RdmaListener:
             ird=settings.ird,
             emss=settings.emss,
             timeout=settings.connect_timeout,
+            crc=settings.crc,
+            markers=settings.markers,
         )
 
     async def _in_thread(self, work: Callable[..., T], *arguments: Any) -> T:

@@ -46,6 +46,7 @@ class Settings:
     ord, ird: RDMA Reads under way from this end, and towards it; what the device has if `None`.
     emss: largest TCP payload in octets; the connection's own if `None`.
     connect_timeout: seconds for MPA startup.
+    crc, markers: what this end asks for there.
     """
 
     profile: Profile = Profile.RFC8166
@@ -57,6 +58,8 @@ class Settings:
     ird: int | None = None
     emss: int | None = None
     connect_timeout: float = 10.0
+    crc: bool = True
+    markers: bool = False
 
     def __post_init__(self) -> None:
         _check("credits", self.credits, 1, MAXIMUM_CREDITS)
@@ -82,11 +85,14 @@ class ClientSettings(Settings):
         Without one a server of the profile RFC5666 returns it as read chunk; in the profile RFC8166
         it must be offered (RFC 8166, 4.3.3).
     reply_timeout: seconds for a call, with the time that it waits for a credit; `None` for ever.
+    revision: of MPA, 1 or 2. peer_to_peer: whether the connection begins with an RTR frame.
     """
 
     segment_octets: int = 1 << 30
     offer_reply_chunk: bool = True
     reply_timeout: float | None = 60.0
+    revision: int = 2
+    peer_to_peer: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()

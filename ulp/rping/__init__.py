@@ -1,1 +1,1 @@
-"""rping of rdmacm-utils on a simulated device: the other side may be any iWARP machine."""
+"""rping of rdmacm-utils on a simulated device, with its messages; not run against rping yet."""

@@ -3,21 +3,9 @@
 import itertools
 import math
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from stagecoach.host_driver import (
-    AccessFlags,
-    ConnectionListener,
-    Context,
-    StartupError,
-    StartupStep,
-    StartupTimeout,
-    WaitTimeout,
-    WROpcode,
-    connect,
-    listen,
-)
+from stagecoach.host_driver import AccessFlags, Context, StartupOptions, WROpcode, connect
 from stagecoach.ulp.rping.link import Link, PeerClosed, RpingError
 from stagecoach.ulp.rping.messages import GO_AHEAD, Advertisement, ping_text, text_of
 
@@ -26,15 +14,18 @@ DEFAULT_SIZE = 64
 READS = 1
 """IRD and ORD: one Read is under way at a time."""
 
-_LISTEN_SECONDS = 3600.0
+DEFAULT_IDLE = 600.0
+"""Seconds that a client may be silent between two pings."""
 
 
 @dataclass(frozen=True)
 class Settings:
     """The options of rping, named as there.
 
-    count: pings until the client ends; 0 for ever. persistent: the server serves one client after
-    another. address: of the server; empty for all local ones.
+    count: pings until the client ends; 0 for ever. persistent: the server serves clients side by
+    side, and does not end. address: of the server; empty for all local ones.
+    startup: what this end asks for in MPA startup. idle: seconds for which a client may be silent
+    between two pings before the server ends its connection; 0 for ever.
     """
 
     address: str = ""
@@ -45,6 +36,8 @@ class Settings:
     validate: bool = False
     debug: bool = False
     persistent: bool = False
+    startup: StartupOptions = field(default_factory=StartupOptions)
+    idle: float = DEFAULT_IDLE
 
     def tell(self, text: str) -> None:
         """A line for `verbose`."""
@@ -103,7 +96,7 @@ class Server:
 
     Parameters
     ----------
-    link: a connected one. settings: of these `size` and `verbose`.
+    link: a connected one. settings: of these `size`, `idle` and `verbose`.
     """
 
     def __init__(self, link: Link, settings: Settings):
@@ -115,12 +108,13 @@ class Server:
     def run(self) -> int:
         """Serves until the client closes between two pings; returns their number.
 
-        Raises `PeerClosed` if it closes in the middle of one.
+        Raises `PeerClosed` if it closes in the middle of one, `PeerLost` if the connection is reset
+        or times out, `PeerSilent` if it does nothing.
         """
         number = 0
         while True:
             try:
-                octets = self._link.receive("an advertisement", math.inf)
+                octets = self._link.receive("an advertisement", self._settings.idle or math.inf)
             except PeerClosed:
                 return number
             self._serve(number, Advertisement.unpack(octets))
@@ -149,52 +143,8 @@ class Server:
 def ping(context: Context, settings: Settings) -> None:
     """Connects to a server and pings it."""
     with Link(context) as link:
-        connect(link.qp, settings.address, settings.port, ord=READS, ird=READS)
+        startup = settings.startup.connecting
+        connect(link.qp, settings.address, settings.port, ord=READS, ird=READS, **startup)
         settings.trace(f"connected to {settings.address}:{settings.port}")
         Client(link, settings).run()
     settings.trace("done")
-
-
-def serve(
-    context: Context, settings: Settings, listening: Callable[[int], None] | None = None
-) -> None:
-    """Waits for a client and serves it; `listening` is called with the port.
-
-    Peers with which MPA startup fails are reported, and do not count.
-    """
-    with listen(context, settings.address, settings.port) as listener:
-        settings.trace(f"listening at port {listener.port}")
-        if listening is not None:
-            listening(listener.port)
-        while True:
-            with Link(context) as link:
-                if not _accept(listener, link):
-                    continue
-                settings.trace("a client has connected")
-                try:
-                    pings = Server(link, settings).run()
-                    settings.trace(f"the client has closed after {pings} pings")
-                except (RpingError, WaitTimeout) as error:
-                    if not settings.persistent:
-                        raise
-                    _report(error)
-            if not settings.persistent:
-                return
-
-
-def _accept(listener: ConnectionListener, link: Link) -> bool:
-    """Whether a client is connected; it was reported if MPA startup failed."""
-    try:
-        # Without a Read of its own the server cannot do anything.
-        listener.get_request(_LISTEN_SECONDS).accept(
-            link.qp, ord=READS, ird=READS, minimum_ord=READS
-        )
-        return True
-    except StartupError as error:
-        if not (isinstance(error, StartupTimeout) and error.step == StartupStep.PEER):
-            _report(error)
-        return False
-
-
-def _report(error: Exception) -> None:
-    print(f"rping: {type(error).__name__}: {error}", file=sys.stderr, flush=True)

@@ -4,7 +4,6 @@ from collections import deque
 from typing import Any, Self
 
 from stagecoach.host_driver import (
-    CQ,
     MR,
     PD,
     QP,
@@ -18,11 +17,12 @@ from stagecoach.host_driver import (
     RecvWR,
     SendWR,
     StagecoachError,
-    WaitTimeout,
+    StreamEnd,
     WCOpcode,
     WCStatus,
     WROpcode,
 )
+from stagecoach.ulp.rping.completions import Completions
 from stagecoach.ulp.rping.messages import ADVERTISEMENT_OCTETS
 
 PATIENCE = 120.0
@@ -30,13 +30,24 @@ PATIENCE = 120.0
 
 _REQUESTS = 4
 
+COMPLETIONS = 2 * _REQUESTS
+"""That a link may have outstanding."""
+
 
 class RpingError(StagecoachError):
     """The other side does not do what rping does."""
 
 
 class PeerClosed(RpingError):
-    """The other side closed the connection, or it was lost."""
+    """The other side closed the connection, or it was lost and the device does not know that."""
+
+
+class PeerLost(RpingError):
+    """The connection was reset, or timed out."""
+
+
+class PeerSilent(RpingError):
+    """The other side did nothing for too long."""
 
 
 class Link:
@@ -45,18 +56,27 @@ class Link:
     Parameters
     ----------
     context: the open device; what is made from it is closed with `close`.
+    completions: of all links of the device, with room for `COMPLETIONS` of each; its own if not
+        given.
     """
 
-    def __init__(self, context: Context):
+    def __init__(self, context: Context, completions: Completions | None = None):
         self.pd = PD(context)
-        self._cq = CQ(context, 2 * _REQUESTS)
-        cap = QPCap(max_send_wr=_REQUESTS, max_recv_wr=_REQUESTS)
-        self.qp = QP(self.pd, QPInitAttr(self._cq, self._cq, cap))
-        self._sent, self._received = (bytearray(ADVERTISEMENT_OCTETS) for _ in range(2))
-        self._sent_mr = MR(self.pd, self._sent, AccessFlags(0))
-        self._received_mr = MR(self.pd, self._received)
-        self._messages: deque[bytes] = deque()
-        self._post_receive()
+        try:
+            self._own = completions is None
+            self._completions = completions or Completions(context, COMPLETIONS)
+            cq = self._completions.cq
+            cap = QPCap(max_send_wr=_REQUESTS, max_recv_wr=_REQUESTS)
+            self.qp = QP(self.pd, QPInitAttr(cq, cq, cap))
+            self._completions.add(self.qp)
+            self._sent, self._received = (bytearray(ADVERTISEMENT_OCTETS) for _ in range(2))
+            self._sent_mr = MR(self.pd, self._sent, AccessFlags(0))
+            self._received_mr = MR(self.pd, self._received)
+            self._messages: deque[bytes] = deque()
+            self._post_receive()
+        except BaseException:
+            self.pd.close()
+            raise
 
     def register(self, buffer: Any, access: AccessFlags) -> MR:
         """Registers a buffer for the peer of this link alone (RFC 5040, 8.1.1)."""
@@ -76,8 +96,8 @@ class Link:
     def receive(self, what: str, seconds: float = PATIENCE) -> bytes:
         """The next message, 16 octets.
 
-        Raises `RpingError` for another length, `PeerClosed`, and `WaitTimeout`, which say `what`
-        was waited for.
+        Raises `RpingError` for another length, `PeerClosed`, `PeerLost` and `PeerSilent`, which say
+        `what` was waited for.
         """
         while not self._messages:
             self._take(what, seconds)
@@ -95,10 +115,9 @@ class Link:
 
     def _take(self, what: str, seconds: float) -> WCOpcode:
         """Waits for a completion; a message that it brings is kept, and another receive posted."""
-        try:
-            (found,) = self._cq.wait(1, seconds)
-        except WaitTimeout as error:
-            raise WaitTimeout(f"{what}: nothing from the peer in {seconds:g} s") from error
+        found = self._completions.next(self.qp, seconds)
+        if found is None:
+            raise PeerSilent(f"nothing from the peer in {seconds:g} s; it still owed {what}")
         if found.status != WCStatus.SUCCESS:
             raise self._failure(found, what)
         if found.opcode == WCOpcode.RECV:
@@ -111,14 +130,18 @@ class Link:
         return found.opcode
 
     def _failure(self, found: WC, what: str) -> RpingError:
-        if self.qp.cause == Cause.LLP_CLOSED:
-            return PeerClosed(f"the peer closed the connection; it still owed {what}")
-        return RpingError(found.describe())
+        if self.qp.cause != Cause.LLP_CLOSED:
+            return RpingError(found.describe())
+        how = self.qp.stream_end or StreamEnd.CLOSED
+        error = PeerClosed if how is StreamEnd.CLOSED else PeerLost
+        return error(f"{how.words}; it still owed {what}")
 
     def close(self) -> None:
         """Ends the connection, and frees all that the link has."""
         self.pd.close()
-        self._cq.close()
+        self._completions.remove(self.qp)
+        if self._own:
+            self._completions.close()
 
     def __enter__(self) -> Self:
         return self

@@ -4,7 +4,7 @@ from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from stagecoach.gateware.interfaces import OPERANDS, AtomicOperation
+from stagecoach.gateware.layouts import OPERANDS, AtomicOperation
 
 LATENCY = 3
 """Cycles from the operands to the result."""

@@ -8,7 +8,7 @@ from amaranth.lib import data, enum
 from amaranth.lib.memory import Memory
 
 from stagecoach.gateware.config import RnicConfig
-from stagecoach.gateware.interfaces import OPERANDS
+from stagecoach.gateware.layouts import OPERANDS
 from stagecoach.gateware.rdmap.atomic.addresses import AtomicAddresses
 
 

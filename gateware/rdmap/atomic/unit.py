@@ -6,7 +6,8 @@ from amaranth.lib.wiring import In, Out
 
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.dma.bursts import WORD_BITS, WORD_OCTETS
-from stagecoach.gateware.interfaces import OPERANDS, ReadClient, WriteClient
+from stagecoach.gateware.host_memory import ReadClient, WriteClient
+from stagecoach.gateware.layouts import OPERANDS
 from stagecoach.gateware.rdmap.atomic.addresses import ADDRESS_BITS
 from stagecoach.gateware.rdmap.atomic.arithmetic import LATENCY, AtomicArithmetic
 from stagecoach.gateware.rdmap.atomic.operations import AtomicOperations, AtomicStatus
@@ -15,8 +16,8 @@ from stagecoach.gateware.rdmap.atomic.settling import answer, settle
 ATOMIC_OCTETS = 8
 """What an atomic reads and changes (RFC 7306, 5.1)."""
 
-OPERATIONS = 16
-"""Atomics that are in flight."""
+OPERATIONS = 32
+"""Atomics that are in flight: as many as come while one waits for 350 cycles, one every 11."""
 
 
 def request_layout(config: RnicConfig) -> data.StructLayout:
@@ -45,10 +46,12 @@ class AtomicUnit(wiring.Component):
 
     Latency, in cycles without those of host memory and of the engines: 2 to the read command, 9
     from the word to the write command, 5 from the write response to the response. Throughput: one
-    operation every 11 cycles, every 24 while all others are in flight, or the latency of read and
-    write divided by `operations` if that is more. `request` waits while `operations` are in flight,
-    and a response that is not taken occupies one of these places; nothing else depends on
-    `response.ready`.
+    operation every 11 cycles, on one word or on different ones, or the latency of read and write
+    divided by `operations` if that is more. `request` is taken in 9 cycles, or 2 more for each
+    operation in flight that has another address in its bucket (`AtomicAddresses`), which is rare.
+    It waits while `operations` are in flight, and a response that is not taken occupies one of
+    these places; nothing else depends on `response.ready`. If a read or a write never ends, what
+    came after it never does, and after `operations` of them nothing more is taken.
 
     Parameters
     ----------

@@ -11,7 +11,7 @@ from amaranth.lib.wiring import In, Out
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.ddp.checks import CAUSE_BITS, first_cause, tagged_status_checks
 from stagecoach.gateware.ddp.headers import UNTAGGED_HEADER, from_wire
-from stagecoach.gateware.interfaces import DeliveryKind, Layouts, QpStrobe, StagClient, StagStatus
+from stagecoach.gateware.layouts import DeliveryKind, Layouts, QpStrobe, StagStatus
 from stagecoach.gateware.rdmap.checks import (
     IMMEDIATE_OPCODES,
     INVALIDATING_OPCODES,
@@ -28,6 +28,7 @@ from stagecoach.gateware.rdmap.headers import IMMEDIATE_ULPDU, Opcode
 from stagecoach.gateware.rdmap.receive.pieces import BANKS, PIECE_WRITE
 from stagecoach.gateware.rdmap.receive.record import record_layout
 from stagecoach.gateware.rdmap.receive.scan import PIECE
+from stagecoach.gateware.stag.ports import StagClient
 from stagecoach.hw.interface.causes import Cause
 from stagecoach.hw.interface.queue_entries import SCATTER_GATHER_ELEMENTS, CompletionFlags, Rights
 
@@ -150,7 +151,7 @@ class ReceiveAccess(wiring.Component):
             placement.store_address.eq(position[3:]),
             placement.qp.eq(record.qp),
             placement.reversed.eq(opcode == Opcode.ATOMIC_RESPONSE),
-            placement.store_end.eq(record.store_end),
+            placement.stored.eq(record.stored),
         ]
         _fill_delivery(m, self.delivery.payload, record, placements)
 

@@ -1,4 +1,4 @@
-"""The checks of a received segment that look at nothing behind an STag."""
+"""The checks of a received segment that need no STag lookup."""
 
 from collections.abc import Sequence
 
@@ -16,7 +16,7 @@ from stagecoach.gateware.ddp.checks import (
     untagged_checks,
 )
 from stagecoach.gateware.ddp.headers import TAGGED_HEADER_OCTETS, UNTAGGED_HEADER_OCTETS, from_wire
-from stagecoach.gateware.interfaces import Layouts
+from stagecoach.gateware.layouts import Layouts
 from stagecoach.gateware.rdmap.checks import (
     LAST_QN,
     atomic_request_checks,

@@ -1,13 +1,13 @@
 """What the receiver remembers of a QP between two of its segments."""
 
-from amaranth.hdl import Elaboratable, Module, Mux, Signal, Value
+from amaranth.hdl import Elaboratable, Module
 from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.ddp.headers import FIRST_MSN
-from stagecoach.gateware.interfaces import Layouts
+from stagecoach.gateware.layouts import Layouts
 
 CONTEXT = data.StructLayout(
     {
@@ -27,37 +27,6 @@ NEW_CONTEXT = CONTEXT.const(
     {"send_msn": FIRST_MSN, "request_msn": FIRST_MSN, "atomic_msn": FIRST_MSN}
 )
 """That of a new connection."""
-
-
-def follow(
-    m: Module,
-    context: data.View,
-    kind: data.View,
-    message_end: Value,
-    response_octets: Value,
-) -> data.View:
-    """`context` after a good segment, a cycle later.
-
-    `message_end`: `send_mo` after it, of a Send; `response_octets`: that of a Read Response.
-    """
-    following = Signal(CONTEXT)
-    last = kind.last
-    m.d.sync += [
-        following.eq(context),
-        following.started.eq(1),
-        following.send_msn.eq(context.send_msn + (kind.takes_entry & last)),
-        following.request_msn.eq(context.request_msn + kind.request),
-        following.atomic_msn.eq(context.atomic_msn + kind.atomic_response),
-    ]
-    with m.If(kind.send):
-        m.d.sync += [
-            following.send_mo.eq(Mux(last, 0, message_end)),
-            following.send_begun.eq(~last),
-            following.send_opcode.eq(kind.opcode),
-        ]
-    with m.If(kind.response):
-        m.d.sync += following.response_octets.eq(Mux(last, 0, response_octets))
-    return following
 
 
 class ReceiveContexts(wiring.Component):

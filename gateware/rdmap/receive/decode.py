@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.ddp.headers import TAGGED_HEADER_OCTETS, UNTAGGED_HEADER_OCTETS
-from stagecoach.gateware.interfaces import Layouts
+from stagecoach.gateware.layouts import Layouts
 from stagecoach.gateware.rdmap.checks import (
     IMMEDIATE_OPCODES,
     INVALIDATING_OPCODES,

@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.ddp.headers import from_wire
-from stagecoach.gateware.interfaces import Layouts
+from stagecoach.gateware.layouts import Layouts
 from stagecoach.gateware.rdmap.atomic.unit import ATOMIC_OCTETS
 from stagecoach.gateware.rdmap.headers import ULPDU_HEADER
 from stagecoach.gateware.rdmap.receive.decode import KIND

@@ -8,17 +8,12 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from stagecoach.gateware.config import RnicConfig
-from stagecoach.gateware.interfaces import (
-    EntryPort,
-    Layouts,
-    QpFifoReader,
-    QpFifoWriter,
-    QpStrobe,
-    StagClient,
-)
+from stagecoach.gateware.layouts import Layouts, QpStrobe
+from stagecoach.gateware.queues.ports import EntryPort, QpFifoReader, QpFifoWriter
 from stagecoach.gateware.rdmap.receive.access import ReceiveAccess
 from stagecoach.gateware.rdmap.receive.judge import ReceiveJudge
 from stagecoach.gateware.rdmap.receive.scan import ENTRY_WORDS
+from stagecoach.gateware.stag.ports import StagClient
 
 
 class Receiver(wiring.Component):

@@ -6,7 +6,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from stagecoach.gateware.config import RnicConfig
-from stagecoach.gateware.interfaces import QpStrobe
+from stagecoach.gateware.layouts import QpStrobe
 from stagecoach.gateware.queues.qp_choice import bit_of_qp
 
 

@@ -3,9 +3,8 @@
 A visit of a QP sends one FPDU. It goes through steps, each a block with its own states:
 
     work ────────► choose ─message─► cut ─piece─► check ─record─► issue ─► job, error
-    termination ─►   │                            │  │
-    qp_command ──►   └─command─► command          │  └─target─► atomic ─► atomic unit
-                                                  └─► STag table
+    termination ─►   │                            │                 │
+    qp_command ──►   └─command─► command          └─► STag table    └─► atomic unit
                    complete: progress to the contexts, pops of the queues
 
 Each answers a question, in the file of its name:
@@ -14,9 +13,9 @@ choose      Which message does the QP send: one that has begun, a response, the 
             entry, its Terminate? Which QP is next is decided by `queues/scheduler.py`.
 cut         What of the message fits the MULPDU, and which pieces of which elements are that?
 check       May it go: is there room, does the window take it? The STag table is asked.
-issue       What did the STag table answer? The FPDU is given away, or the QP is stopped.
+issue       What did the STag table answer? The FPDU is given away, or the QP is stopped. Of an
+            inbound atomic the target was asked about: the atomic unit has it, if it is aligned.
 complete    Where does the QP stand after the FPDU, and what do its queues drop?
-atomic      Is the target of an inbound atomic allowed and aligned? Then the unit has it.
 command     What does a QP command change?
 kick        Is there more to do for this QP, and was that said already?
 
@@ -30,8 +29,8 @@ seen together or never, and `inline.py`, the words of RDMAP headers. What an FPD
 from `lengths.py`, `header.py`, `inline.py` and `terminate.py`; what is known of each QP, from
 `context.py`, `limits.py`, `leaving.py` and `atomic.py`. `transmitter.py` joins them all.
 
-If a neighbour waits for ever: while `job` or `error` is not taken, or the STag table does not
-answer, `issue` is not free. Then `check` hands nothing over, `choose` begins no command and no
-termination, and one more visit is under way at most. A store without room holds `check`, and so
-does a table or an atomic unit that takes nothing. The LLP's events are taken in any case.
+If a neighbour waits for ever: while `job`, `error` or an atomic is not taken, or the STag table
+does not answer, `issue` is not free. Then `check` hands nothing over, `choose` begins no command
+and no termination, and one more visit is under way at most. A store without room holds `check`, and
+so does a table that takes nothing. The LLP's events are taken in any case.
 """

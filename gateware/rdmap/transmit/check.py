@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.ddp.checks import CAUSE_BITS
 from stagecoach.gateware.ddp.headers import UNTAGGED_HEADER_OCTETS
-from stagecoach.gateware.interfaces import Layouts
+from stagecoach.gateware.layouts import Layouts
 from stagecoach.gateware.rdmap.headers import TERMINATE_HEADER_OCTETS
 from stagecoach.gateware.rdmap.transmit.issue import record_layout
 from stagecoach.gateware.rdmap.transmit.message import lookup_layout, piece_layout
@@ -26,14 +26,15 @@ class TransmitCheck(wiring.Component):
     whatever the window.
 
     A LOCAL_INVALIDATE or FAST_REGISTER changes the STag table before it goes on as a job without an
-    FPDU, so that it completes in its turn and what the QP sends next may use the STag. For an
-    atomic that begins only the target is checked; then `TransmitAtomic` has it.
+    FPDU, so that it completes in its turn and what the QP sends next may use the STag. An atomic
+    that begins is a piece without octets to send: its target is checked.
 
     Latency: `hand` 1 cycle after `piece` if nothing has to be waited for, 2 or more after `change`
-    for an STag operation. A piece is taken with `hand`; one that is inline, a Terminate, an error
-    and an atomic are taken when the FPDU was given away and its inline words are written, because
-    those are made of what the steps before know. While the table does not take `change`, or the
-    unit the atomic, or `free` does not come, nothing else is checked.
+    for an STag operation. A piece is taken with `hand`, and so is an Atomic Response, whose FPDU
+    cannot fail any more: its inline words are written in the cycles after. Any other piece that is
+    inline, a Terminate and an error are taken when the FPDU was given away and its inline words are
+    written, because those are made of what the steps before know. While the table does not take
+    `change`, or `free` does not come, nothing else is checked.
 
     Members
     -------
@@ -47,12 +48,11 @@ class TransmitCheck(wiring.Component):
     change: Out(stream stag_change), with `refused` beside its ready.
     hand: Out(1), a pulse, only if `free`: a piece is handed over; `record`, Out(record_layout), is
         right in the next cycle. free, issued: In(1), of `TransmitIssue`.
-    handed: Out(1), with `hand`: the FPDU is on its way, unless it fails.
+    handed: Out(1), with `hand`: the FPDU is on its way, unless it fails. begun: Out(1), the same of
+        an atomic that begins, which has no FPDU.
     failing: In(1), an error is being reported. fresh: In(1), a visit begins: it does not matter.
     doomed: Out(1), an FPDU before this one failed: it has to end without a trace.
-    target: Out(stream qp_number), the target of an atomic is asked about; taken with
-        `target_failed` or, if the unit has it, with `target_begun`.
-    atomic_begun: Out(1), with `hand`: that check begins.
+    atomic_begun: Out(1), with `hand`: the check of the target of an atomic begins.
     kick: Out(1), a pulse: there will be something to do after this FPDU. kick_again: Out(1), a
         pulse: there is, whether that was said before or not.
     end: Out(1), a pulse: the visit is over, and nothing was handed over.
@@ -91,9 +91,7 @@ class TransmitCheck(wiring.Component):
                 "failing": In(1),
                 "fresh": In(1),
                 "doomed": Out(1),
-                "target": Out(stream.Signature(layouts.qp_number)),
-                "target_failed": In(1),
-                "target_begun": In(1),
+                "begun": Out(1),
                 "atomic_begun": Out(1),
                 "kick": Out(1),
                 "kick_again": Out(1),
@@ -112,7 +110,7 @@ class TransmitCheck(wiring.Component):
         ends = Signal()  # the piece is the last one of its FPDU
         m.d.comb += [
             asks.eq(piece.asks & ~failed),
-            ends.eq((piece.covers | ~asks) & ~message.begins_atomic),
+            ends.eq(piece.covers | ~asks),
         ]
         m.d.sync += [
             sure.eq(message.roomy & ~self.lookup.settings.transmit_markers),
@@ -123,7 +121,6 @@ class TransmitCheck(wiring.Component):
             m.d.sync += self.doomed.eq(1)
         with m.Elif(self.fresh):
             m.d.sync += self.doomed.eq(0)
-        m.d.comb += self.target.p.qp.eq(message.qp)
         self._connect_request(m)
         self._connect_change(m)
         self._connect_record(m, asks, ends, failed, cause)
@@ -179,19 +176,23 @@ class TransmitCheck(wiring.Component):
 
             # The table is asked for the check of the piece. Hand it over.
             with m.State("HAND"):
+                goes = ends & ~failed & ~message.terminating
                 m.d.comb += [
                     self.hand.eq(1),
-                    self.handed.eq(ends & ~failed & ~message.terminating),
+                    self.handed.eq(goes & ~message.begins_atomic),
+                    self.begun.eq(goes & message.begins_atomic),
                     self.atomic_begun.eq(message.begins_atomic & asks),
                     # What comes later asks for a visit itself.
-                    self.kick.eq(self.handed & (~self.last | message.more)),
+                    self.kick.eq((self.handed & ~self.last) | (goes & message.more)),
                 ]
                 m.d.sync += begun.eq(1)
-                # An inline piece needs what it is made of until its words are written.
-                with m.If(failed | message.inline | message.terminating):
+                # An inline piece needs what it is made of until its words are written, which begins
+                # when its check was good. An Atomic Response has none.
+                with m.If(message.answers_atomic & ~failed):
+                    m.d.comb += self.inline_start.eq(1)
+                    finish()
+                with m.Elif(failed | message.inline | message.terminating):
                     m.next = "HOLD"
-                with m.Elif(message.begins_atomic):
-                    m.next = "TARGET"
                 with m.Elif(piece.covers | ~piece.asks):
                     finish()
                 with m.Else():
@@ -209,19 +210,6 @@ class TransmitCheck(wiring.Component):
             # Wait until they are written.
             with m.State("INLINE"), m.If(self.inline_done):
                 finish()
-
-            # Wait for the check of a target, and until the unit takes the atomic.
-            with m.State("TARGET"):
-                m.d.comb += self.target.valid.eq(1)
-                with m.If(self.target.ready):
-                    with m.If(self.target_failed):
-                        fail(Cause.ATOMIC_MISALIGNED)
-                    with m.Else():
-                        m.d.comb += [
-                            self.end.eq(self.target_begun),
-                            self.kick.eq(self.target_begun & message.more),
-                        ]
-                        finish()
         return m
 
     def _connect_request(self, m: Module) -> None:
@@ -290,6 +278,7 @@ class TransmitCheck(wiring.Component):
             record.cause.eq(cause),
             record.request.eq(message.is_read | message.is_atomic),
             record.responding.eq(message.responding),
+            record.begins_atomic.eq(message.begins_atomic),
             record.about_atomic.eq(message.begins_atomic | message.answers_atomic),
             record.msn.eq(message.progress.response_msn),
             record.remaining.eq(message.remaining),

@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.ddp.checks import CAUSE_BITS
 from stagecoach.gateware.ddp.headers import TAGGED_HEADER_OCTETS, UNTAGGED_HEADER_OCTETS
-from stagecoach.gateware.interfaces import AtomicOperation, Layouts
+from stagecoach.gateware.layouts import AtomicOperation, Layouts
 from stagecoach.gateware.queues.qp_choice import bit_of_qp
 from stagecoach.gateware.rdmap.atomic.operations import AtomicStatus
 from stagecoach.gateware.rdmap.atomic.unit import ATOMIC_OCTETS
@@ -59,7 +59,7 @@ class TransmitChoose(wiring.Component):
     qp_command: In(stream qp_command), taken by `command`: Out(stream), when nothing is under way.
     message: Out(stream message_layout). Its payload holds for a cycle more, its `progress` and what
         is known of the queues for three.
-    free: In(1), no FPDU is under way in the steps behind.
+    free: In(1), no FPDU is under way in the later steps.
     may_begin: In(1), a visit may begin: no error waits to be taken.
     qp, asked: Out(qp), from the cycle after `work` was seen on; two registers for far memories.
     progress, halt: In, of QP `qp` a cycle ago. lookup: In(lookup_layout), of `qp` or `asked`.
@@ -122,7 +122,8 @@ class TransmitChoose(wiring.Component):
         m = Module()
         config, lookup = self._config, self.lookup
         idle = Signal(init=1)  # the state is IDLE; of its own, for what is asked early
-        alone = Signal()  # no FPDU of an earlier visit was under way when this one began
+        before = Signal(config.qp_bits)  # the QP of the visit before, the only one that may go on
+        alone = Signal()  # no FPDU of the QP was under way when this visit began
         halt = Signal(HALT)
         has_unit = Signal()  # of a send entry, the first unit is there
         has_two_units = Signal()
@@ -198,7 +199,7 @@ class TransmitChoose(wiring.Component):
             # The memories and queues see the QP number; it is taken from the scheduler.
             with m.State("ADDRESS"):
                 m.d.comb += [self.work.ready.eq(1), self.begin.eq(1), self.fresh.eq(1)]
-                m.d.sync += alone.eq(self.free)
+                m.d.sync += [alone.eq(self.free | (before != self.qp)), before.eq(self.qp)]
                 m.next = "CONTEXT"
 
             # The context comes out of the memories.

@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.ddp.headers import FIRST_MSN
-from stagecoach.gateware.interfaces import Layouts
+from stagecoach.gateware.layouts import Layouts
 from stagecoach.gateware.rdmap.transmit.context import progress_layout, sends_bits
 from stagecoach.gateware.rdmap.transmit.message import piece_layout
 from stagecoach.gateware.registers_apart import keep_apart
@@ -15,19 +15,19 @@ from stagecoach.gateware.registers_apart import keep_apart
 class TransmitComplete(wiring.Component):
     """Stores the progress of a QP, and has its queues drop what was sent.
 
-    That happens a cycle after the FPDU was handed over. Whether its checks are good does not
-    matter: if they are not, the QP sends nothing any more. What was asked of the peer is pushed
-    only when it is on its way; its message waits for that. Of an atomic that begins nothing is
-    sent: only that it has begun, and whose turn it is now, is stored.
+    That happens a cycle after the FPDU was handed over, or an atomic that begins. Whether its
+    checks are good does not matter: if they are not, the QP sends nothing any more. What was asked
+    of the peer is pushed only when it is on its way; its message waits for that. Of an atomic that
+    begins nothing is sent: only that it has begun, and whose turn it is now, is stored.
 
     It waits for nothing and keeps nobody waiting.
 
     Members
     -------
-    piece: In(piece_layout), a piece of the FPDU; it stands from the cycle before `handed` until the
-        one after it. offset: In(32), octets of its element that were sent before.
+    piece: In(piece_layout), a piece of the FPDU; it stands from the cycle before `handed`, or
+        `begun`, until the one after it. offset: In(32), octets of its element sent before.
     last: In(1), the FPDU ends its message. sent_length: In(17), octets of the FPDU.
-    handed: In(1), a pulse: the FPDU was handed over. begun: In(1), a pulse: an atomic has begun.
+    handed: In(1), a pulse: the FPDU was handed over. begun: In(1), the same of an atomic.
     requested: In(1), a pulse: a Read or Atomic Request is on its way.
     restart: In(1), a pulse: a connection starts, and `retired`, In, of its sends have ended;
         `store_restarted`, In(1), in the next cycle: that is stored.
@@ -71,10 +71,10 @@ class TransmitComplete(wiring.Component):
         keep_apart(popping, self.pop)
         m.d.comb += [
             self.popping.eq(popping),
-            self.store.eq(storing | self.begun | self.store_restarted),
+            self.store.eq(storing | self.store_restarted),
         ]
         m.d.sync += [
-            storing.eq(self.handed),
+            storing.eq(self.handed | self.begun),
             self.pop.eq(ends_send),
             popping.eq(ends_send),
             self.pop_both.eq(message.takes_two),

@@ -6,7 +6,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from stagecoach.gateware.config import RnicConfig
-from stagecoach.gateware.interfaces import Layouts, QpStrobe
+from stagecoach.gateware.layouts import Layouts, QpStrobe
 from stagecoach.hw.interface.queue_entries import SCATTER_GATHER_ELEMENTS
 
 

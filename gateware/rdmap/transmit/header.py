@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out
 
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.ddp import headers as ddp
-from stagecoach.gateware.interfaces import AtomicOperation
+from stagecoach.gateware.layouts import AtomicOperation
 from stagecoach.gateware.rdmap import headers as rdmap
 from stagecoach.gateware.rdmap.transmit.message import piece_layout
 

@@ -7,7 +7,9 @@ from amaranth.lib.wiring import In, Out
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.ddp.checks import CAUSE_BITS, first_cause
 from stagecoach.gateware.ddp.headers import TAGGED_HEADER, to_wire
-from stagecoach.gateware.interfaces import Layouts, QpStrobe, StagStatus
+from stagecoach.gateware.dma.bursts import WORD_BITS
+from stagecoach.gateware.layouts import OPERANDS, Layouts, QpStrobe, StagStatus
+from stagecoach.gateware.rdmap.atomic.unit import request_layout
 from stagecoach.gateware.rdmap.checks import atomic_status_checks, read_status_checks
 from stagecoach.gateware.rdmap.headers import (
     ATOMIC_REQUEST_ULPDU_OCTETS,
@@ -35,6 +37,7 @@ def record_layout(config: RnicConfig) -> data.StructLayout:
             "failed": 1,  # there is nothing but an error with this `cause`
             "cause": CAUSE_BITS,
             "request": 1,  # the peer has to answer it
+            "begins_atomic": 1,  # there is no FPDU: the atomic unit gets it
             # Of a response that fails: what it answers, as far as it was not answered already
             "responding": 1,
             "about_atomic": 1,
@@ -47,19 +50,23 @@ def record_layout(config: RnicConfig) -> data.StructLayout:
 
 
 class TransmitIssue(wiring.Component):
-    """Takes one piece at a time, with the FPDU that it belongs to.
+    """Takes one piece at a time, with the FPDU that it belongs to, or an atomic that begins.
 
     It waits for the answer of the STag table, hands the piece to `TransmitPieces` and, if it is
     the last one, gives the job away and lets the pieces go. A failed check discards the pieces,
-    halts the QP and reports the error. Only then it is `free` for another piece.
+    halts the QP and reports the error. Only then it is `free` for another piece. Of an atomic that
+    begins the piece is the target: if that is allowed and aligned, the atomic unit gets the atomic
+    instead of a job, else its QP is halted and the unit hears nothing of it.
 
     A last piece takes 7 cycles and those of the STag table beyond 5, or 4 without a check, from
-    `begin` until it is `free` in the next one; waits only for `job`, `error` and the table.
+    `begin` until it is `free` in the next one; waits only for `job`, `error`, the table and
+    `atomic`. The atomic unit takes one in bounded time, whatever the LLP does.
 
     Members
     -------
     begin: In(1), only if it is `free`: a piece is handed over, and the STag table was asked.
-    record: In(record_layout), the piece, in the cycle after `begin`.
+    record: In(record_layout), the piece, in the cycle after `begin`. operands: In, of the oldest
+        inbound request, in the same cycle.
     free: Out(1), nothing is under way.
     issued: Out(1), when `free`: what was handed over last was good.
     failing: Out(1), an error is being reported; until it is `free`.
@@ -68,7 +75,8 @@ class TransmitIssue(wiring.Component):
     offer, write, item, commit, discard: Out, to `TransmitPieces`; the first two and `commit` out of
         registers, a cycle after what they are about.
     halt, halting: Out, the QP of `job_begin` is to be halted like this.
-    job: Out(stream ulpdu_job). error: Out(stream qp_error).
+    job: Out(stream ulpdu_job). error: Out(stream qp_error). atomic: Out(stream), to the unit.
+    refused: Out(QpStrobe), an atomic whose target was asked about does not go to the unit.
     job_begin: Out(QpStrobe), the job is taken.
     is_response, is_request: Out(1), it is of a Read Response, a Read or Atomic Request.
     end: Out(1), pulse: the visit is over.
@@ -82,6 +90,7 @@ class TransmitIssue(wiring.Component):
             {
                 "begin": In(1),
                 "record": In(self._record),
+                "operands": In(OPERANDS),
                 "free": Out(1, init=1),
                 "issued": Out(1),
                 "failing": Out(1),
@@ -97,6 +106,8 @@ class TransmitIssue(wiring.Component):
                 "halting": Out(HALT),
                 "job": Out(stream.Signature(layouts.ulpdu_job)),
                 "error": Out(stream.Signature(layouts.qp_error)),
+                "atomic": Out(stream.Signature(request_layout(config))),
+                "refused": Out(QpStrobe(config)),
                 "job_begin": Out(QpStrobe(config)),
                 "is_response": Out(1),
                 "is_request": Out(1),
@@ -107,9 +118,11 @@ class TransmitIssue(wiring.Component):
     def elaborate(self, platform: object) -> Elaboratable:
         m = Module()
         record = Signal(self._record)
+        operands = Signal(OPERANDS)
         status = Signal(StagStatus)
         answered = Signal()
         cause = Signal(CAUSE_BITS)
+        misaligned = Signal()  # the target of an atomic
 
         # The answer comes late in its cycle.
         with m.If(self.response_valid):
@@ -128,6 +141,11 @@ class TransmitIssue(wiring.Component):
             self.item.last.eq(record.ends),
             self.item.inline.eq(record.inline),
             self.job.payload.eq(record.job),
+            self.atomic.p.qp.eq(record.job.qp),
+            self.atomic.p.address.eq(self.address),
+            self.atomic.p.operands.eq(operands),
+            self.refused.qp.eq(record.job.qp),
+            misaligned.eq(record.begins_atomic & self.address[:WORD_BITS].any()),
             self.job_begin.qp.eq(record.job.qp),
             self.is_response.eq(record.responding & ~record.about_atomic),
             self.is_request.eq(record.request),
@@ -147,17 +165,24 @@ class TransmitIssue(wiring.Component):
 
             # Its record is there.
             with m.State("TAKE"):
-                m.d.sync += [record.eq(self.record), self.offer.eq(self.record.places)]
+                m.d.sync += [
+                    record.eq(self.record),
+                    operands.eq(self.operands),
+                    self.offer.eq(self.record.places),
+                ]
                 m.next = "ANSWER"
 
             # Wait for the answer of the STag table. The piece is offered all the time.
             with m.State("ANSWER"):
-                with m.If(record.failed | (record.asks & answered & (status != StagStatus.OK))):
+                refused = (status != StagStatus.OK) | misaligned
+                with m.If(record.failed | (record.asks & answered & refused)):
                     m.d.sync += self.offer.eq(0)
                     m.next = "STOP"
                 with m.Elif(~record.asks | answered):
                     m.d.sync += [self.offer.eq(0), self.write.eq(record.places)]
-                    with m.If(record.ends):
+                    with m.If(record.begins_atomic):
+                        m.next = "ATOMIC"
+                    with m.Elif(record.ends):
                         m.next = "ISSUE"
                     with m.Else():
                         finish(good=True)
@@ -170,14 +195,27 @@ class TransmitIssue(wiring.Component):
                     m.d.comb += [self.job_begin.valid.eq(1), self.end.eq(1)]
                     finish(good=True)
 
+            # Wait until the unit takes the atomic.
+            with m.State("ATOMIC"):
+                m.d.comb += self.atomic.valid.eq(1)
+                with m.If(self.atomic.ready):
+                    m.d.comb += self.end.eq(1)
+                    finish(good=True)
+
             # The QP sends nothing any more.
             with m.State("STOP"):
-                m.d.comb += [self.failing.eq(1), self.discard.eq(1), self.halt.eq(1)]
+                m.d.comb += [
+                    self.failing.eq(1),
+                    self.discard.eq(1),
+                    self.halt.eq(1),
+                    self.refused.valid.eq(record.begins_atomic & record.asks),
+                ]
                 m.d.sync += cause.eq(Cause.LOCAL_SEND_PROTECTION)
                 with m.If(record.failed):
                     m.d.sync += cause.eq(record.cause)
                 with m.Elif(record.about_atomic):
-                    m.d.sync += cause.eq(first_cause(atomic_status_checks(status)))
+                    checks = [*atomic_status_checks(status), (misaligned, Cause.ATOMIC_MISALIGNED)]
+                    m.d.sync += cause.eq(first_cause(checks))
                 with m.Elif(record.responding):
                     m.d.sync += cause.eq(first_cause(read_status_checks(status)))
                 m.next = "REPORT"

@@ -6,7 +6,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from stagecoach.gateware.config import RnicConfig
-from stagecoach.gateware.interfaces import QpStrobe
+from stagecoach.gateware.layouts import QpStrobe
 
 JOB_BITS = 7
 """Of a job's number: fewer than 128 are between the transmitter and the LLP."""

@@ -4,7 +4,7 @@ from amaranth.lib import data
 
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.ddp.checks import CAUSE_BITS
-from stagecoach.gateware.interfaces import Layouts
+from stagecoach.gateware.layouts import Layouts
 from stagecoach.gateware.rdmap.atomic.operations import AtomicStatus
 from stagecoach.gateware.rdmap.transmit.context import (
     progress_layout,

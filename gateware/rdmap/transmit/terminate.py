@@ -12,7 +12,7 @@ from stagecoach.gateware.ddp.headers import (
     UNTAGGED_HEADER_OCTETS,
     to_wire,
 )
-from stagecoach.gateware.interfaces import Layouts
+from stagecoach.gateware.layouts import Layouts
 from stagecoach.gateware.rdmap.checks import is_terminate
 from stagecoach.gateware.rdmap.headers import (
     READ_REQUEST_HEADER_OCTETS,

@@ -10,16 +10,10 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from stagecoach.gateware.config import RnicConfig
-from stagecoach.gateware.interfaces import (
-    EntryPort,
-    Layouts,
-    QpFifoReader,
-    QpFifoWriter,
-    QpStrobe,
-    StagClient,
-)
+from stagecoach.gateware.layouts import Layouts, QpStrobe
+from stagecoach.gateware.queues.ports import EntryPort, QpFifoReader, QpFifoWriter
 from stagecoach.gateware.rdmap.atomic.unit import request_layout, response_layout
-from stagecoach.gateware.rdmap.transmit.atomic import AtomicAnswers, TransmitAtomic
+from stagecoach.gateware.rdmap.transmit.atomic import AtomicAnswers
 from stagecoach.gateware.rdmap.transmit.check import TransmitCheck
 from stagecoach.gateware.rdmap.transmit.choose import TransmitChoose
 from stagecoach.gateware.rdmap.transmit.command import TransmitCommand
@@ -37,6 +31,7 @@ from stagecoach.gateware.rdmap.transmit.limits import TransmitLimits
 from stagecoach.gateware.rdmap.transmit.message import lookup_layout
 from stagecoach.gateware.rdmap.transmit.pieces import TransmitPieces
 from stagecoach.gateware.rdmap.transmit.terminate import TransmitTerminate
+from stagecoach.gateware.stag.ports import StagClient
 from stagecoach.gateware.stream.slot import StreamSlot
 
 
@@ -59,18 +54,21 @@ class Transmitter(wiring.Component):
 
     An inbound atomic has two visits: one has its target checked and hands it to the atomic unit,
     the other, after the unit's answer, sends the Atomic Response; meanwhile nothing else of the
-    inbound queue is begun. The first waits until the Read Responses before it have left: they read
-    host memory before the atomic changes it.
+    inbound queue is begun. The first waits until the Read Responses of the QP before it have left:
+    they read host memory before the atomic changes it. The first takes 11 cycles and the second 8,
+    however the visits of several QPs follow each other. The atomic unit has the atomic 18 cycles
+    after `work`; while it does not take it one more visit is under way at most.
 
     A LOCAL_INVALIDATE or FAST_REGISTER is done in its visit, so before whatever is posted after
     it; a job without an FPDU brings its report.
 
     Throughput: an FPDU of one element or none every 11 cycles, of the same QP or others, if the
     STag table takes 8 cycles or less, the window takes twice the MULPDU and Markers are off; else
-    5 cycles more. One more inside a message if nothing but its own visits asks for the next one.
-    Each further element takes 8 more, or those of the table and 4; the first FPDU of a message of
-    more than one element 10 more. The registers of the steps before are needed for an FPDU with an
-    inline piece (Read Request, atomics, Immediate Data) until it is given away.
+    5 cycles more. An Atomic Response takes 3 less. One more inside a message if nothing but its own
+    visits asks for the next one. Each further element takes 8 more, or those of the table and 4;
+    the first FPDU of a message of more than one element 10 more. The registers of the steps before
+    are needed for an FPDU with an inline piece (Read Request, Atomic Request, Immediate Data) until
+    it is given away.
     Latency: from `work` to `job` 18 cycles, or 14 without a local piece.
 
     Members
@@ -153,7 +151,6 @@ class Transmitter(wiring.Component):
         m.submodules.check = check = TransmitCheck(config)
         m.submodules.issue = issue = TransmitIssue(config)
         m.submodules.complete = complete = TransmitComplete(config)
-        m.submodules.atomic = atomic = TransmitAtomic(config)
         m.submodules.command = command = TransmitCommand(config)
         m.submodules.kick = kick = TransmitKick(config)
         # What is known of each QP
@@ -181,10 +178,9 @@ class Transmitter(wiring.Component):
         wiring.connect(m, command.connect, limits.connect)
         wiring.connect(m, choose.message, cut.message)
         wiring.connect(m, cut.piece, check.piece)
-        wiring.connect(m, check.target, atomic.target)
         wiring.connect(m, check.change, wiring.flipped(self.stag_change))
-        wiring.connect(m, atomic.request, wiring.flipped(self.atomic_request))
-        wiring.connect(m, atomic.refused, wiring.flipped(self.atomic_refused))
+        wiring.connect(m, issue.atomic, wiring.flipped(self.atomic_request))
+        wiring.connect(m, issue.refused, wiring.flipped(self.atomic_refused))
         wiring.connect(m, issue.job, wiring.flipped(self.job))
         wiring.connect(m, issue.error, wiring.flipped(self.error))
         wiring.connect(m, pieces.piece, wiring.flipped(self.piece))
@@ -232,14 +228,9 @@ class Transmitter(wiring.Component):
             check.issued.eq(issue.issued),
             check.failing.eq(issue.failing),
             check.fresh.eq(choose.fresh),
-            check.target_failed.eq(atomic.failed),
-            check.target_begun.eq(atomic.begun),
-            atomic.free.eq(issue.free),
-            atomic.doomed.eq(check.doomed),
-            atomic.address.eq(issue.address),
-            atomic.operands.eq(self.inbound_requests.head.of.atomic.operands),
             issue.begin.eq(check.hand),
             issue.record.eq(check.record),
+            issue.operands.eq(self.inbound_requests.head.of.atomic.operands),
             issue.response_valid.eq(self.stag.response_valid),
             issue.response.eq(self.stag.response),
             pieces.offer.eq(issue.offer),
@@ -279,7 +270,7 @@ class Transmitter(wiring.Component):
             complete.last.eq(segment.last),
             complete.sent_length.eq(lengths.sent_length),
             complete.handed.eq(check.handed),
-            complete.begun.eq(atomic.begun),
+            complete.begun.eq(check.begun),
             complete.requested.eq(issue.job_begin.valid & issue.is_request),
             complete.restart.eq(command.restart),
             complete.store_restarted.eq(command.store),
@@ -291,7 +282,7 @@ class Transmitter(wiring.Component):
             contexts.set_halt.eq(issue.halt | command.store),
             contexts.halting.eq(issue.halting),
             contexts.halting_qp.eq(issue.job_begin.qp),
-            answers.clear.valid.eq(atomic.begun | command.store),
+            answers.clear.valid.eq(check.begun | command.store),
             answers.clear.qp.eq(choose.qp),
             leaving.begun.valid.eq(issue.job_begin.valid),
             leaving.begun.qp.eq(issue.job_begin.qp),
@@ -308,7 +299,7 @@ class Transmitter(wiring.Component):
         return m
 
     def _look_up(self, m: Module) -> None:
-        """What tables say of the QP; what no visit changes needs no enable behind its memory."""
+        """What tables say of the QP; what no visit changes needs no enable after its memory."""
         parts: Any = m.submodules
         choose, contexts, answers = parts.choose, parts.contexts, parts.answers
         known = Signal(lookup_layout(self._config))

@@ -48,7 +48,7 @@ module properties (input clk);
         endcase
     end
     wire matches = ((compare ^ original) & compare_mask) == 0;
-    // What the word holds behind the operation
+    // What the word holds after the operation
     wire [63:0] word = writes ? result : original;
 
     always @* if (cycles == LATENCY) begin

@@ -10,7 +10,7 @@ from typing import Any
 from amaranth.hdl import Mux, Signal, Value
 
 from stagecoach.gateware.config import RnicConfig
-from stagecoach.gateware.interfaces import OPERANDS, AtomicOperation
+from stagecoach.gateware.layouts import OPERANDS, AtomicOperation
 from stagecoach.gateware.rdmap.atomic.arithmetic import LATENCY
 from stagecoach.gateware.rdmap.atomic.unit import AtomicUnit
 from stagecoach.hw.formal.harness import Harness, Inside

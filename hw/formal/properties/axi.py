@@ -102,7 +102,7 @@ def _splitter(h: Harness) -> None:
     h.invariant("first", ~active | (inside.signal("first") == ~begun))
     h.invariant("aligned behind the first", ~active | ~begun | (start == 0))
     h.invariant("start lane", ~active | (inside.signal("start_lane") == command[:WORD_BITS]))
-    # What a burst is, in the cycle behind its making
+    # What a burst is, in the cycle after it is made
     made, began = h.past(makes), h.past(~begun)
     at, until = h.past(following), h.past(last_octet)
     words = o.address + (o.beats << WORD_BITS)  # the last word

@@ -11,7 +11,7 @@ from amaranth.hdl import Cat, Mux, Signal
 
 from stagecoach.gateware.dma.axi_width import AxiReadWidth, AxiWriteWidth
 from stagecoach.gateware.dma.bursts import WORD_BITS
-from stagecoach.gateware.interfaces import RESPONSE_OKAY
+from stagecoach.gateware.dma.ports import RESPONSE_OKAY
 from stagecoach.hw.formal.device import class_name
 from stagecoach.hw.formal.harness import Harness, Inside
 from stagecoach.hw.formal.invariants import invariants

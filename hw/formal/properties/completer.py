@@ -10,7 +10,7 @@ from typing import Any
 from amaranth.hdl import Cat, Mux, Signal, Value
 
 from stagecoach.gateware.config import RnicConfig
-from stagecoach.gateware.interfaces import Layouts, QpCommandKind
+from stagecoach.gateware.layouts import Layouts, QpCommandKind
 from stagecoach.gateware.queues.completer import SendCompleter
 from stagecoach.hw.formal.harness import Harness
 from stagecoach.hw.formal.property import Mutation, Property, in_harness

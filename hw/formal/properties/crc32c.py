@@ -89,7 +89,7 @@ def _wrong(netlist: Netlist) -> list[str]:
         except NoSumError as error:
             wrong.append(str(error))
 
-    # The CRC field is the complement of the register if and only if RESIDUE is behind it: a step of
+    # The CRC field is the complement of the register if and only if RESIDUE follows it: a step of
     # 32 bits depends on the sum of register and word alone, and no two sums end in the same one.
     step = _step(state, word[:BITS])
     alone = [form & ONES for form in step]
@@ -97,7 +97,7 @@ def _wrong(netlist: Netlist) -> list[str]:
         wrong.append("another CRC field may leave the same register")
     if _value(alone, ONES) != RESIDUE:
         wrong.append("residue")
-    # A word with zeros behind its 32 bits is a step of 32 bits, and 32 zeros.
+    # A word with zeros after its 32 bits is a step of 32 bits, and 32 zeros.
     zeros = _step(state, [0] * BITS)
     if _step(step, [0] * BITS) != _step(state, [*word[:BITS], *[0] * BITS]):
         wrong.append("zeros")

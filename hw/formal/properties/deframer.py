@@ -7,6 +7,7 @@ it was written, and good when the verdict over its FPDU was.
 from collections.abc import Callable
 
 from amaranth.hdl import Cat, Const, Mux, Signal
+from amaranth.lib import wiring
 
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.mpa.crc32c import (
@@ -26,6 +27,8 @@ CONFIG = RnicConfig(qps=4)
 object.__setattr__(CONFIG, "fpdu_store_octets", 512)
 Build = Callable[[Harness], None]
 WORDS = CONFIG.fpdu_store_octets // 8
+END_GAP = 4
+"""Cycles from the end of a visit to the next one at the least."""
 LATE = 8
 """Cycles after `full` rose in which words may still come."""
 
@@ -33,15 +36,7 @@ LATE = 8
 def _connected(h: Harness) -> tuple[Deframer, FpduStore, Inside, Inside]:
     deframer, store = Deframer(CONFIG), FpduStore(CONFIG)
     inside, store_inside = h.block(deframer), h.block(store, "store")
-    h.m.d.comb += [
-        store.write.eq(deframer.store_write),
-        store.word.eq(deframer.store_word),
-        store.commit.eq(deframer.store_commit),
-        store.commit_end.eq(deframer.store_commit_end),
-        store.rewind.eq(deframer.store_rewind),
-        deframer.store_address.eq(store.address),
-        deframer.store_full.eq(store.full),
-    ]
+    wiring.connect(h.m, deframer.store, store.writer)
     return deframer, store, inside, store_inside
 
 
@@ -52,11 +47,9 @@ def _all(inside: Inside, name: str) -> list[Signal]:
 
 
 class _Visits:
-    """Deframer and store, led as `mpa/receive_visits.py` does it.
+    """Deframer and store. Words of a visit that ends inside an FPDU have left before it is cleared.
 
-    `kill` stays until the next visit, and is there after a failure; none begins while words of the
-    one before are on their way, unless they are dropped: it begins behind `left`, or when there is
-    no visit and so no beat. `crc` changes only there.
+    Whoever leads it may drop any visit at any time.
     """
 
     def __init__(self, h: Harness) -> None:
@@ -65,8 +58,7 @@ class _Visits:
         aligner, self.remover = inside.child("aligner"), inside.child("remover")
         self.cut, self.word, self.out = aligner.ports.valid, aligner.ports.word, self.remover.ports
         cut, out = self.cut, self.out
-        started, kill = deframer.start, deframer.kill
-        self.started = started
+        kill, flush = inside.signal("killed"), inside.signal("flush")
         self.cleared, self.dropping = inside.signal("cleared"), inside.signal("dropping")
         self.last, _ = _all(inside, "last")
         # In the one, two and three cycles before
@@ -74,24 +66,28 @@ class _Visits:
         two = h.past(one)
         three = h.past(two)
         self.cut_one, self.cut_two = one, two
-        killed, failed = h.past(kill), h.past(deframer.failed)
+        killed, failed = h.past(kill), h.past(inside.signal("failed"))
+        started = inside.signal("started")
+        recent, quiet = inside.signal("recent"), inside.signal("quiet")
 
-        h.assume(~killed | kill | started)
-        h.assume(~failed | kill)
-        h.assume(~started | killed | ~(cut | one | two))
-        h.assume(~h.started | started | (deframer.crc == h.past(deframer.crc)))
-
-        h.invariant("cleared", self.cleared == (killed | h.past(started)))
+        h.invariant("cleared", self.cleared == (killed | h.past(flush)))
         h.invariant("dropping", self.dropping == (killed | failed))
-        h.invariant("kill clears", ~killed | (self.cleared & self.dropping))
+        h.invariant("a failure kills", ~failed | kill)
         h.invariant("no word is cut when it is cleared", ~(cut & self.cleared))
+        ended = aligner.ports.ended
+        before = h.past(self.cleared)
+        h.invariant("recent", (recent[0] == one) & (recent[1] == (two & ~before)))
+        h.invariant("quiet", ~quiet | ~(cut | one | two))
+        h.invariant("closing", ~h.past(ended & ~inside.signal("begins")) | ended)
+        h.invariant("visiting", inside.signal("visiting") | ended)
+        h.invariant("started", ~started[0] | inside.signal("visiting"))
         h.invariant("complete", ~self.remover.signal("complete") | one)
         h.invariant("out", ~out.o_valid | one | two)
         h.invariant("last out", ~self.last | two | three)
         h.invariant("cleared before", ~h.past(self.cleared) | ~out.o_valid)
         h.invariant("dropped before", ~h.past(self.dropping) | ~self.last)
         moves = out.o_valid | self.last
-        h.invariant("nothing moves between visits", ~self.cleared | self.dropping | ~moves)
+        h.invariant("nothing moves when it is cleared", ~self.cleared | self.dropping | ~moves)
 
 
 def _committed(h: Harness) -> None:
@@ -108,31 +104,31 @@ def _committed(h: Harness) -> None:
     a = h.constant(CONFIG.store_address_bits, "a")
     NONE, PENDING, GOOD = range(3)
     kind = Signal(range(3))
-    written = store.write & ~store.rewind & (store.address == a)
+    written = store.writer.write & ~store.writer.rewind & (store.writer.address == a)
     with m.If(written):
         m.d.sync += kind.eq(PENDING)
     with m.If(ends & (written | (kind == PENDING))):
         m.d.sync += kind.eq(Mux(verdict & ~dropping, GOOD, NONE))
-    with m.If(store.rewind & (kind == PENDING)):
+    with m.If(store.writer.rewind & (kind == PENDING)):
         m.d.sync += kind.eq(NONE)
 
-    released = store_inside.signal("released")
-    bits = len(released)
+    freed = store_inside.signal("freed")
+    bits = len(freed)
     used = Signal(bits)
     verified, offset = Signal(bits), Signal(bits)
     m.d.comb += [
-        used.eq(store.address - released),
-        verified.eq(store_inside.signal("verified") - released),
-        offset.eq(a - released),
+        used.eq(store.writer.address - freed),
+        verified.eq(store_inside.signal("verified") - freed),
+        offset.eq(a - freed),
     ]
-    # Only what is verified is released.
-    release_end = (store.placer.release_end - released)[:bits]
-    h.assume(~store.placer.release | (release_end <= verified))
+    # Only what is verified is freed.
+    free_end = (store.free_end - freed)[:bits]
+    h.assume(~store.free | (free_end <= verified))
 
     committed = offset < verified
     h.check("what is committed has a good CRC", ~committed | (kind == GOOD))
     h.invariant("committed was written", verified <= used)
-    end = (inside.signal("last_address") + 1 - released)[:bits]
+    end = (inside.signal("last_address") + 1 - freed)[:bits]
     alive = ~dropping & ~cleared
     open_ = alive & (offset >= verified) & (offset < used)
     h.invariant("pending", ~open_ | last | (kind == PENDING))
@@ -142,19 +138,31 @@ def _committed(h: Harness) -> None:
     h.invariant("kinds", kind <= GOOD)
 
     # What the store asks of the deframer.
-    commit = store.commit
+    commit = store.writer.commit
     h.check("commits what was written", ~commit | ((end > verified) & (end <= used)))
-    h.check("commits without a rewind", ~(commit & store.rewind))
-    full, room = store.full, inside.child("aligner").ports.room
+    h.check("commits without a rewind", ~(commit & store.writer.rewind))
+    full, room = store.writer.full, inside.child("aligner").ports.room
     since = Signal(range(LATE + 1))
     with m.If(~full):
         m.d.sync += since.eq(0)
     with m.Elif(since != LATE):
         m.d.sync += since.eq(since + 1)
-    h.check("writes in time", ~store.write | ~full | (since < LATE))
-    h.invariant("room", ~room | (since == 0))
+    h.check("writes in time", ~store.writer.write | ~full | (since < LATE))
+    # Of the numbers of FPDUs, too; after a reset none is used before `full` falls.
+    numbers_full, since_numbers = (
+        visits.deframer.numbers.full,
+        Signal(range(LATE + 1), init=LATE),
+    )
+    with m.If(~numbers_full):
+        m.d.sync += since_numbers.eq(0)
+    with m.Elif(since_numbers != LATE):
+        m.d.sync += since_numbers.eq(since_numbers + 1)
+    h.check("commits in time", ~commit | ~numbers_full | (since_numbers < LATE))
+    h.check("each commit has a number", commit == visits.deframer.numbers.commit)
+    h.invariant("room", ~room | ((since == 0) & (since_numbers == 0)))
     for late, there in enumerate((cut, visits.cut_one, visits.cut_two), 1):
-        h.invariant(f"cut with room {late}", ~there | (since <= late))
+        soon = (since <= late) & (since_numbers <= late)
+        h.invariant(f"cut with room {late}", ~there | soon)
     before, limit = store_inside.signal("used"), WORDS - MARGIN_WORDS
     h.invariant("used", used <= before + 1)
     h.invariant("room in the store", full | (before <= limit))
@@ -176,7 +184,7 @@ def _verdict(h: Harness) -> None:
     cut, word = aligner.valid, aligner.word
     cleared = inside.signal("cleared")
 
-    # What the word of the cycle before adds to the register; a half word has zeros behind it.
+    # What the word of the cycle before adds to the register; a half word has zeros after it.
     lower, upper = Signal(32), Signal(32)
     m.d.sync += [
         lower.eq(word_part(Cat(word.data[:32], Const(0, 32)))),
@@ -189,7 +197,7 @@ def _verdict(h: Harness) -> None:
     came, first = h.past(cut), h.past(word.first)
     final, half, oversize = h.past(cut & word.final), h.past(word.half), h.past(word.oversize)
 
-    # The register behind the words so far, and behind a final one in the cycle after it
+    # The register after the words so far, and after a final one in the cycle that follows it
     behind, started = Signal(32), Signal()
     with m.If(came):
         m.d.sync += behind.eq(after)
@@ -199,7 +207,7 @@ def _verdict(h: Harness) -> None:
         m.d.sync += started.eq(0)
     final_2, half_2, oversize_2 = (h.past(each) for each in (final, half, oversize))
     expected = behind == Mux(half_2, RESIDUE_AND_ZEROS, RESIDUE)
-    good = ~oversize_2 & (~deframer.crc | expected)
+    good = ~oversize_2 & (~inside.signal("_crc") | expected)
 
     ends = remover.ports.o_valid & remover.ports.o.last
     h.check("verdict behind the final word", ~ends | final_2)
@@ -215,7 +223,8 @@ def _verdict(h: Harness) -> None:
     open_ = started & ~came
     h.invariant("register", came | cleared | (crc == Mux(open_, behind, INITIAL_STATE)))
     cut_end = Mux(cut, ~word.final, started)
-    h.invariant("inside", aligner.inside == (cut_end & ~cleared))
+    h.invariant("visiting", inside.signal("visiting") | aligner.ended)
+    h.invariant("inside", (aligner.inside & inside.signal("visiting")) == (cut_end & ~cleared))
     h.invariant("cleared", ~(cut & cleared))
     for name, early in (("crc_f", final), ("crc_h", half), ("crc_o", oversize)):
         h.invariant(name, ~waits | (inside.signal(name) == early))
@@ -225,6 +234,27 @@ def _verdict(h: Harness) -> None:
     h.invariant("checked", ~final_2 | (inside.signal("checked") == behind))
     h.invariant("checked half", ~final_2 | (checked_half == half_2))
     h.invariant("checked size", ~final_2 | (inside.signal("checked_oversize") == oversize_2))
+
+
+def _ends(h: Harness) -> None:
+    """What `ReceiveVisits` is promised, which keeps one end at a time."""
+    deframer = Deframer(CONFIG)
+    inside = h.block(deframer)
+    left, started = inside.signal("_left"), inside.signal("started")
+    visiting = inside.signal("visiting")
+    before = ended = deframer.visit.ended
+    others = []
+    for _ in range(END_GAP - 1):
+        before = h.past(before)
+        others.append(before)
+    h.check("ends come apart", ~ended | ~Cat(others).any())
+
+    # A visit that has begun since another one was left is not left yet.
+    for late in range(END_GAP - 1):
+        h.invariant(f"left {late}", ~left[late] | ~visiting | started[: late + 1].any())
+    leaves = Cat(left, others)  # from one cycle ago to END_GAP - 1 cycles before an end
+    for late in range(len(leaves) - 1):
+        h.invariant(f"once {late}", ~leaves[late] | ~leaves[late + 1 : late + END_GAP].any())
 
 
 def _property(name: str, build: Build, *changes: tuple[str, str, str]) -> Property:
@@ -240,7 +270,11 @@ PROPERTIES = (
         _committed,
         ("deframer", "commit.eq(done & good)", "commit.eq(done)"),
         ("deframer", "good.eq(crc_good & ~remover.wrong)", "good.eq(1)"),
-        ("deframer", "dropping.eq(self.kill | self.failed)", "dropping.eq(self.kill)"),
+        (
+            "deframer",
+            "dropping.eq(killed | failed)",
+            "dropping.eq(killed)",
+        ),
     ),
     _property(
         "the verdict over an FPDU is that of the CRC over all of its words",
@@ -255,5 +289,11 @@ PROPERTIES = (
         ("deframer", "            m.d.sync += upper_part.eq(0)", "            pass"),
         ("deframer", "~checked_oversize\n                & ", "1 & "),
         ("aligner", "self.word.first.eq(~self.inside)", "self.word.first.eq(0)"),
+    ),
+    _property(
+        "ends of visits come four cycles apart at least",
+        _ends,
+        ("deframer", "may_turn.eq(~started[:3].any()", "may_turn.eq(~started[:2].any()"),
+        ("deframer", "leave.eq(flush | (visiting & may_turn & whole))", "leave.eq(flush | whole)"),
     ),
 )

@@ -89,7 +89,7 @@ class Followed:
     """One operation, any, of those that a watched drain counts.
 
     `inside` is high while it is under way. It `begins` in a cycle in which one does, when none is
-    followed, and is over behind the cycle of `ends`. `owed` tells that the drain waits for it.
+    followed, and is over after the cycle of `ends`. `owed` tells that the drain waits for it.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ def _queue(
     """One item, any, is followed from its mark until it is at the head and the next one is loaded.
 
     The queue keeps the share of each item and loads them in their order. So when the followed one
-    is loaded, the shares of those that came behind it are left, and before that more.
+    is loaded, the shares of those that came after it are left, and before that more.
 
     `counts`: what is asserted, the counts or what is said of the head. For that one, what is
     `known` of the counts is assumed.
@@ -192,7 +192,7 @@ def _queue(
     if counts:
         return
 
-    # The followed one, the shares behind it, and what it has to wait for
+    # The followed one, the shares after it, and what it has to wait for
     follows = h.free(1, "follows")
     IDLE, WAITS, HEAD = range(3)
     state, owed, behind = Signal(range(3)), Signal(count_bits), Signal(width)

@@ -2,11 +2,11 @@
 
 One item, any, is followed. It begins at any pair, or is an atomic (counted elsewhere), and when it
 ends in a stage it may be handed to the next one, where it begins at some pair 15 cycles later at
-most; 13 cycles if `passed_<s>` told of its end, which may be in the cycle behind it. If it had
-begun when the fence was started, or begins in the cycle behind, `busy` stays until it has ended in
+most; 13 cycles if `passed_<s>` told of its end, which may be in the cycle after it. If it had
+begun when the fence was started, or begins in the cycle after, `busy` stays until it has ended in
 the last stage that it came to.
 
-Of the environment: what `Drain` asks for; `passed_<s>` is low from the cycle behind `mark_<s>` on
+Of the environment: what `Drain` asks for; `passed_<s>` is low from the cycle after `mark_<s>` on
 until what was under way has ended.
 """
 
@@ -34,7 +34,7 @@ def _busy(h: Harness) -> None:
     begins = h.free(1, "begins")
     stays = h.free(1, "stays")  # it does not go on to the next stage
     atomic_ends = h.free(1, "atomic_ends")
-    # Where it begins first, and the pair at which it begins in each stage; atomics are behind them.
+    # Where it begins first, and the pair at which it begins in each stage; atomics come after them.
     first = h.constant(range(len(STAGES)), "first")
     places = [h.constant(range(n + 1), f"place_{s}") for s, n in enumerate(STAGES)]
 

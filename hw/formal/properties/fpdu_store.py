@@ -2,7 +2,7 @@
 
 One word of the store, any, is followed. The deframer keeps to the port's rules: it commits what it
 has written, and not in the cycle of a rewind, and it writes for 8 cycles at most after `full` rose.
-The placer releases what is committed.
+Only what is committed is freed.
 """
 
 from amaranth.hdl import Cat, Mux, Signal
@@ -24,44 +24,44 @@ def _read(h: Harness) -> None:
     m = h.m
     store = FpduStore(CONFIG)
     inside = h.block(store)
-    released = inside.signal("released")
-    bits = len(released)
+    freed = inside.signal("freed")
+    bits = len(freed)
 
-    # Distances from what was released: of the word behind the last one, of what is behind the last
+    # Distances from what was freed: of the word after the last one, of what follows the last
     # committed one, and of the word that is followed.
     followed = h.constant(bits, "followed")
     used, verified, place = Signal(bits), Signal(bits), Signal(bits)
     m.d.comb += [
-        used.eq(store.address - released),
-        verified.eq(inside.signal("verified") - released),
-        place.eq(followed - released),
+        used.eq(store.writer.address - freed),
+        verified.eq(inside.signal("verified") - freed),
+        place.eq(followed - freed),
     ]
     content = Signal(64)
-    with m.If(store.write & ~store.rewind & (store.address == followed)):
-        m.d.sync += content.eq(store.word)
+    with m.If(store.writer.write & ~store.writer.rewind & (store.writer.address == followed)):
+        m.d.sync += content.eq(store.writer.word)
     committed = place < verified
 
     since = Signal(range(LATE + 1))  # cycles that `full` was high before this one
-    with m.If(~store.full):
+    with m.If(~store.writer.full):
         m.d.sync += since.eq(0)
     with m.Elif(since != LATE):
         m.d.sync += since.eq(since + 1)
-    commit_end = (store.commit_end - released)[:bits]
-    release_end = (store.placer.release_end - released)[:bits]
-    h.assume(~store.commit | ((commit_end >= verified) & (commit_end <= used)))
-    h.assume(~(store.commit & store.rewind))
-    h.assume(~store.placer.release | (release_end <= verified))
-    h.assume(~store.write | ~store.full | (since < LATE))
+    commit_end = (store.writer.commit_end - freed)[:bits]
+    free_end = (store.free_end - freed)[:bits]
+    h.assume(~store.writer.commit | ((commit_end >= verified) & (commit_end <= used)))
+    h.assume(~(store.writer.commit & store.writer.rewind))
+    h.assume(~store.free | (free_end <= verified))
+    h.assume(~store.writer.write | ~store.writer.full | (since < LATE))
 
     # It was committed when the placer asked for it, and still is.
     asked = Signal(3)
-    m.d.sync += asked.eq(Cat(store.placer.address == followed, asked) & committed.replicate(4))
+    m.d.sync += asked.eq(Cat(store.address == followed, asked) & committed.replicate(4))
     arrived = asked[2] & committed
-    h.check("what is read is what was written", ~arrived | (store.placer.data == content))
-    overwrites = store.write & ~store.rewind & (store.address == followed)
+    h.check("what is read is what was written", ~arrived | (store.data == content))
+    overwrites = store.writer.write & ~store.writer.rewind & (store.writer.address == followed)
     h.check("nothing committed is written over", ~overwrites | ~committed)
 
-    rewound = h.past(store.rewind)
+    rewound = h.past(store.writer.rewind)
     h.check("a rewind forgets what is not committed", ~rewound | (used == verified))
 
     memory = inside.memory("memory")
@@ -77,8 +77,8 @@ def _read(h: Harness) -> None:
     # `used` of the store is that of the cycle before, and `full` that of the one before it.
     late, limit = inside.signal("used"), WORDS - MARGIN_WORDS
     h.invariant("used", used <= late + 1)
-    h.invariant("room", store.full | (late <= limit))
-    h.invariant("room while full", ~store.full | (used <= limit + 2 + since))
+    h.invariant("room", store.writer.full | (late <= limit))
+    h.invariant("room while full", ~store.writer.full | (used <= limit + 2 + since))
     h.invariant("cycles", since <= LATE)
 
 
@@ -90,8 +90,8 @@ PROPERTIES = (
         mutations=tuple(
             Mutation("stagecoach.gateware.mpa.fpdu_store", *change)
             for change in (
-                ("self.address.eq(verified)", "self.address.eq(self.address)"),
-                ("read.addr.eq(self.placer.address)", "read.addr.eq(self.placer.address + 1)"),
+                ("self.writer.address.eq(verified)", "self.writer.address.eq(self.writer.address)"),
+                ("read.addr.eq(self.address)", "read.addr.eq(self.address + 1)"),
             )
         ),
         depth=1,

@@ -55,7 +55,7 @@ def _invalidation(h: Harness) -> None:
 
     It is over before any LOCAL_INVALIDATE leaves whose report came after it had begun. Of the
     environment: what `Drain` asks for; `placing` is high while the receiver holds an address, in
-    the cycle in which its placement begins, too; `passed` is low from the cycle behind `mark` on
+    the cycle in which its placement begins, too; `passed` is low from the cycle after `mark` on
     until the atomics that were under way have ended.
     """
     m = h.m

@@ -18,7 +18,8 @@ from amaranth.lib import data
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.dma.lanes import lanes_below
 from stagecoach.gateware.dma.placer import READS_AHEAD, WORDS_AHEAD, Placer
-from stagecoach.gateware.interfaces import StorePort
+from stagecoach.gateware.layouts import Layouts
+from stagecoach.gateware.mpa.ports import StorePort
 from stagecoach.hw.formal.harness import Harness, Inside
 from stagecoach.hw.formal.invariants import invariants
 from stagecoach.hw.formal.property import Mutation, Property, in_harness
@@ -26,6 +27,7 @@ from stagecoach.hw.formal.property import Mutation, Property, in_harness
 CONFIG = RnicConfig(qps=4)
 BLOCK = "dma.placer.Placer"
 STORE = CONFIG.store_address_bits
+STORED = Layouts(CONFIG).stored
 MOST_OCTETS = 65535
 
 PLANNED = data.StructLayout(
@@ -36,7 +38,7 @@ PLANNED = data.StructLayout(
         "reversed": 1,
         "release": 1,
         "store_address": STORE,
-        "store_end": STORE,
+        "stored": STORED,
         "rotation": 3,
     }
 )
@@ -47,7 +49,7 @@ MARK = data.StructLayout(
         "last": 1,
         "reversed": 1,
         "release": 1,
-        "store_end": STORE,
+        "stored": STORED,
         "rotation": 3,
     }
 )
@@ -101,7 +103,10 @@ def _reads(h: Harness, inside: Inside, check: Check) -> list[Any]:
     check("one more read", ~primes | (planned.more_reads != 0))
     last, store = stages[-1], inside.ports.store
     check("released behind the last read", store.release == (last.valid & last.release))
-    check("end that is released", ~store.release | (store.release_end == last.store_end))
+    check(
+        "end that is released",
+        ~store.release | (Value.cast(store.released) == last.stored.as_value()),
+    )
     level, under_way = inside.child("words").ports.level, _sum([mark.valid for mark in stages])
     check("room for all", level + under_way < WORDS_AHEAD - 1)
     check("step", ~inside.signal("step") | (level <= WORDS_AHEAD - READS_AHEAD + 1))
@@ -161,7 +166,10 @@ class _Followed:
         last = word.payload.last == (put == count - 1)
         check("the last word is marked", ~self.puts | last)
         check("no release without a placement", ~release | (owed_releases != 0))
-        check("its end is released", ~self.releases | (dut.store.release_end == its.store_end))
+        check(
+            "its end is released",
+            ~self.releases | (Value.cast(dut.store.released) == its.stored.as_value()),
+        )
         all_read = (before == 0) & ((put + self.puts) == count)
         check("its words have left the store when it is released", ~self.releases | all_read)
 
@@ -179,7 +187,7 @@ class _Followed:
         with m.Elif((where == READS) & last_read):
             m.d.sync += where.eq(MADE)
 
-        # Its reads among those on their way: 0 before it, 1 its own, 2 behind it
+        # Its reads among those on their way: 0 before it, 1 its own, 2 after it
         stages = _reads(h, inside, check)
         OTHER, OWN = 0, 1
         turns = [Signal(2, name=f"turn_{stage}") for stage in range(len(stages))]
@@ -210,7 +218,7 @@ class _Followed:
         m.d.sync += fetched.eq(fetched + own[-2])
         m.d.comb += made.eq(fetched + _sum(own[:-1]))
         self.reads, self.made = where == READS, made
-        self.gone = gone = fetched - own[-1]  # behind `rotated`
+        self.gone = gone = fetched - own[-1]  # after `rotated`
 
         check("where", (where != IDLE) == seen)
         for soon, late in pairwise(turns):
@@ -225,7 +233,7 @@ class _Followed:
         about = {
             "reversed": its.reversed,
             "release": its.release,
-            "store_end": its.store_end,
+            "stored": its.stored,
             "rotation": rotation,
             "writes": writes,
             "write": writes,
@@ -235,9 +243,9 @@ class _Followed:
         }
 
         def same(mark: Any, *names: str) -> Value:
-            return Cat(mark[name] == about[name] for name in names).all()
+            return Cat(Value.cast(mark[name]) == Value.cast(about[name]) for name in names).all()
 
-        common = ("reversed", "release", "store_end", "rotation")
+        common = ("reversed", "release", "stored", "rotation")
         plan = planned_valid & same(planned, *(name for name, _ in PLANNED))
         check("plan", (where != PLAN) | plan)
         check("begun reads", (where != PLAN) | (made == inside.signal("begun")))
@@ -259,7 +267,7 @@ class _Followed:
                 (mark.write == (writes & ~(primes & (number == 0))))
                 & (mark.last == is_last)
                 & (mark.release == (its.release & is_last))
-                & same(mark, "reversed", "store_end", "rotation")
+                & same(mark, "reversed", "stored", "rotation")
             )
             check(f"read at {stage}", ~own[stage] | right)
         check("at the last stage", ~own[-1] | (fetched != 0))
@@ -397,9 +405,7 @@ PROPERTIES = (
             Mutation(
                 MODULE, "(fetched.valid & fetched.release)", "(reading.valid & reading.release)"
             ),
-            Mutation(
-                MODULE, "release_end.eq(fetched.store_end)", "release_end.eq(reading.store_end)"
-            ),
+            Mutation(MODULE, "released.eq(fetched.stored)", "released.eq(reading.stored)"),
             Mutation(MODULE, "end.eq(lane + place.octets - 1)", "end.eq(lane + place.octets)"),
             Mutation(MODULE, "WORDS_AHEAD - READS_AHEAD)", "WORDS_AHEAD)"),
             Mutation(MODULE, "release.eq(planned.release & single)", "release.eq(planned.release)"),

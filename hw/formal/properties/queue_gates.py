@@ -10,7 +10,7 @@ from typing import Any
 from amaranth.hdl import Cat, Mux, Signal, Value
 
 from stagecoach.gateware.config import RnicConfig
-from stagecoach.gateware.interfaces import DeliveryKind
+from stagecoach.gateware.layouts import DeliveryKind
 from stagecoach.gateware.queues import delivery_gate, request_gate
 from stagecoach.gateware.queues.delivery_gate import DeliveryGate
 from stagecoach.gateware.queues.drain import COUNT_BITS

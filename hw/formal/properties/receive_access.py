@@ -7,7 +7,7 @@ how many of its pieces were found good, and what the table said of one of them, 
 from amaranth.hdl import Cat, Const, Mux, Signal, Value
 
 from stagecoach.gateware.config import RnicConfig
-from stagecoach.gateware.interfaces import StagStatus
+from stagecoach.gateware.layouts import StagStatus
 from stagecoach.gateware.rdmap.headers import Opcode
 from stagecoach.gateware.rdmap.receive.access import ReceiveAccess
 from stagecoach.gateware.rdmap.receive.pieces import BANKS

@@ -22,7 +22,7 @@ from stagecoach.hw.interface.causes import Cause
 
 def _expected(f: Followed) -> None:
     """What the block keeps of the QP that is followed is what its segments said."""
-    h, inside = f.h, f.inside
+    h = f.h
     f.follow(h)
     qp = f.qp
     ours = f.stored("contexts", qp)
@@ -39,7 +39,7 @@ def _expected(f: Followed) -> None:
     octets, later = f.checks.ports.response_octets, at_work & (age >= 4)
     come = (context.response_octets + f.ulpdu.payload)[:32]
     h.invariant("response octets", ~later | (octets == come))
-    following = inside.view("following", CONTEXT)
+    following = f.following.view("following", CONTEXT)
     behind = rfc_checks.behind(f.ulpdu, context)
     same = Cat(getattr(following, name) == behind[name] for name in EXPECTED.members).all()
     h.invariant("following", ~at_work | (age < 5) | same)
@@ -72,7 +72,7 @@ def _sends(f: Followed) -> None:
     waits = state("ENTRY", "IMMEDIATE", "SCAN")
     h.invariant("other Send", ~(state("SEND_CHECK") | waits) | (told.other_opcode == other))
     h.invariant("looked at", ~state("SEND_CHECK") | (told.send_cause != Cause.NONE) | send)
-    h.invariant("judged", ~waits | f.inside.signal("refused") | send)
+    h.invariant("judged", ~waits | f.inside.child("send").signal("refused") | send)
     is_send, is_immediate = ulpdu.is_any(rfc_checks.SENDS), ulpdu.is_any(rfc_checks.IMMEDIATE)
     looked = ~state("IMMEDIATE") | (told.immediate_cause != Cause.NONE)
     h.invariant("Immediate Data looked at", looked | immediate)
@@ -152,25 +152,25 @@ def _records(f: Followed) -> None:
         "opcode": opcode,
         "invalidates": invalidates,
         "header": segment.header[:told],
-        "store_end": segment.store_end,
+        "stored": segment.stored,
         "delivers": (ulpdu.last | ulpdu.is_any(NOTHING_PLACED)) & ~writes,
     }.items():
-        h.check(f"its {name}", ~f.good | (Value.cast(getattr(record, name)) == value))
+        h.check(f"its {name}", ~f.good | (Value.cast(getattr(record, name)) == Value.cast(value)))
     place = rfc_checks.position(ulpdu, segment.store_address)
     h.check("its position", ~f.good | ulpdu.is_any(NOTHING_PLACED) | (record.position == place))
-    tells = inside.signal("tells")
+    tells = receiver.judge_verdict(inside).tells
     failed = (record.cause != Cause.NONE) | ~record.fpdu
     h.invariant("tells", ~f.at_work | ~tells | (state("HAND_OVER") & failed))
     position = rfc_checks.position(ulpdu, segment.store_address)
     known = inside.child("decode").ports.position
     back = (known + Mux(answers & ~ulpdu.tagged, 4, 0))[: len(known)]
     h.invariant("position known", ~f.at_work | (f.age < 2) | (back == position))
-    kept = inside.signal("position", 0)
-    before = f.at_work & (f.age >= 3) & ~state("HAND_OVER")
-    h.invariant("position kept", ~before | (kept == known))
+    kept = inside.child("record").signal("position")
+    original = Mux(inside.child("decode").ports.kind.atomic_response, 4, 0)
+    h.invariant("position kept", ~state("HAND_OVER") | (kept == (known + original)[: len(known)]))
 
     # The one piece of a segment that takes no receive entry
-    count = inside.signal("piece_count")
+    count = receiver.judge_verdict(inside).pieces
     only = ulpdu.payload != 0
     only = Mux(reads, ulpdu.number(18 + 12, 4) != 0, only)
     only |= opcode == rfc_checks.ATOMIC_REQUEST
@@ -253,17 +253,17 @@ PROPERTIES = (
         [_expected],
         [
             (
-                "receive.context",
+                "receive.following",
                 "context.send_msn + (kind.takes_entry & last)",
                 "context.send_msn + kind.takes_entry",
             ),
-            ("receive.context", "Mux(last, 0, message_end)", "message_end"),
-            ("receive.context", "context.request_msn + kind.request", "context.request_msn"),
-            ("receive.context", "Mux(last, 0, response_octets)", "response_octets"),
+            ("receive.following", "Mux(last, 0, self.message_end)", "self.message_end"),
+            ("receive.following", "context.request_msn + kind.request", "context.request_msn"),
+            ("receive.following", "Mux(last, 0, self.response_octets)", "self.response_octets"),
             ("receive.context", "ird_write.en.eq(self.connect)", "ird_write.en.eq(self.set_pd)"),
-            ("receive.judge", "Mux(connecting, command.qp, segment.qp)", "segment.qp"),
-            ("receive.judge", "Mux(stays, context, following)", "following"),
-            ("receive.judge", "segment.eq(self.segment.payload),", "segment.eq(0),"),
+            ("receive.following", "Mux(self.connect, self.command.qp, self.qp)", "self.qp"),
+            ("receive.following", "Mux(stays, context, following)", "following"),
+            ("receive.take", "segment.eq(self.segment.payload),", "segment.eq(0),"),
         ],
     ),
     _property(
@@ -276,9 +276,9 @@ PROPERTIES = (
             ("receive.checks", "*queue_opcode_checks(untagged),", ""),
             ("receive.checks", "opcode_checks(tagged, self.rfc7306)", "opcode_checks(tagged)"),
             (
-                "receive.judge",
-                "with m.If(drops | (is_write & ~failed)):",
-                "with m.If(drops | is_write):",
+                "receive.header",
+                "with m.If(self.drops | (is_write & ~failed)):",
+                "with m.If(self.drops | is_write):",
             ),
         ],
     ),
@@ -290,9 +290,13 @@ PROPERTIES = (
             ("receive.checks", "no_buffer=self.posted == 0", "no_buffer=0"),
             ("receive.checks", "wrong_mo=mo != context.send_mo", "wrong_mo=0"),
             ("receive.checks", "inside_send=context.send_begun", "inside_send=0"),
-            ("receive.judge", "entries.select.eq(segment.qp)", "entries.select.eq(command.qp)"),
-            ("receive.judge", "complete & ~message_end[32]", "complete"),
-            ("receive.judge", "fits & ~checks.other_opcode", "fits"),
+            (
+                "receive.judge",
+                "entries.select.eq(segment.qp)",
+                "entries.select.eq(take.command.qp)",
+            ),
+            ("receive.send", "complete & ~self.too_long", "complete"),
+            ("receive.send", "fits & ~self.other_opcode", "fits"),
         ],
     ),
     _property(
@@ -343,12 +347,12 @@ PROPERTIES = (
         "a good record says of its segment what the octets say, and so do its pieces",
         [_header, _responses, _records],
         [
-            ("receive.judge", "record.pd.eq(contexts.pd)", "record.pd.eq(0)"),
-            ("receive.judge", "decode.position + ORIGINAL_OCTET", "decode.position"),
+            ("receive.judge", "record.pd.eq(following.pd)", "record.pd.eq(0)"),
+            ("receive.record", "self.position + ORIGINAL_OCTET", "self.position"),
             (
-                "receive.judge",
-                "piece_count.eq(is_write & (payload != 0))",
-                "piece_count.eq(is_write)",
+                "receive.header",
+                "verdict.pieces.eq(is_write & (self.payload != 0))",
+                "verdict.pieces.eq(is_write)",
             ),
             (
                 "receive.record",

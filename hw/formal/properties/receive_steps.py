@@ -28,15 +28,15 @@ PROPERTIES = (
         mutations=tuple(
             Mutation(f"stagecoach.gateware.rdmap.{module}", old, new)
             for module, old, new in (
-                ("receive.judge", "Mux(record.dropped, 0, piece_count)", "piece_count"),
+                ("receive.record", "Mux(record.dropped, 0, verdict.pieces)", "verdict.pieces"),
                 (
-                    "receive.judge",
-                    "(kind.atomic_request | (read_octets != 0)) & good",
-                    "kind.atomic_request | (read_octets != 0)",
+                    "receive.request",
+                    "(is_atomic | (read_octets != 0)) & good",
+                    "is_atomic | (read_octets != 0)",
                 ),
-                ("receive.judge", "Mux(good, pieces.count, 0)", "pieces.count"),
-                ("receive.judge", "with m.Elif(failed):", "with m.Elif(checks.header_failed):"),
-                ("receive.judge", "m.d.sync += bank.eq(~bank)", "m.d.sync += bank.eq(bank)"),
+                ("receive.send", "Mux(good, self.count, 0)", "self.count"),
+                ("receive.header", "with m.Elif(failed):", "with m.Elif(self.failed):"),
+                ("receive.record", "self.bank.eq(~self.bank)", "self.bank.eq(self.bank)"),
                 (
                     "receive.decode",
                     "last & is_any(opcode, INVALIDATING_OPCODES)",

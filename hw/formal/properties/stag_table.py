@@ -12,7 +12,7 @@ from amaranth.hdl import Cat, Mux, Signal, Value
 from amaranth.lib import data
 
 from stagecoach.gateware.config import RnicConfig
-from stagecoach.gateware.interfaces import Layouts, StagStatus
+from stagecoach.gateware.layouts import Layouts, StagStatus
 from stagecoach.gateware.stag.table import LOOKUP_CYCLES, STAG_KEY_BITS, StagTable
 from stagecoach.hw.formal.harness import Harness
 from stagecoach.hw.formal.property import Mutation, Property, in_harness

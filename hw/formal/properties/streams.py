@@ -19,25 +19,34 @@ from stagecoach.hw.formal.property import Property, Rebuilt, in_harness
 ASSUMED: dict[str, tuple[str, ...]] = {
     "stream.fork.Fork": ("i",),
     "hostlink.link.Dispatcher": ("i",),
+    "mpa.receive_requests.ReceiveRequests": ("begin",),
+    "mpa.receive_visits.ReceiveVisits": ("begin",),
     "mpa.llp_width.LlpReceiveWidth": ("request", "i"),
     "mpa.llp_width.LlpTransmitWidth": ("i",),
+    "queues.ring_fetcher.RingFetcher": ("qp_command",),
+    "queues.fetch.choose.FetchChoose": ("qp_command",),
+    "queues.fetch.lookup.FetchLookup": ("visit",),
+    "queues.fetch.doorbell.FetchDoorbell": ("i",),
+    "queues.fetch.plan.FetchPlan": ("found",),
     "rdmap.transmit.transmitter.Transmitter": ("qp_command",),
     "rdmap.transmit.choose.TransmitChoose": ("qp_command",),
     "rdmap.transmit.command.TransmitCommand": ("command",),
     "rdmap.transmit.cut.TransmitCut": ("message",),
     "rdmap.transmit.check.TransmitCheck": ("piece",),
-    "rdmap.transmit.atomic.TransmitAtomic": ("target",),
 }
 """Inputs that must hold their words for the outputs to do so: they pass through."""
 
 RESTARTS: dict[str, str] = {
     "hostlink.frame_receiver.FrameReceiver": "restart",
 }
-"""Ports that reset the outputs of a block as the reset does; what is behind them is reset, too."""
+"""Ports that reset the outputs of a block as the reset does; what follows them is reset, too."""
 
 NOT_HELD: dict[str, dict[str, str]] = {
     "rdmap.receive.judge.ReceiveJudge": {
         "record": "`dropped` may rise while it waits: the QP stopped",
+    },
+    "rdmap.receive.record.ReceiveRecord": {
+        "record": "as that of the judge, and what it says of the segment are inputs",
     },
 }
 """Outputs of which the payload is not asserted here, and why."""

@@ -10,9 +10,11 @@ DUPLICATES = 3
 SSTHRESH_INITIAL = 1 << 30
 
 
-def initial_window(smss: int) -> int:
-    """RFC 6928, 2."""
-    return min(10 * smss, max(2 * smss, 14600))
+def initial_window(smss: int, large: bool = True) -> int:
+    """That of RFC 6928, 2; if not ``large``, that of RFC 5681, 3.1."""
+    if large:
+        return min(10 * smss, max(2 * smss, 14600))
+    return smss * (2 if smss > 2190 else 3 if smss > 1095 else 4)
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,7 @@ class Congestion:
     recover: int = -1
     duplicates: int = 0
     recovering: bool = False
+    large: bool = True
     extra: int = field(default=0, init=False)
     _limited: int = field(default=0, init=False)
     _counted: int = field(default=0, init=False)
@@ -40,7 +43,7 @@ class Congestion:
     _expired_at: int | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        self.cwnd = self.cwnd or initial_window(self.smss)
+        self.cwnd = self.cwnd or initial_window(self.smss, self.large)
 
     @property
     def limit(self) -> int:
@@ -110,4 +113,12 @@ class Congestion:
 
     def idle(self) -> None:
         """Nothing was sent for more than one RTO (RFC 5681, 4.1)."""
-        self.cwnd = min(initial_window(self.smss), self.cwnd)
+        self.cwnd = min(initial_window(self.smss, self.large), self.cwnd)
+
+    def resize(self, smss: int, maximum: int) -> None:
+        """The path takes segments of another size: a smaller one scales cwnd (RFC 5681, 3.1)."""
+        if smss < self.smss:
+            self.cwnd = max(self.cwnd * smss // self.smss, smss)
+            # Duplicate ACKs of what is sent anew are no sign of loss.
+            self.recover = max(self.recover, maximum - 1)
+        self.smss = smss

@@ -68,13 +68,13 @@ class Packet:
         if fragment & _FRAGMENT:
             raise MalformedError(Reason.IP_FRAGMENT, f"flags and offset {fragment:04x}")
         _refuse_source_routes(octets[HEADER_OCTETS:header])
-        if not _is_host(IPv4Address(source)):
+        if not is_host(IPv4Address(source)):
             raise MalformedError(Reason.IP_SOURCE, str(IPv4Address(source)))
         ends = IPv4Address(source), IPv4Address(destination)
         return cls(*ends, octets[header:total], protocol, service, identification, ttl)
 
 
-def _is_host(address: IPv4Address) -> bool:
+def is_host(address: IPv4Address) -> bool:
     """Whether a packet may come from here: RFC 1122, 3.2.1.3."""
     # 0/8, 127/8, 224/4 and 240/4.
     return address.packed[0] not in (0, 127) and address.packed[0] < 224

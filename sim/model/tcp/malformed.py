@@ -20,6 +20,9 @@ class Reason(Enum):
     TCP_CHECKSUM = "RFC 9293, 3.1 (MUST-3): checksum does not match"
     TCP_DATA_OFFSET = "RFC 9293, 3.1: data offset is below 5 or runs past the segment"
     TCP_PORT = "RFC 9293, 3.1: port 0"
+    ICMP_SHORT = "RFC 792: shorter than an ICMP header"
+    ICMP_CHECKSUM = "RFC 792: checksum does not match"
+    ICMP_QUOTE = "RFC 1122, 3.2.2: quotes less than an IPv4 header and 8 bytes"
 
 
 class MalformedError(ValueError):

@@ -98,9 +98,17 @@ class Segment:
         )
 
 
-def encode_packet(segment: Segment, source: IPv4Address, destination: IPv4Address) -> bytes:
+def encode_packet(
+    segment: Segment,
+    source: IPv4Address,
+    destination: IPv4Address,
+    dscp: int = 0,
+    ttl: int = ipv4.TTL,
+) -> bytes:
     """The segment in an IPv4 packet."""
-    return ipv4.Packet(source, destination, segment.encode(source, destination)).encode()
+    octets = segment.encode(source, destination)
+    # The two bits of ECN are none of DSCP.
+    return ipv4.Packet(source, destination, octets, service=dscp << 2, ttl=ttl).encode()
 
 
 def decode_packet(octets: bytes) -> tuple[ipv4.Packet, Segment]:

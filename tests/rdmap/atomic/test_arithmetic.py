@@ -4,7 +4,7 @@ import cocotb
 import pytest
 from cocotb.triggers import RisingEdge
 
-from stagecoach.gateware.interfaces import OPERANDS, AtomicOperation
+from stagecoach.gateware.layouts import OPERANDS, AtomicOperation
 from stagecoach.gateware.rdmap.atomic.arithmetic import LATENCY, AtomicArithmetic
 from stagecoach.sim.cosim.streams import pack, seeded_random, start_clock_and_reset
 from stagecoach.sim.model.atomics import cmp_swap, fetch_add

@@ -6,6 +6,7 @@ import cocotb
 import pytest
 from cocotb.triggers import ClockCycles, RisingEdge
 
+from stagecoach.gateware.rdmap.atomic.unit import OPERATIONS as IN_FLIGHT
 from stagecoach.gateware.rdmap.atomic.unit import AtomicUnit
 from stagecoach.sim.cosim.streams import seeded_random, start_clock_and_reset
 from tests.rdmap.atomic.bench import (
@@ -76,14 +77,10 @@ def test_what_a_failed_write_left_is_not_returned():
     run("check_failed_write")
 
 
-@pytest.mark.parametrize("latency, limit", [(20, 24), (250, 40)])
-def test_different_words_overlap(latency, limit):
-    run("check_throughput", SAME=0, LATENCY=latency, LIMIT=limit)
-
-
-@pytest.mark.parametrize("latency, limit", [(20, 24), (250, 40)])
-def test_operations_on_one_word_overlap(latency, limit):
-    run("check_throughput", SAME=1, LATENCY=latency, LIMIT=limit)
+@pytest.mark.parametrize("same", [0, 1], ids=["different words", "one word"])
+@pytest.mark.parametrize("reads, writes, limit", [(20, 20, 11), (250, 50, 11), (250, 250, 17)])
+def test_operations_overlap(same, reads, writes, limit):
+    run("check_throughput", SAME=same, READS=reads, WRITES=writes, LIMIT=limit)
 
 
 def test_latency_is_as_documented():
@@ -297,9 +294,9 @@ async def check_failed_write(dut):
 async def check_throughput(dut):
     rng = seeded_random()
     same = parameter("SAME") == "1"
-    latency = int(parameter("LATENCY"))
-    slow = latency, latency
-    memory = HostMemory(dut, rng, Traffic(read_latency=slow, write_latency=slow))
+    reads, writes = int(parameter("READS")), int(parameter("WRITES"))
+    traffic = Traffic(read_latency=(reads, reads), write_latency=(writes, writes))
+    memory = HostMemory(dut, rng, traffic)
     queues = Queues(dut, rng, memory)
     addresses = [0x1000 + 8 * qp * (not same) for qp in range(CONFIG.qps)]
     memory.words.update(dict.fromkeys(addresses, 0))
@@ -360,7 +357,7 @@ async def check_held_response(dut):
         queues.ask(qp, addresses[qp], FETCH_ADD, 1)
     await ClockCycles(dut.clk, 3000)
     # One answer is in the output register, and its place is taken again.
-    assert memory.writes == 17
+    assert memory.writes == IN_FLIGHT + 1
     queues._responses.paused = False
     for _ in range(CONFIG.qps):
         await queues.answer()

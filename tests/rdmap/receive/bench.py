@@ -7,7 +7,7 @@ from typing import Any
 import cocotb
 from cocotb.triggers import ClockCycles, RisingEdge
 
-from stagecoach.gateware.interfaces import (
+from stagecoach.gateware.layouts import (
     ULPDU_HEADER_OCTETS,
     DeliveryKind,
     Layouts,
@@ -31,6 +31,7 @@ from tests.rdmap.receive.model import (
     ADDRESS_MASK,
     CONFIG,
     EVENT_BITS,
+    STORE_NUMBERS,
     STORE_WORDS,
     AtomicSink,
     Element,
@@ -189,9 +190,12 @@ class Bench:
             "ulpdu_length": len(ulpdu),
             "header": int.from_bytes(octets, "little"),
             "store_address": self._store,
-            "store_end": (self._store + words) % STORE_WORDS,
+            "stored": {
+                "end": (self._store + words) % STORE_WORDS,
+                "number": self.sent % STORE_NUMBERS,
+            },
         }
-        self._store = segment["store_end"]
+        self._store = segment["stored"]["end"]
         self.model.segment(segment, ulpdu)
         self._segments.put(segment)
         self.sent += 1
@@ -259,7 +263,7 @@ class Bench:
                     self.log.append(("place", item))
                 else:
                     assert item["release"]
-                    self.log.append(("release", item["store_end"]))
+                    self.log.append(("release", item["stored"]["number"]))
                 if item["release"]:
                     held_none = False
             if dut.delivery__valid.value and dut.delivery__ready.value:

@@ -10,12 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from stagecoach.gateware.config import RnicConfig
-from stagecoach.gateware.interfaces import (
-    EVENT_HEADER_OCTETS,
-    DeliveryKind,
-    SegmentKind,
-    StagStatus,
-)
+from stagecoach.gateware.layouts import EVENT_HEADER_OCTETS, DeliveryKind, SegmentKind, StagStatus
 from stagecoach.hw.interface.causes import CODES, Cause
 from stagecoach.hw.interface.queue_entries import CompletionFlags, Rights
 from stagecoach.sim.model import checks, ddp, effects, memory, rdmap
@@ -32,6 +27,7 @@ from stagecoach.sim.model.work import Completion, Operation, OutstandingRead, Wo
 
 CONFIG = RnicConfig(qps=4, cqs=4, read_queue_depth=4)
 STORE_WORDS = 1 << CONFIG.store_address_bits
+STORE_NUMBERS = 1 << CONFIG.store_number_bits
 LENGTH_OCTETS = 2
 """Octets of an FPDU before its ULPDU."""
 
@@ -494,7 +490,7 @@ class Model:
         """
         position = segment["store_address"] * 8 + first
         if not pieces:
-            self.events.append(("release", segment["store_end"]))
+            self.events.append(("release", segment["stored"]["number"]))
         for number, (to, octets) in enumerate(pieces):
             position %= STORE_WORDS * 8
             self._placements += 1
@@ -506,7 +502,7 @@ class Model:
                 "store_octet": position % 8,
                 "reversed": int(is_number),
                 "release": int(number == len(pieces) - 1),
-                "store_end": segment["store_end"],
+                "stored": segment["stored"],
             }
             self.events.append(("place", placement))
             position += octets

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from stagecoach.gateware.interfaces import StagStatus
+from stagecoach.gateware.layouts import StagStatus
 from stagecoach.sim.model.atomics import AtomicRequest, AtomicResponse
 from stagecoach.sim.model.ddp import TaggedHeader, UntaggedHeader
 from stagecoach.sim.model.rdmap import IMMEDIATE_OPCODES, Opcode, ReadRequest, control_octet

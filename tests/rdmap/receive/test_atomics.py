@@ -9,7 +9,7 @@ from typing import Any
 import cocotb
 import pytest
 
-from stagecoach.gateware.interfaces import DeliveryKind, StagStatus
+from stagecoach.gateware.layouts import DeliveryKind, StagStatus
 from stagecoach.gateware.rdmap.receive.receiver import Receiver
 from stagecoach.hw.interface.causes import Cause
 from stagecoach.sim.model.atomics import AtomicOperation
@@ -133,7 +133,7 @@ async def check_the_original_value_is_placed_as_a_number_of_the_host(dut: Any) -
         assert placement["address"] == sink.tagged_offset ^ ADDRESS_MASK
         assert (placement["octets"], placement["reversed"]) == (8, 1)
         first = placement["store_address"] * 8 + placement["store_octet"]
-        # Behind the length of the ULPDU, the DDP header and the identifier.
+        # After the length of the ULPDU, the DDP header and the identifier.
         assert first % 8 == (2 + UNTAGGED_HEADER_OCTETS + 4) % 8
         assert (delivery["kind"], delivery["length"]) == (DeliveryKind.READ.value, 8)
         await bench.settle()

@@ -4,7 +4,7 @@ import cocotb
 from cocotb.triggers import RisingEdge
 
 from stagecoach.gateware.config import RnicConfig
-from stagecoach.gateware.interfaces import Layouts
+from stagecoach.gateware.layouts import Layouts
 from stagecoach.gateware.rdmap.receive.context import CONTEXT, ReceiveContexts
 from stagecoach.sim.cosim.streams import pack, seeded_random, start_clock_and_reset, width_of
 from tests.support.runner import run_cocotb

@@ -10,7 +10,7 @@ import cocotb
 import pytest
 from cocotb.triggers import ClockCycles
 
-from stagecoach.gateware.interfaces import SegmentKind, StagStatus
+from stagecoach.gateware.layouts import SegmentKind, StagStatus
 from stagecoach.gateware.rdmap.receive.receiver import Receiver
 from stagecoach.hw.interface.causes import Cause
 from stagecoach.sim.model.rdmap import SEND_OPCODES
@@ -49,7 +49,7 @@ def expecting(length: int, wrong: Callable[[], bytes]) -> Wrong:
 
 
 def answered(length: int, octets: int, wrong: Callable[[], bytes]) -> Wrong:
-    """A Read Response, behind a segment of `octets` octets."""
+    """A Read Response, after a segment of `octets` octets."""
 
     def segment(bench: Bench, rng: Any) -> bytes:
         bench.expect_read(1, STAG, TO, length)
@@ -101,7 +101,7 @@ def with_entry(wrong: Callable[[Any], bytes]) -> Wrong:
 
 
 def inside(begun: int, octets: int, mo: int) -> Wrong:
-    """Immediate Data behind the first segment of a Send, which has `begun` octets."""
+    """Immediate Data after the first segment of a Send, which has `begun` octets."""
 
     def segment(bench: Bench, rng: Any) -> bytes:
         bench.post(1, elements(rng, 64))
@@ -570,7 +570,7 @@ async def check_an_error_is_told_with_the_header_and_the_length_of_its_segment(d
 @shows("DDP-7.1-16", "RDMAP-7.1-05")
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def check_behind_an_error_everything_is_dropped_and_nothing_told(dut: Any) -> None:
-    """Good and wrong segments come behind the first wrong one; `running` falls late."""
+    """Good and wrong segments come after the first wrong one; `running` falls late."""
     bench = await start(dut)
     rng = bench.rng
     await bench.connect(1)

@@ -10,7 +10,7 @@ import cocotb
 import pytest
 
 from stagecoach.gateware.ddp.headers import FIRST_MSN
-from stagecoach.gateware.rdmap.receive import judge as receive_judge
+from stagecoach.gateware.rdmap.receive import following as receive_following
 from stagecoach.gateware.rdmap.receive.context import CONTEXT
 from stagecoach.gateware.rdmap.receive.receiver import Receiver
 from stagecoach.gateware.rdmap.transmit.transmitter import Transmitter
@@ -46,7 +46,7 @@ def test_received_messages(monkeypatch: pytest.MonkeyPatch) -> None:
             "response_octets": CAME,
         }
     )
-    monkeypatch.setattr(receive_judge, "NEW_CONTEXT", context)
+    monkeypatch.setattr(receive_following, "NEW_CONTEXT", context)
     run_cocotb(Receiver(receiver_bench.CONFIG), __name__, test_filter="check_received")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import cocotb
 import pytest
 
-from stagecoach.gateware.rdmap.receive import judge as receive_judge
+from stagecoach.gateware.rdmap.receive import following as receive_following
 from stagecoach.gateware.rdmap.receive.context import CONTEXT
 from stagecoach.gateware.rdmap.receive.receiver import Receiver
 from stagecoach.gateware.rdmap.transmit import complete as transmit_complete
@@ -38,7 +38,7 @@ def test_sent_messages(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.requirement("DDP-4.3-10")
 def test_received_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     context = CONTEXT.const({"send_msn": FIRST, "request_msn": FIRST, "atomic_msn": FIRST})
-    monkeypatch.setattr(receive_judge, "NEW_CONTEXT", context)
+    monkeypatch.setattr(receive_following, "NEW_CONTEXT", context)
     run_cocotb(Receiver(receiver_bench.CONFIG), __name__, test_filter="check_received")
 
 

@@ -9,12 +9,7 @@ import cocotb
 import pytest
 from cocotb.triggers import ClockCycles
 
-from stagecoach.gateware.interfaces import (
-    EVENT_HEADER_OCTETS,
-    DeliveryKind,
-    SegmentKind,
-    StagStatus,
-)
+from stagecoach.gateware.layouts import EVENT_HEADER_OCTETS, DeliveryKind, SegmentKind, StagStatus
 from stagecoach.gateware.rdmap.receive.receiver import Receiver
 from stagecoach.hw.interface.causes import Cause
 from stagecoach.hw.interface.queue_entries import CompletionFlags, Rights
@@ -149,7 +144,7 @@ async def check_each_send_takes_one_receive_and_is_delivered_once_in_order(dut: 
     assert [each["index"] for each in delivered] == list(range(len(cuts)))
     assert [each["length"] for each in delivered] == [sum(cut) for cut in cuts]
     assert [event for event in log if event[0] == "pop_entry"] == [("pop_entry", 1)] * len(cuts)
-    # Each behind all that is placed before it.
+    # Each after all that is placed before it.
     placed = 0
     for name, what in (event for event in log if event[0] in ("place", "deliver")):
         placed += name == "place"

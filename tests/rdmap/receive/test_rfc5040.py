@@ -5,7 +5,7 @@ from typing import Any
 import cocotb
 import pytest
 
-from stagecoach.gateware.interfaces import StagStatus
+from stagecoach.gateware.layouts import StagStatus
 from stagecoach.gateware.rdmap.receive.receiver import Receiver
 from stagecoach.hw.interface.causes import Cause
 from stagecoach.sim.model.rdmap import SEND_OPCODES

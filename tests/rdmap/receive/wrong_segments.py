@@ -6,7 +6,7 @@ from typing import Any
 
 import cocotb
 
-from stagecoach.gateware.interfaces import SegmentKind
+from stagecoach.gateware.layouts import SegmentKind
 from stagecoach.hw.interface.causes import Cause
 from tests.rdmap.receive.bench import Bench
 from tests.rdmap.receive.segments import write
@@ -40,7 +40,7 @@ def each_kind(kinds: Iterable[WrongSegments]) -> Any:
 async def each_stops_its_qp_only(
     bench: Bench, wrong: Iterable[tuple[Cause, Wrong]], rfc7306: bool = True
 ) -> None:
-    """Send each on a new connection of QP 1, with good segments of it and QP 2 behind it.
+    """Send each on a new connection of QP 1, with good segments of it and QP 2 after it.
 
     `rfc7306`: whether QP 1 takes the messages of that.
     """

@@ -5,7 +5,7 @@ import pytest
 from cocotb.triggers import RisingEdge
 
 from stagecoach.gateware.config import RnicConfig
-from stagecoach.gateware.interfaces import Layouts
+from stagecoach.gateware.layouts import Layouts
 from stagecoach.gateware.rdmap.transmit.check import TransmitCheck
 from stagecoach.gateware.rdmap.transmit.issue import record_layout
 from stagecoach.gateware.rdmap.transmit.message import lookup_layout, piece_layout
@@ -25,7 +25,17 @@ CONFIG = RnicConfig()
 LAYOUTS = Layouts(CONFIG)
 PIECE, LOOKUP, RECORD = piece_layout(CONFIG), lookup_layout(CONFIG), record_layout(CONFIG)
 FPDUS = 600
-STROBES = ("ask", "hand", "handed", "atomic_begun", "inline_start", "kick", "kick_again", "end")
+STROBES = (
+    "ask",
+    "hand",
+    "handed",
+    "begun",
+    "atomic_begun",
+    "kick",
+    "inline_start",
+    "kick_again",
+    "end",
+)
 KINDS = (
     "send",
     "closed",
@@ -37,14 +47,14 @@ KINDS = (
     "failed",
     "terminate",
     "begins_atomic",
-    "misaligned",
+    "answers_atomic",
+    "failed_atomic",
     "doomed",
 )
 RIGHTS = {
     "response": Rights.REMOTE_READ,
     "read": Rights.LOCAL_WRITE,
     "begins_atomic": Rights.REMOTE_READ | Rights.REMOTE_WRITE,
-    "misaligned": Rights.REMOTE_READ | Rights.REMOTE_WRITE,
 }
 
 
@@ -61,8 +71,12 @@ def _piece(rng, kind: str) -> dict:
         message[name] = 0
     piece["failed"], piece["asks"], piece["covers"] = int(kind == "failed"), 1, 1
     message["roomy"] = rng.getrandbits(1)
-    if kind in ("begins_atomic", "misaligned"):
+    if kind == "begins_atomic":
         message["begins_atomic"] = message["responding"] = 1
+    elif kind in ("answers_atomic", "failed_atomic"):
+        for name in ("answers_atomic", "responding", "inline", "bare"):
+            message[name] = 1
+        piece["asks"], piece["failed"] = 0, int(kind == "failed_atomic")
     elif kind == "closed":
         message["roomy"] = 0
     elif kind == "response":
@@ -81,11 +95,12 @@ def _piece(rng, kind: str) -> dict:
 
 
 class Neighbours:
-    """What stands around the block: `TransmitIssue`, the STag table, lengths, the atomic's part."""
+    """What stands around the block: `TransmitIssue`, the STag table, and lengths."""
 
     def __init__(self, dut, rng, slow):
         self.dut, self.rng, self.slow = dut, rng, slow
         self.seen = []  # strobes, in their order, of a piece
+        self.now = []  # those of the last cycle
         self.record, self.request, self.change = None, None, None
         self.failed_at_issue = False
         self._busy, self._written = 0, 0
@@ -104,15 +119,13 @@ class Neighbours:
         dut.inline_done.value = self._written == 1
         dut.change__ready.value = self.chance()
         dut.refused.value = kind == "refused"
-        answer = self._busy == 0 and self.chance()
-        dut.target__ready.value = answer
-        dut.target_failed.value = answer and kind == "misaligned"
-        dut.target_begun.value = answer and kind == "begins_atomic"
+        dut.issued.value = kind != "failed_atomic"
         await RisingEdge(dut.clk)
         if self.record == "next":
             self.record = unpack(RECORD, dut.record.value)
         now = [name for name in STROBES if getattr(dut, name).value]
         self.seen += now
+        self.now = now
         if "hand" in now:
             assert self._busy == 0
             self.record = "next"
@@ -152,25 +165,27 @@ def _expected(kind: str, piece: dict, last: int) -> list[str]:
         "begins_atomic": [
             "ask",
             "hand",
+            "begun",
             "atomic_begun",
             *(["kick"] if message["more"] else []),
-            "end",
         ],
-        "misaligned": ["ask", "hand", "atomic_begun", "hand"],
+        "answers_atomic": ["hand", "handed", *kick, "inline_start"],
+        "failed_atomic": ["hand"],
     }.get(kind, ["ask", "hand", "handed", *kick])
 
+
+AT_ONCE = ("send", "response", "local", "begins_atomic", "answers_atomic")
+"""Taken when they are handed over."""
 
 CAUSES = {
     "bad rights": Cause.LOCAL_BAD_ENTRY,
     "refused": Cause.LOCAL_STAG_OPERATION,
-    "misaligned": Cause.ATOMIC_MISALIGNED,
 }
 
 
 async def _start(dut):
     rng = seeded_random(parameter("PATTERN"))
-    for name in ("change", "target"):
-        StreamMonitor(dut, name, keep=False)
+    StreamMonitor(dut, "change", keep=False)
     dut.piece__valid.value = dut.failing.value = dut.fresh.value = 0
     dut.issued.value, dut.free.value = 1, 1
     await start_clock_and_reset(dut)
@@ -183,7 +198,8 @@ async def check_each_kind_of_fpdu_goes_its_way(dut):
     for number in range(FPDUS):
         kind = KINDS[number % len(KINDS)]
         piece = _piece(rng, kind)
-        message, last = piece["message"], rng.getrandbits(1)
+        message = piece["message"]
+        last = 0 if kind == "begins_atomic" else rng.getrandbits(1)
         lookup = unpack(LOOKUP, rng.getrandbits(width_of(LOOKUP)))
         around.begin(piece)
         dut.lookup.value, dut.last.value = pack(LOOKUP, lookup), last
@@ -204,6 +220,8 @@ async def check_each_kind_of_fpdu_goes_its_way(dut):
             if taken:
                 break
         assert over, "one piece is the whole FPDU"
+        # What does not need the registers of the piece any more does not wait for its FPDU.
+        assert ("hand" in around.now) == (kind in AT_ONCE)
         dut.piece__valid.value = 0
         await around.cycle(kind)
         assert around.seen == _expected(kind, piece, last), kind
@@ -223,14 +241,14 @@ async def check_each_kind_of_fpdu_goes_its_way(dut):
         record = around.record
         if record is None:
             continue
-        fails = kind in (*CAUSES, "failed")
+        fails = kind in (*CAUSES, "failed", "failed_atomic")
         assert record["failed"] == fails
         if fails:
             assert record["cause"] == CAUSES.get(kind, piece["cause"])
         assert record["job"]["close"] == (kind == "terminate")
         if not fails:
             assert record["asks"] == piece["asks"]
-            assert record["ends"] == (kind != "begins_atomic")
+            assert record["ends"] and record["begins_atomic"] == (kind == "begins_atomic")
             assert record["places"] == (message["inline"] or kind in ("send", "response"))
 
 

@@ -7,7 +7,7 @@ import cocotb
 from cocotb.triggers import RisingEdge
 
 from stagecoach.gateware.config import RnicConfig
-from stagecoach.gateware.interfaces import Layouts
+from stagecoach.gateware.layouts import Layouts
 from stagecoach.gateware.rdmap.atomic.operations import AtomicStatus
 from stagecoach.gateware.rdmap.transmit.choose import TransmitChoose
 from stagecoach.gateware.rdmap.transmit.context import HALT, progress_layout, sends_bits
@@ -270,16 +270,18 @@ async def check_the_message_is_that_of_the_reference(dut):
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def check_an_atomic_begins_alone(dut):
-    """It waits until nothing is under way, and looks at the QP again."""
+    """It waits until nothing of its QP is under way, and looks at the QP again."""
     rng = await _start(dut)
     state = _state(rng)
     state |= {"halted": 0, "runs": 1, "inbound": 1, "atomic": 1, "level": 0}
     state["progress"] |= {"active": 0, "atomic_begun": 0}
     state["lookup"]["leaving"] = 0
-    _show(dut, state, 3)
-    for busy in range(8, 20):
+    before = 0
+    for number in range(24):
+        busy, qp = number // 2 + 8, rng.choice((3, 4))
+        _show(dut, state, qp)
         dut.free.value = 0
-        dut.work__payload.value, dut.work__valid.value = 3, 1
+        dut.work__payload.value, dut.work__valid.value = qp, 1
         cycles = 0
         while not dut.message__valid.value:
             await RisingEdge(dut.clk)
@@ -288,8 +290,10 @@ async def check_an_atomic_begins_alone(dut):
             if dut.work__ready.value:
                 dut.work__valid.value = 0
             dut.free.value = cycles >= busy
-        # From `free` on the context, the queues and the choice.
-        assert cycles == busy + 5
+        # From `free` on the context, the queues and the choice. What is under way is of the QP that
+        # was visited before.
+        assert cycles == (busy + 5 if qp == before else LATENCY)
+        before = qp
         dut.message__ready.value = 1
         await RisingEdge(dut.clk)
         dut.message__ready.value = 0

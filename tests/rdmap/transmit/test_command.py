@@ -5,7 +5,7 @@ import pytest
 from cocotb.triggers import RisingEdge
 
 from stagecoach.gateware.config import RnicConfig
-from stagecoach.gateware.interfaces import Layouts, QpCommandKind
+from stagecoach.gateware.layouts import Layouts, QpCommandKind
 from stagecoach.gateware.rdmap.transmit.command import TransmitCommand
 from stagecoach.gateware.rdmap.transmit.limits import connect_layout
 from stagecoach.sim.cosim.streams import (

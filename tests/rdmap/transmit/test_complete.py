@@ -4,7 +4,7 @@ import cocotb
 from cocotb.triggers import RisingEdge
 
 from stagecoach.gateware.config import RnicConfig
-from stagecoach.gateware.interfaces import Layouts
+from stagecoach.gateware.layouts import Layouts
 from stagecoach.gateware.rdmap.transmit.complete import TransmitComplete
 from stagecoach.gateware.rdmap.transmit.context import progress_layout, sends_bits
 from stagecoach.gateware.rdmap.transmit.message import piece_layout
@@ -100,11 +100,11 @@ async def check_progress_and_queues_follow_an_fpdu(dut):
         dut.offset.value, dut.last.value, dut.sent_length.value = offset, last, sent
         await RisingEdge(dut.clk)
         begins = kind == "begins_atomic"
-        dut.handed.value = not begins
+        dut.handed.value, dut.begun.value = not begins, begins
         await RisingEdge(dut.clk)
-        dut.handed.value, dut.begun.value = 0, begins
+        assert not dut.store.value
+        dut.handed.value = dut.begun.value = 0
         await RisingEdge(dut.clk)
-        dut.begun.value = 0
         assert dut.store.value
         found = unpack(progress, dut.followed.value)
         expected = _followed(kind, message["progress"], piece, offset, last, sent)

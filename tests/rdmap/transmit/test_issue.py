@@ -1,11 +1,15 @@
-"""An FPDU is given away when all of its pieces are allowed; else its QP is stopped and told why."""
+"""An FPDU is given away when all of its pieces are allowed; else its QP is stopped and told why.
+
+So is an atomic that begins, to the atomic unit.
+"""
 
 import cocotb
 import pytest
 from cocotb.triggers import RisingEdge
 
 from stagecoach.gateware.config import RnicConfig
-from stagecoach.gateware.interfaces import Layouts, StagStatus
+from stagecoach.gateware.layouts import OPERANDS, Layouts, StagStatus
+from stagecoach.gateware.rdmap.atomic.unit import request_layout
 from stagecoach.gateware.rdmap.transmit.issue import TransmitIssue, record_layout
 from stagecoach.hw.interface.causes import Cause
 from stagecoach.sim.cosim.streams import (
@@ -32,6 +36,7 @@ REFUSED = {
     ATOMIC: {
         StagStatus.INVALID: Cause.ATOMIC_STAG_INVALID,
         StagStatus.BOUNDS: Cause.ATOMIC_BOUNDS,
+        StagStatus.OK: Cause.ATOMIC_MISALIGNED,
     },
 }
 """What a refusal of the STag table is called; of local pieces all have one name."""
@@ -68,26 +73,35 @@ async def check_verdicts_become_jobs_or_errors(dut):
     layout = record_layout(CONFIG)
     jobs = StreamSink(dut, "job", LAYOUTS.ulpdu_job, rng=rng, pattern=pattern)
     errors = StreamSink(dut, "error", LAYOUTS.qp_error, rng=rng, pattern=pattern)
-    for name in ("job", "error"):
+    atomics = StreamSink(dut, "atomic", request_layout(CONFIG), rng=rng, pattern=pattern)
+    for name in ("job", "error", "atomic"):
         StreamMonitor(dut, name, keep=False)
     dut.begin.value = dut.response_valid.value = 0
     await start_clock_and_reset(dut)
-    outcomes = dict.fromkeys(("given away", "kept", "refused", "failed"), 0)
+    names = ("given away", "kept", "refused", "failed", "begun", "misaligned")
+    outcomes = dict.fromkeys(names, 0)
     for _ in range(PIECES):
         kind = rng.choice([LOCAL, READ, ATOMIC])
         record = unpack(layout, rng.getrandbits(width_of(layout)))
         record["responding"], record["about_atomic"] = int(kind != LOCAL), int(kind == ATOMIC)
         record["failed"] = int(rng.random() < 0.1)
         record["cause"] = int(rng.choice([Cause.LOCAL_BAD_ENTRY, Cause.HOST_READ_ERROR]))
+        begins = record["begins_atomic"] = int(kind == ATOMIC and rng.random() < 0.8)
+        if begins:
+            record |= {"asks": 1, "places": 0, "ends": 1}
         asks = record["asks"] = 0 if record["failed"] else record["asks"]
         refused = asks and rng.random() < 0.3
         status = rng.choice([StagStatus.INVALID, StagStatus.BOUNDS]) if refused else StagStatus.OK
         address = rng.getrandbits(64)
+        if begins and rng.random() < 0.5:
+            address &= ~7
+        misaligned = begins and asks and not refused and address % 8 != 0
+        operands = unpack(OPERANDS, rng.getrandbits(width_of(OPERANDS)))
         assert dut.free.value
         dut.begin.value = 1
         await RisingEdge(dut.clk)
         dut.begin.value = 0
-        dut.record.value = pack(layout, record)
+        dut.record.value, dut.operands.value = pack(layout, record), pack(OPERANDS, operands)
         wait = rng.randint(0, 8)
         cycles, seen, written = 0, set(), []
         while True:
@@ -97,9 +111,13 @@ async def check_verdicts_become_jobs_or_errors(dut):
             await RisingEdge(dut.clk)
             cycles += 1
             dut.record.value = rng.getrandbits(width_of(layout))
+            dut.operands.value = rng.getrandbits(width_of(OPERANDS))
             for name in ("commit", "discard", "halt", "end"):
                 if getattr(dut, name).value:
                     seen.add(name)
+            if dut.refused__valid.value:
+                seen.add("atomic refused")
+                assert int(dut.refused__qp.value) == record["job"]["qp"]
             if dut.offer.value:
                 offered = unpack(LAYOUTS.gather_piece, dut.item.value)
             if dut.write.value:
@@ -123,10 +141,13 @@ async def check_verdicts_become_jobs_or_errors(dut):
             written.append(offered)
         if asks:
             assert int(dut.address.value) == address
-        if record["failed"] or refused:
-            outcomes["failed" if record["failed"] else "refused"] += 1
-            assert seen == {"discard", "halt", "end"} and not written
-            assert not dut.issued.value
+        if record["failed"] or refused or misaligned:
+            outcome = "failed" if record["failed"] else "refused" if refused else "misaligned"
+            outcomes[outcome] += 1
+            # The unit is not to be waited for, if somebody does.
+            cancelled = {"atomic refused"} if begins and asks else set()
+            assert seen == {"discard", "halt", "end"} | cancelled and not written
+            assert not dut.issued.value and not atomics.take_all()
             (error,) = errors.take_all()
             assert error["qp"] == record["job"]["qp"]
             cause = Cause.LOCAL_SEND_PROTECTION
@@ -151,7 +172,18 @@ async def check_verdicts_become_jobs_or_errors(dut):
             assert not asks or item["address"] == (0 if record["inline"] else address)
         else:
             assert not written
-        if record["ends"]:
+        if begins:
+            outcomes["begun"] += 1
+            assert seen == {"end"} and not jobs.take_all()
+            (atomic,) = atomics.take_all()
+            assert atomic == {
+                "qp": record["job"]["qp"],
+                "address": address,
+                "operands": operands,
+            }
+            if pattern == "always":
+                assert cycles == 4 + wait
+        elif record["ends"]:
             outcomes["given away"] += 1
             assert seen == {"commit", "job_begin", "end"}
             assert jobs.take_all() == [record["job"]]

@@ -5,7 +5,7 @@ import pytest
 from cocotb.triggers import ClockCycles, RisingEdge
 
 from stagecoach.gateware.config import RnicConfig
-from stagecoach.gateware.interfaces import Layouts, LlpEventKind
+from stagecoach.gateware.layouts import Layouts, LlpEventKind
 from stagecoach.gateware.rdmap.transmit.limits import TransmitLimits, connect_layout
 from stagecoach.sim.cosim.streams import (
     StreamSource,

@@ -7,7 +7,7 @@ import pytest
 from cocotb.triggers import ClockCycles, RisingEdge
 
 from stagecoach.gateware.config import RnicConfig
-from stagecoach.gateware.interfaces import Layouts
+from stagecoach.gateware.layouts import Layouts
 from stagecoach.gateware.rdmap.transmit.pieces import TransmitPieces
 from stagecoach.hw.interface.queue_entries import SCATTER_GATHER_ELEMENTS
 from stagecoach.sim.cosim.streams import (
@@ -108,7 +108,7 @@ async def check_room_is_what_the_memory_has_left(dut):
     sink.paused = True
     writer = Writer(dut, rng)
     await start_clock_and_reset(dut)
-    # One piece waits behind the memory; one place is kept for a write of the cycle before.
+    # One piece waits after the memory; one place is kept for a write of the cycle before.
     fitting = TransmitPieces.DEPTH - SCATTER_GATHER_ELEMENTS
     for _ in range(fitting):
         await ClockCycles(dut.clk, 3)

@@ -5,7 +5,7 @@ import pytest
 from cocotb.triggers import ClockCycles
 
 from stagecoach.gateware.config import MAX_ULPDU_LENGTH, RnicConfig
-from stagecoach.gateware.interfaces import TERMINATED_HEADER_OCTETS, Layouts
+from stagecoach.gateware.layouts import TERMINATED_HEADER_OCTETS, Layouts
 from stagecoach.gateware.rdmap.transmit.terminate import TransmitTerminate
 from stagecoach.hw.interface.causes import CODES, READ_CAUSES, Cause, HeaderCopy, header_copy
 from stagecoach.sim.cosim.streams import pack, seeded_random, start_clock_and_reset

@@ -13,7 +13,7 @@ import pytest
 from cocotb.triggers import ClockCycles, RisingEdge
 
 from stagecoach.gateware.config import RnicConfig
-from stagecoach.gateware.interfaces import QpCommandKind
+from stagecoach.gateware.layouts import QpCommandKind
 from stagecoach.gateware.rdmap.atomic.operations import AtomicStatus
 from stagecoach.gateware.rdmap.transmit.transmitter import Transmitter
 from stagecoach.hw.interface.causes import CODES, Cause, HeaderCopy, header_copy
@@ -875,7 +875,7 @@ async def check_fpdus_of_one_qp_follow_each_other(dut):
 
 @cocotb.test(timeout_time=3, timeout_unit="ms")
 async def check_nothing_of_a_qp_leaves_behind_an_error(dut):
-    """The visits behind the one that fails are under way already; other QPs go on."""
+    """The visits after the one that fails are under way already; other QPs go on."""
     bench, _ = await _bench(dut)
     for latency in (1, TABLE_LATENCY, 20):
         bench.stag_latency = latency
@@ -1022,7 +1022,7 @@ async def check_a_termination_becomes_a_terminate_and_a_close(dut, of):
 @shows("RDMAP-4.1-10", "RDMAP-4.2-01", "RDMAP-5.4-01", "RDMAP-5.4-02")
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def check_the_octets_of_a_terminate(dut):
-    """Those before its code, as `_terminate` has them from the RFC, behind other messages."""
+    """Those before its code, as `_terminate` has them from the RFC, after other messages."""
     bench, _ = await _bench(dut)
     for cause in (Cause.CRC_ERROR, Cause.TAGGED_BOUNDS, Cause.READ_BOUNDS):
         await bench.connect(0, pd=1, ord=2, emss=1460)

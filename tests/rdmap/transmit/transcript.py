@@ -44,7 +44,7 @@ def _encode(value: Any) -> Any:
 
 @dataclass
 class Segment:
-    """A ULPDU: its DDP header, the octets that the transmitter put behind it, or where in host
+    """A ULPDU: its DDP header, the octets that the transmitter put after it, or where in host
     memory they are: address and octets of each piece."""
 
     header: bytes
@@ -56,7 +56,7 @@ class Segment:
 
     @property
     def payload(self) -> int:
-        """Octets behind the DDP header."""
+        """Octets after the DDP header."""
         return self.ulpdu_length - len(self.header)
 
 
@@ -192,7 +192,7 @@ def read_transcript(path: Path, failure: str = "") -> Transcript:
 def _segment(
     job: dict[str, Any], pieces: deque[Any], words: deque[bytes], position: int
 ) -> Segment | None:
-    """The segment of a job with what was put behind its header, None if that is not all there."""
+    """The segment of a job with what was put after its header, None if that is not all there."""
     header = job["header"].to_bytes(18, "little")[: 14 if job["tagged"] else 18]
     segment = Segment(header, job["ulpdu_length"], b"", [], position, job)
     if not segment.payload:

@@ -151,13 +151,54 @@ def test_two_ends_at_one_path(path):
     assert first.send(FRAME)
     assert second.send(FRAME[::-1])
     assert (first.receive(), second.receive()) == (FRAME[::-1], FRAME)
-    with pytest.raises(NoSuchWire, match="nobody listens there, or not for a second peer"):
+    with pytest.raises(NoSuchWire, match="nobody listens there, or another peer is connected"):
         connect_stream(path, MAXIMUM)
     second.close()
     first.close()
     first.close()
     assert first.fileno() == -1
     assert not os.path.exists(path)
+
+
+def test_one_that_listens_takes_the_next_peer_when_one_has_gone(path):
+    first = listen_stream(path, MAXIMUM)
+    for turn in range(3):
+        peer = connect_stream(path, MAXIMUM)
+        assert first.connected
+        assert peer.send(FRAME) and first.receive() == FRAME
+        assert first.send(FRAME[::-1]) and peer.receive() == FRAME[::-1]
+        if turn == 1:
+            assert first.send(FRAME)  # nobody reads it: the end is a reset
+        peer.close()
+        assert first.receive() is None
+        assert not first.connected
+        assert first.send(FRAME)  # lost
+        assert first.fileno() != -1
+    with socket.socket(socket.AF_UNIX) as cut:
+        cut.connect(path)
+        assert first.connected
+        cut.sendall(framed(FRAME)[:-1])
+        assert first.receive() is None
+    assert first.receive() is None
+    peer = connect_stream(path, MAXIMUM)
+    assert peer.send(FRAME) and first.receive() == FRAME  # nothing of the peer before
+    peer.close()
+    first.close()
+    assert not os.path.exists(path)
+
+
+def test_one_that_listens_cannot_go_on_where_its_path_was_taken(path):
+    first = listen_stream(path, MAXIMUM)
+    peer = connect_stream(path, MAXIMUM)
+    assert first.connected
+    os.unlink(path)
+    other = listen_stream(path, MAXIMUM)
+    peer.close()
+    with pytest.raises(WireInUse, match=r"unix-listen:wire\.sock: a socket is there"):
+        first.receive()
+    first.close()
+    connect_stream(path, MAXIMUM).close()
+    other.close()
 
 
 def test_the_socket_of_another_is_left(path):

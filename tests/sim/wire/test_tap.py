@@ -24,7 +24,7 @@ from stagecoach.sim.wire.errors import (
 )
 from stagecoach.sim.wire.tap import TapEnd, attach_tap, interface_flags
 from stagecoach.sim.wire.tap_setup import set_up_tap
-from tests.sim.wire.namespace import in_namespace
+from tests.linux.namespace import in_namespace
 
 MAXIMUM = 1518
 LINUX = ipaddress.IPv4Interface("192.0.2.1/24")

@@ -13,7 +13,7 @@ from stagecoach.sim.wire.clock import CYCLE_PS, CycleClock
 from stagecoach.sim.wire.errors import FramingError, NoSuchWire, PeerGone, WireError
 from stagecoach.sim.wire.stream import listen_stream
 from stagecoach.sim.wire.wire import Wire
-from tests.model.tshark import fields
+from tests.sim.capture.tshark import fields
 
 FRAME = bytes(range(60))
 FRAME_CYCLES = 11  # 10.5, up to the next one

@@ -29,7 +29,13 @@ class Rig:
     every test may compare: nothing but tests changes it.
     """
 
-    def __init__(self, path: Path, read_only: bool = False, rights: Rights = SERVER_RIGHTS):
+    def __init__(
+        self,
+        path: Path,
+        read_only: bool = False,
+        rights: Rights = SERVER_RIGHTS,
+        key: bytes | None = None,
+    ):
         self.outside = path
         self.directory = path / "export"
         self.directory.mkdir()
@@ -37,10 +43,19 @@ class Rig:
         self.secret.write_bytes(b"secret")
         os.utime(self.secret, ns=(1, 1))
         self._before = self._outside()
-        self.export = Export(self.directory, "/export", read_only, rights)
-        self.root = self.export.root.handle
+        self._options = (read_only, rights)
+        self._start(key)
         self.caller: AuthSys | None = AuthSys(0, MACHINE, 0, 0, [])
+
+    def _start(self, key: bytes | None) -> None:
+        self.export = Export(self.directory, "/export", *self._options, key=key)
+        self.root = self.export.root.handle
         self.server = RpcServer([nfs_service(self.export), Mounts(self.export).service()])
+
+    def restart(self, key: bytes | None) -> None:
+        """The server ends, and another one begins without its memory."""
+        self.export.close()
+        self._start(key)
 
     def _outside(self):
         status = self.secret.stat()

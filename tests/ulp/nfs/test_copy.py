@@ -10,7 +10,7 @@ import pytest
 from stagecoach.ulp.nfs.client import copy, procedures
 from stagecoach.ulp.nfs.client.connection import mounted
 from stagecoach.ulp.nfs.client.copy import Copier, Progress
-from stagecoach.ulp.nfs.status import NfsError
+from stagecoach.ulp.nfs.status import NfsError, NfsStatus
 from stagecoach.ulp.oncrpc.errors import RpcConnectionError
 from tests.ulp.nfs.tcp_server import WAYS, served
 from tests.ulp.nfs.trees import facts_of, make_tree
@@ -180,6 +180,95 @@ def test_what_a_server_lost_is_written_again(tmp_path, losing):
         losing += [1, 2]
         with pytest.raises(NfsError, match="lost"):
             copied(url(), tmp_path / "file", "put")
+
+
+@pytest.mark.parametrize("old", [None, b"as it was"])
+@pytest.mark.parametrize(
+    ("end", "raised"),
+    [
+        ("an error", NfsError),
+        ("a cancellation", asyncio.CancelledError),
+        ("a lost connection", RpcConnectionError),
+    ],
+)
+def test_a_put_that_ends_early_leaves_no_half_file(tmp_path, monkeypatch, old, end, raised):
+    """Whatever ends it, also in a tree, whose copies are cancelled twice."""
+    (tmp_path / "there").mkdir()
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree" / "file").write_bytes(bytes(100_000))
+    if old is not None:
+        (tmp_path / "there" / "tree").mkdir()
+        (tmp_path / "there" / "tree" / "file").write_bytes(old)
+    write, writes = procedures.NfsClient.write, 0
+
+    async def ending(self, file, offset, data):
+        nonlocal writes
+        writes += 1
+        if writes > 5:
+            if end == "a lost connection":
+                await self._rpc.close()
+            if end == "an error":
+                raise NfsError(NfsStatus.NOSPC)
+            if end == "a cancellation":
+                task.cancel()
+                await asyncio.sleep(3600)
+        return await write(self, file, offset, data)
+
+    remove = procedures.NfsClient.remove
+
+    async def slowly(self, directory, name):
+        if end == "a cancellation":
+            task.cancel()
+        await asyncio.sleep(0.2)  # it is under way when the copy is cancelled again
+        await remove(self, directory, name)
+
+    monkeypatch.setattr(procedures.NfsClient, "write", ending)
+    monkeypatch.setattr(procedures.NfsClient, "remove", slowly)
+    task = None
+
+    async def run(url):
+        nonlocal task
+        task = asyncio.current_task()
+        async with mounted(url, WAYS) as files:
+            found = await files.find(url.path)
+            fd = os.open(tmp_path, os.O_RDONLY)
+            try:
+                await Copier(files, SMALL, Progress()).put(b"tree", fd, found.handle, b"tree")
+            finally:
+                os.close(fd)
+
+    with served(tmp_path / "there") as url:
+        with pytest.raises(raised):
+            asyncio.run(run(url()))
+    left = os.listdir(tmp_path / "there" / "tree")
+    kept = [name for name in left if not name.endswith(".part")]
+    assert kept == ([] if old is None else ["file"])
+    if old is not None:
+        assert (tmp_path / "there" / "tree" / "file").read_bytes() == old
+    # Without a connection the unfinished file stays, under its own name.
+    assert len(left) - len(kept) == (end == "a lost connection")
+
+
+@pytest.mark.parametrize("size", [0, 1, SMALL, 10 * SMALL + 1])
+def test_a_stream_has_all_octets_in_order(tmp_path, monkeypatch, size):
+    (tmp_path / "file").write_bytes(os.urandom(size))
+    read = procedures.NfsClient.read
+
+    async def later(self, file, offset, into):
+        await asyncio.sleep(0.01 * (offset // SMALL % 3 == 0))  # answers change places
+        return await read(self, file, offset, into)
+
+    monkeypatch.setattr(procedures.NfsClient, "read", later)
+    came = []
+
+    async def run(url):
+        async with mounted(url, WAYS) as files:
+            found = await files.find(url.path + b"/file")
+            await Copier(files, SMALL, Progress()).stream(found, came.append)
+
+    with served(tmp_path) as url:
+        asyncio.run(run(url()))
+    assert b"".join(came) == (tmp_path / "file").read_bytes()
 
 
 def test_file_that_becomes_shorter_leaves_nothing(tmp_path, monkeypatch):

@@ -4,6 +4,7 @@ import logging
 from types import SimpleNamespace
 
 from stagecoach.host_driver.events import AsyncEvent
+from stagecoach.host_driver.stream_end import StreamEnd
 from stagecoach.hw.interface.causes import Cause
 from stagecoach.ulp.nfs.server.ends import tell_ends
 
@@ -28,6 +29,21 @@ def test_a_stream_that_ends_inside_an_fpdu_is_told(caplog):
     line = "a connection over RDMA failed: connection closed or lost inside an FPDU"
     assert told(caplog, context(Cause.LLP_CLOSED, Cause.LLP_CLOSED_INSIDE_FPDU)) == [
         f"{line} (layer 2, type 0, code 0x01)"
+    ]
+
+
+def test_a_connection_that_is_reset_or_times_out_is_told(caplog):
+    ends = SimpleNamespace(
+        events=[
+            AsyncEvent(3, Cause.LLP_CLOSED, 0, 0, b"", stream_end=how)
+            for how in (StreamEnd.RESET, StreamEnd.TIMED_OUT, StreamEnd.CLOSED, StreamEnd.RESET)
+        ]
+    )
+    assert told(caplog, ends) == [
+        "2 connections over RDMA failed: connection closed or lost: the peer reset the connection "
+        "(layer 2, type 0, code 0x01)",
+        "a connection over RDMA failed: connection closed or lost: the connection timed out, "
+        "the peer acknowledges nothing (layer 2, type 0, code 0x01)",
     ]
 
 

@@ -36,7 +36,7 @@ def mode_of(path):
 
 @pytest.fixture
 def first(rig, monkeypatch):
-    """Modes of new files behind the call that made them, before anything else is done."""
+    """Modes of new files after the call that made them, before anything else is done."""
     seen = []
 
     def watched(make):

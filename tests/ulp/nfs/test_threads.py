@@ -1,4 +1,4 @@
-"""What is cancelled while a thread works ends behind the thread."""
+"""What is cancelled while a thread works ends after the thread."""
 
 import asyncio
 import threading

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import re
 import socket
 import threading
 
@@ -162,6 +163,20 @@ def test_call_after_close_raises(connected):
     asyncio.run(run())
 
 
+def test_a_close_that_was_cancelled_is_finished_by_the_next():
+    async def run():
+        async with over_tcp() as client:
+            await client.call(ARITHMETIC, SQUARE, 1)
+            closing = asyncio.create_task(client._transport._stream.close())
+            await asyncio.sleep(0)  # it waits
+            closing.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await closing
+            await client.close()
+
+    asyncio.run(run())
+
+
 def test_calls_under_way_raise_when_the_server_goes():
     async def run():
         listener = TcpListener(RpcServer([service()]).serve)
@@ -210,10 +225,49 @@ def test_a_machine_that_does_not_answer_is_a_timeout(monkeypatch):
             full.listen(0)
             port = full.getsockname()[1]
             taken = [await asyncio.open_connection(HOST, port)]
-            with pytest.raises(TimeoutError, match=f"cannot connect to {HOST}:{port}: no answer"):
+            with pytest.raises(
+                TimeoutError, match=f"cannot connect to {HOST} port {port}: no answer"
+            ):
                 await TcpClientTransport.connect(HOST, port)
             for _, writer in taken:
                 writer.close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("host", "failure", "why"),
+    [
+        (HOST, ConnectionRefusedError, "Connection refused"),
+        ("localhost", ConnectionRefusedError, "Connection refused"),
+        ("no..host", OSError, ".*label empty or too long.*"),
+    ],
+)
+def test_what_cannot_be_connected_is_named_with_the_reason(host, failure, why):
+    with socket.socket() as unheard:
+        unheard.bind((HOST, 0))
+        port = unheard.getsockname()[1]
+        with pytest.raises(failure) as caught:
+            asyncio.run(TcpClientTransport.connect(host, port))
+    assert re.fullmatch(f"cannot connect to {host} port {port}: {why}", str(caught.value))
+
+
+def test_the_second_address_of_a_host_is_tried_too(monkeypatch):
+    async def run():
+        listener = TcpListener(RpcServer([service()]).serve)
+        port = await listener.listen(HOST, 0)
+        found = [
+            (socket.AF_INET, socket.SOCK_STREAM, 0, "", (address, port))
+            for address in ("127.0.0.2", HOST)  # nobody listens at the first
+        ]
+
+        async def both(*_, **__):
+            return found
+
+        monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", both)
+        async with RpcClient(await TcpClientTransport.connect("both", port), None) as client:
+            assert await client.call(ARITHMETIC, SQUARE, 5) == 25
+        await listener.close()
 
     asyncio.run(run())
 

@@ -159,7 +159,7 @@ async def nothing_comes(peer: RawPeer, seconds: float = 0.2) -> None:
 
 
 async def still_serves(peer: RawPeer, transport: RdmaServerTransport, xid: int) -> None:
-    """A call and its reply, behind the answers to what came before."""
+    """A call and its reply, after the answers to what came before."""
     await peer.send(call_of(xid, inline(xid, b"good").stream))
     await echo(await transport.receive())
     while (header := await peer.next_header()).xid != xid:

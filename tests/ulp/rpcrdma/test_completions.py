@@ -93,7 +93,7 @@ def test_a_client_that_sends_immediate_data_loses_the_connection(
     run(work)
 
 
-@pytest.mark.parametrize("with_write", [False, True], ids=["alone", "behind an RDMA Write"])
+@pytest.mark.parametrize("with_write", [False, True], ids=["alone", "after an RDMA Write"])
 def test_a_server_that_sends_immediate_data_loses_the_connection(
     devices: Devices, ends_with: type[RpcConnectionError], with_write: bool
 ):
@@ -282,7 +282,7 @@ def test_a_completion_that_is_not_expected_ends_the_connection(
             came: list[bytes] = []
             channel._on_message = lambda slot, octets, stag: came.append(octets)
             fed = unexpected(tap, received, sent)
-            # What is behind it is not looked at.
+            # What follows it is not looked at.
             channel.deliver([fed, tap.completion(WCOpcode.SEND, tap.sent[-2])])
             assert isinstance(channel.error, UnexpectedCompletion)
             assert channel.error.completion == fed

@@ -12,7 +12,7 @@ from tests.ulp.rpcrdma.strategies import headers
 
 XID, CREDITS = 0x11223344, 32
 RPC = bytes.fromhex("11223344 00000000")
-"""The start of an RPC call; the header does not look behind the XID."""
+"""The start of an RPC call; the header does not look past the XID."""
 
 SEGMENT = Segment(0xAABBCCDD, 4096, 0x10000)
 SECOND = Segment(0x01020304, 8, 2**40)
@@ -106,7 +106,7 @@ OF_THE_RFC = pytest.mark.requirement(
 
 
 def octets_of(vector: Header, rest: str) -> bytes:
-    """The octets of a vector: the fixed words, and what it has behind them."""
+    """The octets of a vector: the fixed words, and what it has after them."""
     fixed = f"{vector.xid:08x} 00000001 {vector.credits:08x}"
     return bytes.fromhex(f"{fixed} {PROCEDURES[vector.procedure.name]:08x} {rest}")
 

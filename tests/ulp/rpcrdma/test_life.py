@@ -53,6 +53,23 @@ def test_many_segments_in_each_list(devices: Devices):
     run(work)
 
 
+@pytest.mark.parametrize("peer_to_peer", [False, True])
+@pytest.mark.parametrize("crcs", [(False, False), (False, True), (True, False)])
+def test_startup_is_what_both_settings_ask_for(devices: Devices, crcs, peer_to_peer):
+    async def work():
+        revision = 2 if peer_to_peer else 1
+        client = ClientSettings(
+            crc=crcs[0], markers=True, revision=revision, peer_to_peer=peer_to_peer
+        )
+        async with connected(devices, client, ServerSettings(crc=crcs[1]), echo) as pair:
+            await pair.client.call(message(1), room(100))
+            found = pair.server.channel.qp.connection
+            assert (found.crc, found.markers_tx, found.markers_rx) == (any(crcs), True, False)
+            assert (found.revision, found.peer_to_peer) == (revision, peer_to_peer)
+
+    run(work)
+
+
 def test_connections_of_a_device_come_and_go(devices: Devices):
     async def work():
         seen: list[int] = []

@@ -181,7 +181,7 @@ def test_a_client_that_finds_no_qp_when_it_sends_loses_its_connection(devices: D
 
 @pytest.mark.parametrize("late", [True, False])
 def test_few_addresses_do_not_take_all_qps(devices: Devices, late: bool):
-    """Each sends an octet behind its Request, has its QP then, and never makes a call."""
+    """Each sends an octet after its Request, has its QP then, and never makes a call."""
 
     async def work():
         with Context(SimulatedDevice(), Quota(qps=8)) as small:
@@ -192,8 +192,8 @@ def test_few_addresses_do_not_take_all_qps(devices: Devices, late: bool):
                     for peer in mine:
                         with contextlib.suppress(ConnectionError):
                             peer.sendall(b"\0")
-                    greedy += mine
-                await until(lambda: len(small.qps) + len(listener.refused) == len(greedy))
+                    greedy.extend(mine)
+                    await until(lambda: len(small.qps) + len(listener.refused) == len(greedy))
                 assert len(small.qps) == 7, "6 by the first address, and one by the second"
                 told = [str(error) for error in listener.refused]
                 assert all("the others are for addresses that have none" in each for each in told)

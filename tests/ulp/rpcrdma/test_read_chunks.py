@@ -117,7 +117,7 @@ def test_a_count_that_disagrees_is_left_to_who_knows_the_item():
         ((1000,), 40, "position 1000; allowed: 4 to 40"),
         ((8, 12, 24), 12, "position 24; allowed: 16 to 20"),
     ],
-    ids=["behind the end", "far behind the end", "behind the end with the chunks before"],
+    ids=["after the end", "far after the end", "after the end with the chunks before"],
 )
 def test_positions_that_the_stream_does_not_reach_are_refused(
     positions: tuple[int, ...], stream_octets: int, detail: str

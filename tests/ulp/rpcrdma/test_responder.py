@@ -129,7 +129,7 @@ IN_ERROR = {
         XID, 1, 8, NOMSG, 0, 0, 1, 1, 0xDEADBEEF, 100, 0, 0
     ),
     "RDMA_NOMSG with another read chunk alone": words(XID, 1, 8, NOMSG, *READ, 0, 0, 0),
-    "RDMA_NOMSG with a call behind it": words(XID, 1, 8, NOMSG, 1, 0, *READ[2:], 0, 0, 0) + STREAM,
+    "RDMA_NOMSG with a call after it": words(XID, 1, 8, NOMSG, 1, 0, *READ[2:], 0, 0, 0) + STREAM,
     "RDMA_MSGP": words(XID, 1, 8, MSGP, 4, 4, 0, 0, 0) + STREAM,
     "RDMA_MSGP that cannot be decoded": words(XID, 1, 8, MSGP, 4, 4, 7),
     **{

@@ -15,7 +15,7 @@ from stagecoach.sim.transport import SimulatedDevice
 from stagecoach.ulp.oncrpc.message import Bulk, Message
 from stagecoach.ulp.rpcrdma.call import RdmaCall
 from stagecoach.ulp.rpcrdma.settings import ClientSettings, Profile, ServerSettings
-from tests.model.test_decode_rpcrdma import NAMES, fields_of
+from tests.sim.capture.test_decode_rpcrdma import NAMES, fields_of
 from tests.ulp.rpcrdma.captured import dissected
 from tests.ulp.rpcrdma.raw import raw_client, words
 from tests.ulp.rpcrdma.rig import Devices, connected, pattern, room, run

@@ -3,11 +3,15 @@
 import asyncio
 import contextlib
 import os
+import secrets
 import stat
+import time
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from stagecoach.ulp.nfs.arguments import CreateMode
 from stagecoach.ulp.nfs.attributes import FileType, NfsTime, SetAttributes, TimeHow
 from stagecoach.ulp.nfs.client.files import Files, Found, shown
 from stagecoach.ulp.nfs.status import NfsError, NfsStatus
@@ -24,6 +28,10 @@ _BLOCKS_AT_A_TIME = 2 * OUTSTANDING
 """Of one file; those beyond the buffers wait for one."""
 _PERMISSIONS = 0o777
 """What is kept of the mode: no set-user-ID and the like."""
+_KEPT_OF_NAME = 200
+"""Octets of a name that are in that of the unfinished file."""
+_REMOVING_SECONDS = 5.0
+"""For which the removal of an unfinished file is waited for."""
 _TRIES = 2
 """Of a WRITE whose data the server lost before the COMMIT, because it was restarted."""
 
@@ -141,7 +149,7 @@ class Copier:
 
     async def _get_file(self, found: Found, directory: int, name: bytes) -> None:
         """Into a file of another name first, so that nobody sees half of it."""
-        temporary = b".%s.%d.part" % (name[:200], os.getpid())
+        temporary = _unfinished(name)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         fd = os.open(temporary, flags, 0o600, dir_fd=directory)
         try:
@@ -161,6 +169,15 @@ class Copier:
             raise
 
     async def _get_block(self, found: Found, fd: int, offset: int, octets: int) -> None:
+        def keep(data: memoryview, at: int) -> None:
+            _write_all(fd, data, at)
+
+        await self._read(found, offset, octets, keep)
+
+    async def _read(
+        self, found: Found, offset: int, octets: int, keep: Callable[[memoryview, int], None]
+    ) -> None:
+        """READs until a block is there; `keep` is given each part of it, and its offset."""
         async with self._buffer() as buffer:
             end = offset + octets
             while offset < end:
@@ -170,9 +187,44 @@ class Copier:
                     raise NfsError(error.status, shown(found.name)) from error
                 if not result.count:
                     raise NfsError(NfsStatus.IO, f"{shown(found.name)} became shorter")
-                await in_thread(_write_all, fd, result.data, offset)
+                await in_thread(keep, result.data, offset)
                 offset += result.count
                 self.progress.add(result.count)
+
+    async def stream(self, found: Found, write: Callable[[bytes], object]) -> None:
+        """Gives the content of a file of the server to `write`, in order.
+
+        Raises `OSError` for what is no file.
+        """
+        if found.attributes.type != FileType.REG:
+            raise OSError(f"{shown(found.name)} is no file; allowed: a file")
+        size = found.attributes.size
+        self.progress.expect(size)
+        blocks: deque[asyncio.Task[bytes]] = deque()
+        try:
+            for offset in range(0, size, self._transfer):
+                octets = min(self._transfer, size - offset)
+                blocks.append(asyncio.create_task(self._read_block(found, offset, octets)))
+                if len(blocks) == OUTSTANDING:
+                    await in_thread(write, await blocks[0])
+                    blocks.popleft()
+            while blocks:
+                await in_thread(write, await blocks[0])
+                blocks.popleft()
+        finally:
+            for task in blocks:
+                task.cancel()
+            await asyncio.gather(*blocks, return_exceptions=True)
+        self.progress.files += 1
+
+    async def _read_block(self, found: Found, offset: int, octets: int) -> bytes:
+        block = bytearray()
+
+        def keep(data: memoryview, _: int) -> None:
+            block.extend(data)
+
+        await self._read(found, offset, octets, keep)
+        return bytes(block)
 
     async def put(
         self, source: bytes, source_directory: int, directory: bytes, name: bytes
@@ -212,28 +264,48 @@ class Copier:
     async def _put_file(
         self, source: bytes, source_directory: int, directory: bytes, name: bytes
     ) -> None:
+        # Into a file of another name first, as `_get_file`.
         # NONBLOCK: what was a file a moment ago may be a FIFO now.
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         fd = os.open(source, flags, dir_fd=source_directory)
         try:
-            status = os.fstat(fd)
+            temporary = _unfinished(name)
             wanted = SetAttributes(mode=0o600, size=0)
-            handle = await self._nfs.create(directory, name, wanted)
-            for _ in range(_TRIES):
-                written = await self._each_block(
-                    status.st_size,
-                    lambda offset, octets: self._put_block(fd, handle, offset, octets),
-                )
-                verifiers = set().union(*written)
-                if not verifiers or verifiers == {await self._nfs.commit(handle)}:
-                    break
-            else:
-                raise NfsError(NfsStatus.IO, f"{shown(name)}: the server lost what was written")
-            await self._nfs.setattr(handle, _attributes(status))
+            handle = await self._nfs.create(directory, temporary, wanted, CreateMode.GUARDED)
+            try:
+                await self._put_content(fd, handle, name)
+                await self._nfs.rename(directory, temporary, directory, name)
+            except BaseException:
+                await self._discard(directory, temporary)
+                raise
         except NfsError as error:
             raise NfsError(error.status, error.what or shown(name)) from error
         finally:
             os.close(fd)
+
+    async def _put_content(self, fd: int, handle: bytes, name: bytes) -> None:
+        status = os.fstat(fd)
+        for _ in range(_TRIES):
+            written = await self._each_block(
+                status.st_size,
+                lambda offset, octets: self._put_block(fd, handle, offset, octets),
+            )
+            verifiers = set().union(*written)
+            if not verifiers or verifiers == {await self._nfs.commit(handle)}:
+                break
+        else:
+            raise NfsError(NfsStatus.IO, f"{shown(name)}: the server lost what was written")
+        await self._nfs.setattr(handle, _attributes(status))
+
+    async def _discard(self, directory: bytes, name: bytes) -> None:
+        """Removes an unfinished file if the server still answers; also while this is cancelled."""
+        removing = asyncio.ensure_future(self._nfs.remove(directory, name))
+        end = time.monotonic() + _REMOVING_SECONDS
+        while not removing.done() and (left := end - time.monotonic()) > 0:
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait([removing], timeout=left)
+        removing.cancel()
+        await asyncio.gather(removing, return_exceptions=True)
 
     async def _put_block(self, fd: int, handle: bytes, offset: int, octets: int) -> set[bytes]:
         """Returns the verifiers of its WRITEs."""
@@ -270,6 +342,11 @@ async def _all(work: list[Awaitable[None]]) -> None:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _unfinished(name: bytes) -> bytes:
+    """The name of a file until all of it is there."""
+    return b".%s.%s.part" % (name[:_KEPT_OF_NAME], secrets.token_hex(4).encode())
 
 
 def _write_all(fd: int, data: memoryview, offset: int) -> None:

@@ -1,7 +1,7 @@
 """Files of a server by path, and the directories between."""
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from stagecoach.ulp.nfs import mount
 from stagecoach.ulp.nfs.arguments import VERIFIER
@@ -146,10 +146,6 @@ class Files:
             await self.remove(child, recursive)
         if found.name:
             await self.nfs.rmdir(found.directory, found.name)
-
-    async def refreshed(self, found: Found) -> Found:
-        """With its attributes now."""
-        return replace(found, attributes=await self.nfs.getattr(found.handle))
 
 
 def _below(export: bytes, path: bytes) -> list[bytes] | None:

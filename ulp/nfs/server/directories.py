@@ -11,7 +11,7 @@ from stagecoach.ulp.nfs.arguments import VERIFIER
 from stagecoach.ulp.nfs.attributes import FileAttributes
 from stagecoach.ulp.nfs.server.entries import DirectoryEntry, entries
 from stagecoach.ulp.nfs.server.export import OpenFile
-from stagecoach.ulp.nfs.server.handles import HANDLE_OCTETS
+from stagecoach.ulp.nfs.server.handle_format import HANDLE_OCTETS
 from stagecoach.ulp.nfs.server.objects import DIRECTORY_TRANSFER
 from stagecoach.ulp.nfs.server.operation import Operation, attributes_of
 from stagecoach.ulp.nfs.status import NfsError, NfsStatus

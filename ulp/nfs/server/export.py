@@ -52,6 +52,7 @@ class Export:
     ----------
     directory: what is exported. path: what clients mount, the absolute path of the directory if
     not given. read_only: whether changes are refused. rights: whose rights calls have on files.
+    key: of file handles; with the same one they are good after a restart (`handle_key`).
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class Export:
         path: str | None = None,
         read_only: bool = False,
         rights: Rights = _SERVER,
+        key: bytes | None = None,
     ):
         path = str(directory.resolve()) if path is None else path
         if not path.startswith("/") or "/../" in f"{path}/" or "\0" in path:
@@ -68,7 +70,7 @@ class Export:
         self.read_only = read_only
         self.rights = rights
         root = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-        self.nodes = HandleTable(root)
+        self.nodes = HandleTable(root, key=key, export=self.path)
         self.workers = Workers()
         self.write_verifier = secrets.token_bytes(VERIFIER)
         """Changes when unwritten data may be lost: at every start (RFC 1813, 3.3.7)."""
@@ -77,6 +79,12 @@ class Export:
     def root(self) -> Node:
         """The directory itself."""
         return self.nodes.root
+
+    def find(self, handle: bytes) -> OpenFile:
+        """Opens the file of a handle. Raises as `HandleTable.find` and `open`."""
+        with self.rights.own():
+            node = self.nodes.find(handle)
+            return OpenFile(node, self.nodes.open(node))
 
     def open(self, node: Node) -> OpenFile:
         """Opens the file of a node. Raises `NfsError`: STALE if it is not in the export now.

@@ -6,8 +6,10 @@ import resource
 import secrets
 import threading
 from collections import OrderedDict
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
+from stagecoach.ulp.nfs.server.handle_format import KEY_OCTETS, HandleFormat, check_form
 from stagecoach.ulp.nfs.server.identity import (
     O_NODE,
     Identity,
@@ -17,10 +19,9 @@ from stagecoach.ulp.nfs.server.identity import (
     open_identity,
     walk,
 )
+from stagecoach.ulp.nfs.server.lost_files import LostFiles
 from stagecoach.ulp.nfs.status import NfsError, NfsStatus
 
-_MAGIC = b"SNF3"
-HANDLE_OCTETS = 24
 _LEAST_OPEN = 64
 _SWEEP_EVERY = 256
 """New handles between two looks for files that are gone."""
@@ -59,8 +60,9 @@ class Node:
 class HandleTable:
     """Gives handles out and finds their files. Threads may share it.
 
-    A handle holds 20 random octets: none can be made up. Handles of an earlier run of the server
-    are stale, as those of deleted files are. A file has one handle, also if it has many names.
+    A handle names its file and holds a code of the server's key: none can be made up. Those of an
+    earlier run with the same key are good; its file is looked for when one is first used. Handles
+    of deleted files are stale. A file has one handle, also if it has many names.
 
     A handle is good for what is found below the export: each time it is used, the file is opened
     anew, name by name from the export on, and must be the one that the handle was given out for.
@@ -71,9 +73,17 @@ class HandleTable:
     capacity: files that are kept open at a time; half of what the process may open if not given.
         The others are found by directory and name; if meanwhile someone moved one to another
         directory past the server, its handle is stale.
+    key: of handles, 32 octets; a new one, which nobody knows, if not given. export: its path.
     """
 
-    def __init__(self, root: int, capacity: int | None = None):
+    def __init__(
+        self,
+        root: int,
+        capacity: int | None = None,
+        *,
+        key: bytes | None = None,
+        export: bytes = b"/",
+    ):
         self._capacity = _half_of_all_files() if capacity is None else capacity
         if self._capacity < _LEAST_OPEN:
             raise ValueError(f"capacity is {self._capacity}; allowed: {_LEAST_OPEN} or more")
@@ -84,7 +94,10 @@ class HandleTable:
         self._since_sweep = 0
         self._to_sweep: list[Node] = []
         self._root = root
-        self.root = Node(_new_handle(), identity(root), root)
+        self._format = HandleFormat(secrets.token_bytes(KEY_OCTETS) if key is None else key, export)
+        self._lost = LostFiles(root, self._recover)
+        found = identity(root)
+        self.root = Node(self._format.make(root, found), found, root)
         self._nodes[self.root.handle] = self._by_identity[self.root.identity] = self.root
 
     def add(self, fd: int, parent: Node, name: bytes) -> Node:
@@ -95,8 +108,9 @@ class HandleTable:
             if node is self.root:
                 return node
             if node is None:
-                node = Node(_new_handle(), found, os.dup(fd))
+                node = Node(self._format.make(fd, found), found, os.dup(fd))
                 self._nodes[node.handle] = self._by_identity[found] = node
+                self._lost.back(node.handle)
                 self._since_sweep += 1
             elif node.fd is None:
                 node.fd = os.dup(fd)
@@ -107,13 +121,28 @@ class HandleTable:
             return node
 
     def find(self, handle: bytes) -> Node:
-        """The node of a handle. Raises `NfsError`: BADHANDLE, or STALE if there is none."""
-        if len(handle) != HANDLE_OCTETS or not handle.startswith(_MAGIC):
-            raise NfsError(NfsStatus.BADHANDLE)
+        """The node of a handle.
+
+        Raises `NfsError`: BADHANDLE; STALE if there is none; JUKEBOX if its file is being looked
+        for, because an earlier run has given the handle out.
+        """
+        check_form(handle)
         node = self._nodes.get(handle)
+        if node is None:
+            self._lost.find(handle, self._format.lost_inode(handle))
+            node = self._nodes.get(handle)
         if node is None:
             raise NfsError(NfsStatus.STALE)
         return node
+
+    def _recover(self, fd: int, wanted: Collection[bytes]) -> bytes | None:
+        """The handle of an open file that was looked for, whose node is there now."""
+        if self._format.make(fd, identity(fd)) not in wanted:
+            return None
+        try:
+            return self.trace(fd).handle
+        except (NfsError, OSError):  # it was just moved, or is too deep
+            return None
 
     def open(self, node: Node) -> int:
         """Opens the file of a node with `O_NODE`, for the caller, who closes it.
@@ -128,7 +157,7 @@ class HandleTable:
         os.close(self.open(node) if found is None else found)
 
     def trace(self, fd: int) -> Node:
-        """The node of an open directory below the export; it need not have had a handle.
+        """The node of an open file below the export; it need not have had a handle.
 
         Raises `NfsError`: STALE, and `OSError`.
         """
@@ -233,7 +262,8 @@ class HandleTable:
         with self._lock:
             if node is self.root:
                 return
-            self._nodes.pop(node.handle, None)
+            if self._nodes.pop(node.handle, None) is not None:
+                self._lost.gone(node.handle)
             if self._by_identity.get(node.identity) is node:
                 del self._by_identity[node.identity]
             self._open.pop(node, None)
@@ -282,16 +312,13 @@ class HandleTable:
 
     def close(self) -> None:
         """Closes all files; all handles are stale then."""
+        self._lost.close()
         for node in list(self._nodes.values()):
             self._forget(node)
         self._nodes.clear()
         if self.root.fd is not None:
             os.close(self.root.fd)
             self.root.fd = None
-
-
-def _new_handle() -> bytes:
-    return _MAGIC + secrets.token_bytes(HANDLE_OCTETS - len(_MAGIC))
 
 
 def _half_of_all_files() -> int:

@@ -3,6 +3,7 @@
 import errno
 import stat
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Any
 
 from stagecoach.ulp.nfs import mount
@@ -20,10 +21,17 @@ class Mounts:
     """Gives out the handle of the export, or of a directory in it.
 
     Who mounted what is only remembered for DUMP, by the name that the client gives itself.
+
+    Parameters
+    ----------
+    told: is called with the address of a client and the path that it has mounted.
     """
 
-    def __init__(self, export: Export):
+    def __init__(
+        self, export: Export, told: Callable[[str, bytes], None] = lambda client, path: None
+    ):
         self._export = export
+        self._told = told
         self._mounted: OrderedDict[MountEntry, None] = OrderedDict()
 
     def service(self) -> Service:
@@ -49,6 +57,7 @@ class Mounts:
         self._mounted.move_to_end(entry)
         if len(self._mounted) > _REMEMBERED:
             self._mounted.popitem(last=False)
+        self._told(request.client, path)
         return MountStatus.OK, MountOk(handle, list(mount.FLAVORS))
 
     def _find(self, request: Request, path: bytes) -> bytes:

@@ -71,7 +71,7 @@ class Operation:
 
     def node(self, handle: bytes) -> OpenFile:
         """The file of a handle."""
-        file = self.held(self.export.open(self.export.nodes.find(handle)))
+        file = self.held(self.export.find(handle))
         status = file.stat()
         before = WccAttributes(
             status.st_size,

@@ -2,9 +2,10 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 
 from stagecoach.host_driver import Context, ListenerClosed
+from stagecoach.ulp.nfs.server.clients import Clients
 from stagecoach.ulp.nfs.server.ends import tell_ends
 from stagecoach.ulp.nfs.server.export import Export
 from stagecoach.ulp.nfs.server.mounts import Mounts
@@ -30,13 +31,25 @@ class NfsServer:
     Parameters
     ----------
     export: stays open. address: where to listen, "" for all. limits: of what clients may take.
+    tell: is called with a line when a client connects, mounts, and goes.
+
+    Attributes
+    ----------
+    clients: who is connected.
     """
 
-    def __init__(self, export: Export, address: str = "", limits: Limits | None = None):
+    def __init__(
+        self,
+        export: Export,
+        address: str = "",
+        limits: Limits | None = None,
+        tell: Callable[[str], None] = lambda line: None,
+    ):
         self.export = export
+        self.clients = Clients(tell)
         self.admission = Admission(limits)
         self._address = address
-        self._rpc = RpcServer([nfs_service(export), Mounts(export).service()])
+        self._rpc = RpcServer([nfs_service(export), Mounts(export, self.clients.mounted).service()])
         self._tcp: TcpListener | None = None
         self._rdma: RdmaListener | None = None
         self._contexts: list[Context] = []
@@ -56,7 +69,7 @@ class NfsServer:
 
     async def listen_tcp(self, port: int) -> int:
         """Serves clients over TCP; returns the port. Raises `OSError`."""
-        self._tcp = TcpListener(self._rpc.serve, self.admission)
+        self._tcp = TcpListener(self._serve_tcp, self.admission)
         return await self._tcp.listen(self._address or None, port)
 
     async def listen_rdma(self, context: Context, port: int, settings: ServerSettings) -> int:
@@ -81,8 +94,13 @@ class NfsServer:
 
     async def _serve(self, transport: ServerTransport) -> None:
         self._transports.add(transport)
-        await self._rpc.serve(transport)
+        with self.clients.served(transport, "rdma") as counted:
+            await self._rpc.serve(counted)
         self._transports.discard(transport)
+
+    async def _serve_tcp(self, transport: ServerTransport) -> None:
+        with self.clients.served(transport, "tcp") as counted:
+            await self._rpc.serve(counted)
 
     async def __aenter__(self) -> "NfsServer":
         self._start(self._sweep())

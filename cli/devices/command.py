@@ -1,0 +1,113 @@
+"""What `stagecoach devices` finds: the simulated device, and boards at serial ports."""
+
+import dataclasses
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from serial.tools import list_ports
+
+from stagecoach.cli.describe import capabilities, in_words, network_of, sizes, version
+from stagecoach.cli.plain_text import plain
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.host_driver.context import Context
+from stagecoach.host_driver.errors import StagecoachError
+from stagecoach.host_driver.extras import extra_named
+from stagecoach.host_driver.locate import (
+    NETWORK_CARD,
+    SIMULATED,
+    SIMULATION,
+    Locator,
+    parse_device,
+)
+from stagecoach.hw.cache import CacheError
+from stagecoach.sim.build import BuildError, build_device
+
+BRIDGES = {(0x0403, 0x6010), (0x0403, 0x6011), (0x0403, 0x6014), (0x0403, 0x6015)}
+"""USB vendor and product of the serial bridges on boards. Other ports are not asked: who knows what
+is there."""
+
+OPEN_SECONDS = 1.0
+
+
+class _NotBuilt(BuildError):
+    """The simulated device is not in the cache."""
+
+
+def find_devices(named: Iterable[Locator], baud: int) -> list[dict[str, Any]]:
+    """All devices: the simulated one, those that are named, those at the system's serial ports.
+
+    A board that is asked is reset. `baud` is that of ports that are not named.
+    """
+    rows = [_simulated()]
+    named = [locator for locator in named if not locator.is_simulated]
+    rows += [_ask(locator) for locator in named]
+    known = {locator.port for locator in named}
+    for port in sorted(list_ports.comports()):
+        if port.device in known:
+            continue
+        text = f"serial://{port.device}?baud={baud}"
+        if (port.vid, port.pid) in BRIDGES:
+            rows.append(_ask(parse_device(f"{text}&open={OPEN_SECONDS}"), text))
+        else:
+            rows.append({"device": text, "kind": "serial", "state": "not asked: name it"})
+    return rows
+
+
+def _simulated() -> dict[str, Any]:
+    """The simulated device; it is not built only to be listed."""
+
+    def refuse(step: str) -> None:
+        raise _NotBuilt("not built: the first command that uses it does that")
+
+    built: dict[str, Any] = dataclasses.asdict(RnicConfig())
+    try:
+        with extra_named():
+            library = build_device(progress=refuse)
+    except (BuildError, CacheError, StagecoachError) as error:
+        words = str(error).splitlines()[0]
+        row: dict[str, Any] = {"device": SIMULATION, "kind": SIMULATION, "state": words}
+        return row | {"configuration": built}
+    row = _ask(SIMULATED, library=lambda: library)
+    return row | {"configuration": row.get("configuration", {}) | built}
+
+
+def _ask(
+    locator: Locator, text: str | None = None, library: Callable[[], Path] | None = None
+) -> dict[str, Any]:
+    kind = NETWORK_CARD if locator.is_card else SIMULATION if locator.is_simulated else "serial"
+    row: dict[str, Any] = {"device": text or locator.text, "kind": kind}
+    try:
+        device = locator.open(library=library)
+        with Context(device) as context:
+            attr = context.query_device()
+        found = device.info
+    except (StagecoachError, OSError) as error:
+        return row | {"state": str(error).splitlines()[0]}
+    row["state"] = "ready"
+    if "clock_hz" in found:
+        row["clock_hz"] = found["clock_hz"]
+    configuration: dict[str, Any] = {"version": version(attr)} | network_of(found) | sizes(attr)
+    return row | {"configuration": configuration, "capabilities": capabilities(attr)}
+
+
+def show_devices(named: Iterable[Locator], baud: int, as_json: bool) -> int:
+    """Prints all devices; returns the exit status."""
+    rows = find_devices(named, baud)
+    if as_json:
+        print(json.dumps(rows, indent=2))
+        return 0
+    table = Table(show_lines=True)
+    for heading in ("device", "state", "configuration and capabilities"):
+        table.add_column(heading, overflow="fold")
+    for row in rows:
+        values = row.get("configuration", {}) | row.get("capabilities", {})
+        if "clock_hz" in row:
+            values = {"clock": f"{row['clock_hz'] / 1e6:g} MHz"} | values
+        text = "; ".join(f"{name} {in_words(value)}" for name, value in values.items())
+        table.add_row(plain(row["device"]), plain(row["state"]), plain(text))
+    Console().print(table)
+    return 0

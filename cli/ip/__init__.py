@@ -1,0 +1,1 @@
+"""`stagecoach ip`: networks of devices, their neighbours and connections, and ping."""

@@ -1,0 +1,88 @@
+"""Opens the device of a command, with a progress bar while it is built."""
+
+import re
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from stagecoach.host_driver.hostlink.serial_device import SerialDevice
+from stagecoach.host_driver.locate import Locator
+from stagecoach.host_driver.transport.base import TransportError
+from stagecoach.sim.transport import BUILDING, SimulatedDevice
+
+_COUNT = re.compile(r"(\d+) of (\d+)")
+
+
+@contextmanager
+def progress_bar() -> Iterator[Progress]:
+    """A progress bar on standard error if that is a terminal; it goes away when it is done."""
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f}%"),
+        TimeElapsedColumn(),
+    )
+    with Progress(
+        *columns, console=console, transient=True, disable=not console.is_terminal
+    ) as bar:
+        yield bar
+
+
+def built_device(bar: Progress, trace: bool = False) -> Path:
+    """The built device, from the cache or new. Without a bar one line says that a build begins."""
+    from stagecoach.sim.build import build_device
+
+    what = "build the device" + (" with waveform" if trace else "")
+    task = bar.add_task(what, total=None)
+    told = not bar.disable
+
+    def show(step: str) -> None:
+        nonlocal told
+        if not told:
+            print(BUILDING, file=sys.stderr, flush=True)
+            told = True
+        count = _COUNT.search(step)
+        if count is None:
+            bar.update(task, description=f"{what}: {step}")
+        else:
+            bar.update(
+                task, description=f"{what}: compile", completed=int(count[1]), total=int(count[2])
+            )
+
+    library = build_device(trace=trace, progress=show)
+    bar.remove_task(task)
+    return library
+
+
+def require_host(host: str, locator: Locator) -> None:
+    """Refuses a host that a device cannot reach, or listen at, as its address is not known.
+
+    Asked before the device is opened, which may take a build. An empty one is no host. Raises
+    `TransportError`.
+    """
+    if not host:
+        return
+    # A network of its own has IPv4; all others have the sockets of this machine.
+    family = socket.AF_INET if locator.is_card else socket.AF_UNSPEC
+    try:
+        socket.getaddrinfo(host, None, family, socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        what = "IPv4 address" if locator.is_card else "address"
+        why = getattr(error, "strerror", None) or error
+        raise TransportError(f"no {what} of {host!r} is known: {why}") from error
+
+
+def open_device(locator: Locator, host: str = "") -> SimulatedDevice | SerialDevice:
+    """Opens a device; the simulated one is built before if it is not.
+
+    `host` is what it will connect to, or listen at: `require_host`.
+    """
+    require_host(host, locator)
+    with progress_bar() as bar:
+        return locator.open(library=lambda: built_device(bar))

@@ -1,0 +1,37 @@
+"""What one end asks for in MPA startup, whatever it connects for (RFC 5044 7.1, RFC 6581)."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from stagecoach.host_driver.mpa_exchange import DEFAULT_TIMEOUT
+from stagecoach.host_driver.mpa_startup import ENHANCED_REVISION
+
+
+@dataclass(frozen=True, kw_only=True)
+class StartupOptions:
+    """Arguments that `connect` and `ConnectionRequest.accept` take, in one value.
+
+    Attributes
+    ----------
+    crc: whether this end wants CRCs; they are off only if neither end wants them.
+    markers: whether this end wants Markers in what it receives.
+    revision: of MPA, 1 or 2; of the Initiator's Request. The Responder answers with the same.
+    peer_to_peer: whether the Initiator begins with an RTR frame, so that the Responder may send.
+    timeout: seconds for the connection and MPA startup together.
+    """
+
+    crc: bool = True
+    markers: bool = False
+    revision: int = ENHANCED_REVISION
+    peer_to_peer: bool = False
+    timeout: float = DEFAULT_TIMEOUT
+
+    @property
+    def accepting(self) -> dict[str, Any]:
+        """Arguments of `ConnectionRequest.accept`."""
+        return {"crc": self.crc, "markers": self.markers, "timeout": self.timeout}
+
+    @property
+    def connecting(self) -> dict[str, Any]:
+        """Arguments of `connect`."""
+        return {**self.accepting, "revision": self.revision, "peer_to_peer": self.peer_to_peer}

@@ -1,0 +1,93 @@
+"""A thread that waits for the interrupt of a device while somebody who has no thread wants it."""
+
+import threading
+from collections.abc import Callable
+
+from stagecoach.host_driver.transport.base import DeviceClosed
+
+SLICE_SECONDS = 0.1
+"""How long the thread waits at a time, and after which it sees that nobody wants it any more."""
+
+_BESIDE_SECONDS = 0.005
+"""How long another thread waits at a time beside it."""
+
+
+class Watcher:
+    """Watches a device for those who wait without a thread: in select, or in an event loop.
+
+    The thread begins with its first user, and ends within 0.1 s when it has none. The device has
+    one interrupt: while the thread runs, other threads wait beside it and not for the device.
+
+    Parameters
+    ----------
+    wait: waits for the interrupt, so many seconds; whether there was one.
+    look: takes what came. With True it also asks the device for what it could not write.
+    fail: is told of an exception of either. The thread ends then; the next user begins another one.
+    """
+
+    def __init__(
+        self,
+        wait: Callable[[float], bool],
+        look: Callable[[bool], None],
+        fail: Callable[[Exception], None],
+    ):
+        self._wait, self._look, self._fail = wait, look, fail
+        self._turn = threading.Condition()  # of what follows; no other lock is taken inside it
+        self._users = 0
+        self._thread: threading.Thread | None = None
+        self._closed = False
+
+    def join(self) -> None:
+        """One more user. Raises `DeviceClosed` if the watcher is closed."""
+        with self._turn:
+            if self._closed:
+                raise DeviceClosed("the context is closed; allowed: an open Context")
+            if self._thread is None:
+                thread = threading.Thread(target=self._run, name="device watcher", daemon=True)
+                thread.start()
+                self._thread = thread
+            self._users += 1
+
+    def leave(self) -> None:
+        """Takes back a `join`."""
+        with self._turn:
+            self._users -= 1
+
+    def wait_beside(self, seconds: float) -> bool | None:
+        """Waits until the thread has looked, or a little; `None` at once if there is no thread.
+
+        False only if nothing came in all of the time.
+        """
+        with self._turn:
+            if self._thread is None:
+                return None
+            looked = self._turn.wait(min(seconds, _BESIDE_SECONDS))
+        return looked or seconds > _BESIDE_SECONDS
+
+    def _run(self) -> None:
+        ask = False
+        try:
+            while True:
+                with self._turn:
+                    self._turn.notify_all()
+                    if not self._users or self._closed:
+                        # With the lock: who joins after this begins another thread.
+                        self._thread = None
+                        return
+                self._look(ask)
+                with self._turn:
+                    self._turn.notify_all()
+                ask = not self._wait(SLICE_SECONDS)
+        except Exception as error:
+            with self._turn:
+                self._thread = None
+                self._turn.notify_all()
+            self._fail(error)
+
+    def close(self) -> None:
+        """Ends the thread and waits for that; the caller holds no lock that `look` takes."""
+        with self._turn:
+            self._closed = True
+            thread = self._thread
+        if thread is not None:
+            thread.join()

@@ -1,0 +1,28 @@
+"""Messages between a compiled device and what stands behind its LLP port as a network engine.
+
+They cross a socket that keeps their bounds (SOCK_SEQPACKET): a header of 16 octets, then octets of
+the stream. Positions count the octets of one direction since ATTACH.
+"""
+
+import enum
+import struct
+
+HEADER = struct.Struct("<IIQ")
+"""Kind, LLP connection, value."""
+
+
+class LlpMessage(enum.IntEnum):
+    """What a message says of its connection."""
+
+    # To the device.
+    ATTACH = 0  # a stream begins; value: octets of its TX ring
+    DATA = 1  # octets that were received, in order
+    ACKNOWLEDGED = 2  # value: position up to which the TX ring is free again
+    EMSS = 3  # value: octets
+    ENDED = 4  # no octet follows; value: 1 if the connection is lost in both directions
+    DETACH = 5  # the stream leaves the device
+    # From the device.
+    FPDU = 6  # one FPDU, whole
+    CLOSE = 7  # nothing more is sent: FIN
+    RELEASED = 8  # value: position up to which received octets are of no use any more
+    DETACHED = 9  # the answer to DETACH: nothing of that stream follows

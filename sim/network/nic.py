@@ -1,0 +1,238 @@
+"""A device with a network of its own: `SimulatedNic("sim://?wire=pair:a&ip=192.0.2.1/24")`."""
+
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stagecoach.host_driver.network.address_claim import SHORT, ProbeTimes
+from stagecoach.host_driver.network.network import Network
+from stagecoach.host_driver.network.settings import Settings
+from stagecoach.host_driver.network.stream import NetworkListener, NetworkStream
+from stagecoach.host_driver.stream_end import StreamEnd
+from stagecoach.host_driver.transport.base import ByteStream, TransportError, check_access
+from stagecoach.host_driver.transport.network import NetworkPort
+from stagecoach.sim.device import Device, DeviceError
+from stagecoach.sim.network.card import Card
+from stagecoach.sim.network.channel import Channel
+from stagecoach.sim.network.engine import EngineSettings
+from stagecoach.sim.network.timeline import CycleTime, WallTime
+from stagecoach.sim.transport import SimulatedDevice
+from stagecoach.sim.wire.address import WireAddress, parse_wire
+from stagecoach.sim.wire.clock import CYCLE_PS
+from stagecoach.sim.wire.wire import Wire
+
+if TYPE_CHECKING:
+    from stagecoach.gateware.config import RnicConfig
+
+MS_US = 1000
+
+
+class SimulatedNic(SimulatedDevice):
+    """A `NetworkTransport`: the compiled device, with the reference TCP behind its LLP port.
+
+    Parameters
+    ----------
+    address: of the interface and its wire, `sim://?wire=WIRE&ip=192.0.2.2/24`; see docs/network.md.
+    config: sizes of the device; `RnicConfig()` if None.
+    time: counts cycles for all cards that have the same one, so that a run repeats exactly;
+        without it the wall's time holds, as peers such as Linux have it.
+    times: of the probes for the address (RFC 5227).
+    library: a built device, or what builds it once the wire is open.
+    record, read_latency, write_latency, progress: as those of `SimulatedDevice`.
+
+    The constructor returns when the address is claimed. Raises `WireError` for a wire that cannot
+    be opened, `DuplicateAddress` if another interface has the address.
+
+    Attributes
+    ----------
+    address: that was parsed. stack: the driver's network on it.
+    """
+
+    def __init__(
+        self,
+        address: str | WireAddress,
+        config: "RnicConfig | None" = None,
+        *,
+        time: CycleTime | None = None,
+        times: ProbeTimes = SHORT,
+        record: bool = False,
+        library: Path | Callable[[], Path] | None = None,
+        read_latency: int | None = None,
+        write_latency: int | None = None,
+        progress: Callable[[str], None] | None = None,
+    ):
+        self.address = parse_wire(address) if isinstance(address, str) else address
+        self._cycle_time = time
+        self._time = WallTime() if time is None else time
+        self._channel = Channel()
+        self._open = False
+        with contextlib.ExitStack() as undo:
+            undo.callback(self._channel.close)
+            # Before the device: what is wrong with the wire is told at once.
+            self._wire = Wire(self.address, self._time.clock)
+            undo.callback(self._wire.close)
+            super().__init__(
+                config,
+                record=record,
+                library=library() if callable(library) else library,
+                read_latency=read_latency,
+                write_latency=write_latency,
+                progress=progress,
+            )
+            undo.callback(self._device.close)
+            self._card = Card(
+                *(self._device, self._channel, self._wire, self._engine_settings(), self._time),
+                paced=time is not None,
+            )
+            self._time.add(self._card)
+            undo.callback(self._time.remove, self._card)
+            undo.callback(self._card.port.close, "the device is closed")
+            self.stack = Network(self._card.port, self._network_settings(), times)
+            undo.pop_all()
+        self._open = True
+
+    runs_in_step = False
+
+    @staticmethod
+    def check_address(text: str) -> None:
+        """Raises `WireAddressError`, a `ValueError`, for what is no address of a card."""
+        parse_wire(text)
+
+    def _start(self, library: Path, **options: Any) -> Device:
+        paced = self._cycle_time is not None
+        return self._sim.Device(
+            library, self.config.qps, engine=self._channel.give_away(), paced=paced, **options
+        )
+
+    def _engine_settings(self) -> EngineSettings:
+        address = self.address
+        sizes = address.mac, address.mtu, address.rx_ring, address.tx_ring
+        return EngineSettings(*sizes, address.rto_min_ms * MS_US, self.config.qps)
+
+    def _network_settings(self) -> Settings:
+        address = self.address
+        return Settings(
+            address.ip,
+            address.mac,
+            address.gateway,
+            address.mtu,
+            ttl=address.ttl,
+            dscp=address.dscp,
+            receive_buffer=address.rx_ring,
+        )
+
+    @property
+    def network(self) -> NetworkPort:
+        """Frames and connections of the engine."""
+        return self._card.port
+
+    @property
+    def carrier(self) -> bool:
+        """Whether somebody is at the other end of the wire. Frames are lost until then."""
+        return self._wire.connected
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """Those of `SimulatedDevice`, and what the interface is."""
+        address = self.address
+        return {
+            **super().info,
+            "kind": "simulated NIC",
+            "tcp": self._card.port.engine,
+            "wire": str(address.wire),
+            "ip": str(address.ip),
+            "gateway": "none" if address.gateway is None else str(address.gateway),
+            "mac": address.mac.hex(":"),
+            "mtu": address.mtu,
+        }
+
+    # Registers: through the time if that is counted in cycles.
+
+    def read_register(self, address: int) -> int:
+        """Return the 32-bit register at an octet address."""
+        if self._cycle_time is None:
+            return super().read_register(address)
+        return self._access(address)
+
+    def write_register(self, address: int, value: int) -> None:
+        """Write a 32-bit register; returns when the device has answered."""
+        if self._cycle_time is None:
+            super().write_register(address, value)
+        else:
+            self._access(address, value)
+
+    def _access(self, address: int, value: int | None = None) -> int:
+        check_access(address, value or 0)
+        try:
+            return self._card.access(address, value)
+        except DeviceError as error:
+            raise self._translate(error) from error
+
+    def wait_interrupt(self, timeout: float | None = None) -> bool:
+        """Wait for the irq output; False after the time, which is that of the card."""
+        if self._cycle_time is None:
+            return super().wait_interrupt(timeout)
+        return self._card.wait_irq(timeout)
+
+    @property
+    def cycles(self) -> int:
+        """Cycles that have passed; with a `CycleTime` those in which the device rested, too."""
+        return super().cycles if self._cycle_time is None else self._cycle_time.cycles
+
+    def run_cycles(self, cycles: int) -> None:
+        """Let at least so many cycles pass."""
+        if self._cycle_time is None:
+            super().run_cycles(cycles)
+            return
+        with self._cycle_time.lock:
+            until = self._cycle_time.now_ps() + cycles * CYCLE_PS
+            self._cycle_time.block(lambda: False, until)
+
+    def run_in_step(self, stream: object) -> None:
+        """Not possible: a `CycleTime` does what it is for. Raises TransportError."""
+        raise TransportError("a simulated NIC does not run in step; allowed: a common CycleTime")
+
+    # Connections.
+
+    def listen(  # type: ignore[override]
+        self, host: str, port: int, *, dscp: int | None = None, ttl: int | None = None
+    ) -> NetworkListener:
+        """Open a listener at the address of the interface; `stack.listen` has more."""
+        return self.stack.listen(host, port, dscp=dscp, ttl=ttl)
+
+    def connect(  # type: ignore[override]
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        *,
+        dscp: int | None = None,
+        ttl: int | None = None,
+    ) -> NetworkStream:
+        """Open a stream to a peer; `stack.set_ip` changes DSCP and TTL later."""
+        return self.stack.connect(host, port, timeout, dscp=dscp, ttl=ttl)
+
+    def attach(self, connection: int, stream: ByteStream) -> None:
+        """Join a stream to the device's LLP."""
+        self.stack.attach(connection, stream)
+
+    def detach(self, connection: int, timeout: float = 2.0) -> None:
+        """Take a connection from the LLP; FIN follows what the device has sent."""
+        self.stack.detach(connection, timeout)
+
+    def stream_end(self, connection: int) -> StreamEnd | None:
+        """How the stream of a connection ended, once the LLP has said that it is over."""
+        return self.stack.stream_end(connection)
+
+    def close(self) -> None:
+        """End the device; buffers are free when this returns."""
+        if not self._open:
+            return
+        self._open = False
+        self.stack.close()
+        self._card.port.close("the device is closed")
+        self._time.remove(self._card)
+        super().close()
+        self._wire.close()
+        self._channel.close()

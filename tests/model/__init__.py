@@ -1,1 +1,0 @@
-"""Tests of the reference model and of the capture tools."""

@@ -1,0 +1,1 @@
+"""Tests of captures: packets, TCP streams, MPA connections, decoding."""
