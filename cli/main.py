@@ -83,7 +83,8 @@ class _Parser(argparse.ArgumentParser):
         self.exit(EXIT_BAD_INPUT, f"{self.prog}: {message}\n")
 
 
-def _build_parser() -> argparse.ArgumentParser:
+def build_parser() -> argparse.ArgumentParser:
+    """The parser of all commands."""
     parser = _Parser(
         prog="stagecoach", description="An open iWARP RNIC, in simulation or on a board."
     )
@@ -132,7 +133,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from stagecoach.sim.build import BuildError
     from stagecoach.sim.capture.file import CaptureError
 
-    parser = _build_parser()
+    parser = build_parser()
     options, unknown = parser.parse_known_args(arguments)
     of_command = _Parser(prog=f"{parser.prog} {options.command}")
     if unknown:

@@ -4,7 +4,7 @@ import argparse
 
 import pytest
 
-from stagecoach.cli.main import _build_parser, main
+from stagecoach.cli.main import build_parser, main
 from stagecoach.cli.options import startup_options
 from stagecoach.host_driver import QP, StartupOptions
 
@@ -23,7 +23,7 @@ SERVERS = {
 
 
 def parsed(arguments: list[str]) -> argparse.Namespace:
-    return _build_parser().parse_args(arguments)
+    return build_parser().parse_args(arguments)
 
 
 @pytest.mark.parametrize("command", CLIENTS)
