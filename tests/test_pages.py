@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+import stagecoach
+
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 EXAMPLE = re.search(r"```python\n(.*?)```", README, re.DOTALL)
@@ -56,6 +58,12 @@ def test_every_page_of_the_documentation_is_linked_to():
     }
     linked |= {place / "README.md" for place in linked if place.is_dir()}
     assert {page for page in PAGES if (ROOT / page).resolve() not in linked} <= {"README.md"}
+
+
+def test_every_public_name_is_in_the_reference():
+    pages = "\n".join(page.read_text() for page in (ROOT / "docs" / "reference").glob("*.rst"))
+    documented = re.findall(r"^\.\. auto\w+:: (?:stagecoach\.)?(\w+)$", pages, re.MULTILINE)
+    assert sorted(documented) == sorted(stagecoach.__all__)
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -36,6 +36,8 @@ def numpy_form(lines: list[str]) -> list[str]:
     return result
 
 
-def convert(_app: Any, _what: str, _name: str, _thing: Any, _options: Any, lines: list[str]) -> None:
+def convert(
+    _app: Any, _what: str, _name: str, _thing: Any, _options: Any, lines: list[str]
+) -> None:
     """Handler of `autodoc-process-docstring`."""
     lines[:] = numpy_form(lines)

@@ -70,7 +70,12 @@ def entry_tables() -> list[str]:
     for name, fields in ENTRIES.items():
         lines += _heading(f"{name.replace('_', ' ').capitalize()}, {size_of(fields)} bytes")
         rows = (
-            (str(offset_of(fields, one.name)), str(one.octets), f"``{one.name}``", _escape(one.about))
+            (
+                str(offset_of(fields, one.name)),
+                str(one.octets),
+                f"``{one.name}``",
+                _escape(one.about),
+            )
             for one in fields
         )
         lines += _table(("offset", "bytes", "field", "meaning"), rows)
@@ -78,7 +83,11 @@ def entry_tables() -> list[str]:
         lines += _heading(kind.__name__)
         lines += [(kind.__doc__ or "").split("\n\n")[0], ""]
         named = (
-            (str(one.value), f"``{one.name}``", _escape(CODES[one][1] if isinstance(one, Cause) else ""))
+            (
+                str(one.value),
+                f"``{one.name}``",
+                _escape(CODES[one][1] if isinstance(one, Cause) else ""),
+            )
             for one in kind
         )
         lines += _table(("value", "name", "meaning"), named)

@@ -1,0 +1,1 @@
+"""Tests of what Sphinx needs to make the manual."""
