@@ -17,6 +17,7 @@ from tools.site import components, docstrings, interface, links  # noqa: E402 - 
 
 project = "Stagecoach"
 html_title = "Stagecoach"
+smartquotes = False  # `--option` stays what it is
 html_theme = "furo"
 root_doc = "docs/index"
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
