@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-TUTORIALS = Path(__file__).parents[1] / "docs" / "tutorials"
+TUTORIALS = Path(__file__).parents[2] / "docs" / "tutorials"
 BLOCK = re.compile(r"^```(python|text)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
