@@ -26,7 +26,7 @@ DirectoryPath = Annotated[bytes, DIRECTORY_PATH]
 
 
 class MountStatus(IntEnum):
-    """mountstat3, without the prefix MNT3ERR_."""
+    """mountstat3, without the prefix `MNT3ERR_`."""
 
     OK = 0
     PERM = 1

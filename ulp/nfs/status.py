@@ -7,7 +7,7 @@ from stagecoach.host_driver import StagecoachError
 
 
 class NfsStatus(IntEnum):
-    """nfsstat3, without the prefix NFS3ERR_."""
+    """nfsstat3, without the prefix `NFS3ERR_`."""
 
     OK = 0
     PERM = 1
