@@ -24,7 +24,7 @@ source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 include_patterns = ["*.md", "docs/**", "examples/*/README.md"]
 # What is not looked into; links of src lead back to folders beside it.
 exclude_patterns = [
-    f"{path.name}/**" for path in ROOT.iterdir() if path.name not in ("docs", "examples")
+    path.name for path in ROOT.iterdir() if path.is_dir() and path.name not in ("docs", "examples")
 ]
 
 extensions = [
@@ -61,8 +61,9 @@ def setup(app: Any) -> None:
     app.add_directive("registers", interface.Registers)
     app.add_directive("queue-entries", interface.QueueEntries)
     app.connect("autodoc-process-signature", components.show_constructor)
-    # Before napoleon, whose handler has the usual priority, 500.
+    # Before and after napoleon, whose handler has the usual priority, 500.
     app.connect("autodoc-process-docstring", docstrings.convert, priority=400)
+    app.connect("autodoc-process-docstring", docstrings.draw_dashes, priority=600)
     app.connect("doctree-read", links.resolve_folders)
     # States are drawn by a browser of the repository; here their text is shown.
     app.add_lexer("mermaid", TextLexer)

@@ -12,6 +12,7 @@ SECTIONS = ("Attributes", "Members", "Parameters")
 
 _NAMES = r"\*{0,2}[A-Za-z_]\w*(?:, \*{0,2}[A-Za-z_]\w*)*"
 _ENTRY = re.compile(rf"({_NAMES}):(?: |$)(.*)")
+_DASHES = re.compile(r"(\*\*(?: \(.*\))?) -- ")
 _NEXT_ENTRY = re.compile(rf"(?<=\.) (?={_NAMES}: )")
 
 
@@ -39,5 +40,15 @@ def numpy_form(lines: list[str]) -> list[str]:
 def convert(
     _app: Any, _what: str, _name: str, _thing: Any, _options: Any, lines: list[str]
 ) -> None:
-    """Handler of `autodoc-process-docstring`."""
+    """Handler of `autodoc-process-docstring`, before napoleon."""
     lines[:] = numpy_form(lines)
+
+
+def draw_dashes(
+    _app: Any, _what: str, _name: str, _thing: Any, _options: Any, lines: list[str]
+) -> None:
+    """Handler of `autodoc-process-docstring`, after napoleon: its `--` becomes a dash.
+
+    `smartquotes` of Sphinx would do so, but also in `--option`.
+    """
+    lines[:] = [_DASHES.sub("\\1 \N{EN DASH} ", line) for line in lines]

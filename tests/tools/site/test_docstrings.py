@@ -2,7 +2,7 @@
 
 from sphinx.ext.napoleon import Config, NumpyDocstring
 
-from tools.site.docstrings import SECTIONS, numpy_form
+from tools.site.docstrings import SECTIONS, draw_dashes, numpy_form
 
 DOCSTRING = """A queue.
 
@@ -53,3 +53,10 @@ def test_napoleon_reads_it():
     assert "* **depth** -- how many items it holds,\n               1 or more." in made
     assert "\nRaises `ValueError` for a depth of 0.\n" in made
     assert ":Attributes: **level** -- items that wait" in made
+
+
+def test_dashes_of_napoleon_are_drawn_and_no_others():
+    lines = ["* **depth** (*int*) -- how many", "* **name** -- its name", "see `top -- COMMAND`"]
+    draw_dashes(None, "class", "", None, None, lines)
+    assert [line.count("\N{EN DASH}") for line in lines] == [1, 1, 0]
+    assert lines[2] == "see `top -- COMMAND`"
