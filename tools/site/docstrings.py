@@ -8,7 +8,7 @@ lines end a section.
 import re
 from typing import Any
 
-SECTIONS = ("Attributes", "Members", "Parameters")
+SECTIONS = ("Attributes", "Members", "Parameters", "Raises")
 
 _NAMES = r"\*{0,2}[A-Za-z_]\w*(?:, \*{0,2}[A-Za-z_]\w*)*"
 _ENTRY = re.compile(rf"({_NAMES}):(?: |$)(.*)")
