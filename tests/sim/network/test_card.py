@@ -264,11 +264,12 @@ def test_a_call_that_waits_ends_with_the_card(pair):
     assert error
 
 
-def test_an_address_that_another_one_has_is_refused(opened):
+@pytest.mark.parametrize("options", ["", "&mac=02:00:00:00:00:09"])
+def test_an_address_that_another_one_has_is_refused(opened, options):
     time = CycleTime()
     opened(1, time)
     with pytest.raises(DuplicateAddress, match=r"192\.0\.2\.1 belongs to the interface 02:00"):
-        opened(1, time, "&mac=02:00:00:00:00:09")
+        opened(1, time, options)
 
 
 def test_a_third_end_of_a_pair_is_refused(opened):
