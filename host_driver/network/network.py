@@ -271,7 +271,7 @@ class Network:
                 echo.forget(ping)
             if ping.replied_us is not None:
                 return ping.replied_us - ping.sent_us
-            if next_hop in unreachable:
+            if next_hop in unreachable or self._service.neighbours.mac(next_hop) is None:
                 raise NoNeighbour(f"{next_hop} does not answer ARP requests")
             raise TransportTimeout(f"{host} sent no reply in {timeout:g} s")
 

@@ -217,6 +217,8 @@ def test_a_ping_measures_the_time(network, port, peer):
     assert port.now - began == 1_500_000
     with pytest.raises(NoNeighbour, match=r"192\.0\.2\.9 does not answer ARP requests"):
         network.ping("192.0.2.9", 10)
+    with pytest.raises(NoNeighbour):  # before the last request
+        network.ping("192.0.2.9", 0.5)
     with pytest.raises(ValueError, match="1473 octets; allowed: 0 to 1472"):
         network.ping("192.0.2.1", octets=1473)
     with pytest.raises(NoRoute):
