@@ -164,9 +164,11 @@ def _print_demo(name: str, octets: int, emss: int, result: Result, files: list[P
         )
     console = Console()
     console.print(table)
+    waiting = "without its waiting for the network"
+    if not network:
+        waiting = "with its waiting for the other process"
     console.print(
-        "Cycles of the source's device, with its waiting for the other process:\n"
-        "`make bench` measures the device alone.",
+        f"Cycles of the source's device, {waiting}:\n`make bench` measures the device alone.",
         style="dim",
     )
     console.print(f"SHA-256 {result.digest}", soft_wrap=True, highlight=False)

@@ -5,13 +5,17 @@ from rich.table import Table
 
 from stagecoach.cli.perf.result import Result
 from stagecoach.cli.perf.sizes import size_text
+from stagecoach.host_driver.locate import parse_device
 
 
 def table_of(result: Result) -> Table:
     """One row per size; 80 columns."""
+    caption = f"Rates per second at {result.clock_mhz:g} MHz. Limit: what the protocol allows."
+    if parse_device(result.device).is_card:
+        caption += "\nCycles in which the device waits for its network are not counted."
     table = Table(
         title=result.title,
-        caption=f"Rates per second at {result.clock_mhz:g} MHz. Limit: what the protocol allows.",
+        caption=caption,
         box=box.SIMPLE,
         padding=(0, 1, 0, 0),
     )

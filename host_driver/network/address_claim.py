@@ -92,11 +92,15 @@ class AddressClaim:
         self.next_us = now_us + ANNOUNCE_INTERVAL_US if more else None
 
     def receive_probing(self, packet: ArpPacket) -> None:
-        """Take a packet while probing: somebody has the address, or probes it too (2.1.1)."""
+        """Take a packet while probing: somebody has the address, or probes it too (2.1.1).
+
+        Who claims it may have the same MAC address, which often follows from the IP address. A
+        probe with that may be an own one that the link brought back.
+        """
         own = self._settings.own
         claims = packet.sender == own
         probes = packet.sender == UNSPECIFIED and packet.target == own
-        if (claims or probes) and packet.sender_mac != self._settings.mac:
+        if claims or (probes and packet.sender_mac != self._settings.mac):
             self.state, self.other, self.next_us = ClaimState.DUPLICATE, packet.sender_mac, None
 
     def conflict(self, now_us: int) -> bool:

@@ -6,13 +6,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from ipaddress import IPv4Address
 
-from stagecoach.host_driver.network.handshake import CHALLENGE_INTERVAL_US, Handshake
+from stagecoach.host_driver.network.handshake import (
+    CHALLENGE_INTERVAL_US,
+    LARGEST_FIELD,
+    Handshake,
+)
 from stagecoach.host_driver.network.icmp import Quoted
 from stagecoach.host_driver.network.ip_fields import IpFields
 from stagecoach.host_driver.network.ipv4 import HEADER_OCTETS as IPV4_OCTETS
+from stagecoach.host_driver.network.keep_alive import KeepAlive, Step
 from stagecoach.host_driver.network.output import Output
 from stagecoach.host_driver.network.path_mtu import PathMtus
-from stagecoach.host_driver.network.sequence import distance
+from stagecoach.host_driver.network.sequence import advance, distance
 from stagecoach.host_driver.network.settings import SECOND_US, Settings
 from stagecoach.host_driver.network.stream import NetworkStream
 from stagecoach.host_driver.network.tcp import HEADER_OCTETS as TCP_OCTETS
@@ -21,7 +26,7 @@ from stagecoach.host_driver.network.time_wait import Ends, TimeWait
 from stagecoach.host_driver.network.turn import Turn
 from stagecoach.host_driver.stream_end import StreamEnd
 from stagecoach.host_driver.transport.base import StreamClosed, TransportError
-from stagecoach.host_driver.transport.network import Ended, Established
+from stagecoach.host_driver.transport.network import ConnectionInfo, Ended, Established
 
 HEADERS = IPV4_OCTETS + TCP_OCTETS
 """Of a segment without options."""
@@ -34,10 +39,11 @@ class Connection:
     Attributes
     ----------
     mac: of the peer or its gateway. segment_size: octets of data in the longest segment.
-    fields: of its packets.
+    fields: of its packets. shift: of the windows that it announces.
     qp: LLP connection that has its stream, if one has. soft_error: the last ICMP error that told
         of it, or that nothing is acknowledged, in words. abort_us: when it is given up that this
-        end has closed.
+        end has closed. keep_alive: if it is on. silent: whether it was given up as no probe was
+        answered.
     """
 
     handle: int
@@ -45,11 +51,14 @@ class Connection:
     mac: bytes
     segment_size: int
     fields: IpFields
+    shift: int
     stream: NetworkStream
     qp: int | None = None
     soft_error: str | None = None
     abort_us: int | None = None
     challenged_us: int | None = None
+    keep_alive: KeepAlive | None = None
+    silent: bool = False
 
 
 class EngineConnections:
@@ -104,7 +113,10 @@ class EngineConnections:
         )
         handle = self._port.establish(established, early)
         stream = NetworkStream(self._turn, handle, *ends, segment, self._close)
-        connection = Connection(handle, ends, mac, segment, handshake.fields, stream)
+        parts = handle, ends, mac, segment, handshake.fields, receive_shift, stream
+        connection = Connection(*parts)
+        if self._settings.keep_alive is not None:
+            self.set_keep_alive(connection, self._settings.keep_alive)
         self._by_ends[ends] = self._by_handle[handle] = connection
         self._counters["established"] += 1
         return connection
@@ -151,11 +163,14 @@ class EngineConnections:
             self._counters["ended_unknown"] += 1
             return
         del self._by_ends[connection.ends]
-        self._counters[f"ended_{ended.how.name.lower()}"] += 1
+        how = ended.how
+        if how is StreamEnd.ABORTED and connection.silent:
+            how = StreamEnd.TIMED_OUT
+        self._counters[f"ended_{how.name.lower()}"] += 1
         if connection.qp is not None:
             # Its octets ended with the FIN, whatever came then.
-            how = StreamEnd.CLOSED if ended.peer_closed else ended.how
-            self._ends_of_qps[connection.qp] = how
+            of_qp = StreamEnd.CLOSED if ended.peer_closed else how
+            self._ends_of_qps[connection.qp] = of_qp
         if ended.closed_first:
             numbers = ended.next_sent, ended.next_received
             self._time_wait.add(
@@ -165,7 +180,7 @@ class EngineConnections:
         if connection.stream.open:
             with contextlib.suppress(KeyError, StreamClosed):
                 unread = self._port.receive(ended.handle, self._settings.receive_buffer)
-        connection.stream.ended(ended.how, unread)
+        connection.stream.ended(how, unread)
 
     def _close(self, stream: NetworkStream) -> None:
         connection = self._by_handle.get(stream.handle)
@@ -206,11 +221,14 @@ class EngineConnections:
         connection.challenged_us = now_us
         with contextlib.suppress(KeyError):
             info = self._port.info(connection.handle)
-            window = min(0xFFFF, info.receive_window)  # no more than it is, whatever the scale
-            numbers = info.next_sent, info.next_received
-            answer = Segment(*ends, *numbers, Flag.ACK, window)
             self._counters["challenge_acks"] += 1
-            self._output.segment(answer, connection.mac, connection.fields)
+            self._acknowledge(connection, info, info.next_sent)
+
+    def _acknowledge(self, connection: Connection, info: ConnectionInfo, sequence: int) -> None:
+        """Send an ACK without data, with the window as it is."""
+        window = min(LARGEST_FIELD, info.receive_window >> connection.shift)
+        answer = Segment(*connection.ends, sequence, info.next_received, Flag.ACK, window)
+        self._output.segment(answer, connection.mac, connection.fields)
 
     def quoted(self, quoted: Quoted) -> Connection | None:
         """The connection that an ICMP error is about, if its sequence number is under way."""
@@ -238,6 +256,25 @@ class EngineConnections:
         with contextlib.suppress(KeyError):
             self._port.set_ip(connection.handle, fields.dscp, fields.ttl)
 
+    def set_keep_alive(self, connection: Connection, idle: float | None) -> None:
+        """Probe its peer after so many idle seconds, or no more (RFC 9293, MUST-24)."""
+        now_us = self._port.now_us()
+        connection.keep_alive = None if idle is None else KeepAlive(idle, now_us)
+        self._port.wake()
+
+    def _probe(self, connection: Connection, keep_alive: KeepAlive, now_us: int) -> None:
+        with contextlib.suppress(KeyError):  # it has ended
+            info = self._port.info(connection.handle)
+            match keep_alive.look(info, now_us):
+                case Step.PROBE:
+                    # The octet before SND.NXT, without data (SHLD-12): the peer has to answer.
+                    self._counters["keep_alive_probes"] += 1
+                    self._acknowledge(connection, info, advance(info.next_sent, -1))
+                case Step.GIVE_UP:
+                    self._counters["keep_alive_timeouts"] += 1
+                    connection.silent = True
+                    self.abort(connection)
+
     def doubtful(self, handle: int) -> None:
         """R1 retransmissions were not answered: is the next hop there? (RFC 9293, 3.8.3)."""
         connection = self._by_handle.get(handle)
@@ -258,12 +295,17 @@ class EngineConnections:
     @property
     def next_us(self) -> int | None:
         """When `tick` has something to do."""
-        times = (each.abort_us for each in self._by_ends.values() if each.abort_us is not None)
+        connections = self._by_ends.values()
+        times = [each.abort_us for each in connections if each.abort_us is not None]
+        times += [each.keep_alive.next_us for each in connections if each.keep_alive is not None]
         return min(times, default=None)
 
     def tick(self, now_us: int) -> None:
-        """Give up connections that this end closed, and whose peer does not."""
+        """Give up connections that this end closed, and whose peer does not; keep others alive."""
         for connection in self:
+            keep_alive = connection.keep_alive
+            if keep_alive is not None and now_us >= keep_alive.next_us:
+                self._probe(connection, keep_alive, now_us)
             if connection.abort_us is not None and now_us >= connection.abort_us:
                 self._counters["fin_timeouts"] += 1
                 self.abort(connection)

@@ -27,7 +27,7 @@ LEAST_SEGMENT = 48
 CHALLENGE_INTERVAL_US = SECOND_US // 2
 """Between two challenge ACKs of one connection, as in Linux."""
 
-_LARGEST_FIELD = 0xFFFF
+LARGEST_FIELD = 0xFFFF
 
 
 class State(enum.Enum):
@@ -102,7 +102,7 @@ class Handshake:
     @property
     def announced(self) -> int:
         """Octets in the window field of a SYN, which is never scaled (RFC 7323, 2.2)."""
-        return min(self.buffer, _LARGEST_FIELD)
+        return min(self.buffer, LARGEST_FIELD)
 
     @property
     def shifts(self) -> tuple[int, int]:
@@ -142,7 +142,7 @@ class Handshake:
 
     def acknowledgment(self) -> Segment:
         """<SEQ=SND.NXT><ACK=RCV.NXT><CTL=ACK>."""
-        window = min(_LARGEST_FIELD, self.buffer >> self.shifts[1])
+        window = min(LARGEST_FIELD, self.buffer >> self.shifts[1])
         return Segment(
             *(self.local, self.remote, self.next_sent, self.next_received, Flag.ACK, window)
         )

@@ -14,7 +14,9 @@ from stagecoach.host_driver.network.errors import (
     NetworkSettingsError,
     NoNeighbour,
 )
+from stagecoach.host_driver.network.established import Connection
 from stagecoach.host_driver.network.ethernet import mac_text
+from stagecoach.host_driver.network.keep_alive import TWO_HOURS
 from stagecoach.host_driver.network.neighbours import Neighbour
 from stagecoach.host_driver.network.service import Service
 from stagecoach.host_driver.network.settings import Settings
@@ -232,16 +234,33 @@ class Network:
         Raises `NetworkSettingsError` for a value that there is not, `StreamClosed` if the
         connection has ended.
         """
-        engine = self._connections.engine
         with self._turn.lock:
-            self._turn.require_open()
-            if isinstance(connection, NetworkStream):
-                found = engine.of(connection)
-            elif (of_qp := engine.of_qp(connection)) is not None:
-                found = of_qp
-            else:
-                raise StreamClosed(f"QP {connection} has no stream of this network")
-            engine.set_ip(found, found.fields.changed(dscp, ttl))
+            found = self._connection(connection)
+            self._connections.engine.set_ip(found, found.fields.changed(dscp, ttl))
+
+    def set_keep_alive(
+        self, connection: NetworkStream | int, idle: float | None = TWO_HOURS
+    ) -> None:
+        """Switch the keep-alive of a connection on, or with `None` off (RFC 9293, 3.8.4).
+
+        connection: a stream, or the number of the QP that has one. idle: seconds without a segment
+        of the peer before it is probed; after 9 probes without an answer, `idle` but at most 75 s
+        apart, the connection times out. Raises `NetworkSettingsError` for no time, `StreamClosed`
+        if the connection has ended.
+        """
+        with self._turn.lock:
+            self._connections.engine.set_keep_alive(self._connection(connection), idle)
+
+    def _connection(self, connection: NetworkStream | int) -> Connection:
+        """The one of a stream or of a QP."""
+        engine = self._connections.engine
+        self._turn.require_open()
+        if isinstance(connection, NetworkStream):
+            return engine.of(connection)
+        of_qp = engine.of_qp(connection)
+        if of_qp is None:
+            raise StreamClosed(f"QP {connection} has no stream of this network")
+        return of_qp
 
     def ping(self, host: str, timeout: float = 1.0, octets: int = PING_OCTETS) -> int:
         """Send an ICMP echo; returns the microseconds until its reply.
@@ -271,7 +290,7 @@ class Network:
                 echo.forget(ping)
             if ping.replied_us is not None:
                 return ping.replied_us - ping.sent_us
-            if next_hop in unreachable:
+            if next_hop in unreachable or self._service.neighbours.mac(next_hop) is None:
                 raise NoNeighbour(f"{next_hop} does not answer ARP requests")
             raise TransportTimeout(f"{host} sent no reply in {timeout:g} s")
 

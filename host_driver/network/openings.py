@@ -287,10 +287,23 @@ class Openings:
     def unreachable(self, next_hop: IPv4Address) -> None:
         """A neighbour does not answer ARP requests."""
         for opening in [each for each in self._active.values() if each.next_hop == next_hop]:
-            text = f"{next_hop} does not answer ARP requests"
-            if next_hop != opening.handshake.remote[0]:
-                text += f": it is the gateway to {opening.peer}"
-            self._fail(opening, NoNeighbour(text))
+            self._no_neighbour(opening)
+
+    def _no_neighbour(self, opening: Opening) -> None:
+        text = f"{opening.next_hop} does not answer ARP requests"
+        if opening.next_hop != opening.handshake.remote[0]:
+            text += f": it is the gateway to {opening.peer}"
+        self._fail(opening, NoNeighbour(text))
+
+    def _timed_out(self, opening: Opening) -> None:
+        if not self._output.reaches(opening.next_hop):
+            self._no_neighbour(opening)
+            return
+        # What is left of a caller's time has many digits.
+        text = f"{opening.peer} does not answer in {round(opening.seconds, 3):g} s"
+        if opening.soft_error:
+            text += f" (an ICMP error says: {opening.soft_error})"
+        self._fail(opening, TransportTimeout(text))
 
     @property
     def next_us(self) -> int | None:
@@ -302,10 +315,7 @@ class Openings:
         for opening in list(self._active.values()):
             handshake = opening.handshake
             if now_us >= handshake.give_up_us:
-                text = f"{opening.peer} does not answer in {opening.seconds:g} s"
-                if opening.soft_error:
-                    text += f" (an ICMP error says: {opening.soft_error})"
-                self._fail(opening, TransportTimeout(text))
+                self._timed_out(opening)
             elif handshake.tick(now_us):
                 self._again(handshake)
                 if handshake.retransmissions == R1:

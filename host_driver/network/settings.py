@@ -1,5 +1,6 @@
 """The interface: its addresses and MTU, where datagrams go first, and limits of what is kept."""
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from ipaddress import AddressValueError, IPv4Address, IPv4Interface, NetmaskValueError
@@ -22,6 +23,13 @@ _LOOPBACK = 127
 _LAST_UNICAST = 223
 
 
+def idle_us(seconds: float) -> int:
+    """The idle time of a keep-alive. Raises `NetworkSettingsError`."""
+    if not 1 / SECOND_US <= seconds < math.inf:
+        raise NetworkSettingsError(f"keep-alive after {seconds:g} s; allowed: 1e-06 or more")
+    return round(seconds * SECOND_US)
+
+
 @dataclass(frozen=True)
 class Settings:
     """Of an interface. Raises `NetworkSettingsError`.
@@ -38,6 +46,8 @@ class Settings:
     syn_timeout: seconds after which a SYN is given up unless the caller says so; RFC 9293, MUST-23
         asks for 180 or more.
     fin_timeout: seconds that a closed connection may wait for the peer's FIN, as Linux has them.
+    keep_alive: seconds without a segment after which the peer of a connection is probed; `None`:
+        never (RFC 9293, MUST-25). A connection may have its own.
     """
 
     address: IPv4Interface
@@ -50,6 +60,7 @@ class Settings:
     maximum_segment_lifetime: float = 120.0
     syn_timeout: float = 180.0
     fin_timeout: float = 60.0
+    keep_alive: float | None = None
 
     def __post_init__(self) -> None:
         if not MINIMUM_MTU <= self.mtu <= MAXIMUM_MTU:
@@ -59,6 +70,8 @@ class Settings:
         IpFields(self.dscp, self.ttl)
         if self.receive_buffer < 1:
             raise NetworkSettingsError(f"receive buffer {self.receive_buffer}; allowed: 1 or more")
+        if self.keep_alive is not None:
+            idle_us(self.keep_alive)
         try:
             check_mac(self.mac)
         except ValueError as error:

@@ -120,6 +120,7 @@ class SimulatedNic(SimulatedDevice):
             ttl=address.ttl,
             dscp=address.dscp,
             receive_buffer=address.rx_ring,
+            keep_alive=address.keep_alive_s,
         )
 
     @property

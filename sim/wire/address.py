@@ -22,12 +22,10 @@ DEFAULT_MTU = 1500
 MINIMUM_MTU = 576
 MAXIMUM_MTU = 9000
 
-_DSCP = (0, 63)
-_TTL = (1, 255)
-
 # RFC 6298, 2.4 asks for 1 s; Linux has 200 ms.
 DEFAULT_RTO_MIN_MS = 200
 _RTO_MIN_MS = (1, 60_000)
+_KEEP_ALIVE_S = (1, 86_400)
 
 DEFAULT_RING = 256 << 10
 # The longest FPDU with Markers has to fit; more than 2^30 no window can announce (RFC 7323, 2.3).
@@ -46,7 +44,19 @@ _SIZE = re.compile(r"(\d{1,10})(|KiB|MiB|GiB)")
 
 _DIRECTIONS = ("tx", "rx")
 _PER_DIRECTION = tuple(name for name in LIMITS if name != "seed")
-_OPTIONS = ("gw", "mac", "mtu", "dscp", "ttl", "rto_min_ms", "rx_ring", "tx_ring", "seed", "pcap")
+_OPTIONS = (
+    "gw",
+    "mac",
+    "mtu",
+    "dscp",
+    "ttl",
+    "keep_alive_s",
+    "rto_min_ms",
+    "rx_ring",
+    "tx_ring",
+    "seed",
+    "pcap",
+)
 
 _Value = TypeVar("_Value")
 
@@ -68,9 +78,10 @@ class WireAddress:
 
     text: the address as it was given. ip: of the device, with its network. gateway: `None` if it
     reaches only its network. mac: 6 octets. mtu: octets of an IP packet. dscp, ttl: of packets of
-    connections. rto_min_ms: least retransmission timeout. rx_ring, tx_ring: octets of a
-    connection's rings. tx, rx: impairments of frames from and to the device. pcap: file for what
-    the wire carries, or `None`.
+    connections. keep_alive_s: idle seconds before a keep-alive probe, `None` for none.
+    rto_min_ms: least retransmission timeout. rx_ring, tx_ring: octets of a connection's rings.
+    tx, rx: impairments of frames from and to the device. pcap: file for what the wire carries, or
+    `None`.
     """
 
     text: str
@@ -81,6 +92,7 @@ class WireAddress:
     mtu: int
     dscp: int
     ttl: int
+    keep_alive_s: int | None
     rto_min_ms: int
     rx_ring: int
     tx_ring: int
@@ -140,6 +152,7 @@ def parse_wire(text: str) -> WireAddress:
         mtu=value("mtu", _integer(MINIMUM_MTU, MAXIMUM_MTU), DEFAULT_MTU),
         dscp=value("dscp", _integer(0, MAXIMUM_DSCP), 0),
         ttl=value("ttl", _integer(1, MAXIMUM_TTL), DEFAULT_TTL),
+        keep_alive_s=value("keep_alive_s", _integer(*_KEEP_ALIVE_S), None),
         rto_min_ms=value("rto_min_ms", _integer(*_RTO_MIN_MS), DEFAULT_RTO_MIN_MS),
         rx_ring=value("rx_ring", _ring, DEFAULT_RING),
         tx_ring=value("tx_ring", _ring, DEFAULT_RING),

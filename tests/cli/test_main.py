@@ -119,6 +119,14 @@ def test_the_table_fits_80_columns(monkeypatch, capsys):
     out = capsys.readouterr().out
     assert "…" not in out
     assert "sim." in out and "1,073,741,824" in out and "136,000,000" in out
+    assert "with its waiting for the other process" in out
+
+
+def test_the_table_says_that_waiting_for_a_network_is_not_counted(capsys):
+    row = Measurement("RDMA Write", 1, 1, 1, 1.0, segments=2, retransmissions=1)
+    demo._print_demo("data", 1, 1460, Result([row], "0" * 64, True), [])
+    out = capsys.readouterr().out
+    assert "without its waiting for the network" in out and "again" in out
 
 
 @pytest.mark.parametrize("first", ["--version", "--vers", "-h", "--he"])

@@ -1,5 +1,6 @@
 """`stagecoach perf` without a device: limits, sizes, options, table and plot."""
 
+import dataclasses
 import itertools
 import json
 
@@ -295,6 +296,13 @@ def test_the_table_fits_80_columns(capsys):
     assert "…" not in out
     assert "RDMA Write, queue depth 8192 on 1 QP, EMSS 1460" in out
     assert "16MiB" in out and "16,666,667" in out
+
+
+def test_the_table_of_a_device_with_a_network_says_what_is_not_counted(capsys):
+    words = "Cycles in which the device waits for its network are not counted."
+    card = dataclasses.replace(result(), device="sim://?wire=pair:a&ip=192.0.2.1/24")
+    Console(width=80).print(table_of(result()), table_of(card))
+    assert capsys.readouterr().out.count(words) == 1
 
 
 @pytest.mark.parametrize("operation", OPERATIONS.values(), ids=OPERATIONS)

@@ -34,6 +34,7 @@ class EngineStream:
     macs: list[bytes] = field(default_factory=list)
     fields: list[tuple[int, int]] = field(default_factory=list)
     in_flight: int = 0
+    segments_received: int = 0
 
 
 class FakePort:
@@ -205,6 +206,6 @@ class FakePort:
         return ConnectionInfo(
             *("ESTABLISHED", None, None, 1_000_000, 14600, 1 << 30),
             *(stream.established.maximum_segment_size, stream.established.window, 65535),
-            *(stream.in_flight, 0, 0, 0, len(stream.sent), 0, 0),
+            *(stream.in_flight, 0, 0, stream.segments_received, len(stream.sent), 0, 0),
             *((sent - stream.in_flight) % 2**32, sent, stream.established.next_received),
         )

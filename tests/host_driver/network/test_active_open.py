@@ -141,7 +141,10 @@ def test_the_syn_waits_for_arp(rig):
 def test_a_neighbour_that_does_not_answer_is_named(rig):
     rig.service.neighbours.flush()
     opening, far = rig.open(), rig.open((FAR, 4420))
-    rig.run(4)
+    short = rig.open(seconds=0.5)
+    rig.run(1)
+    assert isinstance(short.error, NoNeighbour)
+    rig.run(3)
     assert isinstance(opening.error, NoNeighbour)
     assert str(opening.error) == "192.0.2.1 does not answer ARP requests"
     assert str(far.error) == (
@@ -179,11 +182,11 @@ def test_a_syn_is_sent_again_after_1_2_4_seconds_up_to_60_for_three_minutes(rig)
 
 @pytest.mark.requirement("TCP-MUST-21")
 def test_the_caller_says_how_long(rig):
-    opening = rig.open(seconds=2.5)
-    rig.run(2.4)
+    opening = rig.open(seconds=0.999997)
+    rig.run(0.9)
     assert not opening.done
     rig.run(0.2)
-    assert str(opening.error) == "192.0.2.1:4420 does not answer in 2.5 s"
+    assert str(opening.error) == "192.0.2.1:4420 does not answer in 1 s"
 
 
 @pytest.mark.requirement("TCP-MUST-20", "IP-1122-3.3.1.4-01")

@@ -97,6 +97,7 @@ def test_a_syn_that_reaches_the_driver_gets_a_challenge_ack(rig, joined):
     first = engine.established.next_sent
     (ack,) = rig.exchange(from_peer(SYN, 9), from_peer(SYN, 10), from_peer(SYN | ACK, 11, 3))
     assert (ack.flags, ack.sequence, ack.acknowledgment) == (ACK, (first + 5) % 2**32, 1001)
+    assert ack.window == 65535 >> engine.established.receive_shift
     assert rig.counters["challenge_limited"] == 2
     rig.run(0.6)
     assert rig.exchange(from_peer(SYN, 9))

@@ -10,6 +10,7 @@ from stagecoach.host_driver.network.arp import ArpPacket, Operation
 from stagecoach.host_driver.network.errors import (
     ConnectionRefused,
     DuplicateAddress,
+    NetworkSettingsError,
     NoNeighbour,
     NoRoute,
     PortInUse,
@@ -217,6 +218,8 @@ def test_a_ping_measures_the_time(network, port, peer):
     assert port.now - began == 1_500_000
     with pytest.raises(NoNeighbour, match=r"192\.0\.2\.9 does not answer ARP requests"):
         network.ping("192.0.2.9", 10)
+    with pytest.raises(NoNeighbour):  # before the last request
+        network.ping("192.0.2.9", 0.5)
     with pytest.raises(ValueError, match="1473 octets; allowed: 0 to 1472"):
         network.ping("192.0.2.1", octets=1473)
     with pytest.raises(NoRoute):
@@ -291,6 +294,30 @@ def test_an_address_of_somebody_else_is_not_used(port):
     with pytest.raises(DuplicateAddress, match=text):
         Network(port, SETTINGS, SHORT)
     assert not [each for each in threading.enumerate() if each.name == "stagecoach network"]
+
+
+@pytest.mark.requirement("TCP-MUST-24", "TCP-MUST-28")
+def test_keep_alive_waits_two_hours_unless_the_caller_says_so(network):
+    stream, listener = network.connect("192.0.2.1", 4420), network.listen("", 1)
+
+    def probes(seconds: float) -> int:
+        before = network.counters.get("keep_alive_probes", 0)
+        with pytest.raises(TransportTimeout):
+            listener.accept(seconds)
+        return network.counters.get("keep_alive_probes", 0) - before
+
+    network.attach(5, stream)
+    network.set_keep_alive(5)
+    assert probes(7199) == 0
+    assert probes(2) == 1
+    network.set_keep_alive(stream, 30)
+    assert probes(91) == 3
+    network.set_keep_alive(stream, None)
+    assert probes(9000) == 0
+    with pytest.raises(NetworkSettingsError):
+        network.set_keep_alive(stream, 0)
+    with pytest.raises(StreamClosed, match="QP 6 has no stream of this network"):
+        network.set_keep_alive(6)
 
 
 def test_a_network_that_is_closed_ends_all_waits_and_connections(port, peer):

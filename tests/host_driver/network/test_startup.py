@@ -118,7 +118,7 @@ def test_a_port_without_a_listener_is_refused(given):
 
 
 def test_a_peer_that_is_not_there_is_named(given):
-    with pytest.raises(StartupError, match=r"192\.0\.2\.3:99 does not answer in"):
+    with pytest.raises(StartupError, match=r"192\.0\.2\.3 does not answer ARP requests"):
         connect(given[0].qp, "192.0.2.3", 99, timeout=SHORT)
 
 

@@ -7,7 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from stagecoach.host_driver.network.errors import ConnectionRefused, DuplicateAddress
+from stagecoach.host_driver.network.errors import (
+    ConnectionRefused,
+    ConnectionTimedOut,
+    DuplicateAddress,
+)
 from stagecoach.host_driver.network.stream import NetworkStream
 from stagecoach.host_driver.stream_end import StreamEnd
 from stagecoach.host_driver.transport.base import (
@@ -20,7 +24,8 @@ from stagecoach.host_driver.transport.network import NetworkTransport
 from stagecoach.sim.network import timeline
 from stagecoach.sim.network.nic import SimulatedNic
 from stagecoach.sim.network.timeline import CycleTime
-from stagecoach.sim.wire.errors import WireAddressError, WireInUse
+from stagecoach.sim.wire.clock import CYCLE_PS
+from stagecoach.sim.wire.errors import WireAddressError, WireError, WireInUse
 from tests.sim.conftest import STUB_CONFIG
 
 SCRATCH, IRQ, ANEW, CYCLES, FINISH = 0x4, 0x20, 0x24, 0x2C, 0x30
@@ -264,11 +269,30 @@ def test_a_call_that_waits_ends_with_the_card(pair):
     assert error
 
 
-def test_an_address_that_another_one_has_is_refused(opened):
+@pytest.mark.requirement("TCP-MUST-24", "TCP-MUST-26", "TCP-MUST-29")
+def test_keep_alive_finds_a_peer_that_is_gone_and_no_other(opened):
+    time = CycleTime()
+    here, there = opened(1, time, "&keep_alive_s=2"), opened(2, time)
+    active, passive = streams(here, there)
+    here.run_cycles(round(29e12 / CYCLE_PS))
+    assert (
+        here.stack.counters["keep_alive_probes"] == 7
+    )  # every 4 seconds: the answer puts the next one off
+    active.sendall(b"a", 10)
+    assert passive.receive_exactly(1, 10) == b"a"
+    here.run_cycles(round(1e12 / CYCLE_PS))  # its ACK comes
+    there._card.unplugged = WireError("the cable was pulled")
+    with pytest.raises(ConnectionTimedOut, match="the connection timed out"):
+        active.receive_exactly(1, 60)
+    assert "keep_alive_probes" not in there.stack.counters
+
+
+@pytest.mark.parametrize("options", ["", "&mac=02:00:00:00:00:09"])
+def test_an_address_that_another_one_has_is_refused(opened, options):
     time = CycleTime()
     opened(1, time)
     with pytest.raises(DuplicateAddress, match=r"192\.0\.2\.1 belongs to the interface 02:00"):
-        opened(1, time, "&mac=02:00:00:00:00:09")
+        opened(1, time, options)
 
 
 def test_a_third_end_of_a_pair_is_refused(opened):

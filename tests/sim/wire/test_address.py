@@ -20,7 +20,7 @@ def test_what_is_not_given_has_its_default():
     assert address.gateway is None
     assert address.mac == bytes.fromhex("0200c0000202")
     assert (address.mtu, address.rto_min_ms) == (1500, 200)
-    assert (address.dscp, address.ttl) == (0, 64)
+    assert (address.dscp, address.ttl, address.keep_alive_s) == (0, 64, None)
     assert address.rx_ring == address.tx_ring == 256 << 10
     assert address.tx == address.rx == Impairments()
     assert address.pcap is None
@@ -29,14 +29,14 @@ def test_what_is_not_given_has_its_default():
 def test_every_option_is_taken():
     address = parse_wire(
         f"{START}&gw=192.0.2.1&mac=02:00:00:00:00:0a&mtu=9000&rto_min_ms=1&rx_ring=1MiB"
-        "&dscp=63&ttl=255"
+        "&dscp=63&ttl=255&keep_alive_s=7200"
         "&tx_ring=131072&pcap=/tmp/a%26b+c.pcapng&loss=0.01&duplicate=0.02&reorder=0.03"
         "&corrupt=0.04&delay_us=2.5&rate_gbps=1&seed=18446744073709551615"
     )
     assert address.gateway == ipaddress.IPv4Address("192.0.2.1")
     assert address.mac == bytes.fromhex("02000000000a")
     assert (address.mtu, address.rto_min_ms) == (9000, 1)
-    assert (address.dscp, address.ttl) == (63, 255)
+    assert (address.dscp, address.ttl, address.keep_alive_s) == (63, 255, 7200)
     assert (address.rx_ring, address.tx_ring) == (1 << 20, 128 << 10)
     assert address.pcap == "/tmp/a&b+c.pcapng"
     parts = (Fraction(n, 100) for n in (1, 2, 3, 4))
@@ -128,6 +128,7 @@ def test_other_ends_are_refused(text, message):
         (f"{START}&dscp=64", "dscp is '64'; allowed: 0 to 63"),
         (f"{START}&ttl=0", "ttl is '0'; allowed: 1 to 255"),
         (f"{START}&ttl=256", "ttl is '256'; allowed: 1 to 255"),
+        (f"{START}&keep_alive_s=0", "keep_alive_s is '0'; allowed: 1 to 86400"),
         (f"{START}&rto_min_ms=0", "rto_min_ms is '0'; allowed: 1 to 60000"),
         (f"{START}&rx_ring=64KiB", "rx_ring is '64KiB'; allowed: a power of two"),
         (f"{START}&tx_ring=200000", "tx_ring is '200000'; allowed: a power of two"),
