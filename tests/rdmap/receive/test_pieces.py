@@ -77,6 +77,8 @@ async def check_one_piece_is_written_in_every_cycle(dut):
         dut.header.value = int.from_bytes(ulpdu.ljust(len(dut.header) // 8, b"\xa5"), "little")
         dut.kind.value, dut.payload.value = pack(KIND, kind), payload
         dut.outstanding.value, dut.bank.value = pack(OUTSTANDING, outstanding), bank
+        # What is scanned meanwhile does not count.
+        dut.restart.value, dut.word.value = int(rng.random() < 0.1), rng.getrandbits(64)
         await RisingEdge(dut.clk)
         for _ in range(rng.randint(1, 3)):
             await RisingEdge(dut.clk)
