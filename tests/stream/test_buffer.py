@@ -1,4 +1,4 @@
-"""Stream buffer and slot keep order, lose nothing, and cut every path between their two ends."""
+"""A stream buffer keeps order, loses nothing, and cuts every path between its two ends."""
 
 import cocotb
 import pytest
@@ -6,7 +6,6 @@ from amaranth.lib import data
 from cocotb.triggers import RisingEdge, Timer
 
 from stagecoach.gateware.stream.buffer import StreamBuffer
-from stagecoach.gateware.stream.slot import StreamSlot
 from stagecoach.sim.cosim.streams import (
     StreamMonitor,
     StreamSink,
@@ -19,30 +18,15 @@ from tests.support.runner import parameter, run_cocotb
 ITEM = data.StructLayout({"a": 9, "b": 5})
 
 
-KINDS = {"buffer": (StreamBuffer, 1), "slot": (StreamSlot, 2)}
-"""What is tested, and the cycles that it takes for an item."""
-
-
 @pytest.mark.parametrize("sink", ["always", "random", "bursty"])
 @pytest.mark.parametrize("source", ["always", "random", "bursty"])
-@pytest.mark.parametrize("kind", KINDS)
-def test_items(kind, source, sink):
-    run_cocotb(
-        KINDS[kind][0](ITEM),
-        __name__,
-        test_filter="check_items",
-        parameters={"KIND": kind, "SOURCE": source, "SINK": sink},
-    )
+def test_items(source, sink):
+    parameters = {"SOURCE": source, "SINK": sink}
+    run_cocotb(StreamBuffer(ITEM), __name__, test_filter="check_items", parameters=parameters)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_outputs_come_from_registers(kind):
-    run_cocotb(
-        KINDS[kind][0](ITEM),
-        __name__,
-        test_filter="check_no_output",
-        parameters={"KIND": kind},
-    )
+def test_outputs_come_from_registers():
+    run_cocotb(StreamBuffer(ITEM), __name__, test_filter="check_no_output")
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
@@ -56,7 +40,7 @@ async def check_items_leave_in_order(dut):
     source.put_all(items)
     assert await sink.get_many(len(items)) == items
     if parameter("SOURCE") == parameter("SINK") == "always":
-        assert monitor.cycles <= KINDS[parameter("KIND")][1] * len(items) + 5
+        assert monitor.cycles <= len(items) + 5
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
@@ -78,4 +62,4 @@ async def check_no_output_changes_with_an_input_inside_a_cycle(dut):
         assert len(outputs) == 1, outputs
         seen |= {(ready, valid) for ready, valid, _ in outputs}
         await RisingEdge(dut.clk)
-    assert seen == {(1, 0), (0, 1)} | ({(1, 1)} if parameter("KIND") == "buffer" else set())
+    assert seen == {(1, 0), (0, 1), (1, 1)}

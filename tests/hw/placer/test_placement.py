@@ -5,39 +5,8 @@ import json
 import pytest
 
 from stagecoach.hw.placer.placement import NotPlaced, Placement, bel_of, place_of
-from stagecoach.hw.placer.same_logic import OtherLogic, check_same_logic
-
-CLOCK, RESET = 1, 2
-
-
-def flip_flop(bel, q, **changed):
-    nets = {"CLK": CLOCK, "LSR": RESET, "M": 90, "Q": q} | changed
-    return cell("TRELLIS_FF", bel, {"Q"}, nets, SD="0 " if "M" in nets else "1 ", CEMUX="CE")
-
-
-def lut(bel, output, *inputs, **more):
-    nets = dict(zip("ABCD", inputs, strict=False)) | {"F": output} | more
-    return cell("TRELLIS_COMB", bel, {"F", "OFX", "FCO"}, nets)
-
-
-def cell(kind, bel, outputs, nets, **parameters):
-    return {
-        "type": kind,
-        "attributes": {"NEXTPNR_BEL": bel},
-        "parameters": parameters,
-        "port_directions": {port: "output" if port in outputs else "input" for port in nets},
-        "connections": {port: [] if net is None else [net] for port, net in nets.items()},
-    }
-
-
-@pytest.fixture
-def placement(tmp_path):
-    def made(**cells):
-        path = tmp_path / "placed.json"
-        path.write_text(json.dumps({"modules": {"top": {"cells": cells}}}))
-        return Placement(path)
-
-    return made
+from stagecoach.hw.placer.same_logic import check_same_logic
+from tests.hw.placer.cells import RESET, cell, flip_flop, lut
 
 
 @pytest.mark.parametrize("bel", ["X3/Y4/SLICEA.K0", "X3/Y4/SLICED.FF1", "X3/Y4/SLICEC.RAMW"])
@@ -130,32 +99,6 @@ def test_logic_takes_a_global_reset_from_before_its_buffer(placement, tmp_path):
     assert cells["lut"]["connections"]["B"] == [5]
     assert cells["flop"]["connections"]["LSR"] == [RESET]
     check_same_logic(tmp_path / "placed.json", path)
-
-
-def one(net, **more):
-    """A LUT whose content is ones; `MODE="DPRAM"` makes a memory of it."""
-    return cell("TRELLIS_COMB", "X50/Y2/SLICEA.K0", {"F"}, {"F": net}, INITVAL="1" * 16, **more)
-
-
-@pytest.mark.parametrize(
-    ("enable", "passes"),
-    [(one(40), True), (one(40, MODE="DPRAM"), False), (flip_flop("X50/Y2/SLICEA.FF0", 40), False)],
-)
-def test_only_a_buffer_that_is_always_enabled_passes_its_net(placement, tmp_path, enable, passes):
-    placed = placement(
-        enable=enable,
-        reset=flip_flop("X60/Y2/SLICEA.FF0", 30, LSR=None),
-        buffer=cell("DCCA", "X67/Y0/TDCC0", {"CLKO"}, {"CLKI": 30, "CLKO": RESET, "CE": 40}),
-        lut=lut("X3/Y4/SLICEA.K0", 11, RESET),
-    )
-    placed.globals_to_logic()
-    path = tmp_path / "changed.json"
-    placed.write(path)
-    if passes:
-        check_same_logic(tmp_path / "placed.json", path)
-    else:
-        with pytest.raises(OtherLogic, match="cells/lut/connections/A"):
-            check_same_logic(tmp_path / "placed.json", path)
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"modules": {}}', "[]"])

@@ -1,9 +1,7 @@
 """Refining makes slow paths faster, by the same delays that other code reads from the same file."""
 
 import json
-import re
 
-import numpy as np
 import pytest
 from amaranth.hdl import Array, Module, Signal
 from amaranth.lib import wiring
@@ -12,11 +10,10 @@ from amaranth.lib.wiring import In, Out
 from stagecoach.hw import flow
 from stagecoach.hw.harness import Harness
 from stagecoach.hw.paths import slow_paths
-from stagecoach.hw.placer import wires
 from stagecoach.hw.placer.delays import Delays
 from stagecoach.hw.placer.placement import Placement, bels, top_module
 from stagecoach.hw.placer.refine import Refiner, refine
-from stagecoach.hw.placer.same_logic import OtherLogic, check_same_logic
+from stagecoach.hw.placer.same_logic import check_same_logic
 from stagecoach.hw.placer.timing_graph import TimingGraph
 from stagecoach.hw.rtlil import export
 
@@ -107,107 +104,6 @@ def test_the_logic_is_the_same(placed, refined):
     check_same_logic(placed / "placed.json", refined)
 
 
-def swap_two_inputs(module, lut):
-    nets = module["cells"][lut]["connections"]
-    assert nets["A"] != nets["B"]
-    nets["A"], nets["B"] = nets["B"], nets["A"]
-
-
-def take_another_output(module, lut):
-    nets = module["cells"][lut]["connections"]
-    nets["OFX"] = nets.pop("F")
-
-
-def change_the_function(module, lut):
-    parameters = module["cells"][lut]["parameters"]
-    parameters["INITVAL"] = parameters["INITVAL"].translate(str.maketrans("01", "10"))
-
-
-def tie_an_input(module, lut):
-    module["cells"][lut]["connections"]["C"] = ["0"]
-
-
-def disconnect_an_input(module, lut):
-    module["cells"][lut]["connections"]["C"] = []
-
-
-def make_a_constant_of_a_net(module, lut):
-    nets = module["cells"][lut]["connections"]
-    nets["C"] = [str(net) for net in nets["C"]]
-
-
-def leave_out_an_input(module, lut):
-    del module["cells"][lut]["connections"]["C"]
-
-
-def leave_out_a_cell(module, lut):
-    del module["cells"][lut]
-
-
-def drive_the_net_of_another(module, lut):
-    buffer = next(cell for cell in module["cells"].values() if cell["type"] == "TRELLIS_IO")
-    buffer["connections"]["O"] = module["cells"][lut]["connections"]["F"]
-
-
-def swap_two_pins(module, lut):
-    one, other = (module["ports"][name] for name in ("scan_in", "scan_out"))
-    one["bits"], other["bits"] = other["bits"], one["bits"]
-
-
-def clock_from_before_the_buffer(module, lut):
-    buffer = next(
-        cell["connections"]
-        for cell in module["cells"].values()
-        if cell["type"] == "DCCA" and not cell["connections"]["CE"]
-    )
-    clocked = [
-        cell["connections"]
-        for cell in module["cells"].values()
-        if cell["connections"].get("CLK") == buffer["CLKO"]
-    ]
-    assert clocked
-    for nets in clocked:
-        nets["CLK"] = buffer["CLKI"]
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (swap_two_inputs, r"cells/{}/connections/A: \[\d+\]; before: \[\d+\]"),
-        (take_another_output, "cells/{}/connections/F is in one of them only"),
-        (change_the_function, "cells/{}/parameters/INITVAL: [01]+; before: "),
-        (tie_an_input, r"cells/{}/connections/C: \['0'\]; before: "),
-        (disconnect_an_input, r"cells/{}/connections/C: \[\]; before: "),
-        (make_a_constant_of_a_net, r"cells/{}/connections/C: \['\d+'\]; before: "),
-        (leave_out_an_input, "cells/{}/connections/C is in one of them only"),
-        (leave_out_a_cell, "cells/{} is in one of them only"),
-        (drive_the_net_of_another, "tr_io/connections/O: "),
-        (swap_two_pins, "ports/scan_in/bits: "),
-        (clock_from_before_the_buffer, "connections/CLK: "),
-    ],
-)
-def test_other_logic_is_found(placed, refined, tmp_path, change, message):
-    design = json.loads(refined.read_text())
-    module = top_module(design)
-    lut = next(
-        name
-        for name, cell in module["cells"].items()
-        if cell["type"] == "TRELLIS_COMB" and all(cell["connections"].get(pin) for pin in "ABC")
-    )
-    change(module, lut)
-    (tmp_path / "other.json").write_text(json.dumps(design))
-    with pytest.raises(OtherLogic, match=message.format(re.escape(lut))):
-        check_same_logic(placed / "placed.json", tmp_path / "other.json")
-
-
-@pytest.mark.parametrize("text", ["", "{}", "[]", '{"modules": {"top": {"cells": {"a": {}}}}}'])
-def test_a_damaged_netlist_is_named(placed, tmp_path, text):
-    (tmp_path / "other.json").write_text(text)
-    for files in ("placed.json", "other.json"), ("other.json", "other.json"):
-        with pytest.raises(OtherLogic, match=r"other\.json"):
-            check_same_logic(*((placed if "placed" in name else tmp_path) / name for name in files))
-
-
 def test_nextpnr_finds_every_cell_where_it_may_be(placed, refined, monkeypatch):
     monkeypatch.chdir(placed)
     path = flow.Path(refined.name)
@@ -284,30 +180,3 @@ def test_what_is_refined_can_be_routed(placed, refined, monkeypatch):
     estimated = Refiner(Placement(refined), Delays.read(flow.Path("routed")), 1.0, 1).slowest
     routed = slow_paths(Delays.read(flow.Path("routed")), 0)[0].delay
     assert estimated == pytest.approx(routed, rel=0.3)
-
-
-def test_wires_get_slower_with_the_distance():
-    table = wires.by_distance(100, 80)
-    assert table[0, 0] == wires.SHORTEST_NS
-    assert (np.diff(table, axis=0) >= -0.02).all() and (np.diff(table, axis=1) >= -0.02).all()
-
-
-def test_the_figures_of_wires_are_found_again(placed):
-    # A file in which each wire has the delay that the figures say, and the command's reading of it.
-    placement, delays = Placement(placed / "placed.json"), Delays.read(placed / "sdf")
-    table = wires.by_distance(200, 200)
-    for pin, (source, delay) in delays.wires.items():
-        ends = [placement.number.get(one.rsplit("/", 1)[0]) for one in (source, pin)]
-        if delay and None not in ends:
-            across, along = (
-                abs(axis[ends[0]] - axis[ends[1]]) for axis in (placement.column, placement.row)
-            )
-            delays.wires[pin] = source, float(table[across, along])
-    figures, _, left = wires.fit(placement, delays)
-    assert left == pytest.approx(0, abs=1e-6)
-    assert figures[0] == pytest.approx(wires.SHORTEST_NS, abs=1e-6)
-
-
-def test_the_command_refuses_what_it_cannot_read(tmp_path, capsys):
-    assert wires.main([str(tmp_path / "none.json"), str(tmp_path / "none.sdf")]) == 1
-    assert "none.json" in capsys.readouterr().err

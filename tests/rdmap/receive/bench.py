@@ -75,41 +75,54 @@ def _compare(got: list[tuple[Any, ...]], expected: list[tuple[Any, ...]]) -> Non
     assert len(got) == len(expected), (got, expected)
 
 
-class Bench:
-    """The receiver between stand-ins; `log` has what it did in the order in which it did it.
+def as_told(kind: str, item: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """An event without what means nothing in it."""
+    item = dict(item)
+    if kind == "stag" and item["exclusive"]:
+        # It is about the STag itself.
+        item |= {"tagged_offset": 0, "octets": 0}
+    elif kind == "error":
+        if not item["ulpdu_length"] or item["cause"] == Cause.TERMINATE_RECEIVED:
+            item["header"] &= (1 << EVENT_BITS) - 1
+    elif kind == "deliver":
+        if not item["flags"] & (CompletionFlags.INVALIDATED | CompletionFlags.IMMEDIATE):
+            item["detail"] = 0
+        if item["kind"] == DeliveryKind.REQUEST.value:
+            item["length"] = 0
+    return kind, item
+
+
+class _Side:
+    """Neighbours of the receiver; `log` has what it did in the order in which it did it."""
+
+    def __init__(self, dut: Any, rng: Any, pattern: str) -> None:
+        self.dut, self.rng = dut, rng
+        self.log: list[tuple[Any, ...]] = []
+        self.ended = 0
+        self.undelivered = [0] * CONFIG.qps
+        self._quick = pattern == "always"
+
+
+class Before(_Side):
+    """Those who bring commands and segments, and the queues of the QPs.
 
     The segment that stops a QP may push or pop, too: nobody looks at that.
     """
 
     def __init__(self, dut: Any, rng: Any, pattern: str, strict: bool = False) -> None:
-        self.dut, self.rng = dut, rng
+        super().__init__(dut, rng, pattern)
         self.model = Model(Extensions(strict_rfc7306=strict))
-        self.log: list[tuple[Any, ...]] = []
-        self.taken = self.ended = self.sent = 0
+        self.taken = self.sent = 0
         self.fetch = True
         self.rings = [_Ring() for _ in range(CONFIG.qps)]
         self.inbound = [0] * CONFIG.qps
-        self.undelivered = [0] * CONFIG.qps
         self.reads: list[deque[dict[str, int]]] = [deque() for _ in range(CONFIG.qps)]
         self._store = 0
         dut.running.value = 0
         dut.strict.value = int(strict)
         self._commands = StreamSource(dut, "qp_command", LAYOUTS.qp_command)
         self._segments = StreamSource(dut, "segment", LAYOUTS.segment, rng=rng, pattern=pattern)
-        for name, layout in (
-            ("placement", LAYOUTS.placement),
-            ("delivery", LAYOUTS.delivery),
-            ("error", LAYOUTS.qp_error),
-            ("invalidate", LAYOUTS.stag),
-        ):
-            StreamSink(dut, name, layout, rng=rng, pattern=pattern)
-            StreamMonitor(dut, name, layout)
-        StreamMonitor(dut, "stag__request", LAYOUTS.stag_request)
-        self._quick = pattern == "always"
-        dut.stag__request__ready.value = 0
-        dut.stag__response_valid.value = 0
-        cocotb.start_soon(self._watch())
-        cocotb.start_soon(self._stag_table())
+        cocotb.start_soon(self._watch_queues())
         cocotb.start_soon(self._queues())
 
     # Commands and state that changes only while no segment is at work
@@ -222,59 +235,20 @@ class Bench:
 
     # Stand-ins
 
-    async def _watch(self) -> None:
+    async def _watch_queues(self) -> None:
         dut = self.dut
-        held_none = True
         popped: int | None = None  # the QP of a request that is popped
         while True:
             await RisingEdge(dut.clk)
             if dut.rst.value:
                 continue
-            held_none |= not dut.placing.value
             self.taken += int(dut.begin.value)
-            self.ended += int(dut.end.value)
-            if dut.first_segment__valid.value:
-                self.log.append(("first", int(dut.first_segment__qp.value)))
-            if dut.stag__request__valid.value and dut.stag__request__ready.value:
-                request = unpack(LAYOUTS.stag_request, int(dut.stag__request__payload.value))
-                if request["exclusive"]:
-                    # It is about the STag itself.
-                    request |= {"tagged_offset": 0, "octets": 0}
-                self.log.append(("stag", request))
-            if dut.invalidate__valid.value and dut.invalidate__ready.value:
-                item = unpack(LAYOUTS.stag, int(dut.invalidate__payload.value))
-                self.log.append(("invalidate", item["stag"]))
             if dut.inbound_requests__push.value:
                 number = int(dut.inbound_requests__push_qp.value)
                 self.inbound[number] += 1
                 self.undelivered[number] += 1
                 item = unpack_request(LAYOUTS, int(dut.inbound_requests__item.value))
                 self.log.append(("push", number, item))
-            if dut.error__valid.value and dut.error__ready.value:
-                error = unpack(LAYOUTS.qp_error, int(dut.error__payload.value))
-                if not error["ulpdu_length"] or error["cause"] == Cause.TERMINATE_RECEIVED:
-                    error["header"] &= (1 << EVENT_BITS) - 1
-                self.log.append(("error", error))
-            if dut.placement__valid.value and dut.placement__ready.value:
-                item = unpack(LAYOUTS.placement, int(dut.placement__payload.value))
-                if item["octets"]:
-                    # Between two segments no host address is held.
-                    assert dut.placing.value and held_none
-                    self.log.append(("place", item))
-                else:
-                    assert item["release"]
-                    self.log.append(("release", item["stored"]["number"]))
-                if item["release"]:
-                    held_none = False
-            if dut.delivery__valid.value and dut.delivery__ready.value:
-                item = unpack(LAYOUTS.delivery, int(dut.delivery__payload.value))
-                if not item["flags"] & (CompletionFlags.INVALIDATED | CompletionFlags.IMMEDIATE):
-                    item["detail"] = 0
-                if item["kind"] == DeliveryKind.REQUEST.value:
-                    item["length"] = 0
-                    self.undelivered[item["qp"]] -= 1
-                    assert self.undelivered[item["qp"]] >= 0, "delivered before its push"
-                self.log.append(("deliver", item))
             if dut.receive_entries__pop.value:
                 self.log.append(("pop_entry", int(dut.receive_entries__select.value)))
             popped_before, popped = popped, None
@@ -284,28 +258,6 @@ class Bench:
             assert dut.read_space__valid.value == (popped_before is not None)
             if dut.read_space__valid.value:
                 assert dut.read_space__qp.value == popped_before
-
-    async def _stag_table(self) -> None:
-        dut, rng = self.dut, self.rng
-        while True:
-            dut.stag__request__ready.value = 1
-            await RisingEdge(dut.clk)
-            if not (dut.stag__request__valid.value and dut.stag__request__ready.value):
-                continue
-            dut.stag__request__ready.value = 0
-            request = unpack(LAYOUTS.stag_request, int(dut.stag__request__payload.value))
-            await ClockCycles(dut.clk, 4 if self._quick else rng.randrange(1, 12))
-            dut.stag__response_valid.value = 1
-            dut.stag__response.value = pack(
-                LAYOUTS.stag_response,
-                {
-                    "status": stag_status(request["stag"]).value,
-                    "address": request["tagged_offset"] ^ ADDRESS_MASK,
-                },
-            )
-            await RisingEdge(dut.clk)
-            dut.stag__response_valid.value = 0
-            dut.stag__response.value = rng.getrandbits(len(dut.stag__response))
 
     async def _queues(self) -> None:
         """Answers are seen two cycles after the question, pops and pushes after three.
@@ -358,6 +310,90 @@ class Bench:
                 wanted = min(len(ring.entries), PREFETCH)
                 if self.fetch and ring.fetched < wanted and (self._quick or rng.random() < 0.05):
                     ring.fetched += 1
+
+
+class After(_Side):
+    """The STag table, and those who hear of what was looked up there."""
+
+    def __init__(self, dut: Any, rng: Any, pattern: str) -> None:
+        super().__init__(dut, rng, pattern)
+        for name, layout in (
+            ("placement", LAYOUTS.placement),
+            ("delivery", LAYOUTS.delivery),
+            ("error", LAYOUTS.qp_error),
+            ("invalidate", LAYOUTS.stag),
+        ):
+            StreamSink(dut, name, layout, rng=rng, pattern=pattern)
+            StreamMonitor(dut, name, layout)
+        StreamMonitor(dut, "stag__request", LAYOUTS.stag_request)
+        dut.stag__request__ready.value = 0
+        dut.stag__response_valid.value = 0
+        cocotb.start_soon(self._watch())
+        cocotb.start_soon(self._stag_table())
+
+    async def _watch(self) -> None:
+        dut = self.dut
+        held_none = True
+        while True:
+            await RisingEdge(dut.clk)
+            if dut.rst.value:
+                continue
+            held_none |= not dut.placing.value
+            self.ended += int(dut.end.value)
+            if dut.first_segment__valid.value:
+                self.log.append(("first", int(dut.first_segment__qp.value)))
+            if dut.stag__request__valid.value and dut.stag__request__ready.value:
+                request = unpack(LAYOUTS.stag_request, int(dut.stag__request__payload.value))
+                self.log.append(as_told("stag", request))
+            if dut.invalidate__valid.value and dut.invalidate__ready.value:
+                item = unpack(LAYOUTS.stag, int(dut.invalidate__payload.value))
+                self.log.append(("invalidate", item["stag"]))
+            if dut.error__valid.value and dut.error__ready.value:
+                error = unpack(LAYOUTS.qp_error, int(dut.error__payload.value))
+                self.log.append(as_told("error", error))
+            if dut.placement__valid.value and dut.placement__ready.value:
+                item = unpack(LAYOUTS.placement, int(dut.placement__payload.value))
+                if item["octets"]:
+                    # Between two segments no host address is held.
+                    assert dut.placing.value and held_none
+                    self.log.append(("place", item))
+                else:
+                    assert item["release"]
+                    self.log.append(("release", item["stored"]["number"]))
+                if item["release"]:
+                    held_none = False
+            if dut.delivery__valid.value and dut.delivery__ready.value:
+                item = unpack(LAYOUTS.delivery, int(dut.delivery__payload.value))
+                if item["kind"] == DeliveryKind.REQUEST.value:
+                    self.undelivered[item["qp"]] -= 1
+                    assert self.undelivered[item["qp"]] >= 0, "delivered before its push"
+                self.log.append(as_told("deliver", item))
+
+    async def _stag_table(self) -> None:
+        dut, rng = self.dut, self.rng
+        while True:
+            dut.stag__request__ready.value = 1
+            await RisingEdge(dut.clk)
+            if not (dut.stag__request__valid.value and dut.stag__request__ready.value):
+                continue
+            dut.stag__request__ready.value = 0
+            request = unpack(LAYOUTS.stag_request, int(dut.stag__request__payload.value))
+            await ClockCycles(dut.clk, 4 if self._quick else rng.randrange(1, 12))
+            dut.stag__response_valid.value = 1
+            dut.stag__response.value = pack(
+                LAYOUTS.stag_response,
+                {
+                    "status": stag_status(request["stag"]).value,
+                    "address": request["tagged_offset"] ^ ADDRESS_MASK,
+                },
+            )
+            await RisingEdge(dut.clk)
+            dut.stag__response_valid.value = 0
+            dut.stag__response.value = rng.getrandbits(len(dut.stag__response))
+
+
+class Bench(Before, After):
+    """The receiver between stand-ins for all of its neighbours."""
 
 
 async def start(dut: Any, strict: bool = False) -> Bench:
