@@ -6,7 +6,6 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.memories import NO_COLLISION
 from stagecoach.gateware.queues.ports import EntryPort
 from stagecoach.gateware.queues.prefetch_memory import LANE_UNITS, PrefetchMemory
@@ -18,7 +17,6 @@ class PrefetchedUnits(wiring.Component):
 
     Parameters
     ----------
-    config: sizes of the device.
     memory: where the units stand.
     words: of a unit, a power of two.
     entry_units: units of the longest entry, 1 or 2.
@@ -36,8 +34,8 @@ class PrefetchedUnits(wiring.Component):
     post, posted: In, change how many of its units are posted (running number after them).
     """
 
-    def __init__(self, config: RnicConfig, memory: PrefetchMemory, *, words: int, entry_units: int):
-        self._config = config
+    def __init__(self, memory: PrefetchMemory, *, words: int, entry_units: int):
+        config = memory.config
         self._memory = memory
         self._words = words
         self._entry_units = entry_units
@@ -67,7 +65,10 @@ class PrefetchedUnits(wiring.Component):
         def table(name: str, shape: data.StructLayout | int) -> Memory:
             # They are read while they are written, which block RAM does not bear.
             m.submodules[name] = it = Memory(
-                shape=shape, depth=self._config.qps, init=[], attrs={"ram_style": "distributed"}
+                shape=shape,
+                depth=self._memory.config.qps,
+                init=[],
+                attrs={"ram_style": "distributed"},
             )
             return it
 
@@ -177,6 +178,10 @@ class PrefetchedUnits(wiring.Component):
             m.d.sync += has_lane.eq(self.moved.in_lane)
         m.d.comb += [
             after_pop.number.eq(number + 1 + ports.pop_both),
-            after_pop.in_lane.eq(Cat(Mux(ports.pop_both, has_lane, in_lane[1]), has_lane)),
+            after_pop.in_lane.eq(
+                Mux(
+                    ports.pop_both, Cat(in_lane[2:], has_lane, has_lane), Cat(in_lane[1:], has_lane)
+                )
+            ),
         ]
         return m

@@ -6,7 +6,7 @@ from cocotb.triggers import RisingEdge
 
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.layouts import Layouts, QpCommandKind
-from stagecoach.gateware.queues.prefetch_memory import BASE_UNITS, LANE_UNITS, UNIT_OCTETS
+from stagecoach.gateware.queues.prefetch_memory import LANE_UNITS, UNIT_OCTETS
 from stagecoach.gateware.queues.ring_fetcher import RingFetcher
 from stagecoach.gateware.queues.unit_arrivals import RUN
 from stagecoach.hw.interface.causes import Cause
@@ -24,12 +24,20 @@ CONFIG = RnicConfig(qps=8, prefetch_lanes=2)
 LAYOUTS = Layouts(CONFIG)
 FULL = RnicConfig(qps=64)
 LATENCY = 250
+OWN_UNITS = {"send": 2, "receive": 8}
+"""Units of each QP that are on chip without a lane."""
+
+
+def fetcher(units: int, send: bool) -> RingFetcher:
+    """The fetcher of the send or the receive rings, with ticks that are short."""
+    own_units = OWN_UNITS["send" if send else "receive"]
+    return RingFetcher(CONFIG, entry_units=units, own_units=own_units, send=send, tick_cycles=16)
 
 
 @pytest.mark.parametrize(("units", "send"), [(2, True), (1, False)])
 def test_fetcher(units, send):
     run_cocotb(
-        RingFetcher(CONFIG, entry_units=units, send=send, tick_cycles=16),
+        fetcher(units, send),
         __name__,
         test_filter="check_(?!pace)",
         parameters={"UNITS": str(units), "SIDE": "send" if send else "receive"},
@@ -38,7 +46,7 @@ def test_fetcher(units, send):
 
 def test_one_unit_in_12_cycles_at_latency_250():
     run_cocotb(
-        RingFetcher(FULL, entry_units=2, send=True, tick_cycles=128),
+        RingFetcher(FULL, entry_units=2, own_units=2, send=True, tick_cycles=128),
         __name__,
         test_filter="check_pace",
         parameters={"UNITS": "2", "SIDE": "send", "QPS": str(FULL.qps)},
@@ -52,6 +60,7 @@ class Bench:
         self.dut, self.rng = dut, rng
         self.entry = UNIT_OCTETS
         self.most_units = int(parameter("UNITS"))
+        self.own_units = OWN_UNITS[parameter("SIDE")]
         self.qps = int(parameter("QPS", str(CONFIG.qps)))
         self.words = self.entry // 8
         self.memory = {}
@@ -157,11 +166,11 @@ async def check_entries_come_in_ring_order(dut):
         if room and rng.random() < 0.4:
             await bench.doorbells.send({"qp": qp, "producer": bench.post(qp, rng.randint(1, room))})
         level, posted, index = await bench.look(qp)
-        assert level <= BASE_UNITS + LANE_UNITS and index == bench.popped[qp] % 65536
+        assert level <= bench.own_units + LANE_UNITS and index == bench.popped[qp] % 65536
         assert level <= posted <= bench.posted[qp] - bench.popped[qp]
         # What was there once stays there, but for what nobody looks at yet.
         assert level >= there[qp]
-        there[qp] = min(level, 2)
+        there[qp] = min(level, bench.own_units)
         if level:
             units = rng.randint(1, min(level, bench.most_units))
             await bench.pop(qp, units)
@@ -176,7 +185,7 @@ async def check_entries_come_in_ring_order(dut):
     for qp in range(CONFIG.qps):
         left = bench.posted[qp] - bench.popped[qp]
         level, posted, _ = await bench.look(qp)
-        assert posted == left and level >= min(left, BASE_UNITS)
+        assert posted == left and level >= min(left, bench.own_units)
         assert bench.filled.qps.count(qp) >= bench.popped[qp] + level
         on_chip += level
     assert not len(bench.errors)
