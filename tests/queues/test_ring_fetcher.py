@@ -53,6 +53,15 @@ def test_one_unit_in_12_cycles_at_latency_250():
     )
 
 
+def test_eight_entries_in_a_row_are_there_at_latency_250():
+    run_cocotb(
+        RingFetcher(FULL, entry_units=1, own_units=8, send=False, tick_cycles=128),
+        __name__,
+        test_filter="check_runs",
+        parameters={"UNITS": "1", "SIDE": "receive", "QPS": str(FULL.qps)},
+    )
+
+
 class Bench:
     """Rings in host memory, and a consumer that checks every word of what it pops."""
 
@@ -424,6 +433,22 @@ async def check_pace_of_all_qps(dut):
     passed = await pace.run(1024)
     print(f"{FULL.qps} QPs: {passed / 1024:.2f} cycles per unit")
     assert passed <= 1024 * 12
+
+
+@cocotb.test(timeout_time=8, timeout_unit="ms")
+async def check_runs_of_more_qps_than_lanes(dut):
+    bench = await paced(dut)
+    qps = bench.rng.sample(range(FULL.qps), 4 * FULL.prefetch_lanes)
+    # The runs begin anywhere in the room of a QP.
+    for qp in qps:
+        await Pace(bench, [qp]).run(bench.rng.randint(1, 8))
+    runs = Pace(bench, [qp for qp in qps for _ in range(bench.own_units)], gap=11)
+    await runs.run(128)
+    before = len(bench.reads.commands)
+    passed = await runs.run(512)
+    reads = len(bench.reads.commands) - before
+    print(f"runs: {passed / 512:.2f} cycles per unit, {512 / reads:.2f} units per read")
+    assert passed == 512 * 12
 
 
 @cocotb.test(timeout_time=8, timeout_unit="ms")
