@@ -39,7 +39,7 @@ def test_fetcher(units, send):
     run_cocotb(
         fetcher(units, send),
         __name__,
-        test_filter="check_(?!pace)",
+        test_filter="check_(?!pace|runs)",
         parameters={"UNITS": str(units), "SIDE": "send" if send else "receive"},
     )
 
