@@ -47,9 +47,10 @@ class PrefetchMemory:
         return self._lane_bits >= self._own_bits
 
     @property
-    def units(self) -> int:
-        """Units of the memory."""
-        return (1 << self._own_bits) + (1 << self._lane_bits)
+    def parts(self) -> tuple[int, int]:
+        """Units of the first and of the second part. The highest bit of an address says which."""
+        larger, smaller = sorted((1 << self._own_bits, 1 << self._lane_bits), reverse=True)
+        return larger, smaller
 
     @property
     def address_bits(self) -> int:
