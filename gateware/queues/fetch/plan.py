@@ -132,11 +132,11 @@ class FetchPlan(wiring.Component):
                     self.units.eq(Mux(wanted < own_room, wanted, own_room)),
                     more.eq((wanted < own_room) & (near > wanted)),
                 ]
-                # A lane is filled run by run as its QP pops, but for the first two.
+                # A lane is filled run by run as its QP pops, but never has less than the QP's room.
                 with m.If(home.in_lane):
                     m.d.sync += [
                         self.units.eq(Mux(lane_room, wanted, 0)),
-                        more.eq((found.used <= RUN) & (near > wanted)),
+                        more.eq((found.used <= max(RUN, own_units)) & (near > wanted)),
                     ]
                 m.next = "READ"
 

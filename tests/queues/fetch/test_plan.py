@@ -54,7 +54,7 @@ def plan(found: dict, home: dict) -> tuple[int, bool]:
     wanted = min(ahead, run)
     if home["in_lane"]:
         units = wanted if used <= LANE_UNITS - RUN else 0
-        return units, used <= RUN and ahead > wanted
+        return units, used <= max(RUN, own_units) and ahead > wanted
     room = max(0, own_units - used)
     return min(wanted, room), wanted < room and ahead > wanted
 
