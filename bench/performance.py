@@ -48,8 +48,9 @@ SIZE_REASONS = {
 QP_REASONS = {
     "write_64_rx": "The MPA receiver takes all FPDUs of a QP that are at hand in one visit. Each "
     "visit costs one cycle more. With more QPs, a visit has fewer FPDUs.",
-    "send_8_rx": "{lanes} QPs at a time have many receive entries on chip. Each other QP has two. "
-    "If more Sends arrive at it, they wait for their entries, and all other QPs wait, too.",
+    "send_8_rx": "{lanes} QPs at a time have many receive entries on chip. Each other QP has "
+    "{receive_units}. If more Sends arrive at it in a row, they wait for their entries, and all "
+    "other QPs wait, too.",
     "read_8_responder": "Each answer waits until its payload is read from host memory. A QP may "
     "have {reads} Reads outstanding, so one QP alone does not keep the transmitter busy.",
     "read_8_requester": f"{_SENT} A QP has at most {{reads}} Reads outstanding.",
@@ -311,4 +312,8 @@ def _latency_sentence(curve: Curve, results: Results) -> str:
 def _fill(reason: str) -> str:
     """A reason with the sizes of the default device."""
     config = RnicConfig()
-    return reason.format(lanes=config.prefetch_lanes, reads=config.read_queue_depth)
+    return reason.format(
+        lanes=config.prefetch_lanes,
+        reads=config.read_queue_depth,
+        receive_units=config.receive_units,
+    )

@@ -82,6 +82,16 @@ class RnicConfig:
         return (self.cqs - 1).bit_length()
 
     @property
+    def receive_units(self) -> int:
+        """Receive entries that each QP has on chip without a lane, 2 to 8.
+
+        As many as a QP may get Sends in a row without a wait for host memory, which all QPs would
+        share. Up to 64 QPs have 8; with more, 32 KiB of block RAM are shared out
+        (docs/decisions/prefetch-lanes.md).
+        """
+        return max(2, min(8, 512 // self.qps))
+
+    @property
     def store_address_bits(self) -> int:
         """Width of a 64-bit word address of the FPDU store."""
         return (self.fpdu_store_octets // 8 - 1).bit_length()

@@ -135,11 +135,15 @@ class Rnic(wiring.Component):
         m.submodules.placer = self.placer = Placer(config)
 
         m.submodules.stag_table = self.stag_table = StagTable(config, clients=2, invalidators=2)
+        send_units = SEND_ENTRY_OCTETS // UNIT_OCTETS
         m.submodules.send_fetcher = self.send_fetcher = RingFetcher(
-            config, entry_units=SEND_ENTRY_OCTETS // UNIT_OCTETS, send=True
+            config, entry_units=send_units, own_units=send_units, send=True
         )
         m.submodules.receive_fetcher = self.receive_fetcher = RingFetcher(
-            config, entry_units=RECEIVE_ENTRY_OCTETS // UNIT_OCTETS, send=False
+            config,
+            entry_units=RECEIVE_ENTRY_OCTETS // UNIT_OCTETS,
+            own_units=config.receive_units,
+            send=False,
         )
         m.submodules.inbound_requests = self.inbound_requests = QpFifo(
             config, layouts.inbound_request, reads, held=True

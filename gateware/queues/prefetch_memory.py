@@ -1,5 +1,7 @@
 """Where the prefetched units of rings stand in a memory."""
 
+from dataclasses import dataclass
+
 from amaranth.hdl import Cat, Const, Mux, Value
 from amaranth.lib import data
 from amaranth.utils import exact_log2
@@ -9,44 +11,72 @@ from stagecoach.gateware.config import RnicConfig
 UNIT_OCTETS = 64
 """Size of a unit of a ring."""
 
-BASE_UNITS = 2
-"""Units of prefetch memory that each QP has of its own."""
-
 LANE_UNITS = 32
 """Units of a lane."""
 
 
+@dataclass(frozen=True)
 class PrefetchMemory:
     """The map of the memory: room of each QP's own, and the lanes; the larger part comes first.
 
-    Attributes
+    Parameters
     ----------
-    units: of the memory.
-    address_bits: of a unit's address.
-    home: whether a QP has a lane, and which.
-    popped: running number of a QP's oldest unit; of this and the next unit, whether they stand
-        `in_lane`. All others do, if the QP has a lane; before them are up to two where every QP
-        has room.
+    config: sizes of the device.
+    own_units: units for which each QP has room of its own, a power of two from 2 on.
     """
 
-    def __init__(self, config: RnicConfig):
-        base_bits = exact_log2(BASE_UNITS) + config.qp_bits
-        lane_bits = exact_log2(LANE_UNITS) + exact_log2(config.prefetch_lanes)
-        self._lane = range(config.prefetch_lanes)
-        self._half_bits = max(base_bits, lane_bits)
-        self._lanes_first = lane_bits >= base_bits
-        self.units = (1 << base_bits) + (1 << lane_bits)
-        self.address_bits = self._half_bits + 1
-        self.home = data.StructLayout({"in_lane": 1, "lane": self._lane})
-        self.popped = data.StructLayout({"number": 16, "in_lane": BASE_UNITS})
+    config: RnicConfig
+    own_units: int
+
+    def __post_init__(self) -> None:
+        if self.own_units < 2 or self.own_units & (self.own_units - 1):
+            raise ValueError(f"own_units is {self.own_units}; allowed: a power of two from 2 on")
+
+    @property
+    def _own_bits(self) -> int:
+        """Width of a unit's address in the room of the QPs' own."""
+        return exact_log2(self.own_units) + self.config.qp_bits
+
+    @property
+    def _lane_bits(self) -> int:
+        """Width of a unit's address in the lanes."""
+        return exact_log2(LANE_UNITS) + exact_log2(self.config.prefetch_lanes)
+
+    @property
+    def _lanes_first(self) -> bool:
+        return self._lane_bits >= self._own_bits
+
+    @property
+    def parts(self) -> tuple[int, int]:
+        """Units of the first and of the second part. The highest bit of an address says which."""
+        larger, smaller = sorted((1 << self._own_bits, 1 << self._lane_bits), reverse=True)
+        return larger, smaller
+
+    @property
+    def address_bits(self) -> int:
+        """Width of a unit's address."""
+        return max(self._own_bits, self._lane_bits) + 1
+
+    @property
+    def home(self) -> data.StructLayout:
+        """Whether a QP has a lane, and which."""
+        return data.StructLayout({"in_lane": 1, "lane": range(self.config.prefetch_lanes)})
+
+    @property
+    def popped(self) -> data.StructLayout:
+        """Running number of a QP's oldest unit; of this and the next units, which are `in_lane`.
+
+        There are `own_units` bits. All later units are in the lane, if the QP has one.
+        """
+        return data.StructLayout({"number": 16, "in_lane": self.own_units})
 
     def address(self, in_lane: Value, lane: Value, qp: Value, number: Value) -> Value:
         """Where unit `number` of a QP stands."""
-        half = self._half_bits
+        half = self.address_bits - 1
         lane_number = Cat(number[: exact_log2(LANE_UNITS)], lane, Const(0, half))
-        base_number = Cat(number[: exact_log2(BASE_UNITS)], qp, Const(0, half))
+        own_number = Cat(number[: exact_log2(self.own_units)], qp, Const(0, half))
         return Cat(
-            Mux(in_lane, lane_number[:half], base_number[:half]),
+            Mux(in_lane, lane_number[:half], own_number[:half]),
             ~in_lane if self._lanes_first else in_lane,
         )
 
@@ -56,4 +86,4 @@ class PrefetchMemory:
 
     def lane(self, address: Value) -> Value:
         """The lane of an address in one."""
-        return address[exact_log2(LANE_UNITS) :][: exact_log2(len(self._lane))]
+        return address[exact_log2(LANE_UNITS) :][: exact_log2(self.config.prefetch_lanes)]

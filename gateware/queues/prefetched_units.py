@@ -6,7 +6,6 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.memories import NO_COLLISION
 from stagecoach.gateware.queues.ports import EntryPort
 from stagecoach.gateware.queues.prefetch_memory import LANE_UNITS, PrefetchMemory
@@ -18,7 +17,6 @@ class PrefetchedUnits(wiring.Component):
 
     Parameters
     ----------
-    config: sizes of the device.
     memory: where the units stand.
     words: of a unit, a power of two.
     entry_units: units of the longest entry, 1 or 2.
@@ -36,8 +34,8 @@ class PrefetchedUnits(wiring.Component):
     post, posted: In, change how many of its units are posted (running number after them).
     """
 
-    def __init__(self, config: RnicConfig, memory: PrefetchMemory, *, words: int, entry_units: int):
-        self._config = config
+    def __init__(self, memory: PrefetchMemory, *, words: int, entry_units: int):
+        config = memory.config
         self._memory = memory
         self._words = words
         self._entry_units = entry_units
@@ -67,20 +65,19 @@ class PrefetchedUnits(wiring.Component):
         def table(name: str, shape: data.StructLayout | int) -> Memory:
             # They are read while they are written, which block RAM does not bear.
             m.submodules[name] = it = Memory(
-                shape=shape, depth=self._config.qps, init=[], attrs={"ram_style": "distributed"}
+                shape=shape,
+                depth=self._memory.config.qps,
+                init=[],
+                attrs={"ram_style": "distributed"},
             )
             return it
 
         popped = table("popped", self._memory.popped)
         homes = table("homes", self._memory.home)
         produced = table("produced", 16)
-        # A unit is looked at only when it has arrived, so no word is read while it is written.
-        m.submodules.buffer = buffer = Memory(
-            shape=64, depth=self._memory.units * self._words, init=[], attrs=NO_COLLISION
-        )
 
         popped_write, homes_write = popped.write_port(), homes.write_port()
-        produced_write, buffer_write = produced.write_port(), buffer.write_port()
+        produced_write = produced.write_port()
         popped_read, homes_read = popped.read_port(), homes.read_port()
         m.d.comb += [
             popped_read.addr.eq(self.qp),
@@ -93,9 +90,6 @@ class PrefetchedUnits(wiring.Component):
             produced_write.addr.eq(self.qp),
             produced_write.data.eq(self.posted),
             produced_write.en.eq(self.post),
-            buffer_write.addr.eq(self.store_address),
-            buffer_write.data.eq(self.store_data),
-            buffer_write.en.eq(self.store),
         ]
 
         # Of the selected QP. Asked for a cycle earlier and from registers, because an address is
@@ -147,14 +141,12 @@ class PrefetchedUnits(wiring.Component):
         m.d.sync += second_at.eq(units_at[-1])
         word_bits = exact_log2(self._words)
         second = ports.word_address[word_bits:] if self._entry_units > 1 else Const(0)
-        buffer_read = buffer.read_port()
+        word_at = Signal.like(self.store_address)
         selected_produced = produced.read_port()
         number = Signal(16)
         level = Signal(COUNT_BITS)
         m.d.comb += [
-            buffer_read.addr.eq(
-                Cat(ports.word_address[:word_bits], Mux(second, second_at, units_at[0]))
-            ),
+            word_at.eq(Cat(ports.word_address[:word_bits], Mux(second, second_at, units_at[0]))),
             selected_produced.addr.eq(ports.select),
             level.eq(self.arrived - number),
         ]
@@ -163,7 +155,28 @@ class PrefetchedUnits(wiring.Component):
             ports.index.eq(number),
             ports.posted.eq(selected_produced.data - number),
             ports.level.eq(level),
-            ports.word.eq(buffer_read.data),
+        ]
+
+        # A memory for each part: their sizes are powers of two, so the word is chosen of two at
+        # most after the block RAMs, which are slow. A unit is looked at only when it has arrived,
+        # so no word is used that was read while it was written.
+        words_read = []
+        for which, units in enumerate(self._memory.parts):
+            m.submodules[f"part_{which}"] = part = Memory(
+                shape=64, depth=units * self._words, init=[], attrs=NO_COLLISION
+            )
+            write, read = part.write_port(), part.read_port()
+            m.d.comb += [
+                write.addr.eq(self.store_address[:-1]),
+                write.data.eq(self.store_data),
+                write.en.eq(self.store & (self.store_address[-1] == which)),
+                read.addr.eq(word_at[:-1]),
+            ]
+            words_read.append(read.data)
+        is_second = Signal()
+        m.d.sync += [
+            is_second.eq(word_at[-1]),
+            ports.word.eq(Mux(is_second, words_read[1], words_read[0])),
         ]
 
         # Of the selected QP: nothing else pops it, so this is right although a cycle old, unless
@@ -177,6 +190,10 @@ class PrefetchedUnits(wiring.Component):
             m.d.sync += has_lane.eq(self.moved.in_lane)
         m.d.comb += [
             after_pop.number.eq(number + 1 + ports.pop_both),
-            after_pop.in_lane.eq(Cat(Mux(ports.pop_both, has_lane, in_lane[1]), has_lane)),
+            after_pop.in_lane.eq(
+                Mux(
+                    ports.pop_both, Cat(in_lane[2:], has_lane, has_lane), Cat(in_lane[1:], has_lane)
+                )
+            ),
         ]
         return m

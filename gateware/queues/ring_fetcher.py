@@ -40,13 +40,14 @@ class RingFetcher(wiring.Component):
     QP. `filled` pulses when a unit became available; by the next cycle `entries` can be asked for
     it.
 
-    Every QP has room for 2 units. A QP with more that are posted gets a lane of 32 more if one of
-    the `config.prefetch_lanes` is free, or can be taken back (docs/decisions/prefetch-lanes.md).
-    `level` never falls but by a pop, except from more than 2 to 2.
+    Every QP has room for `own_units`. A QP with more that are posted gets a lane of 32 more if one
+    of the `config.prefetch_lanes` is free, or can be taken back (docs/decisions/prefetch-lanes.md).
+    `level` never falls but by a pop, except from more than `own_units` to `own_units`.
 
     One read command fetches up to 4 units, up to the next running number that is a multiple of 4
-    (without a lane 2), for a single QP at least every 16 cycles; from doorbell to command 9 cycles.
-    Up to 32 commands are outstanding over all QPs. `read.data` is taken in every cycle.
+    (without a lane of `own_units`, if that is less), for a single QP at least every 16 cycles; from
+    doorbell to command 9 cycles. Up to 32 commands are outstanding over all QPs. `read.data` is
+    taken in every cycle.
 
     CREATE takes base and size of the ring and starts all numbers at 0; DESTROY makes the QP deaf
     to doorbells. Both wait until no read is outstanding, so nothing that was read for the old QP
@@ -63,17 +64,25 @@ class RingFetcher(wiring.Component):
     ----------
     config: sizes of the device.
     entry_units: units of the longest entry, 1 or 2.
+    own_units: units of each QP that are on chip without a lane, a power of two from 2 on.
     send: fetches the send rings, else the receive rings.
     tick_cycles: a lane is taken back once in so many cycles at most, if it was not used for two to
         three times as many. A power of two.
     """
 
     def __init__(
-        self, config: RnicConfig, *, entry_units: int, send: bool, tick_cycles: int = TICK_CYCLES
+        self,
+        config: RnicConfig,
+        *,
+        entry_units: int,
+        own_units: int,
+        send: bool,
+        tick_cycles: int = TICK_CYCLES,
     ):
         if entry_units not in (1, 2):
             raise ValueError(f"entry_units is {entry_units}; allowed: 1 or 2")
         self._config = config
+        self._memory = PrefetchMemory(config, own_units)
         self._entry_units = entry_units
         self._send = send
         self._tick_cycles = tick_cycles
@@ -93,19 +102,19 @@ class RingFetcher(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         config = self._config
-        memory = PrefetchMemory(config)
+        memory = self._memory
         # The parts of a visit
-        m.submodules.choose = choose = FetchChoose(config)
-        m.submodules.lookup = lookup = FetchLookup(config)
-        m.submodules.doorbell = doorbell = FetchDoorbell(config)
-        m.submodules.plan = plan = FetchPlan(config)
-        m.submodules.request = request = FetchRequest(config)
-        m.submodules.rescue = rescue = FetchRescue(config)
-        m.submodules.failure = failure = FetchFailure(config)
+        m.submodules.choose = choose = FetchChoose(memory)
+        m.submodules.lookup = lookup = FetchLookup(memory)
+        m.submodules.doorbell = doorbell = FetchDoorbell(memory)
+        m.submodules.plan = plan = FetchPlan(memory)
+        m.submodules.request = request = FetchRequest(memory)
+        m.submodules.rescue = rescue = FetchRescue(memory)
+        m.submodules.failure = failure = FetchFailure(memory)
         m.submodules.command = command = FetchCommand(config, send=self._send)
         # What was read
         m.submodules.units = shown = PrefetchedUnits(
-            config, memory, words=UNIT_WORDS, entry_units=self._entry_units
+            memory, words=UNIT_WORDS, entry_units=self._entry_units
         )
         m.submodules.arrivals = arrivals = UnitArrivals(
             config, address_bits=memory.address_bits, words=UNIT_WORDS, outstanding=OUTSTANDING

@@ -5,7 +5,6 @@ from typing import Any
 import cocotb
 import pytest
 
-from stagecoach.gateware.queues.ring_fetcher import RingFetcher
 from stagecoach.gateware.queues.ring_writer import RingWriter
 from stagecoach.hw.interface.causes import Cause
 from stagecoach.sim.cosim.streams import seeded_random, start_clock_and_reset
@@ -19,7 +18,7 @@ LARGEST_LOG2 = 15
 @pytest.mark.parametrize(("units", "send"), [(2, True), (1, False)])
 def test_fetcher(units: int, send: bool) -> None:
     run_cocotb(
-        RingFetcher(test_ring_fetcher.CONFIG, entry_units=units, send=send, tick_cycles=16),
+        test_ring_fetcher.fetcher(units, send),
         __name__,
         test_filter="check_units",
         parameters={"UNITS": str(units), "SIDE": "send" if send else "receive"},

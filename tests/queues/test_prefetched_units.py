@@ -8,7 +8,7 @@ import pytest
 from cocotb.triggers import RisingEdge
 
 from stagecoach.gateware.config import RnicConfig
-from stagecoach.gateware.queues.prefetch_memory import BASE_UNITS, LANE_UNITS, PrefetchMemory
+from stagecoach.gateware.queues.prefetch_memory import LANE_UNITS, PrefetchMemory
 from stagecoach.gateware.queues.prefetched_units import PrefetchedUnits
 from stagecoach.gateware.queues.unit_arrivals import COUNT_BITS
 from stagecoach.sim.cosim.streams import pack, seeded_random, start_clock_and_reset, unpack
@@ -25,12 +25,21 @@ POPS_APART = 3
 
 
 @pytest.mark.parametrize(
-    ("qps", "lanes", "words", "entry_units"), [(8, 4, 8, 2), (2, 16, 2, 1), (256, 2, 8, 2)]
+    ("qps", "lanes", "words", "entry_units", "own_units"),
+    [(8, 4, 8, 2, 2), (2, 16, 2, 1, 8), (256, 2, 8, 2, 4)],
 )
-def test_prefetched_units(qps: int, lanes: int, words: int, entry_units: int) -> None:
-    config = RnicConfig(qps=qps, prefetch_lanes=lanes)
-    block = PrefetchedUnits(config, PrefetchMemory(config), words=words, entry_units=entry_units)
-    sizes = {"QPS": qps, "LANES": lanes, "WORDS": words, "ENTRY_UNITS": entry_units}
+def test_prefetched_units(
+    qps: int, lanes: int, words: int, entry_units: int, own_units: int
+) -> None:
+    memory = PrefetchMemory(RnicConfig(qps=qps, prefetch_lanes=lanes), own_units)
+    block = PrefetchedUnits(memory, words=words, entry_units=entry_units)
+    sizes = {
+        "OWN_UNITS": own_units,
+        "QPS": qps,
+        "LANES": lanes,
+        "WORDS": words,
+        "ENTRY_UNITS": entry_units,
+    }
     parameters = {name: str(value) for name, value in sizes.items()}
     run_cocotb(block, __name__, parameters=parameters)
 
@@ -43,7 +52,9 @@ class Bench:
         names = ("QPS", "LANES", "WORDS", "ENTRY_UNITS")
         self.qps, self.lanes, self.words, self.entry_units = (int(parameter(n)) for n in names)
         self.rng = seeded_random(self.qps)
-        self.memory = PrefetchMemory(RnicConfig(qps=self.qps, prefetch_lanes=self.lanes))
+        self.own_units = int(parameter("OWN_UNITS"))
+        config = RnicConfig(qps=self.qps, prefetch_lanes=self.lanes)
+        self.memory = PrefetchMemory(config, self.own_units)
         zero = {"number": 0, "in_lane": 0, "has_lane": 0, "lane": 0, "posted": 0}
         self.rows = [dict(zero) for _ in range(self.qps)]
         # Rows, selected QP and word address of the last cycles, the newest first
@@ -63,16 +74,16 @@ class Bench:
         """Where a unit stands (queues/prefetch_memory.py); the larger part comes first."""
         number = row["number"] + unit
         in_lane = row["in_lane"] >> unit & 1
-        base = qp * BASE_UNITS + number % BASE_UNITS
+        base = qp * self.own_units + number % self.own_units
         lane = row["lane"] * LANE_UNITS + number % LANE_UNITS
-        parts = [(self.qps * BASE_UNITS, 0), (self.lanes * LANE_UNITS, 1)]
+        parts = [(self.qps * self.own_units, 0), (self.lanes * LANE_UNITS, 1)]
         first = 1 if parts[1][0] >= parts[0][0] else 0
         half = max(parts)[0]
         return (lane if in_lane else base) + (0 if in_lane == first else half)
 
     async def fill(self) -> None:
         """Every word of the memory."""
-        parts = sorted((self.qps * BASE_UNITS, self.lanes * LANE_UNITS))
+        parts = sorted((self.qps * self.own_units, self.lanes * LANE_UNITS))
         for address in range((parts[1] + parts[0]) * self.words):
             self.words_at[address] = self.rng.getrandbits(64)
             self.dut.store.value, self.dut.store_address.value = 1, address
@@ -101,7 +112,7 @@ class Bench:
         settle &= not (pop and qp == self.select)
         move &= not (pop and qp == self.select)
         row = dict(self.rows[qp])
-        settled = {"number": row["number"], "in_lane": rng.getrandbits(BASE_UNITS)}
+        settled = {"number": row["number"], "in_lane": rng.getrandbits(self.own_units)}
         if not busy:
             settled["number"] = rng.choice([0, NUMBERS - 1, rng.randrange(NUMBERS)])
         moved = {"in_lane": rng.getrandbits(1), "lane": rng.randrange(self.lanes)}
@@ -129,9 +140,10 @@ class Bench:
         if pop:
             oldest = self.rows[self.select]
             has_lane = before[self.select]["has_lane"]
-            second = has_lane if both else oldest["in_lane"] >> 1
+            for _ in range(1 + both):
+                later = oldest["in_lane"] >> 1
+                oldest["in_lane"] = later | has_lane << self.own_units - 1
             oldest["number"] = (oldest["number"] + 1 + both) % NUMBERS
-            oldest["in_lane"] = second | has_lane << 1
             self.pops += 1
         self.since_pop = 0 if pop else self.since_pop + 1
         self.past.appendleft(([dict(one) for one in self.rows], self.select, word_address))

@@ -6,7 +6,7 @@ from cocotb.triggers import RisingEdge
 
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.layouts import Layouts, QpCommandKind
-from stagecoach.gateware.queues.prefetch_memory import BASE_UNITS, LANE_UNITS, UNIT_OCTETS
+from stagecoach.gateware.queues.prefetch_memory import LANE_UNITS, UNIT_OCTETS
 from stagecoach.gateware.queues.ring_fetcher import RingFetcher
 from stagecoach.gateware.queues.unit_arrivals import RUN
 from stagecoach.hw.interface.causes import Cause
@@ -24,24 +24,41 @@ CONFIG = RnicConfig(qps=8, prefetch_lanes=2)
 LAYOUTS = Layouts(CONFIG)
 FULL = RnicConfig(qps=64)
 LATENCY = 250
+OWN_UNITS = {"send": 2, "receive": 8}
+"""Units of each QP that are on chip without a lane."""
+
+
+def fetcher(units: int, send: bool) -> RingFetcher:
+    """The fetcher of the send or the receive rings, with ticks that are short."""
+    own_units = OWN_UNITS["send" if send else "receive"]
+    return RingFetcher(CONFIG, entry_units=units, own_units=own_units, send=send, tick_cycles=16)
 
 
 @pytest.mark.parametrize(("units", "send"), [(2, True), (1, False)])
 def test_fetcher(units, send):
     run_cocotb(
-        RingFetcher(CONFIG, entry_units=units, send=send, tick_cycles=16),
+        fetcher(units, send),
         __name__,
-        test_filter="check_(?!pace)",
+        test_filter="check_(?!pace|runs)",
         parameters={"UNITS": str(units), "SIDE": "send" if send else "receive"},
     )
 
 
 def test_one_unit_in_12_cycles_at_latency_250():
     run_cocotb(
-        RingFetcher(FULL, entry_units=2, send=True, tick_cycles=128),
+        RingFetcher(FULL, entry_units=2, own_units=2, send=True, tick_cycles=128),
         __name__,
         test_filter="check_pace",
         parameters={"UNITS": "2", "SIDE": "send", "QPS": str(FULL.qps)},
+    )
+
+
+def test_eight_entries_in_a_row_are_there_at_latency_250():
+    run_cocotb(
+        RingFetcher(FULL, entry_units=1, own_units=8, send=False, tick_cycles=128),
+        __name__,
+        test_filter="check_runs",
+        parameters={"UNITS": "1", "SIDE": "receive", "QPS": str(FULL.qps)},
     )
 
 
@@ -52,6 +69,7 @@ class Bench:
         self.dut, self.rng = dut, rng
         self.entry = UNIT_OCTETS
         self.most_units = int(parameter("UNITS"))
+        self.own_units = OWN_UNITS[parameter("SIDE")]
         self.qps = int(parameter("QPS", str(CONFIG.qps)))
         self.words = self.entry // 8
         self.memory = {}
@@ -146,8 +164,10 @@ async def check_entries_come_in_ring_order(dut):
     rng = seeded_random()
     bench = Bench(dut, rng)
     await start_clock_and_reset(dut)
-    for qp in range(CONFIG.qps):
-        await bench.create(qp, rng.randint(0, 6))
+    bench.reads.latency = (2, 300)
+    # Most rings have more than the room of a QP, and there are few lanes.
+    for qp, log2 in enumerate(rng.sample((0, 1, 3, 4, 5, 6, 6, 6), CONFIG.qps)):
+        await bench.create(qp, log2)
     there = [0] * CONFIG.qps
     favourites = [0]
     total = 0
@@ -157,26 +177,30 @@ async def check_entries_come_in_ring_order(dut):
         if room and rng.random() < 0.4:
             await bench.doorbells.send({"qp": qp, "producer": bench.post(qp, rng.randint(1, room))})
         level, posted, index = await bench.look(qp)
-        assert level <= BASE_UNITS + LANE_UNITS and index == bench.popped[qp] % 65536
+        assert level <= bench.own_units + LANE_UNITS and index == bench.popped[qp] % 65536
         assert level <= posted <= bench.posted[qp] - bench.popped[qp]
         # What was there once stays there, but for what nobody looks at yet.
         assert level >= there[qp]
-        there[qp] = min(level, 2)
+        there[qp] = min(level, bench.own_units)
         if level:
-            units = rng.randint(1, min(level, bench.most_units))
-            await bench.pop(qp, units)
-            there[qp] -= units
-            total += units
+            # Some in a row, faster than others come.
+            run = rng.randint(1, min(level, bench.own_units))
+            there[qp] -= run
+            total += run
+            while run:
+                units = rng.randint(1, min(run, bench.most_units))
+                await bench.pop(qp, units)
+                run -= units
         if rng.random() < 0.02:
             # Others come to the fore, and lanes are taken back.
             favourites = rng.sample(range(CONFIG.qps), 3)
             await cycles(dut, rng.choice([1, 100]))
-    await cycles(dut, 300)
+    await cycles(dut, 900)
     on_chip = 0
     for qp in range(CONFIG.qps):
         left = bench.posted[qp] - bench.popped[qp]
         level, posted, _ = await bench.look(qp)
-        assert posted == left and level >= min(left, BASE_UNITS)
+        assert posted == left and level >= min(left, bench.own_units)
         assert bench.filled.qps.count(qp) >= bench.popped[qp] + level
         on_chip += level
     assert not len(bench.errors)
@@ -415,6 +439,22 @@ async def check_pace_of_all_qps(dut):
     passed = await pace.run(1024)
     print(f"{FULL.qps} QPs: {passed / 1024:.2f} cycles per unit")
     assert passed <= 1024 * 12
+
+
+@cocotb.test(timeout_time=8, timeout_unit="ms")
+async def check_runs_of_more_qps_than_lanes(dut):
+    bench = await paced(dut)
+    qps = bench.rng.sample(range(FULL.qps), 4 * FULL.prefetch_lanes)
+    # The runs begin anywhere in the room of a QP.
+    for qp in qps:
+        await Pace(bench, [qp]).run(bench.rng.randint(1, 8))
+    runs = Pace(bench, [qp for qp in qps for _ in range(bench.own_units)], gap=11)
+    await runs.run(128)
+    before = len(bench.reads.commands)
+    passed = await runs.run(512)
+    reads = len(bench.reads.commands) - before
+    print(f"runs: {passed / 512:.2f} cycles per unit, {512 / reads:.2f} units per read")
+    assert passed == 512 * 12
 
 
 @cocotb.test(timeout_time=8, timeout_unit="ms")

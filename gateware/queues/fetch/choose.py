@@ -4,10 +4,9 @@ from amaranth.hdl import Elaboratable, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.layouts import Layouts
 from stagecoach.gateware.queues.fetch.visit import Visit, visit_layout
-from stagecoach.gateware.queues.prefetch_memory import BASE_UNITS
+from stagecoach.gateware.queues.prefetch_memory import PrefetchMemory
 
 
 class FetchChoose(wiring.Component):
@@ -33,7 +32,8 @@ class FetchChoose(wiring.Component):
     forget: Out(1), QP `qp` has no ring; after a reset.
     """
 
-    def __init__(self, config: RnicConfig):
+    def __init__(self, memory: PrefetchMemory):
+        config = memory.config
         self._qps = config.qps
         layouts = Layouts(config)
         super().__init__(
@@ -42,11 +42,11 @@ class FetchChoose(wiring.Component):
                 "doorbell": In(stream.Signature(layouts.doorbell)),
                 "pick": In(stream.Signature(layouts.qp_number)),
                 "command": Out(stream.Signature(layouts.qp_command)),
-                "visit": Out(stream.Signature(visit_layout(config))),
+                "visit": Out(stream.Signature(visit_layout(memory))),
                 "may_fetch": In(1),
                 "rescue_due": In(1),
                 "rescue_copies": In(1),
-                "rescue_copied": In(range(BASE_UNITS + 1)),
+                "rescue_copied": In(range(memory.own_units + 1)),
                 "rescue_qp": In(config.qp_bits),
                 "qp": Out(config.qp_bits),
                 "forget": Out(1),

@@ -4,8 +4,8 @@ from amaranth.hdl import Elaboratable, Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.queues.fetch.visit import Visit, found_layout, refused_layout
+from stagecoach.gateware.queues.prefetch_memory import PrefetchMemory
 
 
 class FetchDoorbell(wiring.Component):
@@ -28,14 +28,13 @@ class FetchDoorbell(wiring.Component):
     again: Out(1), a pulse: visit the QP again.
     """
 
-    def __init__(self, config: RnicConfig):
-        self._config = config
-        found = stream.Signature(found_layout(config))
+    def __init__(self, memory: PrefetchMemory):
+        found = stream.Signature(found_layout(memory))
         super().__init__(
             {
                 "i": In(found),
                 "o": Out(found),
-                "refused": Out(stream.Signature(refused_layout(config))),
+                "refused": Out(stream.Signature(refused_layout(memory.config))),
                 "may_fetch": In(1),
                 "post": Out(1),
                 "again": Out(1),

@@ -4,9 +4,9 @@ from amaranth.hdl import Elaboratable, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.layouts import Layouts
 from stagecoach.gateware.queues.fetch.visit import found_layout, refused_layout
+from stagecoach.gateware.queues.prefetch_memory import PrefetchMemory
 from stagecoach.gateware.queues.unit_arrivals import COUNT_BITS
 from stagecoach.hw.interface.causes import Cause
 
@@ -33,12 +33,12 @@ class FetchFailure(wiring.Component):
     again: Out(1), a pulse: visit the QP again.
     """
 
-    def __init__(self, config: RnicConfig):
+    def __init__(self, memory: PrefetchMemory):
         super().__init__(
             {
-                "failed": In(stream.Signature(found_layout(config))),
-                "refused": In(stream.Signature(refused_layout(config))),
-                "error": Out(stream.Signature(Layouts(config).qp_error)),
+                "failed": In(stream.Signature(found_layout(memory))),
+                "refused": In(stream.Signature(refused_layout(memory.config))),
+                "error": Out(stream.Signature(Layouts(memory.config).qp_error)),
                 "popped_since": In(1),
                 "counting": In(1),
                 "tell": Out(1),

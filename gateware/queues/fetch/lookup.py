@@ -5,7 +5,6 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.layouts import QpStrobe
 from stagecoach.gateware.memories import NO_COLLISION
 from stagecoach.gateware.queues.fetch.visit import RING, Visit, below, found_layout, visit_layout
@@ -43,13 +42,13 @@ class FetchLookup(wiring.Component):
     count: In(1), QP `qp` has `posted` units; the next one to fetch is `units`, In, after `number`.
     """
 
-    def __init__(self, config: RnicConfig):
-        self._config = config
-        memory = PrefetchMemory(config)
-        found = stream.Signature(found_layout(config))
+    def __init__(self, memory: PrefetchMemory):
+        self._memory = memory
+        config = memory.config
+        found = stream.Signature(found_layout(memory))
         super().__init__(
             {
-                "visit": In(stream.Signature(visit_layout(config))),
+                "visit": In(stream.Signature(visit_layout(memory))),
                 "found": Out(found),
                 "idle": Out(found),
                 "failed": Out(found),
@@ -76,7 +75,7 @@ class FetchLookup(wiring.Component):
         def table(name: str, shape: data.StructLayout) -> Memory:
             m.submodules[name] = it = Memory(
                 shape=shape,
-                depth=self._config.qps,
+                depth=self._memory.config.qps,
                 init=[],
                 attrs=NO_COLLISION | {"ram_style": "block"},
             )
@@ -90,7 +89,7 @@ class FetchLookup(wiring.Component):
 
         now = Signal(COUNTS)
         arrived = Signal(ARRIVED)
-        found = Signal(found_layout(self._config))
+        found = Signal(found_layout(self._memory))
         for way in (self.found, self.idle, self.failed):
             m.d.comb += [
                 way.payload.eq(found),

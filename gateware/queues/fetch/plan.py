@@ -5,14 +5,8 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.queues.fetch.visit import Visit, below, found_layout, read_layout
-from stagecoach.gateware.queues.prefetch_memory import (
-    BASE_UNITS,
-    LANE_UNITS,
-    UNIT_OCTETS,
-    PrefetchMemory,
-)
+from stagecoach.gateware.queues.prefetch_memory import LANE_UNITS, UNIT_OCTETS, PrefetchMemory
 from stagecoach.gateware.queues.unit_arrivals import RUN
 
 
@@ -20,8 +14,8 @@ class FetchPlan(wiring.Component):
     """Says which units are to be read, and gives a QP a lane that needs one.
 
     A read has what was posted and has room on chip, up to the next number that is a multiple of
-    `RUN` (without a lane `BASE_UNITS`) and to the end of the ring. A visit to COPY reads one unit
-    to where its QP has room of its own.
+    `RUN` (without a lane of `own_units`, if that is less) and to the end of the ring. A visit to
+    COPY reads one unit to where its QP has room of its own.
 
     Latency: from `found` to `read` 3 cycles, 1 to COPY, and 3 more if the QP gets a lane. `found`
     is taken with `read`, or instead if nothing is to be read. Throughput: one visit at a time.
@@ -40,20 +34,19 @@ class FetchPlan(wiring.Component):
     starves: Out(1), a pulse: the QP needs a lane, has nothing on chip, and no lane is free.
     """
 
-    def __init__(self, config: RnicConfig):
-        self._config = config
-        self._memory = memory = PrefetchMemory(config)
+    def __init__(self, memory: PrefetchMemory):
+        self._memory = memory
         super().__init__(
             {
-                "found": In(stream.Signature(found_layout(config))),
-                "read": Out(stream.Signature(read_layout(config))),
+                "found": In(stream.Signature(found_layout(memory))),
+                "read": Out(stream.Signature(read_layout(memory))),
                 "count": Out(1),
                 "units": Out(range(RUN + 1)),
                 "again": Out(1),
                 "popping": In(1),
                 "popped_since": In(1),
                 "lane_free": In(1),
-                "free_lane": In(range(config.prefetch_lanes)),
+                "free_lane": In(range(memory.config.prefetch_lanes)),
                 "bind": Out(1),
                 "settled": Out(memory.popped),
                 "moved": Out(memory.home),
@@ -64,6 +57,8 @@ class FetchPlan(wiring.Component):
     def elaborate(self, platform: object) -> Elaboratable:
         m = Module()
         found = self.found.payload
+        own_units = self._memory.own_units
+        own_run = min(own_units, RUN)
         copies = found.kind == Visit.COPY
         bound = Signal()  # the QP got a lane in this visit
         home = Signal(self._memory.home)  # where the units go
@@ -71,7 +66,7 @@ class FetchPlan(wiring.Component):
         near = Signal(range(2 * RUN + 1))  # units ahead, or the largest if there are more
         run = Signal(range(RUN + 1))  # units up to the next multiple, or the end of the ring
         wanted = Signal(range(RUN + 1))  # units to fetch, but for the room
-        base_room = Signal(range(BASE_UNITS + 1))
+        own_room = Signal(range(own_units + 1))
         lane_room = Signal()  # for any run
         wants_lane = Signal()
         starved = Signal()  # all that was on chip is popped
@@ -97,7 +92,7 @@ class FetchPlan(wiring.Component):
                         Mux(
                             in_lane,
                             RUN - found.number[: exact_log2(RUN)],
-                            BASE_UNITS - found.number[: exact_log2(BASE_UNITS)],
+                            own_run - found.number[: exact_log2(own_run)],
                         )
                     ),
                     to_end.eq((~found.number & below(found.ring.log2))[: exact_log2(RUN)] + 1),
@@ -107,9 +102,11 @@ class FetchPlan(wiring.Component):
                     address.eq(found.ring.base + (found.slot << exact_log2(UNIT_OCTETS))),
                     near.eq(Mux(found.ahead >> exact_log2(2 * RUN), 2 * RUN, found.ahead)),
                     run.eq(Mux(group < to_end, group, to_end)),
-                    base_room.eq(Mux(found.used < BASE_UNITS, BASE_UNITS - found.used[:2], 0)),
+                    own_room.eq(
+                        Mux(found.used < own_units, own_units - found.used[: len(own_room)], 0)
+                    ),
                     lane_room.eq(found.used <= LANE_UNITS - RUN),
-                    wants_lane.eq(found.ring.exists & ~in_lane & _more_than_two(found.claim)),
+                    wants_lane.eq(found.ring.exists & ~in_lane & _exceeds(found.claim, own_units)),
                     starved.eq((found.kind == Visit.FETCH) & (found.on_chip == 0)),
                 ]
                 with m.If(~bound):
@@ -132,14 +129,14 @@ class FetchPlan(wiring.Component):
             # As many as there is room for.
             with m.State("ROOM"):
                 m.d.sync += [
-                    self.units.eq(Mux(wanted < base_room, wanted, base_room)),
-                    more.eq((wanted < base_room) & (near > wanted)),
+                    self.units.eq(Mux(wanted < own_room, wanted, own_room)),
+                    more.eq((wanted < own_room) & (near > wanted)),
                 ]
-                # A lane is filled run by run as its QP pops, but for the first two.
+                # A lane is filled run by run as its QP pops, but never has less than the QP's room.
                 with m.If(home.in_lane):
                     m.d.sync += [
                         self.units.eq(Mux(lane_room, wanted, 0)),
-                        more.eq((found.used <= RUN) & (near > wanted)),
+                        more.eq((found.used <= max(RUN, own_units)) & (near > wanted)),
                     ]
                 m.next = "READ"
 
@@ -159,7 +156,7 @@ class FetchPlan(wiring.Component):
             with m.State("BIND"):
                 m.d.comb += [
                     self.settled.number.eq(found.popped.number),
-                    self.settled.in_lane.eq(Cat(found.used == 0, found.used <= 1)),
+                    self.settled.in_lane.eq(Cat(found.used <= unit for unit in range(own_units))),
                     self.moved.in_lane.eq(1),
                     self.moved.lane.eq(self.free_lane),
                 ]
@@ -174,5 +171,7 @@ class FetchPlan(wiring.Component):
         return m
 
 
-def _more_than_two(number: Value) -> Value:
-    return number[2:].any() | number[:2].all()
+def _exceeds(number: Value, power: int) -> Value:
+    """Whether a number is more than a power of two."""
+    bit = exact_log2(power)
+    return number[bit + 1 :].any() | (number[bit] & number[:bit].any())

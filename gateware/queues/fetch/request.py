@@ -5,7 +5,6 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.host_memory import MEMORY_COMMAND
 from stagecoach.gateware.queues.fetch.visit import OUTSTANDING, read_layout
 from stagecoach.gateware.queues.prefetch_memory import UNIT_OCTETS, PrefetchMemory
@@ -31,11 +30,11 @@ class FetchRequest(wiring.Component):
     fetch: Out(1), a pulse: one for `fetch_lane`, Out, begins.
     """
 
-    def __init__(self, config: RnicConfig):
-        memory = PrefetchMemory(config)
+    def __init__(self, memory: PrefetchMemory):
+        config = memory.config
         super().__init__(
             {
-                "read": In(stream.Signature(read_layout(config))),
+                "read": In(stream.Signature(read_layout(memory))),
                 "command": Out(stream.Signature(MEMORY_COMMAND)),
                 "requested": Out(1),
                 "tag": Out(arrival_tag(config, memory.address_bits)),

@@ -4,10 +4,9 @@ from amaranth.hdl import Elaboratable, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.layouts import QpStrobe
 from stagecoach.gateware.queues.fetch.visit import found_layout
-from stagecoach.gateware.queues.prefetch_memory import BASE_UNITS, PrefetchMemory
+from stagecoach.gateware.queues.prefetch_memory import PrefetchMemory
 
 
 class FetchRescue(wiring.Component):
@@ -42,13 +41,13 @@ class FetchRescue(wiring.Component):
     forget: In(1), a QP is forgotten: the lane stays for now. No visit is under way.
     """
 
-    def __init__(self, config: RnicConfig):
-        self._config = config
+    def __init__(self, memory: PrefetchMemory):
+        self._own_units = memory.own_units
+        config = memory.config
         lane = range(config.prefetch_lanes)
-        memory = PrefetchMemory(config)
         super().__init__(
             {
-                "idle": In(stream.Signature(found_layout(config))),
+                "idle": In(stream.Signature(found_layout(memory))),
                 "starves": In(1),
                 "qp": In(config.qp_bits),
                 "lane_idle": In(1),
@@ -60,7 +59,7 @@ class FetchRescue(wiring.Component):
                 "release": Out(1),
                 "due": Out(1),
                 "copies": Out(1),
-                "copied": Out(range(BASE_UNITS + 1)),
+                "copied": Out(range(memory.own_units + 1)),
                 "may_fetch": In(1),
                 "requested": In(1),
                 "copying": In(1),
@@ -82,12 +81,13 @@ class FetchRescue(wiring.Component):
     def elaborate(self, platform: object) -> Elaboratable:
         m = Module()
         found = self.idle.payload
+        own_units = self._own_units
         begun = Signal()  # it is known what is to be copied
         allowed = Signal()  # there was a tick since the last one
         disturbed = Signal()  # the owner was popped, or a read failed, or one was requested
-        keep = Signal(range(BASE_UNITS + 1))  # units
-        left = Signal(range(BASE_UNITS + 1))  # of them to read
-        on_way = Signal(range(BASE_UNITS + 1))  # reads that copy
+        keep = Signal(range(own_units + 1))  # units
+        left = Signal(range(own_units + 1))  # of them to read
+        on_way = Signal(range(own_units + 1))  # reads that copy
         copy_begins, copy_ends = Signal(), Signal()
         m.d.comb += [
             copy_begins.eq(self.requested & self.copying),
@@ -126,7 +126,7 @@ class FetchRescue(wiring.Component):
             with m.State("OWNER"):
                 with m.If(~begun):
                     m.d.sync += keep.eq(
-                        Mux(found.used < BASE_UNITS, found.used[: len(keep)], BASE_UNITS)
+                        Mux(found.used < own_units, found.used[: len(keep)], own_units)
                     )
                 with m.If(self.idle.valid):
                     m.next = "KEEP"

@@ -4,7 +4,7 @@ from amaranth.hdl import Value
 from amaranth.lib import data, enum
 
 from stagecoach.gateware.config import RnicConfig
-from stagecoach.gateware.queues.prefetch_memory import BASE_UNITS, PrefetchMemory
+from stagecoach.gateware.queues.prefetch_memory import PrefetchMemory
 from stagecoach.gateware.queues.unit_arrivals import COUNT_BITS, RUN
 
 OUTSTANDING = 32
@@ -23,24 +23,23 @@ class Visit(enum.Enum, shape=2):
     COPY = 3
 
 
-def visit_layout(config: RnicConfig) -> data.StructLayout:
+def visit_layout(memory: PrefetchMemory) -> data.StructLayout:
     """A QP that is visited, and why."""
     return data.StructLayout(
         {
-            "qp": config.qp_bits,
+            "qp": memory.config.qp_bits,
             "kind": Visit,
             "claimed": 16,  # running number after the last posted unit, if the doorbell is right
-            "copied": range(BASE_UNITS + 1),  # units of a lane that were read again
+            "copied": range(memory.own_units + 1),  # units of a lane that were read again
         }
     )
 
 
-def found_layout(config: RnicConfig) -> data.StructLayout:
+def found_layout(memory: PrefetchMemory) -> data.StructLayout:
     """Where the ring of a visited QP stands. Numbers are running ones, of units."""
-    memory = PrefetchMemory(config)
     return data.StructLayout(
         {
-            "qp": config.qp_bits,
+            "qp": memory.config.qp_bits,
             "kind": Visit,
             "ring": RING,
             "home": memory.home,
@@ -59,12 +58,11 @@ def found_layout(config: RnicConfig) -> data.StructLayout:
     )
 
 
-def read_layout(config: RnicConfig) -> data.StructLayout:
+def read_layout(memory: PrefetchMemory) -> data.StructLayout:
     """Units to be read with one command."""
-    memory = PrefetchMemory(config)
     return data.StructLayout(
         {
-            "qp": config.qp_bits,
+            "qp": memory.config.qp_bits,
             "units": range(RUN + 1),
             "address": 64,  # in host memory
             "place": memory.address_bits,  # of the first unit in the prefetch memory

@@ -7,12 +7,16 @@ import pytest
 
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.queues.fetch.visit import found_layout
+from stagecoach.gateware.queues.prefetch_memory import PrefetchMemory
 from stagecoach.sim.cosim.streams import unpack, width_of
 from tests.support.runner import parameter, run_cocotb
 from tests.support.sizes import LARGEST, SMALLEST
 
 SIZES = {"smallest": SMALLEST, "largest": LARGEST}
 MOD = 1 << 16
+
+MEMORIES = {size: PrefetchMemory(config, config.receive_units) for size, config in SIZES.items()}
+"""Of the receive rings: the most units of a QP's own, and the fewest."""
 
 both_sizes = pytest.mark.parametrize("size", SIZES)
 
@@ -31,6 +35,11 @@ def config() -> RnicConfig:
     return SIZES[parameter("SIZE")]
 
 
+def memory() -> PrefetchMemory:
+    """Where the units of its receive rings stand."""
+    return MEMORIES[parameter("SIZE")]
+
+
 def random_fields(rng: random.Random, layout: Any, **fields: Any) -> dict[str, Any]:
     """Any values in a layout, but for some."""
     return unpack(layout, rng.getrandbits(width_of(layout))) | fields
@@ -38,6 +47,6 @@ def random_fields(rng: random.Random, layout: Any, **fields: Any) -> dict[str, A
 
 def random_found(rng: random.Random, **fields: Any) -> dict[str, Any]:
     """What may be found of a QP, as far as the widths go."""
-    found = random_fields(rng, found_layout(config()))
+    found = random_fields(rng, found_layout(memory()))
     found["ring"]["exists"] = int(rng.random() < 0.9)
     return found | fields

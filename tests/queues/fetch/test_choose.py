@@ -16,7 +16,7 @@ from stagecoach.sim.cosim.streams import (
     start_clock_and_reset,
     unpack,
 )
-from tests.queues.fetch.bench import SIZES, both_sizes, config, random_fields
+from tests.queues.fetch.bench import MEMORIES, both_sizes, config, memory, random_fields
 from tests.support.runner import parameter, run_cocotb
 
 CYCLES = 6000
@@ -27,7 +27,7 @@ INPUTS = ("may_fetch", "rescue_due", "rescue_copies", "rescue_copied", "rescue_q
 @pytest.mark.parametrize("pattern", ["always", "slow"])
 def test_fetch_choose(size, pattern):
     parameters = {"SIZE": size, "PATTERN": pattern}
-    run_cocotb(FetchChoose(SIZES[size]), __name__, parameters=parameters)
+    run_cocotb(FetchChoose(MEMORIES[size]), __name__, parameters=parameters)
 
 
 def expected(now: dict, doorbell_last: bool) -> tuple[str, dict] | None:
@@ -61,7 +61,7 @@ async def check_who_is_next(dut):
         name: StreamSource(dut, name, layout, rng=rng, pattern="bursty")
         for name, layout in ports.items()
     }
-    outputs = {"command": layouts.qp_command, "visit": visit_layout(config())}
+    outputs = {"command": layouts.qp_command, "visit": visit_layout(memory())}
     for name, layout in outputs.items():
         StreamSink(dut, name, layout, rng=rng, pattern=pattern)
         StreamMonitor(dut, name, keep=False)
@@ -124,4 +124,4 @@ async def check_who_is_next(dut):
         await RisingEdge(dut.clk)
     assert seen == {"command", *Visit}
     assert fetches_after_bells > 10
-    assert pack(visit_layout(config()), {}) == 0
+    assert pack(visit_layout(memory()), {}) == 0

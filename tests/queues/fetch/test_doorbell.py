@@ -13,7 +13,7 @@ from stagecoach.sim.cosim.streams import (
     seeded_random,
     start_clock_and_reset,
 )
-from tests.queues.fetch.bench import MOD, SIZES, both_sizes, config, random_found
+from tests.queues.fetch.bench import MEMORIES, MOD, both_sizes, config, memory, random_found
 from tests.support.runner import parameter, run_cocotb
 
 DOORBELLS = 800
@@ -23,7 +23,7 @@ DOORBELLS = 800
 @pytest.mark.parametrize("pattern", ["always", "slow"])
 def test_fetch_doorbell(size, pattern):
     parameters = {"SIZE": size, "PATTERN": pattern}
-    run_cocotb(FetchDoorbell(SIZES[size]), __name__, parameters=parameters)
+    run_cocotb(FetchDoorbell(MEMORIES[size]), __name__, parameters=parameters)
 
 
 def near(rng, number):
@@ -35,7 +35,7 @@ def near(rng, number):
 async def check_what_becomes_of_a_doorbell(dut):
     pattern = parameter("PATTERN")
     rng = seeded_random(pattern)
-    layout = found_layout(config())
+    layout = found_layout(memory())
     fetched = StreamSink(dut, "o", layout, rng=rng, pattern=pattern)
     refused = StreamSink(dut, "refused", refused_layout(config()), rng=rng, pattern=pattern)
     for name in ("o", "refused"):

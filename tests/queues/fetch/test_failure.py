@@ -16,7 +16,15 @@ from stagecoach.sim.cosim.streams import (
     seeded_random,
     start_clock_and_reset,
 )
-from tests.queues.fetch.bench import MOD, SIZES, both_sizes, config, random_fields, random_found
+from tests.queues.fetch.bench import (
+    MEMORIES,
+    MOD,
+    both_sizes,
+    config,
+    memory,
+    random_fields,
+    random_found,
+)
 from tests.support.runner import parameter, run_cocotb
 
 VISITS = 800
@@ -27,14 +35,14 @@ FIELDS = ("qp", "index", "cause")
 @pytest.mark.parametrize("pattern", ["always", "slow"])
 def test_fetch_failure(size, pattern):
     parameters = {"SIZE": size, "PATTERN": pattern}
-    run_cocotb(FetchFailure(SIZES[size]), __name__, parameters=parameters)
+    run_cocotb(FetchFailure(MEMORIES[size]), __name__, parameters=parameters)
 
 
 @cocotb.test(timeout_time=4, timeout_unit="ms")
 async def check_errors_of_a_ring(dut):
     pattern = parameter("PATTERN")
     rng = seeded_random(pattern)
-    layout, refusal = found_layout(config()), refused_layout(config())
+    layout, refusal = found_layout(memory()), refused_layout(config())
     errors = StreamSink(dut, "error", Layouts(config()).qp_error, rng=rng, pattern=pattern)
     StreamMonitor(dut, "error", keep=False)
     dut.failed__valid.value = dut.refused__valid.value = 0

@@ -6,7 +6,6 @@ from cocotb.triggers import RisingEdge
 
 from stagecoach.gateware.queues.fetch.lookup import FetchLookup
 from stagecoach.gateware.queues.fetch.visit import RING, Visit, found_layout, visit_layout
-from stagecoach.gateware.queues.prefetch_memory import PrefetchMemory
 from stagecoach.gateware.queues.unit_arrivals import ARRIVED, COUNT_BITS, RUN
 from stagecoach.sim.cosim.streams import (
     StreamMonitor,
@@ -15,7 +14,7 @@ from stagecoach.sim.cosim.streams import (
     seeded_random,
     start_clock_and_reset,
 )
-from tests.queues.fetch.bench import MOD, SIZES, both_sizes, config, random_fields
+from tests.queues.fetch.bench import MEMORIES, MOD, both_sizes, config, memory, random_fields
 from tests.support.runner import parameter, run_cocotb
 
 VISITS = 800
@@ -26,7 +25,7 @@ WAYS = ("found", "idle", "failed")
 @pytest.mark.parametrize("pattern", ["always", "slow"])
 def test_fetch_lookup(size, pattern):
     parameters = {"SIZE": size, "PATTERN": pattern}
-    run_cocotb(FetchLookup(SIZES[size]), __name__, parameters=parameters)
+    run_cocotb(FetchLookup(MEMORIES[size]), __name__, parameters=parameters)
 
 
 class Bench:
@@ -35,8 +34,7 @@ class Bench:
     def __init__(self, dut, rng):
         self.dut, self.rng = dut, rng
         self.qps = config().qps
-        memory = PrefetchMemory(config())
-        self.shapes = {"popped": memory.popped, "home": memory.home, "arrived": ARRIVED}
+        self.shapes = {"popped": memory().popped, "home": memory().home, "arrived": ARRIVED}
         self.rings = {}
         self.counts = {}
         self.pops = [None, None]  # the QPs that were popped in this cycle and the one before
@@ -77,7 +75,7 @@ class Bench:
 async def check_what_is_found(dut):
     pattern = parameter("PATTERN")
     rng = seeded_random(pattern)
-    layout, visits = found_layout(config()), visit_layout(config())
+    layout, visits = found_layout(memory()), visit_layout(memory())
     sinks = {name: StreamSink(dut, name, layout, rng=rng, pattern=pattern) for name in WAYS}
     for name in WAYS:
         StreamMonitor(dut, name, keep=False)

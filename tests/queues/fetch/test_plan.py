@@ -7,12 +7,7 @@ from cocotb.triggers import RisingEdge
 
 from stagecoach.gateware.queues.fetch.plan import FetchPlan
 from stagecoach.gateware.queues.fetch.visit import Visit, found_layout, read_layout
-from stagecoach.gateware.queues.prefetch_memory import (
-    BASE_UNITS,
-    LANE_UNITS,
-    UNIT_OCTETS,
-    PrefetchMemory,
-)
+from stagecoach.gateware.queues.prefetch_memory import LANE_UNITS, UNIT_OCTETS
 from stagecoach.gateware.queues.unit_arrivals import RUN
 from stagecoach.sim.cosim.streams import (
     StreamMonitor,
@@ -22,7 +17,7 @@ from stagecoach.sim.cosim.streams import (
     start_clock_and_reset,
     unpack,
 )
-from tests.queues.fetch.bench import MOD, SIZES, both_sizes, config, random_found
+from tests.queues.fetch.bench import MEMORIES, MOD, both_sizes, config, memory, random_found
 from tests.support.runner import parameter, run_cocotb
 
 VISITS = 1500
@@ -32,34 +27,35 @@ VISITS = 1500
 @pytest.mark.parametrize("pattern", ["always", "slow"])
 def test_fetch_plan(size, pattern):
     parameters = {"SIZE": size, "PATTERN": pattern}
-    run_cocotb(FetchPlan(SIZES[size]), __name__, parameters=parameters)
+    run_cocotb(FetchPlan(MEMORIES[size]), __name__, parameters=parameters)
 
 
 def place(found: dict, home: dict) -> int:
     """Where the unit stands: the larger of the two parts of the memory comes first."""
-    base_bits = exact_log2(BASE_UNITS * config().qps)
+    own_units = memory().own_units
+    own_bits = exact_log2(own_units * config().qps)
     lane_bits = exact_log2(LANE_UNITS * config().prefetch_lanes)
-    second = 1 << max(base_bits, lane_bits)
+    second = 1 << max(own_bits, lane_bits)
     if home["in_lane"]:
         at = home["lane"] * LANE_UNITS + found["number"] % LANE_UNITS
-        return at if lane_bits >= base_bits else second + at
-    at = found["qp"] * BASE_UNITS + found["number"] % BASE_UNITS
-    return at if lane_bits < base_bits else second + at
+        return at if lane_bits >= own_bits else second + at
+    at = found["qp"] * own_units + found["number"] % own_units
+    return at if lane_bits < own_bits else second + at
 
 
 def plan(found: dict, home: dict) -> tuple[int, bool]:
     """Units to read, and whether there are more that could be read at once."""
     if found["kind"] == Visit.COPY.value:
         return 1, False
-    size = 1 << found["ring"]["log2"]
-    group = RUN if home["in_lane"] else BASE_UNITS
+    size, own_units = 1 << found["ring"]["log2"], memory().own_units
+    group = RUN if home["in_lane"] else min(RUN, own_units)
     run = min(group - found["number"] % group, size - found["number"] % size)
     ahead, used = found["ahead"], found["used"]
     wanted = min(ahead, run)
     if home["in_lane"]:
         units = wanted if used <= LANE_UNITS - RUN else 0
-        return units, used <= RUN and ahead > wanted
-    room = max(0, BASE_UNITS - used)
+        return units, used <= max(RUN, own_units) and ahead > wanted
+    room = max(0, own_units - used)
     return min(wanted, room), wanted < room and ahead > wanted
 
 
@@ -67,7 +63,7 @@ def visit(rng) -> dict:
     """Small numbers more often than others."""
     found = random_found(rng, kind=rng.choice([0, 0, 0, 1, 1, 3]))
     found["ring"]["log2"] = rng.choice([0, 1, 2, 3, 15, rng.randrange(16)])
-    for name, most in (("ahead", 12), ("used", 6), ("claim", 5), ("on_chip", 2)):
+    for name, most in (("ahead", 12), ("used", 12), ("claim", 12), ("on_chip", 2)):
         if rng.random() < 0.8:
             found[name] = rng.randrange(most)
     if rng.random() < 0.2:
@@ -79,13 +75,13 @@ def visit(rng) -> dict:
 async def check_what_is_read(dut):
     pattern = parameter("PATTERN")
     rng = seeded_random(pattern)
-    layout = found_layout(config())
-    memory = PrefetchMemory(config())
-    reads = StreamSink(dut, "read", read_layout(config()), rng=rng, pattern=pattern)
+    layout = found_layout(memory())
+    reads = StreamSink(dut, "read", read_layout(memory()), rng=rng, pattern=pattern)
     StreamMonitor(dut, "read", keep=False)
     dut.found__valid.value = dut.lane_free.value = dut.free_lane.value = 0
     dut.popping.value = dut.popped_since.value = 0
     await start_clock_and_reset(dut)
+    own_units = memory().own_units
     ways = dict.fromkeys(("bound", "popped", "starved", "read", "nothing", "copied", "more"), 0)
     for _ in range(VISITS):
         found = visit(rng)
@@ -102,7 +98,7 @@ async def check_what_is_read(dut):
         dut.found__valid.value, dut.found__payload.value = 1, pack(layout, found)
         dut.lane_free.value, dut.free_lane.value = lane_free, lane
         dut.popped_since.value = popped_since
-        wants = found["ring"]["exists"] and not home["in_lane"] and found["claim"] > BASE_UNITS
+        wants = found["ring"]["exists"] and not home["in_lane"] and found["claim"] > own_units
         wants = wants and not copies
         starves = agains = counts = binds = cycles = 0
         first_read = None
@@ -118,11 +114,12 @@ async def check_what_is_read(dut):
             if dut.bind.value:
                 binds += 1
                 assert not popping
-                settled = unpack(memory.popped, dut.settled.value)
+                settled = unpack(memory().popped, dut.settled.value)
                 assert settled["number"] == found["popped"]["number"]
-                # Two oldest units: those that are not fetched will come to the lane.
-                assert settled["in_lane"] == (found["used"] == 0) + 2 * (found["used"] <= 1)
-                assert unpack(memory.home, dut.moved.value) == {"in_lane": 1, "lane": lane}
+                # Of the oldest units, those that are not fetched will come to the lane.
+                fetched = min(found["used"], own_units)
+                assert settled["in_lane"] == (1 << own_units) - (1 << fetched)
+                assert unpack(memory().home, dut.moved.value) == {"in_lane": 1, "lane": lane}
             if dut.read__valid.value and first_read is None:
                 first_read = cycles
             cycles += 1

@@ -9,7 +9,7 @@ from cocotb.triggers import RisingEdge
 from stagecoach.gateware.host_memory import MEMORY_COMMAND
 from stagecoach.gateware.queues.fetch.request import FetchRequest
 from stagecoach.gateware.queues.fetch.visit import OUTSTANDING, read_layout
-from stagecoach.gateware.queues.prefetch_memory import UNIT_OCTETS, PrefetchMemory
+from stagecoach.gateware.queues.prefetch_memory import UNIT_OCTETS
 from stagecoach.gateware.queues.unit_arrivals import RUN, arrival_tag
 from stagecoach.sim.cosim.streams import (
     StreamMonitor,
@@ -19,7 +19,7 @@ from stagecoach.sim.cosim.streams import (
     start_clock_and_reset,
     unpack,
 )
-from tests.queues.fetch.bench import SIZES, both_sizes, config, random_fields
+from tests.queues.fetch.bench import MEMORIES, both_sizes, config, memory, random_fields
 from tests.support.runner import parameter, run_cocotb
 
 READS = 600
@@ -29,15 +29,15 @@ READS = 600
 @pytest.mark.parametrize("pattern", ["always", "slow"])
 def test_fetch_request(size, pattern):
     parameters = {"SIZE": size, "PATTERN": pattern}
-    run_cocotb(FetchRequest(SIZES[size]), __name__, parameters=parameters)
+    run_cocotb(FetchRequest(MEMORIES[size]), __name__, parameters=parameters)
 
 
 @cocotb.test(timeout_time=4, timeout_unit="ms")
 async def check_reads_become_commands_and_tags(dut):
     pattern = parameter("PATTERN")
     rng = seeded_random(pattern)
-    layout = read_layout(config())
-    tag_layout = arrival_tag(config(), PrefetchMemory(config()).address_bits)
+    layout = read_layout(memory())
+    tag_layout = arrival_tag(config(), memory().address_bits)
     commands = StreamSink(dut, "command", MEMORY_COMMAND, rng=rng, pattern=pattern)
     StreamMonitor(dut, "command", keep=False)
     dut.read__valid.value = dut.ended.value = 0

@@ -5,9 +5,9 @@ from cocotb.triggers import RisingEdge
 
 from stagecoach.gateware.queues.fetch.rescue import FetchRescue
 from stagecoach.gateware.queues.fetch.visit import Visit, found_layout
-from stagecoach.gateware.queues.prefetch_memory import BASE_UNITS, PrefetchMemory
 from stagecoach.sim.cosim.streams import pack, seeded_random, start_clock_and_reset, unpack
-from tests.queues.fetch.bench import both_sizes, config, random_found, run
+from tests.queues.fetch.bench import MEMORIES, both_sizes, config, memory, random_found
+from tests.support.runner import run_cocotb
 
 LANES_TO_TAKE = 400
 PULSES = ("starves", "tick", "requested", "fetch", "ended", "pop__valid", "forget")
@@ -18,7 +18,7 @@ OUTPUTS = ("renew", "release", "settle", "count", "call__valid")
 
 @both_sizes
 def test_fetch_rescue(size):
-    run(FetchRescue, __name__, size)
+    run_cocotb(FetchRescue(MEMORIES[size]), __name__, parameters={"SIZE": size})
 
 
 class Bench:
@@ -27,7 +27,7 @@ class Bench:
     def __init__(self, dut, rng):
         self.dut, self.rng = dut, rng
         self.qps, self.lanes = config().qps, config().prefetch_lanes
-        self.memory = PrefetchMemory(config())
+        self.memory = memory()
         for name in (*PULSES, *OTHERS, *LEVELS):
             getattr(dut, name).value = 0
         dut.idle__payload.value = 0
@@ -78,7 +78,7 @@ class Bench:
     async def visit(self, **fields) -> dict:
         """Offer the owner's visit; the cycle in which it comes."""
         found = random_found(self.rng, kind=Visit.RESCUE.value, qp=self.owner, **fields)
-        self.put(idle__payload=pack(found_layout(config()), found), idle__valid=1)
+        self.put(idle__payload=pack(found_layout(self.memory), found), idle__valid=1)
         await self.cycle()
         assert not self.dut.idle__ready.value
         return found
@@ -96,7 +96,8 @@ class Bench:
     async def first(self, keep: int, in_lane: int) -> bool:
         """The first visit; whether the lane may go on to be taken back."""
         rng = self.rng
-        used = keep if keep < BASE_UNITS else rng.randint(BASE_UNITS, 34)
+        own_units = self.memory.own_units
+        used = keep if keep < own_units else rng.randint(own_units, 34)
         on_chip = used if rng.random() < 0.9 else (used + rng.choice([1, -1])) % 64
         found = await self.visit(
             used=used,
@@ -146,9 +147,10 @@ async def check_lanes_are_taken_back(dut):
             ways["forgotten"] += 1
             continue
         # Of the units to keep, those outside of the lane are the oldest ones.
-        keep = rng.randrange(BASE_UNITS + 1)
+        own_units = bench.memory.own_units
+        keep = rng.randrange(own_units + 1)
         outside = rng.randint(0, keep)
-        in_lane = (1 << BASE_UNITS) - (1 << outside)
+        in_lane = (1 << own_units) - (1 << outside)
         if not await bench.first(keep, in_lane):
             ways["unfit"] += 1
             continue
