@@ -30,9 +30,8 @@ class SendCompleter(wiring.Component):
     From `sent` to completion: 6 cycles. An item that completes at once takes 6 cycles, and one that
     waits 5, or 6 after another one; a `read_done` takes 7, of which 3 are those of the item that it
     lets go, and 3 more for each further one. So an RDMA Read takes 12. A completion adds a cycle.
-    `sent` and `read_done` take turns. At most `config.pending_sends`
-    items of a QP may be inside. CREATE and DESTROY forget what is held of their QP; CREATE names
-    its CQ.
+    `sent` and `read_done` take turns. At most `config.pending_sends` items of a QP may be inside.
+    CREATE and DESTROY forget what is held of their QP; CREATE names its CQ.
 
     While the bit of a QP in `failed` is set, nothing of it completes: what it sent was not what it
     should be. `finished` pulses once for each `sent` and `read_done`, when all that they let go was
