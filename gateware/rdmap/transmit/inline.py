@@ -53,7 +53,7 @@ class TransmitInline(wiring.Component):
 
     They are written while the STag table is asked about the FPDU, and seen when it is committed.
     Word n is looked at 2 + n cycles after `start`, so that of a Read Request the last one is after
-    5, and of an Atomic Request after 8; three cycles after the last one they are `written`.
+    5, and of an Atomic Request after 8; two cycles after the last one they are `written`.
 
     Members
     -------
@@ -63,8 +63,9 @@ class TransmitInline(wiring.Component):
     octets: In, for each kind, each word until it is looked at; octet i in bits [8i+7:8i]. There are
         no words after `WORDS[kind]`.
     room: Out(1), there is room for the longest header.
-    written: Out(1), low from the cycle after `start` on until all words are.
-    commit, discard: In(1), what was written so far is good, or is forgotten; only when `written`.
+    written: Out(1), low from the cycle after `start` on until the last word is being written.
+    commit, discard: In(1), what was written so far is good, or is forgotten; a cycle after
+        `written` at the earliest.
     o: Out(stream 64), committed words.
     """
 
@@ -111,7 +112,7 @@ class TransmitInline(wiring.Component):
             held.commit.eq(self.commit),
             held.discard.eq(self.discard),
             self.room.eq(held.room),
-            self.written.eq(~(started | writing | found | chosen)),
+            self.written.eq(~(started | writing | found)),
         ]
         m.d.sync += started.eq(self.start)
         with m.If(started):

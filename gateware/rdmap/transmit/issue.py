@@ -69,7 +69,8 @@ class TransmitIssue(wiring.Component):
     record: In(record_layout), the piece, in the cycle after `begin`. operands: In, of the oldest
         inbound request, in the same cycle.
     free: Out(1), nothing is under way.
-    written: In(1), all inline words are, from two cycles after the `begin` of their piece on.
+    written: In(1), all inline words are in the next cycle, from two cycles after the `begin` of
+        their piece on.
     failing: Out(1), an error is being reported; until it is `free`.
     response_valid, response: In, of the STag table, at any time from the cycle after `begin` on.
     address: Out(64), that of the last response, from the cycle after it on.

@@ -74,7 +74,7 @@ class Transmitter(wiring.Component):
     Of the 11 cycles `choose` has 6 (the QP, its context, its queues, the decision), `cut` 4 (one
     for each word of the entry), and `check` 2, the first of which begins the next visit. The words
     of a Read Request, an Atomic Request or Immediate Data are written while the table is asked.
-    Latency: from `work` to `job` 18 cycles, or 14 without a local piece; with inline words it is 16
+    Latency: from `work` to `job` 18 cycles, or 14 without a local piece; with inline words it is 15
     and one for each at least.
 
     Members

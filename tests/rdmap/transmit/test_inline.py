@@ -26,8 +26,8 @@ LENGTHS = (1, 4, 20, 24, READ_REQUEST_HEADER_OCTETS, TERMINATE_HEADER_OCTETS)
 GAP = 2
 FIRST_WORD = 2
 """Cycles from `start` until the first word is looked at."""
-WRITTEN = 3
-"""From then until it is written, for the last one."""
+WRITTEN = 2
+"""From then until it is being written, for the last one."""
 
 
 @pytest.mark.parametrize("pattern", ["always", "random", "bursty", "slow"])
