@@ -31,8 +31,8 @@ class TransmitCheck(wiring.Component):
 
     Latency: `hand` 1 cycle after `piece` if nothing has to be waited for, 2 or more after `change`
     for an STag operation. A piece is taken with `hand`; if it is inline, its words are written in
-    the cycles after, out of what the steps before hold until their next message. A Terminate and an
-    error are taken when the FPDU was given away, because what they are made of changes at once.
+    the cycles after, out of what the steps before hold for so long. A Terminate, an Atomic Request
+    and an error are taken when the FPDU was given away: what they are made of changes too early.
     While the table does not take `change`, or `free` does not come, nothing else is checked.
 
     Members
@@ -184,7 +184,7 @@ class TransmitCheck(wiring.Component):
                     self.inline_start.eq(message.inline & ~failed),
                 ]
                 m.d.sync += begun.eq(1)
-                with m.If(failed | message.terminating):
+                with m.If(failed | message.terminating | message.is_atomic):
                     m.next = "HOLD"
                 with m.Elif(piece.covers | ~piece.asks):
                     finish()
@@ -192,7 +192,7 @@ class TransmitCheck(wiring.Component):
                     m.d.comb += self.piece.ready.eq(1)
                     m.next = "READY"
 
-            # Wait until the Terminate is given away, or the error is told.
+            # Wait until the Terminate or Atomic Request is given away, or the error is told.
             with m.State("HOLD"), m.If(self.free):
                 finish()
         return m
