@@ -68,9 +68,9 @@ class Transmitter(wiring.Component):
     Throughput: an FPDU of one element or none every 11 cycles, of the same QP or others, if the
     STag table takes 8 cycles or less, the window takes twice the MULPDU and Markers are off; else
     5 cycles more. An Atomic Response takes 3 less, a Read Request 1 more. An Atomic Request keeps
-    the steps before until it is given away. One more inside a message if nothing but its own visits asks for the next one. Each further element
-    takes 8 more, or those of the table and 4; the first FPDU of a message of more than one element
-    10 more.
+    the steps before until it is given away. One more inside a message if nothing but its own visits
+    asks for the next one. Each further element takes 8 more, or those of the table and 4; the first
+    FPDU of a message of more than one element 10 more.
     Of the 11 cycles `choose` has 6 (the QP, its context, its queues, the decision), `cut` 4 (one
     for each word of the entry), and `check` 2, the first of which begins the next visit. The words
     of a Read Request or Immediate Data are written while the table is asked.
