@@ -158,8 +158,9 @@ class Rnic(wiring.Component):
         m.submodules.request_gate = self.request_gate = RequestGate(config)
         m.submodules.invalidation_gate = self.invalidation_gate = InvalidationGate(config)
         m.submodules.ring_writer = self.ring_writer = RingWriter(config)
-        # What must have ended, stage by stage: visits; placements and FPDUs; deliveries and
-        # reports; sends that complete and requests that wait for completions; entries in the rings.
+        # What must have ended, stage by stage: segments, from where they wait to be taken, and
+        # visits; placements and FPDUs; deliveries and reports; sends that complete and requests
+        # that wait for completions; entries in the rings.
         m.submodules.fence = self.fence = Fence(stages=(2, 2, 4, 2, 1))
 
         # One atomic of each QP may be under way
@@ -420,7 +421,8 @@ class Rnic(wiring.Component):
 
         pairs = (
             (
-                (self.receiver.begin, self.receiver.end),
+                # Those of a stopped QP are gone before another connection has its number.
+                (self.mpa_receiver.queued, self.receiver.end),
                 (self.transmitter.begin, self.transmitter.end),
             ),
             (

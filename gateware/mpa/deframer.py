@@ -62,8 +62,9 @@ class Deframer(wiring.Component):
     -------
     visit: `VisitPort`, seen from the deframer. rx: what the LLP answers.
     closed: `ClosedPort`, seen from the deframer.
-    segment: what happened, in order. release: positions of octets that the LLP may forget; the last
-        one of each visit, and some before it.
+    segment: what happened, in order. queued: a pulse for each, when it is certain to come.
+    release: positions of octets that the LLP may forget; the last one of each visit, and some
+        before it.
     store: `StoreWritePort`.
     numbers: `StoreNumberPort`; it is full as the store is.
     """
@@ -79,6 +80,7 @@ class Deframer(wiring.Component):
                 "rx": In(stream.Signature(64)),
                 "closed": In(ClosedPort(config)),
                 "segment": Out(stream.Signature(self._layouts.segment)),
+                "queued": Out(1),
                 "release": Out(stream.Signature(self._mpa.rx_release)),
                 "store": Out(StoreWritePort(config)),
                 "numbers": Out(StoreNumberPort(config)),
@@ -312,6 +314,7 @@ class Deframer(wiring.Component):
             segments.last.eq(word.last),
             segments.clear.eq(cleared),
             segments.done.eq(done | self.closed.taken),
+            self.queued.eq(segments.done),
             self.closed.taken.eq(self.closed.valid & closes),
             outcome.qp.eq(self._qp),
             outcome.kind.eq(Mux(valid_crc, SegmentKind.MARKER_ERROR, SegmentKind.CRC_ERROR)),

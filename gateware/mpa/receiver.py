@@ -28,7 +28,8 @@ class MpaReceiver(wiring.Component):
     llp_event: RX_AVAILABLE and CLOSED; others are ignored.
     rx_request, rx, rx_release: the receive side of the LLP port.
     segment: whole FPDUs with a good CRC and good Markers, and what went wrong, in the order of each
-        connection.
+        connection. queued: a pulse for each when it is certain to come; after STOP or DESTROY was
+        taken, no segment of the connection is queued later than 8 cycles.
     store: the placer's side of the store. FPDUs may be released in any order; those behind one that
         is not keep their room until it is, and nothing is received when there is none left.
     """
@@ -45,6 +46,7 @@ class MpaReceiver(wiring.Component):
                 "rx": In(stream.Signature(64)),
                 "rx_release": Out(stream.Signature(mpa.rx_release)),
                 "segment": Out(stream.Signature(layouts.segment)),
+                "queued": Out(1),
                 "store": In(StorePort(config)),
             }
         )
@@ -67,6 +69,7 @@ class MpaReceiver(wiring.Component):
         wiring.connect(m, deframer.store, store.writer)
         wiring.connect(m, deframer.numbers, order.numbers)
         m.d.comb += [
+            self.queued.eq(deframer.queued),
             store.address.eq(self.store.address),
             self.store.data.eq(store.data),
             order.release.eq(self.store.release),

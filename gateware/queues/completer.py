@@ -27,10 +27,11 @@ class SendCompleter(wiring.Component):
     the `sent` of its Read. An item that leaves pulses `retired`, after its completion was taken if
     it is signaled. QPs do not wait for each other, except for `completion` to be ready.
 
-    From `sent` to completion: 6 cycles; one item every 7 cycles, 5 of them for each further item
-    that a `read_done` lets go. `sent` and `read_done` take turns. At most `config.pending_sends`
-    items of a QP may be inside. CREATE and DESTROY forget what is held of their QP; CREATE names
-    its CQ.
+    From `sent` to completion: 6 cycles. An item that completes at once takes 6 cycles, and one that
+    waits 5, or 6 after another one; a `read_done` takes 7, of which 3 are those of the item that it
+    lets go, and 3 more for each further one. So an RDMA Read takes 12. A completion adds a cycle.
+    `sent` and `read_done` take turns. At most `config.pending_sends` items of a QP may be inside.
+    CREATE and DESTROY forget what is held of their QP; CREATE names its CQ.
 
     While the bit of a QP in `failed` is set, nothing of it completes: what it sent was not what it
     should be. `finished` pulses once for each `sent` and `read_done`, when all that they let go was
@@ -106,7 +107,7 @@ class SendCompleter(wiring.Component):
             ]
 
         completion = self.completion
-        m.d.sync += self.retired.valid.eq(0)
+        m.d.sync += [self.retired.valid.eq(0), self.finished.eq(0)]
         m.d.comb += self.retired.qp.eq(completion.payload.qp)
         with m.If(completion.ready):
             m.d.sync += completion.valid.eq(0)
@@ -127,6 +128,12 @@ class SendCompleter(wiring.Component):
             commanded.eq(self.qp_command.valid & ~self.qp_command.ready),
         ]
         m.d.comb += waits.eq(qp_failed | (is_read & no_reads))
+
+        def finish() -> None:
+            """Writes the state back: all that could go is gone."""
+            m.d.comb += states_write.en.eq(1)
+            m.d.sync += self.finished.eq(1)
+            m.next = "IDLE"
 
         with m.FSM():
             # After a reset nothing is held.
@@ -175,23 +182,18 @@ class SendCompleter(wiring.Component):
             with m.State("LOAD"):
                 m.d.sync += state.eq(states_read.data)
                 m.next = "ENTER"
-            # Adds what arrived; the oldest item is read if there was one.
+            # Adds what arrived; the memory reads the oldest item, if there was one.
             with m.State("ENTER"):
                 m.d.comb += items_write.en.eq(item_arrived)
                 m.d.sync += [
                     state.tail.eq(state.tail + item_arrived),
                     state.reads.eq(state.reads + read_arrived),
                 ]
-                m.next = "OLDEST"
+                m.next = "TAKE"
                 with m.If(item_arrived & (state.head == state.tail)):
                     # Alone: what arrived is the oldest and stands in `item`.
                     m.next = "DECIDE"
                 with m.Elif(state.head == state.tail):
-                    m.next = "STORE"
-            # The memory reads the oldest item; none is left when all have gone.
-            with m.State("OLDEST"):
-                m.next = "TAKE"
-                with m.If(state.head == state.tail):
                     m.next = "STORE"
             # The oldest item is here.
             with m.State("TAKE"):
@@ -211,22 +213,24 @@ class SendCompleter(wiring.Component):
                     completion.payload.opcode.eq(item.opcode),
                     completion.payload.length.eq(item.length),
                 ]
-                m.next = "STORE"
-                with m.If(~waits):
+                with m.If(waits):
+                    finish()
+                with m.Else():
                     m.d.sync += [
                         completion.valid.eq(item.signaled),
                         state.head.eq(state.head + 1),
                         state.reads.eq(state.reads - is_read),
                     ]
                     m.next = "RETIRE"
-            # Waits until the completion was taken.
+            # Waits until the completion was taken; the memory reads the next item, if there is one.
             with m.State("RETIRE"):
                 with m.If(~completion.valid):
                     m.d.sync += self.retired.valid.eq(1)
-                    m.next = "OLDEST"
-            # Writes the state back.
+                    m.next = "TAKE"
+                    with m.If(state.head == state.tail):
+                        finish()
+            # An answer waits for its item.
             with m.State("STORE"):
-                m.d.comb += [states_write.en.eq(1), self.finished.eq(1)]
-                m.next = "IDLE"
+                finish()
 
         return m

@@ -9,7 +9,7 @@ from amaranth.lib.wiring import In, Out
 from stagecoach.gateware.queues.drain import COUNT_BITS, Drain
 
 SETTLE = 9
-"""Cycles that it waits between two stages; 6 more go by with the looking."""
+"""Cycles that it waits before each stage; 6 more go by with the looking."""
 
 
 class Fence(wiring.Component):
@@ -17,9 +17,10 @@ class Fence(wiring.Component):
 
     A pair is a place where items begin and end in the same number: bit p of `begin_<s>` and
     `end_<s>` pulse for pair p of stage s; each has a `Drain`. `start` goes through the stages in
-    order: it marks the drains (what begins in the cycle after `start` counts), waits until all
-    have passed, and `SETTLE` cycles later goes on to the next stage: what stage 0 hands to stage 1
-    up to 15 cycles after its end there is waited for. Atomics are counted elsewhere:
+    order: it lets `SETTLE` cycles go by, marks the drains, waits until all have passed, and goes on
+    to the next stage. What was on its way and begins in stage 0 up to 11 cycles after `start`
+    counts; what stage 0 hands to stage 1 up to 15 cycles after its end there is waited for. Atomics
+    are counted elsewhere:
     `mark_<s>` pulses when the stage marks its drains, and `passed_<s>` is low from the next cycle
     on until all that was under way then has ended.
     `busy` is high from the cycle after `start` until the last stage is done, with nothing under way
@@ -71,9 +72,9 @@ class Fence(wiring.Component):
         with m.FSM() as fsm:
             # Waits for `start`.
             with m.State("IDLE"):
-                m.d.sync += stage.eq(0)
+                m.d.sync += [stage.eq(0), wait.eq(SETTLE)]
                 with m.If(self.start):
-                    m.next = "MARK"
+                    m.next = "HAND_OVER"
             # Marks the drains of the stage.
             with m.State("MARK"):
                 m.d.comb += take.eq(1)
@@ -86,7 +87,7 @@ class Fence(wiring.Component):
                 with m.If(all_reached):
                     m.d.sync += [stage.eq(stage + 1), wait.eq(SETTLE)]
                     m.next = "HAND_OVER"
-            # Gives what ended time to begin in the next stage.
+            # Gives what was on its way, or ended, time to begin in the next stage.
             with m.State("HAND_OVER"):
                 m.d.sync += wait.eq(wait - 1)
                 with m.If(stage == len(self._stages)):

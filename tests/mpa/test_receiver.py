@@ -225,6 +225,10 @@ async def check_partial_fpdu_does_not_block_others(dut: Any) -> None:
     assert await bench.wait_for(0, 1) == [whole]
 
 
+QUEUED_AFTER_STOP = 8
+"""Cycles after a STOP in which a segment of the connection may still join the others."""
+
+
 @cocotb.test(timeout_time=5, timeout_unit="ms")
 async def check_stop_discards_and_connect_begins_anew(dut: Any) -> None:
     rng = seeded_random(parameter("PATTERN"))
@@ -241,8 +245,12 @@ async def check_stop_discards_and_connect_begins_anew(dut: Any) -> None:
         await bench.cycles(rng.randint(0, 1500))
         for qp in (1, 2):
             await bench.command(qp, ends[round_number % 2])
+        await bench.cycles(QUEUED_AFTER_STOP)
+        for _ in range(60):
+            await bench.cycles(1)
+            assert not dut.queued.value, "what waits for it does not know of this segment"
+        for qp in (1, 2):
             await bench.command(qp, QpCommandKind.DESTROY)
-        await bench.cycles(60)
         while len(bench.segments):  # a segment may have been under way
             await bench.cycles(10)
         await bench.cycles(2500)

@@ -24,8 +24,8 @@ copied: a message stands in the registers of `choose` until its last piece is ta
 those of `cut`, and a step begins in the cycle in which its stream becomes valid. `issue` has a
 copy of its own, so it waits for the STag table while the steps before it do the next visit.
 
-Two stores are filled on the way and emptied by the gatherer: `pieces.py`, of which an FPDU's are
-seen together or never, and `inline.py`, the words of RDMAP headers. What an FPDU is made of comes
+Two FIFOs are filled on the way and emptied by the gatherer: the pieces, and the words of RDMAP
+headers (`inline.py`). Those of an FPDU are seen together or never. What an FPDU is made of comes
 from `lengths.py`, `header.py`, `inline.py` and `terminate.py`; what is known of each QP, from
 `context.py`, `limits.py`, `leaving.py` and `atomic.py`. `transmitter.py` joins them all.
 

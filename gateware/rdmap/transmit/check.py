@@ -30,11 +30,10 @@ class TransmitCheck(wiring.Component):
     that begins is a piece without octets to send: its target is checked.
 
     Latency: `hand` 1 cycle after `piece` if nothing has to be waited for, 2 or more after `change`
-    for an STag operation. A piece is taken with `hand`, and so is an Atomic Response, whose FPDU
-    cannot fail any more: its inline words are written in the cycles after. Any other piece that is
-    inline, a Terminate and an error are taken when the FPDU was given away and its inline words are
-    written, because those are made of what the steps before know. While the table does not take
-    `change`, or `free` does not come, nothing else is checked.
+    for an STag operation. A piece is taken with `hand`; if it is inline, its words are written in
+    the cycles after, out of what the steps before hold for so long. A Terminate, an Atomic Request
+    and an error are taken when the FPDU was given away: what they are made of changes too early.
+    While the table does not take `change`, or `free` does not come, nothing else is checked.
 
     Members
     -------
@@ -43,11 +42,11 @@ class TransmitCheck(wiring.Component):
     settled, window_open, ulpdu_length, until_marker: In, of `TransmitLengths`.
     header, last: In, of `TransmitSegment`. speak: In, of `TransmitTerminate`.
     room: In(1), for the pieces of an FPDU. inline_room: In(1), for its inline words, `inline_start`
-        Out(1) has them written, `inline_done` In(1) when that is over, of `inline_length` octets.
+        Out(1), with `hand`, has them written, of `inline_length` octets.
     ask: Out(1), a pulse: the STag table is asked for `request`, Out(stag_request); it takes it.
     change: Out(stream stag_change), with `refused` beside its ready.
     hand: Out(1), a pulse, only if `free`: a piece is handed over; `record`, Out(record_layout), is
-        right in the next cycle. free, issued: In(1), of `TransmitIssue`.
+        right in the next cycle. free: In(1), of `TransmitIssue`.
     handed: Out(1), with `hand`: the FPDU is on its way, unless it fails. begun: Out(1), the same of
         an atomic that begins, which has no FPDU.
     failing: In(1), an error is being reported. fresh: In(1), a visit begins: it does not matter.
@@ -77,7 +76,6 @@ class TransmitCheck(wiring.Component):
                 "room": In(1),
                 "inline_room": In(1),
                 "inline_start": Out(1),
-                "inline_done": In(1),
                 "inline_length": In(range(TERMINATE_HEADER_OCTETS + 1)),
                 "ask": Out(1),
                 "request": Out(layouts.stag_request),
@@ -86,7 +84,6 @@ class TransmitCheck(wiring.Component):
                 "hand": Out(1),
                 "record": Out(record_layout(config)),
                 "free": In(1),
-                "issued": In(1),
                 "handed": Out(1),
                 "failing": In(1),
                 "fresh": In(1),
@@ -184,14 +181,10 @@ class TransmitCheck(wiring.Component):
                     self.atomic_begun.eq(message.begins_atomic & asks),
                     # What comes later asks for a visit itself.
                     self.kick.eq((self.handed & ~self.last) | (goes & message.more)),
+                    self.inline_start.eq(message.inline & ~failed),
                 ]
                 m.d.sync += begun.eq(1)
-                # An inline piece needs what it is made of until its words are written, which begins
-                # when its check was good. An Atomic Response has none.
-                with m.If(message.answers_atomic & ~failed):
-                    m.d.comb += self.inline_start.eq(1)
-                    finish()
-                with m.Elif(failed | message.inline | message.terminating):
+                with m.If(failed | message.terminating | message.is_atomic):
                     m.next = "HOLD"
                 with m.Elif(piece.covers | ~piece.asks):
                     finish()
@@ -199,16 +192,8 @@ class TransmitCheck(wiring.Component):
                     m.d.comb += self.piece.ready.eq(1)
                     m.next = "READY"
 
-            # Wait until the FPDU is given away; its inline words follow.
+            # Wait until the Terminate or Atomic Request is given away, or the error is told.
             with m.State("HOLD"), m.If(self.free):
-                with m.If(message.inline & self.issued):
-                    m.d.comb += self.inline_start.eq(1)
-                    m.next = "INLINE"
-                with m.Else():
-                    finish()
-
-            # Wait until they are written.
-            with m.State("INLINE"), m.If(self.inline_done):
                 finish()
         return m
 
@@ -276,7 +261,6 @@ class TransmitCheck(wiring.Component):
             record.ends.eq(ends),
             record.failed.eq(failed),
             record.cause.eq(cause),
-            record.request.eq(message.is_read | message.is_atomic),
             record.responding.eq(message.responding),
             record.begins_atomic.eq(message.begins_atomic),
             record.about_atomic.eq(message.begins_atomic | message.answers_atomic),

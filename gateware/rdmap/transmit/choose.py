@@ -57,8 +57,8 @@ class TransmitChoose(wiring.Component):
     -------
     work: In(stream qp_number). termination: In(stream termination), taken when its message is.
     qp_command: In(stream qp_command), taken by `command`: Out(stream), when nothing is under way.
-    message: Out(stream message_layout). Its payload holds for a cycle more, its `progress` and what
-        is known of the queues for three.
+    message: Out(stream message_layout). Its payload holds for a cycle more, its `progress` for
+        three, its `entry` and what is known of the queues for four.
     free: In(1), no FPDU is under way in the later steps.
     may_begin: In(1), a visit may begin: no error waits to be taken.
     qp, asked: Out(qp), from the cycle after `work` was seen on; two registers for far memories.

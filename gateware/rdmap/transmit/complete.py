@@ -16,8 +16,9 @@ class TransmitComplete(wiring.Component):
     """Stores the progress of a QP, and has its queues drop what was sent.
 
     That happens a cycle after the FPDU was handed over, or an atomic that begins. Whether its
-    checks are good does not matter: if they are not, the QP sends nothing any more. What was asked
-    of the peer is pushed only when it is on its way; its message waits for that. Of an atomic that
+    checks are good does not matter: if they are not, the QP sends nothing any more. So what is
+    asked of the peer is pushed as early, and the next visit counts it; an answer to what was never
+    asked fails at the same STag check. Of an atomic that
     begins nothing is sent: only that it has begun, and whose turn it is now, is stored.
 
     It waits for nothing and keeps nobody waiting.
@@ -28,7 +29,6 @@ class TransmitComplete(wiring.Component):
         `begun`, until the one after it. offset: In(32), octets of its element sent before.
     last: In(1), the FPDU ends its message. sent_length: In(17), octets of the FPDU.
     handed: In(1), a pulse: the FPDU was handed over. begun: In(1), the same of an atomic.
-    requested: In(1), a pulse: a Read or Atomic Request is on its way.
     restart: In(1), a pulse: a connection starts, and `retired`, In, of its sends have ended;
         `store_restarted`, In(1), in the next cycle: that is stored.
     followed: Out(progress), to be stored with `store`, Out(1).
@@ -46,7 +46,6 @@ class TransmitComplete(wiring.Component):
                 "sent_length": In(17),
                 "handed": In(1),
                 "begun": In(1),
-                "requested": In(1),
                 "restart": In(1),
                 "retired": In(sends_bits(config)),
                 "store_restarted": In(1),
@@ -79,7 +78,7 @@ class TransmitComplete(wiring.Component):
             popping.eq(ends_send),
             self.pop_both.eq(message.takes_two),
             self.pop_inbound.eq(self.handed & self.last & message.responding),
-            self.push.eq(self.requested),
+            self.push.eq(self.handed & (message.is_read | message.is_atomic)),
             self.asked.atomic.eq(message.is_atomic),
             self.asked.sink_stag.eq(piece.element_stag),
             self.asked.sink_tagged_offset.eq(piece.element_offset),

@@ -50,7 +50,8 @@ class TransmitCut(wiring.Component):
     Members
     -------
     message: In(stream message_layout).
-    piece: Out(stream piece_layout). Its payload, but for `message`, holds for a cycle more.
+    piece: Out(stream piece_layout). Its payload, but for `message`, holds for a cycle more; what is
+        known of element, peer and operands, until the next `message` comes, which is not bare.
     offset: Out(32), octets of the element that were sent before, if there is a piece.
     over: In(1), a pulse when `piece` is taken: the FPDU needs no other one, or is given up.
     word: In(64), word_address: Out, of the send entry. A word arrives in the second cycle after the

@@ -17,7 +17,7 @@ from stagecoach.gateware.rdmap.transmit.header import (
     read_request_header,
 )
 from stagecoach.gateware.rdmap.transmit.message import piece_layout
-from stagecoach.gateware.stream.fifo import StreamFifo
+from stagecoach.gateware.rdmap.transmit.pieces import HeldFifo
 from stagecoach.hw.interface.queue_entries import IMMEDIATE_DATA_OCTETS
 
 WORD_OCTETS = 8
@@ -51,16 +51,22 @@ INLINE_WORDS = max(WORDS.values())
 class TransmitInline(wiring.Component):
     """Writes the octets of an RDMAP header as inline words of the gatherer, one per cycle.
 
+    They are written while the STag table is asked about the FPDU, and seen when it is committed.
+    Word n is looked at 2 + n cycles after `start`, so that of a Read Request the last one is after
+    5, and of an Atomic Request after 8; two cycles after the last one they are `written`.
+
     Members
     -------
-    start: In(1), write `length` octets of `octets[kind]`, which hold until `done`; only while
-        `room`.
-    kind: In(InlineKind).
-    octets: In, for each kind; octet i in bits [8i+7:8i]. There are no words after `WORDS[kind]`.
-    length: In, 1 to what the kind has.
+    start: In(1), write `length` octets of `octets[kind]`; only while `written` and `room`.
+    kind, length: In(InlineKind) and In, in the cycle after `start`; length is 1 to what the kind
+        has.
+    octets: In, for each kind, each word until it is looked at; octet i in bits [8i+7:8i]. There are
+        no words after `WORDS[kind]`.
     room: Out(1), there is room for the longest header.
-    done: Out(1), the last word is looked at in this cycle.
-    o: Out(stream 64), the words.
+    written: Out(1), low from the cycle after `start` on until the last word is being written.
+    commit, discard: In(1), what was written so far is good, or is forgotten; a cycle after
+        `written` at the earliest.
+    o: Out(stream 64), committed words.
     """
 
     DEPTH = 16
@@ -70,47 +76,48 @@ class TransmitInline(wiring.Component):
     octets: In(64 * INLINE_WORDS).array(len(InlineKind))
     length: In(range(TERMINATE_HEADER_OCTETS + 1))
     room: Out(1)
-    done: Out(1)
+    written: Out(1)
+    commit: In(1)
+    discard: In(1)
     o: Out(stream.Signature(64))
 
     def elaborate(self, platform: object) -> Elaboratable:
         m = Module()
-        m.submodules.fifo = fifo = StreamFifo(64, self.DEPTH)
-        wiring.connect(m, fifo.o, wiring.flipped(self.o))
+        m.submodules.held = held = HeldFifo(64, self.DEPTH, INLINE_WORDS)
+        wiring.connect(m, held.o, wiring.flipped(self.o))
 
         writing = Signal()
         last = Signal(range(INLINE_WORDS))
-        ends = Signal()  # the number is the last one; the steps before wait for it
+        ends = Signal()  # the number is the last one
         number = Signal(range(INLINE_WORDS))
         # The word of each kind is chosen in one cycle, the kind in the next; then it is written.
         words = Array(Signal(64, name=f"word_{kind.name.lower()}") for kind in InlineKind)
         kind = Signal(InlineKind)
         word = Signal(64)
         found, chosen = Signal(), Signal()
-        level = Signal(range(self.DEPTH + 1))
         for each, one, octets in zip(InlineKind, words, self.octets, strict=True):
             choices = WORDS[each]
             which = number[: (choices - 1).bit_length()]
             m.d.sync += one.eq(octets[: 64 * choices].word_select(which, 64))
         m.d.sync += [
-            kind.eq(self.kind),
             found.eq(writing),
             word.eq(words[kind.as_value()]),
             chosen.eq(found),
         ]
-        m.d.comb += [
-            fifo.i.valid.eq(chosen),
-            fifo.i.payload.eq(word),
-            self.done.eq(writing & ends),
-        ]
-        m.d.sync += [
-            level.eq(level + writing - (self.o.valid & self.o.ready)),
-            self.room.eq(level <= self.DEPTH - INLINE_WORDS),
-        ]
         started = Signal()
+        m.d.comb += [
+            held.offer.eq(chosen),
+            held.write.eq(chosen),
+            held.item.eq(word),
+            held.commit.eq(self.commit),
+            held.discard.eq(self.discard),
+            self.room.eq(held.room),
+            self.written.eq(~(started | writing | found)),
+        ]
         m.d.sync += started.eq(self.start)
         with m.If(started):
             m.d.sync += [
+                kind.eq(self.kind),
                 writing.eq(1),
                 number.eq(0),
                 last.eq(((self.length + WORD_OCTETS - 1) >> 3) - 1),
@@ -120,7 +127,7 @@ class TransmitInline(wiring.Component):
             m.d.sync += [
                 number.eq(number + 1),
                 ends.eq(number + 1 == last),
-                writing.eq(~self.done),
+                writing.eq(~ends),
             ]
         return m
 

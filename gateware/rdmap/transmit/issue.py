@@ -36,7 +36,6 @@ def record_layout(config: RnicConfig) -> data.StructLayout:
             "ends": 1,  # it is the last one: the FPDU may go
             "failed": 1,  # there is nothing but an error with this `cause`
             "cause": CAUSE_BITS,
-            "request": 1,  # the peer has to answer it
             "begins_atomic": 1,  # there is no FPDU: the atomic unit gets it
             # Of a response that fails: what it answers, as far as it was not answered already
             "responding": 1,
@@ -52,15 +51,17 @@ def record_layout(config: RnicConfig) -> data.StructLayout:
 class TransmitIssue(wiring.Component):
     """Takes one piece at a time, with the FPDU that it belongs to, or an atomic that begins.
 
-    It waits for the answer of the STag table, hands the piece to `TransmitPieces` and, if it is
-    the last one, gives the job away and lets the pieces go. A failed check discards the pieces,
-    halts the QP and reports the error. Only then it is `free` for another piece. Of an atomic that
+    It waits for the answer of the STag table, and until the words of an inline piece are `written`.
+    Then it hands the piece to the FIFO of pieces and, if it is the last one, gives the job away and
+    lets pieces and words go. A failed check discards them, halts the QP and reports the error.
+    Only then it is `free` for another piece. Of an atomic that
     begins the piece is the target: if that is allowed and aligned, the atomic unit gets the atomic
     instead of a job, else its QP is halted and the unit hears nothing of it.
 
     A last piece takes 7 cycles and those of the STag table beyond 5, or 4 without a check, from
-    `begin` until it is `free` in the next one; waits only for `job`, `error`, the table and
-    `atomic`. The atomic unit takes one in bounded time, whatever the LLP does.
+    `begin` until it is `free` in the next one, but 2 more than its words take from `begin` until
+    they are `written`; waits only for `job`, `error`, the table, the words and `atomic`. The atomic
+    unit takes one in bounded time, whatever the LLP does.
 
     Members
     -------
@@ -68,17 +69,18 @@ class TransmitIssue(wiring.Component):
     record: In(record_layout), the piece, in the cycle after `begin`. operands: In, of the oldest
         inbound request, in the same cycle.
     free: Out(1), nothing is under way.
-    issued: Out(1), when `free`: what was handed over last was good.
+    written: In(1), all inline words are in the next cycle, from two cycles after the `begin` of
+        their piece on.
     failing: Out(1), an error is being reported; until it is `free`.
     response_valid, response: In, of the STag table, at any time from the cycle after `begin` on.
     address: Out(64), that of the last response, from the cycle after it on.
-    offer, write, item, commit, discard: Out, to `TransmitPieces`; the first two and `commit` out of
-        registers, a cycle after what they are about.
+    offer, write, item, commit, discard: Out, to the FIFO of pieces, the last two also to that of
+        words; the first two and `commit` out of registers, a cycle after what they are about.
     halt, halting: Out, the QP of `job_begin` is to be halted like this.
     job: Out(stream ulpdu_job). error: Out(stream qp_error). atomic: Out(stream), to the unit.
     refused: Out(QpStrobe), an atomic whose target was asked about does not go to the unit.
     job_begin: Out(QpStrobe), the job is taken.
-    is_response, is_request: Out(1), it is of a Read Response, a Read or Atomic Request.
+    is_response: Out(1), it is of a Read Response.
     end: Out(1), pulse: the visit is over.
     """
 
@@ -92,7 +94,7 @@ class TransmitIssue(wiring.Component):
                 "record": In(self._record),
                 "operands": In(OPERANDS),
                 "free": Out(1, init=1),
-                "issued": Out(1),
+                "written": In(1),
                 "failing": Out(1),
                 "response_valid": In(1),
                 "response": In(layouts.stag_response),
@@ -110,7 +112,6 @@ class TransmitIssue(wiring.Component):
                 "refused": Out(QpStrobe(config)),
                 "job_begin": Out(QpStrobe(config)),
                 "is_response": Out(1),
-                "is_request": Out(1),
                 "end": Out(1),
             }
         )
@@ -148,14 +149,13 @@ class TransmitIssue(wiring.Component):
             misaligned.eq(record.begins_atomic & self.address[:WORD_BITS].any()),
             self.job_begin.qp.eq(record.job.qp),
             self.is_response.eq(record.responding & ~record.about_atomic),
-            self.is_request.eq(record.request),
             self.halting.halted.eq(1),
             self.halting.units.eq(-record.job.until_marker),
         ]
         self._connect_error(m, record, cause)
 
-        def finish(*, good: bool) -> None:
-            m.d.sync += [self.free.eq(1), self.issued.eq(good)]
+        def finish() -> None:
+            m.d.sync += self.free.eq(1)
             m.next = "IDLE"
 
         with m.FSM():
@@ -172,8 +172,9 @@ class TransmitIssue(wiring.Component):
                 ]
                 m.next = "ANSWER"
 
-            # Wait for the answer of the STag table. The piece is offered all the time.
-            with m.State("ANSWER"):
+            # Wait for the answer of the STag table, and until inline words are written. The piece
+            # is offered all the time.
+            with m.State("ANSWER"), m.If(self.written):
                 refused = (status != StagStatus.OK) | misaligned
                 with m.If(record.failed | (record.asks & answered & refused)):
                     m.d.sync += self.offer.eq(0)
@@ -185,7 +186,7 @@ class TransmitIssue(wiring.Component):
                     with m.Elif(record.ends):
                         m.next = "ISSUE"
                     with m.Else():
-                        finish(good=True)
+                        finish()
 
             # Give the FPDU away.
             with m.State("ISSUE"):
@@ -193,14 +194,14 @@ class TransmitIssue(wiring.Component):
                 with m.If(self.job.ready):
                     m.d.sync += self.commit.eq(1)
                     m.d.comb += [self.job_begin.valid.eq(1), self.end.eq(1)]
-                    finish(good=True)
+                    finish()
 
             # Wait until the unit takes the atomic.
             with m.State("ATOMIC"):
                 m.d.comb += self.atomic.valid.eq(1)
                 with m.If(self.atomic.ready):
                     m.d.comb += self.end.eq(1)
-                    finish(good=True)
+                    finish()
 
             # The QP sends nothing any more.
             with m.State("STOP"):
@@ -225,7 +226,7 @@ class TransmitIssue(wiring.Component):
                 m.d.comb += [self.failing.eq(1), self.error.valid.eq(1)]
                 with m.If(self.error.ready):
                     m.d.comb += self.end.eq(1)
-                    finish(good=False)
+                    finish()
         return m
 
     def _connect_error(self, m: Module, record: Signal, cause: Signal) -> None:

@@ -3,8 +3,8 @@
 One item, any, is followed. It begins at any pair, or is an atomic (counted elsewhere), and when it
 ends in a stage it may be handed to the next one, where it begins at some pair 15 cycles later at
 most; 13 cycles if `passed_<s>` told of its end, which may be in the cycle after it. If it had
-begun when the fence was started, or begins in the cycle after, `busy` stays until it has ended in
-the last stage that it came to.
+begun when the fence was started, or begins in the 11 cycles after, `busy` stays until it has ended
+in the last stage that it came to.
 
 Of the environment: what `Drain` asks for; `passed_<s>` is low from the cycle after `mark_<s>` on
 until what was under way has ended.
@@ -92,13 +92,18 @@ def _busy(h: Harness) -> None:
     dies = (over & ~goes_on) | (between & ~begun & (age == LATEST))
     there = (alive | begun) & ~dies
     waited = Signal()  # `busy` has to wait for it
-    first_mark = marking & (stage == 0)
+    hands_over = inside.in_state("HAND_OVER")
+    soon = (hands_over | marking) & (stage == 0)
     started = fence.start & ~fence.busy
-    m.d.sync += waited.eq(there & (waited | started | (first_mark & begun)))
+    m.d.sync += waited.eq(there & (waited | started | (soon & begun)))
+    after = Signal(range(SETTLE + 3))  # cycles since the start, 0 for many
+    with m.If(started | (after != 0)):
+        m.d.sync += after.eq(Mux(after == SETTLE + 2, 0, after + 1))
+    h.invariant("soon", soon == (after != 0))
+    h.invariant("how soon", ~soon | (after == Mux(marking, SETTLE + 2, SETTLE + 1 - wait)))
 
     h.check("busy until it has ended", fence.busy | ~waited)
 
-    hands_over = inside.in_state("HAND_OVER")
     h.invariant("legal", inside.legal_state() & (stage <= len(STAGES)))
     h.invariant("settles", ~hands_over | (wait <= SETTLE))
     looks = inside.in_state("MARKED", "ENDED")

@@ -150,7 +150,7 @@ class Qp:
     done: int = 0
     segments: list[tuple[bytes, int]] = field(default_factory=list)
     emss_changed: bool = False
-    expected_push: deque[dict[str, int]] = field(default_factory=deque)
+    pushed: deque[dict[str, int]] = field(default_factory=deque)  # whose job is to come
     started: list[str] = field(default_factory=list)  # kinds of the messages, in order
     missing: int = 0  # units at the end of the entries that are not on chip
     cut: bool = False  # and were never posted
@@ -218,8 +218,7 @@ class Bench:
         self.kick_cycles = 0  # until a QP that the transmitter kicks is queued
         self._kicks: deque[tuple[int, int]] = deque()
         self.expected_pieces: deque[dict[str, int]] = deque()
-        self.expected_words: deque[tuple[bytes, bool]] = deque()
-        self.early_word = False  # an inline word has come, its job has not
+        self.expected_words: deque[bytes] = deque()
         self.record: Recorder = NO_RECORDER
         self.terminates: list[tuple[int, bytes]] = []  # QP and ULPDU, empty if only the close
         self.changes: deque[dict[str, Any]] = deque()  # made, without their job so far
@@ -353,7 +352,6 @@ class Bench:
             and not len(self.job_sink)
             and not self.expected_pieces
             and not self.expected_words
-            and not self.early_word
         )
 
     async def settle(self, cycles: int = 200) -> None:
@@ -494,8 +492,7 @@ class Bench:
 
     def _push(self, number: int, item: int) -> None:
         qp = self.qps[number]
-        layout = self.layouts.outstanding_request
-        assert unpack(layout, item) == qp.expected_push.popleft()
+        qp.pushed.append(unpack(self.layouts.outstanding_request, item))
         assert len(qp.outstanding) < qp.ord, "more RDMA Reads than ORD"
         qp.outstanding.append(item)
 
@@ -527,20 +524,16 @@ class Bench:
     async def _inline_scoreboard(self) -> None:
         while True:
             word = await self.inline_sink.get()
-            early = self.early_word = not self.expected_words
-            while not self.expected_words:
-                await RisingEdge(self.dut.clk)
-            self.early_word = False
             self.record("word", octets=word.to_bytes(8, "little"))
-            octets, may_be_early = self.expected_words.popleft()
-            assert may_be_early or not early, f"an inline word without a job: {word:016x}"
+            assert self.expected_words, f"an inline word without a job: {word:016x}"
+            octets = self.expected_words.popleft()
             # After the end of the header a word is meaningless.
             assert word.to_bytes(8, "little")[: len(octets)] == octets
 
-    def _expect_inline(self, octets: bytes, early: bool = False) -> None:
-        """Expects the piece and its words; `early`: these may come before the job is taken."""
+    def _expect_inline(self, octets: bytes) -> None:
+        """Expects the piece and its words."""
         self.expected_pieces.append({"address": 0, "octets": len(octets), "last": 1, "inline": 1})
-        self.expected_words.extend((octets[i : i + 8], early) for i in range(0, len(octets), 8))
+        self.expected_words.extend(octets[i : i + 8] for i in range(0, len(octets), 8))
 
     async def _change_stags(self) -> None:
         """The STag table, for changes."""
@@ -629,8 +622,7 @@ class Bench:
         qp.atomic_response_msn += 1
         assert job["header"].to_bytes(18, "little") == header
         assert (job["tagged"], job["ulpdu_length"], job["report"]) == (0, 30, 0)
-        # It cannot fail any more when its words are written.
-        self._expect_inline(AtomicResponse(atomic["identifier"], original).encode(), early=True)
+        self._expect_inline(AtomicResponse(atomic["identifier"], original).encode())
         self._advance(job, qp)
 
     def _advance(self, job: dict[str, Any], qp: Qp) -> None:
@@ -658,14 +650,12 @@ class Bench:
                 entry.remote_tagged_offset,
             ).encode()
         self._expect_inline(header)
-        qp.expected_push.append(
-            {
-                "atomic": int(is_atomic),
-                "sink_stag": element.stag,
-                "sink_tagged_offset": element.tagged_offset,
-                "length": entry.index if is_atomic else entry.length,
-            }
-        )
+        assert qp.pushed.popleft() == {
+            "atomic": int(is_atomic),
+            "sink_stag": element.stag,
+            "sink_tagged_offset": element.tagged_offset,
+            "length": entry.index if is_atomic else entry.length,
+        }
         expected = ddp.UntaggedHeader(1, qp.read_msn, rsvd_ulp=0x40 | entry.opcode)
         qp.read_msn += 1
         return len(header), expected.encode()

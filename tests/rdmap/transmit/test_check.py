@@ -103,7 +103,7 @@ class Neighbours:
         self.now = []  # those of the last cycle
         self.record, self.request, self.change = None, None, None
         self.failed_at_issue = False
-        self._busy, self._written = 0, 0
+        self._busy = 0
 
     def chance(self):
         return not self.slow or self.rng.random() < 0.4
@@ -116,10 +116,8 @@ class Neighbours:
         dut.settled.value, dut.window_open.value = settled, settled and kind != "closed"
         room, inline_room = self.chance(), self.chance()
         dut.room.value, dut.inline_room.value = room, inline_room
-        dut.inline_done.value = self._written == 1
         dut.change__ready.value = self.chance()
         dut.refused.value = kind == "refused"
-        dut.issued.value = kind != "failed_atomic"
         await RisingEdge(dut.clk)
         if self.record == "next":
             self.record = unpack(RECORD, dut.record.value)
@@ -135,10 +133,6 @@ class Neighbours:
         if "ask" in now:
             assert room and (inline_room or not self._inline)
             self.request = unpack(LAYOUTS.stag_request, dut.request.value)
-        if "inline_start" in now:
-            self._written = rng.randint(2, 8)
-        elif self._written:
-            self._written -= 1
         if dut.change__valid.value and dut.change__ready.value:
             self.change = unpack(LAYOUTS.stag_change, dut.change__payload.value)
         taken = bool(dut.piece__ready.value)
@@ -153,15 +147,16 @@ def _expected(kind: str, piece: dict, last: int) -> list[str]:
     """The strobes of a piece that is the only one of its FPDU."""
     message = piece["message"]
     kick = ["kick"] if not last or message["more"] else []
+    inline = ["inline_start"] if message["inline"] else []
     return {
         "closed": ["end"],
         "doomed": ["kick_again", "end"],
-        "read": ["ask", "hand", "handed", *kick, "inline_start"],
+        "read": ["ask", "hand", "handed", *kick, *inline],
         "local": ["hand", "handed", *kick],
         "bad rights": ["hand"],
         "refused": ["hand"],
         "failed": ["hand"],
-        "terminate": ["hand", *(["inline_start"] if message["inline"] else [])],
+        "terminate": ["hand", *inline],
         "begins_atomic": [
             "ask",
             "hand",
@@ -169,12 +164,12 @@ def _expected(kind: str, piece: dict, last: int) -> list[str]:
             "atomic_begun",
             *(["kick"] if message["more"] else []),
         ],
-        "answers_atomic": ["hand", "handed", *kick, "inline_start"],
+        "answers_atomic": ["hand", "handed", *kick, *inline],
         "failed_atomic": ["hand"],
     }.get(kind, ["ask", "hand", "handed", *kick])
 
 
-AT_ONCE = ("send", "response", "local", "begins_atomic", "answers_atomic")
+AT_ONCE = ("send", "response", "read", "local", "begins_atomic", "answers_atomic")
 """Taken when they are handed over."""
 
 CAUSES = {
@@ -187,7 +182,7 @@ async def _start(dut):
     rng = seeded_random(parameter("PATTERN"))
     StreamMonitor(dut, "change", keep=False)
     dut.piece__valid.value = dut.failing.value = dut.fresh.value = 0
-    dut.issued.value, dut.free.value = 1, 1
+    dut.free.value = 1
     await start_clock_and_reset(dut)
     return rng, Neighbours(dut, rng, parameter("PATTERN") != "always")
 

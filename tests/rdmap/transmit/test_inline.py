@@ -1,4 +1,4 @@
-"""The octets of RDMAP headers leave as words, in order, and never more than there is room for."""
+"""The octets of RDMAP headers leave as words, in order, or not at all if their FPDU fails."""
 
 import cocotb
 import pytest
@@ -24,6 +24,10 @@ HEADERS = 150
 LENGTHS = (1, 4, 20, 24, READ_REQUEST_HEADER_OCTETS, TERMINATE_HEADER_OCTETS)
 # Cycles after the last word until `room` knows of it.
 GAP = 2
+FIRST_WORD = 2
+"""Cycles from `start` until the first word is looked at."""
+WRITTEN = 2
+"""From then until it is being written, for the last one."""
 
 
 @pytest.mark.parametrize("pattern", ["always", "random", "bursty", "slow"])
@@ -31,15 +35,21 @@ def test_transmit_inline(pattern):
     run_cocotb(TransmitInline(), __name__, parameters={"PATTERN": pattern})
 
 
+async def _pulse(dut, signal):
+    signal.value = 1
+    await RisingEdge(dut.clk)
+    signal.value = 0
+
+
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def check_headers_leave_as_words(dut):
     rng = seeded_random(parameter("PATTERN"))
     sink = StreamSink(dut, "o", 64, rng=rng, pattern=parameter("PATTERN"))
     StreamMonitor(dut, "o", keep=False)
-    dut.start.value = 0
+    dut.start.value = dut.commit.value = dut.discard.value = 0
     await start_clock_and_reset(dut)
     expected = []
-    waited = 0
+    waited = kept = 0
     for _ in range(HEADERS):
         await ClockCycles(dut.clk, GAP + rng.choice([0, 0, rng.randint(1, 20)]))
         while not dut.room.value:
@@ -49,30 +59,31 @@ async def check_headers_leave_as_words(dut):
         kind = rng.choice(list(InlineKind))
         length = rng.choice([length for length in LENGTHS if length <= WORD_OCTETS * WORDS[kind]])
         words = -(-length // WORD_OCTETS)
-        expected += [
-            int.from_bytes(octets[WORD_OCTETS * n : WORD_OCTETS * (n + 1)], "little")
-            for n in range(words)
-        ]
-        dut.start.value = 1
-        for number in range(len(InlineKind)):
-            port = getattr(dut, f"octets__{number}")
-            port.value = rng.getrandbits(64 * INLINE_WORDS)
-        getattr(dut, f"octets__{kind.value}").value = int.from_bytes(octets, "little")
-        dut.kind.value, dut.length.value = kind.value, length
-        await RisingEdge(dut.clk)
-        dut.start.value = 0
-        cycles = 0
-        while True:
+        await _pulse(dut, dut.start)
+        # Word by word what was looked at changes, and what is not looked at too.
+        for cycle in range(1, words + FIRST_WORD):
+            for number in range(len(InlineKind)):
+                getattr(dut, f"octets__{number}").value = rng.getrandbits(64 * INLINE_WORDS)
+            gone = WORD_OCTETS * max(cycle - FIRST_WORD, 0)
+            left = rng.randbytes(gone) + octets[gone:]
+            getattr(dut, f"octets__{kind.value}").value = int.from_bytes(left, "little")
+            dut.kind.value = kind.value if cycle == 1 else rng.choice(list(InlineKind)).value
+            dut.length.value = length if cycle == 1 else rng.randint(1, TERMINATE_HEADER_OCTETS)
             await RisingEdge(dut.clk)
-            cycles += 1
-            if dut.done.value:
-                break
-        # At once, and one per cycle.
-        assert cycles <= words + 1
-        getattr(dut, f"octets__{kind.value}").value = rng.getrandbits(64 * INLINE_WORDS)
-        dut.length.value = rng.randint(1, TERMINATE_HEADER_OCTETS)
+            assert not dut.written.value
+        await ClockCycles(dut.clk, WRITTEN)
+        assert dut.written.value
+        keep = rng.random() < 0.7
+        kept += keep
+        if keep:
+            expected += [
+                int.from_bytes(octets[WORD_OCTETS * n : WORD_OCTETS * (n + 1)], "little")
+                for n in range(words)
+            ]
+        await _pulse(dut, dut.commit if keep else dut.discard)
     assert await sink.get_many(len(expected)) == expected
     await ClockCycles(dut.clk, 30)
     assert not len(sink)
+    assert HEADERS // 2 < kept < HEADERS
     if parameter("PATTERN") == "slow":
         assert waited > HEADERS

@@ -8,7 +8,7 @@ from cocotb.triggers import ClockCycles, RisingEdge
 
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.layouts import Layouts
-from stagecoach.gateware.rdmap.transmit.pieces import TransmitPieces
+from stagecoach.gateware.rdmap.transmit.pieces import HeldFifo
 from stagecoach.hw.interface.queue_entries import SCATTER_GATHER_ELEMENTS
 from stagecoach.sim.cosim.streams import (
     StreamMonitor,
@@ -22,11 +22,14 @@ from tests.support.runner import parameter, run_cocotb
 CONFIG = RnicConfig()
 PIECE = Layouts(CONFIG).gather_piece
 FPDUS = 200
+DEPTH = 16
 
 
 @pytest.mark.parametrize("pattern", ["always", "random", "bursty", "slow"])
-def test_transmit_pieces(pattern):
-    run_cocotb(TransmitPieces(CONFIG), __name__, parameters={"PATTERN": pattern})
+def test_held_fifo(pattern):
+    run_cocotb(
+        HeldFifo(PIECE, DEPTH, SCATTER_GATHER_ELEMENTS), __name__, parameters={"PATTERN": pattern}
+    )
 
 
 class Writer:
@@ -71,18 +74,18 @@ async def check_offers(dut, committed):
     """What is offered is always the oldest committed piece that was not taken."""
     while True:
         await RisingEdge(dut.clk)
-        if dut.piece__valid.value and not dut.rst.value:
+        if dut.o__valid.value and not dut.rst.value:
             assert committed, "a piece is seen that was not committed"
-            assert int(dut.piece__payload.value) == committed[0]
-            if dut.piece__ready.value:
+            assert int(dut.o__payload.value) == committed[0]
+            if dut.o__ready.value:
                 committed.popleft()
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def check_pieces_leave_when_committed(dut):
     rng = seeded_random(parameter("PATTERN"))
-    sink = StreamSink(dut, "piece", PIECE, rng=rng, pattern=parameter("PATTERN"))
-    StreamMonitor(dut, "piece", keep=False)
+    sink = StreamSink(dut, "o", PIECE, rng=rng, pattern=parameter("PATTERN"))
+    StreamMonitor(dut, "o", keep=False)
     writer = Writer(dut, rng)
     await start_clock_and_reset(dut)
     cocotb.start_soon(check_offers(dut, writer.committed))
@@ -98,18 +101,18 @@ async def check_pieces_leave_when_committed(dut):
     await sink.get_many(kept)
     await ClockCycles(dut.clk, 10)
     assert not writer.committed
-    assert not dut.piece__valid.value
+    assert not dut.o__valid.value
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def check_room_is_what_the_memory_has_left(dut):
     rng = seeded_random(parameter("PATTERN"))
-    sink = StreamSink(dut, "piece", PIECE)
+    sink = StreamSink(dut, "o", PIECE)
     sink.paused = True
     writer = Writer(dut, rng)
     await start_clock_and_reset(dut)
     # One piece waits after the memory; one place is kept for a write of the cycle before.
-    fitting = TransmitPieces.DEPTH - SCATTER_GATHER_ELEMENTS
+    fitting = DEPTH - SCATTER_GATHER_ELEMENTS
     for _ in range(fitting):
         await ClockCycles(dut.clk, 3)
         assert dut.room.value
