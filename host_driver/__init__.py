@@ -5,6 +5,7 @@ if __name__ != "stagecoach.host_driver":
     raise ImportError("host_driver is imported as stagecoach.host_driver", name=__name__)
 
 from stagecoach.host_driver.cm import ConnectionListener, ConnectionRequest, connect, listen
+from stagecoach.host_driver.cm_async import open_connection
 from stagecoach.host_driver.cm_responder import AcceptedRequest
 from stagecoach.host_driver.comp_channel import CompChannel
 from stagecoach.host_driver.context import OBSERVERS, Context
@@ -145,6 +146,7 @@ __all__ = [
     "connect",
     "inc_rkey",
     "listen",
+    "open_connection",
     "query_lost",
     "query_qp",
     "query_stops",

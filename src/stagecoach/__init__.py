@@ -134,6 +134,7 @@ __all__ = [
     "connect",
     "inc_rkey",
     "listen",
+    "open_connection",
     "query_lost",
     "query_qp",
     "query_stops",
