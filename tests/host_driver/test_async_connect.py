@@ -95,10 +95,10 @@ def test_a_cancelled_wait_before_the_first_fpdu_closes_the_connection(active):
 def test_a_stream_that_opens_for_a_cancelled_wait_is_closed(active, monkeypatch, late):
     """`late`: it opens after the task was cancelled, else before it has gone on."""
     there, go_on = threading.Event(), threading.Event()
-    connect = active.device.connect
+    connect, streams = active.device.connect, []
 
     def slow(host, port, timeout=None):
-        stream = connect(host, port, timeout)
+        streams.append(stream := connect(host, port, timeout))
         there.set()
         assert go_on.wait(PATIENCE)
         return stream
@@ -125,6 +125,7 @@ def test_a_stream_that_opens_for_a_cancelled_wait_is_closed(active, monkeypatch,
     with RawResponder(receive_all) as responder:
         run(lambda: work(responder.port))
     assert responder.result == b""
+    assert [stream.fileno() for stream in streams] == [-1]
     assert active.qp.state == QPState.INIT
 
 
