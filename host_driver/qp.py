@@ -66,7 +66,8 @@ class QP:
 
     Attributes
     ----------
-    qp_num: its number on the device. state: `QPState`. cause: why it stopped, or `Cause.NONE`.
+    qp_num: its number on the device. cause: why it stopped, or `Cause.NONE`.
+    known_state: `state` without a look at what the device has told since.
     rfc7306: as in `init_attr`.
     terminate: what the peer complained about, if that was why, else `None`.
     stream_end: how the TCP connection ended, if that was why and the device has a network that
@@ -119,7 +120,7 @@ class QP:
                 undo.pop_all()
             context.qps[self.qp_num] = self
             context.used_qps.add(self.qp_num)
-            self.state = QPState.INIT
+            self.known_state = QPState.INIT
             context.on_close(self.close)
             pd.children[self.close] = None
 
@@ -173,7 +174,7 @@ class QP:
                 rfc7306=int(self.rfc7306),
             )
             context.command(CommandOpcode.QP_CONNECT)
-            self.state = QPState.RTS
+            self.known_state = QPState.RTS
             self._ord = ord
             self._may_wait = not initiator
             try:
@@ -187,13 +188,27 @@ class QP:
 
     def require(self, *allowed: QPState) -> None:
         """Raises `QPStateError` unless the QP is in one of the states."""
-        if self.state not in allowed:
+        if self.known_state not in allowed:
             names = " or ".join(state.name for state in allowed)
-            raise QPStateError(f"QP {self.qp_num} is in state {self.state.name}; allowed: {names}")
+            raise QPStateError(
+                f"QP {self.qp_num} is in state {self.known_state.name}; allowed: {names}"
+            )
 
     def require_open(self) -> None:
         """Raises `QPStateError` if the QP is closed: its number may be that of another one."""
         self.require(QPState.INIT, QPState.RTS, QPState.ERR)
+
+    @property
+    def state(self) -> QPState:
+        """State of the QP now: events that have come are taken first.
+
+        So a program that only waits for its peer learns that it is gone. Raises what
+        `Context.process_events` does.
+        """
+        with self.context.lock:
+            if not self._closed:
+                self.context.process_events()
+            return self.known_state
 
     def query_state(self) -> tuple[QPState, Cause]:
         """State and first error of the QP, as the device has them."""
@@ -304,10 +319,14 @@ class QP:
         and nothing has completed since the QP was connected.
         """
         with self.context.lock:
-            return self._may_wait and self.state == QPState.RTS and bool(self._queues.send.posted)
+            return (
+                self._may_wait
+                and self.known_state == QPState.RTS
+                and bool(self._queues.send.posted)
+            )
 
     def _ring_doorbell(self, queue: WorkQueue) -> None:
-        if self.state == QPState.ERR:
+        if self.known_state == QPState.ERR:
             self._flush()
             return
         if queue.end is not None:
@@ -350,7 +369,7 @@ class QP:
 
     def stopped(self, event: AsyncEvent) -> None:
         """The device says that the QP has an error: nothing more is sent or placed."""
-        if self.state not in (QPState.INIT, QPState.RTS):
+        if self.known_state not in (QPState.INIT, QPState.RTS):
             return
         self.cause, self.terminate = event.cause, event.terminate
         self.stream_end = event.stream_end
@@ -360,7 +379,7 @@ class QP:
             self._detach(ERROR_FLUSH_SECONDS)
 
     def _stop(self, event: AsyncEvent | None) -> None:
-        self.state = QPState.ERR
+        self.known_state = QPState.ERR
         self.context.write(registers.QP_NUMBER, qp=self.qp_num)
         self.context.command(CommandOpcode.QP_STOP)
         # All writes are answered: what is not there after a lost completion is lost, too.
@@ -415,7 +434,7 @@ class QP:
         with self.context.lock:
             self.context.process_events()
             self._queues.take_entries()
-            if self.state != QPState.RTS or queue.end is not None:
+            if self.known_state != QPState.RTS or queue.end is not None:
                 return
             if queue.posted and not queue.posted[-1].signaled:
                 # What completes after it: the end of a region, of which the peer hears nothing.
@@ -426,17 +445,17 @@ class QP:
     def _has_drained(self) -> bool:
         with self.context.lock:
             self._queues.take_entries()
-            return self.state != QPState.RTS or self._queues.send.drained
+            return self.known_state != QPState.RTS or self._queues.send.drained
 
     def _end(self, timeout: float) -> None:
         try:
             with self.context.lock:
                 self.context.process_events()
-                if self.state == QPState.RTS:
+                if self.known_state == QPState.RTS:
                     self.cause = Cause.STOPPED_BY_DRIVER
                     self._stop(None)
         finally:
-            if self.state == QPState.ERR:
+            if self.known_state == QPState.ERR:
                 self._detach(timeout)
 
     def close(self) -> None:
@@ -469,7 +488,7 @@ class QP:
         context = self.context
         context.write(registers.QP_NUMBER, qp=self.qp_num)
         context.command(CommandOpcode.QP_DESTROY)
-        self.state = QPState.RESET
+        self.known_state = QPState.RESET
         with ExitStack() as steps:
             steps.callback(self._queues.close)
             for cq in self._bound:

@@ -362,7 +362,7 @@ def test_who_only_polls_learns_of_a_qp_whose_event_could_not_be_written(verbs, l
     verbs.device.states[0], verbs.device.causes[0] = QPState.ERR, Cause.CRC_ERROR
     verbs.device.rings[CQS].producer += 1
     for _ in range(LOOKS):
-        assert verbs.qp.state == QPState.RTS
+        assert verbs.qp.known_state == QPState.RTS
         verbs.cq.poll() if look == "poll" else verbs.context.process_events()
     assert (verbs.qp.state, verbs.qp.cause) == (QPState.ERR, Cause.CRC_ERROR)
     assert statuses(verbs.cq.poll()) == [] if look == "poll" else [(7, WCStatus.WR_FLUSH_ERR)]
