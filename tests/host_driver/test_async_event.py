@@ -240,7 +240,7 @@ def test_a_context_that_is_closed_waits_for_a_handler_and_calls_none_after_it(by
         if by == "a handler":
             context.close()
         else:
-            time.sleep(0.05)
+            time.sleep(0.3)  # longer than the watcher takes to end
         handler(event)
 
     context.add_event_handler(slow)
