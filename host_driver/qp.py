@@ -10,8 +10,16 @@ from typing import Self
 from stagecoach.host_driver import registers
 from stagecoach.host_driver.answers import read_state
 from stagecoach.host_driver.cq import AWAITS_FIRST_FPDU, CQ
+from stagecoach.host_driver.culprit import Culprit, find_culprit
 from stagecoach.host_driver.device import CommandOpcode
-from stagecoach.host_driver.enums import ATOMIC_OPERATIONS, QPState, WCFlags, WCOpcode, WROpcode
+from stagecoach.host_driver.enums import (
+    ANSWERED,
+    ATOMIC_OPERATIONS,
+    QPState,
+    WCFlags,
+    WCOpcode,
+    WROpcode,
+)
 from stagecoach.host_driver.errors import QPError, QPStateError, require_type
 from stagecoach.host_driver.events import AsyncEvent
 from stagecoach.host_driver.mpa_terms import Connection
@@ -26,9 +34,6 @@ from stagecoach.host_driver.work_queue import WorkQueue
 from stagecoach.host_driver.wr import WC, RecvWR, SendWR
 from stagecoach.hw.interface.causes import Cause
 from stagecoach.hw.interface.queue_entries import CompletionFlags
-
-_ANSWERED = (WROpcode.RDMA_READ, *ATOMIC_OPERATIONS)
-"""What the peer answers: ORD is how many of them are outstanding at a time."""
 
 FLUSH_SECONDS = 2.0
 """How long the end of a connection waits for a peer that does not read."""
@@ -235,7 +240,7 @@ class QP:
         with self.context.lock:
             self.require(QPState.RTS, QPState.ERR)
             self._check_supported(requests)
-            if self._ord == 0 and any(each.opcode in _ANSWERED for each in requests):
+            if self._ord == 0 and any(each.opcode in ANSWERED for each in requests):
                 # It would wait for ever, and everything after it.
                 raise ValueError(
                     f"RDMA Read or atomic on QP {self.qp_num}, which is connected with ORD 0; "
@@ -384,10 +389,14 @@ class QP:
         self.context.command(CommandOpcode.QP_STOP)
         # All writes are answered: what is not there after a lost completion is lost, too.
         self._queues.take_entries(ask=True)
-        self._flush(event)
+        culprit = None
+        if event is not None:
+            queues = self._queues
+            culprit = find_culprit(event, queues.send, queues.receive, self._ord or 0)
+        self._flush(culprit)
 
-    def _flush(self, event: AsyncEvent | None = None) -> None:
-        self._queues.flush(self.qp_num, self.cause, self.terminate, self.stream_end, event)
+    def _flush(self, culprit: Culprit | None = None) -> None:
+        self._queues.flush(self.qp_num, self.cause, self.terminate, self.stream_end, culprit)
 
     def _detach(self, seconds: float) -> None:
         # Whoever comes second waits: only then is the connection free for another stream.

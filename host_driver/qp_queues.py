@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 
 from stagecoach.host_driver import registers
 from stagecoach.host_driver.cq import CQ
+from stagecoach.host_driver.culprit import Culprit
 from stagecoach.host_driver.enums import WCFlags, WCStatus
 from stagecoach.host_driver.errors import DeviceError
-from stagecoach.host_driver.events import AsyncEvent
 from stagecoach.host_driver.ring import Ring, check_entries
 from stagecoach.host_driver.stream_end import StreamEnd
 from stagecoach.host_driver.terminate import Terminate
@@ -138,25 +138,17 @@ class QPQueues:
         cause: Cause,
         terminate: Terminate | None,
         stream_end: StreamEnd | None = None,
-        event: AsyncEvent | None = None,
+        culprit: Culprit | None = None,
     ) -> None:
-        """Completes what is left in error; the request that `event` names, if any, with its own."""
-        faults = {
-            Cause.LOCAL_SEND_PROTECTION: (self.send, WCStatus.LOC_PROT_ERR),
-            Cause.LOCAL_BAD_ENTRY: (self.send, WCStatus.LOC_QP_OP_ERR),
-            Cause.LOCAL_STAG_OPERATION: (self.send, WCStatus.MW_BIND_ERR),
-            Cause.LOCAL_RECEIVE_PROTECTION: (self.receive, WCStatus.LOC_PROT_ERR),
-        }
+        """Completes what is left in error: the culprit, if any, with its status."""
         for queue, cq in ((self.send, self._scq), (self.receive, self._rcq)):
             while queue.posted:
                 posted = queue.posted.popleft()
                 if posted.hidden:
                     continue
                 status = WCStatus.WR_FLUSH_ERR
-                if event is not None and event.cause in faults:
-                    faulty, fault = faults[event.cause]
-                    if faulty is queue and posted.has_entry(event.index):
-                        status = fault
+                if culprit is not None and posted is culprit.posted:
+                    status = culprit.status
                 completion = WC(
                     posted.wr_id,
                     status,

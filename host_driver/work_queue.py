@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from stagecoach.host_driver import entries
 from stagecoach.host_driver.atomics import check_atomic, entry_fields
 from stagecoach.host_driver.enums import (
+    ANSWERED,
     ATOMIC_OPERATIONS,
     WITH_IMMEDIATE,
     AccessFlags,
@@ -58,6 +59,7 @@ class Posted:
     first, index: its first and its last entry; they are the same but for RDMA_WRITE_WITH_IMM.
     entries: how many were written to the queue before it.
     length: octets of the message, if its last entry does not have them.
+    msn: of the request to the peer, of an RDMA Read or atomic. sink: STag of its element, if any.
     """
 
     first: int
@@ -68,6 +70,8 @@ class Posted:
     hidden: bool
     signaled: bool
     length: int | None = None
+    msn: int | None = None
+    sink: int | None = None
 
     def has_entry(self, index: int) -> bool:
         """Whether entry `index` is of this work request."""
@@ -99,11 +103,17 @@ class WorkQueue:
         self.end: int | None = None
         self._limit = limit
         self._entries = 0  # written ever
+        self._requests = 0  # RDMA Reads and atomics among them
 
     @property
     def _outstanding(self) -> int:
         """Entries that are not completed."""
         return self._entries - self.posted[0].entries if self.posted else 0
+
+    @property
+    def answered(self) -> list[Posted]:
+        """What the peer answers of `posted`: RDMA Reads and atomics."""
+        return [each for each in self.posted if each.msn is not None]
 
     def check_room(self, count: int) -> None:
         """Raises `ResourceError` if so many more entries do not fit."""
@@ -125,11 +135,15 @@ class WorkQueue:
         if opcode == WROpcode.RDMA_WRITE_WITH_IMM:
             length = sum(element.length for element in request.sg)
         signaled = bool(request.send_flags & SendFlags.SIGNALED)
-        self.posted.append(
-            Posted(
-                first, last, before, request.wr_id, opcode.completed_as, hidden, signaled, length
-            )
+        posted = Posted(
+            first, last, before, request.wr_id, opcode.completed_as, hidden, signaled, length
         )
+        if opcode in ANSWERED:
+            # Its queue counts messages from 1 (RFC 5041, 5.1).
+            self._requests += 1
+            posted.msn = self._requests & 0xFFFFFFFF
+            posted.sink = next((element.lkey for element in request.sg), None)
+        self.posted.append(posted)
 
     def _write_entry(self, request: SendWR) -> None:
         opcode = WROpcode(request.opcode)
