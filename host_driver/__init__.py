@@ -63,7 +63,8 @@ from stagecoach.host_driver.network.errors import (
     PortInUse,
 )
 from stagecoach.host_driver.pd import PD
-from stagecoach.host_driver.qp import QP, QPCap, QPInitAttr
+from stagecoach.host_driver.qp import QP
+from stagecoach.host_driver.qp_attr import QPAttr, QPCap, QPInitAttr
 from stagecoach.host_driver.quota import Quota
 from stagecoach.host_driver.snapshots.publisher import publish
 from stagecoach.host_driver.startup_options import StartupOptions
@@ -114,6 +115,7 @@ __all__ = [
     "NoNeighbour",
     "NoRoute",
     "PortInUse",
+    "QPAttr",
     "QPCap",
     "QPCounters",
     "QPError",

@@ -91,6 +91,9 @@ class ConnectionListener:
         self.port = self._listener.address[1]
         context.on_close(self.close)
 
+    def __repr__(self) -> str:
+        return f"<ConnectionListener at port {self.port}{', closed' if self._closed else ''}>"
+
     def get_request(self, timeout: float = DEFAULT_TIMEOUT) -> ConnectionRequest:
         """The next peer that wants to connect.
 

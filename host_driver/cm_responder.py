@@ -60,6 +60,11 @@ class ConnectionRequest:
         self.crc, self.markers = request.crc, request.markers
         context.on_close(self.close)
 
+    def __repr__(self) -> str:
+        stream = self._stream
+        peer = "answered or closed" if stream is None else "from {}:{}".format(*stream.peer_address)
+        return f"<ConnectionRequest {peer}, IRD {self.ird}, ORD {self.ord}>"
+
     @property
     def peer_address(self) -> tuple[str, int]:
         """Host and port of the Initiator."""
@@ -237,6 +242,11 @@ class AcceptedRequest:
         self._context, self._stream, self._emss = context, stream, emss
         self._deadline = deadline
         context.on_close(self.close)
+
+    def __repr__(self) -> str:
+        host, port = self._stream.peer_address
+        about = f"IRD {self.connection.ird}, ORD {self.connection.ord}"
+        return f"<AcceptedRequest from {host}:{port}, {about}>"
 
     def wait(self) -> None:
         """Waits until the first FPDU begins to arrive.

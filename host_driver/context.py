@@ -148,6 +148,12 @@ class Context(Device):
             self._observers = [seen for observe in OBSERVERS if (seen := observe(self))]
             undo.pop_all()
 
+    def __repr__(self) -> str:
+        made = {"QPs": self.qps, "CQs": self.cqs, "regions": self.mrs}
+        numbers = ", ".join(f"{len(those)} {name}" for name, those in made.items())
+        kind = type(self.transport).__name__
+        return f"<Context of {kind}: {'closed' if self._closed else numbers}>"
+
     # Events
 
     @property

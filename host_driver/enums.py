@@ -49,6 +49,7 @@ class SendFlags(IntFlag):
     SIGNALED = 1
     SOLICITED = 2  # of a Send or Immediate Data: the peer gets an event, if it asked for such
     FENCE = 4  # it begins when all before it in the send queue have completed
+    INLINE = 8  # the message is copied: its buffer is free when the post returns
 
 
 class WCOpcode(IntEnum):

@@ -3,8 +3,7 @@
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
-from dataclasses import field as dataclass_field
+from dataclasses import replace
 from typing import Self
 
 from stagecoach.host_driver import registers
@@ -15,18 +14,22 @@ from stagecoach.host_driver.device import CommandOpcode
 from stagecoach.host_driver.enums import (
     ANSWERED,
     ATOMIC_OPERATIONS,
+    AccessFlags,
     QPState,
+    SendFlags,
     WCFlags,
     WCOpcode,
     WROpcode,
 )
 from stagecoach.host_driver.errors import QPError, QPStateError, require_type
 from stagecoach.host_driver.events import AsyncEvent
+from stagecoach.host_driver.inline import InlineBuffer
 from stagecoach.host_driver.mpa_terms import Connection
 from stagecoach.host_driver.mr import MR
 from stagecoach.host_driver.network.errors import stream_error
 from stagecoach.host_driver.pd import PD
-from stagecoach.host_driver.qp_queues import QPCap, QPQueues
+from stagecoach.host_driver.qp_attr import QPAttr, QPInitAttr
+from stagecoach.host_driver.qp_queues import QPQueues
 from stagecoach.host_driver.stream_end import StreamEnd
 from stagecoach.host_driver.terminate import Terminate
 from stagecoach.host_driver.transport.base import ByteStream, DeviceClosed, TransportError
@@ -40,23 +43,6 @@ FLUSH_SECONDS = 2.0
 
 ERROR_FLUSH_SECONDS = 0.05
 """The same after an error: the other QPs wait with it, so it is short."""
-
-
-@dataclass(frozen=True)
-class QPInitAttr:
-    """What a QP is made of.
-
-    Attributes
-    ----------
-    scq, rcq: CQ of the send queue, CQ of the receive queue. cap: sizes.
-    rfc7306: the QP has atomics and Immediate Data (RFC 7306), both ways. Without, it sends none,
-        and stops with `Cause.UNEXPECTED_OPCODE` if its peer does (RFC 5040, 7.2).
-    """
-
-    scq: CQ
-    rcq: CQ
-    cap: QPCap = dataclass_field(default_factory=QPCap)
-    rfc7306: bool = False
 
 
 class QP:
@@ -90,6 +76,7 @@ class QP:
         self.context = context = pd.context
         self.scq, self.rcq = init_attr.scq, init_attr.rcq
         self.rfc7306 = init_attr.rfc7306
+        self._init_attr = init_attr
         for name, cq in (("scq", self.scq), ("rcq", self.rcq)):
             require_type(name, cq, CQ)
             if cq.context is not context:
@@ -101,7 +88,10 @@ class QP:
         self._attached = False
         self._detaching = threading.Lock()  # inside it `context.lock` is not taken
         self._closed = False
-        self._ord: int | None = None  # RDMA Reads that may be under way, once connected
+        # Once connected: RDMA Reads that may be under way from and to this end, and the EMSS.
+        self._ord: int | None = None
+        self._ird: int | None = None
+        self._emss: int | None = None
         self._may_wait = False  # a Responder of which nothing has completed yet
         # Regions that only this QP may use.
         self.children: dict[Callable[[], None], None] = {}
@@ -128,6 +118,20 @@ class QP:
             self.known_state = QPState.INIT
             context.on_close(self.close)
             pd.children[self.close] = None
+            try:
+                self._queues.inline = InlineBuffer(
+                    cap.max_send_wr, cap.max_inline_data, self._find_region, self._own_region
+                )
+            except BaseException:
+                self.close()
+                raise
+
+    def _find_region(self, stag: int) -> MR | None:
+        region = self.context.mrs.get(stag)
+        return region if isinstance(region, MR) and region.pd is self.pd else None
+
+    def _own_region(self, octets: int) -> MR:
+        return MR(self.pd, octets, AccessFlags(0), qp=self)
 
     def _create(self) -> None:
         """Gives the rings to the device."""
@@ -144,6 +148,13 @@ class QP:
         )
         context.write(registers.QP_RINGS, send_log2=send_ring.log2, receive_log2=receive_ring.log2)
         context.command(CommandOpcode.QP_CREATE)
+
+    def __repr__(self) -> str:
+        about = f"{self.known_state.name}, PD {self.pd.number}"
+        about += f", CQs {self.scq.number} and {self.rcq.number}"
+        if self.cause != Cause.NONE:
+            about += f", {self.cause.name}"
+        return f"<QP {self.qp_num}: {about}>"
 
     # Connection
 
@@ -180,7 +191,7 @@ class QP:
             )
             context.command(CommandOpcode.QP_CONNECT)
             self.known_state = QPState.RTS
-            self._ord = ord
+            self._ord, self._ird, self._emss = ord, ird, emss
             self._may_wait = not initiator
             try:
                 context.transport.attach(self.qp_num, stream)
@@ -221,10 +232,21 @@ class QP:
             self.require_open()
             return read_state(self.context, self.qp_num)
 
+    def query(self) -> tuple[QPAttr, QPInitAttr]:
+        """What the QP is now, as the device has it, and what it was made of."""
+        with self.context.lock:
+            state, cause = self.query_state()
+            cap = self._init_attr.cap
+            attr = QPAttr(state, cause, cap, self._ord, self._ird, self._emss)
+            return attr, self._init_attr
+
     # Posting
 
     def post_send(self, *requests: SendWR) -> None:
         """Posts send work requests, with one doorbell for all of them.
+
+        The buffers belong to the device until the completion, that of a request with
+        `SendFlags.INLINE` to the program again when this returns.
 
         Raises `QPStateError` if the QP is not connected, `ResourceError` if the queue has no room,
         `ValueError` for a request that no device takes, for an atomic or Immediate Data that this
@@ -237,6 +259,10 @@ class QP:
         for request in requests:
             require_type("request", request, SendWR)
             require_type("SendWR.send_flags", request.send_flags, int)
+        if self._init_attr.sq_sig_all:
+            requests = [
+                replace(each, send_flags=each.send_flags | SendFlags.SIGNALED) for each in requests
+            ]
         with self.context.lock:
             self.require(QPState.RTS, QPState.ERR)
             self._check_supported(requests)

@@ -25,7 +25,6 @@ from stagecoach.hw.interface.queue_entries import (
     IMMEDIATE_DATA_OCTETS,
     IMMEDIATE_OPERATIONS,
     RECEIVE_ENTRY_OCTETS,
-    SCATTER_GATHER_ELEMENTS,
     SEND_UNIT_OCTETS,
     STAG_OPERATIONS,
     SendOpcode,
@@ -43,7 +42,7 @@ _FLAGS = {
     SendFlags.SIGNALED: queue_entries.SendFlags.SIGNALED,
     SendFlags.FENCE: queue_entries.SendFlags.FENCE,
 }
-"""The flags that a send entry has; SOLICITED is part of its opcode."""
+"""The flags that a send entry has; SOLICITED is part of its opcode, INLINE is the driver's."""
 
 _ALL_FLAGS = sum(SendFlags)
 
@@ -91,6 +90,7 @@ class WorkQueue:
     ----------
     ring, doorbell, name: as given. posted: what is not completed, the oldest first.
     producer: number after the last unit.
+    entries: how many were written ever.
     end: number after the last unit that the device is given; `None` as long as it is given all.
     """
 
@@ -102,13 +102,13 @@ class WorkQueue:
         self.posted: deque[Posted] = deque()
         self.end: int | None = None
         self._limit = limit
-        self._entries = 0  # written ever
+        self.entries = 0
         self._requests = 0  # RDMA Reads and atomics among them
 
     @property
     def _outstanding(self) -> int:
         """Entries that are not completed."""
-        return self._entries - self.posted[0].entries if self.posted else 0
+        return self.entries - self.posted[0].entries if self.posted else 0
 
     @property
     def answered(self) -> list[Posted]:
@@ -126,7 +126,7 @@ class WorkQueue:
 
     def write_send(self, request: SendWR, hidden: bool) -> None:
         """Writes the send entries of a request that `check_send` found good."""
-        first, before = self.producer, self._entries
+        first, before = self.producer, self.entries
         for part in parts_of(request):
             last = self.producer
             self._write_entry(part)
@@ -168,18 +168,18 @@ class WorkQueue:
         )
         for unit in range(send_units(operation, len(elements))):
             self._write_unit(entry[unit * SEND_UNIT_OCTETS : (unit + 1) * SEND_UNIT_OCTETS])
-        self._entries += 1
+        self.entries += 1
 
     def write_receive(self, request: RecvWR, hidden: bool) -> None:
         """Writes a receive entry that `check_elements` found good."""
         number = self.producer
         self.posted.append(
             Posted(
-                number, number, self._entries, request.wr_id, WCOpcode.RECV, hidden, signaled=True
+                number, number, self.entries, request.wr_id, WCOpcode.RECV, hidden, signaled=True
             )
         )
         self._write_unit(_elements(request.sg).ljust(RECEIVE_ENTRY_OCTETS, b"\0"))
-        self._entries += 1
+        self.entries += 1
 
     def _write_unit(self, octets: bytes) -> None:
         offset = self.ring.offset(self.producer)
@@ -228,12 +228,10 @@ def _elements(elements: Sequence[SGE]) -> bytes:
     )
 
 
-def check_elements(elements: Sequence[SGE]) -> None:
-    """Raises `ValueError` if no entry holds the elements."""
-    if len(elements) > SCATTER_GATHER_ELEMENTS:
-        raise ValueError(
-            f"{len(elements)} scatter/gather elements; allowed: 0 to {SCATTER_GATHER_ELEMENTS}"
-        )
+def check_elements(elements: Sequence[SGE], most: int) -> None:
+    """Raises `ValueError` for more elements than `most`, or too many octets."""
+    if len(elements) > most:
+        raise ValueError(f"{len(elements)} scatter/gather elements; allowed: 0 to {most}")
     length = sum(element.length for element in elements)
     if length >= 1 << 32:
         raise ValueError(f"a message of {length} octets; allowed: 0 to 2^32 - 1")
@@ -261,8 +259,8 @@ def parts_of(request: SendWR) -> list[SendWR]:
     return [write, immediate]
 
 
-def check_send(request: SendWR) -> None:
-    """Raises `ValueError` for a request that no device takes."""
+def check_send(request: SendWR, most: int) -> None:
+    """Raises `ValueError` for a request that no device takes, or with more elements than `most`."""
     opcode = WROpcode(request.opcode)
     flags = int(request.send_flags)
     if flags & ~_ALL_FLAGS:
@@ -273,11 +271,11 @@ def check_send(request: SendWR) -> None:
         names = ", ".join(each.name for each in WITH_IMMEDIATE)
         raise ValueError(f"{opcode.name} {found} imm_data; allowed: with it {names}, and only they")
     for part in parts_of(request):
-        _check_part(part)
+        _check_part(part, most)
 
 
-def _check_part(request: SendWR) -> None:
-    check_elements(request.sg)
+def _check_part(request: SendWR, most: int) -> None:
+    check_elements(request.sg, most)
     opcode = send_opcode(request)
     if opcode in STAG_OPERATIONS:
         _check_stag_operation(request)

@@ -96,6 +96,7 @@ __all__ = [
     "NoNeighbour",
     "NoRoute",
     "PortInUse",
+    "QPAttr",
     "QPCap",
     "QPCounters",
     "QPError",
