@@ -109,6 +109,7 @@ class ConnectionListener:
         """
         deadline = Deadline(timeout)
         while True:
+            self._context.lock.check()
             if self._turn.acquire(timeout=deadline.left):
                 try:
                     request = self._take_turn(deadline)
@@ -134,6 +135,7 @@ class ConnectionListener:
         if the listener is closed, also while this waits.
         """
         while True:
+            self._context.lock.check()
             if self._turn.acquire(blocking=False):
                 try:
                     request = self._take_turn(Deadline(0.0))
@@ -186,6 +188,7 @@ class ConnectionListener:
 
     def close(self) -> None:
         """Stops listening, also while `get_request` waits; what it has returned stays open."""
+        self._context.lock.check()
         self._closed = True
         self._context.forget_close(self.close)
         self._listener.close()

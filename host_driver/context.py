@@ -85,7 +85,9 @@ class Context(Device):
     """A device opened through a transport; closing it closes all that was made from it.
 
     The driver is the Privileged Resource Manager of RFC 5040, 8.1.2: it owns all tables of the
-    device. All calls may be made from several threads.
+    device. All calls may be made from several threads, also on the objects that are made from it:
+    each takes the lock of the context for as long as it does not wait. In a process that was forked
+    from that which has opened the device they raise `DeviceClosed`.
 
     Parameters
     ----------
@@ -149,8 +151,7 @@ class Context(Device):
             undo.pop_all()
 
     def __repr__(self) -> str:
-        made = {"QPs": self.qps, "CQs": self.cqs, "regions": self.mrs}
-        numbers = ", ".join(f"{len(those)} {name}" for name, those in made.items())
+        numbers = f"{len(self.qps)} QPs, {len(self.cqs)} CQs, {len(self.mrs)} regions"
         kind = type(self.transport).__name__
         return f"<Context of {kind}: {'closed' if self._closed else numbers}>"
 
@@ -305,7 +306,8 @@ class Context(Device):
         self._closing.pop(close, None)
 
     def require_open(self) -> None:
-        """Raises `DeviceClosed` if the context is closed."""
+        """Raises `DeviceClosed` if the context is closed, or of another process."""
+        self.lock.check()
         if self._closed:
             raise DeviceClosed("the context is closed; allowed: an open Context")
 
@@ -343,6 +345,7 @@ class Context(Device):
 
         What cannot be closed does not keep the others open; its error is raised at the end.
         """
+        self.lock.check()
         for observer in self._observers:
             observer.close()
         self.watcher.close()

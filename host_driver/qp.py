@@ -451,6 +451,7 @@ class QP:
         region and one more request are needed to see its end: without room for them `ResourceError`
         or `QuotaExceeded` is raised, and the stream goes on.
         """
+        self.context.lock.check()
         with ExitStack() as steps:
             if drain is not None:
                 self._begin_drain(steps)
