@@ -10,7 +10,7 @@ from cocotb.triggers import ClockCycles
 
 from bench.many_qps import NOT_SLOW
 from stagecoach.host_driver import CQ, MR, PD, QP, AccessFlags, Context, QPInitAttr
-from stagecoach.host_driver.qp_queues import QPCap
+from stagecoach.host_driver.qp_attr import QPCap
 from stagecoach.sim.cosim.device import CocotbDevice, start_clock
 
 READS = 8

@@ -5,6 +5,7 @@ if __name__ != "stagecoach.host_driver":
     raise ImportError("host_driver is imported as stagecoach.host_driver", name=__name__)
 
 from stagecoach.host_driver.cm import ConnectionListener, ConnectionRequest, connect, listen
+from stagecoach.host_driver.cm_async import open_connection
 from stagecoach.host_driver.cm_responder import AcceptedRequest
 from stagecoach.host_driver.comp_channel import CompChannel
 from stagecoach.host_driver.context import OBSERVERS, Context
@@ -62,7 +63,8 @@ from stagecoach.host_driver.network.errors import (
     PortInUse,
 )
 from stagecoach.host_driver.pd import PD
-from stagecoach.host_driver.qp import QP, QPCap, QPInitAttr
+from stagecoach.host_driver.qp import QP
+from stagecoach.host_driver.qp_attr import QPAttr, QPCap, QPInitAttr
 from stagecoach.host_driver.quota import Quota
 from stagecoach.host_driver.snapshots.publisher import publish
 from stagecoach.host_driver.startup_options import StartupOptions
@@ -113,6 +115,7 @@ __all__ = [
     "NoNeighbour",
     "NoRoute",
     "PortInUse",
+    "QPAttr",
     "QPCap",
     "QPCounters",
     "QPError",
@@ -145,6 +148,7 @@ __all__ = [
     "connect",
     "inc_rkey",
     "listen",
+    "open_connection",
     "query_lost",
     "query_qp",
     "query_stops",

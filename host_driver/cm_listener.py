@@ -91,6 +91,9 @@ class ConnectionListener:
         self.port = self._listener.address[1]
         context.on_close(self.close)
 
+    def __repr__(self) -> str:
+        return f"<ConnectionListener at port {self.port}{', closed' if self._closed else ''}>"
+
     def get_request(self, timeout: float = DEFAULT_TIMEOUT) -> ConnectionRequest:
         """The next peer that wants to connect.
 
@@ -106,6 +109,7 @@ class ConnectionListener:
         """
         deadline = Deadline(timeout)
         while True:
+            self._context.lock.check()
             if self._turn.acquire(timeout=deadline.left):
                 try:
                     request = self._take_turn(deadline)
@@ -131,6 +135,7 @@ class ConnectionListener:
         if the listener is closed, also while this waits.
         """
         while True:
+            self._context.lock.check()
             if self._turn.acquire(blocking=False):
                 try:
                     request = self._take_turn(Deadline(0.0))
@@ -183,6 +188,7 @@ class ConnectionListener:
 
     def close(self) -> None:
         """Stops listening, also while `get_request` waits; what it has returned stays open."""
+        self._context.lock.check()
         self._closed = True
         self._context.forget_close(self.close)
         self._listener.close()

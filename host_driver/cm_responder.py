@@ -60,6 +60,11 @@ class ConnectionRequest:
         self.crc, self.markers = request.crc, request.markers
         context.on_close(self.close)
 
+    def __repr__(self) -> str:
+        stream = self._stream
+        peer = "answered or closed" if stream is None else "from {}:{}".format(*stream.peer_address)
+        return f"<ConnectionRequest {peer}, IRD {self.ird}, ORD {self.ord}>"
+
     @property
     def peer_address(self) -> tuple[str, int]:
         """Host and port of the Initiator."""
@@ -71,11 +76,13 @@ class ConnectionRequest:
         return self._require_stream().local_address
 
     def _require_stream(self) -> ByteStream:
+        self._context.lock.check()
         if self._stream is None:
             raise StartupError("the request was answered or closed; allowed: one answer")
         return self._stream
 
     def _take_stream(self) -> ByteStream:
+        self._context.lock.check()
         with self._lock:
             stream = self._require_stream()
             self._stream = None
@@ -201,6 +208,7 @@ class ConnectionRequest:
 
     def close(self) -> None:
         """Closes the connection without a Reply, unless the request has been answered."""
+        self._context.lock.check()
         with self._lock:
             stream, self._stream = self._stream, None
         if stream is not None:
@@ -238,17 +246,24 @@ class AcceptedRequest:
         self._deadline = deadline
         context.on_close(self.close)
 
+    def __repr__(self) -> str:
+        host, port = self._stream.peer_address
+        about = f"IRD {self.connection.ird}, ORD {self.connection.ord}"
+        return f"<AcceptedRequest from {host}:{port}, {about}>"
+
     def wait(self) -> None:
         """Waits until the first FPDU begins to arrive.
 
         Raises `StartupError` if it does not in the time of `ConnectionRequest.accept`; the
         connection is closed then.
         """
+        self._context.lock.check()
         with _closed_if_it_fails(self._stream, self._forget):
             await_first_fpdu(self._stream, self._deadline)
 
     def poll(self) -> bool:
         """Whether it has begun by now; raises as `wait`."""
+        self._context.lock.check()
         try:
             self._stream.wait_readable(0.0)
         except TransportTimeout:
@@ -261,6 +276,7 @@ class AcceptedRequest:
 
     def connect(self, qp: QP) -> None:
         """Connects a QP as MPA Responder. Raises as `ConnectionRequest.accept`."""
+        self._context.lock.check()
         with _closed_if_it_fails(self._stream, self._forget):
             enter_full_operation(qp, self._stream, self.connection, self._emss)
             self._forget()
@@ -271,6 +287,7 @@ class AcceptedRequest:
 
     def close(self) -> None:
         """Closes the connection, unless it was given to a QP."""
+        self._context.lock.check()
         self._forget()
         self._stream.close()
 

@@ -32,6 +32,10 @@ class CompChannel:
             context.channels[self] = None
         context.on_close(self.close)
 
+    def __repr__(self) -> str:
+        numbers = ", ".join(map(str, self._cqs)) or "none"
+        return f"<CompChannel of CQs: {numbers}{', closed' if self._closed else ''}>"
+
     def require_open(self) -> None:
         """Raises `ValueError` if the channel is closed."""
         if self._closed:

@@ -12,6 +12,7 @@ from stagecoach.host_driver.device import Device
 from stagecoach.host_driver.device_attr import DeviceAttr
 from stagecoach.host_driver.device_reset import reset_device
 from stagecoach.host_driver.errors import WaitTimeout, require_type
+from stagecoach.host_driver.event_handlers import EventHandler, EventHandlers
 from stagecoach.host_driver.event_queue import EventQueue, StoppableQP
 from stagecoach.host_driver.events import AsyncEvent
 from stagecoach.host_driver.quota import Quota
@@ -84,7 +85,9 @@ class Context(Device):
     """A device opened through a transport; closing it closes all that was made from it.
 
     The driver is the Privileged Resource Manager of RFC 5040, 8.1.2: it owns all tables of the
-    device. All calls may be made from several threads.
+    device. All calls may be made from several threads, also on the objects that are made from it:
+    each takes the lock of the context for as long as it does not wait. In a process that was forked
+    from that which has opened the device they raise `DeviceClosed`.
 
     Parameters
     ----------
@@ -98,9 +101,9 @@ class Context(Device):
 
     Attributes
     ----------
-    events: all that came, the oldest first. A program that runs for long takes them out, as
-        `get_async_event` does, or calls `events.clear()` now and then: one stays for each QP that
-        has stopped.
+    events: all that came and no handler got, the oldest first. A program that runs for long takes
+        them out, as `get_async_event` does, or calls `events.clear()` now and then: one stays for
+        each QP that has stopped.
     events_lost: how many the device had no place for, because more came than its event queue holds
         before they were taken. The QPs that they were about are asked instead: each that has
         stopped gives an event with its cause and `UNKNOWN_INDEX`.
@@ -126,6 +129,7 @@ class Context(Device):
         self.cqs: dict[int, OpenCQ] = {}
         self.channels: dict[OpenChannel, None] = {}
         self.watcher = Watcher(super().wait, self._look, self._fail)
+        self._handlers = EventHandlers(self.watcher)
         self._readable: Readable | None = None
         self._error: Exception | None = None
         self.mrs: dict[int, OpenMR] = {}  # by STag
@@ -146,6 +150,11 @@ class Context(Device):
             self._observers = [seen for observe in OBSERVERS if (seen := observe(self))]
             undo.pop_all()
 
+    def __repr__(self) -> str:
+        numbers = f"{len(self.qps)} QPs, {len(self.cqs)} CQs, {len(self.mrs)} regions"
+        kind = type(self.transport).__name__
+        return f"<Context of {kind}: {'closed' if self._closed else numbers}>"
+
     # Events
 
     @property
@@ -163,7 +172,7 @@ class Context(Device):
             try:
                 self._event_queue.process(ask)
             finally:
-                self._show()
+                self._hand_out()
 
     def get_async_event(self, timeout: float = 10.0) -> AsyncEvent:
         """Takes the oldest of `events`, and waits for one if there is none.
@@ -187,6 +196,24 @@ class Context(Device):
         self.wait_until(take, timeout, "asynchronous event")
         return taken[0]
 
+    def add_event_handler(self, handler: EventHandler) -> None:
+        """Has `handler(event)` called with each asynchronous event, those in `events` first.
+
+        A thread of the driver calls it, one event after the other, and holds no lock: the handler
+        may use the device, close its QPs, and remove itself. What handlers get is not kept in
+        `events`. What one raises is logged, and an error of the device, after which no event comes.
+        Not for a device in a cocotb test, which has no time of its own.
+        """
+        with self.lock:
+            self.require_open()
+            self._handlers.add(handler)
+            self._hand_out()
+
+    def remove_event_handler(self, handler: EventHandler) -> None:
+        """Takes back `add_event_handler`. Raises `ValueError` if `handler` was not added."""
+        with self.lock:
+            self._handlers.remove(handler)
+
     def fileno(self) -> int:
         """A descriptor that is readable while there is an asynchronous event, or an error.
 
@@ -208,6 +235,12 @@ class Context(Device):
                 self._readable = readable
                 self._show()
             return self._readable.fileno()
+
+    def _hand_out(self) -> None:
+        """Gives what came to the handlers, if there are any, else shows that it is there."""
+        while self._handlers and self.events:
+            self._handlers.tell(self.events.pop(0))
+        self._show()
 
     def _show(self) -> None:
         if self._readable is not None:
@@ -257,6 +290,7 @@ class Context(Device):
         """Tells those who wait without a thread that they wait in vain."""
         with self.lock:
             self._error = error
+            self._handlers.fail(error)
             self._show()
             for each in (*self.channels, *self.cqs.values()):
                 each.fail(error)
@@ -272,7 +306,8 @@ class Context(Device):
         self._closing.pop(close, None)
 
     def require_open(self) -> None:
-        """Raises `DeviceClosed` if the context is closed."""
+        """Raises `DeviceClosed` if the context is closed, or of another process."""
+        self.lock.check()
         if self._closed:
             raise DeviceClosed("the context is closed; allowed: an open Context")
 
@@ -310,9 +345,11 @@ class Context(Device):
 
         What cannot be closed does not keep the others open; its error is raised at the end.
         """
+        self.lock.check()
         for observer in self._observers:
             observer.close()
         self.watcher.close()
+        self._handlers.close()
         with self.lock:
             if self._closed:
                 return

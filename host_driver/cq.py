@@ -134,6 +134,9 @@ class CQ:
             context.cqs[self.number] = self
         context.on_close(self.close)
 
+    def __repr__(self) -> str:
+        return f"<CQ {self.number}: {self._cqe} completions{', closed' if self._closed else ''}>"
+
     @property
     def cqe(self) -> int:
         """Completions that it holds: so many may be outstanding or not polled."""

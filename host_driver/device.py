@@ -1,10 +1,10 @@
 """Registers and commands of a device, before anything is made of them."""
 
-import threading
 import time
 
 from stagecoach.host_driver import registers
 from stagecoach.host_driver.device_attr import DeviceAttr
+from stagecoach.host_driver.device_lock import DeviceLock
 from stagecoach.host_driver.errors import DeviceError
 from stagecoach.host_driver.registers import CommandOpcode, Register
 from stagecoach.host_driver.ring import Ring
@@ -19,7 +19,8 @@ _OF_COMMANDS = {registers.COMMAND.address} | {
 class Device:
     """What a transport leads to: registers, the command mailbox, rings that it is given.
 
-    All calls may be made from several threads; what takes more than one access takes `lock`.
+    All calls may be made from several threads; what takes more than one access takes `lock`. In a
+    process that was forked from that which has opened the device they raise `DeviceClosed`.
 
     Parameters
     ----------
@@ -38,7 +39,7 @@ class Device:
         if not hasattr(transport, "read_register"):
             raise TypeError(f"transport is a {type(transport).__name__}; allowed: a Transport")
         self.transport = transport
-        self.lock = threading.RLock()
+        self.lock = DeviceLock()
         self._unfinished: int | None = None  # opcode of a command that did not end
         self._command_seconds = command_seconds
         self._open_seconds = open_seconds
@@ -50,7 +51,7 @@ class Device:
 
     def read(self, register: Register) -> dict[str, int]:
         """The fields of a register."""
-        self._check_opening(register)
+        self._check_access(register)
         return register.unpack(self.transport.read_register(register.address))
 
     def write(self, register: Register, **fields: int) -> None:
@@ -58,7 +59,7 @@ class Device:
 
         Raises `DeviceError` for COMMAND and its arguments after a command that did not end.
         """
-        self._check_opening(register)
+        self._check_access(register)
         if self._unfinished is not None and register.address in _OF_COMMANDS:
             raise DeviceError(
                 f"command {self._unfinished} has not ended, the device takes no other one; "
@@ -66,7 +67,8 @@ class Device:
             )
         self.transport.write_register(register.address, register.pack(**fields))
 
-    def _check_opening(self, register: Register) -> None:
+    def _check_access(self, register: Register) -> None:
+        self.lock.check()
         if self._open_until is not None and time.monotonic() >= self._open_until:
             raise DeviceError(
                 f"the device is not open after {self._open_seconds:g} s, at {_name_of(register)}; "

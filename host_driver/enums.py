@@ -49,6 +49,7 @@ class SendFlags(IntFlag):
     SIGNALED = 1
     SOLICITED = 2  # of a Send or Immediate Data: the peer gets an event, if it asked for such
     FENCE = 4  # it begins when all before it in the send queue have completed
+    INLINE = 8  # the message is copied: its buffer is free when the post returns
 
 
 class WCOpcode(IntEnum):
@@ -76,13 +77,17 @@ class WCFlags(IntFlag):
 
 
 class WCStatus(IntEnum):
-    """Result of a work request."""
+    """Result of a work request; numbers and meanings are those of libibverbs."""
 
     SUCCESS = 0
+    LOC_LEN_ERR = 1
     LOC_QP_OP_ERR = 2
     LOC_PROT_ERR = 4
     WR_FLUSH_ERR = 5
     MW_BIND_ERR = 6  # also of a LOCAL_INV or REG_MR that is refused
+    REM_INV_REQ_ERR = 9
+    REM_ACCESS_ERR = 10
+    REM_OP_ERR = 11
 
 
 class QPState(IntEnum):
@@ -114,3 +119,6 @@ ATOMIC_OPERATIONS = {
     WROpcode.ATOMIC_CMP_AND_SWP: AtomicOperation.CMP_SWAP,
 }
 """AOpCodes (RFC 7306, Figure 5; Swap: draft-ietf-storm-rdmap-ext-00)."""
+
+ANSWERED = (WROpcode.RDMA_READ, *ATOMIC_OPERATIONS)
+"""What the peer answers: ORD is how many of them are outstanding at a time."""

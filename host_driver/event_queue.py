@@ -19,7 +19,7 @@ EVENT_RING_ENTRIES = 256
 class StoppableQP(Protocol):
     """A QP that is told of its event."""
 
-    state: QPState
+    known_state: QPState
 
     def stopped(self, event: AsyncEvent) -> None:
         """The device says that the QP has an error."""
@@ -104,7 +104,7 @@ class EventQueue:
     def _find_stopped(self) -> None:
         """Stops the QPs that have stopped and were not told of."""
         for number, qp in list(self._qps.items()):
-            if qp.state not in (QPState.INIT, QPState.RTS):
+            if qp.known_state not in (QPState.INIT, QPState.RTS):
                 continue
             state, cause = read_state(self._device, number)
             if state == QPState.ERR:

@@ -1,12 +1,15 @@
 """Brings a QP and its stream from MPA startup into Full Operation, the RTR frame included."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from stagecoach.host_driver.enums import QPState, WROpcode
 from stagecoach.host_driver.errors import WaitTimeout, describe
 from stagecoach.host_driver.mpa_errors import StartupError, StartupStep, StartupTimeout
 from stagecoach.host_driver.mpa_exchange import Deadline
 from stagecoach.host_driver.mpa_startup import RTR
 from stagecoach.host_driver.mpa_terms import Connection
-from stagecoach.host_driver.qp import QP
+from stagecoach.host_driver.qp import FLUSH_SECONDS, QP
 from stagecoach.host_driver.transport.base import ByteStream
 from stagecoach.host_driver.wr import RecvWR, SendWR
 
@@ -74,22 +77,36 @@ def enter_full_operation(qp: QP, stream: ByteStream, connection: Connection, ems
             qp.post_hidden_send(_RTR_FRAMES[connection.rtr])
 
 
+def has_rtr(connection: Connection) -> bool:
+    """Whether a work request of the RTR frame is posted here."""
+    return _takes_send(connection) or bool(connection.initiator and connection.rtr)
+
+
 def await_rtr(qp: QP, connection: Connection, deadline: Deadline) -> None:
     """Returns when the work request of the RTR frame is completed, at once if there is none.
 
     Raises `StartupError` if it is not in time, or the QP stops meanwhile; the QP is in ERR then.
     """
-    if not (_takes_send(connection) or (connection.initiator and connection.rtr)):
-        return
+    if has_rtr(connection):
+        with awaiting_rtr(qp, deadline, FLUSH_SECONDS):
+            qp.context.poll_until(qp.hidden_done, deadline.left, StartupStep.FIRST_FPDU)
+
+
+@contextmanager
+def awaiting_rtr(qp: QP, deadline: Deadline, flush_seconds: float) -> Iterator[None]:
+    """Around a wait for the RTR frame: ends the stream if that fails, see `await_rtr`.
+
+    Waits up to `flush_seconds` for a peer that does not read.
+    """
     try:
-        qp.context.poll_until(qp.hidden_done, deadline.left, StartupStep.FIRST_FPDU)
+        yield
     except WaitTimeout as error:
-        qp.disconnect()
+        qp.disconnect(flush_seconds)
         raise StartupTimeout(
             StartupStep.FIRST_FPDU, deadline.seconds, f"QP {qp.qp_num} has not done it"
         ) from error
     except BaseException:
-        qp.disconnect()
+        qp.disconnect(flush_seconds)
         raise
     if qp.state != QPState.RTS:
         raise StartupError(

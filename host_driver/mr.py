@@ -1,5 +1,6 @@
 """Memory regions."""
 
+import mmap
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any, Protocol, Self, runtime_checkable
@@ -44,6 +45,15 @@ def rights_of(access: AccessFlags) -> Rights:
     return rights
 
 
+def _memory(buffer: Any) -> Any:
+    """The buffer, or new memory of so many octets."""
+    if not isinstance(buffer, int):
+        return buffer
+    if buffer < 1:
+        raise ValueError(f"a region of {buffer} octets; allowed: 1 or more")
+    return mmap.mmap(-1, buffer)
+
+
 class _Completions(Protocol):
     def take_entries(self) -> None: ...
 
@@ -72,7 +82,8 @@ class MR:
     ----------
     pd: the Protection Domain.
     buffer: any writable, contiguous buffer of at least one octet (bytearray, numpy array, mmap).
-        It cannot be resized while it is registered.
+        It cannot be resized while it is registered. Or a number of octets: the region has memory of
+        its own then, zero, at the beginning of a page.
     access: what else than local reading is allowed.
     qp: only this QP, one of the PD, may use the region, which is closed with it. The peer of this
         QP, and no other one, may invalidate its STag by a Send with Invalidate (RFC 5040, 8.1.1).
@@ -87,7 +98,8 @@ class MR:
         LOCAL_INV was posted: the region is of no more use then (but a `FastMR`), and nobody else
         gets its place until it is closed.
 
-    Raises `TypeError` for a read-only or scattered buffer, `ValueError` if the PD is closed,
+    Raises `TypeError` for a read-only or scattered buffer, `ValueError` for a number of octets
+    below 1 or if the PD is closed,
     `QPStateError` if the QP is closed, `ResourceError` if the STag table is full, `QuotaExceeded`.
     """
 
@@ -107,6 +119,7 @@ class MR:
         check_access(access)
         if qp is not None and not isinstance(qp, RegionQP):
             raise TypeError(f"qp is a {type(qp).__name__}; allowed: QP")
+        buffer = _memory(buffer)
         view = memoryview(buffer)
         if "O" in view.format:
             raise TypeError("cannot register Python objects; allowed: a buffer of plain octets")
@@ -188,6 +201,44 @@ class MR:
         """The STag, for the peer."""
         return self.stag
 
+    def __repr__(self) -> str:
+        state = ", closed" if self._closed else ", invalid" if self.invalidated else ""
+        rights = " | ".join(str(flag.name) for flag in AccessFlags(self.access)) or "local reading"
+        return (
+            f"<{type(self).__name__} STag 0x{self.stag:08x} of PD {self.pd.number}: "
+            f"{self.length} octets at 0x{self.addr:x}, {rights}{state}>"
+        )
+
+    def read(self, length: int | None = None, offset: int = 0) -> bytes:
+        """A copy of `length` octets from `offset` on; all that follow if it is not given.
+
+        Raises `ValueError` if they are not all in the region.
+        """
+        with self._part(self.length - offset if length is None else length, offset) as part:
+            return bytes(part)
+
+    def write(self, data: Any, length: int | None = None, offset: int = 0) -> None:
+        """Copies the first `length` octets of `data`, all if it is not given, to `offset`.
+
+        Raises `ValueError` if they are not all in the region, or `data` has fewer.
+        """
+        with memoryview(data).cast("B") as source:
+            length = source.nbytes if length is None else length
+            if length > source.nbytes:
+                raise ValueError(
+                    f"{length} octets of data that has {source.nbytes}; allowed: 0 to that"
+                )
+            with self._part(length, offset) as part:
+                part[:] = source[:length]
+
+    def _part(self, length: int, offset: int) -> memoryview:
+        if not (0 <= offset and 0 <= length <= self.length - offset):
+            raise ValueError(
+                f"{length} octets at {offset} of a region of {self.length}; allowed: what is in it"
+            )
+        with memoryview(self.buf) as view, view.cast("B") as octets:
+            return octets[offset : offset + length]
+
     def invalidated_by(self, qp: object) -> None:
         """The peer of `qp` has invalidated the STag."""
         if qp is self._qp:
@@ -243,6 +294,7 @@ class FastMR(MR):
         addr: int | None = None,
         stag: int | None = None,
     ):
+        buffer = _memory(buffer)
         with memoryview(buffer) as view:
             if view.nbytes >= 1 << 32:
                 raise ValueError(

@@ -26,6 +26,9 @@ class PD:
         self.children: dict[Callable[[], None], None] = {}
         context.on_close(self.close)
 
+    def __repr__(self) -> str:
+        return f"<PD {self.number}{', closed' if self._closed else ''}>"
+
     def require_open(self) -> None:
         """Raises `ValueError` if the PD is closed: its number may be that of another one."""
         if self._closed:

@@ -3,22 +3,33 @@
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
-from dataclasses import field as dataclass_field
+from dataclasses import replace
 from typing import Self
 
 from stagecoach.host_driver import registers
 from stagecoach.host_driver.answers import read_state
 from stagecoach.host_driver.cq import AWAITS_FIRST_FPDU, CQ
+from stagecoach.host_driver.culprit import Culprit, find_culprit
 from stagecoach.host_driver.device import CommandOpcode
-from stagecoach.host_driver.enums import ATOMIC_OPERATIONS, QPState, WCFlags, WCOpcode, WROpcode
+from stagecoach.host_driver.enums import (
+    ANSWERED,
+    ATOMIC_OPERATIONS,
+    AccessFlags,
+    QPState,
+    SendFlags,
+    WCFlags,
+    WCOpcode,
+    WROpcode,
+)
 from stagecoach.host_driver.errors import QPError, QPStateError, require_type
 from stagecoach.host_driver.events import AsyncEvent
+from stagecoach.host_driver.inline import InlineBuffer
 from stagecoach.host_driver.mpa_terms import Connection
 from stagecoach.host_driver.mr import MR
 from stagecoach.host_driver.network.errors import stream_error
 from stagecoach.host_driver.pd import PD
-from stagecoach.host_driver.qp_queues import QPCap, QPQueues
+from stagecoach.host_driver.qp_attr import QPAttr, QPInitAttr
+from stagecoach.host_driver.qp_queues import QPQueues
 from stagecoach.host_driver.stream_end import StreamEnd
 from stagecoach.host_driver.terminate import Terminate
 from stagecoach.host_driver.transport.base import ByteStream, DeviceClosed, TransportError
@@ -27,31 +38,11 @@ from stagecoach.host_driver.wr import WC, RecvWR, SendWR
 from stagecoach.hw.interface.causes import Cause
 from stagecoach.hw.interface.queue_entries import CompletionFlags
 
-_ANSWERED = (WROpcode.RDMA_READ, *ATOMIC_OPERATIONS)
-"""What the peer answers: ORD is how many of them are outstanding at a time."""
-
 FLUSH_SECONDS = 2.0
 """How long the end of a connection waits for a peer that does not read."""
 
 ERROR_FLUSH_SECONDS = 0.05
 """The same after an error: the other QPs wait with it, so it is short."""
-
-
-@dataclass(frozen=True)
-class QPInitAttr:
-    """What a QP is made of.
-
-    Attributes
-    ----------
-    scq, rcq: CQ of the send queue, CQ of the receive queue. cap: sizes.
-    rfc7306: the QP has atomics and Immediate Data (RFC 7306), both ways. Without, it sends none,
-        and stops with `Cause.UNEXPECTED_OPCODE` if its peer does (RFC 5040, 7.2).
-    """
-
-    scq: CQ
-    rcq: CQ
-    cap: QPCap = dataclass_field(default_factory=QPCap)
-    rfc7306: bool = False
 
 
 class QP:
@@ -66,7 +57,8 @@ class QP:
 
     Attributes
     ----------
-    qp_num: its number on the device. state: `QPState`. cause: why it stopped, or `Cause.NONE`.
+    qp_num: its number on the device. cause: why it stopped, or `Cause.NONE`.
+    known_state: `state` without a look at what the device has told since.
     rfc7306: as in `init_attr`.
     terminate: what the peer complained about, if that was why, else `None`.
     stream_end: how the TCP connection ended, if that was why and the device has a network that
@@ -84,6 +76,7 @@ class QP:
         self.context = context = pd.context
         self.scq, self.rcq = init_attr.scq, init_attr.rcq
         self.rfc7306 = init_attr.rfc7306
+        self._init_attr = init_attr
         for name, cq in (("scq", self.scq), ("rcq", self.rcq)):
             require_type(name, cq, CQ)
             if cq.context is not context:
@@ -95,7 +88,10 @@ class QP:
         self._attached = False
         self._detaching = threading.Lock()  # inside it `context.lock` is not taken
         self._closed = False
-        self._ord: int | None = None  # RDMA Reads that may be under way, once connected
+        # Once connected: RDMA Reads that may be under way from and to this end, and the EMSS.
+        self._ord: int | None = None
+        self._ird: int | None = None
+        self._emss: int | None = None
         self._may_wait = False  # a Responder of which nothing has completed yet
         # Regions that only this QP may use.
         self.children: dict[Callable[[], None], None] = {}
@@ -119,9 +115,23 @@ class QP:
                 undo.pop_all()
             context.qps[self.qp_num] = self
             context.used_qps.add(self.qp_num)
-            self.state = QPState.INIT
+            self.known_state = QPState.INIT
             context.on_close(self.close)
             pd.children[self.close] = None
+            try:
+                self._queues.inline = InlineBuffer(
+                    cap.max_send_wr, cap.max_inline_data, self._find_region, self._own_region
+                )
+            except BaseException:
+                self.close()
+                raise
+
+    def _find_region(self, stag: int) -> MR | None:
+        region = self.context.mrs.get(stag)
+        return region if isinstance(region, MR) and region.pd is self.pd else None
+
+    def _own_region(self, octets: int) -> MR:
+        return MR(self.pd, octets, AccessFlags(0), qp=self)
 
     def _create(self) -> None:
         """Gives the rings to the device."""
@@ -138,6 +148,13 @@ class QP:
         )
         context.write(registers.QP_RINGS, send_log2=send_ring.log2, receive_log2=receive_ring.log2)
         context.command(CommandOpcode.QP_CREATE)
+
+    def __repr__(self) -> str:
+        about = f"{self.known_state.name}, PD {self.pd.number}"
+        about += f", CQs {self.scq.number} and {self.rcq.number}"
+        if self.cause != Cause.NONE:
+            about += f", {self.cause.name}"
+        return f"<QP {self.qp_num}: {about}>"
 
     # Connection
 
@@ -173,8 +190,8 @@ class QP:
                 rfc7306=int(self.rfc7306),
             )
             context.command(CommandOpcode.QP_CONNECT)
-            self.state = QPState.RTS
-            self._ord = ord
+            self.known_state = QPState.RTS
+            self._ord, self._ird, self._emss = ord, ird, emss
             self._may_wait = not initiator
             try:
                 context.transport.attach(self.qp_num, stream)
@@ -187,13 +204,27 @@ class QP:
 
     def require(self, *allowed: QPState) -> None:
         """Raises `QPStateError` unless the QP is in one of the states."""
-        if self.state not in allowed:
+        if self.known_state not in allowed:
             names = " or ".join(state.name for state in allowed)
-            raise QPStateError(f"QP {self.qp_num} is in state {self.state.name}; allowed: {names}")
+            raise QPStateError(
+                f"QP {self.qp_num} is in state {self.known_state.name}; allowed: {names}"
+            )
 
     def require_open(self) -> None:
         """Raises `QPStateError` if the QP is closed: its number may be that of another one."""
         self.require(QPState.INIT, QPState.RTS, QPState.ERR)
+
+    @property
+    def state(self) -> QPState:
+        """State of the QP now: events that have come are taken first.
+
+        So a program that only waits for its peer learns that it is gone. Raises what
+        `Context.process_events` does.
+        """
+        with self.context.lock:
+            if not self._closed:
+                self.context.process_events()
+            return self.known_state
 
     def query_state(self) -> tuple[QPState, Cause]:
         """State and first error of the QP, as the device has them."""
@@ -201,10 +232,21 @@ class QP:
             self.require_open()
             return read_state(self.context, self.qp_num)
 
+    def query(self) -> tuple[QPAttr, QPInitAttr]:
+        """What the QP is now, as the device has it, and what it was made of."""
+        with self.context.lock:
+            state, cause = self.query_state()
+            cap = self._init_attr.cap
+            attr = QPAttr(state, cause, cap, self._ord, self._ird, self._emss)
+            return attr, self._init_attr
+
     # Posting
 
     def post_send(self, *requests: SendWR) -> None:
         """Posts send work requests, with one doorbell for all of them.
+
+        The buffers belong to the device until the completion, that of a request with
+        `SendFlags.INLINE` to the program again when this returns.
 
         Raises `QPStateError` if the QP is not connected, `ResourceError` if the queue has no room,
         `ValueError` for a request that no device takes, for an atomic or Immediate Data that this
@@ -217,10 +259,14 @@ class QP:
         for request in requests:
             require_type("request", request, SendWR)
             require_type("SendWR.send_flags", request.send_flags, int)
+        if self._init_attr.sq_sig_all:
+            requests = [
+                replace(each, send_flags=each.send_flags | SendFlags.SIGNALED) for each in requests
+            ]
         with self.context.lock:
             self.require(QPState.RTS, QPState.ERR)
             self._check_supported(requests)
-            if self._ord == 0 and any(each.opcode in _ANSWERED for each in requests):
+            if self._ord == 0 and any(each.opcode in ANSWERED for each in requests):
                 # It would wait for ever, and everything after it.
                 raise ValueError(
                     f"RDMA Read or atomic on QP {self.qp_num}, which is connected with ORD 0; "
@@ -304,10 +350,14 @@ class QP:
         and nothing has completed since the QP was connected.
         """
         with self.context.lock:
-            return self._may_wait and self.state == QPState.RTS and bool(self._queues.send.posted)
+            return (
+                self._may_wait
+                and self.known_state == QPState.RTS
+                and bool(self._queues.send.posted)
+            )
 
     def _ring_doorbell(self, queue: WorkQueue) -> None:
-        if self.state == QPState.ERR:
+        if self.known_state == QPState.ERR:
             self._flush()
             return
         if queue.end is not None:
@@ -350,7 +400,7 @@ class QP:
 
     def stopped(self, event: AsyncEvent) -> None:
         """The device says that the QP has an error: nothing more is sent or placed."""
-        if self.state not in (QPState.INIT, QPState.RTS):
+        if self.known_state not in (QPState.INIT, QPState.RTS):
             return
         self.cause, self.terminate = event.cause, event.terminate
         self.stream_end = event.stream_end
@@ -360,15 +410,19 @@ class QP:
             self._detach(ERROR_FLUSH_SECONDS)
 
     def _stop(self, event: AsyncEvent | None) -> None:
-        self.state = QPState.ERR
+        self.known_state = QPState.ERR
         self.context.write(registers.QP_NUMBER, qp=self.qp_num)
         self.context.command(CommandOpcode.QP_STOP)
         # All writes are answered: what is not there after a lost completion is lost, too.
         self._queues.take_entries(ask=True)
-        self._flush(event)
+        culprit = None
+        if event is not None:
+            queues = self._queues
+            culprit = find_culprit(event, queues.send, queues.receive, self._ord or 0)
+        self._flush(culprit)
 
-    def _flush(self, event: AsyncEvent | None = None) -> None:
-        self._queues.flush(self.qp_num, self.cause, self.terminate, self.stream_end, event)
+    def _flush(self, culprit: Culprit | None = None) -> None:
+        self._queues.flush(self.qp_num, self.cause, self.terminate, self.stream_end, culprit)
 
     def _detach(self, seconds: float) -> None:
         # Whoever comes second waits: only then is the connection free for another stream.
@@ -397,6 +451,7 @@ class QP:
         region and one more request are needed to see its end: without room for them `ResourceError`
         or `QuotaExceeded` is raised, and the stream goes on.
         """
+        self.context.lock.check()
         with ExitStack() as steps:
             if drain is not None:
                 self._begin_drain(steps)
@@ -415,7 +470,7 @@ class QP:
         with self.context.lock:
             self.context.process_events()
             self._queues.take_entries()
-            if self.state != QPState.RTS or queue.end is not None:
+            if self.known_state != QPState.RTS or queue.end is not None:
                 return
             if queue.posted and not queue.posted[-1].signaled:
                 # What completes after it: the end of a region, of which the peer hears nothing.
@@ -426,17 +481,17 @@ class QP:
     def _has_drained(self) -> bool:
         with self.context.lock:
             self._queues.take_entries()
-            return self.state != QPState.RTS or self._queues.send.drained
+            return self.known_state != QPState.RTS or self._queues.send.drained
 
     def _end(self, timeout: float) -> None:
         try:
             with self.context.lock:
                 self.context.process_events()
-                if self.state == QPState.RTS:
+                if self.known_state == QPState.RTS:
                     self.cause = Cause.STOPPED_BY_DRIVER
                     self._stop(None)
         finally:
-            if self.state == QPState.ERR:
+            if self.known_state == QPState.ERR:
                 self._detach(timeout)
 
     def close(self) -> None:
@@ -469,7 +524,7 @@ class QP:
         context = self.context
         context.write(registers.QP_NUMBER, qp=self.qp_num)
         context.command(CommandOpcode.QP_DESTROY)
-        self.state = QPState.RESET
+        self.known_state = QPState.RESET
         with ExitStack() as steps:
             steps.callback(self._queues.close)
             for cq in self._bound:

@@ -2,14 +2,16 @@
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from stagecoach.host_driver import registers
 from stagecoach.host_driver.cq import CQ
+from stagecoach.host_driver.culprit import Culprit
 from stagecoach.host_driver.enums import WCFlags, WCStatus
 from stagecoach.host_driver.errors import DeviceError
-from stagecoach.host_driver.events import AsyncEvent
-from stagecoach.host_driver.ring import Ring, check_entries
+from stagecoach.host_driver.inline import InlineBuffer, is_inline
+from stagecoach.host_driver.qp_attr import ENTRY_UNITS, QPCap
+from stagecoach.host_driver.ring import Ring
 from stagecoach.host_driver.stream_end import StreamEnd
 from stagecoach.host_driver.terminate import Terminate
 from stagecoach.host_driver.transport.base import Transport
@@ -18,28 +20,9 @@ from stagecoach.host_driver.wr import WC, RecvWR, SendWR
 from stagecoach.hw.interface.causes import Cause
 from stagecoach.hw.interface.queue_entries import (
     RECEIVE_ENTRY_OCTETS,
-    SEND_ENTRY_OCTETS,
     SEND_UNIT_OCTETS,
     CompletionFlags,
 )
-
-ENTRY_UNITS = SEND_ENTRY_OCTETS // SEND_UNIT_OCTETS
-"""Units of the longest send entry."""
-
-
-@dataclass(frozen=True)
-class QPCap:
-    """Sizes of the queues of a QP, in work requests of any kind.
-
-    Raises `ValueError` if `max_send_wr` is not from 1 to 16384, or `max_recv_wr` from 1 to 32768.
-    """
-
-    max_send_wr: int = 64
-    max_recv_wr: int = 64
-
-    def __post_init__(self) -> None:
-        check_entries(self.max_send_wr, ENTRY_UNITS)
-        check_entries(self.max_recv_wr)
 
 
 class QPQueues:
@@ -51,11 +34,13 @@ class QPQueues:
 
     Attributes
     ----------
-    send, receive: the queues.
+    send, receive: the queues. inline: the copies of inline sends; set before the first one.
     """
 
+    inline: InlineBuffer
+
     def __init__(self, transport: Transport, cap: QPCap, scq: CQ, rcq: CQ):
-        self._scq, self._rcq = scq, rcq
+        self._scq, self._rcq, self._cap = scq, rcq, cap
         with ExitStack() as undo:
             send_ring = Ring(transport, ENTRY_UNITS * cap.max_send_wr, SEND_UNIT_OCTETS)
             undo.callback(send_ring.close)
@@ -76,9 +61,12 @@ class QPQueues:
         """
         self._scq.take_entries()
         for request in requests:
-            check_send(request)
+            check_send(request, self._cap.max_send_sge)
+        copies = [self.inline.gather(each) if is_inline(each) else None for each in requests]
         self.send.check_room(sum(len(parts_of(request)) for request in requests))
-        for request in requests:
+        for request, copy in zip(requests, copies, strict=True):
+            if copy is not None:
+                request = self.inline.put(request, copy, self.send.entries)
             self.send.write_send(request, hidden)
 
     def write_receives(self, requests: Sequence[RecvWR], *, hidden: bool) -> None:
@@ -86,7 +74,7 @@ class QPQueues:
         self._rcq.take_entries()
         self.receive.check_room(len(requests))
         for request in requests:
-            check_elements(request.sg)
+            check_elements(request.sg, self._cap.max_recv_sge)
         for request in requests:
             self.receive.write_receive(request, hidden)
 
@@ -138,25 +126,17 @@ class QPQueues:
         cause: Cause,
         terminate: Terminate | None,
         stream_end: StreamEnd | None = None,
-        event: AsyncEvent | None = None,
+        culprit: Culprit | None = None,
     ) -> None:
-        """Completes what is left in error; the request that `event` names, if any, with its own."""
-        faults = {
-            Cause.LOCAL_SEND_PROTECTION: (self.send, WCStatus.LOC_PROT_ERR),
-            Cause.LOCAL_BAD_ENTRY: (self.send, WCStatus.LOC_QP_OP_ERR),
-            Cause.LOCAL_STAG_OPERATION: (self.send, WCStatus.MW_BIND_ERR),
-            Cause.LOCAL_RECEIVE_PROTECTION: (self.receive, WCStatus.LOC_PROT_ERR),
-        }
+        """Completes what is left in error: the culprit, if any, with its status."""
         for queue, cq in ((self.send, self._scq), (self.receive, self._rcq)):
             while queue.posted:
                 posted = queue.posted.popleft()
                 if posted.hidden:
                     continue
                 status = WCStatus.WR_FLUSH_ERR
-                if event is not None and event.cause in faults:
-                    faulty, fault = faults[event.cause]
-                    if faulty is queue and posted.has_entry(event.index):
-                        status = fault
+                if culprit is not None and posted is culprit.posted:
+                    status = culprit.status
                 completion = WC(
                     posted.wr_id,
                     status,

@@ -172,6 +172,16 @@ class SegmentHeader:
         return self._number(False, 10, 14)
 
     @property
+    def msns(self) -> tuple[int, int] | None:
+        """First and last MSN that it can have, if at least one octet of it is known."""
+        known = self.octets[10:14]
+        if self.tagged is not False or not known:
+            return None
+        unknown = 4 - len(known)
+        first = int.from_bytes(known + bytes(unknown), "big")
+        return first, first | (1 << 8 * unknown) - 1
+
+    @property
     def mo(self) -> int | None:
         """Message Offset, of an untagged segment."""
         return self._number(False, 14, 18)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from stagecoach.host_driver import entries
 from stagecoach.host_driver.atomics import check_atomic, entry_fields
 from stagecoach.host_driver.enums import (
+    ANSWERED,
     ATOMIC_OPERATIONS,
     WITH_IMMEDIATE,
     AccessFlags,
@@ -24,7 +25,6 @@ from stagecoach.hw.interface.queue_entries import (
     IMMEDIATE_DATA_OCTETS,
     IMMEDIATE_OPERATIONS,
     RECEIVE_ENTRY_OCTETS,
-    SCATTER_GATHER_ELEMENTS,
     SEND_UNIT_OCTETS,
     STAG_OPERATIONS,
     SendOpcode,
@@ -42,7 +42,7 @@ _FLAGS = {
     SendFlags.SIGNALED: queue_entries.SendFlags.SIGNALED,
     SendFlags.FENCE: queue_entries.SendFlags.FENCE,
 }
-"""The flags that a send entry has; SOLICITED is part of its opcode."""
+"""The flags that a send entry has; SOLICITED is part of its opcode, INLINE is the driver's."""
 
 _ALL_FLAGS = sum(SendFlags)
 
@@ -58,6 +58,7 @@ class Posted:
     first, index: its first and its last entry; they are the same but for RDMA_WRITE_WITH_IMM.
     entries: how many were written to the queue before it.
     length: octets of the message, if its last entry does not have them.
+    msn: of the request to the peer, of an RDMA Read or atomic. sink: STag of its element, if any.
     """
 
     first: int
@@ -68,6 +69,8 @@ class Posted:
     hidden: bool
     signaled: bool
     length: int | None = None
+    msn: int | None = None
+    sink: int | None = None
 
     def has_entry(self, index: int) -> bool:
         """Whether entry `index` is of this work request."""
@@ -87,6 +90,7 @@ class WorkQueue:
     ----------
     ring, doorbell, name: as given. posted: what is not completed, the oldest first.
     producer: number after the last unit.
+    entries: how many were written ever.
     end: number after the last unit that the device is given; `None` as long as it is given all.
     """
 
@@ -98,12 +102,18 @@ class WorkQueue:
         self.posted: deque[Posted] = deque()
         self.end: int | None = None
         self._limit = limit
-        self._entries = 0  # written ever
+        self.entries = 0
+        self._requests = 0  # RDMA Reads and atomics among them
 
     @property
     def _outstanding(self) -> int:
         """Entries that are not completed."""
-        return self._entries - self.posted[0].entries if self.posted else 0
+        return self.entries - self.posted[0].entries if self.posted else 0
+
+    @property
+    def answered(self) -> list[Posted]:
+        """What the peer answers of `posted`: RDMA Reads and atomics."""
+        return [each for each in self.posted if each.msn is not None]
 
     def check_room(self, count: int) -> None:
         """Raises `ResourceError` if so many more entries do not fit."""
@@ -116,7 +126,7 @@ class WorkQueue:
 
     def write_send(self, request: SendWR, hidden: bool) -> None:
         """Writes the send entries of a request that `check_send` found good."""
-        first, before = self.producer, self._entries
+        first, before = self.producer, self.entries
         for part in parts_of(request):
             last = self.producer
             self._write_entry(part)
@@ -125,11 +135,15 @@ class WorkQueue:
         if opcode == WROpcode.RDMA_WRITE_WITH_IMM:
             length = sum(element.length for element in request.sg)
         signaled = bool(request.send_flags & SendFlags.SIGNALED)
-        self.posted.append(
-            Posted(
-                first, last, before, request.wr_id, opcode.completed_as, hidden, signaled, length
-            )
+        posted = Posted(
+            first, last, before, request.wr_id, opcode.completed_as, hidden, signaled, length
         )
+        if opcode in ANSWERED:
+            # Its queue counts messages from 1 (RFC 5041, 5.1).
+            self._requests += 1
+            posted.msn = self._requests & 0xFFFFFFFF
+            posted.sink = next((element.lkey for element in request.sg), None)
+        self.posted.append(posted)
 
     def _write_entry(self, request: SendWR) -> None:
         opcode = WROpcode(request.opcode)
@@ -154,18 +168,18 @@ class WorkQueue:
         )
         for unit in range(send_units(operation, len(elements))):
             self._write_unit(entry[unit * SEND_UNIT_OCTETS : (unit + 1) * SEND_UNIT_OCTETS])
-        self._entries += 1
+        self.entries += 1
 
     def write_receive(self, request: RecvWR, hidden: bool) -> None:
         """Writes a receive entry that `check_elements` found good."""
         number = self.producer
         self.posted.append(
             Posted(
-                number, number, self._entries, request.wr_id, WCOpcode.RECV, hidden, signaled=True
+                number, number, self.entries, request.wr_id, WCOpcode.RECV, hidden, signaled=True
             )
         )
         self._write_unit(_elements(request.sg).ljust(RECEIVE_ENTRY_OCTETS, b"\0"))
-        self._entries += 1
+        self.entries += 1
 
     def _write_unit(self, octets: bytes) -> None:
         offset = self.ring.offset(self.producer)
@@ -214,12 +228,10 @@ def _elements(elements: Sequence[SGE]) -> bytes:
     )
 
 
-def check_elements(elements: Sequence[SGE]) -> None:
-    """Raises `ValueError` if no entry holds the elements."""
-    if len(elements) > SCATTER_GATHER_ELEMENTS:
-        raise ValueError(
-            f"{len(elements)} scatter/gather elements; allowed: 0 to {SCATTER_GATHER_ELEMENTS}"
-        )
+def check_elements(elements: Sequence[SGE], most: int) -> None:
+    """Raises `ValueError` for more elements than `most`, or too many octets."""
+    if len(elements) > most:
+        raise ValueError(f"{len(elements)} scatter/gather elements; allowed: 0 to {most}")
     length = sum(element.length for element in elements)
     if length >= 1 << 32:
         raise ValueError(f"a message of {length} octets; allowed: 0 to 2^32 - 1")
@@ -247,8 +259,8 @@ def parts_of(request: SendWR) -> list[SendWR]:
     return [write, immediate]
 
 
-def check_send(request: SendWR) -> None:
-    """Raises `ValueError` for a request that no device takes."""
+def check_send(request: SendWR, most: int) -> None:
+    """Raises `ValueError` for a request that no device takes, or with more elements than `most`."""
     opcode = WROpcode(request.opcode)
     flags = int(request.send_flags)
     if flags & ~_ALL_FLAGS:
@@ -259,11 +271,11 @@ def check_send(request: SendWR) -> None:
         names = ", ".join(each.name for each in WITH_IMMEDIATE)
         raise ValueError(f"{opcode.name} {found} imm_data; allowed: with it {names}, and only they")
     for part in parts_of(request):
-        _check_part(part)
+        _check_part(part, most)
 
 
-def _check_part(request: SendWR) -> None:
-    check_elements(request.sg)
+def _check_part(request: SendWR, most: int) -> None:
+    check_elements(request.sg, most)
     opcode = send_opcode(request)
     if opcode in STAG_OPERATIONS:
         _check_stag_operation(request)

@@ -8,6 +8,7 @@ import ctypes
 import enum
 import json
 import math
+import os
 import struct
 import weakref
 from pathlib import Path
@@ -131,7 +132,9 @@ def _load(path: Path) -> ctypes.CDLL:
     return library
 
 
-def _end(library: ctypes.CDLL, handle: int) -> None:
+def _end(library: ctypes.CDLL, handle: int, process: int) -> None:
+    if os.getpid() != process:
+        return  # forked from it: the thread is not there, and nobody would answer
     library.stagecoach_close(handle, 1.0)
     library.stagecoach_destroy(handle)
 
@@ -194,7 +197,7 @@ class Device:
         self._handle = handle
         self._device = ctypes.c_void_p(handle)
         # Also at interpreter exit: the thread must not outlive the memory that it writes to.
-        self._finalizer = weakref.finalize(self, _end, self._library, handle)
+        self._finalizer = weakref.finalize(self, _end, self._library, handle, os.getpid())
 
     def _check(self, status: int, what: str) -> None:
         if status == Status.OKAY:

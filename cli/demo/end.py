@@ -11,7 +11,8 @@ from stagecoach.host_driver.enums import AccessFlags, WCOpcode, WCStatus, WROpco
 from stagecoach.host_driver.errors import StagecoachError, WaitTimeout
 from stagecoach.host_driver.mr import MR
 from stagecoach.host_driver.pd import PD
-from stagecoach.host_driver.qp import QP, QPCap, QPInitAttr, raise_if_stopped
+from stagecoach.host_driver.qp import QP, raise_if_stopped
+from stagecoach.host_driver.qp_attr import QPCap, QPInitAttr
 from stagecoach.host_driver.transport.base import Transport
 from stagecoach.host_driver.wr import SGE, WC, RecvWR, SendWR
 

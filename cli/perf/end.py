@@ -13,7 +13,8 @@ from stagecoach.host_driver.cq import CQ
 from stagecoach.host_driver.enums import AccessFlags, WCOpcode, WCStatus
 from stagecoach.host_driver.mr import MR
 from stagecoach.host_driver.pd import PD
-from stagecoach.host_driver.qp import QP, QPCap, QPInitAttr
+from stagecoach.host_driver.qp import QP
+from stagecoach.host_driver.qp_attr import QPCap, QPInitAttr
 from stagecoach.host_driver.stream_end import StreamEnd
 from stagecoach.host_driver.transport.sockets import SocketStream
 from stagecoach.host_driver.wr import SGE, WC, RecvWR, SendWR

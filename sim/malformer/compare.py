@@ -269,8 +269,18 @@ def _expected_completion(completion: Completion) -> tuple[object, ...]:
     return opcode, completion.work_id, WCStatus.SUCCESS, length, flags, stag, immediate
 
 
+_AT_FAULT = (
+    WCStatus.LOC_LEN_ERR,
+    WCStatus.REM_ACCESS_ERR,
+    WCStatus.REM_INV_REQ_ERR,
+    WCStatus.REM_OP_ERR,
+)
+"""Of the request that an error is of: the model flushes it as all others."""
+
+
 def _found_completion(wc: WC) -> tuple[object, ...]:
-    known = (wc.opcode, wc.wr_id, wc.status)
+    status = WCStatus.WR_FLUSH_ERR if wc.status in _AT_FAULT else wc.status
+    known = (wc.opcode, wc.wr_id, status)
     if wc.opcode not in _RECEIVES or wc.status != WCStatus.SUCCESS:
         return known
     stag = wc.invalidated_rkey if wc.wc_flags & WCFlags.WITH_INV else None

@@ -16,7 +16,8 @@ from stagecoach.host_driver.enums import AccessFlags, WCOpcode, WCStatus, WROpco
 from stagecoach.host_driver.hostlink.serial_device import SerialDevice
 from stagecoach.host_driver.mr import MR
 from stagecoach.host_driver.pd import PD
-from stagecoach.host_driver.qp import QP, QPCap, QPInitAttr
+from stagecoach.host_driver.qp import QP
+from stagecoach.host_driver.qp_attr import QPCap, QPInitAttr
 from stagecoach.host_driver.transport.base import Transport
 from stagecoach.host_driver.wr import SGE, RecvWR, SendWR
 from stagecoach.hw.boards.board import find

@@ -135,10 +135,10 @@ def wait_for(end: End, count: int) -> list:
 @pytest.mark.requirement("EXT-5.2.2-07", "EXT7306-5.1.1-02", "EXT7306-5.1.2-01")
 def test_operations_between_two_qps(context: Context):
     rng = seeded_random()
-    ends = [End(context, 8192) for _ in range(2)]
+    ends = [End(context, 3 * 4096) for _ in range(2)]
     join(ends[0].qp, ends[1].qp)
     memory = [0] * 4
-    page = 4096 - ends[0].mr.addr % 4096  # a page begins there
+    page = 2 * 4096 - ends[0].mr.addr % 4096  # a page begins there, with room before it
     for number in range(120):
         word = rng.randrange(4)
         request = random_request(rng, ends[1].mr.rkey, ends[1].mr.addr + 8 * word)

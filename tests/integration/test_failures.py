@@ -187,11 +187,12 @@ class Victim(End):
             raise_if_stopped(self.qp)
         assert raised.value.cause == cause
 
-    def flushed(self, *wr_ids: int) -> None:
-        """Exactly these work requests come out as flushed, in this order."""
+    def flushed(self, *wr_ids: int, first: WCStatus = WCStatus.WR_FLUSH_ERR) -> None:
+        """Exactly these work requests come out as flushed, in this order, the first as given."""
         completions = self.cq.wait(len(wr_ids), SECONDS) if wr_ids else []
+        expected = [first, *[WCStatus.WR_FLUSH_ERR] * len(wr_ids)]
         assert [(wc.wr_id, wc.status, wc.cause) for wc in completions] == [
-            (wr_id, WCStatus.WR_FLUSH_ERR, self.qp.cause) for wr_id in wr_ids
+            (wr_id, status, self.qp.cause) for wr_id, status in zip(wr_ids, expected, strict=False)
         ]
         assert self.cq.poll() == []
 
@@ -208,13 +209,14 @@ def victim(context: Context) -> Victim:
 class Offence:
     """What the peer sends, after which set-up, and the cause that the QP stops with.
 
-    `shows`: the rows of the requirement list that forbid it.
+    `shows`: the rows of the requirement list that forbid it. `status`: of the first receive.
     """
 
     cause: Cause
     ulpdus: Callable[[Victim], list[bytes]]
     receives: list[int] = field(default_factory=list)  # octets of the receives that are posted
     shows: str = ""
+    status: WCStatus = WCStatus.WR_FLUSH_ERR
 
 
 def _read_requests(victim: Victim) -> list[bytes]:
@@ -329,13 +331,18 @@ OFFENCES = {
         Cause.UNTAGGED_NO_BUFFER, lambda v: [send()], shows="DDP-7.1-02 DDP-7.1-06"
     ),
     "Send longer than its receive": Offence(
-        Cause.UNTAGGED_TOO_LONG, lambda v: [send()], [199, 4096], shows="RDMAP-5.3-04 DDP-7.1-04"
+        Cause.UNTAGGED_TOO_LONG,
+        lambda v: [send()],
+        [199, 4096],
+        shows="RDMAP-5.3-04 DDP-7.1-04",
+        status=WCStatus.LOC_LEN_ERR,
     ),
     "second segment too long": Offence(
         Cause.UNTAGGED_TOO_LONG,
         lambda v: [send(b"", last=False), send(mo=0)],
         [100],
         shows="RDMAP-5.3-04 DDP-7.1-04",
+        status=WCStatus.LOC_LEN_ERR,
     ),
     "message sequence number": Offence(
         Cause.UNTAGGED_MSN,
@@ -491,7 +498,7 @@ def test_offence_stops_this_qp_only_and_places_nothing(
     ulpdus = offence.ulpdus(victim)
     peer.send(*ulpdus, write(victim.mr.rkey, victim.mr.addr))
     victim.check_stopped(offence.cause)
-    victim.flushed(*range(len(offence.receives)))
+    victim.flushed(*range(len(offence.receives)), first=offence.status)
     victim.check_untouched()
     peer.pump_until(lambda: peer.ended, SECONDS)
     # Which Read Request is one too many depends on how fast the others are answered.
@@ -740,7 +747,7 @@ def test_read_of_a_bad_stag_of_another_qp_of_the_same_device(
     bad = {"remote_addr": source.mr.addr, "rkey": source.mr.rkey ^ 1}
     sink.qp.post_send(SendWR(1, WROpcode.RDMA_READ, [sink.element()], **bad))
     (completion,) = sink.cq.wait(1, SECONDS)
-    assert (completion.wr_id, completion.status) == (1, WCStatus.WR_FLUSH_ERR)
+    assert (completion.wr_id, completion.status) == (1, WCStatus.REM_ACCESS_ERR)
     assert source.qp.query_state() == (QPState.ERR, Cause.READ_STAG_INVALID)
     assert sink.qp.query_state() == (QPState.ERR, Cause.TERMINATE_RECEIVED)
 
@@ -941,4 +948,4 @@ def test_responder_that_never_polls_tells_its_peer(context: Context) -> None:
         sink.qp.post_send(SendWR(2, WROpcode.RDMA_READ, [sink.element()], **bad))
         other.poll_until(lambda: sink.qp.state == QPState.ERR, SECONDS, "the Terminate")
         assert sink.qp.cause == Cause.TERMINATE_RECEIVED
-        assert source.qp.state == QPState.RTS  # as far as its driver knows
+        assert source.qp.known_state == QPState.RTS

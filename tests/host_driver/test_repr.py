@@ -1,0 +1,66 @@
+"""Every object says in its repr which one it is."""
+
+from stagecoach.host_driver import (
+    CQ,
+    MR,
+    AccessFlags,
+    Cause,
+    CompChannel,
+    FastMR,
+    listen,
+)
+from tests.host_driver.fake_device import NoStream
+from tests.host_driver.startup_rig import PATIENCE, raw_initiator
+from tests.host_driver.test_async_accept import OCTETS
+
+
+def test_objects_of_a_device_tell_their_numbers(verbs):
+    qp = verbs.qp
+    assert repr(verbs.context) == "<Context of FakeDevice: 1 QPs, 1 CQs, 0 regions>"
+    assert repr(verbs.pd) == "<PD 0>" and repr(verbs.cq) == "<CQ 0: 8 completions>"
+    assert repr(qp) == "<QP 0: INIT, PD 0, CQs 0 and 0>"
+    qp.connect(NoStream(), initiator=True, crc=True, ord=3, ird=2, emss=1460)
+    verbs.device.event(0, Cause.LLP_CLOSED)
+    assert repr(qp).startswith("<QP 0: RTS"), "it has looked for events"
+    verbs.context.process_events()
+    assert repr(qp) == "<QP 0: ERR, PD 0, CQs 0 and 0, LLP_CLOSED>"
+    channel = CompChannel(verbs.context)
+    assert repr(channel) == "<CompChannel of CQs: none>"
+    cq = CQ(verbs.context, 8, channel=channel)
+    assert repr(channel) == "<CompChannel of CQs: 1>"
+    for each in (qp, channel, cq, verbs.cq, verbs.pd, verbs.context):
+        each.close()
+    assert repr(qp) == "<QP 0: RESET, PD 0, CQs 0 and 0, LLP_CLOSED>"
+    assert repr(verbs.context) == "<Context of FakeDevice: closed>"
+    closed = (repr(channel), repr(verbs.cq), repr(verbs.pd))
+    assert closed == (
+        "<CompChannel of CQs: none, closed>",
+        "<CQ 0: 8 completions, closed>",
+        "<PD 0, closed>",
+    )
+
+
+def test_regions_tell_where_they_are_and_what_for(verbs):
+    rights = AccessFlags.LOCAL_WRITE | AccessFlags.REMOTE_READ
+    mr = MR(verbs.pd, bytearray(5), rights, addr=0x1234, stag=0xAB)
+    text = "MR STag 0x000000ab of PD 0: 5 octets at 0x1234, LOCAL_WRITE | REMOTE_READ"
+    assert repr(mr) == f"<{text}>"
+    mr.close()
+    assert repr(mr) == f"<{text}, closed>"
+    fast = FastMR(verbs.pd, 8, addr=0, stag=0xCD00)
+    assert repr(fast) == "<FastMR STag 0x0000cd00 of PD 0: 8 octets at 0x0, local reading, invalid>"
+
+
+def test_a_listener_and_its_requests_tell_ports(passive):
+    listener = listen(passive.context)
+    assert repr(listener) == f"<ConnectionListener at port {listener.port}>"
+    with raw_initiator(listener.port, OCTETS) as peer:
+        request = listener.get_request(PATIENCE)
+        address = "{}:{}".format(*peer.getsockname())
+        assert repr(request) == f"<ConnectionRequest from {address}, IRD 8, ORD 8>"
+        accepted = request.accept(None)
+        assert repr(request) == "<ConnectionRequest answered or closed, IRD 8, ORD 8>"
+        assert repr(accepted) == f"<AcceptedRequest from {address}, IRD 8, ORD 8>"
+        accepted.close()
+    listener.close()
+    assert repr(listener).endswith(", closed>")
