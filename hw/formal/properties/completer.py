@@ -175,6 +175,8 @@ def _order(h: Harness) -> None:
     h.invariant("its QP", ~(at("RETIRE") | retired.valid) | its_qp)
     h.invariant("completes", ~(here & completion.valid) | (due & its_own))
     h.invariant("complete", ~(gone & ~completion.valid) | whole)
+    in_time = failed <= FAILED_CYCLES
+    h.invariant("in time", ~(here & at("RETIRE") & ~completion.valid & ~told) | in_time)
 
 
 PROPERTIES = (
@@ -197,7 +199,7 @@ PROPERTIES = (
                 ("self.sent.ready.eq(item_arrived)", "self.sent.ready.eq(1)"),
             )
         ),
-        depth=4,
+        depth=3,
         mutant_cycles=10,
     ),
 )
