@@ -5,16 +5,18 @@ from amaranth.hdl import Module, Signal
 from amaranth.sim import Simulator
 
 from stagecoach.gateware.config import RnicConfig
-from stagecoach.gateware.queues.prefetch_memory import BASE_UNITS, LANE_UNITS, PrefetchMemory
+from stagecoach.gateware.queues.prefetch_memory import LANE_UNITS, PrefetchMemory
 
 LAST = 2**16 - 1
 """After this number of a unit comes 0."""
 
 
+# 64 QPs with 8 units each have as much as 16 lanes with 32.
+@pytest.mark.parametrize("own_units", [2, 4, 8])
 @pytest.mark.parametrize("lanes", [2, 16])
-@pytest.mark.parametrize("qps", [2, 32, 256])
-def test_prefetch_memory(qps, lanes):
-    memory = PrefetchMemory(RnicConfig(qps=qps, prefetch_lanes=lanes))
+@pytest.mark.parametrize("qps", [2, 64, 256])
+def test_prefetch_memory(qps, lanes, own_units):
+    memory = PrefetchMemory(RnicConfig(qps=qps, prefetch_lanes=lanes), own_units)
     in_lane, is_in_lane = Signal(), Signal()
     lane, lane_of = Signal(range(lanes)), Signal(range(lanes))
     qp, number = Signal(range(qps)), Signal(16)
@@ -41,7 +43,7 @@ def test_prefetch_memory(qps, lanes):
 
         places = []
         for chosen, owner, owners, units in (
-            (0, qp, qps, BASE_UNITS),
+            (0, qp, qps, own_units),
             (1, lane, lanes, LANE_UNITS),
         ):
             ctx.set(in_lane, chosen)
@@ -52,11 +54,15 @@ def test_prefetch_memory(qps, lanes):
                 places.append(place(0, units))
                 assert sorted(place(LAST, units)) == sorted(places[-1])
         taken = [one for owned in places for one in owned]
-        assert sorted(taken) == list(range(memory.units))
-        # The larger part comes first.
-        base, in_lanes = qps * BASE_UNITS, lanes * LANE_UNITS
-        ctx.set(in_lane, int(in_lanes >= base))
-        assert max(place(0, BASE_UNITS)) < max(base, in_lanes)
+        # The highest bit of an address says in which part it is; the larger part comes first.
+        own, in_lanes = qps * own_units, lanes * LANE_UNITS
+        assert memory.parts == (max(own, in_lanes), min(own, in_lanes))
+        first, second = memory.parts
+        begin = 1 << (memory.address_bits - 1)
+        assert first <= begin
+        assert sorted(taken) == [*range(first), *range(begin, begin + second)]
+        ctx.set(in_lane, int(in_lanes >= own))
+        assert max(place(0, own_units)) < begin
 
     simulator = Simulator(m)
     simulator.add_testbench(bench)
