@@ -17,9 +17,11 @@ class TransmitComplete(wiring.Component):
 
     That happens a cycle after the FPDU was handed over, or an atomic that begins. Whether its
     checks are good does not matter: if they are not, the QP sends nothing any more. So what is
-    asked of the peer is pushed as early, and the next visit counts it; an answer to what was never
-    asked fails at the same STag check. Of an atomic that
-    begins nothing is sent: only that it has begun, and whose turn it is now, is stored.
+    asked of the peer is pushed as early, and the next visit counts it. Until the QP stops, a peer
+    may answer a Read that it was never asked for: each segment is checked as any other, so it is
+    placed inside the region of the sink or not at all, and the Read completes with its error.
+    Of an atomic that begins nothing is sent: only that it has begun, and whose turn it is now, is
+    stored.
 
     It waits for nothing and keeps nobody waiting.
 

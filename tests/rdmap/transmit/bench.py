@@ -236,7 +236,7 @@ class Bench:
         self._retire: list[tuple[int, int]] = []
         self.auto_retire = True
         self.cycle = 0
-        self._effects: deque[tuple[int, Any]] = deque()
+        self._effects: list[tuple[int, Any]] = []
         self.stag_request = None
         dut.running.value = 0
         dut.may_send.value = 0
@@ -399,12 +399,15 @@ class Bench:
                 number = int(dut.send_entries__select.value)
                 self._later(self._pop_entry, number, int(dut.send_entries__pop_both.value))
             if dut.inbound_requests__pop.value:
-                self._later(self._pop_inbound, int(dut.inbound_requests__pop_qp.value))
+                self._later(self._pop_inbound, int(dut.inbound_requests__pop_qp.value), cycles=2)
             if dut.outstanding_requests__push.value:
                 item = int(dut.outstanding_requests__item.value)
-                self._later(self._push, int(dut.outstanding_requests__push_qp.value), item)
-            while self._effects and self._effects[0][0] <= self.cycle:
-                self._effects.popleft()[1]()
+                qp = int(dut.outstanding_requests__push_qp.value)
+                self._later(self._push, qp, item, cycles=2)
+            due = [effect for cycle, effect in self._effects if cycle <= self.cycle]
+            self._effects = [each for each in self._effects if each[0] > self.cycle]
+            for effect in due:
+                effect()
 
             # The queues: two cycles from select to answer.
             qp = self.qps[send]
@@ -473,8 +476,9 @@ class Bench:
             if not self.work.pending and self.queued:
                 self.work.put({"qp": self.queued.popleft()})
 
-    def _later(self, call: Any, *arguments: Any) -> None:
-        self._effects.append((self.cycle + 1, lambda: call(*arguments)))
+    def _later(self, call: Any, *arguments: Any, cycles: int = 1) -> None:
+        """Calls it `cycles` later: its effect is seen in the cycle after that."""
+        self._effects.append((self.cycle + cycles, lambda: call(*arguments)))
 
     def _pop_entry(self, number: int, both: int) -> None:
         qp = self.qps[number]
