@@ -7,7 +7,7 @@ from cocotb.task import bridge
 from cocotb.triggers import ClockCycles
 
 from bench.rig import Bench, open_device, options, report
-from stagecoach.sim.model.atomics import FETCH_ADD, AtomicRequest
+from stagecoach.sim.model.atomics import ATOMIC_OCTETS, FETCH_ADD, AtomicRequest
 from stagecoach.sim.model.ddp import segment_untagged
 from stagecoach.sim.model.mpa import frame_fpdu, mulpdu
 from stagecoach.sim.model.rdmap import QN_READ_REQUEST, Opcode, control_octet
@@ -18,7 +18,6 @@ AHEAD = 2
 WARM_UP = 160
 """Answers before the steady state."""
 
-WORD_OCTETS = 8
 RESPONSE_OPCODE = control_octet(Opcode.ATOMIC_RESPONSE)
 
 
@@ -32,7 +31,7 @@ async def _answer_atomics(dut: Any, *, same: bool) -> None:
     asked = [0] * qps
 
     def make() -> None:
-        found["bench"] = Bench(device, qps * WORD_OCTETS, emss, qps)
+        found["bench"] = Bench(device, qps * ATOMIC_OCTETS, emss, qps)
 
     await bridge(make)()
     bench = found["bench"]
@@ -40,7 +39,7 @@ async def _answer_atomics(dut: Any, *, same: bool) -> None:
 
     def ask(qp: int) -> None:
         asked[qp] += 1
-        to = bench.mr.addr + WORD_OCTETS * places[qp]
+        to = bench.mr.addr + ATOMIC_OCTETS * places[qp]
         request = AtomicRequest(FETCH_ADD, asked[qp], bench.mr.stag, to, 1, 0)
         (ulpdu,) = segment_untagged(
             request.encode(),
@@ -64,8 +63,8 @@ async def _answer_atomics(dut: Any, *, same: bool) -> None:
     while len(stamps) < operations:
         await ClockCycles(dut.clk, 100)
     words = [
-        int.from_bytes(bench.buffer[at : at + WORD_OCTETS], "little")
-        for at in range(0, len(bench.buffer), WORD_OCTETS)
+        int.from_bytes(bench.buffer[at : at + ATOMIC_OCTETS], "little")
+        for at in range(0, len(bench.buffer), ATOMIC_OCTETS)
     ]
     assert sum(words) == operations and (not same or words[0] == operations)
     # When no more is asked the unit runs empty, which is no steady state.

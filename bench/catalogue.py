@@ -11,7 +11,7 @@ from typing import Any
 from bench import many_qps
 from bench.many_qps import NOT_SLOW, OTHERS, SLOW
 from stagecoach.sim.model.ddp import TAGGED_HEADER_OCTETS, UNTAGGED_HEADER_OCTETS
-from stagecoach.sim.model.mpa import mulpdu
+from stagecoach.sim.model.fpdu_sizes import mulpdu
 
 DEFAULTS: dict[str, Any] = {
     "emss": 1460,
@@ -100,10 +100,14 @@ def last_cycles(result: Mapping[str, int]) -> float:
     return result["last_cycles"]
 
 
+def header_octets(operation: str) -> int:
+    """A `send` has untagged segments, all others tagged ones (RFC 5041, 4.2 and 4.3)."""
+    return UNTAGGED_HEADER_OCTETS if operation == "send" else TAGGED_HEADER_OCTETS
+
+
 def full_segment(operation: str, emss: int = 1460, markers: bool = False) -> int:
     """Payload of a full FPDU."""
-    header = UNTAGGED_HEADER_OCTETS if operation == "send" else TAGGED_HEADER_OCTETS
-    return mulpdu(emss, markers) - header
+    return mulpdu(emss, markers) - header_octets(operation)
 
 
 def message(operation: str, emss: int = 1460, markers: bool = False) -> int:

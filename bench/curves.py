@@ -3,11 +3,8 @@
 from dataclasses import dataclass
 
 from bench.catalogue import DEFAULTS, FIGURES, Case, receive, transmit
-from bench.limits import WIRE_OVERHEAD
 from bench.many_qps import PATTERNS, QPS, figure_key
-from stagecoach.cli.perf.limit import PORT_OCTETS, TAGGED_HEADER, Framing
 
-EMSS = 1460
 SIZES = (0, 8, 64, 512, 4096, 32768, 262144, 1048576)
 READ_LATENCIES = (0, 125, 250, 500, 1000)
 
@@ -42,18 +39,6 @@ class Family:
     name: str
     x: str
     curves: tuple[Curve, ...]
-
-
-def port_limit(octets: int, header: int = TAGGED_HEADER) -> float:
-    """Payload octets per cycle when the LLP port carries 8 octets of FPDUs in each."""
-    return PORT_OCTETS * octets / Framing(EMSS).message(octets, header)
-
-
-def wire_limit(octets: int, header: int = TAGGED_HEADER) -> float:
-    """The same on a 10 Gb/s wire, which carries 8 octets per cycle of 156.25 MHz."""
-    segments = max(1, -(-octets // (Framing(EMSS).mulpdu - header)))
-    total = Framing(EMSS).message(octets, header) + WIRE_OVERHEAD * segments
-    return PORT_OCTETS * octets / total
 
 
 def _messages(octets: int) -> int:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from bench import speed
 from bench.catalogue import DEFAULTS, FPDUS_PER_MESSAGE, LATENCY_MESSAGES
-from bench.curves import EMSS, FAMILIES, Curve, port_limit
+from bench.curves import FAMILIES, Curve
+from bench.limits import EMSS, port_limit
 from bench.plots import (
     AREA,
     AREA_SIZES,

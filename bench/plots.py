@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.curves import FAMILIES, Curve, Family, port_limit, wire_limit
-from bench.limits import wire_cycles
+from bench.curves import FAMILIES, Curve, Family
+from bench.limits import port_limit, wire_cycles, wire_limit
 from bench.many_qps import PATTERNS
 from stagecoach.cli.perf.sizes import size_text
 from stagecoach.hw.files import write_results, write_whole

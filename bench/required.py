@@ -10,12 +10,12 @@ from enum import Enum
 from bench import many_qps
 from bench.catalogue import DEFAULTS, LARGE_WRITES, NFS_OCTETS, NFS_OPERATIONS
 from bench.limits import (
-    ATOMIC_RESPONSE_OCTETS,
     beats,
     octets_per_cycle,
     port_cycles,
     wire_cycles,
 )
+from stagecoach.sim.model.atomics import ATOMIC_RESPONSE_OCTETS
 
 WINDOW = 0.001
 """By which a figure may be above a limit, an average over all messages: it is of some of them."""

@@ -7,11 +7,11 @@ from stagecoach.hw.interface.sizes import SIZES
 MAX_ULPDU_LENGTH = 64768
 """Longest ULPDU in octets (RFC 5044, 4.5)."""
 
-MAX_FPDU_LENGTH = 64776
-"""Longest FPDU in octets without Markers: length field, ULPDU, pad, CRC (RFC 5044, 4.1)."""
-
 WORD_WIDTH = 64
 """Bits of a word: what moves in a cycle inside the device, whatever the width of its ports."""
+
+WORD_OCTETS = WORD_WIDTH // 8
+"""Octets of a word."""
 
 DATA_WIDTHS = (32, WORD_WIDTH, 128)
 """Allowed widths of the ports (docs/decisions/data-width.md)."""

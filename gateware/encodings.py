@@ -7,12 +7,17 @@ from typing import Any
 from amaranth.lib import enum
 
 
-def encoding(name: str, members: Mapping[str, int], shape: Any, doc: str) -> Any:
-    """An `amaranth.lib.enum.Enum` of a shape, with members that are described elsewhere."""
+def encoding(
+    name: str, members: Mapping[str, int], shape: Any, doc: str, kind: Any = enum.Enum
+) -> Any:
+    """An enumeration of a shape, with members that are described elsewhere.
+
+    `kind`: class of `amaranth.lib.enum`; with an `IntEnum` its signals are plain numbers.
+    """
 
     def fill(body: dict[str, Any]) -> None:
         body["__doc__"] = doc
         for member, value in members.items():
             body[member] = value
 
-    return types.new_class(name, (enum.Enum,), {"shape": shape}, fill)
+    return types.new_class(name, (kind,), {"shape": shape}, fill)

@@ -12,22 +12,18 @@ from amaranth.lib.wiring import Out
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.encodings import encoding
 from stagecoach.hw.interface import llp, queue_entries
+from stagecoach.hw.interface.wire import (
+    ATOMIC_REQUEST_HEADER_OCTETS,
+    READ_REQUEST_HEADER_OCTETS,
+    UNTAGGED_HEADER_OCTETS,
+)
 
-ULPDU_HEADER_OCTETS = 70
+ULPDU_HEADER_OCTETS = UNTAGGED_HEADER_OCTETS + ATOMIC_REQUEST_HEADER_OCTETS
 """Longest header kept beside an FPDU: untagged DDP header and Atomic Request header."""
 
 
-TERMINATED_HEADER_OCTETS = 46
+TERMINATED_HEADER_OCTETS = UNTAGGED_HEADER_OCTETS + READ_REQUEST_HEADER_OCTETS
 """Longest header that an error tells of: untagged DDP header and Read Request header."""
-
-
-DDP_HEADER_OCTETS = 18
-"""Longest DDP header (RFC 5041, 4.3)."""
-
-
-EVENT_HEADER_OCTETS = 18
-"""Octets of the offending ULPDU that an event carries: its DDP header. Of a received Terminate
-the first octets after its DDP header."""
 
 
 LlpEventKind = encoding(
@@ -259,7 +255,7 @@ class Layouts:
                 "qp": qp,
                 "ulpdu_length": 16,
                 "tagged": 1,  # the DDP header has 14 octets, else 18
-                "header": 8 * DDP_HEADER_OCTETS,
+                "header": 8 * UNTAGGED_HEADER_OCTETS,
                 "crc": 1,
                 "markers": 1,
                 "until_marker": 7,  # units of 4 octets from the FPDU's start to the next Marker

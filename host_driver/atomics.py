@@ -4,9 +4,7 @@ from dataclasses import dataclass
 
 from stagecoach.host_driver.enums import ATOMIC_OPERATIONS, WROpcode
 from stagecoach.host_driver.wr import ALL_ONES, SendWR
-
-ATOMIC_OCTETS = 8
-"""What an atomic reads and changes (RFC 7306, 5.1)."""
+from stagecoach.hw.interface.wire import ATOMIC_OCTETS
 
 _OPERANDS = {
     WROpcode.ATOMIC_FETCH_AND_ADD: ("compare_add", "add_mask"),

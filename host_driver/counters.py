@@ -11,8 +11,11 @@ from stagecoach.host_driver.errors import DeviceError
 from stagecoach.host_driver.registers import CounterWord
 from stagecoach.hw.interface.causes import Cause
 
-COUNTER_BITS = 36
-LOST_MOST = 255
+_LOW_BITS, _HIGH_BITS = (
+    half.fields["value"].width for half in (registers.COUNTER_LOW, registers.COUNTER_HIGH)
+)
+COUNTER_BITS = _LOW_BITS + _HIGH_BITS
+"""Counters wrap at two to this power."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,7 @@ class QPStatus:
 def _read(device: Device, word: CounterWord, index: int) -> int:
     device.write(registers.COUNTER_SELECT, counter=word, index=index)
     low = device.read(registers.COUNTER_LOW)["value"]
-    return low | device.read(registers.COUNTER_HIGH)["value"] << 32
+    return low | device.read(registers.COUNTER_HIGH)["value"] << _LOW_BITS
 
 
 def _require_counters(device: Device) -> None:
@@ -79,7 +82,7 @@ def query_qp(device: Device, number: int) -> QPStatus:
             for word in CounterWord
             if word is not CounterWord.STOPPED
         }
-    if state is not QPState.RTS or values["outstanding_reads"] >> 35:
+    if state is not QPState.RTS or values["outstanding_reads"] >> COUNTER_BITS - 1:
         # Nobody answers any more, or an answer came that nobody had asked for.
         values["outstanding_reads"] = 0
     return QPStatus(state, cause, QPCounters(**values))

@@ -13,11 +13,8 @@ from stagecoach.host_driver.enums import WCFlags, WCStatus
 from stagecoach.host_driver.errors import DeviceError, ResourceError, WaitTimeout, require_type
 from stagecoach.host_driver.ring import MAXIMUM_LOG2, Ring, check_entries, ring_entries
 from stagecoach.host_driver.wr import WC
-from stagecoach.hw.interface.queue_entries import (
-    IMMEDIATE_DATA_OCTETS,
-    CompletionFlags,
-    CompletionOpcode,
-)
+from stagecoach.hw.interface.queue_entries import CompletionFlags, CompletionOpcode
+from stagecoach.hw.interface.wire import IMMEDIATE_DATA_OCTETS
 
 DEFAULT_CQE = 8192
 

@@ -12,6 +12,7 @@ from stagecoach.host_driver.events import UNKNOWN_INDEX, AsyncEvent
 from stagecoach.host_driver.terminate import SegmentHeader, Terminate
 from stagecoach.host_driver.work_queue import Posted, WorkQueue
 from stagecoach.hw.interface.causes import Cause, TerminateCode
+from stagecoach.hw.interface.wire import QN_READ_REQUEST, Opcode
 
 _OF_SENDS = {
     Cause.LOCAL_SEND_PROTECTION: WCStatus.LOC_PROT_ERR,
@@ -29,13 +30,18 @@ _OF_SINKS = (
 )
 """What has become of the sink of an RDMA Read when the Read Response comes."""
 
-# RDMAP opcodes (RFC 5040, Figure 4; RFC 7306, Figure 2) and queues of untagged messages
-_READ_REQUEST, _READ_RESPONSE, _ATOMIC_REQUEST = 0x1, 0x2, 0xA
-_SENDS = (0x3, 0x4, 0x5, 0x6)
-_REQUEST_QUEUE = 1
+_SENDS = (
+    Opcode.SEND,
+    Opcode.SEND_WITH_INVALIDATE,
+    Opcode.SEND_WITH_SE,
+    Opcode.SEND_WITH_SE_AND_INVALIDATE,
+)
 
 _ATOMICS = (WCOpcode.COMP_SWAP, WCOpcode.FETCH_ADD, WCOpcode.SWAP)
-_REQUESTS = {_READ_REQUEST: (WCOpcode.RDMA_READ,), _ATOMIC_REQUEST: _ATOMICS}
+_REQUESTS: dict[int, tuple[WCOpcode, ...]] = {
+    Opcode.RDMA_READ_REQUEST: (WCOpcode.RDMA_READ,),
+    Opcode.ATOMIC_REQUEST: _ATOMICS,
+}
 """What was posted, by the opcode of the request that the peer got."""
 
 _REMOTE_PROTECTION, _REMOTE_OPERATION, _UNTAGGED_BUFFER = (0, 1), (0, 2), (1, 2)
@@ -77,7 +83,7 @@ def find_culprit(
         return _only(
             (each for each in receive.posted if each.has_entry(number)), WCStatus.LOC_LEN_ERR
         )
-    if cause in _OF_SINKS and segment.opcode == _READ_RESPONSE:
+    if cause in _OF_SINKS and segment.opcode == Opcode.RDMA_READ_RESPONSE:
         return _of_sink(segment, send)
     return None
 
@@ -113,7 +119,7 @@ def _of_terminate(terminate: Terminate, send: WorkQueue, reads: int) -> Culprit 
     request, else not: it may say what is wrong with a later one before it answers an older one.
     """
     segment = terminate.segment
-    if segment is None or segment.qn != _REQUEST_QUEUE or segment.msns is None:
+    if segment is None or segment.qn != QN_READ_REQUEST or segment.msns is None:
         return None
     opcodes = _REQUESTS.get(segment.opcode or 0, ())
     first, last = segment.msns

@@ -5,13 +5,9 @@ from dataclasses import dataclass
 
 from stagecoach.host_driver.errors import DeviceError, describe
 from stagecoach.host_driver.stream_end import StreamEnd
-from stagecoach.host_driver.terminate import (
-    UNTAGGED_HEADER_OCTETS,
-    SegmentHeader,
-    Terminate,
-    read_terminate,
-)
+from stagecoach.host_driver.terminate import SegmentHeader, Terminate, read_terminate
 from stagecoach.hw.interface.causes import CODES, Cause
+from stagecoach.hw.interface.wire import UNTAGGED_HEADER_OCTETS
 
 _WORK_REQUESTS = {
     Cause.LOCAL_SEND_PROTECTION: "send",

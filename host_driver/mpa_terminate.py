@@ -7,17 +7,25 @@ none, because it may not send before the first FPDU of the Initiator (RFC 5044, 
 import struct
 from enum import IntEnum
 
+from stagecoach.host_driver.crc32c import crc32c
+from stagecoach.hw.interface.wire import (
+    DDP_VERSION,
+    FIRST_MSN,
+    FPDU_CRC_OCTETS,
+    QN_TERMINATE,
+    RDMAP_VERSION,
+    ULPDU_LENGTH_OCTETS,
+    Opcode,
+)
+
 # RFC 5044, 4.1: ULPDU_Length. RFC 5041, 4.3: control, RsvdULP of 8 and 32 bits, QN, MSN, MO.
 # RFC 5040, 4.8: Layer and EType, Error Code, HdrCt (no header is copied), reserved.
 _FPDU = struct.Struct(">H BBIIII BBBB")
-_ULPDU_OCTETS = _FPDU.size - 2
-_DDP_CONTROL = 0x41  # last segment, version 1
-_RDMAP_CONTROL = 0x47  # version 1, Terminate
-_QN_TERMINATE = 2
-_FIRST_MSN = 1
+_ULPDU_OCTETS = _FPDU.size - ULPDU_LENGTH_OCTETS
+_DDP_CONTROL = 0x40 | DDP_VERSION  # last segment
+_RDMAP_CONTROL = RDMAP_VERSION << 6 | Opcode.TERMINATE
 _LAYER_AND_TYPE = 0x20  # LLP, MPA
 _FIRST_MARKER = bytes(4)  # RFC 5044, 7.1.2 item 7
-_CRC32C = 0x82F63B78  # RFC 5044, 4.4, reflected
 
 
 class SetupError(IntEnum):
@@ -28,15 +36,6 @@ class SetupError(IntEnum):
     NO_MATCHING_RTR = 7
 
 
-def _crc32c(octets: bytes) -> int:
-    crc = 0xFFFFFFFF
-    for octet in octets:
-        crc ^= octet
-        for _ in range(8):
-            crc = crc >> 1 ^ (_CRC32C if crc & 1 else 0)
-    return crc ^ 0xFFFFFFFF
-
-
 def terminate_fpdu(code: SetupError, *, markers: bool) -> bytes:
     """The first and only FPDU of a stream: a Terminate 2/0/`code`, after a Marker if wanted.
 
@@ -44,8 +43,8 @@ def terminate_fpdu(code: SetupError, *, markers: bool) -> bytes:
     """
     fpdu = _FPDU.pack(
         _ULPDU_OCTETS,
-        *(_DDP_CONTROL, _RDMAP_CONTROL, 0, _QN_TERMINATE, _FIRST_MSN, 0),
+        *(_DDP_CONTROL, _RDMAP_CONTROL, 0, QN_TERMINATE, FIRST_MSN, 0),
         *(_LAYER_AND_TYPE, code, 0, 0),
     )
     octets = (_FIRST_MARKER if markers else b"") + fpdu
-    return octets + _crc32c(octets).to_bytes(4, "little")
+    return octets + crc32c(octets).to_bytes(FPDU_CRC_OCTETS, "little")

@@ -5,37 +5,40 @@ from dataclasses import dataclass
 from enum import Enum
 
 from stagecoach.hw.interface.causes import TerminateCode
+from stagecoach.hw.interface.wire import (
+    READ_REQUEST_HEADER_OCTETS,
+    TAGGED_HEADER_OCTETS,
+    TERMINATE_CONTROL_OCTETS,
+    TERMINATE_LENGTH_OCTETS,
+    UNTAGGED_HEADER_OCTETS,
+    Opcode,
+)
 
 # RFC 5041, 4.1 to 4.3
 _FLAG_TAGGED = 0x80
 _FLAG_LAST = 0x40
-TAGGED_HEADER_OCTETS = 14
-UNTAGGED_HEADER_OCTETS = 18
 
 # RFC 5040, 4.1 and 4.8
 _MASK_OPCODE = 0x0F
-CONTROL_OCTETS = 4
 _FLAG_LENGTH, _FLAG_DDP_HEADER, _FLAG_READ_REQUEST = 0x80, 0x40, 0x20
 _SIW_RESERVED = 0xF8  # in its octet order; RFC 5040 has reserved bits ignored, siw sets none
-_LENGTH_OCTETS = 2
-_READ_REQUEST_OCTETS = 28
 
-_MESSAGES = {
-    0x0: "RDMA Write",
-    0x1: "RDMA Read Request",
-    0x2: "RDMA Read Response",
-    0x3: "Send",
-    0x4: "Send with Invalidate",
-    0x5: "Send with SE",
-    0x6: "Send with SE and Invalidate",
-    0x7: "Terminate",
-    0x8: "Immediate Data",
-    0x9: "Immediate Data with SE",
-    0xA: "Atomic Request",
-    0xB: "Atomic Response",
+_MESSAGES: dict[int, str] = {
+    Opcode.RDMA_WRITE: "RDMA Write",
+    Opcode.RDMA_READ_REQUEST: "RDMA Read Request",
+    Opcode.RDMA_READ_RESPONSE: "RDMA Read Response",
+    Opcode.SEND: "Send",
+    Opcode.SEND_WITH_INVALIDATE: "Send with Invalidate",
+    Opcode.SEND_WITH_SE: "Send with SE",
+    Opcode.SEND_WITH_SE_AND_INVALIDATE: "Send with SE and Invalidate",
+    Opcode.TERMINATE: "Terminate",
+    Opcode.IMMEDIATE_DATA: "Immediate Data",
+    Opcode.IMMEDIATE_DATA_WITH_SE: "Immediate Data with SE",
+    Opcode.ATOMIC_REQUEST: "Atomic Request",
+    Opcode.ATOMIC_RESPONSE: "Atomic Response",
 }
 """Names of the opcodes (RFC 5040, Figure 4; RFC 7306, Figure 2)."""
-_INVALIDATING = (0x4, 0x6)
+_INVALIDATING = (Opcode.SEND_WITH_INVALIDATE, Opcode.SEND_WITH_SE_AND_INVALIDATE)
 
 _LAYERS = {0: "RDMAP", 1: "DDP", 2: "MPA"}
 _LAYER_LLP = 2
@@ -302,9 +305,9 @@ def read_terminate(octets: bytes, length: int) -> Terminate:
 
 
 def _decode(octets: bytes, length: int, order: OctetOrder) -> Terminate:
-    if length < CONTROL_OCTETS:
+    if length < TERMINATE_CONTROL_OCTETS:
         raise ValueError(f"Terminate header of {length} octets; allowed: 4 or more")
-    if len(octets) < CONTROL_OCTETS:
+    if len(octets) < TERMINATE_CONTROL_OCTETS:
         raise ValueError(f"{len(octets)} octets of a Terminate header; needed: 4 or more")
     layer, error_type, flags = octets[0] >> 4, octets[0] & 0x0F, octets[2]
     if order is OctetOrder.SIW:
@@ -312,18 +315,18 @@ def _decode(octets: bytes, length: int, order: OctetOrder) -> Terminate:
             raise ValueError(f"{order.value} with reserved bits: {octets[:4].hex()}; allowed: none")
         layer, error_type, flags = error_type, layer, int(f"{flags:08b}"[::-1], 2)
     has_header = bool(flags & _FLAG_DDP_HEADER)
-    start = end = CONTROL_OCTETS
+    start = end = TERMINATE_CONTROL_OCTETS
     segment_length = None
     if flags & (_FLAG_LENGTH | _FLAG_DDP_HEADER):
-        start = end = end + _LENGTH_OCTETS
-        segment_length = int.from_bytes(octets[CONTROL_OCTETS:start], "big")
+        start = end = end + TERMINATE_LENGTH_OCTETS
+        segment_length = int.from_bytes(octets[TERMINATE_CONTROL_OCTETS:start], "big")
     if has_header:
         if len(octets) <= start < length:
             raise ValueError(f"{len(octets)} octets of a Terminate header; needed: {start + 1}")
         # Of a header that is missing, at least the shorter kind is.
         tagged = len(octets) <= start or octets[start] & _FLAG_TAGGED
         end += TAGGED_HEADER_OCTETS if tagged else UNTAGGED_HEADER_OCTETS
-    needed = end + (_READ_REQUEST_OCTETS if flags & _FLAG_READ_REQUEST else 0)
+    needed = end + (READ_REQUEST_HEADER_OCTETS if flags & _FLAG_READ_REQUEST else 0)
     if length != needed and not (order is OctetOrder.SIW and length == end):
         raise ValueError(f"Terminate header of {length} octets; M, D and R ask for {needed}")
     return Terminate(

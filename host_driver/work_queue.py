@@ -22,7 +22,6 @@ from stagecoach.host_driver.ring import Ring
 from stagecoach.host_driver.wr import SGE, RecvWR, SendWR
 from stagecoach.hw.interface import queue_entries
 from stagecoach.hw.interface.queue_entries import (
-    IMMEDIATE_DATA_OCTETS,
     IMMEDIATE_OPERATIONS,
     RECEIVE_ENTRY_OCTETS,
     SEND_UNIT_OCTETS,
@@ -30,6 +29,7 @@ from stagecoach.hw.interface.queue_entries import (
     SendOpcode,
     send_units,
 )
+from stagecoach.hw.interface.wire import IMMEDIATE_DATA_OCTETS
 
 _SOLICITED = {
     WROpcode.SEND: SendOpcode.SEND_WITH_SE,

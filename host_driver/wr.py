@@ -16,7 +16,7 @@ from stagecoach.host_driver.mr import FastMR
 from stagecoach.host_driver.stream_end import StreamEnd
 from stagecoach.host_driver.terminate import Terminate
 from stagecoach.hw.interface.causes import Cause
-from stagecoach.hw.interface.queue_entries import IMMEDIATE_DATA_OCTETS
+from stagecoach.hw.interface.wire import IMMEDIATE_DATA_OCTETS
 
 ALL_ONES = 2**64 - 1
 

@@ -19,7 +19,7 @@ from stagecoach.gateware.config import WORD_WIDTH, RnicConfig
 from stagecoach.hw import cache
 from stagecoach.hw.cached_verilog import TOP, Progress, export_verilog, tell
 from stagecoach.sim.resting import split_clocks
-from stagecoach.sim.runtime_enums import HEADER, enum_header
+from stagecoach.sim.runtime_header import HEADER, runtime_header
 from stagecoach.sim.verilator import (
     BuildError,
     require,
@@ -99,7 +99,7 @@ class Parts:
     headers: tuple[tuple[str, str], ...] = ()
 
 
-DEVICE_PARTS = Parts((HARNESS,), RUNTIME, LIBRARY, headers=((HEADER, enum_header()),))
+DEVICE_PARTS = Parts((HARNESS,), RUNTIME, LIBRARY, headers=((HEADER, runtime_header()),))
 
 
 def build_device(

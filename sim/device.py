@@ -38,7 +38,7 @@ class Response(enum.IntEnum):
     DECERR = 3
 
 
-class DeviceError(RuntimeError):
+class DeviceCallError(RuntimeError):
     """A call of the simulated device failed; `status` says how."""
 
     def __init__(self, message: str, status: Status):
@@ -191,7 +191,7 @@ class Device:
             _ERROR_SIZE,
         )
         if not handle:
-            raise DeviceError(
+            raise DeviceCallError(
                 f"the device does not start: {error.value.decode(errors='replace')}", Status.FAILED
             )
         self._handle = handle
@@ -211,7 +211,7 @@ class Device:
             buffer = ctypes.create_string_buffer(_ERROR_SIZE)
             self._library.stagecoach_error(self._device, buffer, _ERROR_SIZE)
             reason = buffer.value.decode(errors="replace")
-        raise DeviceError(f"{what}: {reason}", Status(status))
+        raise DeviceCallError(f"{what}: {reason}", Status(status))
 
     def read_register(self, address: int) -> int:
         """Return a 32-bit register."""
@@ -261,7 +261,7 @@ class Device:
         """End a connection: what the device sent is flushed for at most `timeout` seconds.
 
         Then the socket is closed after a FIN, or its descriptor returned if `give_back`. Raises
-        DeviceError with NOT_FLUSHED if the time was too short or the connection was lost; it is
+        DeviceCallError with NOT_FLUSHED if the time was too short or the connection was lost; it is
         detached even so.
         """
         if connection < 0:
@@ -291,7 +291,7 @@ class Device:
         self._check(status, f"access to register {address:#05x}")
 
     def require_access(self, address: int, status: int) -> None:
-        """Raises `DeviceError` unless an access, by its status, went well."""
+        """Raises `DeviceCallError` unless an access, by its status, went well."""
         self._check(status, f"access to register {address:#05x}")
 
     def run_cycles(self, cycles: int) -> None:

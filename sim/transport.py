@@ -114,14 +114,14 @@ class SimulatedDevice(SocketLender):
         """Return the 32-bit register at an octet address."""
         try:
             return self._device.read_register(address)
-        except self._sim.DeviceError as error:
+        except self._sim.DeviceCallError as error:
             raise self._translate(error) from error
 
     def write_register(self, address: int, value: int) -> None:
         """Write a 32-bit register; returns when the device has answered."""
         try:
             self._device.write_register(address, value)
-        except self._sim.DeviceError as error:
+        except self._sim.DeviceCallError as error:
             raise self._translate(error) from error
 
     def map_memory(self, buffer: Any) -> int:
@@ -131,7 +131,7 @@ class SimulatedDevice(SocketLender):
         with self._lock:
             try:
                 self._device.map(address, len(exported))
-            except self._sim.DeviceError as error:
+            except self._sim.DeviceCallError as error:
                 raise self._translate(error) from error
             self._mapped.setdefault(address, []).append(exported)
         return address
@@ -144,7 +144,7 @@ class SimulatedDevice(SocketLender):
                 raise TransportError(f"nothing is mapped at {address:#x}")
             try:
                 self._device.unmap(address, len(buffers[-1]))
-            except self._sim.DeviceError as error:
+            except self._sim.DeviceCallError as error:
                 # Without a thread nobody touches the memory.
                 if not isinstance(self._translate(error), DeviceClosed):
                     raise self._translate(error) from error
@@ -157,21 +157,21 @@ class SimulatedDevice(SocketLender):
         try:
             # No EMSS is announced: QP CONNECT gave the device the one that holds.
             self._lend(connection, stream, lambda fd: self._device.attach(connection, fd))
-        except self._sim.DeviceError as error:
+        except self._sim.DeviceCallError as error:
             raise self._translate(error) from error
 
     def detach(self, connection: int, timeout: float = 2.0) -> None:
         """Send what the device has sent, close the socket, free the connection."""
         try:
             self._device.detach(connection, timeout=timeout)
-        except self._sim.DeviceError as error:
+        except self._sim.DeviceCallError as error:
             raise self._translate(error) from error
 
     def wait_interrupt(self, timeout: float | None = None) -> bool:
         """Wait for the irq output; False after the time."""
         try:
             return self._device.wait_irq(timeout)
-        except self._sim.DeviceError as error:
+        except self._sim.DeviceCallError as error:
             raise self._translate(error) from error
 
     @property
@@ -183,7 +183,7 @@ class SimulatedDevice(SocketLender):
         """Run at least this many cycles."""
         try:
             self._device.run_cycles(cycles)
-        except self._sim.DeviceError as error:
+        except self._sim.DeviceCallError as error:
             raise self._translate(error) from error
 
     def run_in_step(self, stream: SocketStream) -> None:
@@ -193,14 +193,14 @@ class SimulatedDevice(SocketLender):
         """
         try:
             stream.give_away(self._device.run_in_step)
-        except self._sim.DeviceError as error:
+        except self._sim.DeviceCallError as error:
             raise self._translate(error) from error
 
     def run_freely(self) -> None:
         """End `run_in_step`, here and soon at the other end."""
         try:
             self._device.run_freely()
-        except self._sim.DeviceError as error:
+        except self._sim.DeviceCallError as error:
             raise self._translate(error) from error
 
     def statistics(self) -> dict[str, Any]:

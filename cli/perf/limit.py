@@ -1,38 +1,20 @@
 """What the protocol allows: octets on the wire for a message, against 8 octets per cycle.
 
-A message is cut into segments of at most MULPDU octets with their header (RFC 5044, 4.5):
-
-    EMSS - (6 + EMSS mod 4)                          without Markers
-    EMSS - (6 + 4 * ceil(EMSS / 512) + EMSS mod 4)   with Markers
-
-and from 128 to 64768 (RFC 5044, 3). A segment has a DDP and RDMAP header of 14 octets if it is
-tagged (RDMA Write and Read Response; RFC 5041, 4.2) or 18 if it is untagged (RFC 5041, 4.3). A
-Read Request has 28 more octets (RFC 5040, 4.4), an Atomic Request 52 and an Atomic Response 12
-(RFC 7306, 5.2). A segment travels in an FPDU: ULPDU_Length of 2 octets, the segment, a pad to a
-multiple of 4, and a CRC of 4 (RFC 5044, 4.1). With Markers, 4 of every 512 octets of the stream are
-one (RFC 5044, 4.3).
+A message is cut into segments of at most MULPDU octets with their header, and each travels in an
+FPDU: how long those are, the reference model says (`sim/model`). With Markers, 4 of every 512
+octets of the stream are one (RFC 5044, 4.3).
 
 The two directions of a connection, and so of the LLP port, are independent of each other: the one
 with more octets on the wire is the limit. What TCP and the layers below add is not counted.
 """
 
-import math
 from dataclasses import dataclass
+
+from stagecoach.sim.model.fpdu_sizes import fpdu_length, mulpdu
+from stagecoach.sim.model.markers import MARKER_INTERVAL, MARKER_OCTETS
 
 PORT_OCTETS = 8
 """Of the LLP port, per cycle and direction."""
-
-TAGGED_HEADER = 14
-UNTAGGED_HEADER = 18
-READ_REQUEST_HEADER = 28
-ATOMIC_REQUEST_HEADER = 52
-ATOMIC_RESPONSE_HEADER = 12
-
-_LEAST_MULPDU, _MOST_MULPDU = 128, 64768  # RFC 5044, 3
-_LENGTH = 2
-_CRC = 4
-_MARKER = 4
-_MARKER_SPACING = 512
 
 
 @dataclass(frozen=True)
@@ -45,28 +27,23 @@ class Framing:
     @property
     def mulpdu(self) -> int:
         """Octets of the longest segment, with its header."""
-        taken = 6 + self.emss % 4
-        if self.markers:
-            taken += _MARKER * math.ceil(self.emss / _MARKER_SPACING)
-        return min(max(self.emss - taken, _LEAST_MULPDU), _MOST_MULPDU)
+        return mulpdu(self.emss, self.markers)
 
-    def message(self, octets: int, header: int) -> float:
-        """Octets on the wire for a message of `octets`; with Markers, on average.
+    def segments(self, octets: int, header: int) -> list[tuple[int, int]]:
+        """The segments of a message of `octets`, in order: how many, and the octets of each.
 
         `header`: octets of DDP and RDMAP in each segment.
         """
-        room = self.mulpdu - header
-        full, rest = divmod(octets, room)
-        total = full * _fpdu(self.mulpdu)
-        if rest or not full:
-            total += _fpdu(rest + header)
+        full, rest = divmod(octets, self.mulpdu - header)
+        last = [(1, rest + header)] if rest or not full else []
+        return [(full, self.mulpdu), *last]
+
+    def message(self, octets: int, header: int) -> float:
+        """Octets on the wire for a message, as in `segments`; with Markers, on average."""
+        total = sum(count * fpdu_length(ulpdu) for count, ulpdu in self.segments(octets, header))
         if self.markers:
-            return total * _MARKER_SPACING / (_MARKER_SPACING - _MARKER)
+            return total * MARKER_INTERVAL / (MARKER_INTERVAL - MARKER_OCTETS)
         return total
-
-
-def _fpdu(ulpdu: int) -> int:
-    return -(-(_LENGTH + ulpdu) // 4) * 4 + _CRC
 
 
 @dataclass(frozen=True)

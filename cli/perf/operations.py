@@ -3,19 +3,17 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from stagecoach.cli.perf.limit import (
-    ATOMIC_REQUEST_HEADER,
-    ATOMIC_RESPONSE_HEADER,
-    READ_REQUEST_HEADER,
-    TAGGED_HEADER,
-    UNTAGGED_HEADER,
-    Framing,
-    WireOctets,
-)
-from stagecoach.host_driver.atomics import ATOMIC_OCTETS
+from stagecoach.cli.perf.limit import Framing, WireOctets
 from stagecoach.host_driver.enums import AccessFlags, WROpcode
 from stagecoach.host_driver.mr import MR
 from stagecoach.host_driver.wr import SGE, SendWR
+from stagecoach.sim.model.atomics import (
+    ATOMIC_OCTETS,
+    ATOMIC_REQUEST_OCTETS,
+    ATOMIC_RESPONSE_OCTETS,
+)
+from stagecoach.sim.model.ddp import TAGGED_HEADER_OCTETS, UNTAGGED_HEADER_OCTETS
+from stagecoach.sim.model.rdmap import READ_REQUEST_OCTETS
 
 
 @dataclass(frozen=True)
@@ -96,7 +94,7 @@ OPERATIONS = {
             takes_receive=False,
             completes=_LOCAL,
             request=_rdma(WROpcode.RDMA_WRITE),
-            wire=lambda framing, octets: WireOctets(framing.message(octets, TAGGED_HEADER)),
+            wire=lambda framing, octets: WireOctets(framing.message(octets, TAGGED_HEADER_OCTETS)),
             pingpong=True,
         ),
         Operation(
@@ -107,8 +105,8 @@ OPERATIONS = {
             completes="when all bytes that were read are in host memory",
             request=_rdma(WROpcode.RDMA_READ),
             wire=lambda framing, octets: WireOctets(
-                framing.message(READ_REQUEST_HEADER, UNTAGGED_HEADER),
-                framing.message(octets, TAGGED_HEADER),
+                framing.message(READ_REQUEST_OCTETS, UNTAGGED_HEADER_OCTETS),
+                framing.message(octets, TAGGED_HEADER_OCTETS),
             ),
         ),
         Operation(
@@ -118,7 +116,9 @@ OPERATIONS = {
             takes_receive=True,
             completes=_LOCAL,
             request=lambda mr, _, octets: SendWR(0, WROpcode.SEND, _source(mr, octets)),
-            wire=lambda framing, octets: WireOctets(framing.message(octets, UNTAGGED_HEADER)),
+            wire=lambda framing, octets: WireOctets(
+                framing.message(octets, UNTAGGED_HEADER_OCTETS)
+            ),
             pingpong=True,
         ),
         Operation(
@@ -129,8 +129,8 @@ OPERATIONS = {
             completes="when the original value is in host memory",
             request=_fetch_add,
             wire=lambda framing, _: WireOctets(
-                framing.message(ATOMIC_REQUEST_HEADER, UNTAGGED_HEADER),
-                framing.message(ATOMIC_RESPONSE_HEADER, UNTAGGED_HEADER),
+                framing.message(ATOMIC_REQUEST_OCTETS, UNTAGGED_HEADER_OCTETS),
+                framing.message(ATOMIC_RESPONSE_OCTETS, UNTAGGED_HEADER_OCTETS),
             ),
             size=ATOMIC_OCTETS,
             stride=ATOMIC_OCTETS,

@@ -5,11 +5,11 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from stagecoach.gateware.config import RnicConfig
-from stagecoach.gateware.ddp.headers import TAGGED_HEADER_OCTETS, UNTAGGED_HEADER_OCTETS
 from stagecoach.gateware.host_memory import PAYLOAD_BEAT
 from stagecoach.gateware.layouts import Layouts
 from stagecoach.gateware.mpa.layouts import ULPDU_BEAT, MpaLayouts
 from stagecoach.gateware.stream.buffer import StreamBuffer
+from stagecoach.hw.interface.wire import TAGGED_HEADER_OCTETS, UNTAGGED_HEADER_OCTETS
 
 FIRST_LANE = 2
 """Lane of the first word in which the ULPDU starts: the FPDU has ULPDU_Length before it."""

@@ -9,14 +9,10 @@ from collections.abc import Sequence
 from amaranth.hdl import Const, Mux, Value, ValueLike
 from amaranth.lib import data
 
-from stagecoach.gateware.ddp.headers import (
-    DDP_VERSION,
-    TAGGED_HEADER_OCTETS,
-    UNTAGGED_HEADER_OCTETS,
-    from_wire,
-)
+from stagecoach.gateware.ddp.headers import from_wire
 from stagecoach.gateware.layouts import StagStatus
 from stagecoach.hw.interface.causes import Cause
+from stagecoach.hw.interface.wire import DDP_VERSION, TAGGED_HEADER_OCTETS, UNTAGGED_HEADER_OCTETS
 
 CAUSE_BITS = 8
 

@@ -12,17 +12,7 @@ is on the wire; `from_wire` reads one as a number and `to_wire` makes one from a
 from amaranth.hdl import Cat, Const, Value, ValueLike
 from amaranth.lib import data
 
-DDP_VERSION = 1
-"""The only valid DV (RFC 5041, 4.1)."""
-
-TAGGED_HEADER_OCTETS = 14
-"""Length of the tagged header (RFC 5041, 4.2)."""
-
-UNTAGGED_HEADER_OCTETS = 18
-"""Length of the untagged header (RFC 5041, 4.3)."""
-
-FIRST_MSN = 1
-"""MSN of the first message of a stream on every queue (RFC 5041, 4.3)."""
+from stagecoach.hw.interface.wire import TAGGED_HEADER_OCTETS, UNTAGGED_HEADER_OCTETS
 
 
 def octets(count: int) -> data.ArrayLayout:

@@ -3,11 +3,11 @@
 from amaranth.hdl import Module, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
 
-from stagecoach.gateware.config import MAX_AXI_BEATS
+from stagecoach.gateware.config import MAX_AXI_BEATS, WORD_OCTETS
 
-WORD_OCTETS = 8
-WORD_BITS = 3
+WORD_BITS = exact_log2(WORD_OCTETS)
 """log2 of the octets of a data word."""
 
 AXI_SIZE_WORD = 3

@@ -7,8 +7,8 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
-from stagecoach.gateware.config import RnicConfig
-from stagecoach.gateware.dma.bursts import WORD_BITS, WORD_OCTETS
+from stagecoach.gateware.config import WORD_OCTETS, RnicConfig
+from stagecoach.gateware.dma.bursts import WORD_BITS
 from stagecoach.gateware.dma.lanes import choose_lanes, lanes_below, rotate_lanes
 from stagecoach.gateware.host_memory import PAYLOAD_BEAT, ReadClient
 from stagecoach.gateware.layouts import Layouts

@@ -2,7 +2,7 @@
 
 from amaranth.hdl import Cat, Mux, Value
 
-from stagecoach.gateware.dma.bursts import WORD_OCTETS
+from stagecoach.gateware.config import WORD_OCTETS
 
 
 def rotate_lanes(word: Value, lanes: Value) -> Value:

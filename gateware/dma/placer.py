@@ -4,9 +4,9 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.config import WORD_OCTETS, RnicConfig
 from stagecoach.gateware.ddp.headers import from_wire
-from stagecoach.gateware.dma.bursts import WORD_BITS, WORD_OCTETS
+from stagecoach.gateware.dma.bursts import WORD_BITS
 from stagecoach.gateware.dma.lanes import choose_lanes, lanes_below, rotate_lanes
 from stagecoach.gateware.host_memory import WORD, WriteClient
 from stagecoach.gateware.layouts import Layouts

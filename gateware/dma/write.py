@@ -7,13 +7,12 @@ from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, fifo, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.config import WORD_OCTETS, RnicConfig
 from stagecoach.gateware.dma.axi import AxiWriteSignature
 from stagecoach.gateware.dma.bursts import (
     AXI_BURST_INCR,
     AXI_SIZE_WORD,
     WORD_BITS,
-    WORD_OCTETS,
     BurstSplitter,
     burst,
 )

@@ -4,7 +4,7 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.config import WORD_OCTETS, RnicConfig
 from stagecoach.gateware.hostlink.octets import DEPTH, OCTET, MessageSlot, OctetBuffer
 from stagecoach.gateware.mpa.ports import LlpSignature
 from stagecoach.gateware.stream.fifo import StreamFifo
@@ -13,7 +13,6 @@ from stagecoach.hw.interface.hostlink import EVENTS, MAXIMUM_BEATS, SEND_CLOSE, 
 EVENT = data.StructLayout({"connection": 16, "kind": 8, "value": 32})
 """Payload of LLP_EVENT."""
 
-WORD_OCTETS = 8
 PART_OCTETS = WORD_OCTETS * MAXIMUM_BEATS
 """Received octets that one LLP_REQUEST asks for at most."""
 

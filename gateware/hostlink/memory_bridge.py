@@ -4,6 +4,7 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from stagecoach.gateware.config import WORD_OCTETS
 from stagecoach.gateware.dma.axi import AxiReadSignature, AxiWriteSignature
 from stagecoach.gateware.dma.ports import RESPONSE_OKAY, RESPONSE_SLVERR
 from stagecoach.gateware.hostlink.octets import DEPTH, OCTET, MessageSlot, OctetBuffer
@@ -14,8 +15,6 @@ BURSTS = 16
 """Reads, and writes, under way."""
 
 BURST = data.StructLayout({"length": 8, "id": 1})
-
-WORD_OCTETS = 8
 
 
 class ReadBridge(wiring.Component):

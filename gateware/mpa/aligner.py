@@ -8,9 +8,9 @@ from stagecoach.gateware.config import MAX_ULPDU_LENGTH
 from stagecoach.gateware.mpa.layouts import ANSWER, FPDU_WORD
 from stagecoach.gateware.mpa.marker_count import UNITS_BETWEEN_MARKERS
 from stagecoach.gateware.stream.buffer import StreamBuffer
+from stagecoach.hw.interface.wire import FPDU_CRC_OCTETS, ULPDU_LENGTH_OCTETS
 
-LENGTH_AND_PADDING_OCTETS = 2 + 3
-CRC_OCTETS = 4
+LENGTH_AND_PADDING_OCTETS = ULPDU_LENGTH_OCTETS + 3
 
 _UNIT = data.StructLayout(
     {
@@ -130,7 +130,7 @@ class Aligner(wiring.Component):
             m.d.comb += [
                 unit.data.eq(bits),
                 # Length, ULPDU and PAD are whole units, the CRC is one.
-                unit.units.eq((length + LENGTH_AND_PADDING_OCTETS + CRC_OCTETS) >> 2),
+                unit.units.eq((length + LENGTH_AND_PADDING_OCTETS + FPDU_CRC_OCTETS) >> 2),
                 unit.oversize.eq(length > MAX_ULPDU_LENGTH),
                 unit.two.eq(length <= 2),
                 unit.three.eq((length > 2) & (length <= 6)),

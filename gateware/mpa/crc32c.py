@@ -7,8 +7,7 @@ as a 32-bit little-endian lane value is `~state`.
 
 from amaranth.hdl import Cat, Value
 
-POLYNOMIAL = 0x82F63B78
-"""0x11EDC6F41 with its bits reflected, without the highest one."""
+from stagecoach.hw.interface.wire import CRC32C_POLYNOMIAL
 
 INITIAL_STATE = 0xFFFFFFFF
 STATE_BITS = 32
@@ -16,7 +15,7 @@ STATE_BITS = 32
 
 def _shift(word: int, bits: int) -> int:
     for _ in range(bits):
-        word = (word >> 1) ^ (POLYNOMIAL if word & 1 else 0)
+        word = (word >> 1) ^ (CRC32C_POLYNOMIAL if word & 1 else 0)
     return word
 
 

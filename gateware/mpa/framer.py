@@ -10,8 +10,7 @@ from stagecoach.gateware.layouts import Layouts, QpStrobe
 from stagecoach.gateware.mpa.crc32c import INITIAL_STATE, next_state
 from stagecoach.gateware.mpa.layouts import ULPDU_BEAT, MpaLayouts
 from stagecoach.gateware.mpa.marker_insert import MarkerInserter
-
-LENGTH_OCTETS = 2  # RFC 5044, 4.1
+from stagecoach.hw.interface.wire import ULPDU_LENGTH_OCTETS
 
 SENT_DEPTH = 8
 """Reports that may wait for their reader before the datapath waits for them."""
@@ -124,7 +123,7 @@ class Framer(wiring.Component):
         with m.If(~next_valid):
             m.d.sync += [next_job.eq(self.job.payload), next_valid.eq(job_taken & ~load)]
         with m.If(load):
-            tail = (coming.ulpdu_length + LENGTH_OCTETS)[:3]  # 0: all 8
+            tail = (coming.ulpdu_length + ULPDU_LENGTH_OCTETS)[:3]  # 0: all 8
             m.d.sync += [
                 job.eq(coming),
                 busy.eq(next_valid | job_taken),
@@ -141,7 +140,7 @@ class Framer(wiring.Component):
         for lane in range(8):
             octet = self.i.payload.data.word_select(lane, 8)
             octet = Mux(~self.i.payload.last | octets[lane], octet, 0)
-            if lane < LENGTH_OCTETS:
+            if lane < ULPDU_LENGTH_OCTETS:
                 octet = Mux(first, length.word_select(lane, 8), octet)
             lanes.append(octet)
         m.d.comb += [

@@ -5,14 +5,12 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from stagecoach.gateware.config import WORD_WIDTH, RnicConfig
+from stagecoach.gateware.config import WORD_OCTETS, WORD_WIDTH, RnicConfig
 from stagecoach.gateware.mpa.layouts import MpaLayouts
 from stagecoach.gateware.stream.fifo import StreamFifo
 
 REQUESTS_AHEAD = 16
 """Requests that may be unanswered; the MPA receiver makes fewer."""
-
-WORD_OCTETS = WORD_WIDTH // 8
 
 
 class LlpTransmitWidth(wiring.Component):

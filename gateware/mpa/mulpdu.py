@@ -5,11 +5,12 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from stagecoach.gateware.config import MAX_ULPDU_LENGTH
+from stagecoach.hw.interface.wire import FPDU_CRC_OCTETS, ULPDU_LENGTH_OCTETS
 
 MIN_MULPDU = 128
 """The MULPDU never falls below it (RFC 5044, 4.5)."""
 
-FPDU_OVERHEAD_OCTETS = 6
+FPDU_OVERHEAD_OCTETS = ULPDU_LENGTH_OCTETS + FPDU_CRC_OCTETS
 """ULPDU_Length and CRC (RFC 5044, 4.1)."""
 
 MARKER_OCTETS = 4

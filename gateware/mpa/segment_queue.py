@@ -7,9 +7,9 @@ from amaranth.lib.wiring import In, Out
 
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.layouts import ULPDU_HEADER_OCTETS, Layouts
+from stagecoach.hw.interface.wire import ULPDU_LENGTH_OCTETS
 
-LENGTH_OCTETS = 2  # RFC 5044, 4.1
-HEADER_WORDS = (LENGTH_OCTETS + ULPDU_HEADER_OCTETS) // 8
+HEADER_WORDS = (ULPDU_LENGTH_OCTETS + ULPDU_HEADER_OCTETS) // 8
 HEADER_PAIRS = -(-HEADER_WORDS // 2)
 
 PAIRS = 16
@@ -144,7 +144,7 @@ class SegmentQueue(wiring.Component):
             taken.eq(segment.valid & segment.ready & _is_of_fpdu(given)),
             *(segment.payload[name].eq(given[name]) for name in self._outcome.members),
             segment.payload.ulpdu_length.eq(Cat(header[0][8:16], header[0][:8])),
-            segment.payload.header.eq(Cat(*header)[8 * LENGTH_OCTETS :]),
+            segment.payload.header.eq(Cat(*header)[8 * ULPDU_LENGTH_OCTETS :]),
         ]
         with m.If(loads):
             m.d.sync += [head.eq(head + 1), pair.eq(pair + 1), whole.eq(completes)]

@@ -1,7 +1,6 @@
-"""One bit of many, by the number of a QP."""
+"""Of a bit for each QP: that of one of them, the lowest that is set, whether several are."""
 
-from amaranth import Cat, Module, Signal
-from amaranth.hdl import Value
+from amaranth.hdl import Cat, Module, Signal, Value
 from amaranth.utils import exact_log2
 
 GROUP = 8
@@ -29,3 +28,20 @@ def bit_of_qp(m: Module, bits: Value, qp: Value, coming: Value | None = None) ->
         chosen.eq(in_groups.bit_select(qp[group_bits:], 1)),
     ]
     return chosen
+
+
+def lowest_bit(m: Module, vector, name: str) -> Signal:
+    """Return the number of the lowest set bit of `vector` (0 if there is none)."""
+    number = Signal(range(max(2, len(vector))), name=name)
+    for i in reversed(range(len(vector))):
+        with m.If(vector[i]):
+            m.d.comb += number.eq(i)
+    return number
+
+
+def several(bits: Value) -> Value:
+    """Whether more than one bit is set, in few steps: within four bits, among the fours."""
+    fours = [bits[low : low + 4] for low in range(0, len(bits), 4)]
+    pairs = (Cat(a & b for i, a in enumerate(four) for b in four[:i]).any() for four in fours)
+    some = Cat(pairs).any()
+    return some | several(Cat(four.any() for four in fours)) if len(fours) > 1 else some

@@ -7,26 +7,10 @@ from amaranth.utils import exact_log2
 
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.layouts import Layouts, QpStrobe
+from stagecoach.gateware.queues.qp_choice import lowest_bit, several
 
 GROUP = 16
 """QPs that one step of the search looks at; keeps its logic shallow for 256 QPs."""
-
-
-def lowest_bit(m: Module, vector, name: str) -> Signal:
-    """Return the number of the lowest set bit of `vector` (0 if there is none)."""
-    number = Signal(range(max(2, len(vector))), name=name)
-    for i in reversed(range(len(vector))):
-        with m.If(vector[i]):
-            m.d.comb += number.eq(i)
-    return number
-
-
-def several(bits: Value) -> Value:
-    """Whether more than one bit is set, in few steps: within four bits, among the fours."""
-    fours = [bits[low : low + 4] for low in range(0, len(bits), 4)]
-    pairs = (Cat(a & b for i, a in enumerate(four) for b in four[:i]).any() for four in fours)
-    some = Cat(pairs).any()
-    return some | several(Cat(four.any() for four in fours)) if len(fours) > 1 else some
 
 
 class Scheduler(wiring.Component):

@@ -9,31 +9,27 @@ from amaranth.hdl import Cat, Mux, Value, ValueLike
 from amaranth.lib import data
 
 from stagecoach.gateware.ddp.checks import Check
-from stagecoach.gateware.ddp.headers import (
-    DDP_VERSION,
-    FIRST_MSN,
-    TAGGED_HEADER_OCTETS,
-    UNTAGGED_HEADER_OCTETS,
-    from_wire,
-)
+from stagecoach.gateware.ddp.headers import from_wire
 from stagecoach.gateware.layouts import AtomicOperation, StagStatus
-from stagecoach.gateware.rdmap.headers import (
+from stagecoach.gateware.rdmap.headers import CONTROL, TERMINATE_CONTROL_AS_SIW, Opcode
+from stagecoach.hw.interface.causes import Cause
+from stagecoach.hw.interface.wire import (
     ATOMIC_REQUEST_HEADER_OCTETS,
     ATOMIC_RESPONSE_HEADER_OCTETS,
-    CONTROL,
+    DDP_VERSION,
+    FIRST_MSN,
+    IMMEDIATE_DATA_OCTETS,
     QN_ATOMIC_RESPONSE,
     QN_READ_REQUEST,
     QN_SEND,
     QN_TERMINATE,
     RDMAP_VERSION,
     READ_REQUEST_HEADER_OCTETS,
-    TERMINATE_CONTROL_AS_SIW,
+    TAGGED_HEADER_OCTETS,
     TERMINATE_CONTROL_OCTETS,
     TERMINATE_LENGTH_OCTETS,
-    Opcode,
+    UNTAGGED_HEADER_OCTETS,
 )
-from stagecoach.hw.interface.causes import Cause
-from stagecoach.hw.interface.queue_entries import IMMEDIATE_DATA_OCTETS
 
 TAGGED_OPCODES = (Opcode.RDMA_WRITE, Opcode.RDMA_READ_RESPONSE)
 """The tagged messages that are received (RFC 5040, Figure 5)."""

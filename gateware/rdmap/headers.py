@@ -8,41 +8,26 @@ from amaranth.lib import data, enum
 
 from stagecoach.gateware.ddp.headers import CONTROL as CONTROL_OCTET
 from stagecoach.gateware.ddp.headers import TAGGED_HEADER, UNTAGGED_HEADER, octets
+from stagecoach.gateware.encodings import encoding
 from stagecoach.gateware.layouts import ULPDU_HEADER_OCTETS
-from stagecoach.hw.interface.queue_entries import IMMEDIATE_DATA_OCTETS
+from stagecoach.hw.interface import wire
+from stagecoach.hw.interface.wire import (
+    ATOMIC_REQUEST_HEADER_OCTETS,
+    ATOMIC_RESPONSE_HEADER_OCTETS,
+    IMMEDIATE_DATA_OCTETS,
+    READ_REQUEST_HEADER_OCTETS,
+    TERMINATE_CONTROL_OCTETS,
+    TERMINATE_LENGTH_OCTETS,
+    UNTAGGED_HEADER_OCTETS,
+)
 
-RDMAP_VERSION = 1
-"""The only RV that is sent and accepted (RFC 5040, 4.1; RFC 5044, C.2)."""
-
-
-class Opcode(enum.IntEnum, shape=unsigned(4)):
-    """RDMA Message opcodes (RFC 5040, Figure 4; RFC 7306, Figure 2)."""
-
-    RDMA_WRITE = 0x0
-    RDMA_READ_REQUEST = 0x1
-    RDMA_READ_RESPONSE = 0x2
-    SEND = 0x3
-    SEND_WITH_INVALIDATE = 0x4
-    SEND_WITH_SE = 0x5
-    SEND_WITH_SE_AND_INVALIDATE = 0x6
-    TERMINATE = 0x7
-    IMMEDIATE_DATA = 0x8
-    IMMEDIATE_DATA_WITH_SE = 0x9
-    ATOMIC_REQUEST = 0xA
-    ATOMIC_RESPONSE = 0xB
-
-
-QN_SEND = 0
-"""Queue of the Send messages (RFC 5040, Figure 5)."""
-
-QN_READ_REQUEST = 1
-"""Queue of RDMA Read Requests (RFC 5040, Figure 5) and Atomic Requests (RFC 7306, Figure 3)."""
-
-QN_TERMINATE = 2
-"""Queue of the Terminate message (RFC 5040, Figure 5)."""
-
-QN_ATOMIC_RESPONSE = 3
-"""Queue of Atomic Responses (RFC 7306, Figure 3)."""
+Opcode = encoding(
+    "Opcode",
+    wire.Opcode.__members__,
+    unsigned(4),
+    "RDMA Message opcodes (RFC 5040, Figure 4; RFC 7306, Figure 2).",
+    enum.IntEnum,
+)
 
 CONTROL = data.StructLayout({"opcode": 4, "reserved": 2, "version": 2})
 """The RDMAP control octet (RFC 5040, 4.1), in RsvdULP[0:7] of DDP."""
@@ -58,8 +43,6 @@ READ_REQUEST_HEADER = data.StructLayout(
 )
 """RDMA Read Request header (RFC 5040, 4.4)."""
 
-READ_REQUEST_HEADER_OCTETS = 28
-
 TERMINATE_CONTROL = data.StructLayout(
     {
         "error_type": 4,
@@ -74,7 +57,6 @@ TERMINATE_CONTROL = data.StructLayout(
 )
 """Terminate Control Field (RFC 5040, 4.8)."""
 
-TERMINATE_CONTROL_OCTETS = 4
 TERMINATE_CONTROL_AS_SIW = data.StructLayout(
     {
         "layer": 4,
@@ -87,10 +69,13 @@ TERMINATE_CONTROL_AS_SIW = data.StructLayout(
     }
 )
 """The same as Linux siw sends it on little-endian hosts (tables.md, 10)."""
-TERMINATE_LENGTH_OCTETS = 2
-"""DDP Segment Length (RFC 5040, 4.8)."""
 
-TERMINATE_HEADER_OCTETS = 52
+TERMINATE_HEADER_OCTETS = (
+    TERMINATE_CONTROL_OCTETS
+    + TERMINATE_LENGTH_OCTETS
+    + UNTAGGED_HEADER_OCTETS
+    + READ_REQUEST_HEADER_OCTETS
+)
 """Longest Terminate header: with DDP Segment Length, untagged DDP and Read Request header."""
 
 ATOMIC_REQUEST_HEADER = data.StructLayout(
@@ -109,22 +94,14 @@ ATOMIC_REQUEST_HEADER = data.StructLayout(
 )
 """Atomic Request header (RFC 7306, 5.2.1)."""
 
-ATOMIC_REQUEST_HEADER_OCTETS = 52
-
 ATOMIC_RESPONSE_HEADER = data.StructLayout({"identifier": octets(4), "original": octets(8)})
 """Atomic Response header (RFC 7306, 5.2.2)."""
-
-ATOMIC_RESPONSE_HEADER_OCTETS = 12
 
 READ_REQUEST_ULPDU = data.StructLayout({"ddp": UNTAGGED_HEADER, "rdmap": READ_REQUEST_HEADER})
 """A whole RDMA Read Request: untagged DDP header and Read Request header."""
 
-READ_REQUEST_ULPDU_OCTETS = 46
-
 ATOMIC_REQUEST_ULPDU = data.StructLayout({"ddp": UNTAGGED_HEADER, "rdmap": ATOMIC_REQUEST_HEADER})
 """A whole Atomic Request."""
-
-ATOMIC_REQUEST_ULPDU_OCTETS = 70
 
 ATOMIC_RESPONSE_ULPDU = data.StructLayout({"ddp": UNTAGGED_HEADER, "rdmap": ATOMIC_RESPONSE_HEADER})
 """A whole Atomic Response."""
@@ -159,7 +136,6 @@ ULPDU_HEADER = data.UnionLayout(
 
 assert TERMINATE_CONTROL.size == TERMINATE_CONTROL_AS_SIW.size == 8 * TERMINATE_CONTROL_OCTETS
 assert READ_REQUEST_HEADER.size == 8 * READ_REQUEST_HEADER_OCTETS
-assert READ_REQUEST_ULPDU.size == 8 * READ_REQUEST_ULPDU_OCTETS
-assert ATOMIC_REQUEST_ULPDU.size == 8 * ATOMIC_REQUEST_ULPDU_OCTETS
+assert ATOMIC_REQUEST_HEADER.size == 8 * ATOMIC_REQUEST_HEADER_OCTETS
 assert ATOMIC_RESPONSE_HEADER.size == 8 * ATOMIC_RESPONSE_HEADER_OCTETS
 assert ULPDU_HEADER.size == 8 * ULPDU_HEADER_OCTETS

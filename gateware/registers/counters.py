@@ -14,26 +14,26 @@ from stagecoach.gateware.layouts import QpStrobe
 from stagecoach.gateware.memories import NO_COLLISION
 from stagecoach.gateware.rdmap.headers import Opcode
 from stagecoach.hw.interface.causes import Cause
-from stagecoach.hw.interface.registers import encodings
+from stagecoach.hw.interface.registers import encodings, field_width
 
-COUNTER_BITS = 36
+COUNTER_BITS = field_width("COUNTER_LOW", "value") + field_width("COUNTER_HIGH", "value")
 """Width of a word of block RAM."""
 
 ROWS = 64
 """Least number of rows: one for each cause."""
 
-LOST_MOST = 255
+LOST_MOST = (1 << field_width("COUNTER_LOST", "value")) - 1
 """Where the count of lost events stays."""
 
 assert max(Cause) < ROWS
 
-WORD_BITS = 3
+WORD_NUMBER_BITS = 3
 
 
 CounterWord = encoding(
     "CounterWord",
     encodings()["counter"],
-    WORD_BITS,
+    WORD_NUMBER_BITS,
     "COUNTER_SELECT.counter: the words of a row. All but `STOPPED` are those of a QP.",
 )
 
@@ -111,7 +111,7 @@ class Counters(wiring.Component):
         read, write = memory.read_port(), memory.write_port()
 
         # After reset every counter is made zero.
-        sweep = Signal(row_bits + WORD_BITS + 1)
+        sweep = Signal(row_bits + WORD_NUMBER_BITS + 1)
         sweeping = ~sweep[-1]
         with m.If(sweeping):
             m.d.sync += sweep.eq(sweep + 1)
@@ -201,10 +201,10 @@ class Counters(wiring.Component):
                 m.d.sync += [row.eq(Cause.NONE), of_stop.eq(1)]
 
         # First cycle of a slot: the address, and what to add.
-        word = Signal(WORD_BITS)
+        word = Signal(WORD_NUMBER_BITS)
         amount = Signal(16)
         negative, clears, writes = Signal(), Signal(), Signal()
-        address = Signal(row_bits + WORD_BITS)
+        address = Signal(row_bits + WORD_NUMBER_BITS)
         counts = of_sent | of_received
         is_first = slot == 0
         m.d.comb += clears.eq(of_connect & (slot == SLOT_OF_READS))

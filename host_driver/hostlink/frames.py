@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from stagecoach.host_driver.crc32c import crc32c
 from stagecoach.hw.interface.hostlink import (
     CRC_OCTETS,
     ESCAPE,
@@ -18,28 +19,6 @@ _FLAG = bytes([FLAG])
 _ESCAPE = bytes([ESCAPE])
 _ESCAPED_FLAG = bytes([ESCAPE, FLAG ^ ESCAPE_CHANGE])
 _ESCAPED_ESCAPE = bytes([ESCAPE, ESCAPE ^ ESCAPE_CHANGE])
-
-_POLYNOMIAL = 0x82F63B78
-
-
-def _table() -> tuple[int, ...]:
-    table = []
-    for value in range(256):
-        for _ in range(8):
-            value = value >> 1 ^ (_POLYNOMIAL if value & 1 else 0)
-        table.append(value)
-    return tuple(table)
-
-
-_TABLE = _table()
-
-
-def crc32c(octets: bytes) -> int:
-    """CRC32c (RFC 3720, 12.1)."""
-    state = 0xFFFFFFFF
-    for octet in octets:
-        state = state >> 8 ^ _TABLE[(state ^ octet) & 0xFF]
-    return state ^ 0xFFFFFFFF
 
 
 @dataclass(frozen=True)

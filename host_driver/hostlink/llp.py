@@ -11,16 +11,13 @@ from dataclasses import dataclass, field
 from stagecoach.host_driver.transport.base import TransportError
 from stagecoach.host_driver.transport.records import Record, RecordKind
 from stagecoach.hw.interface.hostlink import EVENTS, SEND_CLOSE, SEND_LAST
-from stagecoach.hw.interface.llp import LlpEventKind
+from stagecoach.hw.interface.llp import CLOSE_OCTETS, LlpEventKind
 
 RECEIVE_OCTETS = 1 << 20
 """Octets that are kept for the device, of a connection."""
 
 TRANSMIT_OCTETS = 256 << 10
 """The window: octets that the socket has not taken, of a connection."""
-
-CLOSE_OCTETS = 92
-"""That the device may send past the window: a Terminate (docs/architecture.md, the LLP port)."""
 
 WINDOW_STEP = TRANSMIT_OCTETS // 8
 LINGER_SECONDS = 2.0

@@ -2,6 +2,9 @@
 
 from enum import IntEnum
 
+CLOSE_OCTETS = 92
+"""What the device may send past the window with its request to close: a Terminate."""
+
 
 class LlpEventKind(IntEnum):
     """What an LLP event says of its connection."""

@@ -8,6 +8,8 @@ No Amaranth here.
 from enum import IntEnum, IntFlag
 from typing import NamedTuple
 
+from stagecoach.hw.interface.wire import IMMEDIATE_DATA_OCTETS, UNTAGGED_HEADER_OCTETS, Opcode
+
 
 class Field(NamedTuple):
     """A field of `octets` octets, and in words what is in it."""
@@ -42,7 +44,7 @@ SEND_ENTRY: Fields = (
     ),
     Field("reserved_1", 4),
     Field("remote_tagged_offset", 8, "RDMA Write, RDMA Read, ATOMIC, FAST_REGISTER."),
-    Field("immediate_data", 8, "Of an IMMEDIATE: the octets as they are sent."),
+    Field("immediate_data", IMMEDIATE_DATA_OCTETS, "Of an IMMEDIATE: the octets as they are sent."),
     Field(
         "elements",
         SCATTER_GATHER_ELEMENTS * SCATTER_GATHER_ELEMENT_OCTETS,
@@ -76,7 +78,11 @@ COMPLETION_ENTRY: Fields = (
     Field("qp", 2, "QP number."),
     Field("index", 2, "Which entry of the send or receive queue: its running number modulo 2^16."),
     Field("length", 4, "Octets of the message, 8 of Immediate Data."),
-    Field("immediate_data", 8, "With CompletionFlags.IMMEDIATE: the octets as they came."),
+    Field(
+        "immediate_data",
+        IMMEDIATE_DATA_OCTETS,
+        "With CompletionFlags.IMMEDIATE: the octets as they came.",
+    ),
     Field("reserved_0", 8),
     Field("invalidated_stag", 4, "With CompletionFlags.INVALIDATED."),
     Field("opcode", 1, "CompletionOpcode."),
@@ -86,13 +92,17 @@ COMPLETION_ENTRY: Fields = (
 )
 COMPLETION_ENTRY_OCTETS = 32
 
+EVENT_HEADER_OCTETS = UNTAGGED_HEADER_OCTETS
+"""Octets of the offending ULPDU that an event carries: its DDP header. Of a received Terminate
+the first octets after its DDP header."""
+
 EVENT_ENTRY: Fields = (
     Field("qp", 2, "QP number."),
     Field("index", 2, "Running number modulo 2^16 of the work request at fault (local causes)."),
     Field("ulpdu_length", 2, "Of the offending segment, 0 if none."),
     Field("cause", 1, "Cause."),
     Field("reserved_0", 1),
-    Field("header", 18, "First octets of the offending ULPDU, as on the wire."),
+    Field("header", EVENT_HEADER_OCTETS, "First octets of the offending ULPDU, as on the wire."),
     Field("reserved_1", 5),
     Field("phase", 1, "As in a completion entry."),
 )
@@ -110,15 +120,15 @@ class SendOpcode(IntEnum):
     `length` its length.
     """
 
-    RDMA_WRITE = 0
-    RDMA_READ = 1
-    SEND = 3
-    SEND_WITH_INVALIDATE = 4
-    SEND_WITH_SE = 5
-    SEND_WITH_SE_AND_INVALIDATE = 6
-    IMMEDIATE = 8
-    IMMEDIATE_WITH_SE = 9
-    ATOMIC = 0xA
+    RDMA_WRITE = Opcode.RDMA_WRITE
+    RDMA_READ = Opcode.RDMA_READ_REQUEST
+    SEND = Opcode.SEND
+    SEND_WITH_INVALIDATE = Opcode.SEND_WITH_INVALIDATE
+    SEND_WITH_SE = Opcode.SEND_WITH_SE
+    SEND_WITH_SE_AND_INVALIDATE = Opcode.SEND_WITH_SE_AND_INVALIDATE
+    IMMEDIATE = Opcode.IMMEDIATE_DATA
+    IMMEDIATE_WITH_SE = Opcode.IMMEDIATE_DATA_WITH_SE
+    ATOMIC = Opcode.ATOMIC_REQUEST
     LOCAL_INVALIDATE = 0xC
     FAST_REGISTER = 0xD
 
@@ -129,8 +139,6 @@ def send_units(opcode: int, element_count: int) -> int:
 
 
 IMMEDIATE_OPERATIONS = (SendOpcode.IMMEDIATE, SendOpcode.IMMEDIATE_WITH_SE)
-IMMEDIATE_DATA_OCTETS = 8
-"""Immediate Data is eight octets, no more and no less (RFC 7306, 6.2)."""
 
 ANSWERED_OPERATIONS = (SendOpcode.RDMA_READ, SendOpcode.ATOMIC)
 """The operations that complete when the peer has answered; ORD counts them."""

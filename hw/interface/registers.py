@@ -93,3 +93,9 @@ def registers() -> tuple[Register, ...]:
         if isinstance(node, RegNode)
     ]
     return tuple(sorted(found, key=lambda register: register.address))
+
+
+def field_width(register: str, field: str) -> int:
+    """Bits of a field; `KeyError` if there is none of that name."""
+    widths = {(one.name, of.name): of.width for one in registers() for of in one.fields}
+    return widths[register, field]

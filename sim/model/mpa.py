@@ -1,4 +1,4 @@
-"""MPA: FPDUs and their sizes (RFC 5044, 3 to 6). Markers and startup frames have own modules."""
+"""MPA: FPDUs (RFC 5044, 3 to 6). Their sizes, Markers and startup frames have own modules."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,13 +7,20 @@ from functools import cached_property
 from stagecoach.sim.model import checks
 from stagecoach.sim.model.crc32c import crc32c_octets
 from stagecoach.sim.model.errors import MpaError, StreamError
+from stagecoach.sim.model.fpdu_sizes import (
+    CRC_OCTETS,
+    LENGTH_OCTETS,
+    MULPDU_CEILING,
+    fpdu_length,
+    mulpdu,
+    pad_length,
+)
 from stagecoach.sim.model.markers import (
     MARKER_INTERVAL,
     MARKER_OCTETS,
     Marker,
     due,
     insert_markers,
-    marked_length,
     remove_markers,
 )
 from stagecoach.sim.model.startup import EnhancedData, Negotiated, StartupFrame, negotiate
@@ -38,36 +45,8 @@ __all__ = [
     "parse_fpdu",
 ]
 
-# RFC 5044, 4.1.
-LENGTH_OCTETS = 2
-CRC_OCTETS = 4
-# RFC 5044, 3 and 4.5.
-MULPDU_FLOOR = 128
-MULPDU_CEILING = 64768
 # What the 16-bit ULPDU_Length field can hold; above the ceiling only to provoke a receiver.
 ULPDU_LENGTH_MAX = 0xFFFF
-
-
-def mulpdu(emss: int, markers: bool = False) -> int:
-    """Largest ULPDU for a TCP segment of ``emss`` octets (RFC 5044, 4.5)."""
-    overhead = LENGTH_OCTETS + CRC_OCTETS + emss % 4
-    if markers:
-        overhead += MARKER_OCTETS * -(-emss // MARKER_INTERVAL)
-    return min(max(emss - overhead, MULPDU_FLOOR), MULPDU_CEILING)
-
-
-def pad_length(ulpdu_length: int) -> int:
-    """Octets of PAD which make ULPDU_Length, ULPDU and PAD a multiple of four."""
-    return -(LENGTH_OCTETS + ulpdu_length) % 4
-
-
-def fpdu_length(ulpdu_length: int, *, markers: bool = False, position: int = 0) -> int:
-    """Octets of the stream that an FPDU takes when it starts at stream ``position``.
-
-    With Markers this includes a Marker directly before the FPDU and one between PAD and CRC.
-    """
-    octets = LENGTH_OCTETS + ulpdu_length + pad_length(ulpdu_length) + CRC_OCTETS
-    return marked_length(octets, position) if markers else octets
 
 
 def frame_fpdu(

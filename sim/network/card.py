@@ -3,7 +3,7 @@
 from collections import deque
 
 from stagecoach.host_driver.transport.base import DeviceClosed
-from stagecoach.sim.device import Device, DeviceError
+from stagecoach.sim.device import Device, DeviceCallError
 from stagecoach.sim.network.channel import Channel
 from stagecoach.sim.network.engine import Engine, EngineSettings
 from stagecoach.sim.network.frame_log import FrameLog
@@ -163,7 +163,7 @@ class Card:
                 self._device.begin_access(self._access.address, value)
             self._channel.posted = False
             paced = self._device.pace(cycles)
-        except DeviceError as error:
+        except DeviceCallError as error:
             self.fail(str(error))
             return
         if paced.access_done and self._access is not None:

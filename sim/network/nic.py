@@ -12,7 +12,7 @@ from stagecoach.host_driver.network.stream import NetworkListener, NetworkStream
 from stagecoach.host_driver.stream_end import StreamEnd
 from stagecoach.host_driver.transport.base import ByteStream, TransportError, check_access
 from stagecoach.host_driver.transport.network import NetworkPort
-from stagecoach.sim.device import Device, DeviceError
+from stagecoach.sim.device import Device, DeviceCallError
 from stagecoach.sim.network.card import Card
 from stagecoach.sim.network.channel import Channel
 from stagecoach.sim.network.engine import EngineSettings
@@ -167,7 +167,7 @@ class SimulatedNic(SimulatedDevice):
         check_access(address, value or 0)
         try:
             return self._card.access(address, value)
-        except DeviceError as error:
+        except DeviceCallError as error:
             raise self._translate(error) from error
 
     def wait_interrupt(self, timeout: float | None = None) -> bool:

@@ -10,7 +10,7 @@
 
 #include "axi_memory.h"
 #include "common.h"
-#include "enums.h"
+#include "shared.h"
 #include "host_memory.h"
 #include "llp.h"
 #include "recorder.h"

@@ -279,7 +279,7 @@ void SocketLlp::finish_fpdu(bool close, Cycle cycle) {
     connection.transmitted += fpdu_.size();
     ++connection.counters.tx_fpdus;
     connection.counters.tx_octets += fpdu_.size();
-    if (connection.transmitted > connection.granted + (close ? kTerminateReserve : 0)) {
+    if (connection.transmitted > connection.granted + (close ? kCloseOctets : 0)) {
         faults_.add(cycle, "LLP tx: connection " + std::to_string(fpdu_connection_) +
                                " sent up to position " + std::to_string(connection.transmitted) +
                                "; the window ends at " + std::to_string(connection.granted));

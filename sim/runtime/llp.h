@@ -8,7 +8,7 @@
 #include <memory>
 
 #include "common.h"
-#include "enums.h"
+#include "shared.h"
 #include "recorder.h"
 
 namespace stagecoach {
@@ -67,8 +67,6 @@ class SocketLlp {
     static constexpr std::size_t kRequests = 16;
     static constexpr Cycle kAnswerLatency = 4;
     static constexpr std::size_t kLongestFpdu = 1u << 17;
-    // What the device may send beyond the window with its request to close: a Terminate.
-    static constexpr std::uint64_t kTerminateReserve = 92;
     static constexpr std::uint32_t kNobody = ~0u;
     static constexpr std::uint32_t kEngine = ~0u - 1;
 

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "common.h"
-#include "enums.h"
+#include "shared.h"
 
 namespace stagecoach {
 

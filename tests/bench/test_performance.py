@@ -6,7 +6,8 @@ import pytest
 
 from bench import scaling, speed
 from bench.catalogue import FIGURES as CASES
-from bench.curves import FAMILIES, port_limit, wire_limit
+from bench.curves import FAMILIES
+from bench.limits import port_limit, wire_limit
 from bench.many_qps import PATTERNS, SLOW_MEMORY, figure_key
 from bench.performance import page
 from bench.plots import AREA as AREA_FILE

@@ -11,7 +11,7 @@ from rich.console import Console
 from stagecoach.cli.main import main
 from stagecoach.cli.perf.command import show
 from stagecoach.cli.perf.latency import Latencies, histogram
-from stagecoach.cli.perf.limit import TAGGED_HEADER, UNTAGGED_HEADER, Framing
+from stagecoach.cli.perf.limit import Framing
 from stagecoach.cli.perf.notes import END, Asked, Part, parse_note
 from stagecoach.cli.perf.operations import OPERATIONS, Remote
 from stagecoach.cli.perf.plot import _draw
@@ -26,7 +26,12 @@ from stagecoach.cli.perf.settings import (
 )
 from stagecoach.cli.perf.sizes import parse_sizes
 from stagecoach.cli.perf.table import latency_table, table_of
-from stagecoach.sim.model.ddp import segment_tagged, segment_untagged
+from stagecoach.sim.model.ddp import (
+    TAGGED_HEADER_OCTETS,
+    UNTAGGED_HEADER_OCTETS,
+    segment_tagged,
+    segment_untagged,
+)
 from stagecoach.sim.model.mpa import frame_fpdu, mulpdu
 
 WRITE, READ, SEND, ATOMIC = (OPERATIONS[name] for name in ("write", "read", "send", "atomic"))
@@ -94,7 +99,7 @@ def test_octets_on_the_wire_are_those_of_the_reference_model(emss, octets):
     framing, payload = Framing(emss), bytes(octets)
     tagged = segment_tagged(payload, stag=1, tagged_offset=0, mulpdu=mulpdu(emss, False))
     untagged = segment_untagged(payload, qn=0, msn=1, mulpdu=mulpdu(emss, False))
-    for segments, header in ((tagged, TAGGED_HEADER), (untagged, UNTAGGED_HEADER)):
+    for segments, header in ((tagged, TAGGED_HEADER_OCTETS), (untagged, UNTAGGED_HEADER_OCTETS)):
         assert framing.message(octets, header) == sum(len(frame_fpdu(each)) for each in segments)
 
 

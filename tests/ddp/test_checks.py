@@ -15,9 +15,10 @@ from stagecoach.gateware.ddp.checks import (
     tagged_status_checks,
     untagged_checks,
 )
-from stagecoach.gateware.ddp.headers import UNTAGGED_HEADER, UNTAGGED_HEADER_OCTETS
+from stagecoach.gateware.ddp.headers import UNTAGGED_HEADER
 from stagecoach.gateware.layouts import StagStatus
 from stagecoach.hw.interface.causes import CODES, Cause
+from stagecoach.hw.interface.wire import UNTAGGED_HEADER_OCTETS
 from stagecoach.sim.cosim.streams import seeded_random
 from stagecoach.sim.model import checks, rdmap
 from stagecoach.sim.model.ddp import FLAG_TAGGED

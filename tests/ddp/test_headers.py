@@ -10,6 +10,7 @@ from amaranth.sim import Simulator
 
 from stagecoach.gateware.ddp import headers as ddp
 from stagecoach.gateware.rdmap import headers as rdmap
+from stagecoach.hw.interface.wire import RDMAP_VERSION
 from stagecoach.sim.cosim.streams import seeded_random
 from stagecoach.sim.model.ddp import TaggedHeader, UntaggedHeader
 from stagecoach.sim.model.rdmap import Opcode, ReadRequest, control_octet
@@ -151,7 +152,7 @@ def test_rdmap_control_octet_and_opcodes() -> None:
         assert decode(rdmap.CONTROL, bytes([octet])) == {
             "opcode": rdmap.Opcode[opcode.name].value,
             "reserved": 3,
-            "version": rdmap.RDMAP_VERSION,
+            "version": RDMAP_VERSION,
         }
 
 

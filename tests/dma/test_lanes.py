@@ -6,7 +6,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from cocotb.triggers import Timer
 
-from stagecoach.gateware.dma.bursts import WORD_OCTETS
+from stagecoach.gateware.config import WORD_OCTETS
 from stagecoach.gateware.dma.lanes import choose_lanes, lanes_below, rotate_lanes
 from stagecoach.sim.cosim.streams import seeded_random
 from tests.support.runner import run_cocotb

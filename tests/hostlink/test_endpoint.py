@@ -5,8 +5,9 @@ from collections.abc import Callable
 
 import pytest
 
+from stagecoach.host_driver.crc32c import crc32c
 from stagecoach.host_driver.hostlink.endpoint import Counters, Endpoint
-from stagecoach.host_driver.hostlink.frames import Deframer, Frame, crc32c, parse
+from stagecoach.host_driver.hostlink.frames import Deframer, Frame, parse
 from stagecoach.hw.interface.hostlink import (
     ESCAPE,
     FIRST_MESSAGE,

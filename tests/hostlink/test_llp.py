@@ -5,9 +5,10 @@ import socket
 
 import pytest
 
-from stagecoach.host_driver.hostlink.llp import CLOSE_OCTETS, TRANSMIT_OCTETS, KernelLlp
+from stagecoach.host_driver.hostlink.llp import TRANSMIT_OCTETS, KernelLlp
 from stagecoach.host_driver.transport.base import TransportError
 from stagecoach.hw.interface.hostlink import SEND_CLOSE, SEND_LAST
+from stagecoach.hw.interface.llp import CLOSE_OCTETS
 
 NUMBER = 3
 WINDOW = TRANSMIT_OCTETS

@@ -4,19 +4,21 @@ import cocotb
 import pytest
 from cocotb.triggers import RisingEdge
 
-from stagecoach.gateware.config import MAX_FPDU_LENGTH
+from stagecoach.gateware.config import MAX_ULPDU_LENGTH
 from stagecoach.gateware.mpa.marker_count import MarkerCount
 from stagecoach.sim.cosim.streams import seeded_random, start_clock_and_reset
+from stagecoach.sim.model.fpdu_sizes import fpdu_length
 from stagecoach.sim.model.markers import MARKER_INTERVAL, MARKER_OCTETS, marked_length
 from tests.support.runner import run_cocotb
 
+LONGEST_FPDU = fpdu_length(MAX_ULPDU_LENGTH)
 POSITIONS = MARKER_INTERVAL // MARKER_OCTETS
 # Around the lengths at which a Marker more is needed, and the longest.
 LENGTHS = sorted(
     {
         *range(4, 1100, 4),
         *(4 * (127 * k + d) for k in (31, 63, 64, 126, 127) for d in range(-2, 3)),
-        *range(MAX_FPDU_LENGTH - 520, MAX_FPDU_LENGTH + 4, 4),
+        *range(LONGEST_FPDU - 520, LONGEST_FPDU + 4, 4),
     }
 )
 
@@ -32,7 +34,7 @@ async def check_markers_and_next_position_are_those_of_the_model(dut):
     await start_clock_and_reset(dut)
     values = [(length, until) for length in LENGTHS for until in range(POSITIONS)]
     values += [
-        (4 * rng.randint(1, MAX_FPDU_LENGTH // 4), rng.randrange(POSITIONS)) for _ in range(5000)
+        (4 * rng.randint(1, LONGEST_FPDU // 4), rng.randrange(POSITIONS)) for _ in range(5000)
     ]
     for cycle in range(len(values) + MarkerCount.LATENCY + 1):
         if cycle < len(values):

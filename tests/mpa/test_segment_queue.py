@@ -8,7 +8,8 @@ from cocotb.triggers import RisingEdge
 
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.layouts import ULPDU_HEADER_OCTETS, Layouts, SegmentKind
-from stagecoach.gateware.mpa.segment_queue import LENGTH_OCTETS, SegmentQueue, outcome_layout
+from stagecoach.gateware.mpa.segment_queue import SegmentQueue, outcome_layout
+from stagecoach.hw.interface.wire import ULPDU_LENGTH_OCTETS
 from stagecoach.sim.cosim.streams import (
     StreamMonitor,
     StreamSink,
@@ -119,7 +120,7 @@ async def check_headers_and_outcomes_belong_together(dut: Any) -> None:
         segment = await segments.get()
         assert {name: segment[name] for name in outcome} == outcome, number
         if SegmentKind(outcome["kind"]) not in CLOSED:
-            assert segment["ulpdu_length"] == int.from_bytes(octets[:LENGTH_OCTETS], "big")
-            kept = octets[LENGTH_OCTETS : LENGTH_OCTETS + ULPDU_HEADER_OCTETS]
+            assert segment["ulpdu_length"] == int.from_bytes(octets[:ULPDU_LENGTH_OCTETS], "big")
+            kept = octets[ULPDU_LENGTH_OCTETS : ULPDU_LENGTH_OCTETS + ULPDU_HEADER_OCTETS]
             header = segment["header"].to_bytes(ULPDU_HEADER_OCTETS, "little")
             assert header[: len(kept)] == kept, number

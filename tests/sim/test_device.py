@@ -20,7 +20,7 @@ from stagecoach.host_driver.transport.base import (
     TransportTimeout,
 )
 from stagecoach.sim.build import BuildError, compile_verilog
-from stagecoach.sim.device import Device, DeviceError, Response
+from stagecoach.sim.device import Device, DeviceCallError, Response
 from stagecoach.sim.transport import SimulatedDevice
 from tests.sim.conftest import STUB_CONFIG
 
@@ -273,7 +273,7 @@ def test_disturbances_that_make_no_sense_are_refused(bare: Device) -> None:
     with pytest.raises(ValueError, match="connection is -1"):
         bare.lose_after(-1, 0)
     for connection in (0, 99):
-        with pytest.raises(DeviceError, match=f"connection {connection} has no stream"):
+        with pytest.raises(DeviceCallError, match=f"connection {connection} has no stream"):
             bare.lose_after(connection, 0)
 
 

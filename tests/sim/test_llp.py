@@ -11,14 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from stagecoach.gateware.config import MAX_FPDU_LENGTH
+from stagecoach.gateware.config import MAX_ULPDU_LENGTH
 from stagecoach.host_driver.transport.base import StreamClosed, TransportError, TransportTimeout
 from stagecoach.host_driver.transport.records import RecordKind
 from stagecoach.host_driver.transport.sockets import SocketStream
 from stagecoach.sim.device import Device
+from stagecoach.sim.model.fpdu_sizes import fpdu_length
 from stagecoach.sim.transport import SimulatedDevice
 from tests.sim.conftest import STUB_CONFIG
 
+LONGEST_FPDU = fpdu_length(MAX_ULPDU_LENGTH)
 SCRATCH, ANEW, SEEN = 0x4, 0x24, 0x28
 
 pytestmark = pytest.mark.timeout(120)
@@ -202,7 +204,7 @@ def test_a_peer_may_be_far_ahead_of_the_device(device: SimulatedDevice) -> None:
     taken = 0
     while select.select([], [peer], [], 1)[1]:
         taken += peer.send(bytes(1 << 16))
-    assert taken > kernel + way_back + 4 * MAX_FPDU_LENGTH
+    assert taken > kernel + way_back + 4 * LONGEST_FPDU
     with contextlib.suppress(TransportTimeout):
         device.detach(0, timeout=0.1)
     peer.close()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from stagecoach.host_driver.transport.records import RecordKind
-from stagecoach.sim.device import Device, DeviceError
+from stagecoach.sim.device import Device, DeviceCallError
 from stagecoach.sim.llp_messages import HEADER, LlpMessage
 from stagecoach.sim.status import Status
 from tests.sim.conftest import STUB_CONFIG
@@ -77,13 +77,13 @@ def test_an_access_ends_in_the_cycles_that_it_is_given(bench):
     assert bench.access(IDENTITY) == 0x57A6EC0A
     bench.access(SCRATCH, 0xCAFE)
     assert bench.access(SCRATCH) == 0xCAFE
-    with pytest.raises(DeviceError, match="error response"):
+    with pytest.raises(DeviceCallError, match="error response"):
         bench.access(0xFFC)
 
 
 def test_one_access_at_a_time(bench):
     bench.device.begin_access(SCRATCH)
-    with pytest.raises(DeviceError, match="an access is under way"):
+    with pytest.raises(DeviceCallError, match="an access is under way"):
         bench.device.begin_access(SCRATCH)
     assert not bench.device.pace(1).access_done
     assert bench.device.pace(64).access_done
@@ -104,7 +104,7 @@ def test_what_needs_a_thread_is_refused(bench):
         lambda: bench.device.run_cycles(5),
         lambda: bench.device.read_register(0),
     ):
-        with pytest.raises(DeviceError, match="a paced device") as error:
+        with pytest.raises(DeviceCallError, match="a paced device") as error:
             call()
         assert error.value.status is Status.INVALID
 
@@ -194,7 +194,7 @@ def test_an_engine_that_errs_ends_the_device(stub_library, message, words):
     bench.attach(1)
     bench.rest()
     bench.engine.send(message)
-    with pytest.raises(DeviceError, match=words) as error:
+    with pytest.raises(DeviceCallError, match=words) as error:
         bench.rest()
     assert error.value.status is Status.FAILED
     bench.device.close()
@@ -204,8 +204,8 @@ def test_an_engine_that_errs_ends_the_device(stub_library, message, words):
 def test_it_ends_with_its_engine(stub_library):
     bench = Bench(stub_library)
     bench.engine.close()
-    with pytest.raises(DeviceError, match="the network engine has gone"):
+    with pytest.raises(DeviceCallError, match="the network engine has gone"):
         bench.rest()
     bench.device.close()
-    with pytest.raises(DeviceError, match="has gone"):
+    with pytest.raises(DeviceCallError, match="has gone"):
         bench.device.pace(1)

@@ -4,17 +4,14 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from stagecoach.gateware.config import RnicConfig
-from stagecoach.gateware.dma.bursts import WORD_BITS, WORD_OCTETS
+from stagecoach.gateware.config import WORD_OCTETS, RnicConfig
+from stagecoach.gateware.dma.bursts import WORD_BITS
 from stagecoach.gateware.host_memory import ReadClient, WriteClient
 from stagecoach.gateware.layouts import OPERANDS
 from stagecoach.gateware.rdmap.atomic.addresses import ADDRESS_BITS
 from stagecoach.gateware.rdmap.atomic.arithmetic import LATENCY, AtomicArithmetic
 from stagecoach.gateware.rdmap.atomic.operations import AtomicOperations, AtomicStatus
 from stagecoach.gateware.rdmap.atomic.settling import answer, settle
-
-ATOMIC_OCTETS = 8
-"""What an atomic reads and changes (RFC 7306, 5.1)."""
 
 OPERATIONS = 32
 """Atomics that are in flight: as many as come while one waits for 350 cycles, one every 11."""

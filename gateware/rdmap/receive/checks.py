@@ -15,7 +15,7 @@ from stagecoach.gateware.ddp.checks import (
     queue_checks,
     untagged_checks,
 )
-from stagecoach.gateware.ddp.headers import TAGGED_HEADER_OCTETS, UNTAGGED_HEADER_OCTETS, from_wire
+from stagecoach.gateware.ddp.headers import from_wire
 from stagecoach.gateware.layouts import Layouts
 from stagecoach.gateware.rdmap.checks import (
     LAST_QN,
@@ -34,6 +34,7 @@ from stagecoach.gateware.rdmap.checks import (
 from stagecoach.gateware.rdmap.headers import ULPDU_HEADER
 from stagecoach.gateware.rdmap.receive.context import CONTEXT
 from stagecoach.hw.interface.causes import Cause
+from stagecoach.hw.interface.wire import TAGGED_HEADER_OCTETS, UNTAGGED_HEADER_OCTETS
 
 
 class ReceiveChecks(wiring.Component):

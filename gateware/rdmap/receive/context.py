@@ -6,8 +6,8 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from stagecoach.gateware.config import RnicConfig
-from stagecoach.gateware.ddp.headers import FIRST_MSN
 from stagecoach.gateware.layouts import Layouts
+from stagecoach.hw.interface.wire import FIRST_MSN
 
 CONTEXT = data.StructLayout(
     {

@@ -5,7 +5,6 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from stagecoach.gateware.config import RnicConfig
-from stagecoach.gateware.ddp.headers import TAGGED_HEADER_OCTETS, UNTAGGED_HEADER_OCTETS
 from stagecoach.gateware.layouts import Layouts
 from stagecoach.gateware.rdmap.checks import (
     IMMEDIATE_OPCODES,
@@ -17,9 +16,11 @@ from stagecoach.gateware.rdmap.checks import (
     rdmap_control,
 )
 from stagecoach.gateware.rdmap.headers import ULPDU_HEADER, Opcode
-
-ULPDU_LENGTH_OCTETS = 2
-"""Octets of the FPDU before its ULPDU (RFC 5044, 4.1)."""
+from stagecoach.hw.interface.wire import (
+    TAGGED_HEADER_OCTETS,
+    ULPDU_LENGTH_OCTETS,
+    UNTAGGED_HEADER_OCTETS,
+)
 
 KIND = data.StructLayout(
     {

@@ -7,11 +7,11 @@ from amaranth.lib.wiring import In, Out
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.ddp.headers import from_wire
 from stagecoach.gateware.layouts import Layouts
-from stagecoach.gateware.rdmap.atomic.unit import ATOMIC_OCTETS
 from stagecoach.gateware.rdmap.headers import ULPDU_HEADER
 from stagecoach.gateware.rdmap.receive.decode import KIND
 from stagecoach.gateware.rdmap.receive.scan import ENTRY_WORDS, PIECE, ReceiveScan
 from stagecoach.hw.interface.queue_entries import SCATTER_GATHER_ELEMENTS
+from stagecoach.hw.interface.wire import ATOMIC_OCTETS
 
 BANKS = 2
 """Segments whose pieces are kept: one is judged, one is placed."""

@@ -6,20 +6,13 @@ from amaranth.lib.wiring import In, Out
 
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.ddp.checks import CAUSE_BITS
-from stagecoach.gateware.ddp.headers import UNTAGGED_HEADER_OCTETS
-from stagecoach.gateware.layouts import (
-    EVENT_HEADER_OCTETS,
-    TERMINATED_HEADER_OCTETS,
-    Layouts,
-    QpStrobe,
-    SegmentKind,
-)
-from stagecoach.gateware.rdmap.atomic.unit import ATOMIC_OCTETS
+from stagecoach.gateware.layouts import TERMINATED_HEADER_OCTETS, Layouts, QpStrobe, SegmentKind
 from stagecoach.gateware.rdmap.headers import ATOMIC_RESPONSE_ULPDU
 from stagecoach.gateware.rdmap.receive.decode import KIND
 from stagecoach.gateware.rdmap.receive.pieces import BANKS
 from stagecoach.gateware.registers_apart import keep_apart
-from stagecoach.hw.interface.queue_entries import SCATTER_GATHER_ELEMENTS
+from stagecoach.hw.interface.queue_entries import EVENT_HEADER_OCTETS, SCATTER_GATHER_ELEMENTS
+from stagecoach.hw.interface.wire import ATOMIC_OCTETS, UNTAGGED_HEADER_OCTETS
 
 ORIGINAL_OCTET = ATOMIC_RESPONSE_ULPDU.size // 8 - ATOMIC_OCTETS - UNTAGGED_HEADER_OCTETS
 """Where the original value stands after the DDP header of an Atomic Response."""

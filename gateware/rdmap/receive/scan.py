@@ -4,13 +4,13 @@ from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
+from stagecoach.gateware.config import WORD_OCTETS
 from stagecoach.hw.interface.queue_entries import (
     RECEIVE_ENTRY_OCTETS,
     SCATTER_GATHER_ELEMENT,
     SCATTER_GATHER_ELEMENTS,
 )
 
-WORD_OCTETS = 8
 ENTRY_WORDS = RECEIVE_ENTRY_OCTETS // WORD_OCTETS
 
 ELEMENT = data.StructLayout({name: 8 * octets for name, octets, _ in SCATTER_GATHER_ELEMENT})

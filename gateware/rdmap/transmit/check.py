@@ -6,13 +6,13 @@ from amaranth.lib.wiring import In, Out
 
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.ddp.checks import CAUSE_BITS
-from stagecoach.gateware.ddp.headers import UNTAGGED_HEADER_OCTETS
 from stagecoach.gateware.layouts import Layouts
 from stagecoach.gateware.rdmap.headers import TERMINATE_HEADER_OCTETS
 from stagecoach.gateware.rdmap.transmit.issue import record_layout
 from stagecoach.gateware.rdmap.transmit.message import lookup_layout, piece_layout
 from stagecoach.hw.interface.causes import Cause
 from stagecoach.hw.interface.queue_entries import Rights, SendFlags
+from stagecoach.hw.interface.wire import UNTAGGED_HEADER_OCTETS
 
 RIGHTS_BITS = max(Rights).bit_length()
 

@@ -6,16 +6,11 @@ from amaranth.lib.wiring import In, Out
 
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.ddp.checks import CAUSE_BITS
-from stagecoach.gateware.ddp.headers import TAGGED_HEADER_OCTETS, UNTAGGED_HEADER_OCTETS
 from stagecoach.gateware.layouts import AtomicOperation, Layouts
 from stagecoach.gateware.queues.qp_choice import bit_of_qp
 from stagecoach.gateware.rdmap.atomic.operations import AtomicStatus
-from stagecoach.gateware.rdmap.atomic.unit import ATOMIC_OCTETS
 from stagecoach.gateware.rdmap.checks import is_any
-from stagecoach.gateware.rdmap.headers import (
-    ATOMIC_RESPONSE_HEADER_OCTETS,
-    TERMINATE_HEADER_OCTETS,
-)
+from stagecoach.gateware.rdmap.headers import TERMINATE_HEADER_OCTETS
 from stagecoach.gateware.rdmap.transmit.context import HALT, progress_layout, sends_bits
 from stagecoach.gateware.rdmap.transmit.entry import (
     OPERATION,
@@ -34,6 +29,12 @@ from stagecoach.hw.interface.queue_entries import (
     SCATTER_GATHER_ELEMENTS,
     SendFlags,
     SendOpcode,
+)
+from stagecoach.hw.interface.wire import (
+    ATOMIC_OCTETS,
+    ATOMIC_RESPONSE_HEADER_OCTETS,
+    TAGGED_HEADER_OCTETS,
+    UNTAGGED_HEADER_OCTETS,
 )
 
 SHORT_FPDU_OCTETS = 256

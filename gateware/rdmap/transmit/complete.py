@@ -5,11 +5,11 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from stagecoach.gateware.config import RnicConfig
-from stagecoach.gateware.ddp.headers import FIRST_MSN
 from stagecoach.gateware.layouts import Layouts
 from stagecoach.gateware.rdmap.transmit.context import progress_layout, sends_bits
 from stagecoach.gateware.rdmap.transmit.message import piece_layout
 from stagecoach.gateware.registers_apart import keep_apart
+from stagecoach.hw.interface.wire import FIRST_MSN
 
 
 class TransmitComplete(wiring.Component):

@@ -5,11 +5,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from stagecoach.gateware.config import RnicConfig
-from stagecoach.gateware.rdmap.headers import (
-    ATOMIC_REQUEST_HEADER_OCTETS,
-    READ_REQUEST_HEADER_OCTETS,
-    TERMINATE_HEADER_OCTETS,
-)
+from stagecoach.gateware.rdmap.headers import TERMINATE_HEADER_OCTETS
 from stagecoach.gateware.rdmap.transmit.entry import (
     ELEMENT_RANGE,
     IMMEDIATE_DATA_ADDRESS,
@@ -23,9 +19,11 @@ from stagecoach.gateware.rdmap.transmit.entry import (
 )
 from stagecoach.gateware.rdmap.transmit.message import message_layout, piece_layout
 from stagecoach.hw.interface.causes import Cause
-from stagecoach.hw.interface.queue_entries import (
+from stagecoach.hw.interface.queue_entries import SCATTER_GATHER_ELEMENTS
+from stagecoach.hw.interface.wire import (
+    ATOMIC_REQUEST_HEADER_OCTETS,
     IMMEDIATE_DATA_OCTETS,
-    SCATTER_GATHER_ELEMENTS,
+    READ_REQUEST_HEADER_OCTETS,
 )
 
 LONG_OCTETS = 256

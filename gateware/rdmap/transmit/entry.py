@@ -3,6 +3,7 @@
 from amaranth.hdl import Value, ValueLike
 from amaranth.lib import data
 
+from stagecoach.gateware.config import WORD_OCTETS
 from stagecoach.hw.interface.queue_entries import (
     SCATTER_GATHER_ELEMENT,
     SCATTER_GATHER_ELEMENT_OCTETS,
@@ -15,7 +16,6 @@ from stagecoach.hw.interface.queue_entries import (
     size_of,
 )
 
-WORD_OCTETS = 8
 SEND_ENTRY_WORDS = SEND_ENTRY_OCTETS // WORD_OCTETS
 
 OPERATION_ADDRESS = 0

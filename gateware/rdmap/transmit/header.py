@@ -11,6 +11,7 @@ from stagecoach.gateware.ddp import headers as ddp
 from stagecoach.gateware.layouts import AtomicOperation
 from stagecoach.gateware.rdmap import headers as rdmap
 from stagecoach.gateware.rdmap.transmit.message import piece_layout
+from stagecoach.hw.interface import wire
 
 HEADER_FIELDS = data.StructLayout(
     {
@@ -44,8 +45,8 @@ def packed(layout: data.StructLayout, **values: ValueLike) -> Value:
 def control_octets(*, tagged: ValueLike, last: ValueLike, opcode: ValueLike) -> Value:
     """The DDP and the RDMAP control octet (RFC 5041, 4.1; RFC 5040, 4.1)."""
     return Cat(
-        packed(ddp.CONTROL, version=ddp.DDP_VERSION, last=last, tagged=tagged),
-        packed(rdmap.CONTROL, version=rdmap.RDMAP_VERSION, opcode=opcode),
+        packed(ddp.CONTROL, version=wire.DDP_VERSION, last=last, tagged=tagged),
+        packed(rdmap.CONTROL, version=wire.RDMAP_VERSION, opcode=opcode),
     )
 
 
@@ -113,16 +114,16 @@ def request_ddp_header(opcode: ValueLike, msn: ValueLike) -> Value:
         ddp.UNTAGGED_HEADER,
         control=control[:8],
         rsvd_ulp=control[8:],
-        qn=ddp.to_wire(Const(rdmap.QN_READ_REQUEST, 32), 4),
+        qn=ddp.to_wire(Const(wire.QN_READ_REQUEST, 32), 4),
         msn=ddp.to_wire(msn, 4),
     )
 
 
 QUEUES = {
-    rdmap.Opcode.RDMA_READ_REQUEST: rdmap.QN_READ_REQUEST,
-    rdmap.Opcode.TERMINATE: rdmap.QN_TERMINATE,
-    rdmap.Opcode.ATOMIC_REQUEST: rdmap.QN_READ_REQUEST,
-    rdmap.Opcode.ATOMIC_RESPONSE: rdmap.QN_ATOMIC_RESPONSE,
+    rdmap.Opcode.RDMA_READ_REQUEST: wire.QN_READ_REQUEST,
+    rdmap.Opcode.TERMINATE: wire.QN_TERMINATE,
+    rdmap.Opcode.ATOMIC_REQUEST: wire.QN_READ_REQUEST,
+    rdmap.Opcode.ATOMIC_RESPONSE: wire.QN_ATOMIC_RESPONSE,
 }
 """Queue of the untagged messages that have one of their own (RFC 5040, Figure 5; RFC 7306, 3)."""
 
@@ -139,7 +140,7 @@ class TransmitHeader(wiring.Component):
     """
 
     fields: In(HEADER_FIELDS)
-    header: Out(8 * ddp.UNTAGGED_HEADER_OCTETS)
+    header: Out(8 * wire.UNTAGGED_HEADER_OCTETS)
 
     def elaborate(self, platform: object) -> Elaboratable:
         m = Module()
@@ -199,7 +200,7 @@ class TransmitSegment(wiring.Component):
             {
                 "piece": In(piece_layout(config)),
                 "last": Out(1),
-                "header": Out(8 * ddp.UNTAGGED_HEADER_OCTETS),
+                "header": Out(8 * wire.UNTAGGED_HEADER_OCTETS),
             }
         )
 
@@ -229,7 +230,7 @@ class TransmitSegment(wiring.Component):
                 msn.eq(progress.atomic_response_msn),
             ]
         with m.If(message.terminating):
-            m.d.sync += [opcode.eq(rdmap.Opcode.TERMINATE), msn.eq(ddp.FIRST_MSN)]
+            m.d.sync += [opcode.eq(rdmap.Opcode.TERMINATE), msn.eq(wire.FIRST_MSN)]
         m.d.comb += [
             header.fields.opcode.eq(opcode),
             header.fields.last.eq(self.last),

@@ -4,13 +4,8 @@ from amaranth.hdl import Array, Elaboratable, Module, Signal
 from amaranth.lib import enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from stagecoach.gateware.config import RnicConfig
-from stagecoach.gateware.rdmap.headers import (
-    ATOMIC_REQUEST_HEADER_OCTETS,
-    ATOMIC_RESPONSE_HEADER_OCTETS,
-    READ_REQUEST_HEADER_OCTETS,
-    TERMINATE_HEADER_OCTETS,
-)
+from stagecoach.gateware.config import WORD_OCTETS, RnicConfig
+from stagecoach.gateware.rdmap.headers import TERMINATE_HEADER_OCTETS
 from stagecoach.gateware.rdmap.transmit.header import (
     atomic_request_header,
     atomic_response_header,
@@ -18,9 +13,12 @@ from stagecoach.gateware.rdmap.transmit.header import (
 )
 from stagecoach.gateware.rdmap.transmit.message import piece_layout
 from stagecoach.gateware.rdmap.transmit.pieces import HeldFifo
-from stagecoach.hw.interface.queue_entries import IMMEDIATE_DATA_OCTETS
-
-WORD_OCTETS = 8
+from stagecoach.hw.interface.wire import (
+    ATOMIC_REQUEST_HEADER_OCTETS,
+    ATOMIC_RESPONSE_HEADER_OCTETS,
+    IMMEDIATE_DATA_OCTETS,
+    READ_REQUEST_HEADER_OCTETS,
+)
 
 
 class InlineKind(enum.Enum, shape=3):

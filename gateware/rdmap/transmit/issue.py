@@ -12,9 +12,9 @@ from stagecoach.gateware.layouts import OPERANDS, Layouts, QpStrobe, StagStatus
 from stagecoach.gateware.rdmap.atomic.unit import request_layout
 from stagecoach.gateware.rdmap.checks import atomic_status_checks, read_status_checks
 from stagecoach.gateware.rdmap.headers import (
-    ATOMIC_REQUEST_ULPDU_OCTETS,
+    ATOMIC_REQUEST_ULPDU,
     READ_REQUEST_HEADER,
-    READ_REQUEST_ULPDU_OCTETS,
+    READ_REQUEST_ULPDU,
     Opcode,
 )
 from stagecoach.gateware.rdmap.transmit.context import HALT
@@ -255,7 +255,7 @@ class TransmitIssue(wiring.Component):
         with m.If(record.responding):
             m.d.comb += [
                 error.ulpdu_length.eq(
-                    Mux(about_atomic, ATOMIC_REQUEST_ULPDU_OCTETS, READ_REQUEST_ULPDU_OCTETS)
+                    Mux(about_atomic, ATOMIC_REQUEST_ULPDU.size // 8, READ_REQUEST_ULPDU.size // 8)
                 ),
                 error.header.eq(read_request),
             ]

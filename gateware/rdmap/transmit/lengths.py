@@ -4,12 +4,9 @@ from amaranth.hdl import Cat, Const, Elaboratable, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from stagecoach.gateware.ddp.headers import TAGGED_HEADER_OCTETS, UNTAGGED_HEADER_OCTETS
 from stagecoach.gateware.mpa.marker_count import MarkerCount
-
-LENGTH_OCTETS = 2
-CRC_OCTETS = 4
-"""Octets of an FPDU beside ULPDU and PAD (RFC 5044, 4.1)."""
+from stagecoach.gateware.mpa.mulpdu import FPDU_OVERHEAD_OCTETS
+from stagecoach.hw.interface.wire import TAGGED_HEADER_OCTETS, UNTAGGED_HEADER_OCTETS
 
 
 class TransmitLengths(wiring.Component):
@@ -61,7 +58,10 @@ class TransmitLengths(wiring.Component):
             self.ulpdu_length.eq(self.payload + header_octets),
             # ULPDU_Length, ULPDU and PAD are a multiple of 4, as is the CRC (RFC 5044, 4.1).
             fpdu_length.eq(
-                Cat(Const(0, 2), (self.ulpdu_length + (LENGTH_OCTETS + 3 + CRC_OCTETS))[2:])
+                Cat(
+                    Const(0, 2),
+                    (self.ulpdu_length + (FPDU_OVERHEAD_OCTETS + 3))[2:],
+                )
             ),
             self.sent_length.eq(fpdu_length + Mux(self.markers, marker_count.octets, 0)),
             self.window_open.eq(self.sent_length <= self.room),

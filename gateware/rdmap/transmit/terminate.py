@@ -5,23 +5,18 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from stagecoach.gateware.config import RnicConfig
-from stagecoach.gateware.ddp.headers import (
-    CONTROL,
-    TAGGED_HEADER_OCTETS,
-    UNTAGGED_HEADER,
-    UNTAGGED_HEADER_OCTETS,
-    to_wire,
-)
+from stagecoach.gateware.ddp.headers import CONTROL, UNTAGGED_HEADER, to_wire
 from stagecoach.gateware.layouts import Layouts
 from stagecoach.gateware.rdmap.checks import is_terminate
-from stagecoach.gateware.rdmap.headers import (
-    READ_REQUEST_HEADER_OCTETS,
-    TERMINATE_CONTROL,
-    TERMINATE_CONTROL_OCTETS,
-    TERMINATE_HEADER_OCTETS,
-    TERMINATE_LENGTH_OCTETS,
-)
+from stagecoach.gateware.rdmap.headers import TERMINATE_CONTROL, TERMINATE_HEADER_OCTETS
 from stagecoach.hw.interface.causes import CODES, HeaderCopy, header_copy
+from stagecoach.hw.interface.wire import (
+    READ_REQUEST_HEADER_OCTETS,
+    TAGGED_HEADER_OCTETS,
+    TERMINATE_CONTROL_OCTETS,
+    TERMINATE_LENGTH_OCTETS,
+    UNTAGGED_HEADER_OCTETS,
+)
 
 
 class TransmitTerminate(wiring.Component):

@@ -12,8 +12,8 @@ from typing import Any
 from amaranth.hdl import Cat, Const, Mux, Signal, Value
 from amaranth.lib import data
 
-from stagecoach.gateware.config import RnicConfig
-from stagecoach.gateware.dma.bursts import WORD_BITS, WORD_OCTETS, BurstSplitter, burst
+from stagecoach.gateware.config import WORD_OCTETS, RnicConfig
+from stagecoach.gateware.dma.bursts import WORD_BITS, BurstSplitter, burst
 from stagecoach.gateware.dma.read import ReadEngine
 from stagecoach.gateware.dma.write import WriteEngine
 from stagecoach.hw.formal.harness import Harness, Inside

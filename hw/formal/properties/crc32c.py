@@ -116,7 +116,7 @@ PROPERTIES = (
         "a step of its CRC is CRC32c; the residue is that of data with its own CRC, and no other",
         _model,
         mutations=(
-            Mutation(MODULE, "POLYNOMIAL = 0x82F63B78", "POLYNOMIAL = 0x82F63B79"),
+            Mutation(MODULE, "(CRC32C_POLYNOMIAL if", "(CRC32C_POLYNOMIAL ^ 1 if"),
             Mutation(MODULE, "word_part(word) ^ state_part(state, len(word))", "word_part(word)"),
             Mutation(MODULE, "RESIDUE = _shift(INITIAL_STATE, STATE_BITS)", "RESIDUE = 0"),
             Mutation(MODULE, "_shift(RESIDUE, 32)", "_shift(RESIDUE, 31)"),

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from stagecoach.gateware.config import RnicConfig
-from stagecoach.gateware.layouts import EVENT_HEADER_OCTETS, DeliveryKind, SegmentKind, StagStatus
+from stagecoach.gateware.layouts import DeliveryKind, SegmentKind, StagStatus
 from stagecoach.hw.interface.causes import CODES, Cause
-from stagecoach.hw.interface.queue_entries import CompletionFlags, Rights
+from stagecoach.hw.interface.queue_entries import EVENT_HEADER_OCTETS, CompletionFlags, Rights
 from stagecoach.sim.model import checks, ddp, effects, memory, rdmap
 from stagecoach.sim.model.atomic_responses import OutstandingAtomic
 from stagecoach.sim.model.atomics import ATOMIC_OCTETS, AtomicRequest

@@ -4,9 +4,9 @@ import pytest
 from amaranth.hdl import Value
 from amaranth.sim import Simulator
 
-from stagecoach.gateware.ddp.headers import TAGGED_HEADER_OCTETS, UNTAGGED_HEADER_OCTETS
 from stagecoach.gateware.layouts import Layouts
 from stagecoach.gateware.rdmap.receive.decode import KIND, ReceiveDecode
+from stagecoach.hw.interface.wire import TAGGED_HEADER_OCTETS, UNTAGGED_HEADER_OCTETS
 from stagecoach.sim.cosim.streams import pack, seeded_random, unpack, width_of
 from stagecoach.sim.model.rdmap import (
     IMMEDIATE_OPCODES,

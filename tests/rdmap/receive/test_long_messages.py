@@ -9,12 +9,12 @@ from typing import Any
 import cocotb
 import pytest
 
-from stagecoach.gateware.ddp.headers import FIRST_MSN
 from stagecoach.gateware.rdmap.receive import following as receive_following
 from stagecoach.gateware.rdmap.receive.context import CONTEXT
 from stagecoach.gateware.rdmap.receive.receiver import Receiver
 from stagecoach.gateware.rdmap.transmit.transmitter import Transmitter
 from stagecoach.hw.interface.queue_entries import SendOpcode
+from stagecoach.hw.interface.wire import FIRST_MSN
 from stagecoach.sim.cosim.streams import seeded_random, start_clock_and_reset
 from stagecoach.sim.model.rdmap import Opcode
 from tests.rdmap.receive import bench as receiver_bench

@@ -9,10 +9,10 @@ import cocotb
 import pytest
 from cocotb.triggers import ClockCycles
 
-from stagecoach.gateware.layouts import EVENT_HEADER_OCTETS, DeliveryKind, SegmentKind, StagStatus
+from stagecoach.gateware.layouts import DeliveryKind, SegmentKind, StagStatus
 from stagecoach.gateware.rdmap.receive.receiver import Receiver
 from stagecoach.hw.interface.causes import Cause
-from stagecoach.hw.interface.queue_entries import CompletionFlags, Rights
+from stagecoach.hw.interface.queue_entries import EVENT_HEADER_OCTETS, CompletionFlags, Rights
 from stagecoach.sim.model.errors import ErrorCode
 from stagecoach.sim.model.rdmap import (
     INVALIDATE_OPCODES,

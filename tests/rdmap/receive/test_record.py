@@ -5,10 +5,11 @@ import pytest
 from cocotb.triggers import RisingEdge
 
 from stagecoach.gateware.config import RnicConfig
-from stagecoach.gateware.layouts import EVENT_HEADER_OCTETS, Layouts, SegmentKind
+from stagecoach.gateware.layouts import Layouts, SegmentKind
 from stagecoach.gateware.rdmap.receive.decode import KIND
 from stagecoach.gateware.rdmap.receive.record import VERDICT, ReceiveRecord, record_layout
 from stagecoach.hw.interface.causes import Cause
+from stagecoach.hw.interface.queue_entries import EVENT_HEADER_OCTETS
 from stagecoach.sim.cosim.streams import (
     active_cycles,
     pack,

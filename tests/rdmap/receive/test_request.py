@@ -4,12 +4,12 @@ import cocotb
 from cocotb.triggers import RisingEdge
 
 from stagecoach.gateware.config import RnicConfig
-from stagecoach.gateware.ddp.headers import UNTAGGED_HEADER_OCTETS
 from stagecoach.gateware.layouts import Layouts
 from stagecoach.gateware.rdmap.receive.decode import KIND
 from stagecoach.gateware.rdmap.receive.record import VERDICT
 from stagecoach.gateware.rdmap.receive.request import ReceiveRequest
 from stagecoach.hw.interface.causes import Cause
+from stagecoach.hw.interface.wire import UNTAGGED_HEADER_OCTETS
 from stagecoach.sim.cosim.streams import (
     pack,
     seeded_random,

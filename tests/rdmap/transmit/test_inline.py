@@ -4,7 +4,7 @@ import cocotb
 import pytest
 from cocotb.triggers import ClockCycles, RisingEdge
 
-from stagecoach.gateware.rdmap.headers import READ_REQUEST_HEADER_OCTETS, TERMINATE_HEADER_OCTETS
+from stagecoach.gateware.rdmap.headers import TERMINATE_HEADER_OCTETS
 from stagecoach.gateware.rdmap.transmit.inline import (
     INLINE_WORDS,
     WORD_OCTETS,
@@ -12,6 +12,7 @@ from stagecoach.gateware.rdmap.transmit.inline import (
     InlineKind,
     TransmitInline,
 )
+from stagecoach.hw.interface.wire import READ_REQUEST_HEADER_OCTETS
 from stagecoach.sim.cosim.streams import (
     StreamMonitor,
     StreamSink,

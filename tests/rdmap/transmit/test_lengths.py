@@ -4,8 +4,8 @@ import cocotb
 from cocotb.triggers import ClockCycles, RisingEdge
 
 from stagecoach.gateware.config import MAX_ULPDU_LENGTH
-from stagecoach.gateware.ddp.headers import TAGGED_HEADER_OCTETS, UNTAGGED_HEADER_OCTETS
 from stagecoach.gateware.rdmap.transmit.lengths import TransmitLengths
+from stagecoach.hw.interface.wire import TAGGED_HEADER_OCTETS, UNTAGGED_HEADER_OCTETS
 from stagecoach.sim.cosim.streams import seeded_random, start_clock_and_reset
 from stagecoach.sim.model.markers import MARKER_INTERVAL, MARKER_OCTETS
 from stagecoach.sim.model.mpa import fpdu_length

@@ -1,21 +1,25 @@
-"""Enumerations that the C++ of a compiled device shares with Python, as a header."""
+"""What the C++ of a compiled device shares with Python, as a header."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import IntEnum
 
 from stagecoach.host_driver.transport.records import RecordKind
-from stagecoach.hw.interface.llp import LlpEventKind
+from stagecoach.hw.interface.llp import CLOSE_OCTETS, LlpEventKind
 from stagecoach.sim.llp_messages import LlpMessage
 from stagecoach.sim.status import Status
 
-HEADER = "enums.h"
+HEADER = "shared.h"
 
-SHARED = (LlpEventKind, LlpMessage, RecordKind, Status)
+CONSTANTS = {"CLOSE_OCTETS": CLOSE_OCTETS}
+ENUMS = (LlpEventKind, LlpMessage, RecordKind, Status)
 
 
-def enum_header(kinds: Iterable[type[IntEnum]] = SHARED) -> str:
+def runtime_header(
+    constants: Mapping[str, int] = CONSTANTS, kinds: Iterable[type[IntEnum]] = ENUMS
+) -> str:
     """The text of the header; `RX_AVAILABLE` is `kRxAvailable` there."""
-    lines = ["// Made by sim/runtime_enums.py.", "#pragma once", "", "namespace stagecoach {"]
+    lines = ["// Made by sim/runtime_header.py.", "#pragma once", "", "namespace stagecoach {", ""]
+    lines += [f"constexpr unsigned k{_camel(name)} = {value};" for name, value in constants.items()]
     for kind in kinds:
         lines += ["", f"enum class {kind.__name__} : unsigned {{"]
         lines += [f"    k{_camel(member.name)} = {member.value}," for member in kind]
