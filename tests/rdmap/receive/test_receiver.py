@@ -1,6 +1,6 @@
 """The RDMAP receiver places and delivers what is right.
 
-What it does with what is wrong is in `test_receiver_errors.py`.
+What it does with what is wrong is in `test_errors.py`.
 """
 
 from typing import Any
