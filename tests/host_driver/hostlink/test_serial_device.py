@@ -21,7 +21,7 @@ from stagecoach.host_driver.transport.base import (
 from stagecoach.host_driver.transport.records import RecordKind
 from stagecoach.host_driver.transport.sockets import SocketStream
 from stagecoach.hw.interface.hostlink import Kind
-from tests.hostlink.fake_board import CLOCK_HZ, FakeBoard
+from tests.host_driver.hostlink.fake_board import CLOCK_HZ, FakeBoard
 from tests.hostlink.faults import Faults
 
 TX_WINDOW, RX_AVAILABLE, CLOSED = 1, 0, 3
