@@ -37,9 +37,9 @@ def _check_immediate(name: str, value: bytes | None) -> None:
     if value is None:
         return
     if not isinstance(value, bytes | bytearray):
-        raise TypeError(f"{name} is {value!r}; allowed: {IMMEDIATE_DATA_OCTETS} octets")
+        raise TypeError(f"{name} is {value!r}; allowed: {IMMEDIATE_DATA_OCTETS} bytes")
     if len(value) != IMMEDIATE_DATA_OCTETS:
-        raise ValueError(f"{name} has {len(value)} octets; allowed: {IMMEDIATE_DATA_OCTETS}")
+        raise ValueError(f"{name} has {len(value)} bytes; allowed: {IMMEDIATE_DATA_OCTETS}")
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ class WC:
         text = f"{self.opcode.name} {self.wr_id} of QP {self.qp_num}: {self.status.name}"
         if self.status != WCStatus.SUCCESS:
             return f"{text}, {describe(self.cause, self.terminate, self.stream_end)}"
-        text += f", {self.byte_len} octets"
+        text += f", {self.byte_len} bytes"
         if self.wc_flags & WCFlags.SOLICITED:
             text += ", solicited"
         if self.wc_flags & WCFlags.WITH_IMM:

@@ -203,7 +203,7 @@ class Neighbours:
             if entry.requests < REQUESTS:
                 self._ask(address, entry, now_us)
                 continue
-            # Whoever tries again begins anew, a second after the last request.
+            # Another attempt begins anew, a second after the last request.
             del self._busy[address], self._entries[address]
             self._counters["arp_failed"] += 1
             self._unreachable(address)

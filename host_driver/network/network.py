@@ -271,7 +271,7 @@ class Network:
         most = self.settings.mtu - _PING_HEADERS
         if not 0 <= octets <= most:
             raise NetworkSettingsError(
-                f"ping of {octets} octets; allowed: 0 to {most}, as the MTU is {self.settings.mtu}"
+                f"ping of {octets} bytes; allowed: 0 to {most}, as the MTU is {self.settings.mtu}"
             )
         destination = _address(host)
         echo, unreachable = self._service.echo, self._service.unreachable

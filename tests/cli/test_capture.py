@@ -102,7 +102,7 @@ def test_the_frames_of_a_card_are_written_for_wireshark(published, tmp_path, cap
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
-        ("head", "zz", "network.frames.head is 'zz'; allowed: at most 128 octets"),
+        ("head", "zz", "network.frames.head is 'zz'; allowed: at most 128 bytes"),
         ("head", "00" * 129, "network.frames.head is"),
         ("sent", 1, "network.frames.sent is 1; allowed: true, false"),
         ("time_us", -1, "network.frames.time_us is -1"),

@@ -130,7 +130,7 @@ def test_a_ping_that_is_longer_than_the_mtu_is_one_line(tmp_path, capsys):
     out, err = capsys.readouterr()
     assert (out, err) == (
         "",
-        "stagecoach ip: ping of 573 octets; allowed: 0 to 572, as the MTU is 600\n",
+        "stagecoach ip: ping of 573 bytes; allowed: 0 to 572, as the MTU is 600\n",
     )
 
 

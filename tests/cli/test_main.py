@@ -32,7 +32,7 @@ ROOT = Path(__file__).parents[2]
         (["demo", "/dev/zero"], "cannot read /dev/zero: not a regular file"),
         (["demo", "/proc/cpuinfo"], "cannot read /proc/cpuinfo: it has content but no size"),
         (["demo", "--size", "9000GiB"], "9000GiB is too large; allowed: 0 to 1GiB"),
-        (["demo", "--size", "big"], "size is 'big'; allowed: a number of bytes"),
+        (["demo", "--size", "big"], "invalid size 'big' (expected a size such as 4096 or 64KiB)"),
         (["demo", "--emss", "100"], "EMSS is 100; allowed: 128 to 65535"),
         (["demo", "--emss", "x"], "EMSS is x; allowed: 128 to 65535"),
         (["demo", "--size", "1", __file__], "allowed: FILE or --size"),

@@ -32,7 +32,7 @@ def test_sizes(text, octets):
 
 @pytest.mark.parametrize("text", ["", "-1", "4MB", "1.5MiB", "many"])
 def test_other_sizes_are_refused(text):
-    with pytest.raises(argparse.ArgumentTypeError, match="allowed: a number of bytes"):
+    with pytest.raises(argparse.ArgumentTypeError, match="expected a size such as 4096 or 64KiB"):
         parse_size(text)
 
 
