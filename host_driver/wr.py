@@ -64,7 +64,7 @@ class SendWR:
     Read and atomics; `rkey` of SEND_WITH_INV is the peer's STag that is invalidated. A request
     without `SendFlags.SIGNALED` completes silently.
 
-    LOCAL_INV makes the own STag `rkey` invalid: when it completes, nobody reaches the memory by it.
+    LOCAL_INV invalidates the local STag `rkey`: once it has completed, no access uses it.
     An RDMA Read before it that is not complete then fails, unless it has `SendFlags.FENCE`.
     REG_MR makes `mr`, an invalid `FastMR`, valid under the STag `rkey` for `access`, before the
     requests after it begin; `rkey` differs from that of `mr` in its key only (`inc_rkey`). A

@@ -165,7 +165,7 @@ def _add_squash(serve: argparse.ArgumentParser) -> None:
         dest="squash",
         action="store_const",
         const="all",
-        help="... takes everybody for the anonymous user",
+        help="... treats everyone as the anonymous user",
     )
     for name, what in (("uid", "user"), ("gid", "group")):
         serve.add_argument(

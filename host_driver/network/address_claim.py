@@ -95,7 +95,7 @@ class AddressClaim:
         """Take a packet while probing: a host has the address, or probes it too (2.1.1).
 
         Who claims it may have the same MAC address, which often follows from the IP address. A
-        probe with that may be an own one that the link brought back.
+        probe with that may be one of ours that the link brought back.
         """
         own = self._settings.own
         claims = packet.sender == own

@@ -110,7 +110,7 @@ class Network:
         dscp: int | None = None,
         ttl: int | None = None,
     ) -> NetworkListener:
-        """Open a listener; an empty host stands for the own address, port 0 for any free one.
+        """Open a listener; an empty host stands for the local address, port 0 for any free one.
 
         dscp, ttl: of its connections, as `connect` has them. Raises `PortInUse`, `TransportError`
         for another address, and `NetworkSettingsError` for a DSCP or TTL that there is not.

@@ -1,6 +1,6 @@
 """Tells other processes what a device does, as files of JSON in a folder.
 
-A device belongs to the process that has opened it: a simulated one lives in its memory, a board
+A device belongs to the process that opened it: a simulated one lives in its memory, a board
 hangs on its serial port. So the process itself reads the counters and writes them where others
 look: to the folder that the environment names in `FOLDER_VARIABLE`, readable by its own user only.
 Without that variable nothing is read and nothing written.

@@ -119,7 +119,7 @@ def test_what_is_no_frame_is_not_believed(published, field, value, message):
 
 def test_without_a_program_it_says_so(folder, capsys):
     assert main(["capture"]) == 0
-    assert "no program with a network is seen; allowed" in capsys.readouterr().out
+    assert "no program with a network was found; start it with" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("command", ["capture", "ip"])

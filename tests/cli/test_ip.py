@@ -64,7 +64,7 @@ def test_a_network_that_has_ended_is_not_shown(published, folder, capsys):
     (path,) = folder.glob("*.json")
     path.write_text(text)
     assert main(["ip"]) == 0
-    assert "no program with a network is seen" in capsys.readouterr().out
+    assert "no program with a network was found" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
