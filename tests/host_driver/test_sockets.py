@@ -55,7 +55,7 @@ def test_octets_that_came_too_late_are_there_for_the_next_call(pair, timeout):
     assert stream.receive_exactly(2, timeout) == b"ab"
     peer.sendall(b"def")
     assert stream.receive_exactly(4, PATIENCE) == b"cdef"
-    with pytest.raises(TransportTimeout, match="0 of 1 octets"):
+    with pytest.raises(TransportTimeout, match="0 of 1 bytes"):
         stream.receive_exactly(1, timeout)
 
 

@@ -220,7 +220,7 @@ def test_a_ping_measures_the_time(network, port, peer):
         network.ping("192.0.2.9", 10)
     with pytest.raises(NoNeighbour):  # before the last request
         network.ping("192.0.2.9", 0.5)
-    with pytest.raises(ValueError, match="1473 octets; allowed: 0 to 1472"):
+    with pytest.raises(ValueError, match="1473 bytes; allowed: 0 to 1472"):
         network.ping("192.0.2.1", octets=1473)
     with pytest.raises(NoRoute):
         network.ping("192.0.2.255")

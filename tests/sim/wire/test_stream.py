@@ -151,7 +151,7 @@ def test_two_ends_at_one_path(path):
     assert first.send(FRAME)
     assert second.send(FRAME[::-1])
     assert (first.receive(), second.receive()) == (FRAME[::-1], FRAME)
-    with pytest.raises(NoSuchWire, match="nobody listens there, or another peer is connected"):
+    with pytest.raises(NoSuchWire, match="no process listens there, or another peer is connected"):
         connect_stream(path, MAXIMUM)
     second.close()
     first.close()
@@ -194,7 +194,7 @@ def test_one_that_listens_cannot_go_on_where_its_path_was_taken(path):
     os.unlink(path)
     other = listen_stream(path, MAXIMUM)
     peer.close()
-    with pytest.raises(WireInUse, match=r"unix-listen:wire\.sock: a socket is there"):
+    with pytest.raises(WireInUse, match=r"unix-listen:wire\.sock: a socket exists there"):
         first.receive()
     first.close()
     connect_stream(path, MAXIMUM).close()
