@@ -137,7 +137,7 @@ MESSAGES_THAT_NO_DEVICE_SENDS = [
     (Kind.MEMORY_WRITE, bytes(16), "MEMORY_WRITE with 16 bytes of payload"),
     (Kind.INTERRUPT, b"", "INTERRUPT with 0 bytes of payload"),
     (Kind.LLP_SEND, bytes(2), "LLP_SEND with 2 bytes of payload"),
-    (Kind.LLP_REQUEST, bytes(8), "LLP_REQUEST for 0 octets; allowed: 1 to 256"),
+    (Kind.LLP_REQUEST, bytes(8), "LLP_REQUEST for 0 bytes; allowed: 1 to 256"),
     (Kind.LLP_RELEASE, bytes(5), "LLP_RELEASE with 5 bytes of payload"),
     (Kind.LLP_EVENTS_TAKEN, bytes([1]), "taken 1 events; allowed: 0, as many as are on their way"),
 ]
