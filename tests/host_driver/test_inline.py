@@ -211,7 +211,7 @@ def test_what_is_outside_a_region_is_refused(verbs):
         MR(verbs.pd, 0)
     with MR(verbs.pd, 8) as mr:
         for length, offset in ((9, 0), (1, 8), (-1, 0), (1, -1), (None, 9)):
-            with pytest.raises(ValueError, match=r"bytes at offset -?[0-9] of a region of 8; allowed"):
+            with pytest.raises(ValueError, match=r"bytes at offset -?[0-9] of a region of 8"):
                 mr.read(length, offset)
         with pytest.raises(ValueError, match="9 bytes at offset 0 of a region of 8"):
             mr.write(bytes(9))
