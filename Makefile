@@ -119,7 +119,7 @@ gatesim: setup ## test what receives and transmits on netlists of the flow (GATE
 		tests/hw/test_gates.py $(GATESIM_TESTS) $(PYTEST_ARGS)
 
 gatesim-board: setup ## test the netlist of a board at its serial pins (BOARD=ecpix5-45)
-	GATESIM_BOARD="$(BOARD)" $(BIN)/python -m pytest -s tests/hostlink/test_board_netlist.py $(PYTEST_ARGS)
+	GATESIM_BOARD="$(BOARD)" $(BIN)/python -m pytest -s tests/sim/test_board_netlist.py $(PYTEST_ARGS)
 
 bitstream: setup ## make the bitstream of a board (BOARD=ecpix5-45), write build/bitstream.json
 	$(BIN)/python -m stagecoach.hw.bitstream "$(BOARD)"

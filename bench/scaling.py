@@ -22,6 +22,7 @@ from stagecoach.gateware.config import DATA_WIDTHS, RnicConfig
 from stagecoach.hw.files import BadResults, locked, read_results, write_results
 from stagecoach.hw.flow import BUILD, SYNTHESIS_OPTIONS
 from stagecoach.hw.nextpnr import DEFAULT_PART, ToolError
+from stagecoach.hw.options import positive
 from stagecoach.hw.timing import measure, progress
 
 QPS = (2, 8, 32, 64, 128)
@@ -118,7 +119,7 @@ def main() -> int:
         choices=DATA_WIDTHS,
         help="data widths in bits, or none",
     )
-    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="runs at a time")
+    parser.add_argument("--jobs", type=positive, default=os.cpu_count(), help="runs at a time")
     parser.add_argument("--area", action="store_true", help="do not place the devices")
     arguments = parser.parse_args()
     counts, widths = sorted(set(arguments.qps)), sorted(set(arguments.widths))
@@ -127,8 +128,6 @@ def main() -> int:
             parser.error(f"--{option} {values[0]}; allowed: two or more numbers, for a curve")
     if not counts and not widths:
         parser.error("--qps and --widths are both empty; allowed: one of them")
-    if arguments.jobs < 1:
-        parser.error(f"--jobs {arguments.jobs}; allowed: 1 or more")
     BUILD.mkdir(exist_ok=True)
     try:
         read_results(AREA)

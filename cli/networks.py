@@ -18,7 +18,7 @@ from stagecoach.host_driver.snapshots.folder import (
 )
 
 NOBODY = (
-    f"no program with a network is seen; allowed: with {FOLDER_VARIABLE}={PRIVATE} in its "
+    f"no program with a network was found; start it with {FOLDER_VARIABLE}={PRIVATE} in its "
     "environment"
 )
 """What is said where there is none."""

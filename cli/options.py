@@ -31,7 +31,7 @@ def parse_size(text: str) -> int:
     match = _SIZE.fullmatch(text.strip())
     if match is None:
         raise argparse.ArgumentTypeError(
-            f"size is {text!r}; allowed: a number of bytes, or of KiB, MiB, GiB"
+            f"invalid size {text!r} (expected a size such as 4096 or 64KiB)"
         )
     octets = int(match[1]) * _UNITS[match[2]]
     if octets > _MAXIMUM_SIZE:

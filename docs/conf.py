@@ -50,7 +50,7 @@ napoleon_custom_sections = [(section, "params_style") for section in docstrings.
 html_extra_path = ["../build/docs"]
 html_show_copyright = False
 html_copy_source = False
-# The first page is docs/index.html; who opens the folder finds it.
+# The first page is docs/index.html; opening the folder shows it.
 html_additional_pages = {"index": "redirect.html"}
 templates_path = ["templates"]
 

@@ -1,4 +1,4 @@
-"""What a device answers of itself, checked before it is believed."""
+"""What a device reports about itself, checked before it is used."""
 
 from typing import Any
 

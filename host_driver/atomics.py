@@ -66,7 +66,7 @@ def check_atomic(request: SendWR) -> None:
     lengths = [element.length for element in request.sg]
     if lengths != [ATOMIC_OCTETS]:
         raise ValueError(
-            f"{opcode.name} with elements of {lengths} octets; allowed: one of {ATOMIC_OCTETS}, "
+            f"{opcode.name} with elements of {lengths} bytes; allowed: one of {ATOMIC_OCTETS}, "
             "which gets the original value"
         )
     taken = _OPERANDS[opcode]

@@ -158,7 +158,9 @@ class ConnectionRequest:
     def _require_usable(self, qp: QP) -> None:
         require_type("qp", qp, QP)
         if qp.context is not self._context:
-            raise ValueError("the QP is of another device; allowed: a QP of the listener's device")
+            raise ValueError(
+                "the QP belongs to another device; allowed: a QP of the listener's device"
+            )
         qp.require(QPState.INIT)
 
     def _refuse_unfit(self, minimum_ord: int) -> None:

@@ -47,7 +47,9 @@ class CompChannel:
         """A new CQ notifies here."""
         self.require_open()
         if cq.context is not self.context:
-            raise ValueError("the channel is of another device; allowed: one of the CQ's device")
+            raise ValueError(
+                "the channel belongs to another device; allowed: one of the CQ's device"
+            )
         self._cqs[cq.number] = cq
 
     def unbind(self, cq: CQ) -> None:

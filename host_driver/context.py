@@ -57,7 +57,7 @@ class OpenCQ(Protocol):
     """A CQ of a context."""
 
     def look(self, ask: bool) -> None:
-        """Takes what came, if somebody waits for it."""
+        """Takes what came, if a caller waits for it."""
 
     def fail(self, error: Exception) -> None:
         """Nothing more is heard of the device."""
@@ -277,7 +277,7 @@ class Context(Device):
         return super().wait(seconds) if beside is None else beside
 
     def _look(self, ask: bool) -> None:
-        """Takes events, and the completions that somebody is to be told of."""
+        """Takes events, and the completions to be notified of."""
         # What came before is looked at after this, what comes later raises it again.
         self.clear_interrupts()
         self.process_events(ask)

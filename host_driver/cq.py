@@ -301,7 +301,7 @@ class CQ:
         self._notify = _Notify.NONE
 
     def look(self, ask: bool) -> None:
-        """Takes what came if somebody is to be told; what comes later interrupts."""
+        """Takes what came if a notification is due; what comes later interrupts."""
         with self.context.lock:
             for_channel = self.channel is not None and self._notify is not _Notify.NONE
             if self._closed or not (for_channel or self._wakers):

@@ -83,9 +83,9 @@ class Device:
     def command(self, opcode: int) -> None:
         """Runs a command to its end; its arguments are in the staging registers.
 
-        Raises `DeviceError` if the device finds an argument invalid, or does not finish. Then it
-        is of no use any more: it would not answer the write of another COMMAND, and use changed
-        arguments.
+        Raises `DeviceError` if the device finds an argument invalid, or does not finish. In
+        the second case the device is unusable: it would not answer the write of another COMMAND,
+        and use changed arguments.
         """
         self.write(registers.COMMAND, opcode=opcode)
         status = self._wait_for_command()

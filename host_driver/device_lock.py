@@ -1,4 +1,4 @@
-"""The lock of a device, which only the process that has opened the device can take."""
+"""The lock of a device, which only the process that opened the device can take."""
 
 import os
 import threading
@@ -22,7 +22,7 @@ class DeviceLock:
         if (process := os.getpid()) != self._process:
             raise DeviceClosed(
                 f"the device was opened by process {self._process}, this is process {process}, "
-                "forked from it; allowed: calls in the process that has opened it"
+                "forked from it; allowed: calls in the process that opened it"
             )
 
     def __enter__(self) -> None:

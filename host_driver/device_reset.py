@@ -1,4 +1,4 @@
-"""Brings a device to its initial state, whoever used it before."""
+"""Brings a device to its initial state, regardless of earlier use."""
 
 from contextlib import suppress
 

@@ -46,7 +46,7 @@ class EventHandlers:
     def remove(self, handler: EventHandler) -> None:
         """Takes back an `add`. Raises `ValueError` if there was none."""
         if handler not in self._handlers:
-            raise ValueError(f"{handler!r} is no event handler; allowed: one that was added")
+            raise ValueError(f"{handler!r} is not a registered event handler")
         at = self._handlers.index(handler)
         self._handlers = self._handlers[:at] + self._handlers[at + 1 :]
         if not self._handlers:

@@ -59,7 +59,7 @@ class InlineBuffer:
         length = sum(element.length for element in request.sg)
         if length > self._octets:
             raise ValueError(
-                f"inline data of {length} octets; allowed: 0 to {self._octets} "
+                f"inline data of {length} bytes; allowed: 0 to {self._octets} "
                 "(QPCap.max_inline_data)"
             )
         return b"".join(self._read(element) for element in request.sg)

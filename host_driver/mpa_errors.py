@@ -35,7 +35,7 @@ class StartupTimeout(StartupError, TimeoutError):
 
 
 class MalformedFrame(StartupError):
-    """The peer sent what is no legal startup frame: MPA error 4 (RFC 5044, 7.1.1 and 8)."""
+    """The peer sent an illegal startup frame: MPA error 4 (RFC 5044, 7.1.1 and 8)."""
 
 
 class InitiatorInitiatorError(MalformedFrame):

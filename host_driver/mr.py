@@ -27,7 +27,7 @@ _ALL_RIGHTS = int(AccessFlags.LOCAL_WRITE | AccessFlags.REMOTE_WRITE | AccessFla
 
 
 def check_access(access: AccessFlags) -> None:
-    """Raises `TypeError` or `ValueError` for what are no access flags."""
+    """Raises `TypeError` or `ValueError` for invalid access flags."""
     require_type("access", access, int)
     if not 0 <= access <= _ALL_RIGHTS:
         raise ValueError(f"access is {access}; allowed: AccessFlags, 0 to {_ALL_RIGHTS}")
@@ -50,7 +50,7 @@ def _memory(buffer: Any) -> Any:
     if not isinstance(buffer, int):
         return buffer
     if buffer < 1:
-        raise ValueError(f"a region of {buffer} octets; allowed: 1 or more")
+        raise ValueError(f"a region of {buffer} bytes; allowed: 1 or more")
     return mmap.mmap(-1, buffer)
 
 
@@ -122,12 +122,12 @@ class MR:
         buffer = _memory(buffer)
         view = memoryview(buffer)
         if "O" in view.format:
-            raise TypeError("cannot register Python objects; allowed: a buffer of plain octets")
+            raise TypeError("cannot register Python objects; allowed: a buffer of plain bytes")
         if view.readonly or not view.c_contiguous or view.nbytes == 0:
             raise TypeError(
                 f"cannot register {type(buffer).__name__}: read-only {view.readonly}, C-contiguous "
-                f"{view.c_contiguous}, {view.nbytes} octets; allowed: a writable, C-contiguous "
-                "buffer of at least one octet"
+                f"{view.c_contiguous}, {view.nbytes} bytes; allowed: a writable, C-contiguous "
+                "buffer of at least one byte"
             )
         self.length = view.nbytes
         view.release()
@@ -149,8 +149,8 @@ class MR:
                 if qp.pd is not pd:
                     there = "another device" if qp.context is not context else f"PD {qp.pd.number}"
                     raise ValueError(
-                        f"QP {qp.qp_num} is of {there}, the region of PD {pd.number}; allowed: a "
-                        "QP of the region's PD"
+                        f"QP {qp.qp_num} belongs to {there}, the region to PD {pd.number}; "
+                        "allowed: a QP of the region's PD"
                     )
                 qp.require_open()
                 # An invalidation that has come is that of a region which had this STag before.
@@ -206,7 +206,7 @@ class MR:
         rights = " | ".join(str(flag.name) for flag in AccessFlags(self.access)) or "local reading"
         return (
             f"<{type(self).__name__} STag 0x{self.stag:08x} of PD {self.pd.number}: "
-            f"{self.length} octets at 0x{self.addr:x}, {rights}{state}>"
+            f"{self.length} bytes at 0x{self.addr:x}, {rights}{state}>"
         )
 
     def read(self, length: int | None = None, offset: int = 0) -> bytes:
@@ -226,7 +226,7 @@ class MR:
             length = source.nbytes if length is None else length
             if length > source.nbytes:
                 raise ValueError(
-                    f"{length} octets of data that has {source.nbytes}; allowed: 0 to that"
+                    f"length is {length}; allowed: 0 to {source.nbytes}, the length of data"
                 )
             with self._part(length, offset) as part:
                 part[:] = source[:length]
@@ -234,7 +234,8 @@ class MR:
     def _part(self, length: int, offset: int) -> memoryview:
         if not (0 <= offset and 0 <= length <= self.length - offset):
             raise ValueError(
-                f"{length} octets at {offset} of a region of {self.length}; allowed: what is in it"
+                f"{length} bytes at offset {offset} of a region of {self.length}; allowed: offset "
+                f"and length from 0 on, with a sum up to {self.length}"
             )
         with memoryview(self.buf) as view, view.cast("B") as octets:
             return octets[offset : offset + length]
@@ -298,7 +299,7 @@ class FastMR(MR):
         with memoryview(buffer) as view:
             if view.nbytes >= 1 << 32:
                 raise ValueError(
-                    f"a FastMR of {view.nbytes} octets; allowed: 1 to 2^32 - 1 (send entry)"
+                    f"a FastMR of {view.nbytes} bytes; allowed: 1 to 2^32 - 1 (send entry)"
                 )
         super().__init__(pd, buffer, AccessFlags(0), qp=qp, addr=addr, stag=stag)
         self.invalidated = True

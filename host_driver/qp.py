@@ -80,7 +80,9 @@ class QP:
         for name, cq in (("scq", self.scq), ("rcq", self.rcq)):
             require_type(name, cq, CQ)
             if cq.context is not context:
-                raise ValueError(f"{name} is of another device; allowed: a CQ of the PD's device")
+                raise ValueError(
+                    f"{name} belongs to another device; allowed: a CQ of the PD's device"
+                )
         self.cause = Cause.NONE
         self.terminate: Terminate | None = None
         self.stream_end: StreamEnd | None = None
@@ -425,7 +427,7 @@ class QP:
         self._queues.flush(self.qp_num, self.cause, self.terminate, self.stream_end, culprit)
 
     def _detach(self, seconds: float) -> None:
-        # Whoever comes second waits: only then is the connection free for another stream.
+        # The second caller waits: only then is the connection free for another stream.
         with self._detaching:
             if not self._attached:
                 return

@@ -15,7 +15,7 @@ class Quota:
     qps, cqs, mrs: Queue Pairs, Completion Queues and memory regions. cq_entries: sum of `CQ.cqe`.
     octets: sum of the lengths of the memory regions.
 
-    Raises `ValueError` for a negative value, `TypeError` for what is no integer.
+    Raises `ValueError` for a negative value, `TypeError` for anything other than an integer.
     """
 
     qps: int | None = None

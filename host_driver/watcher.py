@@ -1,4 +1,4 @@
-"""A thread that waits for the interrupt of a device while somebody who has no thread wants it."""
+"""A thread that waits for a device's interrupt on behalf of callers without a thread."""
 
 import threading
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from stagecoach.host_driver.transport.base import DeviceClosed
 
 SLICE_SECONDS = 0.1
-"""How long the thread waits at a time, and after which it sees that nobody wants it any more."""
+"""How long the thread waits at a time, and after which it sees that it is no longer wanted."""
 
 _BESIDE_SECONDS = 0.005
 """How long another thread waits at a time beside it."""

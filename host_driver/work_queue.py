@@ -234,7 +234,7 @@ def check_elements(elements: Sequence[SGE], most: int) -> None:
         raise ValueError(f"{len(elements)} scatter/gather elements; allowed: 0 to {most}")
     length = sum(element.length for element in elements)
     if length >= 1 << 32:
-        raise ValueError(f"a message of {length} octets; allowed: 0 to 2^32 - 1")
+        raise ValueError(f"a message of {length} bytes; allowed: 0 to 2^32 - 1")
 
 
 def parts_of(request: SendWR) -> list[SendWR]:

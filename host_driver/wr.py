@@ -37,9 +37,9 @@ def _check_immediate(name: str, value: bytes | None) -> None:
     if value is None:
         return
     if not isinstance(value, bytes | bytearray):
-        raise TypeError(f"{name} is {value!r}; allowed: {IMMEDIATE_DATA_OCTETS} octets")
+        raise TypeError(f"{name} is {value!r}; allowed: {IMMEDIATE_DATA_OCTETS} bytes")
     if len(value) != IMMEDIATE_DATA_OCTETS:
-        raise ValueError(f"{name} has {len(value)} octets; allowed: {IMMEDIATE_DATA_OCTETS}")
+        raise ValueError(f"{name} has {len(value)} bytes; allowed: {IMMEDIATE_DATA_OCTETS}")
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class SendWR:
     Read and atomics; `rkey` of SEND_WITH_INV is the peer's STag that is invalidated. A request
     without `SendFlags.SIGNALED` completes silently.
 
-    LOCAL_INV makes the own STag `rkey` invalid: when it completes, nobody reaches the memory by it.
+    LOCAL_INV invalidates the local STag `rkey`: once it has completed, no access uses it.
     An RDMA Read before it that is not complete then fails, unless it has `SendFlags.FENCE`.
     REG_MR makes `mr`, an invalid `FastMR`, valid under the STag `rkey` for `access`, before the
     requests after it begin; `rkey` differs from that of `mr` in its key only (`inc_rkey`). A
@@ -154,7 +154,7 @@ class WC:
         text = f"{self.opcode.name} {self.wr_id} of QP {self.qp_num}: {self.status.name}"
         if self.status != WCStatus.SUCCESS:
             return f"{text}, {describe(self.cause, self.terminate, self.stream_end)}"
-        text += f", {self.byte_len} octets"
+        text += f", {self.byte_len} bytes"
         if self.wc_flags & WCFlags.SOLICITED:
             text += ", solicited"
         if self.wc_flags & WCFlags.WITH_IMM:

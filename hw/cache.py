@@ -118,7 +118,7 @@ def entries() -> list[Entry]:
     found = []
     for kind in KINDS:
         for path in _folders(root() / kind):
-            with suppress(FileNotFoundError):  # somebody else removes it
+            with suppress(FileNotFoundError):  # another process removes it
                 found.append(Entry(path, _size(path), path.stat().st_mtime))
     return sorted(found, key=lambda entry: entry.used)
 
@@ -149,14 +149,14 @@ def trim(most: int) -> None:
     """Removes what was not used for the longest time until the cache has `most` bytes."""
     with locked(root() / "trim", wait=False) as mine:
         if not mine:
-            return  # somebody else does it
+            return  # another process does it
         found = entries()
         total = sum(entry.size for entry in found)
         for entry in found:
             half = entry.path.name.endswith(_REMOVED)
             if not half and (total <= most or entry.used > time.time() - KEPT_SECONDS):
                 continue
-            with suppress(OSError):  # somebody else's file in a shared cache
+            with suppress(OSError):  # another user's file in a shared cache
                 total -= entry.size if _remove(entry) else 0
 
 
@@ -174,7 +174,7 @@ def clear() -> tuple[list[Entry], list[Entry]]:
 
 
 def _remove(entry: Entry) -> bool:
-    """Removes an entry; False if somebody else holds it."""
+    """Removes an entry; False if another process holds it."""
     if entry.path.name.endswith(_REMOVED):
         shutil.rmtree(entry.path, ignore_errors=True)
         return True

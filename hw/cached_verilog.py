@@ -26,7 +26,7 @@ Progress = Callable[[str], None]
 
 
 def tell(progress: Progress | None, step: str) -> None:
-    """Tells of a step, if there is somebody to be told."""
+    """Reports a step, if `progress` was given."""
     if progress is not None:
         progress(step)
 

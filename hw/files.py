@@ -16,7 +16,7 @@ class BadResults(Exception):
 def locked(path: Path, *, wait: bool = True, remove: bool = False) -> Iterator[bool]:
     """Holds the lock file beside `path`, against other processes and other threads of this one.
 
-    Yields True. Without `wait` it yields False, at once, if somebody else holds the lock.
+    Yields True. Without `wait` it yields False, at once, if another holds the lock.
     `remove`: the lock file goes away at the end.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -30,7 +30,7 @@ def locked(path: Path, *, wait: bool = True, remove: bool = False) -> Iterator[b
                 yield False
                 return
             if not _is(lock.fileno(), name):
-                continue  # whoever held it has removed it: a lock on that file keeps nobody out
+                continue  # its holder has removed it: a lock on that file excludes no one
             yield True
             if remove:
                 name.unlink(missing_ok=True)
@@ -62,7 +62,7 @@ def read_results(path: Path) -> dict:
     except (OSError, ValueError) as error:
         raise BadResults(f"{path} cannot be read: {error}; mend or remove it") from error
     if not isinstance(found, dict):
-        raise BadResults(f"{path} is no JSON object; mend or remove it")
+        raise BadResults(f"{path} is not a JSON object; mend or remove it")
     return found
 
 

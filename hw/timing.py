@@ -43,6 +43,7 @@ from stagecoach.hw.flow import (
 )
 from stagecoach.hw.harness import Harness
 from stagecoach.hw.nextpnr import DEFAULT_PART, PARTS, SPEED_GRADE, Part, ToolError, packed
+from stagecoach.hw.options import positive
 from stagecoach.hw.placer.floorplan import floorplan
 from stagecoach.hw.rtlil import export
 
@@ -257,9 +258,11 @@ def main() -> int:
     """Runs the command and returns its exit status."""
     parser = argparse.ArgumentParser(prog="python -m stagecoach.hw.timing", description=__doc__)
     parser.add_argument(
-        "--seeds", type=int, help="place-and-route seeds (default 5 for the device, 1 for a block)"
+        "--seeds",
+        type=positive,
+        help="place-and-route seeds (default 5 for the device, 1 for a block)",
     )
-    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="runs at a time")
+    parser.add_argument("--jobs", type=positive, default=os.cpu_count(), help="runs at a time")
     parser.add_argument("--abc9", action="store_true", help="map with abc9")
     parser.add_argument(
         "--block",
@@ -279,10 +282,6 @@ def main() -> int:
     _refuse_ignored(parser, arguments)
     alone = bool(arguments.blocks or arguments.block)
     count = arguments.seeds if arguments.seeds is not None else 1 if alone else 5
-    if count < 1:
-        parser.error(f"--seeds {count}; allowed: 1 or more")
-    if arguments.jobs < 1:
-        parser.error(f"--jobs {arguments.jobs}; allowed: 1 or more")
     options = "" if arguments.abc9 else SYNTHESIS_OPTIONS
     seeds = list(range(1, count + 1))
     console = Console()

@@ -234,14 +234,14 @@ class Device:
         Other accesses outside get a decode error.
         """
         if octets <= 0 or address <= 0 or address + octets >= 1 << 64:
-            raise ValueError(f"region is {octets} octets at {address:#x}; allowed: at least 1")
+            raise ValueError(f"region is {octets} bytes at {address:#x}; allowed: at least 1")
         status = self._library.stagecoach_map(self._device, address, octets)
-        self._check(status, f"map of {octets} octets at {address:#x}")
+        self._check(status, f"map of {octets} bytes at {address:#x}")
 
     def unmap(self, address: int, octets: int) -> None:
         """Take a region back; when this returns, the device does not touch it any more."""
         status = self._library.stagecoach_unmap(self._device, address, octets)
-        self._check(status, f"unmap of {octets} octets at {address:#x}")
+        self._check(status, f"unmap of {octets} bytes at {address:#x}")
 
     def attach(self, connection: int, descriptor: int, emss: int = 0) -> None:
         """Give a connected stream socket to the LLP; its descriptor belongs to the device now.
@@ -352,7 +352,7 @@ class Device:
         status = self._library.stagecoach_fail_access(
             self._device, write, address, octets, skip, response
         )
-        self._check(status, f"failure of an access to {octets} octets at {address:#x}")
+        self._check(status, f"failure of an access to {octets} bytes at {address:#x}")
 
     def wait_irq(self, timeout: float | None = None) -> bool:
         """Wait until irq is high, or rose since the last call; False if it is not in time."""

@@ -24,5 +24,5 @@ class LlpMessage(enum.IntEnum):
     # From the device.
     FPDU = 6  # one FPDU, whole
     CLOSE = 7  # nothing more is sent: FIN
-    RELEASED = 8  # value: position up to which received octets are of no use any more
+    RELEASED = 8  # value: position up to which received octets are no longer needed
     DETACHED = 9  # the answer to DETACH: nothing of that stream follows

@@ -1,5 +1,9 @@
 """Sizes that cannot be built are refused, and the message says which can."""
 
+import dataclasses
+import re
+from pathlib import Path
+
 import pytest
 
 from stagecoach.gateware.config import RnicConfig
@@ -17,3 +21,10 @@ def test_bursts_of_a_narrow_port_are_no_longer_than_those_of_axi():
     message = "max_burst_beats is 256; allowed: up to 128 with a data_width of 32"
     with pytest.raises(ValueError, match=message):
         RnicConfig(data_width=32, max_burst_beats=256)
+
+
+def test_make_verilog_takes_every_size():
+    makefile = (Path(__file__).parents[1] / "Makefile").read_text()
+    taken = re.search(r"^SIZES := ((?:.*\\\n)*.*)$", makefile, re.MULTILINE)
+    names = {field.name.upper() for field in dataclasses.fields(RnicConfig)}
+    assert taken is not None and set(taken[1].replace("\\", "").split()) == names

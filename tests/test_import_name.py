@@ -18,8 +18,8 @@ from stagecoach.ulp.rpcrdma import errors as rpcrdma_errors
 ROOT = Path(__file__).parents[1]
 PUBLIC = {"stagecoach": stagecoach, "stagecoach.nfs": nfs, "stagecoach.rpc": rpc}
 PAGES = ["README.md", "docs", "examples"]
-ROOMS = ("gateware", "host_driver", "hw", "sim")
 OURS = Path(stagecoach.__file__).parents[1]
+ROOMS = tuple(sorted(path.name for path in (OURS / "stagecoach").iterdir() if path.is_symlink()))
 
 
 def python(code: str, folder: Path) -> subprocess.CompletedProcess[str]:

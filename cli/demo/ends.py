@@ -82,7 +82,7 @@ Body = Callable[[Job, int, Callable[[Report], None]], None]
 
 def run_end(body: Body, job: Job, port: int, pipe: Connection) -> None:
     """Main function of a process: a failure becomes one line for the other side of the pipe."""
-    # Whoever started this process reads the pipe as long as it wants to know anything.
+    # The parent process reads the pipe for as long as it needs progress.
     with pipe, contextlib.suppress(BrokenPipeError, KeyboardInterrupt):
         try:
             body(job, port, pipe.send)

@@ -151,21 +151,21 @@ def _add_squash(serve: argparse.ArgumentParser) -> None:
         action="store_const",
         const="root",
         default="root",
-        help="a server that root runs takes root of clients for the anonymous user (default)",
+        help="a server run by root treats root of clients as the anonymous user (default)",
     )
     whom.add_argument(
         "--no-root-squash",
         dest="squash",
         action="store_const",
         const="none",
-        help="... takes root of clients for root",
+        help="... treats root of clients as root",
     )
     whom.add_argument(
         "--all-squash",
         dest="squash",
         action="store_const",
         const="all",
-        help="... takes everybody for the anonymous user",
+        help="... treats everyone as the anonymous user",
     )
     for name, what in (("uid", "user"), ("gid", "group")):
         serve.add_argument(

@@ -80,4 +80,4 @@ def _step_stream(end: End, address: str, port: int, timeout: float) -> SocketStr
                 "the server's device is a board, and with it a simulated one does not run in step; "
                 "allowed: a board here, too, or only here"
             ) from rejection
-    raise PerfError(f"at {address}:{port} is no stagecoach perf that waits for a client")
+    raise PerfError(f"no stagecoach perf server is waiting at {address}:{port}")

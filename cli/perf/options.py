@@ -203,7 +203,7 @@ def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None
         for name in _CLIENT_ONLY:
             if getattr(options, name) is not None:
                 option = name.replace("_", "-")
-                parser.error(f"--{option} with -s; allowed: at the client, which tells it")
+                parser.error(f"--{option} with -s; allowed: at the client, which sends it")
         return
     check_startup(parser, options)
     if options.client and not options.address:

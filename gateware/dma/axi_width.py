@@ -25,8 +25,8 @@ class AxiReadWidth(wiring.Component):
     Each burst of the engine, of n words, is one of the port, at once and in the same order: INCR,
     ARSIZE of the port's width. `data_width` 32: 2n beats, of which the second one makes the word;
     RRESP is that of the first beat of the two that is not OKAY. 128: the beats that contain the
-    words, from an address that is a multiple of 16; of a word that nobody asked for nothing is
-    seen, and RRESP of a beat is that of both of its words.
+    words, from an address that is a multiple of 16; words that were not requested are
+    discarded, and RRESP of a beat is that of both of its words.
 
     Nothing is added to the latency: ARVALID and RVALID go through in the same cycle, as READY goes
     back. 32: a word every two cycles, and the first beat of a word is always taken. 128: a word per

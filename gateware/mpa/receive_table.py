@@ -52,7 +52,7 @@ class ReceiveTable(wiring.Component):
     -------
     command: taken within four cycles, if ends come every fourth cycle at most.
     event, waiting, taken: see `ReceiveEvents`.
-    begin: visits; octets are multiples of 4. others: somebody waits, or is about to begin; not the
+    begin: visits; octets are multiples of 4. others: one waits, or is about to begin; not the
         connection whose `begin` was taken in the cycle before.
     end_waiting, end: a visit came to that. end_taken: a pulse, in the second cycle in which it
         waits at the latest.
@@ -147,7 +147,7 @@ class ReceiveTable(wiring.Component):
         waiting, new = self._waiting, Signal(self._item)
         clearing = Signal(init=1)
         number = Signal(self._config.qp_bits)  # that is cleared
-        events = Signal(range(EVENTS_IN_A_ROW + 1))  # while somebody waited
+        events = Signal(range(EVENTS_IN_A_ROW + 1))  # while another connection waited
         may_begin = Signal()
         begins = Signal()
         second = ~self._first
@@ -330,7 +330,7 @@ class ReceiveTable(wiring.Component):
         queues = Signal()
         returned = Signal()
         spent = Signal()
-        waits = Signal()  # somebody did, a cycle ago
+        waits = Signal()  # one did, a cycle ago
         m.d.comb += [
             begins.eq(second & may_visit & enough & (is_begin | direct)),
             closes.eq(second & may_visit & ~enough & made.closed & is_begin & ~self.closed.valid),

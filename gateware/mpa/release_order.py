@@ -22,8 +22,8 @@ class ReleaseOrder(wiring.Component):
     Every committed FPDU has a number: one more than that of the FPDU before it, mod
     2^`store_number_bits`. It is released once, at any time after its commit, whatever became of
     those before it. All words before the oldest FPDU that is not released are free: `free_end` is
-    the end of the one before it. That is told five to seven cycles after a release that moves it
-    on; if others behind that one were released earlier, one more is freed in each cycle.
+    the end of the one before it. It is updated five to seven cycles after a release that moves
+    it; if later FPDUs were released earlier, one more is freed in each cycle.
 
     A release waits for nothing. One FPDU that is not released for long holds all that came after
     it: `full` rises when the numbers are used up, and the store is full when its words are; nothing

@@ -23,7 +23,7 @@ class SendCompleter(wiring.Component):
 
     `sent` brings the work requests of a QP in posting order, each when its last FPDU left. All of
     them may complete at once but RDMA Reads and atomics, which wait for a `read_done` of their QP;
-    whatever was posted after such a one waits too (RFC 5040, 5.5). A `read_done` may come before
+    whatever was posted after one of these also waits (RFC 5040, 5.5). A `read_done` may come before
     the `sent` of its Read. An item that leaves pulses `retired`, after its completion was taken if
     it is signaled. QPs do not wait for each other, except for `completion` to be ready.
 

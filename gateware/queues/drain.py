@@ -18,7 +18,7 @@ class Drain(wiring.Component):
     ends it at once, before another one begins. At most 2^`count_bits` - 1 may be under way. There
     are two kinds of counts: one goes up and down with what is under way, and one for each mark goes
     down from there to 0 and stays. So neither depends on how many operations begin and end while
-    somebody holds what has passed, and none wraps.
+    a block holds what has passed, and none wraps.
 
     The pulses may be late in their cycle: they are registered first. Nothing waits for a drain, and
     a drain waits for nothing but ends. A mark may come again before it has passed: it then asks

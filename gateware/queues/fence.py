@@ -9,7 +9,7 @@ from amaranth.lib.wiring import In, Out
 from stagecoach.gateware.queues.drain import COUNT_BITS, Drain
 
 SETTLE = 9
-"""Cycles that it waits before each stage; 6 more go by with the looking."""
+"""Cycles that it waits before each stage; 6 more for the check."""
 
 
 class Fence(wiring.Component):

@@ -44,7 +44,7 @@ def _octets(kind: int, field: bytes) -> int:
     octets = int.from_bytes(field, "little")
     if not 1 <= octets <= 8 * MAXIMUM_BEATS:
         raise TransportError(
-            f"the device has sent {Kind(kind).name} for {octets} octets; "
+            f"the device has sent {Kind(kind).name} for {octets} bytes; "
             f"allowed: 1 to {8 * MAXIMUM_BEATS}"
         )
     return octets
@@ -145,7 +145,7 @@ class LinkedDevice:
         """Does what a message asks for. Raises `TransportError` if no device sends such a one."""
         if kind in _PAYLOADS and len(payload) not in _PAYLOADS[Kind(kind)]:
             raise TransportError(
-                f"the device has sent {Kind(kind).name} with {len(payload)} octets of payload"
+                f"the device has sent {Kind(kind).name} with {len(payload)} bytes of payload"
             )
         number = int.from_bytes(payload[:2], "little")
         match kind:
@@ -155,7 +155,7 @@ class LinkedDevice:
                 address, octets = _address(kind, payload[:8]), _octets(kind, payload[8:10])
                 if octets % WORD:
                     raise TransportError(
-                        f"the device has sent MEMORY_READ for {octets} octets; "
+                        f"the device has sent MEMORY_READ for {octets} bytes; "
                         f"allowed: multiples of {WORD}"
                     )
                 words = self._memory.read(address, octets)

@@ -139,7 +139,7 @@ class KernelLlp:
         sent = connection.transmitted + len(connection.part) + len(octets)
         if sent > connection.granted + CLOSE_OCTETS:
             raise TransportError(
-                f"the device has sent {sent} octets on connection {number}; allowed: "
+                f"the device has sent {sent} bytes on connection {number}; allowed: "
                 f"{connection.granted}, and {CLOSE_OCTETS} with the close"
             )
         connection.part += octets

@@ -61,7 +61,7 @@ def _why_not_opened(error: Exception, baud: int) -> str:
     if number is not None:
         return os.strerror(number)
     if isinstance(error.__context__, termios.error):
-        return "it is no serial port"
+        return "not a serial port"
     return f"not with {baud} baud: {error}"
 
 

@@ -92,10 +92,10 @@ class AddressClaim:
         self.next_us = now_us + ANNOUNCE_INTERVAL_US if more else None
 
     def receive_probing(self, packet: ArpPacket) -> None:
-        """Take a packet while probing: somebody has the address, or probes it too (2.1.1).
+        """Take a packet while probing: a host has the address, or probes it too (2.1.1).
 
         Who claims it may have the same MAC address, which often follows from the IP address. A
-        probe with that may be an own one that the link brought back.
+        probe with that may be one of ours that the link brought back.
         """
         own = self._settings.own
         claims = packet.sender == own
@@ -104,7 +104,7 @@ class AddressClaim:
             self.state, self.other, self.next_us = ClaimState.DUPLICATE, packet.sender_mac, None
 
     def conflict(self, now_us: int) -> bool:
-        """Somebody claims the address that is in use: defend it, not too often (2.4).
+        """A host claims the address that is in use: defend it, not too often (2.4).
 
         Returns whether it was.
         """

@@ -109,7 +109,7 @@ class Connections:
         self._answers = RateLimit(TIME_WAIT_ANSWERS_A_SECOND, TIME_WAIT_ANSWERS_A_SECOND)
 
     def listen(self, port: int, backlog: int, fields: IpFields | None = None) -> NetworkListener:
-        """A listener at the own address; port 0 takes a free one. Raises `PortInUse`.
+        """A listener at the local address; port 0 takes a free one. Raises `PortInUse`.
 
         `fields`: of the packets of its connections, those of the settings if not given.
         """
@@ -145,7 +145,7 @@ class Connections:
         return known or self.openings.listens(ends[0][1])
 
     def receive(self, segment: Segment, mac: bytes, octets: bytes, now_us: int) -> None:
-        """Take a segment to the own address; `mac` sent its frame, `octets`."""
+        """Take a segment to the local address; `mac` sent its frame, `octets`."""
         if segment.flags & Flag.URG:
             self._counters["tcp_urgent"] += 1  # the octets stay in the stream
         ends = segment.destination, segment.source

@@ -11,7 +11,7 @@ BROADCAST = b"\xff" * MAC_OCTETS
 NO_MAC = bytes(MAC_OCTETS)
 
 MINIMUM_OCTETS = 60
-"""A shorter frame is padded by whoever sends it."""
+"""A shorter frame is padded by its sender."""
 
 _GROUP = 0x01
 # Below it the field is a length (IEEE 802.3).

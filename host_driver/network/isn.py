@@ -34,7 +34,7 @@ class SequenceNumbers:
 def siphash(key: bytes, octets: bytes) -> int:
     """SipHash-2-4. Raises `ValueError` for a key that has not 16 octets."""
     if len(key) != KEY_OCTETS:
-        raise ValueError(f"key of {len(key)} octets; allowed: {KEY_OCTETS}")
+        raise ValueError(f"key of {len(key)} bytes; allowed: {KEY_OCTETS}")
     first, second = struct.unpack("<2Q", key)
     v = (_V0 ^ first, _V1 ^ second, _V2 ^ first, _V3 ^ second)
     # The last word ends with the number of octets.

@@ -65,7 +65,7 @@ class Neighbours:
     ----------
     send: sends a frame. unreachable: is called with the address of a neighbour that did not
         answer, as often as that happens. conflict: with the MAC address of another interface that
-        claims the own address. moved: with a known neighbour and its new MAC address.
+        claims the local address. moved: with a known neighbour and its new MAC address.
 
     Who is not known is learned only from what is addressed to this host (a flood of packets between
     others changes nothing); the entry of a known neighbour follows each of its packets, also an
@@ -203,7 +203,7 @@ class Neighbours:
             if entry.requests < REQUESTS:
                 self._ask(address, entry, now_us)
                 continue
-            # Whoever tries again begins anew, a second after the last request.
+            # Another attempt begins anew, a second after the last request.
             del self._busy[address], self._entries[address]
             self._counters["arp_failed"] += 1
             self._unreachable(address)

@@ -110,7 +110,7 @@ class Network:
         dscp: int | None = None,
         ttl: int | None = None,
     ) -> NetworkListener:
-        """Open a listener; an empty host stands for the own address, port 0 for any free one.
+        """Open a listener; an empty host stands for the local address, port 0 for any free one.
 
         dscp, ttl: of its connections, as `connect` has them. Raises `PortInUse`, `TransportError`
         for another address, and `NetworkSettingsError` for a DSCP or TTL that there is not.
@@ -271,7 +271,7 @@ class Network:
         most = self.settings.mtu - _PING_HEADERS
         if not 0 <= octets <= most:
             raise NetworkSettingsError(
-                f"ping of {octets} octets; allowed: 0 to {most}, as the MTU is {self.settings.mtu}"
+                f"ping of {octets} bytes; allowed: 0 to {most}, as the MTU is {self.settings.mtu}"
             )
         destination = _address(host)
         echo, unreachable = self._service.echo, self._service.unreachable

@@ -13,7 +13,7 @@ from stagecoach.host_driver.network.tcp import Segment
 
 
 class Output:
-    """From the own address.
+    """From the local address.
 
     Parameters
     ----------

@@ -89,7 +89,7 @@ class NetworkStream:
         with self._turn.lock:
             if not self._turn.wait(done, self._turn.deadline(timeout)):
                 raise TransportTimeout(
-                    f"{len(left)} of {len(octets)} octets not sent in {timeout} s"
+                    f"{len(left)} of {len(octets)} bytes not sent in {timeout} s"
                 )
 
     def _fill(self, count: int) -> bool:
@@ -113,7 +113,7 @@ class NetworkStream:
         if self._end not in (None, StreamEnd.CLOSED):
             return self.gone()
         return StreamClosed(
-            f"the peer closed the stream after {len(self._received)} of {count} octets"
+            f"the peer closed the stream after {len(self._received)} of {count} bytes"
         )
 
     def receive_exactly(self, count: int, timeout: float | None = None) -> bytes:
@@ -127,7 +127,7 @@ class NetworkStream:
             deadline = self._turn.deadline(timeout)
             if not self._turn.wait(lambda: self._fill(count), deadline):
                 raise TransportTimeout(
-                    f"{len(self._received)} of {count} octets came in {timeout} s"
+                    f"{len(self._received)} of {count} bytes came in {timeout} s"
                 )
             octets = bytes(self._received[:count])
             del self._received[:count]
@@ -152,7 +152,7 @@ class NetworkStream:
                 raise TransportTimeout(f"nothing came in {timeout} s")
 
     def give_away(self, take: Callable[[int], None]) -> None:
-        """Call `take(handle)`; if it returns, the connection belongs to whoever took it.
+        """Call `take(handle)`; if it returns, the connection belongs to the taker.
 
         Raises TransportError if octets that came were not taken: they would be lost.
         """
@@ -162,7 +162,7 @@ class NetworkStream:
                 raise self.gone()
             if self._received:
                 raise TransportError(
-                    f"{len(self._received)} octets of the stream are not taken; allowed: none"
+                    f"{len(self._received)} bytes of the stream are not taken; allowed: none"
                 )
             self._usable = False
         try:

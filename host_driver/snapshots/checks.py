@@ -17,7 +17,7 @@ def read_object(path: Path) -> dict[str, Any]:
     try:
         found = json.loads(read_file(path))
     except (ValueError, RecursionError):  # not UTF-8 among them
-        raise FolderError("it is no JSON") from None
+        raise FolderError("not JSON") from None
     require(isinstance(found, dict), "it", found, "an object")
     known: dict[str, Any] = found
     return known

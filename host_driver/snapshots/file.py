@@ -25,7 +25,7 @@ _INFO |= {"state": _TEXT, "smoothed_rtt_us": _ANY_COUNT, "rtt_variance_us": _ANY
 
 _NO_COUNTS = {"device", "kind", "program", "open", "opened", "time", "counters", "total"}
 _NO_COUNTS |= {"qps", "stopped", "network"}
-"""Fields of a snapshot that are no numbers of something; all others are."""
+"""Fields of a snapshot that are not counts; all others are."""
 
 
 def read_snapshot(path: Path) -> dict[str, Any]:
@@ -94,7 +94,7 @@ def _check_network(found: Any) -> None:
         sent, head = frame.get("sent"), frame.get("head")
         require(isinstance(sent, bool), "network.frames.sent", sent, "true, false")
         ok = isinstance(head, str) and _HEAD.fullmatch(head) is not None
-        require(ok, "network.frames.head", head, f"at most {HEAD_OCTETS} octets in hexadecimal")
+        require(ok, "network.frames.head", head, f"at most {HEAD_OCTETS} bytes in hexadecimal")
     for connection in found["connections"]:
         if connection.get("info") is not None:
             _check_values(connection["info"], _INFO, "network.connections.info.")

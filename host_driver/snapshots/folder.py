@@ -35,7 +35,7 @@ class FolderError(StagecoachError):
 def private_folder() -> Path:
     """The folder of this user, which is made if it is not there; nobody else sees or changes it.
 
-    Raises `FolderError` if what stands at its place is anything else, e.g. made by somebody else.
+    Raises `FolderError` if what stands at its place is anything else, e.g. made by another user.
     """
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     if runtime:
@@ -127,17 +127,17 @@ def write_file(path: Path, text: str) -> None:
 
 
 def read_file(path: Path) -> bytes:
-    """What a file has. Raises `FolderError` if it is no regular file, or too long; never waits."""
+    """The content of a file; never waits. Raises `FolderError` if it is too long or not regular."""
     try:
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         with open(os.open(path, flags), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise FolderError("it is no regular file")
+                raise FolderError("not a regular file")
             octets = file.read(MOST_OCTETS + 1)
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise FolderError("it is a symbolic link") from None
         raise FolderError(error.strerror or str(error)) from None
     if len(octets) > MOST_OCTETS:
-        raise FolderError(f"it has more than {MOST_OCTETS} octets")
+        raise FolderError(f"it has more than {MOST_OCTETS} bytes")
     return octets

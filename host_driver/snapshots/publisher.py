@@ -1,6 +1,6 @@
 """Tells other processes what a device does, as files of JSON in a folder.
 
-A device belongs to the process that has opened it: a simulated one lives in its memory, a board
+A device belongs to the process that opened it: a simulated one lives in its memory, a board
 hangs on its serial port. So the process itself reads the counters and writes them where others
 look: to the folder that the environment names in `FOLDER_VARIABLE`, readable by its own user only.
 Without that variable nothing is read and nothing written.
@@ -136,7 +136,7 @@ class Publisher:
     def __init__(self, context: "Context", folder: Path, interval: float):
         self._context = context
         self._interval = interval
-        self._used: set[int] = set()  # QPs that somebody has used before
+        self._used: set[int] = set()  # QPs that were used before
         self._causes = {Cause.NONE}  # those for which QPs have stopped
         number = next(_numbers)
         self.path = file_of(folder, os.getpid(), number)
@@ -155,7 +155,7 @@ class Publisher:
         # Over a link each register takes its time, so only those are read that may have changed.
         numbers, causes = self._used | context.used_qps, list(self._causes)
         is_first = "opened" not in self._about
-        if is_first and (context.fpdus_sent or context.fpdus_received):  # by somebody before
+        if is_first and (context.fpdus_sent or context.fpdus_received):  # by an earlier user
             numbers = set(range(context.attr.max_qp))
         if not is_open or (numbers and is_first):
             causes = list(Cause)  # a QP may have stopped and gone between two looks

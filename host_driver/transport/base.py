@@ -157,7 +157,7 @@ class Transport(Protocol):
 
 
 def check_access(address: int, value: int = 0) -> None:
-    """Raises `ValueError` for what is no register address, or no value of a register."""
+    """Raises `ValueError` for an invalid address or value of a register."""
     if not 0 <= address < REGISTER_SPACE or address % 4:
         raise ValueError(
             f"register address is {address:#x}; allowed: multiples of 4 below {REGISTER_SPACE:#x}"

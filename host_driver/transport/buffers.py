@@ -15,9 +15,9 @@ def export(buffer: Any) -> Exported:
         octets, readonly, contiguous = view.nbytes, view.readonly, view.c_contiguous
     if readonly or not contiguous or octets == 0:
         raise TransportError(
-            f"buffer of type {type(buffer).__name__} is {octets} octets, "
+            f"buffer of type {type(buffer).__name__} is {octets} bytes, "
             f"{'read-only' if readonly else 'writable'}, "
             f"{'contiguous' if contiguous else 'not contiguous'}; "
-            "allowed: at least 1 octet, writable and C-contiguous"
+            "allowed: at least 1 byte, writable and C-contiguous"
         )
     return (ctypes.c_char * octets).from_buffer(buffer)

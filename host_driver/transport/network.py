@@ -253,7 +253,7 @@ class NetworkPort(Protocol):
     def shutdown(self, handle: int) -> None:
         """Send FIN after all octets that were sent; may be called again.
 
-        What the peer still sends is acknowledged and of no use to anybody: `receive` has no more.
+        What the peer still sends is acknowledged and discarded: `receive` has no more.
         """
         ...
 

@@ -96,7 +96,7 @@ class SocketStream:
         try:
             connected.sendall(octets)
         except (TimeoutError, BlockingIOError):
-            raise TransportTimeout(f"{len(octets)} octets not sent in {timeout} s") from None
+            raise TransportTimeout(f"{len(octets)} bytes not sent in {timeout} s") from None
         except OSError as error:
             raise self._lost(error) from error
         self._record_octets(True, bytes(octets))
@@ -126,11 +126,11 @@ class SocketStream:
                 part = self._receive(missing, left)
             except TransportTimeout:
                 raise TransportTimeout(
-                    f"{len(self._received)} of {count} octets came in {timeout} s"
+                    f"{len(self._received)} of {count} bytes came in {timeout} s"
                 ) from None
             if not part:
                 raise StreamClosed(
-                    f"the peer closed the stream after {len(self._received)} of {count} octets"
+                    f"the peer closed the stream after {len(self._received)} of {count} bytes"
                 )
             self._record_octets(False, part)
             self._received += part
@@ -153,14 +153,14 @@ class SocketStream:
         return -1 if self._socket is None else self._socket.fileno()
 
     def give_away(self, take: Callable[[int], None]) -> None:
-        """Call `take(descriptor)`; if it returns, the descriptor belongs to whoever took it.
+        """Call `take(descriptor)`; if it returns, the descriptor belongs to the taker.
 
         Raises TransportError if octets that came were not taken: they would be lost.
         """
         connected = self._open()
         if self._received:
             raise TransportError(
-                f"{len(self._received)} octets of the stream are not taken; allowed: none"
+                f"{len(self._received)} bytes of the stream are not taken; allowed: none"
             )
         connected.setblocking(False)
         take(connected.fileno())

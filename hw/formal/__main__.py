@@ -20,6 +20,7 @@ from rich.table import Table
 
 from stagecoach.hw.formal.properties import all_properties
 from stagecoach.hw.formal.run import TIMEOUT_SECONDS, Killed, Result, break_all, prove_all
+from stagecoach.hw.options import positive
 
 REPORT = Path("build") / "formal.json"
 MUTANTS_REPORT = Path("build") / "formal_mutants.json"
@@ -103,16 +104,13 @@ def _progress(items: Iterable[Item], total: int, what: str) -> Iterator[Item]:
 def main() -> int:
     """Runs the command and returns its exit status."""
     parser = argparse.ArgumentParser(prog="python -m stagecoach.hw.formal", description=__doc__)
-    parser.add_argument("--jobs", type=int, default=2, help="proofs at a time (default 2)")
+    parser.add_argument("--jobs", type=positive, default=2, help="proofs at a time (default 2)")
     parser.add_argument("--only", default="", help="properties with this in `block: property`")
     parser.add_argument("--mutants", action="store_true", help="break the blocks instead")
     parser.add_argument(
-        "--timeout", type=int, default=TIMEOUT_SECONDS, help="s of a run of sby (%(default)s)"
+        "--timeout", type=positive, default=TIMEOUT_SECONDS, help="s of a run of sby (%(default)s)"
     )
     arguments = parser.parse_args()
-    for name in ("jobs", "timeout"):
-        if getattr(arguments, name) < 1:
-            parser.error(f"--{name} {getattr(arguments, name)}; allowed: 1 or more")
     properties = {
         module: [each for each in those if arguments.only in each.key]
         for module, those in all_properties().items()

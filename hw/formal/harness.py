@@ -109,7 +109,7 @@ class Inside:
         """The memory that is a submodule of that name; `Harness.word` reads it."""
         found = self.module._named_submodules[name][0]
         if not isinstance(found, memory.Memory):
-            raise LookupError(f"{name!r} is no memory but {found!r}")
+            raise LookupError(f"{name!r} is not a memory but {found!r}")
         return found
 
     def children(self) -> Iterator[tuple[str, "Inside"]]:

@@ -34,7 +34,7 @@ class Delays:
             with path.open() as lines:
                 if not next(lines, "").startswith("(DELAYFILE"):
                     raise NotSdf(
-                        f"{path} is no SDF file; `python -m stagecoach.hw.timing` leaves one"
+                        f"{path} is not an SDF file; `python -m stagecoach.hw.timing` writes one"
                     )
                 for line in lines:
                     number += 1

@@ -20,12 +20,12 @@ class OtherLogic(Exception):
 
 
 def check_same_logic(before: Path, after: Path) -> None:
-    """Raises `OtherLogic` if there is a difference, or if a file is no netlist."""
+    """Raises `OtherLogic` if there is a difference, or if a file is not a netlist."""
     try:
         one, other = (json.loads(path.read_text()) for path in (before, after))
         _move_back(one, other)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise OtherLogic(f"{before} and {after} are no netlists: {error!r}") from error
+        raise OtherLogic(f"{before} and {after} are not netlists: {error!r}") from error
     difference = next(_differences(one, other, ""), None)
     if difference is not None:
         raise OtherLogic(f"{after} is not the logic of {before}: {difference}")

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from stagecoach.hw.cached_verilog import PACKAGES
+from stagecoach.hw.options import positive
 from stagecoach.sim.build import build_device
 from stagecoach.sim.malformer.chunk import run_chunk
 from stagecoach.sim.malformer.report import Report
@@ -133,18 +134,11 @@ def soak(fpdus: int, seed: int, *, jobs: str = "2", dask: str = "") -> Report:
     return report
 
 
-def _positive(text: str) -> int:
-    value = int(text) if text.isdecimal() else 0
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{text!r}; allowed: a number from 1 on")
-    return value
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; returns the exit status."""
     parser = argparse.ArgumentParser(prog="make soak", description=__doc__)
-    parser.add_argument("--fpdus", type=_positive, default=1_000_000)
-    parser.add_argument("--seed", type=_positive, default=None)
+    parser.add_argument("--fpdus", type=positive, default=1_000_000)
+    parser.add_argument("--seed", type=positive, default=None)
     parser.add_argument("--jobs", default="2", help="processes on this machine, or auto")
     parser.add_argument("--dask", default="", help="address of a scheduler: tcp://host:port")
     options = parser.parse_args(arguments)

@@ -164,7 +164,7 @@ class Observer:
         elif self._ready_to_receive is not None:
             if not found.ready_to_receive and found.opcode != Opcode.TERMINATE:
                 yield Problem(
-                    "the first FPDU is no RTR frame of a kind that both ends offer",
+                    "the first FPDU is not an RTR frame of a kind that both ends offer",
                     "RFC 6581, 9.2",
                 )
 

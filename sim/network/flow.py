@@ -147,7 +147,7 @@ class Flow:
         if self.connection.cause not in (None, Cause.CLOSED):
             raise KeyError(self.handle)
         if not self.unread and self._at_end:
-            raise StreamClosed("no octet of the connection will come any more")
+            raise StreamClosed("no byte of the connection will come any more")
         return self.connection.receive(now, maximum) if maximum else b""
 
     @property
@@ -160,7 +160,7 @@ class Flow:
         return self.over or self.connection.record.receiver.fin_taken
 
     def shutdown(self, now: int) -> None:
-        """FIN after what was sent; what the peer still sends is of no use to anybody."""
+        """FIN after what was sent; what the peer still sends is discarded."""
         self._discards = True
         self._close(now)
 

@@ -96,7 +96,7 @@ class SimulatedNic(SimulatedDevice):
 
     @staticmethod
     def check_address(text: str) -> None:
-        """Raises `WireAddressError`, a `ValueError`, for what is no address of a card."""
+        """Raises `WireAddressError`, a `ValueError`, for an invalid address of a card."""
         parse_wire(text)
 
     def _start(self, library: Path, **options: Any) -> Device:
@@ -130,7 +130,7 @@ class SimulatedNic(SimulatedDevice):
 
     @property
     def carrier(self) -> bool:
-        """Whether somebody is at the other end of the wire. Frames are lost until then."""
+        """Whether a peer is at the other end of the wire. Frames are lost until then."""
         return self._wire.connected
 
     @property

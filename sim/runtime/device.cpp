@@ -627,7 +627,7 @@ void Device::sleep() {
     running_seconds_ +=
         std::chrono::duration<double>(std::chrono::steady_clock::now() - running_since_).count();
     while (true) {
-        // Whoever adds a task looks at `sleeping_` afterwards: one of the two sees the other.
+        // The adder of a task looks at `sleeping_` afterwards: one of the two sees the other.
         sleeping_.store(true);
         if (tasks_pending_.load()) break;
         if (llp_->poll(llp_->next_deadline(), cycle_)) break;

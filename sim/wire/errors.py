@@ -28,7 +28,7 @@ class WireInUse(WireError):
 
 
 class WireDown(WireError):
-    """It is there, but carries no frames until somebody sets it up."""
+    """It is there, but carries no frames until it is set up."""
 
 
 class PeerGone(WireError):
@@ -36,4 +36,4 @@ class PeerGone(WireError):
 
 
 class FramingError(WireError):
-    """The peer sent what is no frame; the stream is of no more use."""
+    """The peer sent an invalid frame; the stream is unusable."""

@@ -153,7 +153,7 @@ class StreamEnd:
         length = int.from_bytes(self._received[:_LENGTH_OCTETS], "big")
         if not MINIMUM_OCTETS <= length <= self._maximum:
             raise FramingError(
-                f"{self._name}: the peer announces a frame of {length} octets; "
+                f"{self._name}: the peer announces a frame of {length} bytes; "
                 f"allowed: {MINIMUM_OCTETS} to {self._maximum}"
             )
         end = _LENGTH_OCTETS + length
@@ -239,7 +239,7 @@ def _connect_error(name: str, path: str, error: OSError) -> WireError:
         case ConnectionRefusedError() if not _is_socket(path):
             return WrongWire(f"{name}: not a socket; allowed: that of a socket that listens")
         case ConnectionRefusedError():
-            return NoSuchWire(f"{name}: nobody listens there, or another peer is connected")
+            return NoSuchWire(f"{name}: no process listens there, or another peer is connected")
         case BlockingIOError():
             return WireInUse(f"{name}: another program waits there to be accepted")
     return WrongWire(f"{name}: {error.strerror}")
@@ -254,8 +254,8 @@ def _listen_error(name: str, path: str, error: OSError) -> WireError:
     # bind() has no exception of its own for EADDRINUSE.
     if os.path.lexists(path):
         if _is_socket(path):
-            return WireInUse(f"{name}: a socket is there; remove it if no program listens")
-        return WrongWire(f"{name}: a file is there that is no socket; allowed: a new path")
+            return WireInUse(f"{name}: a socket exists there; remove it if no program listens")
+        return WrongWire(f"{name}: a file that is not a socket exists there; allowed: a new path")
     return WireError(f"{name}: {error.strerror}")
 
 

@@ -25,7 +25,7 @@ class End(Protocol):
 
     @property
     def connected(self) -> bool:
-        """Whether somebody is there to take frames."""
+        """Whether a peer is there to take frames."""
         ...
 
     def fileno(self) -> int:
@@ -87,7 +87,7 @@ class Wire:
 
     @property
     def connected(self) -> bool:
-        """Whether somebody is at the other end. Frames are lost until then."""
+        """Whether a peer is at the other end. Frames are lost until then."""
         return self._gone is None and self._end.connected
 
     def fileno(self) -> int:
@@ -111,7 +111,7 @@ class Wire:
         """
         if not MINIMUM_OCTETS <= len(frame) <= self._maximum:
             raise ValueError(
-                f"the frame has {len(frame)} octets; allowed: {MINIMUM_OCTETS} to {self._maximum}"
+                f"the frame has {len(frame)} bytes; allowed: {MINIMUM_OCTETS} to {self._maximum}"
             )
         self.poll()
         if self._gone is not None:

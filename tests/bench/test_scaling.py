@@ -109,4 +109,4 @@ def test_results_that_cannot_be_read_are_told_before_anything_is_measured(
 def test_jobs_are_one_or_more(area, monkeypatch, capsys):
     with pytest.raises(SystemExit):
         run(monkeypatch, "--jobs", "0", measure=lambda *_: pytest.fail("was measured"))
-    assert "--jobs 0; allowed: 1 or more" in capsys.readouterr().err
+    assert "--jobs: invalid number '0' (expected 1 or more)" in capsys.readouterr().err

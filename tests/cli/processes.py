@@ -13,6 +13,12 @@ ROOT = Path(__file__).parents[2]
 SECONDS = 120
 
 
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """A `stagecoach` that has ended."""
+    command = [sys.executable, "-m", "stagecoach.cli", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
 class Process:
     """A `stagecoach` in a process of its own."""
 

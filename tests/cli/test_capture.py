@@ -102,7 +102,7 @@ def test_the_frames_of_a_card_are_written_for_wireshark(published, tmp_path, cap
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
-        ("head", "zz", "network.frames.head is 'zz'; allowed: at most 128 octets"),
+        ("head", "zz", "network.frames.head is 'zz'; allowed: at most 128 bytes"),
         ("head", "00" * 129, "network.frames.head is"),
         ("sent", 1, "network.frames.sent is 1; allowed: true, false"),
         ("time_us", -1, "network.frames.time_us is -1"),
@@ -119,7 +119,7 @@ def test_what_is_no_frame_is_not_believed(published, field, value, message):
 
 def test_without_a_program_it_says_so(folder, capsys):
     assert main(["capture"]) == 0
-    assert "no program with a network is seen; allowed" in capsys.readouterr().out
+    assert "no program with a network was found; start it with" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("command", ["capture", "ip"])

@@ -64,7 +64,7 @@ def test_a_network_that_has_ended_is_not_shown(published, folder, capsys):
     (path,) = folder.glob("*.json")
     path.write_text(text)
     assert main(["ip"]) == 0
-    assert "no program with a network is seen" in capsys.readouterr().out
+    assert "no program with a network was found" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_a_ping_that_is_longer_than_the_mtu_is_one_line(tmp_path, capsys):
     out, err = capsys.readouterr()
     assert (out, err) == (
         "",
-        "stagecoach ip: ping of 573 octets; allowed: 0 to 572, as the MTU is 600\n",
+        "stagecoach ip: ping of 573 bytes; allowed: 0 to 572, as the MTU is 600\n",
     )
 
 

@@ -1,11 +1,11 @@
-"""Options that several commands share: those of MPA startup."""
+"""Options that several commands share: sizes, and those of MPA startup."""
 
 import argparse
 
 import pytest
 
 from stagecoach.cli.main import build_parser, main
-from stagecoach.cli.options import startup_options
+from stagecoach.cli.options import parse_size, startup_options
 from stagecoach.host_driver import QP, StartupOptions
 
 CLIENTS = {
@@ -20,6 +20,20 @@ SERVERS = {
     "perf": ["perf", "write", "-s"],
     "nfs": ["nfs", "serve", "/"],
 }
+
+
+@pytest.mark.parametrize(
+    ("text", "octets"),
+    [("0", 0), ("1000", 1000), ("4MiB", 4 << 20), ("64 KiB", 64 << 10), ("1GiB", 1 << 30)],
+)
+def test_sizes(text, octets):
+    assert parse_size(text) == octets
+
+
+@pytest.mark.parametrize("text", ["", "-1", "4MB", "1.5MiB", "many"])
+def test_other_sizes_are_refused(text):
+    with pytest.raises(argparse.ArgumentTypeError, match="expected a size such as 4096 or 64KiB"):
+        parse_size(text)
 
 
 def parsed(arguments: list[str]) -> argparse.Namespace:

@@ -251,7 +251,7 @@ class TestDevice:
             with pytest.raises(PeerClosed, match="go-ahead after the Read of ping 0"):
                 ends.ping(pair.context, here(pair.ports[0], size=65, count=1))
             pair.wait_served()
-            assert "65 octets; allowed: 0 to 64, the -S of the server" in str(pair.error)
+            assert "65 bytes; allowed: 0 to 64, the -S of the server" in str(pair.error)
 
     def test_a_persistent_server_serves_client_after_client(self, capsys):
         with Pair(here(persistent=True, debug=True)) as pair:
@@ -510,7 +510,7 @@ class TestProcesses:
     @pytest.mark.parametrize(
         ("corrupt", "options", "status", "message"),
         [
-            (40, ["-V"], 1, r"rping: data mismatch in ping 0: octet 40 came back as 0x\w\w"),
+            (40, ["-V"], 1, r"rping: data mismatch in ping 0: byte 40 came back as 0x\w\w"),
             (40, [], 0, ""),
             (None, ["-V"], 1, "rping: the peer closed the connection; it still owed the go-a"),
         ],

@@ -103,7 +103,7 @@ def test_a_pair_is_free_afterwards(capsys):
     [
         ("unix:none.sock", "unix:none.sock: no such path"),
         ("unix:file", "unix:file: not a socket"),
-        ("unix-listen:file", "unix-listen:file: a file is there that is no socket"),
+        ("unix-listen:file", "unix-listen:file: a file that is not a socket exists there"),
         ("unix-listen:none/wire.sock", "unix-listen:none/wire.sock: no such folder"),
         (ADDRESS, "unix:wire.sock: no such path"),
         (

@@ -303,7 +303,7 @@ def test_what_does_not_fit_is_refused(context, ends, channel):
         CompChannel(FakeDevice())
     used = len(context.cqs)
     with Context(WaitingDevice()) as there:
-        with pytest.raises(ValueError, match="the channel is of another device"):
+        with pytest.raises(ValueError, match="the channel belongs to another device"):
             CQ(context, 8, channel=CompChannel(there))
         with pytest.raises(ValueError, match="CQ 0 does not notify here"):
             channel.get_cq_event(CQ(there, 8), 0.0)

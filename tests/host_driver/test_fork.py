@@ -152,7 +152,7 @@ def test_every_call_of_a_child_says_whose_device_it_is(rig):
         assert text.startswith(
             f"DeviceClosed: the device was opened by process {os.getpid()}, this is process "
         ), name
-        assert text.endswith("allowed: calls in the process that has opened it"), name
+        assert text.endswith("allowed: calls in the process that opened it"), name
     assert not device.closed and device.attached
 
 

@@ -65,7 +65,7 @@ def test_immediate_data_is_one_entry_without_elements(connected, flags, opcode, 
     connected.device.complete(0, 0, 0, CompletionOpcode(opcode), 8)
     (completion,) = connected.cq.wait()
     assert (completion.opcode, completion.byte_len) == (WCOpcode.IMM_DATA, 8)
-    assert completion.describe() == "IMM_DATA 7 of QP 0: SUCCESS, 8 octets"
+    assert completion.describe() == "IMM_DATA 7 of QP 0: SUCCESS, 8 bytes"
 
 
 @pytest.mark.parametrize("flags", [NONE, SIGNALED, SOLICITED | SIGNALED, FENCE, FENCE | SIGNALED])
@@ -177,7 +177,7 @@ def test_a_receive_brings_the_octets(connected, solicited):
     assert (completion.imm_data, completion.byte_len) == (OCTETS, 8)
     assert completion.wc_flags == WCFlags.WITH_IMM | (WCFlags.SOLICITED if solicited else 0)
     assert completion.invalidated_rkey == 0
-    text = "RECV_RDMA_WITH_IMM 5 of QP 0: SUCCESS, 8 octets"
+    text = "RECV_RDMA_WITH_IMM 5 of QP 0: SUCCESS, 8 bytes"
     text += ", solicited" if solicited else ""
     assert completion.describe() == f"{text}, Immediate Data {OCTETS.hex()}"
 
@@ -215,10 +215,10 @@ def test_no_other_operation_has_them(connected, opcode):
 
 def test_eight_octets_without_elements_are_allowed(connected):
     for wrong in (b"", bytes(7), bytes(9)):
-        message = f"SendWR.imm_data has {len(wrong)} octets; allowed: 8"
+        message = f"SendWR.imm_data has {len(wrong)} bytes; allowed: 8"
         with pytest.raises(ValueError, match=re.escape(message)):
             SendWR(1, WROpcode.IMM_DATA, imm_data=wrong)
-    with pytest.raises(TypeError, match=re.escape("SendWR.imm_data is 5; allowed: 8 octets")):
+    with pytest.raises(TypeError, match=re.escape("SendWR.imm_data is 5; allowed: 8 bytes")):
         SendWR(1, WROpcode.IMM_DATA, imm_data=5)
     with pytest.raises(ValueError, match="IMM_DATA with 2 elements; allowed: none"):
         connected.qp.post_send(SendWR(1, WROpcode.IMM_DATA, SGES, imm_data=OCTETS))

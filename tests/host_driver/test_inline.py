@@ -99,10 +99,11 @@ def test_what_cannot_be_inline_is_refused_and_nothing_is_posted(verbs, qp, mr, c
             "opcode": WROpcode.RDMA_READ,
             "sg": [element(mr, 0, 1)],
         },
-        r"inline data of 17 octets; allowed: 0 to 16 \(QPCap.max_inline_data\)": {
+        r"inline data of 17 bytes; allowed: 0 to 16 \(QPCap.max_inline_data\)": {
             "sg": [element(mr, 0, 8), element(mr, 0, 9)]
         },
-        r"8 octets at 57 of a region of 64; allowed: what is in it": {"sg": [element(mr, 57, 8)]},
+        r"8 bytes at offset 57 of a region of 64; allowed: offset and length from 0 on, with a "
+        r"sum up to 64": {"sg": [element(mr, 57, 8)]},
         r"inline element with STag 0x0000abcd; allowed: that of an open region of the QP's PD": {
             "sg": [SGE(0, 1, 0xABCD)]
         },
@@ -112,7 +113,7 @@ def test_what_cannot_be_inline_is_refused_and_nothing_is_posted(verbs, qp, mr, c
     for text, fields in bad.items():
         with pytest.raises(ValueError, match=text):
             qp.post_send(SendWR(1), SendWR(2, send_flags=INLINE, **fields))
-    with pytest.raises(ValueError, match="inline data of 1 octets; allowed: 0 to 0"):
+    with pytest.raises(ValueError, match="inline data of 1 bytes; allowed: 0 to 0"):
         plain = QP(verbs.pd, QPInitAttr(verbs.cq, verbs.cq, QPCap(2, 2)))
         plain.connect(NoStream(), initiator=True, crc=True, ord=3, ird=2, emss=1460)
         plain.post_send(SendWR(1, sg=[element(mr, 0, 1)], send_flags=INLINE))
@@ -206,14 +207,14 @@ def test_any_buffer_is_read_and_written_as_octets(verbs):
 
 
 def test_what_is_outside_a_region_is_refused(verbs):
-    with pytest.raises(ValueError, match="a region of 0 octets; allowed: 1 or more"):
+    with pytest.raises(ValueError, match="a region of 0 bytes; allowed: 1 or more"):
         MR(verbs.pd, 0)
     with MR(verbs.pd, 8) as mr:
         for length, offset in ((9, 0), (1, 8), (-1, 0), (1, -1), (None, 9)):
-            with pytest.raises(ValueError, match=r"octets at -?[0-9] of a region of 8; allowed"):
+            with pytest.raises(ValueError, match=r"bytes at offset -?[0-9] of a region of 8"):
                 mr.read(length, offset)
-        with pytest.raises(ValueError, match="9 octets at 0 of a region of 8"):
+        with pytest.raises(ValueError, match="9 bytes at offset 0 of a region of 8"):
             mr.write(bytes(9))
-        with pytest.raises(ValueError, match="3 octets of data that has 2; allowed: 0 to that"):
+        with pytest.raises(ValueError, match="length is 3; allowed: 0 to 2, the length of data"):
             mr.write(b"ab", 3)
         assert mr.read() == bytes(8)

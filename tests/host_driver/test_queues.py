@@ -246,7 +246,7 @@ def test_one_doorbell_for_all_requests_of_a_call(verbs):
         ([SendWR(), SendWR(sg=[SGE(0, 1, 1)] * 5)], "5 scatter/gather elements; allowed: 0 to 4"),
         (
             [SendWR(), SendWR(sg=[SGE(0, 1 << 31, 1)] * 2)],
-            "a message of 4294967296 octets; allowed: 0 to 2^32 - 1",
+            "a message of 4294967296 bytes; allowed: 0 to 2^32 - 1",
         ),
         (
             [SendWR(), SendWR(opcode=WROpcode.RDMA_READ, sg=[SGE(0, 1, 1)] * 2)],
@@ -839,14 +839,14 @@ def test_a_cq_of_another_device_is_refused(verbs):
     with Context(FakeDevice()) as other:
         foreign = CQ(other)
         for attr in (QPInitAttr(foreign, verbs.cq), QPInitAttr(verbs.cq, foreign)):
-            with pytest.raises(ValueError, match="of another device"):
+            with pytest.raises(ValueError, match="belongs to another device"):
                 QP(verbs.pd, attr)
 
 
 def test_a_connection_accepts_only_a_qp_of_its_device(verbs):
     with Context(FakeDevice()) as other:
         request = ConnectionRequest(other, NoStream(), StartupFrame(reply=False))
-        with pytest.raises(ValueError, match="of another device"):
+        with pytest.raises(ValueError, match="belongs to another device"):
             request.accept(verbs.qp)
 
 

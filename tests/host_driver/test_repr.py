@@ -43,12 +43,12 @@ def test_objects_of_a_device_tell_their_numbers(verbs):
 def test_regions_tell_where_they_are_and_what_for(verbs):
     rights = AccessFlags.LOCAL_WRITE | AccessFlags.REMOTE_READ
     mr = MR(verbs.pd, bytearray(5), rights, addr=0x1234, stag=0xAB)
-    text = "MR STag 0x000000ab of PD 0: 5 octets at 0x1234, LOCAL_WRITE | REMOTE_READ"
+    text = "MR STag 0x000000ab of PD 0: 5 bytes at 0x1234, LOCAL_WRITE | REMOTE_READ"
     assert repr(mr) == f"<{text}>"
     mr.close()
     assert repr(mr) == f"<{text}, closed>"
     fast = FastMR(verbs.pd, 8, addr=0, stag=0xCD00)
-    assert repr(fast) == "<FastMR STag 0x0000cd00 of PD 0: 8 octets at 0x0, local reading, invalid>"
+    assert repr(fast) == "<FastMR STag 0x0000cd00 of PD 0: 8 bytes at 0x0, local reading, invalid>"
 
 
 def test_a_listener_and_its_requests_tell_ports(passive):

@@ -61,7 +61,7 @@ def test_operation_and_flags_choose_the_message(connected, opcode, flags, expect
     kinds = {WROpcode.RDMA_WRITE: WCOpcode.RDMA_WRITE, WROpcode.RDMA_READ: WCOpcode.RDMA_READ}
     assert completion.opcode == kinds.get(opcode, WCOpcode.SEND)
     assert (completion.wc_flags, completion.invalidated_rkey) == (0, 0)
-    assert completion.describe() == f"{completion.opcode.name} 7 of QP 0: SUCCESS, 5 octets"
+    assert completion.describe() == f"{completion.opcode.name} 7 of QP 0: SUCCESS, 5 bytes"
 
 
 @pytest.mark.parametrize("opcode", [WROpcode.RDMA_WRITE, WROpcode.RDMA_READ])
@@ -97,7 +97,7 @@ def test_a_receive_says_what_kind_of_send_it_was(connected, solicited, invalidat
     assert bool(completion.wc_flags & WCFlags.SOLICITED) == solicited
     assert bool(completion.wc_flags & WCFlags.WITH_INV) == (invalidated is not None)
     assert completion.invalidated_rkey == (invalidated or 0)
-    text = "RECV 5 of QP 0: SUCCESS, 9 octets"
+    text = "RECV 5 of QP 0: SUCCESS, 9 bytes"
     text += ", solicited" if solicited else ""
     text += "" if invalidated is None else f", STag 0x{invalidated:08x} invalidated"
     assert completion.describe() == text
@@ -186,10 +186,10 @@ def test_a_hidden_receive_invalidates_too(connected):
 
 @pytest.mark.requirement("RDMAP-8.1.1-02", "DDP-8.3-03")
 def test_a_region_of_one_qp_wants_a_qp_of_its_pd(verbs, device):
-    with pytest.raises(ValueError, match=r"QP 0 is of PD 0, the region of PD 1; allowed: a QP of"):
+    with pytest.raises(ValueError, match=r"QP 0 belongs to PD 0, the region to PD 1; allowed: a"):
         MR(PD(verbs.context), bytearray(8), qp=verbs.qp)
     with Context(FakeDevice()) as other:
-        with pytest.raises(ValueError, match=r"QP 0 is of another device, the region of PD 0"):
+        with pytest.raises(ValueError, match=r"QP 0 belongs to another device, the region to PD 0"):
             MR(PD(other), bytearray(8), qp=verbs.qp)
     with pytest.raises(TypeError, match="qp is a int; allowed: QP"):
         MR(verbs.pd, bytearray(8), qp=0)

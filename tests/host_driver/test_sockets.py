@@ -50,12 +50,12 @@ def test_a_host_that_is_gone_is_noticed_by_both_ends_within_two_minutes():
 def test_octets_that_came_too_late_are_there_for_the_next_call(pair, timeout):
     stream, peer = pair
     peer.sendall(b"abc")
-    with pytest.raises(TransportTimeout, match="3 of 5 octets came in"):
+    with pytest.raises(TransportTimeout, match="3 of 5 bytes came in"):
         stream.receive_exactly(5, timeout)
     assert stream.receive_exactly(2, timeout) == b"ab"
     peer.sendall(b"def")
     assert stream.receive_exactly(4, PATIENCE) == b"cdef"
-    with pytest.raises(TransportTimeout, match="0 of 1 octets"):
+    with pytest.raises(TransportTimeout, match="0 of 1 bytes"):
         stream.receive_exactly(1, timeout)
 
 
@@ -64,7 +64,7 @@ def test_octets_before_the_end_of_the_stream_are_not_lost(pair):
     peer.sendall(b"abc")
     peer.close()
     for count in (4, 5):
-        with pytest.raises(StreamClosed, match=f"after 3 of {count} octets"):
+        with pytest.raises(StreamClosed, match=f"after 3 of {count} bytes"):
             stream.receive_exactly(count, PATIENCE)
     assert stream.receive_exactly(3) == b"abc"
 
@@ -97,7 +97,7 @@ def test_a_stream_is_not_given_away_with_octets_that_nobody_took(pair):
     peer.sendall(b"x")
     with pytest.raises(TransportTimeout):
         stream.receive_exactly(2, 0)
-    with pytest.raises(TransportError, match="1 octets of the stream are not taken; allowed: none"):
+    with pytest.raises(TransportError, match="1 bytes of the stream are not taken; allowed: none"):
         stream.give_away(lambda descriptor: None)
     assert stream.receive_exactly(1) == b"x"
     taken = []
@@ -110,7 +110,7 @@ def test_a_stream_is_not_given_away_with_octets_that_nobody_took(pair):
 def test_a_peer_that_does_not_read_is_an_error_in_time(pair):
     stream, _ = pair
     for timeout in (0, SHORT):
-        with pytest.raises(TransportTimeout, match="16777216 octets not sent in"):
+        with pytest.raises(TransportTimeout, match="16777216 bytes not sent in"):
             stream.sendall(bytes(1 << 24), timeout)
 
 

@@ -83,7 +83,7 @@ class FullStream:
 
     def sendall(self, octets: bytes, timeout: float | None = None) -> None:
         assert timeout is not None and timeout <= SHORT, "it would wait for ever"
-        raise TransportTimeout(f"{len(octets)} octets not sent in {timeout} s")
+        raise TransportTimeout(f"{len(octets)} bytes not sent in {timeout} s")
 
     def receive_exactly(self, count: int, timeout: float | None = None) -> bytes:
         raise TransportTimeout("nothing comes")
@@ -95,9 +95,7 @@ class FullStream:
 def test_a_peer_that_does_not_take_the_frame_is_an_error_in_time(active):
     stream = FullStream()
     active.device.connect = lambda *arguments: stream
-    with pytest.raises(
-        StartupTimeout, match=r"MPA Request frame: not within 0\.1 s: 24 octets not"
-    ):
+    with pytest.raises(StartupTimeout, match=r"MPA Request frame: not within 0\.1 s: 24 bytes not"):
         connect(active.qp, "127.0.0.1", 1, timeout=SHORT)
     assert stream.closed
     for answer in ("accept", "reject"):

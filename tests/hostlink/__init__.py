@@ -1,1 +1,1 @@
-"""The host link: gateware, driver, board."""
+"""The host link in gateware; bad lines, which the driver's tests use, too."""

@@ -43,7 +43,7 @@ def test_other_files_are_refused(tmp_path, capsys):
     path = tmp_path / "report.json"
     path.write_text("{}")
     assert main([str(path)]) == 1
-    assert re.search(r"paths: .*report\.json is no SDF file", capsys.readouterr().err)
+    assert re.search(r"paths: .*report\.json is not an SDF file", capsys.readouterr().err)
 
 
 @pytest.mark.parametrize(

@@ -155,9 +155,9 @@ def test_blocks_of_another_flow_stand_beside_those_of_the_device(path, monkeypat
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--jobs", "0"], "--jobs 0; allowed: 1 or more"),
-        (["--blocks", "--jobs", "-1"], "--jobs -1; allowed: 1 or more"),
-        (["--seeds", "0"], "--seeds 0; allowed: 1 or more"),
+        (["--jobs", "0"], "--jobs: invalid number '0' (expected 1 or more)"),
+        (["--blocks", "--jobs", "-1"], "--jobs: invalid number '-1' (expected 1 or more)"),
+        (["--seeds", "0"], "--seeds: invalid number '0' (expected 1 or more)"),
         (["--block", "framer", "--area"], "--block with --area; allowed: one of them"),
         (["--blocks", "--area"], "--blocks with --area; allowed: one of them"),
         (["--blocks", "--config", "default"], "--blocks with --config; allowed: one of them"),

@@ -528,8 +528,8 @@ def test_an_unasked_response_is_an_error(context: Context):
 @pytest.mark.parametrize(
     ("fields", "text"),
     [
-        ({"sg": []}, "elements of \\[\\] octets; allowed: one of 8"),
-        ({"octets": 4}, "elements of \\[4\\] octets; allowed: one of 8"),
+        ({"sg": []}, "elements of \\[\\] bytes; allowed: one of 8"),
+        ({"octets": 4}, "elements of \\[4\\] bytes; allowed: one of 8"),
         ({"send_flags": SendFlags.SOLICITED}, "with SOLICITED; allowed"),
         ({"compare_add": 2**64}, "SendWR.compare_add is 18446744073709551616; allowed"),
         ({"swap_mask": -1}, "SendWR.swap_mask is -1; allowed"),

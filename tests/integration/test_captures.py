@@ -21,11 +21,11 @@ from stagecoach.host_driver import (
     WROpcode,
 )
 from stagecoach.sim.capture.connections import Connection, Direction, read_connections
-from stagecoach.sim.capture.replay import Deliver, PostRead, Replay, SetMemory, replay_of
 from stagecoach.sim.model import ddp, mpa, rdmap
 from stagecoach.sim.model.memory import Rights
 from stagecoach.sim.model.rdmap import Opcode
 from tests.integration.rig import RawPeer, open_device
+from tests.sim.capture.replay import Deliver, PostRead, Replay, SetMemory, replay_of
 from tests.sim.model.vectors import DATA
 
 # Soft-iWARP fills an MSS of 1460 octets only up to a multiple of 8: its MULPDU is 1450.

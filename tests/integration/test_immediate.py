@@ -7,7 +7,6 @@ import pytest
 from stagecoach.host_driver import (
     Cause,
     Context,
-    RecvWR,
     SendFlags,
     SendWR,
     WCFlags,
@@ -42,14 +41,6 @@ def end(context: Context) -> Iterator[End]:
     end = End(context)
     yield end
     end.close()
-
-
-@pytest.fixture
-def link(context: Context) -> Iterator[Link]:
-    link = Link(context, seeded_random())
-    link.passive.qp.post_recv(*(RecvWR(n, [link.passive.element(0, 100)]) for n in range(8)))
-    yield link
-    link.close()
 
 
 def opcodes(peer: RawPeer) -> list[int]:

@@ -4,8 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from stagecoach.host_driver import Context, RecvWR, SendFlags, SendWR, WCFlags
-from stagecoach.sim.cosim.streams import seeded_random
+from stagecoach.host_driver import Context, SendFlags, SendWR, WCFlags
 from tests.integration.rig import open_device
 from tests.integration.test_revoke import SECONDS, Link
 
@@ -20,14 +19,6 @@ CYCLES = 5_000
 def context() -> Iterator[Context]:
     with open_device() as context:
         yield context
-
-
-@pytest.fixture
-def link(context: Context) -> Iterator[Link]:
-    link = Link(context, seeded_random())
-    link.passive.qp.post_recv(*(RecvWR(n, [link.passive.element(0, 100)]) for n in range(8)))
-    yield link
-    link.close()
 
 
 def send(link: Link, flags: SendFlags = SendFlags.SIGNALED) -> None:

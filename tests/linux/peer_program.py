@@ -103,7 +103,7 @@ class Peer:
         while len(got) < count:
             part = self._sockets[of].recv(min(_CHUNK, count - len(got)))
             if not part:
-                return f"the end after {len(got)} of {count} octets"
+                return f"the end after {len(got)} of {count} bytes"
             got += part
         if got != expected:
             at = next(i for i in range(count) if got[i] != expected[i])

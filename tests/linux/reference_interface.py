@@ -216,7 +216,7 @@ class ReferenceStream:
         left = memoryview(octets)
         while left:
             self._interface.wait(
-                lambda: connection.queued < most or connection.cause, f"{len(left)} octets not sent"
+                lambda: connection.queued < most or connection.cause, f"{len(left)} bytes not sent"
             )
             self._require_alive()
             part = bytes(left[: most - connection.queued])
@@ -229,14 +229,14 @@ class ReferenceStream:
         while len(received) < count:
             self._interface.wait(
                 lambda: connection.unread or connection.finished or connection.cause,
-                f"{len(received)} of {count} octets came",
+                f"{len(received)} of {count} bytes came",
             )
             missing = count - len(received)
             part = self._interface.call(lambda now, most=missing: connection.receive(now, most))
             received += part
             if not part:
                 self._require_alive()
-                raise StreamClosed(f"closed after {len(received)} of {count} octets")
+                raise StreamClosed(f"closed after {len(received)} of {count} bytes")
         octets = bytes(received[:count])
         del received[:count]
         return octets

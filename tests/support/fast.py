@@ -14,8 +14,8 @@ WHOLE = (
 )
 """Folders whose tests build, run or synthesize whole devices, or need root. None is fast."""
 
-FAST_ALL_THE_SAME = ("tests/hw/interface",)
-"""Folders in these whose tests do nothing of that."""
+FAST_INSIDE = ("tests/hw/interface", "tests/hw/test_one_description.py")
+"""Paths below these folders whose tests do none of that."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -32,11 +32,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return
     chosen: dict[str, pytest.Item] = {}
     for item in items:
-        if item.get_closest_marker("slow") is None and not item.nodeid.startswith(WHOLE):
+        if item.get_closest_marker("slow") is None and _is_fast(item.nodeid):
             chosen.setdefault(_alike(item), item)
     left_out = [item for item in items if chosen.get(_alike(item)) is not item]
     items[:] = chosen.values()
     config.hook.pytest_deselected(items=left_out)
+
+
+def _is_fast(nodeid: str) -> bool:
+    return nodeid.startswith(FAST_INSIDE) or not nodeid.startswith(WHOLE)
 
 
 def _alike(item: pytest.Item) -> str:

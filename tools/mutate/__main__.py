@@ -21,6 +21,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from stagecoach.hw.files import BadResults, read_results, write_results
+from stagecoach.hw.options import positive
 from tools.mutate.explained import BadExplanations, Explanation, read_explanations
 from tools.mutate.judge import (
     KILLED,
@@ -218,21 +219,14 @@ def show(book: Book, console: Console) -> bool:
     return not open_ones
 
 
-def _positive(text: str) -> int:
-    value = int(text) if text.isdecimal() else 0
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{text!r}; allowed: a number from 1 on")
-    return value
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; returns the exit status."""
     parser = argparse.ArgumentParser(prog="make mutate", description=__doc__)
-    parser.add_argument("--mutants", type=_positive, default=60, help="that count (default 60)")
-    parser.add_argument("--seed", type=_positive, default=1, help="of the draw (default 1)")
-    parser.add_argument("--jobs", type=_positive, default=1, help="mutants at a time (default 1)")
+    parser.add_argument("--mutants", type=positive, default=60, help="that count (default 60)")
+    parser.add_argument("--seed", type=positive, default=1, help="of the draw (default 1)")
+    parser.add_argument("--jobs", type=positive, default=1, help="mutants at a time (default 1)")
     parser.add_argument(
-        "--minutes", type=_positive, default=30, help="of tests for each mutant (default 30)"
+        "--minutes", type=positive, default=30, help="of tests for each mutant (default 30)"
     )
     options = parser.parse_args(arguments)
     console = Console()

@@ -276,5 +276,5 @@ def _error(number: int) -> OSError:
 
 
 def _failure(connection: Connection, otherwise: int) -> OSError:
-    """Why a connection is of no use any more."""
+    """Why a connection is unusable."""
     return _error(_FAILURES.get(connection.cause, otherwise) if connection.cause else otherwise)

@@ -55,7 +55,7 @@ class TcpCall:
             self._end()
 
     async def drop(self) -> None:
-        """What is no call ends the connection: its peer does not speak RPC."""
+        """Anything other than a call ends the connection: its peer does not speak RPC."""
         self._end()
         await self._transport.close()
 

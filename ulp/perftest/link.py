@@ -111,7 +111,7 @@ class Link:
         message = self._messages.popleft()
         if len(message) != octets:
             raise PerftestError(
-                f"{what} has {len(message)} octets ({shown(message)}); allowed: {octets}. "
+                f"{what} has {len(message)} bytes ({shown(message)}); allowed: {octets}. "
                 "Both ends need the same test"
             )
         return message

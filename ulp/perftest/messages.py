@@ -83,7 +83,7 @@ def pack_mtu(code: int) -> bytes:
 
 
 def check_mtu(octets: bytes) -> None:
-    """Raises `PerftestError` for what is no such code."""
+    """Raises `PerftestError` for an unknown code."""
     if octets not in map(pack_mtu, _MTUS):
         raise PerftestError(
             f"the peer's MTU is {octets!r}; allowed: a digit from 1 to 5 and a zero"
@@ -134,7 +134,7 @@ class Destination:
         if self.vaddr + octets > 1 << 64:
             raise PerftestError(
                 f"the peer's address is 0x{self.vaddr:x}; allowed: up to 2^64 - {octets}, for the "
-                f"{octets} octets of this test"
+                f"{octets} bytes of this test"
             )
 
 
@@ -191,5 +191,5 @@ def unpack_credit(octets: bytes) -> int:
 
 def shown(octets: bytes) -> str:
     """The first octets of a message, for people."""
-    more = f" and {len(octets) - _SHOWN} octets more" * (len(octets) > _SHOWN)
+    more = f" and {len(octets) - _SHOWN} bytes more" * (len(octets) > _SHOWN)
     return f"{octets[:_SHOWN].hex(' ')}{more}"

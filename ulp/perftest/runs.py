@@ -144,7 +144,7 @@ def absorb(
 def _check_length(octets: int, plan: Plan) -> None:
     if octets != plan.size:
         raise PerftestError(
-            f"a Send of {octets} octets; allowed: {plan.size}. Both ends need the same -s"
+            f"a Send of {octets} bytes; allowed: {plan.size}. Both ends need the same -s"
         )
 
 

@@ -86,7 +86,7 @@ def encode_call(xid: int, request: ConfigRequest) -> bytes:
 def decode_reply(stream: bytes) -> ConfigReply | None:
     """What the server said, `None` if it does not have the program.
 
-    Raises `RpcTransportError` for what is no reply to CONF_RDMA.
+    Raises `RpcTransportError` for anything other than a reply to CONF_RDMA.
     """
     words = Words(stream)
     try:

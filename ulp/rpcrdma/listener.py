@@ -223,7 +223,7 @@ class RdmaListener:
         """
         transport = await self._taken.get()
         if transport is None:
-            self._taken.put_nowait(None)  # for whoever asks next
+            self._taken.put_nowait(None)  # for the next caller
             raise ListenerClosed(f"the listener at port {self.port} is closed")
         return transport
 

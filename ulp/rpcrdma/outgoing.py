@@ -75,7 +75,7 @@ class Offer:
         return tuple(ReadSegment(at, segment) for at, segments in chunks for segment in segments)
 
     def _padded(self, message: Message, stream: bytes, header: Header) -> bytes | None:
-        """The Send as RDMA_MSGP, `None` if the server does not want it or it is of no use."""
+        """The Send as RDMA_MSGP, `None` if the server does not want it or it gains nothing."""
         align, most = self._sizes.align, self._sizes.send_octets
         if align <= 1 or not message.bulks or header.lists.reads:
             return None

@@ -124,7 +124,7 @@ class Reply:
         return SGE(mr.addr, mr.length, mr.lkey)
 
     def _padded(self) -> bytes | None:
-        """The Send as RDMA_MSGP, `None` if that is not wanted or of no use."""
+        """The Send as RDMA_MSGP, `None` if that is not wanted or gains nothing."""
         settings = self._responder.settings
         if not (settings.is_rfc5666 and settings.align and self.left):
             return None

@@ -75,7 +75,7 @@ class RdmaServerTransport(Responder):
         """As `ServerTransport.receive`: the next call, with its read chunks fetched."""
         call = await self._calls.get()
         if call is None:
-            self._calls.put_nowait(None)  # for whoever asks next
+            self._calls.put_nowait(None)  # for the next caller
             assert self.channel.error is not None
             raise self.channel.error
         return call

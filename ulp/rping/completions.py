@@ -1,4 +1,4 @@
-"""The completions of all links of a device: one CQ, from which whoever waits takes for all."""
+"""The completions of all links of a device: one CQ, from which any waiter takes for all."""
 
 import math
 import time

@@ -86,7 +86,7 @@ class Client:
         for at, (sent, came) in enumerate(zip(self._start, self._echo, strict=True)):
             if sent != came:
                 raise RpingError(
-                    f"data mismatch in ping {number}: octet {at} came back as 0x{came:02x}, "
+                    f"data mismatch in ping {number}: byte {at} came back as 0x{came:02x}, "
                     f"sent: 0x{sent:02x}"
                 )
 
@@ -124,7 +124,7 @@ class Server:
         link = self._link
         if source.length > len(self._buffer):
             raise RpingError(
-                f"the client's ping has {source.length} octets; allowed: 0 to "
+                f"the client's ping has {source.length} bytes; allowed: 0 to "
                 f"{len(self._buffer)}, the -S of the server"
             )
         link.move(WROpcode.RDMA_READ, self._mr, source.length, source.addr, source.rkey)
@@ -135,7 +135,7 @@ class Server:
         # With the zero at the end of the text, if it has one.
         length = min(came.find(b"\0") + 1 or len(came), len(came))
         if length > sink.length:
-            raise RpingError(f"the client's sink has {sink.length} octets; needed: {length}")
+            raise RpingError(f"the client's sink has {sink.length} bytes; needed: {length}")
         link.move(WROpcode.RDMA_WRITE, self._mr, length, sink.addr, sink.rkey)
         link.send(GO_AHEAD)
 

@@ -123,7 +123,7 @@ class Link:
         if found.opcode == WCOpcode.RECV:
             if found.byte_len != ADVERTISEMENT_OCTETS:
                 raise RpingError(
-                    f"a Send of {found.byte_len} octets; allowed: {ADVERTISEMENT_OCTETS}"
+                    f"a Send of {found.byte_len} bytes; allowed: {ADVERTISEMENT_OCTETS}"
                 )
             self._messages.append(bytes(self._received))
             self._post_receive()

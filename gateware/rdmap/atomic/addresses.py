@@ -25,7 +25,7 @@ class AtomicAddresses(wiring.Component):
     A search follows a chain, from the latest operation to the oldest that counts. Each address
     belongs to one of `operations` buckets; a bucket has its latest operation, and that has the one
     before it in the same bucket. The table has one port that reads, out of a register into one: a
-    search looks at one entry every two cycles, and stands still while somebody else reads. Without
+    search looks at one entry every two cycles, and stands still while another block reads. Without
     that it ends 6 cycles after `start`, and 2 later for each entry that it has to pass: those of
     other addresses in the bucket. So it ends after 6 + 2 * `within` cycles at most.
 

@@ -29,7 +29,7 @@ class AtomicArithmetic(wiring.Component):
     original: the Original Remote Data Value.
     result: what is to be written.
     writes: it has to be. Low for a CmpSwap that did not match: it must leave memory
-        alone (5.1.2), and writing `original` back could undo what somebody else wrote meanwhile.
+        alone (5.1.2), and writing `original` back could undo what was written meanwhile.
     will_write: `writes` of the next cycle.
     """
 

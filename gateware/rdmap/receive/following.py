@@ -28,7 +28,7 @@ class ReceiveFollowing(wiring.Component):
     command: In(qp_command). connect, create: In(1), its QP is connected, its PD is set; not while a
         segment is at work.
     leaving: In(1), the record of the segment is taken and not dropped; four cycles after it at the
-        earliest, or two for a Write or a segment that failed, after which the context is of no use.
+        earliest, or two for a Write or a segment that failed, after which the context is invalid.
     rfc7306: Out(1), the QP takes the messages of RFC 7306; with the segment.
     started: Out(1), the first FPDU of the connection arrived before; a cycle after it.
     context, pd, ird: Out, of its QP; two cycles after it.

@@ -49,7 +49,7 @@ def _all(inside: Inside, name: str) -> list[Signal]:
 class _Visits:
     """Deframer and store. Words of a visit that ends inside an FPDU have left before it is cleared.
 
-    Whoever leads it may drop any visit at any time.
+    The block that drives it may drop any visit at any time.
     """
 
     def __init__(self, h: Harness) -> None:

@@ -57,7 +57,7 @@ def enter_time_wait(record: Record, now: int) -> None:
 def may_reopen(record: Record, segment: Segment) -> bool:
     """Whether a SYN in TIME-WAIT is newer than all that the peer sent before (MAY-2).
 
-    Only a connection that began with a passive OPEN has somebody to take another one.
+    Only a connection that began with a passive OPEN has a listener that takes another one.
     """
     waiting = record.state is State.TIME_WAIT and record.passive
     alone = segment.flags & (Flags.SYN | Flags.ACK | Flags.RST | Flags.FIN) == Flags.SYN

@@ -176,7 +176,7 @@ class Connection:
         self._record.end(Cause.ABORTED)
 
     def resize(self, now: int, smss: int) -> None:
-        """The path takes segments of another size, as whoever looks after it found out."""
+        """The path takes segments of another size, as path MTU discovery found out."""
         self._record.sender.resize(now, smss)
 
     # Time.

@@ -99,7 +99,7 @@ def test_only_a_file_goes_to_standard_output(there, capsys):
     assert capsys.readouterr() == ("", text)
     (directory / "link").symlink_to("tree")
     assert run("get", url("/link"), "-") == cli.EXIT_FAILED
-    assert capsys.readouterr().err == "stagecoach nfs: link is no file; allowed: a file\n"
+    assert capsys.readouterr().err == "stagecoach nfs: link is not a regular file\n"
     with pytest.raises(SystemExit) as ended:
         run("get", "-r", url("/tree"), "-")
     assert ended.value.code == cli.EXIT_BAD_INPUT

@@ -113,7 +113,7 @@ def test_other_segments_of_the_engine_s_are_dropped(rig, joined, flags):
 @pytest.mark.parametrize(
     ("how", "error", "words"),
     [
-        (StreamEnd.CLOSED, StreamClosed, "the peer closed the stream after 0 of 1 octets"),
+        (StreamEnd.CLOSED, StreamClosed, "the peer closed the stream after 0 of 1 bytes"),
         (
             StreamEnd.RESET,
             ConnectionReset,
@@ -149,7 +149,7 @@ def test_the_last_octets_are_there_after_the_end(rig, joined):
     rig.service.serve()
     stream.wait_readable(0)
     assert stream.receive_exactly(10, 0) == b"last words"
-    with pytest.raises(StreamClosed, match="after 0 of 1 octets"):
+    with pytest.raises(StreamClosed, match="after 0 of 1 bytes"):
         stream.receive_exactly(1, 0)
 
 

@@ -111,7 +111,7 @@ def test_a_send_waits_for_room(network, port):
     stream = network.connect("192.0.2.1", 4420)
     engine = port.streams[stream.handle]
     engine.room = 3
-    with pytest.raises(TransportTimeout, match="2 of 5 octets not sent in 0 s"):
+    with pytest.raises(TransportTimeout, match="2 of 5 bytes not sent in 0 s"):
         stream.sendall(b"abcde", 0)
     later(port, lambda: setattr(engine, "room", 100), 20)
     stream.sendall(b"de", 10)
@@ -124,7 +124,7 @@ def test_times_are_the_port_s(network, port, timeout):
     stream = network.connect("192.0.2.1", 4420)
     port.streams[stream.handle].received += b"abc"
     began = port.now
-    with pytest.raises(TransportTimeout, match=f"3 of 5 octets came in {timeout} s"):
+    with pytest.raises(TransportTimeout, match=f"3 of 5 bytes came in {timeout} s"):
         stream.receive_exactly(5, timeout)
     assert port.now - began == timeout * 1_000_000
     assert stream.receive_exactly(3, 0) == b"abc"
@@ -146,7 +146,7 @@ def test_the_end_of_the_stream_is_told(network, port):
     engine = port.streams[stream.handle]
     engine.received += b"ab"
     engine.peer_closed = True
-    with pytest.raises(StreamClosed, match="the peer closed the stream after 2 of 3 octets"):
+    with pytest.raises(StreamClosed, match="the peer closed the stream after 2 of 3 bytes"):
         stream.receive_exactly(3, 1)
     assert stream.receive_exactly(2, 0) == b"ab"
     with pytest.raises(StreamClosed):
@@ -220,7 +220,7 @@ def test_a_ping_measures_the_time(network, port, peer):
         network.ping("192.0.2.9", 10)
     with pytest.raises(NoNeighbour):  # before the last request
         network.ping("192.0.2.9", 0.5)
-    with pytest.raises(ValueError, match="1473 octets; allowed: 0 to 1472"):
+    with pytest.raises(ValueError, match="1473 bytes; allowed: 0 to 1472"):
         network.ping("192.0.2.1", octets=1473)
     with pytest.raises(NoRoute):
         network.ping("192.0.2.255")
@@ -253,7 +253,7 @@ def test_a_stream_is_given_to_a_device_once_and_whole(network, port):
     engine.received += b"abc"
     with pytest.raises(TransportTimeout):
         stream.receive_exactly(4, 0)
-    with pytest.raises(TransportError, match="3 octets of the stream are not taken; allowed: none"):
+    with pytest.raises(TransportError, match="3 bytes of the stream are not taken; allowed: none"):
         network.attach(1, stream)
     stream.receive_exactly(3)
     engine.received += b"of the LLP"

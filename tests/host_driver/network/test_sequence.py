@@ -34,7 +34,7 @@ def test_the_key_is_drawn_anew_and_has_16_octets():
     ends = ((IPv4Address("192.0.2.1"), 1), (IPv4Address("192.0.2.2"), 2))
     chosen = {SequenceNumbers().choose(*ends, 0) for _ in range(4)}
     assert len(chosen) == 4
-    with pytest.raises(ValueError, match="key of 3 octets; allowed: 16"):
+    with pytest.raises(ValueError, match="key of 3 bytes; allowed: 16"):
         SequenceNumbers(b"abc").choose(*ends, 0)
 
 

@@ -267,7 +267,7 @@ def test_what_is_no_regular_file_is_not_waited_for(folder, tmp_path):
     assert (done.returncode, done.stdout) == (0, "")
     told = [line.partition(" is not shown: ")[::2] for line in done.stderr.splitlines()]
     assert [Path(path).name for path, _ in told] == [f"1-{number}.json" for number in range(4)]
-    assert told[0][1] == "it is no regular file"
+    assert told[0][1] == "not a regular file"
     assert [why for _, why in told[2:]] == ["it is a symbolic link"] * 2
 
 

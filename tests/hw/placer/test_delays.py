@@ -38,7 +38,7 @@ def test_a_file_without_cells_has_no_delays(read):
 
 @pytest.mark.parametrize("text", ["", "{}", "\0"])
 def test_other_files_are_refused(read, text):
-    with pytest.raises(NotSdf, match=r"delays\.sdf is no SDF file"):
+    with pytest.raises(NotSdf, match=r"delays\.sdf is not an SDF file"):
         read(text)
 
 

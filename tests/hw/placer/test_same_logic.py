@@ -136,7 +136,7 @@ def test_a_damaged_netlist_is_named(check, text):
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(OtherLogic, match=r"nothing .* are no netlists: FileNotFoundError"):
+    with pytest.raises(OtherLogic, match=r"nothing .* are not netlists: FileNotFoundError"):
         check_same_logic(tmp_path / "nothing", tmp_path / "nothing")
 
 

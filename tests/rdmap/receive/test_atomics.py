@@ -10,7 +10,6 @@ import cocotb
 import pytest
 
 from stagecoach.gateware.layouts import DeliveryKind, StagStatus
-from stagecoach.gateware.rdmap.receive.receiver import Receiver
 from stagecoach.hw.interface.causes import Cause
 from stagecoach.sim.model.atomics import AtomicOperation
 from stagecoach.sim.model.ddp import UNTAGGED_HEADER_OCTETS
@@ -33,7 +32,7 @@ from tests.rdmap.receive.wrong_segments import (
     each_kind,
     each_stops_its_qp_only,
 )
-from tests.support.verdicts import PATTERNS, Verdicts, each_check, shows, simulate
+from tests.support.verdicts import Verdicts, each_check, shows
 
 REQUEST, RESPONSE = 10, 11
 """The opcodes."""
@@ -509,11 +508,6 @@ async def check_swap_is_unsupported_with_the_strict_setting(dut: Any) -> None:
 
 # The first test of each pattern waits for the compilation of the receiver and for the simulation.
 pytestmark = pytest.mark.timeout(1200)
-
-
-@pytest.fixture(scope="module", params=PATTERNS)
-def verdicts(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Verdicts:
-    return simulate(tmp_path_factory, Receiver(CONFIG), __name__, request.param)
 
 
 @each_check(globals())

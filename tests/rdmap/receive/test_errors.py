@@ -11,11 +11,10 @@ import pytest
 from cocotb.triggers import ClockCycles
 
 from stagecoach.gateware.layouts import SegmentKind, StagStatus
-from stagecoach.gateware.rdmap.receive.receiver import Receiver
 from stagecoach.hw.interface.causes import Cause
 from stagecoach.sim.model.rdmap import SEND_OPCODES
 from tests.rdmap.receive.bench import Bench, start
-from tests.rdmap.receive.model import CONFIG, stag_with
+from tests.rdmap.receive.model import stag_with
 from tests.rdmap.receive.segments import (
     LONGEST_PAYLOAD,
     elements,
@@ -34,7 +33,7 @@ from tests.rdmap.receive.wrong_segments import (
     each_kind,
     each_stops_its_qp_only,
 )
-from tests.support.verdicts import PATTERNS, Verdicts, each_check, shows, simulate
+from tests.support.verdicts import Verdicts, each_check, shows
 
 STAG = 0x1000
 TO = 2**64 - 100
@@ -603,11 +602,6 @@ async def check_behind_an_error_everything_is_dropped_and_nothing_told(dut: Any)
 
 # The first test of each pattern waits for the compilation of the receiver and for the simulation.
 pytestmark = pytest.mark.timeout(1200)
-
-
-@pytest.fixture(scope="module", params=PATTERNS)
-def verdicts(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Verdicts:
-    return simulate(tmp_path_factory, Receiver(CONFIG), __name__, request.param)
 
 
 @each_check(globals())

@@ -1,6 +1,6 @@
 """The RDMAP receiver places and delivers what is right.
 
-What it does with what is wrong is in `test_receiver_errors.py`.
+What it does with what is wrong is in `test_errors.py`.
 """
 
 from typing import Any
@@ -10,7 +10,6 @@ import pytest
 from cocotb.triggers import ClockCycles
 
 from stagecoach.gateware.layouts import DeliveryKind, SegmentKind, StagStatus
-from stagecoach.gateware.rdmap.receive.receiver import Receiver
 from stagecoach.hw.interface.causes import Cause
 from stagecoach.hw.interface.queue_entries import EVENT_HEADER_OCTETS, CompletionFlags, Rights
 from stagecoach.sim.model.errors import ErrorCode
@@ -34,7 +33,7 @@ from tests.rdmap.receive.segments import (
     write,
 )
 from tests.rdmap.receive.traffic import random_traffic
-from tests.support.verdicts import PATTERNS, Verdicts, each_check, shows, simulate
+from tests.support.verdicts import Verdicts, each_check, shows
 
 TO = 2**64 - 100
 
@@ -321,11 +320,6 @@ async def check_random_traffic_of_many_qps(dut: Any) -> None:
 
 # The first test of each pattern waits for the compilation of the receiver and for the simulation.
 pytestmark = pytest.mark.timeout(1200)
-
-
-@pytest.fixture(scope="module", params=PATTERNS)
-def verdicts(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Verdicts:
-    return simulate(tmp_path_factory, Receiver(CONFIG), __name__, request.param)
 
 
 @each_check(globals())

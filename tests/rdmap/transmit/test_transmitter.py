@@ -1,6 +1,6 @@
 """The transmitter sends what the model of RFC 5041 and RFC 5040 says, within all limits.
 
-What random messages come to is in `test_transmitted_octets.py`.
+What random messages come to is in `test_octets.py`.
 """
 
 import itertools
@@ -195,7 +195,7 @@ def _random_entry(bench, number):
 
 @cocotb.test(timeout_time=20, timeout_unit="ms")
 async def check_random_messages_are_segmented(dut):
-    """Its transcript is what `test_transmitted_octets.py` looks at."""
+    """Its transcript is what `test_octets.py` looks at."""
     bench, rng = await _bench(dut)
     bench.record = Recorder(Path(parameter("TRANSCRIPT")))
     numbers = range(CONFIG.qps)

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from stagecoach.sim.capture.connections import Connection, Direction, read_connections
-from stagecoach.sim.capture.replay import Deliver, PostRead, Replay, SetMemory, replay_of
 from stagecoach.sim.model import mpa
 from stagecoach.sim.model.endpoint import Endpoint, Operation
+from tests.sim.capture.replay import Deliver, PostRead, Replay, SetMemory, replay_of
 from tests.sim.model.vectors import DATA
 
 # Soft-iWARP fills an MSS of 1460 octets only up to a multiple of 8.

@@ -241,7 +241,7 @@ def test_a_stream_that_has_ended_says_so_to_its_program():
     link.run(100)
     flow = passive.engine.flow(there)
     assert flow.receive(100, 9) == b"x"
-    with pytest.raises(StreamClosed, match="no octet"):
+    with pytest.raises(StreamClosed, match="no byte"):
         flow.receive(100, 0)
     with pytest.raises(StreamClosed, match="closed"):
         active.engine.flow(here).send(100, b"y")

@@ -108,7 +108,7 @@ def test_lengths_that_no_frame_has_are_refused(joined, length):
     end, peer = joined
     peer.send(framed(FRAME) + struct.pack(">I", length))
     assert end.receive() == FRAME
-    message = f"the peer announces a frame of {length} octets; allowed: 14 to 1518"
+    message = f"the peer announces a frame of {length} bytes; allowed: 14 to 1518"
     with pytest.raises(FramingError, match=message):
         end.receive()
 
@@ -151,7 +151,7 @@ def test_two_ends_at_one_path(path):
     assert first.send(FRAME)
     assert second.send(FRAME[::-1])
     assert (first.receive(), second.receive()) == (FRAME[::-1], FRAME)
-    with pytest.raises(NoSuchWire, match="nobody listens there, or another peer is connected"):
+    with pytest.raises(NoSuchWire, match="no process listens there, or another peer is connected"):
         connect_stream(path, MAXIMUM)
     second.close()
     first.close()
@@ -194,7 +194,7 @@ def test_one_that_listens_cannot_go_on_where_its_path_was_taken(path):
     os.unlink(path)
     other = listen_stream(path, MAXIMUM)
     peer.close()
-    with pytest.raises(WireInUse, match=r"unix-listen:wire\.sock: a socket is there"):
+    with pytest.raises(WireInUse, match=r"unix-listen:wire\.sock: a socket exists there"):
         first.receive()
     first.close()
     connect_stream(path, MAXIMUM).close()
@@ -221,7 +221,7 @@ def test_a_path_that_is_no_socket(tmp_path, path):
     (tmp_path / path).write_text("a file")
     with pytest.raises(WrongWire, match=r"unix:wire\.sock: not a socket"):
         connect_stream(path, MAXIMUM)
-    with pytest.raises(WrongWire, match="a file is there that is no socket"):
+    with pytest.raises(WrongWire, match="a file that is not a socket exists there"):
         listen_stream(path, MAXIMUM)
     assert (tmp_path / path).read_text() == "a file"
 

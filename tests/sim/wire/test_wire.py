@@ -138,7 +138,7 @@ def test_a_peer_that_sends_more_than_the_rate_has_to_wait(tmp_path, monkeypatch)
 @pytest.mark.parametrize("length", [0, 13, 1519])
 def test_frames_of_other_lengths_are_refused(name, length):
     with Wire(address(f"pair:{name}")) as wire:
-        with pytest.raises(ValueError, match=f"has {length} octets; allowed: 14 to 1518"):
+        with pytest.raises(ValueError, match=f"has {length} bytes; allowed: 14 to 1518"):
             wire.send(bytes(length))
 
 
@@ -218,7 +218,7 @@ def test_a_stream_of_something_else_is_told(tmp_path, monkeypatch):
     with Wire(address("unix:wire.sock")) as wire:
         assert peer.connected
         assert peer.send(bytes(9014))
-        with pytest.raises(FramingError, match="a frame of 9014 octets; allowed: 14 to 1518"):
+        with pytest.raises(FramingError, match="a frame of 9014 bytes; allowed: 14 to 1518"):
             wire.receive()
     peer.close()
 

@@ -139,13 +139,13 @@ def test_a_server_of_another_version_is_refused_by_name(devices):
 @pytest.mark.parametrize(
     ("before", "octets", "message"),
     [
-        ([], b"hello", "the peer's version has 5 octets (68 65 6c 6c 6f); allowed: 16"),
-        ([], bytes(56), "the peer's version has 56 octets (00 00 00"),
+        ([], b"hello", "the peer's version has 5 bytes (68 65 6c 6c 6f); allowed: 16"),
+        ([], bytes(56), "the peer's version has 56 bytes (00 00 00"),
         ([VERSION], bytes(4), "the peer's page size is 0; allowed: 1 to"),
-        ([VERSION], bytes(3), "the peer's page size has 3 octets (00 00 00); allowed: 4"),
+        ([VERSION], bytes(3), "the peer's page size has 3 bytes (00 00 00); allowed: 4"),
         ([VERSION, PAGE], b"\xff" * 4, "the peer's cache line size is 4294967295"),
         ([VERSION, PAGE, LINE], b"xx", "the peer's MTU is b'xx'; allowed"),
-        ([VERSION, PAGE, LINE, MTU], bytes(8), "before the second connection has 8 octets"),
+        ([VERSION, PAGE, LINE, MTU], bytes(8), "before the second connection has 8 bytes"),
     ],
 )
 @pytest.mark.parametrize("side", ["client", "server"])
@@ -177,7 +177,7 @@ def test_a_handshake_of_another_length_is_named(devices):
         end.await_closed()
 
     error = server_against(devices, "ib_send_lat", script)
-    assert "the peer's handshake 1 of 4 has 55 octets" in str(error)
+    assert "the peer's handshake 1 of 4 has 55 bytes" in str(error)
     assert "allowed: 56. Both ends need the same test" in str(error)
 
 
@@ -375,7 +375,7 @@ def test_a_shorter_send_is_named(devices):
         end.await_closed()
 
     error = server_against(devices, "ib_send_bw", script, size=64)
-    assert str(error) == "a Send of 63 octets; allowed: 64. Both ends need the same -s"
+    assert str(error) == "a Send of 63 bytes; allowed: 64. Both ends need the same -s"
 
 
 def test_a_longer_send_is_named(devices):

@@ -174,4 +174,4 @@ def test_a_credit_is_little_endian():
 
 def test_a_message_is_shown_in_short():
     assert shown(b"\x01\xff") == "01 ff"
-    assert shown(bytes(30)) == "00 " * 23 + "00 and 6 octets more"
+    assert shown(bytes(30)) == "00 " * 23 + "00 and 6 bytes more"

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from stagecoach.host_driver import Context
 from stagecoach.ulp.oncrpc.errors import RpcConnectionError
@@ -40,11 +40,6 @@ class Pair:
     client: RdmaClientTransport
     server: RdmaServerTransport
     devices: Devices
-
-    @property
-    def client_regions(self) -> int:
-        """Memory regions of the client's device."""
-        return len(self.devices.client.mrs)
 
 
 @contextlib.asynccontextmanager
@@ -172,8 +167,3 @@ def room(octets: int, *sizes: int) -> ReplyRoom:
 def pattern(octets: int, seed: int = 0) -> bytes:
     """Octets that differ from place to place."""
     return bytes((seed + at * 7 + (at >> 8)) & 0xFF for at in range(octets))
-
-
-def with_credits(settings: ClientSettings, credits: int) -> ClientSettings:
-    """The same settings with other credits."""
-    return replace(settings, credits=credits)

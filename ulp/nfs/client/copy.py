@@ -64,7 +64,7 @@ class Progress:
 class Copier:
     """Copies with a set of buffers, each of which is in one READ or WRITE at a time.
 
-    What is no file, directory or symbolic link is skipped, and remembered in `progress`.
+    Anything other than a file, directory or symbolic link is skipped, and remembered in `progress`.
     """
 
     def __init__(
@@ -194,10 +194,10 @@ class Copier:
     async def stream(self, found: Found, write: Callable[[bytes], object]) -> None:
         """Gives the content of a file of the server to `write`, in order.
 
-        Raises `OSError` for what is no file.
+        Raises `OSError` for anything other than a file.
         """
         if found.attributes.type != FileType.REG:
-            raise OSError(f"{shown(found.name)} is no file; allowed: a file")
+            raise OSError(f"{shown(found.name)} is not a regular file")
         size = found.attributes.size
         self.progress.expect(size)
         blocks: deque[asyncio.Task[bytes]] = deque()

@@ -73,7 +73,7 @@ class NfsClient:
         result: res.ReadOk = await self._call(program.READ, arguments, into=[into])
         if result.count != len(result.data):
             raise NfsError(
-                NfsStatus.SERVERFAULT, f"READ of {len(result.data)} octets has another count"
+                NfsStatus.SERVERFAULT, f"READ of {len(result.data)} bytes has another count"
             )
         return result
 
@@ -93,7 +93,7 @@ class NfsClient:
         result: res.WriteOk = await self._call(program.WRITE, arguments)
         if result.count > len(data):
             raise NfsError(
-                NfsStatus.SERVERFAULT, f"WRITE of {len(data)} octets wrote {result.count}"
+                NfsStatus.SERVERFAULT, f"WRITE of {len(data)} bytes wrote {result.count}"
             )
         return result
 

@@ -28,7 +28,7 @@ class NfsUrl:
             parts = urlsplit(text)
             port = parts.port
         except ValueError as error:
-            raise ValueError(f"{text} is no URL: {error}") from error
+            raise ValueError(f"invalid URL {text!r}: {error}") from error
         if parts.scheme not in DEFAULT_PORTS or not parts.hostname:
             raise ValueError(f"{text!r}; allowed: {RDMA}://host:port/path, {TCP}://host:port/path")
         if parts.query or parts.fragment or parts.username is not None:

@@ -29,13 +29,13 @@ class HandleFormat:
 
     Parameters
     ----------
-    key: secret, of 32 octets; whoever has it can make handles. export: path of the export. Handles
+    key: secret, of 32 octets; its holder can make handles. export: path of the export. Handles
         of another export are not taken.
     """
 
     def __init__(self, key: bytes, export: bytes):
         if len(key) != KEY_OCTETS:
-            raise ValueError(f"the key has {len(key)} octets; allowed: {KEY_OCTETS}")
+            raise ValueError(f"the key has {len(key)} bytes; allowed: {KEY_OCTETS}")
         self._key = key
         self._export = export
         self._file_systems: dict[int, int] = {}  # by device, as long as this run
@@ -62,7 +62,7 @@ class HandleFormat:
     def lost_inode(self, handle: bytes) -> int:
         """The inode number of a handle that this run has not given out.
 
-        Raises `NfsError`: BADHANDLE for what is none, STALE unless an earlier run has made it.
+        Raises `NfsError`: BADHANDLE for anything else, STALE unless an earlier run has made it.
         """
         check_form(handle)
         fields, code = handle[: _FIELDS.size], handle[_FIELDS.size :]
@@ -73,6 +73,6 @@ class HandleFormat:
 
 
 def check_form(handle: bytes) -> None:
-    """Raises `NfsError`, BADHANDLE, for what is no handle of this server."""
+    """Raises `NfsError`, BADHANDLE, for anything other than a handle of this server."""
     if len(handle) != HANDLE_OCTETS or not handle.startswith(_MAGIC):
         raise NfsError(NfsStatus.BADHANDLE)

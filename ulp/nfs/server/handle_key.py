@@ -28,7 +28,7 @@ def handle_key(folder: Path) -> bytes:
     No symbolic link is followed, neither for the folder nor for the file. Of several processes
     that make one at the same time all have the same.
 
-    Raises `HandleKeyError` if somebody else may read or change it, or it is no key; `OSError`.
+    Raises `HandleKeyError` if others may read or change it, or it is not a key; `OSError`.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(FileExistsError):
@@ -64,7 +64,7 @@ def _read(directory: int, folder: Path) -> bytes:
         raise
     try:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise HandleKeyError(f"{path} is no file; allowed: a file")
+            raise HandleKeyError(f"{path} is not a regular file")
         _require_private(fd, path, "file")
         key = os.read(fd, KEY_OCTETS + 1)
     finally:

@@ -32,7 +32,7 @@ class LostFiles:
     """Walks through the export in a thread and looks for all files that are sought at that time.
 
     No memory of an earlier run is needed: a handle has the inode number, by which a file is seen
-    in its directory. The thread has the rights of whoever calls `find`.
+    in its directory. The thread has the rights of the caller of `find`.
 
     Parameters
     ----------

@@ -47,7 +47,7 @@ class Rights(Protocol):
 
 
 class ServerRights:
-    """Every call has the rights of the user who runs the server, whoever the client says it is."""
+    """Every call has the rights of the user who runs the server, whatever the client claims."""
 
     def acting(self, credential: Credential) -> AbstractContextManager[None]:
         """Nothing changes."""

@@ -46,7 +46,7 @@ def test_an_fpdu_that_never_ends_is_an_error(bench, octets):
             bench.llp.take_send(NUMBER, bytes(octets), 0)
             parts += 1
     assert parts * octets <= WINDOW + CLOSE_OCTETS < (parts + 1) * octets
-    told = f"the device has sent {(parts + 1) * octets} octets on connection {NUMBER}; allowed: "
+    told = f"the device has sent {(parts + 1) * octets} bytes on connection {NUMBER}; allowed: "
     assert str(refused.value).startswith(f"{told}{WINDOW}, ")
 
 

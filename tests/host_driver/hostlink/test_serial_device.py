@@ -21,7 +21,7 @@ from stagecoach.host_driver.transport.base import (
 from stagecoach.host_driver.transport.records import RecordKind
 from stagecoach.host_driver.transport.sockets import SocketStream
 from stagecoach.hw.interface.hostlink import Kind
-from tests.hostlink.fake_board import CLOCK_HZ, FakeBoard
+from tests.host_driver.hostlink.fake_board import CLOCK_HZ, FakeBoard
 from tests.hostlink.faults import Faults
 
 TX_WINDOW, RX_AVAILABLE, CLOSED = 1, 0, 3
@@ -105,7 +105,7 @@ def test_a_board_with_another_baud_rate_is_told_of():
 
 
 def test_what_is_no_serial_port_or_in_use_is_told(board, device):
-    with pytest.raises(TransportError, match="cannot open /dev/null: it is no serial port"):
+    with pytest.raises(TransportError, match="cannot open /dev/null: not a serial port"):
         SerialDevice("/dev/null")
     with pytest.raises(TransportError, match=f"cannot open {board.port}: another program uses it"):
         SerialDevice(board.port)
@@ -128,17 +128,17 @@ def test_a_board_that_is_unplugged_is_told_of(board, device, waiting):
 
 
 MESSAGES_THAT_NO_DEVICE_SENDS = [
-    (Kind.REGISTER_DONE, bytes(2), "REGISTER_DONE with 2 octets of payload"),
-    (Kind.MEMORY_READ, bytes(9), "MEMORY_READ with 9 octets of payload"),
-    (Kind.MEMORY_READ, wide((0, 8), (264, 2)), "MEMORY_READ for 264 octets; allowed: 1 to 256"),
+    (Kind.REGISTER_DONE, bytes(2), "REGISTER_DONE with 2 bytes of payload"),
+    (Kind.MEMORY_READ, bytes(9), "MEMORY_READ with 9 bytes of payload"),
+    (Kind.MEMORY_READ, wide((0, 8), (264, 2)), "MEMORY_READ for 264 bytes; allowed: 1 to 256"),
     (Kind.MEMORY_READ, wide((20, 8), (8, 2)), "MEMORY_READ at 0x14; allowed: multiples of 8"),
-    (Kind.MEMORY_READ, wide((0, 8), (12, 2)), "MEMORY_READ for 12 octets; allowed: multiples of 8"),
+    (Kind.MEMORY_READ, wide((0, 8), (12, 2)), "MEMORY_READ for 12 bytes; allowed: multiples of 8"),
     (Kind.MEMORY_WRITE, wide((33, 8)) + bytes(9), "MEMORY_WRITE at 0x21; allowed: multiples of 8"),
-    (Kind.MEMORY_WRITE, bytes(16), "MEMORY_WRITE with 16 octets of payload"),
-    (Kind.INTERRUPT, b"", "INTERRUPT with 0 octets of payload"),
-    (Kind.LLP_SEND, bytes(2), "LLP_SEND with 2 octets of payload"),
-    (Kind.LLP_REQUEST, bytes(8), "LLP_REQUEST for 0 octets; allowed: 1 to 256"),
-    (Kind.LLP_RELEASE, bytes(5), "LLP_RELEASE with 5 octets of payload"),
+    (Kind.MEMORY_WRITE, bytes(16), "MEMORY_WRITE with 16 bytes of payload"),
+    (Kind.INTERRUPT, b"", "INTERRUPT with 0 bytes of payload"),
+    (Kind.LLP_SEND, bytes(2), "LLP_SEND with 2 bytes of payload"),
+    (Kind.LLP_REQUEST, bytes(8), "LLP_REQUEST for 0 bytes; allowed: 1 to 256"),
+    (Kind.LLP_RELEASE, bytes(5), "LLP_RELEASE with 5 bytes of payload"),
     (Kind.LLP_EVENTS_TAKEN, bytes([1]), "taken 1 events; allowed: 0, as many as are on their way"),
 ]
 
@@ -304,7 +304,7 @@ def test_a_mapped_buffer_stays_where_it_is(device):
         device.unmap_memory(address)
     buffer.append(1)
     for bad in (b"read-only", bytearray(), memoryview(bytearray(16))[::2]):
-        with pytest.raises(TransportError, match="allowed: at least 1 octet, writable and C-con"):
+        with pytest.raises(TransportError, match="allowed: at least 1 byte, writable and C-con"):
             device.map_memory(bad)
 
 

@@ -11,7 +11,7 @@ from stagecoach.host_driver.hostlink.serial_device import SerialDevice
 from stagecoach.host_driver.transport.base import DeviceClosed
 from stagecoach.hw.interface.registers import registers as described
 from tests.host_driver.fake_device import FakeDevice
-from tests.hostlink.fake_board import FakeBoard
+from tests.host_driver.hostlink.fake_board import FakeBoard
 
 SECONDS = 0.3
 

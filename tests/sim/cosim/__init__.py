@@ -1,0 +1,1 @@
+"""Tests of what stands around a device in cocotb tests."""
