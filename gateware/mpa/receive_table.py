@@ -52,8 +52,7 @@ class ReceiveTable(wiring.Component):
     -------
     command: taken within four cycles, if ends come every fourth cycle at most.
     event, waiting, taken: see `ReceiveEvents`.
-    begin: visits; octets are multiples of 4. others: one waits, or is about to begin; not the
-        connection whose `begin` was taken in the cycle before.
+    begin: visits; octets are multiples of 4. others: one waits, or is about to begin.
     end_waiting, end: a visit came to that. end_taken: a pulse, in the second cycle in which it
         waits at the latest.
     forget: a pulse, a command came for the connection `number`. announce: a pulse, octets of it up
@@ -330,7 +329,6 @@ class ReceiveTable(wiring.Component):
         queues = Signal()
         returned = Signal()
         spent = Signal()
-        waits = Signal()  # one did, a cycle ago
         m.d.comb += [
             begins.eq(second & may_visit & enough & (is_begin | direct)),
             closes.eq(second & may_visit & ~enough & made.closed & is_begin & ~self.closed.valid),
@@ -378,10 +376,8 @@ class ReceiveTable(wiring.Component):
                 + returned
                 - (self._selected + spent)
             ),
-            waits.eq(self._waiting.r_rdy),
+            self.others.eq(self._waiting.r_rdy | (self._credits != BEGINS)),
         ]
-        # A visit has a credit from before it leaves the queue until it is taken, and none later.
-        m.d.comb += self.others.eq(waits | (self._credits != BEGINS))
 
         with m.If(self.closed.taken | (self.forget & (self.closed.qp == decides.number))):
             m.d.sync += self.closed.valid.eq(0)

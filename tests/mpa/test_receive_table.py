@@ -375,25 +375,6 @@ async def check_events_without_end_starve_nobody(dut: Any) -> None:
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
-async def check_a_connection_alone_is_no_other_when_its_visit_begins(dut: Any) -> None:
-    """Else its visit would end with what has come, and the next one would wait for that end."""
-    bench = Bench(dut)
-    await bench.start()
-    await bench.connect(1)
-    await bench.cycles(2 * bench.qps + 20)
-    for position in range(8, 80, 8):
-        bench.announce(1, position)
-        while not (dut.begin__valid.value and dut.begin__ready.value):
-            await RisingEdge(dut.clk)
-        for _ in range(8):
-            await RisingEdge(dut.clk)
-            assert not dut.others.value
-        (visit,) = bench.begins.take_all()
-        bench.end(1, visit["available"])
-        await bench.cycles(20)
-
-
-@cocotb.test(timeout_time=1, timeout_unit="ms")
 async def check_an_idle_table_takes_as_long_in_every_cycle(dut: Any) -> None:
     """So the cycles of a run depend on what comes, and not on when it began."""
     bench = Bench(dut)
