@@ -42,7 +42,7 @@ SIZES := DATA_WIDTH COUNTERS QPS CQS STAGS READ_QUEUE_DEPTH PREFETCH_LANES PENDI
 	PAYLOAD_BUFFER_OCTETS MAX_BURST_BEATS
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-nic test test-fast test-wheel soak mutate conformance packetdrill nfs bench bench-short timing scaling gatesim gatesim-board bitstream program boundaries formal formal-mutants verilog example docs site states lint format clean
+.PHONY: help setup demo demo-nic test test-long test-fast test-wheel soak mutate conformance packetdrill nfs bench bench-short timing scaling gatesim gatesim-board bitstream program boundaries formal formal-mutants verilog example docs site states lint format clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -68,8 +68,11 @@ demo: $(STAMP) $(if $(filter-out 0,$(WAVES)),$(STAMP)-waves) ## move a file betw
 demo-nic: $(STAMP) ## the same between two devices with a network of their own, on a wire (LOSS=0.001, FILE=path)
 	$(BIN)/stagecoach demo --nic $(LOSS) $(if $(FILE),"$$FILE")
 
-test: setup ## run all tests (JOBS=2, PYTEST_ARGS="-k mpa")
-	$(BIN)/python -m pytest -n $(JOBS) $(PYTEST_ARGS)
+test: setup ## run all tests but those of test-long (JOBS=2, PYTEST_ARGS="-k mpa")
+	$(BIN)/python -m pytest -n $(JOBS) -m "not long" $(PYTEST_ARGS)
+
+test-long: setup ## run tests that build for minutes what others test, too
+	$(BIN)/python -m pytest -n $(JOBS) -m long $(PYTEST_ARGS)
 
 test-fast: setup ## run some tests of each block: no slow ones, none of a whole device
 	$(BIN)/python -m pytest -n $(JOBS) --fast $(PYTEST_ARGS)

@@ -11,6 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.slow
+@pytest.mark.long  # `make test-wheel` runs the example, too
 @pytest.mark.timeout(1800)
 def test_cocotb_example_passes_and_leaves_a_waveform():
     result = subprocess.run(

@@ -8,7 +8,7 @@ from stagecoach.hw.timing import CONFIGS
 from stagecoach.sim.cosim.pair import RnicPair
 from stagecoach.sim.cosim.runner import run_cocotb
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(1800)]
 
 
 def test_random_operations_between_two_small_devices(tmp_path):
