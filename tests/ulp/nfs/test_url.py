@@ -43,7 +43,7 @@ def test_urls(text, url):
     ],
 )
 def test_what_is_no_url(text):
-    with pytest.raises(ValueError, match=r"allowed|no URL|write \?"):
+    with pytest.raises(ValueError, match=r"allowed|invalid URL|write \?"):
         NfsUrl.parse(text)
 
 
