@@ -100,10 +100,10 @@ nfs: setup ## copy 200 files by NFS through two simulated devices and back (make
 	NFS_TREE=whole $(BIN)/python -m pytest tests/integration/test_nfs.py tests/integration/test_nfs_capture.py $(PYTEST_ARGS)
 
 bench: setup ## measure the device, write build/bench.json
-	$(BIN)/python -m bench
+	$(BIN)/python -m bench --jobs $(JOBS)
 
 bench-short: setup ## measure all cycles in shorter runs, fail if one is below its floor (bench/floors.toml)
-	$(BIN)/python -m bench --short
+	$(BIN)/python -m bench --short --jobs $(JOBS)
 
 timing: setup ## synthesize, place and route, write build/timing.json
 	$(BIN)/python -m stagecoach.hw.timing

@@ -14,6 +14,7 @@ from bench.performance import write_document
 from bench.required import REQUIRED
 from bench.table import complain, show
 from stagecoach.hw.files import BadResults, read_results, write_results
+from stagecoach.hw.options import positive
 
 RESULT = Path("build/bench.json")
 PARTIAL = RESULT.with_suffix(".partial")
@@ -53,6 +54,13 @@ def _options() -> argparse.Namespace:
         action="store_true",
         help="write docs/performance.md from what the last whole run left in build",
     )
+    parser.add_argument(
+        "--jobs",
+        type=positive,
+        default=1,
+        metavar="N",
+        help="cases that are simulated at once: they count cycles; default: %(default)s",
+    )
     return parser.parse_args()
 
 
@@ -84,12 +92,13 @@ def main() -> int:
             if whole:
                 write_results(PARTIAL, figures)
 
-        figures, failed = measure(keys, begin, save, shortened if options.short else None)
+        shape = shortened if options.short else None
+        figures, failed = measure(keys, begin, save, shape, options.jobs)
         if whole:
             PARTIAL.rename(RESULT)
             CURVES.unlink(missing_ok=True)  # of another run: they do not belong to these figures
             try:
-                write_results(CURVES, measure_curves(begin))
+                write_results(CURVES, measure_curves(begin, options.jobs))
             except FAILURES as error:
                 failed["curves"] = str(error)
             if not failed:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from bench import nfs, speed
 from bench.catalogue import FIGURES, RATIOS, STEADY_MESSAGES, Case
 from bench.curves import FAMILIES
-from bench.run import run_case
+from bench.run import run_case, running_ahead
 from stagecoach.host_driver.errors import StagecoachError
 from stagecoach.sim.cosim.runner import CocotbFailure
 
@@ -31,15 +31,33 @@ def measure(
     begin: Callable[[str], None],
     save: Callable[[dict[str, float]], None],
     shape: Callable[[Case], Case] | None = None,
+    jobs: int = 1,
 ) -> tuple[dict[str, float], dict[str, str]]:
     """Figures by key, and why some could not be measured.
 
     `begin` is called with its key before each one, `save` with the figures so far after it; `shape`
     gives the case that is run for one of the catalogue. Without it a figure of less than
-    `STEADY_MESSAGES` is not taken.
+    `STEADY_MESSAGES` is not taken. `jobs`: cases that run at once; what is measured in seconds runs
+    alone.
     """
     figures: dict[str, float] = {}
     failed: dict[str, str] = {}
+    in_cycles = [key for key in keys if key in FIGURES or key in RATIOS]
+    needed = [one for key in in_cycles for one in RATIOS.get(key, (key,))]
+    with running_ahead([_case(key, shape) for key in needed], jobs):
+        _measure(in_cycles, begin, save, shape, figures, failed)
+    _measure([key for key in keys if key not in in_cycles], begin, save, shape, figures, failed)
+    return {key: figures[key] for key in keys if key in figures}, failed
+
+
+def _measure(
+    keys: Sequence[str],
+    begin: Callable[[str], None],
+    save: Callable[[dict[str, float]], None],
+    shape: Callable[[Case], Case] | None,
+    figures: dict[str, float],
+    failed: dict[str, str],
+) -> None:
     for key in keys:
         begin(key)
         try:
@@ -58,16 +76,19 @@ def measure(
         except FAILURES as error:
             failed[key] = str(error)
         save(figures)
-    return {key: figures[key] for key in keys if key in figures}, failed
+
+
+def _case(key: str, shape: Callable[[Case], Case] | None) -> Case:
+    case = FIGURES[key].case
+    return shape(case) if shape else case
 
 
 def _case_figure(key: str, shape: Callable[[Case], Case] | None) -> float:
-    figure = FIGURES[key]
-    result = run_case(shape(figure.case) if shape else figure.case)
+    result = run_case(_case(key, shape))
     if shape is None and result["messages"] < STEADY_MESSAGES:
         count = f"{result['messages']} messages in steady state"
         raise RuntimeError(f"{count}; allowed: {STEADY_MESSAGES} or more")
-    return figure.value(result)
+    return FIGURES[key].value(result)
 
 
 def _speed_figures(key: str, known: dict[str, float]) -> dict[str, float]:
@@ -89,11 +110,14 @@ def _speed_figures(key: str, known: dict[str, float]) -> dict[str, float]:
     return figures
 
 
-def measure_curves(begin: Callable[[str], None]) -> dict[str, dict[str, dict[str, int]]]:
-    """The results of all points of all curves, by key and x."""
+def measure_curves(
+    begin: Callable[[str], None], jobs: int = 1
+) -> dict[str, dict[str, dict[str, int]]]:
+    """The results of all points of all curves, by key and x; `jobs` cases at once."""
     results: dict[str, dict[str, dict[str, int]]] = {}
-    for family in FAMILIES:
-        for curve in family.curves:
+    curves = [(family, curve) for family in FAMILIES for curve in family.curves]
+    with running_ahead([point.case for _, curve in curves for point in curve.points], jobs):
+        for family, curve in curves:
             found = results.setdefault(curve.key, {})
             for point in curve.points:
                 begin(f"{curve.label}: {family.x}: {point.x:,}")

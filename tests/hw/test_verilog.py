@@ -47,6 +47,7 @@ from stagecoach.hw.verilog import (
 from stagecoach.hw.verilog_notes import STATE_NAMES
 from stagecoach.hw.verilog_top import exported_interfaces
 from stagecoach.sim.cosim.device import CocotbDevice, Link, start_clock
+from stagecoach.sim.cosim.runner import NOT_OPTIMISED
 from stagecoach.sim.verilator import verilator_environment
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -216,7 +217,8 @@ def test_a_process_without_inputs_runs_at_time_0():
 def build() -> Path:
     """Builds the exported file for cocotb, unless the same was built before."""
     text = device_verilog(SMALL)
-    key = hashlib.sha256(f"export {sys.prefix} {text}".encode()).hexdigest()[:20]
+    recipe = f"export {sys.prefix} {NOT_OPTIMISED} {text}"
+    key = hashlib.sha256(recipe.encode()).hexdigest()[:20]
 
     def make(folder: Path) -> None:
         source = folder / f"{MODULE}.v"
@@ -243,7 +245,9 @@ def build() -> Path:
 @pytest.mark.slow
 @pytest.mark.timeout(1800)  # the first run builds the simulator
 def test_write_and_read_through_the_exported_file(monkeypatch, tmp_path):
-    for name, value in verilator_environment().items():
+    environment = verilator_environment()
+    environment["MAKEFLAGS"] += f" {NOT_OPTIMISED}"  # the run is short, the build is not
+    for name, value in environment.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
     monkeypatch.delenv("PYTEST_CURRENT_TEST")

@@ -14,8 +14,8 @@ from stagecoach.sim.cosim.runner import parameter, run_cocotb
 from stagecoach.sim.cosim.streams import seeded_random
 from tests.integration.pair_traffic import draw_operations, run_ends
 
-# One build for both tests, of two small devices.
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+# One build for both tests, of two small devices. `test_boundaries` moves data at both widths, too.
+pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(1800)]
 
 PAIR = RnicPair(
     *(

@@ -26,7 +26,7 @@ CHANGE_AFTER = 2 * FPDUS_AHEAD
 
 @pytest.mark.requirement("DDP-3-02", "DDP-3-03", "MPA-3-02")
 def test_the_mulpdu_follows_the_emss():
-    run_cocotb(PAIR, __name__, ports_only=True)
+    run_cocotb(PAIR, __name__, ports_only=True, quick=True)
 
 
 @cocotb.test(timeout_time=20, timeout_unit="ms")
