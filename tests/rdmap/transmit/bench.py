@@ -130,6 +130,7 @@ class Qp:
     mulpdus: list[int] = field(default_factory=list)  # that may be in force
     may_send: bool = True
     running: bool = False
+    failed: bool = False
     entries: deque[Entry] = field(default_factory=deque)
     inbound: deque[dict[str, Any]] = field(default_factory=deque)
     # Popped, without a job so far: an item leaves its queue before its last job is given away.
@@ -355,11 +356,17 @@ class Bench:
         )
 
     async def settle(self, cycles: int = 200) -> None:
-        """Wait until nothing happened for some cycles."""
+        """Wait until nothing happened for some cycles; then all that was begun has its job.
+
+        Only what a QP failed with has none, and what was at work when it stopped.
+        """
         quiet = 0
         while quiet < cycles:
             await RisingEdge(self.dut.clk)
             quiet = quiet + 1 if self.idle() and not self._retire else 0
+        for number, qp in enumerate(self.qps):
+            for name in ("pushed", "popped_entries", "popped_inbound"):
+                assert not qp.running or len(getattr(qp, name)) <= qp.failed, (number, name)
 
     # The neighbours, one loop for all
 
@@ -391,6 +398,9 @@ class Bench:
             if dut.end.value:
                 assert self.visits_begun, "a visit ends twice"
                 self.visit_cycles.append(self.cycle - self.visits_begun.popleft() + 1)
+            if dut.error__valid.value:
+                error = unpack(self.layouts.qp_error, int(dut.error__payload.value))
+                self.qps[error["qp"]].failed = True
             if dut.begin.value:
                 self.visits_begun.append(self.cycle)
                 assert len(self.visits_begun) <= 2, "three visits overlap"
