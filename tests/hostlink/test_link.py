@@ -29,6 +29,12 @@ def link(max_burst_beats: int = 32) -> HostLink:
     return HostLink(config, CLOCK_HZ, RETRY_CYCLES)
 
 
+@pytest.mark.parametrize(("pattern", "faults"), [("always", "none"), ("random", "some")])
+def test_link(pattern, faults):
+    parameters = {"PATTERN": pattern, "FAULTS": faults}
+    run_cocotb(link(), __name__, parameters=parameters, ports_only=True)
+
+
 def test_longer_bursts_than_a_frame_holds_are_refused():
     with pytest.raises(
         ValueError, match="max_burst_beats is 64; allowed with a host link: up to 3"
@@ -39,12 +45,6 @@ def test_longer_bursts_than_a_frame_holds_are_refused():
 def test_ports_of_another_width_are_refused():
     with pytest.raises(ValueError, match="data_width is 32; allowed with a host link: 64"):
         HostLink(RnicConfig(data_width=32), CLOCK_HZ, RETRY_CYCLES)
-
-
-@pytest.mark.parametrize(("pattern", "faults"), [("always", "none"), ("random", "some")])
-def test_link(pattern, faults):
-    parameters = {"PATTERN": pattern, "FAULTS": faults}
-    run_cocotb(link(), __name__, parameters=parameters, ports_only=True)
 
 
 SHARES = {"none": 0.0, "some": 0.0005}

@@ -16,6 +16,16 @@ from stagecoach.sim.cosim.streams import (
 from tests.support.runner import parameter, run_cocotb
 
 
+@pytest.mark.parametrize("divisor", [4, 25])
+def test_receiver(divisor):
+    parameters = {"DIVISOR": str(divisor)}
+    run_cocotb(UartReceiver(divisor), __name__, test_filter="receiver", parameters=parameters)
+
+
+def test_transmitter():
+    run_cocotb(UartTransmitter(4), __name__, test_filter="transmitter", parameters={"DIVISOR": "4"})
+
+
 def test_divisor_is_checked():
     assert divisor_of(50e6, 2e6) == 25
     assert divisor_of(50e6, 115200) == 434
@@ -27,16 +37,6 @@ def test_divisor_is_checked():
     for part in (UartReceiver, UartTransmitter):
         with pytest.raises(ValueError, match="divisor is 3; allowed: 4 and more"):
             part(3)
-
-
-@pytest.mark.parametrize("divisor", [4, 25])
-def test_receiver(divisor):
-    parameters = {"DIVISOR": str(divisor)}
-    run_cocotb(UartReceiver(divisor), __name__, test_filter="receiver", parameters=parameters)
-
-
-def test_transmitter():
-    run_cocotb(UartTransmitter(4), __name__, test_filter="transmitter", parameters={"DIVISOR": "4"})
 
 
 async def send(dut, octet: int, bit_ns: float, stop: int = 1) -> None:

@@ -18,18 +18,18 @@ CONFIG = RnicConfig()
 TERMINATION = Layouts(CONFIG).termination
 
 
+@pytest.mark.requirement("RDMAP-4.8-01", "RDMAP-4.8-02", "RDMAP-4.8-03", "DDP-7.2-01")
+@pytest.mark.requirement("EXT-8.1-01", "EXT7306-8.2-01")
+def test_terminates_of_the_gateware() -> None:
+    run_cocotb(TransmitTerminate(CONFIG), __name__)
+
+
 @pytest.mark.parametrize("name", OPCODES)
 def test_opcodes_of_the_gateware(name: str) -> None:
     row = OPCODES[name]
     assert Opcode[name].value == row.opcode, row.section
     assert QUEUES.get(Opcode[name]) == row.queue
     assert (Opcode[name] in TAGGED_OPCODES) == (row.controls[0] == "c")
-
-
-@pytest.mark.requirement("RDMAP-4.8-01", "RDMAP-4.8-02", "RDMAP-4.8-03", "DDP-7.2-01")
-@pytest.mark.requirement("EXT-8.1-01", "EXT7306-8.2-01")
-def test_terminates_of_the_gateware() -> None:
-    run_cocotb(TransmitTerminate(CONFIG), __name__)
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")

@@ -17,15 +17,15 @@ from tests.support.runner import parameter, run_cocotb
 ITEM = data.StructLayout({"a": 9, "b": 5})
 
 
-def test_depth_is_checked():
-    with pytest.raises(ValueError, match="depth is 1"):
-        StreamFifo(ITEM, 1)
-
-
 @pytest.mark.parametrize("depth", [2, 4])
 @pytest.mark.parametrize("pattern", ["always", "random", "slow"])
 def test_stream_fifo(pattern, depth):
     run_cocotb(StreamFifo(ITEM, depth), __name__, parameters={"PATTERN": pattern})
+
+
+def test_depth_is_checked():
+    with pytest.raises(ValueError, match="depth is 1"):
+        StreamFifo(ITEM, 1)
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")

@@ -14,16 +14,16 @@ from stagecoach.sim.cosim.streams import (
 from tests.support.runner import parameter, run_cocotb
 
 
-def test_fork_needs_an_output():
-    with pytest.raises(ValueError, match="outputs is 0"):
-        Fork(8, 0)
-
-
 @pytest.mark.parametrize("outputs", [1, 3])
 @pytest.mark.parametrize("pattern", ["always", "random", "bursty"])
 def test_fork(pattern, outputs):
     parameters = {"PATTERN": pattern, "OUTPUTS": str(outputs)}
     run_cocotb(Fork(8, outputs), __name__, parameters=parameters)
+
+
+def test_fork_needs_an_output():
+    with pytest.raises(ValueError, match="outputs is 0"):
+        Fork(8, 0)
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")

@@ -19,16 +19,16 @@ from tests.support.timeline import Timeline, high, passes
 ITEM = data.StructLayout({"a": 9, "b": 5})
 
 
-def test_depth_is_checked():
-    with pytest.raises(ValueError, match="depth is 1"):
-        PromptFifo(ITEM, 1)
-
-
 @pytest.mark.parametrize("depth", [2, 4])
 @pytest.mark.parametrize("pattern", ["always", "random", "bursty", "slow"])
 def test_prompt_fifo(pattern, depth):
     parameters = {"PATTERN": pattern, "DEPTH": str(depth)}
     run_cocotb(PromptFifo(ITEM, depth), __name__, parameters=parameters)
+
+
+def test_depth_is_checked():
+    with pytest.raises(ValueError, match="depth is 1"):
+        PromptFifo(ITEM, 1)
 
 
 def items_of(rng, count):

@@ -1,4 +1,9 @@
-"""Pytest plugin: `--fast` runs some of all tests: enough to look at before a commit."""
+"""Pytest plugin: `--fast` runs some of all tests: enough to look at before a commit.
+
+Of a file that starts a simulator it runs the first test, so that has to be one that simulates.
+"""
+
+from pathlib import Path
 
 import pytest
 
@@ -27,20 +32,25 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Does not even import what is not fast: that takes as long as the tests may."""
+    if not config.option.fast:
+        return None
+    path = collection_path.as_posix().removeprefix(f"{config.rootpath.as_posix()}/")
+    fast = path.startswith(FAST_INSIDE) or any(inside.startswith(path) for inside in FAST_INSIDE)
+    return True if path.startswith(WHOLE) and not fast else None
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not config.option.fast:
         return
     chosen: dict[str, pytest.Item] = {}
     for item in items:
-        if item.get_closest_marker("slow") is None and _is_fast(item.nodeid):
+        if item.get_closest_marker("slow") is None:
             chosen.setdefault(_alike(item), item)
     left_out = [item for item in items if chosen.get(_alike(item)) is not item]
     items[:] = chosen.values()
     config.hook.pytest_deselected(items=left_out)
-
-
-def _is_fast(nodeid: str) -> bool:
-    return nodeid.startswith(FAST_INSIDE) or not nodeid.startswith(WHOLE)
 
 
 def _alike(item: pytest.Item) -> str:

@@ -38,12 +38,6 @@ def run(check, **parameters):
     )
 
 
-@pytest.mark.parametrize("operations", [1, 3, 64])
-def test_number_of_operations_is_checked(operations):
-    with pytest.raises(ValueError, match=f"operations is {operations}; allowed: a power of two"):
-        AtomicUnit(CONFIG, operations)
-
-
 @pytest.mark.requirement(*ATOMICITY)
 @pytest.mark.parametrize("pattern", ["always", "random", "slow"])
 @pytest.mark.parametrize("errors", [0.0, 0.1])
@@ -89,6 +83,12 @@ def test_latency_is_as_documented():
 
 def test_response_that_is_not_taken_holds_up_no_write():
     run("check_held_response")
+
+
+@pytest.mark.parametrize("operations", [1, 3, 64])
+def test_number_of_operations_is_checked(operations):
+    with pytest.raises(ValueError, match=f"operations is {operations}; allowed: a power of two"):
+        AtomicUnit(CONFIG, operations)
 
 
 def operation_on(qp, original):
