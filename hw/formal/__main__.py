@@ -1,8 +1,9 @@
 """Proves the properties of `hw/formal/properties` about blocks of the device: `make formal`.
 
 Prints a table and, for a property that does not hold, the values that break it; writes
-`build/formal.json`. What passed before is not proved again while block and property are the same.
-Logs, traces and scripts are in `build/formal`. The exit status is 1 if anything was not proved.
+`build/formal.json`. What passed before is not proved again while block and property are the same:
+the user's cache has it (`hw/cache.py`). Logs, traces and scripts of the last attempts are in
+`build/formal`. The exit status is 1 if anything was not proved.
 With `--mutants` every property is attempted on each of its mutants instead, and has to fail.
 """
 

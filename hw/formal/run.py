@@ -14,12 +14,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from stagecoach.hw.cache import CacheError
 from stagecoach.hw.formal.harness import GATEWARE
 from stagecoach.hw.formal.property import Mutation, Property, Rebuilt
 from stagecoach.hw.formal.prove import Mode, Outcome, ProofError, Task, cached, prove
 
 BUILD = Path("build") / "formal"
-CACHE = BUILD / "cache"
 Properties = Mapping[str, Sequence[Property]]
 """By the module of `hw.formal.properties` that has them."""
 
@@ -92,12 +92,12 @@ WORDS = {
 
 def attempt(proved: Property, timeout_seconds: int) -> Result:
     """Prove a property, or take the result from the cache if nothing changed."""
-    folder = BUILD / re.sub(r"\W+", "_", proved.key).strip("_").lower()
+    folder = BUILD / _folder_name(proved)
     seconds, covers = 0.0, 0
     for task in tasks(proved):
         if task.mode is Mode.REACH:
             covers = len(task.model.covers)
-        outcome = cached(task, CACHE, folder / task.mode.value, timeout_seconds=timeout_seconds)
+        outcome = cached(task, folder / task.mode.value, timeout_seconds=timeout_seconds)
         seconds += outcome.seconds
         if not outcome.passed:
             return _failed(proved, task, outcome, seconds)
@@ -133,6 +133,10 @@ def _failed(proved: Property, task: Task, outcome: Outcome, seconds: float) -> R
     )
 
 
+def _folder_name(proved: Property) -> str:
+    return re.sub(r"\W+", "_", proved.key).strip("_").lower()
+
+
 def _shown(path: Path) -> str:
     return os.path.relpath(path)
 
@@ -146,7 +150,7 @@ def _work(module: str, key: str, timeout_seconds: int) -> Result:
     proved = _find(module, key)
     try:
         return attempt(proved, timeout_seconds)
-    except (ProofError, LookupError) as error:
+    except (ProofError, CacheError, LookupError) as error:
         return Result(proved.block, proved.name, "failed", 0.0, str(error))
 
 
@@ -226,7 +230,7 @@ def _work_mutant(
             shown = change.name
             broken = replace(broken, build=change.build)
         task = breaks(broken)
-        folder = BUILD / "mutants" / task.digest()[:16]
+        folder = BUILD / "mutants" / _folder_name(broken) / str(number)
         outcome = prove(task, folder, timeout_seconds=timeout_seconds)
     except ProofError as error:
         return Killed(block, name, shown, False, 0.0, str(error))

@@ -110,6 +110,24 @@ def test_what_may_be_in_use_stays_above_the_limit(monkeypatch):
     assert keys() == ["held", "recent", "new"]
 
 
+def test_results_elsewhere_are_kept_to_the_same_limit(tmp_path, monkeypatch):
+    monkeypatch.setenv("STAGECOACH_CACHE_MIB", "2")
+    results = tmp_path / "results"
+    for age in (3, 0, 2, 5):
+        folder = results / f"used_{age}"
+        folder.mkdir(parents=True)
+        (folder / "it").write_bytes(bytes(1 << 20))
+        os.utime(folder, (time.time() - age * HOUR,) * 2)
+    (results / "report.json").touch()
+    cache.trim_results(results)
+    assert sorted(each.name for each in results.iterdir() if each.suffix != ".lock") == [
+        "report.json",
+        "used_0",
+        "used_2",
+    ]
+    assert cache.entries() == []
+
+
 def test_a_use_is_the_last_one(root):
     keep("device", "a", age_hours=5)
     cache.kept("device", "a", "it", lambda folder: None)
@@ -190,7 +208,7 @@ def test_the_command_shows_what_is_there(root, capsys):
     assert main(["cache", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["folder"], found["limit_bytes"]) == (str(root), 4 << 30)
-    assert [row["size_bytes"] for row in found["kinds"]] == [4 << 20, 0, 2048, 0]
+    assert [row["size_bytes"] for row in found["kinds"]] == [4 << 20, 0, 2048, 0, 0]
 
 
 def test_the_command_clears_what_nobody_makes(root, capsys):

@@ -1,6 +1,7 @@
 """The flow maps with abc, and short additions to LUTs; what it keeps is whole."""
 
 import json
+import os
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +15,7 @@ from amaranth.lib.wiring import In, Out
 
 from stagecoach.hw import flow, gates
 from stagecoach.hw import nextpnr as pnr
+from stagecoach.hw.cache import LIMIT_VARIABLE
 from stagecoach.hw.placer.same_logic import OtherLogic
 from stagecoach.hw.rtlil import export
 
@@ -158,6 +160,17 @@ def test_what_two_want_at_once_is_made_once(monkeypatch):
     assert tools.runs == 2
     at_once(*[lambda: gates.as_verilog(netlist)] * 2)
     assert tools.runs == 3
+
+
+def test_netlists_are_kept_to_the_limit_of_the_cache(monkeypatch):
+    Tools(monkeypatch)
+    used, unused = flow.synthesize("used"), flow.synthesize("unused")
+    for folder in (used, unused):
+        os.utime(folder, (0, 0))
+    assert flow.synthesize("used") == used
+    monkeypatch.setenv(LIMIT_VARIABLE, "0")
+    assert flow.synthesize("new").exists() and used.exists()
+    assert not unused.exists()
 
 
 def test_seeds_of_a_netlist_are_placed_at_the_same_time(monkeypatch):

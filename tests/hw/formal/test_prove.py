@@ -14,6 +14,7 @@ from amaranth.lib import memory
 from rich.console import Console
 
 from stagecoach.gateware.memories import NO_COLLISION
+from stagecoach.hw.cache import FOLDER_VARIABLE
 from stagecoach.hw.formal import __main__ as command
 from stagecoach.hw.formal import device, linear, paths
 from stagecoach.hw.formal import prove as proving
@@ -146,7 +147,7 @@ def test_event_far_from_the_reset_is_reached_from_a_state_that_the_assertions_al
     monkeypatch, tmp_path
 ):
     monkeypatch.setattr(running, "BUILD", tmp_path)
-    monkeypatch.setattr(running, "CACHE", tmp_path / "cache")
+    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path / "cache"))
     result = attempt(gate(), 60)
     assert (result.result, result.covers_met, result.covers_total) == ("proved", 1, 1)
 
@@ -185,15 +186,16 @@ def test_report_counts_what_was_reached_apart_from_what_was_proved(tmp_path, mon
     }
 
 
-def test_what_passed_is_not_attempted_again(tmp_path):
-    cache = tmp_path / "cache"
-    first = cached(task(counter(5)), cache, tmp_path / "first")
-    assert cached(task(counter(5)), cache, tmp_path / "second") == first
+def test_what_passed_is_not_attempted_again(tmp_path, monkeypatch):
+    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path / "cache"))
+    first = cached(task(counter(5)), tmp_path / "first")
+    assert "PASS" in first.log.read_text()
+    assert cached(task(counter(5)), tmp_path / "second") == first
     assert not (tmp_path / "second").exists()
     # Another model, and one that failed, are attempted.
-    assert not cached(task(counter(6)), cache, tmp_path / "third").passed
-    assert not cached(task(counter(6)), cache, tmp_path / "fourth").passed
-    assert (tmp_path / "fourth").exists()
+    assert not cached(task(counter(6)), tmp_path / "third").passed
+    failed = cached(task(counter(6)), tmp_path / "fourth")
+    assert not failed.passed and failed.log == tmp_path / "fourth" / "log.txt"
 
 
 def test_a_netlist_is_looked_at_again_when_streams_are_found_in_another_way(monkeypatch, tmp_path):
