@@ -306,9 +306,9 @@ class Rnic(wiring.Component):
             m.d.comb += [port.valid.eq(kick.valid), port.qp.eq(kick.qp)]
 
         self._queue(m, "pieces", transmitter.piece, self.gather.piece, PIECES_AHEAD)
-        m.submodules.jobs_behind = behind = StreamFifo(self.layouts.ulpdu_job, JOBS_AHEAD)
-        wiring.connect(m, transmitter.job, behind.i)
-        self._queue(m, "jobs", behind.o, self.assembler.job, JOBS_AHEAD)
+        m.submodules.later_jobs = later = StreamFifo(self.layouts.ulpdu_job, JOBS_AHEAD)
+        wiring.connect(m, transmitter.job, later.i)
+        self._queue(m, "jobs", later.o, self.assembler.job, JOBS_AHEAD)
         wiring.connect(m, transmitter.inline, self.gather.inline)
         wiring.connect(m, self.gather.o, self.assembler.payload)
         wiring.connect(m, self.assembler.o, self.framer.i)
