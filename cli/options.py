@@ -8,14 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from stagecoach.host_driver.hostlink.serial_device import DEFAULT_BAUD
-from stagecoach.host_driver.locate import SIMULATION, device_option
+from stagecoach.host_driver.locate import DEVICE_VARIABLE, SIMULATION, device_option
 from stagecoach.host_driver.mpa_exchange import DEFAULT_TIMEOUT
 from stagecoach.host_driver.mpa_startup import ENHANCED_REVISION, PLAIN_REVISION
 from stagecoach.host_driver.snapshots.publisher import parse_interval
 from stagecoach.host_driver.startup_options import StartupOptions
-
-DEVICE_VARIABLE = "STAGECOACH_DEVICE"
-"""Environment variable: the device of commands that are not told of one."""
 
 DEFAULT_EMSS = 1460
 """Payload of a TCP segment in an Ethernet frame of 1500 octets."""

@@ -15,6 +15,8 @@ from stagecoach.host_driver.hostlink.serial_device import DEFAULT_BAUD, SerialDe
 SIMULATION = "simulation"
 NETWORK_CARD = "sim"
 """Scheme of the addresses of simulated network cards."""
+DEVICE_VARIABLE = "STAGECOACH_DEVICE"
+"""Of the environment: the device of a program that is told of none; else it is `simulation`."""
 TRANSPORTS = "stagecoach.transports"
 """Entry points: devices that are not the driver's, by name."""
 

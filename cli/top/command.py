@@ -14,12 +14,12 @@ from typing import Any
 from rich.console import Console
 from rich.live import Live
 
-from stagecoach.cli.options import DEVICE_VARIABLE
 from stagecoach.cli.plain_text import printable
 from stagecoach.cli.top.nfs_clients import ServerView, read_server, server_view
 from stagecoach.cli.top.rates import DeviceView, view
 from stagecoach.cli.top.screen import screen
 from stagecoach.host_driver.errors import StagecoachError
+from stagecoach.host_driver.locate import DEVICE_VARIABLE
 from stagecoach.host_driver.snapshots.file import read_snapshot
 from stagecoach.host_driver.snapshots.folder import (
     FOLDER_VARIABLE,
