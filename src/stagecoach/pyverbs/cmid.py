@@ -20,7 +20,7 @@ from stagecoach.pyverbs.device import Context, default_name
 from stagecoach.pyverbs.mr import MR
 from stagecoach.pyverbs.pd import PD
 from stagecoach.pyverbs.pyverbs_error import PyverbsRDMAError, PyverbsUserError
-from stagecoach.pyverbs.qp import CONNECTION_MANAGER, NO_ECE, QP, QPAttr, QPInitAttr
+from stagecoach.pyverbs.qp import NO_ECE, QP, QPAttr, QPInitAttr
 from stagecoach.pyverbs.wr import CONNECTED_ONLY, SGE, RecvWR, SendWR
 
 JoinMCAttrEx = absent("JoinMCAttrEx", CONNECTED_ONLY)
@@ -405,12 +405,16 @@ class CMID(PyverbsCM):
     def connect(self, param: ConnParam | None = None) -> None:
         """Connects to the destination, and waits; with an event channel a thread does that.
 
-        The peer may send first: the driver begins with an RTR frame (RFC 6581, 9.2).
+        Its event is ESTABLISHED, or CONNECT_RESPONSE for a QP that is not that of the id, as
+        librdmacm has it. The peer may send first: the driver begins with an RTR frame (RFC 6581,
+        9.2).
         """
         host, port = self._require_addresses().destination
         qp = self._connectable(param)
         options = {**self._options(param), "peer_to_peer": True}
-        self._run("connect", lambda: driver.connect(qp, host, port, **options))
+        own = self._qp is not None
+        done = ce.RDMA_CM_EVENT_ESTABLISHED if own else ce.RDMA_CM_EVENT_CONNECT_RESPONSE
+        self._run("connect", lambda: driver.connect(qp, host, port, **options), done)
 
     def _connectable(self, param: ConnParam | None) -> driver.QP:
         """The QP to connect: that of the id, or the one of which `param` has the number."""
@@ -434,17 +438,27 @@ class CMID(PyverbsCM):
             "private_data": param.private_data,
         }
 
-    def _run(self, what: str, step: Callable[[], bytes]) -> None:
-        """Does a step that waits for the peer, here or, for events, in a thread."""
+    def _run(
+        self, what: str, step: Callable[[], bytes], done: int = ce.RDMA_CM_EVENT_ESTABLISHED
+    ) -> None:
+        """Does a step that waits for the peer, here or, for events, in a thread.
+
+        Its event when all went well is `done`.
+        """
         if self.event_channel is None:
             with translated(what):
                 step()
             return
         threading.Thread(
-            target=self._run_for_events, args=(self.event_channel, step), name=what, daemon=True
+            target=self._run_for_events,
+            args=(self.event_channel, step, done),
+            name=what,
+            daemon=True,
         ).start()
 
-    def _run_for_events(self, channel: CMEventChannel, step: Callable[[], bytes]) -> None:
+    def _run_for_events(
+        self, channel: CMEventChannel, step: Callable[[], bytes], done: int
+    ) -> None:
         try:
             private_data = step()
         except driver.ConnectionRejected as rejection:
@@ -456,7 +470,7 @@ class CMID(PyverbsCM):
             self.logger.debug("no connection: %s", error)
             channel.put(ce.RDMA_CM_EVENT_CONNECT_ERROR)
         else:
-            channel.put(ce.RDMA_CM_EVENT_ESTABLISHED, private_data)
+            channel.put(done, private_data)
             channel.watch(self._end)
 
     def _end(self) -> _Event | None:
@@ -473,9 +487,9 @@ class CMID(PyverbsCM):
             raise PyverbsRDMAError("the id has no QP", errno.EINVAL)
         return qp
 
-    def establish(self) -> NoReturn:
-        """Raises `PyverbsRDMAError`."""
-        raise unsupported("establish", CONNECTION_MANAGER)
+    def establish(self) -> None:
+        """Nothing: after CONNECT_RESPONSE the QP is connected, and the peer knows."""
+        self._connected()
 
     def disconnect(self) -> None:
         """Ends the stream; what was not completed is flushed."""

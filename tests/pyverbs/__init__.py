@@ -1,0 +1,1 @@
+"""`stagecoach.pyverbs`: signatures, objects, connections."""
