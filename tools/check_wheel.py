@@ -52,6 +52,7 @@ else:
 
 NO_GATEWARE = """
 import stagecoach
+import stagecoach.pyverbs.cmid
 from stagecoach import *
 assert Context and SerialDevice and SimulatedDevice
 try:

@@ -8,7 +8,8 @@ Programs import what they use from here:
 * the gateware: `Rnic`, `RnicConfig`;
 * tests with cocotb: `run_cocotb`, `RnicPair`, `CocotbDevice`, `start_pair`.
 
-Protocols above the verbs are `stagecoach.rpc` and `stagecoach.nfs`.
+Protocols above the verbs are `stagecoach.rpc` and `stagecoach.nfs`. `stagecoach.pyverbs` has the
+signatures of rdma-core's pyverbs, for programs that exist.
 
 A name is imported when it is first used, so a program that only drives a board needs neither
 Amaranth nor a simulator. One that needs a package that is not installed raises `MissingExtra`, and

@@ -213,8 +213,10 @@ def test_a_qp_is_what_it_was_asked_to_be(objects):
 
 
 def test_sizes_of_a_qp_can_be_set_one_by_one():
-    init = QPInitAttr(cap=QPCap(max_recv_wr=0))
+    cap = QPCap(max_recv_wr=0)
+    init = QPInitAttr(cap=cap)
     init.max_send_wr, init.max_send_sge = 5, 2
+    assert cap == QPCap(max_recv_wr=0)
     assert (init.cap.max_send_wr, init.cap.max_send_sge, init.max_recv_wr) == (5, 2, 0)
     assert init.cap.verbs == driver.QPCap(5, 1, 2, 1, 0), "one receive at least"
 

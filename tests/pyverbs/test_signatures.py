@@ -5,6 +5,7 @@ import inspect
 import re
 import tomllib
 from dataclasses import fields, is_dataclass
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -65,6 +66,7 @@ def ours(key: str) -> Any:
     return found
 
 
+@cache
 def _objects_have(owner: type, name: str) -> bool:
     """Whether objects have an attribute that the class has not."""
     if is_dataclass(owner):

@@ -205,7 +205,7 @@ class _Devices:
         self._users: dict[tuple[int, str], int] = {}
 
     def take(self, name: str) -> tuple[Context, PD]:
-        """The device of that name, opened if it is not."""
+        """The device of that name, opened if it is not; for `give`, with the same name."""
         key = os.getpid(), name
         with self._lock:
             if key not in self._open:
@@ -214,10 +214,12 @@ class _Devices:
             self._users[key] = self._users.get(key, 0) + 1
             return self._open[key]
 
-    def give(self, context: Context) -> None:
-        """Takes back `take`."""
-        key = os.getpid(), context.name
+    def give(self, name: str) -> None:
+        """Takes back `take`; in a child that was forked since, nothing is its own to close."""
+        key = os.getpid(), name
         with self._lock:
+            if key not in self._users:
+                return
             self._users[key] -= 1
             if not self._users[key]:
                 del self._users[key]
@@ -391,7 +393,8 @@ class CMID(PyverbsCM):
 
     @staticmethod
     def _accept(request: driver.ConnectionRequest, qp: driver.QP, options: dict[str, Any]) -> bytes:
-        request.accept(qp, **options)
+        with request:  # which closes it if it cannot be accepted
+            request.accept(qp, **options)
         return b""
 
     def reject(self, private_data: bytes | str | None = None) -> None:
@@ -475,8 +478,9 @@ class CMID(PyverbsCM):
 
     def _end(self) -> _Event | None:
         """For the channel: the connection ended, once."""
-        qp = self._connected()
-        if self.event_channel is None or qp.state == driver.QPState.RTS:
+        with translated("CMEvent"):
+            connected = self._connected().state == driver.QPState.RTS
+        if self.event_channel is None or connected:
             return None
         self.event_channel.forget(self._end)
         return _Event(ce.RDMA_CM_EVENT_DISCONNECTED)
@@ -648,4 +652,4 @@ class CMID(PyverbsCM):
         self._regions.clear()
         if self._shares:
             self._shares = False
-            _DEVICES.give(self.context)
+            _DEVICES.give(self.context.name)

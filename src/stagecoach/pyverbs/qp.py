@@ -1,6 +1,6 @@
 """Queue Pairs."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
 from stagecoach import host_driver as driver
@@ -51,8 +51,17 @@ class QPCap(PyverbsObject):
         )
 
 
+def _of_cap(name: str) -> property:
+    """An attribute of `cap` that is one of its owner, too."""
+    return property(
+        lambda owner: getattr(owner.cap, name),
+        lambda owner, value: setattr(owner.cap, name, value),
+        doc="As that of `cap`.",
+    )
+
+
 class QPInitAttr(PyverbsObject):
-    """What a QP is made of. Without a `cap` it has one work request in each queue."""
+    """What a QP is made of. Its `cap` is a copy; without one each queue has one work request."""
 
     def __init__(
         self,
@@ -66,52 +75,13 @@ class QPInitAttr(PyverbsObject):
     ):
         self.qp_type, self.sq_sig_all, self.srq = qp_type, sq_sig_all, srq
         self.send_cq, self.recv_cq = scq, rcq
-        self.cap = QPCap(max_recv_wr=1) if cap is None else cap
+        self.cap = QPCap(max_recv_wr=1) if cap is None else replace(cap)
 
-    @property
-    def max_send_wr(self) -> int:
-        """As that of `cap`."""
-        return self.cap.max_send_wr
-
-    @max_send_wr.setter
-    def max_send_wr(self, val: int) -> None:
-        self.cap.max_send_wr = val
-
-    @property
-    def max_recv_wr(self) -> int:
-        """As that of `cap`."""
-        return self.cap.max_recv_wr
-
-    @max_recv_wr.setter
-    def max_recv_wr(self, val: int) -> None:
-        self.cap.max_recv_wr = val
-
-    @property
-    def max_send_sge(self) -> int:
-        """As that of `cap`."""
-        return self.cap.max_send_sge
-
-    @max_send_sge.setter
-    def max_send_sge(self, val: int) -> None:
-        self.cap.max_send_sge = val
-
-    @property
-    def max_recv_sge(self) -> int:
-        """As that of `cap`."""
-        return self.cap.max_recv_sge
-
-    @max_recv_sge.setter
-    def max_recv_sge(self, val: int) -> None:
-        self.cap.max_recv_sge = val
-
-    @property
-    def max_inline_data(self) -> int:
-        """As that of `cap`."""
-        return self.cap.max_inline_data
-
-    @max_inline_data.setter
-    def max_inline_data(self, val: int) -> None:
-        self.cap.max_inline_data = val
+    max_send_wr = _of_cap("max_send_wr")
+    max_recv_wr = _of_cap("max_recv_wr")
+    max_send_sge = _of_cap("max_send_sge")
+    max_recv_sge = _of_cap("max_recv_sge")
+    max_inline_data = _of_cap("max_inline_data")
 
     def verbs(self, pd: PD) -> driver.QPInitAttr:
         """The attributes as `stagecoach` has them, with what the device of `pd` has of RFC 7306.
