@@ -85,6 +85,7 @@ def test_two_ids_are_connected_with_what_they_brought(pair, opened):
     assert init.max_send_wr == 4
     assert passive.query_qp(0)[0].max_dest_rd_atomic == 5
     assert passive.qpn == 0
+    assert passive._require_qp().verbs.connection.peer_to_peer, "the passive end may send first"
     passive.disconnect()
     assert passive.query_qp(0)[0].qp_state == e.IBV_QPS_ERR
 
