@@ -263,6 +263,17 @@ def test_both_ends_are_told_of_the_connection_and_of_its_end(ends):
     ends.expect(0, ce.RDMA_CM_EVENT_DISCONNECTED)
     ends.active.context.verbs.transport.event(ends.active.qpn, Cause.LLP_CLOSED)
     ends.expect(1, ce.RDMA_CM_EVENT_DISCONNECTED)
+    for channel in ends.channels:
+        expect_nothing_more(channel)
+
+
+def expect_nothing_more(channel: CMEventChannel) -> None:
+    """The channel has no event, and closing it ends the wait for one."""
+    closing = threading.Timer(0.05, channel.close)
+    closing.start()
+    with pytest.raises(PyverbsRDMAError, match="the channel is closed"):
+        CMEvent(channel)
+    closing.join(PATIENCE)
 
 
 def test_a_qp_of_the_program_is_connected_by_its_number(ends):
@@ -325,12 +336,3 @@ def test_an_event_has_to_be_a_request(ends):
     for listener in (None, ends.listener):
         with pytest.raises(PyverbsUserError, match="a request, and its listen_id"):
             CMID(event, listen_id=listener)
-
-
-def test_a_channel_that_is_closed_ends_the_wait():
-    channel = CMEventChannel()
-    waiting = threading.Timer(0.05, channel.close)
-    waiting.start()
-    with pytest.raises(PyverbsRDMAError, match="the channel is closed"):
-        CMEvent(channel)
-    waiting.join(PATIENCE)
