@@ -23,6 +23,7 @@ PUBLIC = {"stagecoach": stagecoach, "stagecoach.nfs": nfs, "stagecoach.rpc": rpc
 PUBLIC |= {
     f"stagecoach.pyverbs.{found.name}": import_module(f"stagecoach.pyverbs.{found.name}")
     for found in iter_modules(pyverbs.__path__)
+    if found.name[0] != "_"
 }
 PAGES = ["README.md", "docs", "examples"]
 OURS = Path(stagecoach.__file__).parents[1]

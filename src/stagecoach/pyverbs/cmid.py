@@ -1,27 +1,35 @@
 """The connection manager of RDMA: ids, their events, and addresses."""
 
 import errno
-import os
-import queue
-import socket
 import threading
 from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import dataclass
 from math import inf
 from typing import Any, NoReturn
 
 from stagecoach import host_driver as driver
 from stagecoach.pyverbs import cm_enums as ce
 from stagecoach.pyverbs import enums as e
-from stagecoach.pyverbs.base import PyverbsCM, PyverbsObject, absent, translated, unsupported
+from stagecoach.pyverbs._default_devices import DEFAULT_DEVICES
+from stagecoach.pyverbs._events import CMEvent, CMEventChannel, Event
+from stagecoach.pyverbs._parameters import AddrInfo, ConnParam, require_connected
+from stagecoach.pyverbs.base import PyverbsCM, absent, translated, unsupported
 from stagecoach.pyverbs.cq import CQ, WC, completion_of
-from stagecoach.pyverbs.device import Context, default_name
+from stagecoach.pyverbs.device import default_name
 from stagecoach.pyverbs.mr import MR
 from stagecoach.pyverbs.pd import PD
 from stagecoach.pyverbs.pyverbs_error import PyverbsRDMAError, PyverbsUserError
 from stagecoach.pyverbs.qp import NO_ECE, QP, QPAttr, QPInitAttr
 from stagecoach.pyverbs.wr import CONNECTED_ONLY, SGE, RecvWR, SendWR
+
+__all__ = [
+    "CMID",
+    "AddrInfo",
+    "CMEvent",
+    "CMEventChannel",
+    "ConnParam",
+    "JoinMCAttrEx",
+    "UDParam",
+]
 
 JoinMCAttrEx = absent("JoinMCAttrEx", CONNECTED_ONLY)
 UDParam = absent("UDParam", CONNECTED_ONLY)
@@ -31,202 +39,6 @@ _BACKLOG = 64
 
 _LONGEST_WAIT = 86400.0
 """Seconds of one wait for a peer; then it begins again."""
-
-_LOOK_SECONDS = 0.01
-"""How often an event channel looks for peers that connect, and for connections that end."""
-
-
-class ConnParam(PyverbsObject):
-    """What one end brings to a connection.
-
-    resources: IRD, Reads and atomics of the peer under way here. depth: ORD, those of this end.
-    qp_num: a QP of the program's own instead of that of the `CMID`.
-    The others are of InfiniBand: TCP repeats what is lost, and nothing waits for a receive.
-    """
-
-    def __init__(
-        self,
-        resources: int = 1,
-        depth: int = 1,
-        flow_control: int = 0,
-        retry: int = 5,
-        rnr_retry: int = 5,
-        srq: int = 0,
-        qp_num: int = 0,
-        data_len: int = 0,
-    ):
-        self.resources, self.depth = resources, depth
-        self.qpn = qp_num
-        self._data_len = data_len
-        self.private_data = b""
-
-    def set_private_data(self, data: bytes | str) -> None:
-        """Sets the private data; `data_len` of the constructor cuts it, if it was given."""
-        octets = data.encode() if isinstance(data, str) else bytes(data)
-        self.private_data = octets[: self._data_len or None]
-
-
-class AddrInfo(PyverbsObject):
-    """Where to listen (RAI_PASSIVE: `src`), or where to connect to (`dst`).
-
-    Names and services are looked up at once. Raises `PyverbsRDMAError` for what is not known, and
-    for a port space that is not that of connected QPs, RDMA_PS_TCP.
-
-    Attributes
-    ----------
-    source, destination: host and port; an empty host is any address of this end. flags: RAI_*.
-    """
-
-    def __init__(
-        self,
-        src: str | bytes | None = None,
-        dst: str | bytes | None = None,
-        src_service: str | bytes | None = None,
-        dst_service: str | bytes | None = None,
-        port_space: int = 0,
-        flags: int = 0,
-    ):
-        _require_connected(port_space)
-        self.flags = flags
-        self.source = self._look_up(src, src_service)
-        self.destination = self._look_up(dst, dst_service)
-
-    def _look_up(self, host: str | bytes | None, service: str | bytes | None) -> tuple[str, int]:
-        hints = socket.AI_NUMERICHOST if self.flags & ce.RAI_NUMERICHOST else 0
-        if not host:
-            hints |= socket.AI_PASSIVE
-        try:
-            found = socket.getaddrinfo(host or None, service or 0, 0, socket.SOCK_STREAM, 0, hints)
-        except (OSError, UnicodeError) as error:
-            raise PyverbsRDMAError(
-                f"AddrInfo: {host!r} port {service!r}: {error}", errno.EADDRNOTAVAIL
-            ) from error
-        address = found[0][4]
-        return (str(address[0]) if host else ""), int(address[1])
-
-    def close(self) -> None:
-        """Nothing is held."""
-
-
-def _require_connected(port_space: int) -> None:
-    if port_space not in (0, ce.RDMA_PS_TCP):
-        raise unsupported(f"port space {port_space}", f"{CONNECTED_ONLY}; allowed: RDMA_PS_TCP")
-
-
-@dataclass(frozen=True)
-class _Event:
-    """What a `CMEvent` tells. request: the peer of a CONNECT_REQUEST."""
-
-    kind: int
-    private_data: bytes = b""
-    request: driver.ConnectionRequest | None = None
-
-
-_Source = Callable[[], _Event | None]
-
-
-class CMEventChannel(PyverbsObject):
-    """Gets the events of the ids that are made with it; `CMEvent` takes them, one by one."""
-
-    def __init__(self) -> None:
-        self._events: queue.SimpleQueue[_Event] = queue.SimpleQueue()
-        self._sources: dict[_Source, None] = {}
-        self._closed = False
-
-    def put(self, kind: int, private_data: bytes = b"") -> None:
-        """An event has come; from any thread."""
-        self._events.put(_Event(kind, private_data))
-
-    def watch(self, source: _Source) -> None:
-        """Has `source` asked for an event now and then, in the thread that waits for one."""
-        self._sources[source] = None
-
-    def forget(self, source: _Source) -> None:
-        """Takes back `watch`."""
-        self._sources.pop(source, None)
-
-    def take(self) -> _Event:
-        """Waits for the next event. Raises `PyverbsRDMAError` if the channel is closed."""
-        while not self._closed:
-            # Those that were put are older: a connection is established before it ends.
-            with suppress(queue.Empty):
-                return self._events.get_nowait()
-            for source in list(self._sources):
-                if (event := source()) is not None:
-                    return event
-            with suppress(queue.Empty):
-                return self._events.get(timeout=_LOOK_SECONDS)
-        raise PyverbsRDMAError("CMEvent: the channel is closed", errno.EBADF)
-
-    def close(self) -> None:
-        """Ends the channel, also while a `CMEvent` waits."""
-        self._closed = True
-
-
-_EVENT_NAMES = {
-    value: name for name, value in vars(ce).items() if name.startswith("RDMA_CM_EVENT_")
-}
-
-
-class CMEvent(PyverbsObject):
-    """The next event of a channel; the constructor waits for it.
-
-    Attributes
-    ----------
-    event_type: RDMA_CM_EVENT_*. private_data: of the peer, with a request, an answer or a refusal.
-    """
-
-    def __init__(self, channel: CMEventChannel):
-        event = channel.take()
-        self.event_type = event.kind
-        self.private_data = event.private_data
-        self.request = event.request
-
-    def event_str(self) -> str:
-        """The name of its type."""
-        return _EVENT_NAMES[self.event_type]
-
-    def ack_cm_event(self) -> None:
-        """Nothing waits for it."""
-
-    def close(self) -> None:
-        """Nothing is held."""
-
-
-class _Devices:
-    """The default devices that ids have opened: each once in a process, with one PD.
-
-    As in librdmacm, ids share them; the last one closes them.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._open: dict[tuple[int, str], tuple[Context, PD]] = {}
-        self._users: dict[tuple[int, str], int] = {}
-
-    def take(self, name: str) -> tuple[Context, PD]:
-        """The device of that name, opened if it is not; for `give`, with the same name."""
-        key = os.getpid(), name
-        with self._lock:
-            if key not in self._open:
-                context = Context(name=name)
-                self._open[key] = context, PD(context)
-            self._users[key] = self._users.get(key, 0) + 1
-            return self._open[key]
-
-    def give(self, name: str) -> None:
-        """Takes back `take`; in a child that was forked since, nothing is its own to close."""
-        key = os.getpid(), name
-        with self._lock:
-            if key not in self._users:
-                return
-            self._users[key] -= 1
-            if not self._users[key]:
-                del self._users[key]
-                self._open.pop(key)[0].close()
-
-
-_DEVICES = _Devices()
 
 
 class CMID(PyverbsCM):
@@ -248,7 +60,7 @@ class CMID(PyverbsCM):
         port_space: int = ce.RDMA_PS_TCP,
         listen_id: "CMID | None" = None,
     ):
-        _require_connected(port_space)
+        require_connected(port_space)
         self.pd: Any = pd
         self.context: Any = None if pd is None else pd.context
         self.event_channel: CMEventChannel | None = None
@@ -280,7 +92,7 @@ class CMID(PyverbsCM):
     def _bind(self, name: str | None = None) -> None:
         """Gives the id its device: the default one, if it has none and `name` does not say."""
         if self.context is None:
-            self.context, self.pd = _DEVICES.take(name or default_name())
+            self.context, self.pd = DEFAULT_DEVICES.take(name or default_name())
             self._shares = True
 
     def _adopt(self, request: driver.ConnectionRequest, listener: "CMID") -> None:
@@ -350,12 +162,12 @@ class CMID(PyverbsCM):
             raise PyverbsRDMAError("the id does not listen", errno.EINVAL)
         return self._listener
 
-    def _next_request(self) -> _Event | None:
+    def _next_request(self) -> Event | None:
         """For the channel: a peer that wants to connect, if there is one."""
         request = self._wait_for_request(0.0)
         if request is None:
             return None
-        return _Event(ce.RDMA_CM_EVENT_CONNECT_REQUEST, request.private_data, request)
+        return Event(ce.RDMA_CM_EVENT_CONNECT_REQUEST, request.private_data, request)
 
     def _wait_for_request(self, seconds: float) -> driver.ConnectionRequest | None:
         """A peer. Those that are not as they should be are no business of the program."""
@@ -476,14 +288,14 @@ class CMID(PyverbsCM):
             channel.put(done, private_data)
             channel.watch(self._end)
 
-    def _end(self) -> _Event | None:
+    def _end(self) -> Event | None:
         """For the channel: the connection ended, once."""
         with translated("CMEvent"):
             connected = self._connected().state == driver.QPState.RTS
         if self.event_channel is None or connected:
             return None
         self.event_channel.forget(self._end)
-        return _Event(ce.RDMA_CM_EVENT_DISCONNECTED)
+        return Event(ce.RDMA_CM_EVENT_DISCONNECTED)
 
     def _connected(self) -> driver.QP:
         qp = self._external if self._qp is None else self._qp.verbs
@@ -652,4 +464,4 @@ class CMID(PyverbsCM):
         self._regions.clear()
         if self._shares:
             self._shares = False
-            _DEVICES.give(self.context.name)
+            DEFAULT_DEVICES.give(self.context.name)
