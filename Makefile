@@ -157,6 +157,7 @@ docs: setup ## write the register and queue-entry reference and a C header to bu
 site: docs ## make the manual as a site in build/site
 	rm -rf build/site build/site_pages
 	$(BIN)/sphinx-build -c docs -d build/site_pages -q -W --keep-going . build/site
+	$(BIN)/python -m tools.site.offline build/site
 
 states: setup ## draw the larger state machines from the gateware, write docs/states.md
 	$(BIN)/python -m stagecoach.hw.states

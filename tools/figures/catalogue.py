@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tools.figures.architecture import architecture
+from tools.figures.atomic_unit import atomic_unit
 from tools.figures.board import board
 from tools.figures.frame import frame
 from tools.figures.qp_states import qp_states
@@ -20,6 +21,7 @@ PICTURES: dict[str, Callable[[], str]] = {
     "read": read,
     "send": send,
     "atomic": atomic,
+    "atomic_unit": atomic_unit,
     "rings": rings,
     "stag": stag,
     "frame": frame,
