@@ -4,6 +4,7 @@ A picture has one column for each cycle: what a signal was before the rising edg
 """
 
 import json
+import re
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -23,6 +24,8 @@ from stagecoach.hw.interface.wire import FPDU_CRC_OCTETS, ULPDU_LENGTH_OCTETS, O
 from tools.figures.svg import PAPER
 
 CONFIG = RnicConfig(qps=2, cqs=2, stags=16, max_burst_beats=8)
+_SHAPE = re.compile(r'<g id="([^"]+)">(?:<(?:path|rect) [^>]*/>)*</g>')
+_USE = re.compile(r'xlink:href="#([^"]+)"')
 SETTLED = 40
 """Cycles after a reset in which the blocks clear their tables, or more."""
 
@@ -91,6 +94,9 @@ class Recording:
             ],
         }
         drawn: str = wavedrom.render(json.dumps(source)).tostring()
+        # It has every shape that there is; those that are not used are left out.
+        used = set(_USE.findall(drawn))
+        drawn = _SHAPE.sub(lambda shape: shape[0] if shape[1] in used else "", drawn)
         start = drawn.index(">") + 1
         paper = f'<rect width="100%" height="100%" fill="{PAPER}"/>'
         return f"{drawn[:start]}{paper}{drawn[start:]}\n"
