@@ -42,7 +42,7 @@ SIZES := DATA_WIDTH COUNTERS QPS CQS STAGS READ_QUEUE_DEPTH PREFETCH_LANES PENDI
 	PAYLOAD_BUFFER_OCTETS MAX_BURST_BEATS
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-nic test test-long test-fast test-wheel soak mutate conformance packetdrill nfs bench bench-short timing scaling gatesim gatesim-board bitstream program boundaries formal formal-mutants verilog example docs site states lint format clean
+.PHONY: help setup demo demo-nic test test-long test-fast test-wheel soak mutate conformance packetdrill nfs bench bench-short timing scaling gatesim gatesim-board bitstream program boundaries formal formal-mutants verilog example docs site states figures lint format clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -157,9 +157,13 @@ docs: setup ## write the register and queue-entry reference and a C header to bu
 site: docs ## make the manual as a site in build/site
 	rm -rf build/site build/site_pages
 	$(BIN)/sphinx-build -c docs -d build/site_pages -q -W --keep-going . build/site
+	$(BIN)/python -m tools.site.offline build/site
 
 states: setup ## draw the larger state machines from the gateware, write docs/states.md
 	$(BIN)/python -m stagecoach.hw.states
+
+figures: setup ## draw the pictures of the manual, write docs/figures
+	$(BIN)/python -m tools.figures
 
 lint: setup ## check format, style and types
 	$(BIN)/ruff format --check

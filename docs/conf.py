@@ -8,12 +8,16 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from pygments.lexers import TextLexer
-
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from tools.site import components, docstrings, interface, links  # noqa: E402 - of the folder above
+from tools.site import (  # noqa: E402 - of the folder above
+    components,
+    docstrings,
+    interface,
+    links,
+    state_diagrams,
+)
 
 project = "Stagecoach"
 html_title = "Stagecoach"
@@ -65,5 +69,4 @@ def setup(app: Any) -> None:
     app.connect("autodoc-process-docstring", docstrings.convert, priority=400)
     app.connect("autodoc-process-docstring", docstrings.draw_dashes, priority=600)
     app.connect("doctree-read", links.resolve_folders)
-    # States are drawn by a browser of the repository; here their text is shown.
-    app.add_lexer("mermaid", TextLexer)
+    app.connect("doctree-read", state_diagrams.draw_all)

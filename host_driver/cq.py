@@ -84,6 +84,15 @@ class CQ:
 
     Raises `ResourceError` if the device has no CQ left, `QuotaExceeded`, `ValueError` for a channel
     that is closed or of another device.
+
+    With an open `context`:
+
+    >>> cq = CQ(context, 100)
+    >>> cq.cqe
+    128
+    >>> cq.poll()
+    []
+    >>> cq.close()
     """
 
     def __init__(

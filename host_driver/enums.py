@@ -10,6 +10,9 @@ class AccessFlags(IntFlag):
     """What a memory region may be used for. Local reading is always allowed.
 
     iWARP has no right of its own for atomics: who may read and write may also do both in one step.
+
+    >>> AccessFlags.REMOTE_ATOMIC == AccessFlags.REMOTE_READ | AccessFlags.REMOTE_WRITE
+    True
     """
 
     LOCAL_WRITE = 1
@@ -19,7 +22,11 @@ class AccessFlags(IntFlag):
 
 
 class WROpcode(IntEnum):
-    """Operation of a send work request."""
+    """Operation of a send work request.
+
+    >>> WROpcode.SEND_WITH_INV.completed_as.name
+    'SEND'
+    """
 
     RDMA_WRITE = SendOpcode.RDMA_WRITE
     RDMA_READ = SendOpcode.RDMA_READ

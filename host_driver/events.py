@@ -54,7 +54,12 @@ class AsyncEvent:
         return describe(self.cause, stream_end=self.stream_end)
 
     def describe(self) -> str:
-        """Why the QP stopped, in one line."""
+        """Why the QP stopped, in one line.
+
+        >>> print(AsyncEvent(2, Cause.LOCAL_SEND_PROTECTION, 5, 0, b"").describe())
+        QP 2 stopped: local element of a send entry fails its STag check (layer 0, type 0, code
+        0x00); entry 5 of the send queue
+        """
         words = describe(self.cause, self.terminate, self.stream_end)
         text = f"QP {self.qp_num} stopped: {words}"
         if self.cause == Cause.TERMINATE_RECEIVED:

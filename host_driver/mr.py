@@ -18,7 +18,11 @@ KEY_BITS = 8
 
 
 def inc_rkey(rkey: int) -> int:
-    """The STag of the same region with the next key."""
+    """The STag of the same region with the next key.
+
+    >>> hex(inc_rkey(0x123456FF))
+    '0x12345600'
+    """
     mask = (1 << KEY_BITS) - 1
     return rkey & ~mask | (rkey + 1) & mask
 
@@ -101,6 +105,18 @@ class MR:
     Raises `TypeError` for a read-only or scattered buffer, `ValueError` for a number of octets
     below 1 or if the PD is closed,
     `QPStateError` if the QP is closed, `ResourceError` if the STag table is full, `QuotaExceeded`.
+
+    With an open `pd`:
+
+    >>> region = MR(pd, 4096, AccessFlags.REMOTE_WRITE)
+    >>> region.write(b"hello", offset=8)
+    >>> region.read(5, offset=8)
+    b'hello'
+    >>> MR(pd, b"constant")
+    Traceback (most recent call last):
+        ...
+    TypeError: cannot register bytes: read-only True, C-contiguous True, 8 bytes; allowed: a
+    writable, C-contiguous buffer of at least one byte
     """
 
     _fast = False

@@ -67,6 +67,18 @@ class QP:
 
     Raises `ResourceError` if the device has no QP left, or a CQ not enough room for what may be
     outstanding (see `CQ`), `QuotaExceeded`, and `ValueError` if the PD or a CQ is closed.
+
+    With an open `pd` and `cq`:
+
+    >>> qp = QP(pd, QPInitAttr(cq, cq, QPCap(max_send_wr=4)))
+    >>> qp.state.name
+    'INIT'
+    >>> qp.post_recv(RecvWR(wr_id=1))
+    >>> qp.post_send(SendWR(wr_id=2))
+    Traceback (most recent call last):
+        ...
+    stagecoach.host_driver.errors.QPStateError: QP 1 is in state INIT; allowed: RTS or ERR
+    >>> qp.close()
     """
 
     def __init__(self, pd: PD, init_attr: QPInitAttr):

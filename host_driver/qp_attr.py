@@ -32,6 +32,13 @@ class QPCap:
         `max_send_wr` times as many, which counts against the quotas.
 
     Raises `ValueError` for what is not allowed.
+
+    >>> QPCap(max_send_wr=16, max_inline_data=64).max_recv_wr
+    64
+    >>> QPCap(max_send_sge=5)
+    Traceback (most recent call last):
+        ...
+    ValueError: QPCap.max_send_sge is 5; allowed: 1 to 4
     """
 
     max_send_wr: int = 64

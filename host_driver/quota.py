@@ -16,6 +16,15 @@ class Quota:
     octets: sum of the lengths of the memory regions.
 
     Raises `ValueError` for a negative value, `TypeError` for anything other than an integer.
+
+    >>> with Context(device, quota=Quota(mrs=1)) as context:
+    ...     pd = PD(context)
+    ...     first = MR(pd, 64)
+    ...     second = MR(pd, 64)
+    Traceback (most recent call last):
+        ...
+    stagecoach.host_driver.errors.QuotaExceeded: quota mrs of the Context is 1: 1 in use, 1 more
+    asked for; allowed: up to 0 more
     """
 
     qps: int | None = None

@@ -18,6 +18,9 @@ class StartupOptions:
     revision: of MPA, 1 or 2; of the Initiator's Request. The Responder answers with the same.
     peer_to_peer: whether the Initiator begins with an RTR frame, so that the Responder may send.
     timeout: seconds for the connection and MPA startup together.
+
+    >>> StartupOptions(crc=False).accepting
+    {'crc': False, 'markers': False, 'timeout': 10.0}
     """
 
     crc: bool = True

@@ -17,7 +17,11 @@ class StreamEnd(enum.Enum):
 
     @property
     def words(self) -> str:
-        """What happened, as part of a message."""
+        """What happened, as part of a message.
+
+        >>> StreamEnd.RESET.words
+        'the peer reset the connection'
+        """
         return _WORDS[self]
 
 

@@ -115,6 +115,9 @@ class SegmentHeader:
     Attributes
     ----------
     octets: as on the wire, perhaps the first ones only.
+
+    >>> SegmentHeader(bytes.fromhex("c140123456780000000000001000")).describe()
+    'RDMA Write, STag 0x12345678, TO 0x1000'
     """
 
     octets: bytes

@@ -44,7 +44,13 @@ def _check_immediate(name: str, value: bytes | None) -> None:
 
 @dataclass(frozen=True)
 class SGE:
-    """A scatter/gather element: `length` octets at `addr` of the region with STag `lkey`."""
+    """A scatter/gather element: `length` octets at `addr` of the region with STag `lkey`.
+
+    >>> SGE(addr=0, length=1 << 32, lkey=0)
+    Traceback (most recent call last):
+        ...
+    ValueError: SGE.length is 4294967296; allowed: 0 to 2^32 - 1
+    """
 
     addr: int
     length: int
@@ -83,6 +89,23 @@ class SendWR:
     IMM_DATA sends the 8 octets `imm_data`, and nothing else, into a completion of the peer (RFC
     7306, 6); RDMA_WRITE_WITH_IMM is an RDMA Write and such a message after it. It counts as two
     requests in the send queue and has one completion, when both are done.
+
+    With a `region` of an open device, and a peer that has told where to write:
+
+    >>> everything = SGE(region.addr, region.length, region.lkey)
+    >>> write = SendWR(1, WROpcode.RDMA_WRITE, [everything], remote_addr=0x1000, rkey=0x12345678)
+    >>> add = SendWR(
+    ...     2,
+    ...     WROpcode.ATOMIC_FETCH_AND_ADD,
+    ...     [SGE(region.addr, 8, region.lkey)],
+    ...     remote_addr=0x1000,
+    ...     rkey=0x12345678,
+    ...     compare_add=1,
+    ... )
+    >>> SendWR(3, WROpcode.IMM_DATA, imm_data=b"short")
+    Traceback (most recent call last):
+        ...
+    ValueError: SendWR.imm_data has 5 bytes; allowed: 8
     """
 
     wr_id: int = 0
@@ -150,7 +173,11 @@ class WC:
     stream_end: StreamEnd | None = None
 
     def describe(self) -> str:
-        """What became of the request, in one line."""
+        """What became of the request, in one line.
+
+        >>> WC(7, WCStatus.SUCCESS, WCOpcode.RECV, 25, qp_num=3).describe()
+        'RECV 7 of QP 3: SUCCESS, 25 bytes'
+        """
         text = f"{self.opcode.name} {self.wr_id} of QP {self.qp_num}: {self.status.name}"
         if self.status != WCStatus.SUCCESS:
             return f"{text}, {describe(self.cause, self.terminate, self.stream_end)}"

@@ -10,6 +10,7 @@
 
 import argparse
 import html
+import re
 import subprocess
 import sys
 import sysconfig
@@ -34,6 +35,7 @@ LLP_HEADER = "stagecoach_llp.vh"
 ENTRY_PAGE = "queue_entries.html"
 REGISTER_PAGE = Path("registers") / "index.html"
 
+_MATHJAX = re.compile(r"<script[^>]*(?:mathjax).*?</script>\s*", re.DOTALL | re.IGNORECASE)
 _TYPES = {1: "uint8_t", 2: "uint16_t", 4: "uint32_t", 8: "uint64_t"}
 
 
@@ -165,7 +167,10 @@ def write_headers(folder: Path) -> None:
 def write_reference(folder: Path) -> None:
     """Writes everything."""
     write_headers(folder)
-    _peakrdl("html", str(SOURCE), "-o", str((folder / REGISTER_PAGE).parent))
+    page = folder / REGISTER_PAGE
+    _peakrdl("html", str(SOURCE), "-o", str(page.parent))
+    # No description has formulas; with this the page would ask another host for MathJax.
+    page.write_text(_MATHJAX.sub("", page.read_text()))
     (folder / ENTRY_PAGE).write_text(entry_page())
 
 

@@ -75,7 +75,7 @@ def programs() -> dict[str, str]:
     found = {}
     for file in files:
         where = str(file.relative_to(ROOT))
-        if file.suffix == ".py" and "figures" not in file.parts:
+        if file.suffix == ".py":
             found[where] = file.read_text()
         elif file.suffix == ".md":
             blocks = re.findall(r"^```python\n(.*?)^```", file.read_text(), re.M | re.S)

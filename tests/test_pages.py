@@ -75,13 +75,6 @@ def test_every_make_target_that_a_page_names_is_there(page):
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
 
 
-def test_the_figure_is_what_its_script_draws():
-    script = ROOT / "docs" / "figures" / "architecture.py"
-    code = f"import runpy; print(runpy.run_path({str(script)!r})['draw'](), end='')"
-    drawn = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert script.with_suffix(".svg").read_text() == drawn.stdout
-
-
 def glossary() -> list[tuple[str, list[str]]]:
     """The project's own words, and the files in which each is said to occur."""
     text = (ROOT / "docs" / "glossary.md").read_text().split("## iWARP")[0]

@@ -1,4 +1,7 @@
-"""The code of the tutorials runs block after block, and prints what stands after it."""
+"""The code of the tutorials runs block after block, and prints what stands after it.
+
+A page about what takes minutes to build includes the source of an example, which has a test.
+"""
 
 import contextlib
 import io
@@ -8,6 +11,8 @@ from pathlib import Path
 import pytest
 
 TUTORIALS = Path(__file__).parents[2] / "docs" / "tutorials"
+PAGES = sorted(TUTORIALS.glob("*.md"))
+INCLUDED = re.compile(r"^```\{literalinclude\} (\S+)$", re.MULTILINE)
 BLOCK = re.compile(r"^```(python|text)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
@@ -17,7 +22,11 @@ def blocks(text: str) -> list[tuple[str, int, str]]:
 
 
 @pytest.mark.usefixtures("compiled_device")
-@pytest.mark.parametrize("page", sorted(TUTORIALS.glob("*.md")), ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+    "page",
+    [page for page in PAGES if not INCLUDED.search(page.read_text())],
+    ids=lambda page: page.stem,
+)
 def test_every_block_runs_and_prints_what_stands_after_it(page):
     names: dict[str, object] = {}
     printed = ""
@@ -32,3 +41,12 @@ def test_every_block_runs_and_prints_what_stands_after_it(page):
         printed = output.getvalue()
     assert names, "no code"
     assert printed == ""
+
+
+def test_what_a_page_includes_is_an_example_with_a_test():
+    included = [(page, path) for page in PAGES for path in INCLUDED.findall(page.read_text())]
+    assert {page.stem for page, _ in included} == {"cocotb", "verilog"}
+    for page, path in included:
+        file = (page.parent / path).resolve()
+        assert file.exists(), f"{page.name} includes {path}"
+        assert (Path(__file__).parent / f"test_{file.parent.name}.py").exists(), path

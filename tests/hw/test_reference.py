@@ -16,6 +16,7 @@ from stagecoach.hw.reference import (
     REGISTER_PAGE,
     write_reference,
 )
+from tools.site.offline import outside
 
 PROGRAM = """\
 #include <stddef.h>
@@ -34,6 +35,13 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("reference")
     write_reference(folder)
     return folder
+
+
+def test_pages_ask_no_other_host(folder):
+    pages = [folder / ENTRY_PAGE, *(folder / REGISTER_PAGE).parent.rglob("*.html")]
+    assert len(pages) > 1
+    for page in pages:
+        assert outside(page.read_text()) == []
 
 
 def expected() -> dict[str, int]:
