@@ -18,7 +18,7 @@ from stagecoach.sim.cosim.streams import (
     seeded_random,
     start_clock_and_reset,
 )
-from tests.sim.model.tcp.vectors import VECTORS
+from tests.host_driver.network.frames import FRAMES
 from tests.support.runner import parameter
 from tests.support.verdicts import Verdicts, each_check, shows, simulate
 from tests.tcp.frames import (
@@ -139,7 +139,6 @@ FATES = {
     "vlan": FrameFate.ETHERTYPE,
     "ipv6": FrameFate.ETHERTYPE,
     "icmp": FrameFate.RAW,
-    "frag-whole": FrameFate.LONG,
     "frag": FrameFate.IP_FRAGMENT,
     "tcp-tiny-fragment": FrameFate.IP_FRAGMENT,
     "bad-tcp": FrameFate.TCP_CHECKSUM,
@@ -159,8 +158,7 @@ FATES = {
 async def check_known_frames_have_their_fate(dut: Any) -> None:
     bench = await begin(dut)
     frames = []
-    for vector in VECTORS["frames"]:
-        name, frame = vector["name"], bytes.fromhex(vector["frame_hex"])
+    for name, frame in FRAMES.items():
         if not frame[0] & 1:
             frame = MAC + frame[6:]
         prefix = next((each for each in FATES if name.startswith(each)), None)
@@ -194,8 +192,7 @@ async def check_random_frames_have_the_fate_of_the_reference(dut: Any) -> None:
 @cocotb.test(timeout_time=4, timeout_unit="ms")
 async def check_every_bit_of_a_segment_is_under_a_checksum(dut: Any) -> None:
     bench = await begin(dut)
-    good = bytes.fromhex(next(v for v in VECTORS["frames"] if v["name"] == "data-1")["frame_hex"])
-    good = MAC + good[6:]
+    good = MAC + FRAMES["data-1"][6:]
     for bit in range(8 * 14, 8 * len(good)):
         octets = bytearray(good)
         octets[bit // 8] ^= 1 << bit % 8
@@ -245,7 +242,7 @@ async def check_frames_without_a_gap_are_all_kept(dut: Any) -> None:
     """Line rate and more: no cycle between frames, and the latency that the docstring tells."""
     bench = await begin(dut)
     rng = bench.rng
-    sizes = [0, 26, 600, 1460, 1, 1460]
+    sizes = [0, 26, 600, 1440, 1, 1440]
     frames = [datagram(rng, rng.randbytes(size + 20), 0, protocol=17) for size in sizes]
     for frame in frames:
         bench.put(frame)
