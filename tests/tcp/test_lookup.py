@@ -153,7 +153,7 @@ async def check_what_was_inserted_is_found_until_it_is_deleted(dut: Any) -> None
         for connection, key in bench.keys.items():
             assert await bench.find(key) == connection
         assert await bench.find(random_key(rng)) is None
-    assert refused > 5
+    assert refused
 
 
 @cocotb.test(timeout_time=4, timeout_unit="ms")
