@@ -20,24 +20,18 @@ class Both(wiring.Component):
     """The block, and the function beside it."""
 
     def __init__(self) -> None:
-        self.block = Checksum()
-        members = dict(self.block.signature.members)
         words = {"checksum": In(16), "old": In(16), "new": In(16), "updated": Out(16)}
-        super().__init__({**members, **words})
+        self._block = Checksum()
+        super().__init__({**self._block.signature.members, **words})
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.block = self.block
-        wiring.connect(m, wiring.flipped(self._block_side()), self.block)
+        m.submodules.block = block = self._block
+        for name, member in block.signature.members.items():
+            outer, inner = getattr(self, name), getattr(block, name)
+            m.d.comb += inner.eq(outer) if member.flow == In else outer.eq(inner)
         m.d.comb += self.updated.eq(updated(self.checksum, self.old, self.new))
         return m
-
-    def _block_side(self) -> Any:
-        members = self.block.signature.members
-        side = wiring.PureInterface(wiring.Signature(dict(members)), path=())
-        for name in members:
-            setattr(side, name, getattr(self, name))
-        return side
 
 
 @pytest.mark.requirement("CKS-1-01", "CK-3-01", "TCP-3.1-03")

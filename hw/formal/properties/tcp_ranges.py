@@ -3,9 +3,10 @@
 At 8 bits: the comparisons are those of `tcp.sequence`, which are shown at 32.
 """
 
+from collections.abc import Callable
 from typing import Any
 
-from amaranth.hdl import Mux, Signal, Value
+from amaranth.hdl import Mux, Value
 
 from stagecoach.gateware.tcp.ranges import RANGES, Ranges, ranges_layout
 from stagecoach.gateware.tcp.sequence import before, distance
@@ -43,86 +44,112 @@ def _in_order(following: Value, ranges: Any) -> Value:
     return good
 
 
-def _kept(h: Harness) -> None:
-    """A connection: RCV.NXT and its ranges, and segments one after another.
+class _Step:
+    """The block, a connection as the block wants it, and a segment: any, held for two cycles.
 
-    A number, any one in the quarter after RCV.NXT, is followed through one step. The environment
-    keeps segments within a quarter of RCV.NXT, as a window of 2^30 does of 2^32.
+    The environment keeps segments within a quarter of RCV.NXT, as a window of 2^30 does of 2^32.
+    A connection begins without ranges and is then what the block leaves, so what holds of one step
+    holds of all.
     """
-    m = h.m
-    block = Ranges(bits=BITS)
-    h.block(block)
-    following, ranges = Signal(BITS), Signal(ranges_layout(BITS))
-    first, end, number = Signal(BITS), Signal(BITS, init=1), Signal(BITS)
-    ready = Signal()  # the second cycle of a step
-    new_first, new_end = h.free(BITS, "new_first"), h.free(BITS, "new_end")
-    new_number = h.free(BITS, "new_number")
-    m.d.sync += ready.eq(~ready)
-    m.d.comb += [
-        block.following.eq(following),
-        block.first.eq(first),
-        block.end.eq(end),
-        block.ranges.eq(ranges),
-    ]
-    with m.If(ready):
-        m.d.sync += [
-            following.eq(block.following_after),
-            ranges.eq(block.ranges_after),
-            first.eq(new_first),
-            end.eq(new_end),
-            number.eq(new_number),
-        ]
-    after, moved = block.ranges_after, block.following_after
-    legal = before(first, end) & (distance(end, first) <= QUARTER)
-    near = (distance(end, following) < QUARTER) | (distance(following, end) < QUARTER)
-    h.assume(legal & near)
-    h.assume(distance(number, following) < QUARTER)
 
-    h.invariant("before", _in_order(following, ranges))
-    h.check("in order", ~ready | _in_order(moved, after))
-    known = _inside(number, ranges)
-    new = distance(number, first) < distance(end, first)
-    passed = distance(number, following) < distance(moved, following)
+    def __init__(self, h: Harness):
+        self.block = block = Ranges(bits=BITS)
+        h.block(block)
+        self.following = following = h.constant(BITS, "following")
+        self.first, self.end = first, end = h.constant(BITS, "first"), h.constant(BITS, "end")
+        self.ranges = h.constant(ranges_layout(BITS), "ranges")
+        h.m.d.comb += [
+            block.following.eq(following),
+            block.first.eq(first),
+            block.end.eq(end),
+            block.ranges.eq(self.ranges),
+        ]
+        near = (distance(end, following) < QUARTER) | (distance(following, end) < QUARTER)
+        h.assume(before(first, end) & (distance(end, first) <= QUARTER) & near)
+        h.assume(_in_order(following, self.ranges))
+        self.out_of_order = block.taken & before(following, first)
+
+
+def _apart(h: Harness) -> None:
+    """What is left is what the next step may begin with."""
+    step = _Step(h)
+    block = step.block
+    h.check("in order", ~h.started | _in_order(block.following_after, block.ranges_after))
+    moved = distance(block.following_after, step.following)
+    h.check("never back", ~h.started | (moved < QUARTER))
+    h.check("moves", ~h.started | (moved == 0) | (block.taken & ~step.out_of_order))
+    joined = Mux(h.started & block.taken, step.ranges.used - block.ranges_after.used, 0)
+    h.cover("three ranges are joined", joined == 2)
+
+
+def _kept(h: Harness) -> None:
+    """A number, any one in the quarter after RCV.NXT, is there afterwards if it has to be."""
+    step = _Step(h)
+    block, following, after = step.block, step.following, step.block.ranges_after
+    number = h.constant(BITS, "number")
+    h.assume(distance(number, following) < QUARTER)
+    known = _inside(number, step.ranges)
+    new = distance(number, step.first) < distance(step.end, step.first)
+    passed = distance(number, following) < distance(block.following_after, following)
     kept = passed | _inside(number, after)
-    h.check("kept", ~ready | (kept == (known | (new & block.taken))))
-    h.check("never back", ~ready | (distance(moved, following) < QUARTER))
+    h.check("kept", ~h.started | (kept == (known | (new & block.taken))))
+
+
+def _taken(h: Harness) -> None:
+    """What has room is taken, and stands first."""
+    step = _Step(h)
+    block, after = step.block, step.block.ranges_after
     touching = Value.cast(0)
     for place in range(RANGES):
-        each = ranges.list[place]
-        apart = before(end, each.first) | before(each.end, first)
-        touching = touching | ((place < ranges.used) & ~apart)
-    past = before(following, end)
-    room = ~before(following, first) | touching | (ranges.used < RANGES)
-    h.check("taken", ~ready | (block.taken == (past & room)))
-    out_of_order = block.taken & before(following, first)
+        each = step.ranges.list[place]
+        apart = before(step.end, each.first) | before(each.end, step.first)
+        touching = touching | ((place < step.ranges.used) & ~apart)
+    past = before(step.following, step.end)
+    room = ~before(step.following, step.first) | touching | (step.ranges.used < RANGES)
+    h.check("taken", ~h.started | (block.taken == (past & room)))
     newest = after.list[0]
-    holds = ~before(first, newest.first) & ~before(newest.end, end)
-    h.check("newest first", ~ready | ~out_of_order | ((after.used != 0) & holds))
-    h.check("moves", ~ready | out_of_order | (moved == following) | block.taken)
-    joined = Mux(ready & block.taken, ranges.used - after.used, 0)
-    h.cover("three ranges are joined", joined == 2)
+    holds = ~before(step.first, newest.first) & ~before(newest.end, step.end)
+    h.check("newest first", ~h.started | ~step.out_of_order | ((after.used != 0) & holds))
 
 
 def _mutation(old: str, new: str) -> Mutation:
     return Mutation("stagecoach.gateware.tcp.ranges", old, new)
 
 
-PROPERTIES = (
-    Property(
+def _property(
+    name: str, build: Callable[[Harness], None], *mutations: Mutation, covered: int = 0
+) -> Property:
+    return Property(
         "tcp.ranges.Ranges",
-        "what is taken is kept, and nothing else; ranges stay apart, the newest first (8 bits)",
-        in_harness(_kept),
-        mutations=(
-            _mutation("~before(end, each.first) & ~", "before(each.first, end) & ~"),
-            _mutation("touched[number] & begins_before[number]", "begins_before[number]"),
-            _mutation("touched[number] & ends_after[number]", "ends_after[number]"),
-            _mutation("useful & (in_order | ~full)", "useful & ~full"),
-            _mutation("useful & (in_order | ~full)", "in_order | ~full"),
-            _mutation("self.ranges_after.used.eq(left + 1)", "self.ranges_after.used.eq(left)"),
-            _mutation("others[number - 1]", "others[number]"),
-        ),
-        depth=2,
+        f"{name} (8 bits)",
+        in_harness(build),
+        mutations=mutations,
+        covered=covered,
         engine=UNROLLED,
-        covered=16,
+    )
+
+
+PROPERTIES = (
+    _property(
+        "ranges stay apart and after RCV.NXT, which never goes back",
+        _apart,
+        _mutation("~before(end, each.first) & ~", "before(each.first, end) & ~"),
+        _mutation("self.ranges_after.used.eq(left + 1)", "self.ranges_after.used.eq(count)"),
+        _mutation("others[number - 1]", "others[number]"),
+        covered=4,
+    ),
+    _property(
+        "what is taken is kept, and nothing else",
+        _kept,
+        _mutation("touched[number] & begins_before[number]", "begins_before[number]"),
+        _mutation("touched[number] & ends_after[number]", "ends_after[number]"),
+        _mutation("self.ranges_after.used.eq(left + 1)", "self.ranges_after.used.eq(left)"),
+    ),
+    _property(
+        "what has room is taken, and the newest range is the first",
+        _taken,
+        _mutation("useful & (in_order | ~full)", "useful & ~full"),
+        _mutation("useful & (in_order | ~full)", "in_order | ~full"),
+        _mutation("newest.end.eq(new_end)", "newest.end.eq(end - 1)"),
     ),
 )
