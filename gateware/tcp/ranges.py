@@ -1,6 +1,6 @@
 """What was received out of order: ranges of sequence numbers after RCV.NXT, and SACK's order."""
 
-from amaranth.hdl import Module, Signal, Value
+from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -15,20 +15,31 @@ SEQUENCE_BITS = 32
 def ranges_layout(bits: int = SEQUENCE_BITS, count: int = RANGES) -> data.StructLayout:
     """Return the layout of the ranges of a connection.
 
-    list: each from `first` up to before `end`; the one that was received last is number 0.
-    used: how many there are.
+    list: places, each from `first` up to before `end`. order: all places; the first `used` of them
+    hold ranges, the one that was received last first. A place keeps its range until that is gone.
     """
     one = data.StructLayout({"first": bits, "end": bits})
-    return data.StructLayout({"list": data.ArrayLayout(one, count), "used": range(count + 1)})
+    return data.StructLayout(
+        {
+            "list": data.ArrayLayout(one, count),
+            "order": data.ArrayLayout(range(count), count),
+            "used": range(count + 1),
+        }
+    )
+
+
+def no_ranges(count: int = RANGES) -> dict[str, object]:
+    """Return the ranges of a new connection, as a value of their layout."""
+    return {"order": list(range(count)), "used": 0}
 
 
 class Ranges(wiring.Component):
     """Adds the octets [first, end) to those received: moves RCV.NXT, or adds and joins ranges.
 
     Ranges that the new octets overlap or touch become one with them. If that begins at or before
-    `following`, RCV.NXT moves to its end; otherwise it is range 0, and the others follow in their
-    order: the order of SACK blocks (RFC 2018, 4). What would need a range too many is not taken
-    (RFC 2018, 8 allows it), nor is what ends at or before `following`: then nothing changes.
+    `following`, RCV.NXT moves to its end; otherwise it is the first range, and the others follow in
+    their order: the order of SACK blocks (RFC 2018, 4). What would need a range too many is not
+    taken (RFC 2018, 8 allows it), nor is what ends at or before `following`: then nothing changes.
 
     The caller holds all inputs for two cycles; the outputs are good in the second one. No state, no
     handshake. It guarantees that ranges are not empty, do not touch each other, and come after
@@ -70,63 +81,68 @@ class Ranges(wiring.Component):
         # First cycle: the comparisons. All that touch the new octets are disjoint, so at most one
         # of them begins before these, and at most one ends after them.
         useful, in_order = Signal(), Signal()
-        touched, begins_before, ends_after = Signal(count), Signal(count), Signal(count)
+        touches, begins_before, ends_after = Signal(count), Signal(count), Signal(count)
         m.d.sync += [
             useful.eq(before(self.following, end)),
             in_order.eq(~before(self.following, first)),
         ]
         for number in range(count):
             each = self.ranges.list[number]
-            touches = ~before(end, each.first) & ~before(each.end, first)
             m.d.sync += [
-                touched[number].eq((number < self.ranges.used) & touches),
+                touches[number].eq(~before(end, each.first) & ~before(each.end, first)),
                 begins_before[number].eq(before(each.first, first)),
                 ends_after[number].eq(before(end, each.end)),
             ]
 
-        # Second cycle: what was chosen.
-        new_first, new_end = Signal.like(first), Signal.like(end)
-        m.d.comb += [new_first.eq(first), new_end.eq(end)]
+        # Second cycle: places whose range stays come before those that are free then.
+        order, used = self.ranges.order, self.ranges.used
+        touched, stays = Signal(count), Signal(count)  # by place; by its number in the order
+        staying = Signal.like(used)
+        for number in range(count):
+            m.d.comb += stays[number].eq((number < used) & ~touches.bit_select(order[number], 1))
+        for number in range(count):
+            holds = [(place < used) & (order[place] == number) for place in range(count)]
+            m.d.comb += touched[number].eq(touches[number] & Cat(holds).any())
+        m.d.comb += staying.eq(sum(stays[number] for number in range(count)))
+        parted = _parted(m, order, stays, staying, count)
+
+        joined = Signal.like(self.ranges.list[0])
+        m.d.comb += [joined.first.eq(first), joined.end.eq(end)]
         for number in range(count):
             each = self.ranges.list[number]
             with m.If(touched[number] & begins_before[number]):
-                m.d.comb += new_first.eq(each.first)
+                m.d.comb += joined.first.eq(each.first)
             with m.If(touched[number] & ends_after[number]):
-                m.d.comb += new_end.eq(each.end)
-        full = (self.ranges.used == count) & ~touched.any()
+                m.d.comb += joined.end.eq(each.end)
+        place = Signal(range(count))  # of the joined range, the first one that is free then
         m.d.comb += [
-            self.taken.eq(useful & (in_order | ~full)),
+            place.eq(parted[staying]),
+            self.taken.eq(useful & (in_order | (staying != count))),
             self.following_after.eq(self.following),
             self.ranges_after.eq(self.ranges),
         ]
-        others = _remaining(m, self.ranges, touched, count)
-        left = Signal.like(self.ranges.used)  # ranges that are not touched
-        m.d.comb += left.eq(self.ranges.used - sum(touched[number] for number in range(count)))
+        after = self.ranges_after
         with m.If(self.taken & in_order):
-            m.d.comb += [self.following_after.eq(new_end), self.ranges_after.used.eq(left)]
-            for number in range(count):
-                m.d.comb += self.ranges_after.list[number].eq(others[number])
+            m.d.comb += [self.following_after.eq(joined.end), after.used.eq(staying)]
+            m.d.comb += [after.order[number].eq(parted[number]) for number in range(count)]
         with m.Elif(self.taken):
-            newest = self.ranges_after.list[0]
-            m.d.comb += [
-                newest.first.eq(new_first),
-                newest.end.eq(new_end),
-                self.ranges_after.used.eq(left + 1),
-            ]
+            m.d.comb += [after.used.eq(staying + 1), after.order[0].eq(place)]
+            for number in range(count):
+                with m.If(place == number):
+                    m.d.comb += after.list[number].eq(joined)
             for number in range(1, count):
-                m.d.comb += self.ranges_after.list[number].eq(others[number - 1])
+                earlier = Mux(number <= staying, parted[number - 1], parted[number])
+                m.d.comb += after.order[number].eq(earlier)
         return m
 
 
-def _remaining(m: Module, ranges: data.View, touched: Value, count: int) -> list[Value]:
-    """Return the ranges that are not touched, in their order, from number 0 on."""
-    found = []
-    for place in range(count):
-        chosen = Signal.like(ranges.list[0].as_value(), name=f"remaining_{place}")
-        # Range number `place + n` stands here if n of those before it are gone.
-        for number in range(place, count):
-            gone = sum(touched[earlier] for earlier in range(number)) if number else Value.cast(0)
-            with m.If(~touched[number] & (gone == number - place)):
-                m.d.comb += chosen.eq(ranges.list[number].as_value())
-        found.append(chosen)
-    return found
+def _parted(m: Module, order: data.View, stays: Value, staying: Value, count: int) -> Array[Value]:
+    """Return the places of `order`: those that stay, then the others, each in their order."""
+    parted = [Signal(range(count), name=f"parted_{number}") for number in range(count)]
+    for number in range(count):
+        before_it = sum((stays[earlier] for earlier in range(number)), start=Value.cast(0))
+        target = Mux(stays[number], before_it, staying + number - before_it)
+        for place in range(count):
+            with m.If(target == place):
+                m.d.comb += parted[place].eq(order[number])
+    return Array(parted)

@@ -8,7 +8,7 @@ import cocotb
 import pytest
 from cocotb.triggers import RisingEdge
 
-from stagecoach.gateware.tcp.ranges import RANGES, Ranges, ranges_layout
+from stagecoach.gateware.tcp.ranges import RANGES, Ranges, no_ranges, ranges_layout
 from stagecoach.sim.cosim.streams import pack, seeded_random, start_clock_and_reset, unpack
 from stagecoach.sim.model.tcp.reassembly import Reassembly
 from tests.support.runner import parameter, run_cocotb
@@ -32,7 +32,7 @@ class Bench:
         self.layout = ranges_layout(count=self.count)
         self.base = base
         self.following = base
-        self.ranges: Any = {"list": [{"first": 0, "end": 0}] * self.count, "used": 0}
+        self.ranges: Any = no_ranges(self.count)
 
     async def add(self, position: int, octets: int) -> bool:
         """Add octets at a position of the stream; whether they were taken."""
@@ -55,9 +55,11 @@ class Bench:
     @property
     def blocks(self) -> list[tuple[int, int]]:
         """The ranges as positions, the newest first."""
-        used = self.ranges["list"][: self.ranges["used"]]
+        places = self.ranges["order"][: self.ranges["used"]]
+        used = [self.ranges["list"][place] for place in places]
         return [
-            tuple((each[edge] - self.base) % SPACE for edge in ("first", "end")) for each in used
+            ((each["first"] - self.base) % SPACE, (each["end"] - self.base) % SPACE)
+            for each in used
         ]
 
 

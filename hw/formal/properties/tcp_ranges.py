@@ -6,7 +6,7 @@ At 8 bits: the comparisons are those of `tcp.sequence`, which are shown at 32.
 from collections.abc import Callable
 from typing import Any
 
-from amaranth.hdl import Mux, Value
+from amaranth.hdl import Array, Cat, Mux, Value
 
 from stagecoach.gateware.tcp.ranges import RANGES, Ranges, ranges_layout
 from stagecoach.gateware.tcp.sequence import before, distance
@@ -23,8 +23,14 @@ def _inside(number: Value, ranges: Any) -> Value:
     for place in range(RANGES):
         each = ranges.list[place]
         inside = distance(number, each.first) < distance(each.end, each.first)
-        found = found | ((place < ranges.used) & inside)
+        found = found | (_holds(ranges, place) & inside)
     return found
+
+
+def _holds(ranges: Any, place: int) -> Value:
+    """Whether a place has a range."""
+    held = [(at < ranges.used) & (ranges.order[at] == place) for at in range(RANGES)]
+    return Cat(held).any()
 
 
 def _in_order(following: Value, ranges: Any) -> Value:
@@ -39,8 +45,9 @@ def _in_order(following: Value, ranges: Any) -> Value:
             apart = (distance(other.end, following) < first) | (
                 end < distance(other.first, following)
             )
-            alone = alone & apart
-        good = good & ((place >= ranges.used) | alone)
+            alone = alone & (apart | ~_holds(ranges, other_place))
+            good = good & (ranges.order[place] != ranges.order[other_place])
+        good = good & (alone | ~_holds(ranges, place))
     return good
 
 
@@ -103,11 +110,11 @@ def _taken(h: Harness) -> None:
     for place in range(RANGES):
         each = step.ranges.list[place]
         apart = before(step.end, each.first) | before(each.end, step.first)
-        touching = touching | ((place < step.ranges.used) & ~apart)
+        touching = touching | (_holds(step.ranges, place) & ~apart)
     past = before(step.following, step.end)
     room = ~before(step.following, step.first) | touching | (step.ranges.used < RANGES)
     h.check("taken", ~h.started | (block.taken == (past & room)))
-    newest = after.list[0]
+    newest = Array(after.list[place] for place in range(RANGES))[after.order[0]]
     holds = ~before(step.first, newest.first) & ~before(newest.end, step.end)
     h.check("newest first", ~h.started | ~step.out_of_order | ((after.used != 0) & holds))
 
@@ -134,8 +141,7 @@ PROPERTIES = (
         "ranges stay apart and after RCV.NXT, which never goes back",
         _apart,
         _mutation("~before(end, each.first) & ~", "before(each.first, end) & ~"),
-        _mutation("self.ranges_after.used.eq(left + 1)", "self.ranges_after.used.eq(count)"),
-        _mutation("others[number - 1]", "others[number]"),
+        _mutation("Mux(number <= staying, parted[number - 1], parted[number])", "parted[number]"),
         covered=4,
     ),
     _property(
@@ -143,13 +149,13 @@ PROPERTIES = (
         _kept,
         _mutation("touched[number] & begins_before[number]", "begins_before[number]"),
         _mutation("touched[number] & ends_after[number]", "ends_after[number]"),
-        _mutation("self.ranges_after.used.eq(left + 1)", "self.ranges_after.used.eq(left)"),
+        _mutation("after.used.eq(staying + 1)", "after.used.eq(staying)"),
     ),
     _property(
         "what has room is taken, and the newest range is the first",
         _taken,
-        _mutation("useful & (in_order | ~full)", "useful & ~full"),
-        _mutation("useful & (in_order | ~full)", "in_order | ~full"),
-        _mutation("newest.end.eq(new_end)", "newest.end.eq(end - 1)"),
+        _mutation("useful & (in_order | (staying != count))", "useful & (staying != count)"),
+        _mutation("useful & (in_order | (staying != count))", "in_order | (staying != count)"),
+        _mutation("after.order[0].eq(place)", "after.order[0].eq(parted[0])"),
     ),
 )
