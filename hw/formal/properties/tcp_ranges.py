@@ -6,7 +6,7 @@ At 8 bits: the comparisons are those of `tcp.sequence`, which are shown at 32.
 from collections.abc import Callable
 from typing import Any
 
-from amaranth.hdl import Array, Cat, Mux, Value
+from amaranth.hdl import Array, Cat, Mux, Signal, Value, signed
 
 from stagecoach.gateware.tcp.ranges import RANGES, Ranges, ranges_layout
 from stagecoach.gateware.tcp.sequence import before, distance
@@ -14,7 +14,8 @@ from stagecoach.hw.formal.harness import Harness
 from stagecoach.hw.formal.property import UNROLLED, Mutation, Property, in_harness
 
 BITS = 8
-QUARTER = 1 << (BITS - 2)
+QUARTER_BITS = BITS - 2
+QUARTER = 1 << QUARTER_BITS
 
 
 def _inside(number: Value, ranges: Any) -> Value:
@@ -33,26 +34,22 @@ def _holds(ranges: Any, place: int) -> Value:
     return Cat(held).any()
 
 
-def _in_order(following: Value, ranges: Any) -> Value:
-    """Whether ranges are as the block wants them, and leaves them."""
-    good: Value = ranges.used <= RANGES
-    for place in range(RANGES):
-        each = ranges.list[place]
-        first, end = distance(each.first, following), distance(each.end, following)
-        alone = (first > 0) & (first < end) & (end < QUARTER)
-        for other_place in range(place):
-            other = ranges.list[other_place]
-            apart = (distance(other.end, following) < first) | (
-                end < distance(other.first, following)
-            )
+def _alone(following: Value, ranges: Any, place: int) -> Value:
+    """Whether a place has no range, or one after RCV.NXT that touches no other."""
+    each = ranges.list[place]
+    first, end = distance(each.first, following), distance(each.end, following)
+    alone = (first > 0) & (first < end) & (end < QUARTER)
+    for other_place in range(RANGES):
+        other = ranges.list[other_place]
+        other_first, other_end = (distance(it, following) for it in (other.first, other.end))
+        apart = (other_end < first) | (end < other_first)
+        if other_place != place:
             alone = alone & (apart | ~_holds(ranges, other_place))
-            good = good & (ranges.order[place] != ranges.order[other_place])
-        good = good & (alone | ~_holds(ranges, place))
-    return good
+    return alone | ~_holds(ranges, place)
 
 
 class _Step:
-    """The block, a connection as the block wants it, and a segment: any, held for two cycles.
+    """The block, a connection as it wants it, and a segment near: any, held for two cycles.
 
     The environment keeps segments within a quarter of RCV.NXT, as a window of 2^30 does of 2^32.
     A connection begins without ranges and is then what the block leaves, so what holds of one step
@@ -62,30 +59,58 @@ class _Step:
     def __init__(self, h: Harness):
         self.block = block = Ranges(bits=BITS)
         h.block(block)
+        m = h.m
         self.following = following = h.constant(BITS, "following")
-        self.first, self.end = first, end = h.constant(BITS, "first"), h.constant(BITS, "end")
-        self.ranges = h.constant(ranges_layout(BITS), "ranges")
-        h.m.d.comb += [
+        # Everything by its distance from RCV.NXT, so that few values have to be looked at.
+        start = h.constant(signed(QUARTER_BITS + 1), "start")
+        stop = h.constant(signed(QUARTER_BITS + 1), "stop")
+        h.assume(start < stop)
+        self.first, self.end = Signal(BITS), Signal(BITS)
+        m.d.comb += [self.first.eq(following + start), self.end.eq(following + stop)]
+        self.ranges = Signal(ranges_layout(BITS))
+        edges = [
+            [h.constant(QUARTER_BITS, f"{name}_{place}") for name in ("first", "end")]
+            for place in range(RANGES)
+        ]
+        order = h.constant(len(Value.cast(self.ranges.order)), "order")
+        used = h.constant(range(RANGES + 1), "used")
+        m.d.comb += [self.ranges.order.eq(order), self.ranges.used.eq(used)]
+        for place, (first, end) in enumerate(edges):
+            each = self.ranges.list[place]
+            m.d.comb += [each.first.eq(following + first), each.end.eq(following + end)]
+            for other_place in range(place):
+                other_first, other_end = edges[other_place]
+                apart = (other_end < first) | (end < other_first)
+                both = _holds(self.ranges, place) & _holds(self.ranges, other_place)
+                h.assume(apart | ~both)
+                h.assume(self.ranges.order[place] != self.ranges.order[other_place])
+            h.assume(((first > 0) & (first < end)) | ~_holds(self.ranges, place))
+        h.assume(used <= RANGES)
+        m.d.comb += [
             block.following.eq(following),
-            block.first.eq(first),
-            block.end.eq(end),
+            block.first.eq(self.first),
+            block.end.eq(self.end),
             block.ranges.eq(self.ranges),
         ]
-        near = (distance(end, following) < QUARTER) | (distance(following, end) < QUARTER)
-        h.assume(before(first, end) & (distance(end, first) <= QUARTER) & near)
-        h.assume(_in_order(following, self.ranges))
-        self.out_of_order = block.taken & before(following, first)
+        self.out_of_order = block.taken & before(following, self.first)
 
 
 def _apart(h: Harness) -> None:
     """What is left is what the next step may begin with."""
     step = _Step(h)
     block = step.block
-    h.check("in order", ~h.started | _in_order(block.following_after, block.ranges_after))
+    after = block.ranges_after
+    h.check("used", ~h.started | (after.used <= RANGES))
+    for place in range(RANGES):
+        alone = _alone(block.following_after, after, place)
+        h.check(f"alone {place}", ~h.started | alone)
+        for other_place in range(place):
+            differ = after.order[place] != after.order[other_place]
+            h.check(f"order {place} {other_place}", ~h.started | differ)
     moved = distance(block.following_after, step.following)
     h.check("never back", ~h.started | (moved < QUARTER))
     h.check("moves", ~h.started | (moved == 0) | (block.taken & ~step.out_of_order))
-    joined = Mux(h.started & block.taken, step.ranges.used - block.ranges_after.used, 0)
+    joined = Mux(h.started & block.taken, step.ranges.used - after.used, 0)
     h.cover("three ranges are joined", joined == 2)
 
 
@@ -93,8 +118,8 @@ def _kept(h: Harness) -> None:
     """A number, any one in the quarter after RCV.NXT, is there afterwards if it has to be."""
     step = _Step(h)
     block, following, after = step.block, step.following, step.block.ranges_after
-    number = h.constant(BITS, "number")
-    h.assume(distance(number, following) < QUARTER)
+    number = Signal(BITS)
+    h.m.d.comb += number.eq(following + h.constant(QUARTER_BITS, "place"))
     known = _inside(number, step.ranges)
     new = distance(number, step.first) < distance(step.end, step.first)
     passed = distance(number, following) < distance(block.following_after, following)
