@@ -1,5 +1,6 @@
 """The blocks of a device, each to be placed alone: found in the device, with its parameters."""
 
+import importlib
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -39,7 +40,8 @@ def find(config: RnicConfig, name: str) -> wiring.Component:
     """A block by its place in the device or by its class.
 
     `name` is `block`, `block.submodule`, or `package.module[:Class]`, the first of that class in
-    the device; without a class the first one that the module defines.
+    the device; without a class the first one that the module defines. A class that the device does
+    not use, and that is named, is built with its defaults.
     """
     if name.startswith("stagecoach.gateware."):
         module, _, class_name = name.partition(":")
@@ -47,7 +49,7 @@ def find(config: RnicConfig, name: str) -> wiring.Component:
             kind = type(component)
             if kind.__module__ == module and class_name in ("", kind.__name__):
                 return component
-        raise NoSuchBlock(f"block {name!r} is not in the device; allowed: a class that it uses")
+        return _outside(module, class_name)
     component = Rnic(config)
     for part in name.split("."):
         parts = _submodules(component)
@@ -55,6 +57,21 @@ def find(config: RnicConfig, name: str) -> wiring.Component:
             raise NoSuchBlock(f"block {part!r} of {name!r}; allowed: {', '.join(parts)}")
         component = parts[part]
     return component
+
+
+def _outside(module: str, class_name: str) -> wiring.Component:
+    """A block that the device does not use, with its defaults."""
+    try:
+        found = getattr(importlib.import_module(module), class_name, None)
+        component = found() if isinstance(found, type) else None
+    except (ModuleNotFoundError, TypeError):
+        component = None
+    if isinstance(component, wiring.Component):
+        return component
+    raise NoSuchBlock(
+        f"block {module}:{class_name} is not in the device; "
+        "allowed: a class that it uses, or one that has defaults"
+    )
 
 
 def _walk(component: wiring.Component) -> Iterator[wiring.Component]:

@@ -5,6 +5,7 @@ from amaranth.hdl import Fragment
 
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.mpa.deframer import Deframer
+from stagecoach.gateware.tcp.ranges import Ranges
 from stagecoach.hw import blocks
 from stagecoach.hw.harness import CHAIN_BITS, Harness
 
@@ -30,7 +31,22 @@ def test_block_is_found_with_the_parameters_of_the_device(name):
     assert len(found.closed.qp) == CONFIG.qp_bits
 
 
-@pytest.mark.parametrize("name", ["frmer", "mpa_receiver.x", "stagecoach.gateware.mpa.deframer:X"])
+def test_a_block_outside_the_device_has_its_defaults():
+    found = blocks.find(CONFIG, "stagecoach.gateware.tcp.ranges:Ranges")
+    assert type(found) is Ranges
+    assert len(found.first) == 32
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "frmer",
+        "mpa_receiver.x",
+        "stagecoach.gateware.mpa.deframer:X",
+        "stagecoach.gateware.mpa.nothing:X",
+        "stagecoach.gateware.mpa.layouts:MpaLayouts",
+    ],
+)
 def test_unknown_name_is_refused(name):
     with pytest.raises(blocks.NoSuchBlock, match="allowed"):
         blocks.find(CONFIG, name)

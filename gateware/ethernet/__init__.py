@@ -1,0 +1,1 @@
+"""Ethernet frames (RFC 894): into the store, counted, and out."""

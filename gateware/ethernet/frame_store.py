@@ -1,0 +1,115 @@
+"""The store of received frames: a frame comes out when it is whole and good, or not at all."""
+
+from amaranth.hdl import Module, Signal, Value
+from amaranth.lib import memory, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from stagecoach.gateware.ethernet.layouts import FRAME_WORD
+from stagecoach.gateware.memories import NO_COLLISION
+from stagecoach.gateware.stream.prompt_fifo import PromptFifo
+
+WORDS_AHEAD = 8
+"""Words between the memory and the reader; enough for one per cycle."""
+
+WORDS_MARGIN = 4
+"""Of them, those on their way that the FIFO's level does not show yet."""
+
+
+class FrameStore(wiring.Component):
+    """Circular memory of frames. The words of one are forgotten unless `keep` comes with the last.
+
+    One word in and one out per cycle. The first word of a frame is at `o` five cycles after its
+    last one was written. A word for which there is no room is lost, and `full` says with the last
+    word, or before, that the frame cannot be kept: then `keep` must be low. A reader that takes
+    nothing fills the store; the writer never waits. Addresses wrap with the memory.
+
+    Parameters
+    ----------
+    octets: size, a power of two from 1024 on.
+
+    Members
+    -------
+    write, word: the next word of a frame. keep: with the last word, the frame is good.
+    full: this frame had a word, or now has one, without room.
+    o: the words of frames that were kept, in order.
+    """
+
+    def __init__(self, octets: int):
+        if octets < 1024 or octets & (octets - 1):
+            raise ValueError(f"FrameStore octets is {octets!r}; allowed: a power of two from 1024")
+        self._words = octets // 8
+        super().__init__(
+            {
+                "write": In(1),
+                "word": In(FRAME_WORD),
+                "keep": In(1),
+                "full": Out(1),
+                "o": Out(stream.Signature(FRAME_WORD)),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        depth = self._words
+        # A word is fetched when its frame was kept, after it was written.
+        m.submodules.memory = words = memory.Memory(
+            shape=FRAME_WORD, depth=depth, init=[], attrs=NO_COLLISION
+        )
+        m.submodules.ahead = ahead = PromptFifo(FRAME_WORD, WORDS_AHEAD)
+        write, read = words.write_port(), words.read_port()
+
+        # Written: words of the frame under way count in `used`, but not in `waiting`.
+        start = Signal(range(depth))  # of the frame under way
+        used = Signal(range(depth + 1))
+        waiting = Signal(range(depth + 1))
+        length = Signal(range(depth + 1))  # of the frame under way, what is in the memory
+        overflow = Signal()
+        no_room = Signal()
+        fetch = Signal()
+        written = Signal()
+        m.d.comb += [
+            self.full.eq(overflow | no_room),
+            written.eq(self.write & ~self.full),
+            write.en.eq(written),
+            Value.cast(write.data).eq(Value.cast(self.word)),
+        ]
+        ends = self.write & self.word.last
+        kept, dropped = Signal(range(depth + 1)), Signal(range(depth + 1))
+        m.d.comb += no_room.eq(used == depth)
+        with m.If(ends & self.keep):
+            m.d.comb += kept.eq(length + written)
+        with m.If(ends & ~self.keep):
+            m.d.comb += dropped.eq(length + written)
+        m.d.sync += [
+            used.eq(used + written - dropped - fetch),
+            waiting.eq(waiting + kept - fetch),
+        ]
+        with m.If(self.write):
+            m.d.sync += [
+                overflow.eq(~self.word.last & self.full),
+                length.eq(length + written),
+            ]
+        with m.If(written):
+            m.d.sync += write.addr.eq(write.addr + 1)
+        with m.If(ends):
+            m.d.sync += length.eq(0)
+            with m.If(self.keep):
+                m.d.sync += start.eq(write.addr + 1)
+            with m.Else():
+                m.d.sync += write.addr.eq(start)
+
+        # Read: fetched, at the memory's output, in the register after it.
+        fetched, arrived = Signal(), Signal()
+        word = Signal(FRAME_WORD)
+        m.d.comb += [
+            fetch.eq((waiting != 0) & (ahead.level <= WORDS_AHEAD - 1 - WORDS_MARGIN)),
+            ahead.i.valid.eq(arrived),
+            ahead.i.payload.eq(word),
+            self.o.valid.eq(ahead.o.valid),
+            self.o.payload.eq(ahead.o.payload),
+            ahead.o.ready.eq(self.o.ready),
+        ]
+        m.d.sync += [fetched.eq(fetch), arrived.eq(fetched), word.eq(read.data)]
+        with m.If(fetch):
+            m.d.sync += read.addr.eq(read.addr + 1)
+        return m

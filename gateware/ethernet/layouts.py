@@ -1,0 +1,79 @@
+"""Frames on their way through the device, and what became of them."""
+
+from amaranth import unsigned
+from amaranth.lib import data, enum, wiring
+from amaranth.lib.wiring import In, Out
+
+INDEX_BITS = 5
+"""Words of a frame are counted up to 31: all headers are in the first 17."""
+
+FRAME_WORD_AT = data.StructLayout(
+    {"data": 64, "octets": 4, "index": INDEX_BITS, "first": 1, "last": 1, "error": 1}
+)
+"""A word of a frame and its place.
+
+octets: 8, or those of the last word. index: its number, 31 for all after that. error: on the last
+word, the MAC or the link says that the frame is bad.
+"""
+
+FRAME_WORD = data.StructLayout({"data": 64, "last": 1})
+"""A word of a frame that was kept; on the last one, lanes after the frame mean nothing."""
+
+OCTETS_BITS = 14
+"""Of the length of a frame: up to 16,383."""
+
+
+class FrameFate(enum.Enum, shape=unsigned(5)):
+    """What became of a received frame: it is kept, or the first check that it failed."""
+
+    SEGMENT = 0  # a good TCP segment
+    RAW = 1  # good, but not of TCP: for the driver
+    LINK_ERROR = 2  # the MAC says so
+    LONG = 3  # longer than the MTU allows
+    SHORT = 4  # shorter than its header
+    ADDRESS = 5  # to another station, or from a group
+    ETHERTYPE = 6  # neither IPv4 nor ARP
+    IP_SHORT = 7  # shorter than an IPv4 header
+    IP_VERSION = 8  # not 4
+    IP_HEADER_LENGTH = 9  # IHL below 5, or past the frame
+    IP_CHECKSUM = 10
+    IP_TOTAL_LENGTH = 11  # below the header, or past the frame
+    IP_FRAGMENT = 12
+    IP_SOURCE = 13  # not the address of a single host (RFC 1122, 3.2.1.3)
+    IP_DESTINATION = 14  # TCP to a group, or in a frame to a group (RFC 9293, MUST-57)
+    TCP_SHORT = 15  # shorter than a TCP header
+    TCP_CHECKSUM = 16
+    TCP_DATA_OFFSET = 17  # below 5, or past the segment
+    TCP_PORT = 18  # 0
+    FULL = 19  # good, but there was no room
+
+
+KEPT = (FrameFate.SEGMENT, FrameFate.RAW)
+"""Frames that are in the store, each with a record."""
+
+
+class FrameBus(wiring.Signature):
+    """Words of frames as they come, seen from their source: nothing here waits."""
+
+    def __init__(self) -> None:
+        super().__init__({"valid": Out(1), "p": Out(FRAME_WORD_AT)})
+
+
+class AxiStreamSignature(wiring.Signature):
+    """AXI4-Stream of Ethernet frames without FCS, seen from the sender.
+
+    `tuser`, with `tlast`: the frame is bad. `tkeep` is contiguous from lane 0, and all of a word
+    but the last.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(
+            {
+                "tvalid": Out(1),
+                "tready": In(1),
+                "tdata": Out(64),
+                "tkeep": Out(8),
+                "tlast": Out(1),
+                "tuser": Out(1),
+            }
+        )

@@ -1,0 +1,1 @@
+"""IPv4 (RFC 791): checksum and header."""
