@@ -1,5 +1,8 @@
 """Ethernet and IPv4 headers of received frames: fields, and what is wrong with them."""
 
+from collections.abc import Sequence
+from typing import Any
+
 from amaranth.hdl import Const, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
@@ -132,8 +135,8 @@ class Ipv4Header(wiring.Component):
         return m
 
 
-def first_failed(checks: tuple[tuple[FrameFate, Value], ...], otherwise: Value) -> Value:
-    """Return the fate of the first check whose value is 1."""
+def first_failed(checks: Sequence[tuple[Any, Value]], otherwise: Value) -> Value:
+    """Return the `FrameFate` of the first check whose value is 1."""
     fate = Value.cast(otherwise)
     for failed, condition in reversed(checks):
         fate = Mux(condition, Value.cast(failed), fate)
