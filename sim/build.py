@@ -106,7 +106,6 @@ def build_device(
     config: RnicConfig | None = None,
     trace: bool = False,
     progress: Progress | None = None,
-    level: str = FAST,
 ) -> Path:
     """Return the shared library of `gateware.rnic.Rnic(config)`, built if it is not in the cache.
 
@@ -118,7 +117,6 @@ def build_device(
     config: sizes of the device, `RnicConfig()` if None.
     trace: build the variant that can write FST waveforms (slower; needs the lz4 and zlib headers).
     progress: called with a few words before each step that takes long.
-    level: as in `Parts`.
     """
     config = RnicConfig() if config is None else config
     _compiler()  # before the Verilog is exported, which takes a while
@@ -131,7 +129,6 @@ def build_device(
         clocks=clocks,
         trace=trace,
         progress=progress,
-        level=level,
     )
 
 

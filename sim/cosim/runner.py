@@ -36,9 +36,8 @@ A component with an attribute `parts`, a dictionary of components by module name
 together with them: it holds them as `Instance`s, so that a part that occurs twice is elaborated,
 translated and compiled once.
 
-`ports_only` is for whole devices, which build in a fraction of the time with it: cocotb sees the
-ports of the top module and nothing inside (the waveform shows everything), and one build serves
-runs with and without a waveform.
+With `ports_only` a build takes a fraction of the time, most of all that of a whole device: cocotb
+sees the ports of the top module and nothing inside. A waveform shows everything.
 
 `quick` is for components that are simulated for less time than their compilation takes: the
 compiler optimises nothing that is of this design.
@@ -221,7 +220,6 @@ def build(
 ) -> Path:
     """Export and build `component` unless the same was built before; return the folder."""
     # Icarus shows all signals whether it is asked to or not.
-    waves = waves or (ports_only and simulator == "verilator")
     ports_only = (ports_only or gates) and simulator == "verilator"
     text = _to_rtlil(component)
     versions = [f"{package} {importlib.metadata.version(package)}" for package in TOOL_PACKAGES]

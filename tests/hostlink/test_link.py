@@ -32,7 +32,7 @@ def link(max_burst_beats: int = 32) -> HostLink:
 @pytest.mark.parametrize(("pattern", "faults"), [("always", "none"), ("random", "some")])
 def test_link(pattern, faults):
     parameters = {"PATTERN": pattern, "FAULTS": faults}
-    run_cocotb(link(), __name__, parameters=parameters, ports_only=True)
+    run_cocotb(link(), __name__, parameters=parameters)
 
 
 def test_longer_bursts_than_a_frame_holds_are_refused():

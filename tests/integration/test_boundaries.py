@@ -8,7 +8,7 @@ import pytest
 
 from stagecoach.gateware.config import DATA_WIDTHS
 from stagecoach.host_driver import listen
-from stagecoach.sim.build import SLOW, build_device
+from stagecoach.sim.build import build_device
 from stagecoach.sim.cosim.streams import seeded_random
 from stagecoach.sim.transport import SimulatedDevice
 from tests.integration.pair_traffic import End, draw_operations
@@ -24,7 +24,7 @@ OPERATIONS, CQS = 60, 2
 def test_random_operations_on_every_qp(data_width):
     """Write, Send and Read in both directions at random alignments; all memory is compared."""
     config = replace(SMALLEST, data_width=data_width)
-    library = build_device(config, level=SLOW)
+    library = build_device(config)
     rng = seeded_random()
     doing = [[draw_operations(rng, OPERATIONS) for _ in range(config.qps)] for _ in range(2)]
     with (

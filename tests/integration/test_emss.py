@@ -15,8 +15,8 @@ from tests.integration.test_pair import PAIR
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
-EMSS = (512, 1460, 536, 4000)
-WRITES = 60
+EMSS = (512, 1460, 536)
+WRITES = 20
 FPDUS_AHEAD = 2 * JOBS_AHEAD + 4
 """FPDUs that may be on their way to the LLP with the MULPDU that held before: in the two queues of
 jobs, in the two halves of the transmitter, in assembler and framer."""
@@ -26,7 +26,7 @@ CHANGE_AFTER = 2 * FPDUS_AHEAD
 
 @pytest.mark.requirement("DDP-3-02", "DDP-3-03", "MPA-3-02")
 def test_the_mulpdu_follows_the_emss():
-    run_cocotb(PAIR, __name__, ports_only=True, quick=True)
+    run_cocotb(PAIR, __name__, ports_only=True)
 
 
 @cocotb.test(timeout_time=20, timeout_unit="ms")

@@ -30,7 +30,6 @@ def run_pair(mode: str, tmp_path: Path, name: str | None = None) -> dict:
         parameters={"MODE": mode, "RESULT": str(result)},
         name=name,
         ports_only=True,
-        quick=True,
     )
     return json.loads(result.read_text())
 

@@ -33,7 +33,6 @@ def run(check, **parameters):
         AtomicUnit(CONFIG),
         __name__,
         test_filter=check,
-        ports_only=True,
         parameters={name: str(value) for name, value in parameters.items()},
     )
 
@@ -50,7 +49,6 @@ def test_two_operations_in_flight_suffice():
         AtomicUnit(CONFIG, 2),
         __name__,
         test_filter="check_serial_order",
-        ports_only=True,
         parameters={"PATTERN": "random", "ERRORS": "0.1"},
     )
 

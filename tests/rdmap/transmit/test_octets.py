@@ -54,7 +54,7 @@ def number(octets: bytes) -> int:
     return int.from_bytes(octets, "big")
 
 
-@pytest.fixture(scope="module", params=["always", "random", "bursty"])
+@pytest.fixture(scope="module", params=["always", "bursty"])
 def transcript(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """What a simulation has left, whether or not a check of its own failed."""
     path = tmp_path_factory.mktemp("transcript") / "events.jsonl"
