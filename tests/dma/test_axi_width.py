@@ -43,6 +43,8 @@ from tests.dma.test_read import random_command
 from tests.dma.test_write import Client, finish
 from tests.support.runner import run_cocotb
 
+pytestmark = pytest.mark.slow
+
 WIDTHS = (32, 128)
 CLIENTS = 2
 BURST_WORDS = 32

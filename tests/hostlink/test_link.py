@@ -17,6 +17,8 @@ from tests.hostlink.faults import Faults
 from tests.hostlink.line import CLOCK_HZ, HELLO_FIELDS, RETRY_CYCLES, Host
 from tests.support.runner import parameter, run_cocotb
 
+pytestmark = pytest.mark.slow
+
 CONFIG = RnicConfig(qps=8, cqs=8, stags=64)
 BASE = 0x7F12_3456_7000
 SIZE = 1 << 13

@@ -16,6 +16,8 @@ from stagecoach.sim.cosim.streams import pack, seeded_random, start_clock_and_re
 from stagecoach.sim.model.mpa import frame_fpdu
 from tests.support.runner import parameter, run_cocotb
 
+pytestmark = pytest.mark.slow
+
 CONFIG = RnicConfig(qps=256)
 LAYOUTS = Layouts(CONFIG)
 MPA = MpaLayouts(CONFIG)

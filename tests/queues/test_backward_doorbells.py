@@ -12,6 +12,8 @@ from tests.queues import test_ring_fetcher, test_ring_writer
 from tests.queues.ports import cycles
 from tests.support.runner import run_cocotb
 
+pytestmark = pytest.mark.slow
+
 LARGEST_LOG2 = 15
 
 

@@ -25,6 +25,8 @@ from stagecoach.sim.board_netlist import simulate
 from stagecoach.sim.transport import SimulatedDevice
 from tests.hw.test_boards import Echo
 
+pytestmark = pytest.mark.slow
+
 BOARD = os.environ.get("GATESIM_BOARD", "")
 SECONDS = 900.0
 OCTETS = 64

@@ -25,6 +25,8 @@ from tests.rdmap.transmit.bench import LOCAL, Element, Entry
 from tests.rdmap.transmit.test_transmitter import CONFIG as TRANSMIT_CONFIG
 from tests.support.runner import run_cocotb
 
+pytestmark = pytest.mark.slow
+
 LONGEST = 2**32 - 1
 CAME = LONGEST - 3000
 """Octets that are there when the test begins: all their high bits are ones."""

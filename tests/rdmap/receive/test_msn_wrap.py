@@ -24,6 +24,8 @@ from tests.rdmap.transmit.bench import LOCAL, Element, Entry
 from tests.rdmap.transmit.test_transmitter import CONFIG as TRANSMIT_CONFIG
 from tests.support.runner import run_cocotb
 
+pytestmark = pytest.mark.slow
+
 FIRST = 2**32 - 3
 MESSAGES = 6
 MSNS = [(FIRST + number) % 2**32 for number in range(MESSAGES)]

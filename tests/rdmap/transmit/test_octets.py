@@ -19,7 +19,7 @@ from tests.support.runner import run_cocotb
 
 # The first test of each pattern also waits for the compilation of the transmitter and for the
 # simulation: on a machine with much else to do, longer than one test may take.
-pytestmark = pytest.mark.timeout(1200)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 # RFC 5040, Figure 4; RFC 7306, Figure 2: opcode, T, QN. Tagged messages have no queue.
 WRITE, READ_REQUEST, READ_RESPONSE, SEND, SEND_INV, SEND_SE, SEND_SE_INV = range(7)
