@@ -25,7 +25,10 @@ OF_THEIR_OWN = (
 alone; of two protocols (RFC 1813, 2.6 and 5.1.5)."""
 
 
-NUMBERS_OF_THEIR_OWN = {("WORDS_AHEAD", 16), ("VERSION", 1)}
+OF_HEADERS = {("IPV4_OCTETS", 20), ("TCP_OCTETS", 20), ("PROTOCOL_TCP", 6)}
+"""Of RFC 791 and RFC 9293: captures are read by a view of their own."""
+
+NUMBERS_OF_THEIR_OWN = {("WORDS_AHEAD", 16), ("VERSION", 1)} | OF_HEADERS
 """Names and values that files have in common by chance: depths of two queues; of protocols."""
 
 
