@@ -20,7 +20,6 @@ from stagecoach.hw.formal.property import PROMPT, in_harness
 from stagecoach.hw.formal.prove import Mode, Task, prove
 from stagecoach.hw.rtlil import export
 
-
 NOT_IN_A_DEVICE = ("ethernet.", "ip.", "tcp.")
 """Rooms of the TCP engine, which no device has yet (docs/tcp-engine.md)."""
 
