@@ -10,8 +10,12 @@ from amaranth.hdl import Module, UnusedElaboratable
 from amaranth.lib import stream, wiring
 
 from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.ethernet.frame_counters import FrameCounters
 from stagecoach.gateware.hostlink.serial_rnic import SerialRnic
 from stagecoach.gateware.rnic import Rnic
+from stagecoach.gateware.tcp.lookup import Lookup
+from stagecoach.gateware.tcp.ranges import Ranges
+from stagecoach.gateware.tcp.receive_front import ReceiveFront
 from stagecoach.hw.formal.harness import GATEWARE, is_block, without_reset
 
 # Only blocks that are asked for are elaborated.
@@ -22,6 +26,11 @@ DEVICES: dict[str, Callable[[], wiring.Component]] = {
     "board": lambda: SerialRnic(RnicConfig(), 100_000_000, 2_000_000),
     "rnic 32": lambda: Rnic(RnicConfig(data_width=32)),
     "rnic 128": lambda: Rnic(RnicConfig(data_width=128)),
+    # Of the TCP engine (docs/tcp-engine.md), which is in no device yet.
+    "receive front": ReceiveFront,
+    "frame counters": FrameCounters,
+    "ranges": Ranges,
+    "lookup": Lookup,
 }
 """Devices that together have every block; of all but the first one only other classes count."""
 

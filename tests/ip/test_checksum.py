@@ -1,5 +1,6 @@
 """The sum and the update of the checksum are those of RFC 1071 and RFC 1624."""
 
+from itertools import product
 from random import Random
 from typing import Any
 
@@ -104,3 +105,23 @@ async def check_updates_are_the_known_ones(dut: Any) -> None:
         dut.checksum.value, dut.old.value, dut.new.value = words
         await Timer(1, "ns")
         assert int(dut.updated.value) == int(vector["new_checksum"], 16), vector["name"]
+
+
+EDGES = (0x0000, 0x0001, 0x7FFF, 0x8000, 0xFFFE, 0xFFFF)
+
+
+def checksum_of(*words: int) -> int:
+    """RFC 1071, 1: the complement of the sum, in which what overflows is added below."""
+    total = sum(words)
+    while total > 0xFFFF:
+        total = (total & 0xFFFF) + (total >> 16)
+    return 0xFFFF - total
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def check_an_update_is_the_checksum_of_the_changed_words(dut: Any) -> None:
+    """RFC 1624, 3, with every carry. Data of a header is never all zeros."""
+    for old, new, other in product(EDGES, EDGES, EDGES[1:]):
+        dut.checksum.value, dut.old.value, dut.new.value = checksum_of(old, other), old, new
+        await Timer(1, "ns")
+        assert int(dut.updated.value) == checksum_of(new, other), (old, new, other)

@@ -77,12 +77,18 @@ def random_frame(rng: Random) -> bytes:
     plain = Segment(*ports, *numbers, window=rng.getrandbits(16)).encode(_SOURCE, _DESTINATION)
     options = rng.randbytes(4 * rng.choice([0, 0, rng.randrange(11)]))
     offset = 5 + len(options) // 4
-    octets = bytearray(plain[:12] + bytes([offset << 4, rng.getrandbits(8)]) + plain[14:20])
+    octets = plain[:12] + bytes([offset << 4, rng.getrandbits(8)]) + plain[14:20]
     octets += options + payload
-    octets[16:18] = bytes(2)
+    return datagram(rng, summed(octets), 4 * rng.choice([0, 0, rng.randrange(11)]))
+
+
+def summed(octets: bytes) -> bytes:
+    """Octets of TCP with the right checksum, if they have one."""
+    if len(octets) < 18:
+        return octets
+    cleared = octets[:16] + bytes(2) + octets[18:]
     pseudo = _SOURCE.packed + _DESTINATION.packed + b"\0\6" + len(octets).to_bytes(2, "big")
-    octets[16:18] = checksum(pseudo + octets).to_bytes(2, "big")
-    return datagram(rng, bytes(octets), 4 * rng.choice([0, 0, rng.randrange(11)]))
+    return octets[:16] + checksum(pseudo + cleared).to_bytes(2, "big") + octets[18:]
 
 
 def datagram(rng: Random, octets: bytes, options: int, protocol: int = 6) -> bytes:

@@ -30,6 +30,7 @@ from tests.tcp.frames import (
     fate_of,
     random_frame,
     record_of,
+    summed,
 )
 
 STORE = 4096
@@ -56,12 +57,12 @@ class Bench:
         cocotb.start_soon(self._send())
         cocotb.start_soon(self._watch())
 
-    def put(self, frame: bytes, *, bad: bool = False, keep: int | None = None) -> None:
-        """Send a frame. bad: as the MAC says. keep: of its first word, if it is to be wrong."""
+    def put(self, frame: bytes, *, bad: bool = False, keep: int | None = None, at: int = 0) -> None:
+        """Send a frame. bad: as the MAC says. keep: of word `at`, if it is to be wrong."""
         parts = [frame[at : at + 8] for at in range(0, len(frame), 8)] or [b""]
         for number, part in enumerate(parts):
             last = number == len(parts) - 1
-            self._beats.append((part, last, bad and last, None if number else keep))
+            self._beats.append((part, last, bad and last, keep if number == at else None))
 
     async def _send(self) -> None:
         dut, rng = self.dut, self.rng
@@ -188,6 +189,23 @@ async def check_random_frames_have_the_fate_of_the_reference(dut: Any) -> None:
     await check(bench, frames)
 
 
+@shows("TCP-3.1-01")
+@cocotb.test(timeout_time=4, timeout_unit="ms")
+async def check_short_segments_with_every_data_offset(dut: Any) -> None:
+    bench = await begin(dut)
+    frames = []
+    for length in range(27):
+        for offset in range(16):
+            octets = bytearray(bench.rng.randbytes(length))
+            octets[:4] = b"\x01\x02\x03\x04"[:length]
+            octets[12:13] = bytes([offset << 4])[: max(length - 12, 0)]
+            frame = datagram(bench.rng, summed(bytes(octets)), 0)
+            frames.append((frame, fate_of(frame)))
+    met = {fate for _, fate in frames}
+    assert met == {FrameFate.TCP_SHORT, FrameFate.TCP_DATA_OFFSET, FrameFate.SEGMENT}
+    await check(bench, frames)
+
+
 @shows("TCP-MUST-3")
 @cocotb.test(timeout_time=4, timeout_unit="ms")
 async def check_every_bit_of_a_segment_is_under_a_checksum(dut: Any) -> None:
@@ -208,8 +226,9 @@ async def check_what_the_mac_calls_bad_is_dropped(dut: Any) -> None:
     bench.put(frame, bad=True)
     for keep in (0x00, 0x7F, 0xFE, 0xDF):
         bench.put(frame, keep=keep)
+        bench.put(frame, keep=keep & 0xFE, at=-(-len(frame) // 8) - 1)
     bench.put(frame)
-    assert await bench.judged(6) == [FrameFate.LINK_ERROR] * 5 + [FrameFate.SEGMENT]
+    assert await bench.judged(10) == [FrameFate.LINK_ERROR] * 9 + [FrameFate.SEGMENT]
     assert (await bench.frame())[1] == frame
     assert not len(bench.segments)
 

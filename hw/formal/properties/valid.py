@@ -1,4 +1,4 @@
-"""Valid does not wait for ready: no combinational path in the netlists of the whole devices."""
+"""Valid does not wait for ready: no combinational path in the netlists of whole devices."""
 
 from collections.abc import Callable
 from functools import partial
@@ -34,19 +34,20 @@ def _waiting(device: str, netlist: Netlist) -> list[str]:
     return found
 
 
-def _property(device: str, block: str) -> Property:
+OF_RNIC = Mutation(
+    "stagecoach.gateware.queues.invalidation_gate",
+    "self.o.valid.eq(passing)",
+    "self.o.valid.eq(passing & self.o.ready)",
+)
+
+
+def _property(device: str, block: str, mutation: Mutation = OF_RNIC) -> Property:
     find: Callable[[Netlist], list[str]] = partial(_waiting, device)
     return Property(
         block=block,
         name=f"valid of no stream waits for its ready, by no path through any block ({device})",
         build=partial(_model, device),
-        mutations=(
-            Mutation(
-                "stagecoach.gateware.queues.invalidation_gate",
-                "self.o.valid.eq(passing)",
-                "self.o.valid.eq(passing & self.o.ready)",
-            ),
-        ),
+        mutations=(mutation,),
         netlist=find,
     )
 
@@ -55,4 +56,22 @@ PROPERTIES = (
     _property("board", "hostlink.serial_rnic.SerialRnic"),
     _property("rnic 32", "rnic.Rnic"),
     _property("rnic 128", "rnic.Rnic"),
+    _property(
+        "receive front",
+        "tcp.receive_front.ReceiveFront",
+        Mutation(
+            "stagecoach.gateware.ethernet.frame_store",
+            "self.o.valid.eq(ahead.o.valid)",
+            "self.o.valid.eq(ahead.o.valid & self.o.ready)",
+        ),
+    ),
+    _property(
+        "lookup",
+        "tcp.lookup.Lookup",
+        Mutation(
+            "stagecoach.gateware.tcp.lookup",
+            "self.result.valid.eq(finds)",
+            "self.result.valid.eq(finds & self.result.ready)",
+        ),
+    ),
 )
