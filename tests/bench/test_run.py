@@ -1,5 +1,6 @@
 """Cases that run beside each other: each once; a failure comes when its case is asked for."""
 
+import pickle
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -49,3 +50,9 @@ def test_with_one_job_a_case_runs_when_it_is_asked_for(ran):
         assert not ran
         assert run.run_case(CASES[2]) == {"cycles": 2}
     assert ran == [2]
+
+
+def test_a_failure_comes_whole_out_of_another_process():
+    failure = CocotbFailure("it failed", {"check_receive": "why"})
+    again = pickle.loads(pickle.dumps(failure))
+    assert (str(again), again.checks) == (str(failure), failure.checks)
