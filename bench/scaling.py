@@ -21,9 +21,9 @@ from bench.plots import AREA, AREA_SIZES, AREA_UNITS, FIGURES, AreaSeries, write
 from stagecoach.gateware.config import DATA_WIDTHS, RnicConfig
 from stagecoach.hw.cache import CacheError
 from stagecoach.hw.files import BadResults, locked, read_results, write_results
-from stagecoach.hw.flow import BUILD, SYNTHESIS_OPTIONS
 from stagecoach.hw.nextpnr import DEFAULT_PART, ToolError
 from stagecoach.hw.options import positive
+from stagecoach.hw.synthesis import BUILD, SYNTHESIS_OPTIONS
 from stagecoach.hw.timing import measure, progress
 
 QPS = (2, 8, 32, 64, 128)

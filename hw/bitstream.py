@@ -22,9 +22,10 @@ from stagecoach.hw.boards.board import NAMES, Board, NoSuchBoard, find
 from stagecoach.hw.boards.top import BoardTop
 from stagecoach.hw.cache import CacheError, trim_results
 from stagecoach.hw.files import BadResults, locked, read_results, write_results
-from stagecoach.hw.flow import BUILD, PREPARE, SYNTHESIS_OPTIONS, mapping, slowest_clock
+from stagecoach.hw.flow import slowest_clock
 from stagecoach.hw.nextpnr import PLACE_OPTIONS, ToolError, run
 from stagecoach.hw.rtlil import leave_collisions_undefined
+from stagecoach.hw.synthesis import BUILD, PREPARE, SYNTHESIS_OPTIONS, mapping
 
 FOLDER = BUILD / "bitstream"
 RESULT = BUILD / "bitstream.json"

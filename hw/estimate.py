@@ -20,10 +20,10 @@ from rich.table import Table
 
 from stagecoach.hw import blocks
 from stagecoach.hw.cache import CacheError
-from stagecoach.hw.flow import BUILD, SYNTHESIS_OPTIONS, synthesize
 from stagecoach.hw.harness import Harness
 from stagecoach.hw.nextpnr import ToolError
 from stagecoach.hw.rtlil import export
+from stagecoach.hw.synthesis import BUILD, SYNTHESIS_OPTIONS, synthesize
 from stagecoach.hw.timing import CONFIGS
 
 CLOCK_TO_OUTPUT = 0.40

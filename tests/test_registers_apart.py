@@ -9,8 +9,8 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from stagecoach.gateware.registers_apart import keep_apart
-from stagecoach.hw.flow import synthesize
 from stagecoach.hw.rtlil import export, to_verilog
+from stagecoach.hw.synthesis import synthesize
 
 WIDTH = 3
 

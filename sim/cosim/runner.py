@@ -69,9 +69,9 @@ from xml.etree import ElementTree
 from cocotb_tools.runner import get_runner
 
 from stagecoach.hw import cache
-from stagecoach.hw.flow import PREPARE, SYNTHESIS_OPTIONS, mapping
 from stagecoach.hw.gates import cells, netlist
 from stagecoach.hw.rtlil import export, to_verilog
+from stagecoach.hw.synthesis import PREPARE, SYNTHESIS_OPTIONS, mapping
 from stagecoach.hw.verilog import start_processes
 from stagecoach.sim.verilator import BuildError, require, verilator_environment
 

@@ -4,11 +4,12 @@ The whole of it is counted by `hw.timing --engine-dummy` before it is placed.
 """
 
 import json
+from pathlib import Path
 
 import pytest
 
 from stagecoach.gateware.config import RnicConfig
-from stagecoach.hw import flow, timing
+from stagecoach.hw import synthesis, timing
 from stagecoach.hw.area import of_part
 from stagecoach.hw.engine_dummy import (
     LEVELS,
@@ -27,8 +28,8 @@ from stagecoach.hw.rtlil import export
 
 def test_a_pipeline_has_its_share_of_the_cells_and_four_levels_of_logic(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # paths of a WebAssembly program are relative to where it runs
-    monkeypatch.setattr(flow, "BUILD", flow.Path("build"))
-    netlist = flow.synthesize(export(Harness(Pipeline(1)), "rnic")) / "rnic.json"
+    monkeypatch.setattr(synthesis, "BUILD", Path("build"))
+    netlist = synthesis.synthesize(export(Harness(Pipeline(1)), "rnic")) / "rnic.json"
     found = of_part(netlist, "device")
     assert found["dp16kd"] == 9
     # The rest is at the ports of the dummy, and in its buffers.

@@ -1,11 +1,13 @@
 """Deeper logic, longer carries and more fan-out make longer paths."""
 
+from pathlib import Path
+
 import pytest
 from amaranth.hdl import Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from stagecoach.hw import flow
+from stagecoach.hw import synthesis
 from stagecoach.hw.estimate import CLOCK_TO_OUTPUT, Estimate, wire
 from stagecoach.hw.rtlil import export
 
@@ -30,10 +32,10 @@ class Parity(wiring.Component):
 @pytest.fixture
 def ends(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(flow, "BUILD", flow.Path("build"))
+    monkeypatch.setattr(synthesis, "BUILD", Path("build"))
 
     def of(width):
-        estimate = Estimate(flow.synthesize(export(Parity(width), "rnic")) / "rnic.json")
+        estimate = Estimate(synthesis.synthesize(export(Parity(width), "rnic")) / "rnic.json")
         return estimate, estimate.ends()
 
     return of

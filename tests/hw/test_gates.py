@@ -16,8 +16,8 @@ from cocotb.triggers import RisingEdge
 
 from stagecoach.gateware.memories import NO_COLLISION
 from stagecoach.hw import gates
-from stagecoach.hw.flow import SYNTHESIS_OPTIONS, synthesize
 from stagecoach.hw.rtlil import export
+from stagecoach.hw.synthesis import SYNTHESIS_OPTIONS, synthesize
 from stagecoach.sim.cosim import runner
 from stagecoach.sim.cosim.streams import seeded_random, start_clock_and_reset
 from tests.support.runner import CocotbFailure, run_cocotb

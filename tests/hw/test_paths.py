@@ -1,13 +1,14 @@
 """The ranking of slow paths agrees with nextpnr, and says what is on them."""
 
 import re
+from pathlib import Path
 
 import pytest
 from amaranth.hdl import Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from stagecoach.hw import flow
+from stagecoach.hw import flow, synthesis
 from stagecoach.hw.harness import Harness
 from stagecoach.hw.paths import main, register_name, slow_paths
 from stagecoach.hw.placer.delays import Delays
@@ -90,8 +91,8 @@ class Adder(wiring.Component):
 
 def test_the_slowest_path_is_the_one_that_nextpnr_names(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(flow, "BUILD", flow.Path("build"))
-    folder = flow.synthesize(export(Harness(Adder()), "rnic"))
+    monkeypatch.setattr(synthesis, "BUILD", Path("build"))
+    folder = synthesis.synthesize(export(Harness(Adder()), "rnic"))
     placed = flow.place(folder / "rnic.json", seed=1)
     slowest = slow_paths(Delays.read(flow.delays(folder / "rnic.json", 1)), 0)[0]
     assert slowest.delay == pytest.approx(1000 / placed.fmax_mhz, abs=0.01)

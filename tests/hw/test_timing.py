@@ -6,8 +6,8 @@ import re
 import pytest
 
 from stagecoach.hw import timing
-from stagecoach.hw.flow import SYNTHESIS_OPTIONS
 from stagecoach.hw.nextpnr import DEFAULT_PART, PARTS, ToolError
+from stagecoach.hw.synthesis import SYNTHESIS_OPTIONS
 from stagecoach.hw.timing import CONFIGS, ENTRIES, entry, record
 
 

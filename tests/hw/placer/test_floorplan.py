@@ -10,8 +10,8 @@ from amaranth.lib import wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from stagecoach.hw import flow
 from stagecoach.hw import nextpnr as pnr
+from stagecoach.hw import synthesis
 from stagecoach.hw.placer import floorplan as module
 from stagecoach.hw.placer.floorplan import BLOCK_RAM, assign, at_rest, floorplan, planned, sites
 from stagecoach.hw.placer.placement import bels, location, top_module
@@ -48,7 +48,7 @@ def cell(kind, *nets):
 def build(tmp_path, monkeypatch):
     # Paths of a WebAssembly program are relative to where it runs.
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(flow, "BUILD", flow.Path("build"))
+    monkeypatch.setattr(synthesis, "BUILD", Path("build"))
 
 
 def test_a_location_is_column_and_row():
@@ -90,7 +90,7 @@ def test_each_block_ram_gets_a_site_of_its_own_and_all_are_near():
 
 
 def test_the_sites_are_those_of_the_part_and_placing_keeps_to_them(build):
-    folder = flow.synthesize(export(Memories(), "rnic"))
+    folder = synthesis.synthesize(export(Memories(), "rnic"))
     part = pnr.PARTS["45F"]
     there = sites(folder, part)
     assert len(set(there)) == len(there) == pnr.utilisation(folder, part)[BLOCK_RAM][1] == 108
@@ -98,9 +98,9 @@ def test_the_sites_are_those_of_the_part_and_placing_keeps_to_them(build):
     cells = top_module(json.loads(netlist.read_text()))["cells"]
     given = {n: c["attributes"]["BEL"] for n, c in cells.items() if c["type"] == BLOCK_RAM}
     assert len(set(given.values())) == 2 and set(given.values()) <= set(there)
-    placed = flow.Path("placed.json")
+    placed = Path("placed.json")
     how = (*pnr.place_arguments(2), "--no-route", "--write", str(placed))
-    pnr.nextpnr(part, netlist, flow.Path("log"), *how)
+    pnr.nextpnr(part, netlist, Path("log"), *how)
     found = bels(json.loads(placed.read_text()))
     assert {name: found[name] for name in given} == given
 
@@ -115,7 +115,7 @@ def test_without_a_block_ram_the_netlist_stays_as_it_is(build):
             m.d.sync += self.b.eq(self.a)
             return m
 
-    folder = flow.synthesize(export(Register(), "rnic"))
+    folder = synthesis.synthesize(export(Register(), "rnic"))
     assert floorplan(folder) == folder / "rnic.json"
 
 

@@ -1,13 +1,14 @@
 """Refining makes slow paths faster, by the same delays that other code reads from the same file."""
 
 import json
+from pathlib import Path
 
 import pytest
 from amaranth.hdl import Array, Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from stagecoach.hw import flow
+from stagecoach.hw import flow, synthesis
 from stagecoach.hw.harness import Harness
 from stagecoach.hw.paths import slow_paths
 from stagecoach.hw.placer.delays import Delays
@@ -43,10 +44,10 @@ def placed(tmp_path_factory):
     folder = tmp_path_factory.mktemp("refine")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        patch.setattr(flow, "BUILD", flow.Path("build"))
-        netlist = flow.synthesize(export(Harness(Sums()), "rnic")) / "rnic.json"
+        patch.setattr(synthesis, "BUILD", Path("build"))
+        netlist = synthesis.synthesize(export(Harness(Sums()), "rnic")) / "rnic.json"
         how = (*flow.place_arguments(1), "--no-route", "--write", "placed.json", "--sdf", "sdf")
-        flow.nextpnr(flow.DEFAULT_PART, netlist, flow.Path("log"), *how)
+        flow.nextpnr(flow.DEFAULT_PART, netlist, Path("log"), *how)
     return folder
 
 
@@ -106,10 +107,10 @@ def test_the_logic_is_the_same(placed, refined):
 
 def test_nextpnr_finds_every_cell_where_it_may_be(placed, refined, monkeypatch):
     monkeypatch.chdir(placed)
-    path = flow.Path(refined.name)
-    flow.check_places(path, flow.DEFAULT_PART, flow.Path("log"))
+    path = Path(refined.name)
+    flow.check_places(path, flow.DEFAULT_PART, Path("log"))
     count = len(bels(json.loads(path.read_text())))
-    assert f"Placed {count} cells based on constraints" in flow.Path("log").read_text()
+    assert f"Placed {count} cells based on constraints" in Path("log").read_text()
     assert not path.with_suffix(".fixed").exists()
 
 
@@ -138,18 +139,18 @@ def test_nextpnr_refuses_what_the_rules_refuse(placed, refined, monkeypatch):
     together = {enabled: "X20/Y20/SLICEA.FF0", other: "X20/Y20/SLICEA.FF1"}
     numbers = {("FF", place): placement.number[name] for place, name in enumerate(together)}
     assert not placement.fits(numbers)
-    move(refined, flow.Path("moved.json"), **together)
+    move(refined, Path("moved.json"), **together)
     with pytest.raises(flow.ToolError, match=r"moved\.json is not legal; ERROR: .*not valid for"):
-        flow.check_places(flow.Path("moved.json"), flow.DEFAULT_PART, flow.Path("log"))
+        flow.check_places(Path("moved.json"), flow.DEFAULT_PART, Path("log"))
 
 
 def test_a_place_that_is_taken_twice_is_refused(placed, refined, monkeypatch):
     monkeypatch.chdir(placed)
     placement = Placement(refined)
     one, other = register(placement, "kept_0"), register(placement, "kept_1")
-    move(refined, flow.Path("twice.json"), **{one: bels(json.loads(refined.read_text()))[other]})
+    move(refined, Path("twice.json"), **{one: bels(json.loads(refined.read_text()))[other]})
     with pytest.raises(flow.ToolError, match=r"twice\.json is not legal; ERROR: "):
-        flow.check_places(flow.Path("twice.json"), flow.DEFAULT_PART, flow.Path("log"))
+        flow.check_places(Path("twice.json"), flow.DEFAULT_PART, Path("log"))
 
 
 def test_what_is_refined_is_checked_before_it_is_routed(placed, monkeypatch):
@@ -166,7 +167,7 @@ def test_what_is_refined_is_checked_before_it_is_routed(placed, monkeypatch):
         return found
 
     monkeypatch.setattr(flow, "refine", wrong)
-    (folder,) = flow.Path("build/timing").glob("*/")
+    (folder,) = Path("build/timing").glob("*/")
     with pytest.raises(flow.ToolError, match="is not legal; ERROR: "):
         flow.place(folder / "rnic.json", 1)
     assert not list(folder.glob("*.routed"))
@@ -175,8 +176,8 @@ def test_what_is_refined_is_checked_before_it_is_routed(placed, monkeypatch):
 def test_what_is_refined_can_be_routed(placed, refined, monkeypatch):
     monkeypatch.chdir(placed)
     options = ("--no-pack", "--no-place", "--timing-allow-fail", "--sdf", "routed")
-    flow.nextpnr(flow.DEFAULT_PART, flow.Path(refined.name), flow.Path("log"), *options)
+    flow.nextpnr(flow.DEFAULT_PART, Path(refined.name), Path("log"), *options)
     # The wires are about as slow as they were estimated.
-    estimated = Refiner(Placement(refined), Delays.read(flow.Path("routed")), 1.0, 1).slowest
-    routed = slow_paths(Delays.read(flow.Path("routed")), 0)[0].delay
+    estimated = Refiner(Placement(refined), Delays.read(Path("routed")), 1.0, 1).slowest
+    routed = slow_paths(Delays.read(Path("routed")), 0)[0].delay
     assert estimated == pytest.approx(routed, rel=0.3)
