@@ -1,6 +1,6 @@
 """Tells the host of what happens to shared receive rings, beside the events of QPs."""
 
-from amaranth.hdl import Elaboratable, Module, Mux, Signal
+from amaranth.hdl import Cat, Elaboratable, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
@@ -71,12 +71,12 @@ class SrqEvents(wiring.Component):
             limits.fail.qp.eq(self.reached.qp),
         ]
 
-        # An event that is offered stands until it is taken.
+        # An event that is offered stands until it is taken; the turn stands while nothing comes.
         of_ring = ring_error.valid & read.data
         sources = (self.qp_event.valid, of_ring, limits.error.valid)
         payloads = (self.qp_event.payload, ring_error.payload, limits.error.payload)
         turn = Signal(range(len(sources)))
-        with m.If(~event.valid | event.ready):
+        with m.If(Cat(sources).any() & (~event.valid | event.ready)):
             m.d.sync += turn.eq(Mux(turn == len(sources) - 1, 0, turn + 1))
         with m.Switch(turn):
             for number, (valid, payload) in enumerate(zip(sources, payloads, strict=True)):
