@@ -26,7 +26,7 @@ COMMAND_SECONDS = 10.0
 """Default time limit of a command, in seconds: most end in some hundred cycles."""
 
 OPEN_SECONDS = 60.0
-"""Default time limit of opening, in seconds: some 1,300 register accesses of the largest device."""
+"""Default time limit of opening, in seconds: some 1,900 register accesses of the largest device."""
 
 _NO_QUOTA = Quota()
 
