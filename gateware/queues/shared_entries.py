@@ -21,7 +21,7 @@ class SharedEntries(wiring.Component):
     as it is, popped with `pop`. Of a shared one an entry is popped with the first `keep` or `pop`
     of a message. With `keep` it is the QP's from then on: `level` and `posted` are 1, and index and
     words those of the entry, until `pop`. The words were copied when they were read, so `keep`
-    comes two cycles after the last one at the earliest.
+    comes in the cycle after that of the last one at the earliest.
 
     When a pop leaves fewer entries in a shared ring than its limit, `reached` pulses two cycles
     later, and the ring has no limit any more. SRQ_LIMIT gives it one, or has `reached` pulse if
