@@ -120,7 +120,7 @@ async def check_receive(dut: Any) -> None:
         await reach(dut, "completions", each * qps, lambda: len(placed.completions))
     one_fpdu = octets <= full_segment("send", case["emss"], case["markers"])
     stamps = placed.completions if sends and one_fpdu else placed.octets
-    written, expected = bench.buffer[: len(payload)], payload
+    written, expected = bytes(bench.buffer[: len(payload)]), payload
     if bench.srq is not None:
         # Any QP may have taken any entry.
         written, expected = (_messages(each, octets) for each in (written, expected))
@@ -128,9 +128,9 @@ async def check_receive(dut: Any) -> None:
     report(steady(stamps))
 
 
-def _messages(octets: bytes | bytearray, size: int) -> bytearray:
+def _messages(octets: bytes, size: int) -> bytes:
     """The same messages, which are of that size, in one order."""
-    return bytearray().join(sorted(octets[at : at + size] for at in range(0, len(octets), size)))
+    return b"".join(sorted(octets[at : at + size] for at in range(0, len(octets), size)))
 
 
 def troubles(slow: str, emss: int, count: int) -> list[bytes]:
