@@ -251,8 +251,6 @@ class Before(_Side):
             if dut.rst.value:
                 continue
             self.taken += int(dut.begin.value)
-            if dut.begin.value:
-                self._words.clear()
             if dut.inbound_requests__push.value:
                 number = int(dut.inbound_requests__push_qp.value)
                 self.inbound[number] += 1
@@ -265,6 +263,8 @@ class Before(_Side):
                 number = int(dut.receive_entries__select.value)
                 self.log.append(("keep_entry", number))
                 assert not is_shared(number) or len(self._words) == ENTRY_WORDS, "not read"
+            if dut.begin.value:  # of the next segment, in the cycle of a keep at the earliest
+                self._words.clear()
             popped_before, popped = popped, None
             if dut.outstanding_requests__pop.value:
                 popped = int(dut.outstanding_requests__pop_qp.value)
