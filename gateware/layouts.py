@@ -43,9 +43,9 @@ class QpCommandKind(enum.Enum, shape=unsigned(3)):
     STOP = 3  # the QP goes to the error state
     DESTROY = 4  # the QP is unused again; every block forgets it
     # Of receive ring `qp`; only those hear of it who know rings.
-    SRQ_CREATE = 5  # it is a shared one
-    SRQ_DESTROY = 6  # it is unused again, and no QP takes from it
-    SRQ_LIMIT = 7  # one event tells when a QP leaves fewer entries than `limit`
+    RING_CREATE = 5  # it is a shared one
+    RING_DESTROY = 6  # it is unused again, and no QP takes from it
+    RING_LIMIT = 7  # one event tells when a QP leaves fewer entries than `limit`
 
 
 class SegmentKind(enum.Enum, shape=unsigned(3)):
@@ -121,12 +121,12 @@ class Layouts:
                 "receive_cq": cq,  # CREATE
                 "send_base": 64,  # CREATE: host address of the send ring
                 "send_log2": 4,  # CREATE: log2 of its units
-                "receive_base": 64,  # CREATE, SRQ_CREATE
-                "receive_log2": 4,  # CREATE, SRQ_CREATE
+                "receive_base": 64,  # CREATE, RING_CREATE
+                "receive_log2": 4,  # CREATE, RING_CREATE
                 "shared": 1,  # CREATE, DESTROY: it takes its receive entries from `ring`
                 "ring": qp,  # CREATE
-                "limit": 16,  # SRQ_LIMIT
-                "producer": 16,  # SRQ_LIMIT: running number after the last entry posted
+                "limit": 16,  # RING_LIMIT
+                "producer": 16,  # RING_LIMIT: running number after the last entry posted
                 "ord": depth,  # CONNECT: Read Requests this end may have outstanding
                 "ird": depth,  # CONNECT: Read Requests this end takes
                 "emss": 16,  # CONNECT: octets

@@ -24,9 +24,9 @@ class SharedEntries(wiring.Component):
     comes in the cycle after that of the last one at the earliest.
 
     When a pop leaves fewer entries in a shared ring than its limit, `reached` pulses two cycles
-    later, and the ring has no limit any more. SRQ_LIMIT gives it one, or has `reached` pulse if
+    later, and the ring has no limit any more. RING_LIMIT gives it one, or has `reached` pulse if
     there are fewer entries already: of the first `producer` ones those that are not popped.
-    SRQ_CREATE takes it away.
+    RING_CREATE takes it away.
 
     Latency: none; what is said of `select` is said as early as the rings say it. Throughput: one
     pop or keep every three cycles. A command is taken in the cycle after it came, or CREATE in that
@@ -35,7 +35,7 @@ class SharedEntries(wiring.Component):
 
     Members
     -------
-    qp_command: In(stream qp_command): CREATE, when the QP has nothing under way, and the SRQ kinds.
+    qp_command: In(stream qp_command): CREATE, when the QP has nothing under way, and of rings.
     entries: the consumer; `ReceiveEntryPort`, seen from here.
     rings: Out(EntryPort), of which the numbers are those of rings.
     delivered: In(QpStrobe), a message of the QP that had an entry was delivered; not in the cycle
@@ -94,8 +94,8 @@ class SharedEntries(wiring.Component):
         with m.If(self.qp_command.valid & self.qp_command.ready):
             m.d.comb += [
                 begins.eq(kind == QpCommandKind.CREATE),
-                makes.eq(kind == QpCommandKind.SRQ_CREATE),
-                bounds.eq(kind == QpCommandKind.SRQ_LIMIT),
+                makes.eq(kind == QpCommandKind.RING_CREATE),
+                bounds.eq(kind == QpCommandKind.RING_LIMIT),
             ]
 
         # The ring of the QP that is selected in the next cycle

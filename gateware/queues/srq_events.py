@@ -21,7 +21,7 @@ class SrqEvents(wiring.Component):
     Latency: none for an event, or two cycles until it has its turn; that of `QpErrors` for a limit.
     If `event` is never taken, limits wait, and errors are not taken. A command that begins or ends
     a receive ring is taken when no error of a ring waits, so that one of the ring before is not
-    taken for one of this; SRQ_DESTROY when no limit waits, too. No QP takes from the ring then, so
+    taken for one of this; RING_DESTROY when no limit waits, too. No QP takes from the ring then, so
     nothing comes after it. Other commands are taken at once.
 
     Members
@@ -58,7 +58,7 @@ class SrqEvents(wiring.Component):
             shape=1, depth=self._config.qps, init=[], attrs={"ram_style": "distributed"}
         )
         write, read = shared.write_port(), shared.read_port(domain="comb")
-        creates_srq = command.kind == QpCommandKind.SRQ_CREATE
+        creates_srq = command.kind == QpCommandKind.RING_CREATE
         creates_own = (command.kind == QpCommandKind.CREATE) & ~command.shared
         m.d.comb += [
             write.addr.eq(command.qp),
@@ -101,7 +101,7 @@ class SrqEvents(wiring.Component):
             m.d.sync += since.eq(0)
         with m.Elif(since != settled):
             m.d.sync += since.eq(since + 1)
-        destroys_srq = command.kind == QpCommandKind.SRQ_DESTROY
+        destroys_srq = command.kind == QpCommandKind.RING_DESTROY
         changes = creates_srq | creates_own | destroys_srq
         m.d.comb += self.qp_command.ready.eq(
             ~(changes & ring_error.valid) & ~(destroys_srq & (since != settled))

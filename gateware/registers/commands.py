@@ -147,13 +147,13 @@ class CommandProcessor(wiring.Component):
                             ]
                             m.next = "STATE_FIRST"
                         with m.Case(CommandOpcode.SRQ_CREATE):
-                            m.d.sync += kind.eq(QpCommandKind.SRQ_CREATE)
+                            m.d.sync += kind.eq(QpCommandKind.RING_CREATE)
                             m.next = "RING"
                         with m.Case(CommandOpcode.SRQ_DESTROY):
-                            m.d.sync += kind.eq(QpCommandKind.SRQ_DESTROY)
+                            m.d.sync += kind.eq(QpCommandKind.RING_DESTROY)
                             m.next = "BLOCKS_LAST"
                         with m.Case(CommandOpcode.SRQ_LIMIT):
-                            m.d.sync += kind.eq(QpCommandKind.SRQ_LIMIT)
+                            m.d.sync += kind.eq(QpCommandKind.RING_LIMIT)
                             m.next = "RING"
                         with m.Case(CommandOpcode.STAG_WRITE):
                             m.next = "STAG_WRITE"

@@ -182,10 +182,10 @@ class Bench:
             if command["kind"] == QpCommandKind.CREATE.value:
                 shared = bool(command["shared"])
                 self.all[command["qp"]] = Qp(command["ring"] if shared else command["qp"], shared)
-            elif command["kind"] == QpCommandKind.SRQ_CREATE.value:
+            elif command["kind"] == QpCommandKind.RING_CREATE.value:
                 assert not self.ended_before
                 target.limit = 0
-            elif command["kind"] == QpCommandKind.SRQ_LIMIT.value:
+            elif command["kind"] == QpCommandKind.RING_LIMIT.value:
                 assert not self.ended_before
                 left = (command["producer"] - target.index) % MOD
                 below = left < command["limit"]
@@ -220,7 +220,7 @@ class Bench:
             index = rng.choice([0, MOD - 30])
             self.rings[number] = Ring(index, limit=self.rings[number].limit)
             if number in self.shared:
-                self.command(QpCommandKind.SRQ_CREATE, number)
+                self.command(QpCommandKind.RING_CREATE, number)
             takes = number in self.shared or rng.random() < 0.4
             ring = rng.choice(self.shared)
             self.command(QpCommandKind.CREATE, number, shared=int(takes), ring=ring)
@@ -252,7 +252,7 @@ class Bench:
         if bound.used and rng.random() < 0.1 and not self.given:
             limit = rng.choice([0, 1, 5, MOD - 1])
             producer = (bound.index + len(bound.entries)) % MOD
-            self.command(QpCommandKind.SRQ_LIMIT, one, limit=limit, producer=producer)
+            self.command(QpCommandKind.RING_LIMIT, one, limit=limit, producer=producer)
 
     async def segment(self, following: int) -> None:
         """The QP that is selected looks, reads, and takes an entry or not; then the next one."""

@@ -79,20 +79,20 @@ async def check_events(dut: Any) -> None:
         told()
         if taken:
             assert given is not None
-            if given["kind"] == QpCommandKind.SRQ_DESTROY.value:
+            if given["kind"] == QpCommandKind.RING_DESTROY.value:
                 assert not limits and not expected["ring"]
                 counts["destroyed"] += 1
             given = None
         if given is None and rng.random() < 0.01:
             # No QP takes from a ring that ends: nothing comes of it any more.
-            kind = rng.choice([QpCommandKind.STOP, QpCommandKind.SRQ_DESTROY])
+            kind = rng.choice([QpCommandKind.STOP, QpCommandKind.RING_DESTROY])
             given = random_fields(rng, LAYOUTS.qp_command, kind=kind.value)
             commands.put(given)
-        ends = given is not None and given["kind"] == QpCommandKind.SRQ_DESTROY.value
+        ends = given is not None and given["kind"] == QpCommandKind.RING_DESTROY.value
         if given is None and rng.random() < 0.01:
             number = rng.randrange(CONFIG.qps)
             shared[number] = rng.random() < 0.6
-            kind = QpCommandKind.SRQ_CREATE if shared[number] else QpCommandKind.CREATE
+            kind = QpCommandKind.RING_CREATE if shared[number] else QpCommandKind.CREATE
             given = random_fields(rng, LAYOUTS.qp_command, kind=kind.value, qp=number, shared=0)
             commands.put(given)
         if rng.random() < 0.02:

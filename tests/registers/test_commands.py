@@ -170,9 +170,9 @@ async def check_life_of_a_qp(dut):
             ["state_command", "qp_command", *FENCE, "qp_command", "state_command"],
             ["STOP", "DESTROY"],
         ),
-        CommandOpcode.SRQ_CREATE: (["qp_command"], ["SRQ_CREATE"]),
-        CommandOpcode.SRQ_LIMIT: (["qp_command"], ["SRQ_LIMIT"]),
-        CommandOpcode.SRQ_DESTROY: (["qp_command", *FENCE], ["SRQ_DESTROY"]),
+        CommandOpcode.SRQ_CREATE: (["qp_command"], ["RING_CREATE"]),
+        CommandOpcode.SRQ_LIMIT: (["qp_command"], ["RING_LIMIT"]),
+        CommandOpcode.SRQ_DESTROY: (["qp_command", *FENCE], ["RING_DESTROY"]),
     }
     for _ in range(5):
         for opcode, (order, kinds) in orders.items():

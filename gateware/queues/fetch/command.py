@@ -13,7 +13,7 @@ class FetchCommand(wiring.Component):
     """Starts all numbers of a ring at 0, and stores where it is if there is one.
 
     A ring comes and goes with its QP, a receive ring not with one that takes from a shared ring;
-    those come and go with SRQ_CREATE and SRQ_DESTROY. These commands wait until no read is
+    those come and go with RING_CREATE and RING_DESTROY. These commands wait until no read is
     outstanding, so nothing that was read for the old ring is taken for the new one. No visit
     happens meanwhile. Commands of other kinds change nothing.
 
@@ -66,9 +66,9 @@ class FetchCommand(wiring.Component):
                 is_destroy = command.kind == QpCommandKind.DESTROY
                 if not self._send:
                     is_create &= ~command.shared
-                    is_create |= command.kind == QpCommandKind.SRQ_CREATE
+                    is_create |= command.kind == QpCommandKind.RING_CREATE
                     is_destroy &= ~command.shared
-                    is_destroy |= command.kind == QpCommandKind.SRQ_DESTROY
+                    is_destroy |= command.kind == QpCommandKind.RING_DESTROY
                 with m.If(self.command.valid):
                     m.d.comb += self.restart.eq(1)
                     m.d.sync += creates.eq(is_create)

@@ -13,7 +13,7 @@ from tests.support.runner import parameter
 
 COMMANDS = 300
 OWN = {QpCommandKind.CREATE: True, QpCommandKind.DESTROY: False}
-SHARED = {QpCommandKind.SRQ_CREATE: True, QpCommandKind.SRQ_DESTROY: False}
+SHARED = {QpCommandKind.RING_CREATE: True, QpCommandKind.RING_DESTROY: False}
 """Whether there is a ring after the commands that change rings."""
 
 
