@@ -490,8 +490,8 @@ class Rnic(wiring.Component):
         knowing_rings = (self.receive_fetcher, self.shared_entries, self.srq_events)
         m.submodules.qp_commands = fork = Fork(self.layouts.qp_command, len(listeners))
         wiring.connect(m, commands.qp_command, fork.i)
-        of_ring = Value.cast(commands.qp_command.p.kind) >= QpCommandKind.RING_CREATE.value
         for output, block in zip(fork.o, listeners, strict=True):
+            of_ring = Value.cast(output.p.kind) >= QpCommandKind.RING_CREATE.value
             mine = Const(1) if block in knowing_rings else ~of_ring
             m.d.comb += [
                 block.qp_command.payload.eq(output.payload),
