@@ -20,12 +20,14 @@ DEFAULTS: dict[str, Any] = {
     "read_latency": 250,
     "llp_latency": 4,
     "in_a_row": 1,
+    "srq": False,
     "slow": None,
     "messages": 1250,
 }
 """`messages`: more than `STEADY_MESSAGES` are left without the beginning and the end.
 
-`in_a_row`: FPDUs of a QP that arrive one after the other. `slow`: what is wrong with one more QP,
+`in_a_row`: FPDUs of a QP that arrive one after the other. `srq`: the QPs take their receive entries
+from an SRQ. `slow`: what is wrong with one more QP,
 beside `qps`; a key of `many_qps.SLOW`, or `NOT_SLOW`.
 """
 
@@ -223,7 +225,9 @@ def _many_qps() -> dict[str, Figure]:
         for pattern, qps, condition in many_qps.grid()
     }
     runs = _of_pattern(many_qps.RUN_PATTERN, many_qps.RUN_QPS, in_a_row=many_qps.RUN)
-    cases[many_qps.RUN_KEY] = _with(runs, {"messages": MANY_QPS_MESSAGES})
+    for key in many_qps.RUNS:
+        srq = key == many_qps.RUN_SRQ_KEY
+        cases[key] = _with(runs, {"messages": MANY_QPS_MESSAGES, "srq": srq})
     return {key: Figure(case, cycles_per_message) for key, case in cases.items()}
 
 

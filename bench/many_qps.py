@@ -97,6 +97,12 @@ RUN_PATTERN = PATTERNS[1]
 RUN_KEY = f"{RUN_PATTERN.key}_qps_{RUN_QPS}_runs_of_{RUN}_cycles_per_message"
 """Each of `RUN_QPS` QPs gets `RUN` messages in a row, in random order of the QPs."""
 
+RUN_SRQ_KEY = f"{RUN_PATTERN.key}_qps_{RUN_QPS}_runs_of_{RUN}_srq_cycles_per_message"
+"""The same, when all QPs take from one SRQ."""
+
+RUNS = {RUN_KEY: "receive queues", RUN_SRQ_KEY: "an SRQ"}
+"""Where the entries of these messages are from, in words."""
+
 OTHERS = 63
 """QPs beside a slow one."""
 

@@ -9,8 +9,19 @@ from typing import Any
 from cocotb.triggers import ClockCycles
 
 from bench.many_qps import NOT_SLOW
-from stagecoach.host_driver import CQ, MR, PD, QP, AccessFlags, Context, QPInitAttr
+from stagecoach.host_driver import (
+    CQ,
+    MR,
+    PD,
+    QP,
+    SRQ,
+    AccessFlags,
+    Context,
+    QPInitAttr,
+    SRQInitAttr,
+)
 from stagecoach.host_driver.qp_attr import QPCap
+from stagecoach.host_driver.work_queue import WorkQueue
 from stagecoach.sim.cosim.device import CocotbDevice, start_clock
 
 READS = 8
@@ -59,6 +70,8 @@ class Bench:
     `depth`: work requests that the send queue and the receive queue of a QP hold. `slow`: what is
     wrong with one more QP, the attribute `slow`, which has a CQ of its own (`bench.many_qps.SLOW`);
     `None`: there is no such QP. `at_work`: all QPs that have something to do, the slow one first.
+    `srq_wr`: the QPs take their receives from the attribute `srq`, an SRQ for so many; 0: from
+    their own queues.
     """
 
     def __init__(
@@ -71,12 +84,14 @@ class Bench:
         depth: int = 64,
         markers: bool = False,
         slow: str | None = None,
+        srq_wr: int = 0,
     ):
         self.context = Context(device)  # type: ignore[arg-type]
         self.pd = PD(self.context)
         self.cq = CQ(self.context, min(2 * qps * depth, 1 << 15))
         cap = QPCap(depth, depth)
-        self.qps = [self._make_qp(self.cq, cap) for _ in range(qps)]
+        self.srq = SRQ(self.pd, SRQInitAttr(srq_wr)) if srq_wr else None
+        self.qps = [self._make_qp(self.cq, cap, self.srq) for _ in range(qps)]
         self.qp = self.qps[0]
         self.at_work = list(self.qps)
         self.slow: QP | None = None
@@ -103,13 +118,15 @@ class Bench:
                 markers_rx=markers,
             )
 
-    def _make_qp(self, cq: CQ, cap: QPCap) -> QP:
-        return QP(self.pd, QPInitAttr(cq, cq, cap, rfc7306=True))
+    def _make_qp(self, cq: CQ, cap: QPCap, srq: SRQ | None = None) -> QP:
+        return QP(self.pd, QPInitAttr(cq, cq, cap, rfc7306=True, srq=srq))
 
 
 def _addresses(qp: QP) -> range:
     """Where the receive ring of a QP is."""
-    ring = qp._queues.receive.ring
+    queue = qp._queues.receive
+    assert isinstance(queue, WorkQueue)
+    ring = queue.ring
     return range(ring.address, ring.address + ring.entries * ring.entry_octets)
 
 

@@ -35,13 +35,17 @@ LlpEventKind = encoding(
 
 
 class QpCommandKind(enum.Enum, shape=unsigned(3)):
-    """A step in the life of a QP."""
+    """A step in the life of a QP, or of a shared receive ring."""
 
     NONE = 0
     CREATE = 1  # rings and PD are set, counters start anew; entries may be posted
     CONNECT = 2  # the LLP connection is in Full Operation; segments may flow
     STOP = 3  # the QP goes to the error state
     DESTROY = 4  # the QP is unused again; every block forgets it
+    # Of receive ring `qp`; only those hear of it who know rings.
+    RING_CREATE = 5  # it is a shared one
+    RING_DESTROY = 6  # it is unused again, and no QP takes from it
+    RING_LIMIT = 7  # one event tells when a QP leaves fewer entries than `limit`
 
 
 class SegmentKind(enum.Enum, shape=unsigned(3)):
@@ -117,8 +121,12 @@ class Layouts:
                 "receive_cq": cq,  # CREATE
                 "send_base": 64,  # CREATE: host address of the send ring
                 "send_log2": 4,  # CREATE: log2 of its units
-                "receive_base": 64,  # CREATE
-                "receive_log2": 4,  # CREATE
+                "receive_base": 64,  # CREATE, RING_CREATE
+                "receive_log2": 4,  # CREATE, RING_CREATE
+                "shared": 1,  # CREATE, DESTROY: it takes its receive entries from `ring`
+                "ring": qp,  # CREATE
+                "limit": 16,  # RING_LIMIT
+                "producer": 16,  # RING_LIMIT: running number after the last entry posted
                 "ord": depth,  # CONNECT: Read Requests this end may have outstanding
                 "ird": depth,  # CONNECT: Read Requests this end takes
                 "emss": 16,  # CONNECT: octets
@@ -299,6 +307,11 @@ class Layouts:
                 "ulpdu_length": 16,
                 "header": 8 * TERMINATED_HEADER_OCTETS,  # the offending ULPDU as it came
             }
+        )
+
+        # `qp` is a QP that stopped, or with `srq` the number of a shared receive ring.
+        self.event = data.StructLayout(
+            {name: field.shape for name, field in self.qp_error} | {"srq": 1}
         )
 
         # An inline piece is not in host memory but in the next ceil(octets / 8) inline words; the

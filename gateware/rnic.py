@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from amaranth import Cat, Module, Signal
+from amaranth import Cat, Const, Module, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from stagecoach.gateware.config import WORD_WIDTH, RnicConfig
+from stagecoach.gateware.config import WORD_OCTETS, WORD_WIDTH, RnicConfig
 from stagecoach.gateware.ddp.assembler import Assembler
 from stagecoach.gateware.ddp.headers import UNTAGGED_HEADER
 from stagecoach.gateware.dma.axi import connect_axi
@@ -41,6 +41,8 @@ from stagecoach.gateware.queues.request_gate import RequestGate
 from stagecoach.gateware.queues.ring_fetcher import RingFetcher
 from stagecoach.gateware.queues.ring_writer import RingWriter
 from stagecoach.gateware.queues.scheduler import Scheduler
+from stagecoach.gateware.queues.shared_entries import SharedEntries
+from stagecoach.gateware.queues.srq_events import SrqEvents
 from stagecoach.gateware.queues.transmit_drain import TransmitDrain
 from stagecoach.gateware.rdmap.atomic.unit import OPERATIONS, AtomicUnit
 from stagecoach.gateware.rdmap.headers import CONTROL as RDMAP_CONTROL
@@ -145,6 +147,10 @@ class Rnic(wiring.Component):
             own_units=config.receive_units,
             send=False,
         )
+        m.submodules.shared_entries = self.shared_entries = SharedEntries(
+            config, RECEIVE_ENTRY_OCTETS // WORD_OCTETS
+        )
+        m.submodules.srq_events = self.srq_events = SrqEvents(config)
         m.submodules.inbound_requests = self.inbound_requests = QpFifo(
             config, layouts.inbound_request, reads, held=True
         )
@@ -222,7 +228,8 @@ class Rnic(wiring.Component):
             mpa_receiver.rx_release.ready.eq(llp.rx_release_ready),
         ]
         wiring.connect(m, mpa_receiver.segment, receiver.segment)
-        wiring.connect(m, receiver.receive_entries, self.receive_fetcher.entries)
+        wiring.connect(m, receiver.receive_entries, self.shared_entries.entries)
+        wiring.connect(m, self.shared_entries.rings, self.receive_fetcher.entries)
         wiring.connect(m, receiver.stag, self.stag_table.clients[0])
         self._connect_placements(m)
         wiring.connect(m, self.placer.store, mpa_receiver.store)
@@ -399,7 +406,7 @@ class Rnic(wiring.Component):
             self.receiver.error,
             self.transmitter.error,
             self.send_fetcher.error,
-            self.receive_fetcher.error,
+            self.srq_events.error,
             self.ring_writer.overflow,
             self.host_errors.read_error,
             self.host_errors.write_error,
@@ -411,7 +418,10 @@ class Rnic(wiring.Component):
                 wiring.connect(m, error, slot.i)
                 error = slot.o
             wiring.connect(m, error, port)
-        wiring.connect(m, self.qp_states.event, self.ring_writer.event)
+        srq_events = self.srq_events
+        wiring.connect(m, self.receive_fetcher.error, srq_events.ring_error)
+        wiring.connect(m, self.qp_states.event, srq_events.qp_event)
+        wiring.connect(m, srq_events.event, self.ring_writer.event)
         wiring.connect(m, self.qp_states.termination, self.transmitter.termination)
 
         gate = self.delivery_gate
@@ -419,6 +429,14 @@ class Rnic(wiring.Component):
         def passes(port: Any) -> Any:
             return port.valid & port.ready
 
+        received = Signal()
+        m.d.comb += [
+            received.eq(passes(gate.delivery) & (gate.delivery.p.kind == DeliveryKind.RECEIVE)),
+            self.shared_entries.delivered.valid.eq(received),
+            self.shared_entries.delivered.qp.eq(gate.delivery.p.qp),
+            srq_events.reached.valid.eq(self.shared_entries.reached.valid),
+            srq_events.reached.qp.eq(self.shared_entries.reached.qp),
+        ]
         pairs = (
             (
                 # Those of a stopped QP are gone before another connection has its number.
@@ -430,10 +448,7 @@ class Rnic(wiring.Component):
                 (self.transmitter.job_begin, self.framer.finished.valid),
             ),
             (
-                (
-                    passes(gate.delivery) & (gate.delivery.p.kind == DeliveryKind.RECEIVE),
-                    passes(gate.completion) | gate.dropped_receive,
-                ),
+                (received, passes(gate.completion) | gate.dropped_receive),
                 (
                     passes(gate.delivery) & (gate.delivery.p.kind == DeliveryKind.READ),
                     passes(gate.read_done) | gate.dropped_read,
@@ -469,11 +484,20 @@ class Rnic(wiring.Component):
             self.receive_fetcher,
             self.completer,
             self.delivery_gate,
+            self.shared_entries,
+            self.srq_events,
         )
+        knowing_rings = (self.receive_fetcher, self.shared_entries, self.srq_events)
         m.submodules.qp_commands = fork = Fork(self.layouts.qp_command, len(listeners))
         wiring.connect(m, commands.qp_command, fork.i)
         for output, block in zip(fork.o, listeners, strict=True):
-            wiring.connect(m, output, block.qp_command)
+            of_ring = Value.cast(output.p.kind) >= QpCommandKind.RING_CREATE.value
+            mine = Const(1) if block in knowing_rings else ~of_ring
+            m.d.comb += [
+                block.qp_command.payload.eq(output.payload),
+                block.qp_command.valid.eq(output.valid & mine),
+                output.ready.eq(block.qp_command.ready | ~mine),
+            ]
         wiring.connect(m, commands.state_command, self.qp_states.qp_command)
         command = commands.qp_command
         fresh = (command.p.kind == QpCommandKind.CREATE) | (command.p.kind == QpCommandKind.CONNECT)
@@ -513,6 +537,9 @@ class Rnic(wiring.Component):
             self.qp_states.query_qp.eq(registers.qp_number.qp),
             registers.qp_state.state.eq(self.qp_states.query_state),
             registers.qp_state.cause.eq(self.qp_states.query_cause),
+            self.shared_entries.query_qp.eq(registers.qp_number.qp),
+            registers.qp_taken.taken.eq(self.shared_entries.taken),
+            registers.qp_taken.index.eq(self.shared_entries.taken_index),
             self.ring_writer.query_ring.eq(registers.cq_number.cq),
             registers.cq_answered.entries.eq(self.ring_writer.query_answered),
             registers.events_lost.events.eq(self.ring_writer.dropped_events),
@@ -524,6 +551,7 @@ class Rnic(wiring.Component):
             registers.capabilities.immediate_data.eq(1),
             registers.capabilities.atomics.eq(1),
             registers.capabilities.counters.eq(int(config.counters)),
+            registers.capabilities.srq.eq(1),
             registers.capabilities.swap.eq(~registers.settings.strict_rfc7306),
         ]
         # A doorbell of a ring that does not exist is taken and ignored. Its word is there before it

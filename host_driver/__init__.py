@@ -20,6 +20,7 @@ from stagecoach.host_driver.cq import CQ
 from stagecoach.host_driver.device_attr import DeviceAttr
 from stagecoach.host_driver.enums import (
     AccessFlags,
+    EventType,
     QPState,
     SendFlags,
     WCFlags,
@@ -67,6 +68,7 @@ from stagecoach.host_driver.qp import QP
 from stagecoach.host_driver.qp_attr import QPAttr, QPCap, QPInitAttr
 from stagecoach.host_driver.quota import Quota
 from stagecoach.host_driver.snapshots.publisher import publish
+from stagecoach.host_driver.srq import SRQ, SRQAttr, SRQInitAttr
 from stagecoach.host_driver.startup_options import StartupOptions
 from stagecoach.host_driver.stream_end import StreamEnd
 from stagecoach.host_driver.terminate import SegmentHeader, Terminate
@@ -86,6 +88,7 @@ __all__ = [
     "QP",
     "RTR",
     "SGE",
+    "SRQ",
     "WC",
     "AcceptedRequest",
     "AccessFlags",
@@ -104,6 +107,7 @@ __all__ = [
     "DeviceClosed",
     "DeviceError",
     "DuplicateAddress",
+    "EventType",
     "FastMR",
     "InitiatorInitiatorError",
     "InsufficientIRD",
@@ -127,6 +131,8 @@ __all__ = [
     "QuotaExceeded",
     "RecvWR",
     "ResourceError",
+    "SRQAttr",
+    "SRQInitAttr",
     "SegmentHeader",
     "SendFlags",
     "SendWR",

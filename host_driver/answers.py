@@ -84,6 +84,7 @@ def read_capabilities(device: Device) -> dict[str, Any]:
         "atomics": atomics,
         "imm_data": bool(has["immediate_data"]),
         "counters": bool(has["counters"]),
+        "max_srq": device.attr.max_qp if has["srq"] else 0,
     }
 
 

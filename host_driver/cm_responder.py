@@ -138,7 +138,8 @@ class ConnectionRequest:
         if not 0 <= minimum_ord <= terms.ord:
             raise ValueError(f"minimum_ord {minimum_ord}; allowed: 0 to the ORD, {terms.ord}")
         check_emss(emss)
-        receives_posted = qp is None or qp.receives_posted > 0
+        # A QP with an SRQ has no receive of its own for the RTR frame.
+        receives_posted = qp is None or qp.srq is not None or qp.receives_posted > 0
         reply, connection = accepting_reply(terms, request, receives_posted=receives_posted)
         octets = reply.encode()
         deadline = Deadline(timeout)

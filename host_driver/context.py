@@ -11,9 +11,9 @@ from stagecoach.host_driver.answers import read_attr, read_capabilities
 from stagecoach.host_driver.device import Device
 from stagecoach.host_driver.device_attr import DeviceAttr
 from stagecoach.host_driver.device_reset import reset_device
-from stagecoach.host_driver.errors import WaitTimeout, require_type
+from stagecoach.host_driver.errors import ResourceError, WaitTimeout, require_type
 from stagecoach.host_driver.event_handlers import EventHandler, EventHandlers
-from stagecoach.host_driver.event_queue import EventQueue, StoppableQP
+from stagecoach.host_driver.event_queue import EventQueue, StoppableQP, TellingSRQ
 from stagecoach.host_driver.events import AsyncEvent
 from stagecoach.host_driver.quota import Quota
 from stagecoach.host_driver.readable import Readable
@@ -26,7 +26,7 @@ COMMAND_SECONDS = 10.0
 """Default time limit of a command, in seconds: most end in some hundred cycles."""
 
 OPEN_SECONDS = 60.0
-"""Default time limit of opening, in seconds: some 1,300 register accesses of the largest device."""
+"""Default time limit of opening, in seconds: some 1,900 register accesses of the largest device."""
 
 _NO_QUOTA = Quota()
 
@@ -35,6 +35,10 @@ class OpenQP(StoppableQP, Protocol):
     """A QP of a context."""
 
     cause: Cause
+
+    @property
+    def srq(self) -> object | None:
+        """The SRQ that it takes from."""
 
     def disconnect(self, timeout: float, /) -> None:
         """Ends the stream."""
@@ -125,6 +129,7 @@ class Context(Device):
         self._closing: dict[Callable[[], None], None] = {}  # in order of creation
         self._closed = False
         self.qps: dict[int, OpenQP] = {}
+        self.srqs: dict[int, TellingSRQ] = {}
         self.used_qps: set[int] = set()  # those that are closed, too
         self.cqs: dict[int, OpenCQ] = {}
         self.channels: dict[OpenChannel, None] = {}
@@ -139,7 +144,7 @@ class Context(Device):
             self.attr = read_attr(self)
             self.resources = Resources(self.attr.max_mr, quota)
             self.require_idle()
-            self._event_queue = EventQueue(self, self.qps)
+            self._event_queue = EventQueue(self, self.qps, self.srqs)
             undo.callback(self._event_queue.close)
             self.events = self._event_queue.events
             reset_device(self)
@@ -195,6 +200,11 @@ class Context(Device):
 
         self.wait_until(take, timeout, "asynchronous event")
         return taken[0]
+
+    def tell(self, event: AsyncEvent) -> None:
+        """Tells the program of an event that the driver found; the lock is held."""
+        self.events.append(event)
+        self._hand_out()
 
     def add_event_handler(self, handler: EventHandler) -> None:
         """Has `handler(event)` called with each asynchronous event, those in `events` first.
@@ -310,6 +320,35 @@ class Context(Device):
         self.lock.check()
         if self._closed:
             raise DeviceClosed("the context is closed; allowed: an open Context")
+
+    def take_qp_number(self, shared: bool) -> int:
+        """Number for a new QP; `shared`: one that takes from an SRQ. The lock is held.
+
+        A QP with a receive queue has the ring with its number, which no SRQ may have. Another one
+        gets a number that is of no use to those, if there is one.
+        """
+        most = self.attr.max_qp
+        if shared:
+            for number in self.srqs:
+                if number not in self.qps:
+                    return number
+            return self.resources.take_number(self.qps, most, "QPs")
+        what = f"QPs or rings ({len(self.srqs)} of SRQs)" if self.srqs else "QPs"
+        return self.resources.take_number(self.qps.keys() | self.srqs.keys(), most, what)
+
+    def take_ring(self) -> int:
+        """Number of the receive ring for a new SRQ: one that no QP needs, else the highest.
+
+        Raises `ResourceError` if there is none. The lock is held.
+        """
+        own = {number for number, qp in self.qps.items() if qp.srq is None}
+        free = set(range(self.attr.max_srq)) - own - self.srqs.keys()
+        if not free:
+            raise ResourceError(
+                f"all {self.attr.max_srq} receive rings of the device are in use: {len(own)} by "
+                f"QPs, {len(self.srqs)} by SRQs"
+            )
+        return max(free & self.qps.keys() or free)
 
     def query_device(self) -> DeviceAttr:
         """Sizes of the device."""

@@ -33,6 +33,14 @@ AWAITS_FIRST_FPDU = (
 """What is said of a QP whose work requests seem to wait for that."""
 
 
+class SharedRequests(Protocol):
+    """Work requests that complete to the CQs of several QPs."""
+
+    @property
+    def max_wr(self) -> int:
+        """How many may be outstanding."""
+
+
 class CompletingQP(Protocol):
     """A QP that completes to a CQ."""
 
@@ -114,8 +122,9 @@ class CQ:
         self._wakers: dict[Waker, None] = {}
         self._notify = _Notify.NONE
         self._notified = False
-        # By number: the QPs that complete here, with what each may have outstanding.
-        self._bound: dict[int, tuple[CompletingQP, int]] = {}
+        # By number: the QPs that complete here, with what each may have outstanding, alone and in
+        # common with others.
+        self._bound: dict[int, tuple[CompletingQP, int, SharedRequests | None]] = {}
         with context.lock:
             context.require_open()
             resources = context.resources
@@ -148,19 +157,26 @@ class CQ:
         """Completions that it holds: so many may be outstanding or not polled."""
         return self._cqe
 
-    def bind(self, number: int, qp: CompletingQP, requests: int) -> None:
+    def bind(
+        self, number: int, qp: CompletingQP, requests: int, shared: SharedRequests | None = None
+    ) -> None:
         """Has a new QP complete here, with so many work requests outstanding; the lock is held.
 
-        Raises `ResourceError` if it is not the only one and the CQ could overflow with it.
+        Beside them those of `shared`, which count once for all QPs that take them. Raises
+        `ResourceError` if it is not the only one and the CQ could overflow with it (RFC 5042,
+        6.4.3.2).
         """
-        bound = sum(each for _, each in self._bound.values())
-        if self._bound and not self._overcommit and bound + requests > self._cqe:
+        pools = {pool for _, _, pool in self._bound.values() if pool is not None}
+        bound = sum(each for _, each, _ in self._bound.values())
+        bound += sum(pool.max_wr for pool in pools)
+        more = requests + (0 if shared is None or shared in pools else shared.max_wr)
+        if self._bound and not self._overcommit and bound + more > self._cqe:
             raise ResourceError(
                 f"CQ {self.number} holds {self._cqe} completions, the QPs that share it may have "
-                f"{bound} work requests outstanding, one more QP {requests}; allowed: up to "
+                f"{bound} work requests outstanding, one more QP {more}; allowed: up to "
                 f"{max(0, self._cqe - bound)} more, or a CQ with overcommit"
             )
-        self._bound[number] = qp, requests
+        self._bound[number] = qp, requests, shared
 
     def unbind(self, number: int) -> None:
         """Takes back a `bind`, with the lock held."""
@@ -196,9 +212,9 @@ class CQ:
                     continue
                 fields = entries.COMPLETION.unpack_from(ring.memory, offset)
                 self._consumer = self._consumer + 1 & 0xFFFF
-                qp, _ = self._bound.get(int(fields["qp"]), (None, 0))
-                if qp is not None:
-                    self._complete(qp, fields)
+                bound = self._bound.get(int(fields["qp"]))
+                if bound is not None:
+                    self._complete(bound[0], fields)
             untold = (self._consumer - self._doorbell) & 0xFFFF
             if untold >= max(1, ring.entries - self._cqe):
                 self._ring_doorbell(arm=0)
@@ -413,7 +429,7 @@ class CQ:
     def _why(self) -> str:
         """Of QPs that complete here and can do nothing yet."""
         with self.context.lock:
-            waiting = [number for number, (qp, _) in self._bound.items() if qp.awaits_first_fpdu]
+            waiting = [number for number, (qp, *_) in self._bound.items() if qp.awaits_first_fpdu]
         return "".join(f"; QP {number} {AWAITS_FIRST_FPDU}" for number in waiting)
 
     def _ring_doorbell(self, arm: int, solicited: bool = False) -> None:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from stagecoach.host_driver.enums import WCOpcode, WCStatus
 from stagecoach.host_driver.events import UNKNOWN_INDEX, AsyncEvent
+from stagecoach.host_driver.srq import SharedReceives
 from stagecoach.host_driver.terminate import SegmentHeader, Terminate
 from stagecoach.host_driver.work_queue import Posted, WorkQueue
 from stagecoach.hw.interface.causes import Cause, TerminateCode
@@ -56,7 +57,7 @@ class Culprit(NamedTuple):
 
 
 def find_culprit(
-    event: AsyncEvent, send: WorkQueue, receive: WorkQueue, reads: int
+    event: AsyncEvent, send: WorkQueue, receive: WorkQueue | SharedReceives, reads: int
 ) -> Culprit | None:
     """The work request that the error in `event` is of; `None` if all are flushed.
 
@@ -78,11 +79,7 @@ def find_culprit(
         return None if event.terminate is None else _of_terminate(event.terminate, send, reads)
     segment = SegmentHeader(event.header)
     if cause == Cause.UNTAGGED_TOO_LONG and segment.opcode in _SENDS and segment.msn is not None:
-        # The receive queue counts from 0, the messages that take its entries from 1.
-        number = segment.msn - 1 & 0xFFFF
-        return _only(
-            (each for each in receive.posted if each.has_entry(number)), WCStatus.LOC_LEN_ERR
-        )
+        return _only(receive.of_message(segment.msn), WCStatus.LOC_LEN_ERR)
     if cause in _OF_SINKS and segment.opcode == Opcode.RDMA_READ_RESPONSE:
         return _of_sink(segment, send)
     return None

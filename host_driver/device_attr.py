@@ -23,6 +23,7 @@ class DeviceAttr:
     atomics: tuple[WROpcode, ...] = ()
     imm_data: bool = False
     counters: bool = False
+    max_srq: int = 0
 
     @property
     def operations(self) -> tuple[WROpcode, ...]:

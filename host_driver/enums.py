@@ -97,6 +97,15 @@ class WCStatus(IntEnum):
     REM_OP_ERR = 11
 
 
+class EventType(IntEnum):
+    """What an asynchronous event tells; numbers are those of libibverbs."""
+
+    QP_FATAL = 1  # a QP stopped
+    SRQ_ERR = 14  # entries of an SRQ could not be read, or its doorbell was refused
+    SRQ_LIMIT_REACHED = 15  # fewer work requests are in an SRQ than its limit
+    QP_LAST_WQE_REACHED = 16  # a QP that stopped takes nothing more from its SRQ
+
+
 class QPState(IntEnum):
     """State of a QP, as QP_STATE tells it."""
 

@@ -25,21 +25,37 @@ class StoppableQP(Protocol):
         """The device says that the QP has an error."""
 
 
+class TellingSRQ(Protocol):
+    """An SRQ that is told of its events."""
+
+    def told(self, event: AsyncEvent) -> bool:
+        """Takes an event; whether the program is told of it."""
+
+    def events_lost(self) -> None:
+        """Events did not come."""
+
+
 class EventQueue:
     """The event ring, which the device writes; the caller holds the lock of the device.
 
     Parameters
     ----------
-    device: the device, which has no event ring yet. qps: those that are open, by number.
+    device: the device, which has no event ring yet. qps, srqs: those that are open, by number.
 
     Attributes
     ----------
     events: all that came, the oldest first. lost: how many the device had no place for.
     """
 
-    def __init__(self, device: Device, qps: Mapping[int, StoppableQP]):
+    def __init__(
+        self,
+        device: Device,
+        qps: Mapping[int, StoppableQP],
+        srqs: Mapping[int, TellingSRQ],
+    ):
         self._device = device
         self._qps = qps
+        self._srqs = srqs
         self.events: list[AsyncEvent] = []
         self.lost = 0
         self._closed = False
@@ -80,8 +96,13 @@ class EventQueue:
                 fields = entries.EVENT.unpack_from(ring.memory, offset)
                 self._number = self._number + 1 & 0xFFFF
                 taken += 1
-                qp = self._qps.get(int(fields["qp"]))
-                self._tell(read_event(fields), qp)
+                event = read_event(fields)
+                if event.srq_num is None:
+                    self._tell(event, self._qps.get(event.qp_num))
+                else:
+                    srq = self._srqs.get(event.srq_num)
+                    if srq is not None and srq.told(event):
+                        self.events.append(event)
             if lost:
                 self._find_stopped()
         finally:
@@ -102,7 +123,9 @@ class EventQueue:
             self._find_stopped()
 
     def _find_stopped(self) -> None:
-        """Stops the QPs that have stopped and were not told of."""
+        """Stops the QPs that have stopped and were not told of, and has SRQs tell again."""
+        for srq in list(self._srqs.values()):
+            srq.events_lost()
         for number, qp in list(self._qps.items()):
             if qp.known_state not in (QPState.INIT, QPState.RTS):
                 continue

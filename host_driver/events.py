@@ -1,8 +1,9 @@
-"""Asynchronous events: what the device tells when a QP stops."""
+"""Asynchronous events: what the device tells when a QP stops, and of shared receive queues."""
 
 from contextlib import suppress
 from dataclasses import dataclass
 
+from stagecoach.host_driver.enums import EventType
 from stagecoach.host_driver.errors import DeviceError, describe
 from stagecoach.host_driver.stream_end import StreamEnd
 from stagecoach.host_driver.terminate import SegmentHeader, Terminate, read_terminate
@@ -21,15 +22,18 @@ STREAM_ENDED = (Cause.LLP_CLOSED, Cause.LLP_CLOSED_INSIDE_FPDU)
 """Causes of a QP whose TCP connection ended."""
 
 UNKNOWN_INDEX = -1
+NO_QP = -1
 
 
 @dataclass(frozen=True)
 class AsyncEvent:
-    """Why a QP stopped, as the device told it.
+    """Why a QP stopped, as the device told it, or what became of a shared receive queue.
 
     Attributes
     ----------
-    qp_num: number of the QP. cause: the check that failed first.
+    event_type: which of these. srq_num: number of the SRQ, of its events and of those of a QP that
+        takes from one, else `None`.
+    qp_num: number of the QP, `NO_QP` of an event of an SRQ. cause: the check that failed first.
     index: running number mod 2^16 of the work request at fault, if one is; `UNKNOWN_INDEX` if the
         device could not write the event, or had no place for it: only the cause is known then.
     ulpdu_length: of the offending segment; 0 if there is none.
@@ -47,6 +51,8 @@ class AsyncEvent:
     header: bytes
     terminate: Terminate | None = None
     stream_end: StreamEnd | None = None
+    event_type: EventType = EventType.QP_FATAL
+    srq_num: int | None = None
 
     @property
     def reason(self) -> str:
@@ -54,13 +60,19 @@ class AsyncEvent:
         return describe(self.cause, stream_end=self.stream_end)
 
     def describe(self) -> str:
-        """Why the QP stopped, in one line.
+        """What the event tells, in one line.
 
         >>> print(AsyncEvent(2, Cause.LOCAL_SEND_PROTECTION, 5, 0, b"").describe())
         QP 2 stopped: local element of a send entry fails its STag check (layer 0, type 0, code
         0x00); entry 5 of the send queue
         """
         words = describe(self.cause, self.terminate, self.stream_end)
+        if self.event_type == EventType.QP_LAST_WQE_REACHED:
+            return f"QP {self.qp_num} takes nothing more from SRQ {self.srq_num}"
+        if self.event_type == EventType.SRQ_LIMIT_REACHED:
+            return f"SRQ {self.srq_num}: {words}"
+        if self.event_type == EventType.SRQ_ERR:
+            return f"SRQ {self.srq_num}: {CODES[self.cause][1]}; entry {self.index}"
         text = f"QP {self.qp_num} stopped: {words}"
         if self.cause == Cause.TERMINATE_RECEIVED:
             text += self._error_of_terminate()
@@ -92,6 +104,17 @@ def read_event(fields: dict[str, int | bytes]) -> AsyncEvent:
     if number not in CODES:
         raise DeviceError(f"event of QP {fields['qp']!r} with cause {number}; allowed: a Cause")
     cause = Cause(number)
+    if fields["srq"]:
+        reached = cause == Cause.SRQ_LIMIT_REACHED
+        return AsyncEvent(
+            qp_num=NO_QP,
+            cause=cause,
+            index=int(fields["index"]),
+            ulpdu_length=0,
+            header=b"",
+            event_type=EventType.SRQ_LIMIT_REACHED if reached else EventType.SRQ_ERR,
+            srq_num=int(fields["qp"]),
+        )
     known, terminate = length, None
     if cause == Cause.TERMINATE_RECEIVED:
         known = max(0, length - UNTAGGED_HEADER_OCTETS)

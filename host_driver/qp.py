@@ -15,6 +15,7 @@ from stagecoach.host_driver.enums import (
     ANSWERED,
     ATOMIC_OPERATIONS,
     AccessFlags,
+    EventType,
     QPState,
     SendFlags,
     WCFlags,
@@ -22,7 +23,7 @@ from stagecoach.host_driver.enums import (
     WROpcode,
 )
 from stagecoach.host_driver.errors import QPError, QPStateError, require_type
-from stagecoach.host_driver.events import AsyncEvent
+from stagecoach.host_driver.events import UNKNOWN_INDEX, AsyncEvent
 from stagecoach.host_driver.inline import InlineBuffer
 from stagecoach.host_driver.mpa_terms import Connection
 from stagecoach.host_driver.mr import MR
@@ -30,6 +31,7 @@ from stagecoach.host_driver.network.errors import stream_error
 from stagecoach.host_driver.pd import PD
 from stagecoach.host_driver.qp_attr import QPAttr, QPInitAttr
 from stagecoach.host_driver.qp_queues import QPQueues
+from stagecoach.host_driver.srq import SRQ, SharedReceives, read_taken
 from stagecoach.host_driver.stream_end import StreamEnd
 from stagecoach.host_driver.terminate import Terminate
 from stagecoach.host_driver.transport.base import ByteStream, DeviceClosed, TransportError
@@ -53,11 +55,13 @@ class QP:
     Parameters
     ----------
     pd: the Protection Domain.
-    init_attr: CQs, sizes, and whether it has atomics and Immediate Data.
+    init_attr: CQs, sizes, whether it has atomics and Immediate Data, and the SRQ if it takes from
+        one.
 
     Attributes
     ----------
-    qp_num: its number on the device. cause: why it stopped, or `Cause.NONE`.
+    qp_num: its number on the device. srq: as in `init_attr`.
+    cause: why it stopped, or `Cause.NONE`.
     known_state: `state` without a look at what the device has told since.
     rfc7306: as in `init_attr`.
     terminate: what the peer complained about, if that was why, else `None`.
@@ -66,7 +70,8 @@ class QP:
     connection: what MPA startup agreed on; `None` before.
 
     Raises `ResourceError` if the device has no QP left, or a CQ not enough room for what may be
-    outstanding (see `CQ`), `QuotaExceeded`, and `ValueError` if the PD or a CQ is closed.
+    outstanding (see `CQ`), `QuotaExceeded`, and `ValueError` if the PD, a CQ or the SRQ is closed,
+    or the SRQ is one of another PD.
 
     With an open `pd` and `cq`:
 
@@ -87,6 +92,7 @@ class QP:
         self.pd = pd
         self.context = context = pd.context
         self.scq, self.rcq = init_attr.scq, init_attr.rcq
+        self.srq = init_attr.srq
         self.rfc7306 = init_attr.rfc7306
         self._init_attr = init_attr
         for name, cq in (("scq", self.scq), ("rcq", self.rcq)):
@@ -94,6 +100,12 @@ class QP:
             if cq.context is not context:
                 raise ValueError(
                     f"{name} belongs to another device; allowed: a CQ of the PD's device"
+                )
+        if self.srq is not None:
+            require_type("srq", self.srq, SRQ)
+            if self.srq.pd is not pd:
+                raise ValueError(
+                    f"{self.srq} belongs to another PD than the QP, {pd}; allowed: an SRQ of its PD"
                 )
         self.cause = Cause.NONE
         self.terminate: Terminate | None = None
@@ -114,18 +126,22 @@ class QP:
             pd.require_open()
             self.scq.require_open()
             self.rcq.require_open()
+            if self.srq is not None:
+                self.srq.require_open()
             resources = context.resources
-            self.qp_num = resources.take_number(context.qps, context.attr.max_qp, "QPs")
+            self.qp_num = context.take_qp_number(self.srq is not None)
             self._bound = {self.scq: 0, self.rcq: 0}
             self._bound[self.scq] += cap.max_send_wr
-            self._bound[self.rcq] += cap.max_recv_wr
+            self._bound[self.rcq] += cap.max_recv_wr if self.srq is None else 0
             with resources.reserve(qps=1), ExitStack() as undo:
                 for cq, requests in self._bound.items():
-                    cq.bind(self.qp_num, self, requests)
+                    cq.bind(self.qp_num, self, requests, self.srq if cq is self.rcq else None)
                     undo.callback(cq.unbind, self.qp_num)
-                self._queues = QPQueues(context.transport, cap, self.scq, self.rcq)
+                self._queues = QPQueues(context.transport, cap, self.scq, self.rcq, self.srq)
                 undo.callback(self._queues.close)
                 self._create()
+                if self.srq is not None:
+                    self.srq.bind(self.qp_num, self)
                 undo.pop_all()
             context.qps[self.qp_num] = self
             context.used_qps.add(self.qp_num)
@@ -150,22 +166,35 @@ class QP:
     def _create(self) -> None:
         """Gives the rings to the device."""
         context = self.context
-        send_ring, receive_ring = self._queues.send.ring, self._queues.receive.ring
+        send, receive = self._queues.send, self._queues.receive
+        receive_base = receive_log2 = 0
+        if isinstance(receive, WorkQueue):
+            receive_base, receive_log2 = receive.ring.address, receive.ring.log2
         context.write(registers.QP_NUMBER, qp=self.qp_num)
         context.write(registers.QP_PD, pd=self.pd.number)
         context.write(registers.QP_CQS, send_cq=self.scq.number, receive_cq=self.rcq.number)
         context.write_wide(
-            registers.QP_SEND_BASE_LOW, registers.QP_SEND_BASE_HIGH, send_ring.address
+            registers.QP_SEND_BASE_LOW, registers.QP_SEND_BASE_HIGH, send.ring.address
         )
         context.write_wide(
-            registers.QP_RECEIVE_BASE_LOW, registers.QP_RECEIVE_BASE_HIGH, receive_ring.address
+            registers.QP_RECEIVE_BASE_LOW, registers.QP_RECEIVE_BASE_HIGH, receive_base
         )
-        context.write(registers.QP_RINGS, send_log2=send_ring.log2, receive_log2=receive_ring.log2)
+        context.write(registers.QP_RINGS, send_log2=send.ring.log2, receive_log2=receive_log2)
+        self._name_ring()
         context.command(CommandOpcode.QP_CREATE)
+
+    def _name_ring(self) -> None:
+        """Says where the QP takes its receive entries from."""
+        if self.srq is None:
+            self.context.write(registers.QP_SRQ)
+        else:
+            self.context.write(registers.QP_SRQ, shared=1, ring=self.srq.number)
 
     def __repr__(self) -> str:
         about = f"{self.known_state.name}, PD {self.pd.number}"
         about += f", CQs {self.scq.number} and {self.rcq.number}"
+        if self.srq is not None:
+            about += f", SRQ {self.srq.number}"
         if self.cause != Cause.NONE:
             about += f", {self.cause.name}"
         return f"<QP {self.qp_num}: {about}>"
@@ -321,7 +350,8 @@ class QP:
     def post_recv(self, *requests: RecvWR) -> None:
         """Posts receive work requests, with one doorbell for all of them.
 
-        Raises `ResourceError` if the queue has no room, `ValueError` for too many elements.
+        Raises `ResourceError` if the queue has no room, `ValueError` for too many elements, or if
+        the QP takes its receives from an SRQ.
         """
         self._post_recv(requests)
 
@@ -330,14 +360,28 @@ class QP:
             require_type("request", request, RecvWR)
         with self.context.lock:
             self.require_open()
-            self._queues.write_receives(requests, hidden=hidden)
-            self._ring_doorbell(self._queues.receive)
+            queue = self._queues.receive
+            if not isinstance(queue, WorkQueue):
+                raise ValueError(
+                    f"QP {self.qp_num} takes its receives from SRQ {queue.srq.number}; allowed: "
+                    "SRQ.post_recv"
+                )
+            self._queues.write_receives(queue, requests, hidden=hidden)
+            self._ring_doorbell(queue)
+
+    @property
+    def receives(self) -> SharedReceives:
+        """What the QP has taken from its SRQ; `TypeError` without one."""
+        queue = self._queues.receive
+        if isinstance(queue, SharedReceives):
+            return queue
+        raise TypeError(f"QP {self.qp_num} has no SRQ")
 
     # The driver's own work requests
 
     @property
     def receives_posted(self) -> int:
-        """Receive work requests that are not completed."""
+        """Receive work requests that are not completed; with an SRQ those that it has taken."""
         with self.context.lock:
             self.rcq.take_entries()
             return len(self._queues.receive.posted)
@@ -429,11 +473,25 @@ class QP:
         self.context.command(CommandOpcode.QP_STOP)
         # All writes are answered: what is not there after a lost completion is lost, too.
         self._queues.take_entries(ask=True)
+        if self.srq is not None and (taken := read_taken(self.context, self.qp_num)) is not None:
+            self.receives.claim(taken)
         culprit = None
         if event is not None:
             queues = self._queues
             culprit = find_culprit(event, queues.send, queues.receive, self._ord or 0)
         self._flush(culprit)
+        if self.srq is not None:
+            self.context.tell(
+                AsyncEvent(
+                    self.qp_num,
+                    self.cause,
+                    UNKNOWN_INDEX,
+                    0,
+                    b"",
+                    event_type=EventType.QP_LAST_WQE_REACHED,
+                    srq_num=self.srq.number,
+                )
+            )
 
     def _flush(self, culprit: Culprit | None = None) -> None:
         self._queues.flush(self.qp_num, self.cause, self.terminate, self.stream_end, culprit)
@@ -537,10 +595,13 @@ class QP:
     def _destroy(self) -> None:
         context = self.context
         context.write(registers.QP_NUMBER, qp=self.qp_num)
+        self._name_ring()
         context.command(CommandOpcode.QP_DESTROY)
         self.known_state = QPState.RESET
         with ExitStack() as steps:
             steps.callback(self._queues.close)
+            if self.srq is not None:
+                steps.callback(self.srq.unbind, self.qp_num)
             for cq in self._bound:
                 steps.callback(cq.unbind, self.qp_num)
             steps.callback(context.resources.used.give, qps=1)

@@ -6,6 +6,7 @@ from dataclasses import field as dataclass_field
 from stagecoach.host_driver.cq import CQ
 from stagecoach.host_driver.enums import QPState
 from stagecoach.host_driver.ring import check_entries
+from stagecoach.host_driver.srq import SRQ
 from stagecoach.hw.interface.causes import Cause
 from stagecoach.hw.interface.queue_entries import (
     SCATTER_GATHER_ELEMENTS,
@@ -70,6 +71,8 @@ class QPInitAttr:
     rfc7306: the QP has atomics and Immediate Data (RFC 7306), both ways. Without, it sends none,
         and stops with `Cause.UNEXPECTED_OPCODE` if its peer does (RFC 5040, 7.2).
     sq_sig_all: every send work request is signaled, whatever its flags.
+    srq: the QP takes its receives from there, an SRQ of its PD, and has no receive queue of its
+        own: `cap.max_recv_wr` and `cap.max_recv_sge` say nothing then.
     """
 
     scq: CQ
@@ -77,6 +80,7 @@ class QPInitAttr:
     cap: QPCap = dataclass_field(default_factory=QPCap)
     rfc7306: bool = False
     sq_sig_all: bool = False
+    srq: SRQ | None = None
 
 
 @dataclass(frozen=True)

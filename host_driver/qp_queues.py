@@ -12,6 +12,7 @@ from stagecoach.host_driver.errors import DeviceError
 from stagecoach.host_driver.inline import InlineBuffer, is_inline
 from stagecoach.host_driver.qp_attr import ENTRY_UNITS, QPCap
 from stagecoach.host_driver.ring import Ring
+from stagecoach.host_driver.srq import SRQ, SharedReceives
 from stagecoach.host_driver.stream_end import StreamEnd
 from stagecoach.host_driver.terminate import Terminate
 from stagecoach.host_driver.transport.base import Transport
@@ -31,6 +32,7 @@ class QPQueues:
     Parameters
     ----------
     transport: where the rings are mapped. cap: their sizes. scq, rcq: where each queue completes.
+    srq: what the QP takes in the place of a receive queue of its own, if any.
 
     Attributes
     ----------
@@ -39,17 +41,22 @@ class QPQueues:
 
     inline: InlineBuffer
 
-    def __init__(self, transport: Transport, cap: QPCap, scq: CQ, rcq: CQ):
+    receive: WorkQueue | SharedReceives
+
+    def __init__(self, transport: Transport, cap: QPCap, scq: CQ, rcq: CQ, srq: SRQ | None = None):
         self._scq, self._rcq, self._cap = scq, rcq, cap
         with ExitStack() as undo:
             send_ring = Ring(transport, ENTRY_UNITS * cap.max_send_wr, SEND_UNIT_OCTETS)
             undo.callback(send_ring.close)
-            receive_ring = Ring(transport, cap.max_recv_wr, RECEIVE_ENTRY_OCTETS)
+            if srq is not None:
+                self.receive = SharedReceives(srq)
+            else:
+                receive_ring = Ring(transport, cap.max_recv_wr, RECEIVE_ENTRY_OCTETS)
+                self.receive = WorkQueue(
+                    receive_ring, registers.RECEIVE_DOORBELL, cap.max_recv_wr, "receive"
+                )
             undo.pop_all()
         self.send = WorkQueue(send_ring, registers.SEND_DOORBELL, cap.max_send_wr, "send")
-        self.receive = WorkQueue(
-            receive_ring, registers.RECEIVE_DOORBELL, cap.max_recv_wr, "receive"
-        )
 
     # Posting
 
@@ -69,14 +76,14 @@ class QPQueues:
                 request = self.inline.put(request, copy, self.send.entries)
             self.send.write_send(request, hidden)
 
-    def write_receives(self, requests: Sequence[RecvWR], *, hidden: bool) -> None:
-        """Writes receive entries as `write_sends` does send entries."""
+    def write_receives(self, queue: WorkQueue, requests: Sequence[RecvWR], *, hidden: bool) -> None:
+        """Writes receive entries as `write_sends` does send entries; `queue` is `receive`."""
         self._rcq.take_entries()
-        self.receive.check_room(len(requests))
+        queue.check_room(len(requests))
         for request in requests:
             check_elements(request.sg, self._cap.max_recv_sge)
         for request in requests:
-            self.receive.write_receive(request, hidden)
+            queue.write_receive(request, hidden)
 
     # Completing
 
@@ -106,10 +113,9 @@ class QPQueues:
             return None
         posted = queue.take(index)
         if posted is None:
-            first = queue.posted[0].first if queue.posted else queue.producer
             raise DeviceError(
                 f"QP {qp_num}: completion of entry {index} of the {queue.name} queue; "
-                f"allowed: one of {len(queue.posted)} from {first}"
+                f"allowed: {queue.allowed}"
             )
         if posted.hidden:
             return None
@@ -152,5 +158,5 @@ class QPQueues:
     def close(self) -> None:
         """Takes the rings back from the device."""
         with ExitStack() as steps:
-            steps.callback(self.receive.ring.close)
-            steps.callback(self.send.ring.close)
+            steps.callback(self.receive.close)
+            steps.callback(self.send.close)

@@ -12,7 +12,8 @@ class Quota:
 
     Attributes
     ----------
-    qps, cqs, mrs: Queue Pairs, Completion Queues and memory regions. cq_entries: sum of `CQ.cqe`.
+    qps, cqs, srqs, mrs: Queue Pairs, Completion Queues, Shared Receive Queues and memory regions.
+    cq_entries: sum of `CQ.cqe`.
     octets: sum of the lengths of the memory regions.
 
     Raises `ValueError` for a negative value, `TypeError` for anything other than an integer.
@@ -29,6 +30,7 @@ class Quota:
 
     qps: int | None = None
     cqs: int | None = None
+    srqs: int | None = None
     mrs: int | None = None
     cq_entries: int | None = None
     octets: int | None = None

@@ -51,7 +51,7 @@ VERSION = Register(
         "minor": Field(0, 16),
         "major": Field(16, 16),
     },
-    0x00030001,
+    0x00030002,
 )
 QUEUES = Register(
     0x008,
@@ -87,6 +87,7 @@ CAPABILITIES = Register(
         "atomics": Field(1, 1),
         "swap": Field(2, 1),
         "counters": Field(3, 1),
+        "srq": Field(4, 1),
     },
 )
 INTERFACE = Register(
@@ -94,7 +95,7 @@ INTERFACE = Register(
     {
         "digest": Field(0, 32),
     },
-    0x37BF9DC4,
+    0x4BC6018D,
 )
 INTERRUPT_STATUS = Register(
     0x020,
@@ -163,6 +164,13 @@ CQ_ANSWERED = Register(
     0x04C,
     {
         "entries": Field(0, 16),
+    },
+)
+QP_TAKEN = Register(
+    0x050,
+    {
+        "index": Field(0, 16),
+        "taken": Field(16, 1),
     },
 )
 QP_NUMBER = Register(
@@ -236,6 +244,20 @@ QP_MODE = Register(
         "receive_markers": Field(2, 1),
         "initiator": Field(3, 1),
         "rfc7306": Field(4, 1),
+    },
+)
+QP_SRQ = Register(
+    0x0AC,
+    {
+        "ring": Field(0, 16),
+        "shared": Field(16, 1),
+    },
+)
+SRQ_LIMIT = Register(
+    0x0B0,
+    {
+        "limit": Field(0, 16),
+        "producer": Field(16, 16),
     },
 )
 STAG_VALUE = Register(
@@ -376,6 +398,9 @@ class CommandOpcode(IntEnum):
     CQ_ENABLE = 7
     CQ_DISABLE = 8
     STAG_RESET = 9
+    SRQ_CREATE = 10
+    SRQ_DESTROY = 11
+    SRQ_LIMIT = 12
 
 
 class DeviceQPState(IntEnum):

@@ -178,7 +178,8 @@ class WorkQueue:
                 number, number, self.entries, request.wr_id, WCOpcode.RECV, hidden, signaled=True
             )
         )
-        self._write_unit(_elements(request.sg).ljust(RECEIVE_ENTRY_OCTETS, b"\0"))
+        write_receive_entry(self.ring, number, request)
+        self.producer = number + 1 & 0xFFFF
         self.entries += 1
 
     def _write_unit(self, octets: bytes) -> None:
@@ -186,10 +187,20 @@ class WorkQueue:
         self.ring.memory[offset : offset + len(octets)] = octets
         self.producer = self.producer + 1 & 0xFFFF
 
+    def close(self) -> None:
+        """Takes the ring back from the device."""
+        self.ring.close()
+
     def end_here(self) -> None:
         """What is posted from here on stays in the driver."""
         if self.end is None:
             self.end = self.producer
+
+    @property
+    def allowed(self) -> str:
+        """What may complete, in words."""
+        first = self.posted[0].first if self.posted else self.producer
+        return f"one of {len(self.posted)} from {first}"
 
     @property
     def drained(self) -> bool:
@@ -209,6 +220,10 @@ class WorkQueue:
                 return True
         return False
 
+    def of_message(self, msn: int) -> list[Posted]:
+        """What the message of queue 0 with that number has taken: messages count from 1."""
+        return [each for each in self.posted if each.has_entry(msn - 1 & 0xFFFF)]
+
     def take(self, index: int) -> Posted | None:
         """The work request of entry `index`, which is completed with all before it.
 
@@ -219,6 +234,13 @@ class WorkQueue:
         while (posted := self.posted.popleft()).index != index:
             pass
         return posted
+
+
+def write_receive_entry(ring: Ring, number: int, request: RecvWR) -> None:
+    """Writes the entry with a running number into a receive ring."""
+    octets = _elements(request.sg).ljust(RECEIVE_ENTRY_OCTETS, b"\0")
+    offset = ring.offset(number)
+    ring.memory[offset : offset + len(octets)] = octets
 
 
 def _elements(elements: Sequence[SGE]) -> bytes:

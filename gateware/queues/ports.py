@@ -9,12 +9,14 @@ from stagecoach.gateware.config import RnicConfig
 class EntryPort(wiring.Signature):
     """Consumer's side of a prefetched ring (`queues/ring_fetcher.py`), seen from the consumer.
 
-    All count units. `level`, `posted` and `index` are those of QP `select` two cycles ago; `word`
-    is word `word_address` of that QP's oldest units, two cycles after both were set. `coming` is
-    what `select` is in the next cycle; if it is not, all of them are right a cycle later. Words of
-    the second unit take a cycle more after `select` was set. A pop is
-    of QP `select`, which has to be the same in the cycle before, as `coming` before that; the
-    values are right three cycles later. A consumer never pops what `level` does not cover.
+    A ring has the number of its QP. All count units. `level`, `posted` and `index` are those of QP
+    `select` two cycles ago; `word` is word `word_address` of that QP's oldest units, two cycles
+    after both were set. `coming` is what `select` is in the next cycle; if it is not, all of them
+    are right a cycle later. Words of the second unit take a cycle more after `select` was set. A
+    pop is of QP `select`, which has to be the same in the cycle before, as `coming` before that;
+    the values are right three cycles later. A consumer never pops what `level` does not cover.
+    `failed` comes with the `level` that does not rise any more, because the next unit could not be
+    read.
 
     Parameters
     ----------
@@ -29,11 +31,32 @@ class EntryPort(wiring.Signature):
                 "level": In(8),  # units on chip
                 "posted": In(16),  # units posted and not popped
                 "index": In(16),  # running number of the oldest unit
+                "failed": In(1),
                 "word_address": Out(range(words)),
                 "word": In(64),
                 "pop": Out(1),
                 "popping": Out(1),  # the same, for those who only look at it
                 "pop_both": Out(1),  # the entry has two units
+            }
+        )
+
+
+class ReceiveEntryPort(wiring.Signature):
+    """The receive entries of each QP (`queues/shared_entries.py`), seen from their consumer.
+
+    All is as with `EntryPort`, and each QP has an entry at a time: from `keep` to `pop` if there is
+    `keep`, which is a pulse as `pop` and under the same rules. `shared` is of QP `select` two
+    cycles ago: its oldest entry is one that other QPs may take. Before `keep` all words of such a
+    one have to be read, in any order. `failed` is that of shared rings: a QP whose own one failed
+    is stopped.
+    """
+
+    def __init__(self, config: RnicConfig, words: int):
+        super().__init__(
+            {
+                **EntryPort(config, words).members,
+                "shared": In(1),
+                "keep": Out(1),  # the message that takes the entry goes on
             }
         )
 

@@ -25,7 +25,8 @@ class PrefetchedUnits(wiring.Component):
     -------
     entries: the consumer; `EntryPort`, seen from the fetcher.
     store, store_address, store_data: a word for the memory.
-    arrived: In, running number after the units of QP `entries.select` of a cycle ago.
+    arrived: In, running number after the units of QP `entries.select` of a cycle ago; failed:
+        In(1), whether none comes after them.
     qp: In, the QP to look at; `popped` and `home` are its rows a cycle later. A pop or a `settle`
         in the cycle in which `qp` is looked at, or in the one before, does not count yet.
     settle, settled: In, change a QP's oldest unit; without effect in a cycle with `entries.pop`,
@@ -46,6 +47,7 @@ class PrefetchedUnits(wiring.Component):
                 "store_address": In(memory.address_bits + exact_log2(words)),
                 "store_data": In(64),
                 "arrived": In(COUNT_BITS),
+                "failed": In(1),
                 "qp": In(config.qp_bits),
                 "popped": Out(memory.popped),
                 "home": Out(memory.home),
@@ -155,6 +157,7 @@ class PrefetchedUnits(wiring.Component):
             ports.index.eq(number),
             ports.posted.eq(selected_produced.data - number),
             ports.level.eq(level),
+            ports.failed.eq(self.failed),
         ]
 
         # A memory for each part: their sizes are powers of two, so the word is chosen of two at

@@ -221,6 +221,7 @@ class RingFetcher(wiring.Component):
         m.d.comb += [
             shown.qp.eq(choose.qp),
             shown.arrived.eq(arrivals.selected.count),
+            shown.failed.eq(arrivals.selected.failed),
             shown.store.eq(arrivals.store),
             shown.store_address.eq(arrivals.store_address),
             shown.store_data.eq(arrivals.store_data),

@@ -59,7 +59,7 @@ class RingWriter(wiring.Component):
             {
                 "send": In(stream.Signature(layouts.completion)),
                 "receive": In(stream.Signature(layouts.completion)),
-                "event": In(stream.Signature(layouts.qp_error)),
+                "event": In(stream.Signature(layouts.event)),
                 "cq_command": In(stream.Signature(layouts.cq_command)),
                 "cq_doorbell": In(stream.Signature(layouts.cq_doorbell)),
                 "write": Out(WriteClient()),
@@ -191,6 +191,7 @@ class RingWriter(wiring.Component):
             event.index.eq(self.event.payload.index),
             event.ulpdu_length.eq(self.event.payload.ulpdu_length),
             event.cause.eq(self.event.payload.cause),
+            event.srq.eq(self.event.payload.srq),
             event.header.eq(self.event.payload.header),
         ]
 

@@ -15,7 +15,7 @@ CommandOpcode = encoding(
 )
 
 
-STAGING_PREFIXES = ("QP_", "STAG_", "CQ_")
+STAGING_PREFIXES = ("QP_", "STAG_", "CQ_", "SRQ_")
 
 
 def staging_registers() -> dict:
@@ -33,14 +33,16 @@ class CommandProcessor(wiring.Component):
 
     The blocks with per-QP state hear of a QP on `qp_command` (forked to all of them), `qp_states`
     on `state_command`: last when a QP comes to life, first when it stops, so that `running` is
-    never high while a block does not know the QP. STOP, DESTROY and STAG_INVALIDATE end with a
-    fence: what was begun before has ended. The next opcode is taken when the last one is done.
+    never high while a block does not know the QP. STOP, DESTROY, STAG_INVALIDATE and SRQ_DESTROY
+    end with a fence: what was begun before has ended. The next opcode is taken when the last one is
+    done.
 
     Members
     -------
     opcode: the COMMAND register.
     staging registers: inputs, named as in the description in lower case.
-    qp_command, state_command: steps in the life of a QP.
+    qp_command, state_command: steps in the life of a QP; the first one also those of a shared
+        receive ring, which are for those blocks only that know rings.
     stag_write, stag_invalidate: to the STag table.
     stag_clear, stag_clearing: empties the STag table.
     cq_command: to the ring writer.
@@ -79,6 +81,7 @@ class CommandProcessor(wiring.Component):
 
         # The staging registers stand still while a command is under way.
         qp_valid, cqs_valid, reads_valid, cq_valid, scope_valid = (Signal() for _ in range(5))
+        ring_valid = Signal()
         m.d.sync += [
             qp_valid.eq(self.qp_number.qp < config.qps),
             cqs_valid.eq(
@@ -90,14 +93,21 @@ class CommandProcessor(wiring.Component):
             ),
             cq_valid.eq(self.cq_number.cq <= config.cqs),
             scope_valid.eq((self.stag_qp.qp < config.qps) | ~self.stag_access.scoped),
+            ring_valid.eq((self.qp_srq.ring < config.qps) | ~self.qp_srq.shared),
         ]
         valid = Signal()
         with m.Switch(opcode):
             with m.Case(CommandOpcode.QP_CREATE):
-                m.d.comb += valid.eq(qp_valid & cqs_valid)
+                m.d.comb += valid.eq(qp_valid & cqs_valid & ring_valid)
             with m.Case(CommandOpcode.QP_CONNECT):
                 m.d.comb += valid.eq(qp_valid & reads_valid)
-            with m.Case(CommandOpcode.QP_STOP, CommandOpcode.QP_DESTROY):
+            with m.Case(
+                CommandOpcode.QP_STOP,
+                CommandOpcode.QP_DESTROY,
+                CommandOpcode.SRQ_CREATE,
+                CommandOpcode.SRQ_DESTROY,
+                CommandOpcode.SRQ_LIMIT,
+            ):
                 m.d.comb += valid.eq(qp_valid)
             with m.Case(CommandOpcode.STAG_WRITE):
                 m.d.comb += valid.eq(scope_valid)
@@ -136,6 +146,15 @@ class CommandProcessor(wiring.Component):
                                 after_fence_destroy.eq(1),
                             ]
                             m.next = "STATE_FIRST"
+                        with m.Case(CommandOpcode.SRQ_CREATE):
+                            m.d.sync += kind.eq(QpCommandKind.RING_CREATE)
+                            m.next = "RING"
+                        with m.Case(CommandOpcode.SRQ_DESTROY):
+                            m.d.sync += kind.eq(QpCommandKind.RING_DESTROY)
+                            m.next = "BLOCKS_LAST"
+                        with m.Case(CommandOpcode.SRQ_LIMIT):
+                            m.d.sync += kind.eq(QpCommandKind.RING_LIMIT)
+                            m.next = "RING"
                         with m.Case(CommandOpcode.STAG_WRITE):
                             m.next = "STAG_WRITE"
                         with m.Case(CommandOpcode.STAG_INVALIDATE):
@@ -152,11 +171,15 @@ class CommandProcessor(wiring.Component):
                 m.d.comb += self.state_command.valid.eq(1)
                 with m.If(self.state_command.ready):
                     m.next = "IDLE"
+            with m.State("RING"):  # waits until every block knows of a shared ring
+                m.d.comb += self.qp_command.valid.eq(1)
+                with m.If(self.qp_command.ready):
+                    m.next = "IDLE"
             with m.State("STATE_FIRST"):  # waits until the QP has stopped running
                 m.d.comb += self.state_command.valid.eq(1)
                 with m.If(self.state_command.ready):
                     m.next = "BLOCKS_LAST"
-            with m.State("BLOCKS_LAST"):  # waits until every block knows of the stop
+            with m.State("BLOCKS_LAST"):  # waits until every block knows of the end
                 m.d.comb += self.qp_command.valid.eq(1)
                 with m.If(self.qp_command.ready):
                     m.next = "FENCE"
@@ -205,6 +228,10 @@ class CommandProcessor(wiring.Component):
                     Cat(self.qp_receive_base_low.value, self.qp_receive_base_high.value)
                 ),
                 port.p.receive_log2.eq(self.qp_rings.receive_log2),
+                port.p.shared.eq(self.qp_srq.shared),
+                port.p.ring.eq(self.qp_srq.ring),
+                port.p.limit.eq(self.srq_limit.limit),
+                port.p.producer.eq(self.srq_limit.producer),
                 port.p.ord.eq(self.qp_reads.ord),
                 port.p.ird.eq(self.qp_reads.ird),
                 port.p.emss.eq(self.qp_emss.emss),

@@ -4,8 +4,8 @@ Turns that do not fit this form are taken where they are needed:
 
 * Among all QPs, by `queues/scheduler.py`. A choice among 256 takes more than a cycle, so it
   searches group by group, in registered steps.
-* Among error inputs, by `queues/qp_states.py`. Errors are rare: a one-hot looks at one input a
-  cycle, and there is nothing to choose.
+* Among error inputs, by `queues/qp_states.py`, and among events, by `queues/srq_events.py`. Both
+  are rare: a one-hot or a count looks at one input a cycle, and there is nothing to choose.
 * Between two or three sources, by `queues/ring_writer.py`, `queues/completer.py`,
   `queues/fetch/choose.py` and, for each QP, `rdmap/transmit/choose.py`. Beside what else decides
   there, the turn is one gate.

@@ -97,6 +97,8 @@ class Cause(IntEnum):
     ATOMIC_RESPONSE_TOO_LONG = 58
     ATOMIC_RESPONSE_TOO_SHORT = 59
     ATOMIC_RESPONSE_IDENTIFIER = 60
+    # A shared receive queue, which goes on
+    SRQ_LIMIT_REACHED = 61
 
 
 READ_CAUSES = (
@@ -283,6 +285,7 @@ CODES: dict[Cause, tuple[TerminateCode | None, str]] = {
         TerminateCode(0, 2, 0xFF),
         "Atomic Response with the identifier of another request",
     ),
+    Cause.SRQ_LIMIT_REACHED: (None, "fewer entries in the shared receive queue than its limit"),
 }
 
 

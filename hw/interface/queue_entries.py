@@ -97,11 +97,11 @@ EVENT_HEADER_OCTETS = UNTAGGED_HEADER_OCTETS
 the first octets after its DDP header."""
 
 EVENT_ENTRY: Fields = (
-    Field("qp", 2, "QP number."),
+    Field("qp", 2, "QP number, or the number of a shared receive ring."),
     Field("index", 2, "Running number modulo 2^16 of the work request at fault (local causes)."),
     Field("ulpdu_length", 2, "Of the offending segment, 0 if none."),
     Field("cause", 1, "Cause."),
-    Field("reserved_0", 1),
+    Field("srq", 1, "1 if the event is of a shared receive ring, 0 if it is of a QP."),
     Field("header", EVENT_HEADER_OCTETS, "First octets of the offending ULPDU, as on the wire."),
     Field("reserved_1", 5),
     Field("phase", 1, "As in a completion entry."),

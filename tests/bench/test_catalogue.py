@@ -59,6 +59,7 @@ def test_name_of_a_figure_says_what_it_is():
             latencies[suffix[1]] = int(suffix[2])
         assert (options["llp_latency"], options["read_latency"]) == tuple(latencies.values()), key
         assert options["in_a_row"] == (8 if "runs_of_8" in key else 1), key
+        assert options["srq"] == ("_srq_" in key), key
         slow = re.search(r"beside_(\w+)_cycles", key)
         assert options["slow"] == (slow and slow[1]), key
 

@@ -60,6 +60,8 @@ class FakeDevice:
     ----------
     words: registers. commands: opcodes in order. stags: STag to its length.
     doorbells: name of the doorbell and its fields, in order.
+    taken: number of the entry of a shared ring that each QP has taken and not completed.
+    shared: rings that are shared. limits: entries that were told of each.
     attached: connection to stream. refuse: opcodes that the device calls invalid.
     """
 
@@ -70,13 +72,16 @@ class FakeDevice:
             stags_log2=STAGS_LOG2, read_queue_depth=READS, pending_sends=8
         )
         self.words[registers.CAPABILITIES.address] = registers.CAPABILITIES.pack(
-            immediate_data=1, atomics=1, swap=1
+            immediate_data=1, atomics=1, swap=1, srq=1
         )
         self.commands: list[int] = []
         self.doorbells: list[tuple[str, dict[str, int]]] = []
         self.stags: dict[int, int] = {}
         self.states = dict.fromkeys(range(QPS), RESET)
         self.causes = dict.fromkeys(range(QPS), 0)
+        self.taken: dict[int, int] = {}
+        self.shared: set[int] = set()
+        self.limits: list[dict[str, int]] = []
         self.rings: dict[int, _DeviceRing] = {}
         self.attached: dict[int, ByteStream] = {}
         self.detach_timeouts: list[float] = []
@@ -104,6 +109,10 @@ class FakeDevice:
         if address == registers.QP_STATE.address:
             qp = self.field(registers.QP_NUMBER, "qp")
             return registers.QP_STATE.pack(state=self.states[qp], cause=self.causes[qp])
+        if address == registers.QP_TAKEN.address:
+            qp = self.field(registers.QP_NUMBER, "qp")
+            taken = self.taken.get(qp)
+            return registers.QP_TAKEN.pack(index=taken or 0, taken=int(taken is not None))
         if address == registers.CQ_ANSWERED.address:
             ring = self.rings[self.field(registers.CQ_NUMBER, "cq")]
             return registers.CQ_ANSWERED.pack(entries=ring.producer - ring.unanswered & 0xFFFF)
@@ -152,6 +161,13 @@ class FakeDevice:
                 self.states[qp] = ERR
             case CommandOpcode.QP_DESTROY:
                 self.states[qp] = RESET
+            case CommandOpcode.SRQ_CREATE:
+                self.shared.add(qp)
+            case CommandOpcode.SRQ_DESTROY:
+                self.shared.discard(qp)
+            case CommandOpcode.SRQ_LIMIT:
+                limit = registers.SRQ_LIMIT.unpack(self.words[registers.SRQ_LIMIT.address])
+                self.limits.append({"srq": qp} | limit)
             case CommandOpcode.STAG_WRITE:
                 self.stags[stag] = self.wide(registers.STAG_LENGTH_LOW, registers.STAG_LENGTH_HIGH)
             case CommandOpcode.STAG_RESET:
@@ -199,6 +215,13 @@ class FakeDevice:
             index=index,
             ulpdu_length=len(header) if ulpdu_length is None else ulpdu_length,
             header=header[:18].ljust(18, b"\xee"),
+        )
+        self._interrupt(CQS)
+
+    def srq_event(self, srq: int, cause: Cause, index: int = 0) -> None:
+        """Writes an event entry of a shared ring."""
+        self.rings[CQS].write(
+            entries.EVENT, qp=srq, srq=1, cause=cause, index=index, header=bytes(18)
         )
         self._interrupt(CQS)
 

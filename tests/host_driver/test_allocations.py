@@ -6,7 +6,18 @@ from typing import Any
 
 import pytest
 
-from stagecoach.host_driver import CQ, MR, PD, QP, Context, QPCap, QPInitAttr, ResourceError
+from stagecoach.host_driver import (
+    CQ,
+    MR,
+    PD,
+    QP,
+    SRQ,
+    Context,
+    QPCap,
+    QPInitAttr,
+    ResourceError,
+    SRQInitAttr,
+)
 from stagecoach.host_driver.device import CommandOpcode
 from stagecoach.host_driver.mr import FastMR
 from stagecoach.host_driver.resources import Resources
@@ -23,6 +34,11 @@ ALLOCATIONS: dict[str, tuple[Callable[[Any], Any], tuple[str, ...], set[int]]] =
         lambda v: QP(v.pd, QPInitAttr(v.cq, v.cq, QPCap(1, 1))),
         ("take_number", "reserve"),
         {CommandOpcode.QP_CREATE},
+    ),
+    "SRQ": (
+        lambda v: SRQ(v.pd, SRQInitAttr(4)),
+        ("reserve",),
+        {CommandOpcode.SRQ_CREATE},
     ),
     "MR": (
         lambda v: MR(v.pd, bytearray(8)),
@@ -76,16 +92,26 @@ def snapshot(verbs: SimpleNamespace) -> tuple[object, ...]:
         set(device.rings),
         set(context.qps),
         set(context.cqs),
-        [context.resources.used[name] for name in ("qps", "cqs", "mrs", "cq_entries", "octets")],
+        set(context.srqs),
+        [
+            context.resources.used[name]
+            for name in ("qps", "cqs", "srqs", "mrs", "cq_entries", "octets")
+        ],
     )
 
 
 @pytest.mark.requirement("RDMAP-8.1.2-02", "DDP-8.3.2-02", "SEC-3-02")
 def test_every_command_that_allocates_is_behind_a_question() -> None:
     """Commands that make something of which the device has only so many."""
-    allocating = {CommandOpcode.QP_CREATE, CommandOpcode.CQ_ENABLE, CommandOpcode.STAG_WRITE}
+    allocating = {
+        CommandOpcode.QP_CREATE,
+        CommandOpcode.CQ_ENABLE,
+        CommandOpcode.SRQ_CREATE,
+        CommandOpcode.STAG_WRITE,
+    }
     assert set().union(*(commands for _, _, commands in ALLOCATIONS.values())) == allocating
     others = {"QP_CONNECT", "QP_STOP", "QP_DESTROY", "STAG_INVALIDATE", "STAG_RESET", "CQ_DISABLE"}
+    others |= {"SRQ_LIMIT", "SRQ_DESTROY"}
     commands = {name for name in vars(CommandOpcode) if name.isupper()}
     assert {name for name in commands if getattr(CommandOpcode, name) not in allocating} == others
     questions = {name for name in vars(Resources) if name.startswith(("take", "claim", "reserve"))}

@@ -12,11 +12,15 @@ MODULES = {
 }
 OWNERS = {
     # `Device` names it as the first of the arguments of commands.
-    "QP_NUMBER": {"qp.py", "device.py", "answers.py"},
+    "QP_NUMBER": {"qp.py", "device.py", "answers.py", "srq.py", "device_reset.py"},
     "QP_STATE": {"answers.py"},
+    "QP_TAKEN": {"srq.py"},
+    "QP_RECEIVE_": {"qp.py", "srq.py"},
+    "QP_RINGS": {"qp.py", "srq.py"},
     "QP_": {"qp.py", "device_reset.py"},
     "SEND_DOORBELL": {"qp_queues.py"},
-    "RECEIVE_DOORBELL": {"qp_queues.py"},
+    "RECEIVE_DOORBELL": {"qp_queues.py", "srq.py"},
+    "SRQ_": {"srq.py"},
     "STAG_": {"mr.py"},
     "CQ_": {"device.py", "cq.py", "event_queue.py"},
     "COMMAND": {"device.py"},

@@ -61,6 +61,7 @@ class Bench:
         self.past: deque[tuple[list[dict[str, int]], int, int]] = deque(maxlen=6)
         self.looked: deque[int] = deque(maxlen=2)
         self.arrived: deque[int] = deque([0] * 4, maxlen=4)
+        self.failed: deque[int] = deque([0] * 4, maxlen=4)
         self.words_at: dict[int, int] = {}
         self.select = self.coming = 0
         self.stable = 0  # cycles in which `coming` and `select` were the same
@@ -127,6 +128,8 @@ class Bench:
         dut.moved.value = pack(self.memory.home, moved)
         self.arrived.append(rng.getrandbits(COUNT_BITS))
         dut.arrived.value = self.arrived[-1]
+        self.failed.append(rng.getrandbits(1))
+        dut.failed.value = self.failed[-1]
         await RisingEdge(dut.clk)
         self._check(word_address)
         # What is so after this cycle
@@ -169,6 +172,7 @@ class Bench:
         assert int(dut.entries__posted.value) == (row["posted"] - row["number"]) % NUMBERS
         level = (self.arrived[-2] - row["number"]) % (1 << COUNT_BITS)
         assert int(dut.entries__level.value) == level
+        assert int(dut.entries__failed.value) == self.failed[-2]
         unit, word = divmod(addresses[2], self.words)
         if unit:
             if selected[3] != qp:

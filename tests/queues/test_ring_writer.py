@@ -61,7 +61,7 @@ class Bench:
         completion = LAYOUTS.completion
         self.send = StreamSource(dut, "send", completion, rng=rng, pattern=pattern)
         self.receive = StreamSource(dut, "receive", completion, rng=rng, pattern=pattern)
-        self.event = StreamSource(dut, "event", LAYOUTS.qp_error, rng=rng, pattern=pattern)
+        self.event = StreamSource(dut, "event", LAYOUTS.event, rng=rng, pattern=pattern)
         self.cq_commands = StreamSource(dut, "cq_command", LAYOUTS.cq_command)
         self.doorbells = StreamSource(dut, "cq_doorbell", LAYOUTS.cq_doorbell)
         self.overflow = StreamSink(dut, "overflow", LAYOUTS.qp_error, rng=rng, pattern=pattern)
@@ -129,6 +129,7 @@ class Bench:
         return {
             "qp": qp,
             "cause": self.rng.randint(1, 46),
+            "srq": self.rng.getrandbits(1),
             "index": self.rng.getrandbits(16),
             "ulpdu_length": self.rng.getrandbits(16),
             "header": self.rng.getrandbits(144),

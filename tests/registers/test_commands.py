@@ -124,6 +124,10 @@ def random_qp_arguments(rng: random.Random) -> dict[str, int]:
         "send_log2": rng.getrandbits(4),
         "receive_base": rng.getrandbits(64),
         "receive_log2": rng.getrandbits(4),
+        "shared": rng.getrandbits(1),
+        "ring": rng.randrange(CONFIG.qps),
+        "limit": rng.getrandbits(16),
+        "producer": rng.getrandbits(16),
         "ord": rng.randrange(CONFIG.read_queue_depth + 1),
         "ird": rng.randrange(CONFIG.read_queue_depth + 1),
         "emss": rng.getrandbits(16),
@@ -146,6 +150,8 @@ def stage_qp(bench: Bench, arguments: dict[str, int]) -> None:
     bench.stage(
         "qp_rings", send_log2=arguments["send_log2"], receive_log2=arguments["receive_log2"]
     )
+    bench.stage("qp_srq", shared=arguments["shared"], ring=arguments["ring"])
+    bench.stage("srq_limit", limit=arguments["limit"], producer=arguments["producer"])
     bench.stage("qp_reads", ord=arguments["ord"], ird=arguments["ird"])
     bench.stage("qp_emss", emss=arguments["emss"])
     modes = ("crc", "transmit_markers", "receive_markers", "initiator", "rfc7306")
@@ -164,6 +170,9 @@ async def check_life_of_a_qp(dut):
             ["state_command", "qp_command", *FENCE, "qp_command", "state_command"],
             ["STOP", "DESTROY"],
         ),
+        CommandOpcode.SRQ_CREATE: (["qp_command"], ["RING_CREATE"]),
+        CommandOpcode.SRQ_LIMIT: (["qp_command"], ["RING_LIMIT"]),
+        CommandOpcode.SRQ_DESTROY: (["qp_command", *FENCE], ["RING_DESTROY"]),
     }
     for _ in range(5):
         for opcode, (order, kinds) in orders.items():
@@ -243,6 +252,9 @@ async def check_invalid_commands_do_nothing_and_the_next_one_is_judged_anew(dut)
         ("qp_number", {"qp": 0xFFFF}, [opcode.QP_STOP, opcode.QP_DESTROY]),
         # The low bits alone would be a valid number.
         ("qp_number", {"qp": 0x100}, [opcode.QP_CREATE, opcode.QP_STOP, opcode.QP_DESTROY]),
+        ("qp_number", {"qp": CONFIG.qps}, [opcode.SRQ_CREATE, opcode.SRQ_DESTROY]),
+        ("qp_number", {"qp": 0x8000}, [opcode.SRQ_LIMIT]),
+        ("qp_srq", {"shared": 1, "ring": CONFIG.qps}, [opcode.QP_CREATE]),
         ("qp_cqs", {"send_cq": CONFIG.cqs}, [opcode.QP_CREATE]),
         ("qp_cqs", {"receive_cq": 0x8000}, [opcode.QP_CREATE]),
         ("qp_reads", {"ord": depth + 1}, [opcode.QP_CONNECT]),
@@ -265,7 +277,12 @@ async def check_invalid_commands_do_nothing_and_the_next_one_is_judged_anew(dut)
     log, invalid = await bench.run(opcode.STAG_WRITE.value)
     assert bench.names(log) == ["stag_write"] and not invalid
 
-    for unknown in (0, 10, 0x81, 0xFF):
+    # The number of a ring counts only if the QP takes from it.
+    bench.stage("qp_srq", ring=0xFFFF)
+    log, invalid = await bench.run(opcode.QP_CREATE.value)
+    assert log and not invalid
+
+    for unknown in (0, 13, 0x81, 0xFF):
         assert await bench.run(unknown) == ([], True), unknown
 
 

@@ -10,10 +10,12 @@ from stagecoach.gateware.queues.fetch.visit import RING
 
 
 class FetchCommand(wiring.Component):
-    """Starts all numbers of a QP at 0, and stores its ring if there is one.
+    """Starts all numbers of a ring at 0, and stores where it is if there is one.
 
-    CREATE and DESTROY wait until no read is outstanding, so nothing that was read for the old QP is
-    taken for the new one. No visit happens meanwhile. Commands of other kinds change nothing.
+    A ring comes and goes with its QP, a receive ring not with one that takes from a shared ring;
+    those come and go with RING_CREATE and RING_DESTROY. These commands wait until no read is
+    outstanding, so nothing that was read for the old ring is taken for the new one. No visit
+    happens meanwhile. Commands of other kinds change nothing.
 
     Latency: `command` is taken after 2 cycles, or after a cycle if it changes nothing; later while
     reads are outstanding, or while something is popped or counted in every cycle. Throughput: one
@@ -61,10 +63,16 @@ class FetchCommand(wiring.Component):
             # Wait for a command, and until no read is outstanding if it changes a ring.
             with m.State("DRAIN"):
                 is_create = command.kind == QpCommandKind.CREATE
+                is_destroy = command.kind == QpCommandKind.DESTROY
+                if not self._send:
+                    is_create &= ~command.shared
+                    is_create |= command.kind == QpCommandKind.RING_CREATE
+                    is_destroy &= ~command.shared
+                    is_destroy |= command.kind == QpCommandKind.RING_DESTROY
                 with m.If(self.command.valid):
                     m.d.comb += self.restart.eq(1)
                     m.d.sync += creates.eq(is_create)
-                    with m.If(~is_create & (command.kind != QpCommandKind.DESTROY)):
+                    with m.If(~is_create & ~is_destroy):
                         m.next = "DONE"
                     with m.Elif(self.quiet):
                         m.next = "FORGET"

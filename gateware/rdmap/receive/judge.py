@@ -9,7 +9,7 @@ from amaranth.lib.wiring import In, Out
 
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.layouts import Layouts, QpStrobe
-from stagecoach.gateware.queues.ports import EntryPort, QpFifoReader, QpFifoWriter
+from stagecoach.gateware.queues.ports import QpFifoReader, QpFifoWriter, ReceiveEntryPort
 from stagecoach.gateware.rdmap.headers import ULPDU_HEADER
 from stagecoach.gateware.rdmap.receive.checks import ReceiveChecks
 from stagecoach.gateware.rdmap.receive.decode import ReceiveDecode
@@ -67,7 +67,7 @@ class ReceiveJudge(wiring.Component):
                 "segment": In(stream.Signature(layouts.segment)),
                 "running": In(config.qps),
                 "strict": In(1),
-                "receive_entries": Out(EntryPort(config, ENTRY_WORDS)),
+                "receive_entries": Out(ReceiveEntryPort(config, ENTRY_WORDS)),
                 "inbound_requests": Out(QpFifoWriter(config, layouts.inbound_request, depth)),
                 "outstanding_requests": Out(
                     QpFifoReader(config, layouts.outstanding_request, depth)
@@ -133,10 +133,13 @@ class ReceiveJudge(wiring.Component):
             send.immediate_cause.eq(checks.immediate_cause),
             send.too_long.eq(following.message_end[-1]),
             send.level.eq(entries.level),
+            send.failed.eq(entries.failed),
+            send.shared.eq(entries.shared),
             send.drops.eq(running.drops),
             send.complete.eq(pieces.complete),
             send.exhausted.eq(pieces.exhausted),
             send.count.eq(pieces.count),
+            send.read.eq(pieces.read),
             request.header.eq(ulpdu_header),
             request.read_cause.eq(checks.request_cause),
             request.atomic_cause.eq(checks.atomic_request_cause),
@@ -195,6 +198,7 @@ class ReceiveJudge(wiring.Component):
             entries.word_address.eq(pieces.word_address),
             entries.pop.eq(record.pop_entry),
             entries.popping.eq(record.popping_entry),
+            entries.keep.eq(record.keep_entry),
             inbound.select.eq(take.qp),
             inbound.item.eq(request.item),
             inbound.push_qp.eq(take.qp),

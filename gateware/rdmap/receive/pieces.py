@@ -38,7 +38,7 @@ class ReceivePieces(wiring.Component):
     header: In, the `ULPDU_HEADER`. kind: In, of the segment. payload: In(16), its octets.
     outstanding: In, the oldest outstanding request.
     bank: In(1), where to keep them.
-    restart, word_address, word, count, complete, exhausted: as of `ReceiveScan`.
+    restart, word_address, word, count, complete, exhausted, read: as of `ReceiveScan`.
     piece: Out, `PIECE_WRITE`.
     """
 
@@ -56,6 +56,7 @@ class ReceivePieces(wiring.Component):
                 "count": Out(range(SCATTER_GATHER_ELEMENTS + 1)),
                 "complete": Out(1),
                 "exhausted": Out(1),
+                "read": Out(1),
                 "piece": Out(PIECE_WRITE),
             }
         )
@@ -73,6 +74,7 @@ class ReceivePieces(wiring.Component):
             self.count.eq(scan.count),
             self.complete.eq(scan.complete),
             self.exhausted.eq(scan.exhausted),
+            self.read.eq(scan.read),
         ]
         piece = self.piece.piece
         m.d.sync += [

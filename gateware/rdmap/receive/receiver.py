@@ -9,7 +9,7 @@ from amaranth.lib.wiring import In, Out
 
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.layouts import Layouts, QpStrobe
-from stagecoach.gateware.queues.ports import EntryPort, QpFifoReader, QpFifoWriter
+from stagecoach.gateware.queues.ports import QpFifoReader, QpFifoWriter, ReceiveEntryPort
 from stagecoach.gateware.rdmap.receive.access import ReceiveAccess
 from stagecoach.gateware.rdmap.receive.judge import ReceiveJudge
 from stagecoach.gateware.rdmap.receive.scan import ENTRY_WORDS
@@ -46,7 +46,7 @@ class Receiver(wiring.Component):
         came at the earliest.
     segment: In(stream) from the MPA receiver.
     running: In(config.qps), bit n for QP n.
-    receive_entries: consumer's side of the receive rings.
+    receive_entries: of each QP, from its receive ring or a shared one.
     stag: client of the STag table. invalidate: STags that the peer invalidates.
     placement, delivery, error: Out(stream).
     strict: In(1), the atomics are those of RFC 7306 only.
@@ -72,7 +72,7 @@ class Receiver(wiring.Component):
                 "segment": In(stream.Signature(layouts.segment)),
                 "running": In(config.qps),
                 "strict": In(1),
-                "receive_entries": Out(EntryPort(config, ENTRY_WORDS)),
+                "receive_entries": Out(ReceiveEntryPort(config, ENTRY_WORDS)),
                 "stag": Out(StagClient(layouts)),
                 "invalidate": Out(stream.Signature(layouts.stag)),
                 "placement": Out(stream.Signature(layouts.placement)),

@@ -11,6 +11,7 @@ from stagecoach.gateware.rdmap.headers import ATOMIC_RESPONSE_ULPDU
 from stagecoach.gateware.rdmap.receive.decode import KIND
 from stagecoach.gateware.rdmap.receive.pieces import BANKS
 from stagecoach.gateware.registers_apart import keep_apart
+from stagecoach.hw.interface.causes import Cause
 from stagecoach.hw.interface.queue_entries import EVENT_HEADER_OCTETS, SCATTER_GATHER_ELEMENTS
 from stagecoach.hw.interface.wire import ATOMIC_OCTETS, UNTAGGED_HEADER_OCTETS
 
@@ -81,9 +82,10 @@ class ReceiveRecord(wiring.Component):
     over: Out(1), a pulse: the record is taken. leaving: Out(1), the same, if it is not dropped.
     dropped: Out(1), a pulse for an FPDU that is dropped, a cycle after `over`.
     pop_entry, popping_entry: Out(1), pulses a cycle after `leaving`, the same one in two registers:
-        the receive entry was used. pop, push: Out(1), pulses then, too: a request was answered, one
-        of the peer came. read_space: Out(QpStrobe), the QP of `pop`, a cycle after it; the next
-        segment may have been taken by then.
+        the receive entry was used. keep_entry: Out(1), a pulse then, too: its message goes on. pop,
+        push: Out(1), pulses then, too: a request was answered, one of the peer came. read_space:
+        Out(QpStrobe), the QP of `pop`, a cycle after it; the next segment may have been taken by
+        then.
     """
 
     def __init__(self, config: RnicConfig) -> None:
@@ -109,6 +111,7 @@ class ReceiveRecord(wiring.Component):
                 "dropped": Out(1),
                 "pop_entry": Out(1),
                 "popping_entry": Out(1),
+                "keep_entry": Out(1),
                 "pop": Out(1),
                 "push": Out(1),
                 "read_space": Out(QpStrobe(config)),
@@ -135,16 +138,18 @@ class ReceiveRecord(wiring.Component):
         ]
 
         # The queues hear of it a cycle later; the next segment looks at them after that.
-        consumed = Signal()
+        consumed, goes_on = Signal(), Signal()
         m.d.comb += [
             self.over.eq(self.record.valid & self.record.ready),
             self.leaving.eq(self.over & ~record.dropped),
             consumed.eq(self.leaving & verdict.delivers),
+            goes_on.eq(self.leaving & ~verdict.delivers & (verdict.cause == Cause.NONE)),
         ]
         m.d.sync += [
             self.dropped.eq(self.over & record.dropped & record.fpdu),
             self.pop_entry.eq(consumed & kind.takes_entry),
             self.popping_entry.eq(consumed & kind.takes_entry),
+            self.keep_entry.eq(goes_on & kind.takes_entry),
             self.pop.eq(consumed & kind.response),
             self.push.eq(consumed & kind.request),
             # Far away: a cycle later

@@ -39,6 +39,7 @@ class ReceiveScan(wiring.Component):
     count: Out, pieces given so far.
     complete: Out(1), all of the payload is in the `count` pieces.
     exhausted: Out(1), there is no element left.
+    read: Out(1), all words have come.
     """
 
     restart: In(1)
@@ -51,6 +52,7 @@ class ReceiveScan(wiring.Component):
     count: Out(range(SCATTER_GATHER_ELEMENTS + 1))
     complete: Out(1)
     exhausted: Out(1)
+    read: Out(1)
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -62,7 +64,11 @@ class ReceiveScan(wiring.Component):
         arriving = Signal()
         arrived = Signal(range(ELEMENT_WORDS))
         m.d.comb += self.word_address.eq(asked)
-        m.d.sync += [arriving_next.eq(asking), arriving.eq(arriving_next)]
+        m.d.sync += [
+            arriving_next.eq(asking),
+            arriving.eq(arriving_next),
+            self.read.eq(~asking & ~arriving_next),
+        ]
         with m.If(asking):
             m.d.sync += asked.eq(asked + 1)
 
@@ -130,5 +136,6 @@ class ReceiveScan(wiring.Component):
                 arrived.eq(0),
                 element_valid.eq(0),
                 room_valid.eq(0),
+                self.read.eq(0),
             ]
         return m

@@ -17,7 +17,8 @@ class ReceiveSend(wiring.Component):
     The verdict about Immediate Data comes 2 cycles after the segment, if the entry is on chip, that
     about a Send 2 cycles or more, when its payload was cut over the elements of the entry. A
     segment that failed needs no entry. While none comes, the segment waits, until its QP is
-    stopped; it is `dropped` then.
+    stopped, and is `dropped` then, or until there is none to come. The first segment of a Send that
+    goes on waits until the whole entry was read, if that is of a shared ring.
 
     Members
     -------
@@ -27,10 +28,11 @@ class ReceiveSend(wiring.Component):
     immediate_cause: In, of Immediate Data beside them; as those.
     too_long: In(1), the message has more octets than a length can say; as those.
     level: In, receive entries of its QP on chip, in the cycle of the segment and from then on.
+    failed, shared: In(1), of the receive entries; as `level`.
     drops: In(1), its QP does not run.
     restart: Out(1), the payload is cut anew, because the entry was not there.
-    complete, exhausted, count: In, of `ReceiveScan`; the last one is taken a cycle after the others
-        and stands by then.
+    complete, exhausted, count, read: In, of `ReceiveScan`; `count` is taken a cycle after the first
+        two and stands by then.
     verdict: Out, `VERDICT`.
     """
 
@@ -40,21 +42,26 @@ class ReceiveSend(wiring.Component):
     immediate_cause: In(CAUSE_BITS)
     too_long: In(1)
     level: In(8)
+    failed: In(1)
+    shared: In(1)
     drops: In(1)
     restart: Out(1)
     complete: In(1)
     exhausted: In(1)
     count: In(range(SCATTER_GATHER_ELEMENTS + 1))
+    read: In(1)
     verdict: Out(VERDICT)
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         kind, verdict = self.segment.payload, self.verdict
         on_chip = Signal()
+        failed = Signal()
         complete = Signal()
         exhausted = Signal()
         m.d.sync += [
             on_chip.eq(self.level != 0),
+            failed.eq(self.failed),
             complete.eq(self.complete),
             exhausted.eq(self.exhausted),
         ]
@@ -90,6 +97,9 @@ class ReceiveSend(wiring.Component):
                     m.next = "SCAN"
                     with m.If(kind.immediate):
                         m.next = "IMMEDIATE"
+                with m.Elif(failed):
+                    m.d.comb += [verdict.valid.eq(1), verdict.cause.eq(Cause.HOST_READ_ERROR)]
+                    m.next = "IDLE"
             # Judges the length of Immediate Data, of which nothing is placed.
             with m.State("IMMEDIATE"):
                 m.d.comb += [
@@ -98,7 +108,8 @@ class ReceiveSend(wiring.Component):
                     verdict.delivers.eq(~refused & (self.immediate_cause == Cause.NONE)),
                 ]
                 m.next = "IDLE"
-            # Waits until the payload was cut over the elements of the receive entry.
+            # Waits until the payload was cut over the elements of the receive entry, and until that
+            # may be kept.
             with m.State("SCAN"):
                 fits = complete & ~self.too_long
                 good = fits & ~self.other_opcode
@@ -115,7 +126,8 @@ class ReceiveSend(wiring.Component):
                         verdict.pieces.eq(Mux(good, self.count, 0)),
                         verdict.delivers.eq(kind.last & good),
                     ]
-                with m.If(refused | complete | exhausted):
+                may_keep = kind.last | ~self.shared | self.read
+                with m.If(refused | ((complete | exhausted) & may_keep)):
                     m.d.comb += verdict.valid.eq(1)
                     m.next = "IDLE"
         return m

@@ -24,6 +24,7 @@ ASSUMED: dict[str, tuple[str, ...]] = {
     "mpa.llp_width.LlpReceiveWidth": ("request", "i"),
     "mpa.llp_width.LlpTransmitWidth": ("i",),
     "queues.ring_fetcher.RingFetcher": ("qp_command",),
+    "queues.srq_events.SrqEvents": ("ring_error", "qp_event"),
     "queues.fetch.choose.FetchChoose": ("qp_command",),
     "queues.fetch.lookup.FetchLookup": ("visit",),
     "queues.fetch.doorbell.FetchDoorbell": ("i",),

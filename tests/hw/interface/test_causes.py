@@ -82,6 +82,7 @@ SILENT = {
     Cause.TERMINATE_RECEIVED,
     Cause.TERMINATE_MALFORMED,
     Cause.STOPPED_BY_DRIVER,
+    Cause.SRQ_LIMIT_REACHED,
 }
 """For these no Terminate is sent."""
 

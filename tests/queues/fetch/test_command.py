@@ -12,7 +12,9 @@ from tests.queues.fetch.bench import both_sizes, config, random_fields, run
 from tests.support.runner import parameter
 
 COMMANDS = 300
-CHANGES = (QpCommandKind.CREATE, QpCommandKind.DESTROY)
+OWN = {QpCommandKind.CREATE: True, QpCommandKind.DESTROY: False}
+SHARED = {QpCommandKind.RING_CREATE: True, QpCommandKind.RING_DESTROY: False}
+"""Whether there is a ring after the commands that change rings."""
 
 
 @both_sizes
@@ -29,10 +31,15 @@ async def check_a_command_is_stored_when_all_is_quiet(dut):
     source = StreamSource(dut, "command", layout, rng=rng)
     dut.quiet.value = dut.may_settle.value = 0
     await start_clock_and_reset(dut)
-    waited = set()
+    waited, kinds = set(), set()
     for _ in range(COMMANDS):
         kind = rng.choice(list(QpCommandKind))
         command = random_fields(rng, layout, kind=kind.value)
+        changes = OWN
+        if side == "receive":
+            # The ring of a QP that takes from another one may be that of others.
+            changes = SHARED if command["shared"] else OWN | SHARED
+        kinds.add((kind, kind in changes))
         done = cocotb.start_soon(source.send(command))
         quiet_from, settles_from = rng.choice([0, 0, 5]), rng.choice([0, 0, 9])
         seen = []
@@ -52,12 +59,12 @@ async def check_a_command_is_stored_when_all_is_quiet(dut):
             if dut.forget.value:
                 what = "forget"
                 ring = unpack(RING, dut.ring.value)
-                assert ring["exists"] == (kind is QpCommandKind.CREATE)
+                assert ring["exists"] == changes[kind]
                 assert ring["base"] == command[f"{side}_base"]
                 assert ring["log2"] == command[f"{side}_log2"]
             seen.append((what, bool(dut.quiet.value), bool(dut.may_settle.value)))
         whats = [what for what, _, _ in seen]
-        if kind not in CHANGES:
+        if kind not in changes:
             assert whats == ["restart", "ready"]
             continue
         restarts, forgets = whats.count("restart"), whats.count("forget")
@@ -68,3 +75,4 @@ async def check_a_command_is_stored_when_all_is_quiet(dut):
         assert settled == [False] * (forgets - 1) + [True]
         waited |= {("quiet", restarts > 1), ("settle", forgets > 1)}
     assert len(waited) == 4
+    assert len(kinds) == len(QpCommandKind) + (2 if side == "receive" else 0)

@@ -14,6 +14,7 @@ from stagecoach.gateware.layouts import (
     QpCommandKind,
     SegmentKind,
 )
+from stagecoach.gateware.rdmap.receive.scan import ENTRY_WORDS
 from stagecoach.hw.interface.causes import Cause
 from stagecoach.hw.interface.queue_entries import RECEIVE_ENTRY_OCTETS, CompletionFlags
 from stagecoach.sim.cosim.streams import (
@@ -44,8 +45,13 @@ from tests.support.runner import parameter
 LAYOUTS = Layouts(CONFIG)
 PREFETCH = 4
 
-AHEAD = ("push", "pop_entry", "pop_read")
+AHEAD = ("push", "pop_entry", "keep_entry", "pop_read")
 """Events of a queue of a QP; each kind is in order, and they may come ahead of all others."""
+
+
+def is_shared(number: int) -> bool:
+    """Whether the oldest entry of a QP may be taken by others: before it is kept, it is read."""
+    return number % 2 == 1
 
 
 def entry_words(elements: list[Element]) -> list[int]:
@@ -118,6 +124,8 @@ class Before(_Side):
         self.inbound = [0] * CONFIG.qps
         self.reads: list[deque[dict[str, int]]] = [deque() for _ in range(CONFIG.qps)]
         self._store = 0
+        self._words: set[int] = set()  # of a receive entry, which the segment at work has read
+        dut.receive_entries__failed.value = 0
         dut.running.value = 0
         dut.strict.value = int(strict)
         self._commands = StreamSource(dut, "qp_command", LAYOUTS.qp_command)
@@ -251,6 +259,12 @@ class Before(_Side):
                 self.log.append(("push", number, item))
             if dut.receive_entries__pop.value:
                 self.log.append(("pop_entry", int(dut.receive_entries__select.value)))
+            if dut.receive_entries__keep.value:
+                number = int(dut.receive_entries__select.value)
+                self.log.append(("keep_entry", number))
+                assert not is_shared(number) or len(self._words) == ENTRY_WORDS, "not read"
+            if dut.begin.value:  # of the next segment, in the cycle of a keep at the earliest
+                self._words.clear()
             popped_before, popped = popped, None
             if dut.outstanding_requests__pop.value:
                 popped = int(dut.outstanding_requests__pop_qp.value)
@@ -278,6 +292,8 @@ class Before(_Side):
             asked = int(dut.receive_entries__select.value)
             ring = self.rings[asked]
             address = int(dut.receive_entries__word_address.value)
+            if ring.fetched and coming == asked:
+                self._words.add(address)
             reads = self.reads[int(dut.outstanding_requests__select.value)]
             dut.outstanding_requests__head.value = heads.popleft()
             heads.append(
@@ -287,6 +303,7 @@ class Before(_Side):
                 "receive_entries__level": ring.fetched,
                 "receive_entries__posted": len(ring.entries),
                 "receive_entries__index": ring.index,
+                "receive_entries__shared": int(is_shared(asked)),
                 "receive_entries__word": (
                     ring.entries[0][address] if ring.fetched else rng.getrandbits(64)
                 ),

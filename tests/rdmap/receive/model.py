@@ -407,7 +407,7 @@ class Model:
         opcode = None
         try:
             opcode, *_ = check_header(ulpdu, qp.sink.extensions)
-            self._good(qp, segment, ulpdu)
+            self._good(qp, segment, ulpdu, opcode)
         except LocalProtection:
             return Cause.LOCAL_RECEIVE_PROTECTION, qp.index, header
         except SinkProtection as failure:
@@ -422,7 +422,7 @@ class Model:
             )
         return Cause.NONE, 0, 0
 
-    def _good(self, qp: Qp, segment: dict[str, Any], ulpdu: bytes) -> None:
+    def _good(self, qp: Qp, segment: dict[str, Any], ulpdu: bytes, opcode: Opcode) -> None:
         self._effects.clear()
         sink = qp.sink
         entry = qp.entries[0] if qp.entries else None
@@ -454,6 +454,8 @@ class Model:
         self._place(segment, pieces, LENGTH_OCTETS + ddp.header_octets(ulpdu[0]))
         if request_accepted:
             self._deliver(segment, DeliveryKind.REQUEST, Completion(Operation.RDMA_READ, None), 0)
+        if opcode in rdmap.SEND_OPCODES and not sink.completions:
+            self.events.append(("keep_entry", segment["qp"]))
         for completion in sink.completions:
             self._deliver(segment, DeliveryKind.RECEIVE, completion, qp.index)
             self.events.append(("pop_entry", segment["qp"]))

@@ -25,7 +25,7 @@ LAYOUTS = Layouts(CONFIG)
 RECORD = record_layout(CONFIG)
 SEGMENTS = 600
 UNTAGGED_OCTETS = 18
-PULSES = ("over", "leaving", "dropped", "pop_entry", "popping_entry", "pop", "push")
+PULSES = ("over", "leaving", "dropped", "pop_entry", "popping_entry", "keep_entry", "pop", "push")
 WAYS = ("write", "entry", "request", "response", "atomic_response")
 
 
@@ -151,5 +151,7 @@ async def check_records(dut):
         elif verdict["delivers"]:
             pulses = {"entry": {"pop_entry", "popping_entry"}, "request": {"push"}, "write": set()}
             later = pulses.get(way, {"pop"})
+        elif way == "entry" and good:
+            later = {"keep_entry"}
         seen.add((way, dropped, verdict["delivers"]))
     assert len(seen) == 4 * len(WAYS)

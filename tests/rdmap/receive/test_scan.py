@@ -14,6 +14,7 @@ LONGEST_PAYLOAD = 64750
 # Cycles after the restart, the first one being 0, from which inputs and outputs must be right.
 INPUTS_FROM = 2
 OUTPUTS_FROM = 3
+READ_FROM = ENTRY_WORDS + 2  # in the cycle after that of the last word
 MOST_CYCLES = OUTPUTS_FROM + ENTRY_WORDS + 4
 
 
@@ -93,6 +94,7 @@ async def scan(dut, rng, entry, case, cycles):
         if cycle == INPUTS_FROM:
             dut.mo.value, dut.payload.value = mo, payload
         await RisingEdge(dut.clk)
+        assert int(dut.read.value) == (cycle >= READ_FROM), cycle
         if cycle >= OUTPUTS_FROM:
             assert int(dut.count.value) == len(pieces)
             if dut.complete.value or dut.exhausted.value:

@@ -28,6 +28,7 @@ def test_receive_send():
 async def check_verdicts(dut):
     rng = seeded_random()
     dut.segment__valid.value = dut.level.value = dut.drops.value = 0
+    dut.failed.value = dut.shared.value = dut.read.value = 0
     await start_clock_and_reset(dut)
 
     async def cycle():
@@ -68,7 +69,7 @@ async def check_verdicts(dut):
         # The entry
         refused = NOTHING | {"valid": 1, "cause": cause.value}
         if delay:
-            stops = rng.random() < 0.3
+            stops, fails = rng.random() < 0.3, rng.random() < 0.3
             if cause == Cause.NONE:
                 for _ in range(delay):
                     assert await cycle() == (None, True)
@@ -77,6 +78,14 @@ async def check_verdicts(dut):
                 assert await cycle() == (refused | {"dropped": int(stops)}, True)
                 dut.drops.value = dut.segment__valid.value = 0
                 seen.add(("no entry", cause, stops))
+                continue
+            if fails:
+                dut.failed.value = 1
+                assert await cycle() == (None, True)
+                failed = NOTHING | {"valid": 1, "cause": Cause.HOST_READ_ERROR.value}
+                assert await cycle() == (failed, True)
+                dut.failed.value = dut.segment__valid.value = 0
+                seen.add(("failed", cause))
                 continue
             dut.level.value = 1
             assert await cycle() == (None, True)
@@ -96,7 +105,18 @@ async def check_verdicts(dut):
                     dut.count.value = rng.randint(0, 4)
                     assert await cycle() == (None, False)
                 getattr(dut, ends).value = 1
-                assert await cycle() == (None, False)
+                # The entry is kept if the message goes on, and so has to be there whole.
+                shared = rng.getrandbits(1)
+                dut.shared.value, dut.read.value = shared, 0
+                if shared and not last:
+                    for _ in range(rng.randint(1, 4)):
+                        assert await cycle() == (None, False)
+                        dut.count.value = count
+                        seen.add(("kept", ends))
+                    assert await cycle() == (None, False)
+                    dut.read.value = 1
+                else:
+                    assert await cycle() == (None, False)
                 dut.complete.value = dut.exhausted.value = 0
             dut.count.value = count
             expected = refused
@@ -113,4 +133,5 @@ async def check_verdicts(dut):
     without = [what[1:] for what in seen if what[0] == "no entry"]
     assert sorted(without) == [(0, True), (Cause.UNTAGGED_MSN, False), (Cause.UNTAGGED_MSN, True)]
     assert sum(1 for what in seen if what[0] == "Immediate Data") == 3
+    assert {("failed", Cause.NONE), ("kept", "complete"), ("kept", "exhausted")} <= seen
     assert sum(1 for what in seen if what[0] in ("complete", "exhausted")) > 24
