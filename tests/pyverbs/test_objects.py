@@ -18,6 +18,7 @@ from stagecoach.pyverbs.mr import MR
 from stagecoach.pyverbs.pd import PD
 from stagecoach.pyverbs.pyverbs_error import PyverbsError, PyverbsRDMAError, PyverbsUserError
 from stagecoach.pyverbs.qp import QP, QPAttr, QPCap, QPInitAttr
+from stagecoach.pyverbs.srq import SRQ, SrqAttr, SrqInitAttr
 from stagecoach.pyverbs.wr import SGE, RecvWR, SendWR
 from tests.host_driver.fake_device import send_entry
 
@@ -103,7 +104,7 @@ def test_a_device_tells_its_sizes(context):
     attr = context.query_device()
     assert (attr.max_qp, attr.max_cq, attr.max_qp_rd_atom, attr.max_res_rd_atom) == (4, 4, 8, 32)
     assert (attr.max_sge, attr.max_sge_rd, attr.atomic_caps) == (4, 1, e.IBV_ATOMIC_HCA)
-    assert (attr.max_srq, attr.max_ah, attr.phys_port_cnt) == (0, 0, 1)
+    assert (attr.max_srq, attr.max_srq_sge, attr.max_ah, attr.phys_port_cnt) == (4, 4, 0, 1)
     assert context.num_comp_vectors == 1
 
 
@@ -113,8 +114,13 @@ def test_sizes_are_those_that_the_driver_allows(context):
     with pytest.raises(ValueError):
         driver.QPCap(max_send_wr=attr.max_qp_wr + 1)
     assert CQ(context, attr.max_cqe)
-    with refused(errno.EINVAL, "a queue of 32769 entries"):
-        CQ(context, attr.max_cqe + 1)
+    assert driver.SRQInitAttr(attr.max_srq_wr, attr.max_srq_sge)
+    for make in (
+        lambda: CQ(context, attr.max_cqe + 1),
+        lambda: SRQ(PD(context), SrqInitAttr(SrqAttr(attr.max_srq_wr + 1))),
+    ):
+        with refused(errno.EINVAL, "a queue of 32769 entries"):
+            make()
 
 
 def test_an_asynchronous_event_is_that_of_a_qp(objects):
@@ -190,12 +196,8 @@ def test_handles_of_a_kernel_are_refused(objects):
 
 
 def test_only_connected_qps_can_be_made(objects):
-    for attr, match in (
-        (QPInitAttr(scq=objects.cq, rcq=objects.cq), "qp_type 4"),
-        (QPInitAttr(e.IBV_QPT_RC, scq=objects.cq, rcq=objects.cq, srq=object()), "srq"),
-    ):
-        with refused(errno.EOPNOTSUPP, match):
-            QP(objects.pd, attr)
+    with refused(errno.EOPNOTSUPP, "qp_type 4"):
+        QP(objects.pd, QPInitAttr(scq=objects.cq, rcq=objects.cq))
     with pytest.raises(PyverbsUserError, match="without CQs"):
         QP(objects.pd, QPInitAttr(e.IBV_QPT_RC))
     with refused(errno.EOPNOTSUPP, "QP of a Context"):
@@ -245,6 +247,59 @@ def test_a_qp_is_moved_to_error_alone(objects):
     qp.close()
     assert qp.qp_state == e.IBV_QPS_RESET
     assert qp.query_data_in_order(e.IBV_WR_SEND) == 0
+
+
+# Shared Receive Queues
+
+
+def test_an_srq_is_what_it_was_asked_to_be(objects):
+    asked = SrqAttr(max_wr=8, max_sge=2, srq_limit=5)
+    init = SrqInitAttr(asked)
+    asked.max_wr = 9
+    assert (init.max_wr, init.max_sge, init.srq_limit) == (8, 2, 5)
+    srq = SRQ(objects.pd, init)
+    assert srq.query() == SrqAttr(8, 2, 0), "no limit is armed"
+    assert srq.get_srq_num() == srq.verbs.number
+    assert SrqInitAttr().max_wr == 0
+    with refused(errno.EOPNOTSUPP, "SRQ of a Context"):
+        SRQ(objects.context, init)  # type: ignore[arg-type]
+
+
+def test_qps_take_from_their_srq_and_are_closed_with_it(objects):
+    srq = SRQ(objects.pd, SrqInitAttr(SrqAttr(8)))
+    qp = QP(objects.pd, QPInitAttr(e.IBV_QPT_RC, None, objects.cq, objects.cq, srq))
+    assert qp.verbs.srq is srq.verbs
+    receive = RecvWR(3, 1, [SGE(0x1000, 8, 7)], RecvWR(4, 1, [SGE(0x1000, 8, 7)]))
+    objects.device.doorbells.clear()
+    srq.post_recv(receive)
+    fields = {"qp": srq.get_srq_num(), "producer": 2}
+    assert objects.device.doorbells == [("RECEIVE_DOORBELL", fields)]
+    objects.device.complete(objects.cq.verbs.number, qp.qp_num, 0, CompletionOpcode.RECEIVE, 8)
+    _, (found,) = objects.cq.poll()
+    assert (found.qp_num, found.wr_id, found.byte_len) == (qp.qp_num, 3, 8)
+    with refused(errno.ENOMEM, "post_recv: "):
+        for _ in range(8):
+            srq.post_recv(RecvWR(0, 1, [SGE(0x1000, 8, 7)]))
+    srq.close()
+    assert qp.qp_state == e.IBV_QPS_RESET
+    srq.close()
+
+
+def test_a_limit_is_armed_by_its_mask_alone(objects):
+    srq = SRQ(objects.pd, SrqInitAttr(SrqAttr(8)))
+    limit = SrqAttr(srq_limit=2)
+    srq.modify(limit, 0)
+    assert srq.query().srq_limit == 0
+    with refused(errno.EOPNOTSUPP, "modify with mask 0x1"):
+        srq.modify(limit, e.IBV_SRQ_MAX_WR | e.IBV_SRQ_LIMIT)
+    with refused(errno.EINVAL, "modify: srq_limit is 9"):
+        srq.modify(SrqAttr(srq_limit=9), e.IBV_SRQ_LIMIT)
+    srq.modify(limit, e.IBV_SRQ_LIMIT)
+    assert srq.query().srq_limit == 2
+    objects.device.srq_event(srq.get_srq_num(), Cause.SRQ_LIMIT_REACHED)
+    event = objects.context.get_async_event()
+    assert event.event_type == e.IBV_EVENT_SRQ_LIMIT_REACHED
+    assert event.verbs.srq_num == srq.get_srq_num()
 
 
 # Work requests

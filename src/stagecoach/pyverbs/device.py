@@ -16,8 +16,10 @@ _ADDRESSES = "a peer is an IP address and a port, there are no LIDs, GIDs and pa
 _MEMORY = "the device has no memory of its own"
 _EXTENDED = "the device has no extended capabilities"
 
-# Limits of the driver: `QPCap.max_send_wr`, `CQ.cqe`, numbers of a PD in the STag table.
+# Limits of the driver: `QPCap.max_send_wr`, `SRQInitAttr.max_wr`, `CQ.cqe`, numbers of a PD in the
+# STag table.
 _MAX_QP_WR = 1 << 14
+_MAX_SRQ_WR = 1 << 15
 _MAX_CQE = 1 << 15
 _MAX_PD = 1 << 16
 
@@ -118,15 +120,18 @@ class DeviceAttr(PyverbsObject):
 
 
 class AsyncEvent(PyverbsObject):
-    """A QP that stopped. `verbs` has its number, and says why."""
+    """A QP that stopped, or what became of an SRQ. `verbs` has its number, and says why."""
 
     def __init__(self, event: driver.AsyncEvent):
         self.verbs = event
 
     @property
     def event_type(self) -> int:
-        """IBV_EVENT_QP_FATAL: the device has no other events."""
-        return e.IBV_EVENT_QP_FATAL
+        """IBV_EVENT_QP_FATAL, of QPs with an SRQ IBV_EVENT_QP_LAST_WQE_REACHED, too.
+
+        Of SRQs IBV_EVENT_SRQ_LIMIT_REACHED and IBV_EVENT_SRQ_ERR.
+        """
+        return int(self.verbs.event_type)
 
     def ack(self) -> None:
         """Nothing waits for it."""
@@ -189,6 +194,9 @@ class Context(PyverbsCM):
             max_qp_rd_atom=reads,
             max_res_rd_atom=reads * attr.max_qp,
             max_qp_init_rd_atom=reads,
+            max_srq=attr.max_srq,
+            max_srq_wr=_MAX_SRQ_WR if attr.max_srq else 0,
+            max_srq_sge=driver.SRQInitAttr().max_sge if attr.max_srq else 0,
             atomic_caps=e.IBV_ATOMIC_HCA if attr.atomics else e.IBV_ATOMIC_NONE,
             phys_port_cnt=1,
         )

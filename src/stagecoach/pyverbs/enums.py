@@ -109,6 +109,10 @@ IBV_SEND_SOLICITED = 4
 IBV_SEND_INLINE = 8
 IBV_SEND_IP_CSUM = 16
 
+# What SRQ.modify is about (ibv_srq_attr_mask)
+IBV_SRQ_MAX_WR = 1
+IBV_SRQ_LIMIT = 2
+
 # Transports (ibv_transport_type)
 IBV_TRANSPORT_UNKNOWN = -1
 IBV_TRANSPORT_IB = 0

@@ -9,12 +9,12 @@ from stagecoach.pyverbs.base import PyverbsCM, PyverbsObject, absent, translated
 from stagecoach.pyverbs.cq import CQ
 from stagecoach.pyverbs.pd import PD
 from stagecoach.pyverbs.pyverbs_error import PyverbsUserError
+from stagecoach.pyverbs.srq import SRQ
 from stagecoach.pyverbs.wr import CONNECTED_ONLY, RecvWR, SendWR, chain
 
 _EXTENDED = "work requests are posted as SendWR"
 CONNECTION_MANAGER = "the connection manager connects a QP: use CMID"
 NO_ECE = "a connection is agreed on by MPA, not by enhanced connection establishment"
-NO_SRQ = "the device has no shared receive queues"
 
 DataBuffer = absent("DataBuffer", _EXTENDED)
 ECE = absent("ECE", NO_ECE)
@@ -61,7 +61,10 @@ def _of_cap(name: str) -> property:
 
 
 class QPInitAttr(PyverbsObject):
-    """What a QP is made of. Its `cap` is a copy; without one each queue has one work request."""
+    """What a QP is made of. Its `cap` is a copy; without one each queue has one work request.
+
+    With an SRQ the QP has no receive queue, and nothing is made of the sizes of one.
+    """
 
     def __init__(
         self,
@@ -69,7 +72,7 @@ class QPInitAttr(PyverbsObject):
         qp_context: object = None,
         scq: CQ | None = None,
         rcq: CQ | None = None,
-        srq: object = None,
+        srq: SRQ | None = None,
         cap: QPCap | None = None,
         sq_sig_all: int = 1,
     ):
@@ -90,8 +93,6 @@ class QPInitAttr(PyverbsObject):
         """
         if self.qp_type != e.IBV_QPT_RC:
             raise unsupported(f"qp_type {self.qp_type}", f"{CONNECTED_ONLY}; allowed: IBV_QPT_RC")
-        if self.srq is not None:
-            raise unsupported("QPInitAttr(srq=...)", NO_SRQ)
         if self.send_cq is None or self.recv_cq is None:
             raise PyverbsUserError("QPInitAttr without CQs; allowed: scq and rcq")
         attr = pd.context.verbs.attr
@@ -101,6 +102,7 @@ class QPInitAttr(PyverbsObject):
             self.cap.verbs,
             rfc7306=bool(attr.atomics) or attr.imm_data,
             sq_sig_all=bool(self.sq_sig_all),
+            srq=None if self.srq is None else self.srq.verbs,
         )
 
 
@@ -154,6 +156,8 @@ class QP(PyverbsCM):
         self.pd, self.init_attr = creator, init_attr
         with translated("QP"):
             self.verbs = driver.QP(creator.verbs, init_attr.verbs(creator))
+        if init_attr.srq is not None:
+            init_attr.srq.qps.add(self.verbs)
 
     def __repr__(self) -> str:
         return repr(self.verbs)
