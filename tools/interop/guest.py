@@ -1,17 +1,16 @@
 """The guest: Linux in QEMU, which runs commands that come over a serial port.
 
-QEMU emulates the processor; neither KVM nor root is needed. The guest has two Ethernet interfaces, and
-siw on both: 10.0.2.15 on QEMU's user network, by which it reaches TCP sockets of this machine at 10.0.2.2;
-and 192.0.2.2 on a Unix socket with the frames, the wire of a device with a network of its own. Their
-offloads are off, so that every frame on the wire is whole and has its checksums.
+QEMU emulates the processor; neither KVM nor root is needed. The guest has two Ethernet interfaces,
+and siw on both: 10.0.2.15 on QEMU's user network, by which it reaches TCP sockets of this machine at
+10.0.2.2; and 192.0.2.2 on a Unix socket with the frames, the wire of a device with a network of its
+own. Their offloads are off, so that every frame on the wire is whole and has its checksums.
 """
 
 import contextlib
 import json
-import os
+import re
 import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Lock, Thread
@@ -26,9 +25,24 @@ HOST = "10.0.2.2"
 """This machine, as the guest sees it on the user network."""
 ADDRESS = "192.0.2.2"
 """The guest's on the wire."""
+_LINE = re.compile(r"(?P<number>\d+)(\|(?P<line>.*)|=(?P<status>\d+))")
+"""What init.sh says of a command: a line that it printed, or its exit status."""
 _BOOT_SECONDS = 180.0
 _MIB = 512
-_NO_OFFLOADS = "csum gso guest_csum guest_tso4 guest_tso6 guest_ufo guest_ecn host_tso4 host_tso6 host_ufo host_ecn mrg_rxbuf"
+_OFFLOADS = (
+    "csum",
+    "gso",
+    "guest_csum",
+    "guest_ecn",
+    "guest_tso4",
+    "guest_tso6",
+    "guest_ufo",
+    "host_ecn",
+    "host_tso4",
+    "host_tso6",
+    "host_ufo",
+    "mrg_rxbuf",
+)
 _KERNEL_LINE = "console=ttyS0 quiet panic=-1 mitigations=off tsc=reliable"
 
 
@@ -150,19 +164,18 @@ class Guest:
                 job.end(1)
 
     def _take(self, line: str) -> None:
-        number = "".join(char for char in line[:10].partition("|")[0].partition("=")[0])
-        if not number.isdecimal():
+        match = _LINE.fullmatch(line)
+        if match is None:
             self._boot.feed(line)
             return
         with self._lock:
-            job = self._jobs.get(int(number))
-        rest = line[len(number) :]
+            job = self._jobs.get(int(match["number"]))
         if job is None:
-            return
-        if rest.startswith("|"):
-            job.feed(rest[1:])
-        elif rest[1:].isdecimal():
-            job.end(int(rest[1:]))
+            return  # from before a reset
+        if match["status"] is None:
+            job.feed(match["line"])
+        else:
+            job.end(int(match["status"]))
 
     def close(self) -> None:
         """Ends it."""
@@ -190,7 +203,7 @@ def _command(image: Image, folder: Path, forwarded: dict[int, int]) -> list[str]
     forwards = "".join(
         f",hostfwd=tcp:127.0.0.1:{here}-:{there}" for there, here in forwarded.items()
     )
-    offloads = "".join(f",{name}=off" for name in _NO_OFFLOADS.split())
+    offloads = "".join(f",{name}=off" for name in _OFFLOADS)
     command = [QEMU, "-nodefaults", "-no-user-config", "-display", "none"]
     command += ["-machine", "pc,accel=tcg", "-cpu", "max,la57=off", "-m", str(_MIB)]
     command += ["-kernel", str(image.kernel), "-initrd", str(image.initramfs)]

@@ -1,4 +1,4 @@
-"""What the guest boots: Debian's kernel and an initramfs of programs, both from the user's cache."""
+"""What the guest boots: Debian's kernel and an initramfs of programs, from the user's cache."""
 
 import hashlib
 import json
@@ -54,7 +54,7 @@ _PROVIDER = "libibverbs/libsiw-rdmav34.so"
 _LOADED_LATER = ("libgcc_s.so.1",)
 _LOADER = "lib64/ld-linux-x86-64.so.2"
 _SETTINGS = ("netconfig", "protocols", "rpc", "services", "libibverbs.d/siw.driver")
-_EMPTY = "dev mnt proc run sys tmp usr var/lib/nfs/v4recovery var/lib/nfs/sm".split()
+_EMPTY = ("dev", "mnt", "proc", "run", "sys", "tmp", "usr", "var/lib/nfs/sm")
 _INIT = Path(__file__).with_name("init.sh")
 _NEEDED = re.compile(r"\(NEEDED\).*\[(.+)\]")
 

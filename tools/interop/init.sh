@@ -21,16 +21,29 @@ for number in 0 1; do
     ip link set "eth$number" up
     rdma link add "siw$number" type siw netdev "eth$number"
 done
-# Waits until something listens at a TCP port; siw's listeners are there like those of programs.
-listening() {
-    until grep -qi ":$(printf %04X "$1") 00000000:0000 0A" /proc/net/tcp; do usleep 20000; done
+# "serve PORT PROGRAM ..." runs a server, and says LISTENING when something listens at the TCP port;
+# listeners of siw are there like those of programs.
+serve() {
+    pattern=$(printf ':%04X 00000000:0000 0A' "$1")
+    shift
+    "$@" &
+    while ! grep -q "$pattern" /proc/net/tcp; do
+        kill -0 $! || { wait $!; return; }
+        usleep 20000
+    done
+    echo LISTENING
+    wait $!
 }
 run() {
     { (eval "$2") </dev/null 2>&1; echo "$?" >"/tmp/status.$1"; } |
         while IFS= read -r line || [ -n "$line" ]; do echo "$1|$line"; done
     echo "$1=$(cat "/tmp/status.$1")"
 }
-echo READY
-while read -r number command; do
-    run "$number" "$command" &
-done
+# What ends while `read` waits would interrupt it, and a part of its line would be lost. So this shell
+# has no children that it does not wait for: those are the first process's.
+(
+    echo READY
+    while read -r number command; do
+        (run "$number" "$command" &)
+    done
+)

@@ -43,13 +43,16 @@ class Job:
             self.status = status
             self._changed.notify_all()
 
-    def wait_for(self, text: str, seconds: float = PATIENCE) -> str:
-        """The first line with a text in it. Raises `JobError` if the command ends without one."""
-        self._wait(lambda: self._find(text) is not None, f"to print {text!r}", seconds)
-        found = self._find(text)
-        if found is None:
+    def wait_for(self, text: str, seconds: float = PATIENCE, *, count: int = 1) -> str:
+        """The line that is the `count`th with a text in it.
+
+        Raises `JobError` if the command ends without it.
+        """
+        self._wait(lambda: len(self._with(text)) >= count, f"to print {text!r}", seconds)
+        found = self._with(text)
+        if len(found) < count:
             raise JobError(f"{self.name} ended without {text!r}: {self.told()}")
-        return found
+        return found[count - 1]
 
     def finish(self, seconds: float = PATIENCE) -> list[str]:
         """All lines, when it has ended with status 0. Raises `JobError`."""
@@ -62,8 +65,8 @@ class Job:
         """The last lines, as one."""
         return " / ".join(line.strip() for line in self.lines[-3:] if line.strip()) or "no output"
 
-    def _find(self, text: str) -> str | None:
-        return next((line for line in self.lines if text in line), None)
+    def _with(self, text: str) -> list[str]:
+        return [line for line in self.lines if text in line]
 
     def _wait(self, done: Callable[[], bool], what: str, seconds: float) -> None:
         end = time.monotonic() + seconds

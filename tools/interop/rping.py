@@ -1,0 +1,61 @@
+"""rping of rdmacm-utils with `stagecoach rping`."""
+
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+
+from tools.interop.lab import Lab
+
+PORT = 7174
+_COUNT = 100
+
+
+@dataclass(frozen=True)
+class Rping:
+    """Clients that each have `_COUNT` pings, all at the same time, and a server.
+
+    linux_serves: whether the server is the guest's. size: bytes of a ping. clients: how many.
+    options: of `stagecoach rping`, about MPA startup. siw: parameters of siw.
+    """
+
+    linux_serves: bool
+    size: int
+    clients: int = 1
+    options: tuple[str, ...] = ()
+    siw: dict[str, int] = field(default_factory=dict)
+
+    def __call__(self, lab: Lab) -> None:
+        """Raises `JobError` if an end fails."""
+        with lab.siw(self.siw):
+            if self.linux_serves:
+                self._to_linux(lab)
+            else:
+                self._from_linux(lab)
+
+    def _from_linux(self, lab: Lab) -> None:
+        several = ("-P",) if self.clients > 1 else ()
+        arguments = ("-s", "-d", "-p", "0", "-S", str(self.size), *several, *self.options)
+        with lab.ours("rping", *arguments) as server, ExitStack() as stack:
+            port = server.wait_for("listening at port").split()[-1]
+            command = f"rping -c -a {lab.here} -p {port} -C {_COUNT} -S {self.size} -V"
+            clients = [stack.enter_context(lab.theirs(command)) for _ in range(self.clients)]
+            for client in clients:
+                client.finish()
+            told = f"has closed after {_COUNT} pings"
+            server.wait_for(told, count=self.clients)
+            if not several:
+                server.finish()
+
+    def _to_linux(self, lab: Lab) -> None:
+        several = "-P" if self.clients > 1 else ""
+        command = f"rping -s -p {PORT} -S {self.size} {several}"
+        address, port = lab.there(PORT)
+        arguments = ("-c", "-d", "-a", address, "-p", str(port), "-S", str(self.size))
+        arguments += ("-C", str(_COUNT), "-V", *self.options)
+        with lab.their_server(command, PORT) as server, ExitStack() as stack:
+            clients = [
+                stack.enter_context(lab.ours("rping", *arguments)) for _ in range(self.clients)
+            ]
+            for client in clients:
+                client.finish()
+            if not several:
+                server.finish()
