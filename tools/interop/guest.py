@@ -1,9 +1,9 @@
 """The guest: Linux in QEMU, which runs commands that come over a serial port.
 
 QEMU emulates the processor; neither KVM nor root is needed. The guest has two Ethernet interfaces,
-and siw on both: 10.0.2.15 on QEMU's user network, by which it reaches TCP sockets of this machine at
-10.0.2.2; and 192.0.2.2 on a Unix socket with the frames, the wire of a device with a network of its
-own. Their offloads are off, so that every frame on the wire is whole and has its checksums.
+and siw on both: 10.0.2.15 on QEMU's user network, by which it reaches TCP sockets of this machine
+at 10.0.2.2; and 192.0.2.2 on a Unix socket with the frames, the wire of a device with a network of
+its own. Their offloads are off: every frame on the wire is whole and has its checksums.
 """
 
 import contextlib
@@ -23,6 +23,8 @@ from tools.interop.job import Job, JobError
 QEMU = "qemu-system-x86_64"
 HOST = "10.0.2.2"
 """This machine, as the guest sees it on the user network."""
+USER_ADDRESS = "10.0.2.15"
+"""The guest's on the user network."""
 ADDRESS = "192.0.2.2"
 """The guest's on the wire."""
 _LINE = re.compile(r"(?P<number>\d+)(\|(?P<line>.*)|=(?P<status>\d+))")
@@ -47,7 +49,7 @@ _KERNEL_LINE = "console=ttyS0 quiet panic=-1 mitigations=off tsc=reliable"
 
 
 class Guest:
-    """A running guest. `with Guest.booted(...)` ends it.
+    """A running guest; `boot` waits until it is ready.
 
     Parameters
     ----------
@@ -82,15 +84,15 @@ class Guest:
         Thread(target=self._follow, name="guest", daemon=True).start()
 
     @classmethod
-    @contextlib.contextmanager
-    def booted(cls, image: Image, folder: Path, ports: tuple[int, ...] = ()) -> Iterator[Self]:
+    def boot(cls, image: Image, folder: Path, ports: tuple[int, ...] = ()) -> Self:
         """A guest that is ready. Raises `InteropError`."""
         guest = cls(image, folder, ports)
         try:
             guest.await_ready()
-            yield guest
-        finally:
+        except BaseException:
             guest.close()
+            raise
+        return guest
 
     def _connected(self, listener: socket.socket) -> socket.socket:
         listener.settimeout(1.0)

@@ -62,7 +62,7 @@ class Lab:
 
     @contextmanager
     def ours(self, *arguments: str) -> Iterator[Job]:
-        """A command of `stagecoach` with this end's device; it ends with the block at the latest."""
+        """A command of `stagecoach` with this end's device, which ends with the block."""
         device = []
         if self.way.transport == OWN:
             wire = f"sim://?wire=unix:{self.guest.wire}&ip={_OURS}/24"

@@ -49,8 +49,8 @@ class Rping:
         several = "-P" if self.clients > 1 else ""
         command = f"rping -s -p {PORT} -S {self.size} {several}"
         address, port = lab.there(PORT)
-        arguments = ("-c", "-d", "-a", address, "-p", str(port), "-S", str(self.size))
-        arguments += ("-C", str(_COUNT), "-V", *self.options)
+        sizes = ("-S", str(self.size), "-C", str(_COUNT))
+        arguments = ("-c", "-d", "-a", address, "-p", str(port), *sizes, "-V", *self.options)
         with lab.their_server(command, PORT) as server, ExitStack() as stack:
             clients = [
                 stack.enter_context(lab.ours("rping", *arguments)) for _ in range(self.clients)
