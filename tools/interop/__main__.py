@@ -85,6 +85,8 @@ def _run(ran: Run, found: Image, results: Path | None) -> str:
     """Runs all cases; returns why there is no guest, if there is none."""
     shutil.rmtree(_KEPT, ignore_errors=True)
     _KEPT.mkdir(parents=True)
+    if results is not None:
+        write_results(results, ran.as_json())
     begun = time.monotonic()
     columns = (
         BarColumn(),
@@ -102,9 +104,13 @@ def _run(ran: Run, found: Image, results: Path | None) -> str:
             if results is not None:
                 write_results(results, ran.as_json())
             if row.result != PASSED or not console.is_terminal:
-                bar.console.print(f"{row.result:>10} {row.seconds:5.1f} s  {row.case.label}")
+                bar.console.print(
+                    f"{row.result:>10} {row.seconds:5.1f} s  {row.case.label}", soft_wrap=True
+                )
             bar.update(
-                task, completed=len({row.case for row in ran.rows}), description=row.case.label
+                task,
+                completed=len({row.case.label for row in ran.rows}),
+                description=row.case.label,
             )
 
         # The paths of sockets are short: they are not in build.

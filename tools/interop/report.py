@@ -26,8 +26,8 @@ class Run:
 
     def all_rows(self) -> list[Row]:
         """Those of cases that ran, then one for each that did not."""
-        ran = {row.case for row in self.rows}
-        return [*self.rows, *(Row(case, NOT_RUN) for case in self.cases if case not in ran)]
+        ran = {row.case.label for row in self.rows}
+        return [*self.rows, *(Row(case, NOT_RUN) for case in self.cases if case.label not in ran)]
 
     @property
     def failures(self) -> list[Row]:
