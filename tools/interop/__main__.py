@@ -23,6 +23,8 @@ from tools.interop.errors import InteropError
 from tools.interop.guest import QEMU, Guest
 from tools.interop.image import Image, image
 from tools.interop.judge import PASSED, RETRIES, Boot, Judge, Row
+from tools.interop.messages import PORT as MESSAGES_PORT
+from tools.interop.nfs import MOUNT_PORT, SERVER_PORT
 from tools.interop.packages import run
 from tools.interop.perftest import PORT as PERFTEST_PORT
 from tools.interop.plan import plan, selected
@@ -32,6 +34,8 @@ from tools.interop.rping import PORT as RPING_PORT
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "build" / "interop.json"
 PAGE = ROOT / "docs" / "interop.md"
+_PORTS = (RPING_PORT, MESSAGES_PORT, PERFTEST_PORT, SERVER_PORT, MOUNT_PORT)
+"""Of servers in the guest."""
 _KEPT = ROOT / "build" / "interop"
 
 
@@ -126,7 +130,7 @@ def _run(ran: Run, found: Image, results: Path | None) -> str:
 def _booter(found: Image, folder: Path) -> Boot:
     def boot() -> Guest:
         place = Path(tempfile.mkdtemp(dir=folder))
-        return Guest.boot(found, place, (RPING_PORT, PERFTEST_PORT))
+        return Guest.boot(found, place, _PORTS)
 
     return boot
 

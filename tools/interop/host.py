@@ -11,10 +11,13 @@ from tools.interop.job import Job
 _GRACE = 10.0
 
 
-def start(*arguments: str, folder: Path) -> Job:
-    """Starts `stagecoach ARGUMENTS` in a folder; its lines are those of both outputs."""
+def start(*arguments: str, folder: Path, program: str = "") -> Job:
+    """Starts `stagecoach ARGUMENTS`, or a program of Python, in a folder.
+
+    Its lines are those of both outputs.
+    """
     process = subprocess.Popen(
-        [sys.executable, "-m", "stagecoach.cli", *arguments],
+        [sys.executable, *([program] if program else ["-m", "stagecoach.cli"]), *arguments],
         cwd=folder,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -32,7 +35,7 @@ def start(*arguments: str, folder: Path) -> Job:
             process.kill()
             process.wait()
 
-    job = Job(f"stagecoach {' '.join(arguments[:2])}", stop)
+    job = Job(f"{Path(program).name or 'stagecoach'} {' '.join(arguments[:2])}", stop)
 
     def follow() -> None:
         assert process.stdout is not None

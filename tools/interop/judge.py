@@ -66,7 +66,7 @@ class Judge:
 
     def _once(self, case: Case, number: int) -> Row:
         guest = self._guest = self._guest or self._boot()
-        lab = Lab(guest, case.way, self._folder, seed=number)
+        lab = Lab(guest, case.way, self._folder, self._boot, seed=number)
         capture = self._kept / f"{number:03}.pcap"
         begun = monotonic()
         why = ""

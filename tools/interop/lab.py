@@ -1,6 +1,6 @@
 """Where a case runs: the guest, one of the two ways to it, and commands of both sides."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,12 +31,13 @@ class Way:
 class Lab:
     """A guest, a way to it, and a folder in which commands run.
 
-    seed: of what the wire loses.
+    boot: another guest, which who calls it closes. seed: of what the wire loses.
     """
 
     guest: Guest
     way: Way
     folder: Path
+    boot: Callable[[], Guest]
     seed: int = 1
 
     @property
@@ -61,13 +62,16 @@ class Lab:
         return "siw0" if self.way.transport == SOCKETS else "siw1"
 
     @contextmanager
-    def ours(self, *arguments: str) -> Iterator[Job]:
-        """A command of `stagecoach` with this end's device, which ends with the block."""
+    def ours(self, *arguments: str, program: str = "") -> Iterator[Job]:
+        """A command of `stagecoach` with this end's device, which ends with the block.
+
+        program: another one of Python, which has `--device`, too.
+        """
         device = []
         if self.way.transport == OWN:
             wire = f"sim://?wire=unix:{self.guest.wire}&ip={_OURS}/24"
             device = ["--device", f"{wire}&loss={self.way.loss}&seed={self.seed}"]
-        job = host.start(*arguments, *device, folder=self.folder)
+        job = host.start(*arguments, *device, folder=self.folder, program=program)
         try:
             yield job
         finally:

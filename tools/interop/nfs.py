@@ -1,5 +1,6 @@
-"""The NFS client of the guest's kernel on `stagecoach nfs serve`, version 3 over RDMA."""
+"""NFS version 3 over RDMA: the guest's kernel and `stagecoach nfs`, each as client and server."""
 
+import hashlib
 import os
 import shutil
 from collections.abc import Iterator
@@ -13,6 +14,8 @@ from tools.interop.lab import Lab
 
 _MOUNT = "/mnt"
 _LONG = "n" * 255
+_COPIED = (0, 1, 4095, 65536, 1_000_003)
+"""Bytes of the files that are copied to the kernel's server."""
 
 FILES = (
     "head -c 0 /dev/zero > empty; test ! -s empty",
@@ -160,6 +163,58 @@ class ServerRestart:
                     _do(lab, "test $(cat kept) = kept")
                     _do(lab, "rm whole kept")
                     lab.guest.run(f"cd /; umount {_MOUNT}")
+
+
+SERVER_PORT, MOUNT_PORT = 20049, 20048
+"""Of the kernel's NFS over RDMA, and of its MOUNT over TCP."""
+
+_START_SERVER = (
+    "test -e /export || { mkdir /export; mount -t tmpfs export /export; modprobe -a nfsd rpcrdma; "
+    "mount -t nfsd nfsd /proc/fs/nfsd; rpcbind; "
+    "exportfs -o rw,insecure,no_root_squash,no_subtree_check,fsid=1 '*:/export'; "
+    f"rpc.mountd -p {MOUNT_PORT}; rpc.nfsd -N 4 --rdma={SERVER_PORT} 4; }}"
+)
+
+
+@dataclass(frozen=True)
+class KernelServer:
+    """`stagecoach nfs` copies a folder to the kernel's server and back, lists and removes it."""
+
+    def __call__(self, lab: Lab) -> None:
+        """Raises `JobError`."""
+        lab.guest.run(_START_SERVER)
+        source, back = lab.folder / "source", lab.folder / "back"
+        for folder in (source, back):
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+        for size in _COPIED:
+            (source / f"file-{size}").write_bytes(os.urandom(size))
+        address, port = lab.there(SERVER_PORT)
+        url = f"nfs+rdma://{address}:{port}/export"
+        mount = ("--mount-port", str(lab.there(MOUNT_PORT)[1]))
+        self._nfs(lab, "put", "-r", str(source), url, *mount)
+        listed = self._nfs(lab, "ls", f"{url}/source", *mount)
+        missing = [path.name for path in source.iterdir() if path.name not in listed]
+        if missing:
+            raise JobError(f"ls does not show {', '.join(missing)}: {listed}")
+        self._nfs(lab, "get", "-r", f"{url}/source", str(back), *mount)
+        for path in source.iterdir():
+            if (back / "source" / path.name).read_bytes() != path.read_bytes():
+                raise JobError(f"{path.name} came back changed")
+        sums = lab.guest.run("cd /export/source && md5sum *")
+        wanted = [
+            f"{hashlib.md5(path.read_bytes()).hexdigest()}  {path.name}"
+            for path in sorted(source.iterdir())
+        ]
+        if sums != wanted:
+            raise JobError(f"the guest has {sums}, not {wanted}")
+        self._nfs(lab, "rm", "-r", f"{url}/source", *mount)
+        lab.guest.run("test ! -e /export/source")
+
+    @staticmethod
+    def _nfs(lab: Lab, *arguments: str) -> list[str]:
+        with lab.ours("nfs", *arguments) as job:
+            return job.finish()
 
 
 def _do(lab: Lab, command: str) -> None:

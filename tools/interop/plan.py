@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 from tools.interop import nfs
 from tools.interop.lab import OWN, SOCKETS, Lab, Way
+from tools.interop.messages import Messages
 from tools.interop.perftest import TOOLS, Perftest, RefusedWriteLat
-from tools.interop.rping import Rping
+from tools.interop.rping import Rping, TwoGuests
 
 LOSS = 0.001
 """Of all frames, both ways, where some are lost."""
@@ -40,7 +41,7 @@ class Case:
 
 def plan(*, full: bool) -> list[Case]:
     """The cases: those that are always run, or the full matrix."""
-    everything = [*_rping(), *_perftest(), *_nfs()]
+    everything = [*_rping(), *_messages(), *_perftest(), *_nfs()]
     return [case for case in everything if full or not case.long]
 
 
@@ -60,6 +61,8 @@ def _rping() -> Iterator[Case]:
     for serves, who in _SERVES.items():
         four = Rping(serves, 4000, clients=4)
         yield Case("rping", f"{who}, four clients at once", Way(SOCKETS), four)
+    two = TwoGuests(4000)
+    yield Case("rping", "Linux is the client, two guests at once, two each", Way(SOCKETS), two)
     four = Rping(False, 4000, clients=4)
     for loss in (0.0, LOSS):
         yield Case("rping", f"{_SERVES[False]}, four clients at once", Way(OWN, loss), four)
@@ -74,6 +77,15 @@ def _startup(serves: bool) -> Iterator[tuple[str, Rping]]:
     yield "MPA revision 1", Rping(serves, 4000, siw={"mpa_version": 1})
     required = {"mpa_crc_required": 1}
     yield "CRC asked for by Linux alone", Rping(serves, 4000, options=("--no-crc",), siw=required)
+
+
+def _messages() -> Iterator[Case]:
+    for serves, program in ((False, "rdma_client"), (True, "rdma_server")):
+        for revision in (1, 2):
+            do = Messages(serves, revision)
+            for way in (Way(SOCKETS), Way(OWN)):
+                long = way.transport == OWN and revision == 1
+                yield Case(program, f"a Send each way, MPA revision {revision}", way, do, long)
 
 
 def _perftest() -> Iterator[Case]:
@@ -114,6 +126,8 @@ def _nfs() -> Iterator[Case]:
         long = way.transport == OWN
         yield Case("nfs", f"{who}, guest reset in the middle", way, nfs.GuestReset(), long)
         yield Case("nfs", f"{who}, server restart in the middle", way, nfs.ServerRestart(), long)
+    copied = f"{_SERVES[True]}, a folder copied there and back, and removed"
+    yield Case("nfs", copied, Way(SOCKETS), nfs.KernelServer())
 
 
 def selected(cases: Iterable[Case], text: str) -> list[Case]:

@@ -1,7 +1,7 @@
 """rping of rdmacm-utils with `stagecoach rping`."""
 
-from contextlib import ExitStack
-from dataclasses import dataclass, field
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field, replace
 
 from tools.interop.lab import Lab
 
@@ -59,3 +59,26 @@ class Rping:
                 client.finish()
             if not several:
                 server.finish()
+
+
+@dataclass(frozen=True)
+class TwoGuests:
+    """Two guests ping one device at the same time, each with two clients."""
+
+    size: int
+
+    def __call__(self, lab: Lab) -> None:
+        """Raises `JobError` if an end fails."""
+        options = ("-s", "-d", "-P", "-p", "0", "-S", str(self.size))
+        with (
+            closing(lab.boot()) as other,
+            lab.ours("rping", *options) as server,
+            ExitStack() as stack,
+        ):
+            port = server.wait_for("listening at port").split()[-1]
+            command = f"rping -c -a {lab.here} -p {port} -C {_COUNT} -S {self.size} -V"
+            labs = (lab, replace(lab, guest=other)) * 2
+            clients = [stack.enter_context(each.theirs(command)) for each in labs]
+            for client in clients:
+                client.finish()
+            server.wait_for(f"has closed after {_COUNT} pings", count=len(clients))
