@@ -31,7 +31,7 @@ def main() -> None:
         qp.post_recv(RecvWR(sg=[SGE(came.addr, _OCTETS, came.lkey)]))
         send = SendWR(sg=[SGE(sent.addr, _OCTETS, sent.lkey)])
         if options.role == "serve":
-            with listen(context) as listener:
+            with listen(context, "") as listener:
                 print(f"listening at port {listener.port}", flush=True)
                 listener.get_request(_SECONDS).accept(qp)
             _complete(cq, "RECV")

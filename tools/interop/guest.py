@@ -65,7 +65,7 @@ class Guest:
         self._jobs: dict[int, Job] = {}
         self._lock = Lock()
         self._boot = Job("the guest")
-        self.forwarded = {port: _free_port() for port in ports}
+        self.forwarded = dict(zip(ports, _free_ports(len(ports)), strict=True))
         with _listener(folder / "control") as control, _listener(folder / "monitor") as monitor:
             self._process = subprocess.Popen(
                 _command(image, folder, self.forwarded),
@@ -193,11 +193,13 @@ def _listener(path: Path) -> socket.socket:
     return made
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+def _free_ports(count: int) -> list[int]:
+    """Different TCP ports that nothing listens at."""
+    with contextlib.ExitStack() as stack:
+        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return [probe.getsockname()[1] for probe in probes]
 
 
 def _command(image: Image, folder: Path, forwarded: dict[int, int]) -> list[str]:

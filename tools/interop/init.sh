@@ -15,7 +15,7 @@ for module in crc32c_generic crc32c_intel virtio_pci virtio_net siw rdma_ucm; do
     modprobe "$module"
 done
 ip link set lo up
-echo "root:x:0:0::/:/bin/sh" >/etc/passwd
+printf '%s\n' root:x:0:0::/:/bin/sh _rpc:x:101:65534::/run:/bin/false >/etc/passwd
 ip address add 10.0.2.15/24 dev eth0
 ip address add 192.0.2.2/24 dev eth1
 for number in 0 1; do
@@ -34,6 +34,19 @@ serve() {
     done
     echo LISTENING
     wait $!
+}
+# "start_nfs_server PORT MOUNT_PORT" exports /export by the kernel's server, if it does not yet.
+start_nfs_server() {
+    test ! -e /export || return 0
+    mkdir -p /export /run/rpcbind
+    mount -t tmpfs export /export
+    modprobe -a nfsd rpcrdma
+    mount -t nfsd nfsd /proc/fs/nfsd
+    touch /etc/exports /var/lib/nfs/etab /var/lib/nfs/rmtab
+    rpcbind -w &&
+        exportfs -o rw,insecure,no_root_squash,no_subtree_check,fsid=1 '*:/export' &&
+        rpc.mountd -p "$2" &&
+        rpc.nfsd -N 4 "--rdma=$1" 4
 }
 run() {
     { (eval "$2") </dev/null 2>&1; echo "$?" >"/tmp/status.$1"; } |

@@ -168,13 +168,6 @@ class ServerRestart:
 SERVER_PORT, MOUNT_PORT = 20049, 20048
 """Of the kernel's NFS over RDMA, and of its MOUNT over TCP."""
 
-_START_SERVER = (
-    "test -e /export || { mkdir /export; mount -t tmpfs export /export; modprobe -a nfsd rpcrdma; "
-    "mount -t nfsd nfsd /proc/fs/nfsd; rpcbind; "
-    "exportfs -o rw,insecure,no_root_squash,no_subtree_check,fsid=1 '*:/export'; "
-    f"rpc.mountd -p {MOUNT_PORT}; rpc.nfsd -N 4 --rdma={SERVER_PORT} 4; }}"
-)
-
 
 @dataclass(frozen=True)
 class KernelServer:
@@ -182,7 +175,7 @@ class KernelServer:
 
     def __call__(self, lab: Lab) -> None:
         """Raises `JobError`."""
-        lab.guest.run(_START_SERVER)
+        lab.guest.run(f"start_nfs_server {SERVER_PORT} {MOUNT_PORT}")
         source, back = lab.folder / "source", lab.folder / "back"
         for folder in (source, back):
             shutil.rmtree(folder, ignore_errors=True)
