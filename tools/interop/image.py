@@ -19,7 +19,6 @@ PERFTEST = "4.5+0.17"
 PACKAGES = (
     "busybox-static",
     "ibverbs-providers",
-    "ibverbs-utils",
     "iproute2",
     "nfs-common",
     "nfs-kernel-server",
@@ -35,7 +34,6 @@ PROGRAMS = (
     "ib_send_lat",
     "ib_write_bw",
     "ib_write_lat",
-    "ibv_devices",
     "ip",
     "mount.nfs",
     "rdma",
@@ -45,7 +43,6 @@ PROGRAMS = (
     "rpc.nfsd",
     "rpcbind",
     "rping",
-    "ucmatose",
 )
 _LIBRARY_FOLDERS = ("lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu")
 _PROGRAM_FOLDERS = ("bin", "sbin", "usr/bin", "usr/sbin")

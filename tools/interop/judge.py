@@ -73,6 +73,7 @@ class Judge:
         try:
             with guest.captured(lab.network, capture):
                 case.do(lab)
+            case.check(capture)
         except (JobError, InteropError, OSError) as error:
             why = " ".join(str(error).split())
         seconds = monotonic() - begun

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from tools.interop import nfs
 from tools.interop.lab import OWN, SOCKETS, Lab, Way
@@ -23,7 +24,7 @@ class Case:
     """Something that is done with Linux.
 
     subject: of the command. name: what is done. way: over what. do: raises `JobError` if it fails.
-    long: only of the full matrix.
+    long: only of the full matrix. check: of what the wire showed, raises as `do`.
     """
 
     subject: str
@@ -31,6 +32,7 @@ class Case:
     way: Way
     do: Callable[[Lab], None]
     long: bool = False
+    check: Callable[[Path], None] = lambda capture: None
 
     @property
     def label(self) -> str:
@@ -52,20 +54,24 @@ def _rping() -> Iterator[Case]:
                 options = () if crc else ("--no-crc",)
                 name = f"{who}, {size:,} bytes, CRC {'on' if crc else 'off'}"
                 do = Rping(serves, size, options=options)
-                yield Case("rping", name, Way(SOCKETS), do)
-                yield Case("rping", name, Way(OWN), do, long=not crc)
-                yield Case("rping", name, Way(OWN, LOSS), do, long=size != 65535 or not crc)
+                yield _pings(name, Way(SOCKETS), do)
+                yield _pings(name, Way(OWN), do, long=not crc)
+                yield _pings(name, Way(OWN, LOSS), do, long=size != 65535 or not crc)
         for way in (Way(SOCKETS), Way(OWN)):
             for name, do in _startup(serves):
-                yield Case("rping", f"{who}, {name}", way, do)
+                yield _pings(f"{who}, {name}", way, do)
     for serves, who in _SERVES.items():
         four = Rping(serves, 4000, clients=4)
-        yield Case("rping", f"{who}, four clients at once", Way(SOCKETS), four)
+        yield _pings(f"{who}, four clients at once", Way(SOCKETS), four)
     two = TwoGuests(4000)
     yield Case("rping", "Linux is the client, two guests at once, two each", Way(SOCKETS), two)
     four = Rping(False, 4000, clients=4)
     for loss in (0.0, LOSS):
-        yield Case("rping", f"{_SERVES[False]}, four clients at once", Way(OWN, loss), four)
+        yield _pings(f"{_SERVES[False]}, four clients at once", Way(OWN, loss), four)
+
+
+def _pings(name: str, way: Way, do: Rping, long: bool = False) -> Case:
+    return Case("rping", name, way, do, long, do.check)
 
 
 def _startup(serves: bool) -> Iterator[tuple[str, Rping]]:

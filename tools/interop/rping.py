@@ -2,8 +2,10 @@
 
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from tools.interop.lab import Lab
+from tools.interop.wire import Settled, check
 
 PORT = 7174
 _COUNT = 100
@@ -30,6 +32,13 @@ class Rping:
                 self._to_linux(lab)
             else:
                 self._from_linux(lab)
+
+    def check(self, capture: Path) -> None:
+        """Raises `JobError` if MPA startup did not settle what the case is about."""
+        crc = "--no-crc" not in self.options or self.siw.get("mpa_crc_required") == 1
+        peer_to_peer = "--peer-to-peer" in self.options or self.siw.get("peer_to_peer") == 1
+        expected = Settled(crc, self.siw.get("mpa_version", 2), peer_to_peer)
+        check(capture, expected, self.clients)
 
     def _from_linux(self, lab: Lab) -> None:
         several = ("-P",) if self.clients > 1 else ()
