@@ -95,7 +95,7 @@ class Guest:
         return guest
 
     def _connected(self, listener: socket.socket) -> socket.socket:
-        listener.settimeout(1.0)
+        listener.settimeout(0.1)
         while True:
             try:
                 return listener.accept()[0]
@@ -126,9 +126,13 @@ class Guest:
         """Has QEMU do something (QMP). Raises `InteropError`."""
         self._monitor.write(json.dumps({"execute": command, "arguments": arguments}) + "\n")
         self._monitor.flush()
-        while "return" not in (answer := json.loads(self._monitor.readline())):
+        for line in self._monitor:
+            answer = json.loads(line)
             if "error" in answer:
                 raise InteropError(f"QEMU: {command}: {answer['error']['desc']}")
+            if "return" in answer:
+                return
+        raise InteropError(f"QEMU: {command}: it has ended")
 
     @contextlib.contextmanager
     def captured(self, network: str, path: Path) -> Iterator[None]:

@@ -38,6 +38,8 @@ for line in control:
         say("READY\\n")
     elif command.startswith("fail"):
         say(f"{number}|it failed\\n{number}=3\\n")
+    elif command.startswith("die"):
+        sys.exit()
     elif command.startswith("object"):
         monitor.readline()
         print(json.dumps({"error": {"desc": "no such netdev"}}), file=monitor, flush=True)
@@ -67,6 +69,14 @@ def test_commands_of_a_guest_print_and_end(tmp_path, monkeypatch):
         with pytest.raises(InteropError, match="QEMU: object-add: no such netdev"):
             with linux.captured("wire", tmp_path / "capture"):
                 pass
+
+
+def test_a_guest_that_has_gone_ends_its_commands(tmp_path, monkeypatch):
+    with closing(booted(tmp_path, monkeypatch, QEMU)) as linux:
+        with pytest.raises(JobError, match="guest: die ended with status 1"):
+            linux.run("die")
+        with pytest.raises((InteropError, BrokenPipeError)):
+            linux.reset()
 
 
 def test_a_qemu_that_ends_at_once_is_quoted(tmp_path, monkeypatch):
