@@ -4,8 +4,8 @@ import time
 from collections.abc import Callable
 from threading import Condition
 
-PATIENCE = 120.0
-"""Seconds after which something that was waited for will not come any more."""
+PATIENCE = 300.0
+"""Seconds after which something that was waited for will not come any more, on a busy machine."""
 
 
 class JobError(Exception):

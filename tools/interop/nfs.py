@@ -159,7 +159,7 @@ class ServerRestart:
                 if writing.status is not None:
                     raise JobError("the file was written before the server ended")
                 with _server(lab, folder, ports):
-                    writing.finish(240.0)
+                    writing.finish()
                     _do(lab, "test $(cat kept) = kept")
                     _do(lab, "rm whole kept")
                     lab.guest.run(f"cd /; umount {_MOUNT}")
