@@ -62,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     today = f"{datetime.now(UTC):%d %B %Y}".lstrip("0")
     ran = Run(cases, today, _commit(), versions, options.all)
-    no_guest = _run(ran, found, None if options.case else RESULTS)
+    _run(ran, found, None if options.case else RESULTS)
     for row in ran.failures:
         print(f"{row.result.upper()} {row.case.label}: {row.why}")
     summary = ran.as_json()
@@ -72,8 +72,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             summary
         )
     )
-    if no_guest:
-        print(f"interop: {no_guest}", file=sys.stderr)
+    if ran.stopped:
+        print(f"interop: {ran.stopped}", file=sys.stderr)
         return 2
     return int(bool(ran.failures))
 
@@ -85,12 +85,16 @@ def _prepare() -> tuple[Image, dict[str, str]]:
     return found, found.versions | {"qemu": printed.split()[3]}
 
 
-def _run(ran: Run, found: Image, results: Path | None) -> str:
-    """Runs all cases; returns why there is no guest, if there is none."""
+def _run(ran: Run, found: Image, results: Path | None) -> None:
+    """Runs all cases."""
     shutil.rmtree(_KEPT, ignore_errors=True)
     _KEPT.mkdir(parents=True)
-    if results is not None:
-        write_results(results, ran.as_json())
+
+    def keep() -> None:
+        if results is not None:
+            write_results(results, ran.as_json())
+
+    keep()
     begun = time.monotonic()
     columns = (
         BarColumn(),
@@ -105,8 +109,7 @@ def _run(ran: Run, found: Image, results: Path | None) -> str:
         def report(row: Row) -> None:
             ran.rows.append(row)
             ran.seconds = time.monotonic() - begun
-            if results is not None:
-                write_results(results, ran.as_json())
+            keep()
             if row.result != PASSED or not console.is_terminal:
                 bar.console.print(
                     f"{row.result:>10} {row.seconds:5.1f} s  {row.case.label}", soft_wrap=True
@@ -123,8 +126,8 @@ def _run(ran: Run, found: Image, results: Path | None) -> str:
             try:
                 judge.run(ran.cases, report)
             except InteropError as error:
-                return str(error)
-    return ""
+                ran.stopped = str(error)
+                keep()
 
 
 def _booter(found: Image, folder: Path) -> Boot:

@@ -14,7 +14,10 @@ PEER = "Linux with siw"
 
 @dataclass
 class Run:
-    """A run: its planned cases, and the rows so far. commit: of this repository."""
+    """A run: its planned cases, and the rows so far.
+
+    commit: of this repository. stopped: why there was no guest for what did not run.
+    """
 
     cases: Sequence[Case]
     date: str
@@ -23,6 +26,7 @@ class Run:
     full: bool
     rows: list[Row] = field(default_factory=list)
     seconds: float = 0.0
+    stopped: str = ""
 
     def all_rows(self) -> list[Row]:
         """Those of cases that ran, then one for each that did not."""
@@ -47,6 +51,7 @@ class Run:
             "cases_failed": count[FAILED],
             "cases_not_run": count[NOT_RUN],
             "peer_faults": count[PEER_FAULT],
+            "stopped": self.stopped,
             "cases": [self._row(row) for row in self.all_rows()],
         }
 
@@ -80,8 +85,10 @@ def page(results: Mapping[str, Any], retries: int) -> str:
     faults = "".join(
         f"* {row['case']} ({_way(row)}): {row['result']}: {row['why']}\n"
         for row in results["cases"]
-        if row["result"] != PASSED
+        if row["result"] in (FAILED, PEER_FAULT)
     )
+    if results["stopped"]:
+        faults += f"* There was no guest for the rest: {results['stopped']}\n"
     return _PAGE.read_text().format(
         run=run,
         table="\n".join(_table(results["cases"])),

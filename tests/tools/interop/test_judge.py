@@ -104,6 +104,7 @@ def test_the_page_has_a_line_for_each_case_and_a_column_for_each_way():
     run = Run(cases, "27 November 2026", "abc1234", VERSIONS, full=True, seconds=90.0)
     run.rows = [Row(cases[0], PASSED), Row(cases[1], PEER_FAULT, 1.0, "accept race")]
     run.rows += [Row(cases[1], PASSED), Row(cases[2], FAILED, 1.0, "no answer")]
+    run.stopped = "QEMU has ended"
     text = page(run.as_json(), RETRIES)
     assert "`make interop ALL=1`, 27 November 2026, abc1234: 3 cases, 2 passed, 1 failed" in text
     assert "linux 6.1.192-2, qemu 7.2.22" in text
@@ -111,6 +112,7 @@ def test_the_page_has_a_line_for_each_case_and_a_column_for_each_way():
     assert "| rping: a | passed |  |" in text and "| rping: b | passed | failed |" in text
     assert "* rping: b (host's TCP): peer fault: accept race" in text
     assert "* rping: b (device's TCP, 0.1% loss): failed: no answer" in text
+    assert "* There was no guest for the rest: QEMU has ended" in text
 
 
 def test_the_plan_names_each_case_once_and_is_large_enough():
@@ -138,6 +140,7 @@ def test_without_a_guest_the_command_says_why(monkeypatch, capsys, tmp_path):
     assert "interop: qemu-system-x86_64 ended: no memory" in capsys.readouterr().err
     found = json.loads(results.read_text())
     assert found["cases_planned"] == found["cases_not_run"] == len(found["cases"])
+    assert found["stopped"] == "qemu-system-x86_64 ended: no memory"
     assert command.main(["--document"]) == 2
     assert "has no case that passed" in capsys.readouterr().err
 
