@@ -23,6 +23,10 @@ BOARD ?= ecpix5-45
 # Where `make packetdrill` finds packetdrill if not in ../shared: its folder, or an archive and its pin.
 PACKETDRILL ?=
 PACKETDRILL_SHA256 ?=
+# With 1, `make interop` runs the full matrix; CASE is a text in the names of the cases that it runs.
+ALL ?= 0
+CASE ?=
+export CASE
 # With 1, rows of the requirement list without a test or a review are an error.
 STRICT ?= 0
 
@@ -44,7 +48,7 @@ SIZES := DATA_WIDTH COUNTERS QPS CQS STAGS READ_QUEUE_DEPTH PREFETCH_LANES PENDI
 	PAYLOAD_BUFFER_OCTETS MAX_BURST_BEATS
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-nic test test-long test-fast test-wheel soak mutate conformance packetdrill nfs bench bench-short timing scaling gatesim gatesim-board bitstream program boundaries formal formal-mutants verilog example docs site states figures lint format clean
+.PHONY: help setup demo demo-nic test test-long test-fast test-wheel soak mutate conformance packetdrill interop nfs bench bench-short timing scaling gatesim gatesim-board bitstream program boundaries formal formal-mutants verilog example docs site states figures lint format clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -97,6 +101,9 @@ conformance: setup ## run the tests that name a requirement, write build/conform
 packetdrill: setup $(if $(PACKETDRILL)$(wildcard ../shared/third_party/packetdrill),$(STAMP)-packetdrill) ## run its scripts against the reference TCP (PACKETDRILL=path, PACKETDRILL_SHA256=)
 	$(BIN)/python -m tools.packetdrill $(if $(PACKETDRILL),"$(PACKETDRILL)") \
 		$(if $(PACKETDRILL_SHA256),--sha256 "$(PACKETDRILL_SHA256)")
+
+interop: setup $(STAMP)-interop ## run the commands against Linux with siw, in QEMU (ALL=1, CASE=rping)
+	$(BIN)/python -m tools.interop $(if $(filter-out 0,$(ALL)),--all) $(if $(CASE),--case "$$CASE")
 
 nfs: setup ## copy 200 files by NFS through two simulated devices and back (make test: 40 smaller ones)
 	NFS_TREE=whole $(BIN)/python -m pytest tests/integration/test_nfs.py tests/integration/test_nfs_capture.py $(PYTEST_ARGS)

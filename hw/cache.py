@@ -33,6 +33,7 @@ KINDS = {
     "cocotb": "block simulators",
     "objects": "objects of Verilator's library",
     "proof": "proofs that passed",
+    "guest": "Linux guests of `make interop`",
 }
 """Kinds of entries, and what they are."""
 

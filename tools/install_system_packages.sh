@@ -1,17 +1,18 @@
 #!/bin/sh
 # Installs with apt-get, where missing, what pip cannot; says before what that is.
 #
-# Usage: install_system_packages.sh PYTHON base|waves|test|packetdrill
+# Usage: install_system_packages.sh PYTHON base|waves|test|packetdrill|interop
 #   base: what nothing works without. waves: also what FST waveforms take. test: all that tests use.
-#   packetdrill: also what packetdrill is built with.
+#   packetdrill: also what packetdrill is built with. interop: also QEMU, and what builds a module
+#   for the kernel of its guest.
 # Without root or sudo it only fails if something is missing that nothing works without.
 set -eu
 python=${1:-python3}
 purpose=${2:-test}
 case $purpose in
-base | waves | test | packetdrill) ;;
+base | waves | test | packetdrill | interop) ;;
 *)
-    echo "install_system_packages.sh: purpose is $purpose; allowed: base, waves, test, packetdrill" >&2
+    echo "install_system_packages.sh: purpose is $purpose; allowed: base, waves, test, packetdrill, interop" >&2
     exit 2
     ;;
 esac
@@ -43,6 +44,13 @@ if [ "$purpose" = packetdrill ]; then
     has command -v bison || required="$required bison"
     has command -v flex || required="$required flex"
     has command -v cc || required="$required gcc"
+fi
+if [ "$purpose" = interop ]; then
+    has command -v qemu-system-x86_64 || required="$required qemu-system-x86"
+    # The compiler of Debian's kernel.
+    has command -v gcc-12 || required="$required gcc-12"
+    has command -v readelf || required="$required binutils"
+    has command -v xz || required="$required xz-utils"
 fi
 if [ "$purpose" = waves ] || [ "$purpose" = test ]; then
     # FST waveforms are written with zlib and lz4.
@@ -86,6 +94,7 @@ echo "not installed: $reason" >&2
 if [ -n "$required" ]; then
     what="nothing works"
     [ "$purpose" != packetdrill ] || what="packetdrill cannot be built"
+    [ "$purpose" != interop ] || what="no guest can be run"
     echo "$what without:$required" >&2
     exit 1
 fi

@@ -30,8 +30,8 @@ def add_perftest(subparsers: Any) -> None:
         "perftest",
         help=f"the tests of {RELEASE}",
         description=f"Does what the tools of {RELEASE} do with -R. The other side is another "
-        "`stagecoach perftest`. The exchange is that of the tools, against which it was not tried "
-        "yet (docs/perftest.md). Both ends need the same tool, size and number of messages.",
+        "`stagecoach perftest`, or the tool on Linux (docs/perftest.md). Both ends need the same "
+        "tool, size and number of messages.",
     )
     perftest.add_argument("tool", choices=TOOLS, metavar="TOOL", help=", ".join(TOOLS))
     perftest.add_argument(

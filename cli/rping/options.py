@@ -24,8 +24,7 @@ def add_rping(subparsers: Any) -> None:
         help="RDMA ping-pong, with the messages of rping",
         description="Does what rping of rdmacm-utils does, with a simulated device: the server "
         "reads every ping of the client by RDMA Read and writes it back by RDMA Write. The other "
-        "side is another `stagecoach rping`. It sends the messages of captured `rping` runs, but "
-        "was not run against `rping` itself yet.",
+        "side is another `stagecoach rping`, or `rping` on Linux (docs/interop.md).",
     )
     side = rping.add_mutually_exclusive_group(required=True)
     side.add_argument("-s", dest="server", action="store_true", help="be the server")

@@ -49,6 +49,7 @@ def system(tmp_path):
         ("test", ALL, True, ""),
         ("packetdrill", ("g++", "make", "perl"), False, "bison flex gcc"),
         ("packetdrill", ("g++", "make", "perl", "bison", "flex", "cc"), False, ""),
+        ("interop", ("g++", "make", "perl"), False, "qemu-system-x86 gcc-12 binutils xz-utils"),
     ],
 )
 def test_what_is_missing_and_needed_is_installed(system, purpose, programs, headers, packages):

@@ -1,0 +1,1 @@
+"""`make interop` without a guest."""
