@@ -48,13 +48,19 @@ class ReceiveEntryPort(wiring.Signature):
     `keep`, which is a pulse as `pop` and under the same rules. `shared` is of QP `select` two
     cycles ago: its oldest entry is one that other QPs may take. Before `keep` all words of such a
     one have to be read, in any order. `failed` is that of shared rings: a QP whose own one failed
-    is stopped.
+    is stopped. `arriving` takes the place of `coming`, because the ring of the QP is looked up
+    first: it is what `select` is two cycles later. With `stays` that is what it is in the next
+    cycle, whatever `arriving` says.
     """
 
     def __init__(self, config: RnicConfig, words: int):
+        members = dict(EntryPort(config, words).members)
+        del members["coming"]
         super().__init__(
             {
-                **EntryPort(config, words).members,
+                **members,
+                "arriving": Out(config.qp_bits),
+                "stays": Out(1),
                 "shared": In(1),
                 "keep": Out(1),  # the message that takes the entry goes on
             }

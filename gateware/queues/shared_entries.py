@@ -9,6 +9,7 @@ from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.layouts import Layouts, QpCommandKind, QpStrobe
 from stagecoach.gateware.memories import NO_COLLISION
 from stagecoach.gateware.queues.ports import EntryPort, ReceiveEntryPort
+from stagecoach.gateware.registers_apart import keep_apart
 
 LOOKUP = 2
 """Cycles from `select` and `word_address` to what is said of them."""
@@ -23,15 +24,16 @@ class SharedEntries(wiring.Component):
     words those of the entry, until `pop`. The words were copied when they were read, so `keep`
     comes in the cycle after that of the last one at the earliest.
 
-    When a pop leaves fewer entries in a shared ring than its limit, `reached` pulses two cycles
+    When a pop leaves fewer entries in a shared ring than its limit, `reached` pulses three cycles
     later, and the ring has no limit any more. RING_LIMIT gives it one, or has `reached` pulse if
     there are fewer entries already: of the first `producer` ones those that are not popped.
     RING_CREATE takes it away.
 
     Latency: none; what is said of `select` is said as early as the rings say it. Throughput: one
     pop or keep every three cycles. A command is taken in the cycle after it came, or CREATE in that
-    cycle, but not in the cycle of a pop or keep nor in that after it (CREATE: of `delivered`, in
-    that after it). Nothing else is ever waited for. Numbers are mod 2^16, as those of the rings.
+    cycle, but not in the cycle of a pop or keep nor in that after it, or the two after it if that
+    popped an entry of a shared ring (CREATE: of `delivered`, in that after it). Nothing else is ever
+    waited for. Numbers are mod 2^16, as those of the rings.
 
     Members
     -------
@@ -78,10 +80,13 @@ class SharedEntries(wiring.Component):
         makes = Signal()  # a shared ring, without a limit
         bounds = Signal()  # a ring gets a limit
         uses = Signal()  # a message takes an entry, or ends
-        quiet = Signal()  # that was not so in the cycle before, and the command was there
+        quiet = (
+            Signal()
+        )  # nothing was used or compared in the cycle before, and the command was there
+        popped = QpStrobe(self._config).create(path=("popped",))
         delivered = QpStrobe(self._config).create(path=("later",))
         m.d.sync += [
-            quiet.eq(self.qp_command.valid & ~self.qp_command.ready & ~uses),
+            quiet.eq(self.qp_command.valid & ~self.qp_command.ready & ~uses & ~popped.valid),
             delivered.valid.eq(self.delivered.valid),
             delivered.qp.eq(self.delivered.qp),
         ]
@@ -98,24 +103,26 @@ class SharedEntries(wiring.Component):
                 bounds.eq(kind == QpCommandKind.RING_LIMIT),
             ]
 
-        # The ring of the QP that is selected in the next cycle
+        # The ring of the QP that is selected in the next cycle, looked up in the cycle before
         source = data.StructLayout({"shared": 1, "ring": self._config.qp_bits})
         sources = table("sources", source)
-        sources_write, coming = sources.write_port(), sources.read_port(domain="comb")
-        selected = Signal(source)
+        sources_write, arriving = sources.write_port(), sources.read_port(domain="comb")
+        coming, selected = Signal(source), Signal(source)
         asked = Signal()  # whether the ring of the cycle before was shared
         shared = Signal()  # that of `LOOKUP` cycles ago
         m.d.comb += [
-            coming.addr.eq(entries.coming),
+            arriving.addr.eq(entries.arriving),
             sources_write.addr.eq(command.qp),
             sources_write.data.shared.eq(command.shared),
             sources_write.data.ring.eq(Mux(command.shared, command.ring, command.qp)),
             sources_write.en.eq(begins),
-            rings.coming.eq(coming.data.ring),
+            rings.coming.eq(coming.ring),
             rings.select.eq(selected.ring),
             rings.word_address.eq(entries.word_address),
         ]
-        m.d.sync += [selected.eq(coming.data), asked.eq(selected.shared), shared.eq(asked)]
+        m.d.sync += [selected.eq(coming), asked.eq(selected.shared), shared.eq(asked)]
+        with m.If(~entries.stays):
+            m.d.sync += coming.eq(arriving.data)
 
         # What each QP has taken: `held` until its message ends, `open` until that is delivered
         row = data.StructLayout({"held": 1, "open": 1, "index": 16})
@@ -172,24 +179,35 @@ class SharedEntries(wiring.Component):
             entries.shared.eq(shared & ~mine.held),
         ]
         takes = shared & ~mine.held  # with the first that the message does
+        # The fetcher is far: it has what decides about a pop in registers of its own.
+        far_shared, far_held = Signal(), Signal()
+        keep_apart(shared, far_shared)
+        keep_apart(mine, far_held)
+        m.d.sync += [far_shared.eq(asked), far_held.eq(taken_read.data.held)]
         m.d.comb += [
             rings.pop.eq(entries.pop & ~mine.held | entries.keep & takes),
-            rings.popping.eq(entries.popping & ~mine.held | entries.keep & takes),
+            rings.popping.eq(~far_held & (entries.popping | entries.keep & far_shared)),
         ]
 
-        # Limits: a pop leaves one entry less than there were. One that comes is compared with what
+        # Limits: a pop leaves one entry less than there were; it is read in the cycle after the pop
+        # and compared in the next one. One that comes is compared with what
         # was posted when the host gave it, and popped until then.
         limits, numbers = table("limits", 16), table("numbers", 16)
         limits_write, numbers_write = limits.write_port(), numbers.write_port()
         limits_read, numbers_read = (each.read_port(domain="comb") for each in (limits, numbers))
-        popped = QpStrobe(self._config).create(path=("popped",))
-        there = Signal(16)
+        there, bound = Signal(16), Signal(16)
+        compared = QpStrobe(self._config).create(path=("compared",))
+        there_then = Signal(16)
         left = Signal(16)
         reaches, passes = Signal(), Signal()
         m.d.sync += [
             popped.valid.eq(uses & takes),
             popped.qp.eq(rings.select),
             there.eq(rings.posted),
+            compared.valid.eq(popped.valid),
+            compared.qp.eq(popped.qp),
+            there_then.eq(there),
+            bound.eq(limits_read.data),
             left.eq(command.producer - numbers_read.data),
             self.reached.valid.eq(reaches | passes),
             self.reached.qp.eq(limits_write.addr),
@@ -200,9 +218,9 @@ class SharedEntries(wiring.Component):
             numbers_write.data.eq(Mux(makes, 0, rings.index + 1)),
             numbers_write.en.eq(makes | (uses & takes)),
             limits_read.addr.eq(popped.qp),
-            reaches.eq(popped.valid & (there <= limits_read.data)),
+            reaches.eq(compared.valid & (there_then <= bound)),
             passes.eq(bounds & (left < command.limit)),
-            limits_write.addr.eq(Mux(popped.valid, popped.qp, command.qp)),
+            limits_write.addr.eq(Mux(compared.valid, compared.qp, command.qp)),
             limits_write.data.eq(Mux(bounds & ~passes, command.limit, 0)),
             limits_write.en.eq(makes | bounds | reaches),
         ]

@@ -67,14 +67,16 @@ class Bench:
         self.queries: deque[tuple[int | None, bool]] = deque([(None, False)] * 2)
         self.reached: deque[set[int]] = deque([set(), set()])  # of this cycle and the next one
         self.popped: tuple[int, int] | None = None  # in the cycle before: ring, entries before it
-        self.ended_before = False
+        # In the two cycles before: an entry of a shared ring was popped; one was used.
+        self.ended = deque([(False, False)] * 2, 2)
         self.undelivered: deque[int] = deque()
         self.delivering: int | None = None  # in the cycle before
         self.last_coming = 0
+        self.coming = 0  # the QP that is selected in the next cycle
         self.changing = False
         self.shared: list[int] = []
         self.seen: set[Any] = set()
-        for name in ("pop", "popping", "keep", "select", "coming", "word_address"):
+        for name in ("pop", "popping", "keep", "select", "arriving", "stays", "word_address"):
             getattr(dut, f"entries__{name}").value = 0
         dut.delivered__valid.value = dut.query_qp.value = 0
 
@@ -89,13 +91,16 @@ class Bench:
         *,
         pop: bool = False,
         keep: bool = False,
-        coming: int | None = None,
+        arriving: int | None = None,
         delivers: int | None = None,
     ) -> dict[str, int]:
         """One cycle in which QP `self.qp` is selected; what is said of two cycles ago."""
         dut, rng = self.dut, self.rng
-        coming = self.qp if coming is None else coming
-        dut.entries__select.value, dut.entries__coming.value = self.qp, coming
+        arriving = self.qp if arriving is None else arriving
+        stays = arriving == self.coming and not self.changing and rng.random() < 0.5
+        dut.entries__select.value, dut.entries__stays.value = self.qp, int(stays)
+        dut.entries__arriving.value = rng.randrange(self.qps) if stays else arriving
+        self.coming = arriving
         dut.entries__word_address.value = address
         dut.entries__pop.value = dut.entries__popping.value = int(pop)
         dut.entries__keep.value = int(keep)
@@ -144,12 +149,12 @@ class Bench:
     ) -> None:
         """What comes of a cycle."""
         dut, rng = self.dut, self.rng
-        # A pop of the cycle before is compared with the limit as it is now.
+        # A pop of the cycle before is compared with the limit as it is now, a cycle later.
         if self.popped is not None:
             last, there = self.popped
             if there <= self.rings[last].limit:
                 self.rings[last].limit = 0
-                self.reached[0].add(last)
+                self.reached[1].add(last)
         self.popped = None
         takes = qp.shared and qp.held is None and (pop or keep)
         popping = takes or (pop and not qp.shared)
@@ -183,17 +188,17 @@ class Bench:
                 shared = bool(command["shared"])
                 self.all[command["qp"]] = Qp(command["ring"] if shared else command["qp"], shared)
             elif command["kind"] == QpCommandKind.RING_CREATE.value:
-                assert not self.ended_before
+                assert not self.ended[0][0] and not self.ended[1][1]
                 target.limit = 0
             elif command["kind"] == QpCommandKind.RING_LIMIT.value:
-                assert not self.ended_before
+                assert not self.ended[0][0] and not self.ended[1][1]
                 left = (command["producer"] - target.index) % MOD
                 below = left < command["limit"]
                 target.limit = 0 if below else command["limit"]
                 if below:
                     self.reached[0].add(command["qp"])
                 self.seen.add(("limit", below))
-        self.ended_before = pop or keep
+        self.ended.append((takes, pop or keep))
         # The fetcher goes on.
         for one in self.rings:
             if one.level < len(one.entries) and not one.failed and rng.random() < 0.1:
@@ -237,7 +242,8 @@ class Bench:
         return number if self.rng.random() < 0.9 else None
 
     async def select(self, number: int) -> None:
-        await self.cycle(coming=number)
+        for _ in range(2):
+            await self.cycle(arriving=number)
         self.qp = number
 
     def post(self, ring: Ring) -> None:
@@ -280,19 +286,22 @@ class Bench:
         what = rng.choice(["pop", "keep", "leave"])
         whole = (what == "keep" and free) or rng.random() < 0.3
         until = READ if whole else rng.randint(0, READ)
+        # The next segment may be selected already in the cycle after this one ends.
+        late = what == "leave" or rng.random() < 0.3
+        told = self.qp if late else following
         while asked < until:
-            said = await self.cycle(asked if asked < WORDS else 0)
+            address = asked if asked < WORDS else 0
+            said = await self.cycle(address, arriving=told if asked == until - 1 else None)
             if asked >= LOOKUP:
                 assert said["word"] == words[asked - LOOKUP]
             asked += 1
+        if self.coming != told:
+            await self.cycle(arriving=told)
         self.seen.add((qp.shared, "held" if held and what != "leave" else what))
         if what == "leave":
             await self.select(following)
             return
-        # The next segment may be selected already in the cycle after this.
-        late = rng.random() < 0.3
-        coming = None if late else following
-        await self.cycle(pop=what == "pop", keep=what == "keep", coming=coming)
+        await self.cycle(pop=what == "pop", keep=what == "keep", arriving=told)
         if late:
             await self.select(following)
         else:

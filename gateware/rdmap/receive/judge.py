@@ -193,7 +193,8 @@ class ReceiveJudge(wiring.Component):
             following.create.eq(take.create),
             following.leaving.eq(record.leaving),
             # The queues of the QP: what they say is right two cycles after the segment was taken.
-            entries.coming.eq(take.entries_coming),
+            entries.arriving.eq(take.arriving),
+            entries.stays.eq(take.stays),
             entries.select.eq(segment.qp),
             entries.word_address.eq(pieces.word_address),
             entries.pop.eq(record.pop_entry),

@@ -26,8 +26,9 @@ class ReceiveTake(wiring.Component):
         cycle in which it is taken, if it is of that kind.
     begin: Out(1), a pulse when a segment is taken.
     work: Out(stream segment), the one that was taken.
-    coming: Out, the QP that `work` has in the next cycle, if there is a segment then.
-    entries_coming: Out, the same. qp: Out, the QP of `work`. Each is a register for its own users.
+    coming: Out, the QP that `work` has in the next cycle, if there is a segment then. qp: Out, the
+        QP of `work`. Each is a register for its own users. arriving: Out, what `coming` is in the
+        next cycle, unless `stays`: then it is what it is now.
     """
 
     def __init__(self, config: RnicConfig) -> None:
@@ -44,7 +45,8 @@ class ReceiveTake(wiring.Component):
                 "begin": Out(1),
                 "work": Out(stream.Signature(layouts.segment)),
                 "coming": Out(config.qp_bits),
-                "entries_coming": Out(config.qp_bits),
+                "arriving": Out(config.qp_bits),
+                "stays": Out(1),
                 "qp": Out(config.qp_bits),
             }
         )
@@ -53,7 +55,6 @@ class ReceiveTake(wiring.Component):
         m = Module()
         segment = Signal(self._segment)
         keep_apart(self.qp, segment)
-        keep_apart(self.coming, self.entries_coming)
 
         # A command, and in the cycle in which it is taken what it does
         command_waits = Signal()
@@ -69,8 +70,9 @@ class ReceiveTake(wiring.Component):
         # What is far asks by registers: what they are while a segment is awaited is known a cycle
         # before.
         takes = Signal()  # the segment that came; only in IDLE
-        m.d.sync += [takes.eq(0), self.coming.eq(segment.qp), self.entries_coming.eq(segment.qp)]
+        m.d.sync += takes.eq(0)
         m.d.comb += [
+            self.arriving.eq(self.segment.payload.qp),
             self.segment.ready.eq(takes),
             self.begin.eq(takes),
             self.work.payload.eq(segment),
@@ -78,14 +80,11 @@ class ReceiveTake(wiring.Component):
 
         def wait() -> None:
             """IDLE follows; a command that has waited by now goes before a segment."""
-            arriving = self.segment.payload.qp
-            m.d.sync += [
-                takes.eq(self.segment.valid & ~command_waits),
-                self.coming.eq(arriving),
-                self.entries_coming.eq(arriving),
-            ]
+            m.d.sync += takes.eq(self.segment.valid & ~command_waits)
             m.next = "IDLE"
 
+        with m.If(~self.stays):
+            m.d.sync += self.coming.eq(self.arriving)
         with m.FSM():
             # Takes a segment, or a command.
             with m.State("IDLE"):
@@ -106,7 +105,7 @@ class ReceiveTake(wiring.Component):
                 wait()
             # Waits until the segment was judged, and its record taken.
             with m.State("WORK"):
-                m.d.comb += self.work.valid.eq(1)
+                m.d.comb += [self.work.valid.eq(1), self.stays.eq(~self.work.ready)]
                 with m.If(self.work.ready):
                     wait()
         return m

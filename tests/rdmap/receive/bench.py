@@ -277,11 +277,11 @@ class Before(_Side):
         """Answers are seen two cycles after the question, pops and pushes after three.
 
         What stands in a FIFO is seen a cycle later than that. What is asked about entries of a QP
-        that was not `coming` has any answer.
+        that was not the one that was arriving has any answer.
         """
         dut, rng = self.dut, self.rng
         before: dict[str, int] = {}
-        coming = 0
+        coming = coming_next = 0
         heads = deque([0, 0])
         while True:
             await RisingEdge(dut.clk)
@@ -314,7 +314,9 @@ class Before(_Side):
                 for name in ("level", "posted", "index", "word"):
                     answer = f"receive_entries__{name}"
                     before[answer] = rng.getrandbits(len(getattr(dut, answer)))
-            coming = int(dut.receive_entries__coming.value)
+            coming = coming_next
+            if not dut.receive_entries__stays.value:
+                coming_next = int(dut.receive_entries__arriving.value)
             if dut.receive_entries__pop.value:
                 ring = self.rings[int(dut.receive_entries__select.value)]
                 assert ring.fetched, "popped an entry that is not on chip"

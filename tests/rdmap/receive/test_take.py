@@ -38,6 +38,7 @@ async def check_every_cycle(dut):
     await start_clock_and_reset(dut)
     none = dict.fromkeys((*INPUTS, *OUTPUTS), 0)
     before = last = none  # what was seen two cycles ago, and one
+    arrived: int | None = None  # what `coming` has to be
     segment = command = work = None
     counts = {"segments": 0, "commands": 0}
     taken_at, gaps = [], set()
@@ -54,6 +55,8 @@ async def check_every_cycle(dut):
         assert now["segment__ready"] == now["begin"] == bool(takes), cycle
         assert now["qp_command__ready"] == bool(commands), cycle
         assert now["work__valid"] == bool(works), cycle
+        assert arrived is None or dut.coming.value == arrived
+        arrived = int(dut.coming.value if dut.stays.value else dut.arriving.value)
         kind = command["kind"] if commands else None
         assert now["connect"] == (kind == QpCommandKind.CONNECT.value)
         assert now["create"] == (kind == QpCommandKind.CREATE.value)
@@ -64,12 +67,12 @@ async def check_every_cycle(dut):
             taken_at.append(cycle)
         if takes:
             work = segment
-            assert dut.coming.value == dut.entries_coming.value == work["qp"]
+            assert dut.coming.value == work["qp"]
             counts["segments"] += 1
         if works:
             assert unpack(LAYOUTS.segment, dut.work__payload.value) == work
             assert dut.qp.value == work["qp"]
-            assert dut.coming.value == dut.entries_coming.value == work["qp"]
+            assert dut.coming.value == work["qp"]
         before, last = last, now
 
         # What comes stands until it is taken.
