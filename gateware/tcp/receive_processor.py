@@ -311,7 +311,7 @@ class ReceiveProcessor(wiring.Component):
             next_job.raw.eq(raw),
             next_job.skip.eq(skip),
             next_job.octets.eq(Mux(raw, segment.octets, Mux(stored & in_frame, octets, 0))),
-            next_job.wrapped.eq(wrapped),
+            next_job.wrapped.eq(Mux(in_frame, wrapped, 0)),
             next_job.address.eq(address),
             next_job.ring.eq(place.ring),
             next_job.settle.eq(begins | moved | (due != Due.NONE)),
