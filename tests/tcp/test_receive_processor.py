@@ -33,7 +33,7 @@ from tests.support.runner import parameter, run_cocotb
 from tests.support.verdicts import Verdicts, each_check, shows, simulate
 from tests.tcp.receive_reference import EVENT_WORDS, SPACE, Reference
 
-CONNECTIONS, SMALLEST, LARGEST = 64, 2, 256
+SMALLEST, LARGEST = 2, 256
 PATTERNS = ("always", "random")
 MTU = 1500
 PERIOD, LATENCY = 9, 9
@@ -60,7 +60,7 @@ class Bench:
 
     def __init__(self, dut: Any, rng: Random, pattern: str) -> None:
         self.dut, self.rng = dut, rng
-        self.connections = int(parameter("CONNECTIONS", str(CONNECTIONS)))
+        self.connections = int(parameter("CONNECTIONS", str(LARGEST)))
         bits = (self.connections - 1).bit_length()
         options: dict[str, Any] = {"rng": rng, "pattern": pattern}
         self.segments = StreamSource(dut, "segment", received_segment(bits), **options)
@@ -300,7 +300,7 @@ async def check_segments_do_what_the_reference_does_with_them(dut: Any) -> None:
     bench = await start(dut)
     rng = bench.rng
     seen: Counter[str] = Counter()
-    for _ in range(14):
+    for _ in range(10):
         some = {0, bench.connections - 1, rng.randrange(bench.connections)}
         for connection in some:
             await bench.begin(connection)
@@ -432,7 +432,7 @@ async def check_rate_latency_and_turns(dut: Any) -> None:
 
 @pytest.fixture(scope="module", params=PATTERNS)
 def verdicts(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Verdicts:
-    block = ReceiveProcessor(CONNECTIONS)
+    block = ReceiveProcessor(LARGEST)
     return simulate(tmp_path_factory, block, __name__, request.param, PATTERNS)
 
 
@@ -441,13 +441,12 @@ def test_receive_processor(check: str, verdicts: Verdicts) -> None:
     verdicts.require(check)
 
 
-@pytest.mark.parametrize("connections", [SMALLEST, LARGEST])
-def test_receive_processor_of_other_sizes(connections: int) -> None:
+def test_receive_processor_of_the_smallest_size() -> None:
     run_cocotb(
-        ReceiveProcessor(connections),
+        ReceiveProcessor(SMALLEST),
         __name__,
-        test_filter="check_segments",
-        parameters={"PATTERN": "random", "CONNECTIONS": str(connections)},
+        test_filter="check_whose",
+        parameters={"PATTERN": "random", "CONNECTIONS": str(SMALLEST)},
     )
 
 
