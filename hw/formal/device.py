@@ -16,6 +16,7 @@ from stagecoach.gateware.rnic import Rnic
 from stagecoach.gateware.tcp.lookup import Lookup
 from stagecoach.gateware.tcp.ranges import Ranges
 from stagecoach.gateware.tcp.receive_front import ReceiveFront
+from stagecoach.gateware.tcp.receive_path import ReceivePath
 from stagecoach.hw.formal.harness import GATEWARE, is_block, without_reset
 
 # Only blocks that are asked for are elaborated.
@@ -31,6 +32,7 @@ DEVICES: dict[str, Callable[[], wiring.Component]] = {
     "frame counters": FrameCounters,
     "ranges": Ranges,
     "lookup": Lookup,
+    "receive path": ReceivePath,
 }
 """Devices that together have every block; of all but the first one only other classes count."""
 

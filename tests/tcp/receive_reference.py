@@ -222,3 +222,18 @@ class Reference:
         }
         says = begin or due is not Due.NONE or receiver._edge != edge
         return {"note": note if says else None}
+
+
+class Memory:
+    """Pages of a memory that is too large to have all of it."""
+
+    def __init__(self) -> None:
+        self._pages: dict[int, bytearray] = {}
+
+    def write(self, address: int, octets: bytes) -> None:
+        for at, value in enumerate(octets, address):
+            self._pages.setdefault(at >> 12, bytearray(4096))[at & 4095] = value
+
+    def read(self, address: int, count: int) -> bytes:
+        at = range(address, address + count)
+        return bytes(self._pages.get(each >> 12, bytes(4096))[each & 4095] for each in at)

@@ -31,28 +31,13 @@ from stagecoach.sim.cosim.streams import (
 from stagecoach.sim.model.tcp.segment import Flags, Segment
 from tests.support.runner import parameter, run_cocotb
 from tests.support.verdicts import Verdicts, each_check, shows, simulate
-from tests.tcp.receive_reference import EVENT_WORDS, SPACE, Reference
+from tests.tcp.receive_reference import EVENT_WORDS, SPACE, Memory, Reference
 
 SMALLEST, LARGEST = 2, 256
 PATTERNS = ("always", "random")
 MTU = 1500
 PERIOD, LATENCY = 9, 9
 HEADER = 54
-
-
-class Memory:
-    """Pages of a memory that is too large to have all of it."""
-
-    def __init__(self) -> None:
-        self._pages: dict[int, bytearray] = {}
-
-    def write(self, address: int, octets: bytes) -> None:
-        for at, value in enumerate(octets, address):
-            self._pages.setdefault(at >> 12, bytearray(4096))[at & 4095] = value
-
-    def read(self, address: int, count: int) -> bytes:
-        at = range(address, address + count)
-        return bytes(self._pages.get(each >> 12, bytes(4096))[each & 4095] for each in at)
 
 
 class Bench:
@@ -293,7 +278,8 @@ async def step(bench: Bench, connection: int) -> None:
         bench.put(connection, segment, position, placed=placed)
 
 
-@shows("TCP-MUST-1", "TCP-SHLD-31", "TCP-MUST-66")
+@shows("TCP-MUST-1", "TCP-SHLD-14", "TCP-SHLD-31", "TCP-3.10.7.4-02", "TCP-MAY-12")
+@shows("TCPSEC-3.2-01", "TCPSEC-3.2-02", "TCPSEC-3.2-03", "TCPSEC-4.2-01", "TCPSEC-5.2-01")
 @cocotb.test(timeout_time=20, timeout_unit="ms")
 async def check_segments_do_what_the_reference_does_with_them(dut: Any) -> None:
     """Rounds of connections that begin, receive, and end by FIN, RST or not at all."""

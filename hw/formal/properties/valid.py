@@ -74,4 +74,13 @@ PROPERTIES = (
             "self.result.valid.eq(finds & self.result.ready)",
         ),
     ),
+    _property(
+        "receive path",
+        "tcp.receive_path.ReceivePath",
+        Mutation(
+            "stagecoach.gateware.tcp.receive_ring",
+            "self.raw.valid.eq(frames.valid)",
+            "self.raw.valid.eq(frames.valid & self.raw.ready)",
+        ),
+    ),
 )
