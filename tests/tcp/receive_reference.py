@@ -142,14 +142,14 @@ class Reference:
     def segment_at(
         self, position: int, octets: int, flags: Flags | None = None
     ) -> tuple[Segment, int]:
-        """A segment there, and its position; with any flags, or with these."""
-        rng = self.rng
+        """A segment there, and its position; with these flags and a true ACK, or with any."""
+        rng, sender = self.rng, self.sender
+        acknowledgment = sender.una
         if flags is None:
             flags = self._flags()
-        sender = self.sender
-        least = sender.una - sender._max_window
-        ends = [least - 1, least, sender.una, sender.highest, sender.highest, sender.highest + 1]
-        acknowledgment = rng.choice([*ends, *[sender.una] * 8])
+            least, most = sender.una - sender._max_window, sender.highest
+            ends = [least - 1, least, most, most, most + 1]
+            acknowledgment = rng.choice([*ends, *[sender.una] * 9])
         segment = Segment(
             REMOTE[1],
             LOCAL[1],

@@ -1,7 +1,6 @@
 """What is said to be stored is in memory then, whatever memory takes for it, and is in order."""
 
 from collections import deque
-from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -141,8 +140,6 @@ class Bench:
         if in_order:
             octets = rng.randint(1, MTU - 40)
             segment, _ = known.segment_at(known.receiver.next, octets, Flags.ACK)
-            acknowledgment = known.sender.number(known.sender.una)
-            segment = replace(segment, acknowledgment=acknowledgment)
         header = rng.choice([54, 66])
         frame = rng.randbytes(header) + segment.payload + rng.randbytes(rng.choice([0, 6]))
         self.frame(frame)
@@ -189,7 +186,7 @@ async def start(dut: Any, connections: tuple[int, ...]) -> Bench:
     return bench
 
 
-@cocotb.test(timeout_time=10, timeout_unit="ms")
+@cocotb.test(timeout_time=2, timeout_unit="ms")
 async def check_what_is_acknowledged_is_stored(dut: Any) -> None:
     connections = 3, CONNECTIONS - 1
     bench = await start(dut, connections)
