@@ -33,8 +33,14 @@ HEADERS_OCTETS = 40
 
 WINDOW_FIELD_BITS = 16
 
+SHIFT_MOST = 14
+"""Of the window field (RFC 7323, 2.3)."""
+
 _GIVEN = ("next", "edge", "ring", "size", "shift")
 """Fields of the place that a BEGIN gives."""
+
+_CLEARED = ("fin_known", "fin_taken", "discards", "dead")
+"""Those that are 0 then."""
 
 _RANGES = ranges_layout()
 _ROW_BITS = 288
@@ -59,6 +65,7 @@ class ReceiveProcessor(wiring.Component):
 
     The right edge moves as RFC 9293, 3.8.6.2.2 says, by one MSS at least: never left, and never
     past what was released and the ring. Whether the peer has to be told is for the sending side.
+    After the peer's FIN it rests: nothing follows.
 
     Frames of a `raw` segment, of no connection, and of one whose sending side has `ended`, are for
     the driver. Those of a connection that is dead here, and not yet there, are dropped: the driver
@@ -125,6 +132,7 @@ class ReceiveProcessor(wiring.Component):
         connection = Signal(self._bits)
         chosen = Signal(self._bits)
         place, ranges, limits = Signal(PLACE), Signal(_RANGES), Signal(LIMITS)
+        none = _RANGES.const(no_ranges())
         begins = Signal()
         raw = Signal()  # the frame is for the driver
         live = Signal()  # a segment of a connection that is not dead
@@ -150,8 +158,10 @@ class ReceiveProcessor(wiring.Component):
         fin_now = Signal()
         moved = Signal()  # the right edge did
         limit, least = Signal(32), Signal(32)  # of the right edge: greatest, and the least next one
-        mask = Signal(RING_MOST_BITS)  # of a number, its place in the ring
-        m.d.comb += mask.eq((1 << RING_LEAST_BITS + place.size) - 1)
+        # Octets of the ring; of a number, its place in it.
+        sizes = range(RING_MOST_BITS - RING_LEAST_BITS + 1)
+        ring = Cat(C(0, RING_LEAST_BITS), *(place.size == number for number in sizes))
+        mask = Cat(C(-1, RING_LEAST_BITS), *(place.size > number for number in sizes[:-1]))
         address = Signal.like(place.ring)
         wrapped = Signal(OCTETS_BITS)
         room, left = Signal(32), Signal(32)
@@ -219,15 +229,16 @@ class ReceiveProcessor(wiring.Component):
                             m.d.sync += place.discards.eq(1)
                         with m.Default():
                             m.d.sync += [
-                                place.eq(0),
                                 *(place[name].eq(command[name]) for name in _GIVEN),
+                                *(place[name].eq(0) for name in _CLEARED),
                                 place.released.eq(command.next),
                                 place.base.eq(command.next),
-                                ranges.eq(_RANGES.const(no_ranges())),
+                                ranges.order.eq(none.order),
+                                ranges.used.eq(none.used),
                             ]
             with m.State("JUDGE"):  # the verdict; how far the right edge may go
                 m.d.sync += [
-                    limit.eq(place.released + mask + 1),
+                    limit.eq(place.released + ring),
                     least.eq(place.edge + self._mss),
                 ]
                 m.next = "ADVANCE"
@@ -267,9 +278,8 @@ class ReceiveProcessor(wiring.Component):
                     place.next.eq(place.next + takes),
                     place.fin_taken.eq(place.fin_taken | takes),
                     place.dead.eq(place.dead | (live & (verdict.reset | verdict.lost))),
-                    # The FIN takes no room.
-                    room.eq(limit - place.next + place.fin_taken),
-                    left.eq(least - place.next - takes),
+                    room.eq(limit - place.next),
+                    left.eq(least - place.next),
                     address.eq(place.ring + (verdict.first & mask)),
                     wrapped.eq(Mux(stored & (after < octets), after, 0)),
                 ]
@@ -277,13 +287,12 @@ class ReceiveProcessor(wiring.Component):
             with m.State("EDGE"):  # the right edge; what the window field cannot say is not room
                 low, field, window = Signal(32), Signal(32), Signal(32)
                 m.d.comb += [
-                    low.eq((1 << place.shift) - 1),
-                    field.eq((1 << WINDOW_FIELD_BITS + place.shift) - 1),
+                    low.eq(Cat(place.shift > number for number in range(SHIFT_MOST))),
+                    field.eq(Cat(C(-1, WINDOW_FIELD_BITS), low)),
                     window.eq(Mux((room & ~field).any(), field, room) & ~low),
                 ]
-                m.d.sync += moved.eq(window >= left)
-                with m.If(window >= left):
-                    m.d.sync += place.edge.eq(place.next + window)
+                with m.If((window >= left) & ~place.fin_taken):
+                    m.d.sync += [moved.eq(1), place.edge.eq(place.next + window)]
                 m.next = "HAND"
             with m.State("HAND"):  # until there is room for the job and the event
                 m.d.comb += [

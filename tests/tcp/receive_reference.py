@@ -212,6 +212,9 @@ class Reference:
         receiver = self.receiver
         edge = receiver._edge
         receiver.announce(syn=False)
+        if receiver.fin_taken:
+            # Nothing follows the FIN: the reference lets the edge move, the engine does not.
+            receiver._edge = edge
         self.seen["moved"] += receiver._edge != edge
         note = {
             "number": receiver.next_sequence,

@@ -74,7 +74,7 @@ class Bench:
         size = fields.pop("size", None)
         size = rng.choice([0, 0, 1, 13]) if size is None else size
         ring = 1 << 17 + size
-        following = rng.choice([rng.getrandbits(32), SPACE - 300, SPACE - ring // 2, ring - 100])
+        following = rng.choice([rng.getrandbits(32), SPACE - 300, SPACE - ring // 2, ring - 100, 0])
         values = {
             "following": following,
             "window": rng.choice([0, 1, MTU, 65_535]),
@@ -222,7 +222,7 @@ class Bench:
         rng = self.rng
         octets = rng.randrange(14, MTU + 14)
         segment = {"raw": raw, "octets": octets, "flags": rng.getrandbits(8)}
-        other = {"placed": 0, "connection": rng.randrange(self.connections)}
+        other = {"placed": 0, "connection": rng.choice([*self.references])}
         self.segments.put({"found": found, "segment": segment, **other})
         self.expect(0, {"note": None}, {"frame": 1, "raw": 1, "octets": octets})
 
@@ -265,7 +265,9 @@ async def step(bench: Bench, connection: int) -> None:
         await bench.write_limits(connection)
     elif kind < 0.22:
         await bench.tell(connection, ReceiveOperation.ATTACH)
-    elif kind < 0.23 and not unread:
+    elif kind < 0.25:
+        bench.put_raw(*rng.choice([(0, 0), (0, 1), (1, 1)]))
+    elif kind < 0.26 and not unread:
         await bench.tell(connection, ReceiveOperation.DISCARD)
     else:
         segment, position = known.segment()
@@ -347,20 +349,21 @@ async def check_whose_frames_go_where(dut: Any) -> None:
     for connection in (0, last):
         await bench.begin(connection)
     known = bench.references[last]
-    for how in ("reset", "lost"):
+    for how in ("reset", "lost", "ended"):
         if how == "lost":
             await bench.tell(last, ReceiveOperation.DISCARD)
         flags = Flags.RST if how == "reset" else Flags.ACK
         bench.put(last, *known.segment_at(known.receiver.next, 10, flags))
-        assert last in bench.dead
+        assert (last in bench.dead) == (how != "ended")
         # Dropped, until the sending side knows; others go on.
         for connection in (last, 0, last):
             bench.put(connection, *bench.references[connection].segment_at(0, 10))
         await bench.check()
         bench.ended.add(last)
         await bench.write_limits(last)
-        for connection in (last, 0, last):
-            bench.put(connection, *bench.references[connection].segment_at(10, 10))
+        for connection in (0, last, last, 0, last):
+            other = bench.references[connection]
+            bench.put(connection, *other.segment_at(other.receiver.next, 10, Flags.ACK))
             bench.put_raw(found=0, raw=0)
             bench.put_raw(found=0, raw=1)
         await bench.check()
