@@ -1,8 +1,10 @@
 """What flows between the blocks of the TCP engine."""
 
+from amaranth.hdl import C, Cat, Value
 from amaranth.lib import data, enum
 
 from stagecoach.gateware.ethernet.layouts import OCTETS_BITS
+from stagecoach.gateware.layouts import LlpEventKind
 
 KEY = data.StructLayout({"local": 32, "remote": 32, "local_port": 16, "remote_port": 16})
 """The ends of a connection, as numbers: the first octet of an address is its highest."""
@@ -105,6 +107,14 @@ RING_MOST_BITS = 30
 """log2 of the octets of the largest ring, and of the largest window (RFC 7323, 2.3)."""
 
 
+def ring_masks(size: Value) -> tuple[Value, Value]:
+    """Return the octets of a ring of that `size`, and which bits of a number are a place in it."""
+    sizes = range(RING_MOST_BITS - RING_LEAST_BITS + 1)
+    octets = Cat(C(0, RING_LEAST_BITS), *(size == number for number in sizes))
+    place = Cat(C(-1, RING_LEAST_BITS), *(size > number for number in sizes[:-1]))
+    return octets, place
+
+
 def receive_command(connection_bits: int) -> data.StructLayout:
     """Return the layout of a command.
 
@@ -197,3 +207,26 @@ def ack_event(connection_bits: int) -> data.StructLayout:
             "challenge": 1,
         }
     )
+
+
+def attachment_layout(bits: int) -> data.StructLayout:
+    """Return the layout of whose stream a lane of the LLP port has; both numbers have `bits`.
+
+    If it is not `attached`, only `lane` and `connection` count. base: number of position 0 of the
+    received stream. ring, size: as in `receive_command`.
+    """
+    return data.StructLayout(
+        {
+            "lane": bits,
+            "connection": bits,
+            "attached": 1,
+            "base": 32,
+            "ring": RING_ADDRESS_BITS,
+            "size": 4,
+        }
+    )
+
+
+def sender_event(bits: int) -> data.StructLayout:
+    """Return the layout of what the sending side says to the LLP port, as an event of that."""
+    return data.StructLayout({"connection": bits, "kind": LlpEventKind, "value": 32})

@@ -11,8 +11,6 @@ from stagecoach.gateware.tcp.layouts import (
     FLAGS,
     LIMITS,
     PLACE,
-    RING_LEAST_BITS,
-    RING_MOST_BITS,
     Due,
     ReceiveOperation,
     ack_event,
@@ -20,6 +18,7 @@ from stagecoach.gateware.tcp.layouts import (
     receive_job,
     received_segment,
     release_layout,
+    ring_masks,
 )
 from stagecoach.gateware.tcp.ranges import Ranges, no_ranges, ranges_layout
 from stagecoach.gateware.tcp.segment_verdict import SegmentVerdict
@@ -158,10 +157,7 @@ class ReceiveProcessor(wiring.Component):
         fin_now = Signal()
         moved = Signal()  # the right edge did
         limit, least = Signal(32), Signal(32)  # of the right edge: greatest, and the least next one
-        # Octets of the ring; of a number, its place in it.
-        sizes = range(RING_MOST_BITS - RING_LEAST_BITS + 1)
-        ring = Cat(C(0, RING_LEAST_BITS), *(place.size == number for number in sizes))
-        mask = Cat(C(-1, RING_LEAST_BITS), *(place.size > number for number in sizes[:-1]))
+        ring_octets, mask = ring_masks(place.size)
         address = Signal.like(place.ring)
         wrapped = Signal(OCTETS_BITS)
         room, left = Signal(32), Signal(32)
@@ -238,7 +234,7 @@ class ReceiveProcessor(wiring.Component):
                             ]
             with m.State("JUDGE"):  # the verdict; how far the right edge may go
                 m.d.sync += [
-                    limit.eq(place.released + ring),
+                    limit.eq(place.released + ring_octets),
                     least.eq(place.edge + self._mss),
                 ]
                 m.next = "ADVANCE"
@@ -267,7 +263,7 @@ class ReceiveProcessor(wiring.Component):
                 m.next = "ADVANCE"
             with m.State("ADVANCE"):  # past the FIN; the room in the ring; the place of the data
                 takes = live & verdict.text & place.fin_known & (place.fin == place.next)
-                after = (verdict.end & mask)[:RING_MOST_BITS]
+                after = verdict.end & mask
                 m.d.comb += [
                     write.addr.eq(Cat(C(1, 1), connection)),
                     write.data.eq(ranges),

@@ -13,6 +13,8 @@ from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.ethernet.frame_counters import FrameCounters
 from stagecoach.gateware.hostlink.serial_rnic import SerialRnic
 from stagecoach.gateware.rnic import Rnic
+from stagecoach.gateware.tcp.llp_events import LlpEvents
+from stagecoach.gateware.tcp.llp_receive import LlpReceive
 from stagecoach.gateware.tcp.lookup import Lookup
 from stagecoach.gateware.tcp.ranges import Ranges
 from stagecoach.gateware.tcp.receive_front import ReceiveFront
@@ -33,6 +35,8 @@ DEVICES: dict[str, Callable[[], wiring.Component]] = {
     "ranges": Ranges,
     "lookup": Lookup,
     "receive path": ReceivePath,
+    "llp receive": lambda: LlpReceive(RnicConfig()),
+    "llp events": lambda: LlpEvents(RnicConfig()),
 }
 """Devices that together have every block; of all but the first one only other classes count."""
 
