@@ -133,7 +133,7 @@ class LlpReceive(wiring.Component):
         tells, told = Signal(), Signal()
         m.d.comb += [
             tells.eq(beat.p.error & ~told),
-            self.failed.valid.eq(beat.valid & tells),
+            self.failed.valid.eq(beat.valid & asked.o.valid & tells),
             self.failed.payload.eq(asked.o.payload),
             self.answer.valid.eq(beat.valid & ~tells),
             self.answer.payload.eq(beat.p.data),

@@ -340,6 +340,23 @@ async def check_a_window_that_is_full(dut: Any) -> None:
     assert seen["acknowledged at a zero window"] > 5, seen
 
 
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def check_a_fin_that_comes_before_its_data(dut: Any) -> None:
+    """It counts when the data is there, which may have no FIN; what is after it never does."""
+    bench = await start(dut)
+    for first, flags in ((20, Flags.ACK), (25, Flags.ACK), (20, Flags.FIN | Flags.ACK)):
+        known = await bench.begin(1, window=65_535)
+        bench.put(1, *known.segment_at(20, 0, Flags.FIN | Flags.ACK))
+        bench.put(1, *known.segment_at(30, 5, Flags.ACK))
+        bench.put(1, *known.segment_at(0, first, flags))
+        await bench.check()
+        assert known.receiver.fin_taken
+        # A FIN somewhere else is another one; and so is data.
+        for position in (19, 20, 21, 40):
+            bench.put(1, *known.segment_at(position, 5, flags))
+    await bench.check()
+
+
 @shows("TCP-SHLD-3")
 @cocotb.test(timeout_time=2, timeout_unit="ms")
 async def check_whose_frames_go_where(dut: Any) -> None:

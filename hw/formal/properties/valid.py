@@ -83,4 +83,13 @@ PROPERTIES = (
             "self.raw.valid.eq(frames.valid & self.raw.ready)",
         ),
     ),
+    _property(
+        "llp receive",
+        "tcp.llp_receive.LlpReceive",
+        Mutation(
+            "stagecoach.gateware.tcp.llp_receive",
+            "self.answer.valid.eq(beat.valid & ~tells)",
+            "self.answer.valid.eq(beat.valid & ~tells & self.answer.ready)",
+        ),
+    ),
 )
