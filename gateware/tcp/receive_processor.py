@@ -178,10 +178,7 @@ class ReceiveProcessor(wiring.Component):
                 ]
                 m.d.sync += [
                     connection.eq(chosen),
-                    some.eq(0),
                     stored.eq(0),
-                    gap.eq(0),
-                    fin_now.eq(0),
                     moved.eq(0),
                     live.eq(0),
                     raw.eq(0),

@@ -19,6 +19,7 @@ from stagecoach.gateware.tcp.lookup import Lookup
 from stagecoach.gateware.tcp.ranges import Ranges
 from stagecoach.gateware.tcp.receive_front import ReceiveFront
 from stagecoach.gateware.tcp.receive_path import ReceivePath
+from stagecoach.gateware.tcp.rto import RetransmissionTimeout
 from stagecoach.hw.formal.harness import GATEWARE, is_block, without_reset
 
 # Only blocks that are asked for are elaborated.
@@ -37,6 +38,7 @@ DEVICES: dict[str, Callable[[], wiring.Component]] = {
     "receive path": ReceivePath,
     "llp receive": lambda: LlpReceive(RnicConfig()),
     "llp events": lambda: LlpEvents(RnicConfig()),
+    "rto": RetransmissionTimeout,
 }
 """Devices that together have every block; of all but the first one only other classes count."""
 

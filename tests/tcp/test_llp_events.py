@@ -1,6 +1,7 @@
 """A lane hears all that it has to of its connection, once, and nothing after its end."""
 
 from collections import deque
+from itertools import product
 from random import Random
 from typing import Any
 
@@ -171,19 +172,44 @@ async def check_all_is_said_in_order(dut: Any) -> None:
         elif kind < 0.74 and not known.fin:
             bench.note(connection, rng.choice([0, 5]), fin=1)
             await bench.idle()
-        elif kind < 0.76:
+        elif kind < 0.77:
             bench.say(connection, LlpEventKind.CLOSED)
             await bench.idle()
-        elif kind < 0.78 and not known.failed:
+        elif kind < 0.8 and not known.failed:
             known.failed = True
             bench.note(connection, 5, failed=1)
             await bench.idle()
         elif kind < 0.9:
             lane = lanes[which] if known.lane is None else None
             await bench.attach(connection, lane, base=rng.choice([0, 0, 9]))
-        elif known.lane is None and rng.random() < 0.3:
+        elif known.lane is None:
             await bench.begin(connection)
         await bench.check()
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def check_each_end_is_said_once(dut: Any) -> None:
+    """With its lane attached before, or after; what comes after it is not said."""
+    bench = await start(dut)
+    for end, early in product(("fin", "data and fin", "failed", "closed"), (True, False)):
+        await bench.begin(5)
+        if early:
+            await bench.attach(5, 9)
+        bench.note(5, 10)
+        if end == "failed":
+            bench.note(5, 10, failed=1)
+        elif end == "closed":
+            bench.say(5, LlpEventKind.CLOSED)
+        else:
+            bench.note(5, 10 * (end != "fin"), fin=1)
+        await bench.idle()
+        if not early:
+            await bench.attach(5, 9, base=4)
+        bench.say(5, LlpEventKind.TX_WINDOW)
+        bench.say(5, LlpEventKind.CLOSED)
+        bench.note(5, 3)
+        await bench.check()
+        await bench.attach(5, None)
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
