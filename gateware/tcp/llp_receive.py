@@ -101,7 +101,7 @@ class LlpReceive(wiring.Component):
             with m.State("PLACE"):  # in the ring
                 m.d.sync += [
                     address.eq(row.ring + (number & mask)),
-                    wrapped.eq(Mux(((end & mask) < request.octets) & row.attached, after, 0)),
+                    wrapped.eq(Mux((end & mask) < request.octets, after, 0)),
                 ]
                 m.next = "FIRST"
             with m.State("FIRST"):  # read up to the end of the ring

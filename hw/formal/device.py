@@ -13,6 +13,7 @@ from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.ethernet.frame_counters import FrameCounters
 from stagecoach.gateware.hostlink.serial_rnic import SerialRnic
 from stagecoach.gateware.rnic import Rnic
+from stagecoach.gateware.tcp.congestion import Congestion
 from stagecoach.gateware.tcp.llp_events import LlpEvents
 from stagecoach.gateware.tcp.llp_receive import LlpReceive
 from stagecoach.gateware.tcp.lookup import Lookup
@@ -39,6 +40,7 @@ DEVICES: dict[str, Callable[[], wiring.Component]] = {
     "llp receive": lambda: LlpReceive(RnicConfig()),
     "llp events": lambda: LlpEvents(RnicConfig()),
     "rto": RetransmissionTimeout,
+    "congestion": Congestion,
 }
 """Devices that together have every block; of all but the first one only other classes count."""
 
