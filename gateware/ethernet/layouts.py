@@ -19,6 +19,9 @@ word, the MAC or the link says that the frame is bad.
 FRAME_WORD = data.StructLayout({"data": 64, "last": 1})
 """A word of a frame that was kept; on the last one, lanes after the frame mean nothing."""
 
+FRAME_BEAT = data.StructLayout({"data": 64, "octets": 4, "last": 1})
+"""As `FRAME_WORD`, with its octets: 8, or those of the last word."""
+
 OCTETS_BITS = 14
 """Of the length of a frame: up to 16,383."""
 

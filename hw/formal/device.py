@@ -13,9 +13,14 @@ from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.ethernet.frame_counters import FrameCounters
 from stagecoach.gateware.hostlink.serial_rnic import SerialRnic
 from stagecoach.gateware.rnic import Rnic
+from stagecoach.gateware.tcp.congestion import Congestion
+from stagecoach.gateware.tcp.llp_events import LlpEvents
+from stagecoach.gateware.tcp.llp_receive import LlpReceive
 from stagecoach.gateware.tcp.lookup import Lookup
 from stagecoach.gateware.tcp.ranges import Ranges
 from stagecoach.gateware.tcp.receive_front import ReceiveFront
+from stagecoach.gateware.tcp.receive_path import ReceivePath
+from stagecoach.gateware.tcp.rto import RetransmissionTimeout
 from stagecoach.hw.formal.harness import GATEWARE, is_block, without_reset
 
 # Only blocks that are asked for are elaborated.
@@ -31,6 +36,11 @@ DEVICES: dict[str, Callable[[], wiring.Component]] = {
     "frame counters": FrameCounters,
     "ranges": Ranges,
     "lookup": Lookup,
+    "receive path": ReceivePath,
+    "llp receive": lambda: LlpReceive(RnicConfig()),
+    "llp events": lambda: LlpEvents(RnicConfig()),
+    "rto": RetransmissionTimeout,
+    "congestion": Congestion,
 }
 """Devices that together have every block; of all but the first one only other classes count."""
 

@@ -34,6 +34,8 @@ ASSUMED: dict[str, tuple[str, ...]] = {
     "rdmap.transmit.command.TransmitCommand": ("command",),
     "rdmap.transmit.cut.TransmitCut": ("message",),
     "rdmap.transmit.check.TransmitCheck": ("piece",),
+    "tcp.receive_ring.ReceiveRing": ("frames",),
+    "tcp.receive_path.ReceivePath": ("frames",),
 }
 """Inputs that must hold their words for the outputs to do so: they pass through."""
 

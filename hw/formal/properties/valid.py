@@ -74,4 +74,22 @@ PROPERTIES = (
             "self.result.valid.eq(finds & self.result.ready)",
         ),
     ),
+    _property(
+        "receive path",
+        "tcp.receive_path.ReceivePath",
+        Mutation(
+            "stagecoach.gateware.tcp.receive_ring",
+            "self.raw.valid.eq(frames.valid)",
+            "self.raw.valid.eq(frames.valid & self.raw.ready)",
+        ),
+    ),
+    _property(
+        "llp receive",
+        "tcp.llp_receive.LlpReceive",
+        Mutation(
+            "stagecoach.gateware.tcp.llp_receive",
+            "self.answer.valid.eq(beat.valid & ~tells)",
+            "self.answer.valid.eq(beat.valid & ~tells & self.answer.ready)",
+        ),
+    ),
 )

@@ -60,7 +60,8 @@ class Congestion:
             self.cwnd = min(self.ssthresh, max(flight, self.smss) + self.smss)
             self.recovering = False
         elif self.recovering:
-            self.cwnd -= count
+            # An ACK may be for more than cwnd: those before it were lost.
+            self.cwnd = max(self.cwnd - count, 0)
             if count >= self.smss:
                 self.cwnd += self.smss
             verdict = Verdict(retransmit=True, restart_timer=self._first_partial)

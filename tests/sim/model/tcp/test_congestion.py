@@ -102,3 +102,13 @@ def test_trace(vector):
 )
 def test_initial_window_is_that_of_rfc6928(smss, window):
     assert initial_window(smss) == window
+
+
+@requirement("NR-3.2-05")
+def test_a_partial_ack_of_more_than_cwnd_leaves_one_segment():
+    """Duplicate ACKs were lost, so that cwnd did not grow by what the partial one is for."""
+    control = Congestion(1460, 20 * 1460, recover=-2)
+    for _ in range(3):
+        control.duplicate(0, 20 * 1460, 20 * 1460)
+    assert control.acknowledged(0, 19 * 1460, 20 * 1460).retransmit
+    assert control.cwnd == 1460

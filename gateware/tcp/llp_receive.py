@@ -1,0 +1,172 @@
+"""What the device asks of received streams: requests are answered out of the rings."""
+
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import data, memory, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.dma.gather import PIECES_AHEAD, Gather
+from stagecoach.gateware.host_memory import ReadClient
+from stagecoach.gateware.mpa.layouts import MpaLayouts
+from stagecoach.gateware.stream.fifo import StreamFifo
+from stagecoach.gateware.tcp.layouts import attachment_layout, release_layout, ring_masks
+
+REQUESTS = 2 * PIECES_AHEAD
+"""Not answered yet: those of all pieces that are read, and of those that wait there."""
+
+
+class LlpReceive(wiring.Component):
+    """Reads the octets of each request out of the ring of its connection, in order.
+
+    A request becomes one read, or two if the end of the ring is among its octets, and they leave
+    from lane 0 on. A request for a lane that is not attached is answered by zeros, and reads
+    nothing: the ring may be gone. Releases get the number of their connection; those of a lane
+    that is not attached are dropped.
+
+    A request every 5 cycles, or 6 with two reads; 6 cycles from a request to its read command,
+    4 from a word of memory to that of the answer; one word per cycle. While nobody takes answers,
+    or memory does not answer, requests wait, once 32 reads are under way; releases do not. If an
+    octet could not be read, `failed` says whose, before the last word of that answer leaves.
+
+    Parameters
+    ----------
+    config: sizes of the device: a lane for each of its QPs.
+
+    Members
+    -------
+    request, answer: of the LLP port. release: of the LLP port. o: the same for the receive
+    processor. attach, attachment: a pulse, a lane is attached or detached; a request, or release,
+    for it must not wait then. read: of memory. failed: connections.
+    """
+
+    def __init__(self, config: RnicConfig):
+        self._config = config
+        mpa, bits = MpaLayouts(config), config.qp_bits
+        super().__init__(
+            {
+                "request": In(stream.Signature(mpa.rx_request)),
+                "answer": Out(stream.Signature(64)),
+                "release": In(stream.Signature(mpa.rx_release)),
+                "o": Out(stream.Signature(release_layout(bits))),
+                "attach": In(1),
+                "attachment": In(attachment_layout(bits)),
+                "read": Out(ReadClient()),
+                "failed": Out(stream.Signature(bits)),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        config = self._config
+        row_layout = attachment_layout(config.qp_bits)
+        m.submodules.lanes = lanes = memory.Memory(shape=row_layout, depth=config.qps, init=[])
+        m.submodules.gather = gather = Gather(config)
+        m.submodules.asked = asked = StreamFifo(config.qp_bits, REQUESTS)
+        wiring.connect(m, gather.read, wiring.flipped(self.read))
+        self._releases(m)
+
+        write, read = lanes.write_port(), lanes.read_port()
+        request, piece = self.request.p, gather.piece
+        row = Signal(row_layout)
+        number, end = Signal(32), Signal(32)
+        _, mask = ring_masks(row.size)
+        after = Signal(17)  # octets after the end of the ring, if it is among them
+        address = Signal.like(row.ring)
+        wrapped = Signal(17)
+        m.d.comb += [
+            write.addr.eq(self.attachment.lane),
+            write.data.eq(self.attachment),
+            write.en.eq(self.attach),
+            read.addr.eq(request.connection),
+            after.eq(end & mask),
+            piece.p.inline.eq(~row.attached),
+            asked.i.payload.eq(row.connection),
+            # Of an inline piece.
+            gather.inline.valid.eq(1),
+            gather.inline.payload.eq(0),
+        ]
+        with m.FSM(init="TAKE"):
+            with m.State("TAKE"):  # a request
+                with m.If(self.request.valid):
+                    m.next = "ROW"
+            with m.State("ROW"):  # that of its lane is there
+                m.d.sync += row.eq(read.data)
+                m.next = "NUMBER"
+            with m.State("NUMBER"):  # of its first octet, and the one after its last
+                m.d.sync += [
+                    number.eq(row.base + request.position),
+                    end.eq(row.base + request.position + request.octets),
+                ]
+                m.next = "PLACE"
+            with m.State("PLACE"):  # in the ring
+                m.d.sync += [
+                    address.eq(row.ring + (number & mask)),
+                    wrapped.eq(Mux((end & mask) < request.octets, after, 0)),
+                ]
+                m.next = "FIRST"
+            with m.State("FIRST"):  # read up to the end of the ring
+                m.d.comb += [
+                    piece.p.address.eq(address),
+                    piece.p.octets.eq(request.octets - wrapped),
+                    piece.p.last.eq(wrapped == 0),
+                    piece.valid.eq(asked.i.ready),
+                    asked.i.valid.eq(piece.ready),
+                ]
+                with m.If(asked.i.ready & piece.ready):
+                    m.next = "SECOND"
+                    with m.If(wrapped == 0):
+                        m.d.comb += self.request.ready.eq(1)
+                        m.next = "TAKE"
+            with m.State("SECOND"):  # and from its beginning
+                m.d.comb += [
+                    piece.p.address.eq(row.ring),
+                    piece.p.octets.eq(wrapped),
+                    piece.p.last.eq(1),
+                    piece.valid.eq(1),
+                ]
+                with m.If(piece.ready):
+                    m.d.comb += self.request.ready.eq(1)
+                    m.next = "TAKE"
+
+        # Answers: a failure is told before the word that has it.
+        beat = gather.o
+        tells, told = Signal(), Signal()
+        m.d.comb += [
+            tells.eq(beat.p.error & ~told),
+            self.failed.valid.eq(beat.valid & asked.o.valid & tells),
+            self.failed.payload.eq(asked.o.payload),
+            self.answer.valid.eq(beat.valid & ~tells),
+            self.answer.payload.eq(beat.p.data),
+            beat.ready.eq(self.answer.ready & ~tells),
+            asked.o.ready.eq(beat.valid & beat.ready & beat.p.last),
+        ]
+        with m.If(beat.valid & beat.ready):
+            m.d.sync += told.eq(0)
+        with m.Elif(self.failed.valid & self.failed.ready):
+            m.d.sync += told.eq(1)
+        return m
+
+    def _releases(self, m: Module) -> None:
+        """Give releases the number of their connection."""
+        bits = self._config.qp_bits
+        layout = data.StructLayout({"attached": 1, "connection": bits})
+        m.submodules.connections = connections = memory.Memory(
+            shape=layout, depth=self._config.qps, init=[]
+        )
+        write, read = connections.write_port(), connections.read_port(domain="comb")
+        m.d.comb += [
+            write.addr.eq(self.attachment.lane),
+            write.data.attached.eq(self.attachment.attached),
+            write.data.connection.eq(self.attachment.connection),
+            write.en.eq(self.attach),
+            read.addr.eq(self.release.p.connection),
+            self.release.ready.eq(~self.o.valid),
+        ]
+        with m.If(self.o.ready):
+            m.d.sync += self.o.valid.eq(0)
+        with m.If(~self.o.valid):
+            m.d.sync += [
+                self.o.valid.eq(self.release.valid & read.data.attached),
+                self.o.p.connection.eq(read.data.connection),
+                self.o.p.value.eq(self.release.p.position),
+            ]

@@ -1,0 +1,361 @@
+"""The receiving side of established connections: what is stored, acknowledged, and announced."""
+
+from amaranth.hdl import C, Cat, Module, Mux, Signal, Value
+from amaranth.lib import data, enum, memory, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from stagecoach.gateware.ethernet.layouts import OCTETS_BITS
+from stagecoach.gateware.memories import NO_COLLISION
+from stagecoach.gateware.stream.prompt_fifo import PromptFifo
+from stagecoach.gateware.tcp.layouts import (
+    FLAGS,
+    LIMITS,
+    PLACE,
+    Due,
+    ReceiveOperation,
+    ack_event,
+    receive_command,
+    receive_job,
+    received_segment,
+    release_layout,
+    ring_masks,
+)
+from stagecoach.gateware.tcp.ranges import Ranges, no_ranges, ranges_layout
+from stagecoach.gateware.tcp.segment_verdict import SegmentVerdict
+from stagecoach.gateware.tcp.sequence import before, distance
+
+EVENTS = 16
+"""That wait for the sending side."""
+
+HEADERS_OCTETS = 40
+"""Of IPv4 and TCP without options: the MSS that is announced is the MTU less these."""
+
+WINDOW_FIELD_BITS = 16
+
+SHIFT_MOST = 14
+"""Of the window field (RFC 7323, 2.3)."""
+
+_GIVEN = ("next", "edge", "ring", "size", "shift")
+"""Fields of the place that a BEGIN gives."""
+
+_CLEARED = ("fin_known", "fin_taken", "discards", "dead")
+"""Those that are 0 then."""
+
+_RANGES = ranges_layout()
+_ROW_BITS = 288
+"""Of the table: four block RAMs' words of 72 bits."""
+
+
+class _Kind(enum.Enum, shape=2):
+    """What is worked on."""
+
+    SEGMENT = 0
+    RELEASE = 1
+    COMMAND = 2
+
+
+class ReceiveProcessor(wiring.Component):
+    """Works on segments, releases and commands, one at a time, and keeps what they change.
+
+    A segment gives a job: where its data goes, of which it keeps what is new, in the window, and
+    within four ranges out of order, and what is said of its connection when that is stored. It
+    gives an event if the sending side has to know of it. A release, or a command, gives a job
+    without a frame if the right edge of the window moved, or if the connection begins.
+
+    The right edge moves as RFC 9293, 3.8.6.2.2 says, by one MSS at least: never left, and never
+    past what was released and the ring. Whether the peer has to be told is for the sending side.
+    After the peer's FIN it rests: nothing follows.
+
+    Frames of a `raw` segment, of no connection, and of one whose sending side has `ended`, are for
+    the driver. Those of a connection that is dead here, and not yet there, are dropped: the driver
+    learns of the end before it sees them.
+
+    A segment takes 9 cycles, its job is there in the 10th; a release or a command takes 7, a frame
+    of the driver 2. What is worked on waits at its port. A command goes first; a release and a
+    segment that both wait take turns. If a job is not taken, or 16 events are not, everything
+    waits. All numbers are modulo 2^32.
+
+    Parameters
+    ----------
+    connections: 2 to 256. mtu: octets of the longest IP packet.
+
+    Members
+    -------
+    segment, release, command: as said. A release is of octets that were stored; after a BEGIN the
+        connection is what it says, and nothing of an earlier one is under way.
+    limits_write, limits_connection, limits: writes what the sending side knows, at any time.
+    job: to `ReceiveRing`, in order. event: to the sending side.
+    """
+
+    def __init__(self, connections: int = 64, mtu: int = 1500):
+        if not 2 <= connections <= 256:
+            raise ValueError(f"ReceiveProcessor connections is {connections!r}; allowed: 2 to 256")
+        if not 576 <= mtu < 1 << OCTETS_BITS:
+            raise ValueError(f"ReceiveProcessor mtu is {mtu!r}; allowed: 576 to 16383")
+        self._connections = connections
+        self._mss = mtu - HEADERS_OCTETS
+        self._bits = bits = (connections - 1).bit_length()
+        super().__init__(
+            {
+                "segment": In(stream.Signature(received_segment(bits))),
+                "release": In(stream.Signature(release_layout(bits))),
+                "command": In(stream.Signature(receive_command(bits))),
+                "limits_write": In(1),
+                "limits_connection": In(bits),
+                "limits": In(LIMITS),
+                "job": Out(stream.Signature(receive_job(bits))),
+                "event": Out(stream.Signature(ack_event(bits))),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        # Two rows for each connection: its place, and its ranges.
+        m.submodules.table = table = memory.Memory(
+            shape=_ROW_BITS, depth=2 * self._connections, init=[], attrs=NO_COLLISION
+        )
+        m.submodules.limits = limits_table = memory.Memory(
+            shape=LIMITS, depth=self._connections, init=[]
+        )
+        m.submodules.verdict = verdict = SegmentVerdict()
+        m.submodules.ranges = merge = Ranges()
+        m.submodules.events = events = PromptFifo(ack_event(self._bits), EVENTS)
+        wiring.connect(m, wiring.flipped(self.event), events.o)
+        read, write = table.read_port(), table.write_port()
+        limits_read, limits_write = limits_table.read_port(), limits_table.write_port()
+
+        segment, release, command = self.segment.p.segment, self.release.p, self.command.p
+        flags = data.View(FLAGS, segment.flags)
+        kind = Signal(_Kind)
+        turn = Signal()  # of the releases
+        connection = Signal(self._bits)
+        chosen = Signal(self._bits)
+        place, ranges, limits = Signal(PLACE), Signal(_RANGES), Signal(LIMITS)
+        none = _RANGES.const(no_ranges())
+        begins = Signal()
+        raw = Signal()  # the frame is for the driver
+        live = Signal()  # a segment of a connection that is not dead
+        m.d.comb += [
+            begins.eq((kind == _Kind.COMMAND) & (command.operation == ReceiveOperation.BEGIN)),
+            limits_write.en.eq(self.limits_write),
+            limits_write.addr.eq(self.limits_connection),
+            limits_write.data.eq(self.limits),
+            limits_read.addr.eq(chosen),
+            verdict.segment.eq(segment),
+            verdict.place.eq(place),
+            verdict.limits.eq(limits),
+            merge.following.eq(place.next),
+            merge.first.eq(verdict.first),
+            merge.end.eq(verdict.end),
+            merge.ranges.eq(ranges),
+        ]
+
+        some = Signal()  # there is data to be kept
+        stored = Signal()  # and it is
+        gap = Signal()  # data is held out of order, or was
+        octets, skip = Signal(OCTETS_BITS), Signal(OCTETS_BITS)
+        fin_now = Signal()
+        moved = Signal()  # the right edge did
+        limit, least = Signal(32), Signal(32)  # of the right edge: greatest, and the least next one
+        ring_octets, mask = ring_masks(place.size)
+        address = Signal.like(place.ring)
+        wrapped = Signal(OCTETS_BITS)
+        room, left = Signal(32), Signal(32)
+        hands, done = Signal(), Signal()
+
+        with m.FSM(init="TAKE"):
+            with m.State("TAKE"):  # a command, a release or a segment
+                releases = self.release.valid & (turn | ~self.segment.valid)
+                m.d.comb += [
+                    chosen.eq(
+                        Mux(
+                            self.command.valid,
+                            command.connection,
+                            Mux(releases, release.connection, self.segment.p.connection),
+                        )
+                    ),
+                    read.addr.eq(Cat(C(0, 1), chosen)),
+                ]
+                m.d.sync += [
+                    connection.eq(chosen),
+                    stored.eq(0),
+                    moved.eq(0),
+                    live.eq(0),
+                    raw.eq(0),
+                ]
+                with m.If(self.command.valid):
+                    m.d.sync += kind.eq(_Kind.COMMAND)
+                    m.next = "FETCH"
+                with m.Elif(releases):
+                    m.d.sync += kind.eq(_Kind.RELEASE)
+                    m.next = "FETCH"
+                with m.Elif(self.segment.valid):
+                    m.d.sync += kind.eq(_Kind.SEGMENT)
+                    m.next = "FETCH"
+                    with m.If(segment.raw | ~self.segment.p.found):
+                        m.d.sync += raw.eq(1)
+                        m.next = "HAND"
+            with m.State("FETCH"):  # the ranges; the place is there
+                m.d.comb += read.addr.eq(Cat(C(1, 1), connection))
+                m.d.sync += [
+                    place.eq(data.View(PLACE, read.data[: PLACE.size])),
+                    limits.eq(limits_read.data),
+                ]
+                m.next = "MEASURE"
+            with m.State("MEASURE"):  # distances of a segment; what a release or a command says
+                m.d.comb += verdict.start.eq(1)
+                m.d.sync += ranges.eq(data.View(_RANGES, read.data[: _RANGES.size]))
+                m.next = "JUDGE"
+                with m.If(kind == _Kind.SEGMENT):
+                    m.d.sync += live.eq(~place.dead)
+                    with m.If(limits.ended):
+                        m.d.sync += [raw.eq(1), live.eq(0)]
+                        m.next = "HAND"
+                with m.Elif(kind == _Kind.RELEASE):
+                    known = Mux(release.relative, place.released, place.base)
+                    m.d.sync += place.released.eq(known + release.value)
+                with m.Else():
+                    with m.Switch(command.operation):
+                        with m.Case(ReceiveOperation.ATTACH):
+                            m.d.sync += place.base.eq(place.released)
+                        with m.Case(ReceiveOperation.DISCARD):
+                            m.d.sync += place.discards.eq(1)
+                        with m.Default():
+                            m.d.sync += [
+                                *(place[name].eq(command[name]) for name in _GIVEN),
+                                *(place[name].eq(0) for name in _CLEARED),
+                                place.released.eq(command.next),
+                                place.base.eq(command.next),
+                                ranges.order.eq(none.order),
+                                ranges.used.eq(none.used),
+                            ]
+            with m.State("JUDGE"):  # the verdict; how far the right edge may go
+                m.d.sync += [
+                    limit.eq(place.released + ring_octets),
+                    least.eq(place.edge + self._mss),
+                ]
+                m.next = "ADVANCE"
+                with m.If(kind == _Kind.SEGMENT):
+                    m.next = "MERGE"
+            with m.State("MERGE"):  # comparisons with the ranges; the part of the segment
+                m.d.sync += [
+                    some.eq(live & verdict.text & before(verdict.first, verdict.end)),
+                    octets.eq(distance(verdict.end, verdict.first)),
+                    skip.eq(segment.header + distance(verdict.first, segment.sequence)),
+                ]
+                m.next = "MERGED"
+            with m.State("MERGED"):  # what is kept then
+                keeps = some & merge.taken
+                m.d.sync += [
+                    stored.eq(keeps),
+                    gap.eq((ranges.used != 0) | (keeps & (merge.ranges_after.used != 0))),
+                ]
+                with m.If(keeps):
+                    m.d.sync += [
+                        place.next.eq(merge.following_after),
+                        ranges.eq(merge.ranges_after),
+                    ]
+                with m.If(live & verdict.sets_fin):
+                    m.d.sync += [place.fin.eq(verdict.fin), place.fin_known.eq(1)]
+                m.next = "ADVANCE"
+            with m.State("ADVANCE"):  # past the FIN; the room in the ring; the place of the data
+                takes = live & verdict.text & place.fin_known & (place.fin == place.next)
+                after = verdict.end & mask
+                m.d.comb += [
+                    write.addr.eq(Cat(C(1, 1), connection)),
+                    write.data.eq(ranges),
+                    write.en.eq(stored | begins),
+                ]
+                m.d.sync += [
+                    fin_now.eq(takes),
+                    place.next.eq(place.next + takes),
+                    place.fin_taken.eq(place.fin_taken | takes),
+                    place.dead.eq(place.dead | (live & (verdict.reset | verdict.lost))),
+                    room.eq(limit - place.next),
+                    left.eq(least - place.next),
+                    address.eq(place.ring + (verdict.first & mask)),
+                    wrapped.eq(Mux(stored & (after < octets), after, 0)),
+                ]
+                m.next = "EDGE"
+            with m.State("EDGE"):  # the right edge; what the window field cannot say is not room
+                low, field, window = Signal(32), Signal(32), Signal(32)
+                m.d.comb += [
+                    low.eq(Cat(place.shift > number for number in range(SHIFT_MOST))),
+                    field.eq(Cat(C(-1, WINDOW_FIELD_BITS), low)),
+                    window.eq(Mux((room & ~field).any(), field, room) & ~low),
+                ]
+                with m.If((window >= left) & ~place.fin_taken):
+                    m.d.sync += [moved.eq(1), place.edge.eq(place.next + window)]
+                m.next = "HAND"
+            with m.State("HAND"):  # until there is room for the job and the event
+                m.d.comb += [
+                    write.addr.eq(Cat(C(0, 1), connection)),
+                    write.data.eq(place),
+                    write.en.eq(~raw),
+                    hands.eq(1),
+                ]
+                with m.If(done):
+                    m.next = "TAKE"
+
+        due = Signal(Due)
+        with m.If(live & (verdict.answer | (verdict.text & (flags.fin | fin_now)))):
+            m.d.comb += due.eq(Due.NOW)
+        with m.Elif(live & verdict.text & (segment.payload != 0)):
+            m.d.comb += due.eq(Mux(gap, Value.cast(Due.NOW), Value.cast(Due.LATER)))
+        job, event = self.job.p, events.i.p
+        next_job = Signal.like(job)
+        in_frame = Signal()  # the data is there
+        has_job, has_event = Signal(), Signal()
+        is_segment = kind == _Kind.SEGMENT
+        m.d.comb += [
+            in_frame.eq(is_segment & ~self.segment.p.placed),
+            next_job.frame.eq(in_frame),
+            next_job.raw.eq(raw),
+            next_job.skip.eq(skip),
+            next_job.octets.eq(Mux(raw, segment.octets, Mux(stored & in_frame, octets, 0))),
+            next_job.wrapped.eq(Mux(in_frame, wrapped, 0)),
+            next_job.address.eq(address),
+            next_job.ring.eq(place.ring),
+            next_job.settle.eq(begins | moved | (due != Due.NONE)),
+            next_job.note.connection.eq(connection),
+            next_job.note.number.eq(place.next),
+            next_job.note.edge.eq(place.edge),
+            next_job.note.due.eq(due),
+            next_job.note.fin.eq(place.fin_taken),
+            next_job.note.begin.eq(begins),
+            has_job.eq(next_job.frame | next_job.settle),
+            event.connection.eq(connection),
+            event.acknowledges.eq(verdict.acknowledges),
+            event.acknowledgment.eq(segment.acknowledgment),
+            event.sequence.eq(segment.sequence),
+            event.window.eq(segment.window),
+            event.empty.eq((segment.payload == 0) & ~flags.syn & ~flags.fin),
+            event.fin.eq(fin_now),
+            event.reset.eq(verdict.reset),
+            event.lost.eq(verdict.lost),
+            event.challenge.eq(verdict.challenge),
+            has_event.eq(
+                live
+                & (
+                    verdict.acknowledges
+                    | verdict.challenge
+                    | verdict.reset
+                    | verdict.lost
+                    | fin_now
+                )
+            ),
+            done.eq(hands & (~has_job | ~self.job.valid) & (~has_event | events.i.ready)),
+            events.i.valid.eq(done & has_event),
+            self.segment.ready.eq(done & is_segment),
+            self.release.ready.eq(done & (kind == _Kind.RELEASE)),
+            self.command.ready.eq(done & (kind == _Kind.COMMAND)),
+        ]
+        with m.If(self.job.ready):
+            m.d.sync += self.job.valid.eq(0)
+        with m.If(~self.job.valid):
+            m.d.sync += job.eq(next_job)
+        with m.If(done):
+            m.d.sync += turn.eq(is_segment)
+            with m.If(has_job):
+                m.d.sync += self.job.valid.eq(1)
+        return m

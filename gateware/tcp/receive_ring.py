@@ -1,0 +1,192 @@
+"""Where payload goes into the ring of its connection: words of frames become writes of memory."""
+
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from stagecoach.gateware.dma.lanes import choose_lanes, lanes_below, rotate_lanes
+from stagecoach.gateware.ethernet.layouts import FRAME_BEAT, FRAME_WORD, OCTETS_BITS
+from stagecoach.gateware.host_memory import WORD, WriteClient
+from stagecoach.gateware.stream.buffer import StreamBuffer
+from stagecoach.gateware.tcp.layouts import receive_job, written_note
+
+
+class ReceiveRing(wiring.Component):
+    """Carries out jobs in order, each with the next frame if it has one.
+
+    The octets of a job are turned to the lanes of their address and written by one command, or by
+    two if the end of the ring is among them; all other words of the frame are dropped. A frame that
+    is `raw` leaves as it came. The note of a job leaves when the job is taken, with the number of
+    its commands: `done` of `write` belongs to the notes in order.
+
+    One word per cycle; a frame costs its words, one cycle, and one more if its octets fill a word
+    more in memory than in the frame. A job without a frame costs one cycle. From a job with a frame
+    to its write command 1 cycle; from the first word with octets to its word in memory 2, or 3 if
+    it has to be joined with the next one.
+
+    While memory, `note` or `raw` is not taken, the frame waits where it is, and all others after
+    it. Addresses wrap by jobs, not here.
+
+    Parameters
+    ----------
+    connections: 2 to 256.
+
+    Members
+    -------
+    job, frames: as said; a frame has all octets that its job names. write: of memory; `done` and
+    `error` are for others. note: to `Settle`. raw: frames for the driver.
+    """
+
+    def __init__(self, connections: int = 64):
+        if not 2 <= connections <= 256:
+            raise ValueError(f"ReceiveRing connections is {connections!r}; allowed: 2 to 256")
+        bits = (connections - 1).bit_length()
+        super().__init__(
+            {
+                "job": In(stream.Signature(receive_job(bits))),
+                "frames": In(stream.Signature(FRAME_WORD)),
+                "write": Out(WriteClient()),
+                "note": Out(stream.Signature(written_note(bits))),
+                "raw": Out(stream.Signature(FRAME_BEAT)),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        job, frames, command = self.job.p, self.frames, self.write.command
+        m.submodules.words = words = StreamBuffer(WORD)
+        wiring.connect(m, words.o, wiring.flipped(self.write.data))
+
+        # Commands of the last job: one on the port, and the one after the ring's end.
+        wrapped = Signal(OCTETS_BITS)
+        ring = Signal.like(job.ring)
+        rest = Signal()  # there is one
+        with m.If(command.ready):
+            m.d.sync += [
+                command.valid.eq(rest),
+                command.p.address.eq(ring),
+                command.p.octets.eq(wrapped),
+                rest.eq(0),
+            ]
+        with m.If(self.note.ready):
+            m.d.sync += self.note.valid.eq(0)
+
+        # What is to be done with the frame. Octets that move to higher lanes fill a word of memory
+        # with each word of the frame; if they move to lower lanes, the first word fills none.
+        lane, target = job.skip[:3], job.address[:3]
+        reads, fills = Signal(OCTETS_BITS - 2), Signal(OCTETS_BITS - 2)
+        skips = Signal(OCTETS_BITS - 3)  # words before the first one with octets
+        left = Signal.like(reads)  # words with octets
+        rotation = Signal(3)
+        primes = Signal()  # the next word of the frame fills none
+        flushes = Signal()  # what is left of the last word fills another one
+        fills_left, fills_rest = Signal.like(fills), Signal.like(fills)  # of this command, the next
+        octets = Signal(OCTETS_BITS)  # of a raw frame
+        writes = Signal()
+        begin = Signal()
+        m.d.comb += [
+            writes.eq(~job.raw & (job.octets != 0)),
+            reads.eq((lane + job.octets + 7)[3:]),
+            fills.eq((target + job.octets + 7)[3:]),
+            self.job.ready.eq(begin & ~command.valid & ~self.note.valid),
+        ]
+
+        # Words with octets, turned; and how they fill words of memory.
+        turned, previous = Signal(64), Signal(64)
+        from_previous = Signal(8)  # lanes
+        filled, last = Signal(), Signal()
+        step = Signal()  # what was turned moves on
+        moves = Signal()  # the next is turned
+        m.d.comb += [
+            step.eq(~filled | words.i.ready),
+            words.i.valid.eq(filled),
+            words.i.p.data.eq(choose_lanes(from_previous, previous, turned)),
+            words.i.p.last.eq(last),
+        ]
+        with m.If(words.i.ready):
+            m.d.sync += filled.eq(0)
+        with m.If(moves):
+            m.d.sync += [
+                turned.eq(rotate_lanes(frames.p.data, rotation)),
+                previous.eq(turned),
+                from_previous.eq(lanes_below(rotation)),
+                filled.eq(~primes),
+                last.eq(fills_left == 1),
+                primes.eq(0),
+            ]
+            with m.If(~primes):
+                m.d.sync += fills_left.eq(Mux(fills_left == 1, fills_rest, fills_left - 1))
+
+        ended = Signal()  # the last word with octets was the last of the frame
+        with m.FSM(init="TAKE"):
+            with m.State("TAKE"):  # the next job
+                m.d.comb += begin.eq(1)
+                m.d.sync += [
+                    skips.eq(job.skip[3:]),
+                    left.eq(reads),
+                    rotation.eq(target - lane),
+                    primes.eq(target < lane),
+                    flushes.eq((target < lane) ^ (fills != reads)),
+                    fills_left.eq((target + (job.octets - job.wrapped) + 7)[3:]),
+                    fills_rest.eq((job.wrapped + 7)[3:]),
+                    octets.eq(job.octets),
+                ]
+                with m.If(self.job.valid & self.job.ready):
+                    m.d.sync += [
+                        self.note.valid.eq(job.settle),
+                        self.note.p.writes.eq(Mux(writes, 1 + (job.wrapped != 0), 0)),
+                        self.note.p.note.eq(job.note),
+                        command.valid.eq(writes),
+                        command.p.address.eq(job.address),
+                        command.p.octets.eq(job.octets - job.wrapped),
+                        rest.eq(writes & (job.wrapped != 0)),
+                        ring.eq(job.ring),
+                        wrapped.eq(job.wrapped),
+                    ]
+                    with m.If(job.frame & job.raw):
+                        m.next = "RAW"
+                    with m.Elif(job.frame & writes):
+                        m.next = "SKIP"
+                    with m.Elif(job.frame):
+                        m.next = "DROP"
+            with m.State("SKIP"):  # words before those with octets
+                with m.If(skips == 0):
+                    m.next = "MOVE"
+                with m.Else():
+                    m.d.comb += frames.ready.eq(1)
+                    with m.If(frames.valid):
+                        m.d.sync += skips.eq(skips - 1)
+                        with m.If(skips == 1):
+                            m.next = "MOVE"
+            with m.State("MOVE"):  # words with octets
+                m.d.comb += [frames.ready.eq(step), moves.eq(step & frames.valid)]
+                with m.If(moves):
+                    m.d.sync += [left.eq(left - 1), ended.eq(frames.p.last)]
+                    with m.If((left == 1) & flushes):
+                        m.next = "FLUSH"
+                    with m.Elif(frames.p.last):
+                        m.next = "TAKE"
+                    with m.Elif(left == 1):
+                        m.next = "DROP"
+            with m.State("FLUSH"):  # what is left of the last one
+                m.d.comb += moves.eq(step)
+                with m.If(step):
+                    m.next = "DROP"
+                    with m.If(ended):
+                        m.next = "TAKE"
+            with m.State("DROP"):  # words after those with octets
+                m.d.comb += frames.ready.eq(1)
+                with m.If(frames.valid & frames.p.last):
+                    m.next = "TAKE"
+            with m.State("RAW"):  # all words of a frame of the driver
+                m.d.comb += [self.raw.valid.eq(frames.valid), frames.ready.eq(self.raw.ready)]
+                with m.If(frames.valid & frames.ready):
+                    m.d.sync += octets.eq(octets - 8)
+                    with m.If(frames.p.last):
+                        m.next = "TAKE"
+        m.d.comb += [
+            self.raw.p.data.eq(frames.p.data),
+            self.raw.p.last.eq(frames.p.last),
+            self.raw.p.octets.eq(Mux(frames.p.last, octets[:4], 8)),
+        ]
+        return m
