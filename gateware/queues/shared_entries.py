@@ -32,8 +32,8 @@ class SharedEntries(wiring.Component):
     Latency: none; what is said of `select` is said as early as the rings say it. Throughput: one
     pop or keep every three cycles. A command is taken in the cycle after it came, or CREATE in that
     cycle, but not in the cycle of a pop or keep nor in that after it, or the two after it if that
-    popped an entry of a shared ring (CREATE: of `delivered`, in that after it). Nothing else is ever
-    waited for. Numbers are mod 2^16, as those of the rings.
+    popped an entry of a shared ring (CREATE: of `delivered`, in that after it). Nothing else is
+    ever waited for. Numbers are mod 2^16, as those of the rings.
 
     Members
     -------
