@@ -1,6 +1,7 @@
 """The rig around the device: its size, and the slow QP."""
 
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
@@ -11,6 +12,7 @@ from bench.receive_cases import troubles
 from bench.rig import LATE_CYCLES, Bench
 from bench.run import config_of
 from stagecoach.gateware.config import RnicConfig
+from stagecoach.host_driver.work_queue import WorkQueue
 
 RING = 1 << 20
 ENTRIES, ENTRY_OCTETS = 16, 64
@@ -39,7 +41,9 @@ class Qp:
         ring = SimpleNamespace(
             address=RING * (self.number + 1), entries=ENTRIES, entry_octets=ENTRY_OCTETS
         )
-        self._queues = SimpleNamespace(receive=SimpleNamespace(ring=ring))
+        receive = Mock(spec=WorkQueue)
+        receive.ring = ring
+        self._queues = SimpleNamespace(receive=receive)
 
     def connect(self, stream, **options):
         stream.attach(self.number)
