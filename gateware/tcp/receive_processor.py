@@ -24,7 +24,7 @@ from stagecoach.gateware.tcp.ranges import Ranges, no_ranges, ranges_layout
 from stagecoach.gateware.tcp.segment_verdict import SegmentVerdict
 from stagecoach.gateware.tcp.sequence import before, distance
 
-EVENTS = 16
+ACK_EVENTS = 16
 """That wait for the sending side."""
 
 HEADERS_OCTETS = 40
@@ -119,7 +119,7 @@ class ReceiveProcessor(wiring.Component):
         )
         m.submodules.verdict = verdict = SegmentVerdict()
         m.submodules.ranges = merge = Ranges()
-        m.submodules.events = events = PromptFifo(ack_event(self._bits), EVENTS)
+        m.submodules.events = events = PromptFifo(ack_event(self._bits), ACK_EVENTS)
         wiring.connect(m, wiring.flipped(self.event), events.o)
         read, write = table.read_port(), table.write_port()
         limits_read, limits_write = limits_table.read_port(), limits_table.write_port()
