@@ -168,8 +168,10 @@ def stages(f: Followed) -> None:
         ("outstanding", ports.outstanding_requests.select),
     ):
         h.invariant(f"{name} of its QP", ~at_work | (select == segment.qp))
-    begins = coming.valid & coming.ready
-    h.invariant("entries to come", ~begins | (ports.receive_entries.coming == coming.p.qp))
+    # What they are told before is what `next_qp` becomes.
+    entries = ports.receive_entries
+    h.invariant("entries to come", entries.stays | (entries.arriving == coming.p.qp))
+    h.invariant("entries stay", ~entries.stays | at_work)
 
     stays = f.following.signal("stays")
     writes = f.ulpdu.opcode == rfc_checks.WRITE
