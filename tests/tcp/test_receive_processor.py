@@ -19,7 +19,7 @@ from stagecoach.gateware.tcp.layouts import (
     received_segment,
     release_layout,
 )
-from stagecoach.gateware.tcp.receive_processor import EVENTS, ReceiveProcessor
+from stagecoach.gateware.tcp.receive_processor import ACK_EVENTS, ReceiveProcessor
 from stagecoach.sim.cosim.streams import (
     StreamMonitor,
     StreamSink,
@@ -397,12 +397,12 @@ async def check_what_is_not_taken_holds_up_and_loses_nothing(dut: Any) -> None:
     for sink in (bench.jobs, bench.events):
         sink.paused = True
         await ClockCycles(dut.clk, 2)
-        for _ in range(2 * EVENTS):
+        for _ in range(2 * ACK_EVENTS):
             bench.put(0, *known.segment_at(known.receiver.next, 10, Flags.ACK))
-        await ClockCycles(dut.clk, 3 * EVENTS * PERIOD)
+        await ClockCycles(dut.clk, 3 * ACK_EVENTS * PERIOD)
         # One job waits at the port, and one before it; so do the events.
-        taken = 2 * EVENTS - bench.segments.pending
-        assert taken == (1 if sink is bench.jobs else EVENTS)
+        taken = 2 * ACK_EVENTS - bench.segments.pending
+        assert taken == (1 if sink is bench.jobs else ACK_EVENTS)
         sink.paused = False
         await bench.check()
 

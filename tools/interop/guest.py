@@ -162,7 +162,11 @@ class Guest:
 
     def _follow(self) -> None:
         """Hands lines to the jobs that print them."""
-        with self._control.makefile("r", errors="backslashreplace", newline="\n") as lines:
+        # QEMU that is killed with something unread resets the connection.
+        with (
+            contextlib.suppress(ConnectionResetError),
+            self._control.makefile("r", errors="backslashreplace", newline="\n") as lines,
+        ):
             for line in lines:
                 self._take(line.rstrip("\r\n"))
         self._boot.end(1)
