@@ -125,14 +125,15 @@ class Guest:
 
     def monitor(self, command: str, **arguments: Any) -> None:
         """Has QEMU do something (QMP). Raises `InteropError`."""
-        self._monitor.write(json.dumps({"execute": command, "arguments": arguments}) + "\n")
-        self._monitor.flush()
-        for line in self._monitor:
-            answer = json.loads(line)
-            if "error" in answer:
-                raise InteropError(f"QEMU: {command}: {answer['error']['desc']}")
-            if "return" in answer:
-                return
+        with contextlib.suppress(ConnectionError):
+            self._monitor.write(json.dumps({"execute": command, "arguments": arguments}) + "\n")
+            self._monitor.flush()
+            for line in self._monitor:
+                answer = json.loads(line)
+                if "error" in answer:
+                    raise InteropError(f"QEMU: {command}: {answer['error']['desc']}")
+                if "return" in answer:
+                    return
         raise InteropError(f"QEMU: {command}: it has ended")
 
     @contextlib.contextmanager
