@@ -3,7 +3,7 @@
 from amaranth.hdl import Signal, Value, ValueLike
 
 KEEP = {"keep": 1}
-"""What synthesis knows them by: their cells are not merged, in `hw.flow` and by other tools."""
+"""What synthesis knows them by: `hw.synthesis` and other tools do not merge their cells."""
 
 
 def keep_apart(*registers: ValueLike) -> None:

@@ -48,9 +48,9 @@ class ReceiveEntryPort(wiring.Signature):
     `keep`, which is a pulse as `pop` and under the same rules. `shared` is of QP `select` two
     cycles ago: its oldest entry is one that other QPs may take. Before `keep` all words of such a
     one have to be read, in any order. `failed` is that of shared rings: a QP whose own one failed
-    is stopped. `arriving` takes the place of `coming`, because the ring of the QP is looked up
-    first: it is what `select` is two cycles later. With `stays` that is what it is in the next
-    cycle, whatever `arriving` says.
+    is stopped. `arriving` and `stays` take the place of `coming`, a cycle earlier, because the ring
+    of the QP is looked up first: in the next cycle `coming` is `arriving`, or, with `stays`, what
+    it is now. The QP is not created anew while it stays.
     """
 
     def __init__(self, config: RnicConfig, words: int):

@@ -24,9 +24,10 @@ class LlpReceive(wiring.Component):
     that is not attached are dropped.
 
     A request every 5 cycles, or 6 with two reads; 6 cycles from a request to its read command,
-    4 from a word of memory to that of the answer; one word per cycle. While nobody takes answers,
-    or memory does not answer, requests wait, once 32 reads are under way; releases do not. If an
-    octet could not be read, `failed` says whose, before the last word of that answer leaves.
+    4 from a word of memory to that of the answer; one word per cycle. While nobody takes answers or
+    `failed`, or memory does not answer, requests wait, once 32 reads are under way; releases do
+    not. If an octet could not be read, `failed` says whose, before the last word of that answer
+    leaves.
 
     Parameters
     ----------
