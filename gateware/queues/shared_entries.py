@@ -40,8 +40,8 @@ class SharedEntries(wiring.Component):
     qp_command: In(stream qp_command): CREATE, when the QP has nothing under way, and of rings.
     entries: the consumer; `ReceiveEntryPort`, seen from here.
     rings: Out(EntryPort), of which the numbers are those of rings.
-    delivered: In(QpStrobe), a message of the QP that had an entry was delivered; not in the cycle
-        before a keep or pop.
+    delivered: In(QpStrobe), a message of the QP that had an entry was delivered, before its next
+        one takes an entry; not in the cycle before a keep or pop.
     reached: Out(QpStrobe), the limit of a ring was reached.
     query_qp: In; `taken`, Out(1), and `taken_index`, Out(16), two cycles later: this QP has taken
         that entry of a shared ring for a message that is not delivered.
