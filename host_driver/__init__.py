@@ -5,7 +5,7 @@ if __name__ != "stagecoach.host_driver":
     raise ImportError("host_driver is imported as stagecoach.host_driver", name=__name__)
 
 from stagecoach.host_driver.cm import ConnectionListener, ConnectionRequest, connect, listen
-from stagecoach.host_driver.cm_async import open_connection
+from stagecoach.host_driver.cm_async import accept_connection, open_connection
 from stagecoach.host_driver.cm_responder import AcceptedRequest
 from stagecoach.host_driver.comp_channel import CompChannel
 from stagecoach.host_driver.context import OBSERVERS, Context
@@ -151,6 +151,7 @@ __all__ = [
     "WCStatus",
     "WROpcode",
     "WaitTimeout",
+    "accept_connection",
     "connect",
     "inc_rkey",
     "listen",

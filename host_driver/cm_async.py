@@ -1,11 +1,12 @@
-"""The connection manager as MPA Initiator in an event loop: `await open_connection(...)`."""
+"""The connection manager in an event loop: `open_connection` and `accept_connection`."""
 
 import asyncio
 import threading
 from typing import Unpack
 
 from stagecoach.host_driver.cm_initiator import ConnectOptions, Initiation
-from stagecoach.host_driver.errors import WaitTimeout
+from stagecoach.host_driver.cm_responder import AcceptOptions, ConnectionRequest
+from stagecoach.host_driver.errors import WaitTimeout, require_type
 from stagecoach.host_driver.full_operation import awaiting_rtr, has_rtr
 from stagecoach.host_driver.mpa_errors import StartupStep
 from stagecoach.host_driver.mpa_exchange import Deadline, FrameReader
@@ -14,7 +15,7 @@ from stagecoach.host_driver.qp import QP
 from stagecoach.host_driver.transport.base import ByteStream
 
 _POLL_SECONDS = 0.002
-"""How often it looks for the Reply, and for the end of the RTR frame."""
+"""How often it looks for the Reply, for the first FPDU, and for the end of the RTR frame."""
 
 
 async def open_connection(qp: QP, host: str, port: int, **options: Unpack[ConnectOptions]) -> bytes:
@@ -35,6 +36,27 @@ async def open_connection(qp: QP, host: str, port: int, **options: Unpack[Connec
             with awaiting_rtr(qp, attempt.deadline, 0.0):
                 await _hidden_done(qp, attempt.deadline)
     return reply.private_data
+
+
+async def accept_connection(
+    request: ConnectionRequest, qp: QP, **options: Unpack[AcceptOptions]
+) -> None:
+    """`request.accept(qp)` for an event loop that goes on: parameters and errors are the same.
+
+    It waits for the peer only if the request is `peer_to_peer`. A task that waits can be cancelled:
+    the connection is closed, and the QP can be connected again unless the RTR frame, a Send, was
+    on its way.
+    """
+    require_type("qp", qp, QP)
+    accepted = request.send_reply(qp, **options)
+    with accepted.closed_if_it_fails():
+        if accepted.connection.peer_to_peer:
+            while not accepted.poll():
+                await asyncio.sleep(_POLL_SECONDS)
+        accepted.operate(qp)
+        if has_rtr(accepted.connection):
+            with awaiting_rtr(qp, accepted.deadline, 0.0):
+                await _hidden_done(qp, accepted.deadline)
 
 
 async def _open(attempt: Initiation) -> ByteStream:

@@ -1,9 +1,12 @@
-"""The connection manager as MPA Responder: answering a Request (RFC 5044 7.1, RFC 6581)."""
+"""The connection manager as MPA Responder: answering a Request (RFC 5044 7.1, RFC 6581).
+
+`ConnectionRequest.accept` waits in its thread, `cm_async.accept_connection` in an event loop.
+"""
 
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Self
+from typing import Self, TypedDict, Unpack
 
 from stagecoach.host_driver.context import Context
 from stagecoach.host_driver.enums import QPState
@@ -33,6 +36,20 @@ from stagecoach.host_driver.mpa_startup import RTR, StartupFrame
 from stagecoach.host_driver.mpa_terms import DEFAULT_RTR, Connection, Terms, octets_of
 from stagecoach.host_driver.qp import QP
 from stagecoach.host_driver.transport.base import ByteStream, TransportError, TransportTimeout
+
+
+class AcceptOptions(TypedDict, total=False):
+    """What `accept` and `accept_connection` may be asked for; the former describes it."""
+
+    private_data: bytes
+    ord: int | None
+    ird: int | None
+    minimum_ord: int
+    crc: bool
+    markers: bool
+    rtr: RTR
+    emss: int | None
+    timeout: float
 
 
 class ConnectionRequest:
@@ -89,7 +106,38 @@ class ConnectionRequest:
         self._context.forget_close(self.close)
         return stream
 
-    def accept(
+    def accept(self, qp: QP | None, **options: Unpack[AcceptOptions]) -> "AcceptedRequest":
+        """Accepts: sends the Reply and connects the QP as MPA Responder.
+
+        The QP sends nothing before the first FPDU has arrived (RFC 5044, 7.1.2 item 4). With a
+        `peer_to_peer` request that is the RTR frame, and this returns when it comes: the QP may
+        send at once then. What was agreed is in `qp.connection`. `accept_connection` is the same
+        for an event loop.
+
+        Parameters
+        ----------
+        All options have defaults, those of `send_reply`.
+
+        qp: `None` to send the Reply alone: no QP is needed before the peer sends its first FPDU.
+            Wait for that with what is returned, and connect a QP with receives then.
+        minimum_ord: refuse a peer whose IRD is smaller, telling it (RFC 6581, 9.1).
+        rtr: RTR frames that this end takes. A Send takes a receive of the driver, so it is
+            possible only if none is posted before this returns.
+        timeout: seconds for the Reply and the RTR frame, or without a QP for the first FPDU.
+        Others as in `connect`. Private data has at most 508 octets, 512 if the Request has no
+        IRD and ORD.
+
+        Raises `ValueError` for arguments that do not fit, and the request can still be answered;
+        `StartupError` for what goes wrong in startup, and the connection is closed.
+        """
+        accepted = self.send_reply(qp, **options)
+        if qp is not None:
+            if accepted.connection.peer_to_peer:
+                accepted.wait()
+            accepted.connect(qp)
+        return accepted
+
+    def send_reply(
         self,
         qp: QP | None,
         *,
@@ -103,26 +151,7 @@ class ConnectionRequest:
         emss: int | None = None,
         timeout: float = DEFAULT_TIMEOUT,
     ) -> "AcceptedRequest":
-        """Accepts: sends the Reply and connects the QP as MPA Responder.
-
-        The QP sends nothing before the first FPDU has arrived (RFC 5044, 7.1.2 item 4). With a
-        `peer_to_peer` request that is the RTR frame, and this returns when it comes: the QP may
-        send at once then. What was agreed is in `qp.connection`.
-
-        Parameters
-        ----------
-        qp: `None` to send the Reply alone: no QP is needed before the peer sends its first FPDU.
-            Wait for that with what is returned, and connect a QP with receives then.
-        minimum_ord: refuse a peer whose IRD is smaller, telling it (RFC 6581, 9.1).
-        rtr: RTR frames that this end takes. A Send takes a receive of the driver, so it is
-            possible only if none is posted before this returns.
-        timeout: seconds for the Reply and the RTR frame, or without a QP for the first FPDU.
-        Others as in `connect`. Private data has at most 508 octets, 512 if the Request has no
-        IRD and ORD.
-
-        Raises `ValueError` for arguments that do not fit, and the request can still be answered;
-        `StartupError` for what goes wrong in startup, and the connection is closed.
-        """
+        """The first step of `accept`: sends the Reply, which promises what `qp` can do."""
         if qp is not None:
             self._require_usable(qp)
         request = self._request
@@ -149,12 +178,7 @@ class ConnectionRequest:
             segment = choose_emss(stream, emss)
             require_quiet(stream)
             send_octets(stream, octets, StartupStep.REPLY, deadline)
-        accepted = AcceptedRequest(self._context, stream, connection, segment, deadline)
-        if qp is not None:
-            if connection.peer_to_peer:
-                accepted.wait()
-            accepted.connect(qp)
-        return accepted
+        return AcceptedRequest(self._context, stream, connection, segment, deadline)
 
     def _require_usable(self, qp: QP) -> None:
         require_type("qp", qp, QP)
@@ -233,7 +257,7 @@ class AcceptedRequest:
 
     Attributes
     ----------
-    connection: what was agreed.
+    connection: what was agreed. deadline: of the first FPDU.
     """
 
     def __init__(
@@ -244,9 +268,8 @@ class AcceptedRequest:
         emss: int,
         deadline: Deadline,
     ):
-        self.connection = connection
+        self.connection, self.deadline = connection, deadline
         self._context, self._stream, self._emss = context, stream, emss
-        self._deadline = deadline
         context.on_close(self.close)
 
     def __repr__(self) -> str:
@@ -261,8 +284,8 @@ class AcceptedRequest:
         connection is closed then.
         """
         self._context.lock.check()
-        with _closed_if_it_fails(self._stream, self._forget):
-            await_first_fpdu(self._stream, self._deadline)
+        with self.closed_if_it_fails():
+            await_first_fpdu(self._stream, self.deadline)
 
     def poll(self) -> bool:
         """Whether it has begun by now; raises as `wait`."""
@@ -270,7 +293,7 @@ class AcceptedRequest:
         try:
             self._stream.wait_readable(0.0)
         except TransportTimeout:
-            if not self._deadline.left:
+            if not self.deadline.left:
                 self.wait()  # it raises, unless an octet has just come
             return False
         except TransportError:
@@ -280,10 +303,20 @@ class AcceptedRequest:
     def connect(self, qp: QP) -> None:
         """Connects a QP as MPA Responder. Raises as `ConnectionRequest.accept`."""
         self._context.lock.check()
+        with self.closed_if_it_fails():
+            self.operate(qp)
+            await_rtr(qp, self.connection, self.deadline)
+
+    def operate(self, qp: QP) -> None:
+        """The first step of `connect`: gives the stream to the QP."""
+        enter_full_operation(qp, self._stream, self.connection, self._emss)
+        self._forget()
+
+    @contextmanager
+    def closed_if_it_fails(self) -> Iterator[None]:
+        """Closes the connection at an exception; that of a transport becomes a `StartupError`."""
         with _closed_if_it_fails(self._stream, self._forget):
-            enter_full_operation(qp, self._stream, self.connection, self._emss)
-            self._forget()
-            await_rtr(qp, self.connection, self._deadline)
+            yield
 
     def _forget(self) -> None:
         self._context.forget_close(self.close)

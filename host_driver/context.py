@@ -1,6 +1,7 @@
 """An open device: its beginning and end, what is made from it, and asynchronous events."""
 
 import time
+import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
@@ -88,6 +89,9 @@ OBSERVERS: list[Callable[["Context"], Observer | None]] = []
 class Context(Device):
     """A device opened through a transport; closing it closes all that was made from it.
 
+    It holds all of that: what a program drops stays open until it is closed, because peers may use
+    it by its number. A context that is dropped open itself is told of by a `ResourceWarning`.
+
     The driver is the Privileged Resource Manager of RFC 5040, 8.1.2: it owns all tables of the
     device. All calls may be made from several threads, also on the objects that are made from it:
     each takes the lock of the context for as long as it does not wait. In a process that was forked
@@ -115,6 +119,8 @@ class Context(Device):
     Raises `DeviceError` if what answers there is not this device, or does not finish in time.
     """
 
+    _closed = True  # until it is open
+
     def __init__(
         self,
         transport: Transport,
@@ -127,7 +133,6 @@ class Context(Device):
         require_type("quota", quota, Quota)
         super().__init__(transport, command_seconds, open_seconds)
         self._closing: dict[Callable[[], None], None] = {}  # in order of creation
-        self._closed = False
         self.qps: dict[int, OpenQP] = {}
         self.srqs: dict[int, TellingSRQ] = {}
         self.used_qps: set[int] = set()  # those that are closed, too
@@ -152,6 +157,7 @@ class Context(Device):
             self.attr = replace(self.attr, **read_capabilities(self))
             self._event_queue.begin()
             self.opened()
+            self._closed = False
             self._observers = [seen for observe in OBSERVERS if (seen := observe(self))]
             undo.pop_all()
 
@@ -410,6 +416,11 @@ class Context(Device):
             close()
         except Exception as error:
             errors.append(error)
+
+    def __del__(self) -> None:
+        # No command: this may be any thread, in the middle of anything. The transport ends itself.
+        if not self._closed and self.lock.is_own:
+            warnings.warn(f"dropped open: {self!r}", ResourceWarning, stacklevel=1, source=self)
 
     def __enter__(self) -> Self:
         self.require_open()

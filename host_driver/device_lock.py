@@ -17,11 +17,16 @@ class DeviceLock:
         self._lock = threading.RLock()
         self._process = os.getpid()
 
+    @property
+    def is_own(self) -> bool:
+        """Whether this is the process that has opened the device."""
+        return os.getpid() == self._process
+
     def check(self) -> None:
         """Raises `DeviceClosed` in another process than that which has opened the device."""
-        if (process := os.getpid()) != self._process:
+        if not self.is_own:
             raise DeviceClosed(
-                f"the device was opened by process {self._process}, this is process {process}, "
+                f"the device was opened by process {self._process}, this is process {os.getpid()}, "
                 "forked from it; allowed: calls in the process that opened it"
             )
 

@@ -137,6 +137,7 @@ __all__ = [
     "WCStatus",
     "WROpcode",
     "WaitTimeout",
+    "accept_connection",
     "connect",
     "inc_rkey",
     "listen",

@@ -1,4 +1,4 @@
-"""ConnectionListener.accept: peers in an event loop."""
+"""ConnectionListener.accept and accept_connection: peers in an event loop."""
 
 import asyncio
 import threading
@@ -8,9 +8,28 @@ from typing import Any
 
 import pytest
 
-from stagecoach.host_driver import ListenerClosed, MalformedFrame, StartupTimeout, listen
+from stagecoach.host_driver import (
+    RTR,
+    ListenerClosed,
+    MalformedFrame,
+    QPState,
+    QPStateError,
+    StartupError,
+    StartupStep,
+    StartupTimeout,
+    accept_connection,
+    listen,
+)
 from stagecoach.host_driver.mpa_startup import StartupFrame
-from tests.host_driver.startup_rig import PATIENCE, raw_initiator, receive_all
+from stagecoach.sim.model.endpoint import Endpoint
+from tests.host_driver.startup_rig import (
+    PATIENCE,
+    RtrDevice,
+    Side,
+    raw_initiator,
+    receive_all,
+    receive_frame,
+)
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -115,5 +134,143 @@ def test_a_listener_that_is_closed_ends_a_wait(passive):
         with pytest.raises(ListenerClosed):
             await task
         assert time.monotonic() - begun < SOON
+
+    run(work)
+
+
+# accept_connection
+
+RTR_OCTETS = StartupFrame(reply=False, ird=8, ord=8, peer_to_peer=True, rtr=RTR.WRITE).encode()
+SEND_OCTETS = StartupFrame(reply=False, ird=8, ord=8, peer_to_peer=True, rtr=RTR.SEND).encode()
+
+
+def test_clients_are_accepted_side_by_side(passive):
+    """The first one holds back its RTR frame; the second one is accepted meanwhile."""
+    other = passive.another_qp()
+
+    async def work():
+        with (
+            listen(passive.context) as listener,
+            raw_initiator(listener.port, RTR_OCTETS) as slow,
+        ):
+            first = await listener.accept()
+            accepting = asyncio.create_task(accept_connection(first, passive.qp, private_data=b"1"))
+            with raw_initiator(listener.port, OCTETS) as peer:
+                await accept_connection(await listener.accept(), other, private_data=b"2", ord=3)
+                assert receive_frame(peer, reply=True).private_data == b"2"
+            assert other.state == QPState.RTS and other.connection.ord == 3
+            assert receive_frame(slow, reply=True).private_data == b"1"
+            assert not accepting.done() and passive.qp.state == QPState.INIT
+            slow.sendall(b"\0")
+            await accepting
+            assert passive.qp.state == QPState.RTS
+
+    run(work)
+
+
+async def _request(listener, octets):
+    """A peer that has sent a Request, and the Request as it came."""
+    peer = await asyncio.to_thread(raw_initiator, listener.port, octets)
+    return peer, await listener.accept()
+
+
+def test_a_cancelled_wait_for_the_first_fpdu_leaves_nothing(passive):
+    async def work():
+        with listen(passive.context) as listener:
+            peer, request = await _request(listener, RTR_OCTETS)
+            with peer:
+                with pytest.raises(TimeoutError):
+                    await asyncio.wait_for(accept_connection(request, passive.qp), 0.05)
+                receive_frame(peer, reply=True)
+                assert await asyncio.to_thread(receive_all, peer) == b"", "it is not closed"
+            assert passive.qp.state == QPState.INIT and not passive.device.attached
+            with pytest.raises(StartupError, match="answered or closed"):
+                request.reject()
+            # The QP is as if nothing had been.
+            peer, request = await _request(listener, OCTETS)
+            with peer:
+                await accept_connection(request, passive.qp)
+            assert passive.qp.state == QPState.RTS
+
+    before = len(passive.context._closing)
+    run(work)
+    assert len(passive.context._closing) == before, "the context holds what nobody needs"
+
+
+@pytest.mark.parametrize("cancelled", [False, True])
+def test_a_wait_for_a_send_that_fails_ends_the_stream(passive, cancelled):
+    """Its device receives nothing, so the receive of the RTR frame does not complete."""
+
+    async def work():
+        with listen(passive.context) as listener:
+            peer, request = await _request(listener, SEND_OCTETS)
+            with peer:
+                options = {"rtr": RTR.SEND, "timeout": PATIENCE if cancelled else 0.2}
+                accepting = asyncio.create_task(accept_connection(request, passive.qp, **options))
+                await asyncio.sleep(0)
+                receive_frame(peer, reply=True)
+                peer.sendall(b"\0")
+                await asyncio.sleep(0.1)
+                assert passive.qp.state == QPState.RTS
+                if cancelled:
+                    accepting.cancel()
+                    with pytest.raises(asyncio.CancelledError):
+                        await accepting
+                else:
+                    with pytest.raises(StartupTimeout, match="QP 0 has not done it"):
+                        await accepting
+
+    run(work)
+    assert passive.qp.state == QPState.ERR and not passive.device.attached
+    assert passive.device.detach_timeouts == [0.0], "the loop waits for a peer"
+    assert passive.cq.poll() == [], "the receive of the RTR frame is hidden"
+
+
+def test_a_send_as_rtr_frame_is_waited_for():
+    passive = Side(RtrDevice())
+
+    async def work():
+        with listen(passive.context) as listener:
+            peer, request = await _request(listener, SEND_OCTETS)
+            with peer:
+                accepting = asyncio.create_task(
+                    accept_connection(request, passive.qp, rtr=RTR.SEND)
+                )
+                await asyncio.sleep(0)
+                receive_frame(peer, reply=True)
+                endpoint = Endpoint(responder=False)
+                endpoint.post_send(b"")
+                peer.sendall(b"".join(endpoint.take_output()))
+                await accepting
+
+    with passive.context:
+        run(work)
+        assert passive.qp.hidden_done() and passive.qp.state == QPState.RTS
+
+
+def test_its_errors_are_those_of_accept(passive):
+    async def work():
+        with listen(passive.context) as listener:
+            peer, request = await _request(listener, RTR_OCTETS)
+            with peer:
+                with pytest.raises(TypeError, match="qp is a NoneType; allowed: QP"):
+                    await accept_connection(request, None)
+                with pytest.raises(ValueError, match="EMSS 1"):
+                    await accept_connection(request, passive.qp, emss=1)
+                with pytest.raises(StartupTimeout, match="RTR frame: not within") as caught:
+                    await accept_connection(request, passive.qp, timeout=0.05)
+                assert caught.value.step == StartupStep.FIRST_FPDU
+            peer, request = await _request(listener, RTR_OCTETS)
+            accepting = asyncio.create_task(accept_connection(request, passive.qp))
+            await asyncio.sleep(0.01)
+            peer.close()
+            with pytest.raises(StartupError, match="RTR frame"):
+                await accepting
+            assert passive.qp.state == QPState.INIT
+            peer, request = await _request(listener, OCTETS)
+            with peer:
+                await accept_connection(request, passive.qp)
+                with pytest.raises(QPStateError, match="QP 0 is in state RTS; allowed: INIT"):
+                    await accept_connection(request, passive.qp)
 
     run(work)

@@ -1,7 +1,10 @@
 """Devices, Protection Domains, memory regions and CQs: what is handed out, and what is refused."""
 
+import gc
 import mmap
+import os
 import re
+import warnings
 
 import numpy
 import pytest
@@ -29,7 +32,7 @@ from stagecoach.host_driver import (
 from stagecoach.host_driver.answers import KNOWN
 from stagecoach.host_driver.device import CommandOpcode
 from stagecoach.host_driver.transport.base import TransportError
-from tests.host_driver.fake_device import CQS, QPS, STAGS_LOG2
+from tests.host_driver.fake_device import CQS, QPS, STAGS_LOG2, FakeDevice
 
 SLOTS = 1 << STAGS_LOG2
 
@@ -454,6 +457,53 @@ def test_everything_of_a_context_ends_with_it(device):
     assert not device.rings
     assert not device.mapped
     assert set(device.states.values()) == {0}
+
+
+# What a program drops
+
+
+def test_what_is_dropped_stays_open_because_it_has_numbers(context, device):
+    def make() -> tuple[int, int]:
+        pd, cq = PD(context), CQ(context, 8)
+        qp = QP(pd, QPInitAttr(cq, cq))
+        return qp.qp_num, MR(pd, bytearray(8), AccessFlags.REMOTE_WRITE).rkey
+
+    qp_num, rkey = make()
+    gc.collect()
+    assert rkey in device.stags and device.states[qp_num] == 1
+    context.qps[qp_num].close()
+    assert device.states[qp_num] == 0
+
+
+def drop_open(device) -> None:
+    CQ(Context(device), 8)
+    gc.collect()
+
+
+def test_a_context_that_is_dropped_open_is_told_and_no_command_is_given(device):
+    told = "dropped open: <Context of FakeDevice: 0 QPs, 1 CQs, 0 regions>"
+    with pytest.warns(ResourceWarning, match=told) as caught:
+        drop_open(device)
+    assert len(caught) == 1 and not device.closed
+    assert device.commands[-1] == CommandOpcode.CQ_ENABLE
+
+
+def test_a_context_that_was_closed_or_not_opened_or_is_of_another_process_is_not_told(
+    device, monkeypatch
+):
+    refused = FakeDevice()
+    refused.refuse.add(CommandOpcode.CQ_ENABLE)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        Context(FakeDevice()).close()
+        for transport in (refused, None):
+            with pytest.raises((DeviceError, TypeError)):
+                Context(transport)
+        context = Context(device)
+        monkeypatch.setattr(os, "getpid", lambda: 1)
+        del context
+        gc.collect()
+    assert not [each for each in caught if "dropped" in str(each.message)]
 
 
 def test_a_closed_context_refuses_all_that_is_new(device):

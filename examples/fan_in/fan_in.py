@@ -1,0 +1,286 @@
+"""Sixteen clients, each a process, send to one server with a shared receive queue; one is killed.
+
+The server waits for completions and for asynchronous events at the same time, with a selector. When
+a client has gone, an event tells it: the server closes that client's QP, and a newcomer gets its
+place. The others notice nothing.
+"""
+
+import argparse
+import multiprocessing
+import selectors
+import struct
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from multiprocessing.process import BaseProcess
+from multiprocessing.synchronize import Barrier
+from pathlib import Path
+from threading import BrokenBarrierError, Semaphore, Thread
+from typing import NoReturn
+
+from stagecoach import (
+    CQ,
+    MR,
+    PD,
+    QP,
+    SGE,
+    SRQ,
+    WC,
+    CompChannel,
+    ConnectionListener,
+    Context,
+    EventType,
+    ListenerClosed,
+    QPCap,
+    QPInitAttr,
+    Quota,
+    RecvWR,
+    SendWR,
+    SimulatedDevice,
+    SRQInitAttr,
+    StagecoachError,
+    StartupError,
+    WCOpcode,
+    WCStatus,
+    connect,
+    listen,
+)
+from stagecoach.sim.build import build_device
+
+CLIENTS = 16
+VICTIM = 7  # the client that is killed
+NEWCOMER = CLIENTS  # the client that gets its place
+BUFFERS = CLIENTS  # each client waits for the answer to a message before it sends the next one
+CAP = QPCap(max_send_wr=4, max_recv_wr=4)
+MESSAGE = struct.Struct("!II")  # number of the client, number of the message
+PATIENCE = 60.0
+MOST = 100_000  # messages
+
+
+def device(library: Path) -> SimulatedDevice:
+    """A device with memory that is fast, in cycles, so that all takes less time."""
+    return SimulatedDevice(library=library, read_latency=20, write_latency=10)
+
+
+def check(good: bool, problem: str) -> None:
+    """Raises `StagecoachError` with a problem unless all is good."""
+    if not good:
+        raise StagecoachError(problem)
+
+
+# A client
+
+
+def run_client(number: int, messages: int, port: int, library: Path, begin: Barrier | None) -> None:
+    """A client: a process of its own, with a device of its own."""
+    with Context(device(library)) as context:
+        pd, cq = PD(context), CQ(context)
+        qp, memory = QP(pd, QPInitAttr(cq, cq, CAP)), MR(pd, MESSAGE.size)
+        connect(qp, "127.0.0.1", port, private_data=number.to_bytes(), timeout=PATIENCE)
+        if begin is not None:
+            begin.wait(PATIENCE)
+        for message in range(messages):
+            memory.write(MESSAGE.pack(number, message))
+            qp.post_recv(RecvWR())  # for the answer
+            qp.post_send(SendWR(sg=[SGE(memory.addr, MESSAGE.size, memory.lkey)]))
+            for completion in cq.wait(2, PATIENCE):
+                check(completion.status == WCStatus.SUCCESS, completion.describe())
+
+
+def client_process(number: int, *arguments: object) -> None:
+    """A client, with errors in one line."""
+    try:
+        run_client(number, *arguments)  # type: ignore[arg-type]
+    except (StagecoachError, OSError, BrokenBarrierError) as error:
+        sys.exit(f"client {number}: {type(error).__name__}: {error}")
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+# The server
+
+
+@dataclass
+class Client:
+    """A client as the server sees it: its QP, its number, and how many of its messages came."""
+
+    qp: QP
+    number: int = -1
+    received: int = 0
+
+
+class Server:
+    """The server's end: one SRQ and one CQ for all clients, and a QP for each of them.
+
+    Parameters
+    ----------
+    context: the open device. told: is called after each message with its client.
+    left: is called with each client that has gone, when its QP is free.
+
+    Attributes
+    ----------
+    clients: those that are there, by the number of their QP.
+    """
+
+    def __init__(
+        self, context: Context, told: Callable[[Client], None], left: Callable[[Client], None]
+    ):
+        self._context, self._told, self._left = context, told, left
+        self._pd, self._channel = PD(context), CompChannel(context)
+        self._cq = CQ(context, channel=self._channel)
+        self._memory = MR(self._pd, BUFFERS * MESSAGE.size)
+        self._srq = SRQ(self._pd, SRQInitAttr(max_wr=BUFFERS))
+        self._places = Semaphore(CLIENTS)
+        self.clients: dict[int, Client] = {}
+        for buffer in range(BUFFERS):
+            self._post(buffer)
+
+    def _post(self, buffer: int) -> None:
+        address = self._memory.addr + buffer * MESSAGE.size
+        self._srq.post_recv(RecvWR(buffer, [SGE(address, MESSAGE.size, self._memory.lkey)]))
+
+    def accept(self, listener: ConnectionListener) -> None:
+        """Takes clients while there are places, in a thread, until the listener is closed."""
+        while True:
+            self._places.acquire()
+            qp = QP(self._pd, QPInitAttr(self._cq, self._cq, CAP, srq=self._srq))
+            self.clients[qp.qp_num] = client = Client(qp)
+            try:
+                request = listener.get_request(PATIENCE)
+                client.number = int.from_bytes(request.private_data)
+                request.accept(qp)
+            except ListenerClosed:
+                return
+            except StartupError as error:
+                print(f"a client did not connect: {error}", file=sys.stderr)
+                self._free(client)
+
+    def _free(self, client: Client) -> None:
+        """Closes its QP: its place is free."""
+        del self.clients[client.qp.qp_num]
+        client.qp.close()
+        self._places.release()
+
+    def serve(self, done: Callable[[], bool]) -> None:
+        """Sleeps until something comes, and takes it, until `done()`."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._channel, selectors.EVENT_READ, self._take_notification)
+            selector.register(self._context, selectors.EVENT_READ, self._take_event)
+            self._cq.req_notify()
+            while not done():
+                ready = selector.select(PATIENCE)
+                check(bool(ready), f"nothing came for {PATIENCE} s")
+                for key, _ in ready:
+                    key.data()
+
+    def _take_notification(self) -> None:
+        self._channel.get_cq_event(timeout=0)
+        self._cq.req_notify()
+        self._take_completions()
+
+    def _take_completions(self) -> None:
+        """Takes what is there, and no more: events must not wait until all clients are silent."""
+        for completion in self._cq.poll(self._cq.cqe):
+            if completion.opcode == WCOpcode.RECV:
+                self._take_message(completion)
+
+    def _take_message(self, completion: WC) -> None:
+        """Answers it; its buffer is free for any client before that."""
+        buffer = completion.wr_id
+        octets = self._memory.read(MESSAGE.size, buffer * MESSAGE.size)
+        self._post(buffer)
+        if completion.status != WCStatus.SUCCESS:
+            return  # a client has gone in the middle of its message
+        client = self.clients[completion.qp_num]
+        expected = client.number, client.received
+        check(MESSAGE.unpack(octets) == expected, f"{octets.hex()} in place of message {expected}")
+        client.received += 1
+        client.qp.post_send(SendWR())
+        self._told(client)
+
+    def _take_event(self) -> None:
+        """A QP stops, and then it takes nothing more from the SRQ: it can be closed."""
+        event = self._context.get_async_event(timeout=0)
+        if event.event_type == EventType.QP_LAST_WQE_REACHED:
+            self._take_completions()  # what its client had sent
+            client = self.clients.get(event.qp_num)
+            if client is not None:  # else it has gone while it connected
+                self._free(client)
+                self._left(client)
+
+
+# All together
+
+
+def run(messages: int) -> bool:
+    """The server, and the life of the clients; returns whether no message was lost."""
+    library = build_device()
+    processes: dict[int, BaseProcess] = {}
+    counts: dict[int, int] = {}  # of the clients that have gone
+    fork = multiprocessing.get_context("forkserver")
+    fork.set_forkserver_preload(["stagecoach.host_driver", "stagecoach.sim.transport"])
+    begin = fork.Barrier(CLIENTS)
+
+    def start(number: int, begin: Barrier | None) -> None:
+        arguments = number, messages, listener.port, library, begin
+        processes[number] = fork.Process(target=client_process, args=arguments)
+        processes[number].start()
+
+    def told(client: Client) -> None:
+        if client.number == VICTIM and client.received == messages // 2:
+            processes[VICTIM].kill()
+
+    def left(client: Client) -> None:
+        counts[client.number] = client.received
+        if client.number == VICTIM:
+            others = sum(each.received for each in server.clients.values())
+            print(f"client {VICTIM} is gone after {client.received} of {messages} messages")
+            print(f"the others had sent {others} of {(CLIENTS - 1) * messages}", flush=True)
+            start(NEWCOMER, None)
+        elif client.received < messages:
+            raise StagecoachError(f"client {client.number} has failed")
+
+    with Context(device(library), Quota(qps=CLIENTS)) as context:
+        server = Server(context, told, left)
+        try:
+            with listen(context) as listener:
+                Thread(target=server.accept, args=(listener,), daemon=True).start()
+                for number in range(CLIENTS):
+                    start(number, begin)
+                server.serve(lambda: len(counts) == CLIENTS + 1)
+        finally:
+            for process in processes.values():
+                process.kill()
+                process.join()
+    complete = [number for number, count in counts.items() if count == messages]
+    print(f"{len(complete)} clients sent all {messages} messages, the newcomer among them")
+    return len(complete) == CLIENTS and NEWCOMER in complete
+
+
+class Parser(argparse.ArgumentParser):
+    """Tells of bad options in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}\n")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs all and returns the exit status: 0 if nothing was lost."""
+    parser = Parser(prog="fan_in", description=__doc__.splitlines()[0])
+    parser.add_argument(
+        "--messages", type=int, default=20, metavar="N", help="of each client (default: 20)"
+    )
+    messages = parser.parse_args(arguments).messages
+    if not 2 <= messages <= MOST:
+        parser.error(f"messages is {messages}; allowed: 2 to {MOST}")
+    try:
+        return 0 if run(messages) else 1
+    except (StagecoachError, OSError) as error:
+        print(f"{parser.prog}: {type(error).__name__}: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())
