@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
 from multiprocessing.synchronize import Barrier
-from pathlib import Path
 from threading import BrokenBarrierError, Semaphore, Thread
 from typing import NoReturn
 
@@ -45,7 +44,6 @@ from stagecoach import (
     connect,
     listen,
 )
-from stagecoach.sim.build import build_device
 
 CLIENTS = 16
 VICTIM = 7  # the client that is killed
@@ -55,11 +53,13 @@ CAP = QPCap(max_send_wr=4, max_recv_wr=4)
 MESSAGE = struct.Struct("!II")  # number of the client, number of the message
 PATIENCE = 60.0
 MOST = 100_000  # messages
+PRELOADED = ["stagecoach.sim.build", "stagecoach.gateware.rnic"]
+"""What takes longest to import; the processes of the clients begin with it."""
 
 
-def device(library: Path) -> SimulatedDevice:
+def device() -> SimulatedDevice:
     """A device with memory that is fast, in cycles, so that all takes less time."""
-    return SimulatedDevice(library=library, read_latency=20, write_latency=10)
+    return SimulatedDevice(read_latency=20, write_latency=10)
 
 
 def check(good: bool, problem: str) -> None:
@@ -71,9 +71,9 @@ def check(good: bool, problem: str) -> None:
 # A client
 
 
-def run_client(number: int, messages: int, port: int, library: Path, begin: Barrier | None) -> None:
+def run_client(number: int, messages: int, port: int, begin: Barrier | None) -> None:
     """A client: a process of its own, with a device of its own."""
-    with Context(device(library)) as context:
+    with Context(device()) as context:
         pd, cq = PD(context), CQ(context)
         qp, memory = QP(pd, QPInitAttr(cq, cq, CAP)), MR(pd, MESSAGE.size)
         connect(qp, "127.0.0.1", port, private_data=number.to_bytes(), timeout=PATIENCE)
@@ -214,15 +214,14 @@ class Server:
 
 def run(messages: int) -> bool:
     """The server, and the life of the clients; returns whether no message was lost."""
-    library = build_device()
     processes: dict[int, BaseProcess] = {}
     counts: dict[int, int] = {}  # of the clients that have gone
     fork = multiprocessing.get_context("forkserver")
-    fork.set_forkserver_preload(["stagecoach.host_driver", "stagecoach.sim.transport"])
+    fork.set_forkserver_preload(PRELOADED)
     begin = fork.Barrier(CLIENTS)
 
     def start(number: int, begin: Barrier | None) -> None:
-        arguments = number, messages, listener.port, library, begin
+        arguments = number, messages, listener.port, begin
         processes[number] = fork.Process(target=client_process, args=arguments)
         processes[number].start()
 
@@ -240,7 +239,7 @@ def run(messages: int) -> bool:
         elif client.received < messages:
             raise StagecoachError(f"client {client.number} has failed")
 
-    with Context(device(library), Quota(qps=CLIENTS)) as context:
+    with Context(device(), Quota(qps=CLIENTS)) as context:
         server = Server(context, told, left)
         try:
             with listen(context) as listener:
