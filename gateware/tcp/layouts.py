@@ -1,5 +1,7 @@
 """What flows between the blocks of the TCP engine."""
 
+from collections.abc import Callable
+
 from amaranth.hdl import C, Cat, Value
 from amaranth.lib import data, enum
 
@@ -153,7 +155,11 @@ def settle_note(connection_bits: int) -> data.StructLayout:
     )
 
 
-def receive_job(connection_bits: int) -> data.StructLayout:
+NoteLayout = Callable[[int], data.StructLayout]
+"""Layout of a note, for the bits of a connection: `connection`, `number`, `begin`, and others."""
+
+
+def receive_job(connection_bits: int, note: NoteLayout = settle_note) -> data.StructLayout:
     """Return the layout of what is done with a frame, and what is said then.
 
     frame: there is one, and all of its words are taken. raw: it is for the driver, `octets` long.
@@ -170,19 +176,19 @@ def receive_job(connection_bits: int) -> data.StructLayout:
             "address": RING_ADDRESS_BITS,
             "ring": RING_ADDRESS_BITS,
             "settle": 1,
-            "note": settle_note(connection_bits),
+            "note": note(connection_bits),
         }
     )
 
 
-def written_note(connection_bits: int) -> data.StructLayout:
+def written_note(connection_bits: int, note: NoteLayout = settle_note) -> data.StructLayout:
     """Return the layout of a note, and of how many commands to memory it waits for."""
-    return data.StructLayout({"writes": 2, "note": settle_note(connection_bits)})
+    return data.StructLayout({"writes": 2, "note": note(connection_bits)})
 
 
-def settled_layout(connection_bits: int) -> data.StructLayout:
+def settled_layout(connection_bits: int, note: NoteLayout = settle_note) -> data.StructLayout:
     """Return the layout of a note that came true; or memory `failed`, and `number` did not move."""
-    return data.StructLayout({"failed": 1, "note": settle_note(connection_bits)})
+    return data.StructLayout({"failed": 1, "note": note(connection_bits)})
 
 
 def ack_event(connection_bits: int) -> data.StructLayout:
@@ -230,3 +236,43 @@ def attachment_layout(bits: int) -> data.StructLayout:
 def sender_event(bits: int) -> data.StructLayout:
     """Return the layout of what the sending side says to the LLP port, as an event of that."""
     return data.StructLayout({"connection": bits, "kind": LlpEventKind, "value": 32})
+
+
+def fpdu_layout(connection_bits: int) -> data.StructLayout:
+    """Return the layout of what is said of an FPDU that the LLP port gave.
+
+    octets: of it; 0 if there is none. sum: of the octets, as `ip/checksum.py` gives it. close:
+    nothing follows it on this connection.
+    """
+    return data.StructLayout(
+        {"connection": connection_bits, "octets": OCTETS_BITS, "sum": 16, "close": 1}
+    )
+
+
+FATE = data.StructLayout({"octets": OCTETS_BITS, "sends": 1})
+"""What becomes of an FPDU with that many octets: it is sent out of the store, or not."""
+
+
+def transmit_job(connection_bits: int) -> data.StructLayout:
+    """Return the layout of what is written to a ring of what is sent.
+
+    fpdu: the words of the next FPDU are taken, and its `octets`, all or none, are written; without
+    it the `octets` are in the ring already. number: of the first of them. ring, size: as in
+    `receive_command`. begin: the connection is a new one.
+    """
+    return data.StructLayout(
+        {
+            "connection": connection_bits,
+            "fpdu": 1,
+            "octets": OCTETS_BITS,
+            "number": 32,
+            "ring": RING_ADDRESS_BITS,
+            "size": 4,
+            "begin": 1,
+        }
+    )
+
+
+def stored_note(connection_bits: int) -> data.StructLayout:
+    """Return the layout of a note about what is sent: all before `number` is in the ring."""
+    return data.StructLayout({"connection": connection_bits, "number": 32, "begin": 1})

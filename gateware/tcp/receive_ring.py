@@ -8,7 +8,7 @@ from stagecoach.gateware.dma.lanes import choose_lanes, lanes_below, rotate_lane
 from stagecoach.gateware.ethernet.layouts import FRAME_BEAT, FRAME_WORD, OCTETS_BITS
 from stagecoach.gateware.host_memory import WORD, WriteClient
 from stagecoach.gateware.stream.buffer import StreamBuffer
-from stagecoach.gateware.tcp.layouts import receive_job, written_note
+from stagecoach.gateware.tcp.layouts import NoteLayout, receive_job, settle_note, written_note
 
 
 class ReceiveRing(wiring.Component):
@@ -29,7 +29,7 @@ class ReceiveRing(wiring.Component):
 
     Parameters
     ----------
-    connections: 2 to 256.
+    connections: 2 to 256. note: layout of what is said of a job.
 
     Members
     -------
@@ -37,16 +37,16 @@ class ReceiveRing(wiring.Component):
     `error` are for others. note: to `Settle`. raw: frames for the driver.
     """
 
-    def __init__(self, connections: int = 64):
+    def __init__(self, connections: int = 64, note: NoteLayout = settle_note):
         if not 2 <= connections <= 256:
             raise ValueError(f"ReceiveRing connections is {connections!r}; allowed: 2 to 256")
         bits = (connections - 1).bit_length()
         super().__init__(
             {
-                "job": In(stream.Signature(receive_job(bits))),
+                "job": In(stream.Signature(receive_job(bits, note))),
                 "frames": In(stream.Signature(FRAME_WORD)),
                 "write": Out(WriteClient()),
-                "note": Out(stream.Signature(written_note(bits))),
+                "note": Out(stream.Signature(written_note(bits, note))),
                 "raw": Out(stream.Signature(FRAME_BEAT)),
             }
         )

@@ -1,4 +1,4 @@
-"""What may be acknowledged: what memory has answered for, in order."""
+"""What may be acknowledged, or sent: what memory has answered for, in order."""
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import data, memory, stream, wiring
@@ -6,7 +6,12 @@ from amaranth.lib.wiring import In, Out
 
 from stagecoach.gateware.stream.fifo import StreamFifo
 from stagecoach.gateware.stream.prompt_fifo import PromptFifo
-from stagecoach.gateware.tcp.layouts import settled_layout, written_note
+from stagecoach.gateware.tcp.layouts import (
+    NoteLayout,
+    settle_note,
+    settled_layout,
+    written_note,
+)
 
 NOTES = 32
 """That wait for memory: with frames of 1,500 octets it answers 6,000 cycles later at most."""
@@ -32,29 +37,32 @@ class Settle(wiring.Component):
 
     Parameters
     ----------
-    connections: 2 to 256.
+    connections: 2 to 256. note: layout of a note.
 
     Members
     -------
     note, done, error: of `ReceiveRing`, and of its port to memory. o: notes that came true.
     connection_read: asks for what is acknowledged of a connection; a cycle later it is at
-        `settled`.
+        `settled`: `number`, and `fin` if notes have that.
     """
 
-    def __init__(self, connections: int = 64):
+    def __init__(self, connections: int = 64, note: NoteLayout = settle_note):
         if not 2 <= connections <= 256:
             raise ValueError(f"Settle connections is {connections!r}; allowed: 2 to 256")
         self._connections = connections
         bits = (connections - 1).bit_length()
-        self._note = written_note(bits)
+        self._note = written_note(bits, note)
+        self._kept = data.StructLayout(
+            {name: shape for name, shape in SETTLED.members.items() if name in note(bits).members}
+        )
         super().__init__(
             {
                 "note": In(stream.Signature(self._note)),
                 "done": In(1),
                 "error": In(1),
-                "o": Out(stream.Signature(settled_layout(bits))),
+                "o": Out(stream.Signature(settled_layout(bits, note))),
                 "connection_read": In(bits),
-                "settled": Out(SETTLED),
+                "settled": Out(self._kept),
             }
         )
 
@@ -62,7 +70,9 @@ class Settle(wiring.Component):
         m = Module()
         m.submodules.notes = notes = StreamFifo(self._note, NOTES)
         m.submodules.answers = answers = PromptFifo(1, ANSWERS)
-        m.submodules.table = table = memory.Memory(shape=SETTLED, depth=self._connections, init=[])
+        m.submodules.table = table = memory.Memory(
+            shape=self._kept, depth=self._connections, init=[]
+        )
         m.submodules.failures = failures = memory.Memory(shape=1, depth=self._connections, init=[])
         wiring.connect(m, wiring.flipped(self.note), notes.i)
         head = notes.o.p
@@ -87,8 +97,7 @@ class Settle(wiring.Component):
             failure.data.eq(silent | wrong),
             failure.en.eq(says),
             write.addr.eq(head.note.connection),
-            write.data.number.eq(head.note.number),
-            write.data.fin.eq(head.note.fin),
+            *(write.data[name].eq(head.note[name]) for name in self._kept.members),
             write.en.eq(says & ~silent & ~wrong),
             read.addr.eq(self.connection_read),
             self.settled.eq(read.data),

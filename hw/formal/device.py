@@ -21,6 +21,9 @@ from stagecoach.gateware.tcp.ranges import Ranges
 from stagecoach.gateware.tcp.receive_front import ReceiveFront
 from stagecoach.gateware.tcp.receive_path import ReceivePath
 from stagecoach.gateware.tcp.rto import RetransmissionTimeout
+from stagecoach.gateware.tcp.segment_list import SegmentList
+from stagecoach.gateware.tcp.segment_store import SegmentStore
+from stagecoach.gateware.tcp.transmit_ring import TransmitRing
 from stagecoach.hw.formal.harness import GATEWARE, is_block, without_reset
 
 # Only blocks that are asked for are elaborated.
@@ -41,6 +44,9 @@ DEVICES: dict[str, Callable[[], wiring.Component]] = {
     "llp events": lambda: LlpEvents(RnicConfig()),
     "rto": RetransmissionTimeout,
     "congestion": Congestion,
+    "segment list": SegmentList,
+    "segment store": lambda: SegmentStore(RnicConfig()),
+    "transmit ring": TransmitRing,
 }
 """Devices that together have every block; of all but the first one only other classes count."""
 

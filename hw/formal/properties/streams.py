@@ -36,6 +36,7 @@ ASSUMED: dict[str, tuple[str, ...]] = {
     "rdmap.transmit.check.TransmitCheck": ("piece",),
     "tcp.receive_ring.ReceiveRing": ("frames",),
     "tcp.receive_path.ReceivePath": ("frames",),
+    "tcp.transmit_ring.TransmitRing": ("words",),
 }
 """Inputs that must hold their words for the outputs to do so: they pass through."""
 

@@ -1,0 +1,115 @@
+"""Where what is sent waits for its acknowledgment: FPDUs go to the ring of their connection."""
+
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from stagecoach.gateware.ethernet.layouts import FRAME_WORD, OCTETS_BITS
+from stagecoach.gateware.host_memory import WriteClient
+from stagecoach.gateware.tcp.layouts import (
+    RING_ADDRESS_BITS,
+    RING_MOST_BITS,
+    ring_masks,
+    stored_note,
+    transmit_job,
+)
+from stagecoach.gateware.tcp.receive_ring import ReceiveRing
+from stagecoach.gateware.tcp.settle import Settle
+
+
+class TransmitRing(wiring.Component):
+    """Carries out jobs in order: octet s of a connection goes to its ring at s modulo the size.
+
+    An FPDU is written by one command, or by two if the end of the ring is among its octets. When
+    memory has answered for it, and for all before it, the number after it is what is stored of the
+    connection; so it is when octets that are in the ring already are told of. The caller guarantees
+    that a number follows those of the job before, and that all octets from SND.UNA on fit in the
+    ring: then none is written over before it was acknowledged.
+
+    If memory reports an error, that is `failed` once, and the number does not move again until the
+    connection begins anew.
+
+    One word per cycle; an FPDU costs its words, two cycles, and one more if it fills a word more in
+    memory than in the store, but 3 cycles at least, as does a job without one. From a job to its
+    write command 3 cycles; from the last answer to the number 3. While memory takes nothing, or
+    does not answer for 32 jobs, everything waits; while `failed` is not taken, numbers rest.
+
+    Parameters
+    ----------
+    connections: 2 to 256.
+
+    Members
+    -------
+    job: as said. words: of each FPDU, from lane 0 on. write: of memory.
+    connection_read: asks for what is stored of a connection; a cycle later all before `stored` is.
+    failed: connections.
+    """
+
+    def __init__(self, connections: int = 64):
+        if not 2 <= connections <= 256:
+            raise ValueError(f"TransmitRing connections is {connections!r}; allowed: 2 to 256")
+        self._connections = connections
+        bits = (connections - 1).bit_length()
+        super().__init__(
+            {
+                "job": In(stream.Signature(transmit_job(bits))),
+                "words": In(stream.Signature(FRAME_WORD)),
+                "write": Out(WriteClient()),
+                "connection_read": In(bits),
+                "stored": Out(32),
+                "failed": Out(stream.Signature(bits)),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.ring = ring = ReceiveRing(self._connections, stored_note)
+        m.submodules.settle = settle = Settle(self._connections, stored_note)
+        wiring.connect(m, wiring.flipped(self.words), ring.frames)
+        wiring.connect(m, ring.write, wiring.flipped(self.write))
+        wiring.connect(m, ring.note, settle.note)
+        job, placed = self.job.p, ring.job.p
+
+        following = Signal(32)  # the number after the octets
+        place = Signal(RING_MOST_BITS)
+        address = Signal(RING_ADDRESS_BITS)
+        wrapped = Signal(OCTETS_BITS)
+        _, mask = ring_masks(job.size)
+        m.d.comb += [
+            placed.frame.eq(job.fpdu),
+            placed.octets.eq(Mux(job.fpdu, job.octets, 0)),
+            placed.wrapped.eq(wrapped),
+            placed.address.eq(address),
+            placed.ring.eq(job.ring),
+            placed.settle.eq(~job.fpdu | (job.octets != 0)),
+            placed.note.connection.eq(job.connection),
+            placed.note.number.eq(following),
+            placed.note.begin.eq(job.begin),
+            settle.done.eq(self.write.done),
+            settle.error.eq(self.write.error),
+            settle.connection_read.eq(self.connection_read),
+            self.stored.eq(settle.settled.number),
+            settle.o.ready.eq(~settle.o.p.failed | self.failed.ready),
+            self.failed.valid.eq(settle.o.valid & settle.o.p.failed),
+            self.failed.payload.eq(settle.o.p.note.connection),
+        ]
+        with m.FSM(init="TAKE"):
+            with m.State("TAKE"):  # a job
+                m.d.sync += [
+                    place.eq(job.number & mask),
+                    following.eq(job.number + job.octets),
+                ]
+                with m.If(self.job.valid):
+                    m.next = "PLACE"
+            with m.State("PLACE"):  # of its octets, and how many are after the end of the ring
+                after = following & mask
+                m.d.sync += [
+                    address.eq(job.ring + place),
+                    wrapped.eq(Mux(job.fpdu & (after < job.octets), after, 0)),
+                ]
+                m.next = "HAND"
+            with m.State("HAND"):  # until the one before it is done
+                m.d.comb += [ring.job.valid.eq(1), self.job.ready.eq(ring.job.ready)]
+                with m.If(ring.job.ready):
+                    m.next = "TAKE"
+        return m
