@@ -3,8 +3,8 @@
     python asyncio_server.py serve --port 7000
     python asyncio_server.py ask 127.0.0.1:7000 2+3 4*5
 
-A request is a small sum in text, the answer its result. Without arguments, the program plays the server and three
-clients, all in one loop.
+A request is a small sum in text, the answer its result. Without arguments, the program plays the
+server and three clients, all in one loop.
 """
 
 import argparse
@@ -130,7 +130,9 @@ async def all_in_one() -> None:
     with Context(SimulatedDevice()) as there, Context(SimulatedDevice()) as here:
         with listen(there) as listener:
             server = asyncio.create_task(serve(there, listener))
-            talks = [ask(here, "127.0.0.1", listener.port, [f"{n}+1", f"{n}*{n}"]) for n in range(3)]
+            talks = [
+                ask(here, "127.0.0.1", listener.port, [f"{n}+1", f"{n}*{n}"]) for n in range(3)
+            ]
             for answers in await asyncio.gather(*talks):
                 print(*answers)
             server.cancel()

@@ -2,7 +2,7 @@
 
     python fan_in.py
 
-An event says when the queue runs low. Then the buffers that were read are posted again, all at once.
+An event says when the queue runs low. Then the buffers that were read are posted again together.
 """
 
 import struct
@@ -16,7 +16,7 @@ from stagecoach import (
     QP,
     SGE,
     SRQ,
-    CompChannel,
+    AsyncEvent,
     Context,
     EventType,
     QPCap,
@@ -68,7 +68,7 @@ class Server:
         )
         self.srq.modify(srq_limit=LIMIT)
 
-    def event(self, event) -> None:
+    def event(self, event: AsyncEvent) -> None:
         """In a thread of the driver."""
         if event.event_type == EventType.SRQ_LIMIT_REACHED:
             self.refills += 1

@@ -3,11 +3,13 @@
     python file_copy.py receive FOLDER --port 7000
     python file_copy.py send FILE 127.0.0.1:7000
 
-The receiver offers a ring of slots. The sender writes a piece of the file into each slot, and tells so by a Send; the
-receiver takes the piece and gives the slot back by a Send: this is the flow control. At the end the sender sends the
-SHA-256 of the file, and the receiver answers whether it has the same.
+The receiver offers a ring of slots. The sender writes a piece of the file into each slot, and says
+so by a Send. The receiver takes the piece and gives the slot back by a Send: this is the flow
+control. At the end the sender sends the SHA-256 of the file, and the receiver answers whether it
+has the same.
 
-Request, private data: length of the file (8 bytes), name. Reply: address (8), STag (4), slots (4), bytes of a slot (4).
+Request, private data: length of the file (8 bytes), name.
+Reply: address (8), STag (4), slots (4), bytes of a slot (4).
 Send of the sender: bytes in the next slot (4); or, after the last one, the SHA-256 (32).
 Send of the receiver: "+" for a slot that is free, "K" for a good copy, "X" for a bad one.
 """
@@ -25,6 +27,7 @@ from stagecoach import (
     PD,
     QP,
     SGE,
+    WC,
     AccessFlags,
     Context,
     QPCap,
@@ -34,7 +37,6 @@ from stagecoach import (
     SendWR,
     SimulatedDevice,
     StagecoachError,
-    WC,
     WCOpcode,
     WCStatus,
     WROpcode,
@@ -136,9 +138,7 @@ def receive(context: Context, folder: Path, port: int) -> None:
     length = int.from_bytes(request.private_data[:8])
     name = Path(request.private_data[8:].decode()).name
     end = End(context, AccessFlags.REMOTE_WRITE)
-    request.accept(
-        end.qp, private_data=OFFER.pack(end.data.addr, end.data.rkey, SLOTS, SLOT)
-    )
+    request.accept(end.qp, private_data=OFFER.pack(end.data.addr, end.data.rkey, SLOTS, SLOT))
     digest, slot, left = hashlib.sha256(), 0, length
     with (folder / name).open("wb") as file:
         while left:

@@ -5,8 +5,8 @@
     python kv_cache.py get 127.0.0.1:7000 apple
     python kv_cache.py drop 127.0.0.1:7000 apple
 
-The server takes no part in get, put and drop. It gives each client a number, and breaks the locks of
-clients that have gone.
+The server takes no part in get, put and drop. It gives each client a number, and breaks the
+locks of clients that have gone.
 
 The table has buckets. A bucket is a lock, a count of changes, and four entries:
 
@@ -134,12 +134,20 @@ class Client:
         remote: int,
         local: int,
         length: int,
-        flags: SendFlags = SendFlags(0),
-        **operands: int,
+        flags: SendFlags | None = None,
+        compare_add: int = 0,
+        swap: int = 0,
     ) -> SendWR:
         sg = [SGE(self.memory.addr + local, length, self.memory.lkey)]
         return SendWR(
-            0, opcode, sg, flags, remote_addr=self.table + remote, rkey=self.rkey, **operands
+            0,
+            opcode,
+            sg,
+            flags or SendFlags(0),
+            remote_addr=self.table + remote,
+            rkey=self.rkey,
+            compare_add=compare_add,
+            swap=swap,
         )
 
     def _ask(self, *requests: SendWR) -> None:
