@@ -176,10 +176,10 @@ async def check_jobs_of_all_kinds(dut: Any) -> None:
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def check_the_end_of_the_ring(dut: Any) -> None:
-    """Up to it, past it by an octet, and by a word."""
+    """From it on, up to it, past it by an octet, and by a word."""
     bench = await begin(dut)
-    for inside in (1, 4, 8, 29, 30):
-        bench.begin(0, SPACE - inside)
+    for inside in (0, 1, 4, 8, 29, 30):
+        bench.begin(0, (SPACE - inside) % SPACE)
         bench.send(0, 30)
     await bench.done()
 
