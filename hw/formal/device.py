@@ -11,6 +11,7 @@ from amaranth.lib import stream, wiring
 
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.ethernet.frame_counters import FrameCounters
+from stagecoach.gateware.ethernet.frame_output import FrameOutput
 from stagecoach.gateware.hostlink.serial_rnic import SerialRnic
 from stagecoach.gateware.rnic import Rnic
 from stagecoach.gateware.tcp.congestion import Congestion
@@ -44,6 +45,7 @@ DEVICES: dict[str, Callable[[], wiring.Component]] = {
     "llp events": lambda: LlpEvents(RnicConfig()),
     "rto": RetransmissionTimeout,
     "congestion": Congestion,
+    "frame output": FrameOutput,
     "segment list": SegmentList,
     "segment store": lambda: SegmentStore(RnicConfig()),
     "transmit ring": TransmitRing,
