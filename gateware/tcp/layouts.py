@@ -72,6 +72,9 @@ class ReceiveOperation(enum.Enum, shape=2):
     DISCARD = 2  # octets that come from now on are lost, and end it (RFC 9293, SHLD-3)
 
 
+HEADERS_OCTETS = 40
+"""Of IPv4 and TCP without options: a segment has at most the MTU less these."""
+
 RING_ADDRESS_BITS = 48
 
 PLACE = data.StructLayout(

@@ -9,6 +9,7 @@ from stagecoach.gateware.memories import NO_COLLISION
 from stagecoach.gateware.stream.prompt_fifo import PromptFifo
 from stagecoach.gateware.tcp.layouts import (
     FLAGS,
+    HEADERS_OCTETS,
     LIMITS,
     PLACE,
     Due,
@@ -26,9 +27,6 @@ from stagecoach.gateware.tcp.sequence import before, distance
 
 ACK_EVENTS = 16
 """That wait for the sending side."""
-
-HEADERS_OCTETS = 40
-"""Of IPv4 and TCP without options: the MSS that is announced is the MTU less these."""
 
 WINDOW_FIELD_BITS = 16
 

@@ -6,30 +6,27 @@ from amaranth.lib.wiring import In, Out
 
 from stagecoach.gateware.config import WORD_OCTETS, RnicConfig
 from stagecoach.gateware.dma.lanes import lanes_below
+from stagecoach.gateware.ethernet.frame_store import WORDS_AHEAD, WORDS_MARGIN
 from stagecoach.gateware.ethernet.layouts import FRAME_WORD, OCTETS_BITS
 from stagecoach.gateware.ip.checksum import Checksum
 from stagecoach.gateware.memories import NO_COLLISION
 from stagecoach.gateware.mpa.layouts import MpaLayouts
 from stagecoach.gateware.stream.prompt_fifo import PromptFifo
-from stagecoach.gateware.tcp.layouts import FATE, attachment_layout, fpdu_layout
-
-HEADERS_OCTETS = 40
-"""Of IPv4 and TCP without options: an FPDU has at most the MTU less these."""
+from stagecoach.gateware.tcp.layouts import (
+    FATE,
+    HEADERS_OCTETS,
+    attachment_layout,
+    fpdu_layout,
+)
 
 FPDUS = 2
 """Of the longest that are kept: one comes while the other one leaves."""
 
-RECORDS = 16
+FPDU_RECORDS = 16
 """FPDUs that wait for the sending side, and for their fate to be carried out."""
 
 RECORDS_MARGIN = Checksum.LATENCY + 1
 """Of them, those whose sum is not there yet."""
-
-WORDS_AHEAD = 8
-"""Words between the memory and a reader; enough for one per cycle."""
-
-WORDS_MARGIN = 4
-"""Of them, those on their way that the FIFO's level does not show yet."""
 
 
 class SegmentStore(wiring.Component):
@@ -90,8 +87,8 @@ class SegmentStore(wiring.Component):
             shape=lane_layout, depth=self._config.qps, init=[]
         )
         m.submodules.checksum = checksum = Checksum()
-        m.submodules.records = records = PromptFifo(fpdu_layout(self._bits), RECORDS)
-        m.submodules.fates = fates = PromptFifo(FATE, RECORDS)
+        m.submodules.records = records = PromptFifo(fpdu_layout(self._bits), FPDU_RECORDS)
+        m.submodules.fates = fates = PromptFifo(FATE, FPDU_RECORDS)
         wiring.connect(m, wiring.flipped(self.fpdu), records.o)
         wiring.connect(m, wiring.flipped(self.fate), fates.i)
         write, lane = words.write_port(), lanes.read_port(domain="comb")
@@ -116,7 +113,7 @@ class SegmentStore(wiring.Component):
             lanes_write.en.eq(self.attach),
             lane.addr.eq(tx.connection),
             full.eq(((coming ^ to_ring) == depth) | ((coming ^ to_segment) == depth)),
-            self.tx.ready.eq(~full & (records.level < RECORDS - RECORDS_MARGIN)),
+            self.tx.ready.eq(~full & (records.level < FPDU_RECORDS - RECORDS_MARGIN)),
             takes.eq(self.tx.valid & self.tx.ready),
             keeps.eq(lane.data.attached & (tx.first | kept)),
             stores.eq(takes & keeps & (tx.octets != 0)),

@@ -12,8 +12,8 @@ from stagecoach.gateware.ethernet.layouts import FRAME_WORD
 from stagecoach.gateware.mpa.layouts import MpaLayouts
 from stagecoach.gateware.tcp.layouts import FATE, attachment_layout, fpdu_layout
 from stagecoach.gateware.tcp.segment_store import (
+    FPDU_RECORDS,
     FPDUS,
-    RECORDS,
     RECORDS_MARGIN,
     SegmentStore,
 )
@@ -191,11 +191,11 @@ async def check_records_that_are_not_taken_wait(dut: Any) -> None:
     """The shortest FPDUs, while nobody wants to know of them."""
     bench = await begin(dut)
     bench.fpdu.paused = True
-    for _ in range(3 * RECORDS):
+    for _ in range(3 * FPDU_RECORDS):
         bench.send(0, 4)
     await ClockCycles(dut.clk, 200)
-    taken = 3 * RECORDS - bench.tx.pending
-    assert RECORDS - RECORDS_MARGIN <= taken <= RECORDS
+    taken = 3 * FPDU_RECORDS - bench.tx.pending
+    assert FPDU_RECORDS - RECORDS_MARGIN <= taken <= FPDU_RECORDS
     bench.fpdu.paused = False
     await bench.decide()
     await bench.done()

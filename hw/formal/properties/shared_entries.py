@@ -226,7 +226,10 @@ PROPERTIES = (
             ("taken_write.data.held.eq(entries.keep)", "taken_write.data.held.eq(0)"),
             ("shared & ~mine.held & ~Cat(ended).any()", "shared & ~mine.held"),
             ("shared & ~mine.held & ~Cat(ended).any()", "shared & ~Cat(ended).any()"),
-            ("Mux(mine.held, mine.index, rings.index))", "rings.index)"),
+            (
+                "taken_write.data.index.eq(Mux(mine.held, mine.index, rings.index))",
+                "taken_write.data.index.eq(rings.index)",
+            ),
             ("entries.pop & ~mine.held |", "entries.pop |"),
             ("~far_held & (", "("),
             ("taken_write.data.open.eq(1)", "taken_write.data.open.eq(entries.keep)"),
