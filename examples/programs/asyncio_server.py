@@ -146,11 +146,18 @@ async def serve_for_ever(port: int) -> None:
         await serve(context, listener)
 
 
-async def ask_alone(server: str, sums: list[str]) -> None:
+async def ask_alone(server: tuple[str, int], sums: list[str]) -> None:
     """A client alone."""
-    host, _, port = server.rpartition(":")
     with Context(SimulatedDevice()) as context:
-        print(*await ask(context, host, int(port), sums), sep="\n")
+        print(*await ask(context, *server, sums), sep="\n")
+
+
+def address(text: str) -> tuple[str, int]:
+    """HOST:PORT of a command line."""
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
+        raise argparse.ArgumentTypeError(f"{text!r}; allowed: a host and a port, as 127.0.0.1:7700")
+    return host, int(port)
 
 
 def main() -> None:
@@ -158,7 +165,7 @@ def main() -> None:
     commands = parser.add_subparsers(dest="command")
     commands.add_parser("serve").add_argument("--port", type=int, default=0)
     command = commands.add_parser("ask")
-    command.add_argument("server", metavar="HOST:PORT")
+    command.add_argument("server", type=address, metavar="HOST:PORT")
     command.add_argument("sums", nargs="+")
     options = parser.parse_args()
     try:
@@ -170,7 +177,7 @@ def main() -> None:
             asyncio.run(all_in_one())
     except KeyboardInterrupt:
         pass
-    except (StagecoachError, ConnectionError) as error:
+    except (StagecoachError, OSError) as error:
         sys.exit(str(error))
 
 

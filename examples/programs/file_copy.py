@@ -157,6 +157,14 @@ def receive(context: Context, folder: Path, port: int) -> None:
     print(f"received {folder / name}, {length} bytes, SHA-256 {digest.hexdigest()}")
 
 
+def address(text: str) -> tuple[str, int]:
+    """HOST:PORT of a command line."""
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
+        raise argparse.ArgumentTypeError(f"{text!r}; allowed: a host and a port, as 127.0.0.1:7700")
+    return host, int(port)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     commands = parser.add_subparsers(dest="command", required=True)
@@ -165,15 +173,14 @@ def main() -> None:
     command.add_argument("--port", type=int, default=0)
     command = commands.add_parser("send")
     command.add_argument("file", type=Path)
-    command.add_argument("server", metavar="HOST:PORT")
+    command.add_argument("server", type=address, metavar="HOST:PORT")
     options = parser.parse_args()
     try:
         with Context(SimulatedDevice()) as context:
             if options.command == "receive":
                 receive(context, options.folder, options.port)
             else:
-                host, _, port = options.server.rpartition(":")
-                send(context, options.file, host, int(port))
+                send(context, options.file, *options.server)
     except (StagecoachError, CopyError, OSError, ValueError) as error:
         sys.exit(f"file_copy: {error}")
 

@@ -231,6 +231,14 @@ def serve(port: int) -> None:
                 print(error, file=sys.stderr)
 
 
+def address(text: str) -> tuple[str, int]:
+    """HOST:PORT of a command line."""
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
+        raise argparse.ArgumentTypeError(f"{text!r}; allowed: a host and a port, as 127.0.0.1:7700")
+    return host, int(port)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     commands = parser.add_subparsers(dest="command", required=True)
@@ -238,7 +246,7 @@ def main() -> None:
     command.add_argument("--port", type=int, default=0)
     for name in ("get", "put", "drop"):
         command = commands.add_parser(name)
-        command.add_argument("server", metavar="HOST:PORT")
+        command.add_argument("server", type=address, metavar="HOST:PORT")
         command.add_argument("key")
         if name == "put":
             command.add_argument("value")
@@ -248,9 +256,8 @@ def main() -> None:
             serve(options.port)
         except KeyboardInterrupt:
             return
-    host, _, port = options.server.rpartition(":")
     with Context(SimulatedDevice()) as context:
-        client = Client(context, host, int(port))
+        client = Client(context, *options.server)
         key = options.key.encode()
         if options.command == "put":
             client.put(key, options.value.encode())
@@ -264,5 +271,5 @@ def main() -> None:
 if __name__ == "__main__":
     try:
         main()
-    except (StagecoachError, CacheError) as error:
+    except (StagecoachError, CacheError, OSError) as error:
         sys.exit(str(error))

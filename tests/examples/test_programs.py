@@ -81,3 +81,24 @@ def test_what_cannot_be_copied_is_one_line(tmp_path: Path, name: str, reason: st
     status, out, err = run("file_copy.py", "send", tmp_path / name, "127.0.0.1:9")
     assert (status, out, err.count("\n")) == (1, "", 1)
     assert reason in err
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("kv_cache.py", ("get", "127.0.0.1:x", "apple")),
+        ("asyncio_server.py", ("ask", "127.0.0.1", "1+1")),
+        ("file_copy.py", ("send", "file", "127.0.0.1:65536")),
+    ],
+)
+def test_an_address_that_is_none_is_named(name: str, arguments: tuple[str, ...]) -> None:
+    status, out, err = run(name, *arguments)
+    assert (status, out) == (2, "")
+    assert "allowed: a host and a port, as 127.0.0.1:7700" in err
+    assert "Traceback" not in err
+
+
+def test_a_cache_that_is_not_there_is_one_line() -> None:
+    status, out, err = run("kv_cache.py", "get", "127.0.0.1:9", "apple")
+    assert (status, out, err.count("\n")) == (1, "", 1)
+    assert "Connection refused" in err
