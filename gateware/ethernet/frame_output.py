@@ -1,7 +1,7 @@
 """Where frames leave: those of several sources by turns, padded, as AXI4-Stream."""
 
 from amaranth.hdl import Array, Module, Mux, Signal
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from stagecoach.gateware.dma.lanes import lanes_below
@@ -10,12 +10,10 @@ from stagecoach.gateware.stream.buffer import StreamBuffer
 from stagecoach.gateware.stream.round_robin import choose_round_robin
 
 LEAST_OCTETS = 60
-"""Of a frame without FCS (IEEE 802.3, 3.2.7: `minFrameSize` has 512 bits with it)."""
+"""Of a frame without FCS (IEEE 802.3, 4.4.2: `minFrameSize` is 512 bits with it)."""
 
 _LAST_PADDED = (LEAST_OCTETS - 1) // 8
 """Number of the word with the last octet of the shortest frame."""
-
-_OUTPUT = data.StructLayout({"data": 64, "octets": 4, "last": 1})
 
 
 class FrameOutput(wiring.Component):
@@ -54,7 +52,7 @@ class FrameOutput(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         tx = self.tx
-        m.submodules.output = output = StreamBuffer(_OUTPUT)
+        m.submodules.output = output = StreamBuffer(FRAME_BEAT)
         word = output.i.p
 
         # Whose frame: the one under way, else the next in order
