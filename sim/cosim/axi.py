@@ -7,6 +7,7 @@ from typing import Any
 from cocotb.triggers import RisingEdge
 
 from stagecoach.sim.cosim.drive import Drive
+from stagecoach.sim.cosim.signals import reader
 from stagecoach.sim.cosim.host_memory import HostMemory
 
 OKAY = 0
@@ -91,6 +92,7 @@ class AxiMemory:
         """Serves the port for ever; start it as a task."""
         p, octets = self._p, self._octets
         drive = Drive(p)
+        read = {name: reader(signal) for name, signal in p.items()}
         edge = RisingEdge(self._clock)
         reads: deque[tuple[int, int, int]] = deque()  # due, address, words left
         writes: deque[list[int]] = deque()  # address, words left
@@ -104,21 +106,21 @@ class AxiMemory:
             await edge
             self.cycle += 1
             cycle = self.cycle
-            if arready and p["arvalid"].value == 1:
-                address = int(p["araddr"].value)
+            if arready and read["arvalid"]():
+                address = read["araddr"]()
                 due = cycle + self._latency_of(address)
-                reads.append((due, address, int(p["arlen"].value) + 1))
-            if awready and p["awvalid"].value == 1:
-                writes.append([int(p["awaddr"].value), int(p["awlen"].value) + 1])
-            if wready and p["wvalid"].value == 1:
-                words.append((int(p["wdata"].value), int(p["wstrb"].value), int(p["wlast"].value)))
+                reads.append((due, address, read["arlen"]() + 1))
+            if awready and read["awvalid"]():
+                writes.append([read["awaddr"](), read["awlen"]() + 1])
+            if wready and read["wvalid"]():
+                words.append((read["wdata"](), read["wstrb"](), read["wlast"]()))
                 if self.first_write_cycle is None:
                     self.first_write_cycle = cycle
                 self.last_write_cycle = cycle
                 self.words_written += 1
-            if rvalid and p["rready"].value == 1:
+            if rvalid and read["rready"]():
                 rvalid = 0
-            if bvalid and p["bready"].value == 1:
+            if bvalid and read["bready"]():
                 bvalid = 0
                 for late in answered:
                     self._memory.write_word(*late)

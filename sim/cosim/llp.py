@@ -9,6 +9,7 @@ from cocotb.triggers import RisingEdge
 
 from stagecoach.hw.interface.llp import LlpEventKind
 from stagecoach.sim.cosim.drive import Drive
+from stagecoach.sim.cosim.signals import reader
 
 MASK = 0xFFFFFFFF
 RX_AVAILABLE, TX_WINDOW, EMSS, CLOSED = LlpEventKind
@@ -171,6 +172,7 @@ class LlpPort:
         """Serves the port for ever; start it as a task."""
         p = self._p
         drive = Drive(p)
+        read = {name: reader(signal) for name, signal in p.items()}
         edge = RisingEdge(self._clock)
         fpdu = bytearray()
         owner: int | None = None
@@ -180,41 +182,41 @@ class LlpPort:
             await edge
             self.cycle += 1
             cycle = self.cycle
-            if tx_ready and p["tx_valid"].value == 1:
-                connection = int(p["tx_connection"].value)
-                first = p["tx_first"].value == 1
+            if tx_ready and read["tx_valid"]():
+                connection = read["tx_connection"]()
+                first = read["tx_first"]()
                 assert first == (owner is None), "tx_first and tx_last do not alternate"
                 assert first or owner == connection, "two FPDUs interleave"
                 owner = connection
-                count = int(p["tx_octets"].value)
-                fpdu += int(p["tx_data"].value).to_bytes(self._octets, "little")[:count]
-                last = p["tx_last"].value == 1
+                count = read["tx_octets"]()
+                fpdu += read["tx_data"]().to_bytes(self._octets, "little")[:count]
+                last = read["tx_last"]()
                 assert count == self._octets or last, "a beat that is not the last one is not full"
                 assert count % 4 == 0, f"{count} octets"
                 if last:
                     if fpdu:
                         self._take_fpdu(connection, bytes(fpdu))
-                    if p["tx_close"].value == 1:
+                    if read["tx_close"]():
                         self._take_close(connection)
                     fpdu.clear()
                     owner = None
-            if request_ready and p["rx_request_valid"].value == 1:
-                connection = int(p["rx_request_connection"].value)
-                position = int(p["rx_request_position"].value)
-                octets = int(p["rx_request_octets"].value)
+            if request_ready and read["rx_request_valid"]():
+                connection = read["rx_request_connection"]()
+                position = read["rx_request_position"]()
+                octets = read["rx_request_octets"]()
                 due = cycle + self._latency
                 beats.extend((due, word) for word in self._answer(connection, position, octets))
-            if release_ready and p["rx_release_valid"].value == 1:
-                state = self._connections.get(int(p["rx_release_connection"].value))
+            if release_ready and read["rx_release_valid"]():
+                state = self._connections.get(read["rx_release_connection"]())
                 if state is not None:
-                    position = int(p["rx_release_position"].value)
+                    position = read["rx_release_position"]()
                     freed = (position - state.released) & MASK
                     assert freed <= len(state.received), "released what was not received"
                     del state.received[:freed]
                     state.released = position
-            if rx_valid and p["rx_ready"].value == 1:
+            if rx_valid and read["rx_ready"]():
                 rx_valid = 0
-            if event_valid and p["event_ready"].value == 1:
+            if event_valid and read["event_ready"]():
                 event_valid = 0
 
             if not rx_valid and beats and beats[0][0] <= cycle and self._open():

@@ -13,11 +13,12 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-import cocotb
 from amaranth.hdl import Shape, ShapeCastable
 from amaranth.lib import data
 from cocotb.clock import Clock
 from cocotb.triggers import Event, RisingEdge
+
+from stagecoach.sim.cosim.signals import every_cycle, reader
 
 CLOCK_PERIOD_NS = 10
 PATTERNS = ("always", "random", "bursty", "slow")
@@ -151,12 +152,13 @@ class _Stream:
 
     def __init__(self, dut: Any, name: str, layout: Any = None) -> None:
         self.name = name
-        self.clk = dut.clk
-        self.rst = dut.rst
         self.valid = getattr(dut, f"{name}__valid")
         # A stream whose ready (or valid) is constant has no such port.
         self.ready: Any = getattr(dut, f"{name}__ready", None)
         self.payload = getattr(dut, f"{name}__payload")
+        self.is_valid = reader(self.valid)
+        self.is_ready = (lambda: 1) if self.ready is None else reader(self.ready)
+        self.read_payload = reader(self.payload)
         self.width = len(self.payload)
         if layout is not None and width_of(layout) != self.width:
             raise ValueError(
@@ -170,9 +172,6 @@ class _Stream:
 
     def decode(self, bits: int) -> Any:
         return bits if self.layout is None else unpack(self.layout, bits)
-
-    def is_ready(self) -> bool:
-        return self.ready is None or bool(self.ready.value)
 
 
 class StreamSource:
@@ -198,9 +197,10 @@ class StreamSource:
         self.set_pattern(pattern, rng)
         self._noise = random.Random(zlib.crc32(name.encode()))
         self.sent = 0
+        self._offering = False
         self._stream.valid.value = 0
         self._stream.payload.value = self._noise.getrandbits(self._stream.width)
-        cocotb.start_soon(self._run())
+        every_cycle(dut, self._step)
 
     def set_pattern(self, pattern: str, rng: random.Random | None = None) -> None:
         """Change when this source offers items."""
@@ -232,35 +232,30 @@ class StreamSource:
         """How many items the DUT has not taken yet."""
         return len(self._items)
 
-    async def _run(self) -> None:
+    def _step(self, in_reset: bool) -> None:
         stream, items = self._stream, self._items
-        edge = RisingEdge(stream.clk)
-        offering = False
-        while True:
-            await edge
-            if stream.rst.value:
-                stream.valid.value = 0
-                offering = False
-                continue
-            if offering and stream.is_ready():
-                _, taken = items.popleft()
-                self.sent += 1
-                offering = False
-                if taken is not None:
-                    taken.set()
-                if not items:
-                    self._idle.set()
-                must_drive = True
-            else:
-                must_drive = False
-            if not offering:
-                if len(items) > 0 and next(self._active):
-                    stream.payload.value = items[0][0]
-                    stream.valid.value = 1
-                    offering = True
-                elif must_drive:
-                    stream.payload.value = self._noise.getrandbits(stream.width)
-                    stream.valid.value = 0
+        if in_reset:
+            stream.valid.value = 0
+            self._offering = False
+            return
+        taken = self._offering and stream.is_ready()
+        if taken:
+            _, event = items.popleft()
+            self.sent += 1
+            self._offering = False
+            if event is not None:
+                event.set()
+            if not items:
+                self._idle.set()
+        if self._offering:
+            return
+        if len(items) > 0 and next(self._active):
+            stream.payload.value = items[0][0]
+            stream.valid.value = 1
+            self._offering = True
+        elif taken:
+            stream.payload.value = self._noise.getrandbits(stream.width)
+            stream.valid.value = 0
 
 
 class StreamSink:
@@ -282,8 +277,9 @@ class StreamSink:
         self._arrival = Event()
         self.set_pattern(pattern, rng)
         self._stream.ready.value = 0
+        self._ready = False
         self.paused = False
-        cocotb.start_soon(self._run())
+        every_cycle(dut, self._step)
 
     def set_pattern(self, pattern: str, rng: random.Random | None = None) -> None:
         """Change when this sink is ready."""
@@ -317,22 +313,17 @@ class StreamSink:
         self._items.clear()
         return items
 
-    async def _run(self) -> None:
+    def _step(self, in_reset: bool) -> None:
         stream = self._stream
-        edge = RisingEdge(stream.clk)
-        ready = False
-        while True:
-            await edge
-            if stream.rst.value:
-                wanted = False
-            else:
-                if ready and stream.valid.value:
-                    self._items.append(stream.decode(int(stream.payload.value)))
-                    self._arrival.set()
-                wanted = next(self._active) and not self.paused
-            if wanted != ready:
-                stream.ready.value = int(wanted)
-                ready = wanted
+        wanted = False
+        if not in_reset:
+            if self._ready and stream.is_valid():
+                self._items.append(stream.decode(stream.read_payload()))
+                self._arrival.set()
+            wanted = next(self._active) and not self.paused
+        if wanted != self._ready:
+            stream.ready.value = int(wanted)
+            self._ready = wanted
 
 
 class StreamMonitor:
@@ -348,30 +339,26 @@ class StreamMonitor:
         self.items: list[Any] = []
         self.cycles = 0
         self.transfers = 0
-        cocotb.start_soon(self._run())
+        self._held: int | None = None
+        every_cycle(dut, self._step)
 
-    async def _run(self) -> None:
-        stream = self._stream
-        edge = RisingEdge(stream.clk)
-        held: int | None = None
-        while True:
-            await edge
-            if stream.rst.value:
-                held = None
-                continue
-            self.cycles += 1
-            if not stream.valid.value:
-                assert held is None, f"stream {stream.name}: valid dropped before ready was given"
-                continue
-            payload = int(stream.payload.value)
-            assert held is None or held == payload, (
-                f"stream {stream.name}: payload changed from {held:#x} to {payload:#x} "
-                f"while it waited for ready"
-            )
-            if stream.is_ready():
-                self.transfers += 1
-                if self._keep:
-                    self.items.append(stream.decode(payload))
-                held = None
-            else:
-                held = payload
+    def _step(self, in_reset: bool) -> None:
+        stream, held = self._stream, self._held
+        if in_reset:
+            self._held = None
+            return
+        self.cycles += 1
+        if not stream.is_valid():
+            assert held is None, f"stream {stream.name}: valid dropped before ready was given"
+            return
+        payload = stream.read_payload()
+        assert held is None or held == payload, (
+            f"stream {stream.name}: payload changed from {held:#x} to {payload:#x} "
+            f"while it waited for ready"
+        )
+        self._held = payload
+        if stream.is_ready():
+            self._held = None
+            self.transfers += 1
+            if self._keep:
+                self.items.append(stream.decode(payload))

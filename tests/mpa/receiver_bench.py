@@ -10,6 +10,7 @@ from cocotb.utils import get_sim_time
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.layouts import ULPDU_HEADER_OCTETS, Layouts, QpCommandKind, SegmentKind
 from stagecoach.gateware.mpa.ports import StorePort
+from stagecoach.sim.cosim.signals import every_cycle, reader
 from stagecoach.sim.cosim.streams import (
     CLOCK_PERIOD_NS,
     StreamMonitor,
@@ -54,6 +55,8 @@ class Bench:
         self.errors: list[tuple[int, SegmentKind]] = []
         self.log: list[tuple[int, Any]] = []
         self.rx_stalls = 0  # cycles in which octets had to wait
+        self._rx_valid, self._rx_ready = reader(dut.rx__valid), reader(dut.rx__ready)
+        self._store_data = reader(dut.store__data)
         dut.store__address.value = 0
         dut.store__release.value = 0
         dut.store__released.value = 0
@@ -61,7 +64,7 @@ class Bench:
     async def start(self) -> None:
         await start_clock_and_reset(self.dut)
         cocotb.start_soon(self._placer())
-        cocotb.start_soon(self._watch())
+        every_cycle(self.dut, self._watch)
 
     async def connect(self, qp: int, crc: bool = True, markers: bool = False) -> None:
         self.llp.attach(qp)
@@ -101,11 +104,8 @@ class Bench:
             await self.cycles(20)
         return self.errors.pop(0)
 
-    async def _watch(self) -> None:
-        dut = self.dut
-        while True:
-            await RisingEdge(dut.clk)
-            self.rx_stalls += bool(dut.rx__valid.value and not dut.rx__ready.value)
+    def _watch(self, in_reset: bool) -> None:
+        self.rx_stalls += not in_reset and self._rx_valid() > self._rx_ready()
 
     async def _placer(self) -> None:
         while True:
@@ -143,13 +143,13 @@ class Bench:
 
     async def _read(self, start: int, end: int) -> bytes:
         dut = self.dut
-        words = bytearray()
+        words, edge = bytearray(), RisingEdge(dut.clk)
         count = (end - start) % WORDS
         for index in range(count + StorePort.LATENCY):
             dut.store__address.value = (start + index) % WORDS
-            await RisingEdge(dut.clk)
+            await edge
             if index >= StorePort.LATENCY:
-                words += int(dut.store__data.value).to_bytes(8, "little")
+                words += self._store_data().to_bytes(8, "little")
         return bytes(words)
 
 
