@@ -7,8 +7,8 @@ from typing import Any
 from cocotb.triggers import RisingEdge
 
 from stagecoach.sim.cosim.drive import Drive
-from stagecoach.sim.cosim.signals import reader
 from stagecoach.sim.cosim.host_memory import HostMemory
+from stagecoach.sim.cosim.signals import reader
 
 OKAY = 0
 SLVERR = 2
