@@ -20,6 +20,13 @@ def reader(signal: Any) -> Callable[[], int]:
     return lambda: int(bits(), 2)
 
 
+async def cycles(dut: Any, number: int) -> None:
+    """Wait for so many edges of `dut.clk`."""
+    edge = RisingEdge(dut.clk)
+    for _ in range(number):
+        await edge
+
+
 class _Cycles:
     """What is done at the edges of one clock, in the order in which it was asked for."""
 

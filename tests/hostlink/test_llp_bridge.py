@@ -12,6 +12,7 @@ from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.hostlink.llp_bridge import EVENT, PART_OCTETS, LlpBridge
 from stagecoach.gateware.hostlink.octets import DEPTH, OCTET
 from stagecoach.hw.interface.hostlink import EVENTS, MAXIMUM_BEATS, SEND_CLOSE, SEND_LAST, Kind
+from stagecoach.sim.cosim.signals import cycles
 from stagecoach.sim.cosim.streams import (
     StreamMonitor,
     StreamSink,
@@ -20,7 +21,6 @@ from stagecoach.sim.cosim.streams import (
     start_clock_and_reset,
 )
 from tests.hostlink.flat_ports import Sink, Source, until
-from tests.queues.ports import cycles
 from tests.support.runner import parameter, run_cocotb
 
 WORD = 8

@@ -10,6 +10,7 @@ from stagecoach.gateware.dma.ports import RESPONSE_OKAY, RESPONSE_SLVERR
 from stagecoach.gateware.hostlink.memory_bridge import BURSTS, ReadBridge, WriteBridge
 from stagecoach.gateware.hostlink.octets import DEPTH, OCTET
 from stagecoach.hw.interface.hostlink import MAXIMUM_BEATS, Kind
+from stagecoach.sim.cosim.signals import cycles
 from stagecoach.sim.cosim.streams import (
     StreamMonitor,
     StreamSink,
@@ -18,7 +19,6 @@ from stagecoach.sim.cosim.streams import (
     start_clock_and_reset,
 )
 from tests.hostlink.flat_ports import Sink, Source, until
-from tests.queues.ports import cycles
 from tests.support.runner import parameter, run_cocotb
 
 WORD = 8

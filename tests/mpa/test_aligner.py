@@ -10,6 +10,7 @@ from cocotb.triggers import RisingEdge
 from stagecoach.gateware.config import MAX_ULPDU_LENGTH
 from stagecoach.gateware.mpa.aligner import Aligner
 from stagecoach.gateware.mpa.layouts import ANSWER, CHUNK_OCTETS, FPDU_WORD
+from stagecoach.sim.cosim.signals import every_cycle, reader
 from stagecoach.sim.cosim.streams import (
     StreamMonitor,
     StreamSource,
@@ -72,28 +73,28 @@ class Bench:
 
     async def start(self) -> None:
         await start_clock_and_reset(self.dut)
-        cocotb.start_soon(self._watch())
+        names = ("took", "valid", "word", "kill", "room", "pending")
+        self._read = {name: reader(getattr(self.dut, name)) for name in names}
+        self._willing = active_cycles(self.pattern, self.rng)
+        self._had_room = self._was_pending = False
+        self._transfers = 0
+        every_cycle(self.dut, self._watch)
 
-    async def _watch(self) -> None:
+    def _watch(self, _: bool) -> None:
         """Compares each word; none comes without room, or without anything pending."""
-        dut = self.dut
-        room = pending = False
-        transfers = 0
-        willing = active_cycles(self.pattern, self.rng)
-        while True:
-            await RisingEdge(dut.clk)
-            self.cycle += 1
-            self.took += int(dut.took.value)
-            if transfers == 0 and self.rx.transfers:
-                self.first_beat = self.cycle
-            transfers = self.rx.transfers
-            if dut.valid.value:
-                assert room and pending and not self.killed
-                self._compare(unpack(FPDU_WORD, int(dut.word.value)))
-                self.came += 1
-            self.killed = bool(dut.kill.value)
-            room, pending = bool(dut.room.value), bool(dut.pending.value)
-            dut.room.value = int(next(willing))
+        read = self._read
+        self.cycle += 1
+        self.took += read["took"]()
+        if self._transfers == 0 and self.rx.transfers:
+            self.first_beat = self.cycle
+        self._transfers = self.rx.transfers
+        if read["valid"]():
+            assert self._had_room and self._was_pending and not self.killed
+            self._compare(unpack(FPDU_WORD, read["word"]()))
+            self.came += 1
+        self.killed = bool(read["kill"]())
+        self._had_room, self._was_pending = bool(read["room"]()), bool(read["pending"]())
+        self.dut.room.value = int(next(self._willing))
 
     def _compare(self, word: dict[str, int]) -> None:
         self.last_word = self.cycle

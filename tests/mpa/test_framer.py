@@ -11,6 +11,7 @@ from stagecoach.gateware.config import MAX_ULPDU_LENGTH, RnicConfig
 from stagecoach.gateware.layouts import Layouts
 from stagecoach.gateware.mpa.framer import Framer
 from stagecoach.gateware.mpa.layouts import ULPDU_BEAT, MpaLayouts
+from stagecoach.sim.cosim.signals import every_cycle, reader
 from stagecoach.sim.cosim.streams import (
     CLOCK_PERIOD_NS,
     StreamMonitor,
@@ -54,18 +55,19 @@ class Bench:
         self.finished: list[int] = []
         self.spoiled: list[tuple[int, int]] = []  # QP, and reports that were valid before
         self.reports = 0
-        cocotb.start_soon(self._watch())
+        names = ("spoiled__valid", "finished__valid", "sent__valid", "sent__ready")
+        self._read = {name: reader(getattr(dut, name)) for name in names}
+        every_cycle(dut, self._watch)
 
-    async def _watch(self) -> None:
-        while True:
-            await RisingEdge(self.dut.clk)
-            if self.dut.rst.value:
-                continue
-            if self.dut.spoiled__valid.value:
-                self.spoiled.append((int(self.dut.spoiled__qp.value), self.reports))
-            if self.dut.finished__valid.value:
-                self.finished.append(int(self.dut.finished__qp.value))
-            self.reports += int(self.dut.sent__valid.value and self.dut.sent__ready.value)
+    def _watch(self, in_reset: bool) -> None:
+        if in_reset:
+            return
+        read = self._read
+        if read["spoiled__valid"]():
+            self.spoiled.append((int(self.dut.spoiled__qp.value), self.reports))
+        if read["finished__valid"]():
+            self.finished.append(int(self.dut.finished__qp.value))
+        self.reports += read["sent__valid"]() and read["sent__ready"]()
 
     def put(self, ulpdu: bytes, qp: int = 0, *, error: bool = False, **fields: Any) -> None:
         """Queue a ULPDU with noise in all lanes that mean nothing."""

@@ -10,6 +10,8 @@ from cocotb.triggers import RisingEdge
 from stagecoach.gateware.config import MAX_ULPDU_LENGTH
 from stagecoach.gateware.mpa.layouts import FPDU_WORD
 from stagecoach.gateware.mpa.marker_remove import MarkerRemover
+from stagecoach.sim.cosim.drive import Drive
+from stagecoach.sim.cosim.signals import reader
 from stagecoach.sim.cosim.streams import pack, seeded_random, start_clock_and_reset
 from stagecoach.sim.model.markers import MARKER_INTERVAL, MARKER_OCTETS
 from stagecoach.sim.model.mpa import frame_fpdu, parse_fpdu
@@ -44,6 +46,10 @@ class Bench:
         self.rng = seeded_random(density)
         self.cycle = 0
         self.expected: list[Word] = []
+        self._o_valid, self._o, self._wrong = map(reader, (dut.o_valid, dut.o, dut.wrong))
+        self._drive = Drive({name: getattr(dut, name) for name in ("valid", "clear", "word")})
+        self._edge = RisingEdge(dut.clk)
+        self._bits = len(dut.word)
 
     async def start(self) -> None:
         self.dut.clear.value = self.dut.valid.value = 0
@@ -51,24 +57,21 @@ class Bench:
 
     async def step(self, word: dict[str, Any] | None = None, *, clear: bool = False) -> None:
         """One cycle: with a word, with `clear`, or with nothing."""
-        dut = self.dut
-        dut.valid.value = int(word is not None)
-        dut.clear.value = int(clear)
-        noise = self.rng.getrandbits(len(dut.word))
-        dut.word.value = noise if word is None else pack(FPDU_WORD, word)
-        await RisingEdge(dut.clk)
+        bits = self.rng.getrandbits(self._bits) if word is None else pack(FPDU_WORD, word)
+        self._drive(valid=int(word is not None), clear=int(clear), word=bits)
+        await self._edge
         self.cycle += 1
-        if not dut.o_valid.value:
+        if not self._o_valid():
             assert not any(word.cycle == self.cycle for word in self.expected), "too late"
             return
         assert self.expected, "a word too many"
         wanted = self.expected.pop(0)
-        value = int(dut.o.value)
+        value = self._o()
         octets = (value & ((1 << 64) - 1)).to_bytes(WORD_OCTETS, "little")
         assert octets[: len(wanted.octets)] == wanted.octets
         assert (value >> 64 & 1, value >> 65) == (wanted.first, wanted.last)
         assert wanted.cycle in (None, self.cycle), "too early"
-        assert not wanted.last or bool(dut.wrong.value) == wanted.wrong
+        assert not wanted.last or bool(self._wrong()) == wanted.wrong
 
     async def rest(self) -> None:
         """Waits until all that has to come has come, and nothing else."""

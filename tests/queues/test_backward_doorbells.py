@@ -7,9 +7,9 @@ import pytest
 
 from stagecoach.gateware.queues.ring_writer import RingWriter
 from stagecoach.hw.interface.causes import Cause
+from stagecoach.sim.cosim.signals import cycles
 from stagecoach.sim.cosim.streams import seeded_random, start_clock_and_reset
 from tests.queues import test_ring_fetcher, test_ring_writer
-from tests.queues.ports import cycles
 from tests.support.runner import run_cocotb
 
 pytestmark = pytest.mark.slow

@@ -7,6 +7,7 @@ from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.layouts import Layouts, QpCommandKind
 from stagecoach.gateware.queues.completer import SendCompleter, read_done_layout
 from stagecoach.hw.interface.queue_entries import ANSWERED_OPERATIONS, SendOpcode
+from stagecoach.sim.cosim.signals import cycles
 from stagecoach.sim.cosim.streams import (
     StreamMonitor,
     StreamSink,
@@ -14,7 +15,7 @@ from stagecoach.sim.cosim.streams import (
     seeded_random,
     start_clock_and_reset,
 )
-from tests.queues.ports import Pulses, cycles
+from tests.queues.ports import Pulses
 from tests.support.runner import parameter, run_cocotb
 
 CONFIG = RnicConfig(qps=4, cqs=4, pending_sends=8, read_queue_depth=4)

@@ -12,6 +12,7 @@ from stagecoach.gateware.queues.completer import read_done_layout
 from stagecoach.gateware.queues.delivery_gate import DEPTH, DeliveryGate
 from stagecoach.gateware.queues.drain import COUNT_BITS
 from stagecoach.hw.interface.queue_entries import CompletionFlags, CompletionOpcode
+from stagecoach.sim.cosim.signals import cycles, every_cycle, reader
 from stagecoach.sim.cosim.streams import (
     StreamMonitor,
     StreamSink,
@@ -19,7 +20,7 @@ from stagecoach.sim.cosim.streams import (
     seeded_random,
     start_clock_and_reset,
 )
-from tests.queues.ports import Pulses, cycles
+from tests.queues.ports import Pulses
 from tests.support.runner import parameter, run_cocotb
 
 CONFIG = RnicConfig(qps=4, cqs=4)
@@ -51,7 +52,9 @@ class Bench:
             dut, "read_done", read_done_layout(CONFIG), rng=rng, pattern=pattern
         )
         self.requests: list[int] = []  # QPs of the pulses of `request_released`
-        cocotb.start_soon(self._watch_requests())
+        names = ("request_released__valid", "completion__valid")
+        self._released, self._completes = (reader(getattr(dut, name)) for name in names)
+        every_cycle(dut, self._watch_requests)
         StreamMonitor(dut, "completion")
         StreamMonitor(dut, "read_done")
         self.commands = StreamSource(dut, "qp_command", LAYOUTS.qp_command)
@@ -61,12 +64,10 @@ class Bench:
         dut.passed.value = 1
         dut.request_room.value = 1
 
-    async def _watch_requests(self):
-        while True:
-            await RisingEdge(self.dut.clk)
-            if not self.dut.rst.value and self.dut.request_released__valid.value:
-                assert not self.dut.completion__valid.value, "released beside a completion"
-                self.requests.append(int(self.dut.request_released__qp.value))
+    def _watch_requests(self, in_reset):
+        if not in_reset and self._released():
+            assert not self._completes(), "released beside a completion"
+            self.requests.append(int(self.dut.request_released__qp.value))
 
     async def place(self, count=1):
         self.dut.placed.value = 1

@@ -16,6 +16,7 @@ from stagecoach.gateware.queues.entry_writer import (
     EntryWriter,
     entry_tag,
 )
+from stagecoach.sim.cosim.signals import cycles
 from stagecoach.sim.cosim.streams import (
     StreamMonitor,
     StreamSink,
@@ -24,7 +25,7 @@ from stagecoach.sim.cosim.streams import (
     start_clock_and_reset,
     unpack,
 )
-from tests.queues.ports import WriteMemory, cycles
+from tests.queues.ports import WriteMemory
 from tests.support.runner import parameter, run_cocotb
 
 CYCLES_PER_ENTRY = 5

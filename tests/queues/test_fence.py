@@ -6,8 +6,9 @@ from cocotb.triggers import RisingEdge
 
 from stagecoach.gateware.queues.drain import COUNT_BITS
 from stagecoach.gateware.queues.fence import Fence
+from stagecoach.sim.cosim.signals import cycles
 from stagecoach.sim.cosim.streams import seeded_random, start_clock_and_reset
-from tests.queues.ports import Pulses, cycles
+from tests.queues.ports import Pulses
 from tests.support.runner import parameter, run_cocotb
 
 STAGES = (2, 1, 3)

@@ -9,6 +9,7 @@ from stagecoach.gateware.layouts import Layouts
 from stagecoach.gateware.queues.drain import COUNT_BITS
 from stagecoach.gateware.queues.invalidation_gate import InvalidationGate
 from stagecoach.hw.interface.queue_entries import SendOpcode
+from stagecoach.sim.cosim.signals import cycles
 from stagecoach.sim.cosim.streams import (
     StreamMonitor,
     StreamSink,
@@ -16,7 +17,7 @@ from stagecoach.sim.cosim.streams import (
     seeded_random,
     start_clock_and_reset,
 )
-from tests.queues.ports import Pulses, cycles
+from tests.queues.ports import Pulses
 from tests.support.runner import parameter, run_cocotb
 
 CONFIG = RnicConfig(qps=4)

@@ -9,13 +9,13 @@ from cocotb.triggers import RisingEdge
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.layouts import Layouts
 from stagecoach.gateware.queues.kick_queue import KickQueue
+from stagecoach.sim.cosim.signals import cycles
 from stagecoach.sim.cosim.streams import (
     StreamMonitor,
     StreamSink,
     seeded_random,
     start_clock_and_reset,
 )
-from tests.queues.ports import cycles
 from tests.support.runner import parameter, run_cocotb
 
 KICKS = 3

@@ -6,8 +6,8 @@ from cocotb.triggers import RisingEdge
 
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.queues.prefetch_lanes import OLD, PrefetchLanes
+from stagecoach.sim.cosim.signals import cycles
 from stagecoach.sim.cosim.streams import seeded_random, start_clock_and_reset
-from tests.queues.ports import cycles
 from tests.support.runner import parameter, run_cocotb
 
 TICK_CYCLES = 16

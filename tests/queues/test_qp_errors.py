@@ -10,6 +10,7 @@ from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.layouts import Layouts
 from stagecoach.gateware.queues.qp_errors import QpErrors
 from stagecoach.hw.interface.causes import Cause
+from stagecoach.sim.cosim.signals import cycles
 from stagecoach.sim.cosim.streams import (
     StreamMonitor,
     StreamSink,
@@ -17,7 +18,6 @@ from stagecoach.sim.cosim.streams import (
     start_clock_and_reset,
     unpack,
 )
-from tests.queues.ports import cycles
 from tests.support.runner import parameter, run_cocotb
 
 CAUSES = (Cause.CQ_OVERFLOW, Cause.HOST_WRITE_ERROR)

@@ -8,6 +8,7 @@ from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.layouts import Layouts, QpCommandKind
 from stagecoach.gateware.queues.qp_states import QpState, QpStates
 from stagecoach.hw.interface.causes import Cause
+from stagecoach.sim.cosim.signals import cycles
 from stagecoach.sim.cosim.streams import (
     StreamMonitor,
     StreamSink,
@@ -15,7 +16,7 @@ from stagecoach.sim.cosim.streams import (
     seeded_random,
     start_clock_and_reset,
 )
-from tests.queues.ports import Pulses, cycles
+from tests.queues.ports import Pulses
 from tests.support.runner import parameter, run_cocotb
 
 CONFIG = RnicConfig(qps=16)

@@ -7,8 +7,8 @@ from cocotb.triggers import RisingEdge
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.queues.drain import COUNT_BITS
 from stagecoach.gateware.queues.request_gate import DEPTH, MARGIN, RequestGate
+from stagecoach.sim.cosim.signals import cycles
 from stagecoach.sim.cosim.streams import seeded_random, start_clock_and_reset
-from tests.queues.ports import cycles
 from tests.support.runner import parameter, run_cocotb
 
 CONFIG = RnicConfig(qps=4)

@@ -10,6 +10,7 @@ from stagecoach.gateware.queues.prefetch_memory import LANE_UNITS, UNIT_OCTETS
 from stagecoach.gateware.queues.ring_fetcher import RingFetcher
 from stagecoach.gateware.queues.unit_arrivals import RUN
 from stagecoach.hw.interface.causes import Cause
+from stagecoach.sim.cosim.signals import cycles
 from stagecoach.sim.cosim.streams import (
     StreamMonitor,
     StreamSink,
@@ -17,7 +18,7 @@ from stagecoach.sim.cosim.streams import (
     seeded_random,
     start_clock_and_reset,
 )
-from tests.queues.ports import Pulses, ReadMemory, cycles
+from tests.queues.ports import Pulses, ReadMemory
 from tests.support.runner import parameter, run_cocotb
 
 CONFIG = RnicConfig(qps=8, prefetch_lanes=2)

@@ -12,6 +12,7 @@ from cocotb.triggers import RisingEdge, Timer
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.layouts import Layouts
 from stagecoach.gateware.queues.ring_notifier import RingNotifier
+from stagecoach.sim.cosim.signals import cycles
 from stagecoach.sim.cosim.streams import (
     CLOCK_PERIOD_NS,
     StreamSource,
@@ -20,7 +21,6 @@ from stagecoach.sim.cosim.streams import (
     start_clock_and_reset,
     unpack,
 )
-from tests.queues.ports import cycles
 from tests.support.runner import parameter, run_cocotb
 
 CYCLES = 5

@@ -14,6 +14,7 @@ from stagecoach.hw.interface.queue_entries import (
     CompletionFlags,
     Fields,
 )
+from stagecoach.sim.cosim.signals import cycles
 from stagecoach.sim.cosim.streams import (
     StreamMonitor,
     StreamSink,
@@ -21,7 +22,7 @@ from stagecoach.sim.cosim.streams import (
     seeded_random,
     start_clock_and_reset,
 )
-from tests.queues.ports import Pulses, WriteMemory, cycles
+from tests.queues.ports import Pulses, WriteMemory
 from tests.support.runner import parameter, run_cocotb
 
 CONFIG = RnicConfig(qps=4, cqs=4)

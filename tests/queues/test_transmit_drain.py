@@ -6,8 +6,8 @@ from cocotb.triggers import RisingEdge
 
 from stagecoach.gateware.queues.drain import COUNT_BITS
 from stagecoach.gateware.queues.transmit_drain import TransmitDrain
+from stagecoach.sim.cosim.signals import cycles
 from stagecoach.sim.cosim.streams import seeded_random, start_clock_and_reset
-from tests.queues.ports import cycles
 from tests.support.runner import parameter, run_cocotb
 
 PULSES = ("visit_begin", "visit_end", "job_begin", "job_end", "mark")

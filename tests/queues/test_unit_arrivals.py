@@ -16,6 +16,7 @@ from stagecoach.gateware.queues.unit_arrivals import (
     UnitArrivals,
     arrival_tag,
 )
+from stagecoach.sim.cosim.signals import cycles
 from stagecoach.sim.cosim.streams import (
     StreamMonitor,
     StreamSource,
@@ -24,7 +25,6 @@ from stagecoach.sim.cosim.streams import (
     start_clock_and_reset,
     unpack,
 )
-from tests.queues.ports import cycles
 from tests.support.runner import parameter, run_cocotb
 
 TO_FILLED = 5
