@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -64,28 +65,47 @@ def test_what_was_interrupted_is_made_anew(root):
 
 
 PROCESS = """
-import sys, time
+import pathlib, time
 from stagecoach.hw import cache
+
+waiting = pathlib.Path("waiting")
 
 def make(folder):
     print("makes it", flush=True)
-    time.sleep(1)
+    while not waiting.exists():
+        time.sleep(0.01)
     (folder / "it").touch()
 
 print("asks", flush=True)
-print(cache.kept("device", "a", "it", make).exists())
+print(cache.kept("device", "a", "it", make, waiting.touch).exists())
 """
 
 
-def test_of_two_processes_one_makes_it_and_the_other_waits():
+def test_of_two_processes_one_makes_it_and_the_other_says_that_it_waits(tmp_path):
     processes = [
         subprocess.Popen(
-            [sys.executable, "-c", PROCESS], cwd=ROOT, stdout=subprocess.PIPE, text=True
+            [sys.executable, "-c", PROCESS], cwd=tmp_path, stdout=subprocess.PIPE, text=True
         )
         for _ in range(2)
     ]
     said = sorted(process.communicate(timeout=60)[0] for process in processes)
     assert said == ["asks\nTrue\n", "asks\nmakes it\nTrue\n"]
+
+
+def test_nobody_is_told_of_a_wait_for_what_is_there(root):
+    path = keep("device", "a")
+    held = threading.Event()
+
+    def hold():
+        with locked(path.parent):
+            held.set()
+            time.sleep(0.2)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    held.wait()
+    assert cache.kept("device", "a", "it", pytest.fail, pytest.fail) == path
+    holder.join()
 
 
 def test_what_was_not_used_for_the_longest_time_goes_first(monkeypatch):
