@@ -125,7 +125,8 @@ class Context(Device):
     ----------
     attr: sizes and capabilities of the device. transport: the way to it.
     qps: the open QPs by their number, which completions and events have as `qp_num`:
-        `context.qps[wc.qp_num].state`. The driver's own: it is only read.
+        `context.qps[wc.qp_num].state`. mrs: the open memory regions by their STag. Both are the
+        driver's own, and only read.
     events: all that came and no handler got, the oldest first. A program that runs for long takes
         them out, as `get_async_event` does, or calls `events.clear()` now and then: one stays for
         each QP that has stopped.

@@ -48,6 +48,6 @@ def test_the_reference_shows_the_same(name):
     assert options == {":members:"} | ({":inherited-members:"} if inherits else set())
 
 
-@pytest.mark.parametrize("attribute", ["qps", "events", "events_lost", "attr", "transport"])
+@pytest.mark.parametrize("attribute", ["qps", "mrs", "events", "events_lost", "attr", "transport"])
 def test_help_of_a_context_names_its_attributes(attribute):
     assert re.search(rf"\b{attribute}: ", stagecoach.Context.__doc__ or "")
