@@ -90,6 +90,10 @@ class CQ:
         overflows (RFC 5042, 6.4.3.2); with it the program itself limits what is outstanding.
     channel: a `CompChannel` of the same device, which gets what `req_notify` asks for.
 
+    Attributes
+    ----------
+    number: on the device. context, channel: as given.
+
     Raises `ResourceError` if the device has no CQ left, `QuotaExceeded`, `ValueError` for a channel
     that is closed or of another device.
 

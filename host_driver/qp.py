@@ -60,10 +60,10 @@ class QP:
 
     Attributes
     ----------
-    qp_num: its number on the device. srq: as in `init_attr`.
+    qp_num: its number on the device. pd, context: to which it belongs.
+    scq, rcq, srq, rfc7306: as in `init_attr`.
     cause: why it stopped, or `Cause.NONE`.
     known_state: `state` without a look at what the device has told since.
-    rfc7306: as in `init_attr`.
     terminate: what the peer complained about, if that was why, else `None`.
     stream_end: how the TCP connection ended, if that was why and the device has a network that
         knows, else `None`.

@@ -52,6 +52,11 @@ class BuildReport:
             start = "\r\x1b[K" if self._replaces else ""
             self._say(f"{start}stagecoach: {self._what} is built: {taken:.0f} s\n")
 
+    def fail(self) -> None:
+        """Leaves the line to the error that is told next."""
+        if self._began and self._replaces:
+            self._say("\r\x1b[K")
+
     def _say(self, text: str) -> None:
         # A program whose standard error is closed is built for, too.
         with suppress(OSError, ValueError):
@@ -74,5 +79,9 @@ def told(
         yield progress
         return
     report = BuildReport(sys.stderr, what)
-    yield report
+    try:
+        yield report
+    except BaseException:
+        report.fail()
+        raise
     report.end()

@@ -2,6 +2,7 @@
 
 import io
 import socket
+import sys
 
 import pytest
 
@@ -9,9 +10,10 @@ from stagecoach.cli.main import main
 from stagecoach.cli.open_device import built_device, progress_bar
 from stagecoach.host_driver.locate import Locator
 from stagecoach.sim import build, build_report
-from stagecoach.sim.build_report import BuildReport
+from stagecoach.sim.build_report import BuildReport, told
 from stagecoach.sim.network.nic import SimulatedNic
 from stagecoach.sim.transport import SimulatedDevice
+from stagecoach.sim.verilator import BuildError
 
 CARD = "sim://?wire=pair:hosts&ip=192.0.2.2/24"
 BAD = "no such..host"
@@ -163,6 +165,16 @@ def test_on_a_terminal_the_steps_share_a_line(folder):
     assert begin == lines_of_a_build(folder)[0] + "\n"
     assert steps == [f"stagecoach:   0 s: {step}\x1b[K" for step in STEPS]
     assert end == "\x1b[Kstagecoach: the simulated device is built: 0 s\n"
+
+
+def test_a_build_that_fails_leaves_an_empty_line(folder, monkeypatch):
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stderr", screen)
+    with pytest.raises(BuildError), told(None) as report:
+        assert report is not None
+        report(STEPS[0])
+        raise BuildError("g++ ended")
+    assert screen.getvalue().split("\r")[-1] == "\x1b[K"
 
 
 def test_a_closed_standard_error_does_not_stop_a_build(folder):
