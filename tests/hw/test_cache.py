@@ -6,14 +6,17 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from stagecoach.cli.cache.command import age_text, size_text
 from stagecoach.cli.main import main
-from stagecoach.hw import cache
+from stagecoach.hw import cache, rtlil
+from stagecoach.hw.cached_verilog import cached_verilog
 from stagecoach.hw.files import locked
+from stagecoach.sim import build
 from stagecoach.sim.verilator import BuildError, require
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -106,6 +109,51 @@ def test_nobody_is_told_of_a_wait_for_what_is_there(root):
     held.wait()
     assert cache.kept("device", "a", "it", pytest.fail, pytest.fail) == path
     holder.join()
+
+
+def told_while_another_makes_it(ask, begun, waiting):
+    """What `ask(progress)` is told while another thread does `ask(None)`."""
+    steps = []
+
+    def progress(step):
+        steps.append(step)
+        waiting.set()
+
+    with ThreadPoolExecutor(1) as pool:
+        other = pool.submit(ask, None)
+        assert begun.wait(60)
+        assert ask(progress) == other.result()
+    return steps
+
+
+def test_who_waits_for_verilog_or_a_device_is_told(monkeypatch):
+    begun, waiting = threading.Event(), threading.Event()
+
+    def component():
+        begun.set()
+        assert waiting.wait(60)
+        return "module"
+
+    monkeypatch.setattr(rtlil, "export", lambda made, top: made)
+    monkeypatch.setattr(rtlil, "to_verilog", str)
+    waited = ["wait for another process or thread that builds the same"]
+
+    def verilog(progress):
+        return cached_verilog("key", component, "top", progress)
+
+    assert told_while_another_makes_it(verilog, begun, waiting) == waited
+
+    def make(folder, parts, *_):
+        (folder / parts.output).write_text(component())
+
+    monkeypatch.setattr(build, "_build", make)
+    begun.clear()
+    waiting.clear()
+
+    def device(progress):
+        return build.compile_parts("module", build.DEVICE_PARTS, [], progress=progress)
+
+    assert told_while_another_makes_it(device, begun, waiting) == waited
 
 
 def test_what_was_not_used_for_the_longest_time_goes_first(monkeypatch):
