@@ -92,7 +92,12 @@ def answer(text: str) -> str:
 
 async def serve_one(context: Context, request: ConnectionRequest) -> None:
     """Answers one client until it goes."""
-    end = End(context)
+    try:
+        end = End(context)
+    except StagecoachError as error:  # more clients than the device has QPs
+        request.close()
+        print(error, file=sys.stderr)
+        return
     try:
         await accept_connection(request, end.qp)
         while (text := await end.message()) is not None:

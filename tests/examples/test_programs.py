@@ -12,7 +12,14 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from stagecoach import ConnectionListener, Context, SimulatedDevice, listen
+from stagecoach import (
+    ConnectionListener,
+    Context,
+    ResourceError,
+    SimulatedDevice,
+    StartupError,
+    listen,
+)
 
 PROGRAMS = Path(__file__).resolve().parents[2] / "examples" / "programs"
 
@@ -200,6 +207,34 @@ def test_a_sum_that_is_not_answered_is_waited_for_as_long_as_allowed(
             await server
 
     asyncio.run(talk())
+
+
+def test_a_client_without_a_place_ends_no_other(
+    devices: tuple[Context, Context], capsys: pytest.CaptureFixture[str]
+) -> None:
+    there, here = devices
+    program = loaded("asyncio_server")
+    end_of, refused = program.End, []
+
+    def end(context: Context):
+        if context is there and not refused:
+            refused.append(context)
+            raise ResourceError("no QP is left")
+        return end_of(context)
+
+    program.End = end  # type: ignore[attr-defined]
+
+    async def talk() -> None:
+        with listen(there) as listener:
+            server = asyncio.create_task(program.serve(there, listener))
+            with pytest.raises(StartupError):
+                await program.ask(here, "127.0.0.1", listener.port, ["1+1"])
+            assert await program.ask(here, "127.0.0.1", listener.port, ["1+1"]) == ["2"]
+            server.cancel()
+            await asyncio.gather(server, return_exceptions=True)
+
+    asyncio.run(talk())
+    assert capsys.readouterr().err == "no QP is left\n"
 
 
 def test_each_client_of_the_loop_gets_its_answers() -> None:
