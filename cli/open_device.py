@@ -2,7 +2,6 @@
 
 import re
 import socket
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +12,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from stagecoach.host_driver.hostlink.serial_device import SerialDevice
 from stagecoach.host_driver.locate import Locator
 from stagecoach.host_driver.transport.base import TransportError
-from stagecoach.sim.transport import BUILDING, SimulatedDevice
+from stagecoach.sim.transport import SimulatedDevice
 
 _COUNT = re.compile(r"(\d+) of (\d+)")
 
@@ -35,18 +34,17 @@ def progress_bar() -> Iterator[Progress]:
 
 
 def built_device(bar: Progress, trace: bool = False) -> Path:
-    """The built device, from the cache or new. Without a bar one line says that a build begins."""
+    """The built device, from the cache or new. Without a bar lines tell of a build."""
     from stagecoach.sim.build import build_device
+    from stagecoach.sim.build_report import told
 
+    if bar.disable:
+        with told(None) as report:
+            return build_device(trace=trace, progress=report)
     what = "build the device" + (" with waveform" if trace else "")
     task = bar.add_task(what, total=None)
-    told = not bar.disable
 
     def show(step: str) -> None:
-        nonlocal told
-        if not told:
-            print(BUILDING, file=sys.stderr, flush=True)
-            told = True
         count = _COUNT.search(step)
         if count is None:
             bar.update(task, description=f"{what}: {step}")

@@ -48,12 +48,12 @@ async def accept_connection(
     on its way.
     """
     require_type("qp", qp, QP)
-    accepted = request.send_reply(qp, **options)
-    with accepted.closed_if_it_fails():
+    accepted = request._send_reply(qp, **options)
+    with accepted._closed_if_it_fails():
         if accepted.connection.peer_to_peer:
             while not accepted.poll():
                 await asyncio.sleep(_POLL_SECONDS)
-        accepted.operate(qp)
+        accepted._operate(qp)
         if has_rtr(accepted.connection):
             with awaiting_rtr(qp, accepted.deadline, 0.0):
                 await _hidden_done(qp, accepted.deadline)
@@ -103,9 +103,9 @@ async def _read(reader: FrameReader, deadline: Deadline) -> StartupFrame:
 
 
 async def _hidden_done(qp: QP, deadline: Deadline) -> None:
-    while not qp.hidden_done():
+    while not qp._hidden_done():
         late = not deadline.left
         qp.context.process_events(ask=late)
-        if late and not qp.hidden_done():
+        if late and not qp._hidden_done():
             raise WaitTimeout(f"{StartupStep.FIRST_FPDU}: nothing within {deadline.seconds} s")
         await asyncio.sleep(_POLL_SECONDS)

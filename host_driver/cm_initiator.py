@@ -91,8 +91,8 @@ class Initiation:
     ):
         require_type("qp", qp, QP)
         self.qp = qp
-        qp.context.require_open()
-        qp.require(QPState.INIT)
+        qp.context._require_open()
+        qp._require(QPState.INIT)
         self._peer = host, port
         self._terms = Terms.check(
             qp.context.attr.max_qp_rd_atom,

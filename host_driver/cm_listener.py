@@ -81,7 +81,7 @@ class ConnectionListener:
         if backlog < 1:
             raise ValueError(f"backlog is {backlog}; allowed: 1 or more")
         self._request_seconds = Deadline(request_timeout, "request_timeout").seconds
-        context.require_open()
+        context._require_open()
         self._context = context
         self._backlog = backlog
         self._begun: list[_Handshake] = []
@@ -89,7 +89,7 @@ class ConnectionListener:
         self._closed = False
         self._listener: Listener = context.transport.listen(host, port)
         self.port = self._listener.address[1]
-        context.on_close(self.close)
+        context._on_close(self.close)
 
     def __repr__(self) -> str:
         return f"<ConnectionListener at port {self.port}{', closed' if self._closed else ''}>"
@@ -190,7 +190,7 @@ class ConnectionListener:
         """Stops listening, also while `get_request` waits; what it has returned stays open."""
         self._context.lock.check()
         self._closed = True
-        self._context.forget_close(self.close)
+        self._context._forget_close(self.close)
         self._listener.close()
         with self._turn:
             while self._begun:

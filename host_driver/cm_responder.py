@@ -75,7 +75,7 @@ class ConnectionRequest:
         self.ird, self.ord = told_reads(request.ird), told_reads(request.ord)
         self.peer_to_peer, self.rtr = request.peer_to_peer, request.agreed_rtr
         self.crc, self.markers = request.crc, request.markers
-        context.on_close(self.close)
+        context._on_close(self.close)
 
     def __repr__(self) -> str:
         stream = self._stream
@@ -103,7 +103,7 @@ class ConnectionRequest:
         with self._lock:
             stream = self._require_stream()
             self._stream = None
-        self._context.forget_close(self.close)
+        self._context._forget_close(self.close)
         return stream
 
     def accept(self, qp: QP | None, **options: Unpack[AcceptOptions]) -> "AcceptedRequest":
@@ -116,7 +116,7 @@ class ConnectionRequest:
 
         Parameters
         ----------
-        All options have defaults, those of `send_reply`.
+        All options have defaults, those of `_send_reply`.
 
         qp: `None` to send the Reply alone: no QP is needed before the peer sends its first FPDU.
             Wait for that with what is returned, and connect a QP with receives then.
@@ -125,19 +125,20 @@ class ConnectionRequest:
             possible only if none is posted before this returns.
         timeout: seconds for the Reply and the RTR frame, or without a QP for the first FPDU.
         Others as in `connect`. Private data has at most 508 octets, 512 if the Request has no
-        IRD and ORD.
+        IRD and ORD. All options have defaults: those of `connect`, 0 for `minimum_ord`, and for
+        `rtr` a Write or a Read of length 0.
 
         Raises `ValueError` for arguments that do not fit, and the request can still be answered;
         `StartupError` for what goes wrong in startup, and the connection is closed.
         """
-        accepted = self.send_reply(qp, **options)
+        accepted = self._send_reply(qp, **options)
         if qp is not None:
             if accepted.connection.peer_to_peer:
                 accepted.wait()
             accepted.connect(qp)
         return accepted
 
-    def send_reply(
+    def _send_reply(
         self,
         qp: QP | None,
         *,
@@ -186,7 +187,7 @@ class ConnectionRequest:
             raise ValueError(
                 "the QP belongs to another device; allowed: a QP of the listener's device"
             )
-        qp.require(QPState.INIT)
+        qp._require(QPState.INIT)
 
     def _refuse_unfit(self, minimum_ord: int) -> None:
         """Rejects a peer with which no QP can be connected, and raises why."""
@@ -239,7 +240,7 @@ class ConnectionRequest:
         with self._lock:
             stream, self._stream = self._stream, None
         if stream is not None:
-            self._context.forget_close(self.close)
+            self._context._forget_close(self.close)
             stream.close()
 
     def __enter__(self) -> Self:
@@ -270,7 +271,7 @@ class AcceptedRequest:
     ):
         self.connection, self.deadline = connection, deadline
         self._context, self._stream, self._emss = context, stream, emss
-        context.on_close(self.close)
+        context._on_close(self.close)
 
     def __repr__(self) -> str:
         host, port = self._stream.peer_address
@@ -284,7 +285,7 @@ class AcceptedRequest:
         connection is closed then.
         """
         self._context.lock.check()
-        with self.closed_if_it_fails():
+        with self._closed_if_it_fails():
             await_first_fpdu(self._stream, self.deadline)
 
     def poll(self) -> bool:
@@ -303,23 +304,23 @@ class AcceptedRequest:
     def connect(self, qp: QP) -> None:
         """Connects a QP as MPA Responder. Raises as `ConnectionRequest.accept`."""
         self._context.lock.check()
-        with self.closed_if_it_fails():
-            self.operate(qp)
+        with self._closed_if_it_fails():
+            self._operate(qp)
             await_rtr(qp, self.connection, self.deadline)
 
-    def operate(self, qp: QP) -> None:
+    def _operate(self, qp: QP) -> None:
         """The first step of `connect`: gives the stream to the QP."""
         enter_full_operation(qp, self._stream, self.connection, self._emss)
         self._forget()
 
     @contextmanager
-    def closed_if_it_fails(self) -> Iterator[None]:
+    def _closed_if_it_fails(self) -> Iterator[None]:
         """Closes the connection at an exception; that of a transport becomes a `StartupError`."""
         with _closed_if_it_fails(self._stream, self._forget):
             yield
 
     def _forget(self) -> None:
-        self._context.forget_close(self.close)
+        self._context._forget_close(self.close)
 
     def close(self) -> None:
         """Closes the connection, unless it was given to a QP."""

@@ -28,42 +28,42 @@ class CompChannel:
         self._error: Exception | None = None
         self._closed = False
         with context.lock:
-            context.require_open()
+            context._require_open()
             context.channels[self] = None
-        context.on_close(self.close)
+        context._on_close(self.close)
 
     def __repr__(self) -> str:
         numbers = ", ".join(map(str, self._cqs)) or "none"
         return f"<CompChannel of CQs: {numbers}{', closed' if self._closed else ''}>"
 
-    def require_open(self) -> None:
+    def _require_open(self) -> None:
         """Raises `ValueError` if the channel is closed."""
         if self._closed:
             raise ValueError("the completion channel is closed; allowed: an open CompChannel")
 
     # For its CQs; the lock of the context is held
 
-    def bind(self, cq: CQ) -> None:
+    def _bind(self, cq: CQ) -> None:
         """A new CQ notifies here."""
-        self.require_open()
+        self._require_open()
         if cq.context is not self.context:
             raise ValueError(
                 "the channel belongs to another device; allowed: one of the CQ's device"
             )
         self._cqs[cq.number] = cq
 
-    def unbind(self, cq: CQ) -> None:
+    def _unbind(self, cq: CQ) -> None:
         """The CQ is closed: nothing of it is told any more."""
         self._cqs.pop(cq.number, None)
         self._events = deque(each for each in self._events if each is not cq)
         self._show()
 
-    def add(self, cq: CQ) -> None:
+    def _add(self, cq: CQ) -> None:
         """The CQ has what its `req_notify` asked for."""
         self._events.append(cq)
         self._show()
 
-    def fail(self, error: Exception) -> None:
+    def _fail(self, error: Exception) -> None:
         """Nothing more is heard of the device."""
         self._error = error
         self._show()
@@ -99,7 +99,7 @@ class CompChannel:
     def _take(self, expected: CQ | None) -> list[CQ]:
         """The next event, if it is there."""
         with self.context.lock:
-            self.require_open()
+            self._require_open()
             if expected is not None and expected not in self._cqs.values():
                 raise ValueError(
                     f"CQ {expected.number} does not notify here; allowed: an open CQ that was made "
@@ -109,7 +109,7 @@ class CompChannel:
                 if expected is None or cq is expected:
                     del self._events[at]
                     self._show()
-                    cq.event_taken()
+                    cq._event_taken()
                     return [cq]
             if self._error is not None:
                 raise self._error
@@ -125,7 +125,7 @@ class CompChannel:
         Raises `ValueError` if the channel is closed.
         """
         with self.context.lock:
-            self.require_open()
+            self._require_open()
             if self._readable is None:
                 readable = Readable()
                 try:
@@ -143,10 +143,10 @@ class CompChannel:
             if self._closed:
                 return
             self._closed = True
-            self.context.forget_close(self.close)
+            self.context._forget_close(self.close)
             self.context.channels.pop(self, None)
             for cq in self._cqs.values():
-                cq.forget_notify()
+                cq._forget_notify()
             self._cqs.clear()
             self._events.clear()
             if self._readable is not None:

@@ -23,11 +23,11 @@ class StreamedCQ(Protocol):
     def poll(self, num_entries: int = ..., /) -> list[WC]:
         """Completions that are there."""
 
-    def add_waker(self, waker: Waker) -> None:
+    def _add_waker(self, waker: Waker) -> None:
         """Calls it when a completion is there."""
 
-    def remove_waker(self, waker: Waker) -> None:
-        """Takes back `add_waker`."""
+    def _remove_waker(self, waker: Waker) -> None:
+        """Takes back `_add_waker`."""
 
 
 class CompletionStream:
@@ -76,10 +76,10 @@ async def _completion(cq: StreamedCQ) -> None:
     watcher = cq.context.watcher
     watcher.join()
     try:
-        cq.add_waker(wake)
+        cq._add_waker(wake)
         try:
             await there
         finally:
-            cq.remove_waker(wake)
+            cq._remove_waker(wake)
     finally:
         watcher.leave()

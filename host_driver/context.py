@@ -12,10 +12,12 @@ from stagecoach.host_driver.answers import read_attr, read_capabilities
 from stagecoach.host_driver.device import Device
 from stagecoach.host_driver.device_attr import DeviceAttr
 from stagecoach.host_driver.device_reset import reset_device
+from stagecoach.host_driver.enums import QPState
 from stagecoach.host_driver.errors import ResourceError, WaitTimeout, require_type
 from stagecoach.host_driver.event_handlers import EventHandler, EventHandlers
 from stagecoach.host_driver.event_queue import EventQueue, StoppableQP, TellingSRQ
 from stagecoach.host_driver.events import AsyncEvent
+from stagecoach.host_driver.mpa_terms import Connection
 from stagecoach.host_driver.quota import Quota
 from stagecoach.host_driver.readable import Readable
 from stagecoach.host_driver.resources import Resources
@@ -33,16 +35,28 @@ _NO_QUOTA = Quota()
 
 
 class OpenQP(StoppableQP, Protocol):
-    """A QP of a context."""
+    """A QP of a context, as `Context.qps` has it: a `QP`."""
 
+    qp_num: int
     cause: Cause
+    connection: Connection | None
+
+    @property
+    def state(self) -> QPState:
+        """State of the QP now: events that have come are taken first."""
 
     @property
     def srq(self) -> object | None:
         """The SRQ that it takes from."""
 
-    def disconnect(self, timeout: float, /) -> None:
-        """Ends the stream."""
+    def query_state(self) -> tuple[QPState, Cause]:
+        """State and first error of the QP, as the device has them."""
+
+    def disconnect(self, timeout: float = ...) -> None:
+        """Ends the stream; what was not completed is flushed."""
+
+    def close(self) -> None:
+        """Ends the stream and frees the QP."""
 
 
 class OpenMR(Protocol):
@@ -54,24 +68,24 @@ class OpenMR(Protocol):
     def pd(self) -> object:
         """The Protection Domain."""
 
-    def invalidated_by(self, qp: object) -> None:
+    def _invalidated_by(self, qp: object) -> None:
         """The peer of `qp` has invalidated the STag."""
 
 
 class OpenCQ(Protocol):
     """A CQ of a context."""
 
-    def look(self, ask: bool) -> None:
+    def _look(self, ask: bool) -> None:
         """Takes what came, if a caller waits for it."""
 
-    def fail(self, error: Exception) -> None:
+    def _fail(self, error: Exception) -> None:
         """Nothing more is heard of the device."""
 
 
 class OpenChannel(Protocol):
     """A completion channel of a context."""
 
-    def fail(self, error: Exception) -> None:
+    def _fail(self, error: Exception) -> None:
         """Nothing more is heard of the device."""
 
 
@@ -109,6 +123,10 @@ class Context(Device):
 
     Attributes
     ----------
+    attr: sizes and capabilities of the device. transport: the way to it.
+    qps: the open QPs by their number, which completions and events have as `qp_num`:
+        `context.qps[wc.qp_num].state`. mrs: the open memory regions by their STag. Both are the
+        driver's own, and only read.
     events: all that came and no handler got, the oldest first. A program that runs for long takes
         them out, as `get_async_event` does, or calls `events.clear()` now and then: one stays for
         each QP that has stopped.
@@ -142,13 +160,13 @@ class Context(Device):
         self._handlers = EventHandlers(self.watcher)
         self._readable: Readable | None = None
         self._error: Exception | None = None
-        self.mrs: dict[int, OpenMR] = {}  # by STag
+        self.mrs: dict[int, OpenMR] = {}
 
         with ExitStack() as undo:
             undo.callback(transport.close)
             self.attr = read_attr(self)
             self.resources = Resources(self.attr.max_mr, quota)
-            self.require_idle()
+            self._require_idle()
             self._event_queue = EventQueue(self, self.qps, self.srqs)
             undo.callback(self._event_queue.close)
             self.events = self._event_queue.events
@@ -156,7 +174,7 @@ class Context(Device):
             self.write(registers.SETTINGS, strict_rfc7306=int(strict_rfc7306))
             self.attr = replace(self.attr, **read_capabilities(self))
             self._event_queue.begin()
-            self.opened()
+            self._opened()
             self._closed = False
             self._observers = [seen for observe in OBSERVERS if (seen := observe(self))]
             undo.pop_all()
@@ -196,7 +214,7 @@ class Context(Device):
 
         def take() -> bool:
             with self.lock:
-                self.require_open()
+                self._require_open()
                 if not taken and self.events:
                     taken.append(self.events.pop(0))
                     self._show()
@@ -207,7 +225,7 @@ class Context(Device):
         self.wait_until(take, timeout, "asynchronous event")
         return taken[0]
 
-    def tell(self, event: AsyncEvent) -> None:
+    def _tell(self, event: AsyncEvent) -> None:
         """Tells the program of an event that the driver found; the lock is held."""
         self.events.append(event)
         self._hand_out()
@@ -221,7 +239,7 @@ class Context(Device):
         Not for a device in a cocotb test, which has no time of its own.
         """
         with self.lock:
-            self.require_open()
+            self._require_open()
             self._handlers.add(handler)
             self._hand_out()
 
@@ -240,7 +258,7 @@ class Context(Device):
         cocotb test, which has no time of its own.
         """
         with self.lock:
-            self.require_open()
+            self._require_open()
             if self._readable is None:
                 readable = Readable()
                 try:
@@ -300,7 +318,7 @@ class Context(Device):
         with self.lock:
             cqs = list(self.cqs.values())
         for cq in cqs:
-            cq.look(ask)
+            cq._look(ask)
 
     def _fail(self, error: Exception) -> None:
         """Tells those who wait without a thread that they wait in vain."""
@@ -309,25 +327,25 @@ class Context(Device):
             self._handlers.fail(error)
             self._show()
             for each in (*self.channels, *self.cqs.values()):
-                each.fail(error)
+                each._fail(error)
 
     # Life
 
-    def on_close(self, close: Callable[[], None]) -> None:
+    def _on_close(self, close: Callable[[], None]) -> None:
         """Has `close` called when the context closes, last one first."""
         self._closing[close] = None
 
-    def forget_close(self, close: Callable[[], None]) -> None:
-        """Takes back `on_close`, for what was closed before the context."""
+    def _forget_close(self, close: Callable[[], None]) -> None:
+        """Takes back `_on_close`, for what was closed before the context."""
         self._closing.pop(close, None)
 
-    def require_open(self) -> None:
+    def _require_open(self) -> None:
         """Raises `DeviceClosed` if the context is closed, or of another process."""
         self.lock.check()
         if self._closed:
             raise DeviceClosed("the context is closed; allowed: an open Context")
 
-    def take_qp_number(self, shared: bool) -> int:
+    def _take_qp_number(self, shared: bool) -> int:
         """Number for a new QP; `shared`: one that takes from an SRQ. The lock is held.
 
         A QP with a receive queue has the ring with its number, which no SRQ may have. Another one
@@ -342,7 +360,7 @@ class Context(Device):
         what = f"QPs or rings ({len(self.srqs)} of SRQs)" if self.srqs else "QPs"
         return self.resources.take_number(self.qps.keys() | self.srqs.keys(), most, what)
 
-    def take_ring(self) -> int:
+    def _take_ring(self) -> int:
         """Number of the receive ring for a new SRQ: one that no QP needs, else the highest.
 
         Raises `ResourceError` if there is none. The lock is held.
@@ -368,7 +386,7 @@ class Context(Device):
         keep the others open; its error is raised at the end.
         """
         with self.lock:
-            self.require_open()
+            self._require_open()
             errors: list[Exception] = []
             for qp in list(self.qps.values()):
                 self._try(lambda qp=qp: qp.disconnect(0.0), errors)  # type: ignore[misc]
@@ -423,7 +441,7 @@ class Context(Device):
             warnings.warn(f"dropped open: {self!r}", ResourceWarning, stacklevel=1, source=self)
 
     def __enter__(self) -> Self:
-        self.require_open()
+        self._require_open()
         return self
 
     def __exit__(self, *_: object) -> None:

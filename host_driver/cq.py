@@ -45,10 +45,10 @@ class CompletingQP(Protocol):
     """A QP that completes to a CQ."""
 
     @property
-    def awaits_first_fpdu(self) -> bool:
+    def _awaits_first_fpdu(self) -> bool:
         """Whether its work requests seem to wait for the first FPDU of the Initiator."""
 
-    def completed(
+    def _completed(
         self,
         receive: bool,
         index: int,
@@ -64,16 +64,16 @@ class CompletingQP(Protocol):
 class NotifiedChannel(Protocol):
     """What a CQ needs of its completion channel; the lock of the context is held."""
 
-    def require_open(self) -> None:
+    def _require_open(self) -> None:
         """Raises `ValueError` if it is closed."""
 
-    def bind(self, cq: "CQ") -> None:
+    def _bind(self, cq: "CQ") -> None:
         """A new CQ notifies there."""
 
-    def unbind(self, cq: "CQ") -> None:
+    def _unbind(self, cq: "CQ") -> None:
         """The CQ is closed."""
 
-    def add(self, cq: "CQ") -> None:
+    def _add(self, cq: "CQ") -> None:
         """The CQ has what its `req_notify` asked for."""
 
 
@@ -89,6 +89,10 @@ class CQ:
         it a second QP is refused then, so that no stream can stop another one by a CQ that
         overflows (RFC 5042, 6.4.3.2); with it the program itself limits what is outstanding.
     channel: a `CompChannel` of the same device, which gets what `req_notify` asks for.
+
+    Attributes
+    ----------
+    number: on the device. context, channel: as given.
 
     Raises `ResourceError` if the device has no CQ left, `QuotaExceeded`, `ValueError` for a channel
     that is closed or of another device.
@@ -126,7 +130,7 @@ class CQ:
         # common with others.
         self._bound: dict[int, tuple[CompletingQP, int, SharedRequests | None]] = {}
         with context.lock:
-            context.require_open()
+            context._require_open()
             resources = context.resources
             self.number = resources.take_number(context.cqs, context.attr.max_cq, "CQs")
             # Twice the size where possible: what was consumed is told to the device only now and
@@ -142,12 +146,12 @@ class CQ:
                 self._ring = Ring(context.transport, size, entries.COMPLETION.size)
                 undo.callback(self._ring.close)
                 if channel is not None:
-                    channel.bind(self)
-                    undo.callback(channel.unbind, self)
-                context.enable_ring(self.number, self._ring)
+                    channel._bind(self)
+                    undo.callback(channel._unbind, self)
+                context._enable_ring(self.number, self._ring)
                 undo.pop_all()
             context.cqs[self.number] = self
-        context.on_close(self.close)
+        context._on_close(self.close)
 
     def __repr__(self) -> str:
         return f"<CQ {self.number}: {self._cqe} completions{', closed' if self._closed else ''}>"
@@ -157,7 +161,7 @@ class CQ:
         """Completions that it holds: so many may be outstanding or not polled."""
         return self._cqe
 
-    def bind(
+    def _bind(
         self, number: int, qp: CompletingQP, requests: int, shared: SharedRequests | None = None
     ) -> None:
         """Has a new QP complete here, with so many work requests outstanding; the lock is held.
@@ -178,16 +182,16 @@ class CQ:
             )
         self._bound[number] = qp, requests, shared
 
-    def unbind(self, number: int) -> None:
-        """Takes back a `bind`, with the lock held."""
+    def _unbind(self, number: int) -> None:
+        """Takes back a `_bind`, with the lock held."""
         del self._bound[number]
 
-    def require_open(self) -> None:
+    def _require_open(self) -> None:
         """Raises `ValueError` if the CQ is closed: its number may be that of another one."""
         if self._closed:
             raise ValueError(f"CQ {self.number} is closed; allowed: an open CQ")
 
-    def take_entries(self, ask: bool = False) -> None:
+    def _take_entries(self, ask: bool = False) -> None:
         """Takes every entry that the device has written and turns it into a completion.
 
         One that could not be written is passed over when the device is asked: now with `ask`, else
@@ -205,7 +209,7 @@ class CQ:
                 offset = ring.offset(self._consumer)
                 if not ring.is_written(self._consumer):
                     ask = ask or ring.is_due()
-                    if not self.context.skip_lost(self.number, ring, self._consumer, ask):
+                    if not self.context._skip_lost(self.number, ring, self._consumer, ask):
                         break
                     ask = True  # the next one may be lost, too
                     self._consumer = self._consumer + 1 & 0xFFFF
@@ -221,7 +225,7 @@ class CQ:
 
     def _complete(self, qp: CompletingQP, fields: dict[str, int | bytes]) -> None:
         try:
-            completed = qp.completed(
+            completed = qp._completed(
                 fields["opcode"] == CompletionOpcode.RECEIVE,
                 int(fields["index"]),
                 int(fields["length"]),
@@ -234,9 +238,9 @@ class CQ:
             self._tell(solicited=True)
             return
         if completed is not None:
-            self.append(completed)
+            self._append(completed)
 
-    def append(self, completion: WC) -> None:
+    def _append(self, completion: WC) -> None:
         """Adds a completion, of the device or one that the driver made (a flushed request)."""
         self._ready.append(completion)
         self._tell(_is_solicited(completion))
@@ -249,7 +253,7 @@ class CQ:
         self._notified = True
         if self.channel is not None and self._notify is not _Notify.NONE:
             self._notify = _Notify.NONE
-            self.channel.add(self)
+            self.channel._add(self)
 
     def poll(self, num_entries: int = 16) -> list[WC]:
         """Up to `num_entries` completions that are there; an empty list if there is none.
@@ -260,7 +264,7 @@ class CQ:
             raise ValueError(f"num_entries is {num_entries}; allowed: 1 or more")
         with self.context.lock:
             if len(self._ready) < num_entries:
-                self.take_entries()
+                self._take_entries()
             if self._faults:
                 raise self._faults.popleft()
             if not self._ready:
@@ -283,7 +287,7 @@ class CQ:
                     return found
                 self.context.clear_interrupts()
                 self._ring_doorbell(arm=1)
-                self.take_entries(ask)
+                self._take_entries(ask)
                 self.context.process_events(ask)
                 found += self.poll(num_entries - len(found))
                 if len(found) == num_entries:
@@ -314,18 +318,18 @@ class CQ:
         """
         with self.context.lock:
             if self.channel is not None:
-                self.channel.require_open()
+                self.channel._require_open()
             self._ring_doorbell(arm=1, solicited=solicited_only)
             self._notify = _Notify.SOLICITED if solicited_only else _Notify.NEXT
             self._notified = False
             if self._ready or self._faults:
                 self._tell(bool(self._faults) or any(map(_is_solicited, self._ready)))
 
-    def forget_notify(self) -> None:
+    def _forget_notify(self) -> None:
         """Takes back `req_notify`; the lock is held."""
         self._notify = _Notify.NONE
 
-    def look(self, ask: bool) -> None:
+    def _look(self, ask: bool) -> None:
         """Takes what came if a notification is due; what comes later interrupts."""
         with self.context.lock:
             for_channel = self.channel is not None and self._notify is not _Notify.NONE
@@ -333,9 +337,9 @@ class CQ:
                 return
             solicited = not self._wakers and self._notify is _Notify.SOLICITED
             self._ring_doorbell(arm=1, solicited=solicited)
-            self.take_entries(ask)
+            self._take_entries(ask)
 
-    def event_taken(self) -> None:
+    def _event_taken(self) -> None:
         """The program got a notification from the channel; the lock is held."""
         self._unacknowledged += 1
 
@@ -373,7 +377,7 @@ class CQ:
             # What came before is looked at after this, what comes later interrupts.
             self.context.clear_interrupts()
             self._ring_doorbell(arm=1, solicited=self._notify is _Notify.SOLICITED)
-            self.take_entries(ask)
+            self._take_entries(ask)
             self.context.process_events(ask)
             if self._notified:
                 self._notify = _Notify.NONE
@@ -399,21 +403,21 @@ class CQ:
         """
         return CompletionStream(self)
 
-    def add_waker(self, waker: Waker) -> None:
+    def _add_waker(self, waker: Waker) -> None:
         """Calls it once, with the lock held, when there may be something to poll.
 
         At once if that is so already. Raises `ValueError` if the CQ is closed.
         """
         with self.context.lock:
-            self.require_open()
+            self._require_open()
             if self._ready or self._faults:
                 waker(None)
                 return
             self._wakers[waker] = None
             self._ring_doorbell(arm=1)
 
-    def remove_waker(self, waker: Waker) -> None:
-        """Takes back `add_waker`."""
+    def _remove_waker(self, waker: Waker) -> None:
+        """Takes back `_add_waker`."""
         with self.context.lock:
             self._wakers.pop(waker, None)
 
@@ -422,19 +426,19 @@ class CQ:
         for waker in wakers:
             waker(error)
 
-    def fail(self, error: Exception) -> None:
+    def _fail(self, error: Exception) -> None:
         """Nothing more is heard of the device; the lock is held."""
         self._wake(error)
 
     def _why(self) -> str:
         """Of QPs that complete here and can do nothing yet."""
         with self.context.lock:
-            waiting = [number for number, (qp, *_) in self._bound.items() if qp.awaits_first_fpdu]
+            waiting = [number for number, (qp, *_) in self._bound.items() if qp._awaits_first_fpdu]
         return "".join(f"; QP {number} {AWAITS_FIRST_FPDU}" for number in waiting)
 
     def _ring_doorbell(self, arm: int, solicited: bool = False) -> None:
         with self.context.lock:
-            self.require_open()
+            self._require_open()
             self._doorbell = self._consumer
             self.context.write(
                 registers.CQ_DOORBELL,
@@ -454,13 +458,13 @@ class CQ:
                     f"CQ {self.number} is in use by QPs {sorted(self._bound)}; "
                     "allowed: a CQ without QPs"
                 )
-            self.context.forget_close(self.close)
-            self.take_entries()
-            self.context.disable_ring(self.number)
+            self.context._forget_close(self.close)
+            self._take_entries()
+            self.context._disable_ring(self.number)
             self._closed = True
             self._wake(None)
             if self.channel is not None:
-                self.channel.unbind(self)
+                self.channel._unbind(self)
             del self.context.cqs[self.number]
             self.context.resources.used.give(cqs=1, cq_entries=self._cqe)
             self._ring.close()

@@ -26,7 +26,7 @@ class Device:
     ----------
     transport: the way to the device.
     command_seconds: time limit of a command.
-    open_seconds: time limit of all accesses until `opened`.
+    open_seconds: time limit of all accesses until `_opened`.
 
     Attributes
     ----------
@@ -45,7 +45,7 @@ class Device:
         self._open_seconds = open_seconds
         self._open_until: float | None = time.monotonic() + open_seconds  # `None`: it is open
 
-    def opened(self) -> None:
+    def _opened(self) -> None:
         """Accesses have no common time limit any more."""
         self._open_until = None
 
@@ -98,7 +98,7 @@ class Device:
         if status["invalid"]:
             raise DeviceError(f"the device refused command {opcode}: invalid argument")
 
-    def require_idle(self) -> None:
+    def _require_idle(self) -> None:
         """Raises `DeviceError` if a command that another program began does not end in time."""
         if self._wait_for_command() is None:
             raise DeviceError(
@@ -117,7 +117,7 @@ class Device:
             if late:
                 return None
 
-    def enable_ring(self, number: int, ring: Ring) -> None:
+    def _enable_ring(self, number: int, ring: Ring) -> None:
         """Gives a completion ring, or the event ring, to the device."""
         with self.lock:
             self.write(registers.CQ_NUMBER, cq=number)
@@ -125,7 +125,7 @@ class Device:
             self.write(registers.CQ_SIZE, log2=ring.log2)
             self.command(CommandOpcode.CQ_ENABLE)
 
-    def disable_ring(self, number: int) -> None:
+    def _disable_ring(self, number: int) -> None:
         """Takes a completion ring, or the event ring, from the device."""
         with self.lock:
             self.write(registers.CQ_NUMBER, cq=number)
@@ -148,7 +148,7 @@ class Device:
         """FPDUs received with good CRC since reset, mod 2^32."""
         return self.read(registers.FPDUS_RECEIVED)["value"]
 
-    def skip_lost(self, number: int, ring: Ring, entry: int, ask: bool) -> bool:
+    def _skip_lost(self, number: int, ring: Ring, entry: int, ask: bool) -> bool:
         """Whether an entry of CQ `number` that is not there is lost, see `Ring.skip_lost`.
 
         Without `ask` the device is not asked, and none is known to be.

@@ -18,7 +18,7 @@ def reset_device(device: Device) -> None:
     with device.lock:
         # First the rings: what is stopped below would write to them.
         for number in range(device.attr.max_cq + 1):
-            device.disable_ring(number)
+            device._disable_ring(number)
         for number in range(device.attr.max_qp):
             state, _ = read_state(device, number)
             if state != QPState.RESET:

@@ -21,17 +21,17 @@ class StoppableQP(Protocol):
 
     known_state: QPState
 
-    def stopped(self, event: AsyncEvent) -> None:
+    def _stopped(self, event: AsyncEvent) -> None:
         """The device says that the QP has an error."""
 
 
 class TellingSRQ(Protocol):
     """An SRQ that is told of its events."""
 
-    def told(self, event: AsyncEvent) -> bool:
+    def _told(self, event: AsyncEvent) -> bool:
         """Takes an event; whether the program is told of it."""
 
-    def events_lost(self) -> None:
+    def _events_lost(self) -> None:
         """Events did not come."""
 
 
@@ -66,7 +66,7 @@ class EventQueue:
         """Gives the ring to the device, empty."""
         self._ring.memory[:] = bytes(len(self._ring.memory))
         self._number = 0
-        self._device.enable_ring(self._cq, self._ring)
+        self._device._enable_ring(self._cq, self._ring)
         self._dropped = query_dropped_events(self._device)
         self._device.write(registers.INTERRUPT_ENABLE, completion=1, event=1)
         self._arm()
@@ -88,7 +88,7 @@ class EventQueue:
                 offset = ring.offset(self._number)
                 if not ring.is_written(self._number):
                     number = self._cq
-                    if not self._device.skip_lost(number, ring, self._number, ask or lost):
+                    if not self._device._skip_lost(number, ring, self._number, ask or lost):
                         break
                     self._number = self._number + 1 & 0xFFFF
                     taken, lost = taken + 1, True
@@ -101,7 +101,7 @@ class EventQueue:
                     self._tell(event, self._qps.get(event.qp_num))
                 else:
                     srq = self._srqs.get(event.srq_num)
-                    if srq is not None and srq.told(event):
+                    if srq is not None and srq._told(event):
                         self.events.append(event)
             if lost:
                 self._find_stopped()
@@ -125,7 +125,7 @@ class EventQueue:
     def _find_stopped(self) -> None:
         """Stops the QPs that have stopped and were not told of, and has SRQs tell again."""
         for srq in list(self._srqs.values()):
-            srq.events_lost()
+            srq._events_lost()
         for number, qp in list(self._qps.items()):
             if qp.known_state not in (QPState.INIT, QPState.RTS):
                 continue
@@ -141,7 +141,7 @@ class EventQueue:
                 event = replace(event, stream_end=transport.stream_end(event.qp_num))
         self.events.append(event)
         if qp is not None:
-            qp.stopped(event)
+            qp._stopped(event)
 
     def _arm(self) -> None:
         """Has the next event raise the interrupt, at once if it is there."""
@@ -149,7 +149,7 @@ class EventQueue:
 
     def disable(self) -> None:
         """Takes the ring from the device."""
-        self._device.disable_ring(self._cq)
+        self._device._disable_ring(self._cq)
 
     def close(self) -> None:
         """Frees the ring, which the device does not have any more; no event comes after this."""

@@ -54,14 +54,14 @@ def enter_full_operation(qp: QP, stream: ByteStream, connection: Connection, ems
     own, and no CQ tells of them.
     """
     with qp.context.lock:
-        qp.require(QPState.INIT)
+        qp._require(QPState.INIT)
         if _takes_send(connection):
             if qp.receives_posted:
                 raise StartupError(
                     f"{qp.receives_posted} receives were posted while the RTR frame, a Send, was "
                     "waited for; allowed: none before accept returns"
                 )
-            qp.post_hidden_recv(RecvWR())
+            qp._post_hidden_recv(RecvWR())
         qp.connect(
             stream,
             initiator=connection.initiator,
@@ -74,7 +74,7 @@ def enter_full_operation(qp: QP, stream: ByteStream, connection: Connection, ems
         )
         qp.connection = connection
         if connection.initiator and connection.rtr:
-            qp.post_hidden_send(_RTR_FRAMES[connection.rtr])
+            qp._post_hidden_send(_RTR_FRAMES[connection.rtr])
 
 
 def has_rtr(connection: Connection) -> bool:
@@ -89,7 +89,7 @@ def await_rtr(qp: QP, connection: Connection, deadline: Deadline) -> None:
     """
     if has_rtr(connection):
         with awaiting_rtr(qp, deadline, FLUSH_SECONDS):
-            qp.context.poll_until(qp.hidden_done, deadline.left, StartupStep.FIRST_FPDU)
+            qp.context.poll_until(qp._hidden_done, deadline.left, StartupStep.FIRST_FPDU)
 
 
 @contextmanager

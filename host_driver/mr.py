@@ -59,7 +59,7 @@ def _memory(buffer: Any) -> Any:
 
 
 class _Completions(Protocol):
-    def take_entries(self) -> None: ...
+    def _take_entries(self) -> None: ...
 
 
 @runtime_checkable
@@ -75,7 +75,7 @@ class RegionQP(Protocol):
     def rcq(self) -> _Completions:
         """Where invalidations by the peer are told."""
 
-    def require_open(self) -> None:
+    def _require_open(self) -> None:
         """Raises `QPStateError` if the QP is closed."""
 
 
@@ -160,7 +160,7 @@ class MR:
         # Whose end is also that of the region.
         self._parents = [pd.children] if qp is None else [pd.children, qp.children]
         with context.lock:
-            pd.require_open()
+            pd._require_open()
             if qp is not None:
                 if qp.pd is not pd:
                     there = "another device" if qp.context is not context else f"PD {qp.pd.number}"
@@ -168,9 +168,9 @@ class MR:
                         f"QP {qp.qp_num} belongs to {there}, the region to PD {pd.number}; "
                         "allowed: a QP of the region's PD"
                     )
-                qp.require_open()
+                qp._require_open()
                 # An invalidation that has come is that of a region which had this STag before.
-                qp.rcq.take_entries()
+                qp.rcq._take_entries()
             resources = context.resources
             with resources.reserve(mrs=1, octets=self.length), ExitStack() as undo:
                 self.stag = resources.take_stag() if stag is None else resources.claim_stag(stag)
@@ -181,7 +181,7 @@ class MR:
                 self._write(qp)
                 undo.pop_all()
             context.mrs[self.stag] = self
-            context.on_close(self.close)
+            context._on_close(self.close)
             for children in self._parents:
                 children[self.close] = None
 
@@ -256,7 +256,7 @@ class MR:
         with memoryview(self.buf) as view, view.cast("B") as octets:
             return octets[offset : offset + length]
 
-    def invalidated_by(self, qp: object) -> None:
+    def _invalidated_by(self, qp: object) -> None:
         """The peer of `qp` has invalidated the STag."""
         if qp is self._qp:
             self.invalidated = True
@@ -267,7 +267,7 @@ class MR:
             if self._closed:
                 return
             self._closed = True
-            self._context.forget_close(self.close)
+            self._context._forget_close(self.close)
             del self._context.mrs[self.stag]
             for children in self._parents:
                 children.pop(self.close, None)
@@ -320,7 +320,7 @@ class FastMR(MR):
         super().__init__(pd, buffer, AccessFlags(0), qp=qp, addr=addr, stag=stag)
         self.invalidated = True
 
-    def check_stag(self, stag: int) -> None:
+    def _check_stag(self, stag: int) -> None:
         """Raises `ValueError` if the region is closed, or cannot be registered under the STag."""
         if self._closed:
             raise ValueError(f"FastMR of STag 0x{self.stag:08x} is closed; allowed: an open one")
@@ -330,7 +330,7 @@ class FastMR(MR):
                 f"0x{self.stag >> KEY_BITS:06x}ff (another key of the same region)"
             )
 
-    def registered(self, stag: int, access: AccessFlags) -> None:
+    def _registered(self, stag: int, access: AccessFlags) -> None:
         """A REG_MR is posted."""
         del self._context.mrs[self.stag]
         self.stag, self.access, self.invalidated = stag, access, False

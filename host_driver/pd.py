@@ -19,17 +19,17 @@ class PD:
         require_type("context", context, Context)
         self.context = context
         with context.lock:
-            context.require_open()
+            context._require_open()
             self.number = context.resources.take_pd()
         self._closed = False
         # Regions and QPs that are open; the number is free only when none is left.
         self.children: dict[Callable[[], None], None] = {}
-        context.on_close(self.close)
+        context._on_close(self.close)
 
     def __repr__(self) -> str:
         return f"<PD {self.number}{', closed' if self._closed else ''}>"
 
-    def require_open(self) -> None:
+    def _require_open(self) -> None:
         """Raises `ValueError` if the PD is closed: its number may be that of another one."""
         if self._closed:
             raise ValueError(f"PD {self.number} is closed; allowed: an open PD")
@@ -43,7 +43,7 @@ class PD:
                 if not self.children:
                     self._closed = True
                     self.context.resources.give_pd(self.number)
-                    self.context.forget_close(self.close)
+                    self.context._forget_close(self.close)
                     return
                 close_last = next(reversed(self.children))
             # A QP may wait for its peer: not with the lock.

@@ -60,10 +60,10 @@ class QP:
 
     Attributes
     ----------
-    qp_num: its number on the device. srq: as in `init_attr`.
+    qp_num: its number on the device. pd, context: to which it belongs.
+    scq, rcq, srq, rfc7306: as in `init_attr`.
     cause: why it stopped, or `Cause.NONE`.
     known_state: `state` without a look at what the device has told since.
-    rfc7306: as in `init_attr`.
     terminate: what the peer complained about, if that was why, else `None`.
     stream_end: how the TCP connection ended, if that was why and the device has a network that
         knows, else `None`.
@@ -123,30 +123,30 @@ class QP:
         self.children: dict[Callable[[], None], None] = {}
         cap = init_attr.cap
         with context.lock:
-            pd.require_open()
-            self.scq.require_open()
-            self.rcq.require_open()
+            pd._require_open()
+            self.scq._require_open()
+            self.rcq._require_open()
             if self.srq is not None:
-                self.srq.require_open()
+                self.srq._require_open()
             resources = context.resources
-            self.qp_num = context.take_qp_number(self.srq is not None)
+            self.qp_num = context._take_qp_number(self.srq is not None)
             self._bound = {self.scq: 0, self.rcq: 0}
             self._bound[self.scq] += cap.max_send_wr
             self._bound[self.rcq] += cap.max_recv_wr if self.srq is None else 0
             with resources.reserve(qps=1), ExitStack() as undo:
                 for cq, requests in self._bound.items():
-                    cq.bind(self.qp_num, self, requests, self.srq if cq is self.rcq else None)
-                    undo.callback(cq.unbind, self.qp_num)
+                    cq._bind(self.qp_num, self, requests, self.srq if cq is self.rcq else None)
+                    undo.callback(cq._unbind, self.qp_num)
                 self._queues = QPQueues(context.transport, cap, self.scq, self.rcq, self.srq)
                 undo.callback(self._queues.close)
                 self._create()
                 if self.srq is not None:
-                    self.srq.bind(self.qp_num, self)
+                    self.srq._bind(self.qp_num, self)
                 undo.pop_all()
             context.qps[self.qp_num] = self
             context.used_qps.add(self.qp_num)
             self.known_state = QPState.INIT
-            context.on_close(self.close)
+            context._on_close(self.close)
             pd.children[self.close] = None
             try:
                 self._queues.inline = InlineBuffer(
@@ -215,12 +215,13 @@ class QP:
     ) -> None:
         """Takes the stream into Full Operation: its octets belong to the device from here on.
 
-        Called by the connection manager when MPA startup is done. `markers_tx`, `markers_rx`:
-        whether Markers are sent, and received.
+        `connect` and `accept` call it when MPA startup is done; a program that has agreed with its
+        peer in another way calls it itself. `markers_tx`, `markers_rx`: whether Markers are sent,
+        and received.
         """
         context = self.context
         with context.lock:
-            self.require(QPState.INIT)
+            self._require(QPState.INIT)
             context.write(registers.QP_NUMBER, qp=self.qp_num)
             context.write(registers.QP_READS, ord=ord, ird=ird)
             context.write(registers.QP_EMSS, emss=emss)
@@ -245,7 +246,7 @@ class QP:
                 raise
             self._attached = True
 
-    def require(self, *allowed: QPState) -> None:
+    def _require(self, *allowed: QPState) -> None:
         """Raises `QPStateError` unless the QP is in one of the states."""
         if self.known_state not in allowed:
             names = " or ".join(state.name for state in allowed)
@@ -253,9 +254,9 @@ class QP:
                 f"QP {self.qp_num} is in state {self.known_state.name}; allowed: {names}"
             )
 
-    def require_open(self) -> None:
+    def _require_open(self) -> None:
         """Raises `QPStateError` if the QP is closed: its number may be that of another one."""
-        self.require(QPState.INIT, QPState.RTS, QPState.ERR)
+        self._require(QPState.INIT, QPState.RTS, QPState.ERR)
 
     @property
     def state(self) -> QPState:
@@ -272,7 +273,7 @@ class QP:
     def query_state(self) -> tuple[QPState, Cause]:
         """State and first error of the QP, as the device has them."""
         with self.context.lock:
-            self.require_open()
+            self._require_open()
             return read_state(self.context, self.qp_num)
 
     def query(self) -> tuple[QPAttr, QPInitAttr]:
@@ -307,7 +308,7 @@ class QP:
                 replace(each, send_flags=each.send_flags | SendFlags.SIGNALED) for each in requests
             ]
         with self.context.lock:
-            self.require(QPState.RTS, QPState.ERR)
+            self._require(QPState.RTS, QPState.ERR)
             self._check_supported(requests)
             if self._ord == 0 and any(each.opcode in ANSWERED for each in requests):
                 # It would wait for ever, and everything after it.
@@ -341,7 +342,7 @@ class QP:
         """What the posted request makes of a region."""
         if request.opcode == WROpcode.REG_MR:
             assert request.mr is not None
-            request.mr.registered(request.rkey, request.access)
+            request.mr._registered(request.rkey, request.access)
         elif request.opcode == WROpcode.LOCAL_INV:
             region = self.context.mrs.get(request.rkey)
             if region is not None and region.pd is self.pd:
@@ -359,7 +360,7 @@ class QP:
         for request in requests:
             require_type("request", request, RecvWR)
         with self.context.lock:
-            self.require_open()
+            self._require_open()
             queue = self._queues.receive
             if not isinstance(queue, WorkQueue):
                 raise ValueError(
@@ -370,7 +371,7 @@ class QP:
             self._ring_doorbell(queue)
 
     @property
-    def receives(self) -> SharedReceives:
+    def _receives(self) -> SharedReceives:
         """What the QP has taken from its SRQ; `TypeError` without one."""
         queue = self._queues.receive
         if isinstance(queue, SharedReceives):
@@ -383,25 +384,25 @@ class QP:
     def receives_posted(self) -> int:
         """Receive work requests that are not completed; with an SRQ those that it has taken."""
         with self.context.lock:
-            self.rcq.take_entries()
+            self.rcq._take_entries()
             return len(self._queues.receive.posted)
 
-    def post_hidden_send(self, request: SendWR) -> None:
+    def _post_hidden_send(self, request: SendWR) -> None:
         """Posts a signaled request whose completion nobody sees, as `post_send`."""
         self._post_send([request], hidden=True)
 
-    def post_hidden_recv(self, request: RecvWR) -> None:
+    def _post_hidden_recv(self, request: RecvWR) -> None:
         """Posts a request whose completion nobody sees, as `post_recv`."""
         self._post_recv([request], hidden=True)
 
-    def hidden_done(self) -> bool:
+    def _hidden_done(self) -> bool:
         """Whether no hidden work request is outstanding; so it is also after an error."""
         with self.context.lock:
             self._queues.take_entries()
             return not self._queues.hidden_outstanding
 
     @property
-    def awaits_first_fpdu(self) -> bool:
+    def _awaits_first_fpdu(self) -> bool:
         """Whether work requests seem to wait for the first FPDU of the MPA Initiator.
 
         A Responder sends nothing before that (RFC 5044, 7.1.2 item 4): some are in the send queue,
@@ -424,7 +425,7 @@ class QP:
 
     # Completing
 
-    def completed(
+    def _completed(
         self,
         receive: bool,
         index: int,
@@ -447,7 +448,7 @@ class QP:
             return completion
         region = self.context.mrs.get(invalidated_stag)
         if region is not None:
-            region.invalidated_by(self)
+            region._invalidated_by(self)
         if completion is None:
             return None
         return replace(
@@ -456,7 +457,7 @@ class QP:
             invalidated_rkey=invalidated_stag,
         )
 
-    def stopped(self, event: AsyncEvent) -> None:
+    def _stopped(self, event: AsyncEvent) -> None:
         """The device says that the QP has an error: nothing more is sent or placed."""
         if self.known_state not in (QPState.INIT, QPState.RTS):
             return
@@ -474,14 +475,14 @@ class QP:
         # All writes are answered: what is not there after a lost completion is lost, too.
         self._queues.take_entries(ask=True)
         if self.srq is not None and (taken := read_taken(self.context, self.qp_num)) is not None:
-            self.receives.claim(taken)
+            self._receives.claim(taken)
         culprit = None
         if event is not None:
             queues = self._queues
             culprit = find_culprit(event, queues.send, queues.receive, self._ord or 0)
         self._flush(culprit)
         if self.srq is not None:
-            self.context.tell(
+            self.context._tell(
                 AsyncEvent(
                     self.qp_num,
                     self.cause,
@@ -530,7 +531,7 @@ class QP:
             try:
                 if drain is not None:
                     what = f"end of the send queue of QP {self.qp_num}"
-                    if self.awaits_first_fpdu:
+                    if self._awaits_first_fpdu:
                         what += f", which {AWAITS_FIRST_FPDU}"
                     self.context.poll_until(self._has_drained, drain, what)
             finally:
@@ -547,7 +548,7 @@ class QP:
             if queue.posted and not queue.posted[-1].signaled:
                 # What completes after it: the end of a region, of which the peer hears nothing.
                 region = steps.enter_context(MR(self.pd, bytearray(1), qp=self))
-                self.post_hidden_send(SendWR(opcode=WROpcode.LOCAL_INV, rkey=region.stag))
+                self._post_hidden_send(SendWR(opcode=WROpcode.LOCAL_INV, rkey=region.stag))
             queue.end_here()
 
     def _has_drained(self) -> bool:
@@ -581,7 +582,7 @@ class QP:
             if self._closed:
                 return
             self._closed = True
-            self.context.forget_close(self.close)
+            self.context._forget_close(self.close)
             self.pd.children.pop(self.close, None)
             # Last one first; an error in one step is no reason to leave out the others.
             with ExitStack() as steps:
@@ -601,9 +602,9 @@ class QP:
         with ExitStack() as steps:
             steps.callback(self._queues.close)
             if self.srq is not None:
-                steps.callback(self.srq.unbind, self.qp_num)
+                steps.callback(self.srq._unbind, self.qp_num)
             for cq in self._bound:
-                steps.callback(cq.unbind, self.qp_num)
+                steps.callback(cq._unbind, self.qp_num)
             steps.callback(context.resources.used.give, qps=1)
             steps.callback(context.qps.pop, self.qp_num)
             # An event of this QP may be in the ring: it is not for the next QP of this number.

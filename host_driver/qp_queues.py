@@ -66,7 +66,7 @@ class QPQueues:
         Raises `ResourceError` if the queue has no room, `ValueError` for a request that no device
         takes; nothing is written then.
         """
-        self._scq.take_entries()
+        self._scq._take_entries()
         for request in requests:
             check_send(request, self._cap.max_send_sge)
         copies = [self.inline.gather(each) if is_inline(each) else None for each in requests]
@@ -78,7 +78,7 @@ class QPQueues:
 
     def write_receives(self, queue: WorkQueue, requests: Sequence[RecvWR], *, hidden: bool) -> None:
         """Writes receive entries as `write_sends` does send entries; `queue` is `receive`."""
-        self._rcq.take_entries()
+        self._rcq._take_entries()
         queue.check_room(len(requests))
         for request in requests:
             check_elements(request.sg, self._cap.max_recv_sge)
@@ -88,9 +88,9 @@ class QPQueues:
     # Completing
 
     def take_entries(self, ask: bool = False) -> None:
-        """Takes what the device has written to the CQs; `ask` as for `CQ.take_entries`."""
-        self._scq.take_entries(ask)
-        self._rcq.take_entries(ask)
+        """Takes what the device has written to the CQs; `ask` as for `CQ._take_entries`."""
+        self._scq._take_entries(ask)
+        self._rcq._take_entries(ask)
 
     @property
     def hidden_outstanding(self) -> bool:
@@ -153,7 +153,7 @@ class QPQueues:
                     terminate=terminate,
                     stream_end=stream_end,
                 )
-                cq.append(completion)
+                cq._append(completion)
 
     def close(self) -> None:
         """Takes the rings back from the device."""

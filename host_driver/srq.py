@@ -59,7 +59,7 @@ class TakingQP(Protocol):
     rcq: CQ
 
     @property
-    def receives(self) -> "SharedReceives":
+    def _receives(self) -> "SharedReceives":
         """What it has taken."""
 
 
@@ -95,17 +95,17 @@ class SRQ:
         self._posted: dict[int, Posted] = {}
         self._qps: dict[int, TakingQP] = {}
         with context.lock:
-            pd.require_open()
+            pd._require_open()
             if not context.attr.max_srq:
                 raise ValueError("this device has no SRQs; allowed: QPs with receive queues")
-            self.number = context.take_ring()
+            self.number = context._take_ring()
             with context.resources.reserve(srqs=1), ExitStack() as undo:
                 self._ring = Ring(context.transport, init_attr.max_wr, RECEIVE_ENTRY_OCTETS)
                 undo.callback(self._ring.close)
                 self._create()
                 undo.pop_all()
             context.srqs[self.number] = self
-            context.on_close(self.close)
+            context._on_close(self.close)
             pd.children[self.close] = None
 
     def _create(self) -> None:
@@ -126,7 +126,7 @@ class SRQ:
         """Work requests that may be outstanding."""
         return self._init_attr.max_wr
 
-    def require_open(self) -> None:
+    def _require_open(self) -> None:
         """Raises `ValueError` if the SRQ is closed: its number may be that of another one."""
         if self._closed:
             raise ValueError(f"SRQ {self.number} is closed; allowed: an open SRQ")
@@ -134,7 +134,7 @@ class SRQ:
     def query(self) -> SRQAttr:
         """Its sizes, and the limit that is armed."""
         with self.context.lock:
-            self.require_open()
+            self._require_open()
             self.context.process_events()
             return SRQAttr(self.max_wr, self._init_attr.max_sge, self._limit)
 
@@ -149,7 +149,7 @@ class SRQ:
         for request in requests:
             require_type("request", request, RecvWR)
         with self.context.lock:
-            self.require_open()
+            self._require_open()
             self._take_entries()
             outstanding = len(self._posted)
             if outstanding + len(requests) > self.max_wr:
@@ -182,13 +182,13 @@ class SRQ:
         """
         for qp_num, qp in self._qps.items():
             if read_taken(self.context, qp_num) == number:
-                qp.receives.claim(number)
+                qp._receives.claim(number)
                 return
         del self._posted[number]
 
     def _take_entries(self) -> None:
         for cq in {qp.rcq for qp in self._qps.values()}:
-            cq.take_entries()
+            cq._take_entries()
 
     # The limit
 
@@ -201,7 +201,7 @@ class SRQ:
         if not 0 <= srq_limit <= self.max_wr:
             raise ValueError(f"srq_limit is {srq_limit}; allowed: 0 to {self.max_wr}")
         with self.context.lock:
-            self.require_open()
+            self._require_open()
             self.context.process_events()
             self._limit = srq_limit
             self._arm()
@@ -212,33 +212,33 @@ class SRQ:
         context.write(registers.SRQ_LIMIT, limit=self._limit, producer=self._producer)
         context.command(CommandOpcode.SRQ_LIMIT)
 
-    def told(self, event: AsyncEvent) -> bool:
+    def _told(self, event: AsyncEvent) -> bool:
         """Takes an event of this SRQ; whether the program is told of it. The lock is held."""
         if event.event_type != EventType.SRQ_LIMIT_REACHED:
             return True
         armed, self._limit = self._limit != 0, 0
         return armed
 
-    def events_lost(self) -> None:
+    def _events_lost(self) -> None:
         """Events did not come: that of the limit comes again. The lock is held."""
         if self._limit:
             self._arm()
 
     # Its QPs; the lock of the context is held
 
-    def bind(self, number: int, qp: TakingQP) -> None:
+    def _bind(self, number: int, qp: TakingQP) -> None:
         """A new QP takes from here."""
         self._qps[number] = qp
 
-    def unbind(self, number: int) -> None:
-        """Takes back a `bind`."""
+    def _unbind(self, number: int) -> None:
+        """Takes back a `_bind`."""
         self._qps.pop(number)
 
-    def has(self, index: int) -> bool:
+    def _has(self, index: int) -> bool:
         """Whether the request with that number is outstanding, and not known to be taken."""
         return index in self._posted
 
-    def take(self, index: int) -> Posted:
+    def _take(self, index: int) -> Posted:
         """The request with that number, which is not outstanding here any more."""
         return self._posted.pop(index)
 
@@ -261,7 +261,7 @@ class SRQ:
                     "allowed: an SRQ without QPs"
                 )
             context = self.context
-            context.forget_close(self.close)
+            context._forget_close(self.close)
             self.pd.children.pop(self.close, None)
             context.write(registers.QP_NUMBER, qp=self.number)
             context.command(CommandOpcode.SRQ_DESTROY)
@@ -295,12 +295,12 @@ class SharedReceives:
 
     def claim(self, index: int) -> None:
         """The QP has taken the request with that number."""
-        if self.srq.has(index):
-            self.posted.append(self.srq.take(index))
+        if self.srq._has(index):
+            self.posted.append(self.srq._take(index))
 
     def is_posted(self, index: int) -> bool:
         """Whether the QP may complete the request with that number."""
-        return any(each.index == index for each in self.posted) or self.srq.has(index)
+        return any(each.index == index for each in self.posted) or self.srq._has(index)
 
     def has_lost_one(self, index: int) -> bool:
         """Never: the requests between two of one QP may be those of others."""
@@ -310,7 +310,7 @@ class SharedReceives:
         """The request with that number, which is completed; `None` if it is not outstanding."""
         if self.posted and self.posted[0].index == index:
             return self.posted.popleft()
-        return self.srq.take(index) if self.srq.has(index) else None
+        return self.srq._take(index) if self.srq._has(index) else None
 
     @property
     def allowed(self) -> str:

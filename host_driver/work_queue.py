@@ -318,7 +318,7 @@ def _check_stag_operation(request: SendWR) -> None:
         if not isinstance(request.mr, FastMR):
             raise TypeError(f"{WROpcode.REG_MR.name} of {request.mr!r}; allowed: a FastMR")
         check_access(request.access)
-        request.mr.check_stag(request.rkey)
+        request.mr._check_stag(request.rkey)
 
 
 def _check_no_elements(request: SendWR) -> None:

@@ -75,17 +75,28 @@ def limit() -> int:
     return int(text) << 20
 
 
-def kept(kind: str, key: str, name: str, make: Callable[[Path], None]) -> Path:
+def kept(
+    kind: str,
+    key: str,
+    name: str,
+    make: Callable[[Path], None],
+    waits: Callable[[], None] | None = None,
+) -> Path:
     """Returns the file `name` of an entry; `make(folder)` makes it if it is not there.
 
     `make` is called with the empty folder of the entry, by one thread of one process at a time:
-    the others wait. The last thing that it makes is `name`, in one step: an entry with that file is
-    whole. Raises `CacheError` if the entry has to be made and the cache cannot be written.
+    the others wait, and say so by `waits()` before. The last thing that it makes is `name`, in one
+    step: an entry with that file is whole. Raises `CacheError` if the entry has to be made and the
+    cache cannot be written.
     """
     folder = root() / kind / key
     with ExitStack() as stack:
         try:
-            stack.enter_context(locked(folder))
+            if not stack.enter_context(locked(folder, wait=False)):
+                # The lock of a whole entry is held for a moment only.
+                if waits is not None and not (folder / name).exists():
+                    waits()
+                stack.enter_context(locked(folder))
         except OSError as error:
             # What is there can be used even so.
             if (folder / name).exists():

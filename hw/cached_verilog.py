@@ -31,6 +31,11 @@ def tell(progress: Progress | None, step: str) -> None:
         progress(step)
 
 
+def tell_waiting(progress: Progress | None) -> Callable[[], None]:
+    """Reports that another is at work: `waits` of `cache.kept`."""
+    return lambda: tell(progress, "wait for another process or thread that builds the same")
+
+
 def export_verilog(config: RnicConfig, progress: Progress | None = None) -> str:
     """Return the Verilog of the whole device, cached by the content of its sources."""
 
@@ -62,4 +67,6 @@ def cached_verilog(
 
         write_whole(folder / name, to_verilog(export(component(), top)))
 
-    return cache.kept("verilog", digest.hexdigest()[:20], name, make).read_text()
+    return cache.kept(
+        "verilog", digest.hexdigest()[:20], name, make, tell_waiting(progress)
+    ).read_text()

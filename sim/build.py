@@ -17,7 +17,7 @@ from typing import Any
 
 from stagecoach.gateware.config import WORD_WIDTH, RnicConfig
 from stagecoach.hw import cache
-from stagecoach.hw.cached_verilog import TOP, Progress, export_verilog, tell
+from stagecoach.hw.cached_verilog import TOP, Progress, export_verilog, tell, tell_waiting
 from stagecoach.sim.resting import split_clocks
 from stagecoach.sim.runtime_header import HEADER, runtime_header
 from stagecoach.sim.verilator import (
@@ -215,7 +215,8 @@ def compile_parts(
         command = [compiler, *flags]
         _build(folder, parts, verilog, arguments, command, version.stdout, trace, progress)
 
-    return cache.kept("device", digest.hexdigest()[:20], parts.output, make)
+    key = digest.hexdigest()[:20]
+    return cache.kept("device", key, parts.output, make, tell_waiting(progress))
 
 
 def _build(

@@ -1,8 +1,6 @@
 """The compiled simulation as a device of the driver, with real TCP connections as its LLP."""
 
 import ctypes
-import itertools
-import logging
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -24,11 +22,6 @@ if TYPE_CHECKING:
     from stagecoach.host_driver.transport.records import Record
     from stagecoach.sim.device import Device
 
-BUILDING = "building the simulated device; this takes some minutes"
-"""What is told once where nobody follows the progress of a build."""
-
-_LOG = logging.getLogger(__name__)
-
 
 class SimulatedDevice(SocketLender):
     """A `Transport` over the compiled device, which runs in a thread of this process.
@@ -41,8 +34,9 @@ class SimulatedDevice(SocketLender):
     library: a built device instead of `sim.build.build_device(config)`.
     read_latency, write_latency: of the host memory, in cycles.
     late_writes: what the device writes is visible only with its write response.
-    progress: called with a few words before each long step of a build; without it a warning is
-        logged when one begins.
+    progress: called with a few words before each long step of a build, and before it waits for
+        another that builds the same. Without it the steps are told on standard error;
+        `progress=lambda step: None` keeps silent. A device in the cache has no steps.
 
     Raises `MissingExtra` if what it takes to build a device is not installed.
 
@@ -73,11 +67,10 @@ class SimulatedDevice(SocketLender):
         self.config = RnicConfig() if config is None else config
         if library is None:
             from stagecoach.sim.build import build_device
+            from stagecoach.sim.build_report import told
 
-            with extra_named():
-                library = build_device(
-                    self.config, trace=trace_path is not None, progress=progress or _logged()
-                )
+            with extra_named(), told(progress) as report:
+                library = build_device(self.config, trace=trace_path is not None, progress=report)
         latencies = {"read_latency": read_latency, "write_latency": write_latency}
         self._device = self._start(
             library,
@@ -216,14 +209,3 @@ class SimulatedDevice(SocketLender):
         self._device.close()
         with self._lock:
             self._mapped.clear()
-
-
-def _logged() -> Callable[[str], None]:
-    """Logs at the first step of a build that it has begun: a program seems to hang meanwhile."""
-    steps = itertools.count()
-
-    def step(_: str) -> None:
-        if next(steps) == 0:
-            _LOG.warning(BUILDING)
-
-    return step

@@ -7,7 +7,7 @@ import stat
 from dataclasses import fields
 
 from stagecoach.sim.wire import tap
-from stagecoach.sim.wire.address import DEFAULT_MTU, Attachment, WireAddress
+from stagecoach.sim.wire.address import DEFAULT_MTU, MINIMUM_MTU, Attachment, WireAddress
 from stagecoach.sim.wire.impairments import Impairments
 from stagecoach.sim.wire.tap_setup import set_up_tap
 from stagecoach.sim.wire.wire import open_end
@@ -38,7 +38,7 @@ def check(wire: Attachment | WireAddress) -> int:
     The capture of an address is not touched.
     """
     if isinstance(wire, Attachment):
-        _open(wire, DEFAULT_MTU)
+        _open(wire, MINIMUM_MTU)  # whatever a device will have
         return 0
     _open(wire.wire, wire.mtu)
     gateway = "" if wire.gateway is None else f", gateway {wire.gateway}"

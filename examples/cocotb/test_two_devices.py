@@ -1,5 +1,8 @@
 """Two RNICs joined back to back in one simulation, driven with the same verbs as any device."""
 
+from dataclasses import replace
+from typing import Any
+
 import cocotb
 import pytest
 from cocotb.task import bridge
@@ -11,6 +14,7 @@ from stagecoach import (
     QP,
     SGE,
     AccessFlags,
+    CocotbDevice,
     Context,
     QPInitAttr,
     RecvWR,
@@ -30,13 +34,13 @@ ACCESS = AccessFlags.LOCAL_WRITE | AccessFlags.REMOTE_WRITE | AccessFlags.REMOTE
 
 
 @pytest.mark.timeout(1800)  # the first run builds the simulator
-def test_two_devices():
+def test_two_devices() -> None:
     pair = RnicPair(RnicConfig(qps=4, cqs=4, stags=16))
     run_cocotb(pair, __name__, waves=True, ports_only=True)
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")  # simulated time: 156,250 cycles
-async def check_two_devices(dut):
+async def check_two_devices(dut: Any) -> None:
     device_a, device_b = await start_pair(dut)
     # Driver code blocks, so `bridge` gives each end a thread. The simulation stands still while
     # the driver computes: every run is the same.
@@ -45,7 +49,7 @@ async def check_two_devices(dut):
     assert await server == sent
 
 
-def serve(device):
+def serve(device: CocotbDevice) -> bytes:
     with Context(device) as context:
         pd, cq = PD(context), CQ(context)
         qp = QP(pd, QPInitAttr(cq, cq))
@@ -59,7 +63,7 @@ def serve(device):
         return bytes(memory.buf)
 
 
-def use(device):
+def use(device: CocotbDevice) -> bytes:
     with Context(device) as context:
         pd, cq = PD(context), CQ(context)
         qp = QP(pd, QPInitAttr(cq, cq))
@@ -67,12 +71,15 @@ def use(device):
         source, sink = MR(pd, data), MR(pd, bytearray(OCTETS), ACCESS)
         message = MR(pd, bytearray(b"done"))
         where = connect(qp, "", 4791)
-        remote = {"remote_addr": int.from_bytes(where[:8]), "rkey": int.from_bytes(where[8:])}
-
-        qp.post_send(
-            SendWR(1, WROpcode.RDMA_WRITE, [SGE(source.addr, OCTETS, source.lkey)], **remote),
-            SendWR(2, WROpcode.RDMA_READ, [SGE(sink.addr, OCTETS, sink.lkey)], **remote),
+        write = SendWR(
+            wr_id=1,
+            opcode=WROpcode.RDMA_WRITE,
+            sg=[SGE(source.addr, OCTETS, source.lkey)],
+            remote_addr=int.from_bytes(where[:8]),
+            rkey=int.from_bytes(where[8:]),
         )
+        back = [SGE(sink.addr, OCTETS, sink.lkey)]
+        qp.post_send(write, replace(write, wr_id=2, opcode=WROpcode.RDMA_READ, sg=back))
         finish(cq, 2)
         assert sink.buf == data  # what was written has been read back
         qp.post_send(SendWR(3, WROpcode.SEND, [SGE(message.addr, 4, message.lkey)]))
@@ -80,6 +87,6 @@ def use(device):
         return bytes(data)
 
 
-def finish(cq, count=1):
+def finish(cq: CQ, count: int = 1) -> None:
     for completion in cq.wait(count, timeout=300):  # real time
         assert completion.status == WCStatus.SUCCESS, completion

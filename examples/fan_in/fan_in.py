@@ -1,8 +1,9 @@
 """Sixteen clients, each a process, send to one server with a shared receive queue; one is killed.
 
-The server waits for completions and for asynchronous events at the same time, with a selector. When
-a client has gone, an event tells it: the server closes that client's QP, and a newcomer gets its
-place. The others notice nothing.
+The server waits for completions and for asynchronous events at the same time, with a selector. One
+event says that the shared receive queue runs low: the server posts the buffers that it has read,
+all together. Another says that a client has gone: the server closes that client's QP, and a
+newcomer gets its place. The others notice nothing.
 """
 
 import argparse
@@ -34,6 +35,7 @@ from stagecoach import (
     QPInitAttr,
     Quota,
     RecvWR,
+    SendFlags,
     SendWR,
     SimulatedDevice,
     SRQInitAttr,
@@ -48,9 +50,13 @@ from stagecoach import (
 CLIENTS = 16
 VICTIM = 7  # the client that is killed
 NEWCOMER = CLIENTS  # the client that gets its place
-BUFFERS = CLIENTS  # each client waits for the answer to a message before it sends the next one
-CAP = QPCap(max_send_wr=4, max_recv_wr=4)
+BUFFERS = 3 * CLIENTS
+LIMIT = 2 * CLIENTS
+"""Fewer receives than that are an event. Until the server has taken it, a client sends two messages
+at most: one that is under way, and one for an answer that the server is about to give.
+"""
 MESSAGE = struct.Struct("!II")  # number of the client, number of the message
+CAP = QPCap(max_send_wr=4, max_recv_wr=4, max_inline_data=MESSAGE.size)
 PATIENCE = 60.0
 MOST = 100_000  # messages
 PRELOADED = ["stagecoach.sim.build", "stagecoach.gateware.rnic"]
@@ -82,7 +88,8 @@ def run_client(number: int, messages: int, port: int, begin: Barrier | None) -> 
         for message in range(messages):
             memory.write(MESSAGE.pack(number, message))
             qp.post_recv(RecvWR())  # for the answer
-            qp.post_send(SendWR(sg=[SGE(memory.addr, MESSAGE.size, memory.lkey)]))
+            element = SGE(memory.addr, MESSAGE.size, memory.lkey)
+            qp.post_send(SendWR(sg=[element], send_flags=SendFlags.INLINE | SendFlags.SIGNALED))
             for completion in cq.wait(2, PATIENCE):
                 check(completion.status == WCStatus.SUCCESS, completion.describe())
 
@@ -119,7 +126,7 @@ class Server:
 
     Attributes
     ----------
-    clients: those that are there, by the number of their QP.
+    clients: those that are there, by the number of their QP. refills: how often the SRQ ran low.
     """
 
     def __init__(
@@ -132,12 +139,17 @@ class Server:
         self._srq = SRQ(self._pd, SRQInitAttr(max_wr=BUFFERS))
         self._places = Semaphore(CLIENTS)
         self.clients: dict[int, Client] = {}
-        for buffer in range(BUFFERS):
-            self._post(buffer)
+        self._read = list(range(BUFFERS))  # buffers whose message was read
+        self.refills = 0
+        self._refill()
 
-    def _post(self, buffer: int) -> None:
-        address = self._memory.addr + buffer * MESSAGE.size
-        self._srq.post_recv(RecvWR(buffer, [SGE(address, MESSAGE.size, self._memory.lkey)]))
+    def _refill(self) -> None:
+        """Posts the buffers that were read, and asks for an event when they run low again."""
+        size, lkey = MESSAGE.size, self._memory.lkey
+        elements = [SGE(self._memory.addr + buffer * size, size, lkey) for buffer in self._read]
+        self._srq.post_recv(*map(RecvWR, self._read, ([each] for each in elements)))
+        self._srq.modify(srq_limit=LIMIT)
+        self._read.clear()
 
     def accept(self, listener: ConnectionListener) -> None:
         """Takes clients while there are places, in a thread, until the listener is closed."""
@@ -164,14 +176,16 @@ class Server:
     def serve(self, done: Callable[[], bool]) -> None:
         """Sleeps until something comes, and takes it, until `done()`."""
         with selectors.DefaultSelector() as selector:
-            selector.register(self._channel, selectors.EVENT_READ, self._take_notification)
-            selector.register(self._context, selectors.EVENT_READ, self._take_event)
+            selector.register(self._channel, selectors.EVENT_READ)
+            selector.register(self._context, selectors.EVENT_READ)
             self._cq.req_notify()
             while not done():
-                ready = selector.select(PATIENCE)
+                ready = {key.fileobj for key, _ in selector.select(PATIENCE)}
                 check(bool(ready), f"nothing came for {PATIENCE} s")
-                for key, _ in ready:
-                    key.data()
+                if self._context in ready:  # before messages are answered
+                    self._take_events()
+                if self._channel in ready:
+                    self._take_notification()
 
     def _take_notification(self) -> None:
         self._channel.get_cq_event(timeout=0)
@@ -185,10 +199,10 @@ class Server:
                 self._take_message(completion)
 
     def _take_message(self, completion: WC) -> None:
-        """Answers it; its buffer is free for any client before that."""
+        """Reads and answers it; its buffer is posted when the SRQ runs low."""
         buffer = completion.wr_id
         octets = self._memory.read(MESSAGE.size, buffer * MESSAGE.size)
-        self._post(buffer)
+        self._read.append(buffer)
         if completion.status != WCStatus.SUCCESS:
             return  # a client has gone in the middle of its message
         client = self.clients[completion.qp_num]
@@ -198,15 +212,21 @@ class Server:
         client.qp.post_send(SendWR())
         self._told(client)
 
-    def _take_event(self) -> None:
-        """A QP stops, and then it takes nothing more from the SRQ: it can be closed."""
-        event = self._context.get_async_event(timeout=0)
-        if event.event_type == EventType.QP_LAST_WQE_REACHED:
-            self._take_completions()  # what its client had sent
-            client = self.clients.get(event.qp_num)
-            if client is not None:  # else it has gone while it connected
-                self._free(client)
-                self._left(client)
+    def _take_events(self) -> None:
+        """The SRQ runs low, or a QP has stopped and takes nothing more from it."""
+        events = []
+        while self._context.events:
+            events.append(self._context.get_async_event(timeout=0))
+        if any(event.event_type == EventType.SRQ_LIMIT_REACHED for event in events):
+            self._refill()
+            self.refills += 1
+        for event in events:
+            if event.event_type == EventType.QP_LAST_WQE_REACHED:
+                self._take_completions()  # what its client had sent
+                client = self.clients.get(event.qp_num)
+                if client is not None:  # else it has gone while it connected
+                    self._free(client)
+                    self._left(client)
 
 
 # All together
@@ -253,6 +273,7 @@ def run(messages: int) -> bool:
                 process.join()
     complete = [number for number, count in counts.items() if count == messages]
     print(f"{len(complete)} clients sent all {messages} messages, the newcomer among them")
+    print(f"the shared receive queue ran low {server.refills} times")
     return len(complete) == CLIENTS and NEWCOMER in complete
 
 

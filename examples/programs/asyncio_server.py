@@ -20,6 +20,7 @@ from stagecoach import (
     QP,
     SGE,
     ConnectionListener,
+    ConnectionRequest,
     Context,
     QPInitAttr,
     RecvWR,
@@ -29,11 +30,13 @@ from stagecoach import (
     StartupError,
     WCOpcode,
     WCStatus,
+    accept_connection,
     listen,
     open_connection,
 )
 
 SIZE = 64
+PATIENCE = 10.0  # seconds for an answer
 OPERATORS = {"+": operator.add, "-": operator.sub, "*": operator.mul}
 
 
@@ -55,6 +58,8 @@ class End:
     def send(self, text: str) -> None:
         """Sends a message."""
         data = text.encode()
+        if len(data) > SIZE:
+            raise ValueError(f"{text!r} has {len(data)} bytes; allowed: at most {SIZE}")
         self.memory.write(data)
         self.qp.post_send(SendWR(sg=[SGE(self.memory.addr, len(data), self.memory.lkey)]))
 
@@ -64,7 +69,7 @@ class End:
             if wc.status != WCStatus.SUCCESS:
                 return None
             if wc.opcode == WCOpcode.RECV:
-                text = self.memory.read(wc.byte_len, SIZE).decode()
+                text = self.memory.read(wc.byte_len, SIZE).decode(errors="replace")
                 self.receive()
                 return text
         return None
@@ -85,11 +90,20 @@ def answer(text: str) -> str:
     return str(OPERATORS[sign](int(left), int(right)))
 
 
-async def serve_one(end: End) -> None:
+async def serve_one(context: Context, request: ConnectionRequest) -> None:
     """Answers one client until it goes."""
     try:
+        end = End(context)
+    except StagecoachError as error:  # more clients than the device has QPs
+        request.close()
+        print(error, file=sys.stderr)
+        return
+    try:
+        await accept_connection(request, end.qp)
         while (text := await end.message()) is not None:
             end.send(answer(text))
+    except StartupError as error:
+        print(error, file=sys.stderr)
     finally:
         end.close()
 
@@ -98,25 +112,26 @@ async def serve(context: Context, listener: ConnectionListener) -> None:
     """Takes clients, until it is cancelled."""
     async with asyncio.TaskGroup() as clients:
         while True:
-            try:
-                request = await listener.accept()
-                end = End(context)
-                request.accept(end.qp)
-            except StartupError as error:
-                print(error, file=sys.stderr)
-                continue
-            clients.create_task(serve_one(end))
+            clients.create_task(serve_one(context, await listener.accept()))
 
 
-async def ask(context: Context, host: str, port: int, sums: list[str]) -> list[str]:
-    """A client: the results of some sums, one after the other."""
+async def ask(
+    context: Context, host: str, port: int, sums: list[str], patience: float = PATIENCE
+) -> list[str]:
+    """A client: the results of some sums, one after the other.
+
+    Raises `ConnectionError` if the server goes, `TimeoutError` after `patience` seconds.
+    """
     end = End(context)
     try:
         await open_connection(end.qp, host, port)
         answers = []
         for text in sums:
             end.send(text)
-            result = await end.message()
+            try:
+                result = await asyncio.wait_for(end.message(), patience)
+            except TimeoutError:
+                raise TimeoutError(f"no answer to {text!r} within {patience:g} s") from None
             if result is None:
                 raise ConnectionError("the server has gone")
             answers.append(result)
@@ -177,7 +192,7 @@ def main() -> None:
             asyncio.run(all_in_one())
     except KeyboardInterrupt:
         pass
-    except (StagecoachError, OSError) as error:
+    except (StagecoachError, OSError, ValueError) as error:
         sys.exit(str(error))
 
 

@@ -6,7 +6,7 @@
 The receiver offers a ring of slots. The sender writes a piece of the file into each slot, and says
 so by a Send. The receiver takes the piece and gives the slot back by a Send: this is the flow
 control. At the end the sender sends the SHA-256 of the file, and the receiver answers whether it
-has the same.
+has the same. What has come is in FOLDER/NAME.part until then, and a bad copy is removed.
 
 Request, private data: length of the file (8 bytes), name.
 Reply: address (8), STag (4), slots (4), bytes of a slot (4).
@@ -130,8 +130,28 @@ def send(context: Context, path: Path, host: str, port: int) -> None:
         print(f"sent {length} bytes, SHA-256 {digest.hexdigest()}")
 
 
+def take(end: End, path: Path, left: int) -> bytes:
+    """Writes so many bytes to a file, as they come; returns their SHA-256."""
+    digest, slot = hashlib.sha256(), 0
+    with path.open("wb") as file:
+        while left:
+            message = end.message()
+            if len(message) != LENGTH.size:
+                raise CopyError(f"the sender ended {left} bytes too early")
+            (size,) = LENGTH.unpack(message)
+            if not 0 < size <= min(left, SLOT):
+                raise CopyError(f"a piece of {size} bytes; allowed: 1 to {min(left, SLOT)}")
+            piece = end.data.read(size, slot % SLOTS * SLOT)
+            end.send(b"+")
+            digest.update(piece)
+            file.write(piece)
+            left -= size
+            slot += 1
+    return digest.digest()
+
+
 def receive(context: Context, folder: Path, port: int) -> None:
-    """Receives one file."""
+    """Receives one file; leaves nothing if it is not the same."""
     listener = listen(context, port=port)
     print(f"waiting on port {listener.port}", flush=True)
     request = listener.get_request(timeout=3600)
@@ -139,22 +159,19 @@ def receive(context: Context, folder: Path, port: int) -> None:
     name = Path(request.private_data[8:].decode()).name
     end = End(context, AccessFlags.REMOTE_WRITE)
     request.accept(end.qp, private_data=OFFER.pack(end.data.addr, end.data.rkey, SLOTS, SLOT))
-    digest, slot, left = hashlib.sha256(), 0, length
-    with (folder / name).open("wb") as file:
-        while left:
-            (size,) = LENGTH.unpack(end.message())
-            piece = end.data.read(size, slot % SLOTS * SLOT)
-            end.send(b"+")
-            digest.update(piece)
-            file.write(piece)
-            left -= size
-            slot += 1
-    good = end.message() == digest.digest()
-    end.send(b"K" if good else b"X")
-    end.qp.disconnect(drain=5)
+    part = folder / f"{name}.part"
+    try:
+        digest = take(end, part, length)
+        good = end.message() == digest
+        if good:
+            part.rename(folder / name)
+        end.send(b"K" if good else b"X")
+        end.qp.disconnect(drain=5)
+    finally:
+        part.unlink(missing_ok=True)
     if not good:
         raise CopyError("the SHA-256 is another one")
-    print(f"received {folder / name}, {length} bytes, SHA-256 {digest.hexdigest()}")
+    print(f"received {folder / name}, {length} bytes, SHA-256 {digest.hex()}")
 
 
 def address(text: str) -> tuple[str, int]:

@@ -14,12 +14,14 @@ The table has buckets. A bucket is a lock, a count of changes, and four entries:
     changes   8 bytes   which entry is driven out next
     entry    64 bytes   CRC 4, length of key 1, length of value 1, key 24, value 34
 
-`get` reads the bucket by one RDMA Read. A CRC that is wrong says that somebody is writing.
+`get` reads the bucket by one RDMA Read. A CRC that is wrong says that somebody is writing: it reads
+again. Nothing is tried for longer than `PATIENCE` seconds.
 """
 
 import argparse
 import struct
 import sys
+import time
 from zlib import crc32
 
 from stagecoach import (
@@ -48,6 +50,7 @@ HEAD = struct.Struct("<QQ")
 ENTRY = struct.Struct("<IBB24s34s")
 WAYS = 4
 BUCKET = HEAD.size + WAYS * ENTRY.size
+PATIENCE = 10.0
 
 
 class CacheError(Exception):
@@ -95,11 +98,18 @@ class Server:
         qp = QP(self.pd, QPInitAttr(self.cq, self.cq, rfc7306=True))
         self.clients[qp.qp_num] = self.last, qp
         where = OFFER.pack(MAGIC, self.table.addr, self.table.rkey, self.buckets, self.last)
-        request.accept(qp, private_data=where)
+        try:
+            request.accept(qp, private_data=where)
+        except StagecoachError:
+            if self.clients.pop(qp.qp_num, None):  # else an event was before us
+                qp.close()
+            raise
 
     def gone(self, event: AsyncEvent) -> None:
         """A QP has stopped: breaks the locks of its client, and empties what it may have spoilt."""
-        number, qp = self.clients.pop(event.qp_num)
+        number, qp = self.clients.pop(event.qp_num, (0, None))
+        if qp is None:
+            return
         qp.close()
         for offset in range(0, self.table.length, BUCKET):
             lock, changes = HEAD.unpack(self.table.read(HEAD.size, offset))
@@ -113,9 +123,14 @@ class Server:
 
 
 class Client:
-    """One connection to the cache."""
+    """One connection to the cache.
 
-    def __init__(self, context: Context, host: str, port: int) -> None:
+    patience: seconds for which `get`, `put` and `drop` wait for other clients, before they raise
+    `CacheError`.
+    """
+
+    def __init__(self, context: Context, host: str, port: int, patience: float = PATIENCE) -> None:
+        self.patience = patience
         pd, self.cq = PD(context), CQ(context)
         self.qp = QP(pd, QPInitAttr(self.cq, self.cq, rfc7306=True))
         self.memory = MR(pd, BUCKET + 8)
@@ -157,25 +172,32 @@ class Client:
             raise CacheError(done.describe())
 
     def _bucket(self, key: bytes) -> int:
-        return crc32(key) % self.buckets * BUCKET
+        number: int = crc32(key) % self.buckets
+        return number * BUCKET
 
     def _read(self, bucket: int) -> tuple[int, list[bytes]]:
         """Changes, and entries."""
         self._ask(self._request(WROpcode.RDMA_READ, bucket, 0, BUCKET, SendFlags.SIGNALED))
         data = self.memory.read(BUCKET)
-        _, changes = HEAD.unpack_from(data)
+        changes: int = HEAD.unpack_from(data)[1]
         ways = [data[n : n + ENTRY.size] for n in range(HEAD.size, BUCKET, ENTRY.size)]
         return changes, ways
 
     def get(self, key: bytes) -> bytes | None:
         """The value, `None` if the cache does not have it."""
-        bucket = self._bucket(key)
+        bucket, end = self._bucket(key), time.monotonic() + self.patience
         while True:
             try:
                 found = dict(filter(None, map(decode, self._read(bucket)[1])))
             except ValueError:
-                continue
-            return found.get(key)
+                self._give_up(end, key, "is being written")
+            else:
+                return found.get(key)
+
+    def _give_up(self, end: float, key: bytes, why: str) -> None:
+        """Raises `CacheError` if it is too late to try again."""
+        if time.monotonic() > end:
+            raise CacheError(f"the bucket of {key!r} {why} for {self.patience:g} s")
 
     def _compare_and_swap(self, bucket: int, old: int, new: int, *before: SendWR) -> bool:
         opcode = WROpcode.ATOMIC_CMP_AND_SWP
@@ -185,13 +207,17 @@ class Client:
         return int.from_bytes(self.memory.read(8, BUCKET), sys.byteorder) == old
 
     def _change(self, key: bytes, entry: bytes) -> None:
-        bucket = self._bucket(key)
+        """Puts an entry into the bucket of its key; an empty one drops the key."""
+        bucket, end = self._bucket(key), time.monotonic() + self.patience
         while not self._compare_and_swap(bucket, 0, self.number):
-            pass
+            self._give_up(end, key, "is locked by another client")
         changes, ways = self._read(bucket)
         keys = [(decode(way) or (b"",))[0] for way in ways]
         if key in keys:
             way = keys.index(key)
+        elif not any(entry):  # another client has dropped it
+            self._compare_and_swap(bucket, self.number, 0)
+            return
         elif b"" in keys:
             way = keys.index(b"")
         else:
@@ -214,9 +240,8 @@ class Client:
         self._change(key, encode(key, value))
 
     def drop(self, key: bytes) -> None:
-        """Takes it out."""
-        if self.get(key) is not None:
-            self._change(key, bytes(ENTRY.size))
+        """Takes it out, if it is there."""
+        self._change(key, bytes(ENTRY.size))
 
 
 def serve(port: int) -> None:

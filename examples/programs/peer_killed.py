@@ -55,7 +55,10 @@ def main() -> None:
         qp = QP(pd, QPInitAttr(cq, cq))
         region = MR(pd, SIZE, AccessFlags.REMOTE_WRITE, qp=qp)
         request.accept(qp, private_data=region.addr.to_bytes(8) + region.rkey.to_bytes(4))
+        end = time.monotonic() + 60
         while int.from_bytes(region.read(8)) < 3:
+            if time.monotonic() > end:
+                sys.exit("the peer did not write within 60 s")
             time.sleep(0.01)
         print("the peer writes; killing it")
         os.kill(peer.pid, signal.SIGKILL)

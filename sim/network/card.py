@@ -83,7 +83,7 @@ class Card:
             self.unplugged = error
             return True
         if taken:
-            self._log.note(self._timeline.now_ps() // PS_PER_US, frame, sent=True)
+            self._log.note(self._timeline._now_ps() // PS_PER_US, frame, sent=True)
         return taken
 
     def _send_segment(self, frame: bytes) -> None:
@@ -105,7 +105,7 @@ class Card:
     def serve(self) -> bool:
         """Messages of the device, frames of the wire, timers."""
         happened = False
-        now = self._timeline.now_ps() // PS_PER_US
+        now = self._timeline._now_ps() // PS_PER_US
         self._channel.flush()
         for kind, lane, value, octets in self._channel.messages():
             self.engine.take_message(now, kind, lane, value, octets)
@@ -178,7 +178,7 @@ class Card:
         access = Access(address, value)
         with self._timeline.lock:
             self._accesses.append(access)
-            self._timeline.block(lambda: access.over or self.port.closed is not None)
+            self._timeline._block(lambda: access.over or self.port.closed is not None)
             if access.status is None:
                 raise DeviceClosed(self.port.closed or "no time passes any more")
         self._device.require_access(address, access.status)
@@ -189,8 +189,8 @@ class Card:
         with self._timeline.lock:
             until = None
             if seconds is not None:
-                until = self._timeline.now_ps() + round(seconds * 1e6) * PS_PER_US
-            self._timeline.block(lambda: self.irq or self.port.closed is not None, until)
+                until = self._timeline._now_ps() + round(seconds * 1e6) * PS_PER_US
+            self._timeline._block(lambda: self.irq or self.port.closed is not None, until)
             if not self.irq and self.port.closed is not None:
                 raise DeviceClosed(self.port.closed)
             rose, self.irq = self.irq, False

@@ -85,8 +85,8 @@ class SimulatedNic(SimulatedDevice):
                 *(self._device, self._channel, self._wire, self._engine_settings(), self._time),
                 paced=time is not None,
             )
-            self._time.add(self._card)
-            undo.callback(self._time.remove, self._card)
+            self._time._add(self._card)
+            undo.callback(self._time._remove, self._card)
             undo.callback(self._card.port.close, "the device is closed")
             self.stack = Network(self._card.port, self._network_settings(), times)
             undo.pop_all()
@@ -187,8 +187,8 @@ class SimulatedNic(SimulatedDevice):
             super().run_cycles(cycles)
             return
         with self._cycle_time.lock:
-            until = self._cycle_time.now_ps() + cycles * CYCLE_PS
-            self._cycle_time.block(lambda: False, until)
+            until = self._cycle_time._now_ps() + cycles * CYCLE_PS
+            self._cycle_time._block(lambda: False, until)
 
     def run_in_step(self, stream: object) -> None:
         """Not possible: a `CycleTime` does what it is for. Raises TransportError."""
@@ -233,7 +233,7 @@ class SimulatedNic(SimulatedDevice):
         self._open = False
         self.stack.close()
         self._card.port.close("the device is closed")
-        self._time.remove(self._card)
+        self._time._remove(self._card)
         super().close()
         self._wire.close()
         self._channel.close()

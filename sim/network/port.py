@@ -65,7 +65,7 @@ class EnginePort:
 
     def now_us(self) -> int:
         """The time."""
-        return self._timeline.now_ps() // PS_PER_US
+        return self._timeline._now_ps() // PS_PER_US
 
     @contextmanager
     def _changing(self) -> Iterator[int]:
@@ -73,7 +73,7 @@ class EnginePort:
         with self._timeline.lock:
             self._require_open()
             yield self.now_us()
-            self._timeline.changed()
+            self._timeline._changed()
 
     def _require_open(self) -> None:
         if self.closed is not None:
@@ -83,7 +83,7 @@ class EnginePort:
         """The device is gone; calls that wait raise `DeviceClosed`."""
         with self._timeline.lock:
             self.closed = self.closed or why
-            self._timeline.changed()
+            self._timeline._changed()
 
     # Frames, and what the driver waits for.
 
@@ -114,7 +114,7 @@ class EnginePort:
         """Wait for frames, ends, news of a stream, `wake`, or a time."""
         until = None if until_us is None else until_us * PS_PER_US
         with self._timeline.lock:
-            self._timeline.block(self._has_news, until, server=self)
+            self._timeline._block(self._has_news, until, server=self)
             self._woken = self._engine.news = False
             self._require_open()
 
@@ -130,7 +130,7 @@ class EnginePort:
 
     def pause(self) -> AbstractContextManager[None]:
         """A program's thread waits in this block for something of the network."""
-        return self._timeline.pause(self)
+        return self._timeline._pause(self)
 
     # Connections.
 
@@ -174,8 +174,8 @@ class EnginePort:
         with self._changing():
             flow = self._engine.leave(connection)
         with self._timeline.lock:
-            until = self._timeline.now_ps() + round(timeout * _SECOND_US) * PS_PER_US
-            self._timeline.block(lambda: flow.left or self.closed is not None, until)
+            until = self._timeline._now_ps() + round(timeout * _SECOND_US) * PS_PER_US
+            self._timeline._block(lambda: flow.left or self.closed is not None, until)
             self._require_open()
             if not flow.left:
                 flow.shutdown(self.now_us())

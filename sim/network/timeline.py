@@ -58,30 +58,30 @@ class Timeline(Protocol):
 
     lock: threading.Condition
 
-    def now_ps(self) -> int:
+    def _now_ps(self) -> int:
         """The time."""
         ...
 
-    def block(
+    def _block(
         self, ready: Callable[[], bool], until_ps: int | None = None, *, server: object = None
     ) -> bool:
         """Wait, under the lock, until `ready`; `False` if it is too late before.
 
-        `server` is that for whose threads in `pause` this thread does something when it returns.
+        `server` is that for whose threads in `_pause` this thread does something when it returns.
         """
         ...
 
-    def pause(self, server: object) -> AbstractContextManager[None]:
+    def _pause(self, server: object) -> AbstractContextManager[None]:
         """A thread waits in this block for something that the thread of `server` does."""
         ...
 
-    def changed(self) -> None:
+    def _changed(self) -> None:
         """Something was done, under the lock, that others may wait for."""
         ...
 
 
 class WallTime:
-    """The wall's time, for one card; `start` begins a thread that serves it."""
+    """The wall's time, for one card; `_add` begins a thread that serves it."""
 
     def __init__(self) -> None:
         self.lock = threading.Condition()
@@ -91,41 +91,41 @@ class WallTime:
         self._closed = False
         self._thread: threading.Thread | None = None
 
-    def now_ps(self) -> int:
+    def _now_ps(self) -> int:
         """The time since 1970."""
         return self.clock.now_ps()
 
-    def add(self, member: Member) -> None:
+    def _add(self, member: Member) -> None:
         """Serve a card from now on."""
         self._member = member
         self._thread = threading.Thread(target=self._run, name="stagecoach wire", daemon=True)
         self._thread.start()
 
-    def remove(self, member: Member) -> None:
+    def _remove(self, member: Member) -> None:
         """Serve it no more."""
         with self.lock:
             self._closed = True
-            self.changed()
+            self._changed()
         if self._thread is not None:
             self._thread.join()
         os.close(self._wake)
 
-    def block(
+    def _block(
         self, ready: Callable[[], bool], until_ps: int | None = None, *, server: object = None
     ) -> bool:
         """Wait, under the lock, until `ready`; `False` if it is too late before."""
         while not ready():
-            left = None if until_ps is None else (until_ps - self.now_ps()) / (PS_PER_NS * 1e9)
+            left = None if until_ps is None else (until_ps - self._now_ps()) / (PS_PER_NS * 1e9)
             if left is not None and left <= 0:
                 return False
             self.lock.wait(left)
         return True
 
-    def pause(self, server: object) -> AbstractContextManager[None]:
+    def _pause(self, server: object) -> AbstractContextManager[None]:
         """The wall's time goes on anyway."""
         return contextlib.nullcontext()
 
-    def changed(self) -> None:
+    def _changed(self) -> None:
         """Serve the card soon, and let all look again that wait."""
         if threading.current_thread() is not self._thread:
             with contextlib.suppress(BlockingIOError):
@@ -154,7 +154,7 @@ class WallTime:
                 poller.register(file, select.POLLIN | (select.POLLOUT if writable else 0))
             wait = None
             if due is not None:
-                wait = max(0, math.ceil((due - self.now_ps()) / (PS_PER_NS * 10**6)))
+                wait = max(0, math.ceil((due - self._now_ps()) / (PS_PER_NS * 10**6)))
             poller.poll(wait)
             with contextlib.suppress(BlockingIOError):
                 os.eventfd_read(self._wake)
@@ -190,7 +190,7 @@ class CycleTime:
         self._waiters: list[_Waiter] = []
         # Threads that do something, with the naps that they were waited for.
         self._running: dict[threading.Thread, int] = {}
-        # Threads in `pause`, with whose it is; of these, those that are to look again.
+        # Threads in `_pause`, with whose it is; of these, those that are to look again.
         self._paused: dict[threading.Thread, object] = {}
         self._expected: dict[threading.Thread, int] = {}
         self._thread: threading.Thread | None = None
@@ -201,11 +201,11 @@ class CycleTime:
         """Cycles that have passed, those in which all devices rested among them."""
         return self.clock.now_ps() // CYCLE_PS
 
-    def now_ps(self) -> int:
+    def _now_ps(self) -> int:
         """The time since the first cycle."""
         return self.clock.now_ps()
 
-    def add(self, member: Member) -> None:
+    def _add(self, member: Member) -> None:
         """Serve a card from now on."""
         with self.lock:
             self._members.append(member)
@@ -216,13 +216,13 @@ class CycleTime:
                 self._thread.start()
             self.lock.notify_all()
 
-    def remove(self, member: Member) -> None:
+    def _remove(self, member: Member) -> None:
         """Serve it no more; without any the thread ends."""
         with self.lock:
             self._members.remove(member)
             self.lock.notify_all()
 
-    def block(
+    def _block(
         self, ready: Callable[[], bool], until_ps: int | None = None, *, server: object = None
     ) -> bool:
         """Wait, under the lock, until `ready`; `False` if it is too late before."""
@@ -247,7 +247,7 @@ class CycleTime:
                     self._expected[thread] = 0
 
     @contextlib.contextmanager
-    def pause(self, server: object) -> Iterator[None]:
+    def _pause(self, server: object) -> Iterator[None]:
         """A thread waits in this block for something that the thread of `server` does."""
         thread = threading.current_thread()
         with self.lock:
@@ -262,7 +262,7 @@ class CycleTime:
                 self._expected.pop(thread, None)
                 self._running[thread] = 0
 
-    def changed(self) -> None:
+    def _changed(self) -> None:
         """Something was done that others may wait for; they are looked at before time goes on."""
         self.lock.notify_all()
 
@@ -280,7 +280,7 @@ class CycleTime:
     def _all_wait(self) -> bool:
         """Wakes those that have what they wait for; whether time may go on."""
         woken = False
-        now = self.now_ps()
+        now = self._now_ps()
         for waiter in list(self._waiters):
             late = waiter.until_ps is not None and now >= waiter.until_ps
             if waiter.ready() or late:

@@ -31,6 +31,10 @@ class WireDown(WireError):
     """It is there, but carries no frames until it is set up."""
 
 
+class WireTooNarrow(WireError):
+    """Its MTU is smaller than the one that was asked for."""
+
+
 class PeerGone(WireError):
     """The other end was closed."""
 

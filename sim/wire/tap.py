@@ -13,6 +13,7 @@ from stagecoach.sim.wire.errors import (
     WireError,
     WireInUse,
     WireNotPermitted,
+    WireTooNarrow,
     WrongWire,
 )
 
@@ -23,11 +24,13 @@ IFF_TAP = 0x0002
 IFF_NO_PI = 0x1000
 
 SIOCGIFFLAGS = 0x8913
+SIOCGIFMTU = 0x8921
 IFF_UP = 0x1
 IFF_RUNNING = 0x40
 
 # struct ifreq of netdevice(7): the name, then a union of 24 octets.
 IFREQ_FLAGS = struct.Struct("16sh22x")
+IFREQ_INTEGER = struct.Struct("16si20x")
 
 
 class TapEnd:
@@ -115,6 +118,27 @@ def interface_flags(name: str) -> int:
         request = fcntl.ioctl(any_socket, SIOCGIFFLAGS, IFREQ_FLAGS.pack(name.encode(), 0))
     _, flags = IFREQ_FLAGS.unpack(request)
     return int(flags)
+
+
+def interface_mtu(name: str) -> int | None:
+    """The MTU of an interface, `None` if it cannot be read."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        try:
+            request = fcntl.ioctl(any_socket, SIOCGIFMTU, IFREQ_INTEGER.pack(name.encode(), 0))
+        except OSError:
+            return None
+    _, mtu = IFREQ_INTEGER.unpack(request)
+    return int(mtu)
+
+
+def require_mtu(name: str, mtu: int) -> None:
+    """Raises `WireTooNarrow` if a TAP is known to have a smaller MTU."""
+    found = interface_mtu(name)
+    if found is not None and mtu > found:
+        raise WireTooNarrow(
+            f"tap:{name}: mtu is {mtu}; allowed: up to {found}, which the TAP has, or "
+            f"`stagecoach wire {name} --mtu {mtu}` as root"
+        )
 
 
 def _attach_error(name: str, error: OSError) -> WireError:

@@ -8,7 +8,7 @@ import socket
 import struct
 
 from stagecoach.sim.wire.errors import WireError, WireNotPermitted
-from stagecoach.sim.wire.tap import IFF_UP, IFREQ_FLAGS, attach_tap, interface_flags
+from stagecoach.sim.wire.tap import IFF_UP, IFREQ_FLAGS, IFREQ_INTEGER, attach_tap, interface_flags
 
 _TUNSETPERSIST = 0x400454CB
 _TUNSETOWNER = 0x400454CC
@@ -17,9 +17,8 @@ _SIOCSIFADDR = 0x8916
 _SIOCSIFNETMASK = 0x891C
 _SIOCSIFMTU = 0x8922
 
-# struct ifreq of netdevice(7) with a struct sockaddr_in, and with an integer.
+# struct ifreq of netdevice(7) with a struct sockaddr_in.
 _IFREQ_ADDRESS = struct.Struct("16sHH4s16x")
-_IFREQ_INTEGER = struct.Struct("16si20x")
 
 
 def set_up_tap(name: str, ip: ipaddress.IPv4Interface, mtu: int, owner: int) -> None:
@@ -55,5 +54,5 @@ def _set_up(name: bytes, ip: ipaddress.IPv4Interface, mtu: int, flags: int) -> N
         for request, address in ((_SIOCSIFADDR, ip.ip), (_SIOCSIFNETMASK, ip.netmask)):
             octets = _IFREQ_ADDRESS.pack(name, socket.AF_INET, 0, address.packed)
             fcntl.ioctl(any_socket, request, octets)
-        fcntl.ioctl(any_socket, _SIOCSIFMTU, _IFREQ_INTEGER.pack(name, mtu))
+        fcntl.ioctl(any_socket, _SIOCSIFMTU, IFREQ_INTEGER.pack(name, mtu))
         fcntl.ioctl(any_socket, _SIOCSIFFLAGS, IFREQ_FLAGS.pack(name, flags | IFF_UP))

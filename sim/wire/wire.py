@@ -11,7 +11,7 @@ from stagecoach.sim.wire.impairments import PS_PER_NS, PS_PER_US, Direction
 from stagecoach.sim.wire.line import Line
 from stagecoach.sim.wire.pair import open_pair
 from stagecoach.sim.wire.stream import MINIMUM_OCTETS, connect_stream, listen_stream
-from stagecoach.sim.wire.tap import TapEnd
+from stagecoach.sim.wire.tap import TapEnd, require_mtu
 
 FRAME_OVERHEAD = 18
 """Octets of a frame besides its IP packet: the Ethernet header, and one VLAN tag."""
@@ -50,6 +50,7 @@ def open_end(wire: Attachment, mtu: int) -> End:
     maximum = mtu + FRAME_OVERHEAD
     match wire.kind:
         case "tap":
+            require_mtu(wire.name, mtu)
             return TapEnd(wire.name, maximum)
         case "unix":
             return connect_stream(wire.name, maximum)

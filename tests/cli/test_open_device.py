@@ -1,16 +1,19 @@
 """The device of a command: what is refused before it is built, and what is told of a build."""
 
-import logging
+import io
 import socket
+import sys
 
 import pytest
 
 from stagecoach.cli.main import main
 from stagecoach.cli.open_device import built_device, progress_bar
 from stagecoach.host_driver.locate import Locator
-from stagecoach.sim import build, transport
+from stagecoach.sim import build, build_report
+from stagecoach.sim.build_report import BuildReport, told
 from stagecoach.sim.network.nic import SimulatedNic
-from stagecoach.sim.transport import BUILDING, SimulatedDevice
+from stagecoach.sim.transport import SimulatedDevice
+from stagecoach.sim.verilator import BuildError
 
 CARD = "sim://?wire=pair:hosts&ip=192.0.2.2/24"
 BAD = "no such..host"
@@ -96,12 +99,30 @@ def builds(monkeypatch, tmp_path):
 STEPS = ["export Verilog", "translate Verilog to C++", "compile 1 of 2", "compile 2 of 2"]
 
 
-@pytest.mark.parametrize(("steps", "told"), [([], ""), (STEPS, f"{BUILDING}\n")])
-def test_without_a_terminal_one_line_tells_of_a_build(steps, told, builds, capsys):
+def lines_of_a_build(folder):
+    """Of one that takes no time: counts come too soon after the line before."""
+    begin = (
+        f"stagecoach: building the simulated device: takes 1 to 3 minutes, once; kept in {folder}"
+    )
+    told = [f"stagecoach:   0 s: {step}" for step in STEPS[:2]]
+    return [begin, *told, "stagecoach: the simulated device is built: 0 s"]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Of a cache that is empty."""
+    monkeypatch.setenv("STAGECOACH_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(build_report, "LINE_SECONDS", 1000.0)
+    return tmp_path / "cache"
+
+
+@pytest.mark.parametrize("steps", [[], STEPS])
+def test_without_a_terminal_lines_tell_a_command_of_a_build(steps, builds, folder, capsys):
     builds += steps
     with progress_bar() as bar:
         built_device(bar)
-    assert capsys.readouterr() == ("", told)
+    out, err = capsys.readouterr()
+    assert (out, err.splitlines()) == ("", lines_of_a_build(folder) if steps else [])
 
 
 class Built(Exception):
@@ -111,7 +132,7 @@ class Built(Exception):
 @pytest.mark.parametrize("steps", [[], STEPS])
 @pytest.mark.parametrize("followed", [False, True])
 def test_a_program_is_told_of_a_build_that_it_does_not_follow(
-    steps, followed, builds, monkeypatch, caplog, capsys
+    steps, followed, builds, folder, monkeypatch, capsys
 ):
     def start(*_, **__):
         raise Built
@@ -119,14 +140,46 @@ def test_a_program_is_told_of_a_build_that_it_does_not_follow(
     builds += steps
     monkeypatch.setattr(SimulatedDevice, "_start", start)
     monkeypatch.setattr(SimulatedNic, "_start", start)
-    seen: list[str] = []
     for open_one in (SimulatedDevice, lambda **more: SimulatedNic(CARD, **more)):
-        caplog.clear()
-        seen.clear()
+        seen: list[str] = []
         with pytest.raises(Built):
             open_one(progress=seen.append if followed else None)
-        records = [each for each in caplog.records if each.name == transport.__name__]
-        assert [each.getMessage() for each in records] == [BUILDING] * bool(steps and not followed)
-        assert all(each.levelno == logging.WARNING for each in records)
         assert seen == (steps if followed else [])
-    assert capsys.readouterr().out == ""
+        out, err = capsys.readouterr()
+        told = steps and not followed
+        assert (out, err.splitlines()) == ("", lines_of_a_build(folder) if told else [])
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_on_a_terminal_the_steps_share_a_line(folder):
+    screen = Terminal()
+    report = BuildReport(screen)
+    for step in STEPS:
+        report(step)
+    report.end()
+    begin, *steps, end = screen.getvalue().split("\r")
+    assert begin == lines_of_a_build(folder)[0] + "\n"
+    assert steps == [f"stagecoach:   0 s: {step}\x1b[K" for step in STEPS]
+    assert end == "\x1b[Kstagecoach: the simulated device is built: 0 s\n"
+
+
+def test_a_build_that_fails_leaves_an_empty_line(folder, monkeypatch):
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stderr", screen)
+    with pytest.raises(BuildError), told(None) as report:
+        assert report is not None
+        report(STEPS[0])
+        raise BuildError("g++ ended")
+    assert screen.getvalue().split("\r")[-1] == "\x1b[K"
+
+
+def test_a_closed_standard_error_does_not_stop_a_build(folder):
+    out = io.StringIO()
+    report = BuildReport(out)
+    out.close()
+    report(STEPS[0])
+    report.end()

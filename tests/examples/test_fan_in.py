@@ -40,8 +40,11 @@ def test_a_client_that_is_killed_costs_the_others_nothing():
         text=True,
     )
     assert (run.returncode, run.stderr) == (0, ""), run.stdout + run.stderr
-    gone, others, end = run.stdout.splitlines()
+    gone, others, end, low = run.stdout.splitlines()
     assert gone == f"client 7 is gone after {MESSAGES // 2} of {MESSAGES} messages"
     sent = re.fullmatch(rf"the others had sent (\d+) of {15 * MESSAGES}", others)
     assert sent is not None and int(sent[1]) < 15 * MESSAGES, "it was not in the middle"
     assert end == f"16 clients sent all {MESSAGES} messages, the newcomer among them"
+    refills = re.fullmatch(r"the shared receive queue ran low (\d+) times", low)
+    # 48 receives are there, and 16 * 8 + 4 messages come.
+    assert refills is not None and int(refills[1]) >= 3

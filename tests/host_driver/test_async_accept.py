@@ -245,7 +245,7 @@ def test_a_send_as_rtr_frame_is_waited_for():
 
     with passive.context:
         run(work)
-        assert passive.qp.hidden_done() and passive.qp.state == QPState.RTS
+        assert passive.qp._hidden_done() and passive.qp.state == QPState.RTS
 
 
 def test_its_errors_are_those_of_accept(passive):

@@ -140,7 +140,7 @@ def test_the_rtr_frame_is_waited_for():
     active = rtr_side()
     with active.context, RawResponder(answer_with(REPLY_WITH_RTR)) as responder:
         run(lambda: open_connection(active.qp, "127.0.0.1", responder.port, peer_to_peer=True))
-        assert active.qp.hidden_done() and active.qp.state == QPState.RTS
+        assert active.qp._hidden_done() and active.qp.state == QPState.RTS
         active.qp.close()
 
 

@@ -112,7 +112,7 @@ def test_what_another_thread_took_from_the_ring_since_the_last_poll_is_found(con
             found = super().poll(num_entries)
             if not self.late:
                 self.late = True
-                self.append(WC(5, WCStatus.SUCCESS, WCOpcode.RECV, 0, 0))
+                self._append(WC(5, WCStatus.SUCCESS, WCOpcode.RECV, 0, 0))
             return found
 
     async def work():
@@ -159,7 +159,7 @@ def test_other_tasks_have_a_turn_while_many_are_there(cq):
                 await asyncio.sleep(0)
 
         for number in range(640):
-            cq.append(WC(number, WCStatus.SUCCESS, WCOpcode.RECV, 0, 0))
+            cq._append(WC(number, WCStatus.SUCCESS, WCOpcode.RECV, 0, 0))
         counting = asyncio.create_task(count())
         stream = cq.stream()
         found = [(await anext(stream)).wr_id for _ in range(640)]
@@ -188,10 +188,10 @@ def test_a_channel_is_told_as_well(context, device, verbs):
         task = await waiting(anext(cq.stream()))
         name, fields = device.doorbells[-1]
         assert (name, fields["cq"], fields["solicited"]) == ("CQ_DOORBELL", cq.number, 0)
-        cq.append(WC(1, WCStatus.SUCCESS, WCOpcode.RECV, 0, 0))
+        cq._append(WC(1, WCStatus.SUCCESS, WCOpcode.RECV, 0, 0))
         assert (await task).wr_id == 1
         task = await waiting(anext(cq.stream()))
-        cq.append(WC(2, WCStatus.WR_FLUSH_ERR, WCOpcode.RECV, 0, 0))
+        cq._append(WC(2, WCStatus.WR_FLUSH_ERR, WCOpcode.RECV, 0, 0))
         assert channel.get_cq_event(timeout=0.0) is cq
         return (await task).wr_id
 

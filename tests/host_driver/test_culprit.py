@@ -156,7 +156,7 @@ def test_immediate_data_that_is_too_long_is_no_error_of_the_receive(verbs, qp):
 
 def test_an_event_that_was_lost_flushes_all(verbs, qp):
     left = receives(verbs, qp)
-    qp.stopped(AsyncEvent(qp.qp_num, Cause.UNTAGGED_TOO_LONG, UNKNOWN_INDEX, 0, b""))
+    qp._stopped(AsyncEvent(qp.qp_num, Cause.UNTAGGED_TOO_LONG, UNKNOWN_INDEX, 0, b""))
     assert set(statuses(verbs, len(left)).values()) == {FLUSHED}
 
 

@@ -73,7 +73,7 @@ def send_ring(device) -> memoryview:
 def test_posts_of_a_responder_that_wait_for_the_first_fpdu_say_so(verbs):
     """Until something completes: then the first FPDU has come."""
     verbs.qp.connect(NoStream(), initiator=False, crc=True, ord=3, ird=2, emss=1460)
-    assert not verbs.qp.awaits_first_fpdu  # nothing is posted
+    assert not verbs.qp._awaits_first_fpdu  # nothing is posted
     verbs.qp.post_send(SendWR(7))
     text = "QP 0 is MPA Responder and sends nothing before the Initiator's first FPDU"
     with pytest.raises(WaitTimeout, match=f"1 completions in 0 s; {text}"):
@@ -89,12 +89,12 @@ def test_posts_of_a_responder_that_wait_for_the_first_fpdu_say_so(verbs):
 def test_what_has_begun_to_complete_does_not_wait_for_the_first_fpdu(verbs, initiator):
     verbs.qp.connect(NoStream(), initiator=initiator, crc=True, ord=3, ird=2, emss=1460)
     verbs.qp.post_send(SendWR(7), SendWR(8))
-    assert verbs.qp.awaits_first_fpdu != initiator
+    assert verbs.qp._awaits_first_fpdu != initiator
     verbs.device.complete(0, 0, 0, CompletionOpcode.SEND)
     with pytest.raises(WaitTimeout) as caught:
         verbs.cq.wait(2, 0)
     assert "Responder" not in str(caught.value)
-    assert not verbs.qp.awaits_first_fpdu
+    assert not verbs.qp._awaits_first_fpdu
 
 
 def poll_for_long(cq: CQ) -> list[WC]:

@@ -178,7 +178,7 @@ def test_a_late_completion_does_not_invalidate_the_next_region_of_that_stag(conn
 
 def test_a_hidden_receive_invalidates_too(connected):
     region = MR(connected.pd, bytearray(8), qp=connected.qp)
-    connected.qp.post_hidden_recv(RecvWR())
+    connected.qp._post_hidden_recv(RecvWR())
     connected.device.receive_invalidating(0, 0, 0, region.rkey)
     assert connected.cq.poll() == []
     assert region.invalidated

@@ -4,15 +4,19 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from stagecoach.cli.cache.command import age_text, size_text
 from stagecoach.cli.main import main
-from stagecoach.hw import cache
+from stagecoach.hw import cache, rtlil
+from stagecoach.hw.cached_verilog import cached_verilog
 from stagecoach.hw.files import locked
+from stagecoach.sim import build
 from stagecoach.sim.verilator import BuildError, require
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -64,28 +68,92 @@ def test_what_was_interrupted_is_made_anew(root):
 
 
 PROCESS = """
-import sys, time
+import pathlib, time
 from stagecoach.hw import cache
+
+waiting = pathlib.Path("waiting")
 
 def make(folder):
     print("makes it", flush=True)
-    time.sleep(1)
+    while not waiting.exists():
+        time.sleep(0.01)
     (folder / "it").touch()
 
 print("asks", flush=True)
-print(cache.kept("device", "a", "it", make).exists())
+print(cache.kept("device", "a", "it", make, waiting.touch).exists())
 """
 
 
-def test_of_two_processes_one_makes_it_and_the_other_waits():
+def test_of_two_processes_one_makes_it_and_the_other_says_that_it_waits(tmp_path):
     processes = [
         subprocess.Popen(
-            [sys.executable, "-c", PROCESS], cwd=ROOT, stdout=subprocess.PIPE, text=True
+            [sys.executable, "-c", PROCESS], cwd=tmp_path, stdout=subprocess.PIPE, text=True
         )
         for _ in range(2)
     ]
     said = sorted(process.communicate(timeout=60)[0] for process in processes)
     assert said == ["asks\nTrue\n", "asks\nmakes it\nTrue\n"]
+
+
+def test_nobody_is_told_of_a_wait_for_what_is_there(root):
+    path = keep("device", "a")
+    held = threading.Event()
+
+    def hold():
+        with locked(path.parent):
+            held.set()
+            time.sleep(0.2)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    held.wait()
+    assert cache.kept("device", "a", "it", pytest.fail, pytest.fail) == path
+    holder.join()
+
+
+def told_while_another_makes_it(ask, begun, waiting):
+    """What `ask(progress)` is told while another thread does `ask(None)`."""
+    steps = []
+
+    def progress(step):
+        steps.append(step)
+        waiting.set()
+
+    with ThreadPoolExecutor(1) as pool:
+        other = pool.submit(ask, None)
+        assert begun.wait(60)
+        assert ask(progress) == other.result()
+    return steps
+
+
+def test_who_waits_for_verilog_or_a_device_is_told(monkeypatch):
+    begun, waiting = threading.Event(), threading.Event()
+
+    def component():
+        begun.set()
+        assert waiting.wait(60)
+        return "module"
+
+    monkeypatch.setattr(rtlil, "export", lambda made, top: made)
+    monkeypatch.setattr(rtlil, "to_verilog", str)
+    waited = ["wait for another process or thread that builds the same"]
+
+    def verilog(progress):
+        return cached_verilog("key", component, "top", progress)
+
+    assert told_while_another_makes_it(verilog, begun, waiting) == waited
+
+    def make(folder, parts, *_):
+        (folder / parts.output).write_text(component())
+
+    monkeypatch.setattr(build, "_build", make)
+    begun.clear()
+    waiting.clear()
+
+    def device(progress):
+        return build.compile_parts("module", build.DEVICE_PARTS, [], progress=progress)
+
+    assert told_while_another_makes_it(device, begun, waiting) == waited
 
 
 def test_what_was_not_used_for_the_longest_time_goes_first(monkeypatch):

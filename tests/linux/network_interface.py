@@ -90,7 +90,7 @@ class NetworkInterface(DriverInterface):
         self._engine = Engine(engine, self._send_segment, lambda *_: None)
         port = EnginePort(self._engine, self._time, self._wire.send, FrameLog())
         self._port = port
-        self._time.add(self)
+        self._time._add(self)
         settings = Settings(
             parsed.ip,
             parsed.mac,
@@ -109,7 +109,7 @@ class NetworkInterface(DriverInterface):
         self._closed = True
         self.network.close()
         self._port.close("closed")
-        self._time.remove(self)
+        self._time._remove(self)
         self._wire.close()
 
     # As a member of its time.
@@ -121,7 +121,7 @@ class NetworkInterface(DriverInterface):
     def serve(self) -> bool:
         """Frames and timers."""
         happened = False
-        now = self._time.now_ps() // PS_PER_US
+        now = self._time._now_ps() // PS_PER_US
         arrival = self._wire.next_arrival_ps
         while (frame := self._wire.receive()) is not None:
             self._engine.take_frame(now, frame)
@@ -141,7 +141,7 @@ class NetworkInterface(DriverInterface):
         deadline = self._engine.next_deadline()
         times = [None if deadline is None else deadline * PS_PER_US, self._wire.next_arrival_ps]
         if self._unsent:
-            times.append(self._time.now_ps() + 10**9)
+            times.append(self._time._now_ps() + 10**9)
         return min((each for each in times if each is not None), default=None)
 
     def descriptors(self) -> list[tuple[int, bool]]:

@@ -188,7 +188,7 @@ def test_entries_that_are_lost_without_end_do_not_keep_a_call(board):
     context = opened(board)
     cq = CQ(context, 7)
     board.registers = lost = EverLost(board.registers)
-    cq.take_entries(ask=True)
+    cq._take_entries(ask=True)
     assert lost.looks == cq._ring.entries == 16
     lost.looks = 0
     context.process_events(ask=True)

@@ -54,43 +54,43 @@ class Clockwork:
 @pytest.fixture
 def cycle_time() -> Iterator[CycleTime]:
     made = CycleTime()
-    member = Clockwork(made.now_ps)
-    made.add(member)
+    member = Clockwork(made._now_ps)
+    made._add(member)
     yield made
-    made.remove(member)
+    made._remove(member)
 
 
 def wait_for(timeline: CycleTime | WallTime, ready: Callable[[], bool], until: int | None) -> bool:
     with timeline.lock:
-        return timeline.block(ready, until)
+        return timeline._block(ready, until)
 
 
 def test_time_jumps_to_what_is_due(cycle_time):
     hour = 3600 * 10**6 * US
-    member = Clockwork(cycle_time.now_ps, 5 * US, 5 * US, hour)
-    cycle_time.add(member)
+    member = Clockwork(cycle_time._now_ps, 5 * US, 5 * US, hour)
+    cycle_time._add(member)
     assert wait_for(cycle_time, lambda: len(member.done) == 3, None)
     assert member.done[0] == member.done[1] == -(-5 * US // CYCLE_PS) * CYCLE_PS
     assert cycle_time.cycles == hour // CYCLE_PS
     assert member.cycles == 0
-    cycle_time.remove(member)
+    cycle_time._remove(member)
 
 
 def test_it_jumps_to_the_end_of_a_wait(cycle_time):
     assert not wait_for(cycle_time, lambda: False, 10**9 * US)
-    assert cycle_time.now_ps() == 10**9 * US
+    assert cycle_time._now_ps() == 10**9 * US
 
 
 def test_devices_run_in_turn_until_they_rest(cycle_time):
-    members = [Clockwork(cycle_time.now_ps), Clockwork(cycle_time.now_ps)]
+    members = [Clockwork(cycle_time._now_ps), Clockwork(cycle_time._now_ps)]
     members[0].work, members[1].work = 10 * PERIOD, 3 * PERIOD
     for member in members:
-        cycle_time.add(member)
+        cycle_time._add(member)
     assert not wait_for(cycle_time, lambda: False, 100 * PERIOD * CYCLE_PS)
     assert [member.cycles for member in members] == [10 * PERIOD, 3 * PERIOD]
     assert cycle_time.cycles == 100 * PERIOD
     for member in members:
-        cycle_time.remove(member)
+        cycle_time._remove(member)
 
 
 def test_no_time_passes_while_a_thread_that_waited_does_something(cycle_time, monkeypatch):
@@ -99,7 +99,7 @@ def test_no_time_passes_while_a_thread_that_waited_does_something(cycle_time, mo
 
     def other() -> None:
         for _ in range(5):
-            wait_for(cycle_time, lambda: False, cycle_time.now_ps() + US)
+            wait_for(cycle_time, lambda: False, cycle_time._now_ps() + US)
             before = cycle_time.cycles
             time.sleep(0.03)
             seen.append(cycle_time.cycles - before)
@@ -128,27 +128,27 @@ def test_a_thread_that_stays_away_is_not_waited_for(cycle_time):
 
 
 def test_no_time_passes_while_nobody_waits(cycle_time):
-    member = Clockwork(cycle_time.now_ps, 1000 * US)
-    cycle_time.add(member)
+    member = Clockwork(cycle_time._now_ps, 1000 * US)
+    cycle_time._add(member)
     server = threading.Thread(target=serve_once, args=(cycle_time, member))
     server.start()
     time.sleep(0.3)
     assert cycle_time.cycles == 0
     assert not wait_for(cycle_time, lambda: False, 2000 * US)
     server.join()
-    cycle_time.remove(member)
+    cycle_time._remove(member)
 
 
 def serve_once(timeline: CycleTime, member: Clockwork) -> None:
     """The thread of a driver: it needs no time of its own."""
     with timeline.lock:
-        timeline.block(lambda: bool(member.done), None, server=member)
+        timeline._block(lambda: bool(member.done), None, server=member)
 
 
 def test_a_thread_in_pause_waits_and_looks_again_before_time_goes_on(cycle_time):
     """What its server did at a time is seen at that time."""
-    member = Clockwork(cycle_time.now_ps, *(US * n for n in range(1, 20)))
-    cycle_time.add(member)
+    member = Clockwork(cycle_time._now_ps, *(US * n for n in range(1, 20)))
+    cycle_time._add(member)
     told = threading.Condition()
     seen: list[int] = []
     over = False
@@ -157,7 +157,7 @@ def test_a_thread_in_pause_waits_and_looks_again_before_time_goes_on(cycle_time)
         served = 0
         while served < 19:
             with cycle_time.lock:
-                cycle_time.block(lambda n=served: len(member.done) > n, server=member)  # type: ignore[misc]
+                cycle_time._block(lambda n=served: len(member.done) > n, server=member)  # type: ignore[misc]
             served = len(member.done)
             with told:
                 told.notify_all()
@@ -165,9 +165,9 @@ def test_a_thread_in_pause_waits_and_looks_again_before_time_goes_on(cycle_time)
     def program() -> None:
         with told:
             while not over and len(seen) < 19:
-                with cycle_time.pause(member):
+                with cycle_time._pause(member):
                     told.wait()
-                seen.append(cycle_time.now_ps())
+                seen.append(cycle_time._now_ps())
 
     threads = [threading.Thread(target=server), threading.Thread(target=program)]
     threads[0].start()
@@ -177,45 +177,45 @@ def test_a_thread_in_pause_waits_and_looks_again_before_time_goes_on(cycle_time)
         thread.join(30)
     over = True
     assert seen == member.done
-    cycle_time.remove(member)
+    cycle_time._remove(member)
 
 
 def test_without_a_member_waits_end(cycle_time):
     lonely = CycleTime()
-    member = Clockwork(lonely.now_ps)
-    lonely.add(member)
+    member = Clockwork(lonely._now_ps)
+    lonely._add(member)
     result = []
     thread = threading.Thread(target=lambda: result.append(wait_for(lonely, lambda: False, None)))
     thread.start()
     time.sleep(0.05)
-    lonely.remove(member)
+    lonely._remove(member)
     thread.join(10)
     assert result == [False]
 
 
 def test_the_walls_time_serves_what_is_due():
     timeline = WallTime()
-    start = timeline.now_ps()
-    member = Clockwork(timeline.now_ps, start + 20_000 * US, start + 50_000 * US)
-    timeline.add(member)
+    start = timeline._now_ps()
+    member = Clockwork(timeline._now_ps, start + 20_000 * US, start + 50_000 * US)
+    timeline._add(member)
     assert wait_for(timeline, lambda: len(member.done) == 2, None)
-    assert timeline.now_ps() - start >= 50_000 * US
-    assert not wait_for(timeline, lambda: False, timeline.now_ps() + 10_000 * US)
-    with timeline.pause(member):
+    assert timeline._now_ps() - start >= 50_000 * US
+    assert not wait_for(timeline, lambda: False, timeline._now_ps() + 10_000 * US)
+    with timeline._pause(member):
         pass
-    timeline.remove(member)
+    timeline._remove(member)
 
 
 def test_the_walls_time_looks_at_what_changed():
     timeline = WallTime()
-    member = Clockwork(timeline.now_ps)
-    timeline.add(member)
+    member = Clockwork(timeline._now_ps)
+    timeline._add(member)
     time.sleep(0.05)
     with timeline.lock:
         member.due.append(0)
-        timeline.changed()
-        assert timeline.block(lambda: bool(member.done), timeline.now_ps() + 10**7 * US)
-    timeline.remove(member)
+        timeline._changed()
+        assert timeline._block(lambda: bool(member.done), timeline._now_ps() + 10**7 * US)
+    timeline._remove(member)
 
 
 class Restless(Clockwork):
@@ -228,8 +228,8 @@ class Restless(Clockwork):
 
 def test_a_card_that_is_never_done_holds_up_no_thread():
     wall = WallTime()
-    member = Restless(wall.now_ps)
-    wall.add(member)
+    member = Restless(wall._now_ps)
+    wall._add(member)
     try:
         # The lock is had again and again, while the card goes on being served.
         for least in (1, 1000, 10_000):
@@ -240,4 +240,4 @@ def test_a_card_that_is_never_done_holds_up_no_thread():
                         break
                 assert time.monotonic() < until
     finally:
-        wall.remove(member)
+        wall._remove(member)

@@ -9,10 +9,12 @@ import struct
 import subprocess
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from stagecoach.sim.wire import tap
+from stagecoach.sim.wire.address import Attachment
 from stagecoach.sim.wire.errors import (
     NoSuchWire,
     PeerGone,
@@ -20,10 +22,12 @@ from stagecoach.sim.wire.errors import (
     WireError,
     WireInUse,
     WireNotPermitted,
+    WireTooNarrow,
     WrongWire,
 )
-from stagecoach.sim.wire.tap import TapEnd, attach_tap, interface_flags
+from stagecoach.sim.wire.tap import TapEnd, attach_tap, interface_flags, interface_mtu
 from stagecoach.sim.wire.tap_setup import set_up_tap
+from stagecoach.sim.wire.wire import open_end
 from tests.linux.namespace import in_namespace
 
 MAXIMUM = 1518
@@ -115,6 +119,34 @@ def test_longer_frames_than_allowed_are_dropped():
 
             assert next_frame(end, IPV4, send)[42:] == b"x" * (MAXIMUM - 42)
         end.close()
+
+    in_namespace(body)
+
+
+def test_an_mtu_above_that_of_the_tap_is_refused(monkeypatch):
+    monkeypatch.setattr(tap, "interface_mtu", lambda name: 1500)
+    wire = Attachment("tap", "tap7")
+    with pytest.raises(WireTooNarrow) as refused:
+        open_end(wire, 9000)
+    assert str(refused.value) == (
+        "tap:tap7: mtu is 9000; allowed: up to 1500, which the TAP has, or "
+        "`stagecoach wire tap7 --mtu 9000` as root"
+    )
+    with pytest.raises(NoSuchWire):
+        open_end(wire, 1500)
+
+
+def test_the_mtu_of_an_interface_is_read():
+    assert interface_mtu("lo") == int(Path("/sys/class/net/lo/mtu").read_text())
+    assert interface_mtu("no such one") is None
+
+
+def test_a_device_has_no_larger_mtu_than_its_tap():
+    def body() -> None:
+        set_up(mtu=1400)
+        open_end(Attachment("tap", "tap0"), 1400).close()
+        with pytest.raises(WireTooNarrow, match="mtu is 1500; allowed: up to 1400"):
+            open_end(Attachment("tap", "tap0"), 1500)
 
     in_namespace(body)
 

@@ -342,12 +342,12 @@ def test_a_client_that_closes_in_the_test_is_named(devices, tool):
 @pytest.mark.parametrize("how", [StreamEnd.RESET, StreamEnd.TIMED_OUT, StreamEnd.CLOSED])
 def test_a_connection_that_is_lost_in_the_test_says_how(devices, monkeypatch, how):
     """As a device with a network of its own tells it."""
-    plain = QP.stopped
+    plain = QP._stopped
 
     def stopped(qp: QP, event: AsyncEvent) -> None:
         plain(qp, replace(event, stream_end=how))
 
-    monkeypatch.setattr(QP, "stopped", stopped)
+    monkeypatch.setattr(QP, "_stopped", stopped)
 
     def script(end: Foreign, port: int) -> None:
         begin(end, port)
