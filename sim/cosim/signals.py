@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import cocotb
+from cocotb.handle import SimHandleBase
 from cocotb.triggers import RisingEdge
 
 Step = Callable[[bool], None]
@@ -15,7 +16,12 @@ Step = Callable[[bool], None]
 
 
 def reader(signal: Any) -> Callable[[], int]:
-    """Return what reads `signal`, of any width. It raises ValueError for an unknown bit."""
+    """Return what reads `signal`, of any width. It raises ValueError for an unknown bit.
+
+    A signal may also be an object that has only a `value`.
+    """
+    if not isinstance(signal, SimHandleBase):
+        return lambda: int(signal.value)
     bits = signal._handle.get_signal_val_binstr
     return lambda: int(bits(), 2)
 
