@@ -279,3 +279,8 @@ def transmit_job(connection_bits: int) -> data.StructLayout:
 def stored_note(connection_bits: int) -> data.StructLayout:
     """Return the layout of a note about what is sent: all before `number` is in the ring."""
     return data.StructLayout({"connection": connection_bits, "number": 32, "begin": 1})
+
+
+def due_layout(connection_bits: int) -> data.StructLayout:
+    """Return the layout of which deadlines of a connection have come: to resend, to acknowledge."""
+    return data.StructLayout({"connection": connection_bits, "resend": 1, "acknowledge": 1})
