@@ -19,8 +19,9 @@ NOTES = 32
 ANSWERS = 2 * (NOTES + 4)
 """Of commands that have a note here or on its way here; a note has two of them at most."""
 
-SETTLED = data.StructLayout({"number": 32, "fin": 1})
-"""What is acknowledged of a connection, and whether the FIN is the last part of it."""
+SETTLED = data.StructLayout({"number": 32, "edge": 32, "fin": 1})
+"""What is acknowledged of a connection, the right edge of the window that goes with it, and whether
+the FIN is the last part of it."""
 
 
 class Settle(wiring.Component):
@@ -43,7 +44,7 @@ class Settle(wiring.Component):
     -------
     note, done, error: of `ReceiveRing`, and of its port to memory. o: notes that came true.
     connection_read: asks for what is acknowledged of a connection; a cycle later it is at
-        `settled`: `number`, and `fin` if notes have that.
+        `settled`: `number`, and `edge` and `fin` if notes have them.
     """
 
     def __init__(self, connections: int = 64, note: NoteLayout = settle_note):

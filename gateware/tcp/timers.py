@@ -1,19 +1,13 @@
 """Deadlines of connections: which one is the earliest, and who is told when it has come."""
 
 from amaranth.hdl import Module, Mux, Signal
-from amaranth.lib import data, memory, stream, wiring
+from amaranth.lib import memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from stagecoach.gateware.memories import NO_COLLISION
 from stagecoach.gateware.stream.prompt_fifo import PromptFifo
-from stagecoach.gateware.tcp.layouts import due_layout
+from stagecoach.gateware.tcp.layouts import DEADLINE, DEADLINES, due_layout
 from stagecoach.gateware.tcp.sequence import before
-
-DEADLINE = data.StructLayout({"armed": 1, "at": 32})
-"""A time in microseconds, modulo 2^32, if it is `armed`."""
-
-DEADLINES = data.StructLayout({"resend": DEADLINE, "acknowledge": DEADLINE})
-"""Of a connection: the retransmission, or persist, timer, and that of the delayed ACK."""
 
 DUES = 8
 """That wait to be taken."""
@@ -28,13 +22,13 @@ class Timers(wiring.Component):
     When the earliest deadline that was set has come, all connections are looked at once, and those
     are told of which one has. A deadline that is told stays as it is: it is told again by each
     sweep until it is set anew, and one that was set anew may be told once more. Who takes `due`
-    asks for the deadlines, and sets them. While none comes nothing moves.
+    knows the deadlines, and sets them. While none comes nothing moves.
 
-    A sweep takes a cycle for each connection, and one more for each `write` and each `read`. It
-    begins 2 cycles after the time came, or 7 after a deadline was set that had come before; what is
-    due is told 4 cycles after its row was looked at; the next sweep begins 8 cycles after the last
-    row at the earliest. A deadline that comes while a sweep is under way is told by that or by the
-    next one. While `due` is not taken, the sweep waits; `write` and `read` do not.
+    A sweep takes a cycle for each connection, and one more for each `write`. It begins 2 cycles
+    after the time came, or 7 after a deadline was set that had come before; what is due is told 4
+    cycles after its row was looked at; the next sweep begins 8 cycles after the last row at the
+    earliest. A deadline that comes while a sweep is under way is told by that or by the next one.
+    While `due` is not taken, the sweep waits, `write` does not.
 
     Times are compared modulo 2^32. A deadline is less than 2^30 microseconds ahead (18 minutes)
     when it is set, and is set anew less than 2^30 after it came: so much may `time` jump, if one is
@@ -50,8 +44,7 @@ class Timers(wiring.Component):
     Members
     -------
     time: microseconds. write, connection, deadlines: a pulse, in any cycle: those of a connection
-        are set. read, read_connection: a pulse asks for them, but not for those that are written in
-        that cycle; a cycle later they are at `read_deadlines`.
+        are set.
     due: connections, and which deadline has come. earliest: no deadline that waits comes before it;
         the one that has come, while a sweep looks for the next.
     """
@@ -67,9 +60,6 @@ class Timers(wiring.Component):
                 "write": In(1),
                 "connection": In(bits),
                 "deadlines": In(DEADLINES),
-                "read": In(1),
-                "read_connection": In(bits),
-                "read_deadlines": Out(DEADLINES),
                 "due": Out(stream.Signature(due_layout(bits))),
                 "earliest": Out(DEADLINE),
             }
@@ -77,7 +67,7 @@ class Timers(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        # No row is looked at, or asked for, while it is written.
+        # No row is looked at while one is written.
         m.submodules.table = table = memory.Memory(
             shape=DEADLINES, depth=self._connections, init=[], attrs=NO_COLLISION
         )
@@ -93,8 +83,7 @@ class Timers(wiring.Component):
         number, looked_number = Signal(self._bits), Signal(self._bits)
         last = row == self._connections - 1
         m.d.comb += [
-            read.addr.eq(Mux(self.read, self.read_connection, row)),
-            self.read_deadlines.eq(read.data),
+            read.addr.eq(row),
             write.addr.eq(self.connection),
             write.data.eq(self.deadlines),
             write.en.eq(self.write),
@@ -125,9 +114,7 @@ class Timers(wiring.Component):
         m.d.sync += [
             came.connection.eq(looked_number),
             nearest.armed.eq(waits["resend"] | waits["acknowledge"]),
-            nearest.at.eq(
-                Mux(waits["resend"] & first, looked.resend.at, looked.acknowledge.at)
-            ),
+            nearest.at.eq(Mux(waits["resend"] & first, looked.resend.at, looked.acknowledge.at)),
         ]
         m.d.comb += [
             dues.i.valid.eq(came.resend | came.acknowledge),
@@ -161,7 +148,7 @@ class Timers(wiring.Component):
                     m.d.sync += sweeping.eq(1)
                     m.next = "SWEEP"
             with m.State("SWEEP"):  # over all rows
-                m.d.comb += step.eq(~self.read & ~self.write & (dues.level < DUES - DUES_MARGIN))
+                m.d.comb += step.eq(~self.write & (dues.level < DUES - DUES_MARGIN))
                 with m.If(step):
                     m.d.sync += row.eq(Mux(last, 0, row + 1))
                     with m.If(last):
