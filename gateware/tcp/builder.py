@@ -62,10 +62,10 @@ class Builder(wiring.Component):
     are never fragmented (RFC 6864, 4).
 
     A frame begins when its payload is there, and then needs a word of it in each cycle. One word
-    per cycle, 2 cycles between frames: a bare ACK takes 9 in all, one with SACK blocks 7 more, and
-    2 for each block, if `ask` is taken at once. The first word comes 3 cycles after a job. If
-    `frame` is not taken, all waits, and so does everything if a payload does not come. Numbers are
-    modulo 2^32.
+    per cycle, 2 cycles between frames: a bare ACK takes 9 in all; one that may have SACK blocks 10,
+    and 8 more if it has some, beside their words, if `ask` is taken at once. The first word comes 3
+    cycles after a job. If `frame` is not taken, all waits; so does all that follows if a payload
+    does not come, or nobody takes `ask`. Numbers are modulo 2^32.
 
     Parameters
     ----------
@@ -219,12 +219,15 @@ class Builder(wiring.Component):
 
         with m.FSM(init="TAKE"):
             with m.State("TAKE"):  # a job
-                m.d.comb += row.eq(HeaderRow.FIELDS)
+                m.d.comb += [
+                    row.eq(HeaderRow.FIELDS),
+                    blocks.begin.eq(self.job.valid & job.blocks),
+                ]
                 m.d.sync += place.eq(0)
                 with m.If(self.job.valid):
                     m.next = "READ"
             with m.State("READ"):  # what is known of its connection is there
-                m.d.comb += [row.eq(HeaderRow.DESTINATION), blocks.begin.eq(job.blocks)]
+                m.d.comb += row.eq(HeaderRow.DESTINATION)
                 m.d.sync += [
                     fields.eq(data.View(HEADER_FIELDS, read.data)),
                     number.eq(Mux(flags.ack, self.settled.number, 0)),

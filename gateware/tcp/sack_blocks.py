@@ -1,6 +1,6 @@
 """What an ACK says of data out of order: the ranges of a connection as a SACK option (RFC 2018)."""
 
-from amaranth.hdl import Array, C, Cat, Module, Mux, Signal
+from amaranth.hdl import Array, C, Cat, Module, Mux, Signal, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -11,22 +11,25 @@ from stagecoach.gateware.tcp.ranges import RANGES, ranges_layout
 NO_OPERATION, SACK = 1, 5
 """Kinds of options (RFC 9293, 3.2; RFC 2018, 3)."""
 
-OPTION_OCTETS = 4
-"""Two that do nothing, so that numbers are aligned, and kind and length of SACK."""
+_PADDING_OCTETS, _LENGTH_OCTETS = 2, 2
+"""Options that do nothing, so that numbers are aligned; kind and length of SACK."""
 
 BLOCK_OCTETS = 8
 
-MOST_OCTETS = OPTION_OCTETS + RANGES * BLOCK_OCTETS
+MOST_OCTETS = _PADDING_OCTETS + _LENGTH_OCTETS + RANGES * BLOCK_OCTETS
+
+_HEAD_SUM = (NO_OPERATION << 8 | NO_OPERATION) + (SACK << 8)
+"""Of the octets before the blocks, but for the length."""
 
 
 class SackBlocks(wiring.Component):
     """Asks for the ranges of a connection, and gives them as octets of a header, and their sum.
 
-    It asks from the cycle after `begin` on. 5 cycles after `ask` was taken, and one more for each
-    block, `done` is high, with `octets` and `sum`, until the next `begin`. From then on the words
-    of the option leave, one per cycle, if there are ranges. The first one is the one that was
-    received last, the others follow in that order (RFC 2018, 4). While nobody takes `ask`, or
-    words, it waits. Edges are passed on as they are, modulo 2^32.
+    It asks from the cycle after `begin` on. 2 cycles after `ask` was taken, or 9 if there are
+    ranges, `done` is high, with `octets` and `sum`, until the next `begin`. From then on the words
+    of the option leave, one per cycle. The first range is the one that was received last, the
+    others follow in that order (RFC 2018, 4). While nobody takes `ask`, or words, it waits. Edges
+    are passed on as they are, modulo 2^32.
 
     Parameters
     ----------
@@ -59,72 +62,64 @@ class SackBlocks(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         ranges = Signal(ranges_layout())
-        number = Signal(range(RANGES + 1))  # of the block that is added, or that leaves first
-        chosen = Signal(range(RANGES))
+        order = ranges.order  # turned: the place of the block that is next comes first
         block = Signal.like(ranges.list[0])
+        number = Signal(range(RANGES + 1))  # of it
         end = Signal(32)  # of the block before
-        length = Signal(range(MOST_OCTETS + 1))
-        total = Signal(21)
-        once = Signal(17)
-        head, says = Signal(32), Signal(8)  # the option before its blocks, its length field
+        head, length = Signal(32), Signal(8)  # the option before its blocks, its length field
+        total, once = Signal(21), Signal(17)
+        turns = Signal()
         last = number == ranges.used
         m.d.comb += [
-            chosen.eq(Array(ranges.order)[number[:2]]),
-            block.eq(Array(ranges.list)[chosen]),
-            length.eq(OPTION_OCTETS + (ranges.used << 3)),
-            says.eq(length - 2),
-            head.eq(Cat(says, C(SACK, 8), C(NO_OPERATION, 8), C(NO_OPERATION, 8))),
+            block.eq(Array(ranges.list)[order[0]]),
+            length.eq(_LENGTH_OCTETS + (ranges.used << 3)),
+            head.eq(Cat(length, C(SACK, 8), C(NO_OPERATION, 8), C(NO_OPERATION, 8))),
             self.o.p.last.eq(last),
-            self.o.p.data.eq(
-                Cat(
-                    big_endian(Mux(number == 0, head, end)),
-                    big_endian(block.first),
-                )
-            ),
+            self.o.p.data.eq(Cat(big_endian(Mux(number == 0, head, end)), big_endian(block.first))),
         ]
-        # Their sum as 16-bit words.
-        option = head[16:] + head[:16]
-        adds = block.first[16:] + block.first[:16] + block.end[16:] + block.end[:16]
+        with m.If(turns):
+            m.d.sync += [
+                Value.cast(order).eq(Value.cast(order).rotate_right(len(order[0]))),
+                number.eq(number + 1),
+                end.eq(block.end),
+            ]
         with m.FSM(init="REST"):
             with m.State("REST"):  # until somebody begins
                 with m.If(self.begin):
-                    m.d.sync += [
-                        self.done.eq(0),
-                        self.ask.valid.eq(1),
-                        self.ask.payload.eq(self.connection),
-                    ]
+                    m.d.sync += [self.done.eq(0), self.ask.payload.eq(self.connection)]
                     m.next = "ASK"
             with m.State("ASK"):  # until that is taken
+                m.d.comb += self.ask.valid.eq(1)
                 with m.If(self.ask.ready):
-                    m.d.sync += self.ask.valid.eq(0)
                     m.next = "TAKE"
             with m.State("TAKE"):  # the ranges
-                m.d.sync += [ranges.eq(self.ranges), number.eq(0)]
+                m.d.sync += [ranges.eq(self.ranges), self.octets.eq(0), self.sum.eq(0)]
+                m.next = "BEGIN"
+                with m.If(self.ranges.used == 0):
+                    m.d.sync += self.done.eq(1)
+                    m.next = "REST"
+            with m.State("BEGIN"):  # the sum
+                m.d.sync += [total.eq(_HEAD_SUM + length), number.eq(0)]
                 m.next = "ADD"
-            with m.State("ADD"):  # a block to the sum, and the option in the end
-                m.d.sync += [
-                    total.eq(Mux(number == 0, 0, total) + Mux(last, option, adds)),
-                    number.eq(number + 1),
-                ]
-                with m.If(last):
+            with m.State("ADD"):  # each range to it, in the place of each
+                m.d.comb += turns.eq(1)
+                with m.If(number < ranges.used):
+                    first = block.first[16:] + block.first[:16]
+                    m.d.sync += total.eq(total + (first + (block.end[16:] + block.end[:16])))
+                with m.If(number == RANGES - 1):
                     m.next = "FOLD"
             with m.State("FOLD"):  # the sum
                 m.d.sync += [once.eq(folded(total)), number.eq(0)]
                 m.next = "SAY"
-            with m.State("SAY"):  # the sum, and how many octets
+            with m.State("SAY"):  # it, and how many octets
                 m.d.sync += [
-                    self.sum.eq(Mux(ranges.used == 0, 0, folded(once))),
-                    self.octets.eq(Mux(ranges.used == 0, 0, length)),
+                    self.sum.eq(folded(once)),
+                    self.octets.eq(_LENGTH_OCTETS + _PADDING_OCTETS + (ranges.used << 3)),
                     self.done.eq(1),
-                    self.o.valid.eq(ranges.used != 0),
                 ]
-                m.next = "REST"
-                with m.If(ranges.used != 0):
-                    m.next = "GIVE"
+                m.next = "GIVE"
             with m.State("GIVE"):  # the words
-                with m.If(self.o.ready):
-                    m.d.sync += [number.eq(number + 1), end.eq(block.end)]
-                    with m.If(last):
-                        m.d.sync += self.o.valid.eq(0)
-                        m.next = "REST"
+                m.d.comb += [self.o.valid.eq(1), turns.eq(self.o.ready)]
+                with m.If(self.o.ready & last):
+                    m.next = "REST"
         return m

@@ -14,6 +14,7 @@ from stagecoach.gateware.ethernet.frame_counters import FrameCounters
 from stagecoach.gateware.ethernet.frame_output import FrameOutput
 from stagecoach.gateware.hostlink.serial_rnic import SerialRnic
 from stagecoach.gateware.rnic import Rnic
+from stagecoach.gateware.tcp.builder import Builder
 from stagecoach.gateware.tcp.congestion import Congestion
 from stagecoach.gateware.tcp.llp_events import LlpEvents
 from stagecoach.gateware.tcp.llp_receive import LlpReceive
@@ -51,6 +52,7 @@ DEVICES: dict[str, Callable[[], wiring.Component]] = {
     "segment store": lambda: SegmentStore(RnicConfig()),
     "transmit ring": TransmitRing,
     "timers": Timers,
+    "builder": Builder,
 }
 """Devices that together have every block; of all but the first one only other classes count."""
 
