@@ -44,7 +44,8 @@ class Settle(wiring.Component):
     -------
     note, done, error: of `ReceiveRing`, and of its port to memory. o: notes that came true.
     connection_read: asks for what is acknowledged of a connection; a cycle later it is at
-        `settled`: `number`, and `edge` and `fin` if notes have them.
+        `settled`: `number`, and `edge` and `fin` if notes have them; and at `lost`, whether that
+        does not move again.
     """
 
     def __init__(self, connections: int = 64, note: NoteLayout = settle_note):
@@ -64,6 +65,7 @@ class Settle(wiring.Component):
                 "o": Out(stream.Signature(settled_layout(bits, note))),
                 "connection_read": In(bits),
                 "settled": Out(self._kept),
+                "lost": Out(1),
             }
         )
 
@@ -79,6 +81,7 @@ class Settle(wiring.Component):
         head = notes.o.p
         write, read = table.write_port(), table.read_port()
         failure, failed = failures.write_port(), failures.read_port(domain="comb")
+        asked_failure = failures.read_port()
 
         answered = Signal(2)  # commands of the first note
         wrong = Signal()  # with an error
@@ -102,6 +105,8 @@ class Settle(wiring.Component):
             write.en.eq(says & ~silent & ~wrong),
             read.addr.eq(self.connection_read),
             self.settled.eq(read.data),
+            asked_failure.addr.eq(self.connection_read),
+            self.lost.eq(asked_failure.data),
         ]
         with m.If(answers.o.valid & answers.o.ready):
             m.d.sync += [answered.eq(answered + 1), wrong.eq(wrong | answers.o.payload)]

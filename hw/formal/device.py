@@ -22,6 +22,7 @@ from stagecoach.gateware.tcp.lookup import Lookup
 from stagecoach.gateware.tcp.ranges import Ranges
 from stagecoach.gateware.tcp.receive_front import ReceiveFront
 from stagecoach.gateware.tcp.receive_path import ReceivePath
+from stagecoach.gateware.tcp.ring_reader import RingReader
 from stagecoach.gateware.tcp.rto import RetransmissionTimeout
 from stagecoach.gateware.tcp.segment_list import SegmentList
 from stagecoach.gateware.tcp.segment_store import SegmentStore
@@ -53,6 +54,7 @@ DEVICES: dict[str, Callable[[], wiring.Component]] = {
     "transmit ring": TransmitRing,
     "timers": Timers,
     "builder": Builder,
+    "ring reader": lambda: RingReader(RnicConfig()),
 }
 """Devices that together have every block; of all but the first one only other classes count."""
 

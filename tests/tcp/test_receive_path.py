@@ -94,6 +94,7 @@ class Bench:
         self.references: dict[int, Reference] = {}
         self.expected: deque[dict[str, Any]] = deque()
         self.settled: dict[int, int] = {}  # as positions
+        self.edges: dict[int, int] = {}  # right ones
         self.driver: list[bytes] = []
 
     def ring(self, connection: int) -> int:
@@ -176,6 +177,7 @@ class Bench:
         found += self.write.memory.read(self.ring(connection), count - inside)
         assert found == known.octets(before, count)
         self.settled[connection] += count
+        self.edges[connection] = expected["edge"]
 
 
 async def start(dut: Any, connections: tuple[int, ...]) -> Bench:
@@ -219,7 +221,8 @@ async def check_what_is_acknowledged_is_stored(dut: Any) -> None:
         for _ in range(3):
             await RisingEdge(dut.clk)
         settled = unpack(SETTLED, dut.settled.value)
-        assert settled == {"number": receiver.next_sequence, "fin": int(receiver.fin_taken)}
+        wanted = {"number": receiver.next_sequence, "edge": bench.edges[connection]}
+        assert settled == wanted | {"fin": int(receiver.fin_taken)}
     for frame in bench.driver:
         beats = await bench.raw.get_until("last")
         parts = [each["data"].to_bytes(8, "little")[: each["octets"]] for each in beats]
