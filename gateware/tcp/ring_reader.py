@@ -43,7 +43,7 @@ class RingReader(wiring.Component):
     says whose they were, in its place in the order. The job of a segment that will never be stored
     is dropped: who keeps the ring has told of that.
 
-    A job that reads nothing costs a cycle and leaves after 1; one of the ring costs 4, or 6 with
+    A job that reads nothing costs a cycle and leaves after 1; one of the ring costs 3, or 5 with
     two commands. 4 cycles from such a job to its command; 9 from the last word of memory to the
     job, if no other one waits before it; one word per cycle, in and out. If `o`, `words` or
     `failed` is not taken, words wait here, then in the read engine, and jobs where they are. While

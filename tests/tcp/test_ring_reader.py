@@ -29,6 +29,7 @@ SPACE = 1 << 32
 SMALLEST, LARGEST = (2, 576), (256, 9000)
 PATTERNS = ("always", "random")
 SIZES = {0: 1 << 17, 13: 1 << 30}
+RING_COST, WRAPPED_COST = 3, 5
 PASSES_AFTER, COMMAND_AFTER, LEAVES_AFTER = 1, 4, 9
 
 
@@ -309,6 +310,17 @@ async def check_rate_and_latency(dut: Any) -> None:
         cycles += 1
     assert cycles <= 31
     await bench.done()
+    # Of the least segments: the commands, in the ring and over its end.
+    for first, cost, count in ((0, RING_COST, 30), (SIZES[0] - 4, WRAPPED_COST, 30)):
+        for _ in range(count):
+            bench.read(0, first, 8)
+        await until("job__valid")
+        cycles = 0
+        while bench.jobs.pending:
+            await RisingEdge(dut.clk)
+            cycles += 1
+        assert cycles <= cost * count + 1
+        await bench.done()
     for octets, count in ((1400, 10), (64, 40)):
         for number in range(count):
             bench.read(0, octets * number, octets, stored=False)
