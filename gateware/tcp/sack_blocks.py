@@ -62,16 +62,15 @@ class SackBlocks(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         ranges = Signal(ranges_layout())
-        order = ranges.order  # turned: the place of the block that is next comes first
+        order = ranges.order  # turned: the place of the block after the next one comes first
         block = Signal.like(ranges.list[0])
-        number = Signal(range(RANGES + 1))  # of it
+        number = Signal(range(RANGES + 1))  # of turns
         end = Signal(32)  # of the block before
         head, length = Signal(32), Signal(8)  # the option before its blocks, its length field
         total, once = Signal(21), Signal(17)
         turns = Signal()
         last = number == ranges.used
         m.d.comb += [
-            block.eq(Array(ranges.list)[order[0]]),
             length.eq(_LENGTH_OCTETS + (ranges.used << 3)),
             head.eq(Cat(length, C(SACK, 8), C(NO_OPERATION, 8), C(NO_OPERATION, 8))),
             self.o.p.last.eq(last),
@@ -81,6 +80,7 @@ class SackBlocks(wiring.Component):
             m.d.sync += [
                 Value.cast(order).eq(Value.cast(order).rotate_right(len(order[0]))),
                 number.eq(number + 1),
+                block.eq(Array(ranges.list)[order[0]]),
                 end.eq(block.end),
             ]
         with m.FSM(init="REST"):
@@ -93,20 +93,26 @@ class SackBlocks(wiring.Component):
                 with m.If(self.ask.ready):
                     m.next = "TAKE"
             with m.State("TAKE"):  # the ranges
-                m.d.sync += [ranges.eq(self.ranges), self.octets.eq(0), self.sum.eq(0)]
+                m.d.sync += [
+                    ranges.eq(self.ranges),
+                    number.eq(0),
+                    self.octets.eq(0),
+                    self.sum.eq(0),
+                ]
                 m.next = "BEGIN"
                 with m.If(self.ranges.used == 0):
                     m.d.sync += self.done.eq(1)
                     m.next = "REST"
-            with m.State("BEGIN"):  # the sum
-                m.d.sync += [total.eq(_HEAD_SUM + length), number.eq(0)]
+            with m.State("BEGIN"):  # the sum; the first range
+                m.d.comb += turns.eq(1)
+                m.d.sync += total.eq(_HEAD_SUM + length)
                 m.next = "ADD"
             with m.State("ADD"):  # each range to it, in the place of each
                 m.d.comb += turns.eq(1)
-                with m.If(number < ranges.used):
+                with m.If(number <= ranges.used):
                     first = block.first[16:] + block.first[:16]
                     m.d.sync += total.eq(total + (first + (block.end[16:] + block.end[:16])))
-                with m.If(number == RANGES - 1):
+                with m.If(number == RANGES):
                     m.next = "FOLD"
             with m.State("FOLD"):  # the sum
                 m.d.sync += [once.eq(folded(total)), number.eq(0)]
