@@ -29,7 +29,7 @@ class TransmitRing(wiring.Component):
     If memory reports an error, that is `failed` once, and the number does not move again until the
     connection begins anew.
 
-    One word per cycle; an FPDU costs its words, two cycles, and one more if it fills a word more in
+    One word per cycle; an FPDU costs its words, a cycle, and one more if it fills a word more in
     memory than in the store, but 3 cycles at least, as does a job without one. From a job to its
     write command 3 cycles; from the last answer to the number 3. While memory takes nothing, or
     does not answer for 32 jobs, everything waits; while `failed` is not taken, numbers rest.
