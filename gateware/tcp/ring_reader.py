@@ -20,6 +20,7 @@ from stagecoach.gateware.tcp.layouts import (
     ring_masks,
     send_job,
 )
+from stagecoach.gateware.tcp.ring_pieces import RingPieces
 from stagecoach.gateware.tcp.sequence import before
 
 SEGMENTS = 2
@@ -93,9 +94,11 @@ class RingReader(wiring.Component):
         )
         m.submodules.gather = gather = Gather(self._config)
         m.submodules.jobs = jobs = PromptFifo(send_job(self._bits), JOBS)
+        m.submodules.pieces = pieces = RingPieces(self._config)
+        wiring.connect(m, pieces.o, gather.piece)
         wiring.connect(m, gather.read, wiring.flipped(self.read))
         ring_write, ring_read = rings.write_port(), rings.read_port()
-        job, piece = self.job.p, gather.piece
+        job, place = self.job.p, pieces.i.p
 
         # Commands of the next job.
         end = Signal(32)
@@ -110,6 +113,10 @@ class RingReader(wiring.Component):
             ring_read.addr.eq(job.connection),
             self.connection_read.eq(job.connection),
             jobs.i.payload.eq(job),
+            place.address.eq(address),
+            place.octets.eq(job.octets),
+            place.wrapped.eq(wrapped),
+            place.ring.eq(ring_read.data.address),
         ]
         with m.FSM(init="TAKE"):
             with m.State("TAKE"):  # a job
@@ -128,29 +135,14 @@ class RingReader(wiring.Component):
                     m.d.comb += self.job.ready.eq(1)
                     m.next = "TAKE"
                 with m.Elif(~before(self.stored, end)):
-                    m.next = "FIRST"
-            with m.State("FIRST"):  # read up to the end of the ring
+                    m.next = "READ"
+            with m.State("READ"):  # until all pieces are taken
                 m.d.comb += [
-                    piece.p.address.eq(address),
-                    piece.p.octets.eq(job.octets - wrapped),
-                    piece.p.last.eq(wrapped == 0),
-                    piece.valid.eq(jobs.i.ready),
-                    jobs.i.valid.eq(piece.ready),
+                    pieces.i.valid.eq(jobs.i.ready),
+                    jobs.i.valid.eq(pieces.i.ready),
+                    self.job.ready.eq(jobs.i.ready & pieces.i.ready),
                 ]
-                with m.If(jobs.i.ready & piece.ready):
-                    m.next = "SECOND"
-                    with m.If(wrapped == 0):
-                        m.d.comb += self.job.ready.eq(1)
-                        m.next = "TAKE"
-            with m.State("SECOND"):  # and from its beginning
-                m.d.comb += [
-                    piece.p.address.eq(ring_read.data.address),
-                    piece.p.octets.eq(wrapped),
-                    piece.p.last.eq(1),
-                    piece.valid.eq(1),
-                ]
-                with m.If(piece.ready):
-                    m.d.comb += self.job.ready.eq(1)
+                with m.If(self.job.ready):
                     m.next = "TAKE"
 
         self._keep(m, gather, jobs)

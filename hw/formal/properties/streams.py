@@ -35,6 +35,7 @@ ASSUMED: dict[str, tuple[str, ...]] = {
     "rdmap.transmit.cut.TransmitCut": ("message",),
     "rdmap.transmit.check.TransmitCheck": ("piece",),
     "tcp.receive_ring.ReceiveRing": ("frames",),
+    "tcp.ring_pieces.RingPieces": ("i",),
     "tcp.receive_path.ReceivePath": ("frames",),
     "tcp.transmit_ring.TransmitRing": ("words",),
 }
