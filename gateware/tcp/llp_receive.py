@@ -114,7 +114,7 @@ class LlpReceive(wiring.Component):
                 m.next = "READ"
             with m.State("READ"):  # until all pieces are taken, and it is noted whose they are
                 m.d.comb += [
-                    pieces.i.valid.eq(asked.i.ready),
+                    pieces.i.valid.eq(self.request.valid & asked.i.ready),
                     asked.i.valid.eq(pieces.i.ready),
                     self.request.ready.eq(asked.i.ready & pieces.i.ready),
                 ]

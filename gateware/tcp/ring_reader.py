@@ -102,7 +102,7 @@ class RingReader(wiring.Component):
 
         # Commands of the next job.
         end = Signal(32)
-        address = Signal(RING_ADDRESS_BITS)
+        address, ring = Signal(RING_ADDRESS_BITS), Signal(RING_ADDRESS_BITS)
         wrapped = Signal(OCTETS_BITS)
         _, mask = ring_masks(ring_read.data.size)
         after = end & mask
@@ -116,7 +116,7 @@ class RingReader(wiring.Component):
             place.address.eq(address),
             place.octets.eq(job.octets),
             place.wrapped.eq(wrapped),
-            place.ring.eq(ring_read.data.address),
+            place.ring.eq(ring),
         ]
         with m.FSM(init="TAKE"):
             with m.State("TAKE"):  # a job
@@ -128,6 +128,7 @@ class RingReader(wiring.Component):
                         m.d.comb += [jobs.i.valid.eq(1), self.job.ready.eq(jobs.i.ready)]
             with m.State("PLACE"):  # until it is stored
                 m.d.sync += [
+                    ring.eq(ring_read.data.address),
                     address.eq(ring_read.data.address + (job.sequence & mask)),
                     wrapped.eq(Mux(after < job.octets, after, 0)),
                 ]
@@ -138,7 +139,7 @@ class RingReader(wiring.Component):
                     m.next = "READ"
             with m.State("READ"):  # until all pieces are taken
                 m.d.comb += [
-                    pieces.i.valid.eq(jobs.i.ready),
+                    pieces.i.valid.eq(self.job.valid & jobs.i.ready),
                     jobs.i.valid.eq(pieces.i.ready),
                     self.job.ready.eq(jobs.i.ready & pieces.i.ready),
                 ]

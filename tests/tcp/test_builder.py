@@ -27,6 +27,7 @@ from stagecoach.sim.cosim.streams import (
     pack,
     seeded_random,
     start_clock_and_reset,
+    unpack,
 )
 from stagecoach.sim.model.tcp.checksum import ones_complement_sum
 from stagecoach.sim.model.tcp.options import Options
@@ -120,6 +121,16 @@ class Connection:
         )
         packet = encode_packet(segment, self.local[0], self.remote[0], self.dscp, self.ttl)
         return self.remote_mac + self.local_mac + b"\x08\x00" + packet
+
+    def option(self) -> bytes:
+        """The blocks, as they stand in a header."""
+        return Options(sack=tuple(self.ranges)).encode()
+
+    def parts(self, sequence: int) -> bytes:
+        """Whose words are added for a bare ACK: two are sums already."""
+        fields = unpack(HEADER_FIELDS, self.rows()[HeaderRow.FIELDS])
+        tcp = self.frame(sequence, Flags.ACK, b"", False)[34:]
+        return tcp[4:16] + fields["tcp_sum"].to_bytes(2, "big") + (20).to_bytes(2, "big")
 
     def driver_frame(self, sequence: int, flags: Flags, payload: bytes) -> bytes:
         """By the driver, without options."""
@@ -222,13 +233,23 @@ class Bench:
             beats = await self.frames.get_until()
             words = b""
             for beat in beats:
-                assert beat["octets"] == 8 or beat["last"]
+                assert beat["octets"] == 8 or (beat["last"] and beat["octets"])
                 words += beat["data"].to_bytes(8, "little")[: beat["octets"]]
             assert words == expected
             read_by_scapy(words)
         self.expected.clear()
         await ClockCycles(self.dut.clk, 20)
         assert not len(self.frames)
+
+
+def halves(octets: bytes) -> list[int]:
+    """16-bit words."""
+    return [int.from_bytes(octets[at : at + 2], "big") for at in range(0, len(octets), 2)]
+
+
+def missing(octets: bytes) -> int:
+    """What makes the lower half of the sum of words all ones."""
+    return (0xFFFF - sum(halves(octets))) % 0x10000
 
 
 def read_by_scapy(frame: bytes) -> None:
@@ -304,6 +325,22 @@ async def check_checksums_that_carry(dut: Any) -> None:
             await bench.write(0, connection.rows())
             bench.send(0, sequence=value, flags=Flags(0xFF))
             bench.send(0, SendKind.STORE, 3, sequence=value)
+            await bench.done()
+    # The first carry brings another one: all ones below it, in both sums.
+    for count in range(1, RANGES + 1):
+        for high in (0x1234, 0xFFFF):
+            connection = Connection.random(bench.rng)
+            connection.ranges = [(high << 16 | 0xFFFF, high << 16 | 0xFFFF)] * count
+            connection.ranges[-1] = high << 16, connection.ranges[-1][1]
+            first = high << 16 | missing(connection.option())
+            connection.ranges[-1] = first, connection.ranges[-1][1]
+            assert sum(halves(connection.option())) % 0x10000 == 0xFFFF
+            bench.connections[0] = connection
+            await bench.write(0, connection.rows())
+            bench.send(0, blocks=True)
+            sequence = high << 16
+            sequence |= missing(connection.parts(sequence))
+            bench.send(0, sequence=sequence)
             await bench.done()
 
 

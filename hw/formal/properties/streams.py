@@ -36,6 +36,8 @@ ASSUMED: dict[str, tuple[str, ...]] = {
     "rdmap.transmit.check.TransmitCheck": ("piece",),
     "tcp.receive_ring.ReceiveRing": ("frames",),
     "tcp.ring_pieces.RingPieces": ("i",),
+    "tcp.ring_reader.RingReader": ("job",),
+    "tcp.llp_receive.LlpReceive": ("request",),
     "tcp.receive_path.ReceivePath": ("frames",),
     "tcp.transmit_ring.TransmitRing": ("words",),
 }
