@@ -6,13 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from stagecoach.gateware.ethernet.layouts import FRAME_WORD
 from stagecoach.gateware.memories import NO_COLLISION
-from stagecoach.gateware.stream.prompt_fifo import PromptFifo
-
-WORDS_AHEAD = 8
-"""Words between the memory and the reader; enough for one per cycle."""
-
-WORDS_MARGIN = 4
-"""Of them, those on their way that the FIFO's level does not show yet."""
+from stagecoach.gateware.stream.read_ahead import ReadAhead
 
 
 class FrameStore(wiring.Component):
@@ -55,7 +49,8 @@ class FrameStore(wiring.Component):
         m.submodules.memory = words = memory.Memory(
             shape=FRAME_WORD, depth=depth, init=[], attrs=NO_COLLISION
         )
-        m.submodules.ahead = ahead = PromptFifo(FRAME_WORD, WORDS_AHEAD)
+        m.submodules.ahead = ahead = ReadAhead(FRAME_WORD)
+        wiring.connect(m, wiring.flipped(self.o), ahead.o)
         write, read = words.write_port(), words.read_port()
 
         # Written: words of the frame under way count in `used`, but not in `waiting`.
@@ -98,18 +93,12 @@ class FrameStore(wiring.Component):
             with m.Else():
                 m.d.sync += write.addr.eq(start)
 
-        # Read: fetched, at the memory's output, in the register after it.
-        fetched, arrived = Signal(), Signal()
-        word = Signal(FRAME_WORD)
+        # Read.
         m.d.comb += [
-            fetch.eq((waiting != 0) & (ahead.level <= WORDS_AHEAD - 1 - WORDS_MARGIN)),
-            ahead.i.valid.eq(arrived),
-            ahead.i.payload.eq(word),
-            self.o.valid.eq(ahead.o.valid),
-            self.o.payload.eq(ahead.o.payload),
-            ahead.o.ready.eq(self.o.ready),
+            ahead.there.eq(waiting != 0),
+            fetch.eq(ahead.fetch),
+            ahead.word.eq(read.data),
         ]
-        m.d.sync += [fetched.eq(fetch), arrived.eq(fetched), word.eq(read.data)]
         with m.If(fetch):
             m.d.sync += read.addr.eq(read.addr + 1)
         return m

@@ -279,3 +279,42 @@ def transmit_job(connection_bits: int) -> data.StructLayout:
 def stored_note(connection_bits: int) -> data.StructLayout:
     """Return the layout of a note about what is sent: all before `number` is in the ring."""
     return data.StructLayout({"connection": connection_bits, "number": 32, "begin": 1})
+
+
+DEADLINE = data.StructLayout({"armed": 1, "at": 32})
+"""A time in microseconds, modulo 2^32, if it is `armed`."""
+
+DEADLINES = data.StructLayout({"resend": DEADLINE, "acknowledge": DEADLINE})
+"""Of a connection: the retransmission, or persist, timer, and that of the delayed ACK."""
+
+
+def due_layout(connection_bits: int) -> data.StructLayout:
+    """Return the layout of which deadlines of a connection have come: to resend, to acknowledge."""
+    return data.StructLayout({"connection": connection_bits, "resend": 1, "acknowledge": 1})
+
+
+class SendKind(enum.Enum, shape=2):
+    """Where the payload of a segment comes from."""
+
+    NOTHING = 0  # it has none
+    STORE = 1  # it is the next FPDU of the store
+    RING = 2
+
+
+def send_job(connection_bits: int) -> data.StructLayout:
+    """Return the layout of a segment that is sent: all that is known before its header is built.
+
+    sequence, octets: SEG.SEQ, and of the payload. sum: of the payload, if it is from the store.
+    flags: `FLAGS`. blocks: SACK blocks may be in it (RFC 2018, 3).
+    """
+    return data.StructLayout(
+        {
+            "connection": connection_bits,
+            "kind": SendKind,
+            "sequence": 32,
+            "octets": OCTETS_BITS,
+            "sum": 16,
+            "flags": FLAGS.size,
+            "blocks": 1,
+        }
+    )

@@ -10,6 +10,7 @@ from stagecoach.gateware.host_memory import ReadClient
 from stagecoach.gateware.mpa.layouts import MpaLayouts
 from stagecoach.gateware.stream.fifo import StreamFifo
 from stagecoach.gateware.tcp.layouts import attachment_layout, release_layout, ring_masks
+from stagecoach.gateware.tcp.ring_pieces import RingPieces
 
 REQUESTS = 2 * PIECES_AHEAD
 """Not answered yet: those of all pieces that are read, and of those that wait there."""
@@ -63,11 +64,13 @@ class LlpReceive(wiring.Component):
         m.submodules.lanes = lanes = memory.Memory(shape=row_layout, depth=config.qps, init=[])
         m.submodules.gather = gather = Gather(config)
         m.submodules.asked = asked = StreamFifo(config.qp_bits, REQUESTS)
+        m.submodules.pieces = pieces = RingPieces(config)
+        wiring.connect(m, pieces.o, gather.piece)
         wiring.connect(m, gather.read, wiring.flipped(self.read))
         self._releases(m)
 
         write, read = lanes.write_port(), lanes.read_port()
-        request, piece = self.request.p, gather.piece
+        request, place = self.request.p, pieces.i.p
         row = Signal(row_layout)
         number, end = Signal(32), Signal(32)
         _, mask = ring_masks(row.size)
@@ -80,7 +83,11 @@ class LlpReceive(wiring.Component):
             write.en.eq(self.attach),
             read.addr.eq(request.connection),
             after.eq(end & mask),
-            piece.p.inline.eq(~row.attached),
+            place.address.eq(address),
+            place.octets.eq(request.octets),
+            place.wrapped.eq(wrapped),
+            place.ring.eq(row.ring),
+            place.inline.eq(~row.attached),
             asked.i.payload.eq(row.connection),
             # Of an inline piece.
             gather.inline.valid.eq(1),
@@ -104,29 +111,14 @@ class LlpReceive(wiring.Component):
                     address.eq(row.ring + (number & mask)),
                     wrapped.eq(Mux((end & mask) < request.octets, after, 0)),
                 ]
-                m.next = "FIRST"
-            with m.State("FIRST"):  # read up to the end of the ring
+                m.next = "READ"
+            with m.State("READ"):  # until all pieces are taken, and it is noted whose they are
                 m.d.comb += [
-                    piece.p.address.eq(address),
-                    piece.p.octets.eq(request.octets - wrapped),
-                    piece.p.last.eq(wrapped == 0),
-                    piece.valid.eq(asked.i.ready),
-                    asked.i.valid.eq(piece.ready),
+                    pieces.i.valid.eq(self.request.valid & asked.i.ready),
+                    asked.i.valid.eq(pieces.i.ready),
+                    self.request.ready.eq(asked.i.ready & pieces.i.ready),
                 ]
-                with m.If(asked.i.ready & piece.ready):
-                    m.next = "SECOND"
-                    with m.If(wrapped == 0):
-                        m.d.comb += self.request.ready.eq(1)
-                        m.next = "TAKE"
-            with m.State("SECOND"):  # and from its beginning
-                m.d.comb += [
-                    piece.p.address.eq(row.ring),
-                    piece.p.octets.eq(wrapped),
-                    piece.p.last.eq(1),
-                    piece.valid.eq(1),
-                ]
-                with m.If(piece.ready):
-                    m.d.comb += self.request.ready.eq(1)
+                with m.If(self.request.ready):
                     m.next = "TAKE"
 
         # Answers: a failure is told before the word that has it.

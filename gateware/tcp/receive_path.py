@@ -14,6 +14,7 @@ from stagecoach.gateware.tcp.layouts import (
     release_layout,
     settled_layout,
 )
+from stagecoach.gateware.tcp.ranges import ranges_layout
 from stagecoach.gateware.tcp.receive_processor import ReceiveProcessor
 from stagecoach.gateware.tcp.receive_ring import ReceiveRing
 from stagecoach.gateware.tcp.settle import SETTLED, Settle
@@ -30,7 +31,7 @@ class ReceivePath(wiring.Component):
     -------
     segment, frames: records with what the lookup says, and the frames of those that are not
         `placed`, in the same order.
-    release, command, limits_write, limits_connection, limits, event: of the processor.
+    release, command, limits_write, limits_connection, limits, event, ask, ranges: of the processor.
     write, raw: of the ring. o, connection_read, settled: of `Settle`.
     """
 
@@ -48,6 +49,8 @@ class ReceivePath(wiring.Component):
                 "limits_connection": In(bits),
                 "limits": In(LIMITS),
                 "event": Out(stream.Signature(ack_event(bits))),
+                "ask": In(stream.Signature(bits)),
+                "ranges": Out(ranges_layout()),
                 "write": Out(WriteClient()),
                 "raw": Out(stream.Signature(FRAME_BEAT)),
                 "o": Out(stream.Signature(settled_layout(bits))),
@@ -61,7 +64,7 @@ class ReceivePath(wiring.Component):
         m.submodules.processor = processor = ReceiveProcessor(self._connections, self._mtu)
         m.submodules.ring = ring = ReceiveRing(self._connections)
         m.submodules.settle = settle = Settle(self._connections)
-        for name in ("segment", "release", "command", "event"):
+        for name in ("segment", "release", "command", "event", "ask"):
             wiring.connect(m, wiring.flipped(getattr(self, name)), getattr(processor, name))
         for name in ("frames", "raw"):
             wiring.connect(m, wiring.flipped(getattr(self, name)), getattr(ring, name))
@@ -73,6 +76,7 @@ class ReceivePath(wiring.Component):
             processor.limits_write.eq(self.limits_write),
             processor.limits_connection.eq(self.limits_connection),
             processor.limits.eq(self.limits),
+            self.ranges.eq(processor.ranges),
             settle.done.eq(self.write.done),
             settle.error.eq(self.write.error),
             settle.connection_read.eq(self.connection_read),

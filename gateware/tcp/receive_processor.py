@@ -83,6 +83,8 @@ class ReceiveProcessor(wiring.Component):
         connection is what it says, and nothing of an earlier one is under way.
     limits_write, limits_connection, limits: writes what the sending side knows, at any time.
     job: to `ReceiveRing`, in order. event: to the sending side.
+    ask, ranges: a connection is taken when nothing else is read; a cycle later its ranges are
+        there, as they were after the last segment that is done, or as the one at work has them.
     """
 
     def __init__(self, connections: int = 64, mtu: int = 1500):
@@ -103,6 +105,8 @@ class ReceiveProcessor(wiring.Component):
                 "limits": In(LIMITS),
                 "job": Out(stream.Signature(receive_job(bits))),
                 "event": Out(stream.Signature(ack_event(bits))),
+                "ask": In(stream.Signature(bits)),
+                "ranges": Out(ranges_layout()),
             }
         )
 
@@ -139,6 +143,10 @@ class ReceiveProcessor(wiring.Component):
             limits_write.addr.eq(self.limits_connection),
             limits_write.data.eq(self.limits),
             limits_read.addr.eq(chosen),
+            # Where nothing else is read.
+            read.addr.eq(Cat(C(1, 1), self.ask.payload)),
+            self.ask.ready.eq(1),
+            self.ranges.eq(read.data[: _RANGES.size]),
             verdict.segment.eq(segment),
             verdict.place.eq(place),
             verdict.limits.eq(limits),
@@ -172,8 +180,9 @@ class ReceiveProcessor(wiring.Component):
                             Mux(releases, release.connection, self.segment.p.connection),
                         )
                     ),
-                    read.addr.eq(Cat(C(0, 1), chosen)),
                 ]
+                with m.If(self.command.valid | self.release.valid | self.segment.valid):
+                    m.d.comb += [read.addr.eq(Cat(C(0, 1), chosen)), self.ask.ready.eq(0)]
                 m.d.sync += [
                     connection.eq(chosen),
                     stored.eq(0),
@@ -194,7 +203,7 @@ class ReceiveProcessor(wiring.Component):
                         m.d.sync += raw.eq(1)
                         m.next = "HAND"
             with m.State("FETCH"):  # the ranges; the place is there
-                m.d.comb += read.addr.eq(Cat(C(1, 1), connection))
+                m.d.comb += [read.addr.eq(Cat(C(1, 1), connection)), self.ask.ready.eq(0)]
                 m.d.sync += [
                     place.eq(data.View(PLACE, read.data[: PLACE.size])),
                     limits.eq(limits_read.data),
@@ -263,6 +272,7 @@ class ReceiveProcessor(wiring.Component):
                     write.addr.eq(Cat(C(1, 1), connection)),
                     write.data.eq(ranges),
                     write.en.eq(stored | begins),
+                    self.ask.ready.eq(0),  # no row is read while it is written
                 ]
                 m.d.sync += [
                     fin_now.eq(takes),

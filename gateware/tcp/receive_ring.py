@@ -147,17 +147,16 @@ class ReceiveRing(wiring.Component):
                         m.next = "RAW"
                     with m.Elif(job.frame & writes):
                         m.next = "SKIP"
+                        with m.If(job.skip[3:] == 0):
+                            m.next = "MOVE"
                     with m.Elif(job.frame):
                         m.next = "DROP"
             with m.State("SKIP"):  # words before those with octets
-                with m.If(skips == 0):
-                    m.next = "MOVE"
-                with m.Else():
-                    m.d.comb += frames.ready.eq(1)
-                    with m.If(frames.valid):
-                        m.d.sync += skips.eq(skips - 1)
-                        with m.If(skips == 1):
-                            m.next = "MOVE"
+                m.d.comb += frames.ready.eq(1)
+                with m.If(frames.valid):
+                    m.d.sync += skips.eq(skips - 1)
+                    with m.If(skips == 1):
+                        m.next = "MOVE"
             with m.State("MOVE"):  # words with octets
                 m.d.comb += [frames.ready.eq(step), moves.eq(step & frames.valid)]
                 with m.If(moves):

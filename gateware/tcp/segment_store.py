@@ -6,12 +6,12 @@ from amaranth.lib.wiring import In, Out
 
 from stagecoach.gateware.config import WORD_OCTETS, RnicConfig
 from stagecoach.gateware.dma.lanes import lanes_below
-from stagecoach.gateware.ethernet.frame_store import WORDS_AHEAD, WORDS_MARGIN
 from stagecoach.gateware.ethernet.layouts import FRAME_WORD, OCTETS_BITS
 from stagecoach.gateware.ip.checksum import Checksum
 from stagecoach.gateware.memories import NO_COLLISION
 from stagecoach.gateware.mpa.layouts import MpaLayouts
 from stagecoach.gateware.stream.prompt_fifo import PromptFifo
+from stagecoach.gateware.stream.read_ahead import ReadAhead
 from stagecoach.gateware.tcp.layouts import (
     FATE,
     HEADERS_OCTETS,
@@ -176,20 +176,15 @@ class SegmentStore(wiring.Component):
         self, m: Module, words: memory.Memory, place: Signal, there: object, o: object
     ) -> Signal:
         """Fetch words as long as they are there and their reader takes them."""
-        ahead = PromptFifo(FRAME_WORD, WORDS_AHEAD)
+        ahead = ReadAhead(FRAME_WORD)
         m.submodules[f"{place.name}_ahead"] = ahead
         wiring.connect(m, wiring.flipped(o), ahead.o)
         port = words.read_port()
-        # Fetched, at the memory's output, in the register after it.
-        fetch, fetched, arrived = Signal(), Signal(), Signal()
-        word = Signal(FRAME_WORD)
         m.d.comb += [
-            fetch.eq(there & (ahead.level <= WORDS_AHEAD - 1 - WORDS_MARGIN)),
+            ahead.there.eq(there),
             port.addr.eq(place),
-            ahead.i.valid.eq(arrived),
-            ahead.i.payload.eq(word),
+            ahead.word.eq(port.data),
         ]
-        m.d.sync += [fetched.eq(fetch), arrived.eq(fetched), word.eq(port.data)]
-        with m.If(fetch):
+        with m.If(ahead.fetch):
             m.d.sync += place.eq(place + 1)
-        return fetch
+        return ahead.fetch

@@ -19,8 +19,9 @@ NOTES = 32
 ANSWERS = 2 * (NOTES + 4)
 """Of commands that have a note here or on its way here; a note has two of them at most."""
 
-SETTLED = data.StructLayout({"number": 32, "fin": 1})
-"""What is acknowledged of a connection, and whether the FIN is the last part of it."""
+SETTLED = data.StructLayout({"number": 32, "edge": 32, "fin": 1})
+"""What is acknowledged of a connection, the right edge of the window that goes with it, and whether
+the FIN is the last part of it."""
 
 
 class Settle(wiring.Component):
@@ -43,7 +44,8 @@ class Settle(wiring.Component):
     -------
     note, done, error: of `ReceiveRing`, and of its port to memory. o: notes that came true.
     connection_read: asks for what is acknowledged of a connection; a cycle later it is at
-        `settled`: `number`, and `fin` if notes have that.
+        `settled`: `number`, and `edge` and `fin` if notes have them; and at `lost`, whether that
+        does not move again.
     """
 
     def __init__(self, connections: int = 64, note: NoteLayout = settle_note):
@@ -63,6 +65,7 @@ class Settle(wiring.Component):
                 "o": Out(stream.Signature(settled_layout(bits, note))),
                 "connection_read": In(bits),
                 "settled": Out(self._kept),
+                "lost": Out(1),
             }
         )
 
@@ -78,6 +81,7 @@ class Settle(wiring.Component):
         head = notes.o.p
         write, read = table.write_port(), table.read_port()
         failure, failed = failures.write_port(), failures.read_port(domain="comb")
+        asked_failure = failures.read_port()
 
         answered = Signal(2)  # commands of the first note
         wrong = Signal()  # with an error
@@ -101,6 +105,8 @@ class Settle(wiring.Component):
             write.en.eq(says & ~silent & ~wrong),
             read.addr.eq(self.connection_read),
             self.settled.eq(read.data),
+            asked_failure.addr.eq(self.connection_read),
+            self.lost.eq(asked_failure.data),
         ]
         with m.If(answers.o.valid & answers.o.ready):
             m.d.sync += [answered.eq(answered + 1), wrong.eq(wrong | answers.o.payload)]

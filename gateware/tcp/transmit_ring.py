@@ -29,7 +29,7 @@ class TransmitRing(wiring.Component):
     If memory reports an error, that is `failed` once, and the number does not move again until the
     connection begins anew.
 
-    One word per cycle; an FPDU costs its words, two cycles, and one more if it fills a word more in
+    One word per cycle; an FPDU costs its words, a cycle, and one more if it fills a word more in
     memory than in the store, but 3 cycles at least, as does a job without one. From a job to its
     write command 3 cycles; from the last answer to the number 3. While memory takes nothing, or
     does not answer for 32 jobs, everything waits; while `failed` is not taken, numbers rest.
@@ -41,7 +41,8 @@ class TransmitRing(wiring.Component):
     Members
     -------
     job: as said. words: of each FPDU, from lane 0 on. write: of memory.
-    connection_read: asks for what is stored of a connection; a cycle later all before `stored` is.
+    connection_read: asks for what is stored of a connection; a cycle later all before `stored` is,
+        and nothing more will be if it is `lost`.
     failed: connections.
     """
 
@@ -57,6 +58,7 @@ class TransmitRing(wiring.Component):
                 "write": Out(WriteClient()),
                 "connection_read": In(bits),
                 "stored": Out(32),
+                "lost": Out(1),
                 "failed": Out(stream.Signature(bits)),
             }
         )
@@ -89,6 +91,7 @@ class TransmitRing(wiring.Component):
             settle.error.eq(self.write.error),
             settle.connection_read.eq(self.connection_read),
             self.stored.eq(settle.settled.number),
+            self.lost.eq(settle.lost),
             settle.o.ready.eq(~settle.o.p.failed | self.failed.ready),
             self.failed.valid.eq(settle.o.valid & settle.o.p.failed),
             self.failed.payload.eq(settle.o.p.note.connection),

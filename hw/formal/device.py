@@ -14,6 +14,7 @@ from stagecoach.gateware.ethernet.frame_counters import FrameCounters
 from stagecoach.gateware.ethernet.frame_output import FrameOutput
 from stagecoach.gateware.hostlink.serial_rnic import SerialRnic
 from stagecoach.gateware.rnic import Rnic
+from stagecoach.gateware.tcp.builder import Builder
 from stagecoach.gateware.tcp.congestion import Congestion
 from stagecoach.gateware.tcp.llp_events import LlpEvents
 from stagecoach.gateware.tcp.llp_receive import LlpReceive
@@ -21,9 +22,11 @@ from stagecoach.gateware.tcp.lookup import Lookup
 from stagecoach.gateware.tcp.ranges import Ranges
 from stagecoach.gateware.tcp.receive_front import ReceiveFront
 from stagecoach.gateware.tcp.receive_path import ReceivePath
+from stagecoach.gateware.tcp.ring_reader import RingReader
 from stagecoach.gateware.tcp.rto import RetransmissionTimeout
 from stagecoach.gateware.tcp.segment_list import SegmentList
 from stagecoach.gateware.tcp.segment_store import SegmentStore
+from stagecoach.gateware.tcp.timers import Timers
 from stagecoach.gateware.tcp.transmit_ring import TransmitRing
 from stagecoach.hw.formal.harness import GATEWARE, is_block, without_reset
 
@@ -49,6 +52,9 @@ DEVICES: dict[str, Callable[[], wiring.Component]] = {
     "segment list": SegmentList,
     "segment store": lambda: SegmentStore(RnicConfig()),
     "transmit ring": TransmitRing,
+    "timers": Timers,
+    "builder": Builder,
+    "ring reader": lambda: RingReader(RnicConfig()),
 }
 """Devices that together have every block; of all but the first one only other classes count."""
 

@@ -9,7 +9,6 @@ import pytest
 from cocotb.triggers import ClockCycles, RisingEdge
 
 from stagecoach.gateware.config import RnicConfig
-from stagecoach.gateware.host_memory import MEMORY_COMMAND, READ_WORD
 from stagecoach.gateware.mpa.layouts import MpaLayouts
 from stagecoach.gateware.tcp.layouts import attachment_layout, release_layout
 from stagecoach.gateware.tcp.llp_receive import LlpReceive
@@ -23,43 +22,13 @@ from stagecoach.sim.cosim.streams import (
 )
 from tests.support.runner import parameter
 from tests.support.verdicts import Verdicts, each_check, simulate
+from tests.tcp.read_memory import Memory, octet_at
 
 CONFIG = RnicConfig()
 MPA, BITS = MpaLayouts(CONFIG), CONFIG.qp_bits
 SPACE = 1 << 32
 PATTERNS = ("always", "random")
 READ_AFTER, WORD_AFTER = 6, 4
-
-
-def octet_at(address: int) -> int:
-    """What memory has there: near addresses, and those of other rings, have others."""
-    return (address * 167 + (address >> 8) * 59 + (address >> 17) * 83) & 0xFF
-
-
-class Memory:
-    """Answers reads, in order; some addresses cannot be read."""
-
-    def __init__(self, dut: Any, rng: Random, pattern: str) -> None:
-        self.bad: set[int] = set()  # of words
-        self.latency = 0  # of the next answer
-        self._clk = dut.clk
-        self.commands: list[tuple[int, int]] = []
-        self.sink = StreamSink(dut, "read__command", MEMORY_COMMAND, rng=rng, pattern=pattern)
-        self.words = StreamSource(dut, "read__data", READ_WORD, rng=rng, pattern=pattern)
-        cocotb.start_soon(self._run())
-
-    async def _run(self) -> None:
-        while True:
-            command = await self.sink.get()
-            address, octets = command["address"], command["octets"]
-            self.commands.append((address, octets))
-            if self.latency:
-                await ClockCycles(self._clk, self.latency)
-                self.latency = 0
-            for at in range(address // 8 * 8, address + octets, 8):
-                data = bytes(octet_at(at + lane) for lane in range(8))
-                fields = {"last": at + 8 >= address + octets, "error": at in self.bad}
-                self.words.put({"data": int.from_bytes(data, "little"), **fields})
 
 
 class Bench:

@@ -19,6 +19,7 @@ from stagecoach.gateware.tcp.layouts import (
     release_layout,
     settled_layout,
 )
+from stagecoach.gateware.tcp.ranges import ranges_layout
 from stagecoach.gateware.tcp.receive_path import ReceivePath
 from stagecoach.gateware.tcp.settle import SETTLED
 from stagecoach.sim.cosim.streams import (
@@ -87,6 +88,7 @@ class Bench:
         self.frames = StreamSource(dut, "frames", FRAME_WORD, rng=rng, pattern="bursty")
         self.releases = StreamSource(dut, "release", release_layout(BITS), rng=rng)
         self.commands = StreamSource(dut, "command", receive_command(BITS), rng=rng)
+        self.asks = StreamSource(dut, "ask", rng=rng, pattern="random")
         self.events = StreamSink(dut, "event", ack_event(BITS), rng=rng)
         self.raw = StreamSink(dut, "raw", FRAME_BEAT, rng=rng, pattern="bursty")
         self.said = StreamSink(dut, "o", settled_layout(BITS), rng=rng, pattern="random")
@@ -94,6 +96,7 @@ class Bench:
         self.references: dict[int, Reference] = {}
         self.expected: deque[dict[str, Any]] = deque()
         self.settled: dict[int, int] = {}  # as positions
+        self.edges: dict[int, int] = {}  # right ones
         self.driver: list[bytes] = []
 
     def ring(self, connection: int) -> int:
@@ -160,6 +163,14 @@ class Bench:
         self.driver.append(frame)
         self.segments.put({"segment": {"raw": 1, "octets": len(frame)}})
 
+    async def blocks(self, connection: int) -> tuple[tuple[int, int], ...]:
+        """Ranges out of order, the last one first."""
+        await self.asks.send(connection)
+        await RisingEdge(self.dut.clk)
+        found = unpack(ranges_layout(), int(self.dut.ranges.value))
+        places = [found["list"][place] for place in found["order"][: found["used"]]]
+        return tuple((each["first"], each["end"]) for each in places)
+
     async def note(self, *, failed: bool = False) -> None:
         """The next note is the one that is expected, and all before its number is in memory."""
         said, expected = await self.said.get(), self.expected.popleft()
@@ -176,6 +187,7 @@ class Bench:
         found += self.write.memory.read(self.ring(connection), count - inside)
         assert found == known.octets(before, count)
         self.settled[connection] += count
+        self.edges[connection] = expected["edge"]
 
 
 async def start(dut: Any, connections: tuple[int, ...]) -> Bench:
@@ -190,14 +202,20 @@ async def start(dut: Any, connections: tuple[int, ...]) -> Bench:
 async def check_what_is_acknowledged_is_stored(dut: Any) -> None:
     connections = 3, CONNECTIONS - 1
     bench = await start(dut, connections)
-    rng = bench.rng
+    rng, seen = bench.rng, set[int]()
     for _ in range(20):
         for _ in range(rng.randrange(12)):
             bench.put(rng.choice(connections), in_order=rng.random() < 0.5)
             if rng.random() < 0.2:
                 bench.put_raw()
+            for _ in range(rng.randrange(4)):
+                bench.asks.put(rng.choice(connections))
         # A release is worked on after the segments before it, as it is here.
         await bench.segments.wait_idle()
+        for connection in connections:
+            blocks = await bench.blocks(connection)
+            assert blocks == bench.references[connection].receiver.blocks()
+            seen.add(len(blocks))
         while bench.expected and rng.random() < 0.9:
             await bench.note()
         connection = rng.choice(connections)
@@ -219,12 +237,14 @@ async def check_what_is_acknowledged_is_stored(dut: Any) -> None:
         for _ in range(3):
             await RisingEdge(dut.clk)
         settled = unpack(SETTLED, dut.settled.value)
-        assert settled == {"number": receiver.next_sequence, "fin": int(receiver.fin_taken)}
+        wanted = {"number": receiver.next_sequence, "edge": bench.edges[connection]}
+        assert settled == wanted | {"fin": int(receiver.fin_taken)}
     for frame in bench.driver:
         beats = await bench.raw.get_until("last")
         parts = [each["data"].to_bytes(8, "little")[: each["octets"]] for each in beats]
         assert b"".join(parts) == frame
     assert not len(bench.said)
+    assert {0, 1, 2} <= seen
 
 
 @cocotb.test(timeout_time=2, timeout_unit="ms")

@@ -200,6 +200,17 @@ async def check_rate(dut: Any) -> None:
             cycles += 1
         assert cycles <= bench.words - words + 2 * frames + 3
         await bench.done()
+    # Without a header: a cycle between frames, and one if there is a word more in memory.
+    for lane in (0, 4):
+        frames, words = 20, bench.words
+        for number in range(frames):
+            bench.store(0, 64, 64 * number + lane)
+        cycles = 0
+        while bench.frames.pending:
+            await RisingEdge(dut.clk)
+            cycles += 1
+        assert cycles <= bench.words - words + (1 + (lane != 0)) * frames + 3
+        await bench.done()
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")

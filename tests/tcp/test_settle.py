@@ -72,7 +72,8 @@ class Bench:
             if connection not in self.failed:
                 self.expected.append({"failed": item["failed"], "note": note})
                 if not item["failed"]:
-                    self.settled[connection] = {"number": note["number"], "fin": note["fin"]}
+                    names = SETTLED.members
+                    self.settled[connection] = {name: note[name] for name in names}
             if item["failed"]:
                 self.failed.add(connection)
 
@@ -86,6 +87,7 @@ class Bench:
             self.dut.connection_read.value = connection
             await ClockCycles(self.dut.clk, 2)
             assert unpack(SETTLED, self.dut.settled.value) == settled
+            assert int(self.dut.lost.value) == (connection in self.failed)
 
 
 async def begin(dut: Any) -> Bench:

@@ -268,7 +268,7 @@ async def check_rate_and_latency(dut: Any) -> None:
         while bench.words.pending:
             await RisingEdge(dut.clk)
             cycles += 1
-        assert cycles <= words + 3 * count + 5
+        assert cycles <= words + 2 * count + 5
         await bench.done()
 
 

@@ -39,7 +39,7 @@ def _stored(h: Harness) -> None:
 
     # What may be acknowledged of the connection: errors are those of answers for its own note
     bad, lost, known = Signal(), Signal(), Signal()
-    number, fin = Signal(32), Signal()
+    number, edge, fin = Signal(32), Signal(32), Signal()
     with m.If(taken):
         m.d.sync += bad.eq(bad | answers.o.p)
     mine = said & (note.connection == connection)
@@ -51,11 +51,12 @@ def _stored(h: Harness) -> None:
     with m.If(said):
         m.d.sync += bad.eq(0)
     with m.If(told & ~bad):
-        m.d.sync += [number.eq(note.number), fin.eq(note.fin)]
+        m.d.sync += [number.eq(note.number), edge.eq(note.edge), fin.eq(note.fin)]
     # The memories keep their content over a reset; a connection begins before all else.
     h.assume(~mine | known | note.begin)
     asked = h.past((settle.connection_read == connection) & known)
     h.check("number", ~asked | (settle.settled.number == h.past(number)))
+    h.check("edge", ~asked | (settle.settled.edge == h.past(edge)))
     h.check("fin", ~asked | (settle.settled.fin == h.past(fin)))
     h.check("said", ~h.past(mine) | (settle.o.valid == h.past(told)))
     failed = settle.o.p.failed == h.past(bad)
@@ -69,12 +70,13 @@ def _stored(h: Harness) -> None:
     h.invariant("none yet", notes.o.valid | (inside.signal("answered") == 0))
     h.invariant("at most", waiting <= ANSWERS)
     h.invariant("error", inside.signal("wrong") == bad)
-    h.invariant("row", ~known | ((row.number == number) & (row.fin == fin)))
+    same = (row.number == number) & (row.edge == edge) & (row.fin == fin)
+    h.invariant("row", ~known | same)
     failures = Value.cast(h.word(inside.memory("failures"), connection))
     h.invariant("failure", ~known | (failures == lost))
     read, *_ = inside.memory("table").read_ports
     good = (read.data.number == h.past(number)) & (read.data.fin == h.past(fin))
-    h.invariant("read", ~asked | good)
+    h.invariant("read", ~asked | (good & (read.data.edge == h.past(edge))))
 
 
 PROPERTIES = (

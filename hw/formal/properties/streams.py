@@ -35,6 +35,9 @@ ASSUMED: dict[str, tuple[str, ...]] = {
     "rdmap.transmit.cut.TransmitCut": ("message",),
     "rdmap.transmit.check.TransmitCheck": ("piece",),
     "tcp.receive_ring.ReceiveRing": ("frames",),
+    "tcp.ring_pieces.RingPieces": ("i",),
+    "tcp.ring_reader.RingReader": ("job",),
+    "tcp.llp_receive.LlpReceive": ("request",),
     "tcp.receive_path.ReceivePath": ("frames",),
     "tcp.transmit_ring.TransmitRing": ("words",),
 }

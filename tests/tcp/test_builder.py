@@ -1,0 +1,458 @@
+"""Frames are, octet by octet, those of the reference TCP and of the driver; scapy reads them."""
+
+from dataclasses import dataclass
+from ipaddress import IPv4Address
+from random import Random
+from typing import Any
+
+import cocotb
+import pytest
+from cocotb.triggers import ClockCycles, RisingEdge
+from scapy.layers.inet import IP, TCP
+from scapy.layers.l2 import Ether
+
+from stagecoach.gateware.ethernet.layouts import FRAME_BEAT, FRAME_WORD
+from stagecoach.gateware.tcp.builder import HEADER_FIELDS, Builder, HeaderRow
+from stagecoach.gateware.tcp.layouts import SendKind, send_job
+from stagecoach.gateware.tcp.ranges import RANGES, ranges_layout
+from stagecoach.gateware.tcp.settle import SETTLED
+from stagecoach.host_driver.network.ethernet import EtherType, Frame
+from stagecoach.host_driver.network.ipv4 import Datagram, Protocol
+from stagecoach.host_driver.network.tcp import Segment as DriverSegment
+from stagecoach.sim.cosim.streams import (
+    StreamMonitor,
+    StreamSink,
+    StreamSource,
+    active_cycles,
+    pack,
+    seeded_random,
+    start_clock_and_reset,
+    unpack,
+)
+from stagecoach.sim.model.tcp.checksum import ones_complement_sum
+from stagecoach.sim.model.tcp.options import Options
+from stagecoach.sim.model.tcp.segment import Flags, Segment, encode_packet
+from stagecoach.sim.model.tcp.window import field_for
+from tests.support.runner import parameter, run_cocotb
+from tests.support.verdicts import Verdicts, each_check, simulate
+
+SPACE = 1 << 32
+SMALLEST, LARGEST = 2, 256
+PATTERNS = ("always", "random")
+LONGEST = 9000 - 40
+FIRST_AFTER, BETWEEN, BLOCKS_ASK, BLOCKS_MORE = 3, 2, 1, 7
+
+
+@dataclass
+class Connection:
+    """Ends, as `Established` names them, and what is received."""
+
+    local_mac: bytes
+    remote_mac: bytes
+    local: tuple[IPv4Address, int]
+    remote: tuple[IPv4Address, int]
+    dscp: int
+    ttl: int
+    shift: int
+    number: int
+    window: int  # up to the right edge
+    ranges: list[tuple[int, int]]
+
+    @classmethod
+    def random(cls, rng: Random) -> "Connection":
+        shift = rng.choice([0, 0, 2, 14, rng.randrange(15)])
+        number = rng.choice([0, SPACE - 1, rng.getrandbits(32)])
+        largest = min((0xFFFF << shift) + (1 << shift), 1 << 30)
+        window = rng.choice([0, 1, 0xFFFF << shift, largest, rng.randrange(largest)])
+        ranges, at = [], number + 1
+        for _ in range(rng.randrange(RANGES + 1)):
+            octets = rng.choice([1, 1460, rng.randrange(1, 1 << 20)])
+            ranges.append((at % SPACE, (at + octets) % SPACE))
+            at += octets + rng.choice([1, 1460, rng.randrange(1, 1 << 20)])
+        rng.shuffle(ranges)
+        return cls(
+            *(rng.randbytes(6), rng.randbytes(6)),
+            *((IPv4Address(rng.getrandbits(32)), rng.randrange(1, 1 << 16)) for _ in range(2)),
+            *(rng.choice([0, 63, rng.randrange(64)]), rng.choice([1, 64, 255]), shift),
+            *(number, window, ranges),
+        )
+
+    def rows(self) -> dict[HeaderRow, int]:
+        """As the driver writes them."""
+        ends = self.local[0].packed + self.remote[0].packed
+        ports = self.local[1].to_bytes(2, "big") + self.remote[1].to_bytes(2, "big")
+        fixed = bytes((0x45, self.dscp << 2, 0, 0, 0, 0, 0x40, 0, self.ttl, 6)) + ends
+        fields = {
+            "ip_sum": ones_complement_sum(fixed),
+            "tcp_sum": ones_complement_sum(ends + ports + bytes((0, 6))),
+            "service": self.dscp << 2,
+            "ttl": self.ttl,
+            "shift": self.shift,
+        }
+        octets = {
+            HeaderRow.DESTINATION: self.remote_mac + self.local_mac[:2],
+            HeaderRow.SOURCE: self.local_mac[2:],
+            HeaderRow.ADDRESSES: bytes(2) + ends[:6],
+            HeaderRow.PORTS: ends[6:] + ports,
+        }
+        rows = {row: int.from_bytes(each, "little") for row, each in octets.items()}
+        return rows | {HeaderRow.FIELDS: pack(HEADER_FIELDS, fields)}
+
+    def settled(self) -> int:
+        edge = (self.number + self.window) % SPACE
+        return pack(SETTLED, number=self.number, edge=edge)
+
+    def packed_ranges(self, rng: Random) -> int:
+        """Each in any place; places that hold none mean nothing."""
+        order = rng.sample(range(RANGES), RANGES)
+        places = [{"first": rng.getrandbits(32), "end": rng.getrandbits(32)} for _ in order]
+        for place, (first, end) in zip(order, self.ranges, strict=False):
+            places[place] = {"first": first, "end": end}
+        fields = {"list": places, "order": order, "used": len(self.ranges)}
+        return pack(ranges_layout(), fields)
+
+    def frame(self, sequence: int, flags: Flags, payload: bytes, blocks: bool) -> bytes:
+        """By the reference TCP, with the header that `sim/network/engine.py` puts before it."""
+        acknowledgment = self.number if Flags.ACK in flags else 0
+        segment = Segment(
+            *(self.local[1], self.remote[1], sequence, acknowledgment, flags),
+            *(field_for(self.window, 0, self.shift), payload),
+            Options(sack=tuple(self.ranges) if blocks else ()),
+        )
+        packet = encode_packet(segment, self.local[0], self.remote[0], self.dscp, self.ttl)
+        return self.remote_mac + self.local_mac + b"\x08\x00" + packet
+
+    def option(self) -> bytes:
+        """The blocks, as they stand in a header."""
+        return Options(sack=tuple(self.ranges)).encode()
+
+    def parts(self, sequence: int) -> bytes:
+        """Whose words are added for a bare ACK: two are sums already."""
+        fields = unpack(HEADER_FIELDS, self.rows()[HeaderRow.FIELDS])
+        tcp = self.frame(sequence, Flags.ACK, b"", False)[34:]
+        return tcp[4:16] + fields["tcp_sum"].to_bytes(2, "big") + (20).to_bytes(2, "big")
+
+    def driver_frame(self, sequence: int, flags: Flags, payload: bytes) -> bytes:
+        """By the driver, without options."""
+        acknowledgment = self.number if Flags.ACK in flags else 0
+        window = field_for(self.window, 0, self.shift)
+        numbers = sequence, acknowledgment, int(flags), window
+        octets = DriverSegment(self.local, self.remote, *numbers, data=payload).encode()
+        ends = self.local[0], self.remote[0], Protocol.TCP
+        datagram = Datagram(*ends, octets, self.ttl, service=self.dscp << 2).encode()
+        return Frame(self.remote_mac, self.local_mac, EtherType.IPV4, datagram).encode()
+
+
+class Bench:
+    """Connections, what the builder reads of them, sources of payload, and frames."""
+
+    def __init__(self, dut: Any) -> None:
+        pattern = parameter("PATTERN")
+        self.dut = dut
+        connections = int(parameter("CONNECTIONS", str(LARGEST)))
+        self.rng = rng = seeded_random(pattern, connections)
+        self.bits = (connections - 1).bit_length()
+        numbers = {0, 1, connections - 1, *(rng.randrange(connections) for _ in range(5))}
+        self.connections = {number: Connection.random(rng) for number in sorted(numbers)}
+        self.jobs = StreamSource(dut, "job", send_job(self.bits), rng=rng, pattern=pattern)
+        # Their words come without a gap, once there are some.
+        self.sources = {
+            SendKind.STORE: StreamSource(dut, "store", FRAME_WORD),
+            SendKind.RING: StreamSource(dut, "ring", FRAME_WORD),
+        }
+        self.frames = StreamSink(dut, "frame", FRAME_BEAT, rng=rng, pattern=pattern)
+        self.monitor = StreamMonitor(dut, "frame", FRAME_BEAT)
+        StreamMonitor(dut, "ask", keep=False)
+        self.expected: list[bytes] = []
+        self.answers = True
+        dut.write.value = 0
+        dut.ask__ready.value = 0
+        dut.settled.value = 0
+        cocotb.start_soon(self._settled())
+        cocotb.start_soon(self._ranges(active_cycles(pattern, rng)))
+
+    async def _settled(self) -> None:
+        while True:
+            await RisingEdge(self.dut.clk)
+            known = self.connections.get(int(self.dut.connection_read.value))
+            noise = self.rng.getrandbits(SETTLED.size)
+            self.dut.settled.value = known.settled() if known else noise
+
+    async def _ranges(self, willing: Any) -> None:
+        dut, ready = self.dut, False
+        while True:
+            await RisingEdge(dut.clk)
+            taken = ready and dut.ask__valid.value
+            dut.ranges.value = self.rng.getrandbits(ranges_layout().size)
+            if taken:
+                asked = self.connections[int(dut.ask__payload.value)]
+                dut.ranges.value = asked.packed_ranges(self.rng)
+            ready = self.answers and next(willing)
+            dut.ask__ready.value = ready
+
+    async def write(self, number: int, rows: dict[HeaderRow, int]) -> None:
+        for row, word in rows.items():
+            self.dut.write.value, self.dut.connection.value = 1, number
+            self.dut.row.value, self.dut.word.value = row.value, word
+            await RisingEdge(self.dut.clk)
+        self.dut.write.value = 0
+
+    def send(
+        self,
+        number: int,
+        kind: SendKind = SendKind.NOTHING,
+        octets: int = 0,
+        flags: Flags = Flags.ACK,
+        *,
+        blocks: bool = False,
+        sequence: int | None = None,
+    ) -> None:
+        """A segment; of payload, what follows it means nothing."""
+        rng = self.rng
+        if sequence is None:
+            sequence = rng.choice([0, SPACE - 1, rng.getrandbits(32)])
+        payload = rng.randbytes(octets)
+        for at in range(0, octets, 8):
+            word = payload[at : at + 8] + rng.randbytes(8)
+            data = int.from_bytes(word[:8], "little")
+            self.sources[kind].put({"data": data, "last": at + 8 >= octets})
+        # What a segment without payload says of that means nothing.
+        job = {"sum": ones_complement_sum(payload) if octets else 0, "octets": octets}
+        job |= {"connection": number, "kind": kind.value, "sequence": sequence}
+        self.jobs.put(job | {"flags": int(flags), "blocks": blocks})
+        connection = self.connections[number]
+        frame = connection.frame(sequence, flags, payload, blocks)
+        if not blocks or not connection.ranges:
+            driver = connection.driver_frame(sequence, flags, payload)
+            assert driver == frame.ljust(len(driver), b"\0")
+        self.expected.append(frame)
+
+    async def done(self) -> None:
+        """All frames came, as they should be."""
+        for expected in self.expected:
+            beats = await self.frames.get_until()
+            words = b""
+            for beat in beats:
+                assert beat["octets"] == 8 or (beat["last"] and beat["octets"])
+                words += beat["data"].to_bytes(8, "little")[: beat["octets"]]
+            assert words == expected
+            read_by_scapy(words)
+        self.expected.clear()
+        await ClockCycles(self.dut.clk, 20)
+        assert not len(self.frames)
+
+
+def halves(octets: bytes) -> list[int]:
+    """16-bit words."""
+    return [int.from_bytes(octets[at : at + 2], "big") for at in range(0, len(octets), 2)]
+
+
+def missing(octets: bytes) -> int:
+    """What makes the lower half of the sum of words all ones."""
+    return (0xFFFF - sum(halves(octets))) % 0x10000
+
+
+def read_by_scapy(frame: bytes) -> None:
+    """Its checksums are those that scapy computes, and lengths and options are right."""
+    packet = Ether(frame)
+    assert packet[IP].len == len(frame) - 14
+    sums = packet[IP].chksum, packet[TCP].chksum
+    del packet[IP].chksum, packet[TCP].chksum
+    again = Ether(bytes(packet))
+    assert bytes(again) == frame
+    assert (again[IP].chksum, again[TCP].chksum) == sums
+    assert len(packet[TCP].payload) + packet[TCP].dataofs * 4 == len(frame) - 34
+
+
+async def begin(dut: Any) -> Bench:
+    bench = Bench(dut)
+    await start_clock_and_reset(dut)
+    for number, connection in bench.connections.items():
+        await bench.write(number, connection.rows())
+    return bench
+
+
+@cocotb.test(timeout_time=5, timeout_unit="ms")
+async def check_segments_of_all_kinds(dut: Any) -> None:
+    """With all lengths of payload up to some words, the longest, any flags, and SACK blocks."""
+    bench = await begin(dut)
+    rng = bench.rng
+    numbers = list(bench.connections)
+    sizes = [*range(1, 40), 64, 536, 1460, LONGEST - 1, LONGEST]
+    for octets in sizes:
+        kind = rng.choice([SendKind.STORE, SendKind.RING])
+        bench.send(rng.choice(numbers), kind, octets, Flags.ACK | Flags.PSH)
+        for _ in range(rng.randrange(3)):
+            flags = rng.choice([Flags.ACK, Flags.ACK | Flags.FIN, Flags.RST, Flags(0xFF)])
+            bench.send(rng.choice(numbers), flags=flags)
+        if rng.random() < 0.5:
+            bench.send(rng.choice(numbers), blocks=True)
+    await bench.done()
+
+
+@cocotb.test(timeout_time=5, timeout_unit="ms")
+async def check_blocks_of_each_number_of_ranges(dut: Any) -> None:
+    """In the order in which they came; with none there is no option."""
+    bench = await begin(dut)
+    rng = bench.rng
+    for count in range(RANGES + 1):
+        for _ in range(6):
+            connection = Connection.random(rng)
+            at = rng.choice([SPACE - 5, rng.getrandbits(32)])
+            ranges = [((at + 4 * each) % SPACE, (at + 4 * each + 3) % SPACE) for each in range(4)]
+            connection.ranges = rng.sample(ranges, count)
+            bench.connections[1] = connection
+            await bench.write(1, connection.rows())
+            bench.send(1, blocks=True)
+            bench.send(1)
+            await bench.done()
+            options = dict(Ether(connection.frame(0, Flags.ACK, b"", True))[TCP].options)
+            found = options.get("SAck", ())
+            assert list(found) == [edge for block in connection.ranges for edge in block]
+
+
+@cocotb.test(timeout_time=5, timeout_unit="ms")
+async def check_checksums_that_carry(dut: Any) -> None:
+    """Sums of many ones, and of none: each carry comes back (RFC 1071, 1)."""
+    bench = await begin(dut)
+    for value in (0, 1, 0xFFFF, 0xFFFE, 0xFFFFFFFF, 0xFFFF0000, 0xFFFE0001, 0x80008000):
+        for port in (1, 0xFFFF):
+            connection = Connection.random(bench.rng)
+            connection.local = IPv4Address(value), port
+            connection.remote = IPv4Address(value), port
+            connection.number, connection.window, connection.shift = value, 0xFFFF, 0
+            bench.connections[0] = connection
+            await bench.write(0, connection.rows())
+            bench.send(0, sequence=value, flags=Flags(0xFF))
+            bench.send(0, SendKind.STORE, 3, sequence=value)
+            await bench.done()
+    # The first carry brings another one: all ones below it, in both sums.
+    for count in range(1, RANGES + 1):
+        for high in (0x1234, 0xFFFF):
+            connection = Connection.random(bench.rng)
+            connection.ranges = [(high << 16 | 0xFFFF, high << 16 | 0xFFFF)] * count
+            connection.ranges[-1] = high << 16, connection.ranges[-1][1]
+            first = high << 16 | missing(connection.option())
+            connection.ranges[-1] = first, connection.ranges[-1][1]
+            assert sum(halves(connection.option())) % 0x10000 == 0xFFFF
+            bench.connections[0] = connection
+            await bench.write(0, connection.rows())
+            bench.send(0, blocks=True)
+            sequence = high << 16
+            sequence |= missing(connection.parts(sequence))
+            bench.send(0, sequence=sequence)
+            await bench.done()
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def check_a_frame_has_what_is_known_when_it_begins(dut: Any) -> None:
+    """A number that moves while it waits to leave does not change it; the next one has it."""
+    bench = await begin(dut)
+    for _ in range(4):
+        connection = bench.connections[0]
+        bench.frames.paused = True
+        bench.send(0, SendKind.STORE, 20)
+        await ClockCycles(dut.clk, 30)
+        connection.number = (connection.number + 1000) % SPACE
+        connection.window = 5
+        connection.ttl -= connection.ttl > 1
+        connection.dscp ^= 1
+        await bench.write(0, connection.rows())
+        bench.send(0)
+        bench.frames.paused = False
+        await bench.done()
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def check_a_job_waits_for_its_payload(dut: Any) -> None:
+    """Nothing leaves until there is some; or until ranges are known."""
+    bench = await begin(dut)
+    for kind, source in bench.sources.items():
+        words = list(source._items)
+        assert not words
+        bench.send(0, kind, 100)
+        held = list(source._items)
+        source._items.clear()
+        await ClockCycles(dut.clk, 50)
+        assert not dut.frame__valid.value
+        source._items.extend(held)
+        await bench.done()
+    bench.answers = False
+    await ClockCycles(dut.clk, 2)
+    bench.send(1, blocks=True)
+    await ClockCycles(dut.clk, 50)
+    assert not dut.frame__valid.value
+    bench.answers = True
+    await bench.done()
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def check_rate_and_latency(dut: Any) -> None:
+    """Words follow each other, and frames with two cycles between them."""
+    bench = await begin(dut)
+    bench.jobs.set_pattern("always")
+    bench.frames.set_pattern("always")
+    await ClockCycles(dut.clk, 2)
+    bench.send(0)
+    while not dut.job__valid.value:
+        await RisingEdge(dut.clk)
+    cycles = 0
+    while not dut.frame__valid.value:
+        await RisingEdge(dut.clk)
+        cycles += 1
+    assert cycles == FIRST_AFTER
+    await bench.done()
+    for octets, words in ((0, 7), (1, 7), (2, 7), (3, 8), (64, 15), (1460, 190)):
+        kind = SendKind.STORE if octets else SendKind.NOTHING
+        for _ in range(10):
+            bench.send(0, kind, octets)
+        while not dut.frame__valid.value:
+            await RisingEdge(dut.clk)
+        cycles = 0
+        valid = []
+        while bench.jobs.pending or dut.frame__valid.value:
+            valid.append(int(dut.frame__valid.value))
+            await RisingEdge(dut.clk)
+        assert valid == ([1] * words + [0] * BETWEEN) * 9 + [1] * words
+        await bench.done()
+    # SACK blocks take longer.
+    for count in range(RANGES + 1):
+        bench.connections[0].ranges = [(100 * each, 100 * each + 50) for each in range(count)]
+        bench.send(0, blocks=True)
+        while not dut.job__valid.value:
+            await RisingEdge(dut.clk)
+        cycles = 1
+        while bench.jobs.pending:
+            await RisingEdge(dut.clk)
+            # Cycles in which nobody takes it are not the builder's.
+            if not dut.ask__valid.value or dut.ask__ready.value:
+                cycles += 1
+        words = -(-(54 + (4 + 8 * count if count else 0)) // 8)
+        more = BLOCKS_ASK + (BLOCKS_MORE if count else 0)
+        assert cycles == words + BETWEEN + more
+        await bench.done()
+
+
+@pytest.fixture(scope="module", params=PATTERNS)
+def verdicts(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Verdicts:
+    return simulate(tmp_path_factory, Builder(LARGEST), __name__, request.param, PATTERNS)
+
+
+@each_check(globals())
+def test_builder(check: str, verdicts: Verdicts) -> None:
+    verdicts.require(check)
+
+
+def test_builder_of_the_smallest_size() -> None:
+    run_cocotb(
+        Builder(SMALLEST),
+        __name__,
+        test_filter="check_segments",
+        parameters={"PATTERN": "random", "CONNECTIONS": str(SMALLEST)},
+    )
+
+
+@pytest.mark.parametrize("connections", [1, 257])
+def test_sizes_that_are_not_allowed(connections: int) -> None:
+    with pytest.raises(ValueError, match="2 to 256"):
+        Builder(connections)
