@@ -24,6 +24,7 @@ from stagecoach.gateware.tcp.receive_path import ReceivePath
 from stagecoach.gateware.tcp.rto import RetransmissionTimeout
 from stagecoach.gateware.tcp.segment_list import SegmentList
 from stagecoach.gateware.tcp.segment_store import SegmentStore
+from stagecoach.gateware.tcp.transmit_processor import TransmitProcessor
 from stagecoach.gateware.tcp.transmit_ring import TransmitRing
 from stagecoach.hw.formal.harness import GATEWARE, is_block, without_reset
 
@@ -49,6 +50,7 @@ DEVICES: dict[str, Callable[[], wiring.Component]] = {
     "segment list": SegmentList,
     "segment store": lambda: SegmentStore(RnicConfig()),
     "transmit ring": TransmitRing,
+    "transmit processor": TransmitProcessor,
 }
 """Devices that together have every block; of all but the first one only other classes count."""
 
