@@ -102,6 +102,9 @@ it came. ring, size, shift: as in `receive_command`. discards: octets that come 
 connection was reset, or was lost.
 """
 
+TABLE_ROW_BITS = 288
+"""Of the tables of connections: four block RAMs' words of 72 bits."""
+
 LIMITS = data.StructLayout({"oldest": 32, "highest": 32, "ended": 1})
 """What the sending side knows: least and greatest SEG.ACK of a true peer (RFC 5961, 5.2), and that
 the connection has ended, so that its frames are for the driver."""
@@ -326,7 +329,7 @@ class TransmitOperation(enum.Enum, shape=3):
 
     BEGIN = 0  # it is established: all fields of the command but `octets` count
     SEND = 1  # `octets` are in the ring already, and are sent
-    CLOSE = 2  # FIN follows what was queued
+    FINISH = 2  # CLOSE: FIN follows what was queued
     ABORT = 3  # a reset ends it
     RESIZE = 4  # another `emss`
     ATTACH = 5  # position 0 of the LLP is what is queued next

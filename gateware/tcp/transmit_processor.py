@@ -15,6 +15,7 @@ from stagecoach.gateware.tcp.layouts import (
     FLAGS,
     HEADERS_OCTETS,
     LIMITS,
+    TABLE_ROW_BITS,
     TRANSMIT_SETTINGS,
     Due,
     NoticeKind,
@@ -40,7 +41,6 @@ from stagecoach.gateware.tcp.transmit_state import (
     CHALLENGES,
     NUMBERS,
     PATH,
-    ROW_BITS,
     ROWS,
     SUSPECT_RETRIES,
     TIMES,
@@ -53,7 +53,7 @@ SEND_JOBS = 8
 SEND_JOBS_SOME = 4
 """While so many wait, what may be sent later is: others have their turn first."""
 
-_STEPS = 4
+_OPERATION_CYCLES = 4
 """Cycles of congestion control, of the timeout, and of the list."""
 
 
@@ -144,7 +144,7 @@ class TransmitProcessor(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         m.submodules.table = table = memory.Memory(
-            shape=ROW_BITS, depth=len(ROWS) * self._connections, init=[], attrs=NO_COLLISION
+            shape=TABLE_ROW_BITS, depth=len(ROWS) * self._connections, init=[], attrs=NO_COLLISION
         )
         m.submodules.congestion = congestion = Congestion()
         m.submodules.timeout = timeout = RetransmissionTimeout()
@@ -349,7 +349,11 @@ class TransmitProcessor(wiring.Component):
             read.addr.eq(Cat(step[: len(row)], connection)),
             self.deadlines_write.eq(finishes),
             self.deadlines_connection.eq(connection),
-            self.deadlines.eq(times.deadlines),
+            # A connection that was forgotten has some in its row still.
+            *(
+                self.deadlines[name].eq(Mux(numbers.alive, Value.cast(times.deadlines[name]), 0))
+                for name in DEADLINES.members
+            ),
         ]
         with m.Switch(row):
             for place, value in enumerate(rows):
@@ -561,7 +565,7 @@ class TransmitProcessor(wiring.Component):
                                 with m.Case(TransmitOperation.SEND):
                                     m.d.sync += pushes.eq(1)
                                     m.next = "STORE"
-                                with m.Case(TransmitOperation.CLOSE):
+                                with m.Case(TransmitOperation.FINISH):
                                     m.d.sync += [pushes.eq(1), closes.eq(~numbers.closing)]
                                 with m.Case(TransmitOperation.ABORT):
                                     m.d.sync += [
@@ -650,7 +654,7 @@ class TransmitProcessor(wiring.Component):
             with m.State("WORK"):  # four cycles of congestion control, the timeout, and the list
                 m.d.comb += works.eq(1)
                 m.d.sync += step.eq(step + 1)
-                with m.If(step == _STEPS - 1):
+                with m.If(step == _OPERATION_CYCLES - 1):
                     m.d.sync += step.eq(0)
                     m.next = "ACT"
                     with m.If(is_ack):
@@ -749,7 +753,7 @@ class TransmitProcessor(wiring.Component):
                     m.next = "FINISH"
             with m.State("SEGMENT"):  # four cycles of the list, and of the windows
                 m.d.sync += step.eq(step + 1)
-                with m.If(step == _STEPS - 1):
+                with m.If(step == _OPERATION_CYCLES - 1):
                     m.d.sync += step.eq(0)
                     m.next = "SEND"
             with m.State("SEND"):  # until the job is taken, if there is one

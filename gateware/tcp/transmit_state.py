@@ -90,6 +90,3 @@ WINDOWS = data.StructLayout(
 window. announced: what the peer knows of it. ring, size: as in `receive_command`."""
 
 ROWS = (NUMBERS, PATH, TIMES, WINDOWS)
-
-ROW_BITS = 288
-"""Of the table: four block RAMs' words of 72 bits."""

@@ -6,17 +6,27 @@ from typing import Any
 
 import cocotb
 import pytest
+from cocotb.triggers import ClockCycles, RisingEdge
 
-from stagecoach.gateware.tcp.transmit_processor import TransmitProcessor
+from stagecoach.gateware.tcp.layouts import TransmitOperation
+from stagecoach.gateware.tcp.transmit_grant import RESERVED_PLACES
+from stagecoach.gateware.tcp.transmit_processor import SEND_JOBS, TransmitProcessor
+from stagecoach.gateware.tcp.transmit_state import SUSPECT_RETRIES
 from stagecoach.sim.cosim.streams import seeded_random
-from stagecoach.sim.model.tcp.state import Settings
+from stagecoach.sim.model.tcp.congestion import initial_window
+from stagecoach.sim.model.tcp.segment import Flags
+from stagecoach.sim.model.tcp.state import Settings, State
+from tests.sim.model.tcp.vectors import VECTORS
 from tests.support.runner import parameter
-from tests.support.verdicts import Verdicts, each_check, simulate
+from tests.support.verdicts import Verdicts, each_check, shows, simulate
 from tests.tcp.receive_reference import SPACE
 from tests.tcp.transmit_bench import LARGEST, Bench
-from tests.tcp.transmit_reference import Setup
+from tests.tcp.transmit_reference import Reference, Setup
 
 PATTERNS = ("always", "random")
+SECOND = 1_000_000
+MSS = 1460
+CYCLES = {"due": 10, "fpdu": 24, "ack": 14}
 
 
 async def start(dut: Any, begin: int = 0, **settings: int) -> Bench:
@@ -187,6 +197,447 @@ async def check_random_events_do_what_the_reference_does(dut: Any) -> None:
     missing = [what for what in SEEN if not seen[what]]
     print(seen)
     assert not missing, (missing, seen)
+
+
+class Endless:
+    """A connection with whole segments of endless data, beside no reference: vectors say more."""
+
+    def __init__(self, bench: Bench, connection: int, setup: dict[str, Any], base: int) -> None:
+        self.bench, self.connection, self.base = bench, connection, base
+        self.smss = smss = setup["smss"]
+        cwnd = smss if setup.get("lost_syn") else setup.get("iw") or initial_window(smss)
+        self.shift = 7 if setup["rwnd"] > 65_535 else 0
+        self.window = setup["rwnd"] >> self.shift
+        self.una = self.end = self.max = 0
+        rto = {"sampled": 0, "srtt8": 8 * SECOND, "rttvar4": 0, "timeout": SECOND}
+        bench.command(
+            connection,
+            TransmitOperation.BEGIN,
+            number=base,
+            window=setup["rwnd"],
+            cwnd=cwnd,
+            rto=rto,
+            shift=self.shift,
+            emss=smss,
+        )
+
+    async def event(self, name: str, position: int = 0) -> list[list[Any]]:
+        """What is sent then, after what is queued ahead of it."""
+        bench = self.bench
+        ahead = 20 if name == "start" else 40
+        while self.end < self.max + ahead * self.smss:
+            bench.put_fpdu(self.connection, self.smss)
+            self.end += self.smss
+            await bench.rest()
+        if name == "ack":
+            bench.put_ack(self.connection, (self.base + position) % SPACE, self.window)
+            self.una = max(self.una, position)
+        elif name == "timeout":
+            at = bench.deadlines[self.connection]["resend"]["at"]
+            bench.advance((at - bench.now) % SPACE)
+            bench.put_due(self.connection)
+        await bench.rest()
+        sent = []
+        for job in bench.sinks["send"].take_all():
+            assert job["octets"] == self.smss
+            at = (job["sequence"] - self.base) % SPACE
+            sent.append(["new" if at == self.max else "retransmit", at])
+            self.max = max(self.max, at + self.smss)
+        return sent
+
+
+@shows("CC-3.1-01", "CC-3.1-09", "CC-3.2-06", "CC-3.2-07", "NR-3.2-01", "NR-3.2-02", "LT-2-01")
+@cocotb.test(timeout_time=20, timeout_unit="ms")
+async def check_vectors(dut: Any) -> None:
+    """What is sent, and what becomes of the timer, in the steps of the vectors."""
+    bench = await start(dut, 5, rto_minimum=SECOND)
+    rng = bench.rng
+    # Two begin, or go on, as no connection of the engine does.
+    taken = [
+        vector
+        for vector in VECTORS["congestion"]
+        if "ssthresh" not in vector["setup"] and "idle" not in vector["name"]
+    ]
+    assert len(taken) == len(VECTORS["congestion"]) - 2
+    for number, vector in enumerate(taken):
+        base = rng.choice([rng.getrandbits(32), SPACE - 20_000])
+        sender = Endless(bench, 2 + number, vector["setup"], base)
+        for place, step in enumerate(vector["steps"]):
+            where = f"{vector['name']}, step {place}: {step['event']}"
+            deadline = bench.deadlines.get(sender.connection)
+            bench.advance(1)
+            assert await sender.event(*step["event"]) == step["sent"], where
+            resend = bench.deadlines[sender.connection]["resend"]
+            if step["timer"] == "restart":
+                # It is doubled until a new round trip was measured.
+                doubled = [event for event in vector["steps"][:place] if event["timer"] == "double"]
+                ahead = (resend["at"] - bench.now) % SPACE
+                assert ahead in (SECOND, SECOND << len(doubled)), where
+            elif not step["timer"] and deadline:
+                assert resend == deadline["resend"] or step["sent"], where
+            assert resend["armed"] == (step["max"] > step["una"]), where
+
+
+def plain(number: int = SPACE - 1000, **fields: Any) -> Setup:
+    """A round trip of 100 ms: RTO is SRTT + 4 RTTVAR, 100 + 4 * 50 ms (RFC 6298, 2.2)."""
+    return Setup(number=number, round_trip=100_000, **fields)
+
+
+RTO_US = 300_000
+
+
+async def one(bench: Bench, connection: int, setup: Setup) -> Reference:
+    """A connection that is attached."""
+    known = bench.begin(connection, setup)
+    await bench.settle()
+    bench.attach(connection)
+    await bench.settle()
+    return known
+
+
+def due_after(bench: Bench, connection: int, name: str = "resend") -> int | None:
+    """Microseconds until a deadline, None if there is none."""
+    at = bench.references[connection].deadlines[name]
+    return None if at is None else (at - bench.now) % SPACE
+
+
+@shows("RTO-5.1-01", "RTO-5.5-01")
+@cocotb.test(timeout_time=2, timeout_unit="ms")
+async def check_the_timeout_doubles_until_the_connection_is_given_up(dut: Any) -> None:
+    """RFC 6298, 5.4 to 5.6; the driver hears of R1 once; time goes round."""
+    bench = await start(dut, SPACE - 1_000_000, r2=10 * SECOND)
+    settings = Settings(rto_minimum=1000, r2=10 * SECOND)
+    known = await one(bench, 2, plain(settings=settings))
+    for octets in (1000, 500):
+        bench.send(2, octets)
+    sent = await bench.settle()
+    assert [(job["sequence"], job["octets"]) for job in sent[2]] == [(SPACE - 1000, 1000), (0, 500)]
+    bench.advance(RTO_US - 1)
+    bench.expire(2)
+    assert not (await bench.settle())[2]
+    bench.advance(1)
+    for doubled in range(1, 6):
+        bench.expire(2)
+        assert len((await bench.settle())[2]) == 1
+        assert due_after(bench, 2) == RTO_US << doubled
+        assert bench.seen["SUSPECT"] == (doubled >= SUSPECT_RETRIES)
+        bench.advance(RTO_US << doubled)
+    bench.expire(2)
+    assert not (await bench.settle())[2]
+    assert known.ended == "TIMED_OUT"
+    # What comes then changes nothing.
+    bench.acknowledge(2, known.sender.max)
+    bench.send(2, 20)
+    bench.expire(2)
+    bench.close(2)
+    bench.challenge(2)
+    bench.put_note(2, 0, 0)
+    assert not (await bench.settle())[2]
+
+
+@shows("TCP-MUST-35", "TCP-MUST-36", "TCP-SHLD-29")
+@cocotb.test(timeout_time=2, timeout_unit="ms")
+async def check_a_zero_window_is_probed(dut: Any) -> None:
+    """By one octet, at times that double; by FIN if none waits; by what fits, if something does."""
+    bench = await start(dut, SPACE - 400_000)
+    known = await one(bench, 2, plain(window=10_000))
+    bench.acknowledge(2, 0, window=0)
+    bench.send(2, 1000)
+    assert not (await bench.settle())[2]
+    for doubled in range(4):
+        assert due_after(bench, 2) == RTO_US << doubled
+        bench.advance(RTO_US << doubled)
+        bench.expire(2)
+        sent = (await bench.settle())[2]
+        assert [(job["sequence"], job["octets"]) for job in sent] == [(SPACE - 1000, 1)]
+        # The answer may come, and take the octet or not.
+        if doubled == 1:
+            bench.acknowledge(2, 0, window=0)
+            await bench.settle()
+    bench.acknowledge(2, 1, window=0)
+    await bench.settle()
+    bench.acknowledge(2, 1, window=400)
+    assert not (await bench.settle())[2]
+    bench.advance(due_after(bench, 2) or 0)
+    bench.expire(2)
+    assert [job["octets"] for job in (await bench.settle())[2]] == [400]
+    bench.acknowledge(2, 401, window=10_000)
+    assert [job["octets"] for job in (await bench.settle())[2]] == [599]
+    bench.acknowledge(2, 1000, window=0)
+    await bench.settle()
+    bench.close(2)
+    await bench.settle()
+    bench.advance(due_after(bench, 2) or 0)
+    bench.expire(2)
+    assert [(job["sequence"], job["flags"]) for job in (await bench.settle())[2]] == [
+        (0, Flags.FIN | Flags.ACK)
+    ]
+    bench.acknowledge(2, 1001, window=0)
+    await bench.settle()
+    assert known.record.state is State.FIN_WAIT_2
+
+
+@cocotb.test(timeout_time=2, timeout_unit="ms")
+async def check_both_ends_close(dut: Any) -> None:
+    """The peer first, we first, and at once (RFC 9293, 3.6); FIN is sent again, and with data."""
+    bench = await start(dut)
+    for connection, order in enumerate(("peer", "ours", "both"), 2):
+        known = await one(bench, connection, plain(number=SPACE - 10))
+        if order == "peer":
+            bench.receive(connection, "fin")
+            await bench.settle()
+        # FIN goes with the last FPDU.
+        bench.send(connection, 9, close=True)
+        sent = (await bench.settle())[connection]
+        assert [(job["sequence"], job["octets"], job["flags"]) for job in sent] == [
+            (SPACE - 10, 9, Flags.FIN | Flags.ACK | Flags.PSH)
+        ]
+        bench.send(connection, 20)
+        bench.close(connection)
+        await bench.settle()
+        bench.advance(due_after(bench, connection) or 0)
+        bench.expire(connection)
+        assert (await bench.settle())[connection] == sent
+        # All but the FIN; that is sent again alone.
+        bench.acknowledge(connection, 9)
+        await bench.settle()
+        bench.advance(due_after(bench, connection) or 0)
+        bench.expire(connection)
+        sent = (await bench.settle())[connection]
+        fin = {"sequence": SPACE - 1, "octets": 0, "flags": int(Flags.FIN | Flags.ACK), "blocks": 0}
+        assert sent == [fin]
+        if order == "both":
+            bench.receive(connection, "fin")
+            await bench.settle()
+        bench.acknowledge(connection, 10)
+        await bench.settle()
+        if order == "ours":
+            assert not known.ended
+            bench.receive(connection, "fin")
+            assert [job["flags"] for job in (await bench.settle())[connection]] == [Flags.ACK]
+        assert known.ended == ("CLOSED" if order == "peer" else "TIME_WAIT")
+        assert bench.limits[connection]["ended"]
+
+
+@shows("TCP-MUST-40", "TCP-SHLD-18", "TCP-SHLD-19")
+@cocotb.test(timeout_time=2, timeout_unit="ms")
+async def check_acknowledgments_are_delayed(dut: Any) -> None:
+    """By 40 ms, to the second segment, or until data leaves, which has one (RFC 9293, 3.8.6.3)."""
+    bench = await start(dut, SPACE - 30_000)
+    await one(bench, 2, plain())
+    bare = int(Flags.ACK)
+    bench.receive(2, "order")
+    assert not (await bench.settle())[2]
+    assert due_after(bench, 2, "acknowledge") == 40_000
+    bench.advance(40_000)
+    bench.expire(2)
+    assert [(job["flags"], job["blocks"]) for job in (await bench.settle())[2]] == [(bare, 1)]
+    assert due_after(bench, 2, "acknowledge") is None
+    for _ in range(2):
+        bench.receive(2, "order")
+    assert [job["flags"] for job in (await bench.settle())[2]] == [bare]
+    bench.receive(2, "order")
+    await bench.settle()
+    bench.send(2, 20)
+    assert [job["octets"] for job in (await bench.settle())[2]] == [20]
+    assert due_after(bench, 2, "acknowledge") is None
+    # Out of order: at once.
+    for what in ("ahead", "order"):
+        bench.receive(2, what)
+        assert [job["flags"] for job in (await bench.settle())[2]] == [bare]
+    # The peer is told of a window that has grown by two segments.
+    for _ in range(8):
+        bench.receive(2, "order")
+        await bench.settle()
+    bench.read(2, MSS)
+    assert not (await bench.settle())[2]
+    bench.read(2, MSS)
+    assert [job["flags"] for job in (await bench.settle())[2]] == [bare]
+
+
+@cocotb.test(timeout_time=2, timeout_unit="ms")
+async def check_a_window_that_opens_is_announced(dut: Any) -> None:
+    """From zero by one segment, otherwise by two."""
+    bench = await start(dut)
+    bench.begin(3, plain(following=SPACE - 5))
+    await bench.settle()
+    edge = (SPACE - 5 + bench.references[3].edge) % SPACE
+    # All of it came, and was acknowledged.
+    for grown, number, says in ((MSS - 1, edge, 0), (MSS, edge, 1), (3 * MSS - 1, edge, 0)):
+        bench.put_note(3, number, (edge + grown) % SPACE)
+        await bench.rest()
+        assert len(bench.sinks["send"].take_all()) == says
+    bench.put_note(3, edge, (edge + 3 * MSS) % SPACE)
+    await bench.rest()
+    assert len(bench.sinks["send"].take_all()) == 1
+
+
+@shows("TCPSEC-7-01")
+@cocotb.test(timeout_time=2, timeout_unit="ms")
+async def check_challenges_are_limited(dut: Any) -> None:
+    """No more than 10 in any 5 s (RFC 5961, 7): 5 in each that begins with one."""
+    bench = await start(dut, SPACE - 5 * SECOND)
+    for connection in (2, 3):
+        bench.begin(connection, plain())
+    await bench.settle()
+    sent = []
+    for _ in range(30):
+        bench.challenge(2)
+        bench.challenge(3)
+        found = await bench.settle()
+        assert len(found[2]) == len(found[3])
+        sent += [bench.now] * len(found[2])
+        bench.advance(SECOND // 2)
+    assert len(sent) == 15
+    assert all(later - first >= 5 * SECOND for first, later in zip(sent, sent[10:], strict=False))
+
+
+@cocotb.test(timeout_time=2, timeout_unit="ms")
+async def check_an_abort_and_a_loss_are_told_to_the_peer(dut: Any) -> None:
+    bench = await start(dut)
+    ends = {"ABORTED": bench.abort, "RESET": bench.reset, "MEMORY": bench.fail}
+    for connection, (name, end) in enumerate(ends.items(), 2):
+        known = await one(bench, connection, plain())
+        bench.send(connection, 1000)
+        await bench.settle()
+        end(connection)
+        sent = (await bench.settle())[connection]
+        told = [] if name == "RESET" else [(0, Flags.RST | Flags.ACK)]
+        assert [(job["sequence"], job["flags"]) for job in sent] == told
+        assert known.ended == name
+        # An FPDU of it leaves the store all the same.
+        bench.send(connection, 20)
+        await bench.settle()
+    known = await one(bench, 6, plain())
+    bench.acknowledge(6, 0, empty=False, lost=True)
+    assert [job["flags"] for job in (await bench.settle())[6]] == [Flags.RST | Flags.ACK]
+    assert known.ended == "DATA_LOST"
+
+
+@cocotb.test(timeout_time=4, timeout_unit="ms")
+async def check_a_crowded_list_has_a_place_for_all_that_was_granted(dut: Any) -> None:
+    """Small FPDUs take all places but those that are reserved; then they wait, and share."""
+    bench = await start(dut)
+    known = await one(bench, 2, plain(window=65_535, shift=7, smss=536))
+    sender = known.sender
+    for _ in range(2):
+        while known.allowed() >= 20:
+            bench.send(2, min(known.allowed(), bench.rng.choice([20, 20, 20, 30])))
+            await bench.settle()
+            # Duplicate ACKs let some of them go.
+            if sender.free() < RESERVED_PLACES and bench.rng.random() < 0.2:
+                bench.acknowledge(2, sender.una)
+                await bench.settle()
+        assert 0 < sender.free() < RESERVED_PLACES
+        assert known.seen["crowded"] > 20
+        bench.acknowledge(2, sender.max)
+        await bench.settle()
+        while sender.una < sender.end:
+            bench.acknowledge(2, sender.max)
+            await bench.settle()
+    # As large as they may be.
+    while sender.free() >= RESERVED_PLACES and known.allowed() > 0:
+        bench.send(2, min(known.allowed(), 536))
+        await bench.settle()
+
+
+@cocotb.test(timeout_time=4, timeout_unit="ms")
+async def check_a_window_that_opens_does_not_hold_up_others(dut: Any) -> None:
+    """Segments that wait leave in turns; another connection's is not behind them all."""
+    bench = await start(dut)
+    await one(bench, 2, plain(window=0, shift=7))
+    await one(bench, 3, plain())
+    for _ in range(5):
+        bench.send(2, 1460)
+    await bench.settle()
+    jobs = bench.sinks["send"]
+    jobs.paused = True
+    bench.acknowledge(2, 0, window=1000)
+    await ClockCycles(dut.clk, 300)
+    bench.send(3, 20)
+    await ClockCycles(dut.clk, 300)
+    assert not bench.fpdus or bench.sources["fpdu"].pending == 0
+    jobs.paused = False
+    sent = await bench.settle()
+    assert len(sent[2]) == 5 and len(sent[3]) == 1
+    assert bench.order.index(3) < SEND_JOBS
+
+
+@cocotb.test(timeout_time=4, timeout_unit="ms")
+async def check_neighbours_that_take_nothing(dut: Any) -> None:
+    """Events wait, and none is lost, however long that is; other streams stay as they are."""
+    bench = await start(dut)
+    for connection in (2, 3, 4):
+        await one(bench, connection, plain())
+    for name in bench.sinks:
+        sink = bench.sinks[name]
+        sink.paused = True
+        await ClockCycles(dut.clk, 20)
+        for connection in (2, 3):
+            if name == "notice":
+                bench.abort(connection)
+                continue
+            for _ in range(6):
+                bench.send(connection, 1000)
+        bench.receive(4, "order")
+        await ClockCycles(dut.clk, 1500)
+        assert any(source.pending for source in bench.sources.values()), name
+        sink.paused = False
+        await bench.settle()
+        for connection in (2, 3):
+            bench.acknowledge(connection, bench.references[connection].sender.max)
+        await bench.settle()
+
+
+@cocotb.test(timeout_time=2, timeout_unit="ms")
+async def check_a_reset_forgets_connections(dut: Any) -> None:
+    bench = await start(dut)
+    await one(bench, 2, plain())
+    bench.send(2, 1000)
+    await bench.settle()
+    dut.rst.value = 1
+    await ClockCycles(dut.clk, 3)
+    dut.rst.value = 0
+    await ClockCycles(dut.clk, bench.connections)
+    bench.put_ack(2, 0, 100)
+    bench.put_due(2)
+    bench.events -= 2
+    await ClockCycles(dut.clk, 100)
+    assert not len(bench.sinks["send"]) and not bench.deadlines[2]["resend"]["armed"]
+    bench.references.clear()
+    bench.events = bench.pulses
+    await one(bench, 2, plain())
+    bench.send(2, 1000)
+    assert len((await bench.settle())[2]) == 1
+
+
+@cocotb.test(timeout_time=2, timeout_unit="ms")
+async def check_cycles(dut: Any) -> None:
+    """Of an event from one to the next, as long as all is taken."""
+    if parameter("PATTERN") != "always":
+        return
+    bench = await start(dut)
+    for connection in (2, 3):
+        await one(bench, connection, plain(window=65_535, shift=7))
+    counted = {}
+    for name, count in (("due", 10), ("fpdu", 6), ("ack", 6)):
+        for number in range(count):
+            for connection in (2, 3):
+                if name == "due":
+                    bench.expire(connection)
+                elif name == "fpdu":
+                    bench.send(connection, 1460)
+                else:
+                    bench.acknowledge(connection, 1460 * (number + 1))
+        first, before = bench.pulses, bench.cycle
+        while bench.pulses < first + 2:
+            await RisingEdge(dut.clk)
+        first, before = bench.pulses, bench.cycle
+        while bench.pulses < first + 4:
+            await RisingEdge(dut.clk)
+        counted[name] = (bench.cycle - before) / 4
+        await bench.settle()
+    assert counted == CYCLES, counted
 
 
 @pytest.fixture(scope="module", params=PATTERNS)

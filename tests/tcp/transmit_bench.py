@@ -13,6 +13,7 @@ from stagecoach.gateware.tcp.layouts import (
     FATE,
     LIMITS,
     TRANSMIT_SETTINGS,
+    Due,
     NoticeKind,
     SendKind,
     TransmitOperation,
@@ -96,6 +97,7 @@ class Bench:
         self.noticed: dict[int, list[tuple[str, int]]] = {}
         self.reported: Counter[int] = Counter()
         self.seen: Counter[str] = Counter()
+        self.order: list[int] = []  # of segments, by their connections
 
     async def start(self, **settings: int) -> None:
         dut = self.dut
@@ -138,6 +140,21 @@ class Bench:
         self.sources[name].put({"connection": connection, **fields})
         self.events += 1
         self.history.append((self.now, name, connection, fields))
+
+    # Events that are told to the block alone.
+
+    def put_fpdu(self, connection: int, octets: int) -> None:
+        self._put("fpdu", connection, octets=octets)
+
+    def put_ack(self, connection: int, number: int, window: int) -> None:
+        some = {"acknowledges": 1, "empty": 1}
+        self._put("ack", connection, acknowledgment=number, window=window, **some)
+
+    def put_due(self, connection: int) -> None:
+        self._put("due", connection, resend=1, acknowledge=1)
+
+    def put_note(self, connection: int, number: int, edge: int) -> None:
+        self._note(connection, {"number": number, "edge": edge, "due": Due.NONE.value})
 
     # Events, told to the block and to the reference.
 
@@ -240,7 +257,7 @@ class Bench:
         self._after(connection, was)
 
     def close(self, connection: int) -> None:
-        self.command(connection, TransmitOperation.CLOSE)
+        self.command(connection, TransmitOperation.FINISH)
         known = self.references[connection]
         if not known.ended:
             known.close(self.now)
@@ -337,7 +354,7 @@ class Bench:
 
     def expire(self, connection: int) -> None:
         """The timers say that a deadline may have come."""
-        self._put("due", connection, resend=1, acknowledge=1)
+        self.put_due(connection)
         known = self.references[connection]
         if not known.ended:
             known.expire(self.now)
@@ -345,15 +362,14 @@ class Bench:
 
     def receive(self, connection: int, kind: str) -> None:
         known = self.references[connection]
-        note = known.receive(self.now, kind)
-        self._note(connection, note)
-        self._after(connection, "")
+        was = known.ended
+        self._note(connection, known.receive(self.now, kind))
+        self._after(connection, was)
 
     def read(self, connection: int, octets: int) -> None:
         note = self.references[connection].read(self.now, octets)
         if note:
             self._note(connection, note)
-        self._after(connection, "")
 
     def _note(self, connection: int, note: dict[str, int]) -> None:
         self.sources["note"].put({"failed": 0, "note": {"connection": connection, **note}})
@@ -362,21 +378,25 @@ class Bench:
 
     # What comes of them.
 
-    async def settle(self) -> None:
-        """Wait until the block rests, and compare."""
+    async def rest(self) -> None:
+        """Wait until the block has done all that it was told."""
         for source in self.sources.values():
             await source.wait_idle()
         while self.pulses < self.events or self.cycle - self.active < QUIET:
             await RisingEdge(self.dut.clk)
+
+    async def settle(self) -> dict[int, list[dict[str, int]]]:
+        """Wait until the block rests, and compare; the segments that it sent, by connection."""
+        await self.rest()
         try:
-            self._check()
+            return self._check()
         except AssertionError:
             print(*self.history, sep="\n")
             raise
 
-    def _check(self) -> None:
+    def _check(self) -> dict[int, list[dict[str, int]]]:
         self._check_ring()
-        self._check_segments()
+        sent = self._check_segments()
         said: dict[int, list[tuple[str, int]]] = {each: [] for each in self.references}
         for event in self.sinks["said"].take_all():
             kind = LlpEventKind(event["kind"])
@@ -402,6 +422,7 @@ class Bench:
                 assert limits["ended"]
             else:
                 assert limits == known.limits, connection
+        return sent
 
     def _check_ring(self) -> None:
         """Jobs of the ring, and fates."""
@@ -418,9 +439,11 @@ class Bench:
                 self.stored.append((connection, octets, total))
         assert not self.fpdus
 
-    def _check_segments(self) -> None:
+    def _check_segments(self) -> dict[int, list[dict[str, int]]]:
         sent: dict[int, list[dict[str, int]]] = {each: [] for each in self.references}
+        self.order.clear()
         for job in self.sinks["send"].take_all():
+            self.order.append(job["connection"])
             kind = SendKind(job["kind"])
             assert (kind is SendKind.NOTHING) == (job["octets"] == 0)
             connection = job["connection"]
@@ -434,3 +457,4 @@ class Bench:
             known.output.clear()
             assert sent[connection] == expected, connection
             self.seen["segments"] += len(expected)
+        return sent
