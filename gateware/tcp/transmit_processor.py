@@ -1,14 +1,14 @@
 """The sending side of established connections: what is sent, when, and what it waits for."""
 
 from amaranth.hdl import C, Cat, Module, Mux, Signal, Value
-from amaranth.lib import enum, memory, stream, wiring
+from amaranth.lib import memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from stagecoach.gateware.ethernet.layouts import OCTETS_BITS
 from stagecoach.gateware.layouts import LlpEventKind
 from stagecoach.gateware.memories import NO_COLLISION
 from stagecoach.gateware.stream.prompt_fifo import PromptFifo
-from stagecoach.gateware.tcp.congestion import CWND_MOST, Congestion, CongestionOperation
+from stagecoach.gateware.tcp.congestion import Congestion, CongestionOperation
 from stagecoach.gateware.tcp.layouts import (
     DEADLINES,
     FATE,
@@ -17,7 +17,6 @@ from stagecoach.gateware.tcp.layouts import (
     LIMITS,
     TABLE_ROW_BITS,
     TRANSMIT_SETTINGS,
-    Due,
     NoticeKind,
     SendKind,
     TransmitOperation,
@@ -34,39 +33,19 @@ from stagecoach.gateware.tcp.layouts import (
 from stagecoach.gateware.tcp.rto import RetransmissionTimeout, RtoOperation
 from stagecoach.gateware.tcp.segment_list import SegmentList, SegmentOperation
 from stagecoach.gateware.tcp.send_window import SendMode, SendWindow
-from stagecoach.gateware.tcp.sequence import before, distance
+from stagecoach.gateware.tcp.sequence import distance
 from stagecoach.gateware.tcp.transmit_grant import TransmitGrant
-from stagecoach.gateware.tcp.transmit_state import (
-    CHALLENGE_PERIOD_US,
-    CHALLENGES,
-    NUMBERS,
-    PATH,
-    ROWS,
-    SUSPECT_RETRIES,
-    TIMES,
-    WINDOWS,
-)
+from stagecoach.gateware.tcp.transmit_plan import TO_DO, TransmitKind, TransmitPlan
+from stagecoach.gateware.tcp.transmit_state import SUSPECT_RETRIES, TRANSMIT_STATE
 
 SEND_JOBS = 8
 """That wait to be built."""
 
 SEND_JOBS_SOME = 4
-"""While so many wait, what may be sent later is: others have their turn first."""
+"""While so many wait, besides the next one, what may be sent later is: others go first."""
 
 _OPERATION_CYCLES = 4
 """Cycles of congestion control, of the timeout, and of the list."""
-
-
-class _Kind(enum.Enum, shape=3):
-    """What is worked on."""
-
-    ACK = 0
-    NOTE = 1
-    DUE = 2
-    FPDU = 3
-    COMMAND = 4
-    FAILED = 5
-    VISIT = 6
 
 
 class TransmitProcessor(wiring.Component):
@@ -75,7 +54,7 @@ class TransmitProcessor(wiring.Component):
     Events are: what a segment means for it; what is stored of the peer's data; a deadline that may
     have come; an FPDU; a command; memory that failed; and a visit, of a connection that had more to
     send than its turn allowed. They take turns, so that none holds up another kind. What an event
-    makes possible is sent in it, while fewer than four jobs wait; the rest in visits.
+    makes possible is sent in it, while fewer than five jobs wait; the rest in visits.
 
     An FPDU is sent out of the store if it is the next one and the windows have room for all of it;
     otherwise out of the ring. While the list of segments is `crowded`, the last one waits for
@@ -84,12 +63,14 @@ class TransmitProcessor(wiring.Component):
     ACKs are decided here as well: data that leaves carries one. They are at once, or with the
     second segment, or after the delay; and if the window grew by two segments, or by one from zero.
 
-    An event takes 10 cycles; with congestion control or an FPDU 4 more, 2 for an acknowledged
-    segment after the second one, and 5 for a segment that is looked at. Nothing overlaps but the
-    write of the last event's rows. What is worked on waits at its port. If one of `send`, `job`,
-    `fate`, `said` and `notice` is not taken, everything waits, 8 jobs of `send` later. Numbers are
-    modulo 2^32. Times are, too: a deadline is at most 2^31 microseconds ahead; a round trip is
-    below 2^29, so R2 has to be; a pause whose length is a multiple of 2^32 is not seen.
+    An event takes 10 cycles, and 4 more if congestion control, the timeout or the list has a say;
+    an FPDU that is sent takes 24. Each two segments that an ACK frees after the first two cost 5,
+    a segment after the first one 6. Nothing overlaps but the write of the last event's rows. What
+    is worked on waits at its port. If one of `job`, `fate`, `said` and `notice` is not taken, or 8
+    jobs of `send` wait already, everything waits, for ever if need be, and nothing is lost.
+
+    Numbers are modulo 2^32. Times are, too: a deadline is at most 2^31 microseconds ahead; a round
+    trip is below 2^29, so R2 has to be; a pause of a multiple of 2^32 is not seen.
 
     After a reset all connections are forgotten, for as many cycles as there are connections.
 
@@ -143,12 +124,16 @@ class TransmitProcessor(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
+        state = Signal(TRANSMIT_STATE)
+        numbers, path, times, windows = state.numbers, state.path, state.times, state.windows
+        rows = [Value.cast(row) for row in (numbers, path, times, windows)]
         m.submodules.table = table = memory.Memory(
-            shape=TABLE_ROW_BITS, depth=len(ROWS) * self._connections, init=[], attrs=NO_COLLISION
+            shape=TABLE_ROW_BITS, depth=len(rows) * self._connections, init=[], attrs=NO_COLLISION
         )
         m.submodules.congestion = congestion = Congestion()
         m.submodules.timeout = timeout = RetransmissionTimeout()
         m.submodules.list = segments = SegmentList(self._connections)
+        m.submodules.plan = plan = TransmitPlan(self._bits, self._mss)
         m.submodules.window = window = SendWindow()
         m.submodules.grant = grant = TransmitGrant()
         m.submodules.sends = sends = PromptFifo(send_job(self._bits), SEND_JOBS)
@@ -158,47 +143,41 @@ class TransmitProcessor(wiring.Component):
         ack, note, due, fpdu = self.ack.p, self.note.p, self.due.p, self.fpdu.p
         command, settings = self.command.p, self.settings
 
-        kind = Signal(_Kind)
+        event = Signal(TransmitKind)
         connection = Signal(self._bits)
         now = Signal(32)
-        step = Signal(range(len(ROWS) + 1))
-        numbers, path = Signal(NUMBERS), Signal(PATH)
-        times, windows = Signal(TIMES), Signal(WINDOWS)
-        rows = [Value.cast(row) for row in (numbers, path, times, windows)]
+        step = Signal(range(len(rows) + 1))
         resend, acknowledge = times.deadlines.resend, times.deadlines.acknowledge
 
-        # What is left to do in this event.
+        # What is left to do in this event; besides what the plan says:
         frees = Signal()  # more segments of the list
-        resends = Signal()  # the first segment goes again
-        rewinds = Signal()  # and SND.NXT to its end
-        probes, bare = Signal(), Signal()  # the persist timer; that sends one octet
-        arms = Signal()  # the timer begins anew
+        bare = Signal()  # the persist timer sends one octet
+        arms = Signal()  # the retransmission timer begins anew
         suspects = Signal()  # R1 has come
-        tells = Signal()  # the LLP is told EMSS
-        resets = Signal()  # the peer is told of the end
-        acks, acks_late = Signal(), Signal()  # an ACK; or if none has gone until then
-        ends, cause = Signal(), Signal(NoticeKind)
-        pushes = Signal()  # what waits
-        shrinks = Signal()  # the segment size did
-        closes = Signal()  # nothing more is queued
-        drops = Signal()  # the FPDU is not taken
         stored = Signal()  # the segment is sent out of the store
-        to_do = [frees, resends, rewinds, probes, bare, arms, suspects, tells, resets, acks]
-        to_do += [acks_late, ends, pushes, shrinks, closes, drops, stored]
         fated = Signal(init=1)  # the fate of the FPDU was said
         tell_kind, tell_value = Signal(LlpEventKind), Signal(32)
+        to_do = Signal(TO_DO)
+        seen = plan.seen
+        idle = Signal(32)  # how long nothing with data was sent
 
-        # Comparisons, a cycle after the rows are there.
-        newer, same, some, all_acked, beyond, overtakes = (Signal() for _ in range(6))
-        fresh, sampled, acks_fin = Signal(), Signal(), Signal()
-        peer_window, measured, challenged, grown, waited, idle = (Signal(32) for _ in range(6))
-        shut, resend_due, ack_due = Signal(), Signal(), Signal()
-        duplicates, samples, unbacks = Signal(), Signal(), Signal()
-        m.d.comb += samples.eq(newer & sampled)
+        m.d.comb += [
+            plan.kind.eq(event),
+            plan.now.eq(now),
+            plan.settings.eq(settings),
+            plan.ack.eq(ack),
+            plan.note.eq(note),
+            plan.due.eq(due),
+            plan.fpdu.eq(fpdu),
+            plan.command.eq(command),
+            plan.state.eq(state),
+        ]
+        samples = to_do.newer & seen.sampled
+        m.d.sync += idle.eq(distance(now, numbers.sent_at))
 
-        is_ack = kind == _Kind.ACK
-        is_fpdu = kind == _Kind.FPDU
-        is_command = kind == _Kind.COMMAND
+        is_ack = event == TransmitKind.ACK
+        is_fpdu = event == TransmitKind.FPDU
+        is_command = event == TransmitKind.COMMAND
         begins = is_command & (command.operation == TransmitOperation.BEGIN)
         sends_octets = is_command & (command.operation == TransmitOperation.SEND)
         outstanding = numbers.una != numbers.max
@@ -209,9 +188,10 @@ class TransmitProcessor(wiring.Component):
         queued = Mux(is_fpdu, fpdu.octets, command.octets)
 
         works, acts = Signal(), Signal()
-        operation = Signal(CongestionOperation)
         m.d.comb += [
-            congestion.operation.eq(Mux(works, Value.cast(operation), CongestionOperation.SENT)),
+            congestion.operation.eq(
+                Mux(works, Value.cast(to_do.operation), CongestionOperation.SENT)
+            ),
             congestion.smss.eq(path.emss),
             congestion.una.eq(numbers.una),
             congestion.next.eq(numbers.next),
@@ -226,7 +206,7 @@ class TransmitProcessor(wiring.Component):
                     RtoOperation.EXPIRE,
                 )
             ),
-            timeout.measured.eq(measured),
+            timeout.measured.eq(seen.measured),
             timeout.minimum.eq(settings.rto_minimum),
             timeout.maximum.eq(settings.rto_maximum),
             timeout.rto.eq(times.rto),
@@ -237,13 +217,13 @@ class TransmitProcessor(wiring.Component):
             segments.segments.eq(path.segments),
             window.mode.eq(
                 Mux(
-                    resends,
+                    to_do.resends,
                     Value.cast(SendMode.AGAIN),
-                    Mux(probes, Value.cast(SendMode.PROBE), SendMode.NEW),
+                    Mux(to_do.probes, Value.cast(SendMode.PROBE), SendMode.NEW),
                 )
             ),
             window.una.eq(numbers.una),
-            window.number.eq(Mux(resends, numbers.una, numbers.next)),
+            window.number.eq(Mux(to_do.resends, numbers.una, numbers.next)),
             window.highest.eq(numbers.max),
             window.end.eq(numbers.end),
             window.closing.eq(numbers.closing),
@@ -252,7 +232,7 @@ class TransmitProcessor(wiring.Component):
             window.max_window.eq(windows.max_window),
             window.full.eq(segments.sent),
             # It is known early, for the grant that follows.
-            grant.una.eq(Mux(is_ack & newer, ack.acknowledgment, numbers.una)),
+            grant.una.eq(Mux(is_ack & to_do.newer, ack.acknowledgment, numbers.una)),
             grant.end.eq(numbers.end),
             grant.granted.eq(numbers.granted),
             grant.emss.eq(path.emss),
@@ -271,10 +251,10 @@ class TransmitProcessor(wiring.Component):
         ]
         m.d.comb += [
             segments.operation.eq(
-                Mux(resends, Value.cast(SegmentOperation.RESEND), SegmentOperation.SEND)
+                Mux(to_do.resends, Value.cast(SegmentOperation.RESEND), SegmentOperation.SEND)
             ),
             segments.number.eq(window.number),
-            segments.most.eq(Mux(resends, most, path.emss)),
+            segments.most.eq(Mux(to_do.resends, most, path.emss)),
         ]
         with m.If(works):
             m.d.comb += [
@@ -294,7 +274,7 @@ class TransmitProcessor(wiring.Component):
         goes = Signal()
         whole = Signal()  # the segment is the FPDU of this event
         m.d.comb += [
-            goes.eq(window.sends & ~(pushes & ~resends & held)),
+            goes.eq(window.sends & ~(to_do.pushes & ~to_do.resends & held)),
             octets.eq(Mux(bare, waiting.any(), window.octets)),
             fin.eq(Mux(bare, ~waiting.any(), window.fin)),
             whole.eq(is_fpdu & window.last & (window.octets == fpdu.octets)),
@@ -304,7 +284,7 @@ class TransmitProcessor(wiring.Component):
         last = Mux(bare, waiting == 1, window.last)
         flags = {
             "ack": C(1),
-            "rst": answers & resets,
+            "rst": answers & to_do.resets,
             "psh": some_octets & last,
             "fin": ~answers & fin,
         }
@@ -321,10 +301,10 @@ class TransmitProcessor(wiring.Component):
             job.octets.eq(Mux(answers, 0, octets)),
             job.sum.eq(fpdu.sum),
             job.flags.eq(Cat(*(flags.get(name, C(0)) for name in FLAGS.members))),
-            job.blocks.eq(answers & ~resets),
+            job.blocks.eq(answers & ~to_do.resets),
             self.job.p.connection.eq(connection),
             self.job.p.fpdu.eq(is_fpdu),
-            self.job.p.octets.eq(Mux(drops | begins, 0, queued)),
+            self.job.p.octets.eq(Mux(to_do.drops | begins, 0, queued)),
             self.job.p.number.eq(numbers.end),
             self.job.p.ring.eq(windows.ring),
             self.job.p.size.eq(windows.size),
@@ -335,13 +315,13 @@ class TransmitProcessor(wiring.Component):
             self.said.p.kind.eq(tell_kind),
             self.said.p.value.eq(tell_value),
             self.notice.p.connection.eq(connection),
-            self.notice.p.kind.eq(Mux(suspects, Value.cast(NoticeKind.SUSPECT), cause)),
+            self.notice.p.kind.eq(Mux(suspects, Value.cast(NoticeKind.SUSPECT), to_do.cause)),
             self.notice.p.number.eq(numbers.max),
         ]
 
         # Rows are written while the next ones are fetched, each two cycles before it is read.
         finishes = Signal()
-        row, written = Signal(range(len(ROWS))), Signal(self._bits)
+        row, written = Signal(range(len(rows))), Signal(self._bits)
         forgets = Signal()
         m.d.comb += [
             write.addr.eq(Cat(row, Mux(finishes, connection, written))),
@@ -387,17 +367,17 @@ class TransmitProcessor(wiring.Component):
             (self.failed, self.failed.payload),
             (visits.o, visits.o.payload),
         )
-        waiting_kinds, turn, candidates = (Signal(len(_Kind)) for _ in range(3))
-        chosen, chosen_connection = Signal(_Kind), Signal(self._bits)
+        waiting_kinds, turn, candidates = (Signal(len(TransmitKind)) for _ in range(3))
+        chosen, chosen_connection = Signal(TransmitKind), Signal(self._bits)
         m.d.comb += [
             waiting_kinds.eq(Cat(*(port.valid for port, _ in ports))),
-            waiting_kinds[_Kind.VISIT.value].eq(visits.o.valid & ~some_jobs),
+            waiting_kinds[TransmitKind.VISIT.value].eq(visits.o.valid & ~some_jobs),
             candidates.eq(Mux((waiting_kinds & turn).any(), waiting_kinds & turn, waiting_kinds)),
         ]
         for number, (port, whose) in reversed(list(enumerate(ports))):
             with m.If(candidates[number]):
                 m.d.comb += [chosen.eq(number), chosen_connection.eq(whose)]
-            m.d.comb += port.ready.eq(finishes & (Value.cast(kind) == number))
+            m.d.comb += port.ready.eq(finishes & (Value.cast(event) == number))
 
         with m.FSM(init="FORGET"):
             with m.State("FORGET"):  # all connections: the row of their flags
@@ -413,228 +393,33 @@ class TransmitProcessor(wiring.Component):
             with m.State("CHOOSE"):  # an event
                 with m.If(waiting_kinds.any()):
                     m.d.sync += [
-                        kind.eq(chosen),
+                        event.eq(chosen),
                         connection.eq(chosen_connection),
                         now.eq(self.time),
                         *(turn[place].eq(Value.cast(chosen) < place) for place in range(len(turn))),
-                        *(flag.eq(0) for flag in to_do),
+                        *(flag.eq(0) for flag in (frees, bare, arms, suspects, stored)),
+                        to_do.eq(0),
                         fated.eq(1),
                     ]
                     m.next = "FETCH"
             with m.State("FETCH"):  # its rows
                 m.d.sync += step.eq(step + 1)
-                for place, (register, layout) in enumerate(zip(rows, ROWS, strict=True)):
+                for place, register in enumerate(rows):
                     with m.If(step == place + 1):
-                        m.d.sync += register.eq(read.data[: layout.size])
-                with m.If(step == len(ROWS)):
+                        m.d.sync += register.eq(read.data[: len(register)])
+                with m.If(step == len(rows)):
                     m.d.sync += [step.eq(0), loaded.eq(1)]
                     m.next = "COMPARE"
             with m.State("COMPARE"):  # what it says with what is known
-                acknowledged = ack.acknowledgment
-                m.d.sync += [
-                    newer.eq(before(numbers.una, acknowledged)),
-                    same.eq(numbers.una == acknowledged),
-                    some.eq(outstanding),
-                    all_acked.eq(~before(acknowledged, numbers.max)),
-                    beyond.eq(before(numbers.max, acknowledged)),
-                    overtakes.eq(before(numbers.next, acknowledged)),
-                    fresh.eq(~before(ack.sequence, windows.window_from)),
-                    sampled.eq(times.timed & ~before(acknowledged, times.timed_number)),
-                    acks_fin.eq(numbers.closing & (distance(acknowledged, numbers.end) == 1)),
-                    peer_window.eq(ack.window << path.shift),
-                    measured.eq(distance(now, times.timed_at)),
-                    challenged.eq(distance(now, times.challenged_at)),
-                    grown.eq(distance(note.note.edge, windows.announced)),
-                    shut.eq(windows.announced == note.note.number),
-                    resend_due.eq(due.resend & resend.armed & ~before(now, resend.at)),
-                    ack_due.eq(due.acknowledge & acknowledge.armed & ~before(now, acknowledge.at)),
-                    waited.eq(distance(now, numbers.since)),
-                    idle.eq(distance(now, numbers.sent_at)),
-                ]
+                m.d.comb += plan.start.eq(1)
                 m.next = "PLAN"
             with m.State("PLAN"):  # what has to be done
+                m.d.sync += [state.eq(plan.state_after), to_do.eq(plan.to_do)]
                 m.next = "ACT"
-                with m.Switch(kind):
-                    with m.Case(_Kind.ACK):
-                        m.d.sync += [duplicates.eq(0), unbacks.eq(0)]
-                        with m.If(numbers.alive & ack.reset):
-                            m.d.sync += [ends.eq(1), cause.eq(NoticeKind.RESET)]
-                        with m.Elif(numbers.alive):
-                            updates = ack.acknowledges & fresh & (newer | same)
-                            twice = same & some & ack.empty & (peer_window == windows.window)
-                            reopens = updates & persists & (peer_window != 0)
-                            m.d.sync += [
-                                newer.eq(newer & ack.acknowledges),
-                                duplicates.eq(twice & ack.acknowledges),
-                                unbacks.eq(reopens),
-                                pushes.eq(1),
-                                operation.eq(
-                                    Mux(
-                                        newer,
-                                        Value.cast(CongestionOperation.ACKNOWLEDGE),
-                                        CongestionOperation.DUPLICATE,
-                                    )
-                                ),
-                            ]
-                            with m.If(ack.acknowledges & (newer | twice) | reopens):
-                                m.next = "WORK"
-                            with m.If(ack.acknowledges & newer & beyond):
-                                m.d.sync += numbers.max.eq(acknowledged)
-                            with m.If(updates):
-                                m.d.sync += [
-                                    windows.window.eq(peer_window),
-                                    windows.window_from.eq(ack.sequence),
-                                    numbers.persists.eq(0),
-                                ]
-                                with m.If(windows.max_window < peer_window):
-                                    m.d.sync += windows.max_window.eq(peer_window)
-                                with m.If(numbers.persists):
-                                    m.d.sync += resend.armed.eq(0)
-                                with m.If(peer_window == 0):
-                                    # One that answers may keep it so (RFC 9293, MUST-37).
-                                    m.d.sync += numbers.since.eq(now)
-                            with m.If(ack.challenge):
-                                renews = challenged >= CHALLENGE_PERIOD_US
-                                renews |= path.challenges == 0
-                                with m.If(renews):
-                                    m.d.sync += [
-                                        path.challenges.eq(1),
-                                        times.challenged_at.eq(now),
-                                        acks.eq(1),
-                                    ]
-                                with m.Elif(path.challenges < CHALLENGES):
-                                    m.d.sync += [
-                                        path.challenges.eq(path.challenges + 1),
-                                        acks.eq(1),
-                                    ]
-                            with m.If(ack.lost):
-                                m.d.sync += [
-                                    resets.eq(1),
-                                    ends.eq(1),
-                                    cause.eq(NoticeKind.DATA_LOST),
-                                ]
-                    with m.Case(_Kind.NOTE):
-                        with m.If(numbers.alive & note.failed):
-                            m.d.sync += [resets.eq(1), ends.eq(1), cause.eq(NoticeKind.MEMORY)]
-                        with m.Elif(numbers.alive):
-                            m.d.sync += windows.edge.eq(note.note.edge)
-                            with m.Switch(note.note.due):
-                                with m.Case(Due.NOW):
-                                    m.d.sync += acks.eq(1)
-                                with m.Case(Due.LATER):
-                                    m.d.sync += [
-                                        acks.eq(numbers.unacknowledged),
-                                        numbers.unacknowledged.eq(1),
-                                        acknowledge.armed.eq(1),
-                                        acknowledge.at.eq(now + settings.delayed_ack),
-                                    ]
-                                with m.Default():
-                                    least = Mux(shut, self._mss, 2 * self._mss)
-                                    m.d.sync += acks.eq((grown >= least) & ~numbers.peer_fin)
-                            with m.If(note.note.fin & ~numbers.peer_fin):
-                                m.d.sync += [
-                                    numbers.peer_fin.eq(1),
-                                    ends.eq(numbers.fin_acknowledged),
-                                    cause.eq(NoticeKind.TIME_WAIT),
-                                ]
-                    with m.Case(_Kind.DUE):
-                        with m.If(numbers.alive):
-                            m.d.sync += acks_late.eq(ack_due)
-                            with m.If(resend_due & (waited >= settings.r2)):
-                                m.d.sync += [
-                                    ends.eq(1),
-                                    cause.eq(NoticeKind.TIMED_OUT),
-                                    acks_late.eq(0),
-                                ]
-                            with m.Elif(resend_due & numbers.persists):
-                                m.d.sync += probes.eq(1)
-                            with m.Elif(resend_due):
-                                m.d.sync += operation.eq(CongestionOperation.EXPIRE)
-                                m.next = "WORK"
-                    with m.Case(_Kind.FPDU):
-                        with m.If(fpdu.octets != 0):
-                            m.d.sync += drops.eq(~numbers.alive | numbers.closing)
-                            m.next = "STORE"
-                        with m.If(numbers.alive):
-                            m.d.sync += pushes.eq(1)
-                            with m.If(fpdu.close & ~numbers.closing):
-                                m.d.sync += closes.eq(1)
-                    with m.Case(_Kind.COMMAND):
-                        with m.If(numbers.alive):
-                            with m.Switch(command.operation):
-                                with m.Case(TransmitOperation.SEND):
-                                    m.d.sync += pushes.eq(1)
-                                    m.next = "STORE"
-                                with m.Case(TransmitOperation.FINISH):
-                                    m.d.sync += [pushes.eq(1), closes.eq(~numbers.closing)]
-                                with m.Case(TransmitOperation.ABORT):
-                                    m.d.sync += [
-                                        resets.eq(~(numbers.closing & numbers.peer_fin)),
-                                        ends.eq(1),
-                                        cause.eq(NoticeKind.ABORTED),
-                                    ]
-                                with m.Case(TransmitOperation.RESIZE):
-                                    m.d.sync += [
-                                        path.emss.eq(command.emss),
-                                        tells.eq(numbers.attached),
-                                        pushes.eq(1),
-                                    ]
-                                    with m.If(command.emss < path.emss):
-                                        m.d.sync += [
-                                            path.congestion.recover.eq(numbers.max - 1),
-                                            shrinks.eq(1),
-                                            resends.eq(outstanding),
-                                            rewinds.eq(1),
-                                        ]
-                                    m.next = "WORK"
-                                with m.Case(TransmitOperation.ATTACH):
-                                    m.d.sync += [
-                                        numbers.attached.eq(1),
-                                        numbers.base.eq(numbers.end),
-                                        numbers.granted.eq(numbers.end),
-                                        tells.eq(1),
-                                    ]
-                                    m.next = "WORK"
-                                with m.Case(TransmitOperation.DETACH):
-                                    m.d.sync += numbers.attached.eq(0)
-                        with m.If(command.operation == TransmitOperation.BEGIN):
-                            number = command.number
-                            m.d.sync += [
-                                *(
-                                    numbers[name].eq(0)
-                                    for name in NUMBERS.members
-                                    if name != "visiting"
-                                ),
-                                *(
-                                    numbers[name].eq(number)
-                                    for name in ("una", "next", "max", "end")
-                                ),
-                                *(numbers[name].eq(now) for name in ("sent_at", "since")),
-                                numbers.alive.eq(1),
-                                Value.cast(path).eq(0),
-                                path.congestion.cwnd.eq(command.cwnd),
-                                path.congestion.ssthresh.eq(CWND_MOST),
-                                path.congestion.recover.eq(number - 2),
-                                path.segments.first_start.eq(number),
-                                path.segments.current_start.eq(number),
-                                path.emss.eq(command.emss),
-                                path.shift.eq(command.shift),
-                                Value.cast(times).eq(0),
-                                times.rto.eq(command.rto),
-                                windows.window.eq(command.window),
-                                windows.max_window.eq(command.window),
-                                windows.window_from.eq(command.window_from),
-                                windows.edge.eq(command.edge),
-                                windows.announced.eq(command.edge),
-                                windows.ring.eq(command.ring),
-                                windows.size.eq(command.size),
-                            ]
-                            m.next = "STORE"
-                    with m.Case(_Kind.FAILED):
-                        with m.If(numbers.alive):
-                            m.d.sync += [resets.eq(1), ends.eq(1), cause.eq(NoticeKind.MEMORY)]
-                    with m.Default():  # a visit
-                        m.d.sync += [numbers.visiting.eq(0), pushes.eq(numbers.alive)]
+                with m.If(plan.to_do.stores):
+                    m.next = "STORE"
+                with m.Elif(plan.to_do.works):
+                    m.next = "WORK"
             with m.State("STORE"):  # until the ring's job is taken
                 m.d.comb += self.job.valid.eq(1)
                 with m.If(self.job.ready):
@@ -642,14 +427,14 @@ class TransmitProcessor(wiring.Component):
                     m.next = "WORK"
                     with m.If(begins):
                         m.next = "ACT"
-                    with m.Elif(drops):
+                    with m.Elif(to_do.drops):
                         m.next = "FATE"
             with m.State("FATE"):  # until that of the FPDU is taken
                 m.d.comb += self.fate.valid.eq(1)
                 with m.If(self.fate.ready):
                     m.d.sync += fated.eq(1)
                     m.next = "SEND"
-                    with m.If(drops):
+                    with m.If(to_do.drops):
                         m.next = "ACT"
             with m.State("WORK"):  # four cycles of congestion control, the timeout, and the list
                 m.d.comb += works.eq(1)
@@ -658,36 +443,38 @@ class TransmitProcessor(wiring.Component):
                     m.d.sync += step.eq(0)
                     m.next = "ACT"
                     with m.If(is_ack):
-                        with m.If(newer):
+                        with m.If(to_do.newer):
                             m.d.sync += [
                                 path.segments.eq(segments.segments_after),
                                 frees.eq(segments.more),
                             ]
-                        with m.If(~frees & (newer | duplicates)):
+                        with m.If(~frees & (to_do.newer | to_do.duplicates)):
                             m.d.sync += [
                                 path.congestion.eq(congestion.state_after),
-                                resends.eq(congestion.retransmit),
+                                to_do.resends.eq(congestion.retransmit),
                             ]
-                        with m.If(~frees & (samples | unbacks)):
+                        with m.If(~frees & (samples | to_do.unbacks)):
                             m.d.sync += times.rto.eq(timeout.rto_after)
-                        with m.If(~frees & newer):
+                        with m.If(~frees & to_do.newer):
                             m.d.sync += [
-                                numbers.una.eq(acknowledged),
+                                numbers.una.eq(ack.acknowledgment),
                                 numbers.since.eq(now),
                                 numbers.retries.eq(0),
                                 numbers.probed.eq(0),
-                                resend.armed.eq(resend.armed & (~all_acked | numbers.persists)),
-                                arms.eq(congestion.restart & ~all_acked),
+                                resend.armed.eq(
+                                    resend.armed & (~seen.all_acked | numbers.persists)
+                                ),
+                                arms.eq(congestion.restart & ~seen.all_acked),
                             ]
-                            with m.If(overtakes):
-                                m.d.sync += numbers.next.eq(acknowledged)
+                            with m.If(seen.overtakes):
+                                m.d.sync += numbers.next.eq(ack.acknowledgment)
                             with m.If(samples):
                                 m.d.sync += times.timed.eq(0)
-                            with m.If(acks_fin):
+                            with m.If(seen.acks_fin):
                                 m.d.sync += numbers.fin_acknowledged.eq(1)
                                 with m.If(numbers.peer_fin):
-                                    m.d.sync += ends.eq(1)
-                                    m.d.sync += cause.eq(
+                                    m.d.sync += to_do.ends.eq(1)
+                                    m.d.sync += to_do.cause.eq(
                                         Mux(
                                             numbers.passive,
                                             Value.cast(NoticeKind.CLOSED),
@@ -700,15 +487,15 @@ class TransmitProcessor(wiring.Component):
                             path.segments.eq(segments.segments_after),
                             numbers.end.eq(numbers.end + queued),
                         ]
-                    with m.Elif(kind == _Kind.DUE):
+                    with m.Elif(event == TransmitKind.DUE):
                         m.d.sync += times.rto.eq(timeout.rto_after)
-                        with m.If(probes):
+                        with m.If(to_do.probes):
                             m.next = "SEND"
                         with m.Else():
                             m.d.sync += [
                                 path.congestion.eq(congestion.state_after),
-                                resends.eq(1),
-                                rewinds.eq(1),
+                                to_do.resends.eq(1),
+                                to_do.rewinds.eq(1),
                                 arms.eq(1),
                             ]
                             with m.If(numbers.retries != SUSPECT_RETRIES):
@@ -718,33 +505,35 @@ class TransmitProcessor(wiring.Component):
             with m.State("ACT"):  # the next of the things to do
                 m.d.comb += acts.eq(1)
                 m.d.sync += [
-                    closes.eq(0),
+                    to_do.closes.eq(0),
                     arms.eq(0),
-                    tell_kind.eq(Mux(tells, Value.cast(LlpEventKind.EMSS), LlpEventKind.TX_WINDOW)),
-                    tell_value.eq(Mux(tells, path.emss, grant.number - numbers.base)),
+                    tell_kind.eq(
+                        Mux(to_do.tells, Value.cast(LlpEventKind.EMSS), LlpEventKind.TX_WINDOW)
+                    ),
+                    tell_value.eq(Mux(to_do.tells, path.emss, grant.number - numbers.base)),
                 ]
-                with m.If(closes):
+                with m.If(to_do.closes):
                     m.d.sync += [numbers.closing.eq(1), numbers.passive.eq(numbers.peer_fin)]
                 with m.If(arms):
                     m.d.sync += [resend.armed.eq(1), resend.at.eq(expiry), numbers.persists.eq(0)]
-                with m.If(closes):
+                with m.If(to_do.closes):
                     pass
                 with m.Elif(frees):
                     m.next = "WORK"
-                with m.Elif(resends | probes):
+                with m.Elif(to_do.resends | to_do.probes):
                     m.next = "SEGMENT"
                 with m.Elif(suspects):
                     m.next = "NOTICE"
-                with m.Elif(tells):
+                with m.Elif(to_do.tells):
                     m.next = "TELL"
-                with m.Elif(resets | acks | (acks_late & acknowledge.armed)):
+                with m.Elif(to_do.resets | to_do.acks | (to_do.acks_late & acknowledge.armed)):
                     m.next = "ANSWER"
-                with m.Elif(ends):
+                with m.Elif(to_do.ends):
                     m.next = "NOTICE"
-                with m.Elif(pushes & waits):
-                    with m.If(shrinks | (~outstanding & (idle > times.rto.timeout))):
+                with m.Elif(to_do.pushes & waits):
+                    with m.If(to_do.shrinks | (~outstanding & (idle > times.rto.timeout))):
                         m.d.sync += path.congestion.eq(congestion.state_after)
-                    m.d.sync += shrinks.eq(0)
+                    m.d.sync += to_do.shrinks.eq(0)
                     m.next = "SEGMENT"
                 with m.Elif(numbers.alive & numbers.attached & grant.due):
                     m.d.sync += numbers.granted.eq(grant.number)
@@ -757,15 +546,15 @@ class TransmitProcessor(wiring.Component):
                     m.d.sync += step.eq(0)
                     m.next = "SEND"
             with m.State("SEND"):  # until the job is taken, if there is one
-                m.d.comb += sends.i.valid.eq(fated & goes & (~probes | bare | (octets != 0)))
+                m.d.comb += sends.i.valid.eq(fated & goes & (~to_do.probes | bare | (octets != 0)))
                 with m.If(~fated):
                     m.d.sync += stored.eq(goes & whole)
                     m.next = "FATE"
-                with m.Elif(probes & ~bare & (window.octets == 0)):
+                with m.Elif(to_do.probes & ~bare & (window.octets == 0)):
                     m.d.sync += bare.eq(1)
                     m.next = "WORK"
                 with m.Elif(~goes):
-                    m.d.sync += pushes.eq(0)
+                    m.d.sync += to_do.pushes.eq(0)
                     m.next = "ACT"
                     with m.If(~outstanding & ~persists):
                         m.d.sync += [
@@ -777,11 +566,10 @@ class TransmitProcessor(wiring.Component):
                 with m.Elif(takes):
                     m.next = "ACT"
                     m.d.sync += [
-                        resends.eq(0),
-                        probes.eq(0),
+                        to_do.resends.eq(0),
+                        to_do.probes.eq(0),
                         stored.eq(0),
                         numbers.sent_at.eq(now),
-                        idle.eq(0),
                     ]
                     with m.If(bare):
                         m.d.sync += [
@@ -792,7 +580,7 @@ class TransmitProcessor(wiring.Component):
                     with m.Else():
                         new = (
                             (numbers.next == numbers.max)
-                            & ~resends
+                            & ~to_do.resends
                             & ~(numbers.probed & ~outstanding)
                         )
                         m.d.sync += times.timed.eq(new)
@@ -810,12 +598,12 @@ class TransmitProcessor(wiring.Component):
                         m.d.sync += numbers.persists.eq(0)
                         with m.If(window.advances):
                             m.d.sync += numbers.max.eq(window.following)
-                        with m.If(~resends | rewinds):
+                        with m.If(~to_do.resends | to_do.rewinds):
                             m.d.sync += numbers.next.eq(window.following)
                             with m.If(window.whole):
                                 m.d.sync += path.segments.eq(segments.segments_after)
-                        with m.If(pushes & ~resends & some_jobs):
-                            m.d.sync += pushes.eq(0)
+                        with m.If(to_do.pushes & ~to_do.resends & some_jobs):
+                            m.d.sync += to_do.pushes.eq(0)
                             with m.If(~numbers.visiting):
                                 m.next = "VISIT"
             with m.State("VISIT"):  # a turn later: there is room for each connection
@@ -825,7 +613,7 @@ class TransmitProcessor(wiring.Component):
             with m.State("ANSWER"):  # until the job is taken: an ACK, or the end
                 m.d.comb += [answers.eq(1), sends.i.valid.eq(1)]
                 with m.If(takes):
-                    m.d.sync += [resets.eq(0), acks.eq(0), acks_late.eq(0)]
+                    m.d.sync += [to_do.resets.eq(0), to_do.acks.eq(0), to_do.acks_late.eq(0)]
                     m.next = "ACT"
             with m.State("NOTICE"):  # until the driver's notice is taken
                 m.d.comb += self.notice.valid.eq(1)
@@ -843,9 +631,9 @@ class TransmitProcessor(wiring.Component):
             with m.State("TELL"):  # until the LLP's event is taken
                 m.d.comb += self.said.valid.eq(1)
                 with m.If(self.said.ready):
-                    m.d.sync += tells.eq(0)
+                    m.d.sync += to_do.tells.eq(0)
                     m.next = "FINISH"
-                    with m.If(tells & ~ends):
+                    with m.If(to_do.tells & ~to_do.ends):
                         m.next = "ACT"
             with m.State("FINISH"):  # the rows are written from now on
                 m.d.comb += finishes.eq(1)

@@ -89,4 +89,7 @@ WINDOWS = data.StructLayout(
 """window: SND.WND. max_window: the largest there was. window_from: SND.WL1. edge: right edge of our
 window. announced: what the peer knows of it. ring, size: as in `receive_command`."""
 
-ROWS = (NUMBERS, PATH, TIMES, WINDOWS)
+TRANSMIT_STATE = data.StructLayout(
+    {"numbers": NUMBERS, "path": PATH, "times": TIMES, "windows": WINDOWS}
+)
+"""All of it. Each part is a row of the table."""
