@@ -137,7 +137,8 @@ class TransmitProcessor(wiring.Component):
         m.submodules.window = window = SendWindow()
         m.submodules.grant = grant = TransmitGrant()
         m.submodules.sends = sends = PromptFifo(send_job(self._bits), SEND_JOBS)
-        m.submodules.visits = visits = PromptFifo(self._bits, self._connections)
+        # Each connection once; and the one that is visited, and has more, twice.
+        m.submodules.visits = visits = PromptFifo(self._bits, self._connections + 1)
         wiring.connect(m, wiring.flipped(self.send), sends.o)
         read, write = table.read_port(), table.write_port()
         ack, note, due, fpdu = self.ack.p, self.note.p, self.due.p, self.fpdu.p
