@@ -7,6 +7,7 @@ from amaranth.lib import data, enum
 
 from stagecoach.gateware.ethernet.layouts import OCTETS_BITS
 from stagecoach.gateware.layouts import LlpEventKind
+from stagecoach.gateware.tcp.rto import RTO
 
 KEY = data.StructLayout({"local": 32, "remote": 32, "local_port": 16, "remote_port": 16})
 """The ends of a connection, as numbers: the first octet of an address is its highest."""
@@ -100,6 +101,9 @@ number of the LLP's position 0. fin: number of the peer's FIN, if it is known; t
 it came. ring, size, shift: as in `receive_command`. discards: octets that come are lost. dead: the
 connection was reset, or was lost.
 """
+
+TABLE_ROW_BITS = 288
+"""Of the tables of connections: four block RAMs' words of 72 bits."""
 
 LIMITS = data.StructLayout({"oldest": 32, "highest": 32, "ended": 1})
 """What the sending side knows: least and greatest SEG.ACK of a true peer (RFC 5961, 5.2), and that
@@ -318,3 +322,67 @@ def send_job(connection_bits: int) -> data.StructLayout:
             "blocks": 1,
         }
     )
+
+
+class TransmitOperation(enum.Enum, shape=3):
+    """What is done with the sending side of a connection."""
+
+    BEGIN = 0  # it is established: all fields of the command but `octets` count
+    SEND = 1  # `octets` are in the ring already, and are sent
+    FINISH = 2  # CLOSE: FIN follows what was queued
+    ABORT = 3  # a reset ends it
+    RESIZE = 4  # another `emss`
+    ATTACH = 5  # position 0 of the LLP is what is queued next
+    DETACH = 6  # the LLP hears no more of windows
+
+
+def transmit_command(connection_bits: int) -> data.StructLayout:
+    """Return the layout of a command.
+
+    number: SND.UNA and SND.NXT. window: SND.WND, scaled. window_from: SND.WL1. edge: right edge of
+    the window that was announced last. cwnd, rto: as the handshake left them. ring, size: as in
+    `receive_command`. shift: Snd.Wind.Shift, at most 14. emss: octets of the longest segment, 1 at
+    least. octets: of SEND, at least 1.
+    """
+    return data.StructLayout(
+        {
+            "operation": TransmitOperation,
+            "connection": connection_bits,
+            "number": 32,
+            "window": 32,
+            "window_from": 32,
+            "edge": 32,
+            "cwnd": 32,
+            "rto": RTO,
+            "ring": RING_ADDRESS_BITS,
+            "size": 4,
+            "shift": 4,
+            "emss": OCTETS_BITS,
+            "octets": OCTETS_BITS,
+        }
+    )
+
+
+class NoticeKind(enum.Enum, shape=3):
+    """What the driver is told of a connection: that it is suspect, or why it has ended."""
+
+    SUSPECT = 0  # R1 retransmissions without an acknowledgment (RFC 9293, SHLD-9)
+    CLOSED = 1  # both directions were closed, the peer's first
+    TIME_WAIT = 2  # both were, ours first or at once: 2 MSL are the driver's
+    ABORTED = 3
+    RESET = 4  # by the peer
+    TIMED_OUT = 5  # no acknowledgment for R2
+    DATA_LOST = 6  # of the peer, that nobody will read (RFC 9293, SHLD-3)
+    MEMORY = 7  # a ring could not be written
+
+
+def notice_layout(connection_bits: int) -> data.StructLayout:
+    """Return the layout of what the driver is told. number: SND.MAX."""
+    return data.StructLayout({"connection": connection_bits, "kind": NoticeKind, "number": 32})
+
+
+TRANSMIT_SETTINGS = data.StructLayout(
+    dict.fromkeys(("rto_minimum", "rto_maximum", "r2", "delayed_ack"), 32)
+)
+"""Of all connections, in microseconds, below 2^29: bounds of the RTO (RFC 6298, 2.4 and 2.5), R2
+(RFC 9293, 3.8.3), and how long an ACK may wait (RFC 9293, 3.8.6.3)."""

@@ -12,6 +12,7 @@ from stagecoach.gateware.tcp.layouts import (
     HEADERS_OCTETS,
     LIMITS,
     PLACE,
+    TABLE_ROW_BITS,
     Due,
     ReceiveOperation,
     ack_event,
@@ -40,8 +41,6 @@ _CLEARED = ("fin_known", "fin_taken", "discards", "dead")
 """Those that are 0 then."""
 
 _RANGES = ranges_layout()
-_ROW_BITS = 288
-"""Of the table: four block RAMs' words of 72 bits."""
 
 
 class _Kind(enum.Enum, shape=2):
@@ -114,7 +113,7 @@ class ReceiveProcessor(wiring.Component):
         m = Module()
         # Two rows for each connection: its place, and its ranges.
         m.submodules.table = table = memory.Memory(
-            shape=_ROW_BITS, depth=2 * self._connections, init=[], attrs=NO_COLLISION
+            shape=TABLE_ROW_BITS, depth=2 * self._connections, init=[], attrs=NO_COLLISION
         )
         m.submodules.limits = limits_table = memory.Memory(
             shape=LIMITS, depth=self._connections, init=[]

@@ -27,6 +27,7 @@ from stagecoach.gateware.tcp.rto import RetransmissionTimeout
 from stagecoach.gateware.tcp.segment_list import SegmentList
 from stagecoach.gateware.tcp.segment_store import SegmentStore
 from stagecoach.gateware.tcp.timers import Timers
+from stagecoach.gateware.tcp.transmit_processor import TransmitProcessor
 from stagecoach.gateware.tcp.transmit_ring import TransmitRing
 from stagecoach.hw.formal.harness import GATEWARE, is_block, without_reset
 
@@ -55,6 +56,7 @@ DEVICES: dict[str, Callable[[], wiring.Component]] = {
     "timers": Timers,
     "builder": Builder,
     "ring reader": lambda: RingReader(RnicConfig()),
+    "transmit processor": TransmitProcessor,
 }
 """Devices that together have every block; of all but the first one only other classes count."""
 

@@ -14,6 +14,7 @@ from stagecoach.gateware.queues.fetch.visit import Visit
 from stagecoach.gateware.rdmap.transmit.check import RIGHTS_BITS
 from stagecoach.gateware.registers.block import _is_message
 from stagecoach.gateware.registers.commands import staging_registers
+from stagecoach.gateware.tcp.transmit_plan import TO_DO, TransmitKind
 from stagecoach.hw.formal import receiver
 from stagecoach.hw.formal.device import class_name
 from stagecoach.hw.formal.harness import Harness, Inside
@@ -116,6 +117,20 @@ def _send_completer(h: Harness, inside: Inside) -> Conditions:
     yield "completion", ~inside.ports.completion.valid | inside.in_state("RETIRE")
 
 
+def _transmit_processor(h: Harness, inside: Inside) -> Conditions:
+    """An event waits at its port while it is worked on; only two kinds have octets."""
+    away = inside.in_state("FORGET", "CHOOSE")
+    kind = Value.cast(inside.signal("event"))
+    is_fpdu = kind == Value.cast(TransmitKind.FPDU)
+    is_command = kind == Value.cast(TransmitKind.COMMAND)
+    yield "FPDU", away | ~is_fpdu | inside.ports.fpdu.valid
+    yield "command", away | ~is_command | inside.ports.command.valid
+    yield "stores", ~inside.in_state("STORE") | is_fpdu | is_command
+    yield "fate", ~inside.in_state("FATE") | is_fpdu
+    yield "fated", away | inside.signal("fated") | is_fpdu
+    yield "drops", away | ~inside.view("to_do", TO_DO).drops | is_fpdu
+
+
 def _octet_buffer(h: Harness, inside: Inside) -> Conditions:
     yield "fetching", ~(inside.signal("fetching") & inside.ports.o.valid)
 
@@ -190,6 +205,7 @@ def _transmitter_inside(h: Harness, inside: Inside) -> Conditions:
 
 
 INVARIANTS: dict[str, Callable[[Harness, Inside], Conditions]] = {
+    "tcp.transmit_processor.TransmitProcessor": _transmit_processor,
     "stream.buffer.StreamBuffer": _stream_buffer,
     "stream.prompt_fifo.PromptFifo": _prompt_fifo,
     "registers.block.RegisterBlock": _register_block,

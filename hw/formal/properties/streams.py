@@ -40,6 +40,7 @@ ASSUMED: dict[str, tuple[str, ...]] = {
     "tcp.llp_receive.LlpReceive": ("request",),
     "tcp.receive_path.ReceivePath": ("frames",),
     "tcp.transmit_ring.TransmitRing": ("words",),
+    "tcp.transmit_processor.TransmitProcessor": ("fpdu", "command"),
 }
 """Inputs that must hold their words for the outputs to do so: they pass through."""
 

@@ -1,0 +1,95 @@
+"""What the sending side knows of a connection, in the rows of its table."""
+
+from amaranth.lib import data
+
+from stagecoach.gateware.ethernet.layouts import OCTETS_BITS
+from stagecoach.gateware.tcp.congestion import CONGESTION
+from stagecoach.gateware.tcp.layouts import DEADLINES, RING_ADDRESS_BITS
+from stagecoach.gateware.tcp.rto import RTO
+from stagecoach.gateware.tcp.segment_list import SEGMENTS
+
+SUSPECT_RETRIES = 3
+"""R1 of RFC 9293, 3.8.3, in retransmissions."""
+
+CHALLENGES = 5
+"""ACKs that are challenges, at most, in `CHALLENGE_PERIOD_US` from the first one on: so there are
+no more than 10 in any such period (RFC 5961, 7)."""
+
+CHALLENGE_PERIOD_US = 5_000_000
+
+NUMBERS = data.StructLayout(
+    {
+        "una": 32,
+        "next": 32,
+        "max": 32,
+        "end": 32,
+        "granted": 32,
+        "base": 32,
+        "sent_at": 32,
+        "since": 32,
+        "retries": range(SUSPECT_RETRIES + 1),
+        "unacknowledged": 1,
+        "alive": 1,
+        "attached": 1,
+        "closing": 1,
+        "passive": 1,
+        "peer_fin": 1,
+        "fin_acknowledged": 1,
+        "probed": 1,
+        "persists": 1,
+        "visiting": 1,
+    }
+)
+"""Numbers of what is sent, times, and flags.
+
+una, next, max: SND.UNA, SND.NXT, and the number after all that was sent; our FIN counts. end: after
+all octets that were queued. granted: the LLP may send up to there. base: number of its position 0.
+sent_at: time of the last segment with data. since: of the last progress. retries: retransmissions
+since then, R1 stands for all that are more. unacknowledged: a segment of the peer is. closing: FIN
+follows `end`. passive: the peer's FIN was there before. probed: the octet at SND.UNA was sent by
+the persist timer. persists: `resend` is that timer. visiting: the connection is in the queue of
+visits.
+"""
+
+PATH = data.StructLayout(
+    {
+        "congestion": CONGESTION,
+        "segments": SEGMENTS,
+        "emss": OCTETS_BITS,
+        "shift": 4,
+        "challenges": range(CHALLENGES + 1),
+    }
+)
+"""challenges: since `challenged_at`."""
+
+TIMES = data.StructLayout(
+    {
+        "rto": RTO,
+        "deadlines": DEADLINES,
+        "timed": 1,
+        "timed_number": 32,
+        "timed_at": 32,
+        "challenged_at": 32,
+    }
+)
+"""timed: the acknowledgment of `timed_number` is a sample of the round trip that began at
+`timed_at`."""
+
+WINDOWS = data.StructLayout(
+    {
+        "window": 32,
+        "max_window": 32,
+        "window_from": 32,
+        "edge": 32,
+        "announced": 32,
+        "ring": RING_ADDRESS_BITS,
+        "size": 4,
+    }
+)
+"""window: SND.WND. max_window: the largest there was. window_from: SND.WL1. edge: right edge of our
+window. announced: what the peer knows of it. ring, size: as in `receive_command`."""
+
+TRANSMIT_STATE = data.StructLayout(
+    {"numbers": NUMBERS, "path": PATH, "times": TIMES, "windows": WINDOWS}
+)
+"""All of it. Each part is a row of the table."""
