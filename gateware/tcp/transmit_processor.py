@@ -318,6 +318,7 @@ class TransmitProcessor(wiring.Component):
             self.notice.p.connection.eq(connection),
             self.notice.p.kind.eq(Mux(suspects, Value.cast(NoticeKind.SUSPECT), to_do.cause)),
             self.notice.p.number.eq(numbers.max),
+            visits.i.payload.eq(connection),
         ]
 
         # Rows are written while the next ones are fetched, each two cycles before it is read.

@@ -613,6 +613,12 @@ async def check_all_connections_wait_for_their_turn(dut: Any) -> None:
     await bench.settle()
     for connection in (0, last):
         bench.acknowledge(connection, 0, window=20_000)
+    # A few jobs at a time are taken, so that visits end before all is sent.
+    for _ in range(20):
+        bench.sinks["send"].paused = True
+        await ClockCycles(dut.clk, 100)
+        bench.sinks["send"].paused = False
+        await ClockCycles(dut.clk, 2)
     sent = await bench.settle()
     assert [len(sent[connection]) for connection in (0, last)] == [10, 10]
     # The initial window; then all that is left.
