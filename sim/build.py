@@ -106,6 +106,7 @@ def build_device(
     config: RnicConfig | None = None,
     trace: bool = False,
     progress: Progress | None = None,
+    level: str = FAST,
 ) -> Path:
     """Return the shared library of `gateware.rnic.Rnic(config)`, built if it is not in the cache.
 
@@ -117,6 +118,7 @@ def build_device(
     config: sizes of the device, `RnicConfig()` if None.
     trace: build the variant that can write FST waveforms (slower; needs the lz4 and zlib headers).
     progress: called with a few words before each step that takes long.
+    level: as in `Parts`; a device that is simulated for seconds only is built sooner with `-O1`.
     """
     config = RnicConfig() if config is None else config
     _compiler()  # before the Verilog is exported, which takes a while
@@ -129,6 +131,7 @@ def build_device(
         clocks=clocks,
         trace=trace,
         progress=progress,
+        level=level,
     )
 
 

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any
 
 import cocotb
-from cocotb.handle import SimHandleBase
 from cocotb.triggers import RisingEdge
 
 Step = Callable[[bool], None]
@@ -18,16 +17,22 @@ Step = Callable[[bool], None]
 def reader(signal: Any) -> Callable[[], int]:
     """Return what reads `signal`, of any width. It raises ValueError for an unknown bit.
 
-    A signal may also be an object that has only a `value`.
+    It asks the simulator as cocotb does. Where that cannot be had (another cocotb, an object that
+    stands for a signal), it reads `value`.
     """
-    if not isinstance(signal, SimHandleBase):
+    bits = getattr(getattr(signal, "_handle", None), "get_signal_val_binstr", None)
+    if bits is None:
         return lambda: int(signal.value)
-    bits = signal._handle.get_signal_val_binstr
     return lambda: int(bits(), 2)
 
 
 async def cycles(dut: Any, number: int) -> None:
-    """Wait for so many edges of `dut.clk`."""
+    """Wait for so many edges of `dut.clk`.
+
+    Tasks run at an edge in the order in which they began to wait for it, so a test that waits for
+    each edge keeps its place before or after the streams. After a Timer or ClockCycles it has
+    another one, and sees what they do a cycle earlier or later.
+    """
     edge = RisingEdge(dut.clk)
     for _ in range(number):
         await edge

@@ -24,7 +24,7 @@ OPERATIONS, CQS = 60, 2
 def test_random_operations_on_every_qp(data_width):
     """Write, Send and Read in both directions at random alignments; all memory is compared."""
     config = replace(SMALLEST, data_width=data_width)
-    library = build_device(config)
+    library = build_device(config, level="-O1")
     rng = seeded_random()
     doing = [[draw_operations(rng, OPERATIONS) for _ in range(config.qps)] for _ in range(2)]
     with (

@@ -63,6 +63,36 @@ async def start_bench(dut: Any, **options: Any) -> Bench:
     return bench
 
 
+@shows("DDP-3-05", "DDP-3-09", "MPA-3-07", "MPA-4.3-10", "MPA-4.3-11")
+@cocotb.test(timeout_time=2, timeout_unit="ms")
+async def check_known_fpdus_with_markers(dut: Any) -> None:
+    bench = await start_bench(dut)
+    known = [v for v in all_vectors("fpdu") if v["markers"] and v["ulpdus_hex"]]
+    names = {vector["name"] for vector in known}
+    assert {"RFC 5044 Figure 5", "Figure 6 in context", "Marker between PAD and CRC"} <= names
+    for vector in known:
+        await bench.connect(0, bool(vector["crc_on"]), markers=True)
+        bench.ulpdus[0].clear()
+        bench.deliver(0, bytes.fromhex(vector["stream_hex"]))
+        bench.llp.announce(0, 1 << 20)
+        expected = [bytes.fromhex(text) for text in vector["ulpdus_hex"]]
+        assert await bench.wait_for(0, len(expected)) == expected, vector["name"]
+        await bench.command(0, QpCommandKind.DESTROY)
+        await bench.cycles(60)
+    assert not bench.errors
+
+
+def other_pointer(rng: random.Random, wrong: int) -> Any:
+    """A change: Marker number `wrong` has one of the bits of FPDUPTR that count inverted."""
+
+    def change(index: int, marker: bytes) -> bytes:
+        bit = 1 << rng.randrange(2, 16)
+        value = int.from_bytes(marker, "big") ^ (bit if index == wrong else 0)
+        return value.to_bytes(MARKER_OCTETS, "big")
+
+    return change
+
+
 @shows("MPA-5.1-05", "MPA-A.4-01")
 @cocotb.test(timeout_time=20, timeout_unit="ms")
 async def check_random_fpdus_of_connections_with_and_without_markers(dut: Any) -> None:
@@ -109,36 +139,6 @@ async def check_every_position_of_the_first_marker(dut: Any) -> None:
     for qp in range(CONFIG.qps):
         assert await bench.wait_for(qp, len(sent[qp])) == sent[qp]
     assert not bench.errors
-
-
-@shows("DDP-3-05", "DDP-3-09", "MPA-3-07", "MPA-4.3-10", "MPA-4.3-11")
-@cocotb.test(timeout_time=2, timeout_unit="ms")
-async def check_known_fpdus_with_markers(dut: Any) -> None:
-    bench = await start_bench(dut)
-    known = [v for v in all_vectors("fpdu") if v["markers"] and v["ulpdus_hex"]]
-    names = {vector["name"] for vector in known}
-    assert {"RFC 5044 Figure 5", "Figure 6 in context", "Marker between PAD and CRC"} <= names
-    for vector in known:
-        await bench.connect(0, bool(vector["crc_on"]), markers=True)
-        bench.ulpdus[0].clear()
-        bench.deliver(0, bytes.fromhex(vector["stream_hex"]))
-        bench.llp.announce(0, 1 << 20)
-        expected = [bytes.fromhex(text) for text in vector["ulpdus_hex"]]
-        assert await bench.wait_for(0, len(expected)) == expected, vector["name"]
-        await bench.command(0, QpCommandKind.DESTROY)
-        await bench.cycles(60)
-    assert not bench.errors
-
-
-def other_pointer(rng: random.Random, wrong: int) -> Any:
-    """A change: Marker number `wrong` has one of the bits of FPDUPTR that count inverted."""
-
-    def change(index: int, marker: bytes) -> bytes:
-        bit = 1 << rng.randrange(2, 16)
-        value = int.from_bytes(marker, "big") ^ (bit if index == wrong else 0)
-        return value.to_bytes(MARKER_OCTETS, "big")
-
-    return change
 
 
 @shows("MPA-5.2-02", "MPA-8-01", "MPA-8-03", "MPA-8-04", "MPA-8-05", "MPA-8-08")

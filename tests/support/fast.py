@@ -22,6 +22,9 @@ WHOLE = (
 FAST_INSIDE = ("tests/hw/interface", "tests/hw/test_one_description.py")
 """Paths below these folders whose tests do none of that."""
 
+chosen_checks: dict[str, str] = {}
+"""With `--fast`: the one cocotb test that is asked for of each module whose tests share a run."""
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
@@ -50,6 +53,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             chosen.setdefault(_alike(item), item)
     left_out = [item for item in items if chosen.get(_alike(item)) is not item]
     items[:] = chosen.values()
+    for item in items:
+        check = getattr(item, "callspec", None) and item.callspec.params.get("check")
+        if isinstance(check, str):
+            chosen_checks[item.module.__name__] = check
     config.hook.pytest_deselected(items=left_out)
 
 

@@ -58,6 +58,7 @@ def _stored(h: Harness) -> None:
     h.check("number", ~asked | (settle.settled.number == h.past(number)))
     h.check("edge", ~asked | (settle.settled.edge == h.past(edge)))
     h.check("fin", ~asked | (settle.settled.fin == h.past(fin)))
+    h.check("lost", ~asked | (settle.lost == h.past(lost)))
     h.check("said", ~h.past(mine) | (settle.o.valid == h.past(told)))
     failed = settle.o.p.failed == h.past(bad)
     h.check("which", ~h.past(told) | (Value.cast(settle.o.p.note) == h.past(note)))
@@ -77,6 +78,8 @@ def _stored(h: Harness) -> None:
     read, *_ = inside.memory("table").read_ports
     good = (read.data.number == h.past(number)) & (read.data.fin == h.past(fin))
     h.invariant("read", ~asked | (good & (read.data.edge == h.past(edge))))
+    _, asked_failure, *_ = inside.memory("failures").read_ports
+    h.invariant("read failure", ~asked | (asked_failure.data == h.past(lost)))
 
 
 PROPERTIES = (
@@ -94,6 +97,7 @@ PROPERTIES = (
                 ("failure.data.eq(silent | wrong)", "failure.data.eq(wrong)"),
                 ("answered.eq(0), wrong.eq(0)", "answered.eq(1), wrong.eq(0)"),
                 ("self.o.valid.eq(~silent)", "self.o.valid.eq(1)"),
+                ("self.lost.eq(asked_failure.data)", "self.lost.eq(silent)"),
             )
         ),
         depth=1,

@@ -60,9 +60,10 @@ PROPERTIES = (
         "receive front",
         "tcp.receive_front.ReceiveFront",
         Mutation(
-            "stagecoach.gateware.ethernet.frame_store",
-            "self.o.valid.eq(ahead.o.valid)",
-            "self.o.valid.eq(ahead.o.valid & self.o.ready)",
+            "stagecoach.gateware.stream.read_ahead",
+            "wiring.connect(m, wiring.flipped(self.o), ahead.o)",
+            "m.d.comb += [self.o.payload.eq(ahead.o.payload), ahead.o.ready.eq(self.o.ready), "
+            "self.o.valid.eq(ahead.o.valid & self.o.ready)]",
         ),
     ),
     _property(
