@@ -88,8 +88,8 @@ class TransmitPlan(wiring.Component):
     """Decides what is known of a connection after an event, and what else has to be done for it.
 
     The rules are those of RFC 9293, 3.10.7.4 and 3.8.6, RFC 5681, 2 (duplicate ACKs), RFC 5961, 7
-    (challenges). An event of a connection that is not alive changes nothing; an FPDU of it is
-    dropped.
+    (challenges). An event of a connection that is not alive changes nothing, nor does one that
+    closes what is closed; an FPDU is dropped then.
 
     `start` for a cycle; the inputs stay for two, the outputs are good in the cycle after it; `seen`
     stays until the next `start`. Nothing waits. Numbers and times are modulo 2^32.
@@ -290,16 +290,13 @@ class TransmitPlan(wiring.Component):
             m.d.comb += to_do.works.eq(1)
 
     def _plan_fpdu(self, m: Module) -> None:
-        """It is queued, or dropped; nothing may follow it."""
+        """It is queued; or dropped, which changes nothing."""
         numbers = self.state.numbers
         to_do, fpdu = self.to_do, self.fpdu
+        kept = numbers.alive & ~numbers.closing
         with m.If(fpdu.octets != 0):
-            m.d.comb += to_do.drops.eq(~numbers.alive | numbers.closing)
-            m.d.comb += to_do.stores.eq(1)
-        with m.If(numbers.alive):
-            m.d.comb += to_do.pushes.eq(1)
-            with m.If(fpdu.close & ~numbers.closing):
-                m.d.comb += to_do.closes.eq(1)
+            m.d.comb += [to_do.drops.eq(~kept), to_do.stores.eq(1)]
+        m.d.comb += [to_do.pushes.eq(kept), to_do.closes.eq(kept & fpdu.close)]
 
     def _plan_command(self, m: Module) -> None:
         """One of a connection that is alive."""
@@ -311,7 +308,10 @@ class TransmitPlan(wiring.Component):
                 m.d.comb += to_do.pushes.eq(1)
                 m.d.comb += to_do.stores.eq(1)
             with m.Case(TransmitOperation.FINISH):
-                m.d.comb += [to_do.pushes.eq(1), to_do.closes.eq(~numbers.closing)]
+                m.d.comb += [
+                    to_do.pushes.eq(~numbers.closing),
+                    to_do.closes.eq(~numbers.closing),
+                ]
             with m.Case(TransmitOperation.ABORT):
                 m.d.comb += [
                     to_do.resets.eq(~(numbers.closing & numbers.peer_fin)),

@@ -507,7 +507,7 @@ class TransmitProcessor(wiring.Component):
             with m.State("ACT"):  # the next of the things to do
                 m.d.comb += acts.eq(1)
                 m.d.sync += [
-                    to_do.closes.eq(0),
+                    *(to_do[name].eq(0) for name in ("closes", "shrinks")),
                     arms.eq(0),
                     tell_kind.eq(
                         Mux(to_do.tells, Value.cast(LlpEventKind.EMSS), LlpEventKind.TX_WINDOW)
@@ -516,6 +516,8 @@ class TransmitProcessor(wiring.Component):
                 ]
                 with m.If(to_do.closes):
                     m.d.sync += [numbers.closing.eq(1), numbers.passive.eq(numbers.peer_fin)]
+                with m.If(to_do.shrinks):
+                    m.d.sync += path.congestion.eq(congestion.state_after)
                 with m.If(arms):
                     m.d.sync += [resend.armed.eq(1), resend.at.eq(expiry), numbers.persists.eq(0)]
                 with m.If(to_do.closes):
@@ -533,9 +535,8 @@ class TransmitProcessor(wiring.Component):
                 with m.Elif(to_do.ends):
                     m.next = "NOTICE"
                 with m.Elif(to_do.pushes & waits):
-                    with m.If(to_do.shrinks | (~outstanding & (idle > times.rto.timeout))):
+                    with m.If(~outstanding & (idle > times.rto.timeout)):
                         m.d.sync += path.congestion.eq(congestion.state_after)
-                    m.d.sync += to_do.shrinks.eq(0)
                     m.next = "SEGMENT"
                 with m.Elif(numbers.alive & numbers.attached & grant.due):
                     m.d.sync += numbers.granted.eq(grant.number)

@@ -39,8 +39,8 @@ async def start(dut: Any, begin: int = 0, **settings: int) -> Bench:
 
 def some_setup(rng: Random) -> Setup:
     return Setup(
-        number=rng.choice([rng.getrandbits(32), SPACE - rng.randrange(50_000), 0]),
-        following=rng.choice([rng.getrandbits(32), SPACE - rng.randrange(5000)]),
+        number=rng.choice([rng.getrandbits(32), SPACE - rng.randint(1, 50_000), 0]),
+        following=rng.choice([rng.getrandbits(32), SPACE - rng.randint(1, 5000)]),
         window=rng.choice([0, 1000, 20_000, 65_535, 65_535]),
         shift=rng.choice([0, 0, 2, 7]),
         smss=rng.choice([100, 536, 1460]),
@@ -82,7 +82,8 @@ class Peer:
         self.duplicates = self.left = 0
         self.sends = self.narrow = 0.0
 
-    def step(self) -> None:
+    def step(self, *, alone: bool) -> None:
+        """Tell an event; several FPDUs at once unless it has to be `alone`."""
         rng, sender, bench = self.rng, self.sender, self.bench
         if not self.left:
             self.left = rng.randrange(10, 60)
@@ -94,7 +95,7 @@ class Peer:
             return
         self.duplicates = rng.randint(1, 6) if rng.random() < 0.04 else 0
         if rng.random() < self.sends:
-            self._send()
+            self._send(1 if alone else rng.choice([1, 1, 2, 6]))
             return
         kind = rng.random()
         if kind < 0.6:
@@ -138,13 +139,13 @@ class Peer:
             octets = self.rng.choice([0, octets])
             self.bench.send(connection, octets, close=True)
 
-    def _send(self) -> None:
+    def _send(self, count: int) -> None:
         """As many octets as the LLP may send, at most."""
         rng, smss = self.rng, self.sender.smss
         if not self.known.attached:
             self.bench.attach(self.connection)
             return
-        for _ in range(rng.choice([1, 1, 2, 6])):
+        for _ in range(count):
             octets = rng.choice([20, smss, smss, smss, rng.randint(1, smss)])
             octets = min(octets, self.known.allowed())
             if octets > 0:
@@ -161,6 +162,7 @@ class Peer:
         window: int | None = 65_535 if sender.window < 3000 and rng.random() < 0.5 else None
         if rng.random() < self.narrow:
             window = rng.choice([0, 1, 300, 20_000, 65_535]) >> rng.choice([0, sender.shift])
+            position = rng.choice([position, highest])  # nothing is outstanding: it is probed
         self.bench.acknowledge(
             self.connection,
             position,
@@ -184,6 +186,7 @@ class Peer:
 
 SEEN = (
     *("limited", "reopened", "expired", "probed", "joined", "stored", "waited", "go back", "fin"),
+    "visited",
 )
 """What has to happen by chance."""
 
@@ -202,12 +205,19 @@ async def check_random_events_do_what_the_reference_does(dut: Any) -> None:
         await bench.settle()
         peers = [Peer(bench, connection) for connection in some]
         for _ in range(int(parameter("STEPS", "150"))):
-            # One event of each of them at a time.
-            for peer in rng.sample(peers, rng.randint(1, len(peers))):
+            # One event of each of them at a time, or several of one kind; if segments leave late,
+            # what one event makes possible is sent in several turns.
+            late = rng.random() < 0.4
+            bench.sinks["send"].paused = late
+            count = len(peers) if late else rng.randint(1, len(peers))
+            for peer in rng.sample(peers, count):
                 if peer.is_due() and rng.random() < 0.8:
                     bench.expire(peer.connection)
                 else:
-                    peer.step()
+                    peer.step(alone=late)
+            if late:
+                await ClockCycles(dut.clk, 150)
+                bench.sinks["send"].paused = False
             await bench.settle()
             bench.advance(rng.choice([0, 1, 100, 1000, 1000]))
             if rng.random() < 0.1:
@@ -217,6 +227,7 @@ async def check_random_events_do_what_the_reference_does(dut: Any) -> None:
         for known in bench.references.values():
             seen += known.seen
     seen += bench.seen
+    seen["visited"] = bench.pulses - bench.events
     missing = [what for what in SEEN if not seen[what]]
     assert not missing or bench.connections < LARGEST, (missing, seen)
 
@@ -452,6 +463,44 @@ async def check_both_ends_close(dut: Any) -> None:
             assert [job["flags"] for job in (await bench.settle())[connection]] == [Flags.ACK]
         assert known.ended == ("CLOSED" if order == "peer" else "TIME_WAIT")
         assert bench.limits[connection]["ended"]
+
+
+@cocotb.test(timeout_time=2, timeout_unit="ms")
+async def check_a_smaller_segment_size_makes_cwnd_smaller(dut: Any) -> None:
+    """Also if nothing waits to be sent: to that of a restart (RFC 5681, 4.1), ten segments."""
+    bench = await start(dut)
+    known = await one(bench, 2, plain(window=65_535, shift=7))
+    bench.resize(2, 100)
+    await bench.settle()
+    sent = []
+    while known.sender.end < 2000:
+        bench.send(2, 100)
+        sent += (await bench.settle())[2]
+    assert len(sent) == 10
+
+
+@cocotb.test(timeout_time=2, timeout_unit="ms")
+async def check_what_follows_the_end_changes_nothing(dut: Any) -> None:
+    """Nor does it send what a timeout has left to be sent again."""
+    bench = await start(dut)
+    known = await one(bench, 2, plain())
+    for octets in (1000, 400):
+        bench.send(2, octets)
+        await bench.settle()
+    bench.close(2)
+    await bench.settle()
+    bench.advance(due_after(bench, 2) or 0)
+    bench.expire(2)
+    assert [job["octets"] for job in (await bench.settle())[2]] == [1000]
+    # Both would fit in cwnd.
+    assert known.sender.congestion.limit > 1400
+    bench.send(2, 20)
+    bench.send(2, 20, close=True)
+    bench.send(2, 0, close=True)
+    bench.close(2)
+    assert not (await bench.settle())[2]
+    bench.acknowledge(2, 0)
+    assert [job["octets"] for job in (await bench.settle())[2]] == [400]
 
 
 @shows("TCP-MUST-40", "TCP-SHLD-18", "TCP-SHLD-19")

@@ -30,7 +30,8 @@ ENDS = {
 class ListedSender(Sender):
     """Segments are those of the list of the engine, also when they are sent again.
 
-    The reference packs what it sends again anew. A smaller segment size is the restart window.
+    The reference packs what it sends again anew. A smaller segment size is the restart window;
+    what limited transmit lends is as many segments of the new size.
     """
 
     segments: deque[list[int]]  # start, end, whether it consists of FPDUs
@@ -74,6 +75,7 @@ class ListedSender(Sender):
 
     def resize(self, now: int, smss: int) -> None:
         smaller = smss < self.smss
+        self.congestion.extra = self.congestion.extra // self.smss * smss
         self.smss = self.congestion.smss = smss
         if smaller:
             self.congestion.idle()
