@@ -1,7 +1,7 @@
 """What an event means for the sending side: what is known then, and what has to be done."""
 
 from amaranth.hdl import Module, Mux, Value
-from amaranth.lib import data, enum, wiring
+from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from stagecoach.gateware.tcp.congestion import CWND_MOST, CongestionOperation
@@ -16,26 +16,14 @@ from stagecoach.gateware.tcp.layouts import (
     settled_layout,
     transmit_command,
 )
-from stagecoach.gateware.tcp.sequence import before, distance
+from stagecoach.gateware.tcp.transmit_comparison import SEEN, TransmitComparison
 from stagecoach.gateware.tcp.transmit_state import (
     CHALLENGE_PERIOD_US,
     CHALLENGES,
     NUMBERS,
     TRANSMIT_STATE,
 )
-
-
-class TransmitKind(enum.Enum, shape=3):
-    """Events of the sending side."""
-
-    ACK = 0  # what a segment means for it
-    NOTE = 1  # what is stored of the peer's data
-    DUE = 2  # a deadline may have come
-    FPDU = 3
-    COMMAND = 4
-    FAILED = 5  # its ring could not be written
-    VISIT = 6  # it had more to send than its turn allowed
-
+from stagecoach.gateware.tcp.transmit_turn import TransmitKind
 
 TO_DO = data.StructLayout(
     {
@@ -62,27 +50,6 @@ or if no segment has gone until then. ends: the connection does, of that `cause`
 that of a restart. pushes: what waits is sent.
 """
 
-SEEN = data.StructLayout(
-    {
-        **dict.fromkeys(
-            (
-                *("newer", "same", "some", "all_acked", "beyond", "overtakes", "fresh", "sampled"),
-                *("acks_fin", "shut", "resend_due", "ack_due"),
-            ),
-            1,
-        ),
-        **dict.fromkeys(("peer_window", "measured", "challenged", "grown", "waited"), 32),
-    }
-)
-"""Comparisons.
-
-SEG.ACK is `newer` than SND.UNA, or the `same`; for all that was sent, or `beyond` that; it
-`overtakes` SND.NXT; it is for what was timed, or for our FIN. some: anything is outstanding. fresh:
-SEG.SEQ is not before SND.WL1. shut: the window that was announced is zero. peer_window: scaled.
-measured: the round trip. challenged, waited: microseconds since the first challenge, and since the
-last progress. grown: how far the right edge of our window has moved since it was announced.
-"""
-
 
 class TransmitPlan(wiring.Component):
     """Decides what is known of a connection after an event, and what else has to be done for it.
@@ -106,7 +73,7 @@ class TransmitPlan(wiring.Component):
     """
 
     def __init__(self, bits: int, mss: int):
-        self._mss = mss
+        self._bits, self._mss = bits, mss
         super().__init__(
             {
                 "start": In(1),
@@ -127,31 +94,15 @@ class TransmitPlan(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        numbers, path = self.state.numbers, self.state.path
-        times, windows = self.state.times, self.state.windows
-        resend, acknowledge = times.deadlines.resend, times.deadlines.acknowledge
-        ack, note, due, now, seen = self.ack, self.note.note, self.due, self.now, self.seen
-        acknowledged = ack.acknowledgment
-        with m.If(self.start):
-            m.d.sync += [
-                seen.newer.eq(before(numbers.una, acknowledged)),
-                seen.same.eq(numbers.una == acknowledged),
-                seen.some.eq(numbers.una != numbers.max),
-                seen.all_acked.eq(~before(acknowledged, numbers.max)),
-                seen.beyond.eq(before(numbers.max, acknowledged)),
-                seen.overtakes.eq(before(numbers.next, acknowledged)),
-                seen.fresh.eq(~before(ack.sequence, windows.window_from)),
-                seen.sampled.eq(times.timed & ~before(acknowledged, times.timed_number)),
-                seen.acks_fin.eq(numbers.closing & (distance(acknowledged, numbers.end) == 1)),
-                seen.peer_window.eq(ack.window << path.shift),
-                seen.measured.eq(distance(now, times.timed_at)),
-                seen.challenged.eq(distance(now, times.challenged_at)),
-                seen.grown.eq(distance(note.edge, windows.announced)),
-                seen.shut.eq(windows.announced == note.number),
-                seen.resend_due.eq(due.resend & resend.armed & ~before(now, resend.at)),
-                seen.ack_due.eq(due.acknowledge & acknowledge.armed & ~before(now, acknowledge.at)),
-                seen.waited.eq(distance(now, numbers.since)),
-            ]
+        numbers, ack = self.state.numbers, self.ack
+        m.submodules.comparison = comparison = TransmitComparison(self._bits)
+        m.d.comb += [
+            *(
+                getattr(comparison, name).eq(getattr(self, name))
+                for name in ("start", "now", "ack", "note", "due", "state")
+            ),
+            self.seen.eq(comparison.seen),
+        ]
 
         m.d.comb += self.state_after.eq(self.state)
         with m.Switch(self.kind):

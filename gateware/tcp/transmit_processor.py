@@ -1,12 +1,11 @@
 """The sending side of established connections: what is sent, when, and what it waits for."""
 
 from amaranth.hdl import C, Cat, Module, Mux, Signal, Value
-from amaranth.lib import memory, stream, wiring
+from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from stagecoach.gateware.ethernet.layouts import OCTETS_BITS
 from stagecoach.gateware.layouts import LlpEventKind
-from stagecoach.gateware.memories import NO_COLLISION
 from stagecoach.gateware.stream.prompt_fifo import PromptFifo
 from stagecoach.gateware.tcp.congestion import Congestion, CongestionOperation
 from stagecoach.gateware.tcp.layouts import (
@@ -15,7 +14,6 @@ from stagecoach.gateware.tcp.layouts import (
     FLAGS,
     HEADERS_OCTETS,
     LIMITS,
-    TABLE_ROW_BITS,
     TRANSMIT_SETTINGS,
     NoticeKind,
     SendKind,
@@ -35,8 +33,10 @@ from stagecoach.gateware.tcp.segment_list import SegmentList, SegmentOperation
 from stagecoach.gateware.tcp.send_window import SendMode, SendWindow
 from stagecoach.gateware.tcp.sequence import distance
 from stagecoach.gateware.tcp.transmit_grant import TransmitGrant
-from stagecoach.gateware.tcp.transmit_plan import TO_DO, TransmitKind, TransmitPlan
+from stagecoach.gateware.tcp.transmit_plan import TO_DO, TransmitPlan
 from stagecoach.gateware.tcp.transmit_state import SUSPECT_RETRIES, TRANSMIT_STATE
+from stagecoach.gateware.tcp.transmit_table import TransmitTable
+from stagecoach.gateware.tcp.transmit_turn import TransmitKind, TransmitTurn
 
 SEND_JOBS = 8
 """That wait to be built."""
@@ -126,10 +126,8 @@ class TransmitProcessor(wiring.Component):
         m = Module()
         state = Signal(TRANSMIT_STATE)
         numbers, path, times, windows = state.numbers, state.path, state.times, state.windows
-        rows = [Value.cast(row) for row in (numbers, path, times, windows)]
-        m.submodules.table = table = memory.Memory(
-            shape=TABLE_ROW_BITS, depth=len(rows) * self._connections, init=[], attrs=NO_COLLISION
-        )
+        m.submodules.table = table = TransmitTable(self._connections)
+        m.submodules.turn = turn = TransmitTurn(self._bits)
         m.submodules.congestion = congestion = Congestion()
         m.submodules.timeout = timeout = RetransmissionTimeout()
         m.submodules.list = segments = SegmentList(self._connections)
@@ -140,14 +138,12 @@ class TransmitProcessor(wiring.Component):
         # Each connection once; and the one that is visited, and has more, twice.
         m.submodules.visits = visits = PromptFifo(self._bits, self._connections + 1)
         wiring.connect(m, wiring.flipped(self.send), sends.o)
-        read, write = table.read_port(), table.write_port()
         ack, note, due, fpdu = self.ack.p, self.note.p, self.due.p, self.fpdu.p
         command, settings = self.command.p, self.settings
 
-        event = Signal(TransmitKind)
-        connection = Signal(self._bits)
+        event, connection = turn.o.p.kind, turn.o.p.connection
         now = Signal(32)
-        step = Signal(range(len(rows) + 1))
+        step = Signal(range(_OPERATION_CYCLES))
         resend, acknowledge = times.deadlines.resend, times.deadlines.acknowledge
 
         # What is left to do in this event; besides what the plan says:
@@ -321,97 +317,56 @@ class TransmitProcessor(wiring.Component):
             visits.i.payload.eq(connection),
         ]
 
-        # Rows are written while the next ones are fetched, each two cycles before it is read.
-        finishes = Signal()
-        row, written = Signal(range(len(rows))), Signal(self._bits)
-        forgets = Signal()
-        m.d.comb += [
-            write.addr.eq(Cat(row, Mux(finishes, connection, written))),
-            write.en.eq(finishes | (row != 0)),
-            read.addr.eq(Cat(step[: len(row)], connection)),
-            self.deadlines_write.eq(finishes),
-            self.deadlines_connection.eq(connection),
-            # A connection that was forgotten has some in its row still.
-            *(
-                self.deadlines[name].eq(Mux(numbers.alive, Value.cast(times.deadlines[name]), 0))
-                for name in DEADLINES.members
-            ),
-        ]
-        with m.Switch(row):
-            for place, value in enumerate(rows):
-                with m.Case(place):
-                    m.d.comb += write.data.eq(value)
-        with m.If(write.en & ~forgets):
-            m.d.sync += row.eq(row + 1)
-        with m.If(finishes):
-            m.d.sync += written.eq(connection)
-
-        # The copy for the receive processor, written all the while.
-        loaded = Signal()
-        m.d.sync += self.limits_write.eq(loaded)
-        with m.If(loaded):
-            ahead = numbers.probed & ~outstanding
-            m.d.sync += [
-                self.limits_connection.eq(connection),
-                self.limits.oldest.eq(numbers.una - windows.max_window),
-                self.limits.highest.eq(numbers.max + ahead),
-                self.limits.ended.eq(~numbers.alive),
+        some_jobs = sends.level >= SEND_JOBS_SOME
+        ports = {
+            TransmitKind.ACK: (self.ack, ack.connection),
+            TransmitKind.NOTE: (self.note, note.note.connection),
+            TransmitKind.DUE: (self.due, due.connection),
+            TransmitKind.FPDU: (self.fpdu, fpdu.connection),
+            TransmitKind.COMMAND: (self.command, command.connection),
+            TransmitKind.FAILED: (self.failed, self.failed.payload),
+            TransmitKind.VISIT: (visits.o, visits.o.payload),
+        }
+        for kind, (port, whose) in ports.items():
+            waits_there = port.valid
+            if kind is TransmitKind.VISIT:
+                waits_there = waits_there & ~some_jobs
+            m.d.comb += [
+                turn.events[kind.value].valid.eq(waits_there),
+                turn.events[kind.value].payload.eq(whose),
+                port.ready.eq(turn.events[kind.value].ready),
             ]
 
-        # Whose turn it is.
-        some_jobs = sends.level >= SEND_JOBS_SOME
-        ports = (
-            (self.ack, ack.connection),
-            (self.note, note.note.connection),
-            (self.due, due.connection),
-            (self.fpdu, fpdu.connection),
-            (self.command, command.connection),
-            (self.failed, self.failed.payload),
-            (visits.o, visits.o.payload),
-        )
-        waiting_kinds, turn, candidates = (Signal(len(TransmitKind)) for _ in range(3))
-        chosen, chosen_connection = Signal(TransmitKind), Signal(self._bits)
+        finishes, loaded = Signal(), Signal()
         m.d.comb += [
-            waiting_kinds.eq(Cat(*(port.valid for port, _ in ports))),
-            waiting_kinds[TransmitKind.VISIT.value].eq(visits.o.valid & ~some_jobs),
-            candidates.eq(Mux((waiting_kinds & turn).any(), waiting_kinds & turn, waiting_kinds)),
+            turn.o.ready.eq(finishes),
+            table.connection.eq(connection),
+            table.keeps.eq(finishes),
+            table.holds.eq(loaded),
+            table.state.eq(state),
+            *(
+                getattr(self, f"{copy}{which}").eq(getattr(table, f"{copy}{which}"))
+                for copy in ("limits", "deadlines")
+                for which in ("", "_write", "_connection")
+            ),
         ]
-        for number, (port, whose) in reversed(list(enumerate(ports))):
-            with m.If(candidates[number]):
-                m.d.comb += [chosen.eq(number), chosen_connection.eq(whose)]
-            m.d.comb += port.ready.eq(finishes & (Value.cast(event) == number))
 
-        with m.FSM(init="FORGET"):
-            with m.State("FORGET"):  # all connections: the row of their flags
-                m.d.comb += [
-                    forgets.eq(1),
-                    write.addr.eq(Cat(C(0, len(row)), connection)),
-                    write.data.eq(0),
-                    write.en.eq(1),
-                ]
-                m.d.sync += connection.eq(connection + 1)
-                with m.If(connection == self._connections - 1):
-                    m.next = "CHOOSE"
-            with m.State("CHOOSE"):  # an event
-                with m.If(waiting_kinds.any()):
+        with m.FSM(init="FETCH"):
+            with m.State("FETCH"):  # an event, and what is known of its connection
+                with m.If(turn.o.valid & table.ready):
+                    m.d.comb += table.fetches.eq(1)
                     m.d.sync += [
-                        event.eq(chosen),
-                        connection.eq(chosen_connection),
                         now.eq(self.time),
-                        *(turn[place].eq(Value.cast(chosen) < place) for place in range(len(turn))),
                         *(flag.eq(0) for flag in (frees, bare, arms, suspects, stored)),
                         to_do.eq(0),
                         fated.eq(1),
                     ]
-                    m.next = "FETCH"
-            with m.State("FETCH"):  # its rows
-                m.d.sync += step.eq(step + 1)
-                for place, register in enumerate(rows):
-                    with m.If(step == place + 1):
-                        m.d.sync += register.eq(read.data[: len(register)])
-                with m.If(step == len(rows)):
-                    m.d.sync += [step.eq(0), loaded.eq(1)]
-                    m.next = "COMPARE"
+                    for place, part in enumerate((numbers, path, times, windows)):
+                        with m.If(table.loads[place]):
+                            m.d.sync += part.eq(table.word[: len(Value.cast(part))])
+                    with m.If(table.fetched):
+                        m.d.sync += loaded.eq(1)
+                        m.next = "COMPARE"
             with m.State("COMPARE"):  # what it says with what is known
                 m.d.comb += plan.start.eq(1)
                 m.next = "PLAN"
@@ -641,7 +596,7 @@ class TransmitProcessor(wiring.Component):
             with m.State("FINISH"):  # the rows are written from now on
                 m.d.comb += finishes.eq(1)
                 m.d.sync += loaded.eq(0)
-                m.next = "CHOOSE"
+                m.next = "FETCH"
 
         # Whatever has an acknowledgment ends the wait for one.
         with m.If(takes):

@@ -14,7 +14,8 @@ from stagecoach.gateware.queues.fetch.visit import Visit
 from stagecoach.gateware.rdmap.transmit.check import RIGHTS_BITS
 from stagecoach.gateware.registers.block import _is_message
 from stagecoach.gateware.registers.commands import staging_registers
-from stagecoach.gateware.tcp.transmit_plan import TO_DO, TransmitKind
+from stagecoach.gateware.tcp.transmit_plan import TO_DO
+from stagecoach.gateware.tcp.transmit_turn import TransmitKind
 from stagecoach.hw.formal import receiver
 from stagecoach.hw.formal.device import class_name
 from stagecoach.hw.formal.harness import Harness, Inside
@@ -119,12 +120,14 @@ def _send_completer(h: Harness, inside: Inside) -> Conditions:
 
 def _transmit_processor(h: Harness, inside: Inside) -> Conditions:
     """An event waits at its port while it is worked on; only two kinds have octets."""
-    away = inside.in_state("FORGET", "CHOOSE")
-    kind = Value.cast(inside.signal("event"))
+    away = inside.in_state("FETCH")
+    event = inside.child("turn").ports.o
+    kind = Value.cast(event.p.kind)
     is_fpdu = kind == Value.cast(TransmitKind.FPDU)
     is_command = kind == Value.cast(TransmitKind.COMMAND)
-    yield "FPDU", away | ~is_fpdu | inside.ports.fpdu.valid
-    yield "command", away | ~is_command | inside.ports.command.valid
+    yield "event", away | event.valid
+    yield "FPDU", ~event.valid | ~is_fpdu | inside.ports.fpdu.valid
+    yield "command", ~event.valid | ~is_command | inside.ports.command.valid
     yield "stores", ~inside.in_state("STORE") | is_fpdu | is_command
     yield "fate", ~inside.in_state("FATE") | is_fpdu
     yield "fated", away | inside.signal("fated") | is_fpdu

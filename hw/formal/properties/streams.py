@@ -46,6 +46,7 @@ ASSUMED: dict[str, tuple[str, ...]] = {
 
 FREE: dict[str, tuple[str, ...]] = {
     "tcp.transmit_processor.TransmitProcessor": (
+        "table",
         "congestion",
         "timeout",
         "list",
