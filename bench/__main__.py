@@ -45,6 +45,14 @@ def _options() -> argparse.Namespace:
         "--only", nargs="+", metavar="KEY", default=[], help="measure these figures, write nothing"
     )
     choice.add_argument(
+        "--again",
+        nargs="+",
+        metavar="KEY",
+        default=[],
+        help="measure these figures anew, in place of those of the last whole run: for what is "
+        "measured in seconds on a machine that had other work",
+    )
+    choice.add_argument(
         "--short",
         action="store_true",
         help="measure all cycles of one device in shorter runs, write nothing; fail below a floor",
@@ -75,12 +83,13 @@ def main() -> int:
             return 2
         return 0
     try:
-        keys = list(SHORT_KEYS) if options.short else select(options.only)
+        keys = list(SHORT_KEYS) if options.short else select(options.only or options.again)
+        last = last_results()[0] if options.again else {}
         floors = read_floors(FLOORS.read_text()) if options.short else REQUIRED
-    except ValueError as error:
+    except (BadResults, ValueError) as error:
         print(f"bench: {error}", file=sys.stderr)
         return 2
-    whole = not options.only and not options.short
+    whole = not (options.only or options.again or options.short)
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True)) as progress:
         task = progress.add_task("", total=None)
@@ -101,8 +110,10 @@ def main() -> int:
                 write_results(CURVES, measure_curves(begin, options.jobs))
             except FAILURES as error:
                 failed["curves"] = str(error)
-            if not failed:
-                write_document(*last_results())
+        if options.again:
+            write_results(RESULT, last | figures)
+        if not failed and (whole or options.again):
+            write_document(*last_results())
     show(figures, floors)
     return 1 if complain(figures, floors, failed) else 0
 

@@ -4,16 +4,15 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-import cocotb
-from cocotb.triggers import RisingEdge
-
 from bench.rig import reach
 from bench.stamps import Stamp
 from stagecoach.sim.cosim.device import CocotbDevice
+from stagecoach.sim.cosim.signals import every_cycle, reader
 from stagecoach.sim.model.ddp import FLAG_LAST, header_octets
 from stagecoach.sim.model.mpa import parse_fpdu
 
 Handler = Callable[..., None]
+Reader = Callable[[], int]
 
 
 class Ports:
@@ -24,25 +23,23 @@ class Ports:
 
     def __init__(self, dut: Any):
         self._dut = dut
-        self._channels: list[tuple[Any, Any, list[Any], Handler]] = []
+        self._channels: list[tuple[Reader, Reader, list[Reader], Handler]] = []
         self.cycle = 0
-        cocotb.start_soon(self._run())
+        every_cycle(dut, self._step)
 
     def watch(self, channel: str, names: str, handler: Handler) -> None:
         """Calls `handler` at each transfer of `<channel>valid` with the signals `names`."""
-        valid = getattr(self._dut, f"{channel}valid")
-        ready = getattr(self._dut, f"{channel}ready")
-        signals = [getattr(self._dut, channel + name) for name in names.split()]
-        self._channels.append((valid, ready, signals, handler))
+        valid, ready, *values = (
+            reader(getattr(self._dut, channel + name))
+            for name in ("valid", "ready", *names.split())
+        )
+        self._channels.append((valid, ready, values, handler))
 
-    async def _run(self) -> None:
-        edge = RisingEdge(self._dut.clk)
-        while True:
-            await edge
-            self.cycle += 1
-            for valid, ready, signals, handler in self._channels:
-                if valid.value == 1 and ready.value == 1:
-                    handler(*(int(signal.value) for signal in signals))
+    def _step(self, in_reset: bool) -> None:
+        self.cycle += 1
+        for valid, ready, values, handler in self._channels:
+            if valid() and ready():
+                handler(*(value() for value in values))
 
 
 class HostWrites:

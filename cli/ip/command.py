@@ -38,6 +38,8 @@ def _lines(network: dict[str, Any]) -> Iterator[str]:
         f"  address {network['address']} mac {network['mac']} mtu {network['mtu']}{gateway} "
         f"tcp {network['engine']}"
     )
+    if network["carrier"] != "up":
+        yield f"  carrier {network['carrier'] or 'unknown'}"
     for each in network["neighbours"]:
         seconds = each["age_us"] / 1e6
         yield f"  neighbour {each['address']} {each['mac'] or '-'} {each['state']} {seconds:.1f} s"

@@ -14,7 +14,9 @@ from stagecoach.hw.interface.causes import Cause
 _COUNTERS = tuple(field.name for field in fields(QPCounters))
 
 _TEXT, _COUNT, _ANY_COUNT, _ANY_TEXT = "text", "0 to 2^64 - 1", "a count, or null", "text, or null"
-_NETWORK = dict.fromkeys(("engine", "address", "mac", "gateway"), _TEXT) | {"mtu": _COUNT}
+_NETWORK = dict.fromkeys(("engine", "address", "mac", "gateway", "carrier"), _TEXT) | {
+    "mtu": _COUNT
+}
 _NEIGHBOUR = dict.fromkeys(("address", "mac", "state"), _TEXT) | {"age_us": _COUNT}
 _CONNECTION = dict.fromkeys(("local", "remote", "state"), _TEXT)
 _CONNECTION |= {"qp": _ANY_COUNT, "soft_error": _ANY_TEXT}

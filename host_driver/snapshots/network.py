@@ -24,6 +24,7 @@ def network_snapshot(transport: Transport) -> dict[str, Any] | None:
             "mac": mac_text(settings.mac),
             "gateway": "" if settings.gateway is None else str(settings.gateway),
             "mtu": settings.mtu,
+            "carrier": str(transport.info.get("carrier", "")),
             "neighbours": [_neighbour(each) for each in stack.neighbours()],
             "connections": [_connection(each) for each in stack.connections()],
             "counters": dict(stack.counters),

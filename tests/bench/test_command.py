@@ -110,6 +110,18 @@ def test_whole_run_leaves_results_and_a_page(monkeypatch, capsys, folder, quick)
     assert quick[0] == quick[1]
 
 
+def test_one_figure_is_measured_again_in_place_of_the_last(monkeypatch, capsys, folder, quick):
+    assert run(monkeypatch, None, "--again", KEY) == 2
+    assert "was not measured: run `make bench` first" in capsys.readouterr().err
+    run(monkeypatch, lambda options: ALL)
+    before = json.loads((folder / "build/bench.json").read_text())
+    run(monkeypatch, lambda options: ALL | {"cycles": 7000, "last_cycles": 7000}, "--again", KEY)
+    after = json.loads((folder / "build/bench.json").read_text())
+    assert {key for key in after if after[key] != before[key]} == {KEY}
+    assert after[KEY] == 7.0
+    assert [page[0] for page in quick] == [before, after]
+
+
 def test_a_figure_that_fails_leaves_the_page_as_it_was(monkeypatch, capsys, folder, quick):
     def results(options):
         return WaitTimeout("nothing came") if options["markers"] else ALL

@@ -50,6 +50,19 @@ def test_a_connection_is_shown_as_ss_does(published, capsys):
         assert part in out
 
 
+@pytest.mark.parametrize(
+    "carrier", ["lost: unix:/w: the peer closed the stream", "down: no peer yet"]
+)
+def test_a_wire_without_a_peer_is_shown(published, folder, capsys, carrier):
+    assert published["network"]["carrier"] == "up"
+    (path,) = folder.glob("*.json")
+    path.write_text(
+        json.dumps(published | {"network": published["network"] | {"carrier": carrier}})
+    )
+    assert main(["ip"]) == 0
+    assert f"  carrier {carrier}\n" in capsys.readouterr().out
+
+
 def test_it_is_shown_as_json(published, capsys):
     assert main(["ip", "--json"]) == 0
     (network,) = json.loads(capsys.readouterr().out)

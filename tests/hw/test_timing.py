@@ -145,11 +145,18 @@ def test_results_that_cannot_be_read_are_told_before_anything_is_measured(
 
 
 def test_blocks_of_another_flow_stand_beside_those_of_the_device(path, monkeypatch):
-    row = {"fmax_mhz": 1.0, "lut4": 1, "ff": 1, "dp16kd": 1, "critical_path": "a"}
+    row = {"fmax_mhz": 1000.0, "lut4": 1, "ff": 1, "dp16kd": 1, "critical_path": "a"}
     monkeypatch.setattr(timing, "measure_blocks", lambda *_: {"framer": row})
     assert run(monkeypatch, "--block", "framer") == 0
     assert run(monkeypatch, "--block", "framer", "--abc9") == 0
     assert known(timing.BLOCKS_RESULT) == {"framer": row, "framer_abc9": row}
+
+
+def test_a_block_that_got_slower_is_told(path, monkeypatch, capsys):
+    row = {"fmax_mhz": 1.0, "lut4": 1, "ff": 1, "dp16kd": 1, "critical_path": "a"}
+    monkeypatch.setattr(timing, "measure_blocks", lambda *_: {"framer": row})
+    assert run(monkeypatch, "--block", "framer") == 1
+    assert "budgets.toml: framer: 1.00 MHz alone; " in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

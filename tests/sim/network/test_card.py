@@ -244,6 +244,8 @@ def test_calls_after_the_end_are_refused(pair):
     assert pair[1].read_register(SCRATCH) == 7
     with pytest.raises(TransportError):
         pair[1].connect("192.0.2.1", 9, 3)
+    assert not pair[1].carrier
+    assert pair[1].info["carrier"].startswith("lost: pair:")
 
 
 def test_a_call_that_waits_ends_with_the_card(pair):
