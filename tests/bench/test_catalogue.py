@@ -157,7 +157,9 @@ def test_limits_of_patterns():
 
 def test_no_figure_of_the_page_is_beyond_its_limit():
     page = (Path(__file__).parents[2] / "docs" / "performance.md").read_text()
-    rows = re.findall(r"^\| `(\w+)` \| ([\d,.]+) \| .* \| ([\d.]*) \| (?:not )?met \|$", page, re.MULTILINE)
+    rows = re.findall(
+        r"^\| `(\w+)` \| ([\d,.]+) \| .* \| ([\d.]*) \| (?:not )?met \|$", page, re.MULTILINE
+    )
     shown_keys = {key for key, _, _ in rows}
     assert shown_keys == REQUIRED.keys() - MANY_QPS.keys()
     for key, figure, shown in rows:

@@ -88,6 +88,7 @@ def test_info_shows_the_network(capsys, tmp_path):
         "gateway": "192.0.2.1",
         "mac": "02:00:c0:00:02:05",
         "mtu": 9000,
+        "carrier": "down: no peer yet",
     }
 
 

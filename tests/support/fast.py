@@ -1,6 +1,7 @@
 """Pytest plugin: `--fast` runs some of all tests: enough to look at before a commit.
 
-Of a file that starts a simulator it runs the first test, so that has to be one that simulates.
+Of a file that starts a simulator it runs the first test, so that has to be one that simulates, and
+of the cocotb tests in the file the first one.
 """
 
 from pathlib import Path
@@ -22,8 +23,12 @@ WHOLE = (
 FAST_INSIDE = ("tests/hw/interface", "tests/hw/test_one_description.py")
 """Paths below these folders whose tests do none of that."""
 
-chosen_checks: dict[str, str] = {}
-"""With `--fast`: the one cocotb test that is asked for of each module whose tests share a run."""
+_chosen: dict[str, str] = {}
+
+
+def chosen_check(module: str) -> str | None:
+    """The one cocotb test of a module that is run with `--fast`, by its name; `None`: all are."""
+    return _chosen.get(module)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -53,15 +58,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             chosen.setdefault(_alike(item), item)
     left_out = [item for item in items if chosen.get(_alike(item)) is not item]
     items[:] = chosen.values()
-    for item in items:
-        check = getattr(item, "callspec", None) and item.callspec.params.get("check")
-        if isinstance(check, str):
-            chosen_checks[item.module.__name__] = check
+    for item in filter(_simulates, items):
+        # A test that asks for the verdict of one, or else the first one of the file.
+        asked = getattr(item, "callspec", None) and item.callspec.params.get("check")
+        checks = [name for name in vars(item.module) if name.startswith("check_")]
+        if checks:
+            _chosen[item.module.__name__] = asked if asked in checks else checks[0]
     config.hook.pytest_deselected(items=left_out)
 
 
 def _alike(item: pytest.Item) -> str:
     """The same for tests of which one is enough."""
+    return item.nodeid.partition("::" if _simulates(item) else "[")[0]
+
+
+def _simulates(item: pytest.Item) -> bool:
     assert isinstance(item, pytest.Function)
-    simulates = "cocotb" in vars(item.module)
-    return item.nodeid.partition("::" if simulates else "[")[0]
+    return "cocotb" in vars(item.module)

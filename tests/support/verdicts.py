@@ -30,7 +30,6 @@ from typing import Any, TypeVar
 import pytest
 
 from stagecoach.hw.files import locked, write_whole
-from tests.support.fast import chosen_checks
 from tests.support.runner import CocotbFailure, run_cocotb
 
 CheckType = TypeVar("CheckType")
@@ -99,8 +98,6 @@ def _run(
     failures: dict[str, str] = {}
     ending = ""
     name = f"{test_module}-{path.stem}"
-    if test_module in chosen_checks:
-        options = {"test_filter": re.escape(chosen_checks[test_module]) + "$"} | options
     try:
         run_cocotb(component, test_module, name=name, parameters=parameters, **options)
     except CocotbFailure as failure:
