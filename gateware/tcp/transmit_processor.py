@@ -1,6 +1,6 @@
 """The sending side of established connections: what is sent, when, and what it waits for."""
 
-from amaranth.hdl import Module, Mux, Signal, Value
+from amaranth.hdl import C, Cat, Module, Mux, Signal, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -11,10 +11,12 @@ from stagecoach.gateware.tcp.congestion import Congestion, CongestionOperation
 from stagecoach.gateware.tcp.layouts import (
     DEADLINES,
     FATE,
+    FLAGS,
     HEADERS_OCTETS,
     LIMITS,
     TRANSMIT_SETTINGS,
     NoticeKind,
+    SendKind,
     TransmitOperation,
     ack_event,
     due_layout,
@@ -31,10 +33,8 @@ from stagecoach.gateware.tcp.segment_list import SegmentList, SegmentOperation
 from stagecoach.gateware.tcp.send_window import SendMode, SendWindow
 from stagecoach.gateware.tcp.sequence import distance
 from stagecoach.gateware.tcp.transmit_grant import TransmitGrant
-from stagecoach.gateware.tcp.transmit_outcome import TransmitOutcome
 from stagecoach.gateware.tcp.transmit_plan import TO_DO, TransmitPlan
-from stagecoach.gateware.tcp.transmit_segment import TransmitSegment
-from stagecoach.gateware.tcp.transmit_state import TRANSMIT_STATE
+from stagecoach.gateware.tcp.transmit_state import SUSPECT_RETRIES, TRANSMIT_STATE
 from stagecoach.gateware.tcp.transmit_table import TransmitTable
 from stagecoach.gateware.tcp.transmit_turn import TransmitKind, TransmitTurn
 
@@ -132,8 +132,6 @@ class TransmitProcessor(wiring.Component):
         m.submodules.timeout = timeout = RetransmissionTimeout()
         m.submodules.list = segments = SegmentList(self._connections)
         m.submodules.plan = plan = TransmitPlan(self._bits, self._mss)
-        m.submodules.outcome = outcome = TransmitOutcome()
-        m.submodules.segment = segment = TransmitSegment(self._bits)
         m.submodules.window = window = SendWindow()
         m.submodules.grant = grant = TransmitGrant()
         m.submodules.sends = sends = PromptFifo(send_job(self._bits), SEND_JOBS)
@@ -185,25 +183,6 @@ class TransmitProcessor(wiring.Component):
         persists = resend.armed & numbers.persists
         expiry = (now + times.rto.timeout)[:32]
         queued = Mux(is_fpdu, fpdu.octets, command.octets)
-
-        appends = is_fpdu | sends_octets
-        m.d.comb += [
-            outcome.kind.eq(event),
-            outcome.acknowledgment.eq(ack.acknowledgment),
-            outcome.octets.eq(queued),
-            outcome.appends.eq(appends),
-            outcome.now.eq(now),
-            outcome.again.eq(frees),
-            outcome.seen.eq(seen),
-            outcome.to_do.eq(to_do),
-            outcome.state.eq(state),
-            outcome.congestion.eq(congestion.state_after),
-            outcome.retransmit.eq(congestion.retransmit),
-            outcome.restart.eq(congestion.restart),
-            outcome.rto.eq(timeout.rto_after),
-            outcome.segments.eq(segments.segments_after),
-            outcome.more.eq(segments.more),
-        ]
 
         works, acts = Signal(), Signal()
         m.d.comb += [
@@ -284,32 +263,42 @@ class TransmitProcessor(wiring.Component):
             ]
 
         # What goes out.
+        job = sends.i.p
         answers = Signal()  # a segment without data
         takes = Signal()  # the job is
+        octets, fin = Signal(OCTETS_BITS), Signal()
         held = grant.crowded & window.last & outstanding & ~numbers.closing
         goes = Signal()
         whole = Signal()  # the segment is the FPDU of this event
         m.d.comb += [
-            segment.connection.eq(connection),
-            segment.state.eq(state),
-            segment.to_do.eq(to_do),
-            segment.now.eq(now),
-            segment.expiry.eq(expiry),
-            segment.answers.eq(answers),
-            segment.bare.eq(bare),
-            segment.stored.eq(stored),
-            segment.sum.eq(fpdu.sum),
-            segment.number.eq(window.number),
-            *(
-                getattr(segment, name).eq(getattr(window, name))
-                for name in ("octets", "fin", "last", "whole", "following", "advances")
-            ),
-            segment.congestion.eq(congestion.state_after),
-            segment.segments.eq(segments.segments_after),
-            sends.i.payload.eq(segment.job),
-            takes.eq(sends.i.valid & sends.i.ready),
             goes.eq(window.sends & ~(to_do.pushes & ~to_do.resends & held)),
+            octets.eq(Mux(bare, waiting.any(), window.octets)),
+            fin.eq(Mux(bare, ~waiting.any(), window.fin)),
             whole.eq(is_fpdu & window.last & (window.octets == fpdu.octets)),
+            takes.eq(sends.i.valid & sends.i.ready),
+        ]
+        some_octets = ~answers & (octets != 0)
+        last = Mux(bare, waiting == 1, window.last)
+        flags = {
+            "ack": C(1),
+            "rst": answers & to_do.resets,
+            "psh": some_octets & last,
+            "fin": ~answers & fin,
+        }
+        m.d.comb += [
+            job.connection.eq(connection),
+            job.kind.eq(
+                Mux(
+                    some_octets,
+                    Mux(stored, Value.cast(SendKind.STORE), SendKind.RING),
+                    SendKind.NOTHING,
+                )
+            ),
+            job.sequence.eq(Mux(answers, numbers.max, window.number)),
+            job.octets.eq(Mux(answers, 0, octets)),
+            job.sum.eq(fpdu.sum),
+            job.flags.eq(Cat(*(flags.get(name, C(0)) for name in FLAGS.members))),
+            job.blocks.eq(answers & ~to_do.resets),
             self.job.p.connection.eq(connection),
             self.job.p.fpdu.eq(is_fpdu),
             self.job.p.octets.eq(Mux(to_do.drops | begins, 0, queued)),
@@ -410,16 +399,66 @@ class TransmitProcessor(wiring.Component):
                 with m.If(step == _OPERATION_CYCLES - 1):
                     m.d.sync += step.eq(0)
                     m.next = "ACT"
-                    m.d.comb += segments.take.eq(appends)
-                    m.d.sync += [
-                        state.eq(outcome.state_after),
-                        to_do.eq(outcome.to_do_after),
-                        frees.eq(outcome.frees),
-                        arms.eq(outcome.arms),
-                        suspects.eq(outcome.suspects),
-                    ]
-                    with m.If((event == TransmitKind.DUE) & to_do.probes):
-                        m.next = "SEND"
+                    with m.If(is_ack):
+                        with m.If(to_do.newer):
+                            m.d.sync += [
+                                path.segments.eq(segments.segments_after),
+                                frees.eq(segments.more),
+                            ]
+                        with m.If(~frees & (to_do.newer | to_do.duplicates)):
+                            m.d.sync += [
+                                path.congestion.eq(congestion.state_after),
+                                to_do.resends.eq(congestion.retransmit),
+                            ]
+                        with m.If(~frees & (samples | to_do.unbacks)):
+                            m.d.sync += times.rto.eq(timeout.rto_after)
+                        with m.If(~frees & to_do.newer):
+                            m.d.sync += [
+                                numbers.una.eq(ack.acknowledgment),
+                                numbers.since.eq(now),
+                                numbers.retries.eq(0),
+                                numbers.probed.eq(0),
+                                resend.armed.eq(
+                                    resend.armed & (~seen.all_acked | numbers.persists)
+                                ),
+                                arms.eq(congestion.restart & ~seen.all_acked),
+                            ]
+                            with m.If(seen.overtakes):
+                                m.d.sync += numbers.next.eq(ack.acknowledgment)
+                            with m.If(samples):
+                                m.d.sync += times.timed.eq(0)
+                            with m.If(seen.acks_fin):
+                                m.d.sync += numbers.fin_acknowledged.eq(1)
+                                with m.If(numbers.peer_fin):
+                                    m.d.sync += to_do.ends.eq(1)
+                                    m.d.sync += to_do.cause.eq(
+                                        Mux(
+                                            numbers.passive,
+                                            Value.cast(NoticeKind.CLOSED),
+                                            NoticeKind.TIME_WAIT,
+                                        )
+                                    )
+                    with m.Elif(is_fpdu | sends_octets):
+                        m.d.comb += segments.take.eq(1)
+                        m.d.sync += [
+                            path.segments.eq(segments.segments_after),
+                            numbers.end.eq(numbers.end + queued),
+                        ]
+                    with m.Elif(event == TransmitKind.DUE):
+                        m.d.sync += times.rto.eq(timeout.rto_after)
+                        with m.If(to_do.probes):
+                            m.next = "SEND"
+                        with m.Else():
+                            m.d.sync += [
+                                path.congestion.eq(congestion.state_after),
+                                to_do.resends.eq(1),
+                                to_do.rewinds.eq(1),
+                                arms.eq(1),
+                            ]
+                            with m.If(numbers.retries != SUSPECT_RETRIES):
+                                m.d.sync += numbers.retries.eq(numbers.retries + 1)
+                            with m.If(numbers.retries == SUSPECT_RETRIES - 1):
+                                m.d.sync += suspects.eq(1)
             with m.State("ACT"):  # the next of the things to do
                 m.d.comb += acts.eq(1)
                 m.d.sync += [
@@ -465,9 +504,7 @@ class TransmitProcessor(wiring.Component):
                     m.d.sync += step.eq(0)
                     m.next = "SEND"
             with m.State("SEND"):  # until the job is taken, if there is one
-                m.d.comb += sends.i.valid.eq(
-                    fated & goes & (~to_do.probes | bare | (window.octets != 0))
-                )
+                m.d.comb += sends.i.valid.eq(fated & goes & (~to_do.probes | bare | (octets != 0)))
                 with m.If(~fated):
                     m.d.sync += stored.eq(goes & whole)
                     m.next = "FATE"
@@ -490,11 +527,43 @@ class TransmitProcessor(wiring.Component):
                         to_do.resends.eq(0),
                         to_do.probes.eq(0),
                         stored.eq(0),
+                        numbers.sent_at.eq(now),
                     ]
-                    with m.If(to_do.pushes & ~to_do.resends & ~bare & some_jobs):
-                        m.d.sync += to_do.pushes.eq(0)
-                        with m.If(~numbers.visiting):
-                            m.next = "VISIT"
+                    with m.If(bare):
+                        m.d.sync += [
+                            numbers.probed.eq(1),
+                            resend.armed.eq(1),
+                            resend.at.eq(expiry),
+                        ]
+                    with m.Else():
+                        new = (
+                            (numbers.next == numbers.max)
+                            & ~to_do.resends
+                            & ~(numbers.probed & ~outstanding)
+                        )
+                        m.d.sync += times.timed.eq(new)
+                        with m.If(new):
+                            m.d.sync += path.congestion.eq(congestion.state_after)
+                            with m.If(~times.timed):
+                                m.d.sync += [
+                                    times.timed_number.eq(window.following),
+                                    times.timed_at.eq(now),
+                                ]
+                        with m.If(~outstanding):
+                            m.d.sync += [numbers.since.eq(now), numbers.retries.eq(0)]
+                        with m.If(~resend.armed | numbers.persists):
+                            m.d.sync += [resend.armed.eq(1), resend.at.eq(expiry)]
+                        m.d.sync += numbers.persists.eq(0)
+                        with m.If(window.advances):
+                            m.d.sync += numbers.max.eq(window.following)
+                        with m.If(~to_do.resends | to_do.rewinds):
+                            m.d.sync += numbers.next.eq(window.following)
+                            with m.If(window.whole):
+                                m.d.sync += path.segments.eq(segments.segments_after)
+                        with m.If(to_do.pushes & ~to_do.resends & some_jobs):
+                            m.d.sync += to_do.pushes.eq(0)
+                            with m.If(~numbers.visiting):
+                                m.next = "VISIT"
             with m.State("VISIT"):  # a turn later: there is room for each connection
                 m.d.comb += visits.i.valid.eq(1)
                 m.d.sync += numbers.visiting.eq(1)
@@ -529,6 +598,11 @@ class TransmitProcessor(wiring.Component):
                 m.d.sync += loaded.eq(0)
                 m.next = "FETCH"
 
+        # Whatever has an acknowledgment ends the wait for one.
         with m.If(takes):
-            m.d.sync += state.eq(segment.state_after)
+            m.d.sync += [
+                numbers.unacknowledged.eq(0),
+                acknowledge.armed.eq(0),
+                windows.announced.eq(windows.edge),
+            ]
         return m

@@ -14,6 +14,7 @@ from stagecoach.gateware.queues.fetch.visit import Visit
 from stagecoach.gateware.rdmap.transmit.check import RIGHTS_BITS
 from stagecoach.gateware.registers.block import _is_message
 from stagecoach.gateware.registers.commands import staging_registers
+from stagecoach.gateware.tcp.transmit_plan import TO_DO
 from stagecoach.gateware.tcp.transmit_turn import TransmitKind
 from stagecoach.hw.formal import receiver
 from stagecoach.hw.formal.device import class_name
@@ -130,7 +131,7 @@ def _transmit_processor(h: Harness, inside: Inside) -> Conditions:
     yield "stores", ~inside.in_state("STORE") | is_fpdu | is_command
     yield "fate", ~inside.in_state("FATE") | is_fpdu
     yield "fated", away | inside.signal("fated") | is_fpdu
-    yield "drops", away | ~inside.child("outcome").ports.to_do.drops | is_fpdu
+    yield "drops", away | ~inside.view("to_do", TO_DO).drops | is_fpdu
 
 
 def _octet_buffer(h: Harness, inside: Inside) -> Conditions:
