@@ -44,7 +44,7 @@ RESULT = BUILD / "timing.json"
 BLOCKS_RESULT = BUILD / "timing_blocks.json"
 
 SEEDS = 5
-SEEDS_ALONE = 3
+SEEDS_ALONE = 1
 """How many seeds are placed; the median counts. Seeds of a block alone differ by up to 30 %."""
 
 DEFAULT = "default"
