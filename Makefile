@@ -115,9 +115,9 @@ bench: setup ## measure the device, write build/bench.json
 bench-short: setup ## measure all cycles in shorter runs, fail if one is below its floor (bench/floors.toml)
 	$(BIN)/python -m bench --short --jobs $(JOBS)
 
-timing: setup ## synthesize, place and route the device, and each block alone, write build/timing.json
-	$(BIN)/python -m stagecoach.hw.timing
-	$(BIN)/python -m stagecoach.hw.timing --blocks
+timing: setup ## synthesize, place and route the device, and each block alone (build/timing.json, build/timing_blocks.json)
+	$(BIN)/python -m stagecoach.hw.timing; status=$$?; \
+		$(BIN)/python -m stagecoach.hw.timing --blocks && exit $$status
 
 scaling: setup ## area and Fmax over QPs and data width, write build/scaling.json and its plots
 	$(BIN)/python -m bench.scaling

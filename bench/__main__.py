@@ -9,7 +9,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from bench.curves import FAMILIES
 from bench.floors import FLOORS, SHORT_KEYS, read_floors, shortened
-from bench.measure import FAILURES, measure, measure_curves, select
+from bench.measure import FAILURES, measure, measure_curves, select, with_ratios
 from bench.performance import write_document
 from bench.required import REQUIRED
 from bench.table import complain, show
@@ -49,8 +49,9 @@ def _options() -> argparse.Namespace:
         nargs="+",
         metavar="KEY",
         default=[],
-        help="measure these figures anew, in place of those of the last whole run: for what is "
-        "measured in seconds on a machine that had other work",
+        help="measure these figures and their ratios anew, in place of those of the last whole "
+        "run, which has to be of the same gateware: for what is measured in seconds, on a machine "
+        "that had other work",
     )
     choice.add_argument(
         "--short",
@@ -84,6 +85,8 @@ def main() -> int:
         return 0
     try:
         keys = list(SHORT_KEYS) if options.short else select(options.only or options.again)
+        if options.again:
+            keys = with_ratios(keys)
         last = last_results()[0] if options.again else {}
         floors = read_floors(FLOORS.read_text()) if options.short else REQUIRED
     except (BadResults, ValueError) as error:

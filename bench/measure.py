@@ -26,6 +26,14 @@ def select(names: Sequence[str]) -> list[str]:
     return [key for key in KEYS if not names or key in names]
 
 
+def with_ratios(keys: Sequence[str]) -> list[str]:
+    """The keys, and those of the ratios that they are part of, in the order of the table."""
+    found = {*keys, *(key for key, parts in RATIOS.items() if {*keys} & {*parts})}
+    if found & {*speed.KEYS}:
+        found |= {*speed.KEYS}
+    return [key for key in KEYS if key in found]
+
+
 def measure(
     keys: Sequence[str],
     begin: Callable[[str], None],

@@ -90,33 +90,42 @@ def kept(
     cache cannot be written.
     """
     folder = root() / kind / key
+    if _is_whole(folder, name):
+        return folder / name
+    most = limit()
     with ExitStack() as stack:
         try:
             if not stack.enter_context(locked(folder, wait=False)):
-                # The lock of a whole entry is held for a moment only.
-                if waits is not None and not (folder / name).exists():
+                if waits is not None:
                     waits()
                 stack.enter_context(locked(folder))
         except OSError as error:
-            # What is there can be used even so.
-            if (folder / name).exists():
-                return folder / name
             raise _not_written(error) from error
-        if not (folder / name).exists():
-            most = limit()
-            try:
-                # A build that was interrupted has left files that may be half written.
-                shutil.rmtree(folder, ignore_errors=True)
-                folder.mkdir()
-            except OSError as error:
-                raise _not_written(error) from error
-            make(folder)
-            # Counted once: there may be thousands of files, and each build asks for all sizes.
-            (folder / _SIZE).write_text(str(_count(folder)))
-            _trim(root(), entries(), most)
+        if _is_whole(folder, name):
+            return folder / name
+        try:
+            # A build that was interrupted has left files that may be half written.
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+        except OSError as error:
+            raise _not_written(error) from error
+        make(folder)
+        # Counted once: there may be thousands of files, and each build asks for all sizes.
+        (folder / _SIZE).write_text(str(_count(folder)))
         with suppress(OSError):
             os.utime(folder)
+    # Who waits for the entry need not wait for this, too.
+    _trim(root(), entries(), most)
     return folder / name
+
+
+def _is_whole(folder: Path, name: str) -> bool:
+    """Whether an entry is there, which is used now."""
+    if not (folder / name).exists():
+        return False
+    with suppress(OSError):
+        os.utime(folder)
+    return True
 
 
 def _not_written(error: OSError) -> CacheError:

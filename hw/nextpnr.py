@@ -15,7 +15,7 @@ PLACE_OPTIONS = ("--placer", "static")
 """The static placer's wires are a third shorter than those of the default one."""
 
 ALONE_OPTIONS = ("--placer", "heap")
-"""Where little logic has a whole part for itself, the static placer does not come to an end."""
+"""Where little logic has a whole part for itself, the static placer does not converge."""
 
 
 @dataclass(frozen=True)

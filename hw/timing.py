@@ -44,8 +44,8 @@ RESULT = BUILD / "timing.json"
 BLOCKS_RESULT = BUILD / "timing_blocks.json"
 
 SEEDS = 5
-SEEDS_ALONE = 3
-"""How many seeds are placed; the median counts. Seeds of a block alone differ by up to 30 %."""
+SEEDS_ALONE = 1
+"""How many seeds are placed unless it is said. Of several the median counts."""
 
 DEFAULT = "default"
 """The configuration, and the entry that stands on the first level of the results."""
@@ -266,7 +266,7 @@ def main() -> int:
         action="append",
         metavar="NAME",
         help="place this block alone: its name in the device (framer, mpa_receiver.deframer) or "
-        "its class (gateware.mpa.framer:Framer); may be repeated",
+        "its class (stagecoach.gateware.mpa.framer:Framer); may be repeated",
     )
     parser.add_argument("--config", choices=CONFIGS, help="sizes of the device (default: default)")
     parser.add_argument("--device", choices=PARTS, help="the ECP5 to place it in (default: 85F)")

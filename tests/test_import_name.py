@@ -2,6 +2,7 @@
 
 import ast
 import importlib.metadata
+import os
 import re
 import subprocess
 import sys
@@ -160,6 +161,48 @@ print("fine")
 """
     done = python(code, tmp_path)
     assert (done.stdout, done.stderr) == ("fine\n", "")
+
+
+COCOTB_TEST = """
+import cocotb
+import rpc
+import sim
+from amaranth.hdl import Module, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import Out
+from cocotb.triggers import RisingEdge
+from stagecoach import run_cocotb
+
+class Counter(wiring.Component):
+    count: Out(8)
+    def elaborate(self, platform):
+        m = Module()
+        m.d.sync += self.count.eq(self.count + 1)
+        return m
+
+def test_counter():
+    run_cocotb(Counter(), __name__)
+
+@cocotb.test()
+async def check_mine_are_imported(dut):
+    assert (rpc.MINE, sim.MINE) == ("rpc", "sim")
+"""
+
+
+def test_a_cocotb_test_finds_the_folders_of_its_program(tmp_path):
+    for name in ("sim/__init__.py", "rpc.py", "tests/__init__.py"):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"MINE = {name.partition('/')[0].removesuffix('.py')!r}\n")
+    (tmp_path / "tests" / "test_thing.py").write_text(COCOTB_TEST)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/test_thing.py"],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(OURS)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout
 
 
 @pytest.mark.parametrize("room", ROOMS)

@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from stagecoach.gateware.ethernet.layouts import FRAME_BEAT, FRAME_WORD, OCTETS_BITS
 from stagecoach.gateware.ip.checksum import big_endian, folded
-from stagecoach.gateware.ip.header import PROTOCOL_TCP
+from stagecoach.gateware.ip.header import ETHERTYPE_IPV4, PROTOCOL_TCP
 from stagecoach.gateware.tcp.header import TCP_OCTETS
 from stagecoach.gateware.tcp.layouts import FLAGS, HEADERS_OCTETS, SendKind, send_job
 from stagecoach.gateware.tcp.ranges import ranges_layout
@@ -164,7 +164,7 @@ class Builder(wiring.Component):
             for index, parts in enumerate(
                 (
                     (read.data,),
-                    (read.data[:32], _octets(0x0800, 2), _octets(0x45, 1), fields.service),
+                    (read.data[:32], _octets(ETHERTYPE_IPV4, 2), _octets(0x45, 1), fields.service),
                     (
                         *(big_endian(total), _octets(0, 2), _octets(NEVER_FRAGMENT, 2)),
                         *(fields.ttl, _octets(PROTOCOL_TCP, 1)),

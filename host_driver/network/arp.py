@@ -5,13 +5,12 @@ import struct
 from dataclasses import dataclass
 from ipaddress import IPv4Address
 
-from stagecoach.host_driver.network.ethernet import NO_MAC
+from stagecoach.host_driver.network.ethernet import NO_MAC, EtherType
 from stagecoach.host_driver.network.refusal import Refused
 
 # Hardware and protocol type, their lengths, opcode; sender's and target's addresses.
 _LAYOUT = struct.Struct(">HHBBH6s4s6s4s")
 _ETHERNET = 1
-_IPV4 = 0x0800
 _GROUP = 0x01
 
 UNSPECIFIED = IPv4Address(0)
@@ -38,7 +37,7 @@ class ArpPacket:
     def encode(self) -> bytes:
         """28 octets."""
         return _LAYOUT.pack(
-            *(_ETHERNET, _IPV4, 6, 4, self.operation),
+            *(_ETHERNET, EtherType.IPV4, 6, 4, self.operation),
             *(self.sender_mac, self.sender.packed, self.target_mac, self.target.packed),
         )
 
@@ -48,7 +47,7 @@ def decode(octets: bytes) -> ArpPacket:
     if len(octets) < _LAYOUT.size:
         raise Refused("arp_short")
     *kinds, operation, sender_mac, sender, target_mac, target = _LAYOUT.unpack_from(octets)
-    if kinds != [_ETHERNET, _IPV4, 6, 4] or operation not in tuple(Operation):
+    if kinds != [_ETHERNET, EtherType.IPV4, 6, 4] or operation not in tuple(Operation):
         raise Refused("arp_format")
     if sender_mac[0] & _GROUP or sender_mac == NO_MAC:
         raise Refused("arp_source")

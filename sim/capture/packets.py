@@ -18,7 +18,7 @@ _IPV6_OCTETS = 40
 # Hop-by-hop options, routing header, destination options: 8 octets and more by their length field.
 _IPV6_EXTENSIONS = {0, 43, 60}
 _FRAGMENT_MASK = 0x3FFF
-_ETHERTYPE_IPV4, _ETHERTYPE_IPV6 = 0x0800, 0x86DD
+ETHERTYPE_IPV4, ETHERTYPE_IPV6 = 0x0800, 0x86DD
 _VLAN_TAGS = {0x8100, 0x88A8}
 _VLAN_OCTETS = 4
 # Link types (pcap-linktype): header octets and where in them the EtherType is; without one the
@@ -103,7 +103,7 @@ def _network_layer(packet: Packet) -> bytes:
     while ethertype in _VLAN_TAGS:
         ethertype = int.from_bytes(octets[header + 2 : header + 4], "big")
         header += _VLAN_OCTETS
-    return octets[header:] if ethertype in (_ETHERTYPE_IPV4, _ETHERTYPE_IPV6) else b""
+    return octets[header:] if ethertype in (ETHERTYPE_IPV4, ETHERTYPE_IPV6) else b""
 
 
 _Found = tuple[str, str, int, bytes]

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Self
 
 from stagecoach.sim.capture.connections import Address, Direction
+from stagecoach.sim.capture.packets import ETHERTYPE_IPV4
 from stagecoach.sim.model import mpa
 from stagecoach.sim.model.startup import StartupFrame, negotiate
 
@@ -24,7 +25,6 @@ _OPTION_RESOLUTION = 9
 _NANOSECONDS = 9
 _INBOUND, _OUTBOUND = 1, 2
 
-_ETHERTYPE_IPV4 = 0x0800
 _IP_OCTETS = 20
 _TCP_OCTETS = 20
 _IP_VERSION_AND_LENGTH = 0x45
@@ -287,7 +287,7 @@ class TcpConversation:
         )
         ip += source.ip + destination.ip
         ip = ip[:10] + internet_checksum(ip).to_bytes(2, "big") + ip[12:]
-        ethernet = destination.mac + source.mac + _ETHERTYPE_IPV4.to_bytes(2, "big")
+        ethernet = destination.mac + source.mac + ETHERTYPE_IPV4.to_bytes(2, "big")
         self._writer.packet(b"".join((ethernet, ip, tcp[:16], checksum, tcp[18:])), time)
         # SYN and FIN take one sequence number each.
         taken = len(payload) + bool(flags & (_SYN | _FIN))

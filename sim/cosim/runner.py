@@ -59,7 +59,6 @@ import inspect
 import os
 import re
 import shutil
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -75,9 +74,6 @@ from stagecoach.hw.rtlil import export, to_verilog
 from stagecoach.hw.synthesis import PREPARE, SYNTHESIS_OPTIONS, mapping
 from stagecoach.hw.verilog import start_processes
 from stagecoach.sim.verilator import BuildError, require, verilator_environment
-
-PACKAGES = Path(__file__).resolve().parents[2]
-"""Where `gateware`, `hw` and `sim` are; the simulator's Python imports them, too."""
 
 RESULTS = Path("build") / "cocotb"
 TOP = "dut"
@@ -197,7 +193,7 @@ def run_cocotb(
     # The runner would otherwise end the process when a test fails.
     environment.pop("PYTEST_CURRENT_TEST", None)
     ending = ""
-    with _process_environment(environment), _import_path(PACKAGES):
+    with _process_environment(environment):
         try:
             _runner(simulator).test(
                 test_module=test_module,
@@ -386,14 +382,3 @@ def _process_environment(environment: Mapping[str, str]) -> Iterator[None]:
     finally:
         os.environ.clear()
         os.environ.update(saved)
-
-
-@contextlib.contextmanager
-def _import_path(path: Path) -> Iterator[None]:
-    """Put `path` on sys.path, which cocotb's runner hands to the simulator's Python."""
-    saved = list(sys.path)
-    sys.path.insert(0, str(path))
-    try:
-        yield
-    finally:
-        sys.path[:] = saved

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from bench import speed
 from bench.catalogue import (
     DEFAULTS,
     FIGURES,
@@ -158,11 +159,13 @@ def test_limits_of_patterns():
 def test_no_figure_of_the_page_is_beyond_its_limit():
     page = (Path(__file__).parents[2] / "docs" / "performance.md").read_text()
     rows = re.findall(
-        r"^\| `(\w+)` \| ([\d,.]+) \| .* \| ([\d.]*) \| (?:not )?met \|$", page, re.MULTILINE
+        r"^\| `(\w+)` \| ([\d,.]+) \| .* \| ([\d.]*) \| ((?:not )?met) \|$", page, re.MULTILINE
     )
-    shown_keys = {key for key, _, _ in rows}
+    shown_keys = {key for key, *_ in rows}
     assert shown_keys == REQUIRED.keys() - MANY_QPS.keys()
-    for key, figure, shown in rows:
+    for key, figure, shown, verdict in rows:
+        # How fast the simulator is depends on the machine.
+        assert verdict == "met" or key in speed.KEYS, key
         assert REQUIRED[key].within(float(figure.replace(",", ""))), key
         assert shown == REQUIRED[key].limit_text, key
 

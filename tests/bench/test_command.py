@@ -110,7 +110,7 @@ def test_whole_run_leaves_results_and_a_page(monkeypatch, capsys, folder, quick)
     assert quick[0] == quick[1]
 
 
-def test_one_figure_is_measured_again_in_place_of_the_last(monkeypatch, capsys, folder, quick):
+def test_figures_are_measured_again_in_place_of_the_last(monkeypatch, capsys, folder, quick):
     assert run(monkeypatch, None, "--again", KEY) == 2
     assert "was not measured: run `make bench` first" in capsys.readouterr().err
     run(monkeypatch, lambda options: ALL)
@@ -120,6 +120,13 @@ def test_one_figure_is_measured_again_in_place_of_the_last(monkeypatch, capsys, 
     assert {key for key in after if after[key] != before[key]} == {KEY}
     assert after[KEY] == 7.0
     assert [page[0] for page in quick] == [before, after]
+
+
+def test_a_ratio_is_measured_again_with_its_parts():
+    assert measure.with_ratios([KEY]) == [KEY]
+    for part in ("qps_64_write_tx_1460_payload_octets_per_cycle", OTHER):
+        assert "qps_64_write_tx_1460_ratio_to_one_qp" in measure.with_ratios([part])
+    assert measure.with_ratios(["sim_cycles_per_second"]) == list(measure.speed.KEYS)
 
 
 def test_a_figure_that_fails_leaves_the_page_as_it_was(monkeypatch, capsys, folder, quick):

@@ -16,7 +16,7 @@ KEPT = Budgets(
     fmax_median_mhz=100,
     lut4_tolerance=0.1,
     fmax_tolerance=0.05,
-    blocks={"a": Block(100, 2, 200.0), "b": Block(300)},
+    blocks={"a": Block(100, 2, 200.0), "b": Block(300), "c": Block(150, 0, 104.0)},
     ci_minutes={},
 )
 
@@ -57,7 +57,9 @@ def test_area_of_blocks(name, lut4, dp16kd, excess):
     ("name", "fmax", "excess"),
     [
         ("a", 190.0, []),
-        ("a", 189.99, ["a: 189.99 MHz alone; 200.00 before"]),
+        ("a", 189.99, ["a: 189.99 MHz alone; at least 190.00 (200.00 before)"]),
+        ("c", 100.0, []),
+        ("c", 99.99, ["c: 99.99 MHz alone; at least 100.00 (104.00 before)"]),
         ("b", 1.0, []),
         ("new", 1.0, []),
     ],

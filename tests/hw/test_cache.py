@@ -111,6 +111,23 @@ def test_nobody_is_told_of_a_wait_for_what_is_there(root):
     holder.join()
 
 
+def test_nobody_waits_for_the_limit_of_another(root, monkeypatch):
+    begun, end = threading.Event(), threading.Event()
+
+    def trim(*arguments: object) -> None:
+        begun.set()
+        assert end.wait(20)
+
+    monkeypatch.setattr(cache, "_trim", trim)
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(keep, "device", "a")
+        assert begun.wait(20)
+        pool.submit(keep, "device", "a").result(timeout=10)
+        assert not first.done()
+        end.set()
+        first.result(timeout=10)
+
+
 def told_while_another_makes_it(ask, begun, waiting):
     """What `ask(progress)` is told while another thread does `ask(None)`."""
     steps = []

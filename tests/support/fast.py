@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.checks import checks_of
+
 WHOLE = (
     "tests/bench",
     "tests/examples",
@@ -61,7 +63,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in filter(_simulates, items):
         # A test that asks for the verdict of one, or else the first one of the file.
         asked = getattr(item, "callspec", None) and item.callspec.params.get("check")
-        checks = [name for name in vars(item.module) if name.startswith("check_")]
+        checks = [name for name, _ in checks_of(vars(item.module))]
         if checks:
             _chosen[item.module.__name__] = asked if asked in checks else checks[0]
     config.hook.pytest_deselected(items=left_out)

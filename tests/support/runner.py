@@ -1,5 +1,6 @@
 """Where tests of blocks find the runner; its documentation is in `sim/cosim/runner.py`."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -20,5 +21,5 @@ def run_cocotb(
     __tracebackhide__ = True
     check = chosen_check(test_module)
     if check is not None and "test_filter" not in options:
-        options["test_filter"] = f"{check}$"
+        options["test_filter"] = re.escape(check) + "$"
     return runner.run_cocotb(component, test_module, ports_only=ports_only, **options)

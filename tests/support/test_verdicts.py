@@ -37,7 +37,9 @@ async def check_case(dut, case):
 def test_each_check_has_its_own_verdict(tmp_path_factory):
     for pattern in ("always", "random"):
         verdicts = simulate(
-            tmp_path_factory, Buffer(), __name__, pattern, ["always", "random"], quick=True
+            *(tmp_path_factory, Buffer(), __name__, pattern, ["always", "random"]),
+            quick=True,
+            test_filter="check_",
         )
         verdicts.require("check_good")
         verdicts.require("check_case/case=one")

@@ -22,7 +22,7 @@ requirement list that this check looks at, and no others. In the file of a block
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -30,6 +30,7 @@ from typing import Any, TypeVar
 import pytest
 
 from stagecoach.hw.files import locked, write_whole
+from tests.support.checks import checks_of
 from tests.support.runner import CocotbFailure, run_cocotb
 
 CheckType = TypeVar("CheckType")
@@ -129,20 +130,7 @@ def each_check(namespace: Mapping[str, Any], but: str | None = None) -> pytest.M
         "check",
         [
             pytest.param(name, marks=pytest.mark.requirement(*ids) if ids else ())
-            for name, ids in _checks(namespace)
+            for name, ids in checks_of(namespace)
             if but is None or not re.search(but, name)
         ],
     )
-
-
-def _checks(namespace: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
-    """Name and rows of every cocotb test that a module defines."""
-    for check in namespace.values():
-        # What `cocotb.test` makes of a function, whose type has no public name.
-        if not hasattr(check, "generate_tests") or check.module != namespace["__name__"]:
-            continue
-        for test in check.generate_tests():
-            ids = list(getattr(check, "shows", ()))
-            for value in test.kwargs.values():
-                ids += getattr(value, "shows", ())
-            yield test.name, ids
