@@ -13,7 +13,7 @@ from typing import Any
 
 from stagecoach.hw.formal.device import Place, block, blocks, class_name, streams
 from stagecoach.hw.formal.harness import Harness, Inside
-from stagecoach.hw.formal.invariants import invariants, needs
+from stagecoach.hw.formal.invariants import NEEDS, invariants, needs
 from stagecoach.hw.formal.property import Property, Rebuilt, in_harness
 
 ASSUMED: dict[str, tuple[str, ...]] = {
@@ -45,6 +45,30 @@ ASSUMED: dict[str, tuple[str, ...]] = {
 """Inputs that must hold their words for the outputs to do so: they pass through."""
 
 FREE: dict[str, tuple[str, ...]] = {
+    "mpa.deframer.Deframer": ("remover", "count"),
+    "mpa.receiver.MpaReceiver": ("store", "order"),
+    "queues.ring_fetcher.RingFetcher": ("units", "lanes"),
+    "rdmap.transmit.transmitter.Transmitter": (
+        "complete",
+        "kick",
+        "retired_sends",
+        "leaving",
+        "lengths",
+        "segment",
+        "terminate",
+        "rdmap_header",
+    ),
+    "tcp.builder.Builder": ("rows",),
+    "tcp.receive_path.ReceivePath": (
+        "processor.table",
+        "processor.limits",
+        "processor.verdict",
+        "processor.ranges",
+    ),
+    "tcp.receive_processor.ReceiveProcessor": ("table", "limits", "verdict", "ranges"),
+    "tcp.ring_reader.RingReader": ("rings", "store", "checksum"),
+    "tcp.segment_store.SegmentStore": ("words", "lanes", "checksum"),
+    "tcp.timers.Timers": ("table",),
     "tcp.transmit_processor.TransmitProcessor": (
         "table",
         "congestion",
@@ -119,10 +143,13 @@ def _build(h: Harness, place: Place, broken: str) -> None:
     component: Any = block(place.path)
     inside = h.block(component)
     for part in FREE.get(place.name, ()):
-        if any(streams(h.free_part(inside, part))):
-            raise ValueError(
-                f"{part!r} of {place.name} has streams: the rule of them would be lost"
-            )
+        *path, name = part.split(".")
+        owner = inside
+        for step in path:
+            owner = owner.child(step)
+        taken_out = h.free_part(owner, name)
+        if any(streams(taken_out)) or class_name(taken_out) in NEEDS:
+            raise ValueError(f"{part!r} of {place.name} has streams or needs, which would be lost")
     invariants(h, place.name, inside)
     _parts(h, inside, "")
     for _, condition in needs(h, place.name, inside):
