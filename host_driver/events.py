@@ -80,7 +80,7 @@ class AsyncEvent:
             text += f"; entry {self.index} of the {_WORK_REQUESTS[self.cause]} queue"
         elif self.header:
             segment = SegmentHeader(self.header).describe()
-            text += f"; segment of {self.ulpdu_length} octets: {segment}"
+            text += f"; segment of {self.ulpdu_length} bytes: {segment}"
         return text
 
     def _error_of_terminate(self) -> str:
