@@ -110,7 +110,7 @@ class OctetOrder(Enum):
 
 @dataclass(frozen=True)
 class SegmentHeader:
-    """The DDP header of a segment, as far as its octets are known; what is not there is `None`.
+    """The DDP header of a segment, as far as its bytes are known; what is not there is `None`.
 
     Attributes
     ----------
@@ -154,7 +154,7 @@ class SegmentHeader:
 
     @property
     def tagged_offsets(self) -> tuple[int, int] | None:
-        """First and last Tagged Offset that it can have, if at least one octet of it is known."""
+        """First and last Tagged Offset that it can have, if at least one byte of it is known."""
         known = self.octets[6:TAGGED_HEADER_OCTETS]
         if not self.tagged or not known:
             return None
@@ -179,7 +179,7 @@ class SegmentHeader:
 
     @property
     def msns(self) -> tuple[int, int] | None:
-        """First and last MSN that it can have, if at least one octet of it is known."""
+        """First and last MSN that it can have, if at least one byte of it is known."""
         known = self.octets[10:14]
         if self.tagged is not False or not known:
             return None
