@@ -39,7 +39,7 @@ async def check_duplex(dut: Any) -> None:
     await bridge(run)()
     (placed,) = found
     await sent.reach(dut, count)
-    await reach(dut, "octets placed", len(payload), lambda: placed.total)
+    await reach(dut, "bytes placed", len(payload), lambda: placed.total)
     assert buffers[0] == payload, "host memory does not have what was sent"
     windows = [bounds(sent.stamps), bounds(placed.octets)]
     begin, end = max(begin for begin, _ in windows), min(end for _, end in windows)

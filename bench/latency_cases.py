@@ -49,7 +49,7 @@ async def check_first_write(dut: Any) -> None:
         fpdus = peer.write(bench.mr.stag, address, bytes(case["octets"]))
         device.llp.receive(bench.qp.qp_num, b"".join(fpdus))
         total = (number + 1) * case["octets"]
-        await reach(dut, "octets placed", total, lambda: placed.total)
+        await reach(dut, "bytes placed", total, lambda: placed.total)
         latencies.append(placed.octets[0].cycle - received[-1])
         await ClockCycles(dut.clk, PAUSE_CYCLES)
     _report(latencies)

@@ -114,7 +114,7 @@ async def check_ask_reads(dut: Any) -> None:
     (placed,) = found
     total = each * case["qps"]
     if octets:
-        await reach(dut, "octets placed", octets * total, lambda: placed.total)
+        await reach(dut, "bytes placed", octets * total, lambda: placed.total)
     else:
         await reach(dut, "completions", total, lambda: len(placed.completions))
     assert not any(buffers[0][: octets * total]), "host memory does not have what was read"

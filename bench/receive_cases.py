@@ -115,7 +115,7 @@ async def check_receive(dut: Any) -> None:
         runs.begin(FPDUS_AHEAD)
     else:
         Interleaved(ports, device, fpdus).begin(max(1, FPDUS_AHEAD // qps))
-    await reach(dut, "octets written", len(payload), lambda: placed.total)
+    await reach(dut, "bytes written", len(payload), lambda: placed.total)
     if sends:
         await reach(dut, "completions", each * qps, lambda: len(placed.completions))
     one_fpdu = octets <= full_segment("send", case["emss"], case["markers"])

@@ -124,7 +124,7 @@ class ConnectionRequest:
         rtr: RTR frames that this end takes. A Send takes a receive of the driver, so it is
             possible only if none is posted before this returns.
         timeout: seconds for the Reply and the RTR frame, or without a QP for the first FPDU.
-        Others as in `connect`. Private data has at most 508 octets, 512 if the Request has no
+        Others as in `connect`. Private data has at most 508 bytes, 512 if the Request has no
         IRD and ORD. All options have defaults: those of `connect`, 0 for `minimum_ord`, and for
         `rtr` a Write or a Read of length 0.
 

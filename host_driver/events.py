@@ -37,7 +37,7 @@ class AsyncEvent:
     index: running number mod 2^16 of the work request at fault, if one is; `UNKNOWN_INDEX` if the
         device could not write the event, or had no place for it: only the cause is known then.
     ulpdu_length: of the offending segment; 0 if there is none.
-    header: the first octets of the offending ULPDU, its DDP header; of a Terminate that was
+    header: the first bytes of the offending ULPDU, its DDP header; of a Terminate that was
         received the first ones after its DDP header.
     terminate: what the peer said; `None` if it did not, or in a Terminate in error itself.
     stream_end: how the TCP connection ended, of a cause in `STREAM_ENDED`; `None` if the device has
@@ -80,7 +80,7 @@ class AsyncEvent:
             text += f"; entry {self.index} of the {_WORK_REQUESTS[self.cause]} queue"
         elif self.header:
             segment = SegmentHeader(self.header).describe()
-            text += f"; segment of {self.ulpdu_length} octets: {segment}"
+            text += f"; segment of {self.ulpdu_length} bytes: {segment}"
         return text
 
     def _error_of_terminate(self) -> str:

@@ -71,7 +71,7 @@ class ConnectionRejected(StartupError):
         self.stream = stream
         shown = repr(private_data[:_SHOWN_OCTETS])
         if len(private_data) > _SHOWN_OCTETS:
-            shown += f" and {len(private_data) - _SHOWN_OCTETS} octets more"
+            shown += f" and {len(private_data) - _SHOWN_OCTETS} bytes more"
         super().__init__(f"the peer rejected the connection, private data {shown}")
 
 

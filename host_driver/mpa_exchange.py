@@ -105,7 +105,7 @@ class FrameReader:
     def progress(self) -> str:
         """How far the frame has come, in words."""
         missing = missing_octets(self._octets, reply=self._reply)
-        return f"{len(self._octets)} octets came, {missing} or more are missing"
+        return f"{len(self._octets)} bytes came, {missing} or more are missing"
 
     def timeout(self, seconds: float) -> StartupTimeout:
         """The error for a frame that took longer."""

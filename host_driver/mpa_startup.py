@@ -88,7 +88,7 @@ class StartupFrame:
         allowed = MAXIMUM_PRIVATE_DATA - len(enhanced)
         if len(self.private_data) > allowed:
             raise ValueError(
-                f"{len(self.private_data)} octets of private data; allowed: 0 to {allowed}"
+                f"{len(self.private_data)} bytes of private data; allowed: 0 to {allowed}"
             )
         data = enhanced + self.private_data
         flags = (
@@ -105,11 +105,11 @@ class StartupFrame:
         """The frame that `octets` are, exactly; `MalformedFrame` if they are not."""
         if missing := missing_octets(octets, reply=reply):
             allowed = f"{len(octets) + missing} or more"
-            raise MalformedFrame(f"{len(octets)} octets of a {_name(reply)}; allowed: {allowed}")
+            raise MalformedFrame(f"{len(octets)} bytes of a {_name(reply)}; allowed: {allowed}")
         flags, revision = octets[_FLAGS_OFFSET], octets[_REVISION_OFFSET]
         end = HEADER_OCTETS + int.from_bytes(octets[_LENGTH_OFFSET:HEADER_OCTETS], "big")
         if len(octets) > end:
-            raise MalformedFrame(f"{len(octets)} octets of a {_name(reply)}; allowed: {end}")
+            raise MalformedFrame(f"{len(octets)} bytes of a {_name(reply)}; allowed: {end}")
         data = bytes(octets[HEADER_OCTETS:])
         frame = cls(
             reply=reply,

@@ -85,24 +85,24 @@ class MR:
     Parameters
     ----------
     pd: the Protection Domain.
-    buffer: any writable, contiguous buffer of at least one octet (bytearray, numpy array, mmap).
-        It cannot be resized while it is registered. Or a number of octets: the region has memory of
+    buffer: any writable, contiguous buffer of at least one byte (bytearray, numpy array, mmap).
+        It cannot be resized while it is registered. Or a number of bytes: the region has memory of
         its own then, zero, at the beginning of a page.
     access: what else than local reading is allowed.
     qp: only this QP, one of the PD, may use the region, which is closed with it. The peer of this
         QP, and no other one, may invalidate its STag by a Send with Invalidate (RFC 5040, 8.1.1).
-    addr: Tagged Offset of the first octet; its host address if not given.
+    addr: Tagged Offset of the first byte; its host address if not given.
     stag: the STag; drawn at random if not given.
 
     Attributes
     ----------
-    buf: the buffer. addr: Tagged Offset of its first octet. length: in octets.
+    buf: the buffer. addr: Tagged Offset of its first byte. length: in bytes.
     lkey, rkey: the STag.
     invalidated: whether the peer has invalidated the STag, as far as completions were polled, or a
         LOCAL_INV was posted: the region is of no more use then (but a `FastMR`), and nobody else
         gets its place until it is closed.
 
-    Raises `TypeError` for a read-only or scattered buffer, `ValueError` for a number of octets
+    Raises `TypeError` for a read-only or scattered buffer, `ValueError` for a number of bytes
     below 1 or if the PD is closed,
     `QPStateError` if the QP is closed, `ResourceError` if the STag table is full, `QuotaExceeded`.
 
@@ -204,7 +204,7 @@ class MR:
 
     @property
     def host_address(self) -> int:
-        """Where the device finds the first octet."""
+        """Where the device finds the first byte."""
         return self._address
 
     @property
@@ -226,7 +226,7 @@ class MR:
         )
 
     def read(self, length: int | None = None, offset: int = 0) -> bytes:
-        """A copy of `length` octets from `offset` on; all that follow if it is not given.
+        """A copy of `length` bytes from `offset` on; all that follow if it is not given.
 
         Raises `ValueError` if they are not all in the region.
         """
@@ -234,7 +234,7 @@ class MR:
             return bytes(part)
 
     def write(self, data: Any, length: int | None = None, offset: int = 0) -> None:
-        """Copies the first `length` octets of `data`, all if it is not given, to `offset`.
+        """Copies the first `length` bytes of `data`, all if it is not given, to `offset`.
 
         Raises `ValueError` if they are not all in the region, or `data` has fewer.
         """
@@ -293,7 +293,7 @@ class FastMR(MR):
 
     Parameters
     ----------
-    pd, buffer, qp, addr, stag: as those of `MR`. The buffer has less than 2^32 octets.
+    pd, buffer, qp, addr, stag: as those of `MR`. The buffer has less than 2^32 bytes.
 
     Attributes
     ----------

@@ -213,7 +213,7 @@ class QP:
         markers_tx: bool = False,
         markers_rx: bool = False,
     ) -> None:
-        """Takes the stream into Full Operation: its octets belong to the device from here on.
+        """Takes the stream into Full Operation: its bytes belong to the device from here on.
 
         `connect` and `accept` call it when MPA startup is done; a program that has agreed with its
         peer in another way calls it itself. `markers_tx`, `markers_rx`: whether Markers are sent,

@@ -29,7 +29,7 @@ class QPCap:
     ----------
     max_send_wr, max_recv_wr: work requests that may be outstanding, 1 to 16384 and 1 to 32768.
     max_send_sge, max_recv_sge: elements of one, 1 to 4.
-    max_inline_data: octets of a request with `SendFlags.INLINE`, 0 to 4096. The QP has a region of
+    max_inline_data: bytes of a request with `SendFlags.INLINE`, 0 to 4096. The QP has a region of
         `max_send_wr` times as many, which counts against the quotas.
 
     Raises `ValueError` for what is not allowed.
@@ -92,7 +92,7 @@ class QPAttr:
     qp_state, cause: as the device has them. cap: the sizes that it was made with.
     max_rd_atomic: ORD, how many RDMA Reads and atomics of this end are under way at a time.
     max_dest_rd_atomic: IRD, the same of the peer. Both are `None` before the QP is connected.
-    path_emss: the largest TCP payload in octets; `None` before.
+    path_emss: the largest TCP payload in bytes; `None` before.
     """
 
     qp_state: QPState

@@ -110,7 +110,7 @@ class OctetOrder(Enum):
 
 @dataclass(frozen=True)
 class SegmentHeader:
-    """The DDP header of a segment, as far as its octets are known; what is not there is `None`.
+    """The DDP header of a segment, as far as its bytes are known; what is not there is `None`.
 
     Attributes
     ----------
@@ -154,7 +154,7 @@ class SegmentHeader:
 
     @property
     def tagged_offsets(self) -> tuple[int, int] | None:
-        """First and last Tagged Offset that it can have, if at least one octet of it is known."""
+        """First and last Tagged Offset that it can have, if at least one byte of it is known."""
         known = self.octets[6:TAGGED_HEADER_OCTETS]
         if not self.tagged or not known:
             return None
@@ -179,7 +179,7 @@ class SegmentHeader:
 
     @property
     def msns(self) -> tuple[int, int] | None:
-        """First and last MSN that it can have, if at least one octet of it is known."""
+        """First and last MSN that it can have, if at least one byte of it is known."""
         known = self.octets[10:14]
         if self.tagged is not False or not known:
             return None
@@ -261,7 +261,7 @@ class Terminate:
             where += f" ({kind})"
         text = f"{where}: {name} ({describe_code(self.code)})"
         if self.segment_length is not None:
-            unit = "octets of payload" if self.order is OctetOrder.SIW else "octets"
+            unit = "bytes of payload" if self.order is OctetOrder.SIW else "bytes"
             text += f"; about a segment of {self.segment_length} {unit}"
         if self.segment is not None:
             text += f": {self.segment.describe()}"
@@ -309,9 +309,9 @@ def read_terminate(octets: bytes, length: int) -> Terminate:
 
 def _decode(octets: bytes, length: int, order: OctetOrder) -> Terminate:
     if length < TERMINATE_CONTROL_OCTETS:
-        raise ValueError(f"Terminate header of {length} octets; allowed: 4 or more")
+        raise ValueError(f"Terminate header of {length} bytes; allowed: 4 or more")
     if len(octets) < TERMINATE_CONTROL_OCTETS:
-        raise ValueError(f"{len(octets)} octets of a Terminate header; needed: 4 or more")
+        raise ValueError(f"{len(octets)} bytes of a Terminate header; needed: 4 or more")
     layer, error_type, flags = octets[0] >> 4, octets[0] & 0x0F, octets[2]
     if order is OctetOrder.SIW:
         if flags & _SIW_RESERVED or octets[3]:
@@ -325,13 +325,13 @@ def _decode(octets: bytes, length: int, order: OctetOrder) -> Terminate:
         segment_length = int.from_bytes(octets[TERMINATE_CONTROL_OCTETS:start], "big")
     if has_header:
         if len(octets) <= start < length:
-            raise ValueError(f"{len(octets)} octets of a Terminate header; needed: {start + 1}")
+            raise ValueError(f"{len(octets)} bytes of a Terminate header; needed: {start + 1}")
         # Of a header that is missing, at least the shorter kind is.
         tagged = len(octets) <= start or octets[start] & _FLAG_TAGGED
         end += TAGGED_HEADER_OCTETS if tagged else UNTAGGED_HEADER_OCTETS
     needed = end + (READ_REQUEST_HEADER_OCTETS if flags & _FLAG_READ_REQUEST else 0)
     if length != needed and not (order is OctetOrder.SIW and length == end):
-        raise ValueError(f"Terminate header of {length} octets; M, D and R ask for {needed}")
+        raise ValueError(f"Terminate header of {length} bytes; M, D and R ask for {needed}")
     return Terminate(
         layer,
         error_type,

@@ -44,7 +44,7 @@ def _check_immediate(name: str, value: bytes | None) -> None:
 
 @dataclass(frozen=True)
 class SGE:
-    """A scatter/gather element: `length` octets at `addr` of the region with STag `lkey`.
+    """A scatter/gather element: `length` bytes at `addr` of the region with STag `lkey`.
 
     >>> SGE(addr=0, length=1 << 32, lkey=0)
     Traceback (most recent call last):
@@ -76,7 +76,7 @@ class SendWR:
     requests after it begin; `rkey` differs from that of `mr` in its key only (`inc_rkey`). A
     request that the device refuses stops the QP.
 
-    An atomic works on the 8 octets at `remote_addr` of the peer's STag `rkey`, which must have
+    An atomic works on the 8 bytes at `remote_addr` of the peer's STag `rkey`, which must have
     remote read and write right and an address that is a multiple of 8, as a number in the byte
     order of the peer's memory; the number that was there before comes into the only element of
     `sg`, in that of this host. ATOMIC_FETCH_AND_ADD adds `compare_add`; each bit of `add_mask` ends
@@ -86,7 +86,7 @@ class SendWR:
     an operand that the operation does not use is an error. They count as RDMA Reads among those
     that may be outstanding.
 
-    IMM_DATA sends the 8 octets `imm_data`, and nothing else, into a completion of the peer (RFC
+    IMM_DATA sends the 8 bytes `imm_data`, and nothing else, into a completion of the peer (RFC
     7306, 6); RDMA_WRITE_WITH_IMM is an RDMA Write and such a message after it. It counts as two
     requests in the send queue and has one completion, when both are done.
 
@@ -149,12 +149,12 @@ class WC:
 
     Attributes
     ----------
-    byte_len: octets of the message; of Immediate Data 8, without those of an RDMA Write before it.
+    byte_len: bytes of the message; of Immediate Data 8, without those of an RDMA Write before it.
     cause: why the request failed. terminate: what the peer complained about, if that is why.
     stream_end: how the TCP connection ended, as `AsyncEvent` has it.
     wc_flags: of a receive, `WCFlags`. invalidated_rkey: the STag that the peer invalidated, with
         WITH_INV.
-    imm_data: with WITH_IMM the 8 octets that the peer sent, as it sent them: what they mean is up
+    imm_data: with WITH_IMM the 8 bytes that the peer sent, as it sent them: what they mean is up
         to the two programs (`int.from_bytes`). Nothing tells a receiver whether the peer posted
         IMM_DATA or RDMA_WRITE_WITH_IMM, nor how much that wrote: on the wire they are the same.
         What the peer wrote before is in memory when this completion is there.

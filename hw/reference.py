@@ -89,7 +89,7 @@ def entry_header() -> str:
             lines.append(f"    {_member(field)};{about}")
         lines.append("};")
         size = size_of(fields)
-        lines.append(f'static_assert(sizeof(struct stagecoach_{name}) == {size}, "{size} octets");')
+        lines.append(f'static_assert(sizeof(struct stagecoach_{name}) == {size}, "{size} bytes");')
     lines += ["", "#endif", ""]
     return "\n".join(lines)
 
@@ -120,8 +120,8 @@ def entry_page() -> str:
     )
     for name, fields in ENTRIES.items():
         title = "scatter/gather element" if name == ELEMENT else name.replace("_", " ")
-        body.append(f'<h2 id="{name}">{title.capitalize()}, {size_of(fields)} octets</h2>')
-        body.append("<table><tr><th>offset</th><th>octets</th><th>field</th><th></th></tr>")
+        body.append(f'<h2 id="{name}">{title.capitalize()}, {size_of(fields)} bytes</h2>')
+        body.append("<table><tr><th>offset</th><th>bytes</th><th>field</th><th></th></tr>")
         for field in fields:
             offset = offset_of(fields, field.name)
             body.append(_row(str(offset), str(field.octets), field.name, field.about))

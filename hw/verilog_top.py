@@ -23,9 +23,9 @@ TIED["qos"] = 4, "4'd0"
 
 LLP_CHANNELS = {
     "tx": "FPDUs to send",
-    "rx_request": "requests for received octets",
-    "rx": "received octets",
-    "rx_release": "received octets that may be forgotten",
+    "rx_request": "requests for received bytes",
+    "rx": "received bytes",
+    "rx_release": "received bytes that may be forgotten",
     "event": "events",
 }
 

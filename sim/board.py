@@ -129,7 +129,7 @@ def main(arguments: list[str] | None = None) -> int:
         type=int,
         default=0,
         metavar="COUNT",
-        help="octets in a million that are lost, changed, and inserted, each (0)",
+        help="bytes in a million that are lost, changed, and inserted, each (0)",
     )
     parser.add_argument("--seed", type=int, default=1, help="of the faults (1)")
     options = parser.parse_args(arguments)

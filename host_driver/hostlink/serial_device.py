@@ -74,7 +74,7 @@ class SerialDevice(SocketLender):
     ----------
     port: of the system, e.g. /dev/ttyUSB0.
     baud: that of the board.
-    record: keep the octets of all streams, for `take_records`.
+    record: keep the bytes of all streams, for `take_records`.
     retry_seconds, give_up_seconds: of the link, see `Endpoint`.
     open_seconds: for which the board may take to answer.
     access_seconds: for which a register access may take.
@@ -327,7 +327,7 @@ class SerialDevice(SocketLender):
         }
 
     def read_register(self, address: int) -> int:
-        """Return the 32-bit register at an octet address."""
+        """Return the 32-bit register at a byte address."""
         check_access(address)
         value: int = self._submit(lambda result: self._device.access(address, None, result))
         return value

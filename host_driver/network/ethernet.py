@@ -82,5 +82,5 @@ def check_mac(mac: bytes) -> None:
     """Raises `ValueError` unless it is the address of one interface."""
     if len(mac) != MAC_OCTETS or mac[0] & _GROUP or mac == NO_MAC:
         raise ValueError(
-            f"MAC address {mac_text(mac) or 'of no octets'}; allowed: six octets, not a group's"
+            f"MAC address {mac_text(mac) or 'of no bytes'}; allowed: six bytes, not a group's"
         )

@@ -27,7 +27,7 @@ class StreamClosed(TransportError, ConnectionError):
 
 @runtime_checkable
 class ByteStream(Protocol):
-    """A reliable, ordered stream of octets: used by the MPA startup, then given to the LLP."""
+    """A reliable, ordered stream of bytes: used by the MPA startup, then given to the LLP."""
 
     @property
     def local_address(self) -> tuple[str, int]:
@@ -41,23 +41,23 @@ class ByteStream(Protocol):
 
     @property
     def maximum_segment_size(self) -> int:
-        """Octets of the longest segment, from which the EMSS comes (RFC 5044, 4.5)."""
+        """Bytes of the longest segment, from which the EMSS comes (RFC 5044, 4.5)."""
         ...
 
     def sendall(self, octets: bytes, timeout: float | None = None) -> None:
-        """Send all octets; raises TransportTimeout, or StreamClosed."""
+        """Send all bytes; raises TransportTimeout, or StreamClosed."""
         ...
 
     def receive_exactly(self, count: int, timeout: float | None = None) -> bytes:
-        """Return the next `count` octets; takes nothing beyond them from the stream.
+        """Return the next `count` bytes; takes nothing beyond them from the stream.
 
-        Raises TransportTimeout, or StreamClosed if the stream ends before; the octets that came
+        Raises TransportTimeout, or StreamClosed if the stream ends before; the bytes that came
         are there for the next call. With a timeout of 0 it does not wait.
         """
         ...
 
     def wait_readable(self, timeout: float | None = None) -> None:
-        """Wait for an octet and leave it in the stream.
+        """Wait for a byte and leave it in the stream.
 
         Raises TransportTimeout, or StreamClosed if the stream ends before.
         """
@@ -96,7 +96,7 @@ class Transport(Protocol):
         ...
 
     def read_register(self, address: int) -> int:
-        """Return the 32-bit register at an octet address."""
+        """Return the 32-bit register at a byte address."""
         ...
 
     def write_register(self, address: int, value: int) -> None:
@@ -106,7 +106,7 @@ class Transport(Protocol):
     def map_memory(self, buffer: Any) -> int:
         """Let the device reach a writable buffer, without a copy.
 
-        Returns the device's address of its first octet. The buffer stays exported (a bytearray
+        Returns the device's address of its first byte. The buffer stays exported (a bytearray
         cannot be resized, an mmap not be closed) until `unmap_memory`.
         """
         ...

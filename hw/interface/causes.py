@@ -217,7 +217,7 @@ CODES: dict[Cause, tuple[TerminateCode | None, str]] = {
     ),
     Cause.IMMEDIATE_TOO_SHORT: (
         TerminateCode(0, 2, 0xFF),
-        "Immediate Data of fewer than 8 octets, or of several segments",
+        "Immediate Data of fewer than 8 bytes, or of several segments",
     ),
     Cause.LOCAL_SEND_PROTECTION: (
         TerminateCode(0, 0, 0x00),

@@ -23,7 +23,7 @@ Fields = tuple[Field, ...]
 
 SCATTER_GATHER_ELEMENT: Fields = (
     Field("tagged_offset", 8, "In the TO space of the region: base and position."),
-    Field("length", 4, "Octets."),
+    Field("length", 4, "Bytes."),
     Field("stag", 4, "Local STag."),
 )
 SCATTER_GATHER_ELEMENT_OCTETS = 16
@@ -35,7 +35,7 @@ SEND_ENTRY: Fields = (
     Field("flags", 1, "SendFlags."),
     Field("element_count", 1, "Used elements, 0 to 4."),
     Field("atomic_operation", 1, "AtomicOperation of an ATOMIC."),
-    Field("length", 4, "Octets of the message: the sum over the elements, 8 of Immediate Data."),
+    Field("length", 4, "Bytes of the message: the sum over the elements, 8 of Immediate Data."),
     Field(
         "remote_stag",
         4,
@@ -44,7 +44,7 @@ SEND_ENTRY: Fields = (
     ),
     Field("reserved_1", 4),
     Field("remote_tagged_offset", 8, "RDMA Write, RDMA Read, ATOMIC, FAST_REGISTER."),
-    Field("immediate_data", IMMEDIATE_DATA_OCTETS, "Of an IMMEDIATE: the octets as they are sent."),
+    Field("immediate_data", IMMEDIATE_DATA_OCTETS, "Of an IMMEDIATE: the bytes as they are sent."),
     Field(
         "elements",
         SCATTER_GATHER_ELEMENTS * SCATTER_GATHER_ELEMENT_OCTETS,
@@ -77,11 +77,11 @@ RECEIVE_ENTRY_OCTETS = 64
 COMPLETION_ENTRY: Fields = (
     Field("qp", 2, "QP number."),
     Field("index", 2, "Which entry of the send or receive queue: its running number modulo 2^16."),
-    Field("length", 4, "Octets of the message, 8 of Immediate Data."),
+    Field("length", 4, "Bytes of the message, 8 of Immediate Data."),
     Field(
         "immediate_data",
         IMMEDIATE_DATA_OCTETS,
-        "With CompletionFlags.IMMEDIATE: the octets as they came.",
+        "With CompletionFlags.IMMEDIATE: the bytes as they came.",
     ),
     Field("reserved_0", 8),
     Field("invalidated_stag", 4, "With CompletionFlags.INVALIDATED."),
@@ -102,7 +102,7 @@ EVENT_ENTRY: Fields = (
     Field("ulpdu_length", 2, "Of the offending segment, 0 if none."),
     Field("cause", 1, "Cause."),
     Field("srq", 1, "1 if the event is of a shared receive ring, 0 if it is of a QP."),
-    Field("header", EVENT_HEADER_OCTETS, "First octets of the offending ULPDU, as on the wire."),
+    Field("header", EVENT_HEADER_OCTETS, "First bytes of the offending ULPDU, as on the wire."),
     Field("reserved_1", 5),
     Field("phase", 1, "As in a completion entry."),
 )

@@ -62,7 +62,7 @@ def read_connections(path: str | Path) -> list[Connection]:
 
 def _check_whole(segment: Segment, path: str | Path) -> None:
     if segment.missing:
-        raise CaptureError(f"{path} lacks {segment.missing} octets of packet {segment.packet}")
+        raise CaptureError(f"{path} lacks {segment.missing} bytes of packet {segment.packet}")
 
 
 def _connection(stream: TcpConnection) -> Connection | None:

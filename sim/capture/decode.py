@@ -211,7 +211,7 @@ class _Decoder:
             for early in early_pieces:
                 yield Remark(
                     self._place(early),
-                    (Problem("octets after the Request before the Reply", "RFC 5044, 7.1.2 (3)"),),
+                    (Problem("bytes after the Request before the Reply", "RFC 5044, 7.1.2 (3)"),),
                 )
                 yield from self._piece(early)
         if rest.octets:
@@ -284,19 +284,19 @@ class _Decoder:
             place = self._place(Piece(source, b"", last.packet, last.time_ns))
             if half.gap or (half.missing and stream.buffer):
                 problem = Problem(
-                    f"{half.gap or half.missing} octets are missing in the capture; what comes "
+                    f"{half.gap or half.missing} bytes are missing in the capture; what comes "
                     "after them is not decoded",
                     "",
                 )
                 yield Remark(place, (problem,))
             elif direction is Direction.TO_RESPONDER and self._early:
                 count = sum(len(early.octets) for early in self._early)
-                problem = Problem(f"{count} octets after the Request, and no Reply", "")
+                problem = Problem(f"{count} bytes after the Request, and no Reply", "")
                 yield Remark(place, (problem,))
             elif stream.buffer:
                 what = "a startup frame" if stream.frame is None else "an FPDU"
                 problem = Problem(
-                    f"the stream ends with {len(stream.buffer)} octets of {what}",
+                    f"the stream ends with {len(stream.buffer)} bytes of {what}",
                     "RFC 5044, 8 (1)",
                 )
                 yield Remark(place, (problem,))

@@ -98,7 +98,7 @@ def _add_startup(text: Text, item: Startup) -> None:
     frame = item.frame
     if frame is None:
         text.append(f"{'MPA startup':{_MESSAGE_WIDTH}}  ", "bold red")
-        text.append(f"{len(item.octets)} octets")
+        text.append(f"{len(item.octets)} bytes")
         return
     name = "MPA Reply" if frame.reply else "MPA Request"
     text.append(f"{name:{_MESSAGE_WIDTH}}  ", "bold red" if frame.reject else "bold magenta")
@@ -114,7 +114,7 @@ def _startup_words(frame: StartupFrame) -> Iterator[str]:
     if frame.enhanced is not None:
         yield from _enhanced_words(frame.enhanced)
     if frame.private_data:
-        yield f"{len(frame.private_data)} octets of private data"
+        yield f"{len(frame.private_data)} bytes of private data"
     else:
         yield "no private data"
 
@@ -144,7 +144,7 @@ def _add_fpdu(text: Text, seen: Observation) -> None:
 
 def _fpdu_words(seen: Observation) -> Iterator[str]:
     if seen.header is None:
-        yield f"ULPDU of {len(seen.fpdu.ulpdu)} octets"
+        yield f"ULPDU of {len(seen.fpdu.ulpdu)} bytes"
     else:
         yield words.header_words(seen.header)
         if seen.invalidate_stag is not None:
@@ -162,7 +162,7 @@ def _fpdu_words(seen: Observation) -> Iterator[str]:
             form = ", in the octet order of Linux siw" if seen.terminate.form is Form.SIW else ""
             yield f"{words.complaint(seen.terminate)}{about}{form}"
         else:
-            yield f"{len(seen.payload)} octets"
+            yield f"{len(seen.payload)} bytes"
     if seen.ready_to_receive:
         yield "RTR frame"
     if seen.fpdu.markers:

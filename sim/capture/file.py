@@ -75,7 +75,7 @@ def _pcap(path: str | Path, file: BinaryIO, order: str, magic: int) -> Iterator[
         seconds, fraction, captured, original = record.unpack(start)
         octets = file.read(captured) if captured <= _LARGEST_RECORD else b""
         if len(octets) < captured:
-            raise _broken(path, number, f"a record has fewer than its {captured} octets")
+            raise _broken(path, number, f"a record has fewer than its {captured} bytes")
         number += 1
         time_ns = seconds * _NANOSECONDS + fraction * _PCAP_UNITS[magic]
         yield Packet(number, time_ns, linktype, octets, original)
@@ -169,7 +169,7 @@ class _Pcapng:
             ticks, start = high << 32 | low, 20
         octets = body[start : start + captured]
         if len(octets) < captured:
-            raise self._broken(f"a packet of {captured} octets in a block of {len(body)}")
+            raise self._broken(f"a packet of {captured} bytes in a block of {len(body)}")
         time_ns = ticks * _NANOSECONDS // interface.ticks_per_second
         time_ns += interface.offset_seconds * _NANOSECONDS
         self._number += 1

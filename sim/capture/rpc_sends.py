@@ -96,7 +96,7 @@ class RpcSends:
     def _without_message(self, header: RpcRdmaHeader, direction: Direction) -> SeenRpc:
         sent = SeenRpc(header)
         if header.message:
-            detail = f"{len(header.message)} octets after {header.procedure.name}"
+            detail = f"{len(header.message)} bytes after {header.procedure.name}"
             sent.problems = (Problem(detail, "RFC 5666, 4.1"),)
         if header.procedure is Procedure.RDMA_ERROR:
             self._taken(header.xid)

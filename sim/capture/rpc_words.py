@@ -12,7 +12,7 @@ from stagecoach.sim.model.rpcrdma import ERROR_NAMES, RpcRdmaHeader, Segment
 def _chunk(segments: tuple[Segment, ...]) -> str:
     octets = sum(segment.length for segment in segments)
     many = f" in {len(segments)} segments" if len(segments) != 1 else ""
-    return f"{octets} octets{many}"
+    return f"{octets} bytes{many}"
 
 
 def words(seen: SeenRpc) -> Iterator[str]:

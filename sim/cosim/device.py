@@ -80,17 +80,17 @@ class Link:
     def receive_exactly(self, count: int, timeout: float | None = None) -> bytes:
         """The next `count` octets during startup."""
         self._device.wait_for(
-            lambda: len(self._received) >= count or self._closed, timeout, f"{count} octets"
+            lambda: len(self._received) >= count or self._closed, timeout, f"{count} bytes"
         )
         if len(self._received) < count:
-            raise StreamClosed(f"the stream ended {count - len(self._received)} octets early")
+            raise StreamClosed(f"the stream ended {count - len(self._received)} bytes early")
         octets = bytes(self._received[:count])
         del self._received[:count]
         return octets
 
     def wait_readable(self, timeout: float | None = None) -> None:
         """Waits for an octet during startup, and leaves it in the stream."""
-        self._device.wait_for(lambda: self._received or self._closed, timeout, "an octet")
+        self._device.wait_for(lambda: self._received or self._closed, timeout, "a byte")
         if not self._received:
             raise StreamClosed("the peer has closed the stream")
 

@@ -139,7 +139,7 @@ class LlpPort:
         if state is not None:
             offset = (position - state.released) & MASK
             assert offset + octets <= len(state.received), (
-                f"request for {octets} octets at {position} of connection {connection}: "
+                f"request for {octets} bytes at {position} of connection {connection}: "
                 f"available are {state.released} to {state.announced}"
             )
             data = bytes(state.received[offset : offset + octets])
@@ -192,7 +192,7 @@ class LlpPort:
                 fpdu += read["tx_data"]().to_bytes(self._octets, "little")[:count]
                 last = read["tx_last"]()
                 assert count == self._octets or last, "a beat that is not the last one is not full"
-                assert count % 4 == 0, f"{count} octets"
+                assert count % 4 == 0, f"{count} bytes"
                 if last:
                     if fpdu:
                         self._take_fpdu(connection, bytes(fpdu))

@@ -105,7 +105,7 @@ class AtomicResponse:
 
 def _check_length(name: str, payload: bytes, needed: int) -> None:
     if len(payload) != needed:
-        raise ValueError(f"{name} header of {len(payload)} octets; {needed} are required")
+        raise ValueError(f"{name} header of {len(payload)} bytes; {needed} are required")
 
 
 def fetch_add(original: int, add: int, mask: int) -> int:

@@ -80,7 +80,7 @@ def decode(segment: bytes) -> tuple[Header, bytes]:
     """
     if not segment or len(segment) < header_octets(segment[0]):
         raise checks.ULPDU_HAS_HEADER.failed(
-            f"ULPDU of {len(segment)} octets is shorter than its DDP header"
+            f"ULPDU of {len(segment)} bytes is shorter than its DDP header"
         )
     control = segment[0]
     last = bool(control & FLAG_LAST)
@@ -98,7 +98,7 @@ def decode(segment: bytes) -> tuple[Header, bytes]:
 def _pieces(length: int, largest: int) -> Iterator[tuple[int, int, bool]]:
     """Offset, end and L of every segment; an empty message is one empty segment."""
     if largest < 1:
-        raise ValueError(f"no room for payload in a segment ({largest} octets); 1 or more needed")
+        raise ValueError(f"no room for payload in a segment ({largest} bytes); 1 or more needed")
     offset = 0
     while True:
         end = min(offset + largest, length)

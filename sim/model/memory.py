@@ -78,7 +78,7 @@ class MemoryTable:
         if not 0 <= region.stag <= STAG_MAX:
             raise ValueError(f"STag {region.stag:#x}; 32 bits are possible")
         if region.base < 0 or region.base + len(region.buffer) > TAGGED_OFFSET_SPAN:
-            raise ValueError(f"base {region.base:#x} and {len(region.buffer)} octets end past 2^64")
+            raise ValueError(f"base {region.base:#x} and {len(region.buffer)} bytes end past 2^64")
         self._regions[region.stag] = region
 
     def remove(self, stag: int) -> None:
@@ -115,7 +115,7 @@ class MemoryTable:
             raise checks.rights.failed(f"STag {stag:#010x} allows {region.rights}, needed: {right}")
         end = tagged_offset + length
         if end >= TAGGED_OFFSET_SPAN:
-            raise checks.wrap.failed(f"TO {tagged_offset:#x} plus {length} octets wraps 64 bits")
+            raise checks.wrap.failed(f"TO {tagged_offset:#x} plus {length} bytes wraps 64 bits")
         limit = region.base + len(region.buffer)
         if tagged_offset < region.base or end > limit:
             raise checks.bounds.failed(

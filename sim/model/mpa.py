@@ -67,7 +67,7 @@ class Framer:
     def frame(self, ulpdu: bytes | bytearray | memoryview) -> bytes:
         """The next FPDU of the stream, Markers included."""
         if not 1 <= len(ulpdu) <= ULPDU_LENGTH_MAX:
-            raise ValueError(f"ULPDU of {len(ulpdu)} octets; 1 to {ULPDU_LENGTH_MAX} are possible")
+            raise ValueError(f"ULPDU of {len(ulpdu)} bytes; 1 to {ULPDU_LENGTH_MAX} are possible")
         body = len(ulpdu).to_bytes(2, "big") + bytes(ulpdu) + bytes(pad_length(len(ulpdu)))
         covered = insert_markers(body, self.position) if self.markers else body
         fpdu = covered + (crc32c_octets(covered) if self.crc else bytes(CRC_OCTETS))
@@ -99,14 +99,14 @@ class Fpdu:
         """The checks that it fails, in their order; ``crc`` says whether CRCs are in use."""
         if crc and self.crc != self.computed_crc:
             yield checks.CRC.failed(
-                f"FPDU at stream octet {self.position} carries CRC {self.crc.hex()}, "
+                f"FPDU at stream byte {self.position} carries CRC {self.crc.hex()}, "
                 f"computed {self.computed_crc.hex()}"
             )
         for marker in self.markers:
             if not marker.matches:
                 yield checks.MARKER.failed(
-                    f"Marker at stream octet {self.position + marker.offset} has FPDUPTR "
-                    f"{marker.fpduptr}, the FPDU started {marker.distance} octets before it"
+                    f"Marker at stream byte {self.position + marker.offset} has FPDUPTR "
+                    f"{marker.fpduptr}, the FPDU started {marker.distance} bytes before it"
                 )
 
 
@@ -124,7 +124,7 @@ def needed_octets(
     length = int.from_bytes(octets[offset : offset + LENGTH_OCTETS], "big")
     if length > MULPDU_CEILING:
         raise checks.ULPDU_LENGTH.failed(
-            f"FPDU at stream octet {position} has ULPDU_Length {length}; "
+            f"FPDU at stream byte {position} has ULPDU_Length {length}; "
             f"{MULPDU_CEILING} is the most"
         )
     return fpdu_length(length, markers=markers, position=position)

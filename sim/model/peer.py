@@ -270,7 +270,5 @@ def _receive_startup(
         connection.settimeout(max(deadline - time.monotonic(), 1e-3))
         received = connection.recv(RECEIVE_OCTETS)
         if not received:
-            raise ConnectionError(
-                f"connection closed after {len(octets)} octets of a startup frame"
-            )
+            raise ConnectionError(f"connection closed after {len(octets)} bytes of a startup frame")
         octets += received

@@ -216,7 +216,7 @@ class Posting(ABC):
         self._require_extensions()
         if len(octets) != IMMEDIATE_OCTETS:
             raise ValueError(
-                f"Immediate Data of {len(octets)} octets; {IMMEDIATE_OCTETS} are required"
+                f"Immediate Data of {len(octets)} bytes; {IMMEDIATE_OCTETS} are required"
             )
         opcode = Opcode.IMMEDIATE_DATA_WITH_SE if solicited else Opcode.IMMEDIATE_DATA
         return Work(operation, work_id, octets, opcode)

@@ -129,7 +129,7 @@ class ReadRequest:
     def decode(cls, payload: bytes) -> "ReadRequest":
         if len(payload) != READ_REQUEST_OCTETS:
             raise ValueError(
-                f"Read Request header of {len(payload)} octets; {READ_REQUEST_OCTETS} are required"
+                f"Read Request header of {len(payload)} bytes; {READ_REQUEST_OCTETS} are required"
             )
         return cls(*_READ_REQUEST.unpack(payload))
 
@@ -209,7 +209,7 @@ class Terminate:
         """
         if len(payload) < TERMINATE_CONTROL_OCTETS:
             raise ValueError(
-                f"Terminate header of {len(payload)} octets; {TERMINATE_CONTROL_OCTETS} or more "
+                f"Terminate header of {len(payload)} bytes; {TERMINATE_CONTROL_OCTETS} or more "
                 "are required"
             )
         layer, etype, flags = payload[0] >> 4, payload[0] & 0x0F, payload[2]
@@ -228,6 +228,6 @@ class Terminate:
             end += ddp.header_octets(first)
         needed = end + (READ_REQUEST_OCTETS if flags & FLAG_RDMAP_HEADER else 0)
         if len(payload) != needed and not (form is Form.SIW and len(payload) == end):
-            raise ValueError(f"Terminate header of {len(payload)} octets; {needed} are required")
+            raise ValueError(f"Terminate header of {len(payload)} bytes; {needed} are required")
         error = ErrorCode(layer, etype, payload[1])
         return cls(error, length, payload[start:end], payload[end:needed], form)

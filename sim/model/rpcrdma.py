@@ -66,7 +66,7 @@ class _Xdr:
     def take(self, layout: str) -> tuple[int, ...]:
         size = struct.calcsize(layout)
         if len(self.octets) < size:
-            raise RpcRdmaError(f"the header ends {size - len(self.octets)} octets too early")
+            raise RpcRdmaError(f"the header ends {size - len(self.octets)} bytes too early")
         found = struct.unpack_from(layout, self.octets)
         self.octets = self.octets[size:]
         return found
@@ -84,7 +84,7 @@ class _Xdr:
     def chunk(self) -> tuple[Segment, ...]:
         (count,) = self.take("!I")
         if 16 * count > len(self.octets):
-            raise RpcRdmaError(f"a chunk of {count} segments in {len(self.octets)} octets")
+            raise RpcRdmaError(f"a chunk of {count} segments in {len(self.octets)} bytes")
         return tuple(self.segment() for _ in range(count))
 
 

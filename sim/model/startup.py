@@ -82,7 +82,7 @@ class StartupFrame:
         private = (self.enhanced.encode() if self.enhanced else b"") + self.private_data
         if len(private) > PRIVATE_DATA_MAX:
             raise ValueError(
-                f"{len(private)} octets of private data (enhanced data included); "
+                f"{len(private)} bytes of private data (enhanced data included); "
                 f"at most {PRIVATE_DATA_MAX} are allowed"
             )
         flags = (
@@ -139,7 +139,7 @@ class StartupFrame:
         """The frame that ``octets`` are, exactly."""
         parsed = cls.parse(octets)
         if parsed is None or parsed[1] != len(octets):
-            raise invalid(f"{len(octets)} octets are not exactly one startup frame")
+            raise invalid(f"{len(octets)} bytes are not exactly one startup frame")
         return parsed[0]
 
 

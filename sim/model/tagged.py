@@ -103,7 +103,7 @@ class TaggedBuffers:
             offset = (header.tagged_offset - request.sink_tagged_offset) % TAGGED_OFFSET_SPAN
             if offset + length > request.size:
                 raise checks.RESPONSE_OFFSET.failed(
-                    f"Read Response of {length} octets at TO {header.tagged_offset:#x}; "
+                    f"Read Response of {length} bytes at TO {header.tagged_offset:#x}; "
                     f"{request.size} from {request.sink_tagged_offset:#x} on were asked for"
                 )
             if offset != read.received:
@@ -115,6 +115,6 @@ class TaggedBuffers:
         total = read.received + length
         if header.last and total != request.size:
             raise checks.RESPONSE_LENGTH.failed(
-                f"Read Response of {total} octets, L {int(header.last)}; {request.size} were "
+                f"Read Response of {total} bytes, L {int(header.last)}; {request.size} were "
                 "asked for"
             )

@@ -27,7 +27,7 @@ def check_msn(header: UntaggedHeader, expected: int) -> None:
 def check_mo(header: UntaggedHeader, expected: int, room: int) -> None:
     """The segment continues its message, in a buffer of ``room`` octets."""
     if header.mo > room:
-        raise checks.MO.failed(f"MO {header.mo} on QN {header.qn}; there is room for {room} octets")
+        raise checks.MO.failed(f"MO {header.mo} on QN {header.qn}; there is room for {room} bytes")
     if header.mo != expected:
         raise checks.MO_NEXT.failed(
             f"MO {header.mo} on QN {header.qn}; {expected} is next, and no other is taken"
@@ -38,17 +38,15 @@ def check_length(header: UntaggedHeader, found: int, room: int) -> None:
     """The message so far fits its buffer."""
     if found > room:
         name = message_name(rdmap.decode_control(header.rsvd_ulp).opcode)
-        raise checks.MESSAGE_LENGTH.failed(f"{name} of {found} octets; there is room for {room}")
+        raise checks.MESSAGE_LENGTH.failed(f"{name} of {found} bytes; there is room for {room}")
 
 
 def check_whole(header: UntaggedHeader, found: int, needed: int, check: Check) -> None:
     """A message of fixed length comes in one segment, and has all its octets."""
     if not header.last:
-        raise checks.ONE_SEGMENT.failed(
-            f"{found} octets with L 0; {needed} are taken with L 1 only"
-        )
+        raise checks.ONE_SEGMENT.failed(f"{found} bytes with L 0; {needed} are taken with L 1 only")
     if found < needed:
-        raise check.failed(f"{found} octets; {needed} are required")
+        raise check.failed(f"{found} bytes; {needed} are required")
 
 
 class SendQueue:

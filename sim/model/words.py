@@ -75,7 +75,7 @@ def header_words(header: Header) -> str:
 def read_words(request: ReadRequest) -> str:
     """What a Read Request asks for."""
     return (
-        f"{request.size} octets from STag {request.source_stag:#010x}, "
+        f"{request.size} bytes from STag {request.source_stag:#010x}, "
         f"TO {request.source_tagged_offset:#x} into STag {request.sink_stag:#010x}, "
         f"TO {request.sink_tagged_offset:#x}"
     )
@@ -118,10 +118,10 @@ def complaint(terminate: Terminate) -> str:
     if terminate.ddp_header:
         header, _ = ddp.decode(terminate.ddp_header)
         opcode = rdmap.decode_control(header.rsvd_ulp).opcode
-        text += f"; about a segment of {terminate.segment_length} octets: "
+        text += f"; about a segment of {terminate.segment_length} bytes: "
         text += f"{message_name(opcode)}, {header_words(header)}"
     elif terminate.segment_length is not None:
-        text += f"; about a segment of {terminate.segment_length} octets"
+        text += f"; about a segment of {terminate.segment_length} bytes"
     if terminate.rdmap_header:
         text += f", {read_words(ReadRequest.decode(terminate.rdmap_header))}"
     return text

@@ -203,7 +203,7 @@ class EnginePort:
     def set_remote_mac(self, handle: int, mac: bytes) -> None:
         """The peer has another MAC address."""
         if len(mac) != MAC_OCTETS:
-            raise ValueError(f"MAC address of {len(mac)} octets; allowed: {MAC_OCTETS}")
+            raise ValueError(f"MAC address of {len(mac)} bytes; allowed: {MAC_OCTETS}")
         with self._flow(handle) as (_, flow):
             flow.remote_mac = mac
 

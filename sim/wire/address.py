@@ -232,7 +232,7 @@ def _mac(name: str, text: str) -> bytes:
     octets = bytes.fromhex(text.replace(":", "")) if _MAC.fullmatch(text) else bytes(6)
     if octets[0] & 1 or not any(octets):
         raise WireAddressError(
-            f"{name} is {text!r}; allowed: six octets such as 02:00:c0:00:02:02, no group address"
+            f"{name} is {text!r}; allowed: six bytes such as 02:00:c0:00:02:02, no group address"
         )
     return octets
 

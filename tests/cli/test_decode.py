@@ -64,7 +64,7 @@ def test_text_has_one_line_per_frame_and_no_colours(capsys):
     assert "\x1b" not in out
     assert lines[0] == "connection 1: 10.0.2.15:34452 → 10.0.2.2:7174"
     assert lines[3] == (
-        "     8    0.081368 1→ RDMA Write            STag 0x00000001, TO 0x0, 0 octets, RTR frame, "
+        "     8    0.081368 1→ RDMA Write            STag 0x00000001, TO 0x0, 0 bytes, RTR frame, "
         "CRC good"
     )
     assert lines[-1] == "22 FPDUs in 1 connection, no problem"

@@ -160,7 +160,7 @@ def test_a_rejection_is_that_of_the_reference_model(passive, revision):
 def test_private_data_of_a_rejection_has_its_limits(passive, revision, longest):
     depths = {"ird": 4, "ord": 4} if revision == 2 else {}
     with asked(passive, StartupFrame(reply=False, revision=revision, **depths)) as (peer, request):
-        with pytest.raises(ValueError, match=f"{longest + 1} octets of private data; allowed: 0"):
+        with pytest.raises(ValueError, match=f"{longest + 1} bytes of private data; allowed: 0"):
             request.reject(bytes(longest + 1))
         with pytest.raises(TypeError, match="private_data is a str; allowed: bytes"):
             request.reject("no")
@@ -252,7 +252,7 @@ def test_a_request_may_be_closed_without_an_answer(passive):
         ({"ord": 9}, "ORD 9; allowed: 0 to 8"),
         ({"ird": 9}, "IRD 9; allowed: 0 to 8"),
         ({"minimum_ord": 4, "ord": 3}, "minimum_ord 4; allowed: 0 to the ORD, 3"),
-        ({"private_data": bytes(509)}, "509 octets of private data; allowed: 0 to 508"),
+        ({"private_data": bytes(509)}, "509 bytes of private data; allowed: 0 to 508"),
         ({"rtr": 0}, "rtr is 0; allowed: one or more of"),
         ({"timeout": -1}, "timeout is -1 s; allowed: 0 to 1000000"),
     ],

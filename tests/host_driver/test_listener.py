@@ -85,7 +85,7 @@ def test_a_request_that_is_cut_off_is_an_error(passive, count):
     with listen(passive.context) as listener:
         with raw_initiator(listener.port, OCTETS[:count]) as peer:
             peer.shutdown(socket.SHUT_WR)
-            with pytest.raises(error, match=f"the stream ended: {count} octets came"):
+            with pytest.raises(error, match=f"the stream ended: {count} bytes came"):
                 listener.get_request()
             assert receive_all(peer) == b""
 
@@ -141,7 +141,7 @@ def test_nobody_connects(passive):
 def test_two_responders_wait_for_each_other_only_for_a_time(passive, count):
     with listen(passive.context, request_timeout=SHORT) as listener:
         with raw_initiator(listener.port, OCTETS[:count]) as peer:
-            message = f"MPA Request frame: not within 0.1 s: {count} octets came"
+            message = f"MPA Request frame: not within 0.1 s: {count} bytes came"
             with pytest.raises(StartupTimeout, match=message) as caught:
                 listener.get_request()
             assert caught.value.step == StartupStep.REQUEST

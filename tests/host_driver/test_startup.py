@@ -267,7 +267,7 @@ def test_a_first_fpdu_that_would_come_too_late_is_not_waited_for(active):
             connect(active.qp, "127.0.0.1", responder.port, first_fpdu_delay=60, timeout=3)
 
 
-@pytest.mark.parametrize(("octets", "text"), [(64, "'$"), (500, "' and 436 octets more$")])
+@pytest.mark.parametrize(("octets", "text"), [(64, "'$"), (500, "' and 436 bytes more$")])
 def test_the_text_of_a_rejection_shows_no_more_than_the_first_octets(active, octets, text):
     reply = StartupFrame(reply=True, reject=True, private_data=b"z" * octets)
     with RawResponder(answer_with(reply.encode())) as responder:
@@ -287,10 +287,10 @@ def test_the_text_of_a_rejection_shows_no_more_than_the_first_octets(active, oct
         ({"emss": 65536}, "EMSS 65536; allowed: 128 to 65535"),
         ({"ord": 9}, "ORD 9; allowed: 0 to 8"),
         ({"ird": -1}, "IRD -1; allowed: 0 to 8"),
-        ({"private_data": bytes(509)}, "509 octets of private data; allowed: 0 to 508"),
+        ({"private_data": bytes(509)}, "509 bytes of private data; allowed: 0 to 508"),
         (
             {"private_data": bytes(513), "revision": 1},
-            "513 octets of private data; allowed: 0 to 512",
+            "513 bytes of private data; allowed: 0 to 512",
         ),
         ({"revision": 0}, "MPA revision 0; allowed: 1 or 2"),
         ({"revision": 3}, "MPA revision 3; allowed: 1 or 2"),

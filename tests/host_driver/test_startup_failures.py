@@ -181,7 +181,7 @@ def test_a_reply_that_is_cut_off_is_an_error(active, count):
 
     error = MalformedFrame if count else StartupError
     with RawResponder(handle) as responder:
-        with pytest.raises(error, match=f"the stream ended: {count} octets came") as caught:
+        with pytest.raises(error, match=f"the stream ended: {count} bytes came") as caught:
             connect(active.qp, "127.0.0.1", responder.port, timeout=PATIENCE)
     assert not isinstance(caught.value, StartupTimeout)
     assert responder.result == b""

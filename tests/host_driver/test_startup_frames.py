@@ -205,11 +205,11 @@ def test_options_count_only_in_the_peer_to_peer_model():
     [
         (
             StartupFrame(reply=True, private_data=bytes(513)),
-            "513 octets of private data; allowed: 0 to 512",
+            "513 bytes of private data; allowed: 0 to 512",
         ),
         (
             StartupFrame(reply=True, ird=1, ord=1, private_data=bytes(509)),
-            "509 octets of private data; allowed: 0 to 508",
+            "509 bytes of private data; allowed: 0 to 508",
         ),
         (StartupFrame(reply=True, ird=1 << 14, ord=1), "IRD 16384 in a frame; allowed: 0 to 16383"),
         (StartupFrame(reply=True, ird=1, ord=-1), "ORD -1 in a frame; allowed: 0 to 16383"),

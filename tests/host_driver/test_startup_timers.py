@@ -64,7 +64,7 @@ def test_a_host_that_does_not_answer_is_an_error_in_time(active):
 def test_a_peer_that_falls_silent_is_an_error_in_time(active, octets):
     with RawResponder(answer_with(octets)) as responder:
         begun = time.monotonic()
-        message = rf"MPA Reply frame: not within 0\.1 s: {len(octets)} octets came, "
+        message = rf"MPA Reply frame: not within 0\.1 s: {len(octets)} bytes came, "
         with pytest.raises(StartupTimeout, match=message) as caught:
             connect(active.qp, "127.0.0.1", responder.port, timeout=SHORT)
         assert time.monotonic() - begun < PATIENCE / 2

@@ -195,24 +195,24 @@ def test_every_message_is_named_as_in_the_reference(opcode):
         (
             "11018000" + "0072",
             "DDP (tagged buffer error): base or bounds violation (layer 1, type 1, code 0x01); "
-            "about a segment of 114 octets",
+            "about a segment of 114 bytes",
         ),
         (
             "1101c000" + "0072" + WRITE.encode().hex(),
             "DDP (tagged buffer error): base or bounds violation (layer 1, type 1, code 0x01); "
-            "about a segment of 114 octets: RDMA Write, STag 0x11223344, "
+            "about a segment of 114 bytes: RDMA Write, STag 0x11223344, "
             "TO between 0x102030405060000 and 0x10203040506ffff",
         ),
         (
             "0100e000" + "002e" + READ_SEGMENT.hex(),
             "RDMAP (remote protection error): invalid STag (layer 0, type 1, code 0x00); about a "
-            "segment of 46 octets: RDMA Read Request, QN 1",
+            "segment of 46 bytes: RDMA Read Request, QN 1",
         ),
         (
             # R without a Read Request header, and the length of the payload.
             "10090700" + "0064" + INVALIDATING.encode().hex(),
             "RDMAP (remote protection error): STag cannot be invalidated (layer 0, type 1, code "
-            "0x09); about a segment of 100 octets of payload: Send with Invalidate, Invalidate "
+            "0x09); about a segment of 100 bytes of payload: Send with Invalidate, Invalidate "
             "STag 0xabcd0123, QN 0, more to come; in the octet order of Linux siw",
         ),
     ],
@@ -238,14 +238,14 @@ def test_a_segment_in_words():
 @pytest.mark.parametrize(
     ("octets", "length", "message"),
     [
-        (b"\x01\x00\xe0", 3, "Terminate header of 3 octets; allowed: 4 or more"),
-        (b"\x01\x00\xe0\x00", 23, "4 octets of a Terminate header; needed: 7"),
-        (b"\x01\x00", 4, "2 octets of a Terminate header; needed: 4 or more"),
-        (b"\x01\x00\x00\x00", 5, "Terminate header of 5 octets; M, D and R ask for 4"),
+        (b"\x01\x00\xe0", 3, "Terminate header of 3 bytes; allowed: 4 or more"),
+        (b"\x01\x00\xe0\x00", 23, "4 bytes of a Terminate header; needed: 7"),
+        (b"\x01\x00", 4, "2 bytes of a Terminate header; needed: 4 or more"),
+        (b"\x01\x00\x00\x00", 5, "Terminate header of 5 bytes; M, D and R ask for 4"),
         (
             b"\x01\x00\xe0\x00\x00\x2e\x41",
             51,
-            "Terminate header of 51 octets; M, D and R ask for 52",
+            "Terminate header of 51 bytes; M, D and R ask for 52",
         ),
     ],
 )
@@ -275,7 +275,7 @@ def test_a_received_terminate_reaches_the_user_in_words(verbs):
     assert event.terminate.segment.stag == 0x11223344
     words = (
         "the peer sent a Terminate message: DDP (tagged buffer error): base or bounds violation "
-        "(layer 1, type 1, code 0x01); about a segment of 114 octets: RDMA Write, STag 0x11223344, "
+        "(layer 1, type 1, code 0x01); about a segment of 114 bytes: RDMA Write, STag 0x11223344, "
         "TO between 0x102030405060000 and 0x10203040506ffff"
     )
     assert event.describe() == f"QP 0 stopped: {words}"
@@ -302,9 +302,9 @@ def test_nothing_is_told_of_a_terminate_whose_event_could_not_be_written():
 @pytest.mark.parametrize(
     ("header", "message"),
     [
-        (b"", "Terminate header of 0 octets; allowed: 4 or more"),
-        (b"\x11\x01\xc0\x00\x00\x10", "Terminate header of 6 octets; M, D and R ask for 20"),
-        (bytes(60), "Terminate header of 60 octets; M, D and R ask for 4"),
+        (b"", "Terminate header of 0 bytes; allowed: 4 or more"),
+        (b"\x11\x01\xc0\x00\x00\x10", "Terminate header of 6 bytes; M, D and R ask for 20"),
+        (bytes(60), "Terminate header of 60 bytes; M, D and R ask for 4"),
     ],
 )
 def test_a_terminate_in_error_is_told_as_such(verbs, header, message):
@@ -345,16 +345,16 @@ def test_a_terminate_for_a_qp_that_is_gone_is_kept(verbs):
             Cause.TAGGED_BOUNDS,
             0,
             WRITE.encode() + bytes(100),
-            "; segment of 114 octets: RDMA Write, STag 0x11223344, TO 0x102030405060708",
+            "; segment of 114 bytes: RDMA Write, STag 0x11223344, TO 0x102030405060708",
         ),
         (
             Cause.INVALIDATE_REFUSED,
             0,
             INVALIDATING.encode(),
-            "; segment of 18 octets: Send with Invalidate, Invalidate STag 0xabcd0123, QN 0, "
+            "; segment of 18 bytes: Send with Invalidate, Invalidate STag 0xabcd0123, QN 0, "
             "MSN 70000, MO 1442, more to come",
         ),
-        (Cause.ULPDU_TOO_SHORT, 0, b"\x41", "; segment of 1 octets: a segment without header"),
+        (Cause.ULPDU_TOO_SHORT, 0, b"\x41", "; segment of 1 bytes: a segment without header"),
         (Cause.CRC_ERROR, 0, b"", ""),
         (Cause.LOCAL_SEND_PROTECTION, 77, b"", "; entry 77 of the send queue"),
         (

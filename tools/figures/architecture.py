@@ -53,7 +53,7 @@ def architecture() -> str:
     d.arrow((540, 410), (540, 390), (592, 390), (592, 282), (700, 282), (700, 230))
     d.label(708, 256, "new word")
     # Receive
-    d.box(200, 500, 190, 66, RECEIVE, "rdmap: receiver", "all checks before|the first octet")
+    d.box(200, 500, 190, 66, RECEIVE, "rdmap: receiver", "all checks before|the first byte")
     d.box(600, 500, 170, 66, RECEIVE, "mpa: receiver", "store, check CRC,|then pass on")
     d.arrow((600, 548), (390, 548))
     d.label(450, 542, "verified FPDUs")

@@ -53,7 +53,7 @@ class Message:
     def xid(self) -> int:
         """The transaction's id, the first word. `ValueError` if there is none."""
         if len(self.stream) < XDR_UNIT:
-            raise ValueError(f"message has {len(self.stream)} octets; allowed: 4 or more")
+            raise ValueError(f"message has {len(self.stream)} bytes; allowed: 4 or more")
         return int.from_bytes(self.stream[:XDR_UNIT])
 
     @property

@@ -17,7 +17,7 @@ def pieces(message: Message) -> list[bytes | memoryview]:
     """The record of a message, as one fragment, with its bulk items not copied."""
     octets = message.whole_octets
     if octets >= _LAST:
-        raise ValueError(f"message of {octets} octets; allowed: 0 to {_LAST - 1}")
+        raise ValueError(f"message of {octets} bytes; allowed: 0 to {_LAST - 1}")
     found: list[bytes | memoryview] = [(_LAST | octets).to_bytes(_MARK)]
     taken = inserted = 0
     for bulk in message.bulks:
@@ -55,7 +55,7 @@ async def read_record(
             octets = mark & ~_LAST
             if len(record) + octets > maximum:
                 raise RpcConnectionError(
-                    f"a record of {len(record) + octets} octets or more; allowed: {maximum}"
+                    f"a record of {len(record) + octets} bytes or more; allowed: {maximum}"
                 )
             if number == 0:
                 await admit(octets if mark & _LAST else maximum)

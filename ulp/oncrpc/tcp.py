@@ -58,7 +58,7 @@ class RecordStream:
         """Returns when the record has left, but for little."""
         if message.whole_octets > MAXIMUM_RECORD:
             raise MessageTooLong(
-                f"message of {message.whole_octets} octets; allowed: {MAXIMUM_RECORD}"
+                f"message of {message.whole_octets} bytes; allowed: {MAXIMUM_RECORD}"
             )
         async with self._writing:
             try:
@@ -153,7 +153,7 @@ class TcpClientTransport:
             del self._waiting[message.xid]
         allowed = room.octets + sum(roundup(len(bulk)) for bulk in room.bulks)
         if len(reply.stream) > allowed:
-            raise ReplyTooLong(f"reply of {len(reply.stream)} octets; allowed: {allowed}")
+            raise ReplyTooLong(f"reply of {len(reply.stream)} bytes; allowed: {allowed}")
         return reply
 
     async def _receive(self) -> None:
@@ -161,7 +161,7 @@ class TcpClientTransport:
             while True:
                 reply = Message(await read_record(self._stream.reader, MAXIMUM_RECORD))
                 if len(reply.stream) < 4:
-                    raise RpcConnectionError(f"a record of {len(reply.stream)} octets")
+                    raise RpcConnectionError(f"a record of {len(reply.stream)} bytes")
                 future = self._waiting.get(reply.xid)
                 if future is not None and not future.done():  # else nobody waits any more
                     future.set_result(reply)

@@ -44,7 +44,7 @@ class TcpCall:
     def buffer(self, octets: int) -> memoryview:
         """As `Call.buffer`."""
         if octets > MAXIMUM_RECORD:
-            raise MessageTooLong(f"bulk item of {octets} octets; allowed: {MAXIMUM_RECORD}")
+            raise MessageTooLong(f"bulk item of {octets} bytes; allowed: {MAXIMUM_RECORD}")
         return memoryview(bytearray(octets))
 
     async def reply(self, message: Message) -> None:

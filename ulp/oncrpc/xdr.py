@@ -155,7 +155,7 @@ class Decoder:
         if not place:
             return data
         if octets > len(place):
-            raise XdrError(f"an item of {octets} octets; allowed: {len(place)}, its buffer")
+            raise XdrError(f"an item of {octets} bytes; allowed: {len(place)}, its buffer")
         place[:octets] = data
         return place[:octets]
 
@@ -173,13 +173,13 @@ class Decoder:
             # A write chunk that the peer did not use.
             if octets and place:
                 raise MisplacedItem(
-                    f"an item of {octets} octets in the stream; allowed: in its write chunk of "
+                    f"an item of {octets} bytes in the stream; allowed: in its write chunk of "
                     f"{len(place)}"
                 )
             return None
         # With or without roundup (RFC 5666, 3.7; RFC 8166, 3.4.5.2).
         if len(bulk.data) not in (octets, roundup(octets)):
-            raise XdrError(f"an item of {octets} octets has a chunk of {len(bulk.data)}")
+            raise XdrError(f"an item of {octets} bytes has a chunk of {len(bulk.data)}")
         if bulk.position != PLACED:
             self._inserted += roundup(octets)
         return bulk
@@ -187,7 +187,7 @@ class Decoder:
     def done(self) -> None:
         """Raises unless everything was unpacked."""
         if self.remaining:
-            raise XdrError(f"{self.remaining} octets too many in the stream")
+            raise XdrError(f"{self.remaining} bytes too many in the stream")
         for bulk in self._bulks:
             if len(bulk.data):
-                raise XdrError(f"a chunk of {len(bulk.data)} octets belongs to no item")
+                raise XdrError(f"a chunk of {len(bulk.data)} bytes belongs to no item")

@@ -118,7 +118,7 @@ class FixedOpaque(XdrType[bytes]):
 
     def pack(self, encoder: Encoder, value: bytes) -> None:
         if len(value) != self._length:
-            raise XdrError(f"{len(value)} octets; allowed: {self._length}")
+            raise XdrError(f"{len(value)} bytes; allowed: {self._length}")
         encoder.fixed(value)
 
     def unpack(self, decoder: Decoder) -> bytes:

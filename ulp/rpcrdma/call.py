@@ -59,7 +59,7 @@ class RdmaCall:
         """As `Call.buffer`; also `ResourceError` if the device has no STag left."""
         most = self.responder.settings.maximum_octets
         if octets > most:
-            raise MessageTooLong(f"a bulk item of {octets} octets; allowed: 0 to {most}")
+            raise MessageTooLong(f"a bulk item of {octets} bytes; allowed: 0 to {most}")
         if not octets:
             return memoryview(bytearray())
         if self.responder.channel.error is not None:

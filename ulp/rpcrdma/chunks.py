@@ -98,7 +98,7 @@ def _decode_chunk(words: Words) -> WriteChunk:
     if count > words.left // SEGMENT_OCTETS:
         raise ListError(
             f"a chunk of {count} segments; allowed: 0 to {words.left // SEGMENT_OCTETS}, "
-            "for which there are octets"
+            "for which there are bytes"
         )
     return tuple(Segment.decode(words) for _ in range(count))
 

@@ -126,9 +126,9 @@ def _decode_body(words: Words, xid: int, version: int, credits: int, number: int
         raise ListError("RDMA_NOMSG without any chunk; allowed: with one for the message")
     followed = procedure in (Procedure.RDMA_MSG, Procedure.RDMA_MSGP)
     if followed and (words.left < WORD or words.left % WORD):
-        raise ListError(f"RPC message of {words.left} octets; allowed: multiples of 4 from 4 on")
+        raise ListError(f"RPC message of {words.left} bytes; allowed: multiples of 4 from 4 on")
     if not followed and words.left:
-        raise ListError(f"{words.left} octets after {procedure.name}; allowed: 0")
+        raise ListError(f"{words.left} bytes after {procedure.name}; allowed: 0")
     return Header(xid, credits, procedure, lists, padding, fault, version)
 
 

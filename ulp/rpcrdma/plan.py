@@ -39,7 +39,7 @@ def plan_call(
         return Plan()
     if not can_read:
         raise MessageTooLong(
-            f"a call of {octets} octets to a peer that may not read; allowed: 0 to {inline_octets}"
+            f"a call of {octets} bytes to a peer that may not read; allowed: 0 to {inline_octets}"
         )
 
     def saved(bulk: Bulk) -> int:
@@ -58,6 +58,6 @@ def plan_call(
     octets += READ_SEGMENT_OCTETS * segments(left) - left
     if octets > inline_octets:
         raise MessageTooLong(
-            f"chunk lists of {octets} octets in a Send; allowed: 0 to {inline_octets}"
+            f"chunk lists of {octets} bytes in a Send; allowed: 0 to {inline_octets}"
         )
     return Plan(chosen, long=True)

@@ -47,7 +47,7 @@ def read_chunks(header: Header, most_octets: int) -> tuple[ReadChunk | None, lis
         found.setdefault(each.position, []).append(each.target)
     chunks = [ReadChunk(position, tuple(found[position])) for position in sorted(found)]
     if (octets := sum(chunk.octets for chunk in chunks)) > most_octets:
-        raise chunk_error(header, f"read chunks of {octets} octets; allowed: 0 to {most_octets}")
+        raise chunk_error(header, f"read chunks of {octets} bytes; allowed: 0 to {most_octets}")
     whole = chunks.pop(0) if chunks and not chunks[0].position else None
     if (whole is None) == (header.procedure is Procedure.RDMA_NOMSG):
         there = "without" if whole is None else "with"
@@ -58,7 +58,7 @@ def read_chunks(header: Header, most_octets: int) -> tuple[ReadChunk | None, lis
             raise chunk_error(
                 header,
                 f"read chunks at {first.position} and {second.position} overlap: the first has "
-                f"{first.octets} octets; allowed: 0 to {second.position - first.position}",
+                f"{first.octets} bytes; allowed: 0 to {second.position - first.position}",
             )
     return whole, chunks
 
@@ -75,7 +75,7 @@ def check_stream(header: Header, stream: bytes) -> None:
     """Raises `HeaderError` if this is no stream that begins with the XID of the header."""
     if len(stream) % WORD or len(stream) < WORD:
         raise chunk_error(
-            header, f"RPC message of {len(stream)} octets; allowed: multiples of 4 from 4 on"
+            header, f"RPC message of {len(stream)} bytes; allowed: multiples of 4 from 4 on"
         )
     if (xid := int.from_bytes(stream[:WORD])) != header.xid:
         raise chunk_error(

@@ -62,7 +62,5 @@ def _read_lists(reply: Reply, memory: ChunkMemory) -> bytes:
     lists = replace(lists, reads=(*whole, *reads))
     octets = FIXED_OCTETS + lists.octets
     if octets > reply.most:
-        raise MessageTooLong(
-            f"chunk lists of {octets} octets in a Send; allowed: 0 to {reply.most}"
-        )
+        raise MessageTooLong(f"chunk lists of {octets} bytes in a Send; allowed: 0 to {reply.most}")
     return replace(reply.header(), procedure=Procedure.RDMA_NOMSG, lists=lists).encode()

@@ -82,7 +82,7 @@ class Reply:
         room = 0 if self._offered is None else octets_of(self._offered)
         inline = max(0, self.most - FIXED_OCTETS - self.lists.octets)
         return MessageTooLong(
-            f"a reply of {len(self.stream)} octets; allowed: {room} in the reply chunk, or "
+            f"a reply of {len(self.stream)} bytes; allowed: {room} in the reply chunk, or "
             f"{inline} in a Send"
         )
 
@@ -101,7 +101,7 @@ class Reply:
             octets, room = len(bulk.data), octets_of(chunk)
             if octets > room:
                 raise MessageTooLong(
-                    f"a bulk item of {octets} octets; allowed: 0 to {room}, as its write chunk has"
+                    f"a bulk item of {octets} bytes; allowed: 0 to {room}, as its write chunk has"
                 )
             filled = cut(chunk, octets)
             if octets:

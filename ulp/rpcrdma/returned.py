@@ -20,14 +20,14 @@ def returned_octets(offered: WriteChunk, returned: WriteChunk) -> int:
     octets = octets_of(returned)
     if octets > roundup(octets_of(offered)):
         raise RpcTransportError(
-            f"the reply returns {octets} octets in a chunk; allowed: 0 to {octets_of(offered)}"
+            f"the reply returns {octets} bytes in a chunk; allowed: 0 to {octets_of(offered)}"
         )
     left = octets
     for number, (given, came) in enumerate(zip(offered, returned, strict=True)):
         holds_the_end = came.length == left and came.length <= roundup(given.length)
         if came.length != given.length and not holds_the_end:
             raise RpcTransportError(
-                f"segment {number} of a returned chunk has {came.length} of {given.length} octets "
+                f"segment {number} of a returned chunk has {came.length} of {given.length} bytes "
                 f"with {left} to come; allowed: chunks that are filled without gaps"
             )
         left -= came.length

@@ -29,7 +29,7 @@ class Words:
         """The next item of so many words as a number; `Truncated` if it is not all there."""
         end = self.at + WORD * words
         if end > len(self._octets):
-            raise Truncated(f"{self.left} octets from {self.at} on; allowed: {WORD * words}")
+            raise Truncated(f"{self.left} bytes from {self.at} on; allowed: {WORD * words}")
         value = int.from_bytes(self._octets[self.at : end])
         self.at = end
         return value

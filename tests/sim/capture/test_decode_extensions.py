@@ -266,4 +266,4 @@ def test_a_terminate_about_an_atomic_request_names_it(tmp_path):
     item = decoded(path)[-1]
     assert item["terminate"]["error"] == "0/2/07"
     assert item["terminate"]["about"] == 1
-    assert "about a segment of 70 octets: Atomic Request, QN 1, MSN 1" in printed(path)[-1]
+    assert "about a segment of 70 bytes: Atomic Request, QN 1, MSN 1" in printed(path)[-1]

@@ -334,13 +334,13 @@ def test_lines(tmp_path):
     assert printed(written(tmp_path / "x.pcapng", log)) == [
         "connection 1: 10.0.0.1:49152 → 10.0.0.2:5044",
         "     4    0.000000 1→ MPA Request           revision 2, no Markers, CRC wanted, "
-        "5 octets of private data",
+        "5 bytes of private data",
         "     5    0.001000 1← MPA Reply             revision 2, Markers wanted, CRC wanted, "
         "no private data",
         "     6    0.002000 1→ Send with SE and Invalidate  QN 0, MSN 1, MO 0, invalidates STag "
-        "0x00000abc, 5 octets, 1 Marker, CRC good",
-        "     7    0.003000 1← RDMA Read Request     QN 1, MSN 1, MO 0, 4096 octets from STag "
+        "0x00000abc, 5 bytes, 1 Marker, CRC good",
+        "     7    0.003000 1← RDMA Read Request     QN 1, MSN 1, MO 0, 4096 bytes from STag "
         "0x00000009, TO 0x0 into STag 0x00000007, TO 0x100, CRC good",
         "     8    0.004000 1→ RDMA Write            STag 0x00000007, TO 0x0, more to come, "
-        "600 octets, 1 Marker, CRC good",
+        "600 bytes, 1 Marker, CRC good",
     ]

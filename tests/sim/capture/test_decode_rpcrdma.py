@@ -106,9 +106,9 @@ def test_tshark_calls_one_reply_of_linux_malformed():
 def test_lines_tell_chunks_and_procedures():
     lines = printed(CAPTURE)
     read = [line for line in lines if "NFS 3 READ call" in line]
-    assert "RDMA_MSG XID 0x918b83d4 credits 128, write chunk of 4096 octets, " in read[0]
+    assert "RDMA_MSG XID 0x918b83d4 credits 128, write chunk of 4096 bytes, " in read[0]
     assert any(
-        "read chunk at 108 of 65536 octets" in line for line in lines if "NFS 3 WRITE call" in line
+        "read chunk at 108 of 65536 bytes" in line for line in lines if "NFS 3 WRITE call" in line
     )
     assert any("NFS 3 READDIRPLUS reply" in line for line in lines)
 
@@ -135,7 +135,7 @@ def test_a_send_in_several_fpdus_is_told_with_the_last_one(tmp_path: Path):
     )
     lines = printed(written(tmp_path / "a.pcapng", log))
     assert ["XID" in line for line in lines[-4:]] == [False, False, True, True]
-    assert "RDMA_MSG XID 0x00000007 credits 32, read chunk at 132 of 300 octets, " in lines[-2]
+    assert "RDMA_MSG XID 0x00000007 credits 32, read chunk at 132 of 300 bytes, " in lines[-2]
     assert lines[-2].endswith("NFS 3 WRITE call")
     assert lines[-1].endswith("credits 16, NFS 3 WRITE reply")
 
@@ -180,7 +180,7 @@ def test_the_procedure_of_a_long_call_is_found_in_its_chunk(tmp_path: Path):
     call, reply = sends(decoded(written(tmp_path / "a.pcapng", log)))
     assert call["rpcrdma"]["rpc"]["name"] == reply["rpcrdma"]["rpc"]["name"] == "NFS 3 LOOKUP"
     line = next(line for line in printed(tmp_path / "a.pcapng") if "RDMA_NOMSG" in line)
-    assert line.endswith("read chunk at 40 of 8 octets, NFS 3 LOOKUP call")
+    assert line.endswith("read chunk at 40 of 8 bytes, NFS 3 LOOKUP call")
 
 
 @pytest.mark.parametrize("octets", [words(8, 0, 2, 100003, 3, 3), words(7, 9), b""])
@@ -215,7 +215,7 @@ def test_the_status_of_a_long_reply_is_found_in_its_chunk(tmp_path: Path, status
         (TO_INITIATOR, send(RETURNED)),
     )
     lines = printed(written(tmp_path / "a.pcapng", log))
-    assert lines[-1].endswith(f"reply chunk of 624 octets in 2 segments, NFS 3 READDIRPLUS {text}")
+    assert lines[-1].endswith(f"reply chunk of 624 bytes in 2 segments, NFS 3 READDIRPLUS {text}")
 
 
 def test_a_reply_that_the_client_reads_is_found_in_its_chunk(tmp_path: Path):
@@ -240,7 +240,7 @@ def test_a_reply_that_the_client_reads_is_found_in_its_chunk(tmp_path: Path):
         (words(7, 1, 1, 3), "RDMA_DONE XID 0x00000007 credits 1"),
         (words(7, 1, 1, 4, 2), "RDMA_ERROR XID 0x00000007 credits 1, ERR_CHUNK"),
         (words(7, 2, 1, 4, 1, 1, 1), "RDMA_ERROR XID 0x00000007 credits 1, ERR_VERS 1 to 1"),
-        (words(7, 1, 1, 1, 0, 0, 1, 1, 5, 99, 0, 0), "reply chunk of 99 octets"),
+        (words(7, 1, 1, 1, 0, 0, 1, 1, 5, 99, 0, 0), "reply chunk of 99 bytes"),
         (
             words(7, 1, 1, 2, 64, 512, 0, 0, 0, 7, 1, 0, 0, 0, 4),
             "RDMA_MSGP XID 0x00000007 credits 1, align 64 threshold 512, reply GARBAGE_ARGS",

@@ -171,7 +171,7 @@ def test_a_gap_is_told_and_what_is_before_it_decoded(tmp_path):
     assert offsets(path) == [0]
     (remark,) = [item for item in decoded(path) if item["kind"] == "remark"]
     (problem,) = remark["problems"]
-    assert problem["detail"].startswith(f"{second - first - 10} octets are missing in the capture")
+    assert problem["detail"].startswith(f"{second - first - 10} bytes are missing in the capture")
 
 
 def test_octets_that_were_not_captured_are_missing(tmp_path):
@@ -181,8 +181,8 @@ def test_octets_that_were_not_captured_are_missing(tmp_path):
     data += struct.pack("<IIII", 2, 0, len(packets[2]) - cut, len(packets[2])) + packets[2][:-cut]
     path = file_of(tmp_path, data)
     assert offsets(path) == [0, 1, 2]
-    assert "60 octets are missing in the capture" in printed(path)[-1]
-    with pytest.raises(CaptureError, match=r"lacks 60 octets of packet 3$"):
+    assert "60 bytes are missing in the capture" in printed(path)[-1]
+    with pytest.raises(CaptureError, match=r"lacks 60 bytes of packet 3$"):
         read_connections(path)
 
 

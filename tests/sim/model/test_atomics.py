@@ -119,7 +119,7 @@ def test_the_fields_stand_where_the_figures_have_them():
 @pytest.mark.parametrize("octets", [0, 11, 13, 51, 53])
 def test_a_header_of_another_length_is_refused(octets):
     for kind, needed in ((AtomicRequest, 52), (AtomicResponse, 12)):
-        with pytest.raises(ValueError, match=f"of {octets} octets; {needed} are required"):
+        with pytest.raises(ValueError, match=f"of {octets} bytes; {needed} are required"):
             kind.decode(bytes(octets))
 
 

@@ -239,9 +239,9 @@ def test_what_cannot_be_posted_is_refused():
     left, _, _ = ends(extensions=Extensions(strict_rfc7306=True))
     with pytest.raises(ValueError, match="SWAP is not in RFC 7306"):
         left.swap(STAG, BASE, 1)
-    with pytest.raises(ValueError, match="7 octets; 8 are required"):
+    with pytest.raises(ValueError, match="7 bytes; 8 are required"):
         left.post_immediate(bytes(7))
-    with pytest.raises(ValueError, match="9 octets; 8 are required"):
+    with pytest.raises(ValueError, match="9 bytes; 8 are required"):
         left.rdma_write_with_immediate(b"", bytes(9), STAG, BASE)
     with pytest.raises(ValueError, match="64 bits are possible"):
         left.fetch_add(STAG, BASE, -1)

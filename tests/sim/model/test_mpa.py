@@ -138,5 +138,5 @@ def test_crc_field_is_not_looked_at_when_crc_is_off():
 
 @pytest.mark.parametrize("length", [0, 65536])
 def test_impossible_ulpdu_length_is_refused(length):
-    with pytest.raises(ValueError, match=f"ULPDU of {length} octets; 1 to 65535"):
+    with pytest.raises(ValueError, match=f"ULPDU of {length} bytes; 1 to 65535"):
         frame_fpdu(bytes(length))

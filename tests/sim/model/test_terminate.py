@@ -189,7 +189,7 @@ def test_siw_form_of_every_code_with_headers_is_recognised(row):
 def test_a_length_that_does_not_fit_the_header_control_bits_is_refused(octets):
     whole = terminate_for(errors.RDMAP_INVALID_STAG, READ_REQUEST).encode()
     assert len(whole) == 52
-    with pytest.raises(ValueError, match=r"Terminate header of \d+ octets; \d+ "):
+    with pytest.raises(ValueError, match=r"Terminate header of \d+ bytes; \d+ "):
         Terminate.decode((whole + b"\0")[:octets])
 
 
@@ -264,16 +264,16 @@ def test_a_complaint_names_layer_code_and_source(row):
     assert error.name in text
     assert f"{layer}/{etype}/{code:02X} of RFC " in text
     if flags & DDP:
-        assert f"about a segment of {len(segment)} octets" in text
+        assert f"about a segment of {len(segment)} bytes" in text
         names = {0: "RDMA Write, STag 0x11223344", 1: "RDMA Read Request, QN 1", 4: "Send with"}
         assert names[rdmap.decode_control(segment[1]).opcode] in text
-    assert ("2048 octets from STag 0x11223344, TO 0x1000" in text) == (flags == READ_HEADER)
+    assert ("2048 bytes from STag 0x11223344, TO 0x1000" in text) == (flags == READ_HEADER)
 
 
 def test_a_complaint_in_full():
     assert complaint(terminate_for(errors.RDMAP_INVALID_STAG, READ_REQUEST)) == (
         "RDMAP (remote protection error): invalid STag, 0/1/00 of RFC 5040, 4.8; about a segment "
-        "of 46 octets: RDMA Read Request, QN 1, MSN 1, MO 0, 2048 octets from STag 0x11223344, "
+        "of 46 bytes: RDMA Read Request, QN 1, MSN 1, MO 0, 2048 bytes from STag 0x11223344, "
         "TO 0x1000 into STag 0xaabbccdd, TO 0x2000"
     )
     assert complaint(Terminate(ErrorCode(2, 3, 2))) == (

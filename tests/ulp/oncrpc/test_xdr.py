@@ -263,7 +263,7 @@ def test_item_that_came_inline_is_copied_into_its_buffer_unless_it_had_a_chunk()
     assert bytes(buffer) == b"abcde\0\0\0"
     unused = (Bulk(PLACED, buffer[:0]),)
     with pytest.raises(
-        MisplacedItem, match="of 5 octets in the stream; allowed: in its write chunk of 8"
+        MisplacedItem, match="of 5 bytes in the stream; allowed: in its write chunk of 8"
     ):
         write_of(Message(whole, unused), [buffer])
     # An empty buffer has an empty chunk, which asks for this.

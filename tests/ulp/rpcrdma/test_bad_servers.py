@@ -158,7 +158,7 @@ def test_long_replies_that_lie_end_the_call(devices: Devices):
             assert items_of(await answer(len(good), good)) == [pattern(3000)]
             with pytest.raises(RpcTransportError, match="the long reply: XID"):
                 await answer(len(good), inline(XID + 1, pattern(3000)).stream)
-            with pytest.raises(RpcTransportError, match="the long reply: RPC message of 3 octets"):
+            with pytest.raises(RpcTransportError, match="the long reply: RPC message of 3 bytes"):
                 await answer(3, good)
             with pytest.raises(RpcTransportError, match="the reply returns chunk"):
                 await answer(len(good), good, (Segment(1, 4000, 0),))

@@ -178,7 +178,7 @@ def test_a_reply_for_which_there_is_no_room_is_answered_with_err_chunk(devices: 
 def test_an_item_longer_than_its_write_chunk_is_answered_with_err_chunk(devices: Devices):
     async def work():
         async def one_too_much(call: RdmaCall) -> None:
-            with pytest.raises(MessageTooLong, match="of 101 octets; allowed: 0 to 100"):
+            with pytest.raises(MessageTooLong, match="of 101 bytes; allowed: 0 to 100"):
                 await call.reply(message(call.message.xid, bytes(call.bulk_room[0] + 1)))
 
         async with connected(devices, handler=one_too_much) as pair:

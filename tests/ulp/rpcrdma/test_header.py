@@ -220,7 +220,7 @@ def test_any_list_words_decode_or_raise_the_one_exception(procedure: int, rest: 
 )
 def test_nothing_follows_what_has_no_rpc_message(each: Header):
     octets = each.encode() + bytes(4)
-    with pytest.raises(HeaderError, match="4 octets after RDMA_"):
+    with pytest.raises(HeaderError, match="4 bytes after RDMA_"):
         decode_header(octets)
 
 
@@ -240,7 +240,7 @@ def test_an_rpc_message_follows_in_whole_words(octets: bytes):
         ("00000000 00000000 00000003", "reply chunk begins with 3"),
         ("00000000 00000001 00000002 00000000", "a chunk of 2 segments; allowed: 0 to 0"),
         ("00000000 00000001 ffffffff 00000000", "a chunk of 4294967295 segments"),
-        ("00000001 00000074 aabbccdd", "0 octets from"),
+        ("00000001 00000074 aabbccdd", "0 bytes from"),
     ],
 )
 def test_bad_lists_are_answered_with_err_chunk(rest: str, detail: str):

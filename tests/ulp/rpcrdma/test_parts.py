@@ -212,7 +212,7 @@ def test_returned_lengths_of_filled_chunks(lengths: tuple[int, ...], octets: int
     "lengths", [(99, 50, 0), (0, 50, 0), (101, 50, 0), (100, 50, 12), (100, 0, 7), (160, 0, 0)]
 )
 def test_returned_chunks_with_gaps_or_too_much_are_refused(lengths: tuple[int, ...]):
-    with pytest.raises(RpcTransportError, match="octets"):
+    with pytest.raises(RpcTransportError, match="bytes"):
         returned_octets(OFFERED, returned(*lengths))
 
 

@@ -47,8 +47,8 @@ def test_the_chunk_at_position_zero_is_the_message():
 @pytest.mark.requirement("RPCRDMA-4.2-05")
 def test_lists_that_lie_are_answered_with_err_chunk():
     refused(header((41, 4)), "Position 41; allowed: multiples of 4")
-    refused(header((24, 13), (36, 4)), "overlap: the first has 13 octets; allowed: 0 to 12")
-    refused(header((24, 600), (1000, 600)), "of 1200 octets; allowed: 0 to 1000", most=1000)
+    refused(header((24, 13), (36, 4)), "overlap: the first has 13 bytes; allowed: 0 to 12")
+    refused(header((24, 600), (1000, 600)), "of 1200 bytes; allowed: 0 to 1000", most=1000)
     refused(header((0, 4)), "RDMA_MSG with a read chunk at position 0")
     nomsg = Procedure.RDMA_NOMSG
     refused(header((24, 4), procedure=nomsg), "RDMA_NOMSG without a read chunk at position 0")
