@@ -44,8 +44,8 @@ class RetransmissionTimeout(wiring.Component):
         m = Module()
         rto, after = self.rto, self.rto_after
         samples = self.operation == RtoOperation.SAMPLE
-        # First cycle: the error of the estimate, and what is left of the old variation. That is 0 if
-        # there was none: a quarter of it, rounded down, went.
+        # First cycle: the error of the estimate, and what is left of the old variation. That is 0
+        # if there was none: a quarter of it, rounded down, went.
         error = Signal(signed(33))
         rest = Signal(32)
         exact, none, steady = Signal(), Signal(), Signal()
