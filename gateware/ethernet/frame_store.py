@@ -57,7 +57,6 @@ class FrameStore(wiring.Component):
         start = Signal(range(depth))  # of the frame under way
         used = Signal(range(depth + 1))
         waiting = Signal(range(depth + 1))
-        length = Signal(range(depth + 1))  # of the frame under way, what is in the memory
         overflow = Signal()
         no_room = Signal()
         fetch = Signal()
@@ -69,29 +68,22 @@ class FrameStore(wiring.Component):
             Value.cast(write.data).eq(Value.cast(self.word)),
         ]
         ends = self.write & self.word.last
-        kept, dropped = Signal(range(depth + 1)), Signal(range(depth + 1))
-        m.d.comb += no_room.eq(used == depth)
-        with m.If(ends & self.keep):
-            m.d.comb += kept.eq(length + written)
-        with m.If(ends & ~self.keep):
-            m.d.comb += dropped.eq(length + written)
-        m.d.sync += [
-            used.eq(used + written - dropped - fetch),
-            waiting.eq(waiting + kept - fetch),
+        after, left = Signal(range(depth + 1)), Signal(range(depth + 1))
+        m.d.comb += [
+            no_room.eq(used[-1]),  # `depth` of them, a power of two
+            after.eq(used + (written - fetch)),
+            left.eq(waiting - fetch),
         ]
+        m.d.sync += [used.eq(after), waiting.eq(left)]
         with m.If(self.write):
-            m.d.sync += [
-                overflow.eq(~self.word.last & self.full),
-                length.eq(length + written),
-            ]
+            m.d.sync += overflow.eq(~self.word.last & self.full)
         with m.If(written):
             m.d.sync += write.addr.eq(write.addr + 1)
         with m.If(ends):
-            m.d.sync += length.eq(0)
             with m.If(self.keep):
-                m.d.sync += start.eq(write.addr + 1)
+                m.d.sync += [start.eq(write.addr + 1), waiting.eq(after)]
             with m.Else():
-                m.d.sync += write.addr.eq(start)
+                m.d.sync += [write.addr.eq(start), used.eq(left)]
 
         # Read.
         m.d.comb += [

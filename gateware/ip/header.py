@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from amaranth.hdl import Const, Module, Mux, Signal, Value
+from amaranth.hdl import Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -37,7 +37,8 @@ class Ipv4Header(wiring.Component):
 
     Members
     -------
-    i: words of frames. mac: of this station; the first octet is in its lowest bits.
+    ahead, i: words of frames, and the same ones a cycle later. mac: of this station; the first
+        octet is in its lowest bits.
     good: the header's checksum is right, for the frame that ended a cycle ago.
     fate: SEGMENT if TCP has to be looked at. octets: of the frame. ihl, total: of the header.
     source, destination: addresses; the first octet is the highest. congestion: ECN.
@@ -46,9 +47,10 @@ class Ipv4Header(wiring.Component):
     def __init__(self, mtu: int):
         if not 576 <= mtu < (1 << OCTETS_BITS) - ETHERNET_OCTETS - 8:
             raise ValueError(f"Ipv4Header mtu is {mtu!r}; allowed: 576 to 16361")
-        self._longest = mtu + ETHERNET_OCTETS
+        self._mtu = mtu
         super().__init__(
             {
+                "ahead": In(FrameBus()),
                 "i": In(FrameBus()),
                 "mac": In(48),
                 "good": In(1),
@@ -67,16 +69,28 @@ class Ipv4Header(wiring.Component):
         word = self.i.p
         lanes = word.data
         own, group, strange = Signal(), Signal(), Signal()
-        error, long = Signal(), Signal()
+        error, long, short = Signal(), Signal(), Signal()
         is_ipv4, is_arp, is_tcp, fragment = Signal(), Signal(), Signal(), Signal()
-        version = Signal(4)
-        octets = Signal(OCTETS_BITS)
-        m.d.comb += octets.eq(Mux(word.first, 0, self.octets) + word.octets)
+        short_ip, other_version = Signal(), Signal()
+        wrong_length, wrong_total = Signal(), Signal()
+        no_host = Signal()  # the source is none
+        multicast, ones, broadcast = Signal(), Signal(), Signal()
+        inside = Signal(signed(OCTETS_BITS + 1))  # octets after the header of Ethernet
+        with m.If(self.ahead.valid):
+            m.d.sync += inside.eq(
+                Mux(self.ahead.p.first, -ETHERNET_OCTETS, inside) + self.ahead.p.octets
+            )
+        header = self.ihl << 2
         with m.If(self.i.valid):
+            # A frame that ends before its total length and IHL can be compared is short.
             m.d.sync += [
-                self.octets.eq(octets),
-                long.eq((~word.first & long) | (octets > self._longest)),
+                self.octets.eq(inside + ETHERNET_OCTETS),
+                long.eq((~word.first & long) | (inside > self._mtu)),
                 error.eq(word.error),
+                short.eq(inside < 0),
+                short_ip.eq(inside < IPV4_OCTETS),
+                wrong_length.eq((header < IPV4_OCTETS) | (header > inside)),
+                wrong_total.eq((self.total < header) | (self.total > inside)),
             ]
             with m.Switch(word.index):
                 with m.Case(0):
@@ -91,7 +105,7 @@ class Ipv4Header(wiring.Component):
                         is_ipv4.eq(ethertype == ETHERTYPE_IPV4),
                         is_arp.eq(ethertype == ETHERTYPE_ARP),
                         self.ihl.eq(lanes[48:52]),
-                        version.eq(lanes[52:56]),
+                        other_version.eq(lanes[52:56] != 4),
                         self.congestion.eq(lanes[56:58]),
                     ]
                 with m.Case(2):
@@ -102,34 +116,36 @@ class Ipv4Header(wiring.Component):
                         is_tcp.eq(lanes[56:64] == PROTOCOL_TCP),
                     ]
                 with m.Case(3):
+                    first = lanes[16:24]
                     m.d.sync += [
                         self.source.eq(big_endian(lanes[16:48])),
                         self.destination[16:].eq(big_endian(lanes[48:])),
+                        no_host.eq((first == 0) | (first == 127) | (first >= 224)),
+                        multicast.eq(lanes[52:56] == 0b1110),
+                        ones.eq(lanes[48:].all()),
                     ]
                 with m.Case(4):
-                    m.d.sync += self.destination[:16].eq(big_endian(lanes[:16]))
+                    m.d.sync += [
+                        self.destination[:16].eq(big_endian(lanes[:16])),
+                        broadcast.eq(ones & lanes[:16].all()),
+                    ]
 
-        inside = Signal(OCTETS_BITS + 1)  # octets after the header of Ethernet
-        header = self.ihl << 2
-        first = self.source[24:]
-        m.d.comb += inside.eq(self.octets - ETHERNET_OCTETS)
-        to_group = (self.destination[28:] == 0b1110) | self.destination.all()
         checks = (
             (FrameFate.LINK_ERROR, error),
             (FrameFate.LONG, long),
-            (FrameFate.SHORT, inside[-1]),
+            (FrameFate.SHORT, short),
             (FrameFate.ADDRESS, ~(own | group) | strange),
             (FrameFate.ETHERTYPE, ~is_ipv4 & ~is_arp),
             (FrameFate.RAW, is_arp),
-            (FrameFate.IP_SHORT, inside < IPV4_OCTETS),
-            (FrameFate.IP_VERSION, version != 4),
-            (FrameFate.IP_HEADER_LENGTH, (header < IPV4_OCTETS) | (header > inside)),
+            (FrameFate.IP_SHORT, short_ip),
+            (FrameFate.IP_VERSION, other_version),
+            (FrameFate.IP_HEADER_LENGTH, wrong_length),
             (FrameFate.IP_CHECKSUM, ~self.good),
-            (FrameFate.IP_TOTAL_LENGTH, (self.total < header) | (self.total > inside)),
+            (FrameFate.IP_TOTAL_LENGTH, wrong_total),
             (FrameFate.IP_FRAGMENT, fragment),
-            (FrameFate.IP_SOURCE, (first == 0) | (first == 127) | (first >= 224)),
+            (FrameFate.IP_SOURCE, no_host),
             (FrameFate.RAW, ~is_tcp),
-            (FrameFate.IP_DESTINATION, ~own | to_group),
+            (FrameFate.IP_DESTINATION, ~own | multicast | broadcast),
         )
         m.d.comb += self.fate.eq(first_failed(checks, FrameFate.SEGMENT))
         return m

@@ -48,9 +48,14 @@ class SegmentSums(wiring.Component):
         length = Signal(16)  # of TCP
         following = Mux(word.index == 2, total - 2, left) - 8
         m.d.sync += length.eq(total - (ihl << 2))
+        inside = Signal(8)  # lanes of this word in the datagram, from word 3 on
         with m.If(valid):
-            m.d.sync += left.eq(Mux(following[-1], 0, following))
-        inside = Mux(left[3:].any(), Const(0xFF, 8), lanes_below(left[:3]))
+            m.d.sync += [
+                left.eq(Mux(following[-1], 0, following)),
+                inside.eq(Mux(following[3:].any(), Const(0xFF, 8), lanes_below(following[:3]))),
+            ]
+            with m.If(following[-1]):
+                m.d.sync += inside.eq(0)
 
         end_index, end_lanes = header_end(ihl)
         of_header = Signal(8)  # lanes in a word that may hold the end of the header

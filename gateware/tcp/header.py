@@ -51,19 +51,23 @@ class TcpHeader(wiring.Component):
         aligned = Signal(64)
         octets = Signal(16)  # of the segment, if the total length is right
         offset = Signal(4)
+        short, wrong_offset, no_port = Signal(), Signal(), Signal()
+        ports, header = (aligned[:16], aligned[16:32]), aligned[36:40] << 2
         m.d.comb += aligned.eq(Mux(self.ihl[0], both[16:80], both[48:112]))
-        m.d.sync += octets.eq(self.total - (self.ihl << 2))
+        m.d.sync += [octets.eq(self.total - (self.ihl << 2)), short.eq(octets < TCP_OCTETS)]
         with m.If(self.i.valid):
             with m.If(self.previous.p.index == start):
                 m.d.sync += [
-                    self.source_port.eq(big_endian(aligned[:16])),
-                    self.destination_port.eq(big_endian(aligned[16:32])),
+                    self.source_port.eq(big_endian(ports[0])),
+                    self.destination_port.eq(big_endian(ports[1])),
                     self.sequence.eq(big_endian(aligned[32:])),
+                    no_port.eq((ports[0] == 0) | (ports[1] == 0)),
                 ]
             with m.If(self.previous.p.index == start + 1):
                 m.d.sync += [
                     self.acknowledgment.eq(big_endian(aligned[:32])),
                     offset.eq(aligned[36:40]),
+                    wrong_offset.eq((header < TCP_OCTETS) | (header > octets)),
                     self.flags.eq(aligned[40:48]),
                     self.window.eq(big_endian(aligned[48:])),
                 ]
@@ -73,16 +77,10 @@ class TcpHeader(wiring.Component):
             self.fate.eq(
                 first_failed(
                     (
-                        (FrameFate.TCP_SHORT, octets < TCP_OCTETS),
+                        (FrameFate.TCP_SHORT, short),
                         (FrameFate.TCP_CHECKSUM, ~self.good),
-                        (
-                            FrameFate.TCP_DATA_OFFSET,
-                            (self.header < TCP_OCTETS) | (self.header > octets),
-                        ),
-                        (
-                            FrameFate.TCP_PORT,
-                            (self.source_port == 0) | (self.destination_port == 0),
-                        ),
+                        (FrameFate.TCP_DATA_OFFSET, wrong_offset),
+                        (FrameFate.TCP_PORT, no_port),
                     ),
                     FrameFate.SEGMENT,
                 )

@@ -71,9 +71,9 @@ class ReceiveFront(wiring.Component):
         wiring.connect(m, wiring.flipped(self.segments), records.o)
         wiring.connect(m, wiring.flipped(self.frames), store.o)
 
-        # Words wait until the sums of the last one are there. Then, in the stage `read`, the
-        # fields are taken from them; in `judged` all is known of a frame that ends; in `stored`
-        # its words go into the store.
+        # Words wait until the sums of the last one are there. In the stage `counted` their octets
+        # are counted; in `read` the fields are taken from them, and compared; in `judged` all is
+        # known of a frame that ends; in `stored` its words go into the store.
         stages = [frame_input.o]
         for number in range(SegmentSums.LATENCY + 1):
             stage = FrameBus().create(path=(f"stage_{number}",))
@@ -81,8 +81,9 @@ class ReceiveFront(wiring.Component):
             with m.If(stages[-1].valid):
                 m.d.sync += stage.p.eq(stages[-1].p)
             stages.append(stage)
-        read, judged, stored = stages[-3:]
+        counted, read, judged, stored = stages[-4:]
         wiring.connect(m, frame_input.o, sums.i)
+        wiring.connect(m, counted, ip.ahead)
         wiring.connect(m, read, ip.i)
         wiring.connect(m, read, tcp.i)
         wiring.connect(m, judged, tcp.previous)

@@ -1,6 +1,6 @@
 """The retransmission timeout of a connection (RFC 6298), in integers."""
 
-from amaranth.hdl import Module, Mux, Signal, signed
+from amaranth.hdl import Cat, Module, Signal, signed
 from amaranth.lib import data, enum, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -44,33 +44,49 @@ class RetransmissionTimeout(wiring.Component):
         m = Module()
         rto, after = self.rto, self.rto_after
         samples = self.operation == RtoOperation.SAMPLE
-        # First cycle: the error of the estimate, and what is left of the old variation.
+        # First cycle: the error of the estimate, and what is left of the old variation. That is 0
+        # if there was none: a quarter of it, rounded down, went.
         error = Signal(signed(33))
         rest = Signal(32)
+        exact, none, steady = Signal(), Signal(), Signal()
         m.d.sync += [
             error.eq(self.measured - rto.srtt8[3:]),
             rest.eq(rto.rttvar4 - rto.rttvar4[2:]),
+            exact.eq(self.measured == rto.srtt8[3:]),
+            none.eq(self.measured == 0),
+            steady.eq(rto.rttvar4 == 0),
         ]
-        # Second cycle: both estimates; the variation with the old SRTT (2.3).
+        # Second cycle: both estimates; the variation with the old SRTT (2.3). In one sum: of an
+        # error below 0 its complement, and 1 as the carry.
         srtt8, rttvar4 = Signal(32), Signal(32)
-        m.d.sync += [srtt8.eq(rto.srtt8), rttvar4.eq(rto.rttvar4)]
+        below = error[-1]
+        distance = error[:32] ^ below.replicate(32)
+        least = Signal()  # the variation that is sampled is 0: one G takes its place
+        m.d.sync += [
+            srtt8.eq(rto.srtt8),
+            rttvar4.eq(rto.rttvar4),
+            least.eq(rto.sampled & steady),
+        ]
         with m.If(samples & rto.sampled):
             m.d.sync += [
                 srtt8.eq(rto.srtt8 + error),
-                rttvar4.eq(rest + Mux(error < 0, -error, error)),
+                rttvar4.eq((Cat(1, rest) + Cat(below, distance))[1:]),
+                least.eq(steady & exact),
             ]
         with m.Elif(samples):
-            m.d.sync += [srtt8.eq(self.measured << 3), rttvar4.eq(self.measured << 1)]
+            m.d.sync += [
+                srtt8.eq(self.measured << 3),
+                rttvar4.eq(self.measured << 1),
+                least.eq(none),
+            ]
         # Third cycle: the timeout without bounds.
-        sampled = Signal()
         wanted = Signal(33)
-        m.d.comb += sampled.eq(rto.sampled | samples)
-        m.d.sync += wanted.eq(srtt8[3:] + Mux(sampled & (rttvar4 == 0), 1, rttvar4))
+        m.d.sync += wanted.eq(srtt8[3:] + Cat(rttvar4[0] | least, rttvar4[1:]))
         with m.If(self.operation == RtoOperation.EXPIRE):
             m.d.sync += wanted.eq(rto.timeout << 1)
         # Fourth cycle: with them.
         m.d.comb += [
-            after.sampled.eq(sampled),
+            after.sampled.eq(rto.sampled | samples),
             after.srtt8.eq(srtt8),
             after.rttvar4.eq(rttvar4),
             after.timeout.eq(wanted),

@@ -1,6 +1,6 @@
 """Segments that were sent and not acknowledged, or wait to be sent: where each one ends."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal, signed
 from amaranth.lib import data, enum, memory, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -52,11 +52,11 @@ class SegmentList(wiring.Component):
     What is sent is the rest of a segment, or its next `most` octets: SND.NXT and SND.UNA may be
     anywhere in it. A caller that sends fewer than those keeps `segments` as they were.
 
-    The caller holds all inputs for four cycles; the outputs are good in the fourth one, and in that
-    one alone he says `take`: then what is appended is kept. No handshake, nothing waits. He appends
-    only while there are `free` places, at least one octet; he sends, and sends again, from
-    within the segment, or from its end only if that is the head. Numbers are modulo 2^32, places
-    modulo 128.
+    The caller holds all inputs for four cycles, `most` from the second one on; the outputs are good
+    in the fourth one, and in that one alone he says `take`: then what is appended is kept. No
+    handshake, nothing waits. He appends only while there are `free` places, at least one octet; he
+    sends, and sends again, from within the segment, or from its end only if that is the head.
+    Numbers are modulo 2^32, places modulo 128.
 
     Parameters
     ----------
@@ -113,83 +113,113 @@ class SegmentList(wiring.Component):
         ]
 
         # First cycle: the place of the segment, and how far `number` is from its start; of APPEND
-        # how many octets were never sent.
+        # how many octets were never sent. And how many segments there are, and before the current
+        # one; how many places are free.
         place = Signal(PLACES_BITS)  # of the last segment, of the current or the first one
+        following = Signal(PLACES_BITS)  # the next one
         start = Signal(32)
         with m.Switch(self.operation):
             with m.Case(SegmentOperation.APPEND):
-                m.d.comb += place.eq(segments.head - 1)
+                m.d.comb += [place.eq(segments.head - 1), following.eq(segments.head)]
             with m.Case(SegmentOperation.SEND):
-                m.d.comb += [place.eq(segments.current), start.eq(segments.current_start)]
+                m.d.comb += [
+                    place.eq(segments.current),
+                    following.eq(segments.current + 1),
+                    start.eq(segments.current_start),
+                ]
             with m.Default():
-                m.d.comb += [place.eq(segments.first), start.eq(segments.first_start)]
-        following = Signal(PLACES_BITS)
+                m.d.comb += [
+                    place.eq(segments.first),
+                    following.eq(segments.first + 1),
+                    start.eq(segments.first_start),
+                ]
         m.d.comb += [
-            following.eq(place + 1),
             reads[0].addr.eq(Cat(following[1:], self.connection)),
             reads[1].addr.eq(Cat(place[1:], self.connection)),
         ]
-        offset = Signal(32)
-        m.d.sync += offset.eq(
-            distance(Mux(appends, self.end, self.number), Mux(appends, self.number, start))
-        )
-        # Second cycle: the segment, and the one after it.
+        offset, begin = Signal(32), Signal(32)
+        used, sent_whole, places = (Signal(PLACES_BITS) for _ in range(3))
+        m.d.sync += [
+            offset.eq(
+                distance(Mux(appends, self.end, self.number), Mux(appends, self.number, start))
+            ),
+            begin.eq(start),
+            used.eq(segments.head - segments.first),
+            sent_whole.eq(segments.current - segments.first),
+            places.eq(segments.first - segments.head - 1),
+        ]
+        # Second cycle: the segment, and the one after it; what a segment may end at, or have.
         one, two = Signal(_ENTRY), Signal(_ENTRY)
         away = Signal(OCTETS_BITS + 2)  # the offset, or more than two segments have
+        reach = Signal(OCTETS_BITS + 1)  # the offset after what may be sent
+        room = Signal(signed(OCTETS_BITS + 1))  # beside what is appended
+        waits = Signal()  # the last segment may not have been sent
+        some = Signal()  # there is a segment
+        at_first, near = Signal(), Signal()  # the current one is the first, or next to it
         m.d.sync += [
             one.eq(Mux(place[0], reads[1].data, reads[0].data)),
             two.eq(Mux(place[0], reads[0].data, reads[1].data)),
             away.eq(Mux(offset[OCTETS_BITS + 1 :].any(), 1 << (OCTETS_BITS + 1), offset)),
+            reach.eq(offset[:OCTETS_BITS] + self.most),
+            room.eq(self.most - self.octets),
+            waits.eq(segments.current != segments.head),
+            some.eq(place != segments.head),
+            at_first.eq(sent_whole == 0),
+            near.eq(sent_whole < 2),
         ]
         # Third cycle: how they compare.
         both = Signal(OCTETS_BITS + 1)  # octets of both
         past_one, past_two, past_both = Signal(), Signal(), Signal()
+        ends = Signal()  # what is sent ends the segment
+        fits = Signal()  # what is appended, in the last one
         rest = Signal(OCTETS_BITS)
         joined = Signal(OCTETS_BITS + 1)
+        after_one = Signal(32)  # where the next segment begins
         m.d.comb += both.eq(one.octets + two.octets)
         m.d.sync += [
-            past_one.eq(away >= one.octets),
-            past_two.eq(away >= both),
-            past_both.eq(away > both),
+            past_one.eq((away >= one.octets) & (used != 0)),
+            past_two.eq((away >= both) & (used > 1)),
+            past_both.eq((away > both) & (used > 2)),
+            ends.eq(one.octets <= reach),
+            fits.eq((one.octets <= room) & one.whole & self.whole & waits),
             rest.eq(one.octets - away),
             joined.eq(one.octets + self.octets),
+            after_one.eq(begin + one.octets),
         ]
 
         # Fourth cycle.
-        used = Signal(PLACES_BITS)
-        waits = Signal()  # the last segment may not have been sent
         joins = Signal()
         freed = Signal(2)
+        moves = Signal()  # past the segment; of FREE, `past_two` also past the next one
         moved = Signal(32)  # the start of the first, or the current, one
-        ends = Signal()  # what is sent ends the segment
+        overtakes = Signal()  # SND.NXT is not before SND.UNA
+        gone = Signal(signed(3))  # places that are free then, or one less
         m.d.comb += [
-            used.eq(segments.head - segments.first),
-            waits.eq(segments.current != segments.head),
-            joins.eq(self.whole & one.whole & waits & past_one & (joined <= self.most)),
-            freed.eq(Mux(past_two & (used > 1), 2, past_one & (used != 0))),
-            ends.eq(rest <= self.most),
-            self.free.eq(after.first - after.head - 1),
+            joins.eq(fits & past_one),
+            freed.eq(Mux(past_two, 2, past_one)),
+            moves.eq(Mux(frees, past_one, ends)),
+            moved.eq(Mux(moves, after_one, begin) + Mux(frees & past_two, two.octets, 0)),
+            overtakes.eq(Mux(past_two, near, past_one & at_first)),
+            self.free.eq(places + gone),
             after.eq(segments),
         ]
         with m.Switch(self.operation):
             with m.Case(SegmentOperation.APPEND):
-                m.d.comb += after.head.eq(segments.head + ~joins)
+                m.d.comb += [gone.eq(Mux(joins, 0, -1)), after.head.eq(segments.head + ~joins)]
             with m.Case(SegmentOperation.FREE):
                 m.d.comb += [
-                    moved.eq(start + Mux(freed[1], both, Mux(freed[0], one.octets, 0))),
-                    self.more.eq(past_both & (used > 2)),
+                    gone.eq(freed),
+                    self.more.eq(past_both),
                     after.first.eq(segments.first + freed),
                     after.first_start.eq(moved),
                 ]
-                # SND.NXT is not before SND.UNA.
-                with m.If((segments.current - segments.first)[:PLACES_BITS] < freed):
+                with m.If(overtakes):
                     m.d.comb += [
                         after.current.eq(after.first),
                         after.current_start.eq(moved),
                     ]
             with m.Default():
-                m.d.comb += moved.eq(start + Mux(ends, one.octets, 0))
-                with m.If(place != segments.head):
+                with m.If(some):
                     m.d.comb += [
                         self.sent.eq(Mux(ends, rest, self.most)),
                         after.current.eq(Mux(ends, following, place)),

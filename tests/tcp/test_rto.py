@@ -51,6 +51,23 @@ async def check_vectors(dut: Any) -> None:
                 assert [bench.state["srtt8"], bench.state["rttvar4"]] == step[3:]
 
 
+async def both(
+    bench: Bench, reference: model.RetransmissionTimeout, operation: RtoOperation, measured: int
+) -> None:
+    """A step of the block is one of the reference TCP."""
+    if operation is RtoOperation.SAMPLE:
+        reference.sample(measured)
+    elif operation is RtoOperation.EXPIRE:
+        reference.expire()
+    else:
+        reference.backoff = 0
+    await bench.step(operation, measured)
+    state = bench.state
+    assert state["timeout"] == reference.microseconds, operation
+    if reference.srtt8 is not None:
+        assert (state["srtt8"], state["rttvar4"]) == (reference.srtt8, reference.rttvar4)
+
+
 def sample(rng: Random, before: int) -> int:
     """Much as before, or anything."""
     near = max(0, before + rng.randint(-50, 50))
@@ -72,17 +89,22 @@ async def check_random_events(dut: Any) -> None:
             operation = rng.choice([RtoOperation.SAMPLE, *RtoOperation])
             if operation is RtoOperation.SAMPLE:
                 measured = sample(rng, measured)
-                reference.sample(measured)
-            elif operation is RtoOperation.EXPIRE:
-                reference.expire()
-            else:
-                reference.backoff = 0
-            await bench.step(operation, measured)
-            state = bench.state
-            assert state["timeout"] == reference.microseconds, operation
-            if reference.srtt8 is not None:
-                assert (state["srtt8"], state["rttvar4"]) == (reference.srtt8, reference.rttvar4)
+            await both(bench, reference, operation, measured)
             await RisingEdge(dut.clk)
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def check_a_variation_of_zero_counts_as_one_microsecond(dut: Any) -> None:
+    """Round trips of less than a microsecond (2.2, 2.3: G), and the first one that is longer."""
+    await start_clock_and_reset(dut)
+    sample, expire, reset = RtoOperation.SAMPLE, RtoOperation.EXPIRE, RtoOperation.RESET
+    bench = Bench(dut, 0, 60_000_000)
+    reference = model.RetransmissionTimeout(1, 0, 60_000_000, 1_000_000)
+    for operation in (sample, reset, expire, expire, reset, sample):
+        await both(bench, reference, operation, 0)
+        assert bench.state["rttvar4"] == 0
+    await both(bench, reference, sample, 2)
+    assert bench.state["timeout"] == 2
 
 
 @pytest.mark.requirement("RTO-2.1-01", "RTO-2.2-01", "RTO-2.3-01", "RTO-2.3-02", "RTO-5.5-01")
