@@ -80,9 +80,8 @@ test: setup ## run all tests but those of test-long (JOBS=2, PYTEST_ARGS="-k mpa
 test-long: setup ## run tests that build for minutes what others test, too
 	$(BIN)/python -m pytest -n $(JOBS) -m long $(PYTEST_ARGS)
 
-# One more at once than JOBS: some of them wait for what does not come.
 test-fast: setup ## run some tests of each block: no slow ones, none of a whole device
-	$(BIN)/python -m pytest -n $$(($(JOBS) + 1)) --fast $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) --fast $(PYTEST_ARGS)
 
 test-wheel: setup ## install the wheel elsewhere and use it (PYTHON=python3.12, LOWEST=1)
 	$(BIN)/python -m tools.check_wheel --python $(PYTHON) $(if $(filter-out 0,$(LOWEST)),--lowest)

@@ -131,7 +131,9 @@ class SimulatedNic(SimulatedDevice):
     @property
     def carrier(self) -> bool:
         """Whether a peer is at the other end of the wire. Frames are lost until then."""
-        return self._wire.connected
+        # To look takes a peer that has come, as the thread that serves the wire does.
+        with self._time.lock:
+            return self._wire.connected
 
     @property
     def info(self) -> dict[str, Any]:

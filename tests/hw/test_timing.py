@@ -2,9 +2,11 @@
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 
+from stagecoach.gateware.stream.fifo import StreamFifo
 from stagecoach.hw import timing
 from stagecoach.hw.nextpnr import DEFAULT_PART, PARTS, ToolError
 from stagecoach.hw.synthesis import SYNTHESIS_OPTIONS
@@ -150,6 +152,18 @@ def test_blocks_of_another_flow_stand_beside_those_of_the_device(path, monkeypat
     assert run(monkeypatch, "--block", "framer") == 0
     assert run(monkeypatch, "--block", "framer", "--abc9") == 0
     assert known(timing.BLOCKS_RESULT) == {"framer": row, "framer_abc9": row}
+
+
+@pytest.mark.slow
+def test_a_small_block_alone_is_placed(tmp_path, monkeypatch):
+    """What takes little of a part is where nextpnr's static placer does not converge."""
+    monkeypatch.chdir(tmp_path)
+    row = timing.measure_block(StreamFifo(32, 5), [1, 2], SYNTHESIS_OPTIONS)
+    assert row["fmax_mhz"] > 100 and row["lut4"] > 0 and row["dp16kd"] == 0
+    assert "levels of logic" in row["critical_path"]
+    # What is placed is kept: each seed has its report.
+    assert len(list(Path(row["netlist"]).glob("alone_*.json"))) == 2
+    assert timing.measure_block(StreamFifo(32, 5), [1, 2], SYNTHESIS_OPTIONS) == row
 
 
 def test_a_block_that_got_slower_is_told(path, monkeypatch, capsys):

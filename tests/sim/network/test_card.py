@@ -248,6 +248,18 @@ def test_calls_after_the_end_are_refused(pair):
     assert pair[1].info["carrier"].startswith("lost: pair:")
 
 
+def test_the_carrier_is_looked_at_while_nobody_serves_the_wire(pair):
+    nic = pair[0]
+    found: list[str] = []
+    asks = threading.Thread(target=lambda: found.append(nic.info["carrier"]))
+    with nic._time.lock:
+        asks.start()
+        asks.join(0.2)
+        assert not found
+    asks.join(20)
+    assert found == ["up"]
+
+
 def test_a_call_that_waits_ends_with_the_card(pair):
     nic = pair[0]
     listener = nic.listen("", 5)
