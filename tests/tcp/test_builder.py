@@ -108,8 +108,9 @@ class Bench:
             word = payload[at : at + 8] + rng.randbytes(8)
             data = int.from_bytes(word[:8], "little")
             self.sources[kind].put({"data": data, "last": at + 8 >= octets})
-        # What a segment without payload says of that means nothing.
-        job = {"sum": ones_complement_sum(payload) if octets else 0, "octets": octets}
+        # The sum of no payload means nothing.
+        total = ones_complement_sum(payload) if octets else rng.getrandbits(16)
+        job = {"sum": total, "octets": octets}
         job |= {"connection": number, "kind": kind.value, "sequence": sequence}
         self.jobs.put(job | {"flags": int(flags), "blocks": blocks})
         connection = self.connections[number]
