@@ -75,9 +75,9 @@ class Builder(wiring.Component):
     -------
     write, connection, row, word: a pulse writes a row of a connection, at any time: what is sent
         with one has it, or has what it was.
-    job: `sum` is that of the payload, and means nothing without. store, ring: words of payload, from lane 0 on, each
-        with all octets of its job. connection_read, settled: of `Settle`. ask, ranges: as those of
-        `SackBlocks`. frame: to `FrameOutput`.
+    job: `sum` is that of the payload, and means nothing without. store, ring: words of payload,
+        from lane 0 on, each with all octets of its job. connection_read, settled: of `Settle`. ask,
+        ranges: as those of `SackBlocks`. frame: to `FrameOutput`.
     """
 
     def __init__(self, connections: int = 64):

@@ -150,8 +150,10 @@ class TransmitPath(wiring.Component):
                 for name in ("limits_write", "limits_connection", "limits")
             ),
             ring.connection_read.eq(reader.connection_read),
-            reader.stored.eq(ring.stored),
-            reader.lost.eq(ring.lost),
+            *(
+                getattr(reader, name).eq(getattr(ring, name))
+                for name in ("stored", "lost", "known")
+            ),
             reader.write.eq(
                 self.command.valid
                 & self.command.ready

@@ -14,6 +14,7 @@ from stagecoach.gateware.ethernet.layouts import FRAME_BEAT
 from stagecoach.gateware.layouts import LlpEventKind
 from stagecoach.gateware.mpa.layouts import MpaLayouts
 from stagecoach.gateware.tcp.layouts import (
+    DEADLINE,
     LIMITS,
     TRANSMIT_SETTINGS,
     Due,
@@ -178,6 +179,31 @@ class Bench:
         while self.cycle - max(self.active, begin) < quiet:
             await RisingEdge(self.dut.clk)
 
+    @property
+    def deadline(self) -> int | None:
+        """Microseconds to the earliest one that is known, 0 if it has come; None: there is none."""
+        known = unpack(DEADLINE, self.dut.earliest.value)
+        waits = (known["at"] - self.now) % SPACE
+        return (waits if waits < SPACE // 2 else 0) if known["armed"] else None
+
+    async def jump(self) -> int:
+        """To the next deadline of which something leaves, if any does; how long that was."""
+        begin, frames = self.now, self.frame_count
+        while self.deadline is not None and self.frame_count == frames:
+            self.advance(self.deadline)
+            await self.rest()
+        return self.now - begin
+
+    async def silent(self) -> None:
+        """What is under way leaves; then no deadline is left, and nothing leaves."""
+        await self.rest()
+        await self.jump()
+        assert self.deadline is None
+        active, frames = self.active, self.frame_count
+        self.advance(1 << 29)
+        await self.rest()
+        assert (self.active, self.frame_count) == (active, frames)
+
     # Connections.
 
     def ring(self, connection: int) -> int:
@@ -244,8 +270,10 @@ class Bench:
         await RisingEdge(dut.clk)
         dut.attach.value = 0
         flow.base = len(flow.stream)
+        told = len(flow.said)
         self.command(connection, TransmitOperation.ATTACH)
-        await self.rest()
+        while flow.said[told:] != ["EMSS", "TX_WINDOW"]:
+            await RisingEdge(dut.clk)
 
     def command(self, connection: int, operation: TransmitOperation, **fields: Any) -> None:
         self.commands.put({"operation": operation.value, "connection": connection, **fields})

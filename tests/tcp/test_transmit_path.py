@@ -4,7 +4,7 @@ from typing import Any
 
 import cocotb
 import pytest
-from cocotb.triggers import ClockCycles
+from cocotb.triggers import ClockCycles, RisingEdge
 
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.tcp.layouts import Due, TransmitOperation
@@ -13,6 +13,7 @@ from stagecoach.sim.cosim.streams import seeded_random
 from stagecoach.sim.model.tcp.segment import Flags
 from tests.support.runner import parameter, run_cocotb
 from tests.support.verdicts import Verdicts, each_check, simulate
+from tests.tcp.lossy_wire import Wire
 from tests.tcp.path_bench import RING, Bench
 from tests.tcp.receive_reference import SPACE
 from tests.tcp.sent_frames import read_by_scapy
@@ -40,15 +41,6 @@ def sent(bench: Bench, connection: int) -> list[tuple[int, int, Flags]]:
     ]
     flow.segments.clear()
     return found
-
-
-async def jump(bench: Bench) -> int:
-    """To the next deadline that does something, if any does; after how long that was."""
-    dut, begin, frames = bench.dut, bench.now, bench.frame_count
-    while int(dut.earliest.value) & 1 and bench.frame_count == frames:
-        bench.advance(((int(dut.earliest.value) >> 1) - bench.now) % SPACE)
-        await bench.rest()
-    return bench.now - begin
 
 
 RTO_US = 3000
@@ -89,7 +81,7 @@ async def check_a_segment_goes_again_after_its_timeout(dut: Any) -> None:
     assert sent(bench, 1) == [plain(0, 200, PUSH)]
     for timeout in (RTO_US, 2 * RTO_US):
         bench.read.commands.clear()
-        assert await jump(bench) == timeout
+        assert await bench.jump() == timeout
         assert sent(bench, 1) == [plain(0, 200, PUSH)]
         ring = bench.ring(1)
         assert bench.read.commands == [(ring + RING - 100, 100), (ring, 100)]
@@ -139,7 +131,7 @@ async def check_a_shut_window_is_probed(dut: Any) -> None:
     flow.cut = True
     timeouts = []
     for _ in range(2):
-        timeouts.append(await jump(bench))
+        timeouts.append(await bench.jump())
         assert sent(bench, 1) == [plain(100, 1)]
         bench.acknowledge(1, 100, 0)
         await bench.rest()
@@ -171,7 +163,7 @@ async def check_a_close_is_a_fin(dut: Any) -> None:
         assert sent(bench, 1) == [plain(octets + 1, 0)]
         assert flow.notices == ["TIME_WAIT"]
         assert flow.said[-1] == "CLOSED"
-        await silent(bench)
+        await bench.silent()
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
@@ -222,7 +214,7 @@ async def check_a_write_that_fails_ends_the_connection(dut: Any) -> None:
     await bench.begin(last, 5)
     bench.fpdu(last, 64)
     await bench.rest()
-    await jump(bench)
+    await bench.jump()
     assert sent(bench, last) == [plain(0, 64, PUSH)] * 2
 
 
@@ -233,16 +225,47 @@ async def check_a_read_that_fails_ends_the_connection(dut: Any) -> None:
     bench.fpdu(1, 200)
     await bench.rest()
     bench.read.bad = {bench.ring(1) + 64}
-    await jump(bench)
+    await bench.jump()
     assert sent(bench, 1) == [plain(0, 200, PUSH), plain(200, 0, RESET)]
     assert (flow.notices, flow.said[-1]) == (["MEMORY"], "CLOSED")
-    await silent(bench)
+    await bench.silent()
     # So does another block that could not read.
     flow = await bench.begin(0, 16)
     bench.failed.put(0)
     await bench.rest()
     assert sent(bench, 0) == [plain(0, 0, RESET)]
     assert (flow.notices, flow.said[-1]) == (["MEMORY"], "CLOSED")
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def check_what_was_stored_before_a_begin_does_not_count(dut: Any) -> None:
+    """Its ring is that of an earlier connection, and memory is slow to answer others."""
+    bench = await start(dut)
+    await bench.begin(0, 0)
+    for write_fails in (False, True):
+        await bench.begin(1, 1 << 20)
+        ring = bench.ring(1)
+        bench.write.failing = range(ring, ring + RING) if write_fails else range(0)
+        bench.fpdu(1, 400)
+        await bench.rest()
+        bench.put_ack(1, 0, 0, 0, acknowledges=0, reset=1)
+        await bench.rest()
+        bench.write.failing = range(0)
+        bench.write.answers = False
+        bench.fpdu(0, 100)
+        while not bench.write.waiting:
+            await RisingEdge(dut.clk)
+        await bench.begin(1, 0, window=0)
+        # It goes into the ring alone, and is asked for before it is there.
+        bench.fpdu(1, 100)
+        await bench.tx.wait_idle()
+        await ClockCycles(dut.clk, 200)
+        bench.acknowledge(1, 0, 0xFFFF)
+        await ClockCycles(dut.clk, 1000)
+        assert not sent(bench, 1)
+        bench.write.answers = True
+        await bench.rest()
+        assert sent(bench, 1) == [plain(0, 100, PUSH)]
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
@@ -287,7 +310,7 @@ async def check_notices_that_nobody_takes_hold_up_nobody(dut: Any) -> None:
     assert sent(bench, last) == [plain(0, 64, PUSH)]
     # One that is suspect, and then has ended.
     for _ in range(4):
-        await jump(bench)
+        await bench.jump()
     bench.put_ack(last, 0, 0, 0, acknowledges=0, reset=1)
     await bench.rest()
     assert bench.flows[last].said[-1] == "CLOSED"
@@ -297,15 +320,80 @@ async def check_notices_that_nobody_takes_hold_up_nobody(dut: Any) -> None:
         assert flow.notices == ["RESET"], connection
 
 
-async def silent(bench: Bench) -> None:
-    """No deadline is left, and nothing leaves."""
-    dut, frames = bench.dut, bench.frame_count
-    await jump(bench)
-    assert not int(dut.earliest.value) & 1
-    active = bench.active
-    bench.advance(1 << 29)
-    await bench.rest()
-    assert (bench.active, bench.frame_count) == (active, frames)
+async def send_all(bench: Bench, octets: dict[int, int]) -> None:
+    """The LLP sends so many on each connection, as it may, and closes."""
+    rng = bench.rng
+    while octets:
+        connection = rng.choice(list(octets))
+        flow, left = bench.flows[connection], octets[connection]
+        count = rng.choice([4, 24, rng.randint(1, flow.emss), flow.emss])
+        count = min(count, flow.allowed, left)
+        if bench.tx.pending > 100 or count <= 0:
+            await ClockCycles(bench.dut.clk, 20)
+        else:
+            octets[connection] -= count
+            bench.fpdu(connection, count, close=count == left)
+            if count == left:
+                del octets[connection]
+        if rng.random() < 0.05:
+            await ClockCycles(bench.dut.clk, rng.choice([100, 1000, 5000]))
+
+
+@cocotb.test(timeout_time=20, timeout_unit="ms")
+async def check_all_octets_arrive(dut: Any) -> None:
+    """Hosts of the reference TCP, a wire that loses, and memory that takes its time."""
+    bench = await start(dut, SPACE - 4000)
+    rng, wire = bench.rng, Wire(bench, bench.rng, 0.08)
+    octets = {}
+    some = [0, bench.connections - 1, *{*range(1, bench.connections - 1)} & {7, 100}]
+    for place, connection in enumerate(some):
+        slow = place % 2 == 1
+        number = rng.choice([SPACE - 3000, RING - 5000, rng.getrandbits(32)])
+        window, shift, buffer = (3500, 0, 3500) if slow else (0xFFFF, 2, 1 << 18)
+        sizes = {"window": window, "shift": shift}
+        flow = await bench.begin(connection, number, attach=False, **sizes)
+        # Only where they grow at the end may a window be within an FPDU.
+        flow.cut = slow
+        wire.add(connection, buffer, slow=slow)
+        bench.octets(connection, rng.randint(1, 3000))
+        await bench.attach(connection)
+        octets[connection] = 50_000 // len(some)
+    await send_all(bench, octets)
+    await wire.ended(set(some))
+    missing = [what for what in SEEN if not wire.seen[what]]
+    assert not missing or bench.connections < LARGEST[0], missing
+    assert bench.read.commands
+    for flow in bench.flows.values():
+        flow.segments.clear()
+    await bench.silent()
+
+
+SEEN = ("lost", "again", "shut", "reports a gap")
+"""What has to happen by chance."""
+
+
+@cocotb.test(timeout_time=5, timeout_unit="ms")
+async def check_a_ring_that_is_full(dut: Any) -> None:
+    """What was granted fits, and goes over what was acknowledged alone."""
+    bench = await start(dut)
+    flow = await bench.begin(1, RING - 7000, shift=4)
+    left = RING + 3 * flow.emss
+    fullest = 0
+    while left or flow.acked < len(flow.stream):
+        count = min(flow.emss, left, flow.allowed)
+        while count:
+            bench.fpdu(1, count)
+            left -= count
+            count = min(flow.emss, left, flow.allowed)
+        await bench.rest()
+        if flow.allowed >= flow.emss and left:
+            continue
+        fullest = max(fullest, len(flow.stream) - flow.acked)
+        ends = [flow.position(each.sequence) + len(each.payload) for each in flow.segments]
+        bench.acknowledge(1, max(ends), 0xFFFF)
+        await bench.rest()
+    if bench.mss > 1000:
+        assert fullest > RING - 2 * flow.emss
 
 
 @pytest.fixture(scope="module", params=PATTERNS)

@@ -40,6 +40,7 @@ ASSUMED: dict[str, tuple[str, ...]] = {
     "tcp.llp_receive.LlpReceive": ("request",),
     "tcp.receive_path.ReceivePath": ("frames",),
     "tcp.transmit_ring.TransmitRing": ("words",),
+    "tcp.transmit_path.TransmitPath": ("command",),
     "tcp.transmit_processor.TransmitProcessor": ("fpdu", "command"),
 }
 """Inputs that must hold their words for the outputs to do so: they pass through."""
@@ -69,6 +70,22 @@ FREE: dict[str, tuple[str, ...]] = {
     "tcp.ring_reader.RingReader": ("rings", "store", "checksum"),
     "tcp.segment_store.SegmentStore": ("words", "lanes", "checksum"),
     "tcp.timers.Timers": ("table",),
+    "tcp.transmit_path.TransmitPath": (
+        "store.words",
+        "store.lanes",
+        "store.checksum",
+        "processor.table",
+        "processor.congestion",
+        "processor.timeout",
+        "processor.list",
+        "processor.window",
+        "processor.grant",
+        "timers.table",
+        "reader.rings",
+        "reader.store",
+        "reader.checksum",
+        "builder.rows",
+    ),
     "tcp.transmit_processor.TransmitProcessor": (
         "table",
         "congestion",
