@@ -48,6 +48,7 @@ from tests.tcp.write_port import WritePort
 
 RING = 1 << 17
 OUR_WINDOW = 0xFFFF
+DELAYED_ACK_US = 40_000
 FIRST_PORT = 1000
 """Of the peers: connection n has the n-th one from here on."""
 
@@ -136,7 +137,7 @@ class Bench:
 
     async def start(self, now: int = 0, **settings: int) -> None:
         known = {"rto_minimum": 1000, "rto_maximum": 60_000_000, "r2": 100_000_000}
-        known |= {"delayed_ack": 40_000}
+        known |= {"delayed_ack": DELAYED_ACK_US}
         self.dut.settings.value = pack(TRANSMIT_SETTINGS, known | settings)
         self.advance(now)
         await start_clock_and_reset(self.dut)

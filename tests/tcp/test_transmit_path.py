@@ -14,7 +14,7 @@ from stagecoach.sim.model.tcp.segment import Flags
 from tests.support.runner import parameter, run_cocotb
 from tests.support.verdicts import Verdicts, each_check, simulate
 from tests.tcp.lossy_wire import Wire
-from tests.tcp.path_bench import RING, Bench
+from tests.tcp.path_bench import DELAYED_ACK_US, RING, Bench
 from tests.tcp.receive_reference import SPACE
 from tests.tcp.sent_frames import read_by_scapy
 
@@ -139,6 +139,30 @@ async def check_a_shut_window_is_probed(dut: Any) -> None:
     bench.acknowledge(1, 101, 5000)
     await bench.rest()
     assert sent(bench, 1) == [plain(101, 59, PUSH)]
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def check_an_ack_waits_for_its_delay(dut: Any) -> None:
+    """The second one does not; data that leaves has it."""
+    bench = await start(dut)
+    await bench.begin(1, 77, attach=False)
+    await bench.rest()
+    bench.put_note(1, Due.LATER)
+    await bench.rest()
+    assert not sent(bench, 1)
+    assert await bench.jump() == DELAYED_ACK_US
+    assert sent(bench, 1) == [plain(0, 0)]
+    for _ in range(2):
+        bench.put_note(1, Due.LATER)
+    await bench.rest()
+    assert sent(bench, 1) == [plain(0, 0)]
+    bench.put_note(1, Due.LATER)
+    await bench.rest()
+    bench.octets(1, 10)
+    await bench.rest()
+    assert sent(bench, 1) == [plain(0, 10, PUSH)]
+    bench.acknowledge(1, 10, 0xFFFF)
+    await bench.silent()
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
