@@ -42,6 +42,16 @@ def test_the_smallest_and_the_largest_mtu(mtu: int) -> None:
     )
 
 
+def _addressed(frame: bytes, at: int, address: str) -> bytes:
+    """The frame with another source (`at` 12) or destination (16)."""
+    octets = bytearray(frame)
+    end = 14 + 4 * (frame[14] & 15)
+    octets[14 + at : 18 + at] = ipv4.IPv4Address(address).packed
+    octets[24:26] = bytes(2)
+    octets[24:26] = checksum(bytes(octets[14:end])).to_bytes(2, "big")
+    return bytes(octets)
+
+
 class Bench:
     """Gives the words of frames, the same ones a cycle later, and what the sum of each came to."""
 
@@ -94,6 +104,12 @@ async def check_frames_are_judged_as_the_model_does(dut: Any) -> None:
     fixed += [random_frame(rng)[:length] for length in range(1, 60)]
     fixed += [datagram(rng, b"", 0, protocol=17), datagram(rng, rng.randbytes(8), 40, protocol=1)]
     fixed += [group + random_frame(rng)[6:], MAC + group + random_frame(rng)[12:]]
+    sources = ["0.0.0.0", "0.255.0.1", "1.0.0.0", "126.255.255.255", "127.0.0.1", "128.0.0.0"]
+    sources += ["223.255.255.255", "224.0.0.1", "239.1.2.3", "240.0.0.1", "255.255.255.255"]
+    fixed += [_addressed(random_frame(rng), 12, source) for source in sources]
+    targets = ["223.255.255.255", "224.0.0.0", "239.255.255.255", "240.0.0.0"]
+    targets += ["255.255.255.255", "255.255.0.0", "0.0.255.255"]
+    fixed += [_addressed(random_frame(rng), 16, target) for target in targets]
     fixed += [rng.randbytes(4) + random_frame(rng)[4:]]
     while len(fixed) < FRAMES:
         fixed.append(broken(rng, random_frame(rng)))
