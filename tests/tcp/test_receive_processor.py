@@ -36,7 +36,7 @@ from tests.tcp.receive_reference import EVENT_WORDS, SPACE, Memory, Reference
 SMALLEST, LARGEST = 2, 256
 PATTERNS = ("always", "random")
 MTU = 1500
-PERIOD, LATENCY = 9, 9
+PERIOD, LATENCY = 10, 10
 HEADER = 54
 
 
