@@ -114,37 +114,39 @@ class Ranges(wiring.Component):
         m.d.sync += [
             joined.first.eq(_either(touches & held & begins_before, firsts, first)),
             joined.end.eq(joined_end),
-            self.following_after.eq(
-                Mux(self.adds & useful & in_order, joined_end, self.following)
-            ),
+            self.following_after.eq(Mux(self.adds & useful & in_order, joined_end, self.following)),
         ]
         for number in range(count):
             m.d.sync += stays[number].eq((number < used) & ~touches.bit_select(order[number], 1))
 
         # Third cycle: places whose range stays come before those that are free then; of these the
         # first one is that of the joined range.
+        place = Signal(range(count))
+        for number in reversed(range(count)):
+            with m.If(~stays[number]):
+                m.d.comb += place.eq(order[number])
+        m.d.comb += self.taken.eq(self.adds & useful & (in_order | ~stays.all()))
         staying = Signal.like(used)
         parted = Signal.like(order)
-        place = Signal(range(count))
-        m.d.comb += self.taken.eq(self.adds & useful & (in_order | ~stays.all()))
+        joined_place, puts = Signal.like(place), Signal(count)
         m.d.sync += [
             staying.eq(sum(stays[number] for number in range(count))),
             Value.cast(parted).eq(Cat(_parted(order, stays, count))),
+            joined_place.eq(place),
         ]
-        for number in reversed(range(count)):
-            with m.If(~stays[number]):
-                m.d.sync += place.eq(order[number])
+        for number in range(count):
+            m.d.sync += puts[number].eq(self.taken & ~in_order & (place == number))
 
         # Fourth cycle.
         after = self.ranges_after
         m.d.comb += after.eq(self.ranges)
+        for number in range(count):
+            with m.If(puts[number]):
+                m.d.comb += after.list[number].eq(joined)
         with m.If(self.taken & in_order):
             m.d.comb += [after.used.eq(staying), after.order.eq(parted)]
         with m.Elif(self.taken):
-            m.d.comb += [after.used.eq(staying + 1), after.order[0].eq(place)]
-            for number in range(count):
-                with m.If(place == number):
-                    m.d.comb += after.list[number].eq(joined)
+            m.d.comb += [after.used.eq(staying + 1), after.order[0].eq(joined_place)]
             for number in range(1, count):
                 earlier = Mux(number <= staying, parted[number - 1], parted[number])
                 m.d.comb += after.order[number].eq(earlier)

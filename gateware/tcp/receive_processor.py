@@ -167,9 +167,10 @@ class ReceiveProcessor(wiring.Component):
         number, edge = Signal(32), Signal(32)  # RCV.NXT and right edge, after this
         moved = Signal()  # the right edge does
         limit, least = Signal(32), Signal(32)  # of the right edge: greatest, and the least next one
-        ring_octets, mask = ring_masks(place.size)
+        ring_octets, ring_mask = ring_masks(place.size)
+        mask = Signal(len(ring_mask))
         address = Signal.like(place.ring)
-        wrapped = Signal(OCTETS_BITS)
+        wraps = Signal()  # the data goes past the end of the ring
         room, left, window = Signal(32), Signal(32), Signal(32)
         due, next_due = Signal(Due), Signal(Due)
         has_event, next_has_event = Signal(), Signal()
@@ -244,6 +245,7 @@ class ReceiveProcessor(wiring.Component):
                 m.d.sync += [
                     limit.eq(place.released + ring_octets),
                     least.eq(place.edge + self._mss),
+                    mask.eq(ring_mask),
                 ]
                 m.next = "ADVANCE"
                 with m.If(is_segment):
@@ -271,7 +273,6 @@ class ReceiveProcessor(wiring.Component):
                 m.next = "ROOM"
             with m.State("ROOM"):  # the ranges; what the window field cannot say is not room
                 low, field = Signal(32), Signal(32)
-                end = verdict.end & mask
                 m.d.comb += [
                     low.eq(Cat(place.shift > number for number in range(SHIFT_MOST))),
                     field.eq(Cat(C(-1, WINDOW_FIELD_BITS), low)),
@@ -283,7 +284,7 @@ class ReceiveProcessor(wiring.Component):
                 m.d.sync += [
                     number.eq(merge.following_after + fin_now),
                     window.eq(Mux((room & ~field).any(), field, room) & ~low),
-                    wrapped.eq(Mux(end < octets, end, 0)),
+                    wraps.eq((verdict.end & mask) < octets),
                 ]
                 m.next = "EDGE"
             with m.State("EDGE"):  # the right edge, which rests after the FIN; what is said
@@ -308,11 +309,7 @@ class ReceiveProcessor(wiring.Component):
             after.fin_taken.eq(place.fin_taken | fin_now),
             after.dead.eq(place.dead | verdict.reset | verdict.lost),
             next_has_event.eq(
-                verdict.acknowledges
-                | verdict.challenge
-                | verdict.reset
-                | verdict.lost
-                | fin_now
+                verdict.acknowledges | verdict.challenge | verdict.reset | verdict.lost | fin_now
             ),
         ]
         with m.If(verdict.answer | (verdict.text & (flags.fin | fin_now))):
@@ -331,7 +328,8 @@ class ReceiveProcessor(wiring.Component):
             next_job.raw.eq(raw),
             next_job.skip.eq(skip),
             next_job.octets.eq(Mux(raw, segment.octets, Mux(stored & in_frame, octets, 0))),
-            next_job.wrapped.eq(Mux(stored & in_frame, wrapped, 0)),
+            # As many as the place of the end in the ring; a ring is larger than a frame.
+            next_job.wrapped.eq(Mux(stored & in_frame & wraps, verdict.end[:OCTETS_BITS], 0)),
             next_job.address.eq(address),
             next_job.ring.eq(place.ring),
             next_job.settle.eq(begins | moved | (due != Due.NONE)),
