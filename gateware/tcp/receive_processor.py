@@ -263,9 +263,8 @@ class ReceiveProcessor(wiring.Component):
             with m.State("ADVANCE"):  # to the FIN; the room in the ring; the place of the data
                 m.d.sync += [
                     stored.eq(merge.taken),
-                    fin_now.eq(
-                        verdict.text & verdict.fin_known & (verdict.fin == merge.following_after)
-                    ),
+                    # Not again after the FIN was taken: RCV.NXT is past it then.
+                    fin_now.eq(verdict.fin_known & (verdict.fin == merge.following_after)),
                     room.eq(limit - merge.following_after),
                     left.eq(least - merge.following_after),
                     address.eq(place.ring + (verdict.first & mask)),
