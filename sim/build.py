@@ -22,6 +22,7 @@ from stagecoach.sim.resting import split_clocks
 from stagecoach.sim.runtime_header import HEADER, runtime_header
 from stagecoach.sim.verilator import (
     BuildError,
+    compiled_by,
     require,
     verilator_environment,
     verilator_root,
@@ -192,14 +193,14 @@ def compile_parts(
 ) -> Path:
     """Return what Verilator makes of Verilog and `parts`, from the cache or new."""
     compiler = _compiler()
-    version = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=True)
+    version = compiled_by(compiler)
     arguments = [*arguments, *(["--trace-fst"] if trace else [])]
     flags = [*COMPILER_ARGUMENTS, *options]
     digest = hashlib.sha256()
     for part in (
         verilog,
         verilator_version(),
-        version.stdout,
+        version,
         *arguments,
         *flags,
         parts.level,
@@ -216,7 +217,7 @@ def compile_parts(
 
     def make(folder: Path) -> None:
         command = [compiler, *flags]
-        _build(folder, parts, verilog, arguments, command, version.stdout, trace, progress)
+        _build(folder, parts, verilog, arguments, command, version, trace, progress)
 
     key = digest.hexdigest()[:20]
     return cache.kept("device", key, parts.output, make, tell_waiting(progress))

@@ -20,6 +20,7 @@ esac
 key=$({
     printf '%s\n' "$@"
     "$1" --version
+    uname -m
     cat "$VERILATOR_ROOT"/include/*.h "$source"
 } | sha256sum | cut -c1-32)
 # An entry of the cache, as hw/cache.py has them: a folder, whose time is that of its last use.

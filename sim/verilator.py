@@ -9,6 +9,7 @@ import functools
 import importlib.metadata
 import importlib.util
 import os
+import platform
 import shutil
 import stat
 import subprocess
@@ -46,6 +47,19 @@ def require(*programs: str) -> None:
         raise BuildError(
             f"{' and '.join(missing)} {verb} not installed (Debian: apt install {packages})"
         )
+
+
+@functools.cache
+def compiled_by(compiler: str) -> str:
+    """Return what a C++ compiler says of itself, and for which machine it compiles.
+
+    What it makes may not load where this differs. Nothing of it if it is not installed: what
+    another machine kept is of no use then.
+    """
+    if shutil.which(compiler) is None:
+        return ""
+    version = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=True)
+    return f"{version.stdout}{platform.machine()}"
 
 
 @functools.cache

@@ -73,7 +73,13 @@ from stagecoach.hw.gates import cells, netlist
 from stagecoach.hw.rtlil import export, to_verilog
 from stagecoach.hw.synthesis import PREPARE, SYNTHESIS_OPTIONS, mapping
 from stagecoach.hw.verilog import start_processes
-from stagecoach.sim.verilator import BuildError, require, verilator_environment
+from stagecoach.sim.verilator import (
+    MAKE_VARIABLES,
+    BuildError,
+    compiled_by,
+    require,
+    verilator_environment,
+)
 
 RESULTS = Path("build") / "cocotb"
 TOP = "dut"
@@ -235,6 +241,8 @@ def build(
     recipe = [simulator, f"waves={waves}", *VERILATOR_ARGUMENTS, optimised, *versions, *LINKED]
     if simulator == "icarus":
         recipe.append(inspect.getsource(start_processes))
+    else:
+        recipe.append(compiled_by(MAKE_VARIABLES["CXX"]))
     if ports_only:
         recipe += [PORTS_ONLY_ARGUMENT, PORTS_ONLY_CONTROL, inspect.getsource(_hide_helpers)]
     if gates:

@@ -8,6 +8,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from stagecoach.hw import cache
+from stagecoach.sim.cosim import runner
 from stagecoach.sim.cosim.runner import build
 from stagecoach.sim.cosim.streams import (
     StreamMonitor,
@@ -100,6 +101,23 @@ def test_a_simulator_runs_for_who_did_not_build_it(simulator, tmp_path, monkeypa
         test_filter="check_",
         parameters={"PATTERN": "always"},
     )
+
+
+@pytest.mark.parametrize("simulator", ["verilator", "icarus"])
+def test_a_simulator_is_for_one_compiler_and_machine(simulator, tmp_path, monkeypatch):
+    """A folder that two machines share has one for each; Icarus compiles for none."""
+    keys = []
+
+    def kept(kind, key, wanted, make):
+        keys.append(key)
+        return tmp_path / wanted
+
+    monkeypatch.setattr(cache, "kept", kept)
+    for machine in ("x86_64", "x86_64", "aarch64"):
+        monkeypatch.setattr(runner, "compiled_by", lambda compiler, name=machine: name)
+        build(Buffer(), simulator=simulator)
+    assert keys[0] == keys[1]
+    assert (keys[0] == keys[2]) == (simulator == "icarus")
 
 
 def test_pack_and_unpack_are_inverse():
