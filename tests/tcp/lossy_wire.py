@@ -29,7 +29,7 @@ SLOW_US = (0, 500, 8000, 30_000)
 class Host:
     """The peer of a connection, and its program, which reads at once or slowly."""
 
-    def __init__(self, flow: Flow, mss: int, buffer: int, *, slow: bool) -> None:
+    def __init__(self, number: int, flow: Flow, mss: int, buffer: int, *, slow: bool) -> None:
         known = flow.ends_of
         adoption = Adoption(
             remote=known.local,
@@ -46,7 +46,7 @@ class Host:
             syn_losses=0,
         )
         settings = Settings(mss=mss, receive_buffer=buffer, rto_minimum=1000, delayed_ack=2000)
-        self.flow, self.slow = flow, slow
+        self.number, self.flow, self.slow = number, flow, slow
         self.connection = Connection.adopted(0, known.remote, adoption, settings)
         self.reads = False  # and some later
         self.received = bytearray()
@@ -67,15 +67,14 @@ class Wire:
         self.hosts: dict[int, Host] = {}
         self.seen: Counter[str] = Counter()
         self._order = 0
-        self._events: list[tuple[int, int, Callable[[], None]]] = []
+        self._events: list[tuple[int, int, Host, Callable[[Host], None]]] = []
         bench.sent = self._leaves
         every_cycle(bench.dut, self._step)
 
     def add(self, connection: int, buffer: int, *, slow: bool) -> None:
-        """A peer for it."""
-        self.hosts[connection] = Host(
-            self.bench.flows[connection], self.bench.mss, buffer, slow=slow
-        )
+        """A peer for it; what is on the way to one before it, or from that, is lost."""
+        flow = self.bench.flows[connection]
+        self.hosts[connection] = Host(connection, flow, self.bench.mss, buffer, slow=slow)
 
     def _step(self, in_reset: bool) -> None:
         bench = self.bench
@@ -89,12 +88,14 @@ class Wire:
         else:
             return
         while self._events and self._events[0][0] <= bench.now:
-            heappop(self._events)[2]()
-        for connection, host in self.hosts.items():
+            _, _, host, event = heappop(self._events)
+            if self.hosts.get(host.number) is host:
+                event(host)
+        for host in self.hosts.values():
             due = host.connection.next_deadline()
             if due is not None and due <= bench.now:
                 host.connection.timer(bench.now)
-                self._answers(connection)
+                self._answers(host)
 
     def _next(self) -> int:
         """Microseconds until something happens."""
@@ -107,80 +108,74 @@ class Wire:
             waits.append(bench.deadline)
         return min(waits, default=0)
 
-    def _later(self, microseconds: int, event: Callable[[], None]) -> None:
+    def _later(self, microseconds: int, host: Host, event: Callable[[Host], None]) -> None:
         self._order += 1
-        heappush(self._events, (self.bench.now + microseconds, self._order, event))
+        heappush(self._events, (self.bench.now + microseconds, self._order, host, event))
 
-    def _carry(self, event: Callable[[], None]) -> None:
+    def _carry(self, segment: Segment, host: Host, event: Callable[[Host, Segment], None]) -> None:
         if self.rng.random() < self.loss:
             self.seen["lost"] += 1
             return
-        self._later(self.rng.randrange(LONGEST_DELAY_US), event)
+        self._later(self.rng.randrange(LONGEST_DELAY_US), host, lambda host: event(host, segment))
 
     # From the engine to the host, and back.
 
     def _leaves(self, connection: int, segment: Segment) -> None:
-        position = self.bench.flows[connection].position(segment.sequence)
         host = self.hosts.get(connection)
         if host is None:
             return
         if segment.payload:
+            position = host.flow.position(segment.sequence)
             self.seen["again"] += position < host.highest
             host.highest = max(host.highest, position + len(segment.payload))
-        self._carry(lambda: self._arrives(connection, segment))
+        self._carry(segment, host, self._arrives)
 
-    def _arrives(self, connection: int, segment: Segment) -> None:
-        host, now = self.hosts.get(connection), self.bench.now
-        if host is None or host.connection.state is State.CLOSED:
+    def _arrives(self, host: Host, segment: Segment) -> None:
+        if host.connection.state is State.CLOSED:
             return
-        host.connection.segment_arrives(now, segment, LOCAL[0])
-        self._answers(connection)
+        host.connection.segment_arrives(self.bench.now, segment, LOCAL[0])
+        self._answers(host)
         if not host.slow:
-            self._reads(connection)
+            self._reads(host)
         elif not host.reads:
             host.reads = True
-            self._later(self.rng.choice(SLOW_US), lambda: self._reads(connection))
+            self._later(self.rng.choice(SLOW_US), host, self._reads)
 
-    def _reads(self, connection: int) -> None:
-        host = self.hosts.get(connection)
-        if host is None:
-            return
+    def _reads(self, host: Host) -> None:
         host.read(self.bench.now, self.rng.randint(1, 2000) if host.slow else None)
-        self._answers(connection)
+        self._answers(host)
         host.reads = host.connection.unread > 0
         if host.reads:
-            self._later(self.rng.choice(SLOW_US), lambda: self._reads(connection))
+            self._later(self.rng.choice(SLOW_US), host, self._reads)
 
-    def _answers(self, connection: int) -> None:
+    def _answers(self, host: Host) -> None:
         """What the host has to say."""
-        output = self.hosts[connection].connection.output
-        for segment in output:
+        for segment in host.connection.output:
             assert Flags.RST not in segment.flags
             self.seen["shut"] += not segment.window
             self.seen["reports a gap"] += bool(segment.options.sack)
-            self._carry(lambda segment=segment: self._acknowledges(connection, segment))  # type: ignore[misc]
-        output.clear()
+            self._carry(segment, host, self._acknowledges)
+        host.connection.output.clear()
 
-    def _acknowledges(self, connection: int, segment: Segment) -> None:
+    def _acknowledges(self, host: Host, segment: Segment) -> None:
         """What the receive processor makes of it."""
-        bench, flow, limits = self.bench, self.bench.flows[connection], self.bench.limits
-        if limits[connection]["ended"]:
+        bench, flow, limits = self.bench, host.flow, self.bench.limits[host.number]
+        if limits["ended"]:
             return
-        oldest, highest = limits[connection]["oldest"], limits[connection]["highest"]
-        room = (highest - oldest) % SPACE
+        room = (limits["highest"] - limits["oldest"]) % SPACE
         number = segment.acknowledgment
-        assert (highest - number) % SPACE < SPACE // 2, "more than was sent"
+        assert (limits["highest"] - number) % SPACE < SPACE // 2, "more than was sent"
         fin = Flags.FIN in segment.flags
-        if (number - oldest) % SPACE > room:
+        if (number - limits["oldest"]) % SPACE > room:
             self.seen["too old"] += 1
         elif fin and flow.peer_fin:
-            bench.put_note(connection, Due.NOW)
+            bench.put_note(host.number, Due.NOW)
         else:
             position = flow.position(number)
             fields = {"empty": int(not fin), "fin": int(fin)}
-            bench.put_ack(connection, position, segment.window, segment.sequence, **fields)
+            bench.put_ack(host.number, position, segment.window, segment.sequence, **fields)
             if fin:
-                bench.put_fin(connection)
+                bench.put_fin(host.number)
 
     async def ended(self, connections: set[int]) -> None:
         """Wait until they are; what is still on the wire is lost."""

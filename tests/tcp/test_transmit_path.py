@@ -13,7 +13,7 @@ from stagecoach.sim.cosim.streams import seeded_random
 from stagecoach.sim.model.tcp.segment import Flags
 from tests.support.runner import parameter, run_cocotb
 from tests.support.verdicts import Verdicts, each_check, simulate
-from tests.tcp.lossy_wire import Wire
+from tests.tcp.lossy_wire import QUIET_CYCLES, Wire
 from tests.tcp.path_bench import DELAYED_ACK_US, RING, Bench
 from tests.tcp.receive_reference import SPACE
 from tests.tcp.sent_frames import read_by_scapy
@@ -344,7 +344,7 @@ async def check_notices_that_nobody_takes_hold_up_nobody(dut: Any) -> None:
         assert flow.notices == ["RESET"], connection
 
 
-async def send_all(bench: Bench, octets: dict[int, int]) -> None:
+async def send_all(bench: Bench, octets: dict[int, int], *, close: bool = True) -> None:
     """The LLP sends so many on each connection, as it may, and closes."""
     rng = bench.rng
     while octets:
@@ -356,7 +356,7 @@ async def send_all(bench: Bench, octets: dict[int, int]) -> None:
             await ClockCycles(bench.dut.clk, 20)
         else:
             octets[connection] -= count
-            bench.fpdu(connection, count, close=count == left)
+            bench.fpdu(connection, count, close=close and count == left)
             if count == left:
                 del octets[connection]
         if rng.random() < 0.05:
@@ -394,6 +394,57 @@ async def check_all_octets_arrive(dut: Any) -> None:
 
 SEEN = ("lost", "again", "shut", "reports a gap")
 """What has to happen by chance."""
+
+
+def end(bench: Bench, connection: int, how: str) -> str:
+    """Something ends it; what the notice says."""
+    ring = bench.ring(connection)
+    if how == "abort":
+        bench.command(connection, TransmitOperation.ABORT)
+        return "ABORTED"
+    if how == "reset":
+        bench.put_ack(connection, 0, 0, 0, acknowledges=0, reset=1)
+        return "RESET"
+    if how == "write":
+        bench.write.failing = range(ring, ring + RING)
+    elif how == "read":
+        bench.read.bad = set(range(ring & ~7, ring + RING, 8))
+    else:
+        bench.failed.put(connection)
+    return "MEMORY"
+
+
+@cocotb.test(timeout_time=20, timeout_unit="ms")
+async def check_connections_that_end_and_begin_anew(dut: Any) -> None:
+    """In the middle of what they send, by all causes; another one goes on."""
+    bench = await start(dut)
+    rng, wire = bench.rng, Wire(bench, bench.rng, 0.05)
+    other = bench.connections - 1
+    await bench.begin(0, SPACE - 9000, shift=2)
+    wire.add(0, 1 << 18, slow=False)
+    ends = ["abort", "reset", "write", "read", "other"] * 2
+    for how in rng.sample(ends, len(ends)):
+        flow = await bench.begin(other, rng.getrandbits(32), shift=2)
+        wire.add(other, 1 << 18, slow=False)
+        amounts = {0: rng.randint(1, 2000), other: rng.randint(1, 8000)}
+        await send_all(bench, amounts, close=False)
+        # Nobody answers from now on: what is outstanding is sent again.
+        del wire.hosts[other]
+        cause = end(bench, other, how)
+        for _ in range(3):
+            if flow.allowed > 0:
+                bench.fpdu(other, min(flow.allowed, flow.emss, 300))
+        while "CLOSED" not in flow.said or not flow.notices:
+            await ClockCycles(dut.clk, 10)
+        # All that is under way leaves before its number is used again.
+        await bench.rest(QUIET_CYCLES)
+        assert flow.notices[-1] == cause, how
+        bench.write.failing, bench.read.bad = range(0), set()
+        flow.segments.clear()
+    await send_all(bench, {0: 3000})
+    await wire.ended({0})
+    bench.flows[0].segments.clear()
+    await bench.silent()
 
 
 @cocotb.test(timeout_time=5, timeout_unit="ms")
