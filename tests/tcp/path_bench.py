@@ -34,6 +34,7 @@ from stagecoach.sim.cosim.streams import (
     StreamSink,
     StreamSource,
     pack,
+    seeded_random,
     start_clock_and_reset,
     unpack,
 )
@@ -45,6 +46,9 @@ from tests.tcp.read_memory import Memory as ReadPort
 from tests.tcp.receive_reference import LOCAL, SPACE
 from tests.tcp.sent_frames import Connection, octets_of
 from tests.tcp.write_port import WritePort
+
+SMALLEST, LARGEST = (2, 576), (256, 1500)
+"""Connections, and MTU."""
 
 RING = 1 << 17
 OUR_WINDOW = 0xFFFF
@@ -401,3 +405,10 @@ class Bench:
             notice = await self.notices.get()
             flow = self.flows[notice["connection"]]
             flow.notices.append(NoticeKind(notice["kind"]).name)
+
+
+async def start(dut: Any, now: int = 0, **settings: int) -> Bench:
+    pattern = parameter("PATTERN")
+    bench = Bench(dut, seeded_random(pattern, parameter("SIZES", "")), pattern)
+    await bench.start(now, **settings)
+    return bench
