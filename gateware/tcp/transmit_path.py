@@ -36,6 +36,17 @@ from stagecoach.gateware.tcp.transmit_ring import TransmitRing
 class TransmitPath(wiring.Component):
     """Joins `SegmentStore`, `TransmitProcessor`, `Timers`, `TransmitRing`, `RingReader`, `Builder`.
 
+    Latencies are those of the blocks. Notices and failures wait in a place for each connection
+    (`Pending`), so neither a driver that takes none nor a ring that cannot be read stops the
+    processor. `said` has no such place: while nobody takes it, nothing is sent. While `frame` or
+    `ask` is not taken, or memory does not answer, segments wait, then everything does.
+
+    Who gives the number of a connection that has ended to a new one waits before until nothing of
+    it is under way: its segments, its FPDUs, its writes. Nothing here tells when that is. A BEGIN
+    follows the note of the receiving side's, which makes `settled` the new one's.
+
+    After a reset all connections are forgotten, for as many cycles as there are connections.
+
     Parameters
     ----------
     config: sizes of the device: a lane for each of its QPs, and as many connections.
@@ -44,7 +55,8 @@ class TransmitPath(wiring.Component):
     Members
     -------
     time, settings, ack, note, command, said, notice, limits_write, limits_connection, limits: of
-        the processor; a BEGIN gives the reader its ring, too.
+        the processor; a BEGIN gives the reader its ring, too. failed: connections of which other
+        blocks could not read or write a ring.
     tx, attach, attachment: of the store. write, read: of memory. earliest: of the timers.
     header_write, header_connection, header_row, header_word: `write`, `connection`, `row` and
         `word` of the builder, and connection_read, settled, ask, ranges, frame as there.
