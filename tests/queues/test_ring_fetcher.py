@@ -211,7 +211,7 @@ async def check_entries_come_in_ring_order(dut):
             # Others come to the fore, and lanes are taken back.
             favourites = rng.sample(range(CONFIG.qps), 3)
             await cycles(dut, rng.choice([1, 100]))
-    await cycles(dut, 900)
+    await cycles(dut, 5000)
     on_chip = 0
     for qp in range(CONFIG.qps):
         left = bench.posted[qp] - bench.popped[qp]
