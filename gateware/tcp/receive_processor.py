@@ -67,7 +67,7 @@ class ReceiveProcessor(wiring.Component):
     the driver. Those of a connection that is dead here, and not yet there, are dropped: the driver
     learns of the end before it sees them.
 
-    A segment takes 9 cycles, its job is there in the 10th; a release or a command takes 7, a frame
+    A segment takes 10 cycles, its job is there in the 11th; a release or a command takes 8, a frame
     of the driver 2. What is worked on waits at its port. A command goes first; a release and a
     segment that both wait take turns. If a job is not taken, or 16 events are not, everything
     waits. All numbers are modulo 2^32.
@@ -132,11 +132,13 @@ class ReceiveProcessor(wiring.Component):
         connection = Signal(self._bits)
         chosen = Signal(self._bits)
         place, ranges, limits = Signal(PLACE), Signal(_RANGES), Signal(LIMITS)
+        after = Signal(PLACE)  # the place with what a segment changes
         none = _RANGES.const(no_ranges())
-        begins = Signal()
+        is_segment, begins = Signal(), Signal()
         raw = Signal()  # the frame is for the driver
-        live = Signal()  # a segment of a connection that is not dead
+        some = Signal()  # there is data that can be kept
         m.d.comb += [
+            is_segment.eq(kind == _Kind.SEGMENT),
             begins.eq((kind == _Kind.COMMAND) & (command.operation == ReceiveOperation.BEGIN)),
             limits_write.en.eq(self.limits_write),
             limits_write.addr.eq(self.limits_connection),
@@ -149,23 +151,29 @@ class ReceiveProcessor(wiring.Component):
             verdict.segment.eq(segment),
             verdict.place.eq(place),
             verdict.limits.eq(limits),
+            verdict.live.eq(is_segment & ~place.dead),
             merge.following.eq(place.next),
             merge.first.eq(verdict.first),
             merge.end.eq(verdict.end),
             merge.ranges.eq(ranges),
+            merge.adds.eq(verdict.text & some),
+            write.addr.eq(Cat(C(0, 1), connection)),
+            write.data.eq(after),
         ]
 
-        some = Signal()  # there is data to be kept
-        stored = Signal()  # and it is
-        gap = Signal()  # data is held out of order, or was
-        octets, skip = Signal(OCTETS_BITS), Signal(OCTETS_BITS)
+        stored = Signal()  # data is kept
+        octets, cut, skip = (Signal(OCTETS_BITS) for _ in range(3))
         fin_now = Signal()
-        moved = Signal()  # the right edge did
+        number, edge = Signal(32), Signal(32)  # RCV.NXT and right edge, after this
+        moved = Signal()  # the right edge does
         limit, least = Signal(32), Signal(32)  # of the right edge: greatest, and the least next one
-        ring_octets, mask = ring_masks(place.size)
+        ring_octets, ring_mask = ring_masks(place.size)
+        mask = Signal(len(ring_mask))
         address = Signal.like(place.ring)
-        wrapped = Signal(OCTETS_BITS)
-        room, left = Signal(32), Signal(32)
+        wraps = Signal()  # the data goes past the end of the ring
+        room, left, window = Signal(32), Signal(32), Signal(32)
+        due, next_due = Signal(Due), Signal(Due)
+        has_event, next_has_event = Signal(), Signal()
         hands, done = Signal(), Signal()
 
         with m.FSM(init="TAKE"):
@@ -184,10 +192,10 @@ class ReceiveProcessor(wiring.Component):
                     m.d.comb += [read.addr.eq(Cat(C(0, 1), chosen)), self.ask.ready.eq(0)]
                 m.d.sync += [
                     connection.eq(chosen),
-                    stored.eq(0),
-                    moved.eq(0),
-                    live.eq(0),
                     raw.eq(0),
+                    moved.eq(0),
+                    due.eq(Due.NONE),
+                    has_event.eq(0),
                 ]
                 with m.If(self.command.valid):
                     m.d.sync += kind.eq(_Kind.COMMAND)
@@ -209,13 +217,11 @@ class ReceiveProcessor(wiring.Component):
                 ]
                 m.next = "MEASURE"
             with m.State("MEASURE"):  # distances of a segment; what a release or a command says
-                m.d.comb += verdict.start.eq(1)
                 m.d.sync += ranges.eq(data.View(_RANGES, read.data[: _RANGES.size]))
                 m.next = "JUDGE"
-                with m.If(kind == _Kind.SEGMENT):
-                    m.d.sync += live.eq(~place.dead)
+                with m.If(is_segment):
                     with m.If(limits.ended):
-                        m.d.sync += [raw.eq(1), live.eq(0)]
+                        m.d.sync += raw.eq(1)
                         m.next = "HAND"
                 with m.Elif(kind == _Kind.RELEASE):
                     known = Mux(release.relative, place.released, place.base)
@@ -235,100 +241,102 @@ class ReceiveProcessor(wiring.Component):
                                 ranges.order.eq(none.order),
                                 ranges.used.eq(none.used),
                             ]
-            with m.State("JUDGE"):  # the verdict; how far the right edge may go
+            with m.State("JUDGE"):  # numbers in the window; how far the right edge may go
                 m.d.sync += [
                     limit.eq(place.released + ring_octets),
                     least.eq(place.edge + self._mss),
+                    mask.eq(ring_mask),
                 ]
                 m.next = "ADVANCE"
-                with m.If(kind == _Kind.SEGMENT):
+                with m.If(is_segment):
                     m.next = "MERGE"
-            with m.State("MERGE"):  # comparisons with the ranges; the part of the segment
+            with m.State("MERGE"):  # the verdict; comparisons with the ranges
                 m.d.sync += [
-                    some.eq(live & verdict.text & before(verdict.first, verdict.end)),
+                    some.eq(before(verdict.first, verdict.end)),
                     octets.eq(distance(verdict.end, verdict.first)),
-                    skip.eq(segment.header + distance(verdict.first, segment.sequence)),
+                    cut.eq(distance(verdict.first, segment.sequence)),
                 ]
-                m.next = "MERGED"
-            with m.State("MERGED"):  # what is kept then
-                keeps = some & merge.taken
-                m.d.sync += [
-                    stored.eq(keeps),
-                    gap.eq((ranges.used != 0) | (keeps & (merge.ranges_after.used != 0))),
-                ]
-                with m.If(keeps):
-                    m.d.sync += [
-                        place.next.eq(merge.following_after),
-                        ranges.eq(merge.ranges_after),
-                    ]
-                with m.If(live & verdict.sets_fin):
-                    m.d.sync += [place.fin.eq(verdict.fin), place.fin_known.eq(1)]
+                m.next = "JOIN"
+            with m.State("JOIN"):  # what the data becomes one with; the FIN
+                m.d.sync += skip.eq(segment.header + cut)
                 m.next = "ADVANCE"
-            with m.State("ADVANCE"):  # past the FIN; the room in the ring; the place of the data
-                takes = live & verdict.text & place.fin_known & (place.fin == place.next)
-                after = verdict.end & mask
-                m.d.comb += [
-                    write.addr.eq(Cat(C(1, 1), connection)),
-                    write.data.eq(ranges),
-                    write.en.eq(stored | begins),
-                    self.ask.ready.eq(0),  # no row is read while it is written
-                ]
+            with m.State("ADVANCE"):  # to the FIN; the room in the ring; the place of the data
                 m.d.sync += [
-                    fin_now.eq(takes),
-                    place.next.eq(place.next + takes),
-                    place.fin_taken.eq(place.fin_taken | takes),
-                    place.dead.eq(place.dead | (live & (verdict.reset | verdict.lost))),
-                    room.eq(limit - place.next),
-                    left.eq(least - place.next),
+                    stored.eq(merge.taken),
+                    # Not again after the FIN was taken: RCV.NXT is past it then.
+                    fin_now.eq(verdict.fin_known & (verdict.fin == merge.following_after)),
+                    room.eq(limit - merge.following_after),
+                    left.eq(least - merge.following_after),
                     address.eq(place.ring + (verdict.first & mask)),
-                    wrapped.eq(Mux(stored & (after < octets), after, 0)),
                 ]
-                m.next = "EDGE"
-            with m.State("EDGE"):  # the right edge; what the window field cannot say is not room
-                low, field, window = Signal(32), Signal(32), Signal(32)
+                m.next = "ROOM"
+            with m.State("ROOM"):  # the ranges; what the window field cannot say is not room
+                low, field = Signal(32), Signal(32)
                 m.d.comb += [
                     low.eq(Cat(place.shift > number for number in range(SHIFT_MOST))),
                     field.eq(Cat(C(-1, WINDOW_FIELD_BITS), low)),
-                    window.eq(Mux((room & ~field).any(), field, room) & ~low),
+                    write.en.eq(stored | begins),
+                    write.addr.eq(Cat(C(1, 1), connection)),
+                    write.data.eq(merge.ranges_after),
+                    self.ask.ready.eq(0),  # no row is read while it is written
                 ]
-                with m.If((window >= left) & ~place.fin_taken):
-                    m.d.sync += [moved.eq(1), place.edge.eq(place.next + window)]
+                m.d.sync += [
+                    number.eq(merge.following_after + fin_now),
+                    window.eq(Mux((room & ~field).any(), field, room) & ~low),
+                    wraps.eq((verdict.end & mask) < octets),
+                ]
+                m.next = "EDGE"
+            with m.State("EDGE"):  # the right edge, which rests after the FIN; what is said
+                m.d.sync += [
+                    edge.eq(number + window),
+                    moved.eq((window >= left) & ~after.fin_taken),
+                    due.eq(next_due),
+                    has_event.eq(next_has_event),
+                ]
                 m.next = "HAND"
             with m.State("HAND"):  # until there is room for the job and the event
-                m.d.comb += [
-                    write.addr.eq(Cat(C(0, 1), connection)),
-                    write.data.eq(place),
-                    write.en.eq(~raw),
-                    hands.eq(1),
-                ]
+                m.d.comb += [hands.eq(1), write.en.eq(~raw)]
                 with m.If(done):
                     m.next = "TAKE"
 
-        due = Signal(Due)
-        with m.If(live & (verdict.answer | (verdict.text & (flags.fin | fin_now)))):
-            m.d.comb += due.eq(Due.NOW)
-        with m.Elif(live & verdict.text & (segment.payload != 0)):
-            m.d.comb += due.eq(Mux(gap, Value.cast(Due.NOW), Value.cast(Due.LATER)))
+        m.d.comb += [
+            after.eq(place),
+            after.next.eq(number),
+            after.edge.eq(Mux(moved, edge, place.edge)),
+            after.fin.eq(verdict.fin),
+            after.fin_known.eq(verdict.fin_known),
+            after.fin_taken.eq(place.fin_taken | fin_now),
+            after.dead.eq(place.dead | verdict.reset | verdict.lost),
+            next_has_event.eq(
+                verdict.acknowledges | verdict.challenge | verdict.reset | verdict.lost | fin_now
+            ),
+        ]
+        with m.If(verdict.answer | (verdict.text & (flags.fin | fin_now))):
+            m.d.comb += next_due.eq(Due.NOW)
+        with m.Elif(verdict.text & (segment.payload != 0)):
+            # Data is held out of order, or was.
+            gap = (ranges.used != 0) | (merge.ranges_after.used != 0)
+            m.d.comb += next_due.eq(Mux(gap, Value.cast(Due.NOW), Value.cast(Due.LATER)))
         job, event = self.job.p, events.i.p
         next_job = Signal.like(job)
         in_frame = Signal()  # the data is there
-        has_job, has_event = Signal(), Signal()
-        is_segment = kind == _Kind.SEGMENT
+        has_job = Signal()
         m.d.comb += [
             in_frame.eq(is_segment & ~self.segment.p.placed),
             next_job.frame.eq(in_frame),
             next_job.raw.eq(raw),
             next_job.skip.eq(skip),
             next_job.octets.eq(Mux(raw, segment.octets, Mux(stored & in_frame, octets, 0))),
-            next_job.wrapped.eq(Mux(in_frame, wrapped, 0)),
+            # As many as the place of the end in the ring; a ring is larger than a frame.
+            next_job.wrapped.eq(Mux(stored & in_frame & wraps, verdict.end[:OCTETS_BITS], 0)),
             next_job.address.eq(address),
             next_job.ring.eq(place.ring),
             next_job.settle.eq(begins | moved | (due != Due.NONE)),
             next_job.note.connection.eq(connection),
-            next_job.note.number.eq(place.next),
-            next_job.note.edge.eq(place.edge),
+            next_job.note.number.eq(after.next),
+            next_job.note.edge.eq(after.edge),
             next_job.note.due.eq(due),
-            next_job.note.fin.eq(place.fin_taken),
+            next_job.note.fin.eq(after.fin_taken),
             next_job.note.begin.eq(begins),
             has_job.eq(next_job.frame | next_job.settle),
             event.connection.eq(connection),
@@ -341,16 +349,6 @@ class ReceiveProcessor(wiring.Component):
             event.reset.eq(verdict.reset),
             event.lost.eq(verdict.lost),
             event.challenge.eq(verdict.challenge),
-            has_event.eq(
-                live
-                & (
-                    verdict.acknowledges
-                    | verdict.challenge
-                    | verdict.reset
-                    | verdict.lost
-                    | fin_now
-                )
-            ),
             done.eq(hands & (~has_job | ~self.job.valid) & (~has_event | events.i.ready)),
             events.i.valid.eq(done & has_event),
             self.segment.ready.eq(done & is_segment),

@@ -16,24 +16,26 @@ class SegmentVerdict(wiring.Component):
     window its ACK counts if it begins at RCV.NXT (RFC 9293, MUST-66). An ACK that is too old or too
     new is challenged (RFC 5961, 5.2), and the segment dropped; so is one without ACK.
 
-    `start` for a cycle; the inputs stay for two, the verdict is there in the cycle after them and
-    stays until the next `start`. Nothing waits. Numbers are compared modulo 2^32; windows have at
-    most 2^30 octets.
+    `segment` is there from the first cycle on, all other inputs from the third one on; they stay.
+    `first` and `end` are good from the fifth one on, `fin` and `fin_known` from the seventh one on,
+    the others from the sixth one on. Nothing waits. Numbers are compared modulo 2^32; windows have
+    at most 2^30 octets.
 
     Members
     -------
-    segment, place, limits: the segment, and what is known of its connection.
+    segment, place, limits: the segment, and what is known of its connection. live: there is one,
+        of a connection that is not dead; without it nothing is said but `first` and `end`.
     acknowledges: its ACK counts. challenge: an ACK answers it, if the limit allows. answer: an ACK
         answers it. reset: it ends the connection. lost: it has data that nobody will read.
     text: its data and FIN count. first, end: numbers of the data from the left edge of the window
-        up to its right edge, or to the FIN; nothing if `end` is not after `first`. sets_fin: its
-        FIN is in the window, and the first of the connection. fin: number of the FIN.
+        up to its right edge, or to the FIN; nothing if `end` is not after `first`. fin, fin_known:
+        those of the place after it: it had the first FIN of the connection that is in the window.
     """
 
-    start: In(1)
     segment: In(SEGMENT)
     place: In(PLACE)
     limits: In(LIMITS)
+    live: In(1)
     acknowledges: Out(1)
     challenge: Out(1)
     answer: Out(1)
@@ -42,52 +44,58 @@ class SegmentVerdict(wiring.Component):
     text: Out(1)
     first: Out(32)
     end: Out(32)
-    sets_fin: Out(1)
     fin: Out(32)
+    fin_known: Out(1)
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         segment, place, limits = self.segment, self.place, self.limits
         flags = data.View(FLAGS, segment.flags)
 
-        # First cycle: distances from RCV.NXT, and comparisons.
-        length = Signal(len(segment.payload) + 1)
+        # First and second cycle: the numbers of a segment without SYN.
+        end_of_data, last_number = Signal(32), Signal(32)
+        empty = Signal()
+        m.d.sync += [
+            end_of_data.eq(segment.sequence + segment.payload),
+            last_number.eq(end_of_data - ~flags.fin),
+            empty.eq((segment.payload == 0) & ~flags.fin),
+        ]
+
+        # Third cycle: distances from RCV.NXT, and comparisons.
         ahead, last, window = Signal(32), Signal(32), Signal(32)
         true_ack, extends, past_edge, past_fin, fin_inside = (Signal() for _ in range(5))
-        end_of_data = Signal(32)
-        m.d.comb += [
-            length.eq(segment.payload + flags.syn + flags.fin),
-            end_of_data.eq(segment.sequence + segment.payload),
+        m.d.sync += [
+            ahead.eq(distance(segment.sequence, place.next)),
+            last.eq(distance(last_number, place.next)),
+            window.eq(distance(place.edge, place.next)),
+            true_ack.eq(
+                ~before(limits.highest, segment.acknowledgment)
+                & ~before(segment.acknowledgment, limits.oldest)
+            ),
+            extends.eq(before(place.next, end_of_data)),
+            past_edge.eq(before(place.edge, end_of_data)),
+            past_fin.eq(place.fin_known & before(place.fin, end_of_data)),
+            fin_inside.eq(before(end_of_data, place.edge)),
         ]
-        with m.If(self.start):
-            m.d.sync += [
-                ahead.eq(distance(segment.sequence, place.next)),
-                last.eq(segment.sequence + length - 1 - place.next),
-                window.eq(distance(place.edge, place.next)),
-                true_ack.eq(
-                    ~before(limits.highest, segment.acknowledgment)
-                    & ~before(segment.acknowledgment, limits.oldest)
-                ),
-                extends.eq(before(place.next, end_of_data)),
-                past_edge.eq(before(place.edge, end_of_data)),
-                past_fin.eq(place.fin_known & before(place.fin, end_of_data)),
-                fin_inside.eq(before(end_of_data, place.edge)),
-            ]
 
-        # Second cycle.
-        second = Signal()
-        acceptable, at_next, inside = Signal(), Signal(), Signal()
-        zero_window = Signal()
-        m.d.comb += [
+        # Fourth cycle: which numbers are in the window.
+        at_next, zero_window, inside, last_inside = (Signal() for _ in range(4))
+        m.d.sync += [
             at_next.eq(ahead == 0),
             zero_window.eq(window == 0),
             inside.eq(ahead < window),
-            acceptable.eq(
-                Mux(length == 0, inside | (zero_window & at_next), inside | (last < window))
-            ),
+            last_inside.eq(last < window),
+            self.first.eq(Mux(ahead[-1], place.next, segment.sequence)),
+            self.end.eq(Mux(past_fin, place.fin, Mux(past_edge, place.edge, end_of_data))),
         ]
+
+        # Fifth cycle: the verdict.
+        acceptable = Signal()
+        m.d.comb += acceptable.eq(inside | Mux(empty, zero_window & at_next, last_inside))
         acknowledges, challenge, answer, reset, text, lost = (Signal() for _ in range(6))
-        with m.If(flags.rst):
+        with m.If(~self.live):
+            pass
+        with m.Elif(flags.rst):
             m.d.comb += [reset.eq(at_next), challenge.eq(inside & ~at_next)]
         with m.Elif(flags.syn):
             m.d.comb += challenge.eq(1)
@@ -104,21 +112,23 @@ class SegmentVerdict(wiring.Component):
             # Without data it may be the answer to one of ours, and so on for ever (RFC 5961, 7).
             m.d.comb += [
                 acknowledges.eq(zero_window & at_next & flags.ack),
-                answer.eq(length != 0),
-                challenge.eq(length == 0),
+                answer.eq(~empty),
+                challenge.eq(empty),
             ]
-        m.d.sync += second.eq(self.start)
-        with m.If(second):
-            m.d.sync += [
-                self.acknowledges.eq(acknowledges),
-                self.challenge.eq(challenge),
-                self.answer.eq(answer),
-                self.reset.eq(reset),
-                self.lost.eq(lost),
-                self.text.eq(text),
-                self.first.eq(Mux(ahead[-1], place.next, segment.sequence)),
-                self.end.eq(Mux(past_fin, place.fin, Mux(past_edge, place.edge, end_of_data))),
-                self.sets_fin.eq(text & flags.fin & fin_inside & ~place.fin_known),
-                self.fin.eq(end_of_data),
-            ]
+        m.d.sync += [
+            self.acknowledges.eq(acknowledges),
+            self.challenge.eq(challenge),
+            self.answer.eq(answer),
+            self.reset.eq(reset),
+            self.lost.eq(lost),
+            self.text.eq(text),
+        ]
+
+        # Sixth cycle: the FIN.
+        has_fin = Signal()
+        m.d.comb += has_fin.eq(self.text & flags.fin & fin_inside & ~place.fin_known)
+        m.d.sync += [
+            self.fin.eq(Mux(has_fin, end_of_data, place.fin)),
+            self.fin_known.eq(place.fin_known | has_fin),
+        ]
         return m

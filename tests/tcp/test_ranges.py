@@ -6,7 +6,7 @@ from typing import Any
 
 import cocotb
 import pytest
-from cocotb.triggers import RisingEdge
+from cocotb.triggers import ClockCycles, RisingEdge
 
 from stagecoach.gateware.tcp.ranges import RANGES, Ranges, no_ranges, ranges_layout
 from stagecoach.sim.cosim.streams import pack, seeded_random, start_clock_and_reset, unpack
@@ -34,18 +34,24 @@ class Bench:
         self.following = base
         self.ranges: Any = no_ranges(self.count)
 
-    async def add(self, position: int, octets: int) -> bool:
+    async def add(self, position: int, octets: int, adds: int = 1) -> bool:
         """Add octets at a position of the stream; whether they were taken."""
         dut = self.dut
         dut.first.value = (self.base + position) % SPACE
         dut.end.value = (self.base + position + octets) % SPACE
         dut.following.value = self.following
         dut.ranges.value = pack(self.layout, self.ranges)
+        dut.adds.value = 1 - adds
         await RisingEdge(dut.clk)
+        dut.adds.value = adds
+        await ClockCycles(dut.clk, 2)
+        early = int(dut.following_after.value), int(dut.taken.value)
         await RisingEdge(dut.clk)
-        self.following = int(dut.following_after.value)
+        following, taken = int(dut.following_after.value), int(dut.taken.value)
+        assert early == (following, taken)
+        self.following = following
         self.ranges = unpack(self.layout, int(dut.ranges_after.value))
-        return bool(dut.taken.value)
+        return bool(taken)
 
     @property
     def position(self) -> int:
@@ -85,6 +91,9 @@ async def check_random_segments_leave_what_the_reference_keeps(dut: Any) -> None
         bench, model = Bench(dut, base), Reassembly(int(parameter("COUNT")))
         for position, octets in segments(rng, model, 1500):
             before = model.next, model.blocks()
+            if rng.random() < 0.1:
+                assert not await bench.add(position, octets, adds=0)
+                assert (bench.position, bench.blocks) == before
             model.take(position, bytes(octets))
             taken = await bench.add(position, octets)
             assert bench.position == model.next, (position, octets)

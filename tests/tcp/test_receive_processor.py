@@ -36,7 +36,7 @@ from tests.tcp.receive_reference import EVENT_WORDS, SPACE, Memory, Reference
 SMALLEST, LARGEST = 2, 256
 PATTERNS = ("always", "random")
 MTU = 1500
-PERIOD, LATENCY = 9, 9
+PERIOD, LATENCY = 10, 10
 HEADER = 54
 
 
@@ -156,7 +156,7 @@ class Bench:
             raw = {"frame": 1, "raw": 1, "octets": octets}
             self.expect(connection, {"note": None}, raw)
             return
-        frame = {"frame": int(not placed)}
+        frame = {"frame": int(not placed), "wrapped": 0}
         if connection in self.dead:
             self.expect(connection, {"note": None}, frame)
             return
@@ -417,15 +417,18 @@ async def check_rate_latency_and_turns(dut: Any) -> None:
     await bench.check()
     for _ in range(12):
         bench.put(1, *known.segment_at(known.receiver.next, 10))
-    cycle, jobs, taken = 0, [], []
+    cycle, jobs, taken, busy = 0, [], [], []
     while len(jobs) < 12:
         await RisingEdge(dut.clk)
         cycle += 1
         taken += [cycle] * int(dut.segment__valid.value and dut.segment__ready.value)
         jobs += [cycle] * int(dut.job__valid.value and dut.job__ready.value)
+        busy += [cycle] * (not dut.ask__ready.value)
     # It is at the port for the first time in the second cycle.
     assert jobs[0] == 2 + LATENCY
     assert {after - before for before, after in pairwise(jobs)} == {PERIOD}
+    # Nobody else reads ranges while the two rows are read, nor while the ranges are written.
+    assert sum(jobs[0] <= each < jobs[-1] for each in busy) == 3 * (len(jobs) - 1)
     await bench.check()
 
     for number in range(6):

@@ -15,6 +15,7 @@ from amaranth.lib.wiring import In, Out
 from stagecoach.hw.rtlil import export
 from tools.mutate import __main__ as command
 from tools.mutate import points
+from tools.mutate.designs import designs_of
 from tools.mutate.explained import BadExplanations, read_explanations
 from tools.mutate.judge import KILLED, NOT_BUILT, SAME, SURVIVED, Result
 from tools.mutate.nearest import imports, nearest, slow_tests
@@ -182,6 +183,23 @@ def test_a_file_of_the_host_link_has_its_tests() -> None:
     assert found.mirrored == ("tests/hostlink/test_llp_bridge.py",)
     assert "tests/hostlink/test_link.py" in found.all
     assert all(test.startswith("tests/hostlink/") for test in found.all)
+
+
+def test_a_block_that_no_device_has_is_a_design_of_its_own() -> None:
+    """What is changed in it would be the same netlist everywhere else, and no mutant."""
+    graph = imports(ROOT)
+    assert designs_of("gateware/tcp/congestion.py", graph)[0] == "congestion"
+    assert "receive path" in designs_of("gateware/tcp/segment_verdict.py", graph)
+    assert designs_of("gateware/mpa/framer.py", graph)[0] == "rnic"
+    assert designs_of("gateware/hostlink/uart.py", graph) == ["board"]
+    assert not nearest(graph, "gateware/tcp/congestion.py").whole
+    alone = [
+        file
+        for file in graph
+        if file.startswith("gateware/") and not file.endswith("/__init__.py")
+        if not designs_of(file, graph)
+    ]
+    assert not alone, "in no netlist that is compared"
 
 
 @pytest.mark.parametrize(

@@ -5,29 +5,35 @@
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from stagecoach.gateware.config import RnicConfig
-from stagecoach.gateware.hostlink.serial_rnic import SerialRnic
-from stagecoach.gateware.rnic import Rnic
+from stagecoach.hw.formal.device import DEVICES
 from stagecoach.hw.rtlil import export
+from tools.mutate.nearest import closure
 from tools.mutate.netlist import modules
 
-DESIGNS: dict[str, Callable[[], Any]] = {
-    "device": lambda: Rnic(RnicConfig()),
-    "board": lambda: SerialRnic(RnicConfig(), 50_000_000, 2_000_000),
-    "narrow": lambda: Rnic(RnicConfig(data_width=32)),
-    "wide": lambda: Rnic(RnicConfig(data_width=128)),
-}
-"""The device, the device behind a UART, and with ports of the other widths."""
+PACKAGE = "stagecoach."
+
+
+def designs_of(file: str, graph: Mapping[str, set[str]]) -> list[str]:
+    """Names of the devices that a file of the gateware is part of; that of the file itself first.
+
+    graph: what `imports` returned.
+    """
+    found = {}
+    for name, make in DEVICES.items():
+        module = type(make()).__module__.removeprefix(PACKAGE)
+        top = module.replace(".", "/") + ".py"
+        if file in closure(graph, top):
+            found[name] = top
+    return sorted(found, key=lambda name: found[name] != file)
 
 
 def main() -> None:
     """Writes the modules of one design."""
     name, file = sys.argv[1:]
-    Path(file).write_text(json.dumps(modules(export(DESIGNS[name](), name))))
+    Path(file).write_text(json.dumps(modules(export(DEVICES[name](), "design"))))
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from typing import Any
 
 from stagecoach.hw.cache import FOLDER_VARIABLE, LIMIT_VARIABLE
 from stagecoach.hw.files import locked, read_results, write_results
-from tools.mutate.designs import DESIGNS
+from tools.mutate.designs import designs_of
 from tools.mutate.nearest import closure, imports, nearest, slow_tests
 from tools.mutate.netlist import YosysError, flat_fingerprint, is_same
 from tools.mutate.points import Change
@@ -116,7 +116,7 @@ class Copy:
         except SyntaxError as error:
             return Result(NOT_BUILT, reason=str(error))
         say("netlist")
-        names = sorted(DESIGNS, key=lambda name: (name == "board") != ("hostlink" in change.file))
+        names = designs_of(change.file, self._graph)
         try:
             if all(self._same(name, change) for name in names):
                 return Result(SAME)

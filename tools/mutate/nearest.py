@@ -120,7 +120,9 @@ def nearest(
         and not is_mirrored(test)
         and not test.startswith((*WHOLE_DEVICE, *NO_BLOCKS))
     ]
-    folders = (str(mirror),) if mirror.name == "hostlink" else WHOLE_DEVICE
+    folders: tuple[str, ...] = (str(mirror),) if mirror.name == "hostlink" else WHOLE_DEVICE
+    if not any(file in closure(graph, device) for device in DEVICES):
+        folders = ()
     whole = [
         (test in slow, folders.index(str(Path(test).parent)), test)
         for test in tests
