@@ -18,6 +18,6 @@ def encoding(
     def fill(body: dict[str, Any]) -> None:
         body["__doc__"] = doc
         for member, value in members.items():
-            body[member] = value
+            body[member] = int(value)
 
     return types.new_class(name, (kind,), {"shape": shape}, fill)

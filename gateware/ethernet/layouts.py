@@ -1,8 +1,13 @@
 """Frames on their way through the device, and what became of them."""
 
-from amaranth import unsigned
+from typing import Any
+
+from amaranth.hdl import Cat, Const, Value, unsigned
 from amaranth.lib import data, enum, wiring
 from amaranth.lib.wiring import In, Out
+
+from stagecoach.gateware.encodings import encoding
+from stagecoach.hw.interface import network_entries
 
 INDEX_BITS = 5
 """Words of a frame are counted up to 31: all headers are in the first 17."""
@@ -24,6 +29,39 @@ FRAME_BEAT = data.StructLayout({"data": 64, "octets": 4, "last": 1})
 
 OCTETS_BITS = 14
 """Of the length of a frame: up to 16,383."""
+
+RAW_WORD = data.StructLayout({"data": 64, "octets": OCTETS_BITS, "last": 1})
+"""As `FRAME_WORD`, of a frame for the driver; octets: those of the frame from this word on."""
+
+ETHERNET_OCTETS = 14
+"""Of the header of a frame: two addresses and the EtherType."""
+
+NetworkKind = encoding(
+    "NetworkKind",
+    network_entries.NetworkKind.__members__,
+    4,
+    "What an entry of the network queue tells.",
+)
+
+RAW_NOTICE = data.StructLayout(
+    {"kind": NetworkKind, "connection": 8, "sequence": 32, "acknowledgment": 32}
+)
+"""What the driver is told of a connection, as in an entry of the network queue."""
+
+HOST_RING = data.StructLayout({"base": 64, "log2": 4})
+"""A ring of 2^0 to 2^15 places in host memory. It begins at a multiple of its octets: the bits of
+`base` below are not looked at."""
+
+
+def ring_mask(log2: Value) -> Value:
+    """Return which bits of a running number, modulo 2^16, are its place in a ring."""
+    return Cat(bit < log2 for bit in range(16))
+
+
+def ring_place(ring: Any, number: Value, place_bits: int) -> Value:
+    """Return the address of the place, of 2^place_bits octets, of a running number."""
+    mask, base = ring_mask(ring.log2), ring.base[place_bits:]
+    return Cat(Const(0, place_bits), (base[:16] & ~mask) | (number & mask), base[16:])
 
 
 class FrameFate(enum.Enum, shape=unsigned(5)):

@@ -7,10 +7,14 @@ from amaranth.hdl import Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from stagecoach.gateware.ethernet.layouts import OCTETS_BITS, FrameBus, FrameFate
+from stagecoach.gateware.ethernet.layouts import (
+    ETHERNET_OCTETS,
+    OCTETS_BITS,
+    FrameBus,
+    FrameFate,
+)
 from stagecoach.gateware.ip.checksum import big_endian
 
-ETHERNET_OCTETS = 14
 IPV4_OCTETS = 20
 ETHERTYPE_IPV4, ETHERTYPE_ARP = 0x0800, 0x0806
 PROTOCOL_TCP = 6

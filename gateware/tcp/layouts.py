@@ -5,9 +5,11 @@ from collections.abc import Callable
 from amaranth.hdl import C, Cat, Value
 from amaranth.lib import data, enum
 
+from stagecoach.gateware.encodings import encoding
 from stagecoach.gateware.ethernet.layouts import OCTETS_BITS
 from stagecoach.gateware.layouts import LlpEventKind
 from stagecoach.gateware.tcp.rto import RTO
+from stagecoach.hw.interface.network_entries import NetworkKind
 
 KEY = data.StructLayout({"local": 32, "remote": 32, "local_port": 16, "remote_port": 16})
 """The ends of a connection, as numbers: the first octet of an address is its highest."""
@@ -363,17 +365,12 @@ def transmit_command(connection_bits: int) -> data.StructLayout:
     )
 
 
-class NoticeKind(enum.Enum, shape=3):
-    """What the driver is told of a connection: that it is suspect, or why it has ended."""
-
-    SUSPECT = 0  # R1 retransmissions without an acknowledgment (RFC 9293, SHLD-9)
-    CLOSED = 1  # both directions were closed, the peer's first
-    TIME_WAIT = 2  # both were, ours first or at once: 2 MSL are the driver's
-    ABORTED = 3
-    RESET = 4  # by the peer
-    TIMED_OUT = 5  # no acknowledgment for R2
-    DATA_LOST = 6  # of the peer, that nobody will read (RFC 9293, SHLD-3)
-    MEMORY = 7  # a ring could not be written
+NoticeKind = encoding(
+    "NoticeKind",
+    {name: kind for name, kind in NetworkKind.__members__.items() if kind <= NetworkKind.MEMORY},
+    3,
+    "What the driver is told of a connection: that it is suspect, or why it has ended.",
+)
 
 
 def notice_layout(connection_bits: int) -> data.StructLayout:

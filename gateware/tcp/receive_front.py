@@ -7,12 +7,13 @@ from amaranth.lib.wiring import In, Out
 from stagecoach.gateware.ethernet.frame_input import FrameInput
 from stagecoach.gateware.ethernet.frame_store import FrameStore
 from stagecoach.gateware.ethernet.layouts import (
+    ETHERNET_OCTETS,
     FRAME_WORD,
     AxiStreamSignature,
     FrameBus,
     FrameFate,
 )
-from stagecoach.gateware.ip.header import ETHERNET_OCTETS, Ipv4Header
+from stagecoach.gateware.ip.header import Ipv4Header
 from stagecoach.gateware.ip.segment_sums import SegmentSums
 from stagecoach.gateware.stream.prompt_fifo import PromptFifo
 from stagecoach.gateware.tcp.header import TcpHeader

@@ -4,7 +4,7 @@ from amaranth.hdl import Module
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from stagecoach.gateware.ethernet.layouts import FRAME_BEAT, FRAME_WORD
+from stagecoach.gateware.ethernet.layouts import FRAME_WORD, RAW_WORD
 from stagecoach.gateware.host_memory import WriteClient
 from stagecoach.gateware.tcp.layouts import (
     LIMITS,
@@ -52,7 +52,7 @@ class ReceivePath(wiring.Component):
                 "ask": In(stream.Signature(bits)),
                 "ranges": Out(ranges_layout()),
                 "write": Out(WriteClient()),
-                "raw": Out(stream.Signature(FRAME_BEAT)),
+                "raw": Out(stream.Signature(RAW_WORD)),
                 "o": Out(stream.Signature(settled_layout(bits))),
                 "connection_read": In(bits),
                 "settled": Out(SETTLED),

@@ -5,7 +5,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from stagecoach.gateware.dma.lanes import choose_lanes, lanes_below, rotate_lanes
-from stagecoach.gateware.ethernet.layouts import FRAME_BEAT, FRAME_WORD, OCTETS_BITS
+from stagecoach.gateware.ethernet.layouts import FRAME_WORD, OCTETS_BITS, RAW_WORD
 from stagecoach.gateware.host_memory import WORD, WriteClient
 from stagecoach.gateware.stream.buffer import StreamBuffer
 from stagecoach.gateware.tcp.layouts import NoteLayout, receive_job, settle_note, written_note
@@ -34,7 +34,8 @@ class ReceiveRing(wiring.Component):
     Members
     -------
     job, frames: as said; a frame has all octets that its job names. write: of memory; `done` and
-    `error` are for others. note: to `Settle`. raw: frames for the driver.
+    `error` are for others. note: to `Settle`. raw: frames for the driver, the
+    first word with the octets of the whole frame.
     """
 
     def __init__(self, connections: int = 64, note: NoteLayout = settle_note):
@@ -47,7 +48,7 @@ class ReceiveRing(wiring.Component):
                 "frames": In(stream.Signature(FRAME_WORD)),
                 "write": Out(WriteClient()),
                 "note": Out(stream.Signature(written_note(bits, note))),
-                "raw": Out(stream.Signature(FRAME_BEAT)),
+                "raw": Out(stream.Signature(RAW_WORD)),
             }
         )
 
@@ -186,6 +187,6 @@ class ReceiveRing(wiring.Component):
         m.d.comb += [
             self.raw.p.data.eq(frames.p.data),
             self.raw.p.last.eq(frames.p.last),
-            self.raw.p.octets.eq(Mux(frames.p.last, octets[:4], 8)),
+            self.raw.p.octets.eq(octets),
         ]
         return m

@@ -12,6 +12,8 @@ from amaranth.lib import stream, wiring
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.ethernet.frame_counters import FrameCounters
 from stagecoach.gateware.ethernet.frame_output import FrameOutput
+from stagecoach.gateware.ethernet.raw_receive import RawReceive
+from stagecoach.gateware.ethernet.raw_transmit import RawTransmit
 from stagecoach.gateware.hostlink.serial_rnic import SerialRnic
 from stagecoach.gateware.rnic import Rnic
 from stagecoach.gateware.tcp.builder import Builder
@@ -51,6 +53,8 @@ DEVICES: dict[str, Callable[[], wiring.Component]] = {
     "rto": RetransmissionTimeout,
     "congestion": Congestion,
     "frame output": FrameOutput,
+    "raw receive": RawReceive,
+    "raw transmit": RawTransmit,
     "segment list": SegmentList,
     "segment store": lambda: SegmentStore(RnicConfig()),
     "transmit ring": TransmitRing,

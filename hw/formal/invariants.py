@@ -134,6 +134,14 @@ def _transmit_processor(h: Harness, inside: Inside) -> Conditions:
     yield "drops", away | ~inside.view("to_do", TO_DO).drops | is_fpdu
 
 
+def _raw_transmit(h: Harness, inside: Inside) -> Conditions:
+    sends = inside.in_state("SEND")
+    yield (
+        "words leave while it sends",
+        sends | ~(inside.ports.frame.valid | inside.signal("fetched")),
+    )
+
+
 def _octet_buffer(h: Harness, inside: Inside) -> Conditions:
     yield "fetching", ~(inside.signal("fetching") & inside.ports.o.valid)
 
@@ -215,6 +223,7 @@ def _pending(h: Harness, inside: Inside) -> Conditions:
 INVARIANTS: dict[str, Callable[[Harness, Inside], Conditions]] = {
     "tcp.pending.Pending": _pending,
     "tcp.transmit_processor.TransmitProcessor": _transmit_processor,
+    "ethernet.raw_transmit.RawTransmit": _raw_transmit,
     "stream.buffer.StreamBuffer": _stream_buffer,
     "stream.prompt_fifo.PromptFifo": _prompt_fifo,
     "registers.block.RegisterBlock": _register_block,

@@ -7,7 +7,7 @@ from typing import Any
 import cocotb
 from cocotb.triggers import RisingEdge
 
-from stagecoach.gateware.ethernet.layouts import FRAME_BEAT, FRAME_WORD
+from stagecoach.gateware.ethernet.layouts import FRAME_WORD, RAW_WORD
 from stagecoach.gateware.tcp.layouts import (
     LIMITS,
     Due,
@@ -50,7 +50,7 @@ class Bench:
         self.commands = StreamSource(dut, "command", receive_command(BITS), rng=rng)
         self.asks = StreamSource(dut, "ask", rng=rng, pattern="random")
         self.events = StreamSink(dut, "event", ack_event(BITS), rng=rng)
-        self.raw = StreamSink(dut, "raw", FRAME_BEAT, rng=rng, pattern="bursty")
+        self.raw = StreamSink(dut, "raw", RAW_WORD, rng=rng, pattern="bursty")
         self.said = StreamSink(dut, "o", settled_layout(BITS), rng=rng, pattern="random")
         dut.limits_write.value = dut.connection_read.value = 0
         self.references: dict[int, Reference] = {}

@@ -8,7 +8,7 @@ import cocotb
 import pytest
 from cocotb.triggers import ClockCycles, RisingEdge
 
-from stagecoach.gateware.ethernet.layouts import FRAME_BEAT, FRAME_WORD
+from stagecoach.gateware.ethernet.layouts import FRAME_WORD, RAW_WORD
 from stagecoach.gateware.host_memory import MEMORY_COMMAND, WORD
 from stagecoach.gateware.tcp.layouts import receive_job, written_note
 from stagecoach.gateware.tcp.receive_ring import ReceiveRing
@@ -44,7 +44,7 @@ class Bench:
                 ("write__command", MEMORY_COMMAND),
                 ("write__data", WORD),
                 ("note", written_note(bits)),
-                ("raw", FRAME_BEAT),
+                ("raw", RAW_WORD),
             )
         }
         for name, sink in self.sinks.items():
@@ -121,8 +121,9 @@ class Bench:
         for frame in self.raw:
             beats = [await self.sinks["raw"].get() for _ in range(-(-len(frame) // 8))]
             assert [each["last"] for each in beats] == [0] * (len(beats) - 1) + [1]
-            parts = [each["data"].to_bytes(8, "little")[: each["octets"]] for each in beats]
-            assert b"".join(parts) == frame
+            assert [each["octets"] for each in beats] == list(range(len(frame), 0, -8))
+            data = b"".join(each["data"].to_bytes(8, "little") for each in beats)
+            assert data[: len(frame)] == frame
         assert not len(self.sinks["raw"])
         for mine in (self.notes, self.commands, self.raw, self.expected):
             mine.clear()

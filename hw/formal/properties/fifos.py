@@ -78,11 +78,12 @@ def _ring(h: Harness, store: Any, oldest: Any, length: int) -> list[Any]:
     return words
 
 
-def _prompt_fifo(h: Harness, inside: Inside) -> tuple[Any, Sequence[Any]]:
+def prompt_fifo_contents(h: Harness, inside: Inside) -> tuple[Any, Sequence[Any]]:
+    """Number of items in a `PromptFifo`, and the item at each place, the oldest one first."""
     o, level = inside.ports.o, inside.ports.level
     memory = inside.memory("memory")
     write, read = memory.write_ports[0].addr, memory.read_ports[0].addr
-    rest = DEPTH - 1
+    rest = inside.ports._rest
     h.invariant("addresses", (write < rest) & (read < rest))
     ahead = Mux(write >= read, write - read, write + rest - read)
     h.invariant("distance", (level == ahead) | ((level == rest) & (ahead == 0)))
@@ -155,7 +156,7 @@ PROPERTIES = (
         "stream.prompt_fifo.PromptFifo",
         lambda: PromptFifo(WIDTH, DEPTH),
         DEPTH,
-        _prompt_fifo,
+        prompt_fifo_contents,
         "full.eq(self.level == rest - 1)",
         "full.eq(0)",
     ),

@@ -34,6 +34,7 @@ ASSUMED: dict[str, tuple[str, ...]] = {
     "rdmap.transmit.command.TransmitCommand": ("command",),
     "rdmap.transmit.cut.TransmitCut": ("message",),
     "rdmap.transmit.check.TransmitCheck": ("piece",),
+    "ethernet.raw_receive.RawReceive": ("raw", "notice"),
     "tcp.receive_ring.ReceiveRing": ("frames",),
     "tcp.ring_pieces.RingPieces": ("i",),
     "tcp.ring_reader.RingReader": ("job",),
