@@ -128,6 +128,7 @@ def _transmit_processor(h: Harness, inside: Inside) -> Conditions:
     yield "event", away | event.valid
     yield "FPDU", ~event.valid | ~is_fpdu | inside.ports.fpdu.valid
     yield "command", ~event.valid | ~is_command | inside.ports.command.valid
+    yield "is FPDU", away | (inside.signal("is_fpdu") == is_fpdu)
     yield "stores", ~inside.in_state("STORE") | is_fpdu | is_command
     yield "fate", ~inside.in_state("FATE") | is_fpdu
     yield "fated", away | inside.signal("fated") | is_fpdu
