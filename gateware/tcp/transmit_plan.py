@@ -1,6 +1,6 @@
 """What an event means for the sending side: what is known then, and what has to be done."""
 
-from amaranth.hdl import Module, Mux, Value
+from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -279,6 +279,8 @@ class TransmitPlan(wiring.Component):
     def _plan_command(self, m: Module) -> None:
         """One of a connection that is alive."""
         numbers, command = self.state.numbers, self.command
+        smaller = Signal()
+        m.d.sync += smaller.eq(command.emss < numbers.emss)
         to_do, after = self.to_do, self.state_after
         with m.Switch(command.operation):
             with m.Case(TransmitOperation.BEGIN):
@@ -301,7 +303,7 @@ class TransmitPlan(wiring.Component):
                     to_do.tells.eq(numbers.attached),
                     to_do.pushes.eq(1),
                 ]
-                with m.If(command.emss < numbers.emss):
+                with m.If(smaller):
                     m.d.comb += [
                         after.path.congestion.recover.eq(numbers.max - 1),
                         to_do.shrinks.eq(1),

@@ -183,7 +183,8 @@ class TransmitProcessor(wiring.Component):
             plan.state.eq(state),
         ]
         # What the event is, from the second cycle on.
-        is_ack, is_due, is_fpdu, is_command, begins, appends = (Signal() for _ in range(6))
+        is_fpdu = Signal()
+        is_ack, is_due, is_command, begins, appends = (Signal() for _ in range(5))
         queued = Signal(OCTETS_BITS)
         m.d.sync += [
             is_ack.eq(event == TransmitKind.ACK),
@@ -240,7 +241,7 @@ class TransmitProcessor(wiring.Component):
             status.state.eq(state),
             segment.connection.eq(connection),
             segment.state.eq(state),
-            segment.to_do.eq(to_do),
+            segment.work.eq(to_do),
             segment.operation.eq(operation),
             segment.number.eq(number),
             segment.octets.eq(queued),

@@ -35,10 +35,11 @@ class TransmitSegment(wiring.Component):
 
     Members
     -------
-    connection, state, to_do: of the event. operation, number, take: of `SegmentList`. octets: that
-        are appended. of_fpdu: they are the `fpdu`. limit: octets that may be outstanding. crowded,
-        outstanding: as said. bare: one octet is sent, or FIN alone, whatever the window is.
-        answers: a segment without data is. stored: its payload is in the store.
+    connection, state: of the event. work: what it asks for. operation, number, take: of
+        `SegmentList`. octets: that are appended. of_fpdu: they are the `fpdu`. limit: octets that
+        may be outstanding. crowded, outstanding: as said. bare: one octet is sent, or FIN alone,
+        whatever the window is. answers: a segment without data is. stored: its payload is in the
+        store.
     segments_after, more, free: of `SegmentList`. job: the segment. goes: it is sent. fpdu_alone: it
         is the FPDU. sent: octets of it. whole, following, advances: as those of `SendWindow`.
         ends: nothing waits after it.
@@ -51,7 +52,7 @@ class TransmitSegment(wiring.Component):
             {
                 "connection": In(bits),
                 "state": In(TRANSMIT_STATE),
-                "to_do": In(TO_DO),
+                "work": In(TO_DO),
                 "operation": In(SegmentOperation),
                 "number": In(32),
                 "take": In(1),
@@ -80,7 +81,7 @@ class TransmitSegment(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        numbers, windows, to_do = self.state.numbers, self.state.windows, self.to_do
+        numbers, windows, to_do = self.state.numbers, self.state.windows, self.work
         m.submodules.list = segments = SegmentList(self._connections)
         m.submodules.window = window = SendWindow()
 
