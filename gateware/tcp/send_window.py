@@ -32,7 +32,7 @@ class SendWindow(wiring.Component):
     mode: as said. una, number, highest, end: SND.UNA, where the segment begins, the number after
         all that was sent, and after all that was queued. closing: FIN follows it. limit, window,
         max_window: octets that may be outstanding, SND.WND, and the largest there was.
-        full: octets of the whole segment.
+        full: octets of the whole segment. held: of new data, not without another one after it.
     sends: it is sent. octets: of it. fin: with FIN. whole: no octet of the segment is left out.
         last: nor is there one after it. following: the number after it. advances: that is after
         `highest`. some, one: octets wait from `number` on, and exactly one does.
@@ -48,6 +48,7 @@ class SendWindow(wiring.Component):
     window: In(32)
     max_window: In(32)
     full: In(OCTETS_BITS)
+    held: In(1)
     sends: Out(1)
     octets: Out(OCTETS_BITS)
     fin: Out(1)
@@ -113,7 +114,9 @@ class SendWindow(wiring.Component):
             self.fin.eq(fin),
             self.whole.eq(fits),
             self.last.eq(last),
-            self.sends.eq(again | fin | (some & (probes | fits | half))),
+            self.sends.eq(
+                again | ((fin | (some & (probes | fits | half))) & ~(news & self.held & last))
+            ),
             self.advances.eq(Mux(fits, advance, left & (usable_octets > sent_octets))),
             self.some.eq(waiting_octets.any()),
             self.one.eq(waiting_octets == 1),

@@ -126,12 +126,9 @@ class TransmitSegment(wiring.Component):
             self.advances.eq(window.advances),
         ]
 
-        joined = Signal()  # if no other one follows it, it waits
-        m.d.sync += joined.eq(
-            self.crowded & self.outstanding & ~numbers.closing & to_do.pushes & ~to_do.resends
-        )
+        m.d.sync += window.held.eq(self.crowded & self.outstanding & ~numbers.closing)
         m.d.comb += [
-            self.goes.eq(self.bare | (window.sends & ~(joined & window.last))),
+            self.goes.eq(self.bare | window.sends),
             self.fpdu_alone.eq(self.of_fpdu & window.last & (window.octets == self.fpdu.octets)),
             self.ends.eq(window.last & (window.fin | ~numbers.closing)),
         ]

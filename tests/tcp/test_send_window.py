@@ -50,6 +50,8 @@ async def check_windows_at_random(dut: Any) -> None:
         dut.highest.value = (una + sent) % SPACE
         dut.end.value = (una + position + waiting) % SPACE
         dut.closing.value, dut.limit.value = closing, limit
+        held = rng.random() < 0.2
+        dut.held.value = held
         dut.window.value, dut.max_window.value = window, largest
         dut.full.value = rng.getrandbits(14)
         await ClockCycles(dut.clk, CYCLES - 1)
@@ -65,6 +67,7 @@ async def check_windows_at_random(dut: Any) -> None:
         if mode is SendMode.NEW:
             fin = bool(closing) and last and octets < window - position
             sends = fin or (octets > 0 and (whole or 2 * octets >= largest))
+            sends = sends and not (held and last)
         elif mode is SendMode.AGAIN:
             fin = bool(closing) and last and sent > position + octets
         await ClockCycles(dut.clk, CYCLES_AFTER)
