@@ -86,7 +86,7 @@ class TransmitComparison(wiring.Component):
                 seen.overtakes.eq(before(numbers.next, acknowledged)),
                 seen.fresh.eq(~before(ack.sequence, windows.window_from)),
                 seen.sampled.eq(times.timed & ~before(acknowledged, times.timed_number)),
-                seen.acks_fin.eq(numbers.closing & (distance(acknowledged, numbers.end) == 1)),
+                seen.acks_fin.eq(numbers.closing & before(numbers.end, acknowledged)),
                 seen.peer_window.eq(ack.window << path.shift),
                 seen.unchanged.eq(seen.peer_window == windows.window),
                 seen.larger.eq(windows.max_window < seen.peer_window),

@@ -40,9 +40,9 @@ class TransmitSegment(wiring.Component):
         may be outstanding. crowded, outstanding: as said. bare: one octet is sent, or FIN alone,
         whatever the window is. answers: a segment without data is. stored: its payload is in the
         store.
-    segments_after, more, free: of `SegmentList`. job: the segment. goes: it is sent. fpdu_alone: it
-        is the FPDU. sent: octets of it. whole, following, advances: as those of `SendWindow`.
-        ends: nothing waits after it.
+    segments_after, more, free: of `SegmentList`. job: the segment. fpdu_alone: it is the FPDU.
+        sent: octets of it. sends, whole, following, advances: as those of `SendWindow`. ends:
+        nothing waits after it.
     """
 
     def __init__(self, connections: int):
@@ -69,7 +69,7 @@ class TransmitSegment(wiring.Component):
                 "more": Out(1),
                 "free": Out(PLACES_BITS),
                 "job": Out(send_job(bits)),
-                "goes": Out(1),
+                "sends": Out(1),
                 "fpdu_alone": Out(1),
                 "sent": Out(OCTETS_BITS),
                 "whole": Out(1),
@@ -128,7 +128,7 @@ class TransmitSegment(wiring.Component):
 
         m.d.sync += window.held.eq(self.crowded & self.outstanding & ~numbers.closing)
         m.d.comb += [
-            self.goes.eq(self.bare | window.sends),
+            self.sends.eq(window.sends),
             self.fpdu_alone.eq(self.of_fpdu & window.last & (window.octets == self.fpdu.octets)),
             self.ends.eq(window.last & (window.fin | ~numbers.closing)),
         ]
