@@ -68,7 +68,7 @@ class TransmitPlan(wiring.Component):
     -------
     kind, ack, note, due, fpdu, command: the event, in the payload of that kind. now: microseconds.
     settings: of all connections. state: what is known. state_after, to_do: as said.
-    seen: comparisons of `start`.
+    seen: comparisons.
     """
 
     def __init__(self, bits: int, mss: int):
@@ -103,34 +103,44 @@ class TransmitPlan(wiring.Component):
             self.seen.eq(comparison.seen),
         ]
 
+        # What it is that happens, from the second cycle after the flags are known.
+        of_fpdu = Signal()
+        of_ack, of_reset, of_note, of_failure, of_due, of_command, of_visit = (
+            Signal() for _ in range(7)
+        )
+        kinds = {kind: self.kind == kind for kind in TransmitKind}
+        failed = kinds[TransmitKind.FAILED] | (kinds[TransmitKind.NOTE] & self.note.failed)
+        m.d.sync += [
+            of_ack.eq(kinds[TransmitKind.ACK] & ~ack.reset & numbers.alive),
+            of_reset.eq(kinds[TransmitKind.ACK] & ack.reset & numbers.alive),
+            of_note.eq(kinds[TransmitKind.NOTE] & ~self.note.failed & numbers.alive),
+            of_failure.eq(failed & numbers.alive),
+            of_due.eq(kinds[TransmitKind.DUE] & numbers.alive),
+            of_fpdu.eq(kinds[TransmitKind.FPDU]),
+            of_command.eq(kinds[TransmitKind.COMMAND] & numbers.alive),
+            of_visit.eq(kinds[TransmitKind.VISIT]),
+        ]
+
         m.d.comb += self.state_after.eq(self.state)
-        with m.Switch(self.kind):
-            with m.Case(TransmitKind.ACK):
-                with m.If(numbers.alive & ack.reset):
-                    m.d.comb += [self.to_do.ends.eq(1), self.to_do.cause.eq(NoticeKind.RESET)]
-                with m.Elif(numbers.alive):
-                    self._plan_ack(m)
-            with m.Case(TransmitKind.NOTE):
-                with m.If(numbers.alive & self.note.failed):
-                    self._fail(m)
-                with m.Elif(numbers.alive):
-                    self._plan_note(m)
-            with m.Case(TransmitKind.DUE):
-                with m.If(numbers.alive):
-                    self._plan_due(m)
-            with m.Case(TransmitKind.FPDU):
-                self._plan_fpdu(m)
-            with m.Case(TransmitKind.COMMAND):
-                with m.If(numbers.alive):
-                    self._plan_command(m)
-            with m.Case(TransmitKind.FAILED):
-                with m.If(numbers.alive):
-                    self._fail(m)
-            with m.Default():
-                m.d.comb += [
-                    self.state_after.numbers.visiting.eq(0),
-                    self.to_do.pushes.eq(numbers.alive),
-                ]
+        with m.If(of_ack):
+            self._plan_ack(m)
+        with m.If(of_reset):
+            m.d.comb += [self.to_do.ends.eq(1), self.to_do.cause.eq(NoticeKind.RESET)]
+        with m.If(of_note):
+            self._plan_note(m)
+        with m.If(of_failure):
+            self._fail(m)
+        with m.If(of_due):
+            self._plan_due(m)
+        with m.If(of_fpdu):
+            self._plan_fpdu(m)
+        with m.If(of_command):
+            self._plan_command(m)
+        with m.If(of_visit):
+            m.d.comb += [
+                self.state_after.numbers.visiting.eq(0),
+                self.to_do.pushes.eq(numbers.alive),
+            ]
         return m
 
     def _plan_ack(self, m: Module) -> None:

@@ -150,7 +150,7 @@ class TransmitProcessor(wiring.Component):
         command, settings = self.command.p, self.settings
 
         event, connection = turn.o.p.kind, turn.o.p.connection
-        loaded, compares = Signal(), Signal()
+        loaded, compares, plans = Signal(), Signal(), Signal()
         now = Signal(32)
         stored_numbers = data.View(NUMBERS, table.word[: NUMBERS.size])
         beginning = begun(m, command, now, stored_numbers.visiting)
@@ -286,14 +286,18 @@ class TransmitProcessor(wiring.Component):
             TransmitKind.VISIT: (visits.o, visits.o.payload),
         }
         for kind, (port, whose) in ports.items():
-            waits_there = port.valid
+            m.d.comb += turn.events[kind.value].payload.eq(whose)
             if kind is TransmitKind.VISIT:
-                waits_there = waits_there & ~some_jobs
-            m.d.comb += [
-                turn.events[kind.value].valid.eq(waits_there),
-                turn.events[kind.value].payload.eq(whose),
-                port.ready.eq(turn.events[kind.value].ready),
-            ]
+                # Taken early: it says no more than whose it is.
+                m.d.comb += [
+                    turn.events[kind.value].valid.eq(port.valid & ~some_jobs),
+                    port.ready.eq(plans & (event == kind)),
+                ]
+            else:
+                m.d.comb += [
+                    turn.events[kind.value].valid.eq(port.valid),
+                    port.ready.eq(turn.events[kind.value].ready),
+                ]
 
         finishes = Signal()
         m.d.comb += [
@@ -366,6 +370,7 @@ class TransmitProcessor(wiring.Component):
                 m.d.comb += compares.eq(1)
                 m.next = "PLAN"
             with m.State("PLAN"):  # what has to be done
+                m.d.comb += plans.eq(1)
                 m.d.sync += [
                     state.eq(plan.state_after),
                     to_do.eq(plan.to_do),

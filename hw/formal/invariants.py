@@ -131,6 +131,7 @@ def _transmit_processor(h: Harness, inside: Inside) -> Conditions:
     yield "FPDU", ~event.valid | ~is_fpdu | inside.ports.fpdu.valid
     yield "command", ~event.valid | ~is_command | inside.ports.command.valid
     yield "is FPDU", away | (inside.signal("is_fpdu") == is_fpdu)
+    yield "of FPDU", away | (inside.child("plan").signal("of_fpdu") == is_fpdu)
     yield "stores", ~inside.in_state("STORE") | is_fpdu | is_command
     yield "fate", ~inside.in_state("FATE") | is_fpdu
     yield "fated", away | inside.signal("fated") | is_fpdu
