@@ -1,6 +1,6 @@
 """Segments that were sent and not acknowledged, or wait to be sent: where each one ends."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal, signed
+from amaranth.hdl import C, Cat, Module, Mux, Signal, signed
 from amaranth.lib import data, enum, memory, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -169,7 +169,6 @@ class SegmentList(wiring.Component):
             near.eq(sent_whole < 2),
         ]
         # Third cycle: how they compare.
-        both = Signal(OCTETS_BITS + 1)  # octets of both
         past_one, past_two, past_both = Signal(), Signal(), Signal()
         ends = Signal()  # what is sent ends the segment
         moves = Signal()  # past the segment
@@ -179,13 +178,19 @@ class SegmentList(wiring.Component):
         joined = Signal(OCTETS_BITS + 1)
         after_one = Signal(32)  # where the next segment begins
         first = (away >= one.octets) & (used != 0)
-        second = (away >= both) & (used > 1)
+        # The offset less both, of three terms two, so that it is one sum: not below 0, or above it.
+        bits = len(away) + 1
+        x = Cat(away, C(0, 1))
+        y, z = (~Cat(each.octets, C(0, bits - OCTETS_BITS)) for each in (one, two))
+        ones, twos = x ^ y ^ z, Cat(C(1, 1), (x & y) | (x & z) | (y & z))[:bits]
+        reaches = ~(Cat(C(1, 1), ones) + Cat(C(1, 1), twos))[bits]
+        exceeds = ~(ones + twos)[bits - 1]
+        second = reaches & (used > 1)
         end = one.octets <= reach
-        m.d.comb += both.eq(one.octets + two.octets)
         m.d.sync += [
             past_one.eq(first),
             past_two.eq(second),
-            past_both.eq((away > both) & (used > 2)),
+            past_both.eq(exceeds & (used > 2)),
             ends.eq(end),
             moves.eq(Mux(frees, first, end)),
             moves_on.eq(frees & second),

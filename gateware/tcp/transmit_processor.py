@@ -150,7 +150,7 @@ class TransmitProcessor(wiring.Component):
         command, settings = self.command.p, self.settings
 
         event, connection = turn.o.p.kind, turn.o.p.connection
-        loaded, compares, plans = Signal(), Signal(), Signal()
+        loaded, compares = Signal(), Signal()
         now = Signal(32)
         stored_numbers = data.View(NUMBERS, table.word[: NUMBERS.size])
         beginning = begun(m, command, now, stored_numbers.visiting)
@@ -291,7 +291,7 @@ class TransmitProcessor(wiring.Component):
                 # Taken early: it says no more than whose it is.
                 m.d.comb += [
                     turn.events[kind.value].valid.eq(port.valid & ~some_jobs),
-                    port.ready.eq(plans & (event == kind)),
+                    port.ready.eq(table.fetches & (event == kind)),
                 ]
             else:
                 m.d.comb += [
@@ -370,7 +370,6 @@ class TransmitProcessor(wiring.Component):
                 m.d.comb += compares.eq(1)
                 m.next = "PLAN"
             with m.State("PLAN"):  # what has to be done
-                m.d.comb += plans.eq(1)
                 m.d.sync += [
                     state.eq(plan.state_after),
                     to_do.eq(plan.to_do),
