@@ -271,7 +271,9 @@ class TransmitPlan(wiring.Component):
         numbers = self.state.numbers
         to_do, fpdu = self.to_do, self.fpdu
         kept = numbers.alive & ~numbers.closing
-        with m.If(fpdu.octets != 0):
+        filled = Signal()
+        m.d.sync += filled.eq(fpdu.octets != 0)
+        with m.If(filled):
             m.d.comb += [to_do.drops.eq(~kept), to_do.stores.eq(1)]
         m.d.comb += to_do.pushes.eq(kept)
         with m.If(kept & fpdu.close):
