@@ -1,6 +1,6 @@
 """Segments that were sent and not acknowledged, or wait to be sent: where each one ends."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal, signed
+from amaranth.hdl import C, Cat, Module, Mux, Signal, signed
 from amaranth.lib import data, enum, memory, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -52,9 +52,10 @@ class SegmentList(wiring.Component):
     What is sent is the rest of a segment, or its next `most` octets: SND.NXT and SND.UNA may be
     anywhere in it. A caller that sends fewer than those keeps `segments` as they were.
 
-    The caller holds all inputs for four cycles, `most` from the second one on; the outputs are good
-    in the fourth one, and in that one alone he says `take`: then what is appended is kept. No
-    handshake, nothing waits. He appends only while there are `free` places, at least one octet; he
+    The caller holds all inputs for four cycles, `most` from the second one on, `number` and `end`
+    in the first one; the outputs are good in the fourth one, and as long as the inputs stay. In a
+    cycle in which they are good he says `take`: then what is appended is kept. No handshake,
+    nothing waits. He appends only while there are `free` places, at least one octet; he
     sends, and sends again, from within the segment, or from its end only if that is the head.
     Numbers are modulo 2^32, places modulo 128.
 
@@ -168,19 +169,31 @@ class SegmentList(wiring.Component):
             near.eq(sent_whole < 2),
         ]
         # Third cycle: how they compare.
-        both = Signal(OCTETS_BITS + 1)  # octets of both
         past_one, past_two, past_both = Signal(), Signal(), Signal()
         ends = Signal()  # what is sent ends the segment
+        moves = Signal()  # past the segment
+        moves_on = Signal()  # past the next one, too
         fits = Signal()  # what is appended, in the last one
         rest = Signal(OCTETS_BITS)
         joined = Signal(OCTETS_BITS + 1)
         after_one = Signal(32)  # where the next segment begins
-        m.d.comb += both.eq(one.octets + two.octets)
+        first = (away >= one.octets) & (used != 0)
+        # The offset less both, of three terms two, so that it is one sum: not below 0, or above it.
+        bits = len(away) + 1
+        x = Cat(away, C(0, 1))
+        y, z = (~Cat(each.octets, C(0, bits - OCTETS_BITS)) for each in (one, two))
+        ones, twos = x ^ y ^ z, Cat(C(1, 1), (x & y) | (x & z) | (y & z))[:bits]
+        reaches = ~(Cat(C(1, 1), ones) + Cat(C(1, 1), twos))[bits]
+        exceeds = ~(ones + twos)[bits - 1]
+        second = reaches & (used > 1)
+        end = one.octets <= reach
         m.d.sync += [
-            past_one.eq((away >= one.octets) & (used != 0)),
-            past_two.eq((away >= both) & (used > 1)),
-            past_both.eq((away > both) & (used > 2)),
-            ends.eq(one.octets <= reach),
+            past_one.eq(first),
+            past_two.eq(second),
+            past_both.eq(exceeds & (used > 2)),
+            ends.eq(end),
+            moves.eq(Mux(frees, first, end)),
+            moves_on.eq(frees & second),
             fits.eq((one.octets <= room) & one.whole & self.whole & waits),
             rest.eq(one.octets - away),
             joined.eq(one.octets + self.octets),
@@ -190,15 +203,13 @@ class SegmentList(wiring.Component):
         # Fourth cycle.
         joins = Signal()
         freed = Signal(2)
-        moves = Signal()  # past the segment; of FREE, `past_two` also past the next one
         moved = Signal(32)  # the start of the first, or the current, one
         overtakes = Signal()  # SND.NXT is not before SND.UNA
         gone = Signal(signed(3))  # places that are free then, or one less
         m.d.comb += [
             joins.eq(fits & past_one),
             freed.eq(Mux(past_two, 2, past_one)),
-            moves.eq(Mux(frees, past_one, ends)),
-            moved.eq(Mux(moves, after_one, begin) + Mux(frees & past_two, two.octets, 0)),
+            moved.eq(Mux(moves, after_one, begin) + Mux(moves_on, two.octets, 0)),
             overtakes.eq(Mux(past_two, near, past_one & at_first)),
             self.free.eq(places + gone),
             after.eq(segments),

@@ -21,10 +21,10 @@ class SendWindow(wiring.Component):
 
     New data is sent if its segment fits in the windows, or if half of the peer's largest window
     does. FIN goes with the last octets, or alone; congestion control does not count it, the peer's
-    window does.
+    window does. A probe is sent if the peer's window has room for an octet.
 
-    The caller holds all inputs for four cycles, `full` counts in the fourth one alone; the outputs
-    are good in the fifth one, and stay as long as the inputs do. No handshake. Numbers are compared
+    The caller holds all inputs for five cycles, `full` counts in the fourth one alone; the outputs
+    are good in the sixth one, and stay as long as the inputs do. No handshake. Numbers are compared
     modulo 2^32; windows have at most 2^31 - 1 octets.
 
     Members
@@ -32,10 +32,10 @@ class SendWindow(wiring.Component):
     mode: as said. una, number, highest, end: SND.UNA, where the segment begins, the number after
         all that was sent, and after all that was queued. closing: FIN follows it. limit, window,
         max_window: octets that may be outstanding, SND.WND, and the largest there was.
-        full: octets of the whole segment.
+        full: octets of the whole segment. held: of new data, not without another one after it.
     sends: it is sent. octets: of it. fin: with FIN. whole: no octet of the segment is left out.
         last: nor is there one after it. following: the number after it. advances: that is after
-        `highest`.
+        `highest`. some, one: octets wait from `number` on, and exactly one does.
     """
 
     mode: In(SendMode)
@@ -48,6 +48,7 @@ class SendWindow(wiring.Component):
     window: In(32)
     max_window: In(32)
     full: In(OCTETS_BITS)
+    held: In(1)
     sends: Out(1)
     octets: Out(OCTETS_BITS)
     fin: Out(1)
@@ -55,11 +56,14 @@ class SendWindow(wiring.Component):
     last: Out(1)
     following: Out(32)
     advances: Out(1)
+    some: Out(1)
+    one: Out(1)
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         news = self.mode == SendMode.NEW
         again = self.mode == SendMode.AGAIN
+        probes = self.mode == SendMode.PROBE
 
         # First cycle: what may be outstanding, and is; what waits, and what was sent before.
         allowed, flight, waiting, sent = (Signal(32) for _ in range(4))
@@ -86,30 +90,39 @@ class SendWindow(wiring.Component):
             left.eq(~usable[-1]),
             half.eq(Cat(C(0, 1), usable) >= self.max_window),
         ]
-        # Fourth cycle: the segment.
-        fits, last, fin = Signal(), Signal(), Signal()
+        # Fourth cycle: the whole segment is there.
+        full = Signal(OCTETS_BITS)
+        m.d.sync += full.eq(self.full)
+        # Fifth cycle: what is sent of it.
+        fits, last, fin, some = Signal(), Signal(), Signal(), Signal()
         octets = Signal(OCTETS_BITS)
         m.d.comb += [
-            fits.eq(again | (left & (self.full <= usable_octets))),
-            last.eq(fits & (self.full == waiting_octets)),
-            octets.eq(Mux(fits, self.full, Mux(left, usable_octets, 0))),
+            fits.eq(again | (left & (full <= usable_octets))),
+            last.eq(fits & (full == waiting_octets)),
+            octets.eq(Mux(fits, full, Mux(left, usable_octets, 0))),
+            some.eq(Mux(fits, full.any(), left & usable_octets.any())),
         ]
         with m.Switch(self.mode):
             with m.Case(SendMode.NEW):
-                m.d.comb += fin.eq(self.closing & last & (self.full < opened_octets))
+                m.d.comb += fin.eq(self.closing & last & (full < opened_octets))
             with m.Case(SendMode.AGAIN):
                 # If it was sent before.
-                m.d.comb += fin.eq(self.closing & last & (self.full < sent_octets))
+                m.d.comb += fin.eq(self.closing & last & (full < sent_octets))
+        advance = Mux(fin, full >= sent_octets, full > sent_octets)
         m.d.sync += [
             self.octets.eq(octets),
             self.fin.eq(fin),
             self.whole.eq(fits),
             self.last.eq(last),
-            self.sends.eq(~news | fin | ((octets != 0) & (fits | half))),
-            self.advances.eq((octets + fin) > sent_octets),
+            self.sends.eq(
+                again | ((fin | (some & (probes | fits | half))) & ~(news & self.held & last))
+            ),
+            self.advances.eq(Mux(fits, advance, left & (usable_octets > sent_octets))),
+            self.some.eq(waiting_octets.any()),
+            self.one.eq(waiting_octets == 1),
         ]
-        # Fifth cycle.
-        m.d.comb += self.following.eq(self.number + self.octets + self.fin)
+        # Sixth cycle. One sum: FIN is its carry.
+        m.d.comb += self.following.eq((Cat(1, self.number) + Cat(self.fin, self.octets))[1:])
         return m
 
 

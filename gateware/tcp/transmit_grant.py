@@ -1,12 +1,12 @@
 """How much the LLP may send: the room in the ring, and in the list of segments."""
 
-from amaranth.hdl import Module, Mux, Signal, Value
+from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from stagecoach.gateware.ethernet.layouts import OCTETS_BITS
 from stagecoach.gateware.tcp.layouts import ring_masks
-from stagecoach.gateware.tcp.segment_list import PLACES_BITS, SEGMENTS
+from stagecoach.gateware.tcp.segment_list import PLACES_BITS
 from stagecoach.gateware.tcp.sequence import before, distance
 
 RESERVED_PLACES = 16
@@ -24,13 +24,14 @@ class TransmitGrant(wiring.Component):
     """Decides whether the LLP is granted more: what fits in the ring, and in the places reserved.
 
     Octets that were granted stay so. They grow by the longest segment at least. The outputs are
-    good four cycles after the inputs; `crowded`, and what it means for `due`, at once. No
-    handshake. Numbers are modulo 2^32.
+    good four cycles after the inputs, five after `emss`; `crowded`, and what it means for `due`, a
+    cycle after `free`. No handshake. Numbers are modulo 2^32.
 
     Members
     -------
-    una, end, granted, emss, size, segments: of the connection. number: the right edge that may be
-        granted. due: it should be. crowded: fewer places are free than are reserved.
+    una, end, granted, emss, size: of the connection. free: places of its list. number: the right
+        edge that may be granted. due: it should be. crowded: fewer places are free than are
+        reserved.
     """
 
     una: In(32)
@@ -38,7 +39,7 @@ class TransmitGrant(wiring.Component):
     granted: In(32)
     emss: In(OCTETS_BITS)
     size: In(4)
-    segments: In(SEGMENTS)
+    free: In(PLACES_BITS)
     number: Out(32)
     due: Out(1)
     crowded: Out(1)
@@ -47,21 +48,16 @@ class TransmitGrant(wiring.Component):
         m = Module()
         octets, _ = ring_masks(self.size)
         room, places, growth = Signal(32), Signal(32), Signal(32)
+        segments = Signal(OCTETS_BITS + GRANTED_SEGMENTS.bit_length())
         grows = Signal()
-        m.d.comb += [
-            self.crowded.eq(free_places(self.segments) < RESERVED_PLACES),
-            self.due.eq(grows & ~self.crowded),
-        ]
+        m.d.comb += self.due.eq(grows & ~self.crowded)
         m.d.sync += [
+            self.crowded.eq(self.free < RESERVED_PLACES),
             room.eq(self.una + octets),
-            places.eq(self.end + (self.emss << GRANTED_SEGMENTS.bit_length()) - self.emss),
+            segments.eq((self.emss << GRANTED_SEGMENTS.bit_length()) - self.emss),
+            places.eq(self.end + segments),
             self.number.eq(Mux(before(room, places), room, places)),
             growth.eq(distance(self.number, self.granted)),
             grows.eq(~growth[-1] & (growth >= self.emss)),
         ]
         return m
-
-
-def free_places(segments: Value) -> Value:
-    """Return how many places of a list are free; one of them always is, and does not count."""
-    return (segments.first - segments.head - 1)[:PLACES_BITS]

@@ -1,10 +1,9 @@
 """What an event means for the sending side: what is known then, and what has to be done."""
 
-from amaranth.hdl import Module, Mux, Value
+from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from stagecoach.gateware.tcp.congestion import CWND_MOST, CongestionOperation
 from stagecoach.gateware.tcp.layouts import (
     TRANSMIT_SETTINGS,
     Due,
@@ -18,22 +17,20 @@ from stagecoach.gateware.tcp.layouts import (
 )
 from stagecoach.gateware.tcp.transmit_comparison import SEEN, TransmitComparison
 from stagecoach.gateware.tcp.transmit_state import (
-    CHALLENGE_PERIOD_US,
     CHALLENGES,
-    NUMBERS,
+    SUSPECT_RETRIES,
     TRANSMIT_STATE,
 )
 from stagecoach.gateware.tcp.transmit_turn import TransmitKind
 
 TO_DO = data.StructLayout(
     {
-        "operation": CongestionOperation,
         "cause": NoticeKind,
         **dict.fromkeys(
             (
-                *("stores", "drops", "works", "newer", "duplicates", "unbacks"),
-                *("resends", "rewinds", "probes", "tells", "resets", "acks", "acks_late", "ends"),
-                *("shrinks", "closes", "pushes"),
+                *("stores", "drops", "works", "newer", "duplicates", "samples", "unbacks"),
+                *("shrinks", "arms", "resends", "rewinds", "probes", "suspects", "tells"),
+                *("resets", "acks", "acks_late", "ends", "pushes"),
             ),
             1,
         ),
@@ -41,13 +38,14 @@ TO_DO = data.StructLayout(
 )
 """What an event asks for, in this order.
 
-stores: octets go to the ring; drops: but they are not taken. works: congestion control, with
-`operation`, the timeout, or the list have to say something. newer: SND.UNA moves; duplicates: a
-duplicate ACK; unbacks: the back-off of the timeout ends. closes: nothing more is queued. resends:
-the first segment goes again; rewinds: and SND.NXT to its end. probes: the persist timer sends.
+stores: octets go to the ring; drops: but they are not taken. works: congestion control, the
+timeout, the list or the grant have to say something. newer: SND.UNA moves; duplicates: a duplicate
+ACK; samples: a round trip was measured; unbacks: the back-off of the timeout ends. shrinks: cwnd is
+that of a restart. arms: the retransmission timer begins anew. resends: the first segment goes
+again; rewinds: and SND.NXT to its end. probes: the persist timer sends. suspects: R1 has come.
 tells: the LLP has to know EMSS. resets: the peer is told of the end. acks, acks_late: an ACK goes;
-or if no segment has gone until then. ends: the connection does, of that `cause`. shrinks: cwnd is
-that of a restart. pushes: what waits is sent.
+or if no segment has gone until then. ends: the connection does, of that `cause`. pushes: what waits
+is sent.
 """
 
 
@@ -58,8 +56,9 @@ class TransmitPlan(wiring.Component):
     (challenges). An event of a connection that is not alive changes nothing, nor does one that
     closes what is closed; an FPDU is dropped then.
 
-    `start` for a cycle; the inputs stay for two, the outputs are good in the cycle after it; `seen`
-    stays until the next `start`. Nothing waits. Numbers and times are modulo 2^32.
+    It `compares` at least until the inputs are all good, windows for a cycle and all else for two;
+    the outputs are good in the next cycle, and `seen` stays. Nothing waits. Numbers and times are
+    modulo 2^32.
 
     Parameters
     ----------
@@ -69,14 +68,14 @@ class TransmitPlan(wiring.Component):
     -------
     kind, ack, note, due, fpdu, command: the event, in the payload of that kind. now: microseconds.
     settings: of all connections. state: what is known. state_after, to_do: as said.
-    seen: comparisons of `start`.
+    seen: comparisons.
     """
 
     def __init__(self, bits: int, mss: int):
         self._bits, self._mss = bits, mss
         super().__init__(
             {
-                "start": In(1),
+                "compares": In(1),
                 "kind": In(TransmitKind),
                 "now": In(32),
                 "settings": In(TRANSMIT_SETTINGS),
@@ -99,87 +98,83 @@ class TransmitPlan(wiring.Component):
         m.d.comb += [
             *(
                 getattr(comparison, name).eq(getattr(self, name))
-                for name in ("start", "now", "ack", "note", "due", "state")
+                for name in ("compares", "now", "settings", "ack", "note", "due", "state")
             ),
             self.seen.eq(comparison.seen),
         ]
 
+        # What it is that happens, from the second cycle after the flags are known.
+        of_fpdu = Signal()
+        of_ack, of_reset, of_note, of_failure, of_due, of_command, of_visit = (
+            Signal() for _ in range(7)
+        )
+        kinds = {kind: self.kind == kind for kind in TransmitKind}
+        failed = kinds[TransmitKind.FAILED] | (kinds[TransmitKind.NOTE] & self.note.failed)
+        m.d.sync += [
+            of_ack.eq(kinds[TransmitKind.ACK] & ~ack.reset & numbers.alive),
+            of_reset.eq(kinds[TransmitKind.ACK] & ack.reset & numbers.alive),
+            of_note.eq(kinds[TransmitKind.NOTE] & ~self.note.failed & numbers.alive),
+            of_failure.eq(failed & numbers.alive),
+            of_due.eq(kinds[TransmitKind.DUE] & numbers.alive),
+            of_fpdu.eq(kinds[TransmitKind.FPDU]),
+            of_command.eq(kinds[TransmitKind.COMMAND] & numbers.alive),
+            of_visit.eq(kinds[TransmitKind.VISIT]),
+        ]
+
         m.d.comb += self.state_after.eq(self.state)
-        with m.Switch(self.kind):
-            with m.Case(TransmitKind.ACK):
-                with m.If(numbers.alive & ack.reset):
-                    m.d.comb += [self.to_do.ends.eq(1), self.to_do.cause.eq(NoticeKind.RESET)]
-                with m.Elif(numbers.alive):
-                    self._plan_ack(m)
-            with m.Case(TransmitKind.NOTE):
-                with m.If(numbers.alive & self.note.failed):
-                    self._fail(m)
-                with m.Elif(numbers.alive):
-                    self._plan_note(m)
-            with m.Case(TransmitKind.DUE):
-                with m.If(numbers.alive):
-                    self._plan_due(m)
-            with m.Case(TransmitKind.FPDU):
-                self._plan_fpdu(m)
-            with m.Case(TransmitKind.COMMAND):
-                with m.If(self.command.operation == TransmitOperation.BEGIN):
-                    self._begin(m)
-                with m.Elif(numbers.alive):
-                    self._plan_command(m)
-            with m.Case(TransmitKind.FAILED):
-                with m.If(numbers.alive):
-                    self._fail(m)
-            with m.Default():
-                m.d.comb += [
-                    self.state_after.numbers.visiting.eq(0),
-                    self.to_do.pushes.eq(numbers.alive),
-                ]
+        with m.If(of_ack):
+            self._plan_ack(m)
+        with m.If(of_reset):
+            m.d.comb += [self.to_do.ends.eq(1), self.to_do.cause.eq(NoticeKind.RESET)]
+        with m.If(of_note):
+            self._plan_note(m)
+        with m.If(of_failure):
+            self._fail(m)
+        with m.If(of_due):
+            self._plan_due(m)
+        with m.If(of_fpdu):
+            self._plan_fpdu(m)
+        with m.If(of_command):
+            self._plan_command(m)
+        with m.If(of_visit):
+            m.d.comb += [
+                self.state_after.numbers.visiting.eq(0),
+                self.to_do.pushes.eq(numbers.alive),
+            ]
         return m
 
     def _plan_ack(self, m: Module) -> None:
         """The ACK, the window, a challenge, and data that nobody reads."""
-        ack, seen, now = self.ack, self.seen, self.now
-        numbers, windows = self.state.numbers, self.state.windows
+        ack, seen, now, numbers = self.ack, self.seen, self.now, self.state.numbers
         path, persists = self.state.path, numbers.persists & self.state.times.deadlines.resend.armed
-        acknowledged, peer_window = ack.acknowledgment, seen.peer_window
         to_do, after = self.to_do, self.state_after
+        newer = ack.acknowledges & seen.newer
         updates = ack.acknowledges & seen.fresh & (seen.newer | seen.same)
-        twice = seen.same & seen.some & ack.empty & (peer_window == windows.window)
-        reopens = updates & persists & (peer_window != 0)
+        twice = ack.acknowledges & seen.same & seen.some & ack.empty & seen.unchanged
+        reopens = updates & persists & (ack.window != 0)
         m.d.comb += [
-            to_do.newer.eq(seen.newer & ack.acknowledges),
-            to_do.duplicates.eq(twice & ack.acknowledges),
+            to_do.newer.eq(newer),
+            to_do.duplicates.eq(twice),
+            to_do.samples.eq(newer & seen.sampled),
             to_do.unbacks.eq(reopens),
+            to_do.works.eq(newer | twice | reopens),
             to_do.pushes.eq(1),
-            to_do.operation.eq(
-                Mux(
-                    seen.newer,
-                    Value.cast(CongestionOperation.ACKNOWLEDGE),
-                    CongestionOperation.DUPLICATE,
-                )
-            ),
         ]
-        with m.If(ack.acknowledges & (seen.newer | twice) | reopens):
-            m.d.comb += to_do.works.eq(1)
-        with m.If(ack.acknowledges & seen.newer & seen.beyond):
-            m.d.comb += after.numbers.max.eq(acknowledged)
         with m.If(updates):
             m.d.comb += [
-                after.windows.window.eq(peer_window),
+                after.windows.window.eq(seen.peer_window),
                 after.windows.window_from.eq(ack.sequence),
                 after.numbers.persists.eq(0),
             ]
-            with m.If(windows.max_window < peer_window):
-                m.d.comb += after.windows.max_window.eq(peer_window)
+            with m.If(seen.larger):
+                m.d.comb += after.windows.max_window.eq(seen.peer_window)
             with m.If(numbers.persists):
                 m.d.comb += after.times.deadlines.resend.armed.eq(0)
-            with m.If(peer_window == 0):
-                # One that answers may keep it so (RFC 9293, MUST-37).
-                m.d.comb += after.numbers.since.eq(now)
+        # A window of zero: one that answers may keep it so (RFC 9293, MUST-37).
+        with m.If(newer | (updates & (ack.window == 0))):
+            m.d.comb += after.numbers.since.eq(now)
         with m.If(ack.challenge):
-            renews = seen.challenged >= CHALLENGE_PERIOD_US
-            renews |= path.challenges == 0
-            with m.If(renews):
+            with m.If(seen.renews | (path.challenges == 0)):
                 m.d.comb += [
                     after.path.challenges.eq(1),
                     after.times.challenged_at.eq(now),
@@ -196,12 +191,39 @@ class TransmitPlan(wiring.Component):
                 to_do.ends.eq(1),
                 to_do.cause.eq(NoticeKind.DATA_LOST),
             ]
+        with m.If(newer):
+            self._acknowledge(m)
+
+    def _acknowledge(self, m: Module) -> None:
+        """SND.UNA moves: what was sent until then is no more outstanding."""
+        seen, numbers, acknowledged = self.seen, self.state.numbers, self.ack.acknowledgment
+        to_do, after = self.to_do, self.state_after
+        m.d.comb += [
+            after.numbers.una.eq(acknowledged),
+            after.numbers.retries.eq(0),
+            after.numbers.probed.eq(0),
+        ]
+        with m.If(seen.beyond):
+            m.d.comb += after.numbers.max.eq(acknowledged)
+        with m.If(seen.overtakes):
+            m.d.comb += after.numbers.next.eq(acknowledged)
+        with m.If(seen.sampled):
+            m.d.comb += after.times.timed.eq(0)
+        with m.If(seen.all_acked & ~numbers.persists):
+            m.d.comb += after.times.deadlines.resend.armed.eq(0)
+        with m.If(seen.acks_fin):
+            m.d.comb += after.numbers.fin_acknowledged.eq(1)
+            with m.If(numbers.peer_fin):
+                passive = Value.cast(NoticeKind.CLOSED)
+                m.d.comb += [
+                    to_do.ends.eq(1),
+                    to_do.cause.eq(Mux(numbers.passive, passive, NoticeKind.TIME_WAIT)),
+                ]
 
     def _plan_note(self, m: Module) -> None:
         """An ACK of it, at once or later, or of our window."""
         numbers, seen = self.state.numbers, self.seen
-        note, now, settings = self.note.note, self.now, self.settings
-        to_do, after = self.to_do, self.state_after
+        note, to_do, after = self.note.note, self.to_do, self.state_after
         m.d.comb += after.windows.edge.eq(note.edge)
         with m.Switch(note.due):
             with m.Case(Due.NOW):
@@ -211,7 +233,7 @@ class TransmitPlan(wiring.Component):
                     to_do.acks.eq(numbers.unacknowledged),
                     after.numbers.unacknowledged.eq(1),
                     after.times.deadlines.acknowledge.armed.eq(1),
-                    after.times.deadlines.acknowledge.at.eq(now + settings.delayed_ack),
+                    after.times.deadlines.acknowledge.at.eq(seen.delayed),
                 ]
             with m.Default():
                 least = Mux(seen.shut, self._mss, 2 * self._mss)
@@ -226,9 +248,9 @@ class TransmitPlan(wiring.Component):
     def _plan_due(self, m: Module) -> None:
         """The end, a probe, or a retransmission; and an ACK."""
         numbers, seen = self.state.numbers, self.seen
-        to_do, settings = self.to_do, self.settings
+        to_do, retries = self.to_do, numbers.retries
         m.d.comb += to_do.acks_late.eq(seen.ack_due)
-        with m.If(seen.resend_due & (seen.waited >= settings.r2)):
+        with m.If(seen.resend_due & seen.gives_up):
             m.d.comb += [
                 to_do.ends.eq(1),
                 to_do.cause.eq(NoticeKind.TIMED_OUT),
@@ -237,32 +259,50 @@ class TransmitPlan(wiring.Component):
         with m.Elif(seen.resend_due & numbers.persists):
             m.d.comb += to_do.probes.eq(1)
         with m.Elif(seen.resend_due):
-            m.d.comb += to_do.operation.eq(CongestionOperation.EXPIRE)
-            m.d.comb += to_do.works.eq(1)
+            m.d.comb += [
+                *(to_do[name].eq(1) for name in ("works", "arms", "resends", "rewinds")),
+                to_do.suspects.eq(retries == SUSPECT_RETRIES - 1),
+            ]
+            with m.If(retries != SUSPECT_RETRIES):
+                m.d.comb += self.state_after.numbers.retries.eq(retries + 1)
 
     def _plan_fpdu(self, m: Module) -> None:
         """It is queued; or dropped, which changes nothing."""
         numbers = self.state.numbers
         to_do, fpdu = self.to_do, self.fpdu
         kept = numbers.alive & ~numbers.closing
-        with m.If(fpdu.octets != 0):
+        filled = Signal()
+        m.d.sync += filled.eq(fpdu.octets != 0)
+        with m.If(filled):
             m.d.comb += [to_do.drops.eq(~kept), to_do.stores.eq(1)]
-        m.d.comb += [to_do.pushes.eq(kept), to_do.closes.eq(kept & fpdu.close)]
+        m.d.comb += to_do.pushes.eq(kept)
+        with m.If(kept & fpdu.close):
+            self._close(m)
+
+    def _close(self, m: Module) -> None:
+        """Nothing more is queued."""
+        numbers, after = self.state.numbers, self.state_after.numbers
+        m.d.comb += [
+            after.closing.eq(1),
+            after.passive.eq(numbers.peer_fin),
+            self.to_do.works.eq(1),
+        ]
 
     def _plan_command(self, m: Module) -> None:
         """One of a connection that is alive."""
-        numbers, path = self.state.numbers, self.state.path
-        command, outstanding = self.command, numbers.una != numbers.max
+        numbers, command = self.state.numbers, self.command
+        smaller = Signal()
+        m.d.sync += smaller.eq(command.emss < numbers.emss)
         to_do, after = self.to_do, self.state_after
         with m.Switch(command.operation):
-            with m.Case(TransmitOperation.SEND):
-                m.d.comb += to_do.pushes.eq(1)
+            with m.Case(TransmitOperation.BEGIN):
                 m.d.comb += to_do.stores.eq(1)
+            with m.Case(TransmitOperation.SEND):
+                m.d.comb += [to_do.stores.eq(1), to_do.pushes.eq(1)]
             with m.Case(TransmitOperation.FINISH):
-                m.d.comb += [
-                    to_do.pushes.eq(~numbers.closing),
-                    to_do.closes.eq(~numbers.closing),
-                ]
+                with m.If(~numbers.closing):
+                    m.d.comb += to_do.pushes.eq(1)
+                    self._close(m)
             with m.Case(TransmitOperation.ABORT):
                 m.d.comb += [
                     to_do.resets.eq(~(numbers.closing & numbers.peer_fin)),
@@ -271,16 +311,16 @@ class TransmitPlan(wiring.Component):
                 ]
             with m.Case(TransmitOperation.RESIZE):
                 m.d.comb += [
-                    after.path.emss.eq(command.emss),
+                    after.numbers.emss.eq(command.emss),
                     to_do.tells.eq(numbers.attached),
                     to_do.pushes.eq(1),
                 ]
-                with m.If(command.emss < path.emss):
+                with m.If(smaller):
                     m.d.comb += [
                         after.path.congestion.recover.eq(numbers.max - 1),
                         to_do.shrinks.eq(1),
-                        to_do.resends.eq(outstanding),
-                        to_do.rewinds.eq(1),
+                        to_do.resends.eq(self.seen.some),
+                        to_do.rewinds.eq(self.seen.some),
                     ]
                 m.d.comb += to_do.works.eq(1)
             with m.Case(TransmitOperation.ATTACH):
@@ -293,36 +333,6 @@ class TransmitPlan(wiring.Component):
                 m.d.comb += to_do.works.eq(1)
             with m.Case(TransmitOperation.DETACH):
                 m.d.comb += after.numbers.attached.eq(0)
-
-    def _begin(self, m: Module) -> None:
-        """The connection is what the command says."""
-        command, now = self.command, self.now
-        to_do, after = self.to_do, self.state_after
-        number = command.number
-        m.d.comb += [
-            *(after.numbers[name].eq(0) for name in NUMBERS.members if name != "visiting"),
-            *(after.numbers[name].eq(number) for name in ("una", "next", "max", "end")),
-            *(after.numbers[name].eq(now) for name in ("sent_at", "since")),
-            after.numbers.alive.eq(1),
-            after.path.eq(0),
-            after.path.congestion.cwnd.eq(command.cwnd),
-            after.path.congestion.ssthresh.eq(CWND_MOST),
-            after.path.congestion.recover.eq(number - 2),
-            after.path.segments.first_start.eq(number),
-            after.path.segments.current_start.eq(number),
-            after.path.emss.eq(command.emss),
-            after.path.shift.eq(command.shift),
-            after.times.eq(0),
-            after.times.rto.eq(command.rto),
-            after.windows.window.eq(command.window),
-            after.windows.max_window.eq(command.window),
-            after.windows.window_from.eq(command.window_from),
-            after.windows.edge.eq(command.edge),
-            after.windows.announced.eq(command.edge),
-            after.windows.ring.eq(command.ring),
-            after.windows.size.eq(command.size),
-        ]
-        m.d.comb += to_do.stores.eq(1)
 
     def _fail(self, m: Module) -> None:
         """Memory did: what was promised is not there."""

@@ -1,7 +1,7 @@
 """The sending side of established connections: what is sent, when, and what it waits for."""
 
-from amaranth.hdl import C, Cat, Module, Mux, Signal, Value
-from amaranth.lib import stream, wiring
+from amaranth.hdl import Module, Mux, Signal, Value
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from stagecoach.gateware.ethernet.layouts import OCTETS_BITS
@@ -11,12 +11,10 @@ from stagecoach.gateware.tcp.congestion import Congestion, CongestionOperation
 from stagecoach.gateware.tcp.layouts import (
     DEADLINES,
     FATE,
-    FLAGS,
     HEADERS_OCTETS,
     LIMITS,
     TRANSMIT_SETTINGS,
     NoticeKind,
-    SendKind,
     TransmitOperation,
     ack_event,
     due_layout,
@@ -29,12 +27,12 @@ from stagecoach.gateware.tcp.layouts import (
     transmit_job,
 )
 from stagecoach.gateware.tcp.rto import RetransmissionTimeout, RtoOperation
-from stagecoach.gateware.tcp.segment_list import SegmentList, SegmentOperation
-from stagecoach.gateware.tcp.send_window import SendMode, SendWindow
-from stagecoach.gateware.tcp.sequence import distance
+from stagecoach.gateware.tcp.segment_list import SegmentOperation
 from stagecoach.gateware.tcp.transmit_grant import TransmitGrant
 from stagecoach.gateware.tcp.transmit_plan import TO_DO, TransmitPlan
-from stagecoach.gateware.tcp.transmit_state import SUSPECT_RETRIES, TRANSMIT_STATE
+from stagecoach.gateware.tcp.transmit_segment import TransmitSegment
+from stagecoach.gateware.tcp.transmit_state import NUMBERS, TRANSMIT_STATE, begun
+from stagecoach.gateware.tcp.transmit_status import TransmitStatus
 from stagecoach.gateware.tcp.transmit_table import TransmitTable
 from stagecoach.gateware.tcp.transmit_turn import TransmitKind, TransmitTurn
 
@@ -44,8 +42,17 @@ SEND_JOBS = 8
 SEND_JOBS_SOME = 4
 """While so many wait, besides the next one, what may be sent later is: others go first."""
 
-_OPERATION_CYCLES = 4
-"""Cycles of congestion control, of the timeout, and of the list."""
+_SEGMENT_CYCLES = 6
+"""From a segment's number to what is sent of it, of the list and the windows; and one to see it."""
+
+_REST_CYCLES = 4
+"""Of congestion control."""
+
+_FREE_CYCLES = 3
+"""Of the list, for two segments more: beside one in which others have a say."""
+
+_COMMAND_CYCLES = 5
+"""Until the grant is known, if the command has a new EMSS; congestion control takes fewer."""
 
 
 class TransmitProcessor(wiring.Component):
@@ -63,10 +70,11 @@ class TransmitProcessor(wiring.Component):
     ACKs are decided here as well: data that leaves carries one. They are at once, or with the
     second segment, or after the delay; and if the window grew by two segments, or by one from zero.
 
-    An event takes 10 cycles, and 4 more if congestion control, the timeout or the list has a say;
-    an FPDU that is sent takes 24. Each two segments that an ACK frees after the first two cost 5,
-    a segment after the first one 6. Nothing overlaps but the write of the last event's rows. What
-    is worked on waits at its port. If one of `job`, `fate`, `said` and `notice` is not taken, or 8
+    An event takes 9 cycles, an ACK of new data 10, or 11 if it measures a round trip; an FPDU that
+    is sent takes 22. Each two segments that an ACK frees after the first two cost 4, a segment
+    after the first one 8. Rows of the last event are written while those of the next one are read;
+    congestion control, the timeout and the list begin while its last rows are. What is worked on
+    waits at its port. If one of `job`, `fate`, `said` and `notice` is not taken, or 8
     jobs of `send` wait already, everything waits, for ever if need be, and nothing is lost.
 
     Numbers are modulo 2^32. Times are, too: a deadline is at most 2^31 microseconds ahead; a round
@@ -130,9 +138,9 @@ class TransmitProcessor(wiring.Component):
         m.submodules.turn = turn = TransmitTurn(self._bits)
         m.submodules.congestion = congestion = Congestion()
         m.submodules.timeout = timeout = RetransmissionTimeout()
-        m.submodules.list = segments = SegmentList(self._connections)
+        m.submodules.status = status = TransmitStatus()
+        m.submodules.segment = segment = TransmitSegment(self._connections)
         m.submodules.plan = plan = TransmitPlan(self._bits, self._mss)
-        m.submodules.window = window = SendWindow()
         m.submodules.grant = grant = TransmitGrant()
         m.submodules.sends = sends = PromptFifo(send_job(self._bits), SEND_JOBS)
         # Each connection once; and the one that is visited, and has more, twice.
@@ -142,26 +150,33 @@ class TransmitProcessor(wiring.Component):
         command, settings = self.command.p, self.settings
 
         event, connection = turn.o.p.kind, turn.o.p.connection
+        loaded, compares = Signal(), Signal()
         now = Signal(32)
-        step = Signal(range(_OPERATION_CYCLES))
+        stored_numbers = data.View(NUMBERS, table.word[: NUMBERS.size])
+        beginning = begun(m, command, now, stored_numbers.visiting)
+        left = Signal(range(_SEGMENT_CYCLES))  # cycles that this state goes on
         resend, acknowledge = times.deadlines.resend, times.deadlines.acknowledge
+
+        # Of the list: what it does, with which number.
+        operation, number = Signal(SegmentOperation), Signal(32)
 
         # What is left to do in this event; besides what the plan says:
         frees = Signal()  # more segments of the list
+        goes = Signal()  # the segment does
         bare = Signal()  # the persist timer sends one octet
-        arms = Signal()  # the retransmission timer begins anew
-        suspects = Signal()  # R1 has come
+        sets = Signal()  # the deadline of `resend`
+        rested = Signal()  # cwnd was looked at after a pause
         stored = Signal()  # the segment is sent out of the store
         fated = Signal(init=1)  # the fate of the FPDU was said
         tell_kind, tell_value = Signal(LlpEventKind), Signal(32)
         to_do = Signal(TO_DO)
         seen = plan.seen
-        idle = Signal(32)  # how long nothing with data was sent
 
         m.d.comb += [
             plan.kind.eq(event),
             plan.now.eq(now),
             plan.settings.eq(settings),
+            plan.compares.eq(compares),
             plan.ack.eq(ack),
             plan.note.eq(note),
             plan.due.eq(due),
@@ -169,37 +184,44 @@ class TransmitProcessor(wiring.Component):
             plan.command.eq(command),
             plan.state.eq(state),
         ]
-        samples = to_do.newer & seen.sampled
-        m.d.sync += idle.eq(distance(now, numbers.sent_at))
-
-        is_ack = event == TransmitKind.ACK
-        is_fpdu = event == TransmitKind.FPDU
-        is_command = event == TransmitKind.COMMAND
-        begins = is_command & (command.operation == TransmitOperation.BEGIN)
-        sends_octets = is_command & (command.operation == TransmitOperation.SEND)
-        outstanding = numbers.una != numbers.max
-        waiting = distance(numbers.end, numbers.next)
-        waits = Mux(numbers.closing, ~waiting.all(), waiting.any())
-        persists = resend.armed & numbers.persists
-        expiry = (now + times.rto.timeout)[:32]
-        queued = Mux(is_fpdu, fpdu.octets, command.octets)
-
-        works, acts = Signal(), Signal()
-        m.d.comb += [
-            congestion.operation.eq(
-                Mux(works, Value.cast(to_do.operation), CongestionOperation.SENT)
+        # What the event is, from the second cycle on.
+        is_fpdu = Signal()
+        is_ack, is_due, is_command, begins, appends = (Signal() for _ in range(5))
+        queued = Signal(OCTETS_BITS)
+        m.d.sync += [
+            is_ack.eq(event == TransmitKind.ACK),
+            is_due.eq(event == TransmitKind.DUE),
+            is_fpdu.eq(event == TransmitKind.FPDU),
+            is_command.eq(event == TransmitKind.COMMAND),
+            begins.eq(
+                (event == TransmitKind.COMMAND) & (command.operation == TransmitOperation.BEGIN)
             ),
-            congestion.smss.eq(path.emss),
+            appends.eq(
+                (event == TransmitKind.FPDU)
+                | ((event == TransmitKind.COMMAND) & (command.operation == TransmitOperation.SEND))
+            ),
+            queued.eq(Mux(event == TransmitKind.FPDU, fpdu.octets, command.octets)),
+        ]
+        frees_some = is_ack & ack.acknowledges & seen.newer
+        persists = resend.armed & numbers.persists
+
+        new = Signal()  # data that was never sent follows
+        m.d.sync += new.eq(status.newest & ~to_do.resends & ~(numbers.probed & ~status.outstanding))
+
+        path_operation = Signal(CongestionOperation)
+        m.d.comb += [
+            congestion.operation.eq(path_operation),
+            congestion.smss.eq(numbers.emss),
             congestion.una.eq(numbers.una),
             congestion.next.eq(numbers.next),
             congestion.highest.eq(numbers.max),
             congestion.acknowledgment.eq(ack.acknowledgment),
-            congestion.octets.eq(window.octets),
+            congestion.octets.eq(segment.sent),
             congestion.state.eq(path.congestion),
             timeout.operation.eq(
                 Mux(
                     is_ack,
-                    Mux(samples, Value.cast(RtoOperation.SAMPLE), RtoOperation.RESET),
+                    Mux(seen.sampled, Value.cast(RtoOperation.SAMPLE), RtoOperation.RESET),
                     RtoOperation.EXPIRE,
                 )
             ),
@@ -207,104 +229,40 @@ class TransmitProcessor(wiring.Component):
             timeout.minimum.eq(settings.rto_minimum),
             timeout.maximum.eq(settings.rto_maximum),
             timeout.rto.eq(times.rto),
-            segments.connection.eq(connection),
-            segments.end.eq(numbers.end),
-            segments.octets.eq(queued),
-            segments.whole.eq(is_fpdu),
-            segments.segments.eq(path.segments),
-            window.mode.eq(
-                Mux(
-                    to_do.resends,
-                    Value.cast(SendMode.AGAIN),
-                    Mux(to_do.probes, Value.cast(SendMode.PROBE), SendMode.NEW),
-                )
-            ),
-            window.una.eq(numbers.una),
-            window.number.eq(Mux(to_do.resends, numbers.una, numbers.next)),
-            window.highest.eq(numbers.max),
-            window.end.eq(numbers.end),
-            window.closing.eq(numbers.closing),
-            window.limit.eq(congestion.limit),
-            window.window.eq(windows.window),
-            window.max_window.eq(windows.max_window),
-            window.full.eq(segments.sent),
             # It is known early, for the grant that follows.
-            grant.una.eq(Mux(is_ack & to_do.newer, ack.acknowledgment, numbers.una)),
+            grant.una.eq(Mux(frees_some, ack.acknowledgment, numbers.una)),
             grant.end.eq(numbers.end),
             grant.granted.eq(numbers.granted),
-            grant.emss.eq(path.emss),
-            grant.size.eq(windows.size),
-            grant.segments.eq(path.segments),
+            grant.emss.eq(numbers.emss),
+            grant.size.eq(numbers.size),
+            grant.free.eq(segment.free),
         ]
-        with m.If(acts):
-            m.d.comb += congestion.operation.eq(CongestionOperation.IDLE)
-
-        # The list: what is appended or freed, else the segment that is looked at.
-        most = Signal(OCTETS_BITS)  # of a segment that goes again: what was sent
-        sent = Signal(32)
-        m.d.sync += [
-            sent.eq(distance(numbers.max, numbers.una)),
-            most.eq(Mux(sent < path.emss, sent, path.emss)),
-        ]
+        answers, takes = Signal(), Signal()  # a segment without data is sent; a segment is
         m.d.comb += [
-            segments.operation.eq(
-                Mux(to_do.resends, Value.cast(SegmentOperation.RESEND), SegmentOperation.SEND)
-            ),
-            segments.number.eq(window.number),
-            segments.most.eq(Mux(to_do.resends, most, path.emss)),
-        ]
-        with m.If(works):
-            m.d.comb += [
-                segments.operation.eq(
-                    Mux(is_ack, Value.cast(SegmentOperation.FREE), SegmentOperation.APPEND)
-                ),
-                segments.number.eq(Mux(is_ack, ack.acknowledgment, numbers.max)),
-                segments.most.eq(path.emss),
-            ]
-
-        # What goes out.
-        job = sends.i.p
-        answers = Signal()  # a segment without data
-        takes = Signal()  # the job is
-        octets, fin = Signal(OCTETS_BITS), Signal()
-        held = grant.crowded & window.last & outstanding & ~numbers.closing
-        goes = Signal()
-        whole = Signal()  # the segment is the FPDU of this event
-        m.d.comb += [
-            goes.eq(window.sends & ~(to_do.pushes & ~to_do.resends & held)),
-            octets.eq(Mux(bare, waiting.any(), window.octets)),
-            fin.eq(Mux(bare, ~waiting.any(), window.fin)),
-            whole.eq(is_fpdu & window.last & (window.octets == fpdu.octets)),
+            status.now.eq(now),
+            status.state.eq(state),
+            segment.connection.eq(connection),
+            segment.state.eq(state),
+            segment.work.eq(to_do),
+            segment.operation.eq(operation),
+            segment.number.eq(number),
+            segment.octets.eq(queued),
+            segment.of_fpdu.eq(is_fpdu),
+            segment.fpdu.eq(fpdu),
+            segment.limit.eq(congestion.limit),
+            segment.crowded.eq(grant.crowded),
+            segment.outstanding.eq(status.outstanding),
+            segment.bare.eq(bare),
+            segment.answers.eq(answers),
+            segment.stored.eq(stored),
+            sends.i.payload.eq(segment.job),
             takes.eq(sends.i.valid & sends.i.ready),
-        ]
-        some_octets = ~answers & (octets != 0)
-        last = Mux(bare, waiting == 1, window.last)
-        flags = {
-            "ack": C(1),
-            "rst": answers & to_do.resets,
-            "psh": some_octets & last,
-            "fin": ~answers & fin,
-        }
-        m.d.comb += [
-            job.connection.eq(connection),
-            job.kind.eq(
-                Mux(
-                    some_octets,
-                    Mux(stored, Value.cast(SendKind.STORE), SendKind.RING),
-                    SendKind.NOTHING,
-                )
-            ),
-            job.sequence.eq(Mux(answers, numbers.max, window.number)),
-            job.octets.eq(Mux(answers, 0, octets)),
-            job.sum.eq(fpdu.sum),
-            job.flags.eq(Cat(*(flags.get(name, C(0)) for name in FLAGS.members))),
-            job.blocks.eq(answers & ~to_do.resets),
             self.job.p.connection.eq(connection),
             self.job.p.fpdu.eq(is_fpdu),
             self.job.p.octets.eq(Mux(to_do.drops | begins, 0, queued)),
             self.job.p.number.eq(numbers.end),
             self.job.p.ring.eq(windows.ring),
-            self.job.p.size.eq(windows.size),
+            self.job.p.size.eq(numbers.size),
             self.job.p.begin.eq(begins),
             self.fate.p.octets.eq(fpdu.octets),
             self.fate.p.sends.eq(stored),
@@ -312,7 +270,7 @@ class TransmitProcessor(wiring.Component):
             self.said.p.kind.eq(tell_kind),
             self.said.p.value.eq(tell_value),
             self.notice.p.connection.eq(connection),
-            self.notice.p.kind.eq(Mux(suspects, Value.cast(NoticeKind.SUSPECT), to_do.cause)),
+            self.notice.p.kind.eq(Mux(to_do.suspects, Value.cast(NoticeKind.SUSPECT), to_do.cause)),
             self.notice.p.number.eq(numbers.max),
             visits.i.payload.eq(connection),
         ]
@@ -328,16 +286,20 @@ class TransmitProcessor(wiring.Component):
             TransmitKind.VISIT: (visits.o, visits.o.payload),
         }
         for kind, (port, whose) in ports.items():
-            waits_there = port.valid
+            m.d.comb += turn.events[kind.value].payload.eq(whose)
             if kind is TransmitKind.VISIT:
-                waits_there = waits_there & ~some_jobs
-            m.d.comb += [
-                turn.events[kind.value].valid.eq(waits_there),
-                turn.events[kind.value].payload.eq(whose),
-                port.ready.eq(turn.events[kind.value].ready),
-            ]
+                # Taken early: it says no more than whose it is.
+                m.d.comb += [
+                    turn.events[kind.value].valid.eq(port.valid & ~some_jobs),
+                    port.ready.eq(table.fetches & (event == kind)),
+                ]
+            else:
+                m.d.comb += [
+                    turn.events[kind.value].valid.eq(port.valid),
+                    port.ready.eq(turn.events[kind.value].ready),
+                ]
 
-        finishes, loaded = Signal(), Signal()
+        finishes = Signal()
         m.d.comb += [
             turn.o.ready.eq(finishes),
             table.connection.eq(connection),
@@ -352,31 +314,74 @@ class TransmitProcessor(wiring.Component):
         ]
 
         with m.FSM(init="FETCH"):
-            with m.State("FETCH"):  # an event, and what is known of its connection
+            with m.State("FETCH"):  # an event
+                with m.If(sets):
+                    m.d.sync += resend.at.eq(status.expiry)
+                m.d.sync += [
+                    now.eq(self.time),
+                    *(flag.eq(0) for flag in (frees, bare, sets, rested, stored)),
+                    to_do.eq(0),
+                    fated.eq(1),
+                ]
                 with m.If(turn.o.valid & table.ready):
                     m.d.comb += table.fetches.eq(1)
-                    m.d.sync += [
-                        now.eq(self.time),
-                        *(flag.eq(0) for flag in (frees, bare, arms, suspects, stored)),
-                        to_do.eq(0),
-                        fated.eq(1),
-                    ]
-                    for place, part in enumerate((numbers, path, times, windows)):
-                        with m.If(table.loads[place]):
-                            m.d.sync += part.eq(table.word[: len(Value.cast(part))])
-                    with m.If(table.fetched):
-                        m.d.sync += loaded.eq(1)
-                        m.next = "COMPARE"
+                    m.next = "LOAD"
+            with m.State("LOAD"):  # what is known of its connection
+                m.d.comb += compares.eq(1)
+                for place, name in enumerate(TRANSMIT_STATE.members):
+                    part = state[name]
+                    with m.If(table.loads[place]):
+                        m.d.sync += part.eq(table.word[: len(Value.cast(part))])
+                        with m.If(begins):
+                            m.d.sync += part.eq(beginning[name])
+                m.d.sync += [
+                    operation.eq(
+                        Mux(
+                            frees_some,
+                            Value.cast(SegmentOperation.FREE),
+                            Mux(
+                                appends,
+                                Value.cast(SegmentOperation.APPEND),
+                                SegmentOperation.SEND,
+                            ),
+                        )
+                    ),
+                    number.eq(Mux(is_ack, ack.acknowledgment, numbers.max)),
+                    path_operation.eq(
+                        Mux(
+                            is_due,
+                            Value.cast(CongestionOperation.EXPIRE),
+                            CongestionOperation.IDLE,
+                        )
+                    ),
+                ]
+                with m.If(is_ack):
+                    m.d.sync += path_operation.eq(
+                        Mux(
+                            seen.newer,
+                            Value.cast(CongestionOperation.ACKNOWLEDGE),
+                            CongestionOperation.DUPLICATE,
+                        )
+                    )
+                with m.If(table.loads[-1]):
+                    m.d.sync += loaded.eq(1)
+                    m.next = "COMPARE"
             with m.State("COMPARE"):  # what it says with what is known
-                m.d.comb += plan.start.eq(1)
+                m.d.comb += compares.eq(1)
                 m.next = "PLAN"
             with m.State("PLAN"):  # what has to be done
-                m.d.sync += [state.eq(plan.state_after), to_do.eq(plan.to_do)]
+                m.d.sync += [
+                    state.eq(plan.state_after),
+                    to_do.eq(plan.to_do),
+                    left.eq(plan.to_do.samples),
+                ]
                 m.next = "ACT"
                 with m.If(plan.to_do.stores):
                     m.next = "STORE"
                 with m.Elif(plan.to_do.works):
                     m.next = "WORK"
+                    with m.If(is_command):
+                        m.d.sync += left.eq(_COMMAND_CYCLES - 1)
             with m.State("STORE"):  # until the ring's job is taken
                 m.d.comb += self.job.valid.eq(1)
                 with m.If(self.job.ready):
@@ -386,6 +391,8 @@ class TransmitProcessor(wiring.Component):
                         m.next = "ACT"
                     with m.Elif(to_do.drops):
                         m.next = "FATE"
+                    with m.Else():
+                        m.d.sync += numbers.end.eq(numbers.end + queued)
             with m.State("FATE"):  # until that of the FPDU is taken
                 m.d.comb += self.fate.valid.eq(1)
                 with m.If(self.fate.ready):
@@ -393,95 +400,59 @@ class TransmitProcessor(wiring.Component):
                     m.next = "SEND"
                     with m.If(to_do.drops):
                         m.next = "ACT"
-            with m.State("WORK"):  # four cycles of congestion control, the timeout, and the list
-                m.d.comb += works.eq(1)
-                m.d.sync += step.eq(step + 1)
-                with m.If(step == _OPERATION_CYCLES - 1):
-                    m.d.sync += step.eq(0)
+            with m.State("WORK"):  # of congestion control, the timeout, the list, or the grant
+                m.d.sync += left.eq(left - 1)
+                with m.If(left == 0):
                     m.next = "ACT"
-                    with m.If(is_ack):
-                        with m.If(to_do.newer):
-                            m.d.sync += [
-                                path.segments.eq(segments.segments_after),
-                                frees.eq(segments.more),
-                            ]
-                        with m.If(~frees & (to_do.newer | to_do.duplicates)):
-                            m.d.sync += [
-                                path.congestion.eq(congestion.state_after),
-                                to_do.resends.eq(congestion.retransmit),
-                            ]
-                        with m.If(~frees & (samples | to_do.unbacks)):
-                            m.d.sync += times.rto.eq(timeout.rto_after)
-                        with m.If(~frees & to_do.newer):
-                            m.d.sync += [
-                                numbers.una.eq(ack.acknowledgment),
-                                numbers.since.eq(now),
-                                numbers.retries.eq(0),
-                                numbers.probed.eq(0),
-                                resend.armed.eq(
-                                    resend.armed & (~seen.all_acked | numbers.persists)
-                                ),
-                                arms.eq(congestion.restart & ~seen.all_acked),
-                            ]
-                            with m.If(seen.overtakes):
-                                m.d.sync += numbers.next.eq(ack.acknowledgment)
-                            with m.If(samples):
-                                m.d.sync += times.timed.eq(0)
-                            with m.If(seen.acks_fin):
-                                m.d.sync += numbers.fin_acknowledged.eq(1)
-                                with m.If(numbers.peer_fin):
-                                    m.d.sync += to_do.ends.eq(1)
-                                    m.d.sync += to_do.cause.eq(
-                                        Mux(
-                                            numbers.passive,
-                                            Value.cast(NoticeKind.CLOSED),
-                                            NoticeKind.TIME_WAIT,
-                                        )
-                                    )
-                    with m.Elif(is_fpdu | sends_octets):
-                        m.d.comb += segments.take.eq(1)
+                    with m.If(to_do.newer):
                         m.d.sync += [
-                            path.segments.eq(segments.segments_after),
-                            numbers.end.eq(numbers.end + queued),
+                            path.segments.eq(segment.segments_after),
+                            frees.eq(segment.more),
                         ]
-                    with m.Elif(event == TransmitKind.DUE):
+                    with m.If(to_do.newer & ~frees):
+                        m.d.sync += to_do.arms.eq(congestion.restart & ~seen.all_acked)
+                    with m.If((to_do.newer & ~frees) | to_do.duplicates):
+                        m.d.sync += to_do.resends.eq(congestion.retransmit)
+                    with m.If(
+                        (to_do.newer & ~frees) | to_do.duplicates | to_do.rewinds | to_do.shrinks
+                    ):
+                        m.d.sync += path.congestion.eq(congestion.state_after)
+                    with m.If((~frees & (to_do.samples | to_do.unbacks)) | is_due):
                         m.d.sync += times.rto.eq(timeout.rto_after)
-                        with m.If(to_do.probes):
-                            m.next = "SEND"
-                        with m.Else():
-                            m.d.sync += [
-                                path.congestion.eq(congestion.state_after),
-                                to_do.resends.eq(1),
-                                to_do.rewinds.eq(1),
-                                arms.eq(1),
-                            ]
-                            with m.If(numbers.retries != SUSPECT_RETRIES):
-                                m.d.sync += numbers.retries.eq(numbers.retries + 1)
-                            with m.If(numbers.retries == SUSPECT_RETRIES - 1):
-                                m.d.sync += suspects.eq(1)
+                    with m.If(to_do.stores):
+                        m.d.comb += segment.take.eq(1)
+                        m.d.sync += path.segments.eq(segment.segments_after)
+                    with m.If(bare):
+                        m.next = "SEND"
             with m.State("ACT"):  # the next of the things to do
-                m.d.comb += acts.eq(1)
                 m.d.sync += [
-                    *(to_do[name].eq(0) for name in ("closes", "shrinks")),
-                    arms.eq(0),
+                    to_do.arms.eq(0),
+                    path_operation.eq(CongestionOperation.SENT),
+                    left.eq(_SEGMENT_CYCLES - 1),
                     tell_kind.eq(
                         Mux(to_do.tells, Value.cast(LlpEventKind.EMSS), LlpEventKind.TX_WINDOW)
                     ),
-                    tell_value.eq(Mux(to_do.tells, path.emss, grant.number - numbers.base)),
+                    tell_value.eq(Mux(to_do.tells, numbers.emss, grant.number - numbers.base)),
                 ]
-                with m.If(to_do.closes):
-                    m.d.sync += [numbers.closing.eq(1), numbers.passive.eq(numbers.peer_fin)]
-                with m.If(to_do.shrinks):
-                    m.d.sync += path.congestion.eq(congestion.state_after)
-                with m.If(arms):
-                    m.d.sync += [resend.armed.eq(1), resend.at.eq(expiry), numbers.persists.eq(0)]
-                with m.If(to_do.closes):
-                    pass
-                with m.Elif(frees):
+                with m.If(~frees):
+                    m.d.sync += [
+                        operation.eq(
+                            Mux(
+                                to_do.resends,
+                                Value.cast(SegmentOperation.RESEND),
+                                SegmentOperation.SEND,
+                            )
+                        ),
+                        number.eq(Mux(to_do.resends, numbers.una, numbers.next)),
+                    ]
+                with m.If(to_do.arms):
+                    m.d.sync += [resend.armed.eq(1), sets.eq(1), numbers.persists.eq(0)]
+                with m.If(frees):
+                    m.d.sync += left.eq(_FREE_CYCLES - 1)
                     m.next = "WORK"
                 with m.Elif(to_do.resends | to_do.probes):
                     m.next = "SEGMENT"
-                with m.Elif(suspects):
+                with m.Elif(to_do.suspects):
                     m.next = "NOTICE"
                 with m.Elif(to_do.tells):
                     m.next = "TELL"
@@ -489,35 +460,56 @@ class TransmitProcessor(wiring.Component):
                     m.next = "ANSWER"
                 with m.Elif(to_do.ends):
                     m.next = "NOTICE"
-                with m.Elif(to_do.pushes & waits):
-                    with m.If(~outstanding & (idle > times.rto.timeout)):
-                        m.d.sync += path.congestion.eq(congestion.state_after)
+                # SND.NXT that went back is not looked at yet.
+                with m.Elif(to_do.pushes & (status.waits | to_do.rewinds)):
                     m.next = "SEGMENT"
+                    # Nor is a timeout that changed.
+                    with m.If(
+                        ~status.outstanding
+                        & ~rested
+                        & (status.quiet | to_do.samples | to_do.unbacks)
+                    ):
+                        m.d.sync += [
+                            path_operation.eq(CongestionOperation.IDLE),
+                            left.eq(_REST_CYCLES - 1),
+                        ]
+                        m.next = "REST"
                 with m.Elif(numbers.alive & numbers.attached & grant.due):
                     m.d.sync += numbers.granted.eq(grant.number)
                     m.next = "TELL"
                 with m.Else():
-                    m.next = "FINISH"
-            with m.State("SEGMENT"):  # four cycles of the list, and of the windows
-                m.d.sync += step.eq(step + 1)
-                with m.If(step == _OPERATION_CYCLES - 1):
-                    m.d.sync += step.eq(0)
+                    m.d.comb += finishes.eq(1)
+                    m.d.sync += loaded.eq(0)
+                    m.next = "FETCH"
+            with m.State("REST"):  # congestion control, if nothing was sent for long
+                m.d.sync += [left.eq(left - 1), rested.eq(1)]
+                with m.If(left == 0):
+                    m.next = "ACT"
+                    with m.If(status.quiet):
+                        m.d.sync += path.congestion.eq(congestion.state_after)
+            with m.State("SEGMENT"):  # of the list, and of the windows
+                m.d.sync += [
+                    left.eq(left - 1),
+                    goes.eq(segment.sends),
+                    stored.eq(segment.sends & segment.fpdu_alone & ~fated),
+                ]
+                with m.If(left == 0):
                     m.next = "SEND"
+                    with m.If(~fated):
+                        m.next = "FATE"
             with m.State("SEND"):  # until the job is taken, if there is one
-                m.d.comb += sends.i.valid.eq(fated & goes & (~to_do.probes | bare | (octets != 0)))
-                with m.If(~fated):
-                    m.d.sync += stored.eq(goes & whole)
-                    m.next = "FATE"
-                with m.Elif(to_do.probes & ~bare & (window.octets == 0)):
-                    m.d.sync += bare.eq(1)
+                m.d.comb += sends.i.valid.eq(goes)
+                m.d.sync += left.eq(0)
+                with m.If(~goes & to_do.probes):
+                    m.d.sync += [bare.eq(1), goes.eq(1)]
                     m.next = "WORK"
                 with m.Elif(~goes):
                     m.d.sync += to_do.pushes.eq(0)
                     m.next = "ACT"
-                    with m.If(~outstanding & ~persists):
+                    with m.If(~status.outstanding & ~persists):
                         m.d.sync += [
                             resend.armed.eq(1),
-                            resend.at.eq(expiry),
+                            sets.eq(1),
                             numbers.persists.eq(1),
                             numbers.since.eq(now),
                         ]
@@ -530,40 +522,34 @@ class TransmitProcessor(wiring.Component):
                         numbers.sent_at.eq(now),
                     ]
                     with m.If(bare):
-                        m.d.sync += [
-                            numbers.probed.eq(1),
-                            resend.armed.eq(1),
-                            resend.at.eq(expiry),
-                        ]
+                        m.d.sync += [numbers.probed.eq(1), resend.armed.eq(1), sets.eq(1)]
                     with m.Else():
-                        new = (
-                            (numbers.next == numbers.max)
-                            & ~to_do.resends
-                            & ~(numbers.probed & ~outstanding)
-                        )
                         m.d.sync += times.timed.eq(new)
                         with m.If(new):
-                            m.d.sync += path.congestion.eq(congestion.state_after)
+                            m.d.sync += path.congestion.limited.eq(congestion.state_after.limited)
                             with m.If(~times.timed):
                                 m.d.sync += [
-                                    times.timed_number.eq(window.following),
+                                    times.timed_number.eq(segment.following),
                                     times.timed_at.eq(now),
                                 ]
-                        with m.If(~outstanding):
+                        with m.If(~status.outstanding):
                             m.d.sync += [numbers.since.eq(now), numbers.retries.eq(0)]
                         with m.If(~resend.armed | numbers.persists):
-                            m.d.sync += [resend.armed.eq(1), resend.at.eq(expiry)]
+                            m.d.sync += [resend.armed.eq(1), sets.eq(1)]
                         m.d.sync += numbers.persists.eq(0)
-                        with m.If(window.advances):
-                            m.d.sync += numbers.max.eq(window.following)
+                        with m.If(segment.advances):
+                            m.d.sync += numbers.max.eq(segment.following)
                         with m.If(~to_do.resends | to_do.rewinds):
-                            m.d.sync += numbers.next.eq(window.following)
-                            with m.If(window.whole):
-                                m.d.sync += path.segments.eq(segments.segments_after)
-                        with m.If(to_do.pushes & ~to_do.resends & some_jobs):
-                            m.d.sync += to_do.pushes.eq(0)
-                            with m.If(~numbers.visiting):
-                                m.next = "VISIT"
+                            m.d.sync += numbers.next.eq(segment.following)
+                            with m.If(segment.whole):
+                                m.d.sync += path.segments.eq(segment.segments_after)
+                        with m.If(to_do.pushes & ~to_do.resends):
+                            with m.If(segment.ends):
+                                m.d.sync += to_do.pushes.eq(0)  # nothing waits
+                            with m.Elif(some_jobs):
+                                m.d.sync += to_do.pushes.eq(0)
+                                with m.If(~numbers.visiting):
+                                    m.next = "VISIT"
             with m.State("VISIT"):  # a turn later: there is room for each connection
                 m.d.comb += visits.i.valid.eq(1)
                 m.d.sync += numbers.visiting.eq(1)
@@ -576,9 +562,9 @@ class TransmitProcessor(wiring.Component):
             with m.State("NOTICE"):  # until the driver's notice is taken
                 m.d.comb += self.notice.valid.eq(1)
                 with m.If(self.notice.ready):
-                    m.d.sync += suspects.eq(0)
+                    m.d.sync += to_do.suspects.eq(0)
                     m.next = "ACT"
-                    with m.If(~suspects):
+                    with m.If(~to_do.suspects):
                         m.d.sync += [
                             numbers.alive.eq(0),
                             resend.armed.eq(0),

@@ -15,11 +15,12 @@ ROWS = len(TRANSMIT_STATE.members)
 class TransmitTable(wiring.Component):
     """Gives the state of a connection row by row, and takes it all at once.
 
-    `fetches` for five cycles in a row, with the connection; `loads` says which part of the state is
-    in `word`, and `fetched` stands with the last one. `holds` as long as `state` is that of the
-    connection. `keeps` for a cycle, the last one of that: rows are written in it and in the three
-    after it, so the state stays until the next one is loaded, which takes so long. Another fetch
-    may begin two cycles after `keeps`: each row is written two cycles before it is read.
+    `fetches` for a cycle; in each of the next four `loads` says which part of the state is in
+    `word`; the connection stays until then. `holds` as long as `state` is that of the connection.
+    `keeps` for a cycle, the last one of that: rows are written in the four after it, so the state
+    stays from then on until the next one is loaded, which takes so long. Another fetch may begin
+    two cycles after `keeps`: each row is written a cycle before it is read. Deadlines are written
+    in the second cycle after `keeps`, and may change until then.
 
     After a reset all connections are forgotten, a cycle for each one; then `ready` rises.
 
@@ -29,7 +30,7 @@ class TransmitTable(wiring.Component):
 
     Members
     -------
-    connection, fetches, keeps, holds, state: as said. ready, fetched, loads, word: as said.
+    connection, fetches, keeps, holds, state: as said. ready, loads, word: as said.
     limits_write, limits_connection, limits, deadlines_write, deadlines_connection, deadlines: as
         those of `TransmitProcessor`.
     """
@@ -45,7 +46,6 @@ class TransmitTable(wiring.Component):
                 "holds": In(1),
                 "state": In(TRANSMIT_STATE),
                 "ready": Out(1),
-                "fetched": Out(1),
                 "loads": Out(ROWS),
                 "word": Out(TABLE_ROW_BITS),
                 "limits_write": Out(1),
@@ -65,20 +65,20 @@ class TransmitTable(wiring.Component):
         read, write = rows.read_port(), rows.write_port()
 
         # A row is there in the cycle after its address.
-        step = Signal(range(ROWS + 1))
-        m.d.comb += [
-            read.addr.eq(Cat(step[: ROWS.bit_length() - 1], self.connection)),
-            self.word.eq(read.data),
-            self.loads.eq(Cat(self.fetches & (step == place + 1) for place in range(ROWS))),
-            self.fetched.eq(self.loads[-1]),
-        ]
-        m.d.sync += step.eq(Mux(self.fetches & ~self.fetched, step + 1, 0))
-
         row, written = Signal(range(ROWS)), Signal.like(self.connection)
+        writes = Signal(ROWS)
+        address = Signal.like(row)
+        for place in range(ROWS - 1):
+            with m.If(self.loads[place]):
+                m.d.comb += address.eq(place + 1)
+        m.d.comb += [read.addr.eq(Cat(address, self.connection)), self.word.eq(read.data)]
+        m.d.sync += self.loads.eq(Cat(self.fetches, self.loads))
+
         m.d.comb += [
-            write.addr.eq(Cat(row, Mux(self.keeps, self.connection, written))),
-            write.en.eq(self.keeps | (row != 0) | ~self.ready),
+            write.addr.eq(Cat(row, written)),
+            write.en.eq(writes.any() | ~self.ready),
         ]
+        m.d.sync += writes.eq(Cat(self.keeps, writes))
         with m.If(~self.ready):  # the row of their flags
             m.d.sync += [
                 written.eq(written + 1),
@@ -89,30 +89,31 @@ class TransmitTable(wiring.Component):
                 for place, name in enumerate(TRANSMIT_STATE.members):
                     with m.Case(place):
                         m.d.comb += write.data.eq(Value.cast(self.state[name]))
-            with m.If(write.en):
-                m.d.sync += row.eq(row + 1)
+            m.d.sync += row.eq(row + 1)
             with m.If(self.keeps):
-                m.d.sync += written.eq(self.connection)
+                m.d.sync += [row.eq(0), written.eq(self.connection)]
 
         numbers, windows = self.state.numbers, self.state.windows
         deadlines = self.state.times.deadlines
+        m.d.sync += self.deadlines_write.eq(writes[0])
         m.d.comb += [
-            self.deadlines_write.eq(self.keeps),
-            self.deadlines_connection.eq(self.connection),
+            self.deadlines_connection.eq(written),
             # A connection that was forgotten has some in its row still.
             *(
                 self.deadlines[name].eq(Mux(numbers.alive, Value.cast(deadlines[name]), 0))
                 for name in DEADLINES.members
             ),
         ]
-        # Written all the while.
-        m.d.sync += self.limits_write.eq(self.holds)
-        with m.If(self.holds):
-            ahead = numbers.probed & (numbers.una == numbers.max)
-            m.d.sync += [
-                self.limits_connection.eq(self.connection),
-                self.limits.oldest.eq(numbers.una - windows.max_window),
-                self.limits.highest.eq(numbers.max + ahead),
-                self.limits.ended.eq(~numbers.alive),
-            ]
+        # Written all the while, two cycles later.
+        held, highest, ahead = Signal(), Signal(32), Signal()
+        m.d.sync += [
+            held.eq(self.holds),
+            highest.eq(numbers.max),
+            ahead.eq(numbers.probed & (numbers.una == numbers.max)),
+            self.limits_write.eq(held),
+            self.limits_connection.eq(self.connection),
+            self.limits.oldest.eq(numbers.una - windows.max_window),
+            self.limits.highest.eq(highest + ahead),
+            self.limits.ended.eq(~numbers.alive),
+        ]
         return m

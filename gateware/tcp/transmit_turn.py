@@ -45,6 +45,7 @@ class TransmitTurn(wiring.Component):
         m = Module()
         events, o = self.events, self.o
         waiting, turn, candidates = (Signal(len(TransmitKind)) for _ in range(3))
+        offered = Signal(len(TransmitKind))  # the kind that is
         chosen, connection = Signal(TransmitKind), Signal(o.p.connection.shape())
         m.d.comb += [
             waiting.eq(Cat(event.valid for event in events)),
@@ -53,12 +54,13 @@ class TransmitTurn(wiring.Component):
         for number, event in reversed(list(enumerate(events))):
             with m.If(candidates[number]):
                 m.d.comb += [chosen.eq(number), connection.eq(event.payload)]
-            m.d.comb += event.ready.eq(o.valid & o.ready & (Value.cast(o.p.kind) == number))
+            m.d.comb += event.ready.eq(o.ready & offered[number])
         with m.If(o.ready):
-            m.d.sync += o.valid.eq(0)
+            m.d.sync += [o.valid.eq(0), offered.eq(0)]
         with m.If(~o.valid & waiting.any()):
             m.d.sync += [
                 o.valid.eq(1),
+                *(offered[place].eq(Value.cast(chosen) == place) for place in range(len(offered))),
                 o.p.kind.eq(chosen),
                 o.p.connection.eq(connection),
                 *(turn[place].eq(Value.cast(chosen) < place) for place in range(len(turn))),

@@ -7,7 +7,7 @@ asserted together with the property that needs them, so they are proved whenever
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from amaranth.hdl import Signal, Value
+from amaranth.hdl import Mux, Signal, Value
 
 from stagecoach.gateware.queues.entry_writer import ENTRY_WORDS, OUTSTANDING
 from stagecoach.gateware.queues.fetch.visit import Visit
@@ -126,8 +126,12 @@ def _transmit_processor(h: Harness, inside: Inside) -> Conditions:
     is_fpdu = kind == Value.cast(TransmitKind.FPDU)
     is_command = kind == Value.cast(TransmitKind.COMMAND)
     yield "event", away | event.valid
+    offered = inside.child("turn").signal("offered")
+    yield "offered", offered == Mux(event.valid, 1 << kind, 0)
     yield "FPDU", ~event.valid | ~is_fpdu | inside.ports.fpdu.valid
     yield "command", ~event.valid | ~is_command | inside.ports.command.valid
+    yield "is FPDU", away | (inside.signal("is_fpdu") == is_fpdu)
+    yield "of FPDU", away | (inside.child("plan").signal("of_fpdu") == is_fpdu)
     yield "stores", ~inside.in_state("STORE") | is_fpdu | is_command
     yield "fate", ~inside.in_state("FATE") | is_fpdu
     yield "fated", away | inside.signal("fated") | is_fpdu

@@ -20,6 +20,8 @@ from tests.support.runner import run_cocotb
 
 SPACE = 1 << 32
 CYCLES = 4
+CYCLES_OF_NUMBERS = 3
+LIMIT_CYCLES = 2
 Operation = CongestionOperation
 
 
@@ -30,6 +32,7 @@ class Control:
         self, dut: Any, base: int, smss: int, cwnd: int, ssthresh: int, recover: int = -2
     ) -> None:
         self.dut, self.base, self.smss = dut, base, smss
+        self.rng = seeded_random(base)
         self.state: Any = {"cwnd": cwnd, "ssthresh": ssthresh, "recover": (base + recover) % SPACE}
         self.una = self.following = self.maximum = 0
         self.limit = cwnd
@@ -52,11 +55,16 @@ class Control:
         dut.highest.value = self.number(self.maximum)
         dut.acknowledgment.value, dut.octets.value = self.number(ack), octets
         dut.state.value = pack(CONGESTION, self.state)
-        # Good in the fourth cycle, at whose end it is looked at.
-        await ClockCycles(dut.clk, CYCLES)
+        # Good in the fourth cycle, at whose end it is looked at, and in the next one.
+        await ClockCycles(dut.clk, CYCLES_OF_NUMBERS)
+        for number in (dut.una, dut.next, dut.highest):
+            number.value = self.rng.getrandbits(32)
+        await ClockCycles(dut.clk, CYCLES - CYCLES_OF_NUMBERS + self.rng.randrange(2))
         self.state = unpack(CONGESTION, int(dut.state_after.value))
-        self.limit = int(dut.limit.value)
         self.retransmit, self.restart = bool(dut.retransmit.value), bool(dut.restart.value)
+        dut.state.value = pack(CONGESTION, self.state)
+        await ClockCycles(dut.clk, LIMIT_CYCLES)
+        self.limit = int(dut.limit.value)
 
 
 class Sender:

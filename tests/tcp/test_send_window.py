@@ -13,6 +13,7 @@ from tests.support.runner import run_cocotb
 
 SPACE = 1 << 32
 CYCLES = 4
+CYCLES_AFTER = 2
 LARGEST = (1 << 14) - 1
 
 
@@ -49,6 +50,8 @@ async def check_windows_at_random(dut: Any) -> None:
         dut.highest.value = (una + sent) % SPACE
         dut.end.value = (una + position + waiting) % SPACE
         dut.closing.value, dut.limit.value = closing, limit
+        held = rng.random() < 0.2
+        dut.held.value = held
         dut.window.value, dut.max_window.value = window, largest
         dut.full.value = rng.getrandbits(14)
         await ClockCycles(dut.clk, CYCLES - 1)
@@ -60,16 +63,20 @@ async def check_windows_at_random(dut: Any) -> None:
         octets = full if mode is SendMode.AGAIN else max(0, min(full, usable))
         whole = octets == full and (usable >= 0 or mode is SendMode.AGAIN)
         last = whole and waiting == full
-        fin, sends = False, True
+        fin, sends = False, mode is SendMode.AGAIN or octets > 0
         if mode is SendMode.NEW:
             fin = bool(closing) and last and octets < window - position
             sends = fin or (octets > 0 and (whole or 2 * octets >= largest))
+            sends = sends and not (held and last)
         elif mode is SendMode.AGAIN:
             fin = bool(closing) and last and sent > position + octets
-        await ClockCycles(dut.clk, 1)
+        await ClockCycles(dut.clk, CYCLES_AFTER)
         found = {
             name: int(getattr(dut, name).value)
-            for name in ("octets", "fin", "whole", "last", "sends", "following", "advances")
+            for name in (
+                *("octets", "fin", "whole", "last", "sends", "following", "advances"),
+                *("some", "one"),
+            )
         }
         # A cycle later `full` counts again.
         assert found["following"] == (una + position + found["octets"] + found["fin"]) % SPACE
@@ -81,6 +88,8 @@ async def check_windows_at_random(dut: Any) -> None:
             "last": int(last),
             "sends": int(sends),
             "advances": int(position + octets + fin > sent),
+            "some": int(waiting > 0),
+            "one": int(waiting == 1),
         }
         assert found == expected, (mode, position, waiting, sent, limit, window, largest, closing)
 

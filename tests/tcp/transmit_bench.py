@@ -382,6 +382,7 @@ class Bench:
         """Wait until the block has done all that it was told."""
         for source in self.sources.values():
             await source.wait_idle()
+        self.active = self.cycle  # it took the last one of them
         while self.pulses < self.events or self.cycle - self.active < QUIET:
             await RisingEdge(self.dut.clk)
 

@@ -75,8 +75,7 @@ FREE: dict[str, tuple[str, ...]] = {
         "table",
         "congestion",
         "timeout",
-        "list",
-        "window",
+        "segment",
         "grant",
     ),
 }
