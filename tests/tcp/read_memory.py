@@ -1,5 +1,6 @@
 """Memory that answers the reads of a block: what it has, late, or with errors."""
 
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
@@ -18,7 +19,10 @@ def octet_at(address: int) -> int:
 class Memory:
     """Answers reads, in order; some addresses cannot be read."""
 
-    def __init__(self, dut: Any, rng: Random, pattern: str) -> None:
+    def __init__(
+        self, dut: Any, rng: Random, pattern: str, octet: Callable[[int], int] = octet_at
+    ) -> None:
+        self._octet = octet
         self.bad: set[int] = set()  # of words
         self.latency = 0  # of the next answer
         self._clk = dut.clk
@@ -36,6 +40,6 @@ class Memory:
                 await ClockCycles(self._clk, self.latency)
                 self.latency = 0
             for at in range(address // 8 * 8, address + octets, 8):
-                data = bytes(octet_at(at + lane) for lane in range(8))
+                data = bytes(self._octet(at + lane) for lane in range(8))
                 fields = {"last": at + 8 >= address + octets, "error": at in self.bad}
                 self.words.put({"data": int.from_bytes(data, "little"), **fields})

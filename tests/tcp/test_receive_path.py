@@ -8,7 +8,6 @@ import cocotb
 from cocotb.triggers import RisingEdge
 
 from stagecoach.gateware.ethernet.layouts import FRAME_BEAT, FRAME_WORD
-from stagecoach.gateware.host_memory import MEMORY_COMMAND, WORD
 from stagecoach.gateware.tcp.layouts import (
     LIMITS,
     Due,
@@ -32,50 +31,11 @@ from stagecoach.sim.cosim.streams import (
 )
 from stagecoach.sim.model.tcp.segment import Flags
 from tests.support.runner import run_cocotb
-from tests.tcp.receive_reference import SPACE, Memory, Reference
+from tests.tcp.receive_reference import SPACE, Reference
+from tests.tcp.write_memory import WritePort
 
 CONNECTIONS, BITS = 64, 6
 SHIFT, MTU, RING = 2, 1500, 1 << 17
-
-
-class WritePort:
-    """A memory that has octets when it answers, some time after their words; it may fail."""
-
-    def __init__(self, dut: Any, rng: Random) -> None:
-        self.dut, self.rng = dut, rng
-        self.memory = Memory()
-        self.failing: range = range(0)
-        self._commands = StreamSink(dut, "write__command", MEMORY_COMMAND, rng=rng)
-        self._words = StreamSink(dut, "write__data", WORD, rng=rng, pattern="bursty")
-        self._answers: deque[tuple[int, int, bytes]] = deque()
-        self._cycle = 0
-        dut.write__done.value = dut.write__error.value = 0
-        cocotb.start_soon(self._take())
-        cocotb.start_soon(self._answer())
-
-    async def _take(self) -> None:
-        while True:
-            command = await self._commands.get()
-            address, octets = command["address"], command["octets"]
-            words = [await self._words.get() for _ in range(-(-(address % 8 + octets) // 8))]
-            data = b"".join(word["data"].to_bytes(8, "little") for word in words)
-            part = data[address % 8 :][:octets]
-            self._answers.append((self._cycle + self.rng.choice([0, 20, 200]), address, part))
-
-    async def _answer(self) -> None:
-        dut = self.dut
-        while True:
-            await RisingEdge(dut.clk)
-            self._cycle += 1
-            due = bool(self._answers) and self._answers[0][0] <= self._cycle
-            dut.write__done.value = int(due)
-            dut.write__error.value = 0
-            if due:
-                _, address, octets = self._answers.popleft()
-                fails = address in self.failing
-                dut.write__error.value = int(fails)
-                if not fails:
-                    self.memory.write(address, octets)
 
 
 class Bench:

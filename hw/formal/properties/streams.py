@@ -39,6 +39,7 @@ ASSUMED: dict[str, tuple[str, ...]] = {
     "tcp.ring_reader.RingReader": ("job",),
     "tcp.llp_receive.LlpReceive": ("request",),
     "tcp.receive_path.ReceivePath": ("frames",),
+    "tcp.receive_side.ReceiveSide": ("llp_request",),
     "tcp.transmit_ring.TransmitRing": ("words",),
     "tcp.transmit_processor.TransmitProcessor": ("fpdu", "command"),
 }
@@ -64,6 +65,13 @@ FREE: dict[str, tuple[str, ...]] = {
         "processor.limits",
         "processor.verdict",
         "processor.ranges",
+    ),
+    "tcp.receive_side.ReceiveSide": (
+        "front.sums",
+        "front.ip",
+        "front.tcp",
+        "counters",
+        *(f"path.processor.{name}" for name in ("table", "limits", "verdict", "ranges")),
     ),
     "tcp.receive_processor.ReceiveProcessor": ("table", "limits", "verdict", "ranges"),
     "tcp.ring_reader.RingReader": ("rings", "store", "checksum"),
