@@ -7,6 +7,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from bench.before import BeforeError, measure_before
 from bench.curves import FAMILIES
 from bench.floors import FLOORS, SHORT_KEYS, read_floors, shortened
 from bench.measure import FAILURES, measure, measure_curves, select, with_ratios
@@ -21,6 +22,7 @@ PARTIAL = RESULT.with_suffix(".partial")
 """Figures of a run that has not come to its end; those of the last one stay as they are."""
 
 CURVES = Path("build/performance.json")
+BEFORE = Path("build/bench_before.json")
 
 
 def last_results() -> tuple[dict[str, float], dict[str, dict[str, dict[str, int]]]]:
@@ -63,6 +65,12 @@ def _options() -> argparse.Namespace:
         action="store_true",
         help="write docs/performance.md from what the last whole run left in build",
     )
+    choice.add_argument(
+        "--before",
+        metavar="COMMIT",
+        help="compare the speed of the simulator with that of an earlier commit, by turns, and "
+        f"write {BEFORE}",
+    )
     parser.add_argument(
         "--jobs",
         type=positive,
@@ -71,6 +79,25 @@ def _options() -> argparse.Namespace:
         help="cases that are simulated at once: they count cycles; default: %(default)s",
     )
     return parser.parse_args()
+
+
+def _progress() -> Progress:
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    return Progress(*columns, console=Console(stderr=True))
+
+
+def _compare(commit: str) -> int:
+    try:
+        with _progress() as progress:
+            task = progress.add_task("", total=None)
+            found = measure_before(commit, lambda what: progress.update(task, description=what))
+    except BeforeError as error:
+        print(f"bench: {error}", file=sys.stderr)
+        return 2
+    write_results(BEFORE, found)
+    for key, value in found.items():
+        print(f"{key}: {value}")
+    return 0
 
 
 def main() -> int:
@@ -83,6 +110,8 @@ def main() -> int:
             print(f"bench: {error}", file=sys.stderr)
             return 2
         return 0
+    if options.before:
+        return _compare(options.before)
     try:
         keys = list(SHORT_KEYS) if options.short else select(options.only or options.again)
         if options.again:
@@ -93,8 +122,7 @@ def main() -> int:
         print(f"bench: {error}", file=sys.stderr)
         return 2
     whole = not (options.only or options.again or options.short)
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True)) as progress:
+    with _progress() as progress:
         task = progress.add_task("", total=None)
 
         def begin(what: str) -> None:

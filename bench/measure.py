@@ -1,6 +1,7 @@
 """Measures figures and curves, each by its key."""
 
 from collections.abc import Callable, Sequence
+from difflib import get_close_matches
 
 from bench import nfs, speed
 from bench.catalogue import FIGURES, RATIOS, STEADY_MESSAGES, Case
@@ -22,7 +23,8 @@ def select(names: Sequence[str]) -> list[str]:
     """
     for name in names:
         if name not in KEYS:
-            raise ValueError(f"no figure {name!r}; allowed: {', '.join(KEYS)}")
+            alike = ", ".join(get_close_matches(name, KEYS, cutoff=0))
+            raise ValueError(f"no figure {name!r}; the nearest of {len(KEYS)}: {alike}")
     return [key for key in KEYS if not names or key in names]
 
 

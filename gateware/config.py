@@ -82,6 +82,15 @@ class RnicConfig:
         return (self.cqs - 1).bit_length()
 
     @property
+    def send_units(self) -> int:
+        """Units of its send ring that each QP has on chip without a lane, 2 to 4.
+
+        Two are the longest entry. Four, with up to 64 QPs, let 16 of them hide a read latency of
+        1,000 cycles (docs/decisions/prefetch-lanes.md).
+        """
+        return max(2, min(4, 256 // self.qps))
+
+    @property
     def receive_units(self) -> int:
         """Receive entries that each QP has on chip without a lane, 2 to 8.
 

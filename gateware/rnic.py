@@ -63,11 +63,13 @@ RING_WRITER_CLIENT = 1
 ATOMIC_CLIENT = 2
 """Clients of the write engine whose commands are one burst each."""
 
-JOBS_AHEAD = 17
-"""In each of two queues: FPDUs whose payload is being read, one every eight cycles for a latency of
-250. A queue of 17 is the deepest whose memory is one row of distributed RAM."""
+JOB_QUEUES = 3
+JOBS_IN_QUEUE = 17
+JOBS_AHEAD = 1 + JOB_QUEUES * JOBS_IN_QUEUE
+"""FPDUs whose payload is being read, in a register and queues: one every 20 cycles for a latency of
+1,000. A queue of 17 is the deepest whose memory is one row of distributed RAM."""
 
-assert 2 * (JOBS_AHEAD + BEATS_AHEAD) < 1 << JOB_BITS  # those that wait and those in the framer
+assert JOBS_AHEAD + 2 * BEATS_AHEAD < 1 << JOB_BITS  # those that wait and those in the framer
 
 PIECES_AHEAD = 16
 
@@ -137,9 +139,12 @@ class Rnic(wiring.Component):
         m.submodules.placer = self.placer = Placer(config)
 
         m.submodules.stag_table = self.stag_table = StagTable(config, clients=2, invalidators=2)
-        send_units = SEND_ENTRY_OCTETS // UNIT_OCTETS
         m.submodules.send_fetcher = self.send_fetcher = RingFetcher(
-            config, entry_units=send_units, own_units=send_units, send=True
+            config,
+            entry_units=SEND_ENTRY_OCTETS // UNIT_OCTETS,
+            own_units=config.send_units,
+            send=True,
+            outstanding=64,
         )
         m.submodules.receive_fetcher = self.receive_fetcher = RingFetcher(
             config,
@@ -313,9 +318,15 @@ class Rnic(wiring.Component):
             m.d.comb += [port.valid.eq(kick.valid), port.qp.eq(kick.qp)]
 
         self._queue(m, "pieces", transmitter.piece, self.gather.piece, PIECES_AHEAD)
-        m.submodules.later_jobs = later = StreamFifo(self.layouts.ulpdu_job, JOBS_AHEAD)
-        wiring.connect(m, transmitter.job, later.i)
-        self._queue(m, "jobs", later.o, self.assembler.job, JOBS_AHEAD)
+        m.submodules.newest_job = newest = StreamSlot(self.layouts.ulpdu_job)
+        wiring.connect(m, transmitter.job, newest.i)
+        jobs = newest.o
+        for number in range(JOB_QUEUES):
+            queue = StreamFifo(self.layouts.ulpdu_job, JOBS_IN_QUEUE)
+            m.submodules[f"jobs_{number}"] = queue
+            wiring.connect(m, jobs, queue.i)
+            jobs = queue.o
+        wiring.connect(m, jobs, self.assembler.job)
         wiring.connect(m, transmitter.inline, self.gather.inline)
         wiring.connect(m, self.gather.o, self.assembler.payload)
         wiring.connect(m, self.assembler.o, self.framer.i)

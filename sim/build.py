@@ -33,9 +33,6 @@ RUNTIME = Path(__file__).resolve().parent / "runtime"
 HARNESS = RUNTIME / "harness.v"
 LIBRARY = "librnic.so"
 
-APART = (r"\rnic.ring_writer.errors",)
-"""Modules that never rest, in blocks that do: they get clocks of their own."""
-
 VERILATOR_ARGUMENTS = (
     "--cc",
     "--prefix",
@@ -138,7 +135,7 @@ def build_device(
 
 @functools.lru_cache(maxsize=4)
 def _split_clocks(verilog: str) -> tuple[str, int]:
-    return split_clocks(verilog, TOP, APART)
+    return split_clocks(verilog, TOP)
 
 
 def compile_verilog(

@@ -11,7 +11,7 @@ This reads the Verilog that Yosys writes for Amaranth's designs, not any Verilog
 import functools
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 
 LEAST_STATEMENTS = 5
 """Of registers in a block that has a clock of its own; smaller ones share that of the top."""
@@ -152,9 +152,8 @@ class _Module:
 class _Splitter:
     """The modules of a device, and which of them have a clock of their own."""
 
-    def __init__(self, verilog: str, top: str, apart: Collection[str]):
+    def __init__(self, verilog: str, top: str):
         self._top = top
-        self._apart = apart
         self._modules: dict[str, _Module] = {}
         self.texts: list[_Module | str] = []
         for text in _CHUNK.split(verilog):
@@ -164,12 +163,10 @@ class _Splitter:
                 self.texts.append(module)
             else:
                 self.texts.append(text)
-        for name in (top, *apart):
-            if name not in self._modules:
-                raise ValueError(f"no module is named {name!r}; allowed: {sorted(self._modules)}")
+        if top not in self._modules:
+            raise ValueError(f"no module is named {top!r}; allowed: {sorted(self._modules)}")
         # Cached for this object, which is short-lived.
         self._statements = functools.cache(self._count_statements)
-        self.clocks = functools.cache(self._count_clocks)
         self._runs_free = functools.cache(self._has_free_running)
 
     def _children(self, name: str) -> list[tuple[str, str]]:
@@ -178,8 +175,7 @@ class _Splitter:
         return [(child, text) for child, text in instances if child in self._modules]
 
     def _separate(self, parent: str, child: str) -> bool:
-        large = parent == self._top and self._statements(child) >= LEAST_STATEMENTS
-        return large or child in self._apart
+        return parent == self._top and self._statements(child) >= LEAST_STATEMENTS
 
     def _count_statements(self, name: str) -> int:
         """Assignments to registers that share the clock of the module."""
@@ -189,12 +185,11 @@ class _Splitter:
             if not self._separate(name, child)
         )
 
-    def _count_clocks(self, name: str) -> int:
-        """Clocks of a module: its own, then those of children that have one."""
-        return 1 + sum(
-            self.clocks(child) - (not self._separate(name, child))
-            for child, _ in self._children(name)
-        )
+    @property
+    def clocks(self) -> int:
+        """Clocks of the top: its own, and those of children that have one."""
+        children = self._children(self._top)
+        return 1 + sum(self._separate(self._top, child) for child, _ in children)
 
     def _has_free_running(self, name: str) -> bool:
         return bool(self._modules[name].free) or any(
@@ -214,15 +209,14 @@ class _Splitter:
         clocks = 1
         for number, (child, instance) in enumerate(self._children(module.name)):
             connections = [".clk_free(clk_free)"] if self._runs_free(child) else []
-            for at in range(self.clocks(child)):
+            if self._separate(module.name, child):
                 clock, moves = f"clk{clocks}", f"moves{clocks}"
-                if at or self._separate(module.name, child):
-                    clocks += 1
-                else:
-                    clock, moves = "clk", f"moves_child{number}"
-                    own.append(moves)
-                    declared.append(f"wire {moves}")
-                connections += [f".clk{at or ''}({clock})", f".moves{at or ''}({moves})"]
+                clocks += 1
+            else:
+                clock, moves = "clk", f"moves_child{number}"
+                own.append(moves)
+                declared.append(f"wire {moves}")
+            connections += [f".clk({clock})", f".moves({moves})"]
             lines = "".join(f"    {connection},\n" for connection in connections)
             head, _, rest = instance.replace("    .clk(clk),\n", "").partition("\n")
             text = text.replace(instance, f"{head}\n{lines}{rest}")
@@ -233,21 +227,20 @@ class _Splitter:
         text = re.sub(r"(?<=always @\()posedge (?=clk|clk_free\))", "edge ", text)
         text = text.replace("  input clk;\n  wire clk;\n", "")
         assigned.append(f"assign moves = {' | '.join(own) or 0}")
-        suffixes = ["", *map(str, range(1, clocks))]
         ports = ["clk_free"] if self._runs_free(module.name) or module.name == self._top else []
         declared += [f"input {port}" for port in ports]
         if module.name == self._top:
             ports += ["clocks", "moves_all"]
             declared += [f"input [{clocks - 1}:0] clocks", f"output [{clocks - 1}:0] moves_all"]
+            suffixes = ["", *map(str, range(1, clocks))]
             for at, each in enumerate(suffixes):
                 declared += [f"wire clk{each}", f"wire moves{each} {_KEPT}"]
                 assigned.append(f"assign clk{each} = clocks[{at}]")
             every = ", ".join(f"moves{each}" for each in reversed(suffixes))
             assigned.append(f"assign moves_all = {{{every}}}")
         else:
-            for each in suffixes:
-                ports += [f"clk{each}", f"moves{each}"]
-                declared += [f"input clk{each}", f"output moves{each}"]
+            ports += ["clk", "moves"]
+            declared += ["input clk", "output moves"]
         start = _HEAD.search(text)
         assert start is not None
         names, _, body = text[start.end() :].partition(";\n")
@@ -266,7 +259,7 @@ class _Splitter:
         )
 
 
-def split_clocks(verilog: str, top: str, apart: Collection[str] = ()) -> tuple[str, int]:
+def split_clocks(verilog: str, top: str) -> tuple[str, int]:
     """Return Verilog whose blocks have clocks of their own, and how many those are.
 
     The module `top` has `clk_free` instead of `clk`, at which free-running counters go on, and two
@@ -277,11 +270,9 @@ def split_clocks(verilog: str, top: str, apart: Collection[str] = ()) -> tuple[s
     ----------
     verilog: what `hw.rtlil.to_verilog` returned.
     top: each of its children of `LEAST_STATEMENTS` has a clock, what is smaller that of `top`.
-    apart: modules that have a clock of their own although they are deeper.
     """
-    splitter = _Splitter(verilog, top, apart)
-    clocks = splitter.clocks(top)
-    if clocks > CLOCKS_LIMIT:
-        raise ValueError(f"there are {clocks} clocks; allowed: {CLOCKS_LIMIT}")
+    splitter = _Splitter(verilog, top)
+    if splitter.clocks > CLOCKS_LIMIT:
+        raise ValueError(f"there are {splitter.clocks} clocks; allowed: {CLOCKS_LIMIT}")
     texts = [each if isinstance(each, str) else splitter.split(each) for each in splitter.texts]
-    return "".join(texts), clocks
+    return "".join(texts), splitter.clocks

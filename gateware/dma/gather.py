@@ -16,7 +16,7 @@ from stagecoach.gateware.registers_apart import keep_apart
 from stagecoach.gateware.stream.buffer import StreamBuffer
 from stagecoach.gateware.stream.fifo import StreamFifo
 
-PIECES_AHEAD = 32
+PIECES_AHEAD = 64
 """Pieces whose read was commanded and whose words were not all packed."""
 
 BEATS_AHEAD = 8

@@ -13,7 +13,7 @@ from stagecoach.gateware.dma.bursts import AXI_BURST_INCR, AXI_SIZE_WORD, BurstS
 from stagecoach.gateware.host_memory import READ_WORD, ReadClient
 from stagecoach.gateware.stream.round_robin import choose_round_robin, preceded_round_robin
 
-MAX_OUTSTANDING_BURSTS = 64
+MAX_OUTSTANDING_BURSTS = 128
 
 
 class ReadEngine(wiring.Component):

@@ -19,7 +19,8 @@ class QpErrors(wiring.Component):
     `config.qps` + 2 cycles after its failure, or after the last failure or `forget` of another QP
     since: failures are rare, so one QP is looked at in a cycle. That of a failure is looked at
     next, and named 2 cycles after it, so that the failure is the cause before the peer tells what
-    it saw of it. No failure may come in the first `config.qps` cycles after a reset.
+    it saw of it. When all were looked at and none had an error, nothing moves until the next
+    failure or `forget`. No failure may come in the first `config.qps` cycles after a reset.
 
     Parameters
     ----------
@@ -59,8 +60,10 @@ class QpErrors(wiring.Component):
         forgotten = Signal.like(self.forget.qp)
         error = self.error
 
+        left = Signal(range(qps + 1), init=qps)  # to be looked at until it rests
         m.d.comb += read.addr.eq(looked_at)
-        m.d.sync += looked_at.eq(looked_at + 1)
+        with m.If(left != 0):
+            m.d.sync += [looked_at.eq(looked_at + 1), left.eq(left - 1)]
         with m.If(looked_at == qps - 1):
             m.d.sync += clears.eq(0)
         with m.If(error.ready):
@@ -78,16 +81,18 @@ class QpErrors(wiring.Component):
                 write.data.which.eq(self.which),
                 write.en.eq(1),
             ]
-            m.d.sync += looked_at.eq(self.fail.qp)
+            m.d.sync += [looked_at.eq(self.fail.qp), left.eq(qps)]
             with m.If(self.fail.qp == forgotten):
                 m.d.sync += forgets.eq(0)
         with m.Elif(forgets):
             m.d.comb += [write.addr.eq(forgotten), write.en.eq(1)]
-            m.d.sync += forgets.eq(0)
-        with m.Else():
-            m.d.comb += [write.addr.eq(looked_at), write.en.eq(clears | ~error.valid)]
-            with m.If(~clears & ~error.valid):
+            m.d.sync += [forgets.eq(0), left.eq(qps)]
+        with m.Elif(clears | ~error.valid):
+            m.d.comb += [write.addr.eq(looked_at), write.en.eq(1)]
+            with m.If(~clears):
                 m.d.sync += error.valid.eq(read.data.unnamed)
+        with m.Else():
+            m.d.sync += left.eq(qps)
         with m.If(self.forget.valid):
             m.d.sync += [forgets.eq(1), forgotten.eq(self.forget.qp)]
         return m

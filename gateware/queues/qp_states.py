@@ -166,7 +166,7 @@ class QpStates(wiring.Component):
                 m.d.sync += qp.eq(qp + 1)
                 with m.If(qp == config.qps - 1):
                     m.next = "IDLE"
-            # Waits for a command or an error; looks at one error input per cycle.
+            # Waits for a command or an error; if there is one, looks at one error input per cycle.
             with m.State("IDLE"):
                 m.d.sync += is_command.eq(self.qp_command.valid)
                 # A flood of commands is not possible: each takes several register writes.
@@ -175,7 +175,7 @@ class QpStates(wiring.Component):
                     m.next = "LOOK_UP"
                 with m.Elif((pending & turn).any()):
                     m.next = "TAKE"
-                with m.Else():
+                with m.Elif(pending.any()):
                     m.d.sync += turn.eq(turn.rotate_left(1))
             # Takes the error.
             with m.State("TAKE"):

@@ -18,7 +18,6 @@ from stagecoach.gateware.queues.fetch.lookup import FetchLookup
 from stagecoach.gateware.queues.fetch.plan import FetchPlan
 from stagecoach.gateware.queues.fetch.request import FetchRequest
 from stagecoach.gateware.queues.fetch.rescue import FetchRescue
-from stagecoach.gateware.queues.fetch.visit import OUTSTANDING
 from stagecoach.gateware.queues.kick_queue import KickQueue
 from stagecoach.gateware.queues.ports import EntryPort
 from stagecoach.gateware.queues.prefetch_lanes import PrefetchLanes
@@ -46,8 +45,8 @@ class RingFetcher(wiring.Component):
 
     One read command fetches up to 4 units, up to the next running number that is a multiple of 4
     (without a lane of `own_units`, if that is less), for a single QP at least every 16 cycles; from
-    doorbell to command 9 cycles. Up to 32 commands are outstanding over all QPs. `read.data` is
-    taken in every cycle.
+    doorbell to command 9 cycles. Up to `outstanding` commands are outstanding over all QPs.
+    `read.data` is taken in every cycle.
 
     CREATE takes base and size of the ring and starts all numbers at 0; DESTROY makes the QP deaf
     to doorbells. Both wait until no read is outstanding, so nothing that was read for the old QP
@@ -66,6 +65,7 @@ class RingFetcher(wiring.Component):
     entry_units: units of the longest entry, 1 or 2.
     own_units: units of each QP that are on chip without a lane, a power of two from 2 on.
     send: fetches the send rings, else the receive rings.
+    outstanding: read commands that may be on their way: read latency by cycles for each read.
     tick_cycles: a lane is taken back once in so many cycles at most, if it was not used for two to
         three times as many. A power of two.
     """
@@ -77,6 +77,7 @@ class RingFetcher(wiring.Component):
         entry_units: int,
         own_units: int,
         send: bool,
+        outstanding: int = 32,
         tick_cycles: int = TICK_CYCLES,
     ):
         if entry_units not in (1, 2):
@@ -85,6 +86,7 @@ class RingFetcher(wiring.Component):
         self._memory = PrefetchMemory(config, own_units)
         self._entry_units = entry_units
         self._send = send
+        self._outstanding = outstanding
         self._tick_cycles = tick_cycles
         layouts = Layouts(config)
         super().__init__(
@@ -108,7 +110,7 @@ class RingFetcher(wiring.Component):
         m.submodules.lookup = lookup = FetchLookup(memory)
         m.submodules.doorbell = doorbell = FetchDoorbell(memory)
         m.submodules.plan = plan = FetchPlan(memory)
-        m.submodules.request = request = FetchRequest(memory)
+        m.submodules.request = request = FetchRequest(memory, outstanding=self._outstanding)
         m.submodules.rescue = rescue = FetchRescue(memory)
         m.submodules.failure = failure = FetchFailure(memory)
         m.submodules.command = command = FetchCommand(config, send=self._send)
@@ -117,10 +119,13 @@ class RingFetcher(wiring.Component):
             memory, words=UNIT_WORDS, entry_units=self._entry_units
         )
         m.submodules.arrivals = arrivals = UnitArrivals(
-            config, address_bits=memory.address_bits, words=UNIT_WORDS, outstanding=OUTSTANDING
+            config,
+            address_bits=memory.address_bits,
+            words=UNIT_WORDS,
+            outstanding=self._outstanding,
         )
         m.submodules.lanes = lanes = PrefetchLanes(
-            config, tick_cycles=self._tick_cycles, outstanding=OUTSTANDING
+            config, tick_cycles=self._tick_cycles, outstanding=self._outstanding
         )
         # Who wants to be visited: after a pop, a visit that left more to do, or a failed read
         m.submodules.kicked = kicked = KickQueue(config, kicks=3)

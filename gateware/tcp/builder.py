@@ -75,9 +75,9 @@ class Builder(wiring.Component):
     -------
     write, connection, row, word: a pulse writes a row of a connection, at any time: what is sent
         with one has it, or has what it was.
-    job: `sum` is that of the payload of `kind`. store, ring: words of payload, from lane 0 on, each
-        with all octets of its job. connection_read, settled: of `Settle`. ask, ranges: as those of
-        `SackBlocks`. frame: to `FrameOutput`.
+    job: `sum` is that of the payload, and means nothing without. store, ring: words of payload,
+        from lane 0 on, each with all octets of its job. connection_read, settled: of `Settle`. ask,
+        ranges: as those of `SackBlocks`. frame: to `FrameOutput`.
     """
 
     def __init__(self, connections: int = 64):
@@ -136,10 +136,13 @@ class Builder(wiring.Component):
         tcp_total, tcp_once = Signal(20), Signal(17)
         offset, offset_flags = Signal(4), Signal(16)
         shifted = Signal(32)
+        blocks_sum, content_sum = Signal(16), Signal(16)
         m.d.comb += [
             offset.eq((TCP_OCTETS + Mux(job.blocks, blocks.octets, 0)) >> 2),
             offset_flags.eq(Cat(job.flags, C(0, 4), offset)),
             shifted.eq(room >> fields.shift),
+            content_sum.eq(Mux(job.kind == SendKind.NOTHING, blocks_sum, job.sum)),
+            blocks_sum.eq(Mux(job.blocks, blocks.sum, 0)),
         ]
         m.d.sync += [
             ip_total.eq(fields.ip_sum + total),
@@ -149,7 +152,7 @@ class Builder(wiring.Component):
             known_sum.eq(fields.tcp_sum + (octets + TCP_OCTETS)),
             window.eq(Mux(shifted[16:].any(), WINDOW_FIELD_MOST, shifted)),
             numbers_sum.eq(sequence_sum + acknowledgment_sum),
-            others_sum.eq(known_sum + window + Mux(job.blocks, blocks.sum, job.sum)),
+            others_sum.eq(known_sum + window + content_sum),
             tcp_total.eq(numbers_sum + others_sum),
             tcp_once.eq(folded(tcp_total)),
             check.eq(~folded(tcp_once)),

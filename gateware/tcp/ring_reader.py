@@ -61,7 +61,7 @@ class RingReader(wiring.Component):
     write, connection, ring: a pulse, a connection has that ring; no job of it waits then.
     job: segments. o: the same, to the builder. words: the payload of those of the ring, from lane 0
         on; lanes after the last octet mean nothing.
-    connection_read, stored, lost: of `TransmitRing`. read: of memory. failed: connections.
+    connection_read, stored, lost, known: of `TransmitRing`. read: of memory. failed: connections.
     """
 
     def __init__(self, config: RnicConfig, mtu: int = 1500):
@@ -82,6 +82,7 @@ class RingReader(wiring.Component):
                 "connection_read": Out(bits),
                 "stored": In(32),
                 "lost": In(1),
+                "known": In(1),
                 "read": Out(ReadClient()),
                 "failed": Out(stream.Signature(bits)),
             }
@@ -132,10 +133,10 @@ class RingReader(wiring.Component):
                     address.eq(ring_read.data.address + (job.sequence & mask)),
                     wrapped.eq(Mux(after < job.octets, after, 0)),
                 ]
-                with m.If(self.lost):
+                with m.If(self.known & self.lost):
                     m.d.comb += self.job.ready.eq(1)
                     m.next = "TAKE"
-                with m.Elif(~before(self.stored, end)):
+                with m.Elif(self.known & ~before(self.stored, end)):
                     m.next = "READ"
             with m.State("READ"):  # until all pieces are taken
                 m.d.comb += [

@@ -1,7 +1,7 @@
 """Where what is sent waits for its acknowledgment: FPDUs go to the ring of their connection."""
 
 from amaranth.hdl import Module, Mux, Signal
-from amaranth.lib import stream, wiring
+from amaranth.lib import memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from stagecoach.gateware.ethernet.layouts import FRAME_WORD, OCTETS_BITS
@@ -26,6 +26,9 @@ class TransmitRing(wiring.Component):
     that a number follows those of the job before, and that all octets from SND.UNA on fit in the
     ring: then none is written over before it was acknowledged.
 
+    From the job of a connection that begins until that is in the order of the numbers, its stored
+    number is still that of an earlier one, and it is not `known`.
+
     If memory reports an error, that is `failed` once, and the number does not move again until the
     connection begins anew.
 
@@ -42,7 +45,7 @@ class TransmitRing(wiring.Component):
     -------
     job: as said. words: of each FPDU, from lane 0 on. write: of memory.
     connection_read: asks for what is stored of a connection; a cycle later all before `stored` is,
-        and nothing more will be if it is `lost`.
+        and nothing more will be if it is `lost`, both if it is `known`.
     failed: connections.
     """
 
@@ -59,6 +62,7 @@ class TransmitRing(wiring.Component):
                 "connection_read": In(bits),
                 "stored": Out(32),
                 "lost": Out(1),
+                "known": Out(1),
                 "failed": Out(stream.Signature(bits)),
             }
         )
@@ -67,11 +71,18 @@ class TransmitRing(wiring.Component):
         m = Module()
         m.submodules.ring = ring = ReceiveRing(self._connections, stored_note)
         m.submodules.settle = settle = Settle(self._connections, stored_note)
+        # Connections that begin.
+        m.submodules.beginning = beginning = memory.Memory(
+            shape=1, depth=self._connections, init=[]
+        )
+        mark, asked = beginning.write_port(), beginning.read_port()
         wiring.connect(m, wiring.flipped(self.words), ring.frames)
         wiring.connect(m, ring.write, wiring.flipped(self.write))
         wiring.connect(m, ring.note, settle.note)
         job, placed = self.job.p, ring.job.p
 
+        begins, begun, tells = Signal(), Signal(), Signal()
+        note = settle.o.p.note
         following = Signal(32)  # the number after the octets
         place = Signal(RING_MOST_BITS)
         address = Signal(RING_ADDRESS_BITS)
@@ -92,9 +103,17 @@ class TransmitRing(wiring.Component):
             settle.connection_read.eq(self.connection_read),
             self.stored.eq(settle.settled.number),
             self.lost.eq(settle.lost),
-            settle.o.ready.eq(~settle.o.p.failed | self.failed.ready),
-            self.failed.valid.eq(settle.o.valid & settle.o.p.failed),
-            self.failed.payload.eq(settle.o.p.note.connection),
+            tells.eq(settle.o.p.failed),
+            begins.eq(self.job.valid & self.job.ready & job.begin),
+            begun.eq(settle.o.valid & note.begin & ~begins),
+            mark.addr.eq(Mux(begins, job.connection, note.connection)),
+            mark.data.eq(begins),
+            mark.en.eq(begins | begun),
+            asked.addr.eq(self.connection_read),
+            self.known.eq(~asked.data),
+            settle.o.ready.eq(Mux(tells, self.failed.ready, begun | ~note.begin)),
+            self.failed.valid.eq(settle.o.valid & tells),
+            self.failed.payload.eq(note.connection),
         ]
         with m.FSM(init="TAKE"):
             with m.State("TAKE"):  # a job

@@ -21,6 +21,7 @@ from stagecoach.gateware.tcp.rto import RetransmissionTimeout
 from stagecoach.gateware.tcp.segment_list import SegmentList
 from stagecoach.gateware.tcp.segment_store import SegmentStore
 from stagecoach.gateware.tcp.timers import Timers
+from stagecoach.gateware.tcp.transmit_path import TransmitPath
 from stagecoach.gateware.tcp.transmit_processor import TransmitProcessor
 from stagecoach.gateware.tcp.transmit_ring import TransmitRing
 from stagecoach.hw.formal.harness import GATEWARE, is_block, without_reset
@@ -45,6 +46,7 @@ DEVICES: dict[str, Callable[[], wiring.Component]] = {
     "builder": Builder,
     "ring reader": lambda: RingReader(RnicConfig()),
     "transmit processor": TransmitProcessor,
+    "transmit path": lambda: TransmitPath(RnicConfig()),
 }
 """Devices that together have every block; of all but the first one only other classes count."""
 

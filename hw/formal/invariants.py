@@ -207,7 +207,13 @@ def _transmitter_inside(h: Harness, inside: Inside) -> Conditions:
     yield "PD", new_qp | read | (inside.child("check").ports.lookup.pd == stored)
 
 
+def _pending(h: Harness, inside: Inside) -> Conditions:
+    """An item is fetched when none waits to be taken."""
+    yield "free", inside.in_state("FORGET", "TAKE") | ~inside.ports.o.valid
+
+
 INVARIANTS: dict[str, Callable[[Harness, Inside], Conditions]] = {
+    "tcp.pending.Pending": _pending,
     "tcp.transmit_processor.TransmitProcessor": _transmit_processor,
     "stream.buffer.StreamBuffer": _stream_buffer,
     "stream.prompt_fifo.PromptFifo": _prompt_fifo,

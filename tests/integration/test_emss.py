@@ -17,8 +17,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 EMSS = (512, 1460, 536)
 WRITES = 20
-FPDUS_AHEAD = 2 * JOBS_AHEAD + 4
-"""FPDUs that may be on their way to the LLP with the MULPDU that held before: in the two queues of
+FPDUS_AHEAD = JOBS_AHEAD + 4
+"""FPDUs that may be on their way to the LLP with the MULPDU that held before: in the queues of
 jobs, in the two halves of the transmitter, in assembler and framer."""
 
 CHANGE_AFTER = 2 * FPDUS_AHEAD

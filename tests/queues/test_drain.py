@@ -153,7 +153,7 @@ def test_counts_hold_what_may_be_under_way():
         "placements: responses awaited, and one each in receiver, gate and the pulses' registers": (
             PLACEMENTS_AHEAD + 3
         ),
-        "jobs: two queues, assembler and framer": 2 * (JOBS_AHEAD + BEATS_AHEAD),
+        "jobs: those that wait, and in assembler and framer": JOBS_AHEAD + 2 * BEATS_AHEAD,
         "deliveries: the queue, its head, three outputs": DELIVERIES + 4,
         "requests: the queue and its head": REQUESTS + 1,
         "reports: the framer's, and two in the gate": SENT_DEPTH + 2,

@@ -100,6 +100,10 @@ class Bench:
             if self.free > self.qps + 4:
                 break
         assert not self.unnamed and not self.valid
+        stands = int(self.dut.looked_at.value)
+        for _ in range(self.qps + 4):
+            await self.cycle(None)
+            assert int(self.dut.looked_at.value) == stands, "it moves at rest"
 
 
 @cocotb.test(timeout_time=4, timeout_unit="ms")

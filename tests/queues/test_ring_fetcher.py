@@ -1,5 +1,7 @@
 """Entries arrive in ring order, never more than there is room for, and never for the wrong QP."""
 
+from typing import Any
+
 import cocotb
 import pytest
 from cocotb.triggers import RisingEdge
@@ -24,42 +26,55 @@ from tests.support.runner import parameter, run_cocotb
 CONFIG = RnicConfig(qps=8, prefetch_lanes=2)
 LAYOUTS = Layouts(CONFIG)
 FULL = RnicConfig(qps=64)
-LATENCY = 250
-OWN_UNITS = {"send": 2, "receive": 8}
-"""Units of each QP that are on chip without a lane."""
 
 
-def fetcher(units: int, send: bool) -> RingFetcher:
-    """The fetcher of the send or the receive rings, with ticks that are short."""
-    own_units = OWN_UNITS["send" if send else "receive"]
-    return RingFetcher(CONFIG, entry_units=units, own_units=own_units, send=send, tick_cycles=16)
+def fetcher(
+    config: RnicConfig, units: int, own_units: int, *, send: bool = True, **sizes: int
+) -> dict[str, Any]:
+    """Arguments of `run_cocotb`: a fetcher of the send or the receive rings, and its sizes."""
+    return {
+        "component": RingFetcher(
+            config, entry_units=units, own_units=own_units, send=send, **sizes
+        ),
+        "parameters": {
+            "UNITS": str(units),
+            "OWN_UNITS": str(own_units),
+            "SIDE": "send" if send else "receive",
+            "QPS": str(config.qps),
+        },
+    }
 
 
-@pytest.mark.parametrize(("units", "send"), [(2, True), (1, False)])
-def test_fetcher(units, send):
+@pytest.mark.parametrize(
+    ("units", "own_units", "send", "outstanding"),
+    [(2, 2, True, 64), (2, 4, True, 2), (1, 8, False, 32)],
+)
+def test_fetcher(units, own_units, send, outstanding):
     run_cocotb(
-        fetcher(units, send),
-        __name__,
-        test_filter="check_(?!pace|runs)",
-        parameters={"UNITS": str(units), "SIDE": "send" if send else "receive"},
+        **fetcher(CONFIG, units, own_units, send=send, outstanding=outstanding, tick_cycles=16),
+        test_module=__name__,
+        test_filter="check_(?!pace|late_pace|runs)",
     )
 
 
 def test_one_unit_in_12_cycles_at_latency_250():
     run_cocotb(
-        RingFetcher(FULL, entry_units=2, own_units=2, send=True, tick_cycles=128),
-        __name__,
-        test_filter="check_pace",
-        parameters={"UNITS": "2", "SIDE": "send", "QPS": str(FULL.qps)},
+        **fetcher(FULL, 2, 2, tick_cycles=128), test_module=__name__, test_filter="check_pace"
     )
+
+
+@pytest.mark.parametrize("qps", [16, 64])
+def test_one_unit_in_12_cycles_at_latency_1000(qps):
+    arguments = fetcher(FULL, 2, 4, outstanding=64, tick_cycles=128)
+    arguments["parameters"] |= {"LATENCY": "1000", "BUSY": str(qps)}
+    run_cocotb(**arguments, test_module=__name__, test_filter="check_late_pace")
 
 
 def test_eight_entries_in_a_row_are_there_at_latency_250():
     run_cocotb(
-        RingFetcher(FULL, entry_units=1, own_units=8, send=False, tick_cycles=128),
-        __name__,
+        **fetcher(FULL, 1, 8, send=False, tick_cycles=128),
+        test_module=__name__,
         test_filter="check_runs",
-        parameters={"UNITS": "1", "SIDE": "receive", "QPS": str(FULL.qps)},
     )
 
 
@@ -70,7 +85,7 @@ class Bench:
         self.dut, self.rng = dut, rng
         self.entry = UNIT_OCTETS
         self.most_units = int(parameter("UNITS"))
-        self.own_units = OWN_UNITS[parameter("SIDE")]
+        self.own_units = int(parameter("OWN_UNITS"))
         self.qps = int(parameter("QPS", str(CONFIG.qps)))
         self.words = self.entry // 8
         self.memory = {}
@@ -196,7 +211,7 @@ async def check_entries_come_in_ring_order(dut):
             # Others come to the fore, and lanes are taken back.
             favourites = rng.sample(range(CONFIG.qps), 3)
             await cycles(dut, rng.choice([1, 100]))
-    await cycles(dut, 900)
+    await cycles(dut, 5000)
     on_chip = 0
     for qp in range(CONFIG.qps):
         left = bench.posted[qp] - bench.popped[qp]
@@ -411,7 +426,8 @@ class Pace:
 
 async def paced(dut):
     bench = Bench(dut, seeded_random())
-    bench.reads.quick, bench.reads.latency = True, (LATENCY, LATENCY)
+    latency = int(parameter("LATENCY", "250"))
+    bench.reads.quick, bench.reads.latency = True, (latency, latency)
     bench.errors.set_pattern("always")
     await start_clock_and_reset(dut)
     for qp in range(FULL.qps):
@@ -456,6 +472,16 @@ async def check_runs_of_more_qps_than_lanes(dut):
     reads = len(bench.reads.commands) - before
     print(f"runs: {passed / 512:.2f} cycles per unit, {512 / reads:.2f} units per read")
     assert passed == 512 * 12
+
+
+@cocotb.test(timeout_time=8, timeout_unit="ms")
+async def check_late_pace(dut):
+    bench = await paced(dut)
+    pace = Pace(bench, list(range(int(parameter("BUSY")))))
+    await pace.run(256)
+    passed = await pace.run(512)
+    print(f"{passed / 512:.2f} cycles per unit")
+    assert passed <= 512 * 12
 
 
 @cocotb.test(timeout_time=8, timeout_unit="ms")

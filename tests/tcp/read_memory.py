@@ -16,13 +16,21 @@ def octet_at(address: int) -> int:
     return (address * 167 + (address >> 8) * 59 + (address >> 17) * 83) & 0xFF
 
 
+def octets_at(address: int, count: int) -> bytes:
+    return bytes(octet_at(address + each) for each in range(count))
+
+
 class Memory:
-    """Answers reads, in order; some addresses cannot be read."""
+    """Answers reads, in order; some addresses cannot be read. `contents`: what it has."""
 
     def __init__(
-        self, dut: Any, rng: Random, pattern: str, octet: Callable[[int], int] = octet_at
+        self,
+        dut: Any,
+        rng: Random,
+        pattern: str,
+        contents: Callable[[int, int], bytes] = octets_at,
     ) -> None:
-        self._octet = octet
+        self._contents = contents
         self.bad: set[int] = set()  # of words
         self.latency = 0  # of the next answer
         self._clk = dut.clk
@@ -40,6 +48,6 @@ class Memory:
                 await ClockCycles(self._clk, self.latency)
                 self.latency = 0
             for at in range(address // 8 * 8, address + octets, 8):
-                data = bytes(self._octet(at + lane) for lane in range(8))
+                data = self._contents(at, 8)
                 fields = {"last": at + 8 >= address + octets, "error": at in self.bad}
                 self.words.put({"data": int.from_bytes(data, "little"), **fields})

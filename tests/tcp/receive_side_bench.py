@@ -44,7 +44,7 @@ from stagecoach.sim.model.tcp.segment import Flags, Segment, decode_packet, enco
 from tests.tcp.frames import IPV4, MAC, PEER, fate_of
 from tests.tcp.read_memory import Memory as ReadMemory
 from tests.tcp.receive_reference import SPACE, Reference
-from tests.tcp.write_memory import WritePort
+from tests.tcp.write_port import WritePort
 
 SHIFT, RING = 2, 1 << 17
 HEADERS = 14 + 40
@@ -102,7 +102,7 @@ class Bench:
         self.dut, self.rng, self.config, self.mtu = dut, rng, config, mtu
         bits, mpa = config.qp_bits, MpaLayouts(config)
         self.write = WritePort(dut, rng)
-        self.read = ReadMemory(dut, rng, "bursty", lambda at: self.write.memory.read(at, 1)[0])
+        self.read = ReadMemory(dut, rng, "bursty", self.write.memory.read)
         options: dict[str, Any] = {"rng": rng, "pattern": "random"}
         self.lookups = StreamSource(dut, "lookup", lookup_command(bits))
         self.lookups_done = StreamSink(dut, "lookup_done", lookup_result(bits), **options)

@@ -32,7 +32,7 @@ from stagecoach.sim.cosim.streams import (
 from stagecoach.sim.model.tcp.segment import Flags
 from tests.support.runner import run_cocotb
 from tests.tcp.receive_reference import SPACE, Reference
-from tests.tcp.write_memory import WritePort
+from tests.tcp.write_port import WritePort
 
 CONNECTIONS, BITS = 64, 6
 SHIFT, MTU, RING = 2, 1500, 1 << 17

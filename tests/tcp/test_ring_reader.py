@@ -53,6 +53,7 @@ class Bench:
         self.rings: dict[int, tuple[int, int]] = {}  # address and size
         self.stored: dict[int, int] = {}
         self.lost: set[int] = set()
+        self.known = True
         self.expected: deque[dict[str, int]] = deque()
         self.payloads: deque[bytes] = deque()
         self.failures: deque[int] = deque()
@@ -67,6 +68,7 @@ class Bench:
             asked = int(dut.connection_read.value)
             dut.stored.value = self.stored.get(asked, self.rng.getrandbits(32))
             dut.lost.value = asked in self.lost
+            dut.known.value = self.known
 
     async def give(self, connection: int, size: int = 0) -> None:
         """A ring; those of different connections do not overlap."""
@@ -211,6 +213,24 @@ async def check_what_is_never_stored_is_dropped(dut: Any) -> None:
     await ClockCycles(dut.clk, 10)
     bench.read(last, 77, 200)
     await bench.done()
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def check_what_is_not_known_does_not_count(dut: Any) -> None:
+    """Neither that it is stored, nor that it never will be."""
+    bench = await begin(dut)
+    for lost in (False, True):
+        bench.known = False
+        bench.lost = {0} if lost else set()
+        await ClockCycles(dut.clk, 2)
+        before = len(bench.memory.commands)
+        bench.read(0, 40, 100)
+        await ClockCycles(dut.clk, 50)
+        assert bench.jobs.pending
+        assert len(bench.memory.commands) == before
+        bench.lost.clear()
+        bench.known = True
+        await bench.done()
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")

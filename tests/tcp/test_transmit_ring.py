@@ -131,9 +131,13 @@ class Bench:
         self.ends[connection] = (self.ends[connection] + octets) % SPACE
 
     async def stored(self, connection: int) -> int:
+        assert await self.known(connection)
+        return int(self.dut.stored.value)
+
+    async def known(self, connection: int) -> bool:
         self.dut.connection_read.value = connection
         await ClockCycles(self.dut.clk, 2)
-        return int(self.dut.stored.value)
+        return bool(self.dut.known.value)
 
     async def done(self) -> None:
         """All is in memory, and stored."""
@@ -209,6 +213,28 @@ async def check_nothing_is_stored_before_its_answer(dut: Any) -> None:
         assert await bench.stored(0) == (25 if answers == 3 else SPACE - 20)
     bench.memory.answers = True
     await bench.done()
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def check_a_number_of_an_earlier_connection_is_not_known(dut: Any) -> None:
+    """Until the beginning is settled, after what was told before of others, several at once."""
+    bench = await begin(dut)
+    some = [1, bench.last] if bench.last > 1 else [1]
+    for round in range(3):
+        for connection in (0, *some):
+            bench.begin(connection, 5000 + round)
+        await bench.done()
+        bench.memory.answers = False
+        bench.send(0, 40)
+        for connection in some:
+            bench.begin(connection, 9)
+        await bench.jobs.wait_idle()
+        for _ in range(20):
+            for connection in some:
+                assert not await bench.known(connection)
+            assert await bench.known(0)
+        bench.memory.answers = True
+        await bench.done()
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")

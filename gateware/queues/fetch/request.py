@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from stagecoach.gateware.host_memory import MEMORY_COMMAND
-from stagecoach.gateware.queues.fetch.visit import OUTSTANDING, read_layout
+from stagecoach.gateware.queues.fetch.visit import read_layout
 from stagecoach.gateware.queues.prefetch_memory import UNIT_OCTETS, PrefetchMemory
 from stagecoach.gateware.queues.unit_arrivals import arrival_tag
 
@@ -16,8 +16,12 @@ class FetchRequest(wiring.Component):
 
     Latency: a cycle from `read` to `command`; `tag` comes with `read`. Throughput: a read every
     third cycle, if `command` is taken at once. `read` is taken while `may_fetch`. That is low while
-    `command` is not taken, tags have no room, or `OUTSTANDING` reads are on their way, so their
+    `command` is not taken, tags have no room, or `outstanding` reads are on their way, so their
     count does not wrap.
+
+    Parameters
+    ----------
+    memory: where units stand. outstanding: reads that may be on their way.
 
     Members
     -------
@@ -30,8 +34,9 @@ class FetchRequest(wiring.Component):
     fetch: Out(1), a pulse: one for `fetch_lane`, Out, begins.
     """
 
-    def __init__(self, memory: PrefetchMemory):
+    def __init__(self, memory: PrefetchMemory, *, outstanding: int):
         config = memory.config
+        self._most = outstanding
         super().__init__(
             {
                 "read": In(stream.Signature(read_layout(memory))),
@@ -50,7 +55,7 @@ class FetchRequest(wiring.Component):
     def elaborate(self, platform: object) -> Elaboratable:
         m = Module()
         read, command = self.read.payload, self.command
-        outstanding = Signal(range(OUTSTANDING + 1))
+        outstanding = Signal(range(self._most + 1))
         m.d.comb += [
             self.read.ready.eq(self.may_fetch),
             self.requested.eq(self.read.valid & self.read.ready),
@@ -64,7 +69,7 @@ class FetchRequest(wiring.Component):
         m.d.sync += [
             outstanding.eq(outstanding + self.requested - self.ended),
             self.may_fetch.eq(
-                ~command.valid & ~self.requested & (outstanding < OUTSTANDING) & self.tag_room
+                ~command.valid & ~self.requested & (outstanding < self._most) & self.tag_room
             ),
         ]
         with m.If(command.ready):

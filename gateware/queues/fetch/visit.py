@@ -7,9 +7,6 @@ from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.queues.prefetch_memory import PrefetchMemory
 from stagecoach.gateware.queues.unit_arrivals import COUNT_BITS, RUN
 
-OUTSTANDING = 32
-"""Reads that may be on their way from host memory."""
-
 RING = data.StructLayout({"exists": 1, "base": 64, "log2": 4})
 """Where a ring is in host memory; it has 2^`log2` units."""
 

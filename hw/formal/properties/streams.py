@@ -41,6 +41,7 @@ ASSUMED: dict[str, tuple[str, ...]] = {
     "tcp.receive_path.ReceivePath": ("frames",),
     "tcp.receive_side.ReceiveSide": ("llp_request",),
     "tcp.transmit_ring.TransmitRing": ("words",),
+    "tcp.transmit_path.TransmitPath": ("command",),
     "tcp.transmit_processor.TransmitProcessor": ("fpdu", "command"),
 }
 """Inputs that must hold their words for the outputs to do so: they pass through."""
@@ -88,6 +89,18 @@ FREE: dict[str, tuple[str, ...]] = {
 }
 """Parts without streams that are taken out, since no stream relies on them: what they say may be
 any values, others in every cycle, so it holds for what they do say. It saves their arithmetic."""
+
+FREE["tcp.transmit_path.TransmitPath"] = tuple(
+    f"{part}.{name}"
+    for part, block_name in (
+        ("store", "tcp.segment_store.SegmentStore"),
+        ("processor", "tcp.transmit_processor.TransmitProcessor"),
+        ("timers", "tcp.timers.Timers"),
+        ("reader", "tcp.ring_reader.RingReader"),
+        ("builder", "tcp.builder.Builder"),
+    )
+    for name in FREE[block_name]
+)
 
 RESTARTS: dict[str, str] = {
     "hostlink.frame_receiver.FrameReceiver": "restart",

@@ -1,4 +1,4 @@
-"""Each read is one command and one tag, and 32 at most are on their way."""
+"""Each read is one command and one tag, and no more are on their way than may be."""
 
 from collections import deque
 
@@ -8,7 +8,7 @@ from cocotb.triggers import RisingEdge
 
 from stagecoach.gateware.host_memory import MEMORY_COMMAND
 from stagecoach.gateware.queues.fetch.request import FetchRequest
-from stagecoach.gateware.queues.fetch.visit import OUTSTANDING, read_layout
+from stagecoach.gateware.queues.fetch.visit import read_layout
 from stagecoach.gateware.queues.prefetch_memory import UNIT_OCTETS
 from stagecoach.gateware.queues.unit_arrivals import RUN, arrival_tag
 from stagecoach.sim.cosim.streams import (
@@ -23,13 +23,14 @@ from tests.queues.fetch.bench import MEMORIES, both_sizes, config, memory, rando
 from tests.support.runner import parameter, run_cocotb
 
 READS = 600
+OUTSTANDING = {"smallest": 1, "largest": 64}
 
 
 @both_sizes
 @pytest.mark.parametrize("pattern", ["always", "slow"])
 def test_fetch_request(size, pattern):
-    parameters = {"SIZE": size, "PATTERN": pattern}
-    run_cocotb(FetchRequest(MEMORIES[size]), __name__, parameters=parameters)
+    request = FetchRequest(MEMORIES[size], outstanding=OUTSTANDING[size])
+    run_cocotb(request, __name__, parameters={"SIZE": size, "PATTERN": pattern})
 
 
 @cocotb.test(timeout_time=4, timeout_unit="ms")
@@ -44,6 +45,7 @@ async def check_reads_become_commands_and_tags(dut):
     dut.tag_room.value = room = 1
     await start_clock_and_reset(dut)
     read, outstanding, most, done = None, 0, 0, 0
+    allowed = OUTSTANDING[parameter("SIZE")]
     expected = deque()
     before = None  # what the cycle before said of room
     while done < READS:
@@ -63,7 +65,7 @@ async def check_reads_become_commands_and_tags(dut):
         assert requested == (read is not None and may_fetch)
         # There was room for it in the cycle before.
         assert before is None or may_fetch == before
-        before = not waits and not requested and outstanding < OUTSTANDING and bool(room)
+        before = not waits and not requested and outstanding < allowed and bool(room)
         assert not (requested and waits)
         fetches = requested and bool(read["home"]["in_lane"])
         assert bool(dut.fetch.value) == fetches
@@ -83,4 +85,4 @@ async def check_reads_become_commands_and_tags(dut):
         most = max(most, outstanding)
         for found in commands.take_all():
             assert found == expected.popleft()
-    assert most == OUTSTANDING
+    assert most == allowed
