@@ -5,7 +5,7 @@ to be FULL, and says what has to come out.
 """
 
 from collections import Counter, deque
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from ipaddress import IPv4Address
 from random import Random
 from typing import Any
@@ -40,18 +40,16 @@ from stagecoach.sim.cosim.streams import (
     start_clock_and_reset,
     unpack,
 )
-from stagecoach.sim.model.tcp.segment import Flags, Segment, decode_packet, encode_packet
-from tests.tcp.frames import IPV4, MAC, PEER, fate_of
+from stagecoach.sim.model.tcp.segment import Flags, Segment, decode_packet
+from tests.tcp.frames import MAC, fate_of
 from tests.tcp.read_memory import Memory as ReadMemory
 from tests.tcp.receive_reference import SPACE, Reference
+from tests.tcp.received_connection import LOCAL, Connection
+from tests.tcp.wire import Wire
 from tests.tcp.write_port import WritePort
 
 SHIFT, RING = 2, 1 << 17
 HEADERS = 14 + 40
-LOCAL = IPv4Address("192.0.2.2")
-GAP_OCTETS = 24
-"""On the wire beside a frame: preamble, FCS and the gap (IEEE 802.3)."""
-
 COUNTED = 11
 """Cycles from the last octets of a frame at `rx` to its fate at `value`."""
 
@@ -60,39 +58,6 @@ QUIET = 40
 
 CHUNK = 2048
 SLOTS_CLEARED = 1 << 12
-
-
-@dataclass
-class Connection:
-    """One of the reference, its ends, and what the device has of it."""
-
-    known: Reference
-    remote: IPv4Address
-    ports: tuple[int, int]  # of the peer, and here
-    lane: int | None = None
-    base: int = 0  # position of the LLP's position 0
-    settled: int = 0  # number after the last octet that has to be there
-    asked: int = 0  # positions of the stream
-    read: int = 0
-    dead: bool = False  # reset, or its data was lost
-    closed: bool = False  # the device was told, or will be
-    ended: bool = False  # for the sending side, too
-    found: bool = True  # by the lookup
-
-    @property
-    def key(self) -> dict[str, int]:
-        remote_port, local_port = self.ports
-        ends = {"local": int(LOCAL), "remote": int(self.remote)}
-        return {**ends, "local_port": local_port, "remote_port": remote_port}
-
-    @property
-    def end(self) -> int:
-        """Position after the last octet that is there."""
-        return (self.settled - self.known.number(0)) % SPACE
-
-    def frame(self, segment: Segment) -> bytes:
-        own = replace(segment, source_port=self.ports[0], destination_port=self.ports[1])
-        return (MAC + PEER + IPV4 + encode_packet(own, self.remote, LOCAL)).ljust(60, b"\0")
 
 
 class Bench:
@@ -124,8 +89,8 @@ class Bench:
             StreamMonitor(dut, name, keep=False)
         self.connections: dict[int, Connection] = {}
         self.lanes: dict[int, Connection] = {}
-        self.wire: deque[bytes] = deque()
-        self.judged: deque[tuple[int, bytes]] = deque()  # when the fate is known
+        self.medium = Wire(dut, rng)
+        self.wire, self.judged = self.medium.frames, self.medium.ended
         self.failing: set[int] = set()  # connections whose octets memory refuses
         self.fates: Counter[FrameFate] = Counter()
         self.expected_events: deque[dict[str, Any]] = deque()
@@ -133,59 +98,35 @@ class Bench:
         self.expected_said: dict[int, deque[tuple[LlpEventKind, int]]] = {}
         self.expected_answers: deque[tuple[Connection, int, int]] = deque()
         self.driver: deque[bytes] = deque()
-        self.cycle = 0
-        self._sends = False  # a frame is on the wire
         self._moved = 0  # cycle in which something came out
         self._full = 0
         dut.mac.value = int.from_bytes(MAC, "little")
         dut.secret.value = rng.getrandbits(SECRET_BITS)
         dut.fate_read.value = FrameFate.FULL.value
-        for name in ("rx__tvalid", "limits_write", "connection_read"):
+        for name in ("limits_write", "connection_read"):
             getattr(dut, name).value = 0
 
     async def start(self) -> None:
         await start_clock_and_reset(self.dut)
-        for task in (self._send, self._judge, self._check, self._device, self._answered):
+        for task in (self.medium.run, self._judge, self._check, self._device, self._answered):
             cocotb.start_soon(task())
         await self.cycles(SLOTS_CLEARED)
+
+    @property
+    def cycle(self) -> int:
+        return self.medium.cycle
 
     async def cycles(self, count: int) -> None:
         for _ in range(count):
             await RisingEdge(self.dut.clk)
 
-    # The wire, and what becomes of frames.
-
-    async def _send(self) -> None:
-        """Frames one after the other, with the octets between them that the wire has."""
-        dut, rng = self.dut, self.rng
-        free = 0  # the octet in which the next frame may begin; there are 8 in a cycle
-        rest: list[bytes] = []
-        frame = b""
-        while True:
-            await RisingEdge(dut.clk)
-            self.cycle += 1
-            now = 8 * self.cycle
-            if not rest and self.wire and free <= now:
-                frame = self.wire.popleft()
-                free = (free if free > now - 8 else now) + len(frame) + GAP_OCTETS
-                rest = [frame[at : at + 8] for at in range(0, len(frame), 8)]
-            self._sends = bool(rest)
-            dut.rx__tvalid.value = self._sends
-            if not rest:
-                continue
-            part = rest.pop(0)
-            noise = rng.randbytes(8 - len(part))
-            dut.rx__tdata.value = int.from_bytes(part + noise, "little")
-            dut.rx__tkeep.value = (1 << len(part)) - 1
-            dut.rx__tlast.value, dut.rx__tuser.value = not rest, 0
-            if not rest:
-                self.judged.append((self.cycle + COUNTED, frame))
+    # What becomes of frames.
 
     async def _judge(self) -> None:
         """When a frame was counted it is known whether there was room."""
         while True:
             await RisingEdge(self.dut.clk)
-            if not self.judged or self.judged[0][0] > self.cycle:
+            if not self.judged or self.judged[0][0] + COUNTED > self.cycle:
                 continue
             _, frame = self.judged.popleft()
             full = int(self.dut.value.value)
@@ -309,7 +250,7 @@ class Bench:
         sources += (self.senders, self.attachments, self.requests)
         while (
             self.wire
-            or self._sends
+            or self.medium.sends
             or self.judged
             or self.expected_events
             or self.expected_notes
