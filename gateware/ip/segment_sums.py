@@ -43,19 +43,18 @@ class SegmentSums(wiring.Component):
         with m.If(self.i.valid & (self.i.p.index == 2)):
             m.d.sync += total.eq(big_endian(self.i.p.data[:16]))
 
-        # Of the datagram, from this word on; the first two octets are in word 1.
+        # Of the datagram, after this word, from word 3 on; the first two octets are in word 1.
         left = Signal(16)
         length = Signal(16)  # of TCP
-        following = Mux(word.index == 2, total - 2, left) - 8
+        begins = word.index == 2
+        following = Mux(begins, total, left) - Mux(begins, 2 + 8 + 8, 8)
         m.d.sync += length.eq(total - (ihl << 2))
-        inside = Signal(8)  # lanes of this word in the datagram, from word 3 on
+        inside = Signal(8)  # lanes of this word in the datagram, from word 4 on
         with m.If(valid):
             m.d.sync += [
                 left.eq(Mux(following[-1], 0, following)),
-                inside.eq(Mux(following[3:].any(), Const(0xFF, 8), lanes_below(following[:3]))),
+                inside.eq(Mux(left[3:].any(), Const(0xFF, 8), lanes_below(left[:3]))),
             ]
-            with m.If(following[-1]):
-                m.d.sync += inside.eq(0)
 
         end_index, end_lanes = header_end(ihl)
         of_header = Signal(8)  # lanes in a word that may hold the end of the header

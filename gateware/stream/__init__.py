@@ -1,1 +1,1 @@
-"""Slots, buffers and FIFOs of streams, and a fork: nothing here knows a protocol."""
+"""Slots, buffers and FIFOs of streams, a fork and a merge: nothing here knows a protocol."""

@@ -8,7 +8,6 @@ from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.layouts import Layouts, LlpEventKind
 from stagecoach.gateware.memories import NO_COLLISION
 from stagecoach.gateware.tcp.layouts import attachment_layout, sender_event, settled_layout
-from stagecoach.gateware.tcp.settle import SETTLED
 
 
 class _Kind(enum.Enum, shape=2):
@@ -24,8 +23,9 @@ class LlpEvents(wiring.Component):
 
     A note of `Settle` is RX_AVAILABLE if its number has moved, and CLOSED if it has the peer's FIN,
     or failed. The sending side says the other events, and CLOSED. What happens to a connection that
-    is not attached is not said; when it is attached, what is settled then is, and its end if that
-    came. After CLOSED nothing more is said of it, until its number begins anew.
+    is not attached is kept; when it is attached, what is there then is said, and its end if that
+    came. After CLOSED nothing more is said of it, until its number begins anew: a connection that
+    begins is not attached. It may be when the note of its beginning was taken.
 
     An item takes 5 cycles, 6 if it has two events, 3 if it changes nothing; its event is there
     after 4. It waits at its port until then. An attachment comes first, notes and the sending side
@@ -39,7 +39,7 @@ class LlpEvents(wiring.Component):
     Members
     -------
     settled: notes. sender: what the sending side says. attachment: streams that are attached, and
-        detached. connection_read, settled_read: of `Settle`. event: of the LLP port.
+        detached. event: of the LLP port.
     """
 
     def __init__(self, config: RnicConfig):
@@ -50,8 +50,6 @@ class LlpEvents(wiring.Component):
                 "settled": In(stream.Signature(settled_layout(bits))),
                 "sender": In(stream.Signature(sender_event(bits))),
                 "attachment": In(stream.Signature(attachment_layout(bits))),
-                "connection_read": Out(bits),
-                "settled_read": In(SETTLED),
                 "event": Out(stream.Signature(Layouts(config).llp_event)),
             }
         )
@@ -61,7 +59,7 @@ class LlpEvents(wiring.Component):
         bits = self._config.qp_bits
         row_layout = data.StructLayout(
             # ended: its end came, and was said if it is attached. available: number after the last
-            # octet that was said to be there.
+            # octet that is there.
             {"attached": 1, "ended": 1, "lane": bits, "base": 32, "available": 32}
         )
         m.submodules.rows = rows = memory.Memory(
@@ -74,12 +72,11 @@ class LlpEvents(wiring.Component):
         turn = Signal()  # of the sending side
         connection = Signal(bits)
         row = Signal(row_layout)
-        available = Signal(32)  # number after the last octet that is there
+        available = Signal(32)  # number after the last octet that is there now
         fin = Signal()
         closes = Signal()  # the end has to be said
         done = Signal()
         m.d.comb += [
-            self.connection_read.eq(given.connection),
             self.settled.ready.eq(done & (kind == _Kind.SETTLED)),
             self.sender.ready.eq(done & (kind == _Kind.SENDER)),
             self.attachment.ready.eq(done & (kind == _Kind.ATTACH)),
@@ -87,6 +84,7 @@ class LlpEvents(wiring.Component):
             write.data.eq(row),
         ]
         speaks, says, ends, begins = Signal(), Signal(), Signal(), Signal()
+        moves = Signal()  # octets came
         m.d.comb += speaks.eq(row.attached & (~row.ended | (kind == _Kind.ATTACH)))
         with m.Switch(kind):
             with m.Case(_Kind.SENDER):
@@ -97,13 +95,14 @@ class LlpEvents(wiring.Component):
             with m.Case(_Kind.SETTLED):
                 m.d.comb += [
                     ends.eq(self.settled.p.failed | fin),
-                    says.eq(speaks & ~self.settled.p.failed & (available != row.available)),
+                    moves.eq(~self.settled.p.failed & (available != row.available)),
+                    says.eq(speaks & moves & ~begins),
                     begins.eq(note.begin),
                 ]
             with m.Default():
                 m.d.comb += [
-                    ends.eq(row.ended | fin),
-                    says.eq(speaks & (available != row.available)),
+                    ends.eq(row.ended),
+                    says.eq(speaks & (available != row.base)),
                 ]
 
         event = self.event
@@ -134,9 +133,7 @@ class LlpEvents(wiring.Component):
                         row.attached.eq(given.attached),
                         row.lane.eq(given.lane),
                         row.base.eq(given.base),
-                        row.available.eq(given.base),
-                        available.eq(self.settled_read.number - self.settled_read.fin),
-                        fin.eq(self.settled_read.fin),
+                        available.eq(read.data.available),
                     ]
                 m.next = "JUDGE"
             with m.State("JUDGE"):  # what has to be said
@@ -144,11 +141,15 @@ class LlpEvents(wiring.Component):
                     closes.eq(speaks & ends),
                     row.ended.eq((row.ended | ends) & ~begins),
                 ]
+                with m.If(begins):
+                    m.d.sync += row.attached.eq(0)
+                with m.If(moves):
+                    m.d.sync += row.available.eq(available)
                 with m.If(says):
                     m.next = "SAY"
                 with m.Elif(speaks & ends):
                     m.next = "CLOSE"
-                with m.Elif((kind == _Kind.ATTACH) | ends | begins):
+                with m.Elif((kind == _Kind.ATTACH) | moves | ends | begins):
                     m.next = "WRITE"
                 with m.Else():
                     m.d.comb += done.eq(1)
@@ -163,8 +164,6 @@ class LlpEvents(wiring.Component):
                     ]
                     with m.If(kind == _Kind.SENDER):
                         m.d.sync += [event.p.kind.eq(said.kind), event.p.value.eq(said.value)]
-                    with m.Else():
-                        m.d.sync += row.available.eq(available)
                     m.next = "WRITE"
                     with m.If(closes):
                         m.next = "CLOSE"

@@ -10,7 +10,6 @@ from amaranth.hdl import Module, UnusedElaboratable
 from amaranth.lib import stream, wiring
 
 from stagecoach.gateware.config import RnicConfig
-from stagecoach.gateware.ethernet.frame_counters import FrameCounters
 from stagecoach.gateware.ethernet.frame_output import FrameOutput
 from stagecoach.gateware.ethernet.raw_receive import RawReceive
 from stagecoach.gateware.ethernet.raw_transmit import RawTransmit
@@ -18,12 +17,7 @@ from stagecoach.gateware.hostlink.serial_rnic import SerialRnic
 from stagecoach.gateware.rnic import Rnic
 from stagecoach.gateware.tcp.builder import Builder
 from stagecoach.gateware.tcp.congestion import Congestion
-from stagecoach.gateware.tcp.llp_events import LlpEvents
-from stagecoach.gateware.tcp.llp_receive import LlpReceive
-from stagecoach.gateware.tcp.lookup import Lookup
-from stagecoach.gateware.tcp.ranges import Ranges
-from stagecoach.gateware.tcp.receive_front import ReceiveFront
-from stagecoach.gateware.tcp.receive_path import ReceivePath
+from stagecoach.gateware.tcp.receive_side import ReceiveSide
 from stagecoach.gateware.tcp.ring_reader import RingReader
 from stagecoach.gateware.tcp.rto import RetransmissionTimeout
 from stagecoach.gateware.tcp.segment_list import SegmentList
@@ -43,13 +37,7 @@ DEVICES: dict[str, Callable[[], wiring.Component]] = {
     "rnic 32": lambda: Rnic(RnicConfig(data_width=32)),
     "rnic 128": lambda: Rnic(RnicConfig(data_width=128)),
     # Of the TCP engine (docs/tcp-engine.md), which is in no device yet.
-    "receive front": ReceiveFront,
-    "frame counters": FrameCounters,
-    "ranges": Ranges,
-    "lookup": Lookup,
-    "receive path": ReceivePath,
-    "llp receive": lambda: LlpReceive(RnicConfig()),
-    "llp events": lambda: LlpEvents(RnicConfig()),
+    "receive side": ReceiveSide,
     "rto": RetransmissionTimeout,
     "congestion": Congestion,
     "frame output": FrameOutput,

@@ -18,10 +18,10 @@ class NotJudgedError(Exception):
     """The reference refuses what the gateware leaves alone: a source route."""
 
 
-def fate_of(frame: bytes) -> FrameFate:
+def fate_of(frame: bytes, mtu: int = MTU) -> FrameFate:
     """By the reference model, after the checks of RFC 894 that stand here."""
     own, group = frame[:6] == MAC, bool(frame[0] & 1) if frame else False
-    if len(frame) > MTU + 14:
+    if len(frame) > mtu + 14:
         return FrameFate.LONG
     if len(frame) < 14:
         return FrameFate.SHORT

@@ -13,13 +13,11 @@ from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.layouts import Layouts
 from stagecoach.gateware.tcp.layouts import attachment_layout, sender_event, settled_layout
 from stagecoach.gateware.tcp.llp_events import LlpEvents
-from stagecoach.gateware.tcp.settle import SETTLED
 from stagecoach.hw.interface.llp import LlpEventKind
 from stagecoach.sim.cosim.streams import (
     StreamMonitor,
     StreamSink,
     StreamSource,
-    pack,
     seeded_random,
     start_clock_and_reset,
 )
@@ -43,7 +41,7 @@ class Connection:
 
 
 class Bench:
-    """The block, the numbers that are settled, and the events that have to come."""
+    """The block, the connections, and the events that have to come."""
 
     def __init__(self, dut: Any, rng: Random, pattern: str) -> None:
         self.dut, self.rng = dut, rng
@@ -56,16 +54,6 @@ class Bench:
         StreamMonitor(dut, "event", layout, keep=False)
         self.connections: dict[int, Connection] = {}
         self.expected: deque[tuple[int, LlpEventKind, int]] = deque()
-        cocotb.start_soon(self._read())
-
-    async def _read(self) -> None:
-        """The table of `Settle`: a cycle after the question."""
-        dut = self.dut
-        while True:
-            await RisingEdge(dut.clk)
-            known = self.connections.get(int(dut.connection_read.value))
-            row = {"number": known.number, "fin": known.fin} if known else {}
-            dut.settled_read.value = pack(SETTLED, row)
 
     def expect(self, known: Connection, kind: LlpEventKind, value: int) -> None:
         if known.lane is not None:
@@ -210,6 +198,22 @@ async def check_each_end_is_said_once(dut: Any) -> None:
         bench.note(5, 3)
         await bench.check()
         await bench.attach(5, None)
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def check_a_connection_that_begins_is_not_attached(dut: Any) -> None:
+    """Whatever lane had the stream of an earlier one, or was noted before a reset."""
+    bench = await start(dut)
+    await bench.begin(5)
+    await bench.attach(5, 9)
+    bench.note(5, 10)
+    await bench.check()
+    await bench.begin(5)
+    bench.note(5, 10)
+    bench.say(5, LlpEventKind.TX_WINDOW)
+    await bench.check()
+    await bench.attach(5, 8, base=10)
+    await bench.check()
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")

@@ -21,9 +21,10 @@ class WritePort:
         self.memory = Memory()
         self.failing: range = range(0)
         self.answers = True
+        self.delays = [0, 20, 200]  # of an answer
         self.watch: Callable[[int, bytes], None] = lambda *_: None  # of each write that comes
         self._commands = StreamSink(dut, "write__command", MEMORY_COMMAND, rng=rng)
-        self._words = StreamSink(dut, "write__data", WORD, rng=rng, pattern="bursty")
+        self.words = StreamSink(dut, "write__data", WORD, rng=rng, pattern="bursty")
         self._answers: deque[tuple[int, int, bytes]] = deque()
         self._cycle = 0
         dut.write__done.value = dut.write__error.value = 0
@@ -39,11 +40,11 @@ class WritePort:
         while True:
             command = await self._commands.get()
             address, octets = command["address"], command["octets"]
-            words = [await self._words.get() for _ in range(-(-(address % 8 + octets) // 8))]
+            words = [await self.words.get() for _ in range(-(-(address % 8 + octets) // 8))]
             data = b"".join(word["data"].to_bytes(8, "little") for word in words)
             part = data[address % 8 :][:octets]
             self.watch(address, part)
-            self._answers.append((self._cycle + self.rng.choice([0, 20, 200]), address, part))
+            self._answers.append((self._cycle + self.rng.choice(self.delays), address, part))
 
     async def _answer(self) -> None:
         dut = self.dut

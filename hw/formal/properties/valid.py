@@ -41,13 +41,13 @@ OF_RNIC = Mutation(
 )
 
 
-def _property(device: str, block: str, mutation: Mutation = OF_RNIC) -> Property:
+def _property(device: str, block: str, *mutations: Mutation) -> Property:
     find: Callable[[Netlist], list[str]] = partial(_waiting, device)
     return Property(
         block=block,
         name=f"valid of no stream waits for its ready, by no path through any block ({device})",
         build=partial(_model, device),
-        mutations=(mutation,),
+        mutations=mutations or (OF_RNIC,),
         netlist=find,
     )
 
@@ -57,36 +57,29 @@ PROPERTIES = (
     _property("rnic 32", "rnic.Rnic"),
     _property("rnic 128", "rnic.Rnic"),
     _property(
-        "receive front",
-        "tcp.receive_front.ReceiveFront",
+        "receive side",
+        "tcp.receive_side.ReceiveSide",
         Mutation(
             "stagecoach.gateware.stream.read_ahead",
             "wiring.connect(m, wiring.flipped(self.o), ahead.o)",
             "m.d.comb += [self.o.payload.eq(ahead.o.payload), ahead.o.ready.eq(self.o.ready), "
             "self.o.valid.eq(ahead.o.valid & self.o.ready)]",
         ),
-    ),
-    _property(
-        "lookup",
-        "tcp.lookup.Lookup",
         Mutation(
             "stagecoach.gateware.tcp.lookup",
             "self.result.valid.eq(finds)",
             "self.result.valid.eq(finds & self.result.ready)",
         ),
-    ),
-    _property(
-        "receive path",
-        "tcp.receive_path.ReceivePath",
+        Mutation(
+            "stagecoach.gateware.tcp.demultiplexer",
+            "self.done.valid.eq(lookup.done.valid & ~self.o.valid)",
+            "self.done.valid.eq(lookup.done.valid & ~self.o.valid & self.done.ready)",
+        ),
         Mutation(
             "stagecoach.gateware.tcp.receive_ring",
             "self.raw.valid.eq(frames.valid)",
             "self.raw.valid.eq(frames.valid & self.raw.ready)",
         ),
-    ),
-    _property(
-        "llp receive",
-        "tcp.llp_receive.LlpReceive",
         Mutation(
             "stagecoach.gateware.tcp.llp_receive",
             "self.answer.valid.eq(beat.valid & ~tells)",
