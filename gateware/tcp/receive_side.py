@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.ethernet.frame_counters import FrameCounters
-from stagecoach.gateware.ethernet.layouts import FRAME_BEAT, AxiStreamSignature, FrameFate
+from stagecoach.gateware.ethernet.layouts import RAW_WORD, AxiStreamSignature, FrameFate
 from stagecoach.gateware.host_memory import ReadClient, WriteClient
 from stagecoach.gateware.layouts import Layouts
 from stagecoach.gateware.mpa.layouts import MpaLayouts
@@ -89,7 +89,7 @@ class ReceiveSide(wiring.Component):
                 "ask": In(stream.Signature(bits)),
                 "ranges": Out(ranges_layout()),
                 "write": Out(WriteClient()),
-                "raw": Out(stream.Signature(FRAME_BEAT)),
+                "raw": Out(stream.Signature(RAW_WORD)),
                 "note": Out(stream.Signature(settled_layout(bits))),
                 "connection_read": In(bits),
                 "settled": Out(SETTLED),

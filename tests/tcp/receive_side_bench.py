@@ -14,7 +14,7 @@ import cocotb
 from cocotb.triggers import RisingEdge
 
 from stagecoach.gateware.config import RnicConfig
-from stagecoach.gateware.ethernet.layouts import FRAME_BEAT, FrameFate
+from stagecoach.gateware.ethernet.layouts import RAW_WORD, FrameFate
 from stagecoach.gateware.layouts import Layouts
 from stagecoach.gateware.mpa.layouts import MpaLayouts
 from stagecoach.gateware.tcp.layouts import (
@@ -81,7 +81,7 @@ class Bench:
         self.llp_releases = StreamSource(dut, "llp_release", mpa.rx_release)
         self.events = StreamSink(dut, "event", ack_event(bits), **options)
         self.notes = StreamSink(dut, "note", settled_layout(bits), **options)
-        self.raw = StreamSink(dut, "raw", FRAME_BEAT, rng=rng, pattern="bursty")
+        self.raw = StreamSink(dut, "raw", RAW_WORD, rng=rng, pattern="bursty")
         self.llp_events = StreamSink(dut, "llp_event", Layouts(config).llp_event, **options)
         self.answers = StreamSink(dut, "llp_answer", rng=rng, pattern="bursty")
         self.failed = StreamSink(dut, "failed")
