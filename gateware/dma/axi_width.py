@@ -40,7 +40,7 @@ class AxiReadWidth(wiring.Component):
     Members
     -------
     words: the read engine; with `data_width` 32 bursts of at most 128 words.
-    m_axi: the port. At 128 bits at most 64 bursts are outstanding.
+    m_axi: the port. At 128 bits at most 128 bursts are outstanding.
     """
 
     def __init__(self, data_width: int):

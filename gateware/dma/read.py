@@ -29,7 +29,7 @@ class ReadEngine(wiring.Component):
     that does not take its data holds up nobody else. A client without a buffer takes every word in
     the cycle in which it is offered. Clients take turns burst by burst: a long
     command delays another client's command by one burst for each client. All bursts have ARID 0
-    and come back in order; at most 64 are outstanding.
+    and come back in order; at most 128 are outstanding.
 
     One burst every two cycles is issued; words arrive at one per cycle, sustained if the client's
     buffer covers the latency (512 beats for 250 cycles). From a command to ARVALID in an idle

@@ -39,7 +39,7 @@ from tests.dma.axi_slaves import (
     random_pauses,
     words_of,
 )
-from tests.dma.test_read import random_command
+from tests.dma.test_read import MAX_OUTSTANDING, random_command
 from tests.dma.test_write import Client, finish
 from tests.support.runner import run_cocotb
 
@@ -200,7 +200,7 @@ def make_slaves(dut, rng, pause):
 
 def watch(dut):
     beats = BURST_WORDS * 8 // port_octets(dut)
-    BurstMonitor(dut, "ar", beats, 64)
+    BurstMonitor(dut, "ar", beats, MAX_OUTSTANDING)
     BurstMonitor(dut, "aw", beats, 32)
     for channel in ("ar", "aw", "w"):
         HeldMonitor(dut, channel)
