@@ -17,14 +17,12 @@ pytestmark = pytest.mark.slow
 LARGEST_LOG2 = 15
 
 
-@pytest.mark.parametrize(("units", "send"), [(2, True), (1, False)])
-def test_fetcher(units: int, send: bool) -> None:
-    run_cocotb(
-        test_ring_fetcher.fetcher(units, send),
-        __name__,
-        test_filter="check_units",
-        parameters={"UNITS": str(units), "SIDE": "send" if send else "receive"},
+@pytest.mark.parametrize(("units", "own_units", "send"), [(2, 4, True), (1, 8, False)])
+def test_fetcher(units: int, own_units: int, send: bool) -> None:
+    sizes = test_ring_fetcher.fetcher(
+        test_ring_fetcher.CONFIG, units, own_units, send=send, tick_cycles=16
     )
+    run_cocotb(**sizes, test_module=__name__, test_filter="check_units")
 
 
 def test_writer() -> None:
