@@ -110,7 +110,7 @@ def main() -> int:
             print(f"bench: {error}", file=sys.stderr)
             return 2
         return 0
-    if options.before:
+    if options.before is not None:
         return _compare(options.before)
     try:
         keys = list(SHORT_KEYS) if options.short else select(options.only or options.again)

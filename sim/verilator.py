@@ -51,10 +51,9 @@ def require(*programs: str) -> None:
 
 @functools.cache
 def compiled_by(compiler: str) -> str:
-    """Return what a C++ compiler says of itself, and for which machine it compiles.
+    """Return what a C++ compiler says of itself, and the machine: what it makes is for these.
 
-    What it makes may not load where this differs. Nothing of it if it is not installed: what
-    another machine kept is of no use then.
+    What was made where this differs may not load. Without that compiler it is empty.
     """
     if shutil.which(compiler) is None:
         return ""

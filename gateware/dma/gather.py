@@ -38,7 +38,7 @@ class Gather(wiring.Component):
     """Turns pieces of host memory into the packed payload of one FPDU after another.
 
     Pieces (1 to 65535 octets each, `last` with the last one of an FPDU) go in order to the read
-    engine, up to 32 ahead of the data. The octets of the pieces of an FPDU leave `o` without gaps
+    engine, up to 64 ahead of the data. The octets of the pieces of an FPDU leave `o` without gaps
     from lane 0 on; the beat with `last` has `error` if any word of the FPDU had.
 
     One word read per cycle, also from one piece to the next; an FPDU whose last word read fills a

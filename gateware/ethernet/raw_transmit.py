@@ -1,6 +1,6 @@
 """Frames of the driver: descriptors and frames are read out of host memory, and leave whole."""
 
-from amaranth.hdl import C, Cat, Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
@@ -36,7 +36,8 @@ class RawTransmit(wiring.Component):
     cycles before `enable` rises at the latest. A descriptor that was begun is done when `enable`
     falls, no other one is begun.
 
-    A frame below 14 octets, or above the MTU and 14, is `refused`. If memory reports an error of
+    A frame below 14 octets, or above the MTU and 14, or whose address is no multiple of 8, is
+    `refused`. If memory reports an error of
     the descriptor or of any word of the frame, nothing of that frame is sent, and `failed` says so.
 
     A frame costs, beside twice the latency of memory, 9 cycles and its words twice, into the store
@@ -145,13 +146,17 @@ class RawTransmit(wiring.Component):
                 with m.If(bad):
                     m.d.comb += self.failed.eq(1)
                     m.next = "DONE"
-                with m.Elif((octets < ETHERNET_OCTETS) | (octets > self._most)):
+                with m.Elif(
+                    (octets < ETHERNET_OCTETS)
+                    | (octets > self._most)
+                    | descriptor.address[:_WORD_BITS].any()
+                ):
                     m.d.comb += self.refused.eq(1)
                     m.next = "DONE"
             with m.State("READ"):  # the frame
                 m.d.comb += [
                     command.valid.eq(1),
-                    command.p.address.eq(Cat(C(0, _WORD_BITS), descriptor.address[_WORD_BITS:])),
+                    command.p.address.eq(descriptor.address),
                     command.p.octets.eq(left),
                 ]
                 with m.If(command.ready):

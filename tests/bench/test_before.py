@@ -36,7 +36,7 @@ def test_the_ratio_is_that_of_the_rounds(monkeypatch, tmp_path, capsys):
     assert f"{KEY}: {found[KEY]}" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("commit", ["no-such-commit", "--output=x"])
+@pytest.mark.parametrize("commit", ["no-such-commit", "--output=x", ""])
 def test_what_is_no_commit_is_refused_in_one_line(commit, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["bench", f"--before={commit}"])
     assert command.main() == 2

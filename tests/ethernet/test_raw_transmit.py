@@ -66,12 +66,15 @@ class Bench:
         assert dut.consumer.value == self.producer
         dut.enable.value = 1
 
-    def post(self, octets: int, *, bad: int | None = None) -> None:
-        """Write a descriptor and its frame; `bad`: a word of both that cannot be read."""
+    def post(self, octets: int, *, bad: int | None = None, lane: int = 0) -> None:
+        """Write a descriptor and its frame; `bad`: a word of both that cannot be read.
+
+        lane: octets by which the address misses a multiple of 8.
+        """
         place = self.producer % (1 << self.log2)
         at = RING + place * FRAME_DESCRIPTOR_OCTETS
         address = FRAMES + place * FRAME_PLACE + 8 * self.rng.randrange(8)
-        fields = {"address": address + self.rng.randrange(8), "octets": octets}
+        fields = {"address": address + lane, "octets": octets}
         entry = b"".join(
             fields.get(name, self.rng.getrandbits(8 * size)).to_bytes(size, "little")
             for name, size, _ in FRAME_DESCRIPTOR
@@ -83,9 +86,10 @@ class Bench:
         self.memory.bad.difference_update(spots)
         if bad is not None:
             self.memory.bad.add(spots[bad])
-        if bad is not None and (bad in (0, 1) or 14 <= octets <= self.most):
+        allowed = 14 <= octets <= self.most and not lane
+        if bad is not None and (bad in (0, 1) or allowed):
             self.failed += 1
-        elif not 14 <= octets <= self.most:
+        elif not allowed:
             self.refused += 1
         else:
             self.expected.append(frame)
@@ -146,7 +150,7 @@ async def check_frames(dut: Any) -> None:
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def check_frames_at_the_limits(dut: Any) -> None:
-    """Of a length too many or too few, each is refused by itself."""
+    """A length too large or too small is refused by itself, and so is an address between words."""
     bench = await begin(dut, 4, 2**16 - 1)
     for octets in (13, 14, bench.most, bench.most + 1):
         bench.post(octets)
@@ -155,10 +159,17 @@ async def check_frames_at_the_limits(dut: Any) -> None:
     ring = [address for address, octets in bench.memory.commands if address >= RING]
     assert ring == [RING + place * FRAME_DESCRIPTOR_OCTETS for place in (15, 0, 1, 2)]
     assert len(bench.memory.commands) == 4 + 2, "a refused frame is read"
+    bench.memory.commands.clear()
+    for lane in range(1, 8):
+        bench.post(60, lane=lane)
+    await bench.finish()
+    assert bench.refused == 2 + 7
+    assert len(bench.memory.commands) == 7, "a frame between words is read"
+    bench.memory.commands.clear()
     for bad in (0, 1):
         bench.post(60, bad=bad)
     await bench.finish()
-    assert len(bench.memory.commands) == 4 + 2 + 2, "what cannot be read is taken for an address"
+    assert len(bench.memory.commands) == 2, "what cannot be read is taken for an address"
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
