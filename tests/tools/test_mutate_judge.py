@@ -80,7 +80,7 @@ def small_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     )
     (root / "tools/mutate/designs.py").write_text(DESIGNS_OF_TEST)
     subprocess.run(["git", "init", "-q", str(root)], check=True)
-    monkeypatch.setattr(judge, "DESIGNS", {"device": None})
+    monkeypatch.setattr(judge, "designs_of", lambda file, graph: ["device"])
     return root
 
 
