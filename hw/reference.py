@@ -25,7 +25,7 @@ from stagecoach.hw.interface.queue_entries import (
     offset_of,
     size_of,
 )
-from stagecoach.hw.interface.registers import SOURCE, registers
+from stagecoach.hw.interface.registers import RNIC, registers
 from stagecoach.hw.interface.shared import ELEMENT, ENTRIES, ENUMS
 
 TARGET = Path("build") / "docs"
@@ -159,7 +159,7 @@ def _peakrdl(*arguments: str) -> None:
 def write_headers(folder: Path) -> None:
     """Writes the headers of C and Verilog."""
     folder.mkdir(parents=True, exist_ok=True)
-    _peakrdl("c-header", str(SOURCE), "-o", str(folder / REGISTER_HEADER))
+    _peakrdl("c-header", str(RNIC), "-o", str(folder / REGISTER_HEADER))
     (folder / ENTRY_HEADER).write_text(entry_header())
     (folder / LLP_HEADER).write_text(llp_header())
 
@@ -168,7 +168,7 @@ def write_reference(folder: Path) -> None:
     """Writes everything."""
     write_headers(folder)
     page = folder / REGISTER_PAGE
-    _peakrdl("html", str(SOURCE), "-o", str(page.parent))
+    _peakrdl("html", str(RNIC), "-o", str(page.parent))
     # No description has formulas; with this the page would ask another host for MathJax.
     page.write_text(_MATHJAX.sub("", page.read_text()))
     (folder / ENTRY_PAGE).write_text(entry_page())

@@ -3,7 +3,7 @@
 from typing import Any
 
 from amaranth.hdl import Cat, Const, Value, unsigned
-from amaranth.lib import data, enum, wiring
+from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from stagecoach.gateware.encodings import encoding
@@ -44,9 +44,9 @@ NetworkKind = encoding(
 )
 
 RAW_NOTICE = data.StructLayout(
-    {"kind": NetworkKind, "connection": 8, "sequence": 32, "acknowledgment": 32}
+    {"kind": NetworkKind, "connection": 8, "sequence": 32, "acknowledgment": 32, "fin": 1}
 )
-"""What the driver is told of a connection, as in an entry of the network queue."""
+"""What the driver is told of a connection, as in an entry of the network queue; fin: its flag."""
 
 HOST_RING = data.StructLayout({"base": 64, "log2": 4})
 """A ring of 2^0 to 2^15 places in host memory. It begins at a multiple of its octets: the bits of
@@ -64,30 +64,12 @@ def ring_place(ring: Any, number: Value, place_bits: int) -> Value:
     return Cat(Const(0, place_bits), (base[:16] & ~mask) | (number & mask), base[16:])
 
 
-class FrameFate(enum.Enum, shape=unsigned(5)):
-    """What became of a received frame: it is kept, or the first check that it failed."""
-
-    SEGMENT = 0  # a good TCP segment
-    RAW = 1  # good, but not of TCP: for the driver
-    LINK_ERROR = 2  # the MAC says so
-    LONG = 3  # longer than the MTU allows
-    SHORT = 4  # shorter than its header
-    ADDRESS = 5  # to another station, or from a group
-    ETHERTYPE = 6  # neither IPv4 nor ARP
-    IP_SHORT = 7  # shorter than an IPv4 header
-    IP_VERSION = 8  # not 4
-    IP_HEADER_LENGTH = 9  # IHL below 5, or past the frame
-    IP_CHECKSUM = 10
-    IP_TOTAL_LENGTH = 11  # below the header, or past the frame
-    IP_FRAGMENT = 12
-    IP_SOURCE = 13  # not the address of a single host (RFC 1122, 3.2.1.3)
-    IP_DESTINATION = 14  # TCP to a group, or in a frame to a group (RFC 9293, MUST-57)
-    TCP_SHORT = 15  # shorter than a TCP header
-    TCP_CHECKSUM = 16
-    TCP_DATA_OFFSET = 17  # below 5, or past the segment
-    TCP_PORT = 18  # 0
-    FULL = 19  # good, but there was no room
-
+FrameFate = encoding(
+    "FrameFate",
+    network_entries.FrameFate.__members__,
+    unsigned(5),
+    "What became of a received frame: it is kept, or the first check that it failed.",
+)
 
 KEPT = (FrameFate.SEGMENT, FrameFate.RAW)
 """Frames that are in the store, each with a record."""

@@ -167,6 +167,7 @@ class RawReceive(wiring.Component):
                 entry.connection.eq(notice.p.connection),
                 entry.sequence.eq(notice.p.sequence),
                 entry.acknowledgment.eq(notice.p.acknowledgment),
+                entry.flags.eq(notice.p.fin),
             ]
         m.d.comb += [word.p.data.eq(raw.p.data), word.p.last.eq(raw.p.last)]
         with m.FSM(init="CHOOSE") as fsm:

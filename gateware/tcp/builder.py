@@ -1,9 +1,10 @@
 """Where segments become frames: headers of Ethernet, IPv4 and TCP before their payload."""
 
 from amaranth.hdl import C, Cat, Const, Module, Mux, Signal
-from amaranth.lib import data, enum, memory, stream, wiring
+from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from stagecoach.gateware.encodings import encoding
 from stagecoach.gateware.ethernet.layouts import FRAME_BEAT, FRAME_WORD, OCTETS_BITS
 from stagecoach.gateware.ip.checksum import big_endian, folded
 from stagecoach.gateware.ip.header import ETHERTYPE_IPV4, PROTOCOL_TCP
@@ -13,6 +14,8 @@ from stagecoach.gateware.tcp.ranges import ranges_layout
 from stagecoach.gateware.tcp.sack_blocks import SackBlocks
 from stagecoach.gateware.tcp.sequence import distance
 from stagecoach.gateware.tcp.settle import SETTLED
+from stagecoach.hw.interface import network_entries
+from stagecoach.hw.interface.queue_entries import size_of
 
 HEADER_WORDS = 7
 """Of a frame without options: 54 octets."""
@@ -29,27 +32,20 @@ NEVER_FRAGMENT = 0x4000
 """Flags and fragment offset (RFC 791, 3.1)."""
 
 
-class HeaderRow(enum.Enum, shape=3):
-    """Rows of a connection. The first four are words of its frames; the builder fills in the rest.
-
-    Octet 0 is in bits 7 to 0. Octets that are not named mean nothing.
-    """
-
-    DESTINATION = 0  # MAC address of the next hop, octets 0 and 1 of this station's
-    SOURCE = 1  # its octets 2 to 5
-    ADDRESSES = 3  # from octet 2 on: the local address, octets 0 and 1 of the remote one
-    PORTS = 4  # octets 2 and 3 of the remote address, the local port, the remote port
-    FIELDS = 7  # `HEADER_FIELDS`
-
+HeaderRow = encoding(
+    "HeaderRow",
+    network_entries.HeaderRow.__members__,
+    3,
+    "Rows of the headers of a connection.",
+)
 
 HEADER_FIELDS = data.StructLayout(
     {"ip_sum": 16, "tcp_sum": 16, "service": 8, "ttl": 8, "shift": 4, "unused": 12}
 )
-"""What is not an octet of a frame, and what may change: in one row, so that it changes at once.
+"""What is not an octet of a frame, and what may change: in one row, so that it changes at once
+(`hw/interface/network_entries.py`)."""
 
-ip_sum: one's complement sum of the IPv4 header with total length and checksum 0. tcp_sum: of
-addresses, protocol and ports. service: DSCP, and 0 for ECN. shift: Rcv.Wind.Shift, at most 14.
-"""
+assert HEADER_FIELDS.size == 8 * size_of(network_entries.HEADER_FIELDS)
 
 
 class Builder(wiring.Component):

@@ -1,4 +1,4 @@
-"""The register description of `registers.rdl` as plain Python, for gateware and generators."""
+"""The register descriptions, `registers.rdl` and `network.rdl`, as plain Python."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -7,7 +7,9 @@ from pathlib import Path
 from systemrdl import RDLCompiler
 from systemrdl.node import FieldNode, RegNode
 
-SOURCE = Path(__file__).with_name("registers.rdl")
+RNIC = Path(__file__).with_name("registers.rdl")
+NETWORK = Path(__file__).with_name("network.rdl")
+"""What a device with a network of its own has beside those of the RNIC."""
 
 
 @dataclass(frozen=True)
@@ -70,18 +72,18 @@ def _encoding(node: FieldNode) -> tuple[str, tuple[tuple[str, int, str], ...]] |
     return str(enum.type_name), tuple(members)
 
 
-def encodings() -> dict[str, dict[str, int]]:
-    """The enumerations of the description: names in upper case with their values."""
-    fields = (field for register in registers() for field in register.fields)
+def encodings(source: Path = RNIC) -> dict[str, dict[str, int]]:
+    """The enumerations of a description: names in upper case with their values."""
+    fields = (field for register in registers(source) for field in register.fields)
     named = (field.encoding for field in fields if field.encoding)
     return {name: {member.upper(): value for member, value, _ in of} for name, of in named}
 
 
 @cache
-def registers() -> tuple[Register, ...]:
-    """All registers of the device in address order."""
+def registers(source: Path = RNIC) -> tuple[Register, ...]:
+    """All registers of a description in address order."""
     compiler = RDLCompiler()
-    compiler.compile_file(str(SOURCE))
+    compiler.compile_file(str(source))
     top = compiler.elaborate().top
     found = [
         Register(

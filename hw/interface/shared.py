@@ -2,12 +2,14 @@
 
 import hashlib
 import json
+from collections.abc import Mapping
 from enum import IntEnum, IntFlag
+from pathlib import Path
 
-from stagecoach.hw.interface import queue_entries
+from stagecoach.hw.interface import network_entries, queue_entries
 from stagecoach.hw.interface.causes import Cause
 from stagecoach.hw.interface.queue_entries import Fields
-from stagecoach.hw.interface.registers import Field, encodings, registers
+from stagecoach.hw.interface.registers import NETWORK, RNIC, Field, encodings, registers
 
 ELEMENT = "element"
 ENTRIES: dict[str, Fields] = {
@@ -31,29 +33,59 @@ ENUMS: dict[str, type[IntEnum] | type[IntFlag]] = {
 """Enumerations of their fields by their name in C."""
 
 
+NETWORK_ENTRIES: dict[str, Fields] = {
+    "network_entry": network_entries.NETWORK_ENTRY,
+    "frame_descriptor": network_entries.FRAME_DESCRIPTOR,
+    "connection_info": network_entries.CONNECTION_INFO,
+    "header_fields": network_entries.HEADER_FIELDS,
+}
+"""Those of a network, which not every device has."""
+
+NETWORK_ENUMS: dict[str, type[IntEnum] | type[IntFlag]] = {
+    "network_kind": network_entries.NetworkKind,
+    "network_flags": network_entries.NetworkFlags,
+    "frame_fate": network_entries.FrameFate,
+    "header_row": network_entries.HeaderRow,
+    "info_flags": network_entries.InfoFlags,
+}
+
+
 def _place(field: Field) -> tuple[str | int, ...]:
     access = field.readable, field.writable, field.clear_on_one, field.message
     return field.name, field.low, field.width, *access
 
 
-def digest() -> int:
-    """First 32 bits of the SHA-256 of names, places, accesses and values.
-
-    Words count for nothing, nor what constant registers hold.
-    """
+def _digest(
+    source: Path,
+    entries: Mapping[str, Fields],
+    enums: Mapping[str, type[IntEnum] | type[IntFlag]],
+) -> int:
     shared = {
         "registers": [
             (register.name, register.address, [_place(field) for field in register.fields])
-            for register in registers()
+            for register in registers(source)
         ],
-        "encodings": encodings(),
+        "encodings": encodings(source),
         "entries": {
             name: [(field.name, field.octets) for field in fields]
-            for name, fields in ENTRIES.items()
+            for name, fields in entries.items()
         },
         "enums": {
-            name: {str(member.name): int(member) for member in kind} for name, kind in ENUMS.items()
+            name: {str(member.name): int(member) for member in kind} for name, kind in enums.items()
         },
     }
     text = json.dumps(shared, sort_keys=True)
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big")
+
+
+def digest() -> int:
+    """First 32 bits of the SHA-256 of names, places, accesses and values of the RNIC.
+
+    Words count for nothing, nor what constant registers hold.
+    """
+    return _digest(RNIC, ENTRIES, ENUMS)
+
+
+def network_digest() -> int:
+    """The same of the network."""
+    return _digest(NETWORK, NETWORK_ENTRIES, NETWORK_ENUMS)

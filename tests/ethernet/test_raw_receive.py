@@ -13,6 +13,7 @@ from stagecoach.gateware.ethernet.raw_receive import COMMANDS, FRAMES, RawReceiv
 from stagecoach.hw.interface.network_entries import (
     NETWORK_ENTRY,
     NETWORK_ENTRY_OCTETS,
+    NetworkFlags,
     NetworkKind,
 )
 from stagecoach.sim.cosim.signals import cycles, every_cycle
@@ -138,7 +139,8 @@ class Bench:
         rng = self.rng
         notice = {"kind": rng.randrange(NetworkKind.FRAME), "connection": rng.randrange(256)}
         notice |= {"sequence": rng.getrandbits(32), "acknowledgment": rng.getrandbits(32)}
-        self.notices.append(notice)
+        notice["fin"] = rng.getrandbits(1)
+        self.notices.append(dict(notice))
         self.notice.put(notice)
 
     # What is seen
@@ -192,13 +194,15 @@ class Bench:
 
     def told(self, entry: dict[str, int]) -> None:
         """The driver reads an entry: what it tells is true, and comes in order."""
-        assert entry["reserved_0"] == 0
         if entry["kind"] != NetworkKind.FRAME:
             wanted = self.notices.popleft()
+            fin = wanted.pop("fin")
+            assert entry["flags"] == (NetworkFlags.FIN if fin else 0)
             assert {name: entry[name] for name in wanted} == wanted
             assert entry["octets"] == entry["slot"] == 0
             self.told_notices += 1
             return
+        assert entry["flags"] == 0
         assert entry["connection"] == entry["sequence"] == entry["acknowledgment"] == 0
         driver = self.driver
         assert entry["slot"] == driver.next_slot

@@ -14,7 +14,7 @@ from systemrdl.node import FieldNode, RegNode
 
 from stagecoach.hw.interface.causes import CODES, Cause
 from stagecoach.hw.interface.queue_entries import offset_of, size_of
-from stagecoach.hw.interface.registers import SOURCE
+from stagecoach.hw.interface.registers import RNIC
 from stagecoach.hw.interface.shared import ENTRIES, ENUMS
 
 
@@ -53,7 +53,7 @@ def _field_row(field: FieldNode) -> tuple[str, ...]:
 def register_tables() -> list[str]:
     """The registers in reStructuredText, a section for each."""
     compiler = RDLCompiler()
-    compiler.compile_file(str(SOURCE))
+    compiler.compile_file(str(RNIC))
     found = [node for node in compiler.elaborate().top.descendants() if isinstance(node, RegNode)]
     lines: list[str] = []
     for node in sorted(found, key=lambda register: register.absolute_address):

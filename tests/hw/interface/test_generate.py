@@ -4,27 +4,36 @@ import subprocess
 import sys
 from dataclasses import replace
 
+import pytest
+
+from stagecoach.host_driver import network_registers
 from stagecoach.host_driver import registers as driver
 from stagecoach.hw.interface import shared
-from stagecoach.hw.interface.generate import TARGET, description, driver_registers
-from stagecoach.hw.interface.registers import SOURCE, registers
-from stagecoach.hw.interface.shared import ENTRIES, digest
+from stagecoach.hw.interface.generate import TARGETS, description, driver_registers
+from stagecoach.hw.interface.registers import NETWORK, RNIC, registers
+from stagecoach.hw.interface.shared import ENTRIES, digest, network_digest
+
+DRIVERS = {RNIC: driver, NETWORK: network_registers}
+
+each_description = pytest.mark.parametrize("source", list(TARGETS), ids=lambda path: path.stem)
 
 
-def test_generated_files_are_fresh():
-    assert TARGET.read_text() == driver_registers()
-    assert SOURCE.read_text() == description()
+@each_description
+def test_generated_files_are_fresh(source):
+    assert TARGETS[source].read_text() == driver_registers(source)
+    assert source.read_text() == description(source)
 
 
 def test_the_digest_is_of_places_and_values_and_not_of_words(monkeypatch):
     assert digest() == driver.INTERFACE.constant
+    assert network_digest() == network_registers.NETWORK_INTERFACE.constant
     known = registers()
 
     def changed(register, **changes):
         fields = (replace(register.fields[0], **changes), *register.fields[1:])
         others = [one for one in known if one is not register]
         monkeypatch.setattr(
-            shared, "registers", lambda: (replace(register, fields=fields), *others)
+            shared, "registers", lambda source: (replace(register, fields=fields), *others)
         )
         return digest()
 
@@ -45,10 +54,12 @@ def test_the_digest_is_of_places_and_values_and_not_of_words(monkeypatch):
     assert digest() != driver.INTERFACE.constant
 
 
-def test_generated_file_is_formatted():
+@each_description
+def test_generated_file_is_formatted(source):
+    name = TARGETS[source].name
     check = subprocess.run(
-        [sys.executable, "-m", "ruff", "format", "--check", "--stdin-filename", TARGET.name, "-"],
-        input=driver_registers(),
+        [sys.executable, "-m", "ruff", "format", "--check", "--stdin-filename", name, "-"],
+        input=driver_registers(source),
         text=True,
         capture_output=True,
         check=False,
@@ -56,9 +67,10 @@ def test_generated_file_is_formatted():
     assert check.returncode == 0, check.stderr + check.stdout
 
 
-def test_driver_knows_every_register_and_field():
-    for register in registers():
-        made = getattr(driver, register.name)
+@each_description
+def test_driver_knows_every_register_and_field(source):
+    for register in registers(source):
+        made = getattr(DRIVERS[source], register.name)
         assert made.address == register.address
         assert {name: tuple(field) for name, field in made.fields.items()} == {
             field.name: (field.low, field.width) for field in register.fields
@@ -66,9 +78,10 @@ def test_driver_knows_every_register_and_field():
 
 
 def test_fields_of_a_register_do_not_overlap_and_addresses_are_aligned():
-    addresses = [register.address for register in registers()]
+    found = [register for source in TARGETS for register in registers(source)]
+    addresses = [register.address for register in found]
     assert len(set(addresses)) == len(addresses)
-    for register in registers():
+    for register in found:
         assert register.address % 4 == 0
         used = 0
         for field in register.fields:
