@@ -16,6 +16,9 @@ PACKAGES = Path(__file__).resolve().parents[1]
 TOP = "rnic"
 """The top module."""
 
+NIC_TOP = "nic"
+"""That of a NIC with a network of its own."""
+
 # Files, or folders of them, that decide what the exported Verilog is; and who makes it.
 GATEWARE_SOURCES = ("gateware", "hw/interface", "hw/rtlil.py")
 SOURCE_SUFFIXES = (".py", ".rdl")
@@ -45,6 +48,17 @@ def export_verilog(config: RnicConfig, progress: Progress | None = None) -> str:
         return Rnic(config)
 
     return cached_verilog(repr(config), component, TOP, progress)
+
+
+def export_nic_verilog(config: RnicConfig, mtu: int, progress: Progress | None = None) -> str:
+    """The same of a NIC with packets of up to `mtu` octets."""
+
+    def component() -> Any:
+        from stagecoach.gateware.nic import RnicNic
+
+        return RnicNic(config, mtu)
+
+    return cached_verilog(f"{config!r} {mtu}", component, NIC_TOP, progress)
 
 
 def cached_verilog(

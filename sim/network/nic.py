@@ -102,7 +102,7 @@ class SimulatedNic(SimulatedDevice):
     def _start(self, library: Path, **options: Any) -> Device:
         paced = self._cycle_time is not None
         return self._sim.Device(
-            library, self.config.qps, engine=self._channel.give_away(), paced=paced, **options
+            library, self.config.qps, network=self._channel.give_away(), paced=paced, **options
         )
 
     def _engine_settings(self) -> EngineSettings:
