@@ -109,6 +109,7 @@ class HardwarePort:
         self._ended: deque[Ended] = deque()
         self._doubtful: deque[int] = deque()
         self._news = self._woken = False
+        self._failed = False  # memory has, at some time
 
     # What is there.
 
@@ -286,7 +287,8 @@ class HardwarePort:
             if any(raised.values()):
                 self._commands.write(registers.NETWORK_INTERRUPT_STATUS, **raised)
             self._look()
-            if raised["failed"] and self._queue.broken:
+            self._failed |= bool(raised["failed"])
+            if self._failed and self._queue.broken:
                 raise TransportError(
                     "an entry of the network queue is lost: memory could not be written"
                 )

@@ -237,8 +237,9 @@ class FakeNic:
 
     def _raise(self, **bits: int) -> None:
         address = registers.NETWORK_INTERRUPT_STATUS.address
-        self._values[address] |= registers.NETWORK_INTERRUPT_STATUS.pack(**bits)
-        self.lock.notify_all()
+        with self.lock:
+            self._values[address] |= registers.NETWORK_INTERRUPT_STATUS.pack(**bits)
+            self.lock.notify_all()
 
     def _has_place(self) -> bool:
         if not self._enabled("receive"):
