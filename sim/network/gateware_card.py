@@ -146,6 +146,10 @@ class GatewareHost:
         """A program's thread waits in this block for something of the network."""
         return self._timeline._pause(self)
 
+    def new_lock(self) -> Any:
+        """A lock that lets the time pass for those that wait for it."""
+        return self._timeline._new_lock()
+
     def frame_heads(self) -> list[FrameHead]:
         """The headers of the last frames, the oldest first."""
         with self._timeline.lock:
