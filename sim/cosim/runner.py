@@ -251,6 +251,11 @@ def build(
 
     def make(directory: Path) -> None:
         require("make", "g++", "perl")
+        if simulator == "verilator" and " " in str(directory):
+            raise BuildError(
+                f"make builds nothing in a path with a space, and the cache is '{cache.root()}';"
+                f" name another folder in {cache.FOLDER_VARIABLE}"
+            )
         source = directory / f"{TOP}.v"
         verilog = f"{cells()}\n{netlist(text, TOP)}" if gates else to_verilog(text)
         if ports_only:

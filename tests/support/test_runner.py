@@ -9,7 +9,7 @@ from amaranth.lib.wiring import In, Out
 
 from stagecoach.hw import cache
 from stagecoach.sim.cosim import runner
-from stagecoach.sim.cosim.runner import build
+from stagecoach.sim.cosim.runner import BuildError, build
 from stagecoach.sim.cosim.streams import (
     StreamMonitor,
     StreamSink,
@@ -82,6 +82,12 @@ def test_waveform_is_written():
 def test_filter_that_matches_nothing_fails():
     with pytest.raises(CocotbFailure):
         run_cocotb(Buffer(), __name__, test_filter="no_such_check")
+
+
+def test_a_space_in_the_path_of_the_cache_is_told(tmp_path, monkeypatch):
+    monkeypatch.setenv(cache.FOLDER_VARIABLE, str(tmp_path / "with space"))
+    with pytest.raises(BuildError, match=f"space, and the cache is '{tmp_path}/with space'; name"):
+        build(Buffer())
 
 
 @pytest.mark.parametrize("simulator", ["verilator", "icarus"])
