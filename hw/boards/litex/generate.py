@@ -8,6 +8,7 @@ import hashlib
 import importlib.metadata
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -38,14 +39,15 @@ def generated(module: str, name: str, argument: str) -> Path:
     found = importlib.util.find_spec(module)
     if found is None or found.origin is None:
         raise NotGenerated(f"there is no generator {module!r}")
-    source = Path(found.origin).read_text()
-    text = "\n".join([module, argument, source, *versions])
+    sources = [Path(path).read_text() for path in (found.origin, __file__)]
+    text = "\n".join([module, argument, *sources, *versions])
 
     def make(folder: Path) -> None:
         with tempfile.TemporaryDirectory() as work:
             _run(module, argument, Path(work))
-            for path in sorted(Path(work).iterdir(), key=lambda path: path.name == name):
-                # What is asked for comes last: with it the entry is whole.
+            files = [path for path in Path(work).iterdir() if path.is_file()]
+            # What is asked for comes last: with it the entry is whole.
+            for path in sorted(files, key=lambda path: path.name == name):
                 partial = folder / f"{path.name}.partial"
                 partial.write_text(path.read_text())
                 partial.rename(folder / path.name)
@@ -67,9 +69,10 @@ def _run(module: str, argument: str, folder: Path) -> None:
 
 
 def without_comments(verilog: str) -> str:
-    """Return Verilog without whole lines of comment: they have a date and a Git revision in them.
+    """Return Verilog without its blocks and lines of comment, for generators before they write.
 
-    For generators, before they write.
+    They have a date, a Git revision and lists in the order of addresses in them.
     """
-    lines = verilog.splitlines()
+    text = re.sub(r"/\*.*?\*/", "", verilog, flags=re.DOTALL)
+    lines = text.splitlines()
     return "\n".join(line for line in lines if line.strip() and not line.startswith("//")) + "\n"
