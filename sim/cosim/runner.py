@@ -36,6 +36,9 @@ A component with an attribute `parts`, a dictionary of components by module name
 together with them: it holds them as `Instance`s, so that a part that occurs twice is elaborated,
 translated and compiled once.
 
+A component with an attribute `verilog`, a text, is compiled together with it: modules of others
+that the component holds as `Instance`s. Not with `GATESIM=1`.
+
 With `ports_only` a build takes a fraction of the time, most of all that of a whole device: cocotb
 sees the ports of the top module and nothing inside. A waveform shows everything.
 
@@ -243,6 +246,9 @@ def build(
     # Icarus shows all signals whether it is asked to or not.
     ports_only = (ports_only or gates) and simulator == "verilator"
     text = _to_rtlil(component)
+    others: str = getattr(component, "verilog", "")
+    if gates and others:
+        raise ValueError("gates with a component that holds Verilog of others; allowed: without")
     versions = [f"{package} {importlib.metadata.version(package)}" for package in TOOL_PACKAGES]
     optimised = NOT_OPTIMISED if quick else OPTIMISED
     recipe = [simulator, f"waves={waves}", *VERILATOR_ARGUMENTS, optimised, *versions, *LINKED]
@@ -252,6 +258,8 @@ def build(
         recipe.append(compiled_by(MAKE_VARIABLES["CXX"]))
     if ports_only:
         recipe += [PORTS_ONLY_ARGUMENT, PORTS_ONLY_CONTROL, inspect.getsource(_hide_helpers)]
+    if others:
+        recipe.append(others)
     if gates:
         recipe += [cells(), mapping(TOP, SYNTHESIS_OPTIONS, Path(TOP)), PREPARE]
     digest = hashlib.sha256("\n".join([*recipe, text]).encode()).hexdigest()[:20]
@@ -272,6 +280,9 @@ def build(
             verilog = start_processes(verilog)
         source.write_text(verilog)
         sources = [source]
+        if others:
+            sources.append(directory / "others.v")
+            sources[-1].write_text(others)
         log = directory / "build.txt"
         arguments = ["-Wall", "-g2012"] if simulator == "icarus" else list(VERILATOR_ARGUMENTS)
         if waves and simulator == "verilator":
