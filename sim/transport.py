@@ -84,7 +84,7 @@ class SimulatedDevice(SocketLender):
         self._mapped: dict[int, list[Exported]] = {}
         self._closed = False
 
-    def _build(self, trace: bool, progress: Callable[[str], None]) -> Path:
+    def _build(self, trace: bool, progress: Callable[[str], None] | None) -> Path:
         """The library of the device."""
         from stagecoach.sim.build import build_device
 

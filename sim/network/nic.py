@@ -110,7 +110,7 @@ class SimulatedNic(SimulatedDevice):
         """Raises `WireAddressError`, a `ValueError`, for an invalid address of a card."""
         parse_wire(text)
 
-    def _build(self, trace: bool, progress: Callable[[str], None]) -> Path:
+    def _build(self, trace: bool, progress: Callable[[str], None] | None) -> Path:
         if not self._has_engine:
             return super()._build(trace, progress)
         from stagecoach.sim.build import build_nic
