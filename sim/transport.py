@@ -66,11 +66,10 @@ class SimulatedDevice(SocketLender):
         self._sim = sim_device
         self.config = RnicConfig() if config is None else config
         if library is None:
-            from stagecoach.sim.build import build_device
             from stagecoach.sim.build_report import told
 
             with extra_named(), told(progress) as report:
-                library = build_device(self.config, trace=trace_path is not None, progress=report)
+                library = self._build(trace_path is not None, report)
         latencies = {"read_latency": read_latency, "write_latency": write_latency}
         self._device = self._start(
             library,
@@ -84,6 +83,12 @@ class SimulatedDevice(SocketLender):
         # Address to the buffers mapped there, oldest first.
         self._mapped: dict[int, list[Exported]] = {}
         self._closed = False
+
+    def _build(self, trace: bool, progress: Callable[[str], None] | None) -> Path:
+        """The library of the device."""
+        from stagecoach.sim.build import build_device
+
+        return build_device(self.config, trace=trace, progress=progress)
 
     def _start(self, library: Path, **options: Any) -> "Device":
         """The compiled device."""

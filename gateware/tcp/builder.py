@@ -40,10 +40,13 @@ HeaderRow = encoding(
 )
 
 HEADER_FIELDS = data.StructLayout(
-    {"ip_sum": 16, "tcp_sum": 16, "service": 8, "ttl": 8, "shift": 4, "unused": 12}
+    {
+        **{"ip_sum": 16, "tcp_sum": 16, "service": 8, "ttl": 8},
+        **{"shift": 4, "unused": 3, "blocks": 1, "reserved": 8},
+    }
 )
 """What is not an octet of a frame, and what may change: in one row, so that it changes at once
-(`hw/interface/network_entries.py`)."""
+(`hw/interface/network_entries.py`). blocks: SACK blocks may be sent."""
 
 assert HEADER_FIELDS.size == 8 * size_of(network_entries.HEADER_FIELDS)
 
@@ -54,8 +57,8 @@ class Builder(wiring.Component):
     A header has the sequence number of the job, the number that may be acknowledged when it is
     built, and the window from there to the right edge, or the largest that the field can say. The
     acknowledgment is 0 without ACK. A job with `blocks`, and so without payload, has the ranges out
-    of order as an option, if there are any. IPv4 packets have no options and identification 0, and
-    are never fragmented (RFC 6864, 4).
+    of order as an option, if there are any and the fields of its connection allow it. IPv4 packets
+    have no options and identification 0, and are never fragmented (RFC 6864, 4).
 
     A frame begins when its payload is there, and then needs a word of it in each cycle. One word
     per cycle, 2 cycles between frames: a bare ACK takes 9 in all; one that may have SACK blocks 10,
@@ -120,6 +123,7 @@ class Builder(wiring.Component):
             self.connection_read.eq(job.connection),
             blocks.connection.eq(job.connection),
             blocks.ranges.eq(self.ranges),
+            blocks.allowed.eq(fields.blocks),
             octets.eq(Mux(job.blocks, blocks.octets, job.octets)),
             total.eq(octets + HEADERS_OCTETS),
         ]

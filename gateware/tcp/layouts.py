@@ -336,6 +336,7 @@ class TransmitOperation(enum.Enum, shape=3):
     RESIZE = 4  # another `emss`
     ATTACH = 5  # position 0 of the LLP is what is queued next
     DETACH = 6  # the LLP hears no more of windows
+    INFO = 7  # all that is known of it is told, word by word; nothing changes
 
 
 def transmit_command(connection_bits: int) -> data.StructLayout:

@@ -39,6 +39,7 @@ class LlpReceive(wiring.Component):
     request, answer: of the LLP port. release: of the LLP port. o: the same for the receive
     processor. attach, attachment: a pulse, a lane is attached or detached; a request, or release,
     for it must not wait then. read: of memory. failed: connections.
+    answered: a pulse, all of an answer was taken.
     """
 
     def __init__(self, config: RnicConfig):
@@ -54,6 +55,7 @@ class LlpReceive(wiring.Component):
                 "attachment": In(attachment_layout(bits)),
                 "read": Out(ReadClient()),
                 "failed": Out(stream.Signature(bits)),
+                "answered": Out(1),
             }
         )
 
@@ -131,7 +133,8 @@ class LlpReceive(wiring.Component):
             self.answer.valid.eq(beat.valid & ~tells),
             self.answer.payload.eq(beat.p.data),
             beat.ready.eq(self.answer.ready & ~tells),
-            asked.o.ready.eq(beat.valid & beat.ready & beat.p.last),
+            asked.o.ready.eq(self.answered),
+            self.answered.eq(beat.valid & beat.ready & beat.p.last),
         ]
         with m.If(beat.valid & beat.ready):
             m.d.sync += told.eq(0)

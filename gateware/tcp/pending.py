@@ -27,7 +27,8 @@ class Pending(wiring.Component):
 
     Members
     -------
-    i, o: items.
+    i, o: items. began: a pulse, an item was taken whose connection had none that waits; each leaves
+        once. waits: some do, from the cycle after the first one came until the last one left.
     """
 
     def __init__(self, connections: int, layout: data.StructLayout):
@@ -37,7 +38,14 @@ class Pending(wiring.Component):
         self._rest = data.StructLayout(
             {name: shape for name, shape in layout.members.items() if name != "connection"}
         )
-        super().__init__({"i": In(stream.Signature(layout)), "o": Out(stream.Signature(layout))})
+        super().__init__(
+            {
+                "i": In(stream.Signature(layout)),
+                "o": Out(stream.Signature(layout)),
+                "began": Out(1),
+                "waits": Out(1),
+            }
+        )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -49,7 +57,13 @@ class Pending(wiring.Component):
         following = order.o.payload
         count = Signal.like(following)  # of those that are forgotten
         fetches, gives = Signal(), Signal()
+        # The one at `o` and one of each connection.
+        number, leaves = Signal(range(self._connections + 2)), Signal()
+        m.d.sync += number.eq(number + self.began - leaves)
         m.d.comb += [
+            self.began.eq(order.i.valid & order.i.ready),
+            self.waits.eq(number != 0),
+            leaves.eq(o.valid & o.ready),
             waits.addr.eq(item.connection),
             order.i.payload.eq(item.connection),
             order.i.valid.eq(self.i.valid & self.i.ready & ~waits.data),

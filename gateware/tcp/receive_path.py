@@ -14,6 +14,7 @@ from stagecoach.gateware.tcp.layouts import (
     release_layout,
     settled_layout,
 )
+from stagecoach.gateware.tcp.places import offered
 from stagecoach.gateware.tcp.ranges import ranges_layout
 from stagecoach.gateware.tcp.receive_processor import ReceiveProcessor
 from stagecoach.gateware.tcp.receive_ring import ReceiveRing
@@ -33,6 +34,8 @@ class ReceivePath(wiring.Component):
         `placed`, in the same order.
     release, command, limits_write, limits_connection, limits, event, ask, ranges: of the processor.
     write, raw: of the ring. o, connection_read, settled: of `Settle`.
+    queued: of the processor. began, ended: pulses, a job with a note is offered to the ring; its
+        note is said, or nothing is.
     """
 
     def __init__(self, connections: int = 64, mtu: int = 1500):
@@ -56,6 +59,9 @@ class ReceivePath(wiring.Component):
                 "o": Out(stream.Signature(settled_layout(bits))),
                 "connection_read": In(bits),
                 "settled": Out(SETTLED),
+                "queued": Out(1),
+                "began": Out(1),
+                "ended": Out(1),
             }
         )
 
@@ -81,5 +87,8 @@ class ReceivePath(wiring.Component):
             settle.error.eq(self.write.error),
             settle.connection_read.eq(self.connection_read),
             self.settled.eq(settle.settled),
+            self.queued.eq(processor.queued),
+            self.began.eq(offered(m, processor.job) & processor.job.p.settle),
+            self.ended.eq(settle.left),
         ]
         return m

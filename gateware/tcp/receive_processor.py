@@ -82,6 +82,7 @@ class ReceiveProcessor(wiring.Component):
         connection is what it says, and nothing of an earlier one is under way.
     limits_write, limits_connection, limits: writes what the sending side knows, at any time.
     job: to `ReceiveRing`, in order. event: to the sending side.
+    queued: a pulse, an event begins to wait for `event`.
     ask, ranges: a connection is taken when nothing else is read; a cycle later its ranges are
         there, as they were after the last segment that is done, or as the one at work has them.
     """
@@ -104,6 +105,7 @@ class ReceiveProcessor(wiring.Component):
                 "limits": In(LIMITS),
                 "job": Out(stream.Signature(receive_job(bits))),
                 "event": Out(stream.Signature(ack_event(bits))),
+                "queued": Out(1),
                 "ask": In(stream.Signature(bits)),
                 "ranges": Out(ranges_layout()),
             }
@@ -351,6 +353,7 @@ class ReceiveProcessor(wiring.Component):
             event.challenge.eq(verdict.challenge),
             done.eq(hands & (~has_job | ~self.job.valid) & (~has_event | events.i.ready)),
             events.i.valid.eq(done & has_event),
+            self.queued.eq(done & has_event),
             self.segment.ready.eq(done & is_segment),
             self.release.ready.eq(done & (kind == _Kind.RELEASE)),
             self.command.ready.eq(done & (kind == _Kind.COMMAND)),

@@ -31,6 +31,7 @@ from stagecoach.gateware.tcp.lookup import (
     lookup_command,
     lookup_result,
 )
+from stagecoach.gateware.tcp.places import RECEIVE_PLACES, offered
 from stagecoach.gateware.tcp.ranges import ranges_layout
 from stagecoach.gateware.tcp.receive_front import ReceiveFront
 from stagecoach.gateware.tcp.receive_path import ReceivePath
@@ -64,6 +65,8 @@ class ReceiveSide(wiring.Component):
     sender: of `LlpEvents`. attachment: of it, and of `LlpReceive`, which has it when it is offered.
     llp_event, llp_request, llp_answer, llp_release: of the LLP port.
     read, failed: of `LlpReceive`.
+    begun: a pulse, all have taken the note of a connection that begins.
+    began, ended: pulses, something begins and ends in a place.
     """
 
     def __init__(self, config: RnicConfig | None = None, mtu: int = 1500, store_octets: int = 8192):
@@ -101,6 +104,9 @@ class ReceiveSide(wiring.Component):
                 "llp_release": In(stream.Signature(mpa.rx_release)),
                 "read": Out(ReadClient()),
                 "failed": Out(stream.Signature(bits)),
+                "begun": Out(1),
+                "began": Out(RECEIVE_PLACES),
+                "ended": Out(RECEIVE_PLACES),
             }
         )
 
@@ -165,5 +171,25 @@ class ReceiveSide(wiring.Component):
             # Before the first event of its stream; as long as it is offered, it says the same.
             llp_receive.attach.eq(self.attachment.valid),
             llp_receive.attachment.eq(self.attachment.payload),
+            self.begun.eq(self.ended.note & path.o.p.note.begin),
+            self.began.ack.eq(path.queued),
+            self.began.write.eq(path.began),
+            self.ended.write.eq(path.ended),
+            self.ended.request.eq(llp_receive.answered),
+        ]
+        for name, port in (
+            ("segment", demultiplexer.o),
+            ("note", path.o),
+            ("release", llp_receive.o),
+            ("merged", releases.o),
+            ("llp_event", llp_events.event),
+        ):
+            m.d.comb += [
+                self.began[name].eq(offered(m, port)),
+                self.ended[name].eq(port.valid & port.ready),
+            ]
+        m.d.comb += [
+            self.began.request.eq(self.llp_request.valid & self.llp_request.ready),
+            self.ended.ack.eq(self.event.valid & self.event.ready),
         ]
         return m

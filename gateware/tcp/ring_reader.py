@@ -61,6 +61,8 @@ class RingReader(wiring.Component):
     write, connection, ring: a pulse, a connection has that ring; no job of it waits then.
     job: segments. o: the same, to the builder. words: the payload of those of the ring, from lane 0
         on; lanes after the last octet mean nothing.
+    queued: a pulse, a job that was taken from `job` begins to wait for what is read for it, or for
+        those before it. left: a pulse, it does not any more: it is passed on, or has failed.
     connection_read, stored, lost, known: of `TransmitRing`. read: of memory. failed: connections.
     """
 
@@ -79,6 +81,8 @@ class RingReader(wiring.Component):
                 "job": In(stream.Signature(send_job(bits))),
                 "o": Out(stream.Signature(send_job(bits))),
                 "words": Out(stream.Signature(FRAME_WORD)),
+                "queued": Out(1),
+                "left": Out(1),
                 "connection_read": Out(bits),
                 "stored": In(32),
                 "lost": In(1),
@@ -114,6 +118,7 @@ class RingReader(wiring.Component):
             ring_read.addr.eq(job.connection),
             self.connection_read.eq(job.connection),
             jobs.i.payload.eq(job),
+            self.queued.eq(jobs.i.valid & jobs.i.ready),
             place.address.eq(address),
             place.octets.eq(job.octets),
             place.wrapped.eq(wrapped),
@@ -214,6 +219,7 @@ class RingReader(wiring.Component):
             self.failed.payload.eq(head.connection),
             leaves.eq((self.o.valid & self.o.ready) | (self.failed.valid & self.failed.ready)),
             jobs.o.ready.eq(leaves),
+            self.left.eq(leaves),
             sums.o.ready.eq(leaves & reads),
         ]
         with m.If(reads):

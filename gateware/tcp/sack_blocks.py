@@ -38,7 +38,8 @@ class SackBlocks(wiring.Component):
     Members
     -------
     begin, connection: a pulse, while `done` and no word is left, or nothing was begun.
-    ask: connections. ranges: a cycle after that was taken, those of the connection.
+    ask: connections. ranges: a cycle after that was taken, those of the connection. allowed: from
+        then on, they may be told; otherwise it is as if there were none.
     done, octets, sum: as said; `octets` is 0 if there are no ranges. o: words, from lane 0 on.
     """
 
@@ -52,6 +53,7 @@ class SackBlocks(wiring.Component):
                 "connection": In(bits),
                 "ask": Out(stream.Signature(bits)),
                 "ranges": In(ranges_layout()),
+                "allowed": In(1),
                 "done": Out(1),
                 "octets": Out(range(MOST_OCTETS + 1)),
                 "sum": Out(16),
@@ -100,7 +102,7 @@ class SackBlocks(wiring.Component):
                     self.sum.eq(0),
                 ]
                 m.next = "BEGIN"
-                with m.If(self.ranges.used == 0):
+                with m.If((self.ranges.used == 0) | ~self.allowed):
                     m.d.sync += self.done.eq(1)
                     m.next = "REST"
             with m.State("BEGIN"):  # the sum; the first range

@@ -54,6 +54,7 @@ class SegmentStore(wiring.Component):
     -------
     tx: of the LLP port, in words. attach, attachment: a pulse, a lane is attached or detached.
     fpdu, fate, ring, segment: as said; lanes after the last octet mean nothing.
+    queued: a pulse, a record begins to wait for `fpdu`: 4 cycles after the last beat.
     """
 
     def __init__(self, config: RnicConfig, mtu: int = 1500):
@@ -72,6 +73,7 @@ class SegmentStore(wiring.Component):
                 "fate": In(stream.Signature(FATE)),
                 "ring": Out(stream.Signature(FRAME_WORD)),
                 "segment": Out(stream.Signature(FRAME_WORD)),
+                "queued": Out(1),
             }
         )
 
@@ -152,6 +154,7 @@ class SegmentStore(wiring.Component):
             records.i.payload.eq(record),
             records.i.p.sum.eq(checksum.sum),
             records.i.valid.eq(checksum.done),
+            self.queued.eq(checksum.done),
         ]
 
         # Readers: of all whole FPDUs, and of those that are sent.

@@ -43,6 +43,7 @@ class Settle(wiring.Component):
     Members
     -------
     note, done, error: of `ReceiveRing`, and of its port to memory. o: notes that came true.
+    left: a pulse, a note is said, or nothing is said of it.
     connection_read: asks for what is acknowledged of a connection; a cycle later it is at
         `settled`: `number`, and `edge` and `fin` if notes have them; and at `lost`, whether that
         does not move again.
@@ -62,6 +63,7 @@ class Settle(wiring.Component):
                 "note": In(stream.Signature(self._note)),
                 "done": In(1),
                 "error": In(1),
+                "left": Out(1),
                 "o": Out(stream.Signature(settled_layout(bits, note))),
                 "connection_read": In(bits),
                 "settled": Out(self._kept),
@@ -95,6 +97,7 @@ class Settle(wiring.Component):
             answers.o.ready.eq(notes.o.valid & ~all_answered),
             says.eq(all_answered & ~self.o.valid),
             notes.o.ready.eq(says),
+            self.left.eq(says),
             failed.addr.eq(head.note.connection),
             silent.eq(failed.data & ~head.note.begin),
             failure.addr.eq(head.note.connection),

@@ -24,11 +24,13 @@ from stagecoach.gateware.tcp.layouts import (
     transmit_command,
 )
 from stagecoach.gateware.tcp.pending import Pending
+from stagecoach.gateware.tcp.places import TRANSMIT_PLACES
 from stagecoach.gateware.tcp.ranges import ranges_layout
 from stagecoach.gateware.tcp.ring_reader import RingReader
 from stagecoach.gateware.tcp.segment_store import SegmentStore
 from stagecoach.gateware.tcp.settle import SETTLED
 from stagecoach.gateware.tcp.timers import Timers
+from stagecoach.gateware.tcp.transmit_info import INFO_PLACE_BITS
 from stagecoach.gateware.tcp.transmit_processor import TransmitProcessor
 from stagecoach.gateware.tcp.transmit_ring import TransmitRing
 
@@ -42,7 +44,7 @@ class TransmitPath(wiring.Component):
     `ask` is not taken, or memory does not answer, segments wait, then everything does.
 
     Who gives the number of a connection that has ended to a new one waits before until nothing of
-    it is under way: its segments, its FPDUs, its writes. Nothing here tells when that is. A BEGIN
+    it is under way: its segments, its FPDUs, its writes. `began` and `ended` tell of those. A BEGIN
     follows the note of the receiving side's, which makes `settled` the new one's.
 
     After a reset all connections are forgotten, for as many cycles as there are connections.
@@ -60,6 +62,9 @@ class TransmitPath(wiring.Component):
     tx, attach, attachment: of the store. write, read: of memory. earliest: of the timers.
     header_write, header_connection, header_row, header_word: `write`, `connection`, `row` and
         `word` of the builder, and connection_read, settled, ask, ranges, frame as there.
+    info_write, info_place, info_word, info_done: of the processor.
+    notices_wait: some do, from the cycle after the processor had told of one.
+    began, ended: pulses, something begins and ends in a place.
     """
 
     def __init__(self, config: RnicConfig, mtu: int = 1500):
@@ -94,6 +99,13 @@ class TransmitPath(wiring.Component):
                 "ask": Out(stream.Signature(bits)),
                 "ranges": In(ranges_layout()),
                 "frame": Out(stream.Signature(FRAME_BEAT)),
+                "info_write": Out(1),
+                "info_place": Out(INFO_PLACE_BITS),
+                "info_word": Out(32),
+                "info_done": Out(1),
+                "notices_wait": Out(1),
+                "began": Out(TRANSMIT_PLACES),
+                "ended": Out(TRANSMIT_PLACES),
             }
         )
 
@@ -159,8 +171,12 @@ class TransmitPath(wiring.Component):
             self.earliest.eq(timers.earliest),
             *(
                 getattr(self, name).eq(getattr(processor, name))
-                for name in ("limits_write", "limits_connection", "limits")
+                for name in (
+                    *("limits_write", "limits_connection", "limits"),
+                    *("info_write", "info_place", "info_word", "info_done"),
+                )
             ),
+            self.notices_wait.eq(notices.waits),
             ring.connection_read.eq(reader.connection_read),
             *(
                 getattr(reader, name).eq(getattr(ring, name))
@@ -182,6 +198,20 @@ class TransmitPath(wiring.Component):
             builder.settled.eq(self.settled),
             builder.ranges.eq(self.ranges),
         ]
+        job = processor.job
+        for name, begins, ends in (
+            ("fpdu", store.queued, store.fpdu.valid & store.fpdu.ready),
+            (
+                "write",
+                job.valid & job.ready & (~job.p.fpdu | (job.p.octets != 0)),
+                ring.left,
+            ),
+            ("event", processor.began, processor.ended),
+            ("send", processor.queued, reader.job.valid & reader.job.ready),
+            ("segment", reader.queued, reader.left),
+            ("failure", failures.began, failures.o.valid & failures.o.ready),
+        ):
+            m.d.comb += [self.began[name].eq(begins), self.ended[name].eq(ends)]
         return m
 
 

@@ -29,6 +29,7 @@ from stagecoach.gateware.tcp.layouts import (
 from stagecoach.gateware.tcp.rto import RetransmissionTimeout, RtoOperation
 from stagecoach.gateware.tcp.segment_list import SegmentOperation
 from stagecoach.gateware.tcp.transmit_grant import TransmitGrant
+from stagecoach.gateware.tcp.transmit_info import INFO_PLACE_BITS, TransmitInfo
 from stagecoach.gateware.tcp.transmit_plan import TO_DO, TransmitPlan
 from stagecoach.gateware.tcp.transmit_segment import TransmitSegment
 from stagecoach.gateware.tcp.transmit_state import NUMBERS, TRANSMIT_STATE, begun
@@ -72,10 +73,10 @@ class TransmitProcessor(wiring.Component):
 
     An event takes 9 cycles, an ACK of new data 10, or 11 if it measures a round trip; an FPDU that
     is sent takes 22. Each two segments that an ACK frees after the first two cost 4, a segment
-    after the first one 8. Rows of the last event are written while those of the next one are read;
-    congestion control, the timeout and the list begin while its last rows are. What is worked on
-    waits at its port. If one of `job`, `fate`, `said` and `notice` is not taken, or 8
-    jobs of `send` wait already, everything waits, for ever if need be, and nothing is lost.
+    after the first one 8; an INFO takes 22. Rows of the last event are written while those of the
+    next one are read; congestion control, the timeout and the list begin while its last rows are.
+    What is worked on waits at its port. If one of `job`, `fate`, `said` and `notice` is not taken,
+    or 8 jobs of `send` wait already, everything waits, for ever if need be, and nothing is lost.
 
     Numbers are modulo 2^32. Times are, too: a deadline is at most 2^31 microseconds ahead; a round
     trip is below 2^29, so R2 has to be; a pause of a multiple of 2^32 is not seen.
@@ -96,6 +97,10 @@ class TransmitProcessor(wiring.Component):
     limits_write, limits_connection, limits: to the receive processor: a copy of what it needs; an
         end is in it when its notice was taken.
     deadlines_write, deadlines_connection, deadlines: to the timers, a pulse in 9 cycles at most.
+    info_write, info_place, info_word: the words of an INFO, as those of `TransmitInfo`. info_done:
+        a pulse, with the last one.
+    began, ended: pulses, an event begins, and ends. queued: a pulse, a segment begins to wait for
+        `send`.
     """
 
     def __init__(self, connections: int = 64, mtu: int = 1500):
@@ -127,6 +132,13 @@ class TransmitProcessor(wiring.Component):
                 "deadlines_write": Out(1),
                 "deadlines_connection": Out(bits),
                 "deadlines": Out(DEADLINES),
+                "info_write": Out(1),
+                "info_place": Out(INFO_PLACE_BITS),
+                "info_word": Out(32),
+                "info_done": Out(1),
+                "began": Out(1),
+                "ended": Out(1),
+                "queued": Out(1),
             }
         )
 
@@ -142,6 +154,7 @@ class TransmitProcessor(wiring.Component):
         m.submodules.segment = segment = TransmitSegment(self._connections)
         m.submodules.plan = plan = TransmitPlan(self._bits, self._mss)
         m.submodules.grant = grant = TransmitGrant()
+        m.submodules.info = info = TransmitInfo()
         m.submodules.sends = sends = PromptFifo(send_job(self._bits), SEND_JOBS)
         # Each connection once; and the one that is visited, and has more, twice.
         m.submodules.visits = visits = PromptFifo(self._bits, self._connections + 1)
@@ -186,7 +199,7 @@ class TransmitProcessor(wiring.Component):
         ]
         # What the event is, from the second cycle on.
         is_fpdu = Signal()
-        is_ack, is_due, is_command, begins, appends = (Signal() for _ in range(5))
+        is_ack, is_due, is_command, begins, appends, informs = (Signal() for _ in range(6))
         queued = Signal(OCTETS_BITS)
         m.d.sync += [
             is_ack.eq(event == TransmitKind.ACK),
@@ -195,6 +208,9 @@ class TransmitProcessor(wiring.Component):
             is_command.eq(event == TransmitKind.COMMAND),
             begins.eq(
                 (event == TransmitKind.COMMAND) & (command.operation == TransmitOperation.BEGIN)
+            ),
+            informs.eq(
+                (event == TransmitKind.COMMAND) & (command.operation == TransmitOperation.INFO)
             ),
             appends.eq(
                 (event == TransmitKind.FPDU)
@@ -237,6 +253,7 @@ class TransmitProcessor(wiring.Component):
             grant.size.eq(numbers.size),
             grant.free.eq(segment.free),
         ]
+        finishes = Signal()
         answers, takes = Signal(), Signal()  # a segment without data is sent; a segment is
         m.d.comb += [
             status.now.eq(now),
@@ -273,6 +290,14 @@ class TransmitProcessor(wiring.Component):
             self.notice.p.kind.eq(Mux(to_do.suspects, Value.cast(NoticeKind.SUSPECT), to_do.cause)),
             self.notice.p.number.eq(numbers.max),
             visits.i.payload.eq(connection),
+            info.state.eq(state),
+            self.info_write.eq(info.write),
+            self.info_place.eq(info.place),
+            self.info_word.eq(info.word),
+            self.info_done.eq(info.done),
+            self.began.eq(table.fetches),
+            self.ended.eq(finishes),
+            self.queued.eq(takes),
         ]
 
         some_jobs = sends.level >= SEND_JOBS_SOME
@@ -299,7 +324,6 @@ class TransmitProcessor(wiring.Component):
                     port.ready.eq(turn.events[kind.value].ready),
                 ]
 
-        finishes = Signal()
         m.d.comb += [
             turn.o.ready.eq(finishes),
             table.connection.eq(connection),
@@ -376,12 +400,18 @@ class TransmitProcessor(wiring.Component):
                     left.eq(plan.to_do.samples),
                 ]
                 m.next = "ACT"
+                with m.If(informs):
+                    m.d.comb += info.begin.eq(1)
+                    m.next = "INFO"
                 with m.If(plan.to_do.stores):
                     m.next = "STORE"
                 with m.Elif(plan.to_do.works):
                     m.next = "WORK"
                     with m.If(is_command):
                         m.d.sync += left.eq(_COMMAND_CYCLES - 1)
+            with m.State("INFO"):  # until all words were told
+                with m.If(info.done):
+                    m.next = "ACT"
             with m.State("STORE"):  # until the ring's job is taken
                 m.d.comb += self.job.valid.eq(1)
                 with m.If(self.job.ready):

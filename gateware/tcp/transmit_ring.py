@@ -46,7 +46,8 @@ class TransmitRing(wiring.Component):
     job: as said. words: of each FPDU, from lane 0 on. write: of memory.
     connection_read: asks for what is stored of a connection; a cycle later all before `stored` is,
         and nothing more will be if it is `lost`, both if it is `known`.
-    failed: connections.
+    failed: connections. left: of `Settle`: a pulse for each job but those of FPDUs that are not
+        written.
     """
 
     def __init__(self, connections: int = 64):
@@ -64,6 +65,7 @@ class TransmitRing(wiring.Component):
                 "lost": Out(1),
                 "known": Out(1),
                 "failed": Out(stream.Signature(bits)),
+                "left": Out(1),
             }
         )
 
@@ -103,6 +105,7 @@ class TransmitRing(wiring.Component):
             settle.connection_read.eq(self.connection_read),
             self.stored.eq(settle.settled.number),
             self.lost.eq(settle.lost),
+            self.left.eq(settle.left),
             tells.eq(settle.o.p.failed),
             begins.eq(self.job.valid & self.job.ready & job.begin),
             begun.eq(settle.o.valid & note.begin & ~begins),

@@ -178,6 +178,10 @@ class NetworkHost(Protocol):
         """As `NetworkPort.pause`; the driver's thread is the one in `wait_network`."""
         ...
 
+    def new_lock(self) -> Any:
+        """As `NetworkPort.new_lock`."""
+        ...
+
     def frame_heads(self) -> list[FrameHead]:
         """As `NetworkPort.frame_heads`."""
         ...
@@ -266,6 +270,14 @@ class NetworkPort(Protocol):
         has done something and is back in `wait`, this thread counts as running until it comes to
         `pause` again: so it looks then at what it waits for, and the driver's thread notifies it
         before it waits.
+        """
+        ...
+
+    def new_lock(self) -> Any:
+        """A re-entrant lock, as `threading.RLock` and for a `threading.Condition`.
+
+        Threads that wait for it wait as in `pause`: who has it may call the port, which may take
+        simulated time.
         """
         ...
 

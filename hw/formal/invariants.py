@@ -19,7 +19,6 @@ from stagecoach.gateware.tcp.transmit_turn import TransmitKind
 from stagecoach.hw.formal import receiver
 from stagecoach.hw.formal.device import class_name
 from stagecoach.hw.formal.harness import Harness, Inside
-from stagecoach.hw.interface.registers import registers
 
 Conditions = Iterator[tuple[str, Any]]
 
@@ -55,7 +54,7 @@ def _prompt_fifo(h: Harness, inside: Inside) -> Conditions:
 def _register_block(h: Harness, inside: Inside) -> Conditions:
     address = inside.signal("address", 0)
     decoded = inside.in_state("STORE", "MESSAGE", fsm="write")
-    for register in registers():
+    for register in inside.ports._registers:
         if _is_message(register):
             name = register.name.lower()
             hit = inside.signal(f"address_is_{name}")

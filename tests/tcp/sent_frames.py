@@ -35,6 +35,7 @@ class Connection:
     number: int
     window: int  # up to the right edge
     ranges: list[tuple[int, int]]
+    sack: bool = True  # blocks may be sent
 
     @classmethod
     def random(cls, rng: Random) -> "Connection":
@@ -52,7 +53,7 @@ class Connection:
             *(rng.randbytes(6), rng.randbytes(6)),
             *((IPv4Address(rng.getrandbits(32)), rng.randrange(1, 1 << 16)) for _ in range(2)),
             *(rng.choice([0, 63, rng.randrange(64)]), rng.choice([1, 64, 255]), shift),
-            *(number, window, ranges),
+            *(number, window, ranges, rng.random() < 0.8),
         )
 
     def rows(self) -> dict[HeaderRow, int]:
@@ -66,6 +67,7 @@ class Connection:
             "service": self.dscp << 2,
             "ttl": self.ttl,
             "shift": self.shift,
+            "blocks": self.sack,
         }
         octets = {
             HeaderRow.DESTINATION: self.remote_mac + self.local_mac[:2],
@@ -95,7 +97,7 @@ class Connection:
         segment = Segment(
             *(self.local[1], self.remote[1], sequence, acknowledgment, flags),
             *(field_for(self.window, 0, self.shift), payload),
-            Options(sack=tuple(self.ranges) if blocks else ()),
+            Options(sack=tuple(self.ranges) if blocks and self.sack else ()),
         )
         packet = encode_packet(segment, self.local[0], self.remote[0], self.dscp, self.ttl)
         return self.remote_mac + self.local_mac + b"\x08\x00" + packet

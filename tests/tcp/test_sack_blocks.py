@@ -67,6 +67,8 @@ async def check_options_are_those_of_the_ranges(dut: Any) -> None:
             "order": order,
             "used": used,
         }
+        allowed = rng.random() < 0.9
+        dut.allowed.value, used = allowed, used if allowed else 0
         expected = option([places[place] for place in order[:used]])
         connection = rng.randrange(int(parameter("CONNECTIONS")))
         dut.begin.value, dut.connection.value = 1, connection

@@ -97,6 +97,9 @@ class FakeNic:
     def pause(self) -> AbstractContextManager[None]:
         return nullcontext()
 
+    def new_lock(self) -> Any:
+        return threading.RLock()
+
     def frame_heads(self) -> list[FrameHead]:
         return [FrameHead(self.now, True, len(frame), frame[:128]) for frame in self.sent[-64:]]
 

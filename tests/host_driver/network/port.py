@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
@@ -145,6 +146,9 @@ class FakePort:
 
     def pause(self) -> AbstractContextManager[None]:
         return nullcontext()
+
+    def new_lock(self) -> Any:
+        return threading.RLock()
 
     def establish(self, connection: Established, early: tuple[bytes, ...] = ()) -> int:
         if len(self.streams) >= self.maximum_connections:
