@@ -216,8 +216,9 @@ def compile_verilog(
 
 
 def _compiler() -> str:
-    """The C++ compiler. Raises `BuildError` if something is missing that it takes to build."""
+    """The C++ compiler. Raises `BuildError` if what it takes to build is missing or unusable."""
     require("perl")
+    verilator_root()
     compiler = os.environ.get("CXX", "g++")
     if shutil.which(compiler) is None:
         raise BuildError(

@@ -30,7 +30,7 @@ class SimulatedDevice(SocketLender):
     ----------
     config: sizes of the device; `RnicConfig()` if None.
     trace_path: write an FST waveform there (slow; another build of the device).
-    record: keep the octets of all streams, for `take_records` and `recorded_streams`.
+    record: keep the bytes of all streams, for `take_records` and `recorded_streams`.
     library: a built device instead of `sim.build.build_device(config)`.
     read_latency, write_latency: of the host memory, in cycles.
     late_writes: what the device writes is visible only with its write response.
@@ -109,7 +109,7 @@ class SimulatedDevice(SocketLender):
         return TransportError(str(error))
 
     def read_register(self, address: int) -> int:
-        """Return the 32-bit register at an octet address."""
+        """Return the 32-bit register at a byte address."""
         try:
             return self._device.read_register(address)
         except self._sim.DeviceCallError as error:

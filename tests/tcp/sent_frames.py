@@ -53,7 +53,7 @@ class Connection:
             *(rng.randbytes(6), rng.randbytes(6)),
             *((IPv4Address(rng.getrandbits(32)), rng.randrange(1, 1 << 16)) for _ in range(2)),
             *(rng.choice([0, 63, rng.randrange(64)]), rng.choice([1, 64, 255]), shift),
-            *(number, window, ranges, rng.random() < 0.8),
+            *(number, window, ranges),
         )
 
     def rows(self) -> dict[HeaderRow, int]:

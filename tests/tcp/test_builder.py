@@ -115,7 +115,7 @@ class Bench:
         self.jobs.put(job | {"flags": int(flags), "blocks": blocks})
         connection = self.connections[number]
         frame = connection.frame(sequence, flags, payload, blocks)
-        if not blocks or not connection.ranges:
+        if not blocks or not connection.sack or not connection.ranges:
             driver = connection.driver_frame(sequence, flags, payload)
             assert driver == frame.ljust(len(driver), b"\0")
         self.expected.append(frame)
@@ -186,6 +186,22 @@ async def check_blocks_of_each_number_of_ranges(dut: Any) -> None:
             options = dict(Ether(connection.frame(0, Flags.ACK, b"", True))[TCP].options)
             found = options.get("SAck", ())
             assert list(found) == [edge for block in connection.ranges for edge in block]
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def check_no_blocks_for_a_peer_that_did_not_permit_them(dut: Any) -> None:
+    """RFC 2018, 2; others get theirs before and after."""
+    bench = await begin(dut)
+    for count in range(1, RANGES + 1):
+        for number, sack in ((0, False), (1, True)):
+            connection = Connection.random(bench.rng)
+            connection.ranges = [(8 * each, 8 * each + 4) for each in range(count)]
+            connection.sack = sack
+            bench.connections[number] = connection
+            await bench.write(number, connection.rows())
+        for number in (1, 0, 0, 1):
+            bench.send(number, blocks=True)
+        await bench.done()
 
 
 @cocotb.test(timeout_time=5, timeout_unit="ms")
