@@ -124,6 +124,11 @@ class HardwarePort:
         return self._connections
 
     @property
+    def counts_segments(self) -> bool:
+        """The engine does not, yet."""
+        return False
+
+    @property
     def dropped_frames(self) -> int:
         """Frames that were not kept; those of the device are counted mod 2^32."""
         with self._changing():

@@ -91,7 +91,7 @@ class ConnectionInfo:
     rto_us: of the next retransmission. congestion_window, slow_start_threshold. send_window: of
         the peer. receive_window: announced. in_flight: sent, not acknowledged. queued: not sent.
     segments_sent, segments_received, octets_sent, octets_received, retransmissions: since the
-        engine has the connection.
+        engine has the connection; 0 if the engine does not count (`NetworkPort.counts_segments`).
     unacknowledged, next_sent, next_received: SND.UNA, SND.NXT and RCV.NXT. An ICMP error is
         believed only if it quotes a sequence number between the first two (RFC 5927, 4.1).
     """
@@ -204,6 +204,14 @@ class NetworkPort(Protocol):
     @property
     def maximum_connections(self) -> int:
         """Connections that the engine keeps at once."""
+        ...
+
+    @property
+    def counts_segments(self) -> bool:
+        """Whether `info` has the counts of segments, octets and retransmissions; else they are 0.
+
+        Without them nothing tells that a peer has answered a probe: there is no keep-alive then.
+        """
         ...
 
     def now_us(self) -> int:

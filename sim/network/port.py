@@ -61,6 +61,11 @@ class EnginePort:
         return self._engine.settings.maximum_connections
 
     @property
+    def counts_segments(self) -> bool:
+        """It does."""
+        return True
+
+    @property
     def dropped_frames(self) -> int:
         """Frames that the queue of `receive_frame` had no room for."""
         return self._engine.dropped
