@@ -22,7 +22,6 @@ from tests.sim.nic_stand_in import At
 pytestmark = pytest.mark.timeout(120)
 
 
-
 class Registers:
     """What a host needs of a transport."""
 
