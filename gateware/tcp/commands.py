@@ -30,6 +30,18 @@ NetworkOpcode = encoding(
     "NETWORK_COMMAND.opcode.",
 )
 
+_FIRST_STEPS = {
+    NetworkOpcode.HEADER: "HEADER",
+    NetworkOpcode.ESTABLISH: "RECEIVE",
+    NetworkOpcode.ATTACH: "RECEIVE",
+    NetworkOpcode.DISCARD: "RECEIVE",
+    NetworkOpcode.SEGMENT: "SEGMENT",
+    NetworkOpcode.RELEASE: "RELEASE",
+    NetworkOpcode.DETACH: "LANE",
+    NetworkOpcode.FORGET: "ENDS",
+}
+"""States after the check; of all others it is TRANSMIT."""
+
 _STAGING_PREFIX, _INFO_PREFIX = "TCP_", "TCP_INFO"
 
 MOST_SIZE = RING_MOST_BITS - RING_LEAST_BITS
@@ -141,24 +153,11 @@ class NetworkCommands(wiring.Component):
                 m.d.sync += self.invalid.eq(~valid)
                 with m.If(~valid):
                     m.next = "IDLE"
+                for one, step in _FIRST_STEPS.items():
+                    with m.Elif(opcode == one):
+                        m.next = step
                 with m.Else():
-                    with m.Switch(opcode):
-                        with m.Case(NetworkOpcode.HEADER):
-                            m.next = "HEADER"
-                        with m.Case(
-                            NetworkOpcode.ESTABLISH, NetworkOpcode.ATTACH, NetworkOpcode.DISCARD
-                        ):
-                            m.next = "RECEIVE"
-                        with m.Case(NetworkOpcode.SEGMENT):
-                            m.next = "SEGMENT"
-                        with m.Case(NetworkOpcode.RELEASE):
-                            m.next = "RELEASE"
-                        with m.Case(NetworkOpcode.DETACH):
-                            m.next = "LANE"
-                        with m.Case(NetworkOpcode.FORGET):
-                            m.next = "ENDS"
-                        with m.Default():
-                            m.next = "TRANSMIT"
+                    m.next = "TRANSMIT"
             with m.State("HEADER"):  # writes a row
                 m.d.comb += self.header_write.eq(1)
                 m.next = "IDLE"
