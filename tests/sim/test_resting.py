@@ -102,7 +102,7 @@ def test_blocks_that_rest_miss_nothing(tmp_path):
 
 def test_a_change_that_is_not_told_is_noticed_here(tmp_path):
     def spoil(text: str) -> str:
-        return re.sub(r"assign moves = .*;", "assign moves = 1'b0;", text)
+        return re.sub(r"assign moves__ = .*;", "assign moves__ = 1'b0;", text)
 
     wrong, _ = run(tmp_path, spoil)
     assert wrong > 0
