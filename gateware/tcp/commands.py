@@ -99,7 +99,7 @@ class NetworkCommands(wiring.Component):
     lookup, lookup_done: of the demultiplexer. placed, release: segments and releases of the driver.
     attachment: whose stream a lane has.
     begun: a pulse, what a BEGIN of the receiving side says was said. info_done: a pulse, the words
-        of an INFO are there. Both come after the command was taken, a cycle later at the earliest.
+        of an INFO are there. Both come at any time from the cycle on in which it is offered.
     info_read: of which connection the last INFO was.
     fence_start, fence_busy: to the fence.
     busy: a command is under way. invalid: the last one had no valid opcode or argument, or found no
@@ -137,6 +137,9 @@ class NetworkCommands(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         opcode = Signal(NetworkOpcode)
+        answered = Signal()  # `begun`, or `info_done`: a processor may do all before it takes
+        with m.If(self.begun | self.info_done):
+            m.d.sync += answered.eq(1)
         valid = self._check(m, opcode)
         self._connect_receive(m, opcode)
         self._connect_transmit(m, opcode)
@@ -150,7 +153,7 @@ class NetworkCommands(wiring.Component):
                     m.d.sync += opcode.eq(self.opcode.payload)
                     m.next = "CHECK"
             with m.State("CHECK"):  # checks the arguments
-                m.d.sync += self.invalid.eq(~valid)
+                m.d.sync += [self.invalid.eq(~valid), answered.eq(0)]
                 with m.If(~valid):
                     m.next = "IDLE"
                 for one, step in _FIRST_STEPS.items():
@@ -178,7 +181,7 @@ class NetworkCommands(wiring.Component):
                     with m.Elif(opcode == NetworkOpcode.ATTACH):
                         m.next = "LANE"
             with m.State("BEGUN"):  # waits until nothing of the number's last connection is said
-                with m.If(self.begun):
+                with m.If(answered):
                     m.next = "TRANSMIT"
             with m.State("LANE"):  # waits until the LLP port knows
                 m.d.comb += self.attachment.valid.eq(1)
@@ -197,7 +200,7 @@ class NetworkCommands(wiring.Component):
                             m.d.sync += self.info_read.eq(self.tcp_connection.connection)
                             m.next = "INFO"
             with m.State("INFO"):  # waits until the words are there
-                with m.If(self.info_done):
+                with m.If(answered):
                     m.next = "IDLE"
             with m.State("ENDS"):  # waits until the lookup has taken them
                 m.d.comb += self.lookup.valid.eq(1)
