@@ -18,6 +18,7 @@ from stagecoach.gateware.nic import RnicNic
 from stagecoach.gateware.rnic import Rnic
 from stagecoach.gateware.tcp.builder import Builder
 from stagecoach.gateware.tcp.congestion import Congestion
+from stagecoach.gateware.tcp.engine import TcpEngine
 from stagecoach.gateware.tcp.receive_side import ReceiveSide
 from stagecoach.gateware.tcp.ring_reader import RingReader
 from stagecoach.gateware.tcp.rto import RetransmissionTimeout
@@ -52,6 +53,7 @@ DEVICES: dict[str, Callable[[], wiring.Component]] = {
     "ring reader": lambda: RingReader(RnicConfig()),
     "transmit processor": TransmitProcessor,
     "transmit path": lambda: TransmitPath(RnicConfig()),
+    "tcp engine": TcpEngine,
     "nic": lambda: RnicNic(RnicConfig()),
 }
 """Devices that together have every block; of all but the first one only other classes count."""

@@ -224,7 +224,13 @@ def _pending(h: Harness, inside: Inside) -> Conditions:
     yield "free", inside.in_state("FORGET", "TAKE") | ~inside.ports.o.valid
 
 
+def _driver_notices(h: Harness, inside: Inside) -> Conditions:
+    """A notice is composed when none waits to be taken."""
+    yield "free", ~inside.in_state("COMPOSE") | ~inside.ports.o.valid
+
+
 INVARIANTS: dict[str, Callable[[Harness, Inside], Conditions]] = {
+    "tcp.driver_notices.DriverNotices": _driver_notices,
     "tcp.pending.Pending": _pending,
     "tcp.transmit_processor.TransmitProcessor": _transmit_processor,
     "ethernet.raw_transmit.RawTransmit": _raw_transmit,
@@ -320,7 +326,23 @@ def _transmit_check_needs(h: Harness, inside: Inside) -> Conditions:
     yield "PD", ~h.past(change.valid & ~change.ready) | (pd == h.past(pd))
 
 
+def _tcp_engine_needs(h: Harness, inside: Inside) -> Conditions:
+    """The LLP port, seen from the engine: a request, and an FPDU, stay until they are taken."""
+    llp = inside.ports.llp
+    for port, fields in (
+        ("rx_request", ("connection", "position", "octets")),
+        ("tx", ("connection", "data", "octets", "first", "last", "close")),
+    ):
+        waits = h.past(getattr(llp, f"{port}_valid") & ~getattr(llp, f"{port}_ready"))
+        values = [getattr(llp, f"{port}_{name}") for name in fields]
+        held = getattr(llp, f"{port}_valid")
+        for value in values:
+            held &= value == h.past(value)
+        yield port, ~waits | held
+
+
 NEEDS: dict[str, Callable[[Harness, Inside], Conditions]] = {
+    "tcp.engine.TcpEngine": _tcp_engine_needs,
     "registers.commands.CommandProcessor": _command_processor,
     "tcp.commands.NetworkCommands": _network_commands,
     "tcp.network_registers.NetworkRegisters": _network_registers,
