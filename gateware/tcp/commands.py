@@ -87,7 +87,8 @@ class NetworkCommands(wiring.Component):
     lookup, lookup_done: of the demultiplexer. placed, release: segments and releases of the driver.
     attachment: whose stream a lane has.
     begun: a pulse, what a BEGIN of the receiving side says was said. info_done: a pulse, the words
-        of an INFO are there. Both come after the command was taken, a cycle later at the earliest.
+        of an INFO are there. The first comes after the command was taken, a cycle later at the
+        earliest, the other after it was offered.
     info_read: of which connection the last INFO was.
     fence_start, fence_busy: to the fence.
     busy: a command is under way. invalid: the last one had no valid opcode or argument, or found no
@@ -130,6 +131,9 @@ class NetworkCommands(wiring.Component):
         self._connect_transmit(m, opcode)
         self._connect_others(m, opcode)
 
+        told = Signal()  # the words of an INFO are there
+        with m.If(self.info_done):
+            m.d.sync += told.eq(1)
         with m.FSM() as fsm:
             m.d.comb += self.busy.eq(~fsm.ongoing("IDLE"))
             with m.State("IDLE"):  # waits for an opcode
@@ -138,7 +142,7 @@ class NetworkCommands(wiring.Component):
                     m.d.sync += opcode.eq(self.opcode.payload)
                     m.next = "CHECK"
             with m.State("CHECK"):  # checks the arguments
-                m.d.sync += self.invalid.eq(~valid)
+                m.d.sync += [self.invalid.eq(~valid), told.eq(0)]
                 with m.If(~valid):
                     m.next = "IDLE"
                 with m.Else():
@@ -198,7 +202,7 @@ class NetworkCommands(wiring.Component):
                             m.d.sync += self.info_read.eq(self.tcp_connection.connection)
                             m.next = "INFO"
             with m.State("INFO"):  # waits until the words are there
-                with m.If(self.info_done):
+                with m.If(told):
                     m.next = "IDLE"
             with m.State("ENDS"):  # waits until the lookup has taken them
                 m.d.comb += self.lookup.valid.eq(1)
