@@ -42,8 +42,8 @@ FILE ?=
 export FILE
 # How much of all frames the wire of `make demo-nic` loses.
 LOSS ?= 0.001
-# Sizes of the device of `make verilog`, as in gateware/config.py. PREFIX is taken from the command
-# line only: programs of others have such a variable in their environment.
+# Sizes of the device of `make verilog`, as in gateware/config.py. PREFIX, NIC and MTU are taken from the
+# command line only: programs of others have such variables in their environment.
 SIZES := DATA_WIDTH COUNTERS QPS CQS STAGS READ_QUEUE_DEPTH PREFETCH_LANES PENDING_SENDS FPDU_STORE_OCTETS \
 	PAYLOAD_BUFFER_OCTETS MAX_BURST_BEATS
 
@@ -149,9 +149,10 @@ formal: setup ## prove properties of blocks for all inputs, write build/formal.j
 formal-mutants: setup ## break the blocks: each property of `make formal` has to fail for each of its mutations
 	$(BIN)/python -m stagecoach.hw.formal --jobs $(JOBS) --mutants
 
-verilog: setup docs ## write build/verilog/stagecoach_rnic.v for other designs (QPS=8 STAGS=64 ... PREFIX=left_)
+verilog: setup docs ## write build/verilog/stagecoach_rnic.v for other designs (QPS=8 STAGS=64 ... PREFIX=left_; NIC=1: stagecoach_nic.v)
 	$(BIN)/stagecoach verilog $(if $(filter command line,$(origin PREFIX)),"--prefix=$(PREFIX)") \
-		$(foreach size,$(SIZES),$(if $($(size)),$(size)=$($(size))))
+		$(foreach size,$(SIZES),$(if $($(size)),$(size)=$($(size)))) \
+		$(foreach name,NIC MTU,$(if $(filter command line,$(origin $(name))),$(name)=$($(name))))
 
 # Two devices of these sizes are in the design of examples/integration.
 EXAMPLE_SIZES := QPS=4 CQS=4 STAGS=16

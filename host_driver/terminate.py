@@ -224,7 +224,7 @@ class Terminate:
     segment_length: ULPDU_Length of the segment in error; `None` if not there. Linux siw has that of
         the payload only.
     segment: its DDP header, `None` if not there.
-    order: of the octets in which the peer sent it.
+    order: of the bytes in which the peer sent it.
     """
 
     layer: int

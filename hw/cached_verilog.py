@@ -9,12 +9,13 @@ from typing import Any
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.hw import cache
 from stagecoach.hw.files import write_whole
+from stagecoach.hw.interface.sizes import MTU
 
 PACKAGES = Path(__file__).resolve().parents[1]
 """Where `gateware` and `hw` are."""
 
-TOP = "rnic"
-"""The top module."""
+TOP, NIC_TOP = "rnic", "nic"
+"""The top modules: of `Rnic`, of `RnicNic`."""
 
 # Files, or folders of them, that decide what the exported Verilog is; and who makes it.
 GATEWARE_SOURCES = ("gateware", "hw/interface", "hw/rtlil.py")
@@ -45,6 +46,17 @@ def export_verilog(config: RnicConfig, progress: Progress | None = None) -> str:
         return Rnic(config)
 
     return cached_verilog(repr(config), component, TOP, progress)
+
+
+def export_nic_verilog(config: RnicConfig, mtu: int = MTU, progress: Progress | None = None) -> str:
+    """Return the Verilog of the whole NIC, cached in the same way."""
+
+    def component() -> Any:
+        from stagecoach.gateware.nic import RnicNic
+
+        return RnicNic(config, mtu)
+
+    return cached_verilog(f"{config!r} {mtu}", component, NIC_TOP, progress)
 
 
 def cached_verilog(

@@ -2,9 +2,10 @@
 
 `python -m stagecoach.hw.reference` (`make docs`) writes to `build/docs`:
 
-* `registers/index.html`: the registers, by PeakRDL;
-* `queue_entries.html`: queue entries, their enumerations and the causes of errors;
-* `stagecoach_registers.h`, `stagecoach_entries.h`: the same for C and C++;
+* `registers/index.html`, `network_registers/index.html`: the registers of the RNIC, and those that
+  a NIC has beside them, by PeakRDL;
+* `queue_entries.html`: entries of rings, their enumerations and the causes of errors;
+* `stagecoach_registers.h`, `stagecoach_network.h`, `stagecoach_entries.h`: the same for C and C++;
 * `stagecoach_llp.vh`: the kinds of events of the LLP port for Verilog.
 """
 
@@ -25,8 +26,14 @@ from stagecoach.hw.interface.queue_entries import (
     offset_of,
     size_of,
 )
-from stagecoach.hw.interface.registers import RNIC, registers
-from stagecoach.hw.interface.shared import ELEMENT, ENTRIES, ENUMS
+from stagecoach.hw.interface.registers import NETWORK, RNIC, registers
+from stagecoach.hw.interface.shared import (
+    ELEMENT,
+    ENTRIES,
+    ENUMS,
+    NETWORK_ENTRIES,
+    NETWORK_ENUMS,
+)
 
 TARGET = Path("build") / "docs"
 REGISTER_HEADER = "stagecoach_registers.h"
@@ -34,6 +41,14 @@ ENTRY_HEADER = "stagecoach_entries.h"
 LLP_HEADER = "stagecoach_llp.vh"
 ENTRY_PAGE = "queue_entries.html"
 REGISTER_PAGE = Path("registers") / "index.html"
+NETWORK_HEADER = "stagecoach_network.h"
+NETWORK_PAGE = Path("network_registers") / "index.html"
+
+DESCRIPTIONS = {RNIC: (REGISTER_HEADER, REGISTER_PAGE), NETWORK: (NETWORK_HEADER, NETWORK_PAGE)}
+"""Header and page of each register description."""
+
+ALL_ENTRIES = ENTRIES | NETWORK_ENTRIES
+ALL_ENUMS = ENUMS | NETWORK_ENUMS
 
 _MATHJAX = re.compile(r"<script[^>]*(?:mathjax).*?</script>\s*", re.DOTALL | re.IGNORECASE)
 _TYPES = {1: "uint8_t", 2: "uint16_t", 4: "uint32_t", 8: "uint64_t"}
@@ -55,8 +70,9 @@ def entry_header() -> str:
     """The C header of the queue entries: structures, their enumerations, the causes."""
     guard = ENTRY_HEADER.upper().replace(".", "_")
     lines = [
-        "/* Queue entries of the Stagecoach RNIC, and the values of register fields, made from",
-        " * hw/interface. All fields are little endian. Registers: stagecoach_registers.h. */",
+        "/* Queue entries of the Stagecoach RNIC and NIC, and the values of register fields, made",
+        " * from hw/interface. All fields are little endian. Registers: stagecoach_registers.h,",
+        " * stagecoach_network.h. */",
         "",
         f"#ifndef {guard}",
         f"#define {guard}",
@@ -64,13 +80,13 @@ def entry_header() -> str:
         "#include <assert.h>",
         "#include <stdint.h>",
     ]
-    for name, kind in ENUMS.items():
+    for name, kind in ALL_ENUMS.items():
         lines += ["", f"enum stagecoach_{name} {{"]
         for member in kind:
             about = f" /* {CODES[member][1]} */" if isinstance(member, Cause) else ""
             lines.append(f"    STAGECOACH_{name.upper()}_{member.name} = {member.value},{about}")
         lines.append("};")
-    for register in registers():
+    for register in (*registers(RNIC), *registers(NETWORK)):
         for one in register.fields:
             if one.encoding is None:
                 continue
@@ -82,7 +98,7 @@ def entry_header() -> str:
             lines.append("};")
     lines += ["", f"#define STAGECOACH_SEND_UNIT_OCTETS {queue_entries.SEND_UNIT_OCTETS}"]
     lines.append(f"#define STAGECOACH_SEND_UNIT_ELEMENTS {queue_entries.SEND_UNIT_ELEMENTS}")
-    for name, fields in ENTRIES.items():
+    for name, fields in ALL_ENTRIES.items():
         lines += ["", f"struct stagecoach_{name} {{"]
         for field in fields:
             about = f" /* {field.about} */" if field.about else ""
@@ -113,12 +129,15 @@ def _row(*cells: str) -> str:
 
 def entry_page() -> str:
     """The HTML page of the queue entries."""
-    body = ["<h1>Queue entries of the Stagecoach RNIC</h1>"]
+    body = ["<h1>Queue entries of the Stagecoach RNIC and NIC</h1>"]
+    pages = ", ".join(
+        f'<a href="{page.as_posix()}">{page.as_posix()}</a>' for _, page in DESCRIPTIONS.values()
+    )
     body.append(
         "<p>Entries stand in rings in host memory; all fields are little endian. Registers: "
-        f'<a href="{REGISTER_PAGE.as_posix()}">{REGISTER_PAGE.as_posix()}</a>.</p>'
+        f"{pages}.</p>"
     )
-    for name, fields in ENTRIES.items():
+    for name, fields in ALL_ENTRIES.items():
         title = "scatter/gather element" if name == ELEMENT else name.replace("_", " ")
         body.append(f'<h2 id="{name}">{title.capitalize()}, {size_of(fields)} bytes</h2>')
         body.append("<table><tr><th>offset</th><th>bytes</th><th>field</th><th></th></tr>")
@@ -126,7 +145,7 @@ def entry_page() -> str:
             offset = offset_of(fields, field.name)
             body.append(_row(str(offset), str(field.octets), field.name, field.about))
         body.append("</table>")
-    for name, kind in ENUMS.items():
+    for name, kind in ALL_ENUMS.items():
         about = (kind.__doc__ or "").split("\n\n")[0]
         body.append(f'<h2 id="{name}">{kind.__name__}</h2><p>{html.escape(about)}</p>')
         body.append("<table><tr><th>value</th><th>name</th><th></th></tr>")
@@ -159,7 +178,8 @@ def _peakrdl(*arguments: str) -> None:
 def write_headers(folder: Path) -> None:
     """Writes the headers of C and Verilog."""
     folder.mkdir(parents=True, exist_ok=True)
-    _peakrdl("c-header", str(RNIC), "-o", str(folder / REGISTER_HEADER))
+    for source, (header, _) in DESCRIPTIONS.items():
+        _peakrdl("c-header", str(source), "-o", str(folder / header))
     (folder / ENTRY_HEADER).write_text(entry_header())
     (folder / LLP_HEADER).write_text(llp_header())
 
@@ -167,10 +187,11 @@ def write_headers(folder: Path) -> None:
 def write_reference(folder: Path) -> None:
     """Writes everything."""
     write_headers(folder)
-    page = folder / REGISTER_PAGE
-    _peakrdl("html", str(RNIC), "-o", str(page.parent))
-    # No description has formulas; with this the page would ask another host for MathJax.
-    page.write_text(_MATHJAX.sub("", page.read_text()))
+    for source, (_, name) in DESCRIPTIONS.items():
+        page = folder / name
+        _peakrdl("html", str(source), "-o", str(page.parent))
+        # No description has formulas; with this the page would ask another host for MathJax.
+        page.write_text(_MATHJAX.sub("", page.read_text()))
     (folder / ENTRY_PAGE).write_text(entry_page())
 
 
@@ -184,7 +205,8 @@ def main() -> int:
     except ToolFailure as failure:
         print(f"{parser.prog}: {failure}", file=sys.stderr)
         return 1
-    for name in (REGISTER_PAGE, ENTRY_PAGE, REGISTER_HEADER, ENTRY_HEADER, LLP_HEADER):
+    made = [name for names in DESCRIPTIONS.values() for name in names]
+    for name in (*made, ENTRY_PAGE, ENTRY_HEADER, LLP_HEADER):
         print(folder / name)
     return 0
 

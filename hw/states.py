@@ -231,9 +231,11 @@ def _quoted(condition: str) -> str:
     return f"{word}{comma}`{text}`".replace("|", "\\|")
 
 
-def main() -> int:
-    """Write the page."""
+def main() -> int | str:
+    """Write the page; returns the exit status, or why nothing was written."""
     argparse.ArgumentParser(prog="make states", description="Write docs/states.md.").parse_args()
+    if not PAGE.parent.is_dir():
+        return f"{PAGE.parent} is missing: `make states` needs the project's repository"
     PAGE.write_text(page())
     print(PAGE)
     return 0

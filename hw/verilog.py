@@ -1,8 +1,9 @@
 """The device as one self-contained Verilog file, for designs of others.
 
 `stagecoach verilog QPS=8 STAGS=64` (`make verilog`) takes the sizes of `RnicConfig` by name; those
-that are not named have their defaults. The file is the text that the compiled simulation is built
-from, with comments (`verilog_notes`), inside of a module with the ports (`verilog_top`).
+that are not named have their defaults. With `NIC=1` it is the NIC, and `MTU` is one of its sizes.
+The file is the text that the compiled simulation is built from, with comments (`verilog_notes`),
+inside of a module with the ports (`verilog_top`).
 """
 
 import dataclasses
@@ -13,10 +14,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from stagecoach.gateware.config import RnicConfig
-from stagecoach.hw.cached_verilog import TOP, export_verilog
+from stagecoach.hw.cached_verilog import NIC_TOP, TOP, export_nic_verilog, export_verilog
+from stagecoach.hw.interface.sizes import MTU, MTUS
 
-MODULE = "stagecoach_rnic"
-"""Name of the top module without its prefix; all others have names that begin with it and a dot."""
+MODULE, NIC_MODULE = "stagecoach_rnic", "stagecoach_nic"
+"""Names of the top modules without prefix; all others have names that begin with it and a dot."""
+
+NIC_DATA_WIDTH = 64
 
 LINT_OFF = (
     ("DECLFILENAME", "one file holds all modules"),
@@ -38,7 +42,7 @@ NOTICE = """\
 //
 // {sizes}
 //
-// Ports, clock, reset and the rules of the three ports: docs/integration.md.
+// Ports, clock, reset and the rules of the ports: docs/integration.md.
 // With the macro {macro} a simulation has the name of each state in text,
 // as `fsm_state.name` beside `fsm_state`.
 """
@@ -70,21 +74,33 @@ class OptionError(ValueError):
     """A size or prefix that is unknown or not allowed; the message says what is."""
 
 
-def device_verilog(config: RnicConfig, prefix: str = "") -> str:
+def module_name(mtu: int | None) -> str:
+    """Name of the top module without its prefix."""
+    return MODULE if mtu is None else NIC_MODULE
+
+
+def device_verilog(config: RnicConfig, prefix: str = "", mtu: int | None = None) -> str:
     """The Verilog of the whole device; it depends on nothing else.
 
     prefix: of the names of all modules, so that several devices fit into one design.
+    mtu: of a NIC; without it the device is the RNIC alone.
     """
-    from stagecoach.gateware.rnic import Rnic  # with Amaranth
+    from stagecoach.gateware.nic import RnicNic  # with Amaranth
+    from stagecoach.gateware.rnic import Rnic
     from stagecoach.hw.verilog_notes import STATE_NAMES, annotate, notes
     from stagecoach.hw.verilog_top import top_module
 
-    module = f"{parse_prefix(prefix)}{MODULE}"
-    device = rf"\{module}.{TOP}"
-    rnic = Rnic(config)
-    text = annotate(export_verilog(config), notes(rnic, TOP))
-    text = start_processes(text).replace(f"module {TOP}(", f"module {device} (")
-    text = text.replace(rf"\{TOP}.", f"{device}.")
+    module = f"{parse_prefix(prefix)}{module_name(mtu)}"
+    component: Rnic | RnicNic
+    if mtu is None:
+        top, component, exported = TOP, Rnic(config), export_verilog(config)
+    else:
+        top, component = NIC_TOP, RnicNic(config, mtu)
+        exported = export_nic_verilog(config, mtu)
+    device = rf"\{module}.{top}"
+    text = annotate(exported, notes(component, top))
+    text = start_processes(text).replace(f"module {top}(", f"module {device} (")
+    text = text.replace(rf"\{top}.", f"{device}.")
     width = max(len(name) for name, _ in LINT_OFF)
     pragmas = "\n".join(
         f"/* verilator lint_off {name} */{' ' * (width - len(name))} // {why}"
@@ -92,28 +108,29 @@ def device_verilog(config: RnicConfig, prefix: str = "") -> str:
     )
     return "\n".join(
         [
-            NOTICE.format(sizes=_sizes(config), macro=STATE_NAMES),
+            NOTICE.format(sizes=_sizes(config, mtu), macro=STATE_NAMES),
             "/* verilator lint_save */",
             pragmas,
-            top_module(rnic.signature, module, device),
+            top_module(component.signature, module, device),
             text,
             "/* verilator lint_restore */\n",
         ]
     )
 
 
-def core_file(config: RnicConfig, prefix: str, file: str) -> str:
+def core_file(config: RnicConfig, prefix: str, file: str, mtu: int | None = None) -> str:
     """What FuseSoC has to know of an exported file in the same folder."""
     return CORE.format(
-        module=f"{prefix}{MODULE}",
+        module=f"{prefix}{module_name(mtu)}",
         version=importlib.metadata.version("stagecoach"),
-        sizes=_sizes(config),
+        sizes=_sizes(config, mtu),
         file=json.dumps(file),
     )
 
 
-def _sizes(config: RnicConfig) -> str:
-    return ", ".join(f"{name} {value}" for name, value in dataclasses.asdict(config).items())
+def _sizes(config: RnicConfig, mtu: int | None) -> str:
+    sizes = dataclasses.asdict(config) | ({} if mtu is None else {"mtu": mtu})
+    return ", ".join(f"{name} {value}" for name, value in sizes.items())
 
 
 def start_processes(verilog_text: str) -> str:
@@ -152,7 +169,7 @@ def parse_sizes(arguments: Sequence[str]) -> RnicConfig:
     for argument in arguments:
         name, equals, value = argument.partition("=")
         if name.lower() not in names or not equals:
-            allowed = ", ".join(f"{known.upper()}=" for known in names)
+            allowed = ", ".join(f"{known.upper()}=" for known in (*names, "nic", "mtu"))
             raise OptionError(f"{argument!r} is not a size of the device; allowed: {allowed}")
         try:
             sizes[name.lower()] = int(value, 0)
@@ -162,6 +179,38 @@ def parse_sizes(arguments: Sequence[str]) -> RnicConfig:
         return RnicConfig(**sizes)
     except ValueError as error:
         raise OptionError(str(error)) from None
+
+
+def parse_device(arguments: Sequence[str]) -> tuple[RnicConfig, int | None]:
+    """The configuration, and the MTU if `NIC=1` is among the arguments.
+
+    `OptionError` names what is wrong.
+    """
+    own = {"NIC": "0", "MTU": str(MTU)}
+    sizes = []
+    for argument in arguments:
+        name, equals, value = argument.partition("=")
+        if equals and name.upper() in own:
+            own[name.upper()] = value
+        else:
+            sizes.append(argument)
+    config = parse_sizes(sizes)
+    if own["NIC"] not in ("0", "1"):
+        raise OptionError(f"NIC is {own['NIC']!r}; allowed: 0, 1")
+    if own["NIC"] == "0":
+        if own["MTU"] != str(MTU):
+            raise OptionError(f"MTU is {own['MTU']!r}, and only a NIC has one; allowed: with NIC=1")
+        return config, None
+    allowed = f"{MTUS[0]} to {MTUS[-1]}"
+    try:
+        mtu = int(own["MTU"], 0)
+    except ValueError:
+        raise OptionError(f"MTU is {own['MTU']!r}; allowed: {allowed}") from None
+    if mtu not in MTUS:
+        raise OptionError(f"MTU is {mtu}; allowed: {allowed}")
+    if config.data_width != NIC_DATA_WIDTH:
+        raise OptionError(f"DATA_WIDTH of a NIC is {config.data_width}; allowed: {NIC_DATA_WIDTH}")
+    return config, mtu
 
 
 def parse_prefix(text: str) -> str:

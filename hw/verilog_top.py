@@ -1,8 +1,8 @@
 """The top module of the exported file: the ports of the device under the names of AMBA.
 
-All of it is made from the signature of `Rnic`. `m_axi__awaddr` becomes `m_axi_awaddr`, and each
-channel of the LLP port an AXI4-Stream. Why it is a module around the device, and not the device
-with other names: docs/decisions/exported-ports.md.
+All of it is made from the signature of `Rnic` or `RnicNic`. `m_axi__awaddr` becomes `m_axi_awaddr`,
+and each channel of the LLP port an AXI4-Stream. Why it is a module around the device, and not the
+device with other names: docs/decisions/exported-ports.md.
 """
 
 from collections.abc import Iterator
@@ -14,12 +14,25 @@ from amaranth.lib.wiring import Flow, Out, Signature
 INTERFACES = {
     "s_axi": ("s_axil", "Registers: AXI4-Lite slave"),
     "m_axi": ("m_axi", "Host memory: AXI4 master"),
+    "t_axi": ("t_axi", "Host memory of the TCP engine: AXI4 master"),
+    "rx": ("s_axis_rx", "Frames from the MAC: AXI4-Stream; tuser is 1 if a frame is bad"),
+    "tx": ("m_axis_tx", "Frames to the MAC: AXI4-Stream; tuser is 0"),
 }
-"""The AXI ports of the device: their names outside, and what they are."""
+"""The ports of the device that have the names of AMBA: names outside, and what they are."""
 
-TIED = {"lock": (1, "1'd0"), "cache": (4, "M_AXI_CACHE"), "prot": (3, "M_AXI_PROT")}
-TIED["qos"] = 4, "4'd0"
-"""What the address channels of `m_axi` have, and the device does not: widths and values."""
+MASTERS = ("m_axi", "t_axi")
+
+TIED = {"lock": (1, "1'd0"), "cache": (4, "{}_CACHE"), "prot": (3, "{}_PROT"), "qos": (4, "4'd0")}
+"""What the address channels of a master have, and the device does not: widths and values."""
+
+TIME = {
+    "time_us": "Microseconds, modulo 2^32",
+    "deadline": "The earliest time at which there is something to do",
+    "armed": "There is one",
+}
+
+INTERRUPTS = {"irq": "Interrupt, a level", "network_irq": "Interrupt of the network, a level"}
+"""Signals that stand alone, as members of the device are called, and what they are."""
 
 LLP_CHANNELS = {
     "tx": "FPDUs to send",
@@ -45,10 +58,9 @@ STREAM_ORDER = ("tvalid", "tready", "tdest", "tdata", "tkeep", "tuser", "tlast")
 
 PARAMETERS = """\
     // AxCACHE: normal, non-cacheable, non-bufferable; a coherent port may want 4'b1111
-    parameter [3:0] M_AXI_CACHE = 4'b0010,
+    parameter [3:0] {name}_CACHE = 4'b0010,
     // AxPROT: data, secure, unprivileged
-    parameter [2:0] M_AXI_PROT = 3'b000
-"""
+    parameter [2:0] {name}_PROT = 3'b000"""
 
 CLOCK = """\
     // One clock; the reset is synchronous and active high
@@ -61,10 +73,10 @@ CLOCK = """\
 """
 
 INTERRUPT = """\
-    (* X_INTERFACE_INFO = "xilinx.com:signal:interrupt:1.0 irq INTERRUPT",
+    // {title}
+    (* X_INTERFACE_INFO = "xilinx.com:signal:interrupt:1.0 {name} INTERRUPT",
        X_INTERFACE_PARAMETER = "SENSITIVITY LEVEL_HIGH" *)
-    output wire        irq
-"""
+    output wire        {name}"""
 
 Signals = dict[str, tuple[Flow, int]]
 """Names of signals of one interface of the device: direction and width."""
@@ -88,15 +100,25 @@ class Interface:
 def top_module(signature: Signature, module: str, device: str) -> str:
     """Verilog of `module` around the module `device`, an escaped name with this signature."""
     interfaces = exported_interfaces(signature)
-    joined = {"clk": "clk", "rst": "rst", "irq": "irq"}
+    alone = [name for name in (*INTERRUPTS, *TIME) if name in signature.members]
+    joined = {name: name for name in ("clk", "rst", *alone)}
     for interface in interfaces:
         joined |= interface.joined
+    parameters = ",\n".join(
+        PARAMETERS.format(name=name.upper()) for name in MASTERS if name in signature.members
+    )
+    interrupts = ",\n".join(
+        INTERRUPT.format(name=name, title=title)
+        for name, title in INTERRUPTS.items()
+        if name in signature.members
+    )
     return "\n".join(
         [
-            f"module {module} #(\n{PARAMETERS}) (",
+            f"module {module} #(\n{parameters}\n) (",
             CLOCK.format(interfaces=":".join(interface.name for interface in interfaces)),
             *(_declarations(interface) for interface in interfaces),
-            f"    // Interrupt, a level\n{INTERRUPT});",
+            *_time(signature),
+            f"{interrupts}\n);",
             *(line for interface in interfaces for line in interface.assigned),
             f"    {device} device (",
             ",\n".join(f"        .{name}({value})" for name, value in joined.items()),
@@ -114,18 +136,31 @@ def exported_interfaces(signature: Signature) -> list[Interface]:
             width = Shape.cast(member.shape).width
             signals.setdefault(str(name), {})["__".join(map(str, rest))] = member.flow, width
     return [
-        *(_axi(inside, signals[inside]) for inside in INTERFACES),
-        *_streams(signals["llp"]),
+        *(_axi(inside, signals[inside]) for inside in INTERFACES if inside in signals),
+        *(_streams(signals["llp"]) if "llp" in signals else ()),
     ]
+
+
+def _declaration(name: str, flow: Flow, width: int) -> str:
+    direction = "output" if flow is Out else "input "
+    bits = f"[{width - 1}:0]" if width > 1 else ""
+    return f"    {direction} wire {bits:6} {name},"
 
 
 def _declarations(interface: Interface) -> str:
     lines = [f"    // {interface.title}"]
     for name, flow, width in interface.ports:
-        direction = "output" if flow is Out else "input "
-        bits = f"[{width - 1}:0]" if width > 1 else ""
-        lines.append(f"    {direction} wire {bits:6} {interface.name}_{name},")
+        lines.append(_declaration(f"{interface.name}_{name}", flow, width))
     return "\n".join([*lines, ""])
+
+
+def _time(signature: Signature) -> Iterator[str]:
+    """Declarations of the time, and of what is due."""
+    for name, title in TIME.items():
+        if name in signature.members:
+            member = signature.members[name]
+            yield f"    // {title}"
+            yield f"{_declaration(name, member.flow, Shape.cast(member.shape).width)}\n"
 
 
 def _axi(inside: str, signals: Signals) -> Interface:
@@ -138,6 +173,7 @@ def _axi(inside: str, signals: Signals) -> Interface:
             for tied, (bits, value) in TIED.items():
                 port = name[:2] + tied
                 interface.ports.append((port, Out, bits))
+                value = value.format(interface.name.upper())
                 interface.assigned.append(f"    assign {interface.name}_{port} = {value};")
     return interface
 

@@ -21,7 +21,7 @@ from stagecoach.sim.build import VERILATOR_ARGUMENTS, Parts, compile_parts
 RUNTIME = Path(__file__).resolve().parent / "board_runtime"
 BOARDS = Path(__file__).resolve().parents[1] / "hw" / "boards"
 CLOCKS = Path(__file__).resolve().parents[1] / "hw" / "cells" / "clocks.v"
-PARTS = Parts((CLOCKS,), RUNTIME, "board")
+PARTS = Parts((CLOCKS,), (RUNTIME,), "board")
 TOP = "board"
 
 DIVISOR = 4

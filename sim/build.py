@@ -17,7 +17,16 @@ from typing import Any
 
 from stagecoach.gateware.config import WORD_WIDTH, RnicConfig
 from stagecoach.hw import cache
-from stagecoach.hw.cached_verilog import TOP, Progress, export_verilog, tell, tell_waiting
+from stagecoach.hw.cached_verilog import (
+    NIC_TOP,
+    TOP,
+    Progress,
+    export_nic_verilog,
+    export_verilog,
+    tell,
+    tell_waiting,
+)
+from stagecoach.sim.harness import NIC_HARNESS, RNIC_HARNESS, Harness
 from stagecoach.sim.resting import split_clocks
 from stagecoach.sim.runtime_header import HEADER, runtime_header
 from stagecoach.sim.verilator import (
@@ -30,7 +39,6 @@ from stagecoach.sim.verilator import (
 )
 
 RUNTIME = Path(__file__).resolve().parent / "runtime"
-HARNESS = RUNTIME / "harness.v"
 LIBRARY = "librnic.so"
 
 VERILATOR_ARGUMENTS = (
@@ -38,7 +46,7 @@ VERILATOR_ARGUMENTS = (
     "--prefix",
     "Vrnic",
     "--top-module",
-    "rnic_harness",
+    "harness",
     "-O3",
     # What is undefined is unlikely to look right.
     "--x-assign",
@@ -84,20 +92,31 @@ SLOW = "-O0"
 class Parts:
     """What a compiled model is made of beside the Verilog, and what comes out.
 
-    harness: Verilog of its surroundings. runtime: folder of C++ files. output: file in the build's
-    folder, a shared library if its name ends in `.so`, else a program. level: how much the
-    compiler optimises what runs in every cycle. headers: names and texts of C++ headers that are
-    made.
+    harness: Verilog of its surroundings. runtime: folders of C++ files.
+    output: file in the build's folder, a shared library if its name ends in `.so`, else a program.
+    level: how much the compiler optimises what runs in every cycle. made: names and texts of
+    further files, Verilog or C++ headers.
     """
 
     harness: tuple[Path, ...]
-    runtime: Path
+    runtime: tuple[Path, ...]
     output: str
     level: str = FAST
-    headers: tuple[tuple[str, str], ...] = ()
+    made: tuple[tuple[str, str], ...] = ()
 
 
-DEVICE_PARTS = Parts((HARNESS,), RUNTIME, LIBRARY, headers=((HEADER, runtime_header()),))
+def _device_parts(harness: Harness, ports: str) -> Parts:
+    """Those of a device whose ports the runtime's folder `ports` serves."""
+    made = (
+        ("harness.v", harness.verilog),
+        ("input_clocks.h", harness.header),
+        (HEADER, runtime_header()),
+    )
+    return Parts((), (RUNTIME, RUNTIME / ports), LIBRARY, made=made)
+
+
+RNIC_PARTS = _device_parts(RNIC_HARNESS, "rnic")
+NIC_PARTS = _device_parts(NIC_HARNESS, "nic")
 
 
 def build_device(
@@ -121,7 +140,7 @@ def build_device(
     config = RnicConfig() if config is None else config
     _compiler()  # before the Verilog is exported, which takes a while
     verilog = export_verilog(config, progress)
-    verilog, clocks = (verilog, 0) if trace else _split_clocks(verilog)
+    verilog, clocks = (verilog, 0) if trace else _split_clocks(verilog, TOP)
     return compile_verilog(
         verilog,
         config.qps,
@@ -133,15 +152,43 @@ def build_device(
     )
 
 
+def build_nic(
+    config: RnicConfig | None = None,
+    mtu: int = 1500,
+    trace: bool = False,
+    progress: Progress | None = None,
+    level: str = FAST,
+) -> Path:
+    """Return the shared library of `gateware.nic.RnicNic(config, mtu)`, as `build_device` does.
+
+    mtu: octets of an IP packet at most.
+    """
+    config = RnicConfig() if config is None else config
+    _compiler()
+    verilog = export_nic_verilog(config, mtu, progress)
+    verilog, clocks = (verilog, 0) if trace else _split_clocks(verilog, NIC_TOP)
+    return compile_verilog(
+        verilog,
+        config.qps,
+        parts=NIC_PARTS,
+        data_width=config.data_width,
+        clocks=clocks,
+        trace=trace,
+        progress=progress,
+        level=level,
+    )
+
+
 @functools.lru_cache(maxsize=4)
-def _split_clocks(verilog: str) -> tuple[str, int]:
-    return split_clocks(verilog, TOP)
+def _split_clocks(verilog: str, top: str) -> tuple[str, int]:
+    return split_clocks(verilog, top)
 
 
 def compile_verilog(
     verilog: str,
     connections: int,
     *,
+    parts: Parts = RNIC_PARTS,
     data_width: int = WORD_WIDTH,
     clocks: int = 0,
     trace: bool = False,
@@ -151,9 +198,10 @@ def compile_verilog(
 ) -> Path:
     """Return the shared library of a module `rnic` with the ports of the device.
 
-    `connections` are those of its LLP port. `data_width`: of its ports to host memory and LLP; the
-    runtime takes it from the model. `clocks`: how many it has if it is from `split_clocks`.
-    `options` are added to those of the C++ compiler. `level`: as in `Parts`.
+    `connections` are those of its LLP port. `parts`: with `NIC_PARTS` the module is `nic`.
+    `data_width`: of its ports to host memory and LLP; the runtime takes it from the model.
+    `clocks`: how many it has if it is from `split_clocks`. `options` are added to those of the C++
+    compiler. `level`: as in `Parts`.
     """
     arguments = [
         *VERILATOR_ARGUMENTS,
@@ -163,13 +211,14 @@ def compile_verilog(
     if clocks:
         arguments.append(f"-DCLOCKS={clocks}")
         options = [*options, f"-DCLOCKS={clocks}"]
-    parts = replace(DEVICE_PARTS, level=level)
+    parts = replace(parts, level=level)
     return compile_parts(verilog, parts, arguments, trace=trace, progress=progress, options=options)
 
 
 def _compiler() -> str:
-    """The C++ compiler. Raises `BuildError` if something is missing that it takes to build."""
+    """The C++ compiler. Raises `BuildError` if what it takes to build is missing or unusable."""
     require("perl")
+    verilator_root()
     compiler = os.environ.get("CXX", "g++")
     if shutil.which(compiler) is None:
         raise BuildError(
@@ -202,15 +251,15 @@ def compile_parts(
         *flags,
         parts.level,
         SLOW,
-        *itertools.chain.from_iterable(parts.headers),
+        *itertools.chain.from_iterable(parts.made),
     ):
         digest.update(hashlib.sha256(part.encode()).digest())
-    for path in sorted(parts.runtime.iterdir()):
-        if path.suffix in (".cpp", ".h", ".v"):
-            digest.update(hashlib.sha256(path.read_bytes()).digest())
+    for folder in parts.runtime:
+        for path in sorted(folder.iterdir()):
+            if path.suffix in (".cpp", ".h"):
+                digest.update(hashlib.sha256(path.read_bytes()).digest())
     for path in parts.harness:
-        if path.parent != parts.runtime:
-            digest.update(hashlib.sha256(path.read_bytes()).digest())
+        digest.update(hashlib.sha256(path.read_bytes()).digest())
 
     def make(folder: Path) -> None:
         command = [compiler, *flags]
@@ -230,14 +279,16 @@ def _build(
     trace: bool,
     progress: Progress | None,
 ) -> None:
-    source = folder / f"{TOP}.v"
+    source = folder / "device.v"
     source.write_text(verilog)
     model = folder / "model"
-    tell(progress, "translate Verilog to C++")
-    _run(["verilator", *arguments, "--Mdir", str(model), *map(str, parts.harness), str(source)])
-
-    for name, text in parts.headers:
+    model.mkdir(exist_ok=True)
+    for name, text in parts.made:
         (model / name).write_text(text)
+    harness = [*parts.harness, *(model / name for name, _ in parts.made if name.endswith(".v"))]
+    tell(progress, "translate Verilog to C++")
+    _run(["verilator", *arguments, "--Mdir", str(model), *map(str, harness), str(source)])
+
     include = verilator_root() / "include"
     names = ["verilated.cpp", "verilated_threads.cpp"]
     if trace:
@@ -246,8 +297,15 @@ def _build(
     else:
         compiler = [*compiler, "-DVM_TRACE=0", "-DVM_TRACE_FST=0"]
     compiler_flags = " ".join(compiler)
-    compiler += [f"-I{model}", f"-I{include}", f"-I{include / 'vltstd'}", f"-I{parts.runtime}"]
-    sources = [*sorted(model.glob("*.cpp")), *sorted(parts.runtime.glob("*.cpp"))]
+    compiler += [
+        f"-I{model}",
+        f"-I{include}",
+        f"-I{include / 'vltstd'}",
+        *(f"-I{path}" for path in parts.runtime),
+    ]
+    sources = sorted(model.glob("*.cpp"))
+    for runtime in parts.runtime:
+        sources += sorted(runtime.glob("*.cpp"))
     # The longest first, so that the last one does not run alone.
     sources.sort(key=lambda path: path.stat().st_size, reverse=True)
     objects = [folder / f"{path.stem}.o" for path in sources]

@@ -15,6 +15,9 @@ from stagecoach.hw.cached_verilog import Progress
 LINE_SECONDS = 10.0
 """Where lines cannot be replaced, counts of compiled files are told no sooner after the last."""
 
+DEVICE = "the simulated device"
+DEVICE_TAKES = "1 to 3 minutes"
+
 _COUNT = re.compile(r"\d+ of \d+")
 
 
@@ -23,11 +26,13 @@ class BuildReport:
 
     On a terminal the steps replace each other in one line, elsewhere each has a line; files that
     were compiled are then counted once in `LINE_SECONDS`. Without a step it prints nothing.
+    `takes`: how long a build takes.
     """
 
-    def __init__(self, out: TextIO, what: str = "the simulated device"):
+    def __init__(self, out: TextIO, what: str = DEVICE, takes: str = DEVICE_TAKES):
         self._out = out
         self._what = what
+        self._takes = takes
         self._replaces = out.isatty()
         self._begin = self._told = 0.0
         self._began = False
@@ -37,7 +42,7 @@ class BuildReport:
         now = time.monotonic()
         if not self._began:
             self._began, self._begin = True, now
-            how = f"takes 1 to 3 minutes, once; kept in {_place()}"
+            how = f"takes {self._takes}, once; kept in {_place()}"
             self._say(f"stagecoach: building {self._what}: {how}\n")
         elif not self._replaces and _COUNT.search(step) and now - self._told < LINE_SECONDS:
             return
@@ -72,13 +77,13 @@ def _place() -> str:
 
 @contextmanager
 def told(
-    progress: Progress | None, what: str = "the simulated device"
+    progress: Progress | None, what: str = DEVICE, takes: str = DEVICE_TAKES
 ) -> Iterator[Progress | None]:
     """The caller's `progress`, or one that reports on standard error if the caller has none."""
     if progress is not None or sys.stderr is None:
         yield progress
         return
-    report = BuildReport(sys.stderr, what)
+    report = BuildReport(sys.stderr, what, takes)
     try:
         yield report
     except BaseException:

@@ -16,6 +16,7 @@ from typing import Any
 
 from stagecoach.host_driver.transport.base import check_access
 from stagecoach.host_driver.transport.records import Record, RecordKind
+from stagecoach.sim.irq import Irq
 from stagecoach.sim.status import Status
 
 DEFAULT_READ_LATENCY = 250
@@ -38,6 +39,10 @@ class Response(enum.IntEnum):
     DECERR = 3
 
 
+NEVER = (1 << 64) - 1
+"""Of `Paced.due_us`: nothing is due."""
+
+
 class DeviceCallError(RuntimeError):
     """A call of the simulated device failed; `status` says how."""
 
@@ -51,8 +56,9 @@ class Paced(ctypes.Structure):
 
     Attributes
     ----------
-    access_done: the access that was begun has ended: `access_status`, `access_value`. irq: it is
-        high, or rose. busy: more would happen without anything from outside. cycle: of the device.
+    access_done: the access that was begun has ended: `access_status`, `access_value`. irq,
+        network_irq: it is high, or rose. busy: more would happen without anything from outside.
+        cycle: of the device. due_us: when it has something to do by itself, or `NEVER`.
     """
 
     _fields_ = [
@@ -60,9 +66,10 @@ class Paced(ctypes.Structure):
         ("access_status", ctypes.c_uint32),
         ("access_value", ctypes.c_uint32),
         ("irq", ctypes.c_uint32),
+        ("network_irq", ctypes.c_uint32),
         ("busy", ctypes.c_uint32),
-        ("reserved", ctypes.c_uint32),
         ("cycle", ctypes.c_uint64),
+        ("due_us", ctypes.c_uint64),
     ]
 
 
@@ -95,6 +102,7 @@ def _load(path: Path) -> ctypes.CDLL:
                 u64,
                 text,
                 *[ctypes.c_int] * 2,
+                ctypes.c_int64,
                 text,
                 size,
             ],
@@ -111,7 +119,7 @@ def _load(path: Path) -> ctypes.CDLL:
             ctypes.c_int,
             [device, ctypes.c_uint, double, ctypes.c_int, ctypes.POINTER(ctypes.c_int)],
         ),
-        "pace": (ctypes.c_int, [device, u64, ctypes.POINTER(Paced)]),
+        "pace": (ctypes.c_int, [device, u64, u64, ctypes.POINTER(Paced)]),
         "begin_access": (ctypes.c_int, [device, ctypes.c_int, u32, u32]),
         "run_cycles": (ctypes.c_int, [device, u64]),
         "run_in_step": (ctypes.c_int, [device, ctypes.c_int]),
@@ -119,7 +127,8 @@ def _load(path: Path) -> ctypes.CDLL:
         "hold": (ctypes.c_int, [device, ctypes.c_uint, ctypes.c_int]),
         "lose_after": (ctypes.c_int, [device, ctypes.c_uint, u64]),
         "fail_access": (ctypes.c_int, [device, ctypes.c_int, u64, u64, u64, ctypes.c_uint]),
-        "wait_irq": (ctypes.c_int, [device, double]),
+        "wait_irq": (ctypes.c_int, [device, ctypes.c_uint, double]),
+        "wake_irq": (None, [device, ctypes.c_uint]),
         "cycles": (u64, [device]),
         "statistics": (device, [device]),
         "take_record": (device, [device, ctypes.POINTER(u64)]),
@@ -151,8 +160,10 @@ class Device:
         response; else with its last beat.
     record: keep every octet that crosses the LLP port for `take_records`.
     trace_path: FST waveform to write; the library must be built with `trace=True`.
-    engine: descriptor of a SOCK_SEQPACKET socket to a network engine behind the LLP port, which
-        takes and sends the messages of `sim/llp_messages.py`; it belongs to the device then.
+    network: descriptor of a SOCK_SEQPACKET socket, which belongs to the device then: to a network
+        engine behind the LLP port, which takes and sends the messages of `sim/llp_messages.py`; or
+        of a NIC to its wire, whose messages are frames without FCS.
+    clock_offset_ns: the time of a NIC that is not paced is CLOCK_MONOTONIC and this.
     paced: the device has no thread, and runs in `pace` alone; only `begin_access`, `map`, `unmap`
         and what looks at it may be called.
     """
@@ -168,8 +179,9 @@ class Device:
         record: bool = False,
         record_limit: int = DEFAULT_RECORD_LIMIT,
         trace_path: Path | str | None = None,
-        engine: int = -1,
+        network: int = -1,
         paced: bool = False,
+        clock_offset_ns: int = 0,
     ):
         for name, value in (("read_latency", read_latency), ("write_latency", write_latency)):
             if not 1 <= value <= 100000:
@@ -185,8 +197,9 @@ class Device:
             int(record),
             record_limit,
             path,
-            engine,
+            network,
             int(paced),
+            clock_offset_ns,
             error,
             _ERROR_SIZE,
         )
@@ -275,10 +288,13 @@ class Device:
         self._check(status, f"detach of connection {connection}")
         return descriptor.value if give_back else None
 
-    def pace(self, cycles: int) -> Paced:
-        """Let a paced device take what the engine sent, then run so many cycles."""
+    def pace(self, cycles: int, time_ps: int = 0) -> Paced:
+        """Let a paced device take what the network sent, then run so many cycles.
+
+        `time_ps`: the time of a NIC in the first of them.
+        """
         paced = Paced()
-        status = self._library.stagecoach_pace(self._device, cycles, ctypes.byref(paced))
+        status = self._library.stagecoach_pace(self._device, time_ps, cycles, ctypes.byref(paced))
         self._check(status, "pace")
         return paced
 
@@ -354,16 +370,20 @@ class Device:
         )
         self._check(status, f"failure of an access to {octets} bytes at {address:#x}")
 
-    def wait_irq(self, timeout: float | None = None) -> bool:
-        """Wait until irq is high, or rose since the last call; False if it is not in time."""
+    def wait_irq(self, timeout: float | None = None, irq: Irq = Irq.RNIC) -> bool:
+        """Wait until `irq` is high, or rose since the last call; False if it is not in time."""
         seconds = -1.0 if timeout is None else float(timeout)
         if math.isnan(seconds) or (timeout is not None and seconds < 0):
             raise ValueError(f"timeout is {timeout!r}; allowed: None or seconds from 0 on")
-        result = self._library.stagecoach_wait_irq(self._device, seconds)
+        result = self._library.stagecoach_wait_irq(self._device, irq, seconds)
         if result < 0:
             # Any call says why there is no device.
             self._check(self._library.stagecoach_run_cycles(self._device, 0), "wait_irq")
         return bool(result > 0)
+
+    def wake_irq(self, irq: Irq) -> None:
+        """End a `wait_irq` as if the interrupt had risen, also the next one."""
+        self._library.stagecoach_wake_irq(self._device, irq)
 
     @property
     def cycles(self) -> int:

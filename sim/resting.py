@@ -1,23 +1,28 @@
 """Clocks of their own for the blocks of a device, which rest while nothing in them would change.
 
 In most cycles most blocks are idle, but a compiled model evaluates all of them at each edge of a
-common clock. Here each block gets a clock, and says by `moves` whether a register of it would take
-another value at the next edge. An edge at which none would can be left out: it changes nothing.
-What depends on resting blocks alone is not evaluated then.
+common clock. Here each block gets a clock, and says by `moves__` whether a register of it would
+take another value at the next edge. An edge at which none would can be left out: it changes
+nothing. What depends on resting blocks alone is not evaluated then.
 
 This reads the Verilog that Yosys writes for Amaranth's designs, not any Verilog.
 """
 
 import functools
+import itertools
 import re
 from collections import defaultdict
 from collections.abc import Iterator
 
 LEAST_STATEMENTS = 5
-"""Of registers in a block that has a clock of its own; smaller ones share that of the top."""
+"""Of registers in a block that has a clock of its own; smaller ones share that of the block that
+they are in."""
+
+OPEN_STATEMENTS = 300
+"""Of registers in a block, with those in it, of which more than one has a clock, as in the top."""
 
 CLOCKS_LIMIT = 64
-"""The runtime has them in one word."""
+"""The runtime has them in one word. Of a device with more blocks the smallest have none."""
 
 _NAME = r"(?:\\\S+ |[A-Za-z_][\w$]*)"
 _CHUNK = re.compile(r"(?<=^endmodule\n)", re.M)
@@ -166,16 +171,35 @@ class _Splitter:
         if top not in self._modules:
             raise ValueError(f"no module is named {top!r}; allowed: {sorted(self._modules)}")
         # Cached for this object, which is short-lived.
-        self._statements = functools.cache(self._count_statements)
+        self._total = functools.cache(self._count_all)
         self._runs_free = functools.cache(self._has_free_running)
+        self._open = self._find_open(top)
+        for self._least in itertools.count(LEAST_STATEMENTS):
+            self._statements = functools.cache(self._count_statements)
+            if self.clocks <= CLOCKS_LIMIT:
+                break
 
     def _children(self, name: str) -> list[tuple[str, str]]:
         """Module and text of each instance."""
         instances = self._modules[name].instances
         return [(child, text) for child, text in instances if child in self._modules]
 
+    def _find_open(self, name: str) -> set[str]:
+        """Modules of which more than one block has a clock: those that join large parts."""
+        found = {name}
+        for child, _ in self._children(name):
+            if self._total(child) >= OPEN_STATEMENTS:
+                found |= self._find_open(child)
+        return found
+
     def _separate(self, parent: str, child: str) -> bool:
-        return parent == self._top and self._statements(child) >= LEAST_STATEMENTS
+        is_large = child in self._open or self._statements(child) >= self._least
+        return parent in self._open and is_large
+
+    def _count_all(self, name: str) -> int:
+        """Assignments to registers of the module and of all in it."""
+        children = self._children(name)
+        return len(self._modules[name].clocked) + sum(self._total(child) for child, _ in children)
 
     def _count_statements(self, name: str) -> int:
         """Assignments to registers that share the clock of the module."""
@@ -187,9 +211,13 @@ class _Splitter:
 
     @property
     def clocks(self) -> int:
-        """Clocks of the top: its own, and those of children that have one."""
-        children = self._children(self._top)
-        return 1 + sum(self._separate(self._top, child) for child, _ in children)
+        """Clocks of all blocks."""
+        return self._clocks(self._top)
+
+    def _clocks(self, name: str) -> int:
+        """Those of a module: its own, and if it is open those of children that have some."""
+        children = self._children(name) if name in self._open else []
+        return 1 + sum(self._clocks(child) for child, _ in children if self._separate(name, child))
 
     def _has_free_running(self, name: str) -> bool:
         return bool(self._modules[name].free) or any(
@@ -202,21 +230,35 @@ class _Splitter:
         declared: list[str] = []
         assigned: list[str] = []
         own: list[str] = []
+        parts = ["moves__"]
+        """Of `moves_all`, from the lowest bit on."""
         for number, terms in enumerate(module.moves()):
-            own.append(f"moves_own{number}")
+            own.append(f"moves__own{number}")
             declared.append(f"wire {own[-1]} {_KEPT}")
             assigned.append(f"assign {own[-1]} = {terms}")
-        clocks = 1
+        at = 1
         for number, (child, instance) in enumerate(self._children(module.name)):
-            connections = [".clk_free(clk_free)"] if self._runs_free(child) else []
-            if self._separate(module.name, child):
-                clock, moves = f"clk{clocks}", f"moves{clocks}"
-                clocks += 1
+            moves = f"moves__child{number}"
+            count = self._clocks(child)
+            is_separate = self._separate(module.name, child)
+            if is_separate:
+                parts.append(moves)
             else:
-                clock, moves = "clk", f"moves_child{number}"
                 own.append(moves)
+            connections = []
+            if child in self._open or self._runs_free(child):
+                connections.append(".clk_free(clk_free)")
+            if child in self._open:
+                declared.append(f"wire [{count - 1}:0] {moves}")
+                connections.append(f".clocks(clocks[{at + count - 1}:{at}]), .moves_all({moves})")
+            elif is_separate:
+                declared += [f"wire clk__{number}", f"wire {moves} {_KEPT}"]
+                assigned.append(f"assign clk__{number} = clocks[{at}]")
+                connections.append(f".clk(clk__{number}), .moves__({moves})")
+            else:
                 declared.append(f"wire {moves}")
-            connections += [f".clk({clock})", f".moves({moves})"]
+                connections.append(f".clk(clk), .moves__({moves})")
+            at += count if is_separate else 0
             lines = "".join(f"    {connection},\n" for connection in connections)
             head, _, rest = instance.replace("    .clk(clk),\n", "").partition("\n")
             text = text.replace(instance, f"{head}\n{lines}{rest}")
@@ -226,21 +268,21 @@ class _Splitter:
             )
         text = re.sub(r"(?<=always @\()posedge (?=clk|clk_free\))", "edge ", text)
         text = text.replace("  input clk;\n  wire clk;\n", "")
-        assigned.append(f"assign moves = {' | '.join(own) or 0}")
-        ports = ["clk_free"] if self._runs_free(module.name) or module.name == self._top else []
+        assigned.append(f"assign moves__ = {' | '.join(own) or 0}")
+        is_open = module.name in self._open
+        ports = ["clk_free"] if is_open or self._runs_free(module.name) else []
         declared += [f"input {port}" for port in ports]
-        if module.name == self._top:
+        if is_open:
             ports += ["clocks", "moves_all"]
-            declared += [f"input [{clocks - 1}:0] clocks", f"output [{clocks - 1}:0] moves_all"]
-            suffixes = ["", *map(str, range(1, clocks))]
-            for at, each in enumerate(suffixes):
-                declared += [f"wire clk{each}", f"wire moves{each} {_KEPT}"]
-                assigned.append(f"assign clk{each} = clocks[{at}]")
-            every = ", ".join(f"moves{each}" for each in reversed(suffixes))
-            assigned.append(f"assign moves_all = {{{every}}}")
+            declared += [f"input [{at - 1}:0] clocks", f"output [{at - 1}:0] moves_all"]
+            declared += ["wire clk", f"wire moves__ {_KEPT}"]
+            assigned += [
+                "assign clk = clocks[0]",
+                f"assign moves_all = {{{', '.join(reversed(parts))}}}",
+            ]
         else:
-            ports += ["clk", "moves"]
-            declared += ["input clk", "output moves"]
+            ports += ["clk", "moves__"]
+            declared += ["input clk", "output moves__"]
         start = _HEAD.search(text)
         assert start is not None
         names, _, body = text[start.end() :].partition(";\n")
@@ -269,10 +311,9 @@ def split_clocks(verilog: str, top: str) -> tuple[str, int]:
     Parameters
     ----------
     verilog: what `hw.rtlil.to_verilog` returned.
-    top: each of its children of `LEAST_STATEMENTS` has a clock, what is smaller that of `top`.
+    top: each of its children of `LEAST_STATEMENTS` has a clock, what is smaller that of `top`. So
+        have the children of a child of `OPEN_STATEMENTS`.
     """
     splitter = _Splitter(verilog, top)
-    if splitter.clocks > CLOCKS_LIMIT:
-        raise ValueError(f"there are {splitter.clocks} clocks; allowed: {CLOCKS_LIMIT}")
     texts = [each if isinstance(each, str) else splitter.split(each) for each in splitter.texts]
     return "".join(texts), splitter.clocks

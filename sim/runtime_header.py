@@ -5,13 +5,21 @@ from enum import IntEnum
 
 from stagecoach.host_driver.transport.records import RecordKind
 from stagecoach.hw.interface.llp import CLOSE_OCTETS, LlpEventKind
+from stagecoach.sim.irq import Irq
 from stagecoach.sim.llp_messages import LlpMessage
 from stagecoach.sim.status import Status
+from stagecoach.sim.wire.clock import CYCLE_PS
+from stagecoach.sim.wire.impairments import MINIMUM_FRAME, OVERHEAD
 
 HEADER = "shared.h"
 
-CONSTANTS = {"CLOSE_OCTETS": CLOSE_OCTETS}
-ENUMS = (LlpEventKind, LlpMessage, RecordKind, Status)
+CONSTANTS = {
+    "CLOSE_OCTETS": CLOSE_OCTETS,
+    "CYCLE_PS": CYCLE_PS,
+    "FRAME_OVERHEAD": OVERHEAD,
+    "MINIMUM_FRAME": MINIMUM_FRAME,
+}
+ENUMS = (Irq, LlpEventKind, LlpMessage, RecordKind, Status)
 
 
 def runtime_header(

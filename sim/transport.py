@@ -30,7 +30,7 @@ class SimulatedDevice(SocketLender):
     ----------
     config: sizes of the device; `RnicConfig()` if None.
     trace_path: write an FST waveform there (slow; another build of the device).
-    record: keep the octets of all streams, for `take_records` and `recorded_streams`.
+    record: keep the bytes of all streams, for `take_records` and `recorded_streams`.
     library: a built device instead of `sim.build.build_device(config)`.
     read_latency, write_latency: of the host memory, in cycles.
     late_writes: what the device writes is visible only with its write response.
@@ -66,11 +66,10 @@ class SimulatedDevice(SocketLender):
         self._sim = sim_device
         self.config = RnicConfig() if config is None else config
         if library is None:
-            from stagecoach.sim.build import build_device
             from stagecoach.sim.build_report import told
 
             with extra_named(), told(progress) as report:
-                library = build_device(self.config, trace=trace_path is not None, progress=report)
+                library = self._build(trace_path is not None, report)
         latencies = {"read_latency": read_latency, "write_latency": write_latency}
         self._device = self._start(
             library,
@@ -84,6 +83,12 @@ class SimulatedDevice(SocketLender):
         # Address to the buffers mapped there, oldest first.
         self._mapped: dict[int, list[Exported]] = {}
         self._closed = False
+
+    def _build(self, trace: bool, progress: Callable[[str], None] | None) -> Path:
+        """The library of the device."""
+        from stagecoach.sim.build import build_device
+
+        return build_device(self.config, trace=trace, progress=progress)
 
     def _start(self, library: Path, **options: Any) -> "Device":
         """The compiled device."""
@@ -104,7 +109,7 @@ class SimulatedDevice(SocketLender):
         return TransportError(str(error))
 
     def read_register(self, address: int) -> int:
-        """Return the 32-bit register at an octet address."""
+        """Return the 32-bit register at a byte address."""
         try:
             return self._device.read_register(address)
         except self._sim.DeviceCallError as error:

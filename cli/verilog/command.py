@@ -3,18 +3,18 @@
 from pathlib import Path
 
 from stagecoach.gateware.config import RnicConfig
-from stagecoach.hw.verilog import MODULE, core_file, device_verilog
+from stagecoach.hw.verilog import core_file, device_verilog, module_name
 
 
-def verilog(config: RnicConfig, prefix: str, output: Path) -> int:
+def verilog(config: RnicConfig, prefix: str, output: Path, mtu: int | None = None) -> int:
     """Writes the device, and a core file beside a file `*.v`; returns the exit status."""
     _require_writable(output)
-    text = device_verilog(config, prefix)
+    text = device_verilog(config, prefix, mtu)
     output.write_text(text)
-    print(f"{output}: module {prefix}{MODULE}, {len(text.splitlines()):,} lines")
+    print(f"{output}: module {prefix}{module_name(mtu)}, {len(text.splitlines()):,} lines")
     if output.suffix == ".v":
         core = output.with_suffix(".core")
-        core.write_text(core_file(config, prefix, output.name))
+        core.write_text(core_file(config, prefix, output.name, mtu))
         print(f"{core}: the same for FuseSoC")
     return 0
 

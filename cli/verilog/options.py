@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from stagecoach.hw.verilog import MODULE, OptionError, parse_prefix, parse_sizes
+from stagecoach.hw.verilog import OptionError, module_name, parse_device, parse_prefix
 
 _FOLDER = Path("build") / "verilog"
 """Where the file is written, unless another place is named."""
@@ -17,7 +17,8 @@ def add_verilog(subparsers: Any) -> None:
         help="write the device as one Verilog file",
         description="Writes the whole device, for designs of others, to one Verilog file, with a "
         "core file for FuseSoC beside it. Sizes are those of RnicConfig; those that are not named "
-        "have their defaults.",
+        "have their defaults. NIC=1 is the device with a TCP engine and an Ethernet port; it also "
+        "has MTU.",
     )
     verilog.add_argument("sizes", nargs="*", metavar="SIZE=NUMBER", help="such as QPS=8 STAGS=64")
     verilog.add_argument(
@@ -30,14 +31,14 @@ def add_verilog(subparsers: Any) -> None:
         "--output",
         type=Path,
         metavar="FILE",
-        help=f"{_FOLDER}/<prefix>{MODULE}.v, if it is not named",
+        help=f"{_FOLDER}/<name of the top module>.v, if it is not named",
     )
     verilog.set_defaults(check=_check, run=_run)
 
 
 def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     try:
-        options.config = parse_sizes(options.sizes)
+        options.config, options.mtu = parse_device(options.sizes)
         parse_prefix(options.prefix)
     except OptionError as error:
         parser.error(f"{error}")
@@ -46,5 +47,5 @@ def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None
 def _run(options: argparse.Namespace) -> int:
     from stagecoach.cli.verilog import command
 
-    output = options.output or _FOLDER / f"{options.prefix}{MODULE}.v"
-    return command.verilog(options.config, options.prefix, output)
+    output = options.output or _FOLDER / f"{options.prefix}{module_name(options.mtu)}.v"
+    return command.verilog(options.config, options.prefix, output, options.mtu)

@@ -1,7 +1,8 @@
-"""The AXI4-Lite slave that holds the registers of `hw/interface/registers.rdl`."""
+"""The AXI4-Lite slave that holds the registers of a description of `hw/interface`."""
 
 from functools import reduce
 from operator import or_
+from pathlib import Path
 
 from amaranth import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
@@ -9,7 +10,7 @@ from amaranth.lib.wiring import In, Out
 
 from stagecoach.gateware.dma.ports import RESPONSE_OKAY, RESPONSE_SLVERR
 from stagecoach.gateware.registers.ports import AxiLiteSignature
-from stagecoach.hw.interface.registers import Register, registers
+from stagecoach.hw.interface.registers import RNIC, Register, registers
 
 ADDRESS_BITS = 12
 
@@ -25,9 +26,9 @@ def register_layout(register: Register) -> data.FlexibleLayout:
     )
 
 
-def address_of(name: str) -> int:
+def address_of(name: str, source: Path = RNIC) -> int:
     """Octet offset of the register `name`; `StopIteration` if there is none."""
-    return next(register.address for register in registers() if register.name == name)
+    return next(register.address for register in registers(source) if register.name == name)
 
 
 def _is_message(register: Register) -> bool:
@@ -48,16 +49,20 @@ def _is_stored(register: Register) -> bool:
 
 
 class RegisterBlock(wiring.Component):
-    """All registers, one member for each, named as in the description in lower case.
+    """All registers of a description, one member for each, named as there in lower case.
 
-    A driven register is an input; a stored one an output; a message register an output stream of
-    what is written; a write-1-to-clear register has an input `<name>_set` of pulses and an output
-    of its bits. Constants have no member. The payload of a message is there two cycles before it is
-    valid.
+    A driven register is an input; a stored one an output, which begins as the description says; a
+    message register an output stream of what is written; a write-1-to-clear register has an input
+    `<name>_set` of pulses and an output of its bits. Constants have no member. The payload of a
+    message is there two cycles before it is valid.
 
     One write and one read at a time; a read takes 4 cycles, a write 3 and as long as the receiver
     of a message makes it wait. An address without a register, or a write that does not cover the
     whole register, is answered SLVERR.
+
+    Parameters
+    ----------
+    source: the description: `RNIC` or `NETWORK` of `hw/interface/registers.py`.
 
     Members
     -------
@@ -65,13 +70,14 @@ class RegisterBlock(wiring.Component):
     read: pulses when a register is read, with its address in `read_address`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, source: Path = RNIC) -> None:
+        self._registers = registers(source)
         members = {
             "bus": In(AxiLiteSignature(ADDRESS_BITS)),
             "read": Out(1),
             "read_address": Out(ADDRESS_BITS),
         }
-        for register in registers():
+        for register in self._registers:
             name = register.name.lower()
             layout = register_layout(register)
             if _is_message(register):
@@ -82,7 +88,8 @@ class RegisterBlock(wiring.Component):
             elif _is_driven(register):
                 members[name] = In(layout)
             elif _is_stored(register):
-                members[name] = Out(layout)
+                resets = {field.name: field.reset for field in register.fields}
+                members[name] = Out(layout, init=resets)
         super().__init__(members)
 
     def elaborate(self, platform: object) -> Module:
@@ -99,10 +106,10 @@ class RegisterBlock(wiring.Component):
         found = Signal()
         is_message = Signal()
         known = Signal()
-        messages = [register.address for register in registers() if _is_message(register)]
+        messages = [register.address for register in self._registers if _is_message(register)]
         m.d.sync += is_message.eq(Cat(address == message for message in messages).any())
         addressed = {}
-        for register in registers():
+        for register in self._registers:
             name = register.name.lower()
             if _is_message(register) or _is_sticky(register) or _is_stored(register):
                 addressed[name] = Signal(name=f"address_is_{name}")
@@ -129,7 +136,7 @@ class RegisterBlock(wiring.Component):
                     with m.If(is_message):
                         m.next = "MESSAGE"
             with m.State("MESSAGE"):  # waits until the message is taken
-                for register in registers():
+                for register in self._registers:
                     if _is_message(register):
                         name = register.name.lower()
                         with m.If(addressed[name] & getattr(self, name).ready):
@@ -139,7 +146,7 @@ class RegisterBlock(wiring.Component):
                 with m.If(bus.bready):
                     m.next = "WRITE"
 
-        for register in registers():
+        for register in self._registers:
             name = register.name.lower()
             if name not in addressed:
                 continue
@@ -167,7 +174,9 @@ class RegisterBlock(wiring.Component):
         bus = self.bus
         address = Signal(ADDRESS_BITS)
         readable = [
-            register for register in registers() if any(field.readable for field in register.fields)
+            register
+            for register in self._registers
+            if any(field.readable for field in register.fields)
         ]
         # The word is selected in three cycles: registers, within a group, among the groups.
         groups = []

@@ -6,7 +6,7 @@ from typing import Any, Protocol, runtime_checkable
 from stagecoach.host_driver.errors import StagecoachError
 
 REGISTER_SPACE = 1 << 12
-"""Octets of register addresses (`gateware.registers.ports.AxiLiteSignature`)."""
+"""Bytes of register addresses (`gateware.registers.ports.AxiLiteSignature`)."""
 
 
 class TransportError(StagecoachError, OSError):

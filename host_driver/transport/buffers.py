@@ -6,11 +6,11 @@ from typing import Any
 from stagecoach.host_driver.transport.base import TransportError
 
 Exported = ctypes.Array[ctypes.c_char]
-"""The octets of a buffer, which cannot be resized or closed while this lives."""
+"""The bytes of a buffer, which cannot be resized or closed while this lives."""
 
 
 def export(buffer: Any) -> Exported:
-    """The octets of a writable, contiguous buffer. Raises `TransportError` for another one."""
+    """The bytes of a writable, contiguous buffer. Raises `TransportError` for another one."""
     with memoryview(buffer) as view:
         octets, readonly, contiguous = view.nbytes, view.readonly, view.c_contiguous
     if readonly or not contiguous or octets == 0:

@@ -13,7 +13,7 @@ from stagecoach.host_driver.transport.sockets import SocketListener, SocketStrea
 
 @dataclass(frozen=True)
 class RecordedStream:
-    """A stream that was attached while recording: its ends, and its octets before that."""
+    """A stream that was attached while recording: its ends, and its bytes before that."""
 
     number: int  # `Record.stream`
     connection: int
@@ -27,7 +27,7 @@ class SocketLender:
 
     Parameters
     ----------
-    record: keep the octets of all streams.
+    record: keep the bytes of all streams.
     """
 
     def __init__(self, record: bool):

@@ -12,7 +12,7 @@ device's clock, which is that of a simulation or the wall's; it never goes back.
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from ipaddress import IPv4Address
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from stagecoach.host_driver.stream_end import StreamEnd
 from stagecoach.host_driver.transport.base import Transport
@@ -91,7 +91,7 @@ class ConnectionInfo:
     rto_us: of the next retransmission. congestion_window, slow_start_threshold. send_window: of
         the peer. receive_window: announced. in_flight: sent, not acknowledged. queued: not sent.
     segments_sent, segments_received, octets_sent, octets_received, retransmissions: since the
-        engine has the connection.
+        engine has the connection; 0 if the engine does not count (`NetworkPort.counts_segments`).
     unacknowledged, next_sent, next_received: SND.UNA, SND.NXT and RCV.NXT. An ICMP error is
         believed only if it quotes a sequence number between the first two (RFC 5927, 4.1).
     """
@@ -137,6 +137,57 @@ class FrameHead:
 
 
 @runtime_checkable
+class NetworkHost(Protocol):
+    """What the driver of a TCP engine in gateware needs of the transport of its device.
+
+    Calls may come from any thread, and raise `DeviceClosed` after the device's end.
+    """
+
+    def read_register(self, address: int) -> int:
+        """Return the 32-bit register at a byte address."""
+        ...
+
+    def write_register(self, address: int, value: int) -> None:
+        """Write a 32-bit register; reads and writes happen in the order of the calls."""
+        ...
+
+    def map_memory(self, buffer: Any) -> int:
+        """Let the device reach a writable buffer, as `Transport.map_memory` does."""
+        ...
+
+    def unmap_memory(self, address: int) -> None:
+        """Take back the buffer mapped last at this address."""
+        ...
+
+    def now_us(self) -> int:
+        """The time."""
+        ...
+
+    def wait_network(self, until_us: int | None) -> None:
+        """Wait until the interrupt of the network is high or rose, or it is so late.
+
+        Also until `wake_network` is called. It may return too early.
+        """
+        ...
+
+    def wake_network(self) -> None:
+        """End a `wait_network`, also the next one if none is under way."""
+        ...
+
+    def pause(self) -> AbstractContextManager[None]:
+        """As `NetworkPort.pause`; the driver's thread is the one in `wait_network`."""
+        ...
+
+    def new_lock(self) -> Any:
+        """As `NetworkPort.new_lock`."""
+        ...
+
+    def frame_heads(self) -> list[FrameHead]:
+        """As `NetworkPort.frame_heads`."""
+        ...
+
+
+@runtime_checkable
 class NetworkPort(Protocol):
     """Raw frames, and connections of the engine. Calls may come from any thread.
 
@@ -147,12 +198,20 @@ class NetworkPort(Protocol):
 
     @property
     def engine(self) -> str:
-        """What stands there: `reference` is the reference model in software."""
+        """What stands there: `gateware`, or `reference`, the reference model in software."""
         ...
 
     @property
     def maximum_connections(self) -> int:
         """Connections that the engine keeps at once."""
+        ...
+
+    @property
+    def counts_segments(self) -> bool:
+        """Whether `info` has the counts of segments, octets and retransmissions; else they are 0.
+
+        Without them nothing tells that a peer has answered a probe: there is no keep-alive then.
+        """
         ...
 
     def now_us(self) -> int:
@@ -211,6 +270,14 @@ class NetworkPort(Protocol):
         has done something and is back in `wait`, this thread counts as running until it comes to
         `pause` again: so it looks then at what it waits for, and the driver's thread notifies it
         before it waits.
+        """
+        ...
+
+    def new_lock(self) -> Any:
+        """A re-entrant lock, as `threading.RLock` and for a `threading.Condition`.
+
+        Threads that wait for it wait as in `pause`: who has it may call the port, which may take
+        simulated time.
         """
         ...
 

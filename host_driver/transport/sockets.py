@@ -31,7 +31,7 @@ _ACCEPT_SLICE = 0.2
 
 @dataclass(frozen=True)
 class StartupOctets:
-    """Octets that crossed a stream before it was given to a device."""
+    """Bytes that crossed a stream before it was given to a device."""
 
     sent: bool
     time_ns: int
@@ -90,7 +90,7 @@ class SocketStream:
             self.startup.append(StartupOctets(sent, time.time_ns(), octets))
 
     def sendall(self, octets: bytes, timeout: float | None = None) -> None:
-        """Send all octets."""
+        """Send all bytes."""
         connected = self._open()
         connected.settimeout(timeout)
         try:
@@ -112,7 +112,7 @@ class SocketStream:
             raise self._lost(error) from error
 
     def receive_exactly(self, count: int, timeout: float | None = None) -> bytes:
-        """Return the next `count` octets and take nothing beyond them.
+        """Return the next `count` bytes and take nothing beyond them.
 
         What came before a timeout or the end of the stream is there for the next call.
         """
@@ -139,7 +139,7 @@ class SocketStream:
         return octets
 
     def wait_readable(self, timeout: float | None = None) -> None:
-        """Wait for an octet, and leave it in the stream."""
+        """Wait for a byte, and leave it in the stream."""
         if self._received:
             return
         try:
@@ -155,7 +155,7 @@ class SocketStream:
     def give_away(self, take: Callable[[int], None]) -> None:
         """Call `take(descriptor)`; if it returns, the descriptor belongs to the taker.
 
-        Raises TransportError if octets that came were not taken: they would be lost.
+        Raises TransportError if bytes that came were not taken: they would be lost.
         """
         connected = self._open()
         if self._received:

@@ -14,12 +14,12 @@ from stagecoach.gateware.queues.fetch.visit import Visit
 from stagecoach.gateware.rdmap.transmit.check import RIGHTS_BITS
 from stagecoach.gateware.registers.block import _is_message
 from stagecoach.gateware.registers.commands import staging_registers
+from stagecoach.gateware.tcp import commands as network_commands
 from stagecoach.gateware.tcp.transmit_plan import TO_DO
 from stagecoach.gateware.tcp.transmit_turn import TransmitKind
 from stagecoach.hw.formal import receiver
 from stagecoach.hw.formal.device import class_name
 from stagecoach.hw.formal.harness import Harness, Inside
-from stagecoach.hw.interface.registers import registers
 
 Conditions = Iterator[tuple[str, Any]]
 
@@ -55,7 +55,7 @@ def _prompt_fifo(h: Harness, inside: Inside) -> Conditions:
 def _register_block(h: Harness, inside: Inside) -> Conditions:
     address = inside.signal("address", 0)
     decoded = inside.in_state("STORE", "MESSAGE", fsm="write")
-    for register in registers():
+    for register in inside.ports._registers:
         if _is_message(register):
             name = register.name.lower()
             hit = inside.signal(f"address_is_{name}")
@@ -269,6 +269,20 @@ def _command_processor(h: Harness, inside: Inside) -> Conditions:
         yield name, ~busy | (register == h.past(register))
 
 
+def _network_commands(h: Harness, inside: Inside) -> Conditions:
+    """The same of NETWORK_COMMAND_STATUS."""
+    ports = inside.ports
+    busy = h.past(ports.busy) & ports.busy
+    for name in network_commands.staging_registers():
+        register = getattr(ports, name).as_value()
+        yield name, ~busy | (register == h.past(register))
+
+
+def _network_registers(h: Harness, inside: Inside) -> Conditions:
+    """The same, of the host at the register port."""
+    yield from _network_commands(h, inside.child("commands"))
+
+
 def _entry_writer_needs(h: Harness, inside: Inside) -> Conditions:
     """`done` comes for a command that was taken; an entry comes when there is room."""
     ports = inside.ports
@@ -330,6 +344,8 @@ def _tcp_engine_needs(h: Harness, inside: Inside) -> Conditions:
 NEEDS: dict[str, Callable[[Harness, Inside], Conditions]] = {
     "tcp.engine.TcpEngine": _tcp_engine_needs,
     "registers.commands.CommandProcessor": _command_processor,
+    "tcp.commands.NetworkCommands": _network_commands,
+    "tcp.network_registers.NetworkRegisters": _network_registers,
     "dma.read.ReadEngine": _read_engine,
     "rdmap.transmit.transmitter.Transmitter": _transmitter,
     "rdmap.transmit.issue.TransmitIssue": _transmit_issue_needs,

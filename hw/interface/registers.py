@@ -97,7 +97,7 @@ def registers(source: Path = RNIC) -> tuple[Register, ...]:
     return tuple(sorted(found, key=lambda register: register.address))
 
 
-def field_width(register: str, field: str) -> int:
+def field_width(register: str, field: str, source: Path = RNIC) -> int:
     """Bits of a field; `KeyError` if there is none of that name."""
-    widths = {(one.name, of.name): of.width for one in registers() for of in one.fields}
+    widths = {(one.name, of.name): of.width for one in registers(source) for of in one.fields}
     return widths[register, field]

@@ -30,3 +30,9 @@ SIZES = {
     "max_burst_beats": PowerOfTwo(8, 256),  # of AXI (A3.4.1)
 }
 """By name of the parameter of `gateware.config.RnicConfig`, which says what each one is."""
+
+MTU = 1500
+"""Bytes of the longest IP packet of a NIC, unless another number is given."""
+
+MTUS = range(576, 9001)
+"""Those that a NIC may have."""

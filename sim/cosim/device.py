@@ -45,11 +45,11 @@ class Link:
 
     @property
     def maximum_segment_size(self) -> int:
-        """EMSS in octets."""
+        """EMSS in bytes."""
         return self._emss
 
     def arrive(self, octets: bytes) -> None:
-        """Takes octets from the other end, for the driver or for the device."""
+        """Takes bytes from the other end, for the driver or for the device."""
         if self._attached is None:
             self._received += octets
         else:
@@ -62,7 +62,7 @@ class Link:
             self._device.llp.close(self._attached)
 
     def give(self, octets: bytes) -> None:
-        """Sends octets to the other end."""
+        """Sends bytes to the other end."""
         if self.other is not None:
             self.other.arrive(octets)
 
@@ -72,13 +72,13 @@ class Link:
             self.other.arrive_close()
 
     def sendall(self, octets: bytes, timeout: float | None = None) -> None:
-        """Sends octets during startup."""
+        """Sends bytes during startup."""
         if self._closed:
             raise StreamClosed("the peer has closed the stream")
         self.give(octets)
 
     def receive_exactly(self, count: int, timeout: float | None = None) -> bytes:
-        """The next `count` octets during startup."""
+        """The next `count` bytes during startup."""
         self._device.wait_for(
             lambda: len(self._received) >= count or self._closed, timeout, f"{count} bytes"
         )
@@ -89,7 +89,7 @@ class Link:
         return octets
 
     def wait_readable(self, timeout: float | None = None) -> None:
-        """Waits for an octet during startup, and leaves it in the stream."""
+        """Waits for a byte during startup, and leaves it in the stream."""
         self._device.wait_for(lambda: self._received or self._closed, timeout, "a byte")
         if not self._received:
             raise StreamClosed("the peer has closed the stream")
@@ -137,9 +137,9 @@ class CocotbDevice:
     Parameters
     ----------
     dut: the design. prefix: of its ports, for a design that holds several devices.
-    emss: EMSS of the links in octets.
+    emss: EMSS of the links in bytes.
     read_latency, write_latency: of host memory, in cycles.
-    llp_latency: from a request for received octets to their first beat, in cycles.
+    llp_latency: from a request for received bytes to their first beat, in cycles.
     late_writes: what the device writes is visible only with its write response.
     rng: if given, all ports of the device pause at random.
     foreign: serve the AXI ports with the models of cocotbext-axi, which nobody here wrote; their
@@ -218,7 +218,7 @@ class CocotbDevice:
     # Registers
 
     def read_register(self, address: int) -> int:
-        """The 32-bit register at an octet address."""
+        """The 32-bit register at a byte address."""
         value, response = self._run(self.registers.read, address)
         if response:
             raise TransportError(f"read of register 0x{address:03X}: response {response}")

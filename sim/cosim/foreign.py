@@ -43,7 +43,7 @@ class _Target:
         return word.to_bytes(octets, "little")
 
     async def write(self, address: int, octets: bytes) -> None:
-        """The model writes runs of octets inside a beat."""
+        """The model writes runs of bytes inside a beat."""
         count = len(octets)
         word = int.from_bytes(octets, "little")
         if not self._memory.write_word(address, word, (1 << count) - 1, count):

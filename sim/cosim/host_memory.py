@@ -16,7 +16,7 @@ class HostMemory:
         self._starts: list[int] = []  # sorted
 
     def map(self, buffer: Any, offset_in_page: int = 0) -> int:
-        """Maps a writable buffer; returns the address of its first octet.
+        """Maps a writable buffer; returns the address of its first byte.
 
         The address does not depend on where the buffer is in this process: bursts are cut at
         pages, so a run would otherwise not take the same cycles as the last one. An alignment
@@ -46,9 +46,9 @@ class HostMemory:
         return (view, address - start) if address + octets <= start + length else None
 
     def read_word(self, address: int, octets: int = 8) -> int | None:
-        """The word of so many octets at `address`; those outside a buffer are zero.
+        """The word of so many bytes at `address`; those outside a buffer are zero.
 
-        `None` if no octet of the word is mapped.
+        `None` if no byte of the word is mapped.
         """
         found = self.find(address, octets)
         if found is not None:
@@ -64,7 +64,7 @@ class HostMemory:
         return word if mapped else None
 
     def write_word(self, address: int, word: int, strobe: int, octets: int = 8) -> bool:
-        """Writes the lanes of `strobe` of a word of so many octets; whether all are mapped."""
+        """Writes the lanes of `strobe` of a word of so many bytes; whether all are mapped."""
         if strobe == (1 << octets) - 1:
             found = self.find(address, octets)
             if found is not None:

@@ -1,4 +1,4 @@
-"""The LLP side of the device in cocotb: octet streams that links carry elsewhere."""
+"""The LLP side of the device in cocotb: byte streams that links carry elsewhere."""
 
 import random
 from collections import deque
@@ -46,7 +46,7 @@ class LlpPort:
     Parameters
     ----------
     dut, prefix, clock: the port.
-    latency: cycles from a request for received octets to their first beat.
+    latency: cycles from a request for received bytes to their first beat.
     rng: if given, every channel pauses at random.
 
     Attributes
@@ -114,7 +114,7 @@ class LlpPort:
         self._connections.pop(connection, None)
 
     def receive(self, connection: int, octets: bytes) -> None:
-        """Octets arrive on a connection; they are dropped if it is not attached."""
+        """Bytes arrive on a connection; they are dropped if it is not attached."""
         state = self._connections.get(connection)
         if state is None or state.closed or not octets:
             return

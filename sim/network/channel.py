@@ -1,4 +1,4 @@
-"""The socket between the engine and the LLP port of a compiled device."""
+"""The socket between a compiled device and what stands behind its LLP port or its Ethernet port."""
 
 import socket
 from collections import deque
@@ -10,7 +10,7 @@ _LONGEST = 1 << 18
 
 
 class Channel:
-    """The engine's end. Nothing here waits.
+    """The end that is not the device's; messages keep their bounds. Nothing here waits.
 
     Attributes
     ----------
@@ -36,9 +36,9 @@ class Channel:
         """Whether messages wait until the device has taken others."""
         return bool(self._waiting)
 
-    def post(self, kind: LlpMessage, lane: int, value: int = 0, octets: bytes = b"") -> None:
+    def send(self, message: bytes) -> None:
         """Send a message; in order, when there is room."""
-        self._waiting.append(HEADER.pack(kind, lane, value) + octets)
+        self._waiting.append(message)
         self.posted = True
         self.flush()
 
@@ -53,19 +53,28 @@ class Channel:
         except OSError:  # the device has ended; its callers are told
             self._waiting.clear()
 
-    def messages(self) -> Iterator[tuple[LlpMessage, int, int, bytes]]:
-        """All messages that have come: kind, LLP connection, value, octets."""
-        while True:
-            try:
-                message = self._socket.recv(_LONGEST)
-            except (BlockingIOError, ConnectionError):
-                return
-            if not message:
-                return
-            kind, lane, value = HEADER.unpack_from(message)
-            yield LlpMessage(kind), lane, value, message[HEADER.size :]
+    def receive(self) -> bytes | None:
+        """The next message that has come, `None` if there is none."""
+        try:
+            return self._socket.recv(_LONGEST) or None
+        except (BlockingIOError, ConnectionError):
+            return None
 
     def close(self) -> None:
         """Closes it; twice is allowed."""
         self._socket.close()
         self._device_end.close()
+
+
+class LlpChannel(Channel):
+    """The engine's end of a channel to an LLP port."""
+
+    def post(self, kind: LlpMessage, lane: int, value: int = 0, octets: bytes = b"") -> None:
+        """Send a message of an LLP connection."""
+        self.send(HEADER.pack(kind, lane, value) + octets)
+
+    def messages(self) -> Iterator[tuple[LlpMessage, int, int, bytes]]:
+        """All messages that have come: kind, LLP connection, value, octets."""
+        while (message := self.receive()) is not None:
+            kind, lane, value = HEADER.unpack_from(message)
+            yield LlpMessage(kind), lane, value, message[HEADER.size :]

@@ -21,7 +21,7 @@ Post = Callable[[LlpMessage, int, int, bytes], None]
 """Sends a message to the device: kind, LLP connection, value, octets."""
 
 DEVICE_RING = 1 << 20
-"""Octets of the ring of `sim/runtime/llp.h` that the device reads from."""
+"""Octets of the ring of `sim/runtime/rnic/llp.h` that the device reads from."""
 
 _PIECE = 1 << 16
 _ENDS = {

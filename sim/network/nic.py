@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stagecoach.host_driver.network.address_claim import SHORT, ProbeTimes
+from stagecoach.host_driver.network.hardware.start import HardwareSettings
+from stagecoach.host_driver.network.hardware_port import HardwarePort
 from stagecoach.host_driver.network.network import Network
 from stagecoach.host_driver.network.settings import Settings
 from stagecoach.host_driver.network.stream import NetworkListener, NetworkStream
@@ -13,13 +15,18 @@ from stagecoach.host_driver.stream_end import StreamEnd
 from stagecoach.host_driver.transport.base import ByteStream, TransportError, check_access
 from stagecoach.host_driver.transport.network import NetworkPort
 from stagecoach.sim.device import Device, DeviceCallError
+from stagecoach.sim.irq import Irq
 from stagecoach.sim.network.card import Card
-from stagecoach.sim.network.channel import Channel
+from stagecoach.sim.network.channel import Channel, LlpChannel
 from stagecoach.sim.network.engine import EngineSettings
+from stagecoach.sim.network.gateware_card import GatewareCard, GatewareHost
+from stagecoach.sim.network.port import EnginePort
+from stagecoach.sim.network.reference_card import ReferenceCard
 from stagecoach.sim.network.timeline import CycleTime, WallTime
 from stagecoach.sim.transport import SimulatedDevice
 from stagecoach.sim.wire.address import WireAddress, parse_wire
-from stagecoach.sim.wire.clock import CYCLE_PS
+from stagecoach.sim.wire.clock import CYCLE_PS, WallClock
+from stagecoach.sim.wire.impairments import PS_PER_US
 from stagecoach.sim.wire.wire import Wire
 
 if TYPE_CHECKING:
@@ -29,7 +36,10 @@ MS_US = 1000
 
 
 class SimulatedNic(SimulatedDevice):
-    """A `NetworkTransport`: the compiled device, with the reference TCP behind its LLP port.
+    """A `NetworkTransport`: the compiled device with a wire.
+
+    With `tcp=engine` in the address it has a TCP engine in gateware, else the reference TCP stands
+    behind its LLP port.
 
     Parameters
     ----------
@@ -38,8 +48,9 @@ class SimulatedNic(SimulatedDevice):
     time: counts cycles for all cards that have the same one, so that a run repeats exactly;
         without it the wall's time holds, as peers such as Linux have it.
     times: of the probes for the address (RFC 5227).
-    library: a built device, or what builds it once the wire is open.
-    record, read_latency, write_latency, progress: as those of `SimulatedDevice`.
+    library: a built device, or what builds one that has no engine once the wire is open.
+    record, read_latency, write_latency, progress: as those of `SimulatedDevice`; a device with an
+        engine has no LLP port to record.
 
     The constructor returns when the address is claimed. Raises `WireError` for a wire that cannot
     be opened, `DuplicateAddress` if another interface has the address.
@@ -65,7 +76,8 @@ class SimulatedNic(SimulatedDevice):
         self.address = parse_wire(address) if isinstance(address, str) else address
         self._cycle_time = time
         self._time = WallTime() if time is None else time
-        self._channel = Channel()
+        self._has_engine = self.address.tcp == "engine"
+        self._channel = Channel() if self._has_engine else LlpChannel()
         self._open = False
         with contextlib.ExitStack() as undo:
             undo.callback(self._channel.close)
@@ -75,20 +87,19 @@ class SimulatedNic(SimulatedDevice):
             super().__init__(
                 config,
                 record=record,
-                library=library() if callable(library) else library,
+                library=self._built(library),
                 read_latency=read_latency,
                 write_latency=write_latency,
                 progress=progress,
             )
             undo.callback(self._device.close)
-            self._card = Card(
-                *(self._device, self._channel, self._wire, self._engine_settings(), self._time),
-                paced=time is not None,
-            )
+            self._card, serve_port = self._make_card()
             self._time._add(self._card)
             undo.callback(self._time._remove, self._card)
-            undo.callback(self._card.port.close, "the device is closed")
-            self.stack = Network(self._card.port, self._network_settings(), times)
+            undo.callback(self._card.close, "the device is closed")
+            self._port = serve_port()
+            undo.callback(self._port.close, "the device is closed")
+            self.stack = Network(self._port, self._network_settings(), times)
             undo.pop_all()
         self._open = True
 
@@ -99,11 +110,45 @@ class SimulatedNic(SimulatedDevice):
         """Raises `WireAddressError`, a `ValueError`, for an invalid address of a card."""
         parse_wire(text)
 
+    def _built(self, library: Path | Callable[[], Path] | None) -> Path | None:
+        if not callable(library):
+            return library
+        return None if self._has_engine else library()
+
+    def _build(self, trace: bool, progress: Callable[[str], None] | None) -> Path:
+        if not self._has_engine:
+            return super()._build(trace, progress)
+        from stagecoach.sim.build import build_nic
+
+        return build_nic(self.config, self.address.mtu, trace=trace, progress=progress)
+
     def _start(self, library: Path, **options: Any) -> Device:
-        paced = self._cycle_time is not None
+        clock = self._time.clock
         return self._sim.Device(
-            library, self.config.qps, engine=self._channel.give_away(), paced=paced, **options
+            library,
+            self.config.qps,
+            network=self._channel.give_away(),
+            paced=self._cycle_time is not None,
+            clock_offset_ns=clock.offset_ns if isinstance(clock, WallClock) else 0,
+            **options,
         )
+
+    def _make_card(self) -> tuple[Card, Callable[[], EnginePort | HardwarePort]]:
+        """The card, and what makes its port once the card is served."""
+        device, channel, wire, time = self._device, self._channel, self._wire, self._time
+        paced = self._cycle_time is not None
+        if isinstance(channel, LlpChannel):
+            settings = self._engine_settings()
+            reference = ReferenceCard(device, channel, wire, settings, time, paced=paced)
+            return reference, lambda: reference.port
+        card = GatewareCard(device, channel, wire, time, paced=paced)
+        host = GatewareHost(self, device, card, time, paced=paced)
+        return card, lambda: HardwarePort(host, self._hardware_settings())
+
+    def _hardware_settings(self) -> HardwareSettings:
+        address = self.address
+        rings = address.rx_ring, address.tx_ring
+        return HardwareSettings(address.mac, *rings, address.rto_min_ms * MS_US)
 
     def _engine_settings(self) -> EngineSettings:
         address = self.address
@@ -126,7 +171,7 @@ class SimulatedNic(SimulatedDevice):
     @property
     def network(self) -> NetworkPort:
         """Frames and connections of the engine."""
-        return self._card.port
+        return self._port
 
     @property
     def carrier(self) -> bool:
@@ -142,7 +187,7 @@ class SimulatedNic(SimulatedDevice):
         return {
             **super().info,
             "kind": "simulated NIC",
-            "tcp": self._card.port.engine,
+            "tcp": self._port.engine,
             "wire": str(address.wire),
             "ip": str(address.ip),
             "gateway": "none" if address.gateway is None else str(address.gateway),
@@ -182,7 +227,10 @@ class SimulatedNic(SimulatedDevice):
         """Wait for the irq output; False after the time, which is that of the card."""
         if self._cycle_time is None:
             return super().wait_interrupt(timeout)
-        return self._card.wait_irq(timeout)
+        until = None
+        if timeout is not None:
+            until = self._cycle_time._now_ps() + round(timeout * MS_US * 1000) * PS_PER_US
+        return self._card.wait_irq(Irq.RNIC, until)
 
     @property
     def cycles(self) -> int:
@@ -240,7 +288,8 @@ class SimulatedNic(SimulatedDevice):
             return
         self._open = False
         self.stack.close()
-        self._card.port.close("the device is closed")
+        self._port.close("the device is closed")
+        self._card.close("the device is closed")
         self._time._remove(self._card)
         super().close()
         self._wire.close()

@@ -5,6 +5,7 @@
 #include "device.h"
 
 using stagecoach::Device;
+using stagecoach::Irq;
 using stagecoach::Settings;
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
@@ -18,17 +19,18 @@ void copy_text(const std::string& text, char* buffer, std::size_t size) {
 }
 }  // namespace
 
-// Returns a null pointer, and why in `error`, if the device cannot be made. The socket `engine`, if
-// it is not -1, belongs to the device on success.
+// Returns a null pointer, and why in `error`, if the device cannot be made. The socket `network`,
+// if it is not -1, belongs to the device on success.
 EXPORT Device* stagecoach_create(unsigned connections, unsigned read_latency,
                                  unsigned write_latency, int late_writes, int record,
                                  std::uint64_t record_limit,
-                                 const char* trace_path, int engine, int paced, char* error,
+                                 const char* trace_path, int network, int paced,
+                                 std::int64_t clock_offset_ns, char* error,
                                  std::size_t error_size) {
     try {
         return new Device(Settings{connections, read_latency, write_latency, late_writes != 0,
-                                   record != 0, record_limit, trace_path ? trace_path : "", engine,
-                                   paced != 0});
+                                   record != 0, record_limit, trace_path ? trace_path : "", network,
+                                   paced != 0, clock_offset_ns});
     } catch (const std::exception& exception) {
         copy_text(exception.what(), error, error_size);
         return nullptr;
@@ -72,8 +74,9 @@ EXPORT int stagecoach_detach(Device* device, unsigned connection, double seconds
     return static_cast<int>(device->detach(connection, seconds, give_back != 0, *descriptor));
 }
 
-EXPORT int stagecoach_pace(Device* device, std::uint64_t cycles, stagecoach::Paced* result) {
-    return static_cast<int>(device->pace(cycles, *result));
+EXPORT int stagecoach_pace(Device* device, std::uint64_t time_ps, std::uint64_t cycles,
+                           stagecoach::Paced* result) {
+    return static_cast<int>(device->pace(time_ps, cycles, *result));
 }
 
 EXPORT int stagecoach_begin_access(Device* device, int write, std::uint32_t address,
@@ -105,7 +108,13 @@ EXPORT int stagecoach_fail_access(Device* device, int write, std::uint64_t addre
     return static_cast<int>(device->fail_access(write != 0, address, octets, skip, response));
 }
 
-EXPORT int stagecoach_wait_irq(Device* device, double seconds) { return device->wait_irq(seconds); }
+EXPORT int stagecoach_wait_irq(Device* device, unsigned which, double seconds) {
+    return device->wait_irq(static_cast<Irq>(which), seconds);
+}
+
+EXPORT void stagecoach_wake_irq(Device* device, unsigned which) {
+    device->wake_irq(static_cast<Irq>(which));
+}
 
 EXPORT std::uint64_t stagecoach_cycles(Device* device) { return device->cycles(); }
 

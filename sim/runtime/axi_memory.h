@@ -6,6 +6,7 @@
 
 #include <deque>
 
+#include "axi_port.h"
 #include "common.h"
 #include "host_memory.h"
 
@@ -16,11 +17,22 @@ class AxiMemory {
     struct Counters {
         std::uint64_t read_bursts = 0, read_beats = 0, read_errors = 0;
         std::uint64_t write_bursts = 0, write_beats = 0, write_errors = 0;
+
+        Counters& operator+=(const Counters& other) {
+            read_bursts += other.read_bursts;
+            read_beats += other.read_beats;
+            read_errors += other.read_errors;
+            write_bursts += other.write_bursts;
+            write_beats += other.write_beats;
+            write_errors += other.write_errors;
+            return *this;
+        }
     };
 
-    AxiMemory(HostMemory& memory, Faults& faults, unsigned read_latency, unsigned write_latency,
-              bool late_writes)
-        : memory_(memory),
+    AxiMemory(AxiPort port, HostMemory& memory, Faults& faults, unsigned read_latency,
+              unsigned write_latency, bool late_writes)
+        : port_(port),
+          memory_(memory),
           faults_(faults),
           read_latency_(read_latency),
           write_latency_(write_latency),
@@ -40,34 +52,34 @@ class AxiMemory {
     }
 
     // Puts the slave's outputs of this cycle on the model's inputs.
-    void drive(Vrnic& model, Cycle cycle) {
+    void drive(Cycle cycle) {
         const bool reads_held = held_ & kHoldReads, writes_held = held_ & kHoldWrites;
-        model.PORT(m_axi, arready) = !reads_held && reads_.size() < kOutstanding;
-        model.PORT(m_axi, awready) =
+        port_.arready = !reads_held && reads_.size() < kOutstanding;
+        port_.awready =
             !writes_held && writes_.size() + responses_.size() < kOutstanding;
-        model.PORT(m_axi, wready) = !writes_held && beats_.size() < kBufferedBeats;
+        port_.wready = !writes_held && beats_.size() < kBufferedBeats;
         if (!read_valid_ && !reads_held && !reads_.empty() && reads_.front().ready <= cycle) {
             load_read();
         }
-        model.PORT(m_axi, rvalid) = read_valid_;
+        port_.rvalid = read_valid_;
         if (read_valid_) {
-            write_port(model.PORT(m_axi, rdata), read_data_);
-            model.PORT(m_axi, rresp) = read_response_;
-            model.PORT(m_axi, rid) = reads_.front().id;
-            model.PORT(m_axi, rlast) = reads_.front().beats == 1;
+            write_port(port_.rdata, read_data_);
+            port_.rresp = read_response_;
+            port_.rid = reads_.front().id;
+            port_.rlast = reads_.front().beats == 1;
         }
         write_valid_ = !responses_.empty() &&
                        (write_valid_ || (!writes_held && responses_.front().ready <= cycle));
-        model.PORT(m_axi, bvalid) = write_valid_;
+        port_.bvalid = write_valid_;
         if (write_valid_) {
-            model.PORT(m_axi, bid) = responses_.front().id;
-            model.PORT(m_axi, bresp) = responses_.front().response;
+            port_.bid = responses_.front().id;
+            port_.bresp = responses_.front().response;
         }
     }
 
     // Takes what the handshakes of this cycle moved, after the model has settled.
-    void sample(const Vrnic& model, Cycle cycle) {
-        if (read_valid_ && model.PORT(m_axi, rready)) {
+    void sample(Cycle cycle) {
+        if (read_valid_ && port_.rready) {
             ++counters.read_beats;
             counters.read_errors += read_response_ != kOkay;
             read_valid_ = false;
@@ -75,37 +87,42 @@ class AxiMemory {
             burst.address += kDataOctets;
             if (--burst.beats == 0) reads_.pop_front();
         }
-        if (model.PORT(m_axi, arvalid) && model.PORT(m_axi, arready)) {
+        if (port_.arvalid && port_.arready) {
             ++counters.read_bursts;
-            check(cycle, "read", model.PORT(m_axi, araddr), model.PORT(m_axi, arlen),
-                  model.PORT(m_axi, arsize), model.PORT(m_axi, arburst));
-            reads_.push_back({model.PORT(m_axi, araddr) & kAligned, model.PORT(m_axi, arlen) + 1u,
-                              static_cast<std::uint8_t>(model.PORT(m_axi, arid)),
+            check(cycle, "read", port_.araddr, port_.arlen,
+                  port_.arsize, port_.arburst);
+            reads_.push_back({port_.araddr & kAligned, port_.arlen + 1u,
+                              static_cast<std::uint8_t>(port_.arid),
                               cycle + read_latency_, kOkay, {}});
         }
-        if (write_valid_ && model.PORT(m_axi, bready)) {
+        if (write_valid_ && port_.bready) {
             for (const Late& late : responses_.front().late) {
                 memory_.write_word(late.address, late.value, late.strobes);
             }
             responses_.pop_front();
             write_valid_ = false;
         }
-        if (model.PORT(m_axi, awvalid) && model.PORT(m_axi, awready)) {
+        if (port_.awvalid && port_.awready) {
             ++counters.write_bursts;
-            check(cycle, "write", model.PORT(m_axi, awaddr), model.PORT(m_axi, awlen),
-                  model.PORT(m_axi, awsize), model.PORT(m_axi, awburst));
-            const std::uint64_t address = model.PORT(m_axi, awaddr) & kAligned;
-            const unsigned beats = model.PORT(m_axi, awlen) + 1u;
-            writes_.push_back({address, beats, static_cast<std::uint8_t>(model.PORT(m_axi, awid)),
+            check(cycle, "write", port_.awaddr, port_.awlen,
+                  port_.awsize, port_.awburst);
+            const std::uint64_t address = port_.awaddr & kAligned;
+            const unsigned beats = port_.awlen + 1u;
+            writes_.push_back({address, beats, static_cast<std::uint8_t>(port_.awid),
                                0, write_failure_.meets(address, std::uint64_t{kDataOctets} * beats), {}});
         }
-        if (model.PORT(m_axi, wvalid) && model.PORT(m_axi, wready)) {
+        if (port_.wvalid && port_.wready) {
             ++counters.write_beats;
-            beats_.push_back({read_port(model.PORT(m_axi, wdata)),
-                              static_cast<std::uint16_t>(model.PORT(m_axi, wstrb)),
-                              static_cast<bool>(model.PORT(m_axi, wlast))});
+            beats_.push_back({read_port(port_.wdata),
+                              static_cast<std::uint16_t>(port_.wstrb),
+                              static_cast<bool>(port_.wlast)});
         }
         while (!beats_.empty() && !writes_.empty()) write_beat(cycle);
+    }
+
+    // Whether anything is offered on a channel, by either side.
+    bool active() const {
+        return port_.arvalid | port_.awvalid | port_.wvalid | port_.rvalid | port_.bvalid;
     }
 
     bool busy() const { return !reads_.empty() || !writes_.empty() || !responses_.empty(); }
@@ -231,6 +248,7 @@ class AxiMemory {
         }
     }
 
+    const AxiPort port_;
     HostMemory& memory_;
     Faults& faults_;
     unsigned read_latency_, write_latency_;

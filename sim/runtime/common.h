@@ -18,6 +18,9 @@ namespace stagecoach {
 
 using Cycle = std::uint64_t;
 
+// Of a deadline: there is none.
+constexpr std::uint64_t kNever = ~std::uint64_t{0};
+
 // The model has ports of 32, 64 or 128 bits (RnicConfig.data_width) for host memory and the LLP.
 using DataPort = std::remove_cvref_t<decltype(std::declval<Vrnic&>().PORT(m_axi, rdata))>;
 constexpr unsigned kDataOctets = sizeof(DataPort);

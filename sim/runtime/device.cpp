@@ -7,6 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <stdexcept>
 #include <system_error>
 
@@ -42,12 +43,14 @@ Device::Device(const Settings& settings)
       wake_(make_wake_descriptor()),
       recorder_(settings.record, settings.record_limit),
       context_(std::make_unique<VerilatedContext>()),
-      axi_(memory_, faults_, settings.read_latency, settings.write_latency, settings.late_writes),
-      llp_(std::make_unique<SocketLlp>(settings.connections, wake_, settings.engine, recorder_,
-                                       faults_)) {
+      link_(std::make_unique<Link>(settings, wake_, recorder_, faults_)) {
     context_->traceEverOn(!settings_.trace_path.empty());
     context_->randReset(0);
     model_ = std::make_unique<Vrnic>(context_.get(), "rnic");
+    for (const AxiPort& port : memory_ports(*model_)) {
+        axi_.emplace_back(port, memory_, faults_, settings.read_latency, settings.write_latency,
+                          settings.late_writes);
+    }
     if (!settings_.trace_path.empty()) {
 #ifdef STAGECOACH_TRACE
         trace_ = std::make_unique<VerilatedFstC>();
@@ -125,7 +128,7 @@ Status Device::begin_access(bool write, std::uint32_t address, std::uint32_t val
     });
 }
 
-Status Device::pace(std::uint64_t cycles, Paced& result) {
+Status Device::pace(std::uint64_t time_ps, std::uint64_t cycles, Paced& result) {
     const std::lock_guard<std::recursive_mutex> pacing(pace_mutex_);
     if (ended_) {
         call_message = message_;
@@ -134,9 +137,10 @@ Status Device::pace(std::uint64_t cycles, Paced& result) {
     try {
         enter_model();
         running_since_ = std::chrono::steady_clock::now();
-        if (llp_->poll(0, cycle_)) active_until_ = std::max(active_until_, cycle_ + kSettle);
+        link_->begin(time_ps, cycle_ + 1);  // the inputs of the next cycle are set first
+        if (link_->poll(0, cycle_)) active_until_ = std::max(active_until_, cycle_ + kSettle);
         for (const Cycle end = cycle_ + cycles; cycle_ < end;) step();
-        llp_->tell();
+        link_->tell();
         cycles_.store(cycle_, std::memory_order_relaxed);
         running_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() -
                                                           running_since_)
@@ -154,15 +158,24 @@ Status Device::pace(std::uint64_t cycles, Paced& result) {
         paced_access_.reset();
     }
     const std::lock_guard<std::mutex> lock(mutex_);
-    result.irq = irq_level_ || irq_rose_;
-    irq_rose_ = false;
+    Interrupt& rnic = interrupts_[static_cast<unsigned>(Irq::kRnic)];
+    Interrupt& network = interrupts_[static_cast<unsigned>(Irq::kNetwork)];
+    result.irq = rnic.pending();
+    result.network_irq = network.pending();
+    rnic.rose = network.rose = false;
     result.busy = busy();
     result.cycle = cycle_;
+    result.due_us = link_->due_us();
     return Status::kOkay;
 }
 
 bool Device::busy() const {
-    return cycle_ < active_until_ || access_ || !accesses_.empty() || axi_.busy() || llp_->busy();
+    return cycle_ < active_until_ || access_ || !accesses_.empty() || memory_busy() ||
+           link_->busy();
+}
+
+bool Device::memory_busy() const {
+    return std::any_of(axi_.begin(), axi_.end(), [](const AxiMemory& each) { return each.busy(); });
 }
 
 bool Device::wake() {
@@ -212,7 +225,7 @@ Status Device::unmap(std::uint64_t address, std::uint64_t octets) {
 }
 
 Status Device::attach(unsigned connection, int descriptor, unsigned emss) {
-    return call([=, this](Task&) { llp_->attach(connection, descriptor, emss, cycle_); });
+    return call([=, this](Task&) { link_->attach(connection, descriptor, emss, cycle_); });
 }
 
 Status Device::detach(unsigned connection, double seconds, bool give_back, int& descriptor) {
@@ -224,7 +237,7 @@ Status Device::detach(unsigned connection, double seconds, bool give_back, int& 
         leave_step();  // its end is a matter of seconds
         self.deferred = true;
         try {
-            llp_->detach(connection, seconds, give_back, cycle_, [=, this](bool flushed, int given) {
+            link_->detach(connection, seconds, give_back, cycle_, [=, this](bool flushed, int given) {
                 *returned = given;
                 if (const auto waiting = weak.lock()) {
                     std::erase(deferred_, waiting);
@@ -276,38 +289,63 @@ Cycle Device::cycles() {
 
 Status Device::hold(unsigned axi_channels, bool transmit) {
     return call([=, this](Task&) {
-        axi_.hold(axi_channels);
-        llp_->hold_transmit(transmit);
+        for (AxiMemory& each : axi_) each.hold(axi_channels);
+        link_->hold_transmit(transmit);
     });
 }
 
 Status Device::lose_after(unsigned connection, std::uint64_t octets) {
-    return call([=, this](Task&) { llp_->lose_after(connection, octets); });
+    return call([=, this](Task&) { link_->lose_after(connection, octets); });
 }
 
 Status Device::fail_access(bool write, std::uint64_t address, std::uint64_t octets,
                            std::uint64_t skip, unsigned response) {
     return call([=, this](Task&) {
-        axi_.fail(write, address, octets, skip, static_cast<std::uint8_t>(response));
+        for (AxiMemory& each : axi_) {
+            each.fail(write, address, octets, skip, static_cast<std::uint8_t>(response));
+        }
     });
 }
 
-int Device::wait_irq(double seconds) {
+int Device::wait_irq(Irq which, double seconds) {
     std::unique_lock<std::mutex> lock(mutex_);
-    const auto ready = [&] { return ended_ || stop_.load() || irq_level_ || irq_rose_; };
-    ++irq_waiters_;
+    Interrupt& interrupt = interrupts_[static_cast<unsigned>(which)];
+    const auto ready = [&] { return ended_ || stop_.load() || interrupt.pending(); };
+    ++interrupt.waiters;
     if (in_step_.load()) wake();
     if (seconds < 0) {
         changed_.wait(lock, ready);
     } else {
         changed_.wait_for(lock, std::chrono::duration<double>(seconds), ready);
     }
-    --irq_waiters_;
-    if (irq_level_ || irq_rose_) {
-        irq_rose_ = false;
+    --interrupt.waiters;
+    if (interrupt.pending()) {
+        interrupt.rose = false;
         return 1;
     }
     return ended_ || stop_.load() ? -1 : 0;
+}
+
+void Device::wake_irq(Irq which) {
+    {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        interrupts_[static_cast<unsigned>(which)].rose = true;
+    }
+    changed_.notify_all();
+}
+
+void Device::note_irq(Irq which, bool level) {
+    bool& before = irqs_[static_cast<unsigned>(which)];
+    if (level == before) return;
+    before = level;
+    if (which == Irq::kRnic) irq_edges_ += level;
+    {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        Interrupt& interrupt = interrupts_[static_cast<unsigned>(which)];
+        interrupt.level = level;
+        interrupt.rose |= level;
+    }
+    if (level) changed_.notify_all();
 }
 
 Status Device::take_record(std::vector<std::uint8_t>& record) {
@@ -360,7 +398,7 @@ void Device::thread_main() {
     enter_model();
     try {
         simulate();
-        llp_->close_all(close_seconds_, cycle_);
+        link_->close_all(close_seconds_, cycle_);
     } catch (const std::exception& error) {
         status = Status::kFailed;
         message = error.what();
@@ -390,7 +428,7 @@ void Device::end_thread(Status status, const std::string& message) {
         // The first error is the one to report.
     }
     model_.reset();
-    llp_.reset();
+    link_.reset();
     step_.reset();
     {
         const std::lock_guard<std::mutex> lock(mutex_);
@@ -457,8 +495,8 @@ void Device::reset() {
     model_->clk = 0;
     model_->rst = 1;
     registers_.drive(*model_);
-    axi_.drive(*model_, 0);
-    llp_->drive(*model_, 0);
+    for (AxiMemory& each : axi_) each.drive(0);
+    link_->drive(*model_, 0);
     model_->eval();
     active_until_ = kResetCycles + kSettle;
 }
@@ -480,11 +518,11 @@ void Device::simulate() {
             next_poll = cycle_ + kPollPeriod;
             cycles_.store(cycle_, std::memory_order_relaxed);
             if (!running_.empty()) finish_runs();
-            if (llp_->any_socket() && llp_->poll(0, cycle_)) active_until_ = cycle_ + kSettle;
+            if (link_->any_socket() && link_->poll(0, cycle_)) active_until_ = cycle_ + kSettle;
         }
         step();
         if (cycle_ >= active_until_) {
-            if (access_ || !running_.empty() || axi_.busy() || llp_->busy()) {
+            if (access_ || !running_.empty() || memory_busy() || link_->busy()) {
                 active_until_ = cycle_ + kSettle;
             } else {
                 sleep();
@@ -502,7 +540,7 @@ void Device::advance_in_step() {
     if (cycle_ >= step_end_) {
         if (!looked_) {
             if (!met()) return;
-            llp_->poll(0, cycle_);
+            link_->poll(0, cycle_);
             looked_ = true;
         }
         if (!met()) return;
@@ -527,7 +565,8 @@ bool Device::met() {
 bool Device::awaited() {
     if (access_ || !accesses_.empty() || !running_.empty()) return true;
     const std::lock_guard<std::mutex> lock(mutex_);
-    return irq_waiters_ != 0 && !irq_level_ && !irq_rose_;
+    const Interrupt& rnic = interrupts_[static_cast<unsigned>(Irq::kRnic)];
+    return rnic.waiters != 0 && !rnic.pending();
 }
 
 void Device::stand_still() {
@@ -555,31 +594,19 @@ void Device::leave_step() {
 }
 
 // One clock period: takes the outputs of this cycle, sets the inputs of the next one, which
-// runtime/harness.v passes on with the edge, and evaluates once. The falling edge moves nothing.
+// the harness passes on with the edge, and evaluates once. The falling edge moves nothing.
 void Device::step() {
     Vrnic& model = *model_;
     if (cycle_ > kResetCycles) {
         // What the device gets counts as well: it may do nothing until the last word is there.
-        const bool active = model.PORT(m_axi, arvalid) | model.PORT(m_axi, awvalid) |
-                            model.PORT(m_axi, wvalid) | model.PORT(m_axi, rvalid) |
-                            model.PORT(m_axi, bvalid) | model.PORT(llp, tx_valid) |
-                            model.PORT(llp, rx_request_valid) | model.PORT(llp, rx_release_valid) |
-                            model.PORT(llp, rx_valid) | model.PORT(llp, event_valid);
+        bool active = Link::active(model);
+        for (const AxiMemory& each : axi_) active |= each.active();
         if (active) active_until_ = std::max(active_until_, cycle_ + kSettle);
-        axi_.sample(model, cycle_);
-        llp_->sample(model, cycle_);
+        for (AxiMemory& each : axi_) each.sample(cycle_);
+        link_->sample(model, cycle_);
         // Before the access ends: who has acknowledged the interrupt must not see its old level.
-        const bool irq = model.irq;
-        if (irq != irq_) {
-            irq_ = irq;
-            irq_edges_ += irq;
-            {
-                const std::lock_guard<std::mutex> lock(mutex_);
-                irq_level_ = irq;
-                irq_rose_ |= irq;
-            }
-            if (irq) changed_.notify_all();
-        }
+        note_irq(Irq::kRnic, model.irq);
+        note_irq(Irq::kNetwork, Link::interrupt(model));
         std::uint32_t value = 0;
         const auto result = registers_.sample(model, cycle_, value);
         if (result != RegisterMaster::Result::kNone) {
@@ -599,8 +626,8 @@ void Device::step() {
     ++cycle_;
     model.rst = cycle_ <= kResetCycles;
     registers_.drive(model);
-    axi_.drive(model, cycle_);
-    llp_->drive(model, cycle_);
+    for (AxiMemory& each : axi_) each.drive(cycle_);
+    link_->drive(model, cycle_);
 #ifdef CLOCKS
     input_clocks_.drive(model);
     // Both edges count. Blocks in which this one would change nothing do without.
@@ -630,7 +657,7 @@ void Device::sleep() {
         // The adder of a task looks at `sleeping_` afterwards: one of the two sees the other.
         sleeping_.store(true);
         if (tasks_pending_.load()) break;
-        if (llp_->poll(llp_->next_deadline(), cycle_)) break;
+        if (link_->rest(cycle_)) break;
     }
     sleeping_.store(false);
     running_since_ = std::chrono::steady_clock::now();
@@ -645,7 +672,8 @@ std::string Device::describe() const {
         running += std::chrono::duration<double>(std::chrono::steady_clock::now() - running_since_)
                        .count();
     }
-    const auto& c = axi_.counters;
+    AxiMemory::Counters c;
+    for (const AxiMemory& each : axi_) c += each.counters;
     std::string text = "{\"cycles\":" + std::to_string(cycle_) +
                        ",\"running_seconds\":" + std::to_string(running) +
                        ",\"cpu_seconds\":" +
@@ -664,14 +692,7 @@ std::string Device::describe() const {
     for (std::size_t i = 0; i < faults_.kept().size(); ++i) {
         text += (i ? "," : "") + quoted(faults_.kept()[i]);
     }
-    text += "],\"connections\":[";
-    bool first = true;
-    for (unsigned number = 0; llp_ && number < llp_->connections(); ++number) {
-        if (!llp_->ever_attached(number)) continue;
-        text += (first ? "" : ",") + llp_->statistics(number);
-        first = false;
-    }
-    return text + "]}";
+    return text + "]" + (link_ ? "," + link_->statistics() : "") + "}";
 }
 
 }  // namespace stagecoach

@@ -12,9 +12,10 @@
 #include "common.h"
 #include "shared.h"
 #include "host_memory.h"
-#include "llp.h"
+#include "link.h"
 #include "recorder.h"
 #include "register_master.h"
+#include "settings.h"
 #include "step.h"
 #ifdef CLOCKS
 #include "input_clocks.h"
@@ -26,17 +27,7 @@
 
 namespace stagecoach {
 
-struct Settings {
-    unsigned connections;
-    unsigned read_latency;
-    unsigned write_latency;
-    bool late_writes;
-    bool record;
-    std::uint64_t record_limit;
-    std::string trace_path;  // empty: no waveform
-    int engine;              // socket to a network engine, or -1
-    bool paced;              // runs in `pace` alone
-};
+constexpr unsigned kIrqs = static_cast<unsigned>(Irq::kNetwork) + 1;
 
 // What `pace` tells; sim/device.py has the same.
 struct Paced {
@@ -44,9 +35,10 @@ struct Paced {
     std::uint32_t access_status;
     std::uint32_t access_value;
     std::uint32_t irq;            // it is high, or rose
+    std::uint32_t network_irq;    // the same of that of a NIC's network
     std::uint32_t busy;           // more would happen without anything from outside
-    std::uint32_t reserved;
     std::uint64_t cycle;
+    std::uint64_t due_us;         // when it has something to do by itself, or kNever
 };
 
 class Device {
@@ -68,17 +60,21 @@ class Device {
     // register access and wait_irq wait. It ends with run_freely or a detachment at either end.
     Status run_in_step(int descriptor);
     Status run_freely();
-    // A paced device has no thread: it runs in this call, so many cycles, and takes messages of the
-    // network engine before the first one. Register accesses begin with begin_access, one at a time.
-    Status pace(std::uint64_t cycles, Paced& result);
+    // A paced device has no thread: it runs in this call, so many cycles from this time on, and
+    // takes messages of the network before the first one. Register accesses begin with
+    // begin_access, one at a time.
+    Status pace(std::uint64_t time_ps, std::uint64_t cycles, Paced& result);
     Status begin_access(bool write, std::uint32_t address, std::uint32_t value);
-    // What tests disturb the ports with: see AxiMemory and SocketLlp.
+    // What tests disturb the ports with: see AxiMemory and the Link.
     Status hold(unsigned axi_channels, bool transmit);
     Status lose_after(unsigned connection, std::uint64_t octets);
     Status fail_access(bool write, std::uint64_t address, std::uint64_t octets, std::uint64_t skip,
                        unsigned response);
-    // Returns 1 if irq is high or rose since the last call, 0 after the time, -1 if there is no device.
-    int wait_irq(double seconds);
+    // Returns 1 if the interrupt is high or rose since the last call, 0 after the time, -1 if there
+    // is no device.
+    int wait_irq(Irq which, double seconds);
+    // Lets one such call return 1.
+    void wake_irq(Irq which);
     Status take_record(std::vector<std::uint8_t>& record);
     std::string statistics();
     void close(double seconds);
@@ -91,6 +87,13 @@ class Device {
     static constexpr Cycle kPollPeriod = 64;   // cycles between looks at the sockets
     static constexpr Cycle kResetCycles = 8;
     static constexpr Cycle kStepPeriod = 32;   // cycles between looks at the sockets, in step
+
+    struct Interrupt {
+        bool level = false, rose = false;
+        unsigned waiters = 0;
+
+        bool pending() const { return level || rose; }
+    };
 
     // A call that waits to be carried out by the simulation thread.
     struct Task {
@@ -108,9 +111,11 @@ class Device {
     Status carry_out(const TaskPointer& task);
     void reset();
     bool busy() const;
+    bool memory_busy() const;
     void enter_model();
     Status call(std::function<void(Task&)> action);
     bool wake();
+    void note_irq(Irq which, bool level);
     void finish(const TaskPointer& task, Status status);
     void end_thread(Status status, const std::string& message);
 
@@ -135,12 +140,12 @@ class Device {
     HostMemory memory_;
     std::unique_ptr<VerilatedContext> context_;
     std::unique_ptr<Vrnic> model_;
-    AxiMemory axi_;
+    std::vector<AxiMemory> axi_;
     RegisterMaster registers_;
 #ifdef CLOCKS
     InputClocks input_clocks_;
 #endif
-    std::unique_ptr<SocketLlp> llp_;
+    std::unique_ptr<Link> link_;
 #ifdef STAGECOACH_TRACE
     std::unique_ptr<VerilatedFstC> trace_;
 #endif
@@ -151,7 +156,7 @@ class Device {
     std::vector<std::pair<Cycle, std::weak_ptr<Task>>> running_;  // run_cycles: until when
     std::deque<TaskPointer> accesses_;
     TaskPointer access_;
-    bool irq_ = false;
+    bool irqs_[kIrqs] = {};
     std::uint64_t irq_edges_ = 0;
     double running_seconds_ = 0;
     std::chrono::steady_clock::time_point running_since_;
@@ -176,8 +181,7 @@ class Device {
     Status ended_status_ = Status::kClosed;
     std::string message_;
     std::string last_statistics_;
-    bool irq_level_ = false, irq_rose_ = false;
-    unsigned irq_waiters_ = 0;
+    Interrupt interrupts_[kIrqs];
     std::atomic<bool> in_step_{false};
     double close_seconds_ = 1.0;
     std::mutex close_mutex_;

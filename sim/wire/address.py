@@ -44,7 +44,11 @@ _SIZE = re.compile(r"(\d{1,10})(|KiB|MiB|GiB)")
 
 _DIRECTIONS = ("tx", "rx")
 _PER_DIRECTION = tuple(name for name in LIMITS if name != "seed")
+ENGINES = ("reference", "engine")
+"""What keeps connections: the reference TCP in Python, or the TCP engine in gateware."""
+
 _OPTIONS = (
+    "tcp",
     "gw",
     "mac",
     "mtu",
@@ -76,16 +80,17 @@ class Attachment:
 class WireAddress:
     """A simulated Ethernet interface, as a program is told of it.
 
-    text: the address as it was given. ip: of the device, with its network. gateway: `None` if it
-    reaches only its network. mac: 6 octets. mtu: octets of an IP packet. dscp, ttl: of packets of
-    connections. keep_alive_s: idle seconds before a keep-alive probe, `None` for none.
-    rto_min_ms: least retransmission timeout. rx_ring, tx_ring: octets of a connection's rings.
-    tx, rx: impairments of frames from and to the device. pcap: file for what the wire carries, or
-    `None`.
+    text: the address as it was given. tcp: one of `ENGINES`. ip: of the device, with its network.
+    gateway: `None` if it reaches only its network. mac: 6 octets. mtu: octets of an IP packet.
+    dscp, ttl: of packets of connections. keep_alive_s: idle seconds before a keep-alive probe,
+    `None` for none. rto_min_ms: least retransmission timeout. rx_ring, tx_ring: octets of a
+    connection's rings. tx, rx: impairments of frames from and to the device. pcap: file for what
+    the wire carries, or `None`.
     """
 
     text: str
     wire: Attachment
+    tcp: str
     ip: ipaddress.IPv4Interface
     gateway: ipaddress.IPv4Address | None
     mac: bytes
@@ -146,6 +151,7 @@ def parse_wire(text: str) -> WireAddress:
     return WireAddress(
         text=text,
         wire=parse_attachment(given["wire"]),
+        tcp=value("tcp", _engine, "reference"),
         ip=ip,
         gateway=_gateway(given["gw"], ip) if "gw" in given else None,
         mac=value("mac", _mac, b"\x02\x00" + ip.ip.packed),
@@ -220,6 +226,12 @@ def _ring(name: str, text: str) -> int:
     if not _RING[0] <= octets <= _RING[1] or octets & (octets - 1):
         raise WireAddressError(f"{name} is {text!r}; allowed: a power of two, 128KiB to 1GiB")
     return octets
+
+
+def _engine(name: str, text: str) -> str:
+    if text not in ENGINES:
+        raise WireAddressError(f"{name} is {text!r}; allowed: {' or '.join(ENGINES)}")
+    return text
 
 
 def _path(name: str, text: str) -> str:

@@ -37,11 +37,13 @@ class CycleClock:
 class WallClock:
     """Time since 1970 when it was made, and then that of a clock that nobody sets: for peers such
     as Linux, which have timers of their own.
+
+    offset_ns: from CLOCK_MONOTONIC to it.
     """
 
     def __init__(self) -> None:
-        self._offset_ns = time.time_ns() - time.monotonic_ns()
+        self.offset_ns = time.time_ns() - time.monotonic_ns()
 
     def now_ps(self) -> int:
         """The time since 1970."""
-        return (time.monotonic_ns() + self._offset_ns) * PS_PER_NS
+        return (time.monotonic_ns() + self.offset_ns) * PS_PER_NS

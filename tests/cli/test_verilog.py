@@ -11,7 +11,7 @@ def exports(monkeypatch):
     """Prefixes of what was exported."""
     made = []
 
-    def export(config, prefix):
+    def export(config, prefix, mtu):
         made.append(prefix)
         return "module x;\nendmodule\n"
 
@@ -50,3 +50,6 @@ def test_a_folder_is_made_and_a_core_file_is_beside_it(exports, tmp_path, monkey
     ]
     assert exports == ["left_"]
     assert "module left_stagecoach_rnic, 2 lines" in capsys.readouterr().out
+    assert main(["verilog", "NIC=1", "MTU=9000"]) == 0
+    assert (folder / "stagecoach_nic.v").exists() and (folder / "stagecoach_nic.core").exists()
+    assert "module stagecoach_nic, 2 lines" in capsys.readouterr().out

@@ -136,7 +136,7 @@ def test_no_number_of_the_device_is_typed_again():
                 for number in numbers_of_python(name, computed=True).items():
                     of_device[number].add(name)
     assert typed["CLOSE_OCTETS", 92] == {"hw/interface/llp.py"}
-    assert typed["REQUESTS", 16] == {"sim/runtime/llp.h"}
+    assert typed["REQUESTS", 16] == {"sim/runtime/rnic/llp.h"}
     assert of_device["COUNTER_BITS", 36] == {"gateware/registers/counters.py"}
     again = {
         number: files | of_device[number]

@@ -5,15 +5,16 @@ import subprocess
 import pytest
 
 from stagecoach.hw.interface.queue_entries import offset_of, size_of
-from stagecoach.hw.interface.registers import registers
+from stagecoach.hw.interface.registers import NETWORK, RNIC, registers
 from stagecoach.hw.reference import (
+    ALL_ENTRIES,
+    ALL_ENUMS,
+    DESCRIPTIONS,
     ELEMENT,
-    ENTRIES,
     ENTRY_HEADER,
     ENTRY_PAGE,
-    ENUMS,
+    NETWORK_HEADER,
     REGISTER_HEADER,
-    REGISTER_PAGE,
     write_reference,
 )
 from tools.site.offline import outside
@@ -23,6 +24,7 @@ PROGRAM = """\
 #include <stdio.h>
 #include "{entries}"
 #include "{registers}"
+#include "{network}"
 int main(void) {{
 {lines}
     return 0;
@@ -38,8 +40,9 @@ def folder(tmp_path_factory):
 
 
 def test_pages_ask_no_other_host(folder):
-    pages = [folder / ENTRY_PAGE, *(folder / REGISTER_PAGE).parent.rglob("*.html")]
-    assert len(pages) > 1
+    made = [list((folder / page).parent.rglob("*.html")) for _, page in DESCRIPTIONS.values()]
+    assert all(made)
+    pages = [folder / ENTRY_PAGE, *(page for pages in made for page in pages)]
     for page in pages:
         assert outside(page.read_text()) == []
 
@@ -47,19 +50,21 @@ def test_pages_ask_no_other_host(folder):
 def expected() -> dict[str, int]:
     """C expressions and what they must be."""
     found = {}
-    for name, fields in ENTRIES.items():
+    for name, fields in ALL_ENTRIES.items():
         struct = f"struct stagecoach_{name}"
         found[f"sizeof({struct})"] = size_of(fields)
         for field in fields:
             found[f"offsetof({struct}, {field.name})"] = offset_of(fields, field.name)
             found[f"sizeof((({struct} *)0)->{field.name})"] = field.octets
-    for name, kind in ENUMS.items():
+    for name, kind in ALL_ENUMS.items():
         for member in kind:
             found[f"STAGECOACH_{name.upper()}_{member.name}"] = member.value
-    for register in registers():
-        found[f"offsetof(rnic_t, {register.name})"] = register.address
+    described = [("rnic", register) for register in registers(RNIC)]
+    described += [("network", register) for register in registers(NETWORK)]
+    for top, register in described:
+        found[f"offsetof({top}_t, {register.name})"] = register.address
         for field in register.fields:
-            prefix = f"RNIC__{register.name}__{field.name.upper()}"
+            prefix = f"{top.upper()}__{register.name}__{field.name.upper()}"
             found[f"{prefix}_bp"] = field.low
             found[f"{prefix}_bm"] = ((1 << field.width) - 1) << field.low
             if field.encoding is not None:
@@ -77,7 +82,12 @@ def test_headers_compile_without_a_warning_and_agree_with_the_descriptions(
     lines = [f'    printf("%llu\\n", (unsigned long long)({one}));' for one in wanted]
     source, program = tmp_path / "check.source", tmp_path / "check"
     source.write_text(
-        PROGRAM.format(entries=ENTRY_HEADER, registers=REGISTER_HEADER, lines="\n".join(lines))
+        PROGRAM.format(
+            entries=ENTRY_HEADER,
+            registers=REGISTER_HEADER,
+            network=NETWORK_HEADER,
+            lines="\n".join(lines),
+        )
     )
     language = "c" if compiler[0] == "gcc" else "c++"
     options = ["-Wall", "-Wextra", "-Werror", f"-I{folder}", "-x", language, str(source)]
@@ -91,12 +101,14 @@ def test_headers_compile_without_a_warning_and_agree_with_the_descriptions(
 
 def test_pages_name_every_field(folder):
     page = (folder / ENTRY_PAGE).read_text()
-    for fields in ENTRIES.values():
+    for fields in ALL_ENTRIES.values():
         for field in fields:
             assert f"<td>{field.name}</td>" in page
             assert field.about or field.name.startswith("reserved"), f"{field.name} has no words"
     assert ELEMENT in page
-    assert (folder / REGISTER_PAGE).exists()
-    content = "".join(path.read_text() for path in sorted((folder / "registers").rglob("*.json")))
-    for register in registers():
-        assert register.name in content
+    for source, (_, page) in DESCRIPTIONS.items():
+        assert (folder / page).exists()
+        paths = sorted((folder / page).parent.rglob("*.json"))
+        content = "".join(path.read_text() for path in paths)
+        for register in registers(source):
+            assert register.name in content

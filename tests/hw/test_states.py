@@ -1,5 +1,7 @@
 """State diagrams: what is found in a machine, and that the page is that of this gateware."""
 
+import sys
+
 from amaranth import Module, Signal
 from amaranth.lib import enum, wiring
 from amaranth.lib.wiring import In
@@ -79,3 +81,11 @@ def test_steps_and_conditions_are_those_of_the_source(monkeypatch):
 
 def test_the_page_is_that_of_this_gateware():
     assert PAGE.read_text() == page(), "`make states` makes it anew"
+
+
+def test_without_the_repository_one_line_says_so(monkeypatch, tmp_path):
+    monkeypatch.setattr(sys, "argv", ["states"])
+    # As in an installed wheel, which has no manual.
+    monkeypatch.setattr(states, "PAGE", tmp_path / "docs" / "states.md")
+    said = states.main()
+    assert said == f"{tmp_path / 'docs'} is missing: `make states` needs the project's repository"

@@ -19,6 +19,7 @@ from cocotb_tools.runner import get_runner
 
 from stagecoach.cli.main import main
 from stagecoach.gateware.config import RnicConfig
+from stagecoach.gateware.nic import RnicNic
 from stagecoach.gateware.rnic import Rnic
 from stagecoach.host_driver import (
     CQ,
@@ -38,14 +39,16 @@ from stagecoach.host_driver.errors import DeviceError
 from stagecoach.hw import cache
 from stagecoach.hw.verilog import (
     MODULE,
+    NIC_MODULE,
     OptionError,
     device_verilog,
+    parse_device,
     parse_prefix,
     parse_sizes,
     start_processes,
 )
 from stagecoach.hw.verilog_notes import STATE_NAMES
-from stagecoach.hw.verilog_top import exported_interfaces
+from stagecoach.hw.verilog_top import exported_interfaces, top_module
 from stagecoach.sim.cosim.device import CocotbDevice, Link, start_clock
 from stagecoach.sim.cosim.runner import NOT_OPTIMISED
 from stagecoach.sim.verilator import verilator_environment
@@ -63,6 +66,13 @@ def exported(tmp_path_factory):
     return path
 
 
+@pytest.fixture(scope="module")
+def exported_nic(tmp_path_factory):
+    path = tmp_path_factory.mktemp("verilog") / f"{NIC_MODULE}.v"
+    assert main(["verilog", "NIC=1", "QPS=4", "CQS=4", "STAGS=16", "-o", str(path)]) == 0
+    return path
+
+
 def lint(*arguments: Path | str) -> subprocess.CompletedProcess[str]:
     command = ["verilator", "--lint-only", "-Wall", *map(str, arguments)]
     return subprocess.run(command, env=verilator_environment(), capture_output=True, text=True)
@@ -70,8 +80,9 @@ def lint(*arguments: Path | str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("macros", [[], [f"-D{STATE_NAMES}"]])
-def test_lint_has_no_warning(exported, macros):
-    result = lint(*macros, exported)
+@pytest.mark.parametrize("device", ["exported", "exported_nic"])
+def test_lint_has_no_warning(device, macros, request):
+    result = lint(*macros, request.getfixturevalue(device))
     assert (result.returncode, result.stdout.count("%Warning"), result.stderr) == (0, 0, "")
 
 
@@ -111,17 +122,18 @@ def test_a_prefix_that_is_no_name_is_refused(prefix):
 
 def ports_of_the_file(text: str) -> dict[str, tuple[str, int]]:
     """Direction and width of each port of the first module."""
-    module = text[text.index(f"module {MODULE} ") :].partition("\n);")[0]
+    module = text[re.search("^module ", text, re.MULTILINE).start() :].partition("\n);")[0]
     port = r"^    (input|output) +wire +(?:\[(\d+):0\] +)?(\w+),?$"
     found = re.findall(port, module, re.MULTILINE)
     return {name: (direction, int(high or 0) + 1) for direction, high, name in found}
 
 
-def ports_of_the_document(config: RnicConfig) -> dict[str, tuple[str, int]]:
-    """The same from the table in docs/integration.md."""
-    table = (
-        (ROOT / "docs" / "integration.md").read_text().partition("| interface | out | in |\n")[2]
-    )
+RNIC_TABLE, NIC_TABLE = (f"| interface{of} | out | in |\n" for of in ("", " of the NIC"))
+
+
+def ports_of_the_document(config: RnicConfig, head: str = RNIC_TABLE) -> dict[str, tuple[str, int]]:
+    """The same from a table in docs/integration.md."""
+    table = (ROOT / "docs" / "integration.md").read_text().partition(head)[2]
     octets = config.data_width // 8
     widths = {"": 1, "Q": config.qp_bits, "W": 8 * octets, "L": octets}
     found = {}
@@ -141,6 +153,17 @@ def test_the_document_names_every_port_with_its_width(exported):
     found = ports_of_the_file(exported.read_text())
     assert len(found) > 60
     assert ports_of_the_document(RnicConfig(qps=4)) == found
+
+
+def test_the_document_names_every_port_of_the_nic_with_its_width(exported_nic):
+    found = ports_of_the_file(exported_nic.read_text())
+    config = RnicConfig(qps=4)
+    shared = {
+        name: port for name, port in ports_of_the_document(config).items() if "_llp_" not in name
+    }
+    added = ports_of_the_document(config, NIC_TABLE)
+    assert not shared.keys() & added.keys()
+    assert shared | added == found
 
 
 @pytest.mark.parametrize("width", [32, 128])
@@ -165,11 +188,18 @@ def test_ports_of_an_interface_stand_together(exported):
     assert set(interfaces) < set(together)
 
 
-def test_every_signal_of_the_device_is_joined_once():
-    rnic = Rnic(SMALL)
-    inside = ["__".join(map(str, path)) for path, _, _ in rnic.signature.flatten(rnic)]
-    joined = [name for one in exported_interfaces(rnic.signature) for name in one.joined]
-    assert sorted([*joined, "irq"]) == sorted(inside)
+ALONE = {Rnic: ["irq"], RnicNic: ["irq", "network_irq", "time_us", "deadline", "armed"]}
+"""Signals of each device that belong to no interface."""
+
+
+@pytest.mark.parametrize("device", [Rnic, RnicNic])
+def test_every_signal_of_the_device_is_joined_once(device):
+    made = device(SMALL)
+    inside = ["__".join(map(str, path)) for path, _, _ in made.signature.flatten(made)]
+    joined = [name for one in exported_interfaces(made.signature) for name in one.joined]
+    assert sorted([*joined, *ALONE[device]]) == sorted(inside)
+    top = top_module(made.signature, "m", "device")
+    assert all(f".{name}(" in top for name in inside)
 
 
 def test_core_file_names_the_verilog(tmp_path, capsys):
@@ -202,6 +232,32 @@ def test_core_file_names_the_verilog(tmp_path, capsys):
 def test_sizes_that_are_not_allowed_are_named(arguments, message):
     with pytest.raises(OptionError, match=message.replace("(", "\\(")):
         parse_sizes(arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["NIC=2"], "NIC is '2'; allowed: 0, 1"),
+        (["NIC"], "'NIC' is not a size of the device; allowed: .*, NIC=, MTU="),
+        (["MTU=9000"], "MTU is '9000', and only a NIC has one; allowed: with NIC=1"),
+        (["NIC=1", "MTU=575"], "MTU is 575; allowed: 576 to 9000"),
+        (["NIC=1", "MTU=9001"], "MTU is 9001; allowed: 576 to 9000"),
+        (["NIC=1", "MTU=jumbo"], "MTU is 'jumbo'; allowed: 576 to 9000"),
+        (["NIC=1", "DATA_WIDTH=128"], "DATA_WIDTH of a NIC is 128; allowed: 64"),
+        (["NIC=1", "QPS=5"], "RnicConfig.qps is 5"),
+    ],
+)
+def test_a_nic_that_cannot_be_is_refused(arguments, message):
+    with pytest.raises(OptionError, match=message):
+        parse_device(arguments)
+
+
+def test_a_nic_is_asked_for_by_name():
+    config = RnicConfig(qps=8)
+    assert parse_device(["QPS=8"]) == parse_device(["nic=0", "QPS=8"]) == (config, None)
+    assert parse_device(["QPS=8", "NIC=1"]) == (config, 1500)
+    assert parse_device(["MTU=576", "NIC=1", "QPS=8"]) == (config, 576)
+    assert parse_device(["MTU=9000", "NIC=1", "QPS=8"]) == (config, 9000)
 
 
 def test_sizes_are_taken_by_name():

@@ -25,7 +25,7 @@ class Bench:
         self.engine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.engine.setblocking(False)
         self.device = Device(
-            library, STUB_CONFIG.qps, engine=theirs.detach(), paced=True, record=True
+            library, STUB_CONFIG.qps, network=theirs.detach(), paced=True, record=True
         )
 
     def access(self, address: int, value: int | None = None) -> int:

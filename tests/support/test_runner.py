@@ -9,7 +9,7 @@ from amaranth.lib.wiring import In, Out
 
 from stagecoach.hw import cache
 from stagecoach.sim.cosim import runner
-from stagecoach.sim.cosim.runner import build
+from stagecoach.sim.cosim.runner import BuildError, build
 from stagecoach.sim.cosim.streams import (
     StreamMonitor,
     StreamSink,
@@ -84,6 +84,25 @@ def test_filter_that_matches_nothing_fails():
         run_cocotb(Buffer(), __name__, test_filter="no_such_check")
 
 
+def test_a_space_in_the_path_of_the_cache_is_told(tmp_path, monkeypatch):
+    monkeypatch.setenv(cache.FOLDER_VARIABLE, str(tmp_path / "with space"))
+    with pytest.raises(BuildError, match=f"space, and the cache is '{tmp_path}/with space'; name"):
+        build(Buffer())
+
+
+def test_a_build_is_told_and_what_is_built_is_not(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv(cache.FOLDER_VARIABLE, str(tmp_path))
+    build(Buffer(), ports_only=True)
+    out, told = capsys.readouterr()
+    begin, *steps, end = told.splitlines()
+    assert begin.startswith("stagecoach: building the simulator of Buffer: takes some seconds,")
+    assert [step.split("s: ")[1] for step in steps] == ["export Verilog", "compile with verilator"]
+    assert end.startswith("stagecoach: the simulator of Buffer is built: ")
+    assert not out
+    build(Buffer(), ports_only=True)
+    assert capsys.readouterr() == ("", "")
+
+
 @pytest.mark.parametrize("simulator", ["verilator", "icarus"])
 def test_a_simulator_runs_for_who_did_not_build_it(simulator, tmp_path, monkeypatch):
     """The cache is shared by all environments of a user; that of the builder may be gone."""
@@ -108,7 +127,7 @@ def test_a_simulator_is_for_one_compiler_and_machine(simulator, tmp_path, monkey
     """A folder that two machines share has one for each; Icarus compiles for none."""
     keys = []
 
-    def kept(kind, key, wanted, make):
+    def kept(kind, key, wanted, make, waits):
         keys.append(key)
         return tmp_path / wanted
 

@@ -150,15 +150,18 @@ class ServerRestart:
         with _served(lab) as (folder, first):
             ports = _ports(first)
             with _mounted(lab, first):
-                _do(lab, "head -c 2000000 /dev/urandom > /tmp/whole")
+                _do(lab, "rm -f /tmp/enough; head -c 20000 /dev/urandom > /tmp/part")
                 _do(lab, "echo kept > kept")
-                command = f"cd {_MOUNT} && dd if=/tmp/whole of=whole bs=20000 conv=fsync"
-                writing = lab.guest.start(f"{command} && cmp /tmp/whole whole")
-                _do(lab, "until test -e whole; do usleep 10000; done")
+                # However slow the machine is, it is written until the second server is there.
+                appends = "until test -e /tmp/enough; do cat /tmp/part >> whole && n=$((n + 1))"
+                compares = "for each in $(seq $n); do cat /tmp/part; done | cmp - whole"
+                writing = lab.guest.start(
+                    f"cd {_MOUNT}; n=0; {appends} || exit 1; done; {compares}"
+                )
+                _do(lab, "until test -s whole; do usleep 10000; done")
                 first.stop()
-                if writing.status is not None:
-                    raise JobError("the file was written before the server ended")
                 with _server(lab, folder, ports):
+                    _do(lab, "touch /tmp/enough")
                     writing.finish()
                     _do(lab, "test $(cat kept) = kept")
                     _do(lab, "rm whole kept")

@@ -1,21 +1,24 @@
 """The directives `registers` and `queue-entries`: tables of what device and program share.
 
-They are made from hw/interface. PeakRDL's pages say the same of the registers, but read their parts
-with `fetch`, which a browser does only from a server.
+With `:network:` they are those of the network of a NIC. They are made from hw/interface. PeakRDL's
+pages say the same of the registers, but read their parts with `fetch`, which a browser does only
+from a server.
 """
 
 import re
 from collections.abc import Iterable, Iterator
+from typing import ClassVar
 
 from docutils import nodes
+from docutils.parsers.rst import directives
 from sphinx.util.docutils import SphinxDirective
 from systemrdl import RDLCompiler
 from systemrdl.node import FieldNode, RegNode
 
 from stagecoach.hw.interface.causes import CODES, Cause
 from stagecoach.hw.interface.queue_entries import offset_of, size_of
-from stagecoach.hw.interface.registers import RNIC
-from stagecoach.hw.interface.shared import ENTRIES, ENUMS
+from stagecoach.hw.interface.registers import NETWORK, RNIC
+from stagecoach.hw.interface.shared import ENTRIES, ENUMS, NETWORK_ENTRIES, NETWORK_ENUMS
 
 
 def _escape(words: str) -> str:
@@ -50,10 +53,10 @@ def _field_row(field: FieldNode) -> tuple[str, ...]:
     )
 
 
-def register_tables() -> list[str]:
+def register_tables(*, network: bool = False) -> list[str]:
     """The registers in reStructuredText, a section for each."""
     compiler = RDLCompiler()
-    compiler.compile_file(str(RNIC))
+    compiler.compile_file(str(NETWORK if network else RNIC))
     found = [node for node in compiler.elaborate().top.descendants() if isinstance(node, RegNode)]
     lines: list[str] = []
     for node in sorted(found, key=lambda register: register.absolute_address):
@@ -64,10 +67,11 @@ def register_tables() -> list[str]:
     return lines
 
 
-def entry_tables() -> list[str]:
+def entry_tables(*, network: bool = False) -> list[str]:
     """Queue entries and their enumerations in reStructuredText, a section for each."""
+    entries, enums = (NETWORK_ENTRIES, NETWORK_ENUMS) if network else (ENTRIES, ENUMS)
     lines: list[str] = []
-    for name, fields in ENTRIES.items():
+    for name, fields in entries.items():
         lines += _heading(f"{name.replace('_', ' ').capitalize()}, {size_of(fields)} bytes")
         rows = (
             (
@@ -79,7 +83,7 @@ def entry_tables() -> list[str]:
             for one in fields
         )
         lines += _table(("offset", "bytes", "field", "meaning"), rows)
-    for kind in ENUMS.values():
+    for kind in enums.values():
         lines += _heading(kind.__name__)
         lines += [(kind.__doc__ or "").split("\n\n")[0], ""]
         named = (
@@ -97,15 +101,20 @@ def entry_tables() -> list[str]:
 class Registers(SphinxDirective):
     """`.. registers::`."""
 
+    option_spec: ClassVar = {"network": directives.flag}
+
     def run(self) -> list[nodes.Node]:
         """The sections."""
-        text = "\n".join(register_tables())
+        text = "\n".join(register_tables(network="network" in self.options))
         return self.parse_text_to_nodes(text, allow_section_headings=True)
 
 
 class QueueEntries(SphinxDirective):
     """`.. queue-entries::`."""
 
+    option_spec: ClassVar = {"network": directives.flag}
+
     def run(self) -> list[nodes.Node]:
         """The sections."""
-        return self.parse_text_to_nodes("\n".join(entry_tables()), allow_section_headings=True)
+        text = "\n".join(entry_tables(network="network" in self.options))
+        return self.parse_text_to_nodes(text, allow_section_headings=True)

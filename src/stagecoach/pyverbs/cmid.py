@@ -367,14 +367,14 @@ class CMID(PyverbsCM):
     # Posting and completing
 
     def post_recv(self, mr: MR, length: int | None = None) -> None:
-        """Posts a receive into the first `length` octets of a region, all if not given."""
+        """Posts a receive into the first `length` bytes of a region, all if not given."""
         element = SGE(mr.buf, length or mr.length, mr.lkey)
         self._require_qp().post_recv(RecvWR(num_sge=1, sg=[element]))
 
     def post_send(
         self, mr: MR, flags: int = e.IBV_SEND_SIGNALED, length: int | None = None
     ) -> None:
-        """Sends the first `length` octets of a region, all if not given."""
+        """Sends the first `length` bytes of a region, all if not given."""
         self._post(e.IBV_WR_SEND, mr, length or mr.length, flags)
 
     def post_read(self, mr: MR, length: int, remote_addr: int, rkey: int, flags: int = 0) -> None:

@@ -41,7 +41,7 @@ class WC(PyverbsObject):
 
     Attributes
     ----------
-    status, opcode, wc_flags: IBV_WC_*. byte_len: octets of a message.
+    status, opcode, wc_flags: IBV_WC_*. byte_len: bytes of a message.
     vendor_err: `stagecoach.Cause` of the QP's end.
     imm_data: Immediate Data as a number, or with IBV_WC_WITH_INV the STag that the peer
         invalidated.

@@ -55,7 +55,7 @@ class MR(PyverbsCM):
     ----------
     creator: its `PD`, or a `CMID`, whose regions may always be written locally, as those of
         librdmacm.
-    length: octets. access: IBV_ACCESS_*.
+    length: bytes. access: IBV_ACCESS_*.
     address: of the memory in this process; memory of its own, zero, if not given.
     """
 
@@ -87,12 +87,12 @@ class MR(PyverbsCM):
 
     @property
     def buf(self) -> int:
-        """The address of the first octet, for elements and for the peer."""
+        """The address of the first byte, for elements and for the peer."""
         return self.verbs.addr
 
     @property
     def length(self) -> int:
-        """Octets."""
+        """Bytes."""
         return self.verbs.length
 
     @property
@@ -106,13 +106,13 @@ class MR(PyverbsCM):
         return self.verbs.rkey
 
     def write(self, data: Any, length: int, offset: int = 0) -> None:
-        """Copies the first `length` octets of `data`, which may be a `str`, to `offset`."""
+        """Copies the first `length` bytes of `data`, which may be a `str`, to `offset`."""
         octets = data.encode() if isinstance(data, str) else data
         with translated("write"):
             self.verbs.write(octets, length, offset)
 
     def read(self, length: int, offset: int) -> bytes:
-        """A copy of `length` octets from `offset` on. Raises `PyverbsUserError` below 0."""
+        """A copy of `length` bytes from `offset` on. Raises `PyverbsUserError` below 0."""
         if length < 0 or offset < 0:
             raise PyverbsUserError(f"length {length}, offset {offset}; allowed: 0 or more")
         with translated("read"):

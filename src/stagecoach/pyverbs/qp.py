@@ -237,7 +237,7 @@ class QP(PyverbsCM):
         raise unsupported("bind_mw", "the device has no memory windows")
 
     def query_data_in_order(self, op: int, flags: int = 0) -> int:
-        """0: the RFCs promise no order of the octets of a message."""
+        """0: the RFCs promise no order of the bytes of a message."""
         return 0
 
     def close(self) -> None:

@@ -37,7 +37,7 @@ _IMMEDIATE_OCTETS = 8
 
 @dataclass
 class SGE(PyverbsCM):
-    """`length` octets at `addr` of the region with STag `lkey`."""
+    """`length` bytes at `addr` of the region with STag `lkey`."""
 
     addr: int
     length: int

@@ -22,14 +22,14 @@ T = TypeVar("T")
 OUTSTANDING = 4
 """READs or WRITEs at a time."""
 LARGEST_TRANSFER = 1 << 20
-"""Octets of one, whatever the server takes."""
+"""Bytes of one, whatever the server takes."""
 _FILES_AT_A_TIME = 8
 _BLOCKS_AT_A_TIME = 2 * OUTSTANDING
 """Of one file; those beyond the buffers wait for one."""
 _PERMISSIONS = 0o777
 """What is kept of the mode: no set-user-ID and the like."""
 _KEPT_OF_NAME = 200
-"""Octets of a name that are in that of the unfinished file."""
+"""Bytes of a name that are in that of the unfinished file."""
 _REMOVING_SECONDS = 5.0
 """For which the removal of an unfinished file is waited for."""
 _TRIES = 2
@@ -40,7 +40,7 @@ _TRIES = 2
 class Progress:
     """What was copied.
 
-    files, octets: done. total: octets of the files that were found so far. tell: is called when
+    files, octets: done. total: bytes of the files that were found so far. tell: is called when
     one of them has changed.
     """
 
@@ -51,12 +51,12 @@ class Progress:
     tell: Callable[["Progress"], None] = lambda progress: None
 
     def add(self, octets: int) -> None:
-        """Octets that were copied."""
+        """Bytes that were copied."""
         self.octets += octets
         self.tell(self)
 
     def expect(self, octets: int) -> None:
-        """Octets of a file that will be copied."""
+        """Bytes of a file that will be copied."""
         self.total += octets
         self.tell(self)
 

@@ -23,7 +23,7 @@ _UNCHANGED = SetAttributes()
 class NfsClient:
     """A server's files by their handles. Every method raises `NfsError`, and what calls raise.
 
-    Handles and names are octets. Any number of calls may be under way.
+    Handles and names are bytes. Any number of calls may be under way.
     """
 
     def __init__(self, rpc: RpcClient):
@@ -68,7 +68,7 @@ class NfsClient:
         return bytes(result.path)
 
     async def read(self, file: bytes, offset: int, into: memoryview) -> res.ReadOk:
-        """READ of as many octets as the buffer takes; `data` is the start of the buffer."""
+        """READ of as many bytes as the buffer takes; `data` is the start of the buffer."""
         arguments = args.ReadArguments(file, offset, len(into))
         result: res.ReadOk = await self._call(program.READ, arguments, into=[into])
         if result.count != len(result.data):
@@ -162,7 +162,7 @@ class NfsClient:
     async def readdir(
         self, directory: bytes, count: int, cookie: int = 0, verifier: bytes = bytes(VERIFIER)
     ) -> res.ReaddirOk:
-        """READDIR, one reply of at most `count` octets."""
+        """READDIR, one reply of at most `count` bytes."""
         arguments = args.ReaddirArguments(directory, cookie, verifier, count)
         found: res.ReaddirOk = await self._call(
             program.READDIR, arguments, result_octets=_STATUS + count
@@ -172,7 +172,7 @@ class NfsClient:
     async def readdirplus(
         self, directory: bytes, count: int, cookie: int = 0, verifier: bytes = bytes(VERIFIER)
     ) -> res.ReaddirplusOk:
-        """READDIRPLUS, one reply of at most `count` octets."""
+        """READDIRPLUS, one reply of at most `count` bytes."""
         arguments = args.ReaddirplusArguments(directory, cookie, verifier, count, count)
         found: res.ReaddirplusOk = await self._call(
             program.READDIRPLUS, arguments, result_octets=_STATUS + count

@@ -13,7 +13,7 @@ DEFAULT_PORTS = {RDMA: 20049, TCP: 2049}
 class NfsUrl:
     """A file or directory of a server.
 
-    scheme: `RDMA` or `TCP`. path: absolute, of octets, of export and file together.
+    scheme: `RDMA` or `TCP`. path: absolute, of bytes, of export and file together.
     """
 
     scheme: str

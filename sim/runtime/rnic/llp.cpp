@@ -31,14 +31,14 @@ int unacknowledged(int descriptor) {
 }
 }  // namespace
 
-SocketLlp::SocketLlp(unsigned connections, int wake_descriptor, int engine, Recorder& recorder,
+SocketLlp::SocketLlp(const Settings& settings, int wake_descriptor, Recorder& recorder,
                      Faults& faults)
-    : connections_(connections),
+    : connections_(settings.connections),
       recorder_(recorder),
       faults_(faults),
       epoll_(epoll_create1(EPOLL_CLOEXEC)),
       wake_(wake_descriptor),
-      engine_(engine) {
+      engine_(settings.network) {
     if (epoll_ < 0) throw std::system_error(errno, std::generic_category(), "epoll_create1");
     epoll_event event{};
     event.events = EPOLLIN;
@@ -585,6 +585,17 @@ void SocketLlp::sample(const Vrnic& model, Cycle cycle) {
             finish_fpdu(close, cycle);
         }
     }
+}
+
+std::string SocketLlp::statistics() const {
+    std::string text = "\"connections\":[";
+    bool first = true;
+    for (unsigned number = 0; number < connections_.size(); ++number) {
+        if (connections_[number].stream == 0) continue;
+        text += (first ? "" : ",") + statistics(number);
+        first = false;
+    }
+    return text + "]";
 }
 
 std::string SocketLlp::statistics(unsigned number) const {

@@ -10,6 +10,7 @@
 #include "common.h"
 #include "shared.h"
 #include "recorder.h"
+#include "settings.h"
 
 namespace stagecoach {
 
@@ -21,9 +22,9 @@ class SocketLlp {
     // kernel. The descriptor is -1 unless it was asked back.
     using Detached = std::function<void(bool flushed, int descriptor)>;
 
-    // `engine`: a SOCK_SEQPACKET socket to a network engine, which belongs to this object, or -1.
-    SocketLlp(unsigned connections, int wake_descriptor, int engine, Recorder& recorder,
-              Faults& faults);
+    // The socket of `settings`, if there is one, is that of a network engine, and belongs to this
+    // object.
+    SocketLlp(const Settings& settings, int wake_descriptor, Recorder& recorder, Faults& faults);
     ~SocketLlp();
     SocketLlp(const SocketLlp&) = delete;
     SocketLlp& operator=(const SocketLlp&) = delete;
@@ -37,8 +38,8 @@ class SocketLlp {
     bool poll(int milliseconds, Cycle cycle);
     // Tells the network engine, if there is one, what happened since `poll`.
     void tell();
-    // Milliseconds until a deadline needs service, -1 if there is none.
-    int next_deadline() const;
+    // Waits until there is something to do. Returns whether there is.
+    bool rest(Cycle cycle) { return poll(next_deadline(), cycle); }
     bool any_socket() const { return sockets_ != 0 || engine_ >= 0; }
     // Flushes and closes everything in bounded time; the model runs no more.
     void close_all(double seconds, Cycle cycle);
@@ -46,6 +47,12 @@ class SocketLlp {
     // Per cycle: put the LLP's outputs on the model's inputs, then take the handshakes.
     void drive(Vrnic& model, Cycle cycle);
     void sample(const Vrnic& model, Cycle cycle);
+    // Whether anything is offered on the port, by either side.
+    static bool active(const Vrnic& model) {
+        return model.PORT(llp, tx_valid) | model.PORT(llp, rx_request_valid) |
+               model.PORT(llp, rx_release_valid) | model.PORT(llp, rx_valid) |
+               model.PORT(llp, event_valid);
+    }
     bool busy() const {
         return event_valid_ || !event_queue_.empty() || !requests_.empty() || in_fpdu_;
     }
@@ -56,9 +63,13 @@ class SocketLlp {
     // Takes nothing any more from the device's tx, until it is called again.
     void hold_transmit(bool hold) { transmit_held_ = hold; }
 
-    std::string statistics(unsigned connection) const;
-    bool ever_attached(unsigned connection) const { return connections_.at(connection).stream != 0; }
-    unsigned connections() const { return static_cast<unsigned>(connections_.size()); }
+    // JSON: a list of those that were ever attached.
+    std::string statistics() const;
+
+    // What only a network has: time, a deadline, an interrupt.
+    void begin(std::uint64_t, Cycle) {}
+    std::uint64_t due_us() const { return kNever; }
+    static bool interrupt(const Vrnic&) { return false; }
 
   private:
     static constexpr std::uint64_t kReceiveBuffer = 1u << 20;  // power of two
@@ -135,6 +146,10 @@ class SocketLlp {
         std::uint64_t value;
     };
     static_assert(sizeof(MessageHeader) == 16, "sim/llp_messages.py packs 16 octets");
+
+    // Milliseconds until a deadline needs service, -1 if there is none.
+    int next_deadline() const;
+    std::string statistics(unsigned connection) const;
 
     // Of llp_engine.cpp
     bool poll_engine(Cycle cycle);

@@ -1,0 +1,1 @@
+"""The parts of `HardwarePort`: how the driver speaks to a TCP engine in gateware."""
