@@ -2,8 +2,8 @@
 
 In most cycles most blocks are idle, but a compiled model evaluates all of them at each edge of a
 common clock. Here each block gets a clock, and says by `moves__` whether a register of it would
-take another value at the next edge. An edge at which none would can be left out: it changes nothing.
-What depends on resting blocks alone is not evaluated then.
+take another value at the next edge. An edge at which none would can be left out: it changes
+nothing. What depends on resting blocks alone is not evaluated then.
 
 This reads the Verilog that Yosys writes for Amaranth's designs, not any Verilog.
 """

@@ -1,10 +1,10 @@
 """A TCP engine in gateware as the driver sees it: a `NetworkPort` on registers and rings."""
 
 import contextlib
-import threading
 from collections import deque
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from typing import Any
 
 from stagecoach.host_driver import network_registers as registers
 from stagecoach.host_driver.errors import StagecoachError
@@ -80,7 +80,7 @@ class HardwarePort:
         self.lost_segments = 0
         self._host = host
         self._settings = settings
-        self._lock = threading.RLock()
+        self._lock = host.new_lock()
         self._commands = NetworkCommands(host, self._collect)
         self._engine = EngineCommands(self._commands)
         self._connections, self.mtu = identify(self._commands)
@@ -122,6 +122,11 @@ class HardwarePort:
     def maximum_connections(self) -> int:
         """Connections that the engine keeps at once."""
         return self._connections
+
+    @property
+    def counts_segments(self) -> bool:
+        """The engine does not, yet."""
+        return False
 
     @property
     def dropped_frames(self) -> int:
@@ -310,6 +315,10 @@ class HardwarePort:
     def pause(self) -> AbstractContextManager[None]:
         """A program's thread waits in this block for something of the network."""
         return self._host.pause()
+
+    def new_lock(self) -> Any:
+        """A re-entrant lock for threads that call the port while they have it."""
+        return self._host.new_lock()
 
     # Connections.
 

@@ -19,7 +19,7 @@ class Turn:
 
     def __init__(self, port: NetworkPort):
         self.port = port
-        self.lock = threading.RLock()
+        self.lock = port.new_lock()
         self.failure: TransportError | None = None
         self._changed = threading.Condition(self.lock)
         self._waits: dict[int, int | None] = {}  # until when

@@ -91,7 +91,7 @@ class ConnectionInfo:
     rto_us: of the next retransmission. congestion_window, slow_start_threshold. send_window: of
         the peer. receive_window: announced. in_flight: sent, not acknowledged. queued: not sent.
     segments_sent, segments_received, octets_sent, octets_received, retransmissions: since the
-        engine has the connection.
+        engine has the connection; 0 if the engine does not count (`NetworkPort.counts_segments`).
     unacknowledged, next_sent, next_received: SND.UNA, SND.NXT and RCV.NXT. An ICMP error is
         believed only if it quotes a sequence number between the first two (RFC 5927, 4.1).
     """
@@ -178,6 +178,10 @@ class NetworkHost(Protocol):
         """As `NetworkPort.pause`; the driver's thread is the one in `wait_network`."""
         ...
 
+    def new_lock(self) -> Any:
+        """As `NetworkPort.new_lock`."""
+        ...
+
     def frame_heads(self) -> list[FrameHead]:
         """As `NetworkPort.frame_heads`."""
         ...
@@ -200,6 +204,14 @@ class NetworkPort(Protocol):
     @property
     def maximum_connections(self) -> int:
         """Connections that the engine keeps at once."""
+        ...
+
+    @property
+    def counts_segments(self) -> bool:
+        """Whether `info` has the counts of segments, octets and retransmissions; else they are 0.
+
+        Without them nothing tells that a peer has answered a probe: there is no keep-alive then.
+        """
         ...
 
     def now_us(self) -> int:
@@ -258,6 +270,14 @@ class NetworkPort(Protocol):
         has done something and is back in `wait`, this thread counts as running until it comes to
         `pause` again: so it looks then at what it waits for, and the driver's thread notifies it
         before it waits.
+        """
+        ...
+
+    def new_lock(self) -> Any:
+        """A re-entrant lock, as `threading.RLock` and for a `threading.Condition`.
+
+        Threads that wait for it wait as in `pause`: who has it may call the port, which may take
+        simulated time.
         """
         ...
 

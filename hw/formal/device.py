@@ -11,6 +11,8 @@ from amaranth.lib import stream, wiring
 
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.ethernet.frame_output import FrameOutput
+from stagecoach.gateware.ethernet.link_watch import LinkWatch
+from stagecoach.gateware.ethernet.mac_streams import MacStreams
 from stagecoach.gateware.ethernet.raw_receive import RawReceive
 from stagecoach.gateware.ethernet.raw_transmit import RawTransmit
 from stagecoach.gateware.hostlink.serial_rnic import SerialRnic
@@ -54,6 +56,9 @@ DEVICES: dict[str, Callable[[], wiring.Component]] = {
     "transmit processor": TransmitProcessor,
     "transmit path": lambda: TransmitPath(RnicConfig()),
     "tcp engine": TcpEngine,
+    # Of boards with Ethernet, which have no device yet.
+    "link watch": LinkWatch,
+    "mac streams": MacStreams,
     "nic": lambda: RnicNic(RnicConfig()),
 }
 """Devices that together have every block; of all but the first one only other classes count."""

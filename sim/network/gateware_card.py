@@ -3,9 +3,9 @@
 from contextlib import AbstractContextManager
 from typing import Any
 
-from stagecoach.host_driver.transport.base import Transport
+from stagecoach.host_driver.transport.base import DeviceClosed, Transport
 from stagecoach.host_driver.transport.network import FrameHead
-from stagecoach.sim.device import NEVER, Device
+from stagecoach.sim.device import NEVER, Device, DeviceCallError
 from stagecoach.sim.irq import Irq
 from stagecoach.sim.network.card import BATCH, Card
 from stagecoach.sim.network.channel import Channel
@@ -130,7 +130,10 @@ class GatewareHost:
             self._card.wait_irq(Irq.NETWORK, until, server=self)
             return
         seconds = None if until_us is None else max(0, until_us - self.now_us()) / 1e6
-        self._device.wait_irq(seconds, Irq.NETWORK)
+        try:
+            self._device.wait_irq(seconds, Irq.NETWORK)
+        except DeviceCallError as error:
+            raise DeviceClosed(str(error)) from error
 
     def wake_network(self) -> None:
         """End a `wait_network`."""
@@ -142,6 +145,10 @@ class GatewareHost:
     def pause(self) -> AbstractContextManager[None]:
         """A program's thread waits in this block for something of the network."""
         return self._timeline._pause(self)
+
+    def new_lock(self) -> Any:
+        """A lock that lets the time pass for those that wait for it."""
+        return self._timeline._new_lock()
 
     def frame_heads(self) -> list[FrameHead]:
         """The headers of the last frames, the oldest first."""

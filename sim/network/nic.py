@@ -130,20 +130,14 @@ class SimulatedNic(SimulatedDevice):
 
     def _make_card(self) -> tuple[Card, Callable[[], EnginePort | HardwarePort]]:
         """The card, and what makes its port once the card is served."""
+        device, channel, wire, time = self._device, self._channel, self._wire, self._time
         paced = self._cycle_time is not None
-        parts = self._device, self._channel, self._wire
-        if isinstance(self._channel, LlpChannel):
-            reference = ReferenceCard(
-                self._device,
-                self._channel,
-                self._wire,
-                self._engine_settings(),
-                self._time,
-                paced=paced,
-            )
+        if isinstance(channel, LlpChannel):
+            settings = self._engine_settings()
+            reference = ReferenceCard(device, channel, wire, settings, time, paced=paced)
             return reference, lambda: reference.port
-        card = GatewareCard(*parts, self._time, paced=paced)
-        host = GatewareHost(self, self._device, card, self._time, paced=paced)
+        card = GatewareCard(device, channel, wire, time, paced=paced)
+        host = GatewareHost(self, device, card, time, paced=paced)
         return card, lambda: HardwarePort(host, self._hardware_settings())
 
     def _hardware_settings(self) -> HardwareSettings:

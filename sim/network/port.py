@@ -1,7 +1,9 @@
 """The engine as the driver sees it: a `NetworkPort`, whose calls may come from any thread."""
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from typing import Any
 
 from stagecoach.host_driver.network.ethernet import MAC_OCTETS
 from stagecoach.host_driver.network.ip_fields import IpFields
@@ -57,6 +59,11 @@ class EnginePort:
     def maximum_connections(self) -> int:
         """Connections that the engine keeps at once."""
         return self._engine.settings.maximum_connections
+
+    @property
+    def counts_segments(self) -> bool:
+        """It does."""
+        return True
 
     @property
     def dropped_frames(self) -> int:
@@ -131,6 +138,10 @@ class EnginePort:
     def pause(self) -> AbstractContextManager[None]:
         """A program's thread waits in this block for something of the network."""
         return self._timeline._pause(self)
+
+    def new_lock(self) -> Any:
+        """A re-entrant lock: nothing here waits while a thread has one."""
+        return threading.RLock()
 
     # Connections.
 

@@ -11,8 +11,9 @@ import select
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from typing import Protocol
+from typing import Any, Protocol
 
+from stagecoach.sim.network.cycle_lock import CycleLock
 from stagecoach.sim.wire.clock import CYCLE_PS, CycleClock, WallClock
 from stagecoach.sim.wire.impairments import PS_PER_NS
 
@@ -75,6 +76,10 @@ class Timeline(Protocol):
         """A thread waits in this block for something that the thread of `server` does."""
         ...
 
+    def _new_lock(self) -> Any:
+        """A re-entrant lock, for threads that wait for the time while they have it."""
+        ...
+
     def _changed(self) -> None:
         """Something was done, under the lock, that others may wait for."""
         ...
@@ -124,6 +129,10 @@ class WallTime:
     def _pause(self, server: object) -> AbstractContextManager[None]:
         """The wall's time goes on anyway."""
         return contextlib.nullcontext()
+
+    def _new_lock(self) -> Any:
+        """The wall's time goes on anyway."""
+        return threading.RLock()
 
     def _changed(self) -> None:
         """Serve the card soon, and let all look again that wait."""
@@ -193,6 +202,8 @@ class CycleTime:
         # Threads in `_pause`, with whose it is; of these, those that are to look again.
         self._paused: dict[threading.Thread, object] = {}
         self._expected: dict[threading.Thread, int] = {}
+        # Threads that were in `_block` for others.
+        self._servers: dict[threading.Thread, object] = {}
         self._thread: threading.Thread | None = None
         self._idle = 0
 
@@ -229,19 +240,33 @@ class CycleTime:
         thread = threading.current_thread()
         if ready():
             self._running[thread] = 0
-            self._expect(server)
+            self._expect(thread, server)
             return True
         waiter = _Waiter(ready, until_ps, server)
         self._waiters.append(waiter)
         self._running.pop(thread, None)
+        self._expected.pop(thread, None)
         self.lock.notify_all()
         while not waiter.over:
             self.lock.wait()
         return waiter.result
 
-    def _expect(self, server: object) -> None:
+    def _block_always(self, ready: Callable[[], bool]) -> None:
+        """As `_block`, also when no card is there any more."""
+        while not ready():
+            if self._thread is not None:
+                self._block(ready)
+            else:
+                self.lock.wait()
+
+    def _new_lock(self) -> Any:
+        """A lock that is waited for as in `_block`."""
+        return CycleLock(self)
+
+    def _expect(self, server_thread: threading.Thread, server: object) -> None:
         """The thread of a server goes on: those that wait for what it does look again."""
         if server is not None:
+            self._servers[server_thread] = server
             for thread, paused in self._paused.items():
                 if paused is server:
                     self._expected[thread] = 0
@@ -289,7 +314,7 @@ class CycleTime:
         if woken:
             self._idle = 0
             self.lock.notify_all()
-        if self._running or self._expected:
+        if self._running or self._is_expected():
             self._idle = 0
             if not self.lock.wait(NAP_SECONDS):
                 for threads in (self._running, self._expected):
@@ -303,11 +328,19 @@ class CycleTime:
             return False
         return True
 
+    def _is_expected(self) -> bool:
+        """Whether a thread is to look again at what a server has done, or is doing.
+
+        One that waits in the middle of it, for a register for example, has not done it yet.
+        """
+        waiting = {self._servers.get(each.thread) for each in self._waiters if each.server is None}
+        return any(self._paused[thread] not in waiting for thread in self._expected)
+
     def _end(self, waiter: _Waiter) -> None:
         waiter.over, waiter.result = True, waiter.ready()
         self._waiters.remove(waiter)
         self._running[waiter.thread] = 0
-        self._expect(waiter.server)
+        self._expect(waiter.thread, waiter.server)
 
     @staticmethod
     def _lose_patience(threads: dict[threading.Thread, int]) -> None:

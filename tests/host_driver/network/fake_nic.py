@@ -49,6 +49,7 @@ class FakeNic:
     sent: frames that left; `wire` takes each of them, too. refuses: whether the hash has no slot.
     busy_reads: how often a command says that it is busy, by opcode; others once. while_busy: what
         happens then. commands: opcodes, in order.
+    may_pass: whether time may go on in `wait_network`.
     fails, loses: how many frames, or entries, memory does not take from now on.
     """
 
@@ -63,6 +64,7 @@ class FakeNic:
         self.commands: list[NetworkOpcode] = []
         self.fails = 0
         self.loses = 0
+        self.may_pass: Callable[[], bool] = lambda: True
         self.closed: str | None = None
         self.engine: dict[int, EngineConnection] = {}
         self.lookup: dict[tuple[Any, Any], int] = {}
@@ -94,6 +96,9 @@ class FakeNic:
 
     def pause(self) -> AbstractContextManager[None]:
         return nullcontext()
+
+    def new_lock(self) -> Any:
+        return threading.RLock()
 
     def frame_heads(self) -> list[FrameHead]:
         return [FrameHead(self.now, True, len(frame), frame[:128]) for frame in self.sent[-64:]]
@@ -136,7 +141,7 @@ class FakeNic:
         """Nothing is there: time goes on, to the next thing that is due."""
         times = [until_us, self.deadline]
         due = min((time for time in times if time is not None), default=None)
-        if due is None:
+        if due is None or (due > self.now and not self.may_pass()):
             self.lock.wait(10)
         else:
             self.run_to(due)

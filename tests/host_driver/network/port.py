@@ -5,6 +5,9 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
 
 from stagecoach.host_driver.stream_end import StreamEnd
 from stagecoach.host_driver.transport.base import DeviceClosed, StreamClosed, TransportError
@@ -47,6 +50,7 @@ class FakePort:
     """
 
     engine = "fake"
+    counts_segments = True
 
     def __init__(self, maximum_connections: int = 16):
         self.maximum_connections = maximum_connections
@@ -143,6 +147,9 @@ class FakePort:
     def pause(self) -> AbstractContextManager[None]:
         return nullcontext()
 
+    def new_lock(self) -> Any:
+        return threading.RLock()
+
     def establish(self, connection: Established, early: tuple[bytes, ...] = ()) -> int:
         if len(self.streams) >= self.maximum_connections:
             raise TransportError("no room")
@@ -209,3 +216,7 @@ class FakePort:
             *(stream.in_flight, 0, 0, stream.segments_received, len(stream.sent), 0, 0),
             *((sent - stream.in_flight) % 2**32, sent, stream.established.next_received),
         )
+
+
+FAKE_ALONE = pytest.mark.parametrize("make_port", [FakePort], ids=["fake"])
+"""A test of what a port with a real engine does otherwise, or does not have."""

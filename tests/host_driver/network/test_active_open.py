@@ -12,7 +12,7 @@ from stagecoach.host_driver.network.settings import SECOND_US, Settings
 from stagecoach.host_driver.network.tcp import Segment
 from stagecoach.host_driver.network.tcp_options import SynOptions
 from stagecoach.host_driver.transport.base import TransportError, TransportTimeout
-from tests.host_driver.network.port import FakePort
+from tests.host_driver.network.port import FAKE_ALONE, FakePort
 from tests.host_driver.network.rig import (
     ACK,
     FAR,
@@ -35,8 +35,8 @@ from tests.sim.model.tcp.vectors import vectors
 
 
 @pytest.fixture
-def rig() -> Rig:
-    rig = Rig()
+def rig(make_port) -> Rig:
+    rig = Rig(port=make_port())
     rig.know()
     return rig
 
@@ -273,6 +273,7 @@ def test_frames_after_the_syn_ack_are_the_engine_s_in_order(rig):
     assert rig.counters["echo_replies"] == 1
 
 
+@FAKE_ALONE
 @pytest.mark.requirement("TCP-MUST-10", "TCP-MUST-11")
 def test_other_frames_are_not_taken_for_early_ones(rig):
     opening = rig.open()

@@ -11,7 +11,7 @@ from stagecoach.host_driver.network.tcp import Segment
 from stagecoach.host_driver.network.time_wait import TimeWait
 from stagecoach.host_driver.stream_end import StreamEnd
 from stagecoach.host_driver.transport.base import StreamClosed
-from tests.host_driver.network.port import EngineStream
+from tests.host_driver.network.port import FAKE_ALONE, EngineStream
 from tests.host_driver.network.rig import (
     ACK,
     FAR,
@@ -34,8 +34,8 @@ MSL = 120
 
 
 @pytest.fixture
-def rig() -> Rig:
-    return Rig()
+def rig(make_port) -> Rig:
+    return Rig(port=make_port())
 
 
 @pytest.fixture
@@ -90,6 +90,7 @@ def from_peer(flags: int, sequence: int, acknowledgment: int = 0, data: bytes = 
     return Segment(REMOTE, LOCAL, sequence, acknowledgment, flags, 502, b"", data)
 
 
+@FAKE_ALONE
 @pytest.mark.requirement("TCPSEC-4.2-01", "TCPSEC-7-01")
 def test_a_syn_that_reaches_the_driver_gets_a_challenge_ack(rig, joined):
     _, engine = joined
@@ -103,6 +104,7 @@ def test_a_syn_that_reaches_the_driver_gets_a_challenge_ack(rig, joined):
     assert rig.exchange(from_peer(SYN, 9))
 
 
+@FAKE_ALONE
 @pytest.mark.parametrize("flags", [ACK, RST, FIN | ACK, SYN | RST])
 def test_other_segments_of_the_engine_s_are_dropped(rig, joined, flags):
     assert not rig.exchange(from_peer(flags, 1001, 5))
@@ -161,6 +163,7 @@ def test_a_stream_that_ended_is_not_given_away(rig, joined):
         stream.give_away(lambda handle: None)
 
 
+@FAKE_ALONE
 def test_an_unknown_end_is_counted(rig, joined):
     rig.port.end(joined[0].handle, StreamEnd.RESET)
     rig.port.end(joined[0].handle, StreamEnd.RESET)

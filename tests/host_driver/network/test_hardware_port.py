@@ -8,7 +8,10 @@ import pytest
 from stagecoach.host_driver.network import ethernet, ipv4, tcp
 from stagecoach.host_driver.network.errors import NetworkSettingsError
 from stagecoach.host_driver.network.hardware.flow import PIECES
+from stagecoach.host_driver.network.service import Service
+from stagecoach.host_driver.network.settings import Settings
 from stagecoach.host_driver.network.tcp import Flag, Segment
+from stagecoach.host_driver.network.turn import Turn
 from stagecoach.host_driver.network_registers import NetworkOpcode
 from stagecoach.host_driver.stream_end import StreamEnd
 from stagecoach.host_driver.transport.base import (
@@ -18,8 +21,9 @@ from stagecoach.host_driver.transport.base import (
     TransportTimeout,
 )
 from stagecoach.host_driver.transport.network import Ended, NetworkHost, NetworkPort
+from tests.host_driver.network.hardware_fake import HardwareFake
 from tests.host_driver.network.hardware_pair import FIRST, MACS, RING, Pair, established
-from tests.host_driver.network.rig import segment_frame
+from tests.host_driver.network.rig import SETTINGS, Rig, segment_frame
 
 SPACE = 1 << 32
 
@@ -169,6 +173,7 @@ def test_detach_in_vain_is_told_and_its_fin_follows_later(pair):
     two.wait(None)
     assert pair.nics[1].commands[-1] is NetworkOpcode.DETACH
     pair.nics[1]._busy = 0
+    pair.nics[1].busy_reads.clear()
     two.wait(pair.nics[1].now)
     assert pair.nics[1].commands[-1] is not NetworkOpcode.DETACH
     pair.run()
@@ -352,6 +357,18 @@ def test_a_connection_without_answers_is_doubtful_once(pair):
     (mine,) = ended(one)
     assert mine.how is StreamEnd.TIMED_OUT
     assert one.take_doubtful() is None
+
+
+def test_a_keep_alive_is_refused_as_nothing_tells_that_a_peer_answers(pair):
+    settings = Settings(SETTINGS.address, MACS[0], keep_alive=60.0)
+    with pytest.raises(NetworkSettingsError, match="keep-alive with the engine 'gateware', which"):
+        Service(Turn(pair.ports[0]), settings)
+    rig = Rig(port=HardwareFake())
+    stream, _ = rig.accepted(rig.listen())
+    engine = rig.connections.engine
+    with pytest.raises(NetworkSettingsError, match="allowed: no keep-alive"):
+        engine.set_keep_alive(engine.of(stream), 60.0)
+    engine.set_keep_alive(engine.of(stream), None)
 
 
 def peer_segment(sequence: int, flags: int, data: bytes = b"", port: int = 4000) -> bytes:

@@ -10,6 +10,7 @@ from stagecoach.host_driver.network.icmp import IcmpMessage, Kind, Unreachable
 from stagecoach.host_driver.network.ipv4 import Datagram, Protocol
 from stagecoach.host_driver.network.tcp import Segment
 from tests.host_driver.network.frames import CAPTURES, FRAMES, captured
+from tests.host_driver.network.port import FakePort
 from tests.host_driver.network.rig import (
     FAR,
     GATEWAY_MAC,
@@ -27,8 +28,8 @@ from tests.host_driver.network.rig import (
 
 
 @pytest.fixture
-def rig() -> Rig:
-    return Rig()
+def rig(make_port) -> Rig:
+    return Rig(port=make_port())
 
 
 @pytest.mark.requirement("TCP-MUST-57", "TCP-MUST-63", "IP-1122-3.2.1.3-02", "IP-1122-3.2.1.3-03")
@@ -195,7 +196,8 @@ def test_garbage_changes_nothing_beside_an_established_connection(rig, frames):
         rig.take(*batch)
         rig.port.sent.clear()
         rig.port.now += 1000
-    assert rig.counters["frames"] == frames + 2
+    if isinstance(rig.port, FakePort):  # an engine takes those of its connection
+        assert rig.counters["frames"] == frames + 2
     assert len(rig.service.neighbours.list(0)) <= 256
     assert len(rig.connections.openings.handshakes) <= 8
     assert stream.open and not engine.segment_sizes

@@ -12,7 +12,7 @@ from stagecoach.host_driver.network.tcp import Segment
 from stagecoach.host_driver.stream_end import StreamEnd
 from stagecoach.host_driver.transport.base import StreamClosed
 from tests.host_driver.network.peer import Peer
-from tests.host_driver.network.port import FakePort
+from tests.host_driver.network.port import FAKE_ALONE, FakePort
 from tests.host_driver.network.rig import (
     ACK,
     FIN,
@@ -38,8 +38,8 @@ def fields(frames: Iterable[bytes]) -> set[tuple[int, int]]:
 
 
 @pytest.fixture
-def rig() -> Rig:
-    rig = Rig()
+def rig(make_port) -> Rig:
+    rig = Rig(port=make_port())
     rig.know()
     return rig
 
@@ -76,6 +76,7 @@ def test_connections_of_a_listener_have_those_of_the_listener(rig):
     assert (engine.established.dscp, engine.established.ttl) == (46, 7)
 
 
+@FAKE_ALONE
 @pytest.mark.requirement("TCP-SHLD-21", "TCP-SHLD-22")
 def test_they_change_during_a_connection_and_hold_in_time_wait(rig):
     stream, engine = rig.accepted(rig.listen())

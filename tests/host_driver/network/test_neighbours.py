@@ -40,8 +40,8 @@ OTHER, OTHER_MAC = IPv4Address("192.0.2.9"), bytes.fromhex("020000000009")
 
 
 @pytest.fixture
-def rig() -> Rig:
-    return Rig()
+def rig(make_port) -> Rig:
+    return Rig(port=make_port())
 
 
 def ask(rig: Rig, count: int = 1, destination: IPv4Address = PEER) -> None:

@@ -29,13 +29,13 @@ from stagecoach.host_driver.transport.base import (
 )
 from stagecoach.host_driver.transport.network import NetworkPort
 from tests.host_driver.network.peer import Background, Peer
-from tests.host_driver.network.port import FakePort
+from tests.host_driver.network.port import FAKE_ALONE, EngineStream, FakePort
 from tests.host_driver.network.rig import OWN, PEER, PEER_MAC, SETTINGS, arp_frame
 
 
 @pytest.fixture
-def port() -> FakePort:
-    return FakePort(maximum_connections=4)
+def port(make_port) -> FakePort:
+    return make_port(maximum_connections=4)
 
 
 @pytest.fixture
@@ -59,6 +59,11 @@ def started(port: FakePort) -> Network:
 def network(port, peer) -> Iterator[Network]:
     with started(port) as network:
         yield network
+
+
+def arrives(engine: EngineStream, octets: bytes) -> None:
+    """The peer sends octets."""
+    engine.received += octets
 
 
 def later(port: FakePort, action: Callable[[], None], count: int = 3) -> None:
@@ -100,13 +105,14 @@ def test_octets_that_come_later_are_waited_for(network, port):
     stream = network.connect("192.0.2.1", 4420)
     engine = port.streams[stream.handle]
     engine.received += b"ab"
-    later(port, lambda: engine.received.extend(b"cd"), 20)
+    later(port, lambda: arrives(engine, b"cd"), 20)
     assert stream.receive_exactly(4, 10) == b"abcd"
-    later(port, lambda: engine.received.extend(b"e"), 20)
+    later(port, lambda: arrives(engine, b"e"), 20)
     stream.wait_readable(10)
     assert stream.receive_exactly(1) == b"e"
 
 
+@FAKE_ALONE
 def test_a_send_waits_for_room(network, port):
     stream = network.connect("192.0.2.1", 4420)
     engine = port.streams[stream.handle]
@@ -296,6 +302,7 @@ def test_an_address_of_somebody_else_is_not_used(port):
     assert not [each for each in threading.enumerate() if each.name == "stagecoach network"]
 
 
+@FAKE_ALONE
 @pytest.mark.requirement("TCP-MUST-24", "TCP-MUST-28")
 def test_keep_alive_waits_two_hours_unless_the_caller_says_so(network):
     stream, listener = network.connect("192.0.2.1", 4420), network.listen("", 1)
@@ -364,6 +371,7 @@ def test_a_device_that_ends_ends_all_waits(port, peer):
     later(port, port.close, 10)
     with pytest.raises(DeviceClosed, match="the device was closed"):
         stream.receive_exactly(1)
+    network._thread.join(10)
     with pytest.raises(DeviceClosed):
         network.listen("", 0)
     network.close()

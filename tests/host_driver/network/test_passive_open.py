@@ -30,8 +30,8 @@ LOCAL, REMOTE = (OWN, 4420), (PEER, 40000)
 
 
 @pytest.fixture
-def rig() -> Rig:
-    return Rig()
+def rig(make_port) -> Rig:
+    return Rig(port=make_port())
 
 
 def from_peer(

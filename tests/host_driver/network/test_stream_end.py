@@ -1,6 +1,6 @@
 """A QP whose TCP connection ended says how, if its device has a network that knows."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 
 import pytest
@@ -35,9 +35,9 @@ from tests.host_driver.network.rig import SETTINGS
 class FakeNic(FakeDevice):
     """A `NetworkTransport`: the fake device, whose streams are those of a network."""
 
-    def __init__(self) -> None:
+    def __init__(self, make_port: Callable[..., FakePort]) -> None:
         super().__init__()
-        self.network = FakePort(maximum_connections=4)
+        self.network = make_port(maximum_connections=16)
         self.peer = Peer(self.network, 4420)
         self.stack = Network(self.network, SETTINGS, SHORT)
 
@@ -56,9 +56,9 @@ class FakeNic(FakeDevice):
 
 
 @pytest.fixture
-def nic() -> Iterator[SimpleNamespace]:
+def nic(make_port) -> Iterator[SimpleNamespace]:
     """`transport`, and on it `context`, `cq` and `pd`."""
-    transport = FakeNic()
+    transport = FakeNic(make_port)
     with Context(transport) as context:
         yield SimpleNamespace(
             transport=transport, context=context, cq=CQ(context, 16), pd=PD(context)
