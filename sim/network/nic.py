@@ -48,7 +48,7 @@ class SimulatedNic(SimulatedDevice):
     time: counts cycles for all cards that have the same one, so that a run repeats exactly;
         without it the wall's time holds, as peers such as Linux have it.
     times: of the probes for the address (RFC 5227).
-    library: a built device, or what builds it once the wire is open.
+    library: a built device, or what builds one that has no engine once the wire is open.
     record, read_latency, write_latency, progress: as those of `SimulatedDevice`; a device with an
         engine has no LLP port to record.
 
@@ -87,7 +87,7 @@ class SimulatedNic(SimulatedDevice):
             super().__init__(
                 config,
                 record=record,
-                library=library() if callable(library) else library,
+                library=self._built(library),
                 read_latency=read_latency,
                 write_latency=write_latency,
                 progress=progress,
@@ -109,6 +109,11 @@ class SimulatedNic(SimulatedDevice):
     def check_address(text: str) -> None:
         """Raises `WireAddressError`, a `ValueError`, for an invalid address of a card."""
         parse_wire(text)
+
+    def _built(self, library: Path | Callable[[], Path] | None) -> Path | None:
+        if not callable(library):
+            return library
+        return None if self._has_engine else library()
 
     def _build(self, trace: bool, progress: Callable[[str], None] | None) -> Path:
         if not self._has_engine:

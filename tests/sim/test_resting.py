@@ -11,6 +11,7 @@ from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
 from stagecoach.hw.rtlil import export, to_verilog
+from stagecoach.sim import resting
 from stagecoach.sim.resting import split_clocks
 
 BENCH = """
@@ -73,9 +74,32 @@ class Queues(wiring.Component):
         return m
 
 
-def run(folder, spoil=lambda text: text):
+class Nested(wiring.Component):
+    """The queues, in a block of another that counts what comes."""
+
+    put: In(1)
+    data: In(8)
+    take: In(1)
+    o: Out(16)
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.queues = queues = Queues()
+        came = Signal(16)
+        m.d.comb += [
+            queues.put.eq(self.put),
+            queues.data.eq(self.data),
+            queues.take.eq(self.take),
+            self.o.eq(queues.o ^ came),
+        ]
+        with m.If(self.put):
+            m.d.sync += came.eq(came + 1)
+        return m
+
+
+def run(folder, spoil=lambda text: text, design=Queues, clocks=3):
     """Numbers of cycles with a wrong output, and of edges of the clocks."""
-    verilog = to_verilog(export(Queues(), "rnic"))
+    verilog = to_verilog(export(design(), "rnic"))
     split, count = split_clocks(verilog, "rnic")
     plain = re.sub(r"\brnic\b", "plain", verilog)
     bench = BENCH.format(last=count - 1, count=count)
@@ -87,7 +111,7 @@ def run(folder, spoil=lambda text: text):
     result = subprocess.run([str(program)], capture_output=True, text=True, check=True)
     match = re.search(r"(\d+) wrong, (\d+) edges", result.stdout)
     assert match is not None
-    assert count == 3
+    assert count == clocks
     return int(match[1]), int(match[2])
 
 
@@ -98,6 +122,22 @@ def test_blocks_that_rest_miss_nothing(tmp_path):
     wrong, edges = run(tmp_path)
     assert wrong == 0
     assert 1_000 < edges < 3 * 20_000 / 2
+
+
+@pytest.mark.parametrize(("least", "clocks"), [(5, 4), (300, 2)])
+def test_a_large_block_has_clocks_for_its_parts(tmp_path, monkeypatch, least, clocks):
+    monkeypatch.setattr(resting, "OPEN_STATEMENTS", least)
+    monkeypatch.setattr(resting, "LEAST_STATEMENTS", 3)
+    wrong, edges = run(tmp_path, design=Nested, clocks=clocks)
+    assert wrong == 0
+    assert 1_000 < edges < clocks * 20_000
+
+
+def test_the_smallest_blocks_have_no_clock_if_there_are_too_many(tmp_path, monkeypatch):
+    monkeypatch.setattr(resting, "CLOCKS_LIMIT", 2)
+    monkeypatch.setattr(resting, "LEAST_STATEMENTS", 1)
+    wrong, _ = run(tmp_path, clocks=1)
+    assert wrong == 0
 
 
 def test_a_change_that_is_not_told_is_noticed_here(tmp_path):
