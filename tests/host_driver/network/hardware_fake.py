@@ -107,8 +107,10 @@ class HardwareStream:
 class HardwareFake(HardwarePort):
     """The port; see `FakePort` for what tests use of it."""
 
-    def __init__(self, maximum_connections: int = 16, mac: bytes = OWN_MAC):
-        self.nic = FakeNic(maximum_connections)
+    def __init__(
+        self, maximum_connections: int = 16, mac: bytes = OWN_MAC, nic: FakeNic | None = None
+    ):
+        self.nic = nic or FakeNic(maximum_connections)
         self.sent: list[bytes] = []
         self.waits = 0
         self.peer: Callable[[bytes], None] | None = None
@@ -144,6 +146,7 @@ class HardwareFake(HardwarePort):
 
     def close(self, why: str = "the device was closed") -> None:
         super().close(why)
+        self.nic.close(why)
 
     def tell(self) -> None:
         self.wake()

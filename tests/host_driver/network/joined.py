@@ -1,9 +1,16 @@
-"""Two ports on one wire, in the wall's time, whose engines hand octets to each other."""
+"""Two ports on one wire, in the wall's time: fakes whose engines hand octets to each other, or
+those of two NICs in Python, whose engines send segments.
+"""
 
+import contextlib
+import queue
+import threading
 import time
 
 from stagecoach.host_driver.stream_end import StreamEnd
 from stagecoach.host_driver.transport.base import DeviceClosed
+from tests.host_driver.network.fake_nic import FakeNic
+from tests.host_driver.network.hardware_fake import HardwareFake
 from tests.host_driver.network.port import EngineStream, FakePort
 
 
@@ -58,8 +65,52 @@ class WallPort(FakePort):
         super().abort(handle)
 
 
-def joined() -> tuple[WallPort, WallPort]:
+class WallNic(FakeNic):
+    """One of the two; `other` is the other one. A thread carries frames, and lets timers expire."""
+
+    other: "WallNic"
+
+    def __init__(self, connections: int) -> None:
+        super().__init__(connections)
+        self._under_way: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        self.wire = self._under_way.put
+        self._thread = threading.Thread(target=self._carry, daemon=True)
+
+    def now_us(self) -> int:
+        return time.monotonic_ns() // 1000
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def _carry(self) -> None:
+        while self.closed is None:
+            with contextlib.suppress(queue.Empty):
+                self.other.frame(self._under_way.get(timeout=0.001))
+            self.run_to(self.now_us())
+
+    def wait_network(self, until_us: int | None) -> None:
+        with self.lock:
+            if not self._woken and not self.interrupt and self.closed is None:
+                left = 10.0 if until_us is None else max(0.0, (until_us - self.now_us()) / 1e6)
+                self.lock.wait(left)
+            self._woken = False
+            if self.closed is not None:
+                raise DeviceClosed(self.closed)
+
+
+def joined_fakes() -> tuple[WallPort, WallPort]:
     """Both ends."""
     here, there = WallPort(), WallPort()
     here.other, there.other = there, here
+    return here, there
+
+
+def joined_hardware() -> tuple[HardwareFake, HardwareFake]:
+    """Both ends."""
+    nics = WallNic(16), WallNic(16)
+    for number, nic in enumerate(nics):
+        nic.other = nics[1 - number]
+        nic.start()
+    macs = (bytes((2, 0, 0, 0, 0, number)) for number in (1, 2))
+    here, there = (HardwareFake(nic=nic, mac=mac) for nic, mac in zip(nics, macs, strict=True))
     return here, there

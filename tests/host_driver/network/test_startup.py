@@ -1,6 +1,6 @@
 """The connection manager on a network: MPA startup, then the stream belongs to a QP."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -18,7 +18,8 @@ from stagecoach.host_driver.network.network import Network
 from stagecoach.host_driver.network.settings import Settings
 from stagecoach.host_driver.network.stream import NetworkListener, NetworkStream
 from stagecoach.host_driver.transport.base import ByteStream
-from tests.host_driver.network.joined import WallPort, joined
+from tests.host_driver.network.hardware_fake import HardwareFake
+from tests.host_driver.network.joined import WallPort, joined_fakes, joined_hardware
 from tests.host_driver.network.peer import Background
 from tests.host_driver.startup_rig import PATIENCE, SHORT, RtrDevice, Side
 
@@ -33,7 +34,7 @@ class NetworkDevice(RtrDevice):
     gives: to the engine of its port what it is given; else it sends and receives itself.
     """
 
-    def __init__(self, port: WallPort, number: int, *, gives: bool) -> None:
+    def __init__(self, port: WallPort | HardwareFake, number: int, *, gives: bool) -> None:
         super().__init__()
         settings = Settings.parse(f"192.0.2.{number}/24", bytes((2, 0, 0, 0, 0, number)))
         self.port = port
@@ -63,9 +64,13 @@ class NetworkDevice(RtrDevice):
     def close(self) -> None:
         super().close()
         self.network.close(0.1)
+        self.port.close()
 
 
-def sides(*, gives: bool) -> tuple[Side, Side]:
+Joined = Callable[[], tuple[WallPort, WallPort] | tuple[HardwareFake, HardwareFake]]
+
+
+def sides(joined: Joined, *, gives: bool) -> tuple[Side, Side]:
     # One after the other: probes of two interfaces for two addresses are no conflict.
     here, there = joined()
     return (
@@ -74,9 +79,14 @@ def sides(*, gives: bool) -> tuple[Side, Side]:
     )
 
 
+@pytest.fixture(params=[joined_fakes, joined_hardware], ids=["fake", "hardware"])
+def joined(request) -> Joined:
+    return request.param
+
+
 @pytest.fixture
-def given() -> Iterator[tuple[Side, Side]]:
-    active, passive = sides(gives=True)
+def given(joined) -> Iterator[tuple[Side, Side]]:
+    active, passive = sides(joined, gives=True)
     yield active, passive
     active.context.close()
     passive.context.close()
@@ -132,9 +142,9 @@ def test_a_peer_without_a_request_is_timed_out(given):
 
 
 @pytest.mark.parametrize("rtr", [RTR.WRITE, RTR.READ, RTR.SEND])
-def test_the_first_fpdu_after_the_startup_is_not_lost(rtr):
+def test_the_first_fpdu_after_the_startup_is_not_lost(joined, rtr):
     """The Responder waits for it with the stream still its own (RFC 6581, 9.2)."""
-    active, passive = sides(gives=False)
+    active, passive = sides(joined, gives=False)
     with listen(passive.context, "") as listener:
         accepting = Background(lambda: listener.get_request().accept(passive.qp, rtr=rtr))
         connect(active.qp, "192.0.2.2", listener.port, peer_to_peer=True, rtr=rtr)
