@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from stagecoach import SGE, CycleTime, RecvWR, SendWR, SimulatedNic, StreamClosed, WROpcode
+from stagecoach import CQ, SGE, CycleTime, RecvWR, SendWR, SimulatedNic, StreamClosed, WROpcode
 from stagecoach.host_driver.network.errors import ConnectionRefused, ConnectionTimedOut
 from stagecoach.host_driver.network.stream import NetworkStream
 from stagecoach.sim.network import timeline
@@ -217,10 +217,12 @@ def test_many_connections_at_once(pair):
     qps = []
     for number in range(NIC_CONFIG.qps):
         if number:
-            here.qp, there.qp = here.new_qp(), there.new_qp()
+            for side in (here, there):
+                side.cq = CQ(side.context, 64)
+                side.qp = side.new_qp()
         join(here, there)
-        qps.append((here.qp, there.qp))
-    for here.qp, there.qp in qps:
+        qps.append((here.qp, here.cq, there.qp, there.cq))
+    for here.qp, here.cq, there.qp, there.cq in qps:
         both = Transfer(here, there, 5_000)
         both.write_and_read()
         both.send()
