@@ -53,7 +53,7 @@ class RawTransmit(wiring.Component):
     Members
     -------
     queue, producer, consumer, enable, idle: as said. read: of memory. frame: to `FrameOutput`.
-    refused, failed: a pulse for each such frame.
+        Each word is taken when it comes. refused, failed: a pulse for each such frame.
     """
 
     def __init__(self, mtu: int = 1500):
@@ -96,6 +96,8 @@ class RawTransmit(wiring.Component):
         moves = Signal()
         left = Signal(OCTETS_BITS)
         m.d.comb += [
+            # None comes that was not asked for.
+            word.ready.eq(1),
             descriptor.eq(Cat(low, high)),
             write.addr.eq(number),
             write.data.eq(word.p.data),
@@ -111,7 +113,7 @@ class RawTransmit(wiring.Component):
                 frame.valid.eq(fetched),
                 frame.p.data.eq(read.data),
             ]
-        with m.If(word.valid & word.ready):
+        with m.If(word.valid):
             m.d.sync += bad.eq(bad | word.p.error)
 
         with m.FSM(init="WAIT"):
@@ -134,7 +136,6 @@ class RawTransmit(wiring.Component):
                 with m.If(command.ready):
                     m.next = "DESCRIPTOR"
             with m.State("DESCRIPTOR"):  # its words
-                m.d.comb += word.ready.eq(1)
                 with m.If(word.valid):
                     m.d.sync += [low.eq(high), high.eq(word.p.data)]
                     with m.If(word.p.last):
@@ -162,7 +163,7 @@ class RawTransmit(wiring.Component):
                 with m.If(command.ready):
                     m.next = "FILL"
             with m.State("FILL"):  # the store with its words
-                m.d.comb += [word.ready.eq(1), write.en.eq(word.valid)]
+                m.d.comb += write.en.eq(word.valid)
                 with m.If(word.valid):
                     m.d.sync += number.eq(number + 1)
                 with m.If(word.valid & word.p.last):

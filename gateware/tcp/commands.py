@@ -30,6 +30,18 @@ NetworkOpcode = encoding(
     "NETWORK_COMMAND.opcode.",
 )
 
+_FIRST_STEPS = {
+    NetworkOpcode.HEADER: "HEADER",
+    NetworkOpcode.ESTABLISH: "RECEIVE",
+    NetworkOpcode.ATTACH: "RECEIVE",
+    NetworkOpcode.DISCARD: "RECEIVE",
+    NetworkOpcode.SEGMENT: "SEGMENT",
+    NetworkOpcode.RELEASE: "RELEASE",
+    NetworkOpcode.DETACH: "LANE",
+    NetworkOpcode.FORGET: "ENDS",
+}
+"""States after the check; of all others it is TRANSMIT."""
+
 _STAGING_PREFIX, _INFO_PREFIX = "TCP_", "TCP_INFO"
 
 MOST_SIZE = RING_MOST_BITS - RING_LEAST_BITS
@@ -87,8 +99,7 @@ class NetworkCommands(wiring.Component):
     lookup, lookup_done: of the demultiplexer. placed, release: segments and releases of the driver.
     attachment: whose stream a lane has.
     begun: a pulse, what a BEGIN of the receiving side says was said. info_done: a pulse, the words
-        of an INFO are there. The first comes after the command was taken, a cycle later at the
-        earliest, the other after it was offered.
+        of an INFO are there. Both come at any time from the cycle on in which it is offered.
     info_read: of which connection the last INFO was.
     fence_start, fence_busy: to the fence.
     busy: a command is under way. invalid: the last one had no valid opcode or argument, or found no
@@ -126,14 +137,14 @@ class NetworkCommands(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         opcode = Signal(NetworkOpcode)
+        answered = Signal()  # `begun`, or `info_done`: a processor may do all before it takes
+        with m.If(self.begun | self.info_done):
+            m.d.sync += answered.eq(1)
         valid = self._check(m, opcode)
         self._connect_receive(m, opcode)
         self._connect_transmit(m, opcode)
         self._connect_others(m, opcode)
 
-        told = Signal()  # the words of an INFO are there
-        with m.If(self.info_done):
-            m.d.sync += told.eq(1)
         with m.FSM() as fsm:
             m.d.comb += self.busy.eq(~fsm.ongoing("IDLE"))
             with m.State("IDLE"):  # waits for an opcode
@@ -142,27 +153,14 @@ class NetworkCommands(wiring.Component):
                     m.d.sync += opcode.eq(self.opcode.payload)
                     m.next = "CHECK"
             with m.State("CHECK"):  # checks the arguments
-                m.d.sync += [self.invalid.eq(~valid), told.eq(0)]
+                m.d.sync += [self.invalid.eq(~valid), answered.eq(0)]
                 with m.If(~valid):
                     m.next = "IDLE"
+                for one, step in _FIRST_STEPS.items():
+                    with m.Elif(opcode == one):
+                        m.next = step
                 with m.Else():
-                    with m.Switch(opcode):
-                        with m.Case(NetworkOpcode.HEADER):
-                            m.next = "HEADER"
-                        with m.Case(
-                            NetworkOpcode.ESTABLISH, NetworkOpcode.ATTACH, NetworkOpcode.DISCARD
-                        ):
-                            m.next = "RECEIVE"
-                        with m.Case(NetworkOpcode.SEGMENT):
-                            m.next = "SEGMENT"
-                        with m.Case(NetworkOpcode.RELEASE):
-                            m.next = "RELEASE"
-                        with m.Case(NetworkOpcode.DETACH):
-                            m.next = "LANE"
-                        with m.Case(NetworkOpcode.FORGET):
-                            m.next = "ENDS"
-                        with m.Default():
-                            m.next = "TRANSMIT"
+                    m.next = "TRANSMIT"
             with m.State("HEADER"):  # writes a row
                 m.d.comb += self.header_write.eq(1)
                 m.next = "IDLE"
@@ -183,7 +181,7 @@ class NetworkCommands(wiring.Component):
                     with m.Elif(opcode == NetworkOpcode.ATTACH):
                         m.next = "LANE"
             with m.State("BEGUN"):  # waits until nothing of the number's last connection is said
-                with m.If(self.begun):
+                with m.If(answered):
                     m.next = "TRANSMIT"
             with m.State("LANE"):  # waits until the LLP port knows
                 m.d.comb += self.attachment.valid.eq(1)
@@ -202,7 +200,7 @@ class NetworkCommands(wiring.Component):
                             m.d.sync += self.info_read.eq(self.tcp_connection.connection)
                             m.next = "INFO"
             with m.State("INFO"):  # waits until the words are there
-                with m.If(told):
+                with m.If(answered):
                     m.next = "IDLE"
             with m.State("ENDS"):  # waits until the lookup has taken them
                 m.d.comb += self.lookup.valid.eq(1)

@@ -11,12 +11,16 @@ from amaranth.lib import stream, wiring
 
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.gateware.ethernet.frame_output import FrameOutput
+from stagecoach.gateware.ethernet.link_watch import LinkWatch
+from stagecoach.gateware.ethernet.mac_streams import MacStreams
 from stagecoach.gateware.ethernet.raw_receive import RawReceive
 from stagecoach.gateware.ethernet.raw_transmit import RawTransmit
 from stagecoach.gateware.hostlink.serial_rnic import SerialRnic
+from stagecoach.gateware.nic import RnicNic
 from stagecoach.gateware.rnic import Rnic
 from stagecoach.gateware.tcp.builder import Builder
 from stagecoach.gateware.tcp.congestion import Congestion
+from stagecoach.gateware.tcp.engine import TcpEngine
 from stagecoach.gateware.tcp.receive_side import ReceiveSide
 from stagecoach.gateware.tcp.ring_reader import RingReader
 from stagecoach.gateware.tcp.rto import RetransmissionTimeout
@@ -36,7 +40,7 @@ DEVICES: dict[str, Callable[[], wiring.Component]] = {
     "board": lambda: SerialRnic(RnicConfig(), 100_000_000, 2_000_000),
     "rnic 32": lambda: Rnic(RnicConfig(data_width=32)),
     "rnic 128": lambda: Rnic(RnicConfig(data_width=128)),
-    # Of the TCP engine (docs/tcp-engine.md), which is in no device yet.
+    # Of the TCP engine (docs/tcp-engine.md): parts of the NIC, which alone are exported sooner.
     "receive side": ReceiveSide,
     "rto": RetransmissionTimeout,
     "congestion": Congestion,
@@ -51,6 +55,11 @@ DEVICES: dict[str, Callable[[], wiring.Component]] = {
     "ring reader": lambda: RingReader(RnicConfig()),
     "transmit processor": TransmitProcessor,
     "transmit path": lambda: TransmitPath(RnicConfig()),
+    "tcp engine": TcpEngine,
+    # Of boards with Ethernet, which have no device yet.
+    "link watch": LinkWatch,
+    "mac streams": MacStreams,
+    "nic": lambda: RnicNic(RnicConfig()),
 }
 """Devices that together have every block; of all but the first one only other classes count."""
 

@@ -14,6 +14,7 @@ from stagecoach.gateware.queues.fetch.visit import Visit
 from stagecoach.gateware.rdmap.transmit.check import RIGHTS_BITS
 from stagecoach.gateware.registers.block import _is_message
 from stagecoach.gateware.registers.commands import staging_registers
+from stagecoach.gateware.tcp import commands as network_commands
 from stagecoach.gateware.tcp.transmit_plan import TO_DO
 from stagecoach.gateware.tcp.transmit_turn import TransmitKind
 from stagecoach.hw.formal import receiver
@@ -223,7 +224,13 @@ def _pending(h: Harness, inside: Inside) -> Conditions:
     yield "free", inside.in_state("FORGET", "TAKE") | ~inside.ports.o.valid
 
 
+def _driver_notices(h: Harness, inside: Inside) -> Conditions:
+    """A notice is composed when none waits to be taken."""
+    yield "free", ~inside.in_state("COMPOSE") | ~inside.ports.o.valid
+
+
 INVARIANTS: dict[str, Callable[[Harness, Inside], Conditions]] = {
+    "tcp.driver_notices.DriverNotices": _driver_notices,
     "tcp.pending.Pending": _pending,
     "tcp.transmit_processor.TransmitProcessor": _transmit_processor,
     "ethernet.raw_transmit.RawTransmit": _raw_transmit,
@@ -260,6 +267,20 @@ def _command_processor(h: Harness, inside: Inside) -> Conditions:
     for name in staging_registers():
         register = getattr(ports, name).as_value()
         yield name, ~busy | (register == h.past(register))
+
+
+def _network_commands(h: Harness, inside: Inside) -> Conditions:
+    """The same of NETWORK_COMMAND_STATUS."""
+    ports = inside.ports
+    busy = h.past(ports.busy) & ports.busy
+    for name in network_commands.staging_registers():
+        register = getattr(ports, name).as_value()
+        yield name, ~busy | (register == h.past(register))
+
+
+def _network_registers(h: Harness, inside: Inside) -> Conditions:
+    """The same, of the host at the register port."""
+    yield from _network_commands(h, inside.child("commands"))
 
 
 def _entry_writer_needs(h: Harness, inside: Inside) -> Conditions:
@@ -305,8 +326,26 @@ def _transmit_check_needs(h: Harness, inside: Inside) -> Conditions:
     yield "PD", ~h.past(change.valid & ~change.ready) | (pd == h.past(pd))
 
 
+def _tcp_engine_needs(h: Harness, inside: Inside) -> Conditions:
+    """The LLP port, seen from the engine: a request, and an FPDU, stay until they are taken."""
+    llp = inside.ports.llp
+    for port, fields in (
+        ("rx_request", ("connection", "position", "octets")),
+        ("tx", ("connection", "data", "octets", "first", "last", "close")),
+    ):
+        waits = h.past(getattr(llp, f"{port}_valid") & ~getattr(llp, f"{port}_ready"))
+        values = [getattr(llp, f"{port}_{name}") for name in fields]
+        held = getattr(llp, f"{port}_valid")
+        for value in values:
+            held &= value == h.past(value)
+        yield port, ~waits | held
+
+
 NEEDS: dict[str, Callable[[Harness, Inside], Conditions]] = {
+    "tcp.engine.TcpEngine": _tcp_engine_needs,
     "registers.commands.CommandProcessor": _command_processor,
+    "tcp.commands.NetworkCommands": _network_commands,
+    "tcp.network_registers.NetworkRegisters": _network_registers,
     "dma.read.ReadEngine": _read_engine,
     "rdmap.transmit.transmitter.Transmitter": _transmitter,
     "rdmap.transmit.issue.TransmitIssue": _transmit_issue_needs,

@@ -81,6 +81,7 @@ def test_no_route(peer, tmp_path, capsys, command):
     assert "no route to 198.51.100.7: it is outside 192.0.2.0/24" in line(capsys)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS)
 def test_no_neighbour(peer, tmp_path, capsys, command):
     assert run(command, tmp_path, "192.0.2.77", 99) == 1
@@ -101,6 +102,7 @@ def test_reset(peer, tmp_path, capsys, command):
     assert f"the stream to {PEER}:99 ended: the peer reset the connection" in line(capsys)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS)
 def test_timed_out(peer, tmp_path, capsys, command):
     # A listener that has no room answers no SYN.
@@ -176,6 +178,7 @@ def test_lost_when_it_is_established(peer, tmp_path, capsys, command, end):
     assert command != "rping" or "it still owed the go-ahead" in told
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("TCP-MUST-20")
 @pytest.mark.parametrize("command", ["rping", "nfs"])
 def test_timed_out_when_it_is_established(peer, tmp_path, capsys, monkeypatch, command):

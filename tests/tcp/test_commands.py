@@ -476,6 +476,28 @@ async def check_answers_that_never_come_hold_up_commands_only(dut: Any) -> None:
 
 
 @cocotb.test(timeout_time=500, timeout_unit="us")
+async def check_an_answer_may_come_before_its_command_is_taken(dut: Any) -> None:
+    bench = await begin(dut)
+    stage(bench, random_arguments(bench.rng, bench.connections, bench.mtu))
+    for pulse, opcode, name in (
+        ("begun", OP.ESTABLISH, "receive_command"),
+        ("info_done", OP.INFO, "transmit_command"),
+    ):
+        for delay in range(4):
+            bench.never, bench.sinks[name].paused = {pulse}, True
+            running = cocotb.start_soon(bench.run(opcode.value))
+            while not getattr(dut, f"{name}__valid").value:
+                await RisingEdge(dut.clk)
+            await ClockCycles(dut.clk, delay)
+            getattr(dut, pulse).value = 1
+            await RisingEdge(dut.clk)
+            getattr(dut, pulse).value = 0
+            bench.sinks[name].paused = False
+            log, invalid = await running
+            assert names(log) == [one for one in ORDERS[opcode] if one != pulse] and not invalid
+
+
+@cocotb.test(timeout_time=500, timeout_unit="us")
 async def check_one_command_after_the_other(dut: Any) -> None:
     bench = await begin(dut)
     stage(bench, random_arguments(bench.rng, bench.connections, bench.mtu))

@@ -15,6 +15,8 @@ from tests.tcp.lossy_wire import QUIET_CYCLES, Wire
 from tests.tcp.path_bench import LARGEST, RING, SMALLEST, Bench, start
 from tests.tcp.receive_reference import SPACE
 
+pytestmark = pytest.mark.slow
+
 PATTERNS = ("always", "random")
 DROPS_CYCLES = 1000
 """In which a store that is full of FPDUs drops them: 16, and two of the longest."""

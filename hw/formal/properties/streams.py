@@ -43,6 +43,8 @@ ASSUMED: dict[str, tuple[str, ...]] = {
     "tcp.receive_side.ReceiveSide": ("llp_request",),
     "tcp.transmit_ring.TransmitRing": ("words",),
     "tcp.transmit_path.TransmitPath": ("command",),
+    "tcp.notice_gate.NoticeGate": ("i",),
+    "tcp.engine.TcpEngine": ("transmit_command",),
     "tcp.transmit_processor.TransmitProcessor": ("fpdu", "command"),
 }
 """Inputs that must hold their words for the outputs to do so: they pass through."""
@@ -100,6 +102,11 @@ FREE["tcp.transmit_path.TransmitPath"] = tuple(
         ("builder", "tcp.builder.Builder"),
     )
     for name in FREE[block_name]
+)
+
+FREE["tcp.engine.TcpEngine"] = (
+    *(f"receive.{name}" for name in FREE["tcp.receive_side.ReceiveSide"]),
+    *(f"transmit.{name}" for name in FREE["tcp.transmit_path.TransmitPath"]),
 )
 
 RESTARTS: dict[str, str] = {

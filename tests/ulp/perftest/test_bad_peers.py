@@ -223,6 +223,7 @@ def test_a_server_that_speaks_first_is_named(devices, monkeypatch):
 # Silence
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("told", [0, 1, 3, 5])
 def test_a_silent_client_is_given_up(devices, told):
     def script(end: Foreign, port: int) -> None:
@@ -237,6 +238,7 @@ def test_a_silent_client_is_given_up(devices, told):
     assert str(error).startswith(f"the peer's {missing}: nothing")
 
 
+@pytest.mark.slow
 def test_a_silent_server_is_given_up(devices):
     def script(end: Foreign, listener) -> None:
         end.answer(listener)
@@ -293,6 +295,7 @@ def test_a_server_that_listens_again_a_little_later_is_met(devices, monkeypatch)
     assert isinstance(error, PeerClosed) and len(closed) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("tool", "message"),
     [
@@ -314,6 +317,7 @@ def test_a_server_that_does_nothing_in_the_test_is_given_up(devices, tool, messa
     assert str(error) == f"{message}: nothing from the peer in 3 s"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tool", ["ib_write_lat", "ib_send_lat", "ib_send_bw"])
 def test_a_client_that_does_nothing_in_the_test_is_given_up(devices, tool):
     def script(end: Foreign, port: int) -> None:
@@ -405,6 +409,7 @@ def test_a_write_beyond_the_memory_is_named(devices):
     )
 
 
+@pytest.mark.slow
 def test_fewer_messages_are_named(devices, monkeypatch):
     monkeypatch.setattr(link, "_GRACE", SHORT)
 
@@ -441,6 +446,7 @@ def test_the_report_of_another_test_is_named(devices, size, iters, message):
     assert message in str(server_against(devices, "ib_write_bw", script, size=64, iters=7))
 
 
+@pytest.mark.slow
 def test_another_tool_is_named(devices):
     """A client of ib_write_lat at a server of ib_write_bw: one handshake more."""
 

@@ -252,6 +252,7 @@ def test_a_region_that_the_server_has_invalidated_is_given_back_too(devices: Dev
     run(work)
 
 
+@pytest.mark.slow
 def test_a_server_that_never_answers_is_a_timeout(devices: Devices):
     async def work():
         settings = ClientSettings(reply_timeout=1.0)

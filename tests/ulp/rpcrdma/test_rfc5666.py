@@ -352,6 +352,7 @@ def test_no_more_reads_are_under_way_than_the_client_wants(devices: Devices, mon
     run(work)
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("RPCRDMA-6-03")
 def test_a_server_without_the_protocol_leaves_the_sizes_as_they_are(devices: Devices):
     async def work():
