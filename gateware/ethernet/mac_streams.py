@@ -73,7 +73,8 @@ class MacStreams(wiring.Component):
 
     def _transmit(self, m: Module) -> None:
         tx, mac = self.tx, self.mac_tx
-        open_, is_open = Signal(), Signal()  # in a frame: before this word, and after it
+        was_open = Signal()  # in a frame
+        is_open = Signal()  # and after this word
         cut = Signal()  # in a frame whose beginning was lost, or sent before a link was lost
         passes = self.up & ~cut
         moves = tx.tvalid & tx.tready
@@ -82,12 +83,12 @@ class MacStreams(wiring.Component):
             tx.tready.eq(mac.ready | ~passes),
             mac.data.eq(tx.tdata),
             mac.last.eq(tx.tlast),
-            is_open.eq(Mux(moves, ~tx.tlast, open_)),
+            is_open.eq(Mux(moves, ~tx.tlast, was_open)),
         ]
         with m.If(tx.tlast):
             m.d.comb += mac.last_be.eq(tx.tkeep & ~(tx.tkeep >> 1))
         m.d.sync += [
-            open_.eq(is_open),
+            was_open.eq(is_open),
             cut.eq(is_open & (cut | ~self.up)),
         ]
         with m.If(moves & tx.tlast & ~passes):

@@ -20,10 +20,11 @@ class DriverNotices(wiring.Component):
     """Adds to each notice what is settled of its connection, and makes those of octets that came.
 
     A connection to which no lane is attached is READABLE when its settled number moves, or its FIN
-    comes. One such notice of each connection waits, whatever comes until it is made: then it says
-    what is settled at that time. It takes turns with notices of the sending side. After the end of
-    a connection was told, nothing is said of it until its number begins anew: a READABLE that waits
-    is forgotten then; one that still waits when that begins says what is true of the new one.
+    comes. One such notice of each connection waits, and one more if that is the next to leave,
+    whatever comes until it is made: then it says what is settled at that time. It takes turns with
+    notices of the sending side. After the end of a connection was told, nothing is said of it until
+    its number begins anew: a READABLE that waits is forgotten then; one that still waits when that
+    begins says what is true of the new one.
 
     A note is taken within 8 cycles, whatever waits. From a note to its notice 9 cycles, from a
     notice of the sending side 2, if no other one waits; one in 3 cycles. If `o` is not taken, notes

@@ -60,8 +60,8 @@ WINDOW, SHIFT = 0xFFFF, 2
 """Of ours, when the engine gets a connection."""
 
 CYCLES_OF_US = 16
-QUIET_CYCLES = 200
-LONGEST_DELAY_US = 200
+QUIET_CYCLES = 150
+LONGEST_DELAY_US = 20
 SLOTS_CLEARED = 1 << 12
 
 

@@ -2,6 +2,7 @@
 
 import threading
 import time as walltime
+from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -20,7 +21,6 @@ from tests.sim.conftest import STUB_CONFIG
 from tests.sim.nic_stand_in import At
 
 pytestmark = pytest.mark.timeout(120)
-
 
 
 class Registers:
@@ -42,7 +42,7 @@ class Bench:
     def __init__(self, library: Path, name: str, paced: bool, options: str = "") -> None:
         self.time: CycleTime | WallTime = CycleTime() if paced else WallTime()
         clock = self.time.clock
-        channel = Channel()
+        self.channel = channel = Channel()
         self.device = Device(
             library,
             STUB_CONFIG.qps,
@@ -97,6 +97,7 @@ class Bench:
         self.card.close("the test is over")
         self.time._remove(self.card)
         self.device.close()
+        self.channel.close()
         self.wire.close()
         self.peer.close()
 
@@ -178,12 +179,24 @@ def test_a_device_that_ends_ends_the_wait(nic_library: Path, tmp_path: Path) -> 
 
 
 def test_frames_wait_in_the_wire_while_the_device_takes_none(paced: Bench) -> None:
-    """More than fit into the socket; all come, in order."""
+    """More than fit into device and socket; all come, in order."""
     paced.host.write_register(At.ECHO, 1)
     paced.device.hold(transmit=True)
-    frames = [number.to_bytes(2) * 700 for number in range(300)]
-    for frame in frames[:40]:
-        paced.send(frame)
-    paced.device.hold()
-    for frame in frames[:40]:
-        assert paced.receive() == frame
+    frames = [number.to_bytes(2) * 700 for number in range(400)]
+    left, got = deque(frames), []
+
+    def exchange() -> bool:
+        while left and paced.peer.send(left[0]):
+            left.popleft()
+        while (frame := paced.peer.receive()) is not None:
+            got.append(frame)
+        return len(got) == len(frames)
+
+    with paced.time.lock:
+        # So long that the wire would have carried all of them.
+        assert not paced.time._block(exchange, paced.time._now_ps() + 5_000 * PS_PER_US)
+        assert not got
+        assert paced.card._channel.full
+        paced.device.hold()
+        paced._wait(exchange)
+    assert got == frames
