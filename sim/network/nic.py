@@ -24,7 +24,7 @@ from stagecoach.sim.network.port import EnginePort
 from stagecoach.sim.network.reference_card import ReferenceCard
 from stagecoach.sim.network.timeline import CycleTime, WallTime
 from stagecoach.sim.transport import SimulatedDevice
-from stagecoach.sim.wire.address import WireAddress, parse_wire
+from stagecoach.sim.wire.address import MAXIMUM_MTU, WireAddress, parse_wire
 from stagecoach.sim.wire.clock import CYCLE_PS, WallClock
 from stagecoach.sim.wire.impairments import PS_PER_US
 from stagecoach.sim.wire.wire import Wire
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from stagecoach.gateware.config import RnicConfig
 
 MS_US = 1000
+
+NIC_MTUS = (1500, MAXIMUM_MTU)
+"""Of devices with an engine that are built; each takes shorter packets, too."""
 
 
 class SimulatedNic(SimulatedDevice):
@@ -120,7 +123,8 @@ class SimulatedNic(SimulatedDevice):
             return super()._build(trace, progress)
         from stagecoach.sim.build import build_nic
 
-        return build_nic(self.config, self.address.mtu, trace=trace, progress=progress)
+        mtu = next(each for each in NIC_MTUS if each >= self.address.mtu)
+        return build_nic(self.config, mtu, trace=trace, progress=progress)
 
     def _start(self, library: Path, **options: Any) -> Device:
         clock = self._time.clock

@@ -4,17 +4,19 @@ import random
 import secrets
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from stagecoach import SGE, CycleTime, RecvWR, SendWR, SimulatedNic, StreamClosed, WROpcode
 from stagecoach.gateware.config import RnicConfig
-from stagecoach.host_driver.network.errors import ConnectionRefused
+from stagecoach.host_driver.network.errors import ConnectionRefused, ConnectionTimedOut
 from stagecoach.host_driver.network.stream import NetworkStream
 from stagecoach.sim.build import build_nic
 from stagecoach.sim.network import timeline
+from stagecoach.sim.wire.errors import WireError
 from tests.integration.test_simulated_nic import Side, join
 
 CONFIG = RnicConfig(qps=4)
@@ -106,40 +108,67 @@ def test_nobody_who_listens_refuses(pair):
 
 
 def test_the_last_frames_are_seen(pair):
-    here, there = pair
-    here.stack.ping("192.0.2.2")
+    pair[0].stack.ping("192.0.2.2")
     for nic in pair:
         heads = nic.network.frame_heads()
         assert {head.sent for head in heads} == {False, True}
 
 
-def transfer(nics: tuple[SimulatedNic, SimulatedNic], octets: int) -> tuple[int, ...]:
-    """A Write, a Read and a Send of the same octets; returns when each was done."""
-    content = random.Random(octets).randbytes(octets)
+@dataclass(frozen=True)
+class Transfer:
+    """Two sides that are joined, and a region of each."""
+
+    here: Side
+    there: Side
+    octets: int
+
+    def write_and_read(self) -> list[int]:
+        """A Write and a Read of the same octets; returns when each was done."""
+        here, octets = self.here, self.octets
+        content = random.Random(octets).randbytes(octets)
+        source, read = here.region(content), here.region(octets)
+        target = self.there.region(octets)
+        remote = {"remote_addr": target.addr, "rkey": target.rkey}
+        times = []
+        for opcode, region in ((WROpcode.RDMA_WRITE, source), (WROpcode.RDMA_READ, read)):
+            element = SGE(region.addr, octets, region.lkey)
+            here.qp.post_send(SendWR(opcode=opcode, sg=[element], **remote))
+            here.done()
+            times.append(here.nic.cycles)
+        assert target.buf == read.buf == content
+        return times
+
+    def send(self) -> None:
+        """A Send from there."""
+        content = random.Random(-self.octets).randbytes(self.octets)
+        received, source = self.here.region(self.octets), self.there.region(content)
+        sge = SGE(received.addr, self.octets, received.lkey)
+        self.here.qp.post_recv(RecvWR(sg=[sge]))
+        self.there.qp.post_send(SendWR(sg=[SGE(source.addr, self.octets, source.lkey)]))
+        self.here.done()
+        self.there.done()
+        assert received.buf == content
+
+
+@contextmanager
+def joined(nics: tuple[SimulatedNic, SimulatedNic], octets: int = OCTETS) -> Iterator[Transfer]:
     here, there = map(Side, nics)
     join(here, there)
-    source, read = here.region(content), here.region(octets)
-    target, received = there.region(octets), there.region(octets)
-    remote = {"remote_addr": target.addr, "rkey": target.rkey}
-    times = []
-    for opcode, region in ((WROpcode.RDMA_WRITE, source), (WROpcode.RDMA_READ, read)):
-        element = SGE(region.addr, octets, region.lkey)
-        here.qp.post_send(SendWR(opcode=opcode, sg=[element], **remote))
-        here.done()
-        times.append(here.nic.cycles)
-    assert target.buf == read.buf == content
-    there.qp.post_recv(RecvWR(sg=[SGE(received.addr, octets, received.lkey)]))
-    here.qp.post_send(SendWR(sg=[SGE(source.addr, octets, source.lkey)]))
-    there.done()
-    here.done()
-    assert received.buf == content
+    yield Transfer(here, there, octets)
     here.context.close()
     there.context.close()
-    return tuple(times)
+
+
+def transfer(nics: tuple[SimulatedNic, SimulatedNic]) -> list[int]:
+    """A Write, a Read and a Send; returns when the first two were done."""
+    with joined(nics) as both:
+        times = both.write_and_read()
+        both.send()
+    return times
 
 
 def test_messages_cross(pair):
-    transfer(pair, OCTETS)
+    transfer(pair)
 
 
 @pytest.mark.parametrize("loss", ["0", "0.01"])
@@ -151,10 +180,72 @@ def test_a_run_with_the_same_numbers_repeats_to_the_digit(opened, loss, monkeypa
         drawn = random.Random(3)
         monkeypatch.setattr(secrets, "randbits", drawn.getrandbits)
         monkeypatch.setattr(secrets, "token_bytes", drawn.randbytes)
-        runs.append(transfer(opened(CycleTime(), f"&loss={loss}", str(number)), OCTETS))
+        runs.append(transfer(opened(CycleTime(), f"&loss={loss}", str(number))))
     assert runs[0] == runs[1]
 
 
 def test_a_wire_that_does_everything_wrong_costs_only_time(opened):
     options = "&loss=0.01&duplicate=0.02&reorder=0.02&corrupt=0.01&delay_us=5"
-    transfer(opened(CycleTime(), options), OCTETS)
+    transfer(opened(CycleTime(), options))
+
+
+def test_small_segments(opened):
+    """Packets shorter than those that the device could send."""
+    nics = opened(CycleTime(), "&mtu=576")
+    transfer(nics)
+
+
+def test_a_smaller_path_reaches_the_device(opened):
+    with joined(opened(CycleTime()), 20_000) as both:
+        nic = both.here.nic
+        (connection,) = nic.stack._connections.engine
+        nic.network.set_segment_size(connection.handle, 512)
+        nic.run_cycles(1000)
+        both.write_and_read()
+        assert both.here.context.fpdus_sent >= 20_000 // 512
+
+
+def test_the_end_of_one_stops_the_other_and_another_follows(pair):
+    here, there = map(Side, pair)
+    for _ in range(CONFIG.qps + 2):
+        join(here, there)
+        Transfer(here, there, 5_000).write_and_read()
+        here.qp.disconnect()
+        there.context.poll_until(lambda: there.qp.state.name != "RTS", 20, "the end of the QP")
+        there.qp.close()
+        here.qp.close()
+        here.qp, there.qp = here.new_qp(), there.new_qp()
+    here.context.close()
+    there.context.close()
+
+
+def test_many_connections_at_once(pair):
+    here, there = map(Side, pair)
+    qps = []
+    for number in range(CONFIG.qps):
+        if number:
+            here.qp, there.qp = here.new_qp(), there.new_qp()
+        join(here, there)
+        qps.append((here.qp, there.qp))
+    for here.qp, there.qp in qps:
+        both = Transfer(here, there, 5_000)
+        both.write_and_read()
+        both.send()
+    here.context.close()
+    there.context.close()
+
+
+def test_a_peer_that_is_silent_is_given_up(opened):
+    """The wire is lost from one moment on; the connection times out after R2 of simulated time."""
+    here, there = opened(CycleTime())
+    active, _ = streams(here, there)
+    there._card.unplugged = WireError("the test has pulled the cable")
+    active.sendall(b"12345678")
+    with pytest.raises(ConnectionTimedOut):
+        active.receive_exactly(1)
+
+
+def test_there_is_no_llp_port_to_record(library, tmp_path):
+    address = f"sim://?wire=pair:{tmp_path.name}&ip=192.0.2.1/24&tcp=engine"
+    with pytest.raises(RuntimeError, match="a NIC has no LLP port to record"):
+        SimulatedNic(address, CONFIG, record=True, library=library)
