@@ -8,6 +8,7 @@ from hypothesis import settings
 from stagecoach.hw.cache import CacheError
 from stagecoach.sim.board import build_board
 from stagecoach.sim.build import BuildError, build_device
+from tests.support.compiled_nic import nic_library
 
 pytest_plugins = ["tests.conformance.plugin", "tests.support.fast"]
 
@@ -26,13 +27,23 @@ def compiled_board() -> None:
     """For tests that open the compiled board: it is there before the first test begins."""
 
 
+@pytest.fixture(scope="session")
+def compiled_nic() -> None:
+    """For tests that open `tests.support.compiled_nic`: it is there before the first test."""
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> None:
     """Builds what tests open before the first one: no timeout of a test is meant for that."""
     if session.config.option.collectonly:
         return
     used = {name for item in session.items for name in getattr(item, "fixturenames", ())}
-    for fixture, build in ((compiled_device, build_device), (compiled_board, build_board)):
+    builds = (
+        (compiled_device, build_device),
+        (compiled_board, build_board),
+        (compiled_nic, nic_library),
+    )
+    for fixture, build in builds:
         if fixture.__name__ in used:
             with contextlib.suppress(BuildError, CacheError):  # the tests say so
                 build()

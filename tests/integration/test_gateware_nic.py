@@ -10,30 +10,23 @@ from pathlib import Path
 
 import pytest
 
-from stagecoach import SGE, CycleTime, RecvWR, SendWR, SimulatedNic, StreamClosed, WROpcode
-from stagecoach.gateware.config import RnicConfig
+from stagecoach import CQ, SGE, CycleTime, RecvWR, SendWR, SimulatedNic, StreamClosed, WROpcode
 from stagecoach.host_driver.network.errors import ConnectionRefused, ConnectionTimedOut
 from stagecoach.host_driver.network.stream import NetworkStream
-from stagecoach.sim.build import build_nic
 from stagecoach.sim.network import timeline
 from stagecoach.sim.wire.errors import WireError
 from tests.integration.test_simulated_nic import Side, join
+from tests.support.compiled_nic import NIC_CONFIG, nic_library
 
-CONFIG = RnicConfig(qps=4)
 OCTETS = 1 << 16
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.usefixtures("compiled_nic"), pytest.mark.timeout(300)]
 
 Open = Callable[..., tuple[SimulatedNic, SimulatedNic]]
 
 
-@pytest.fixture(scope="session")
-def library() -> Path:
-    return build_nic(CONFIG, level="-O1")
-
-
 @pytest.fixture
-def opened(library: Path, tmp_path: Path) -> Iterator[Open]:
+def opened(tmp_path: Path) -> Iterator[Open]:
     """Opens two cards at one wire."""
     with ExitStack() as stack:
         opened: list[SimulatedNic] = []
@@ -46,7 +39,7 @@ def opened(library: Path, tmp_path: Path) -> Iterator[Open]:
                     f"sim://?wire=pair:{tmp_path.name}{wire}&ip=192.0.2.{number}/24&tcp=engine"
                     f"&rto_min_ms=1&seed={number}{options}"
                 )
-                nic = SimulatedNic(address, CONFIG, time=time, library=library)
+                nic = SimulatedNic(address, NIC_CONFIG, time=time, library=nic_library())
                 opened.append(stack.enter_context(nic))
             return opened[-2], opened[-1]
 
@@ -67,7 +60,7 @@ def streams(here: SimulatedNic, there: SimulatedNic) -> tuple[NetworkStream, Net
 
 def test_it_says_what_it_is(pair):
     assert [nic.info["tcp"] for nic in pair] == ["gateware"] * 2
-    assert pair[0].network.maximum_connections == CONFIG.qps
+    assert pair[0].network.maximum_connections == NIC_CONFIG.qps
 
 
 def test_echo(pair):
@@ -207,7 +200,7 @@ def test_a_smaller_path_reaches_the_device(opened):
 
 def test_the_end_of_one_stops_the_other_and_another_follows(pair):
     here, there = map(Side, pair)
-    for _ in range(CONFIG.qps + 2):
+    for _ in range(NIC_CONFIG.qps + 2):
         join(here, there)
         Transfer(here, there, 5_000).write_and_read()
         here.qp.disconnect()
@@ -222,12 +215,14 @@ def test_the_end_of_one_stops_the_other_and_another_follows(pair):
 def test_many_connections_at_once(pair):
     here, there = map(Side, pair)
     qps = []
-    for number in range(CONFIG.qps):
+    for number in range(NIC_CONFIG.qps):
         if number:
-            here.qp, there.qp = here.new_qp(), there.new_qp()
+            for side in (here, there):
+                side.cq = CQ(side.context, 64)
+                side.qp = side.new_qp()
         join(here, there)
-        qps.append((here.qp, there.qp))
-    for here.qp, there.qp in qps:
+        qps.append((here.qp, here.cq, there.qp, there.cq))
+    for here.qp, here.cq, there.qp, there.cq in qps:
         both = Transfer(here, there, 5_000)
         both.write_and_read()
         both.send()
@@ -245,7 +240,7 @@ def test_a_peer_that_is_silent_is_given_up(opened):
         active.receive_exactly(1)
 
 
-def test_there_is_no_llp_port_to_record(library, tmp_path):
+def test_there_is_no_llp_port_to_record(tmp_path):
     address = f"sim://?wire=pair:{tmp_path.name}&ip=192.0.2.1/24&tcp=engine"
     with pytest.raises(RuntimeError, match="a NIC has no LLP port to record"):
-        SimulatedNic(address, CONFIG, record=True, library=library)
+        SimulatedNic(address, NIC_CONFIG, record=True, library=nic_library())

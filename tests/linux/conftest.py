@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.linux.device_interface import DeviceInterface
+from tests.linux.device_interface import DeviceInterface, EngineInterface
 from tests.linux.network_interface import NetworkInterface
 from tests.linux.ours import Opener
 from tests.linux.reference_interface import ReferenceInterface
@@ -11,10 +11,11 @@ OPENERS: dict[str, Opener] = {
     "reference": ReferenceInterface,
     "card": NetworkInterface,
     "device": DeviceInterface,
+    "engine": EngineInterface,
 }
 
 
 @pytest.fixture(params=list(OPENERS))
-def opener(request: pytest.FixtureRequest, compiled_device: None) -> Opener:
+def opener(request: pytest.FixtureRequest, compiled_device: None, compiled_nic: None) -> Opener:
     """Makes our end."""
     return OPENERS[request.param]

@@ -1,0 +1,13 @@
+"""The NIC with the engine in gateware that tests share: small, and built soon rather than fast."""
+
+from pathlib import Path
+
+from stagecoach.gateware.config import RnicConfig
+from stagecoach.sim.build import build_nic
+
+NIC_CONFIG = RnicConfig(qps=4)
+
+
+def nic_library() -> Path:
+    """The compiled NIC, built if it is not in the cache."""
+    return build_nic(NIC_CONFIG, level="-O1")
