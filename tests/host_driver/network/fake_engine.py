@@ -84,7 +84,14 @@ class Begin:
 
 
 class EngineConnection:
-    """One of them. lane: LLP connection that has the stream; `device` what it has read."""
+    """One of them.
+
+    Attributes
+    ----------
+    lane: LLP connection that has the stream. reads: whether the device does; device: what it has.
+    """
+
+    reads = True
 
     def __init__(
         self,
@@ -216,7 +223,7 @@ class EngineConnection:
             unread = receiver.unread
             self.rx.write(self._stored, bytes(unread[len(unread) - new :]))
             self._stored = self._data_end
-        if self.lane is not None and receiver.unread:
+        if self.reads and self.lane is not None and receiver.unread:
             # The device reads, and releases, all there is.
             self.device += self.rx.read(self._released, len(receiver.unread))
             self.release(now, len(receiver.unread))

@@ -193,6 +193,18 @@ def test_late_notices_of_a_number_say_nothing_of_its_next_connection(nic, port):
     assert port.late_notices == 3
 
 
+def test_a_notice_takes_nothing_back(nic, port):
+    handle = port.establish(established(0))
+    for octets, fin in ((5, 0), (3, 0), (6, 1), (5, 0), (6, 0)):
+        number = (FIRST[1] + octets) % 2**32
+        nic.notice(NetworkKind.READABLE, 0, 0, number, NetworkFlags(fin))
+    for _ in range(2):  # the queue has four places
+        assert port.readable(handle)
+    assert port.late_notices == 3
+    flow = port._flows[handle]
+    assert (flow.unread, flow.fin) == (5, True)
+
+
 def test_a_kind_that_there_is_not_is_told(nic, port):
     nic._put(bytes(12) + bytes((0, 10, 0)))
     with pytest.raises(TransportError, match="entry 0 of the network queue has kind 10"):

@@ -159,6 +159,24 @@ def test_detach_sends_fin_and_what_comes_then_is_discarded(pair):
     assert first.next_sent == (FIRST[1] + 1) % SPACE
 
 
+def test_what_a_device_has_not_read_is_released_when_it_lets_go(pair):
+    """Its window was closed: the peer could not even send FIN."""
+    (one, two), (here, there) = pair.ports, pair.joined()
+    two.attach(there, 0)
+    pair.nics[1].lanes[0].reads = False
+    assert one.send(here, bytes(RING)) == RING
+    pair.run(50_000)
+    assert one.info(here).send_window == two.info(there).receive_window == 0
+    two.detach(0, 1.0)
+    pair.run(1000)
+    # An MSS and the unit of the window at most are not.
+    assert one.info(here).send_window >= RING - 1460 - 4
+    one.send(here, b"more")
+    one.shutdown(here)
+    pair.run(1000)
+    assert [each.how for each in (*ended(one), *ended(two))] == [StreamEnd.CLOSED] * 2
+
+
 def test_detach_in_vain_is_told_and_its_fin_follows_later(pair):
     (one, two), (here, there) = pair.ports, pair.joined()
     two.attach(there, 0)
@@ -305,6 +323,17 @@ def test_what_changes_of_a_connection_is_in_its_next_frames(pair):
         one.set_ip(here, 64, 8)
     with pytest.raises(NetworkSettingsError, match="TTL 0"):
         one.set_ip(here, 0, 0)
+
+
+@pytest.mark.parametrize("agreed", [False, True])
+@pytest.mark.requirement("SACK-3-01")
+def test_blocks_are_sent_if_both_ends_agreed_on_them(pair, agreed):
+    two, nic = pair.ports[1], pair.nics[1]
+    two.establish(established(1, selective_acknowledgments=agreed))
+    nic.frame(peer_segment(5, ACK, b"later"))
+    frame = ethernet.decode(nic.sent[-1], nic.sent[-1][:6])
+    options = tcp.decode(ipv4.decode(frame.payload)).options
+    assert bool(options) == agreed
 
 
 @pytest.mark.parametrize(
