@@ -72,7 +72,7 @@ def test_numbers_are_used_again_and_nothing_of_the_last_connection_is_seen(pair)
         port = nic.network
         assert isinstance(port, HardwarePort)
         assert not port._by_number
-        assert len(port._free) == NIC_CONFIG.qps
+        assert len(port._numbers) == NIC_CONFIG.qps
 
 
 def test_rings_fill_and_turn_in_both_directions(pair):
