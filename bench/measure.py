@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 
-from bench import nfs, speed
+from bench import nfs, speed, tcp
 from bench.catalogue import FIGURES, RATIOS, STEADY_MESSAGES, Case
 from bench.curves import FAMILIES
 from bench.run import run_case, running_ahead
@@ -13,7 +13,7 @@ from stagecoach.sim.cosim.runner import CocotbFailure
 FAILURES = (CocotbFailure, StagecoachError, RuntimeError, OSError)
 """What a figure may fail with, a build that fails among them; the others are measured then."""
 
-KEYS = (*FIGURES, *RATIOS, *nfs.KEYS, *speed.KEYS)
+KEYS = (*FIGURES, *RATIOS, *nfs.KEYS, *tcp.KEYS, *speed.KEYS)
 
 
 def select(names: Sequence[str]) -> list[str]:
@@ -79,6 +79,9 @@ def _measure(
             elif key in nfs.KEYS:
                 if key not in figures:
                     figures |= nfs.measure(key)
+            elif key in tcp.KEYS:
+                if key not in figures:
+                    figures |= tcp.measure(key)
             elif key not in figures:
                 figures |= _speed_figures(key, figures)
                 if key not in figures:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from bench import speed
+from bench import speed, tcp
 from bench.catalogue import DEFAULTS, FPDUS_PER_MESSAGE, LATENCY_MESSAGES
 from bench.curves import FAMILIES, Curve
 from bench.limits import EMSS, port_limit
@@ -110,6 +110,7 @@ def _lines(figures: Mapping[str, float], results: Results, area: AreaSeries) -> 
             f"they vary by a few thousandths. Latencies are the longest of {LATENCY_MESSAGES:,}.",
         ),
         "",
+        *_network(figures),
         *paragraph(
             "If the name of a figure has an EMSS, all FPDUs of a message are full: it has",
             " or ".join(f"{count} at {emss}" for emss, count in FPDUS_PER_MESSAGE.items()) + ".",
@@ -160,6 +161,22 @@ def _lines(figures: Mapping[str, float], results: Results, area: AreaSeries) -> 
     )
     if area:
         yield from _area(area)
+
+
+def _network(figures: Mapping[str, float]) -> Iterable[str]:
+    """Under which conditions the figures of NICs are, if they were measured."""
+    if tcp.TX_KEY in figures:
+        yield from (
+            *paragraph(
+                "The figures of `tcp` are of two NICs with the TCP engine in gateware, joined by a",
+                "wire of 10 Gb/s that loses nothing; `tx` is at the sender, the others at the",
+                f"receiver. One QP has {tcp.WRITES} Writes of {tcp.OCTETS:,} bytes, each of 64 QPs",
+                f"{tcp.WRITES_OF_MANY} of {tcp.OCTETS_OF_MANY:,}; the first completions do not",
+                f"count. Cycles are counted in steps of {tcp.STEP}. Ethernet leaves 7.49 bytes per",
+                "cycle of frames of 1,500 bytes.",
+            ),
+            "",
+        )
 
 
 def _simulators(figures: Mapping[str, float]) -> Iterable[str]:

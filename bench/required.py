@@ -7,7 +7,7 @@ compared with.
 from dataclasses import dataclass
 from enum import Enum
 
-from bench import many_qps
+from bench import many_qps, tcp
 from bench.catalogue import DEFAULTS, LARGE_WRITES, NFS_OCTETS, NFS_OPERATIONS
 from bench.limits import (
     beats,
@@ -151,6 +151,11 @@ REQUIRED = {
     "nfs_read_1m_payload_octets_per_cycle": _least(6.5, octets_per_cycle("write", NFS_OCTETS)),
     "nfs_read_rdma_operations": _most(3, NFS_OPERATIONS),
     "nfs_write_rdma_operations": _most(3, NFS_OPERATIONS),
+    tcp.TX_KEY: _least(7.2),
+    tcp.RX_KEY: _least(7.2),
+    tcp.LONG_KEY: _least(7.7),
+    tcp.DUPLEX_KEY: _least(14),
+    tcp.QPS_KEY: _least(0.95, 1),
     "sim_cycles_per_second": _least(500_000),
     "sim_cycles_per_second_ratio": _least(50),
     "sim_idle_cpu_us_per_s": _most(200),

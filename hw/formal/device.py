@@ -55,10 +55,10 @@ DEVICES: dict[str, Callable[[], wiring.Component]] = {
     "ring reader": lambda: RingReader(RnicConfig()),
     "transmit processor": TransmitProcessor,
     "transmit path": lambda: TransmitPath(RnicConfig()),
+    "tcp engine": TcpEngine,
     # Of boards with Ethernet, which have no device yet.
     "link watch": LinkWatch,
     "mac streams": MacStreams,
-    "tcp engine": TcpEngine,
     "nic": lambda: RnicNic(RnicConfig()),
 }
 """Devices that together have every block; of all but the first one only other classes count."""

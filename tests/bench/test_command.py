@@ -94,6 +94,7 @@ def quick(monkeypatch, folder):
     """Without the figures that are of no case; the page is not written but counted."""
     pages = []
     monkeypatch.setattr(measure.nfs, "measure", lambda key: dict.fromkeys(measure.nfs.KEYS, 3))
+    monkeypatch.setattr(measure.tcp, "measure", lambda key: dict.fromkeys(measure.tcp.KEYS, 7))
     monkeypatch.setattr(
         measure, "_speed_figures", lambda key, known: dict.fromkeys(measure.speed.KEYS, 1e6)
     )

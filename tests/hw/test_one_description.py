@@ -20,13 +20,20 @@ OWN_VIEWS = ("sim/model/", "hw/formal/")
 OF_THEIR_OWN = (
     {"hw/interface/wire.py: Opcode", "gateware/rdmap/transmit/inline.py: InlineKind"},
     {"ulp/nfs/mount.py: MountStatus", "ulp/nfs/status.py: NfsStatus"},
+    {
+        "host_driver/network_registers.py: NetworkOpcode",
+        "gateware/tcp/layouts.py: TransmitOperation",
+    },
+    {"host_driver/network_registers.py: NetworkOpcode", "sim/llp_messages.py: LlpMessage"},
 )
 """Pairs that have names in common and stand for different numbers: of the wire and of the gateware
-alone; of two protocols (RFC 1813, 2.6 and 5.1.5)."""
+alone; of two protocols (RFC 1813, 2.6 and 5.1.5); commands of a driver, and what they make one of
+their blocks, or a simulation, do."""
 
 
 OF_HEADERS = {("IPV4_OCTETS", 20), ("TCP_OCTETS", 20), ("PROTOCOL_TCP", 6)}
-"""Of RFC 791 and RFC 9293: captures are read by a view of their own."""
+OF_HEADERS |= {("HEADERS_OCTETS", 40), ("WINDOW_FIELD_MOST", 0xFFFF)}
+"""Of RFC 791 and RFC 9293: gateware, driver and captures read them by views of their own."""
 
 NUMBERS_OF_THEIR_OWN = {("WORDS_AHEAD", 16), ("VERSION", 1)} | OF_HEADERS
 """Names and values that files have in common by chance: depths of two queues; of protocols."""

@@ -27,6 +27,7 @@ from stagecoach.gateware.tcp.layouts import (
     settled_layout,
     transmit_command,
 )
+from stagecoach.gateware.tcp.places import TRANSMIT_PLACES
 from stagecoach.gateware.tcp.settle import SETTLED
 from stagecoach.sim.cosim.signals import every_cycle, reader
 from stagecoach.sim.cosim.streams import (
@@ -42,6 +43,7 @@ from stagecoach.sim.model.tcp.congestion import initial_window
 from stagecoach.sim.model.tcp.rto import RetransmissionTimeout
 from stagecoach.sim.model.tcp.segment import Segment, decode_packet
 from tests.support.runner import parameter
+from tests.tcp.place_counts import PlaceCounts
 from tests.tcp.read_memory import Memory as ReadPort
 from tests.tcp.receive_reference import LOCAL, SPACE
 from tests.tcp.sent_frames import Connection, octets_of
@@ -123,6 +125,7 @@ class Bench:
         self.write = WritePort(dut, rng)
         self.write.watch = self._written
         self.read = ReadPort(dut, rng, pattern, self.write.memory.read)
+        self.places = PlaceCounts(dut, TRANSMIT_PLACES)
         self.flows: dict[int, Flow] = {}
         self.limits: dict[int, Any] = {}
         self.sent: Callable[[int, Segment], None] = lambda *_: None
@@ -203,6 +206,7 @@ class Bench:
         """What is under way leaves; then no deadline is left, and nothing leaves."""
         await self.rest()
         await self.jump()
+        self.places.check_rest()
         assert self.deadline is None
         active, frames = self.active, self.frame_count
         self.advance(1 << 29)

@@ -30,6 +30,7 @@ from stagecoach.gateware.tcp.layouts import (
     settled_layout,
 )
 from stagecoach.gateware.tcp.lookup import SECRET_BITS, lookup_command, lookup_result
+from stagecoach.gateware.tcp.places import RECEIVE_PLACES
 from stagecoach.gateware.tcp.ranges import ranges_layout
 from stagecoach.hw.interface.llp import LlpEventKind
 from stagecoach.sim.cosim.streams import (
@@ -42,6 +43,7 @@ from stagecoach.sim.cosim.streams import (
 )
 from stagecoach.sim.model.tcp.segment import Flags, Segment, decode_packet
 from tests.tcp.frames import MAC, fate_of
+from tests.tcp.place_counts import PlaceCounts
 from tests.tcp.read_memory import Memory as ReadMemory
 from tests.tcp.receive_reference import SPACE, Reference
 from tests.tcp.received_connection import LOCAL, Connection
@@ -85,6 +87,7 @@ class Bench:
         self.llp_events = StreamSink(dut, "llp_event", Layouts(config).llp_event, **options)
         self.answers = StreamSink(dut, "llp_answer", rng=rng, pattern="bursty")
         self.failed = StreamSink(dut, "failed")
+        self.places = PlaceCounts(dut, RECEIVE_PLACES)
         for name in ("event", "note", "raw", "llp_event", "llp_answer", "lookup_done"):
             StreamMonitor(dut, name, keep=False)
         self.connections: dict[int, Connection] = {}
@@ -270,6 +273,7 @@ class Bench:
     async def check_rest(self) -> None:
         """The counts are those of the frames; nothing is offered."""
         await self.quiet()
+        self.places.check_rest()
         for fate in FrameFate:
             self.dut.fate_read.value = fate.value
             await self.cycles(3)

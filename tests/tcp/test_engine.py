@@ -81,6 +81,7 @@ async def check_streams_through_a_wire_that_loses(dut: Any) -> None:
     """Of the driver and of the device, in all orders of their ends; and frames of the driver."""
     bench = await start(dut, SPACE - 3000)
     bench.lost = 0.04
+    dut.fate_read.value = FrameFate.FULL.value
     rng = bench.rng
     last = bench.connections - 1
     some = [0, last] if last < 8 else [0, 3, last // 2, last]
@@ -117,7 +118,10 @@ async def check_streams_through_a_wire_that_loses(dut: Any) -> None:
         await ends(bench, flow)
     assert [flow.ended for flow in flows] == ["TIME_WAIT"] * (len(flows) - 1) + ["CLOSED"]
     assert all(flow.fin for flow in flows)
-    assert bench.seen["arp"] + bench.driver.dropped == 10 and bench.seen["lost"]
+    # Bursts of the peers fill the store.
+    full = int(dut.value.value)
+    assert 10 - full <= bench.seen["arp"] + bench.driver.dropped <= 10 and bench.seen["arp"]
+    assert bench.seen["lost"]
     for flow in flows:
         if flow.lane is not None:
             await bench.detach(flow)

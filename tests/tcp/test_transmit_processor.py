@@ -27,7 +27,7 @@ PATTERNS = ("always", "random")
 SMALLEST = 2
 SECOND = 1_000_000
 MSS = 1460
-CYCLES = {"due": 9, "fpdu": 22, "ack": 10}
+CYCLES = {"due": 9, "fpdu": 22, "ack": 10, "info": 22}
 
 
 async def start(dut: Any, begin: int = 0, **settings: int) -> Bench:
@@ -115,6 +115,8 @@ class Peer:
         elif kind < 0.97:
             ends = bench.close, bench.close, bench.close, self._finish, self._end
             rng.choice(ends)(self.connection)
+        elif kind < 0.98:
+            bench.command(self.connection, TransmitOperation.INFO)
 
     def is_due(self) -> bool:
         """Whether a deadline has come."""
@@ -739,13 +741,15 @@ async def check_cycles(dut: Any) -> None:
     for connection in (2, 3):
         await one(bench, connection, plain(window=65_535, shift=7))
     counted = {}
-    for name, count in (("due", 10), ("fpdu", 6), ("ack", 6)):
+    for name, count in (("due", 10), ("fpdu", 6), ("ack", 6), ("info", 6)):
         for number in range(count):
             for connection in (2, 3):
                 if name == "due":
                     bench.expire(connection)
                 elif name == "fpdu":
                     bench.send(connection, 1460)
+                elif name == "info":
+                    bench.command(connection, TransmitOperation.INFO)
                 else:
                     bench.acknowledge(connection, 1460 * (number + 1))
         first, before = bench.pulses, bench.cycle

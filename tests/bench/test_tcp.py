@@ -1,0 +1,12 @@
+"""The rate of NICs, from the cycles of completions."""
+
+from bench.tcp import rate
+
+
+def test_one_receiver_counts_from_its_first_completion_to_its_last():
+    assert rate([[100, 200, 300]], 50) == 2 * 50 / 200
+
+
+def test_two_receivers_count_while_both_receive():
+    """From cycle 150 to 300: two of the first one, two of the second one."""
+    assert rate([[100, 200, 300], [150, 250, 290, 400]], 60) == 4 * 60 / 150
