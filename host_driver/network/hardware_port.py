@@ -9,30 +9,28 @@ from typing import Any
 from stagecoach.host_driver import network_registers as registers
 from stagecoach.host_driver.errors import StagecoachError
 from stagecoach.host_driver.network.ethernet import MAC_OCTETS
-from stagecoach.host_driver.network.hardware import early as early_segments
 from stagecoach.host_driver.network.hardware.commands import NetworkCommands
-from stagecoach.host_driver.network.hardware.engine_commands import OCTETS_MOST, EngineCommands
+from stagecoach.host_driver.network.hardware.early import segment_of
+from stagecoach.host_driver.network.hardware.engine_commands import EngineCommands
 from stagecoach.host_driver.network.hardware.flow import Flow
 from stagecoach.host_driver.network.hardware.frame_queues import (
     Entry,
     ReceiveQueue,
     SendQueue,
 )
-from stagecoach.host_driver.network.hardware.memory import StreamRing
+from stagecoach.host_driver.network.hardware.numbers import Numbers
 from stagecoach.host_driver.network.hardware.start import (
     HardwareSettings,
     identify,
     switch_off,
     switch_on,
 )
+from stagecoach.host_driver.network.hardware.streams import Streams
 from stagecoach.host_driver.network.ip_fields import IpFields
-from stagecoach.host_driver.network.sequence import advance
 from stagecoach.host_driver.network.settings import SECOND_US
 from stagecoach.host_driver.network.time_wait import Ends
-from stagecoach.host_driver.stream_end import StreamEnd
 from stagecoach.host_driver.transport.base import (
     DeviceClosed,
-    StreamClosed,
     TransportError,
     TransportTimeout,
 )
@@ -92,9 +90,8 @@ class HardwarePort:
             undo.callback(self._sends.close)
             switch_on(self._commands, settings, self._queue, self._sends)
             undo.pop_all()
-        self._rings: dict[int, tuple[StreamRing, StreamRing]] = {}
-        # The number that was free for the longest time is used first.
-        self._free = deque(range(self._connections))
+        self._numbers = Numbers(host, self._connections, settings)
+        self._streams = Streams(self._engine, self.mtu - _HEADERS_OCTETS)
         self._handles = 0
         self._flows: dict[int, Flow] = {}  # whose end was not taken
         self._last: Flow | None = None  # whose end was taken last
@@ -205,7 +202,7 @@ class HardwarePort:
                 return
             self._news = True
             if flow.discards:
-                self._discard(flow)
+                self._streams.discard(flow)
         else:
             ended = flow.end_by(entry.kind, entry.sequence, entry.acknowledgment, fin)
             established = flow.established
@@ -215,36 +212,20 @@ class HardwarePort:
                 self._forget(flow)
 
     def _give(self, frame: bytes) -> bool:
-        """Give the engine a frame that came before it had its connection; whether it was one.
-
-        Octets of a stream that the device has may be released at any moment, and their places
-        used again: they are dropped, as if the wire had lost them.
-        """
+        """Give the engine a frame that came before it had its connection; whether it was one."""
         if not self._by_ends:
             return False
-        found = early_segments.segment_of(frame, self._settings.mac)
+        found = segment_of(frame, self._settings.mac)
         if found is None or (flow := self._by_ends.get(found[0])) is None:
             return False
-        segment = found[1]
-        if not segment.data:
-            self._engine.segment(flow, segment)
-        elif flow.lane is None:
-            early_segments.place(flow, segment, self._engine.info(flow)["received"])
-            self._engine.segment(flow, segment)
-        else:
-            self.lost_segments += 1
+        self.lost_segments += not self._streams.give(flow, found[1])
         return True
-
-    def _discard(self, flow: Flow) -> None:
-        """Nobody reads what has come."""
-        self._engine.release(flow, flow.unread)
-        flow.released = advance(flow.released, flow.unread)
 
     def _forget(self, flow: Flow) -> None:
         """It has ended, and nobody uses its rings."""
         self._engine.forget(flow)
         del self._by_number[flow.number]
-        self._free.append(flow.number)
+        self._numbers.give_back(flow.number)
 
     # Frames, and what the driver waits for.
 
@@ -333,37 +314,26 @@ class HardwarePort:
                 raise TransportError(
                     f"segments of {connection.maximum_segment_size} bytes; allowed: 1 to {most}"
                 )
-            if not self._free:
+            if not self._numbers:
                 limit = self._connections
                 raise TransportError(
                     f"{limit} connections are established, or ended with a QP that still has the "
                     f"stream; allowed: {limit}"
                 )
-            number = self._free[0]
+            number = self._numbers.next
             self._handles += 1
-            flow = Flow(self._handles, number, connection, *self._rings_of(number))
+            flow = Flow(self._handles, number, connection, *self._numbers.rings(number))
             if not self._engine.establish(flow, self._settings.rto_minimum):
                 raise TransportError(
                     f"the engine's table has no place for the connection {ends} beside "
                     f"{len(self._by_number)} others; allowed: another port"
                 )
-            self._free.popleft()
+            self._numbers.take()
             self._flows[flow.handle] = self._by_ends[ends] = self._by_number[number] = flow
             for frame in early:
                 self._give(frame)
             self._frames = deque(frame for frame in self._frames if not self._give(frame))
             return flow.handle
-
-    def _rings_of(self, number: int) -> tuple[StreamRing, StreamRing]:
-        """RX and TX ring of a connection; made when it is used first, and kept."""
-        if number not in self._rings:
-            with contextlib.ExitStack() as undo:
-                rx = StreamRing(self._host, self._settings.rx_ring)
-                undo.callback(rx.close)
-                tx = StreamRing(self._host, self._settings.tx_ring)
-                undo.pop_all()
-            self._rings[number] = rx, tx
-        return self._rings[number]
 
     @contextmanager
     def _flow(self, handle: int) -> Iterator[Flow]:
@@ -392,51 +362,12 @@ class HardwarePort:
     def send(self, handle: int, octets: bytes) -> int:
         """Write to the stream; how many octets were taken."""
         with self._live(handle) as flow:
-            self._require_own(flow)
-            if flow.shut:
-                raise StreamClosed("this end of the connection is closed")
-            if flow.room < len(octets):
-                flow.acknowledge(self._engine.info(flow)["una"])
-            taken = 0
-            while taken < len(octets) and flow.room:
-                piece = octets[taken : taken + min(flow.room, OCTETS_MOST)]
-                flow.tx.write(flow.end, piece)
-                self._engine.send(flow, len(piece))
-                flow.end = advance(flow.end, len(piece))
-                flow.pieces.append(flow.end)
-                taken += len(piece)
-            flow.hungry = taken < len(octets)
-            return taken
+            return self._streams.send(flow, octets)
 
     def receive(self, handle: int, maximum: int) -> bytes:
         """Take octets of the stream."""
         with self._flow(handle) as flow:
-            if flow.ended is not None:
-                return self._receive_left(flow, maximum)
-            self._require_own(flow)
-            unread = 0 if flow.discards else flow.unread
-            if not unread and flow.fin:
-                raise StreamClosed("no byte of the connection will come any more")
-            octets = min(unread, maximum)
-            taken = flow.rx.read(flow.released, octets)
-            self._engine.release(flow, octets)
-            flow.released = advance(flow.released, octets)
-            return taken
-
-    @staticmethod
-    def _receive_left(flow: Flow, maximum: int) -> bytes:
-        assert flow.ended is not None
-        if flow.ended.how is not StreamEnd.CLOSED:
-            raise KeyError(flow.handle)
-        if not flow.left:
-            raise StreamClosed("no byte of the connection will come any more")
-        taken, flow.left = flow.left[:maximum], flow.left[maximum:]
-        return taken
-
-    @staticmethod
-    def _require_own(flow: Flow) -> None:
-        if flow.lane is not None:
-            raise StreamClosed(f"connection {flow.lane} of the device has the stream")
+            return self._streams.receive(flow, maximum)
 
     def attach(self, handle: int, connection: int) -> None:
         """Join a stream to the LLP connection of a QP."""
@@ -445,7 +376,7 @@ class HardwarePort:
                 raise TransportError(
                     f"connection {connection} has a stream already; detach it first"
                 )
-            self._require_own(flow)
+            self._streams.require_own(flow)
             self._engine.attach(flow, connection)
             flow.lane = connection
             flow.hungry = False
@@ -474,16 +405,7 @@ class HardwarePort:
         if flow.ended is not None:
             self._forget(flow)
             return
-        flow.rejoin(self._engine.info(flow), self.mtu - _HEADERS_OCTETS)
-        self._shutdown(flow)
-
-    def _shutdown(self, flow: Flow) -> None:
-        if not flow.shut:
-            flow.shut, flow.first = True, not flow.fin
-            self._engine.close(flow)
-        if flow.lane is None:
-            flow.discards = True
-            self._discard(flow)
+        self._streams.leave(flow)
 
     def shutdown(self, handle: int) -> None:
         """FIN after all that was sent; what comes is released as soon as it is told of.
@@ -493,7 +415,7 @@ class HardwarePort:
         """
         with self._flow(handle) as flow:
             if flow.ended is None:
-                self._shutdown(flow)
+                self._streams.shutdown(flow)
 
     def abort(self, handle: int) -> None:
         """RST."""
@@ -547,8 +469,8 @@ class HardwarePort:
                 for flow in list(self._by_number.values()):
                     self._end(flow)
                 switch_off(self._commands)
-                for ring in (self._queue, self._sends, *sum(self._rings.values(), ())):
-                    ring.close()
+                for memory in (self._queue, self._sends, self._numbers):
+                    memory.close()
         with contextlib.suppress(StagecoachError):
             self._host.wake_network()
 

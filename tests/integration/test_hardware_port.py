@@ -1,0 +1,131 @@
+"""The driver's port of the engine in gateware, on compiled NICs: streams that no QP has."""
+
+import random
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from stagecoach import CycleTime, SimulatedNic, StreamClosed, TransportTimeout
+from stagecoach.host_driver.network.errors import ConnectionReset
+from stagecoach.host_driver.network.hardware_port import HardwarePort
+from stagecoach.host_driver.network.stream import NetworkListener, NetworkStream
+from tests.integration.test_gateware_nic import Open, opened
+from tests.support.compiled_nic import NIC_CONFIG
+
+pytestmark = [pytest.mark.usefixtures("compiled_nic"), pytest.mark.timeout(300)]
+
+__all__ = ["opened"]
+
+Pair = tuple[SimulatedNic, SimulatedNic]
+LOSSY = "&loss=0.01&duplicate=0.02&reorder=0.02&corrupt=0.01&delay_us=5"
+
+
+@pytest.fixture(params=["cycle", "cycle-lossy", "wall"])
+def pair(request: pytest.FixtureRequest, opened: Open) -> Pair:
+    time = None if request.param == "wall" else CycleTime()
+    return opened(time, LOSSY if request.param == "cycle-lossy" else "")
+
+
+def streams(pair: Pair, listener: NetworkListener) -> tuple[NetworkStream, NetworkStream]:
+    active = pair[0].connect("192.0.2.2", listener.address[1], 30)
+    return active, listener.accept(30)
+
+
+def background(work: Callable[[], Any]) -> threading.Thread:
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    return thread
+
+
+def settle(pair: Pair, listener: NetworkListener) -> None:
+    """Let the time go on until the engines have no connection."""
+    for _ in range(500):
+        if not any(each.info for nic in pair for each in nic.stack.connections()):
+            return
+        with pytest.raises(TransportTimeout):
+            listener.accept(0.01)
+    raise AssertionError("connections do not end")
+
+
+def test_numbers_are_used_again_and_nothing_of_the_last_connection_is_seen(pair):
+    seed = random.randrange(1 << 32)
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    with pair[1].listen("", 0) as listener:
+        for _ in range(2 * NIC_CONFIG.qps + 1):
+            content = rng.randbytes(rng.randrange(1, 5000))
+            active = pair[0].connect("192.0.2.2", listener.address[1], 30)
+            # It leaves before the driver of the listener has given its engine the connection.
+            active.sendall(content, 30)
+            passive = listener.accept(30)
+            assert passive.receive_exactly(len(content), 30) == content
+            passive.sendall(content[::-1], 30)
+            passive.close()
+            assert active.receive_exactly(len(content), 30) == content[::-1]
+            with pytest.raises(StreamClosed):
+                active.receive_exactly(1, 30)
+            active.close()
+            settle(pair, listener)
+    for nic in pair:
+        port = nic.network
+        assert isinstance(port, HardwarePort)
+        assert not port._by_number
+        assert len(port._numbers) == NIC_CONFIG.qps
+
+
+def test_rings_fill_and_turn_in_both_directions(pair):
+    rng = random.Random(2)
+    contents = rng.randbytes(400_000), rng.randbytes(400_000)
+    with pair[1].listen("", 0) as listener:
+        both = streams(pair, listener)
+    received: dict[int, bytes] = {}
+
+    def receive(end: int) -> None:
+        received[end] = both[end].receive_exactly(400_000, 100)
+
+    threads = [background(lambda end=end: receive(end)) for end in (0, 1)]
+    threads += [background(lambda end=end: both[end].sendall(contents[end], 100)) for end in (0, 1)]
+    for thread in threads:
+        thread.join(120)
+    assert (received[1], received[0]) == contents
+    for stream in both:
+        stream.close()
+
+
+def test_what_comes_after_close_is_acknowledged_and_thrown_away(pair):
+    with pair[1].listen("", 0) as listener:
+        active, passive = streams(pair, listener)
+        passive.close()
+        active.sendall(bytes(600_000), 100)
+        with pytest.raises(StreamClosed):
+            active.receive_exactly(1, 30)
+        active.close()
+        settle(pair, listener)
+    assert [nic.stack.counters["ended_closed"] for nic in pair] == [1, 1]
+
+
+def test_unread_octets_reset_the_connection(pair):
+    with pair[1].listen("", 0) as listener:
+        active, passive = streams(pair, listener)
+        active.sendall(b"never read", 30)
+        passive.wait_readable(30)
+        passive.close()
+        with pytest.raises(ConnectionReset):
+            active.receive_exactly(1, 30)
+        settle(pair, listener)
+
+
+def test_dscp_and_ttl_change_in_all_frames(pair):
+    with pair[1].listen("", 0) as listener:
+        active, passive = streams(pair, listener)
+        active.sendall(b"before", 30)
+        assert passive.receive_exactly(6, 30) == b"before"
+        pair[0].stack.set_ip(active, dscp=46, ttl=9)
+        active.sendall(b"after", 30)
+        assert passive.receive_exactly(5, 30) == b"after"
+        last = [each.head for each in pair[1].network.frame_heads() if not each.sent][-1]
+        assert (last[15], last[22]) == (46 << 2, 9)
+        active.close()
+        passive.close()
