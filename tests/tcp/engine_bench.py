@@ -69,8 +69,9 @@ SLOTS_CLEARED = 1 << 12
 class Flow:
     """A connection: its peer, its rings, and what was sent and received.
 
-    sent: octets of ours; acked: of them, those that the driver may write over. read: octets of the
-    peer that were read. base: of them and of `sent`, those before the LLP had the stream.
+    said, heard: octets that the peer has sent, and received. sent: octets of ours, of the driver
+    and of the device. read: octets of the peer that the driver has read. bases: of those and of
+    `sent`, how many there were when the device got the stream. ended: what the driver was told.
     """
 
     number: int
