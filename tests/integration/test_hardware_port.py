@@ -144,7 +144,7 @@ def test_dscp_and_ttl_change_in_all_frames(pair):
 
 
 def test_a_qp_that_stops_leaves_a_window_that_is_open(pair):
-    """What its device has not read is released by the driver, so that the peer's FIN is seen."""
+    """Device or driver throw away what comes, so the peer can send its FIN."""
     with Context(pair[1]) as context, pair[1].listen("", 0) as listener:
         cq = CQ(context, 16)
         qp = QP(PD(context), QPInitAttr(cq, cq, QPCap(2, 2)))
