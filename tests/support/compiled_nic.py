@@ -5,7 +5,8 @@ from pathlib import Path
 from stagecoach.gateware.config import RnicConfig
 from stagecoach.sim.build import build_nic
 
-NIC_CONFIG = RnicConfig(qps=4)
+NIC_CONFIG = RnicConfig(qps=8)
+"""Six connections are open at once in a case against Linux."""
 
 
 def nic_library() -> Path:

@@ -197,7 +197,8 @@ async def check_what_info_tells(dut: Any) -> None:
     assert info["emss"] == flow.smss and info["received"] == (flow.their_first + 700) % SPACE
     assert info["flags"] == InfoFlags.ALIVE | InfoFlags.SAMPLED
     assert WINDOW < info["window"] <= flow.peer.settings.receive_buffer
-    assert initial_window(flow.smss) < info["cwnd"] <= initial_window(flow.smss) + 1000
+    # Less than at first, if the peer's ACK was later than the timeout.
+    assert flow.smss < info["cwnd"] <= initial_window(flow.smss) + 1000
     assert info["rto"] >= 1000 and info["srtt8"] and info["rttvar4"]
     assert (info["edge"] - info["received"]) % SPACE <= RING
     assert (info["edge"] - flow.their_first) % SPACE >= WINDOW

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from stagecoach.hw.boards.litex.sizes import CELLS, sizes
+from stagecoach.hw.boards.sizes import CELLS, sizes
 
 PAGE = Path(__file__).parents[3] / "docs" / "board.md"
 

@@ -1,4 +1,4 @@
-"""Prints how much of an ECP5 the cores of LiteX take: `python -m stagecoach.hw.boards.litex.sizes`.
+"""Prints how much of an ECP5 the cores of LiteX take: `python -m stagecoach.hw.boards.sizes`.
 
 Synthesized with the flow of a device, in a minute or so. Nothing is placed: the cells of the pins
 have their places only with a board's pins.
