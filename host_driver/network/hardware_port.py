@@ -208,8 +208,10 @@ class HardwarePort:
             established = flow.established
             del self._by_ends[established.local, established.remote]
             self._ended.append(ended)
+            # At once: a new connection may have the same ends.
+            self._engine.forget(flow)
             if flow.lane is None:
-                self._forget(flow)
+                self._free(flow)
 
     def _give(self, frame: bytes) -> bool:
         """Give the engine a frame that came before it had its connection; whether it was one."""
@@ -221,9 +223,8 @@ class HardwarePort:
         self.lost_segments += not self._streams.give(flow, found[1])
         return True
 
-    def _forget(self, flow: Flow) -> None:
-        """It has ended, and nobody uses its rings."""
-        self._engine.forget(flow)
+    def _free(self, flow: Flow) -> None:
+        """It is forgotten, and nobody uses its rings."""
         del self._by_number[flow.number]
         self._numbers.give_back(flow.number)
 
@@ -403,7 +404,7 @@ class HardwarePort:
         """The device has let go of a stream: FIN follows, and nobody reads what comes."""
         flow.lane = None
         if flow.ended is not None:
-            self._forget(flow)
+            self._free(flow)
             return
         self._streams.leave(flow)
 
@@ -478,5 +479,6 @@ class HardwarePort:
         """Reset a connection and have nothing of it be under way."""
         if flow.lane is not None:
             self._engine.detach(flow, flow.lane, lambda: False)
-        self._engine.abort(flow)
-        self._engine.forget(flow)
+        if flow.ended is None:
+            self._engine.abort(flow)
+            self._engine.forget(flow)

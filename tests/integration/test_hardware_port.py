@@ -7,7 +7,19 @@ from typing import Any
 
 import pytest
 
-from stagecoach import CycleTime, SimulatedNic, StreamClosed, TransportTimeout
+from stagecoach import (
+    CQ,
+    PD,
+    QP,
+    Context,
+    CycleTime,
+    QPCap,
+    QPInitAttr,
+    QPState,
+    SimulatedNic,
+    StreamClosed,
+    TransportTimeout,
+)
 from stagecoach.host_driver.network.errors import ConnectionReset
 from stagecoach.host_driver.network.hardware_port import HardwarePort
 from stagecoach.host_driver.network.stream import NetworkListener, NetworkStream
@@ -129,3 +141,21 @@ def test_dscp_and_ttl_change_in_all_frames(pair):
         assert (last[15], last[22]) == (46 << 2, 9)
         active.close()
         passive.close()
+
+
+def test_a_qp_that_stops_leaves_a_window_that_is_open(pair):
+    """Device or driver throw away what comes, so the peer can send its FIN."""
+    with Context(pair[1]) as context, pair[1].listen("", 0) as listener:
+        cq = CQ(context, 16)
+        qp = QP(PD(context), QPInitAttr(cq, cq, QPCap(2, 2)))
+        active, passive = streams(pair, listener)
+        qp.connect(passive, initiator=False, crc=True, ord=1, ird=1, emss=1460)
+        with pytest.raises(TransportTimeout):
+            active.sendall(random.Random(3).randbytes(900_000), 0.2)  # no FPDU among them
+        context.process_events()
+        assert qp.state is QPState.ERR
+        qp.close()
+        active.sendall(bytes(600_000), 100)
+        active.close()
+        settle(pair, listener)
+        assert [nic.stack.counters["ended_closed"] for nic in pair] == [1, 1]

@@ -92,6 +92,7 @@ class EngineConnection:
     """
 
     reads = True
+    forgotten = False
 
     def __init__(
         self,

@@ -410,6 +410,7 @@ class FakeNic:
         elif opcode is NetworkOpcode.DETACH:
             self.lanes = {each: it for each, it in self.lanes.items() if it is not connection}
             connection.lane = None
+            self._rest(connection)
         elif opcode is NetworkOpcode.CLOSE:
             connection.close(now)
         elif opcode is NetworkOpcode.ABORT:
@@ -430,10 +431,16 @@ class FakeNic:
         return True
 
     def _forget(self, connection: EngineConnection) -> bool:
-        assert connection.over and connection.lane is None
+        """Its ends; the number rests until no lane has the stream."""
+        assert connection.over and not connection.forgotten
         assert self.lookup.pop(self._staged_ends()) == connection.number
-        del self.engine[connection.number]
+        connection.forgotten = True
+        self._rest(connection)
         return True
+
+    def _rest(self, connection: EngineConnection) -> None:
+        if connection.forgotten and connection.lane is None:
+            del self.engine[connection.number]
 
     def _staged_ends(self) -> tuple[tuple[IPv4Address, int], tuple[IPv4Address, int]]:
         ports = self._fields(registers.TCP_PORTS)

@@ -271,6 +271,23 @@ def test_a_number_whose_stream_a_device_has_is_not_used_again(pair):
     two.establish(established(1, 5000))
 
 
+def test_the_same_ends_may_be_used_again_while_a_device_has_the_last_stream(pair):
+    (one, two), (here, there) = pair.ports, pair.joined()
+    two.attach(there, 0)
+    one.abort(here)
+    pair.run()
+    assert len(ended(one)) == len(ended(two)) == 1
+    here, again = pair.joined()
+    two.attach(again, 1)
+    one.send(here, b"another one")
+    pair.run()
+    assert bytes(pair.nics[1].lanes[1].device) == b"another one"
+    two.detach(0, 1.0)
+    one.send(here, b", still there")
+    pair.run()
+    assert bytes(pair.nics[1].lanes[1].device) == b"another one, still there"
+
+
 def test_handles_are_never_used_again(pair):
     one, seen = pair.ports[0], set()
     for _ in range(10):
