@@ -60,6 +60,12 @@ class Builder(wiring.Component):
     of order as an option, if there are any and the fields of its connection allow it. IPv4 packets
     have no options and identification 0, and are never fragmented (RFC 6864, 4).
 
+    Bare ACKs of a connection that wait behind others would all say the same when they leave, and a
+    peer takes three ACKs alike for a loss (RFC 5681, 3.2). So a job that is not `needed` is dropped
+    if the last frame of its connection had the same number and window, and it has no SACK blocks.
+    What an earlier connection of that number was told counts, too: that it is the same takes equal
+    numbers of both peers, and costs one ACK, which the next segment brings about.
+
     A frame begins when its payload is there, and then needs a word of it in each cycle. One word
     per cycle, 2 cycles between frames: a bare ACK takes 9 in all; one that may have SACK blocks 10,
     and 8 more if it has some, beside their words, if `ask` is taken at once. The first word comes 3
@@ -107,11 +113,19 @@ class Builder(wiring.Component):
         m.submodules.blocks = blocks = SackBlocks(self._connections)
         wiring.connect(m, blocks.ask, wiring.flipped(self.ask))
         write, read = rows.write_port(), rows.read_port()
+        # What each peer was told last: the number, and the room from there to the right edge.
+        told_layout = data.StructLayout({"number": 32, "room": 32})
+        m.submodules.told = told_table = memory.Memory(
+            shape=told_layout, depth=self._connections, init=[]
+        )
+        tell, told_read = told_table.write_port(), told_table.read_port(domain="comb")
         job = self.job.p
         flags = data.View(FLAGS, job.flags)
 
         fields = Signal(HEADER_FIELDS)
         number, room = Signal(32), Signal(32)
+        told = Signal(told_layout)
+        repeats, drops = Signal(), Signal()  # that; so the job is
         octets, total, check = Signal(OCTETS_BITS), Signal(16), Signal(16)
         window = Signal(16)
         row = Signal(3)
@@ -121,6 +135,10 @@ class Builder(wiring.Component):
             write.en.eq(self.write),
             read.addr.eq(Cat(row, job.connection)),
             self.connection_read.eq(job.connection),
+            told_read.addr.eq(job.connection),
+            tell.addr.eq(job.connection),
+            tell.data.number.eq(number),
+            tell.data.room.eq(room),
             blocks.connection.eq(job.connection),
             blocks.ranges.eq(self.ranges),
             blocks.allowed.eq(fields.blocks),
@@ -206,7 +224,12 @@ class Builder(wiring.Component):
                 with m.Case(kind):
                     m.d.comb += [coming.eq(source.payload), there.eq(source.valid)]
         starts = Signal()  # what the frame needs is there
-        m.d.comb += starts.eq(Mux(job.kind == SendKind.NOTHING, ~job.blocks | blocks.done, there))
+        m.d.comb += [
+            starts.eq(Mux(job.kind == SendKind.NOTHING, ~job.blocks | blocks.done, there)),
+            # `done` comes after `repeats`.
+            drops.eq(~job.needed & blocks.done & (blocks.octets == 0) & repeats),
+        ]
+        m.d.sync += repeats.eq((number == told.number) & (room == told.room))
         tail = octets[:3]  # octets of the last word, 0 for all
         fits = coming.last & ((tail == 1) | (tail == 2))  # in the word before
         rest = Signal(64 - 8 * _SHARED)
@@ -235,16 +258,20 @@ class Builder(wiring.Component):
                     fields.eq(data.View(HEADER_FIELDS, read.data)),
                     number.eq(Mux(flags.ack, self.settled.number, 0)),
                     room.eq(distance(self.settled.edge, self.settled.number)),
+                    told.eq(told_read.data),
                 ]
                 m.next = "HEAD"
             with m.State("HEAD"):  # its words, the last one with octets of the payload
                 last = place == HEADER_WORDS - 1
                 m.d.comb += [
-                    step.eq(free & ((place != 0) | starts)),
+                    step.eq(free & ((place != 0) | (starts & ~drops))),
                     row.eq(place + step),
                     takes.eq(step & last & payload),
-                    done.eq(step & last & (~payload | fits)),
+                    done.eq((step & last & (~payload | fits)) | (drops & (place == 0))),
+                    tell.en.eq(step & (place == 1) & flags.ack),
                 ]
+                with m.If(drops & (place == 0)):
+                    m.next = "TAKE"
                 with m.If(step):
                     m.d.sync += [place.eq(place + 1), frame.data.eq(header), frame.octets.eq(8)]
                     with m.If(last):

@@ -311,7 +311,8 @@ def send_job(connection_bits: int) -> data.StructLayout:
     """Return the layout of a segment that is sent: all that is known before its header is built.
 
     sequence, octets: SEG.SEQ, and of the payload. sum: of the payload, if it is from the store.
-    flags: `FLAGS`. blocks: SACK blocks may be in it (RFC 2018, 3).
+    flags: `FLAGS`. blocks: SACK blocks may be in it (RFC 2018, 3). needed: it is sent also if the
+    peer knows all that it says.
     """
     return data.StructLayout(
         {
@@ -322,6 +323,7 @@ def send_job(connection_bits: int) -> data.StructLayout:
             "sum": 16,
             "flags": FLAGS.size,
             "blocks": 1,
+            "needed": 1,
         }
     )
 

@@ -30,7 +30,7 @@ TO_DO = data.StructLayout(
             (
                 *("stores", "drops", "works", "newer", "duplicates", "samples", "unbacks"),
                 *("shrinks", "arms", "resends", "rewinds", "probes", "suspects", "tells"),
-                *("resets", "acks", "acks_late", "ends", "pushes"),
+                *("resets", "acks", "acks_late", "insists", "ends", "pushes"),
             ),
             1,
         ),
@@ -44,8 +44,9 @@ ACK; samples: a round trip was measured; unbacks: the back-off of the timeout en
 that of a restart. arms: the retransmission timer begins anew. resends: the first segment goes
 again; rewinds: and SND.NXT to its end. probes: the persist timer sends. suspects: R1 has come.
 tells: the LLP has to know EMSS. resets: the peer is told of the end. acks, acks_late: an ACK goes;
-or if no segment has gone until then. ends: the connection does, of that `cause`. pushes: what waits
-is sent.
+or if no segment has gone until then. insists: the ACK goes even if it says nothing new, because it
+answers a segment (RFC 5681, 4.2; RFC 9293, 3.10.7.4). ends: the connection does, of that `cause`.
+pushes: what waits is sent.
 """
 
 
@@ -178,12 +179,12 @@ class TransmitPlan(wiring.Component):
                 m.d.comb += [
                     after.path.challenges.eq(1),
                     after.times.challenged_at.eq(now),
-                    to_do.acks.eq(1),
+                    *(to_do[name].eq(1) for name in ("acks", "insists")),
                 ]
             with m.Elif(path.challenges < CHALLENGES):
                 m.d.comb += [
                     after.path.challenges.eq(path.challenges + 1),
-                    to_do.acks.eq(1),
+                    *(to_do[name].eq(1) for name in ("acks", "insists")),
                 ]
         with m.If(ack.lost):
             m.d.comb += [
@@ -227,7 +228,7 @@ class TransmitPlan(wiring.Component):
         m.d.comb += after.windows.edge.eq(note.edge)
         with m.Switch(note.due):
             with m.Case(Due.NOW):
-                m.d.comb += to_do.acks.eq(1)
+                m.d.comb += [to_do[name].eq(1) for name in ("acks", "insists")]
             with m.Case(Due.LATER):
                 m.d.comb += [
                     to_do.acks.eq(numbers.unacknowledged),

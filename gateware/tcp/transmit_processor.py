@@ -587,7 +587,8 @@ class TransmitProcessor(wiring.Component):
             with m.State("ANSWER"):  # until the job is taken: an ACK, or the end
                 m.d.comb += [answers.eq(1), sends.i.valid.eq(1)]
                 with m.If(takes):
-                    m.d.sync += [to_do.resets.eq(0), to_do.acks.eq(0), to_do.acks_late.eq(0)]
+                    done = ("resets", "acks", "acks_late", "insists")
+                    m.d.sync += [to_do[name].eq(0) for name in done]
                     m.next = "ACT"
             with m.State("NOTICE"):  # until the driver's notice is taken
                 m.d.comb += self.notice.valid.eq(1)

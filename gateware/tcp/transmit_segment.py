@@ -150,5 +150,6 @@ class TransmitSegment(wiring.Component):
             self.job.sum.eq(self.fpdu.sum),
             self.job.flags.eq(Cat(*(flags.get(name, C(0)) for name in FLAGS.members))),
             self.job.blocks.eq(self.answers & ~to_do.resets),
+            self.job.needed.eq(~self.answers | to_do.resets | to_do.insists),
         ]
         return m

@@ -56,6 +56,7 @@ class Bench:
         self.monitor = StreamMonitor(dut, "frame", FRAME_BEAT)
         StreamMonitor(dut, "ask", keep=False)
         self.expected: list[bytes] = []
+        self.sequence = 0  # of the last job
         self.answers = True
         dut.write.value = 0
         dut.ask__ready.value = 0
@@ -97,12 +98,16 @@ class Bench:
         flags: Flags = Flags.ACK,
         *,
         blocks: bool = False,
+        needed: bool = True,
         sequence: int | None = None,
     ) -> None:
-        """A segment; of payload, what follows it means nothing."""
+        """A segment; of payload, what follows it means nothing. One that is not `needed` is not
+        expected.
+        """
         rng = self.rng
         if sequence is None:
             sequence = rng.choice([0, SPACE - 1, rng.getrandbits(32)])
+        self.sequence = sequence
         payload = rng.randbytes(octets)
         for at in range(0, octets, 8):
             word = payload[at : at + 8] + rng.randbytes(8)
@@ -112,7 +117,9 @@ class Bench:
         total = ones_complement_sum(payload) if octets else rng.getrandbits(16)
         job = {"sum": total, "octets": octets}
         job |= {"connection": number, "kind": kind.value, "sequence": sequence}
-        self.jobs.put(job | {"flags": int(flags), "blocks": blocks})
+        self.jobs.put(job | {"flags": int(flags), "blocks": blocks, "needed": needed})
+        if not needed:
+            return
         connection = self.connections[number]
         frame = connection.frame(sequence, flags, payload, blocks)
         if not blocks or not connection.sack or not connection.ranges:
@@ -254,6 +261,56 @@ async def check_a_frame_has_what_is_known_when_it_begins(dut: Any) -> None:
         bench.send(0)
         bench.frames.paused = False
         await bench.done()
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def check_an_ack_that_says_nothing_new_is_dropped(dut: Any) -> None:
+    """Not one whose number or window is new, nor one that is needed, nor one with SACK blocks."""
+    bench = await begin(dut)
+
+    def says(number: int, new: bool) -> None:
+        bench.send(number, blocks=True, needed=False)
+        if new:
+            connection = bench.connections[number]
+            bench.expected.append(connection.frame(bench.sequence, Flags.ACK, b"", True))
+
+    for number in bench.connections:
+        connection = Connection.random(bench.rng)
+        connection.ranges, connection.window = [], 0xFFFF
+        bench.connections[number] = connection
+        await bench.write(number, connection.rows())
+    first, second = list(bench.connections)[:2]
+    connection = bench.connections[first]
+    for new in (True, False, False):
+        says(first, new)
+    says(second, True)  # what another connection was told does not count
+    says(first, False)
+    await bench.done()
+    for name, change in (("number", 1), ("number", 1 << 31), ("window", 1), ("window", 1 << 20)):
+        setattr(connection, name, (getattr(connection, name) + change) % SPACE)
+        for new in (True, False):
+            says(first, new)
+        await bench.done()
+    # One edge, and another number: less is left of the window.
+    connection.number, connection.window = (connection.number + 1) % SPACE, connection.window - 1
+    says(first, True)
+    bench.send(first, blocks=True)
+    says(first, False)
+    await bench.done()
+    # Payload tells of it, too; a reset without ACK does not.
+    connection.number = (connection.number + 1) % SPACE
+    bench.send(first, flags=Flags.RST)
+    says(first, True)
+    await bench.done()
+    connection.number = (connection.number + 1) % SPACE
+    bench.send(first, SendKind.STORE, 20)
+    says(first, False)
+    bench.send(first, SendKind.RING, 1)
+    await bench.done()
+    connection.ranges = [((connection.number + 10) % SPACE, (connection.number + 20) % SPACE)]
+    for _ in range(2):
+        says(first, True)
+    await bench.done()
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")

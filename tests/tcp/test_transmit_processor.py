@@ -523,10 +523,12 @@ async def check_acknowledgments_are_delayed(dut: Any) -> None:
     bench.advance(40_000)
     bench.expire(2)
     assert [(job["flags"], job["blocks"]) for job in (await bench.settle())[2]] == [(bare, 1)]
+    assert not bench.needed
     assert due_after(bench, 2, "acknowledge") is None
     for _ in range(2):
         bench.receive(2, "order")
     assert [job["flags"] for job in (await bench.settle())[2]] == [bare]
+    assert not bench.needed
     bench.receive(2, "order")
     await bench.settle()
     bench.send(2, 20)
@@ -536,6 +538,7 @@ async def check_acknowledgments_are_delayed(dut: Any) -> None:
     for what in ("ahead", "order"):
         bench.receive(2, what)
         assert [job["flags"] for job in (await bench.settle())[2]] == [bare]
+        assert bench.needed
     # The peer is told of a window that has grown by two segments.
     for _ in range(8):
         bench.receive(2, "order")
@@ -577,6 +580,7 @@ async def check_challenges_are_limited(dut: Any) -> None:
         bench.challenge(3)
         found = await bench.settle()
         assert len(found[2]) == len(found[3])
+        assert bench.needed
         sent += [bench.now] * len(found[2])
         bench.advance(SECOND // 2)
     assert len(sent) == 15

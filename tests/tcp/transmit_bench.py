@@ -98,6 +98,7 @@ class Bench:
         self.reported: Counter[int] = Counter()
         self.seen: Counter[str] = Counter()
         self.order: list[int] = []  # of segments, by their connections
+        self.needed = False  # the last segment goes also if it says nothing new
 
     async def start(self, **settings: int) -> None:
         dut = self.dut
@@ -450,6 +451,8 @@ class Bench:
             connection = job["connection"]
             if kind is SendKind.STORE:
                 assert (connection, job["octets"], job["sum"]) == self.stored.popleft()
+            assert job["needed"] or (job["blocks"] and job["flags"] == int(Flags.ACK))
+            self.needed = bool(job["needed"])
             names = ("sequence", "octets", "flags", "blocks")
             sent[connection].append({name: job[name] for name in names})
         assert not self.stored
