@@ -297,7 +297,10 @@ async def check_an_ack_that_says_nothing_new_is_dropped(dut: Any) -> None:
     bench.send(first, blocks=True)
     says(first, False)
     await bench.done()
-    # Payload tells of it, too; a reset without ACK does not.
+    # Payload tells of it, too; a reset without ACK tells nothing.
+    bench.send(first, flags=Flags.RST)
+    says(first, False)
+    await bench.done()
     connection.number = (connection.number + 1) % SPACE
     bench.send(first, flags=Flags.RST)
     says(first, True)
