@@ -65,7 +65,8 @@ class Flow:
 
     number: of position 0. window: of the peer, that came with the handshake. told: right edge that
     the peer's ACKs gave. starts: where an FPDU begins, or a segment of the driver's octets; ends
-    alike. granted, emss: as said to the LLP. cut: windows may end in an FPDU.
+    alike. granted, emss: as said to the LLP. cut: windows may end in an FPDU. earlier: numbers that
+    could be acknowledged before.
     """
 
     number: int
@@ -83,6 +84,7 @@ class Flow:
     granted: int = 0
     emss: int = 0
     cut: bool = False
+    earlier: set[int] = field(default_factory=set)
     closing: bool = False
     peer_fin: bool = False
     said: list[str] = field(default_factory=list)
@@ -352,6 +354,14 @@ class Bench:
         self.flows[connection].peer_fin = True
         self.put_note(connection, Due.NOW)
 
+    def put_data(self, connection: int, octets: int = 100) -> None:
+        """Of the peer, in order."""
+        flow = self.flows[connection]
+        known = flow.ends_of
+        flow.earlier.add(known.number)
+        known.number, known.window = (known.number + octets) % SPACE, known.window - octets
+        self.put_note(connection, Due.LATER)
+
     def put_note(self, connection: int, due: Due) -> None:
         """Of `Settle`."""
         flow = self.flows[connection]
@@ -377,8 +387,8 @@ class Bench:
         flow.segments.append(segment)
         assert segment.source_port == LOCAL[1]
         known = flow.ends_of
-        fins = {known.number, (known.number + flow.peer_fin) % SPACE}
-        assert segment.acknowledgment in fins
+        numbers = {known.number, (known.number + flow.peer_fin) % SPACE, *flow.earlier}
+        assert segment.acknowledgment in numbers
         count = len(segment.payload)
         if not segment.length:
             return

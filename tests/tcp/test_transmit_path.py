@@ -137,21 +137,34 @@ async def check_an_ack_waits_for_its_delay(dut: Any) -> None:
     bench = await start(dut)
     await bench.begin(1, 77, attach=False)
     await bench.rest()
-    bench.put_note(1, Due.LATER)
+    bench.put_data(1)
     await bench.rest()
     assert not sent(bench, 1)
     assert await bench.jump() == DELAYED_ACK_US
     assert sent(bench, 1) == [segment(0, 0)]
     for _ in range(2):
-        bench.put_note(1, Due.LATER)
+        bench.put_data(1)
     await bench.rest()
     assert sent(bench, 1) == [segment(0, 0)]
-    bench.put_note(1, Due.LATER)
+    # Behind data, which tells of all: no ACK says that again. To what it answers it is said.
+    bench.frames.paused = True
+    bench.octets(1, 10)
+    await bench.rest()
+    for _ in range(4):
+        bench.put_data(1)
+    await bench.rest()
+    bench.frames.paused = False
+    await bench.rest()
+    assert sent(bench, 1) == [segment(0, 10, PUSH), segment(10, 0)]
+    bench.put_note(1, Due.NOW)
+    await bench.rest()
+    assert sent(bench, 1) == [segment(10, 0)]
+    bench.put_data(1)
     await bench.rest()
     bench.octets(1, 10)
     await bench.rest()
-    assert sent(bench, 1) == [segment(0, 10, PUSH)]
-    bench.acknowledge(1, 10, 0xFFFF)
+    assert sent(bench, 1) == [segment(10, 10, PUSH)]
+    bench.acknowledge(1, 20, 0xFFFF)
     await bench.silent()
 
 
