@@ -168,7 +168,7 @@ def test_who_waits_for_verilog_or_a_device_is_told(monkeypatch):
     waiting.clear()
 
     def device(progress):
-        return build.compile_parts("module", build.DEVICE_PARTS, [], progress=progress)
+        return build.compile_parts("module", build.RNIC_PARTS, [], progress=progress)
 
     assert told_while_another_makes_it(device, begun, waiting) == waited
 
