@@ -158,7 +158,7 @@ class HardwarePort:
     def _collect(self) -> None:
         """Take all entries out of the network queue.
 
-        Also while a command is under way: it may wait for notices that wait for a place there.
+        Also while a command is under way, however long it takes: frames need the places.
         """
         while self._queue.ready:
             entry = self._queue.take()
