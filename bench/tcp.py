@@ -164,8 +164,13 @@ def _rates(
 
 
 def rate(completions: Sequence[Sequence[int]], octets: int) -> float:
-    """Octets per cycle of several CQs, in the cycles in which each of them has completions."""
+    """Octets per cycle of several CQs, in the cycles in which each of them has completions.
+
+    Raises `RuntimeError` if there are none.
+    """
     begin, end = max(of[0] for of in completions), min(of[-1] for of in completions)
+    if begin >= end:
+        raise RuntimeError("one direction had ended before the other one was under way")
     count = sum(begin < cycle <= end for of in completions for cycle in of)
     return count * octets / (end - begin)
 

@@ -1,5 +1,7 @@
 """The rate of NICs, from the cycles of completions."""
 
+import pytest
+
 from bench.tcp import rate
 
 
@@ -10,3 +12,8 @@ def test_one_receiver_counts_from_its_first_completion_to_its_last():
 def test_two_receivers_count_while_both_receive():
     """From cycle 150 to 300: two of the first one, two of the second one."""
     assert rate([[100, 200, 300], [150, 250, 290, 400]], 60) == 4 * 60 / 150
+
+
+def test_directions_that_were_never_under_way_at_once_have_no_rate():
+    with pytest.raises(RuntimeError, match="one direction had ended"):
+        rate([[100, 200], [200, 300]], 60)
