@@ -10,6 +10,7 @@ by Immediate Data. Cycles are counted in steps of `STEP`.
 import contextlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from stagecoach.gateware.config import RnicConfig
@@ -145,21 +146,12 @@ def _rates(
     with _pair(count, octets, mtu) as (time, here, there):
         total, uncounted = count * writes, UNCOUNTED * count if count == 1 else count
         watched = [here.sends, there.receives, *([here.receives] if duplex else [])]
-        found: dict[CQ, list[int]] = {}
-        threads = [
-            threading.Thread(
-                target=lambda cq=cq: found.update({cq: _counted(time, cq, total, uncounted)})
-            )
-            for cq in watched
-        ]
         _post(here, there, writes, octets)
         if duplex:
             _post(there, here, writes, octets)
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    sent, *received = (found[cq] for cq in watched)
+        with ThreadPoolExecutor(len(watched)) as pool:
+            jobs = [pool.submit(_counted, time, cq, total, uncounted) for cq in watched]
+            sent, *received = (job.result() for job in jobs)
     return rate([sent], octets), rate(received, octets)
 
 

@@ -21,6 +21,7 @@ from stagecoach.gateware.tcp.layouts import (
     transmit_command,
 )
 from stagecoach.gateware.tcp.lookup import lookup_command, lookup_result
+from stagecoach.gateware.tcp.receive_processor import SHIFT_MOST
 from stagecoach.hw.interface.registers import NETWORK, encodings, registers
 
 NetworkOpcode = encoding(
@@ -46,9 +47,6 @@ _STAGING_PREFIX, _INFO_PREFIX = "TCP_", "TCP_INFO"
 
 MOST_SIZE = RING_MOST_BITS - RING_LEAST_BITS
 """Of a ring, as `receive_command` has it."""
-
-MOST_SHIFT = 14
-"""Of a window (RFC 7323, 2.3)."""
 
 RING_ALIGNMENT_BITS = 3
 """log2 of what the address of a ring is a multiple of."""
@@ -242,8 +240,8 @@ class NetworkCommands(wiring.Component):
                 (rings.tx <= MOST_SIZE) & (self.tcp_tx_ring_low.value[:RING_ALIGNMENT_BITS] == 0)
             ),
             shifts.eq(
-                (self.tcp_options.send_shift <= MOST_SHIFT)
-                & (self.tcp_options.receive_shift <= MOST_SHIFT)
+                (self.tcp_options.send_shift <= SHIFT_MOST)
+                & (self.tcp_options.receive_shift <= SHIFT_MOST)
             ),
         ]
         valid = Signal()
