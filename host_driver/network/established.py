@@ -242,9 +242,16 @@ class EngineConnections:
                 return connection
         return None
 
-    def moved(self, neighbour: IPv4Address, mac: bytes) -> None:
-        """A neighbour has another MAC address: all connections to it and through it."""
+    def follow(self, neighbour: IPv4Address, mac: bytes) -> None:
+        """All connections to a neighbour and through it use the MAC address that it says.
+
+        Theirs may be another one although the neighbour's never changed: a connection begins with
+        that of the frame in which its peer's SYN came, and that need not be the one that answers
+        ARP requests (the virtual address of two routers).
+        """
         for connection in self:
+            if connection.mac == mac:
+                continue
             if self._settings.next_hop(connection.ends[1][0]) == neighbour:
                 connection.mac = mac
                 with contextlib.suppress(KeyError):

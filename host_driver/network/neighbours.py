@@ -65,7 +65,8 @@ class Neighbours:
     ----------
     send: sends a frame. unreachable: is called with the address of a neighbour that did not
         answer, as often as that happens. conflict: with the MAC address of another interface that
-        claims the local address. moved: with a known neighbour and its new MAC address.
+        claims the local address. heard: with a neighbour and the MAC address that it says, which
+        may be the one that is known.
 
     Who is not known is learned only from what is addressed to this host (a flood of packets between
     others changes nothing); the entry of a known neighbour follows each of its packets, also an
@@ -78,14 +79,14 @@ class Neighbours:
         send: Callable[[Frame], None],
         unreachable: Callable[[IPv4Address], None],
         conflict: Callable[[bytes], None],
-        moved: Callable[[IPv4Address, bytes], None],
+        heard: Callable[[IPv4Address, bytes], None],
         counters: Counter[str],
     ):
         self._settings = settings
         self._send = send
         self._unreachable = unreachable
         self._conflict = conflict
-        self._moved = moved
+        self._heard = heard
         self._counters = counters
         # The one heard longest ago comes first.
         self._entries: OrderedDict[IPv4Address, _Entry] = OrderedDict()
@@ -105,12 +106,9 @@ class Neighbours:
 
     def deliver(self, address: IPv4Address, packet: bytes, now_us: int) -> None:
         """Send an IPv4 packet to a neighbour, when its MAC address is known."""
-        entry = self._entries.get(address)
+        entry = self._searched(address, now_us)
         if entry is None:
-            if len(self._busy) >= MAXIMUM_SEARCHES:
-                self._counters["arp_searches_full"] += 1
-                return
-            entry = self._add(address, _Entry(None, now_us))
+            return
         if entry.mac is not None:
             self._send_packet(entry.mac, packet)
             if entry.due_us is None and now_us - entry.heard_us >= REACHABLE_US:
@@ -122,9 +120,19 @@ class Neighbours:
         if entry.due_us is None:
             self._ask(address, entry, now_us)
 
-    def check(self, address: IPv4Address, now_us: int) -> None:
-        """Ask a known neighbour again whether it is there."""
+    def _searched(self, address: IPv4Address, now_us: int) -> _Entry | None:
+        """The entry of a neighbour, a new one if it has none; `None` if there is no room."""
         entry = self._entries.get(address)
+        if entry is None:
+            if len(self._busy) >= MAXIMUM_SEARCHES:
+                self._counters["arp_searches_full"] += 1
+                return None
+            entry = self._add(address, _Entry(None, now_us))
+        return entry
+
+    def check(self, address: IPv4Address, now_us: int) -> None:
+        """Ask a neighbour whether it is there; one that is not known is looked for."""
+        entry = self._searched(address, now_us)
         if entry is not None and entry.due_us is None:
             self._ask(address, entry, now_us)
 
@@ -162,13 +170,13 @@ class Neighbours:
             entry = self._add(packet.sender, _Entry(packet.sender_mac, now_us))
         if entry.mac not in (None, packet.sender_mac):
             self._counters["arp_moved"] += 1
-            self._moved(packet.sender, packet.sender_mac)
         entry.mac = packet.sender_mac
         entry.heard_us = now_us
         entry.requests = 0
         entry.due_us = None
         self._entries.move_to_end(packet.sender)
         self._busy.pop(packet.sender, None)
+        self._heard(packet.sender, packet.sender_mac)
         while entry.waiting:
             self._send_packet(entry.mac, entry.waiting.popleft())
 

@@ -52,7 +52,7 @@ class Service:
         self.unreachable: deque[IPv4Address] = deque(maxlen=BATCH)
         self.claim = AddressClaim(settings, self._send, now_us(), times)
         self.neighbours = Neighbours(
-            *(settings, self._send, self._unreachable, self._conflict, self._moved),
+            *(settings, self._send, self._unreachable, self._conflict, self._heard),
             self.counters,
         )
         output = Output(settings, self.neighbours, self._send, now_us)
@@ -119,8 +119,8 @@ class Service:
         self.unreachable.append(neighbour)
         self.connections.openings.unreachable(neighbour)
 
-    def _moved(self, neighbour: IPv4Address, mac: bytes) -> None:
-        self.connections.engine.moved(neighbour, mac)
+    def _heard(self, neighbour: IPv4Address, mac: bytes) -> None:
+        self.connections.engine.follow(neighbour, mac)
 
     def _conflict(self, mac: bytes) -> None:
         if self.claim.conflict(self._port.now_us()):

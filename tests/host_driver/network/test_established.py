@@ -3,6 +3,7 @@
 import pytest
 
 from stagecoach.host_driver.network.errors import ConnectionReset, ConnectionTimedOut
+from stagecoach.host_driver.network.ethernet import BROADCAST
 from stagecoach.host_driver.network.icmp import IcmpMessage, Kind, Unreachable
 from stagecoach.host_driver.network.ipv4 import Datagram, Protocol
 from stagecoach.host_driver.network.settings import SECOND_US
@@ -84,6 +85,33 @@ def test_a_connection_without_answers_has_its_neighbour_asked_for(rig, joined):
     (connection,) = rig.connections.engine
     assert connection.soft_error == "retransmissions are not acknowledged"
     assert rig.counters["r1_reached"] == 1
+
+
+def test_a_connection_leaves_a_mac_address_that_its_neighbour_does_not_say(rig):
+    rig.know(GATEWAY, GATEWAY_MAC)
+    opening = rig.open((FAR, 4420))
+    (syn,) = rig.segments(rig.port.sent)
+    answer = Segment((FAR, 4420), syn.source, 7, syn.sequence + 1, SYN | ACK, 64240, LINUX)
+    # As of a router that has two, one of them that of the pair of routers.
+    rig.take(segment_frame(answer, NEW_MAC))
+    engine = rig.port.streams[opening.stream.handle]
+    assert [each.mac for each in rig.connections.engine] == [NEW_MAC]
+    rig.port.doubtful.append(opening.stream.handle)
+    (request,) = arp_packets(rig.take())
+    assert request.target == GATEWAY
+    rig.know(GATEWAY, GATEWAY_MAC)
+    assert engine.macs == [GATEWAY_MAC]
+    assert [each.mac for each in rig.connections.engine] == [GATEWAY_MAC]
+
+
+def test_an_unknown_neighbour_is_looked_for_if_a_connection_has_no_answers(rig, joined):
+    stream, engine = joined
+    rig.port.doubtful.append(stream.handle)
+    (frame,) = rig.take()
+    (request,) = arp_packets([frame])
+    assert (frame[:6], request.target) == (BROADCAST, PEER)
+    rig.know(PEER, NEW_MAC)
+    assert engine.macs == [NEW_MAC]
 
 
 def from_peer(flags: int, sequence: int, acknowledgment: int = 0, data: bytes = b"") -> Segment:
