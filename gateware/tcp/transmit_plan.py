@@ -225,10 +225,12 @@ class TransmitPlan(wiring.Component):
         """An ACK of it, at once or later, or of our window."""
         numbers, seen = self.state.numbers, self.seen
         note, to_do, after = self.note.note, self.to_do, self.state_after
+        closes = note.fin & ~numbers.peer_fin
         m.d.comb += after.windows.edge.eq(note.edge)
         with m.Switch(note.due):
             with m.Case(Due.NOW):
-                m.d.comb += [to_do[name].eq(1) for name in ("acks", "insists")]
+                # Not for a FIN: the ACK of it is new, or went with a segment that left meanwhile.
+                m.d.comb += [to_do.acks.eq(1), to_do.insists.eq(~closes)]
             with m.Case(Due.LATER):
                 m.d.comb += [
                     to_do.acks.eq(numbers.unacknowledged),
@@ -239,7 +241,7 @@ class TransmitPlan(wiring.Component):
             with m.Default():
                 least = Mux(seen.shut, self._mss, 2 * self._mss)
                 m.d.comb += to_do.acks.eq((seen.grown >= least) & ~numbers.peer_fin)
-        with m.If(note.fin & ~numbers.peer_fin):
+        with m.If(closes):
             m.d.comb += [
                 after.numbers.peer_fin.eq(1),
                 to_do.ends.eq(numbers.fin_acknowledged),

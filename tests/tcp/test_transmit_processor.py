@@ -549,6 +549,19 @@ async def check_acknowledgments_are_delayed(dut: Any) -> None:
     assert [job["flags"] for job in (await bench.settle())[2]] == [bare]
 
 
+@shows("TCP-MUST-58")
+@cocotb.test(timeout_time=2, timeout_unit="ms")
+async def check_a_fin_is_acknowledged_at_once_and_alike_only_if_it_comes_again(dut: Any) -> None:
+    """A segment that left meanwhile, as our FIN, may have acknowledged it; not so the second."""
+    bench = await start(dut)
+    await one(bench, 2, plain())
+    for needed in (False, True):
+        bench.receive(2, "fin")
+        sent = (await bench.settle())[2]
+        assert [(job["flags"], job["blocks"]) for job in sent] == [(int(Flags.ACK), 1)]
+        assert bench.needed == needed
+
+
 @cocotb.test(timeout_time=2, timeout_unit="ms")
 async def check_a_window_that_opens_is_announced(dut: Any) -> None:
     """From zero by one segment, otherwise by two."""
