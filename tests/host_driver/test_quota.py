@@ -154,8 +154,8 @@ def test_qps_that_share_a_cq_cannot_make_it_overflow(context):
         first.close()
         with QP(pd, QPInitAttr(cq, cq, QPCap(20, 20))):
             second.close()
-    with pytest.raises(ResourceError, match="up to 20 more"):
-        QP(pd, QPInitAttr(cq, cq, QPCap(20, 1)))
+            with pytest.raises(ResourceError, match="up to 20 more"):
+                QP(pd, QPInitAttr(cq, cq, QPCap(20, 1)))
 
 
 def test_a_cq_of_one_qp_is_that_qps_own_matter(context):
